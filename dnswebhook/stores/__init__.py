@@ -1,0 +1,1 @@
+"""Where records are held. Everything above this package sees only `Store`."""

@@ -1,0 +1,62 @@
+"""The one interface through which records are read and written, and the findings of a check.
+
+Every method may be called from several threads at once. Each call that may wait takes the `Deadline` of the request
+it serves, honours it, and raises only `dnswebhook.errors.StoreError`s. Stores never retry what is not safe to repeat:
+after a create whose outcome is unclear they list, and compare by content.
+"""
+
+from collections.abc import Iterator
+from enum import Enum
+from typing import Protocol
+
+import msgspec
+
+from dnswebhook.deadline import Deadline
+from dnswebhook.model import Capabilities, Listing, Record, RecordSpec
+
+
+class Grade(Enum):
+    OK = "ok"
+    WARNING = "warning"
+    FAILED = "failed"
+
+
+class Finding(msgspec.Struct, frozen=True):
+    """One line of `dnswebhook check`."""
+
+    subject: str
+    """What was looked at: `address`, `TLS`, `credentials`, `site` ..."""
+    grade: Grade
+    detail: str
+    """What was seen."""
+    remedy: str = ""
+    """What to do about it; empty when it is fine."""
+
+
+class Store(Protocol):
+    def capabilities(self) -> Capabilities:
+        """What can be held. Calls no network; raises CapabilitiesUnknown while that is not known."""
+
+    def list_records(self, deadline: Deadline) -> Listing:
+        """Every row, disabled and derived ones included, at one moment."""
+
+    def create(self, spec: RecordSpec, deadline: Deadline) -> Record:
+        """Add a row. Raises AlreadyExists, Overlaps, RecordError for this record; else systemic errors."""
+
+    def update(self, record: Record, spec: RecordSpec, deadline: Deadline) -> Record:
+        """Change `record` in place so that it says `spec` (same name and type).
+
+        Raises UpdateUnsupported when the store cannot do that, NotFound when the row is gone, and what `create` raises.
+        """
+
+    def delete(self, record: Record, deadline: Deadline) -> None:
+        """Remove a row. Raises NotFound when it was gone already."""
+
+    def probe(self, deadline: Deadline) -> None:
+        """Prove cheaply that listing and writing could work now; raises what is wrong."""
+
+    def check(self, deadline: Deadline) -> Iterator[Finding]:
+        """Look at everything between us and the rows, step by step, for a person. Writes nothing, raises nothing."""
+
+    def close(self) -> None:
+        """Release sockets and files."""

@@ -1,0 +1,5 @@
+"""All metadata is in setup.cfg."""
+
+from setuptools import setup
+
+setup()
