@@ -3,12 +3,14 @@
 
     tests/kube/install.py [--list] [NAME ...]
 
-Programs land in `$TUNNELGW_TOOLS` (default `~/.cache/tunnelgw/tools`), outside the checkout, as `NAME-VERSION`.
-A program that is already there is left alone. Prints one path per name. Needs `go` on PATH and the Go module
-proxy; exits 1 and says which one is missing otherwise.
+They land in `$TUNNELGW_TOOLS` (default `~/.cache/tunnelgw/tools`), outside the checkout, as `NAME-VERSION`, together
+with the definition of external-dns's DNSEndpoint objects. What is already there is left alone. Prints one path per
+name. Needs `go` on PATH and a Go module proxy; exits 1 and says what is missing otherwise. Standard library only,
+so that it runs before any virtual environment exists.
 """
 
 import argparse
+import fcntl
 import json
 import os
 import re
@@ -16,12 +18,14 @@ import shutil
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 EXTERNAL_DNS_VERSION = "0.21.0"  # the newest whose module requirements can be fetched by name
 ETCD_VERSION = "3.6.16"
 KUBERNETES_VERSION = "1.36.3"
+LONGEST_ERROR_LINES = 40
 
 
 def tools_dir() -> Path:
@@ -33,17 +37,31 @@ def say(text: str) -> None:
 
 
 def go(*args: str, cwd: Path, **env: str) -> str:
-    done = subprocess.run(
-        ["go", *args], cwd=cwd, env={**os.environ, "CGO_ENABLED": "0", **env}, stdout=subprocess.PIPE, text=True
-    )
+    """The standard output of `go`; its notes are shown only when it fails."""
+    environment = {**os.environ, "CGO_ENABLED": "0", **env}
+    done = subprocess.run(["go", *args], cwd=cwd, env=environment, capture_output=True, text=True, check=False)
     if done.returncode:
-        sys.exit(f"[install] `go {' '.join(args)}` failed with exit code {done.returncode}; see the lines above")
+        last = "\n".join((done.stderr + done.stdout).splitlines()[-LONGEST_ERROR_LINES:])
+        sys.exit(
+            f"{last}\n[install] `go {' '.join(args)}` failed with exit code {done.returncode}; see the lines above"
+        )
     return done.stdout
+
+
+def download(module: str, cwd: Path) -> dict[str, str]:
+    """Where the module cache keeps `module` (`path@version`): keys `Dir` and `GoMod`."""
+    found: dict[str, str] = json.loads(go("mod", "download", "-json", module, cwd=cwd))
+    return found
 
 
 def build_external_dns(work: Path, program: Path) -> None:
     go("install", f"sigs.k8s.io/external-dns@v{EXTERNAL_DNS_VERSION}", cwd=work, GOBIN=str(work))
     shutil.move(work / "external-dns", program)
+
+
+def copy_dnsendpoint_crd(work: Path, crd: Path) -> None:
+    module = Path(download(f"sigs.k8s.io/external-dns@v{EXTERNAL_DNS_VERSION}", work)["Dir"])
+    shutil.copyfile(module / "config" / "crd" / "standard" / "dnsendpoints.externaldns.k8s.io.yaml", crd)
 
 
 def build_etcd(work: Path, program: Path) -> None:
@@ -61,7 +79,7 @@ def build_etcd(work: Path, program: Path) -> None:
 def build_kube_apiserver(work: Path, program: Path) -> None:
     """`k8s.io/kubernetes` replaces its staging modules by folders; outside its tree they are the published ones."""
     go("mod", "init", "tunnelgw.test/kube-apiserver", cwd=work)
-    module = json.loads(go("mod", "download", "-json", f"k8s.io/kubernetes@v{KUBERNETES_VERSION}", cwd=work))
+    module = download(f"k8s.io/kubernetes@v{KUBERNETES_VERSION}", work)
     staging = re.findall(r"^\s*(?:replace\s+)?(\S+) => \./staging/src/", Path(module["GoMod"]).read_text(), re.M)
     published = "v0." + KUBERNETES_VERSION.partition(".")[2]
     edits = [f"-replace={name}={name}@{published}" for name in staging]
@@ -71,44 +89,53 @@ def build_kube_apiserver(work: Path, program: Path) -> None:
     go("build", "-mod=mod", "-trimpath", "-ldflags", f"-s -w {version}", "-o", str(program), package, cwd=work)
 
 
-PROGRAMS: dict[str, tuple[str, Callable[[Path, Path], None]]] = {
+TOOLS: dict[str, tuple[str, Callable[[Path, Path], None]]] = {
     "external-dns": (EXTERNAL_DNS_VERSION, build_external_dns),
+    "dnsendpoint-crd": (EXTERNAL_DNS_VERSION, copy_dnsendpoint_crd),
     "etcd": (ETCD_VERSION, build_etcd),
     "kube-apiserver": (KUBERNETES_VERSION, build_kube_apiserver),
 }
 
 
 def program_path(name: str) -> Path:
-    """Where `install` puts this program; it need not exist."""
-    return tools_dir() / f"{name}-{PROGRAMS[name][0]}"
+    """Where `install` puts this tool; it need not exist."""
+    return tools_dir() / f"{name}-{TOOLS[name][0]}"
+
+
+@contextmanager
+def one_at_a_time(name: str) -> Iterator[None]:
+    """Two runs beside each other must not build the same thing twice; the lock ends with the process."""
+    with (tools_dir() / f".{name}.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
 
 
 def install(name: str) -> Path:
-    program = program_path(name)
-    if os.access(program, os.X_OK):
-        return program
+    tool = program_path(name)
+    if tool.exists():
+        return tool
     if shutil.which("go") is None:
-        sys.exit(
-            f"[install] cannot build {name}: `go` is not on PATH; install Go 1.25 or newer, or put {program} there"
-        )
-    say(f"building {name} {PROGRAMS[name][0]} (once per machine; minutes with a cold cache)")
+        sys.exit(f"[install] cannot build {name}: `go` is not on PATH; install Go 1.26 or newer, or put {tool} there")
     tools_dir().mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(dir=tools_dir(), prefix=f".{name}-") as work:
-        built = Path(work) / f"built-{name}"
-        PROGRAMS[name][1](Path(work), built)
-        built.replace(program)  # never a half-written program under the final name
-    return program
+    with one_at_a_time(name):
+        if not tool.exists():
+            say(f"building {name} {TOOLS[name][0]} (once per machine; minutes with a cold cache)")
+            with tempfile.TemporaryDirectory(dir=tools_dir(), prefix=f".{name}-") as work:
+                built = Path(work) / f"built-{name}"
+                TOOLS[name][1](Path(work), built)
+                built.replace(tool)  # never a half-written program under the final name
+    return tool
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("names", metavar="NAME", nargs="*", help=f"of {', '.join(PROGRAMS)}; default: all")
-    parser.add_argument("--list", action="store_true", help="print where each program would be, build nothing")
+    parser.add_argument("names", metavar="NAME", nargs="*", help=f"of {', '.join(TOOLS)}; default: all")
+    parser.add_argument("--list", action="store_true", help="print where each would be, build nothing")
     options = parser.parse_args()
-    unknown = sorted(set(options.names) - set(PROGRAMS))
+    unknown = sorted(set(options.names) - set(TOOLS))
     if unknown:
-        parser.error(f"unknown program {', '.join(unknown)}; known: {', '.join(PROGRAMS)}")
-    for name in options.names or PROGRAMS:
+        parser.error(f"unknown name {', '.join(unknown)}; known: {', '.join(TOOLS)}")
+    for name in options.names or TOOLS:
         print(program_path(name) if options.list else install(name))
 
 
