@@ -1,0 +1,1 @@
+"""What tools/generate.py makes of the OpenAPI files beside this package; do not edit."""

@@ -1,0 +1,267 @@
+"""external-dns's JSON, and the values that it stands for: bytes to model, model to bytes (pure).
+
+Tolerant in: external-dns decodes with Go's JSON package, so keys are matched here without regard to case too (up to
+0.16 it sends `Create`, since 0.17 `create`; of two keys that differ only by case the later wins), unknown keys are
+ignored, and null is the same as absent. Stricter than Go in three points: only white space may follow the value,
+text must be valid UTF-8, and every endpoint needs its `dnsName`. Whatever is wrong is a `WireError`, nothing else.
+
+Exact out: lists are never null, `recordTTL` is always an integer, and keys that would be empty are absent.
+
+Speed: a body holds up to 25,000 endpoints. The usual spelling is decoded straight into structs that refuse unknown
+keys; only what they refuse is decoded again, key by key as Go does it, and judged there.
+"""
+
+import re
+from collections.abc import Iterable, Sequence
+from typing import Any, NoReturn
+
+import msgspec
+
+from dnswebhook.errors import excerpt
+from dnswebhook.mediatypes import MEDIA_TYPE, is_acceptable, is_supported_content_type, prefers_bare
+from dnswebhook.model import Changes, Endpoint
+from dnswebhook.openapi.generated import webhook
+
+__all__ = [
+    "INVALID",
+    "MALFORMED",
+    "MEDIA_TYPE",
+    "EndpointList",
+    "WireError",
+    "decode_changes",
+    "decode_endpoint",
+    "decode_endpoint_list",
+    "encode_endpoint",
+    "encode_error",
+    "encode_filter",
+    "is_acceptable",
+    "is_supported_content_type",
+    "join_endpoints",
+    "prefers_bare",
+]
+
+MALFORMED = "malformed JSON"
+INVALID = "invalid request"
+
+
+class WireError(Exception):
+    """The body cannot be understood: an answer with status code 400."""
+
+    def __init__(self, category: str, message: str) -> None:
+        super().__init__(message)
+        self.category = category
+
+
+class EndpointList(msgspec.Struct, frozen=True):
+    """The body of `POST /adjustendpoints`, each endpoint still in its own bytes."""
+
+    is_wrapped: bool
+    """True for `{"endpoints": [...]}`, false for a bare array; the answer has the same shape."""
+    items: tuple[msgspec.Raw, ...]
+
+    def place(self, index: int) -> str:
+        """How messages name the endpoint at `index`."""
+        return f"endpoints[{index}]" if self.is_wrapped else f"[{index}]"
+
+
+class _ExactEndpoint(webhook.ReceivedEndpoint, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """An endpoint with external-dns's own spelling of every key, and no other keys."""
+
+
+_exact_endpoint = msgspec.json.Decoder(_ExactEndpoint)
+_raw_object = msgspec.json.Decoder(dict[str, msgspec.Raw])
+_raw_array = msgspec.json.Decoder(list[msgspec.Raw] | None)
+_anything = msgspec.json.Decoder()
+_encoder = msgspec.json.Encoder()
+
+# ValueError: invalid UTF-8. RecursionError: nested too deeply.
+_UNREADABLE = (msgspec.DecodeError, ValueError, RecursionError)
+
+
+# Bytes to model.
+
+
+def decode_changes(body: bytes) -> Changes:
+    """The body of `POST /records`; raises WireError."""
+    lists = _lists(body, ("create", "updateOld", "updateNew", "delete"))
+    return Changes(
+        create=_decode_endpoints(lists, "create"),
+        update_old=_decode_endpoints(lists, "updateOld"),
+        update_new=_decode_endpoints(lists, "updateNew"),
+        delete=_decode_endpoints(lists, "delete"),
+    )
+
+
+def decode_endpoint_list(body: bytes) -> EndpointList:
+    """The body of `POST /adjustendpoints`; raises WireError. The endpoints themselves are not looked at yet."""
+    if not body.lstrip(b" \t\r\n").startswith(b"{"):
+        return EndpointList(is_wrapped=False, items=_items(body, "body"))
+    lists = _lists(body, ("endpoints",))
+    if "endpoints" not in lists:
+        # Empty would be taken for "nothing is wanted", and external-dns would delete what it owns.
+        raise WireError(INVALID, "endpoints: missing, want a list")
+    return EndpointList(is_wrapped=True, items=_items(lists["endpoints"], "endpoints"))
+
+
+def decode_endpoint(raw: msgspec.Raw | bytes, place: str) -> Endpoint:
+    """One endpoint from its bytes; `place` names it in messages. Raises WireError."""
+    try:
+        received = _exact_endpoint.decode(raw)
+    except _UNREADABLE:
+        return _to_model(_decode_as_go(raw, place))
+    return _to_model(received)
+
+
+def _lists(body: bytes, keys: Sequence[str]) -> dict[str, msgspec.Raw]:
+    """The members of the object in `body` that have one of `keys`, whatever their letter case."""
+    try:
+        members = _raw_object.decode(body)
+    except _UNREADABLE as error:
+        _refuse(error, "body")
+    wanted = {key.casefold(): key for key in keys}
+    return {wanted[folded]: raw for key, raw in members.items() if (folded := key.casefold()) in wanted}
+
+
+def _decode_endpoints(lists: dict[str, msgspec.Raw], key: str) -> tuple[Endpoint, ...]:
+    if key not in lists:
+        return ()
+    # One by one: a list of 25,000 intermediate structs costs more in garbage collection than it saves in calls.
+    return tuple([decode_endpoint(raw, f"{key}[{index}]") for index, raw in enumerate(_items(lists[key], key))])
+
+
+def _items(body: bytes | msgspec.Raw, place: str) -> tuple[msgspec.Raw, ...]:
+    try:
+        return tuple(_raw_array.decode(body) or ())
+    except _UNREADABLE as error:
+        _refuse(error, place)
+
+
+def _to_model(received: webhook.ReceivedEndpoint) -> Endpoint:
+    return Endpoint(
+        received.dns_name,
+        received.record_type or "",
+        tuple(received.targets or ()),
+        received.record_ttl or 0,
+        received.set_identifier or "",
+        received.labels or {},
+        tuple([(pair.name or "", pair.value or "") for pair in received.provider_specific or ()]),
+    )
+
+
+# Bytes to model, the way Go reads them, and what to say when even that fails.
+
+_SPELLINGS = {
+    key.casefold(): key
+    for struct in (webhook.ReceivedEndpoint, webhook.ReceivedProperty)
+    for key in struct.__struct_encode_fields__
+}
+
+
+def _decode_as_go(raw: msgspec.Raw | bytes, place: str) -> webhook.ReceivedEndpoint:
+    """An endpoint from JSON whose keys may have any letter case; raises WireError."""
+    value: Any = None
+    try:
+        value = _respelled(_anything.decode(raw))
+        return msgspec.convert(value, webhook.ReceivedEndpoint)
+    except _UNREADABLE as error:
+        _refuse(error, place, value)
+
+
+def _respelled(value: Any) -> Any:
+    """`value` with external-dns's own spelling of every key of an endpoint; the keys of labels stay as they are."""
+    if isinstance(value, list):
+        return [_respelled(item) for item in value]
+    if not isinstance(value, dict):
+        return value
+    # A later key replaces an earlier one that differs only by case, as in Go.
+    members = {_SPELLINGS.get(key.casefold(), key): item for key, item in value.items()}
+    if "providerSpecific" in members:
+        members["providerSpecific"] = _respelled(members["providerSpecific"])
+    return members
+
+
+_MISSING = re.compile(r"Object missing required field `(\w+)`")
+
+
+def _refuse(error: Exception, place: str, value: Any = None) -> NoReturn:
+    """Say of `error` what was seen, what was wanted, and where; `value` is what was read before it was refused."""
+    if not isinstance(error, msgspec.ValidationError):
+        raise WireError(MALFORMED, f"{place}: {_malformed(error)}") from error
+    what, _, path = str(error).removesuffix("`").partition(" - at `$")
+    if missing := _MISSING.fullmatch(what):
+        raise WireError(INVALID, f"{place}{path}.{missing[1]}: missing, want a name") from error
+    wanted = what.replace(" | null", "").replace("`", "")
+    seen = "" if "got" in wanted or value is None else f", got {excerpt(repr(_at(value, path)), 40)}"
+    raise WireError(INVALID, f"{place}{path}: {wanted[:1].lower()}{wanted[1:]}{seen}") from error
+
+
+def _malformed(error: Exception) -> str:
+    if isinstance(error, RecursionError):
+        return "nested too deeply, want a list of flat objects"
+    if isinstance(error, UnicodeError):
+        return f"invalid UTF-8: {excerpt(str(error))}"
+    return excerpt(str(error).removeprefix("JSON is malformed: "))
+
+
+def _at(value: Any, path: str) -> Any:
+    """The part of `value` that a path of msgspec such as `[3].recordTTL` names."""
+    for index, key in re.findall(r"\[(\d+)\]|\.(\w+)", path):
+        value = value[int(index)] if index else value[key]
+    return value
+
+
+# Model to bytes.
+
+
+def encode_endpoint(endpoint: Endpoint) -> bytes:
+    """One element of the answers to `GET /records` and `POST /adjustendpoints`."""
+    return _encoder.encode(
+        webhook.Endpoint(
+            dns_name=endpoint.dns_name,
+            record_type=endpoint.record_type,
+            targets=list(endpoint.targets),
+            record_ttl=endpoint.ttl_s,
+            set_identifier=endpoint.set_identifier or msgspec.UNSET,
+            labels=endpoint.labels or msgspec.UNSET,
+            provider_specific=[
+                webhook.ProviderSpecificProperty(name=name, value=value) for name, value in endpoint.provider_specific
+            ]
+            or msgspec.UNSET,
+        )
+    )
+
+
+def join_endpoints(parts: Iterable[bytes], is_wrapped: bool) -> bytes:
+    """A whole answer from encoded endpoints."""
+    array = b"[" + b",".join(parts) + b"]"
+    return b'{"endpoints":' + array + b"}" if is_wrapped else array
+
+
+def encode_filter(
+    include: Sequence[str] = (), exclude: Sequence[str] = (), regex_include: str = "", regex_exclude: str = ""
+) -> bytes:
+    """The answer to `GET /`: external-dns reads the root, other clients read `domainFilter`.
+
+    At the root only keys that are not empty: external-dns refuses to start when it sees lists and expressions.
+    """
+    return _encoder.encode(
+        webhook.Negotiation(
+            domain_filter=webhook.DomainFilter(
+                filters=list(include), exclude=list(exclude), regex_filter=regex_include, regex_exclude=regex_exclude
+            ),
+            include=list(include) or msgspec.UNSET,
+            exclude=list(exclude) or msgspec.UNSET,
+            regex_include=regex_include or msgspec.UNSET,
+            regex_exclude=regex_exclude or msgspec.UNSET,
+        )
+    )
+
+
+def encode_error(category: str, message: str) -> bytes:
+    """The body of every answer that is not a success."""
+    return _encoder.encode(webhook.Error(error=_encodable(category), message=_encodable(message)))
+
+
+def _encodable(text: str) -> str:
+    """A message may quote a request line that was no valid UTF-8; half characters become question marks."""
+    return text.encode("utf-8", "replace").decode("utf-8")
