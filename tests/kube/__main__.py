@@ -12,7 +12,7 @@ from pathlib import Path
 
 from tests.kube.kubeenv import MissingProgram, find_programs, load, start
 
-DEFAULT_STATE = Path(__file__).resolve().parent / ".state"
+DEFAULT_STATE = Path(__file__).resolve().parents[2] / ".state" / "kube"
 
 
 def up(state: Path) -> int:

@@ -1,0 +1,128 @@
+"""Drive the real external-dns binary against a webhook: one pass, or its loop.
+
+Desired records are the DNSEndpoint objects of one namespace. A namespace without any stands for `--source=empty`, which
+the flags of 0.21.0 accept and the program then does not know ("source not found"). The loop looks at its clock once a
+second, so a pass a second is the fastest it goes.
+"""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+import requests
+from prometheus_client.parser import text_string_to_metric_families
+
+from tests.support.process import Process
+
+ALL_RECORD_TYPES = ("A", "AAAA", "CNAME", "TXT", "MX", "SRV", "NS", "PTR", "NAPTR")
+ONCE_TIMEOUT_S = 60.0
+METRICS_TIMEOUT_S = 5.0
+SETTLED_S = 45.0
+NO_OP = "All records are already up to date"
+
+
+@dataclass(frozen=True, slots=True)
+class Pass:
+    """What came of one `--once` run."""
+
+    exit_code: int
+    lines: tuple[str, ...]
+
+    @property
+    def is_no_op(self) -> bool:
+        return any(map(_is_no_op, self.lines))
+
+    @property
+    def log(self) -> str:
+        return "\n".join(self.lines)
+
+
+@dataclass(frozen=True, slots=True)
+class ExternalDns:
+    """The settings of one installation; `namespace` holds its desired records."""
+
+    program: Path
+    webhook_url: str
+    kubeconfig: Path
+    namespace: str
+    registry: str = "txt"
+    policy: str = "sync"
+    owner_id: str = "tunnelgw-tests"
+    record_types: Sequence[str] = ALL_RECORD_TYPES
+    extra: Sequence[str] = field(default=())
+
+    def in_namespace(self, namespace: str) -> ExternalDns:
+        """The same installation with other desired records."""
+        return replace(self, namespace=namespace)
+
+    def once(self, timeout_s: float = ONCE_TIMEOUT_S) -> Pass:
+        process = Process("external-dns --once", [*self._command(metrics_port=0), "--once"])
+        with process:
+            exit_code = process.wait(timeout_s)
+        return Pass(exit_code, process.lines)
+
+    def loop(self) -> ExternalDnsLoop:
+        metrics_port = _free_port()  # 0 would do, but the program does not say which port it got
+        return ExternalDnsLoop([*self._command(metrics_port), "--interval=1s"], metrics_port)
+
+    def _command(self, metrics_port: int) -> list[str]:
+        types = [f"--managed-record-types={record_type}" for record_type in self.record_types]
+        return [
+            str(self.program),
+            "--provider=webhook",
+            f"--webhook-provider-url={self.webhook_url}",
+            "--source=crd",
+            f"--kubeconfig={self.kubeconfig}",
+            f"--namespace={self.namespace}",
+            # Each object gets a status update in the first pass; at the default of 5 a second, 60 of them take 10 s.
+            "--kube-api-qps=1000",
+            "--kube-api-burst=1000",
+            *types,
+            f"--registry={self.registry}",
+            f"--policy={self.policy}",
+            f"--txt-owner-id={self.owner_id}",
+            f"--metrics-address=127.0.0.1:{metrics_port}",
+            "--log-level=info",
+            *self.extra,
+        ]
+
+
+class ExternalDnsLoop(Process):
+    """external-dns as operators run it: a pass a second until it is stopped, or until it gives up by itself."""
+
+    def __init__(self, command: Sequence[str], metrics_port: int) -> None:
+        super().__init__("external-dns", command)
+        self._metrics_url = f"http://127.0.0.1:{metrics_port}/metrics"
+
+    def wait_settled(self, timeout_s: float = SETTLED_S) -> None:
+        """Return after a whole pass that began after this call and found nothing to do."""
+        # The first no-op line to come may end a pass that began before the call; the second one cannot.
+        so_far = sum(map(_is_no_op, self.lines))
+        self.wait_for_line(_is_no_op, "a pass without changes", timeout_s, nth=so_far + 2)
+
+    def wait_for_soft_error(self, timeout_s: float = SETTLED_S) -> None:
+        """Return once a pass has failed in a way that external-dns survives."""
+        self.wait_for_line(lambda line: "consecutive soft errors" in line, "a soft error", timeout_s)
+
+    def metric(self, name: str) -> float:
+        """The value of a metric without labels, `controller_consecutive_soft_errors` for instance."""
+        text = requests.get(self._metrics_url, timeout=METRICS_TIMEOUT_S).text
+        for family in text_string_to_metric_families(text):
+            for sample in family.samples:
+                if sample.name == f"external_dns_{name}":
+                    return float(sample.value)
+        raise AssertionError(f"external-dns has no metric external_dns_{name}")
+
+
+def _is_no_op(line: str) -> bool:
+    return NO_OP in line
+
+
+def _free_port() -> int:
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        port: int = listener.getsockname()[1]
+        return port
