@@ -187,7 +187,8 @@ def _refuse(error: Exception, place: str, value: Any = None) -> NoReturn:
     """Say of `error` what was seen, what was wanted, and where; `value` is what was read before it was refused."""
     if not isinstance(error, msgspec.ValidationError):
         raise WireError(MALFORMED, f"{place}: {_malformed(error)}") from error
-    what, _, path = str(error).removesuffix("`").partition(" - at `$")
+    what, _, path = str(error).partition(" - at `$")
+    path = path.removesuffix("`")
     if missing := _MISSING.fullmatch(what):
         raise WireError(INVALID, f"{place}{path}.{missing[1]}: missing, want a name") from error
     wanted = what.replace(" | null", "").replace("`", "")
@@ -200,7 +201,7 @@ def _malformed(error: Exception) -> str:
         return "nested too deeply, want a list of flat objects"
     if isinstance(error, UnicodeError):
         return f"invalid UTF-8: {excerpt(str(error))}"
-    return excerpt(str(error).removeprefix("JSON is malformed: "))
+    return excerpt(str(error).removeprefix("JSON is malformed: ").replace("Input data was", "the text is"))
 
 
 def _at(value: Any, path: str) -> Any:

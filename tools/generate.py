@@ -101,7 +101,7 @@ def make_structs(source: Path) -> str:
         return output.read_text(encoding="utf-8")
 
 
-CLIENT_HEAD = '''"""A client of the daemon's APIs, one method for each operation; made by tools/generate.py, do not edit.
+CLIENT_HEAD = '''"""A client of the daemon's APIs with one method per operation; made by tools/generate.py, do not edit.
 
 A method sends exactly what it is given and reads no meaning into the answer: `Answer.value()` decodes a body of the
 kind that the operation promises for success, `Answer.problem()` an error body. `accept=None` sends no Accept header.
