@@ -1,0 +1,83 @@
+"""Where a daemon listens, as a person writes it: `127.0.0.1:8888`, `[::1]:8888`, `:8080`, `unix:/run/x.sock` (pure).
+
+`:port` means every address of the host, IPv4 and IPv6 on one socket. Port 0 lets the kernel choose.
+"""
+
+import ipaddress
+import re
+from dataclasses import dataclass
+
+_HOST_NAME = re.compile(r"[A-Za-z0-9_](?:[A-Za-z0-9_.-]{0,251}[A-Za-z0-9_])?")
+_MAX_UNIX_PATH_OCTETS = 107  # sun_path of unix(7), less its final NUL
+
+
+@dataclass(frozen=True)
+class ListenAddress:
+    """Either `path` (a unix socket), or `host` and `port`; `host` is empty for every address of the host."""
+
+    host: str
+    port: int
+    path: str = ""
+
+    @classmethod
+    def parse(cls, text: str) -> "ListenAddress":
+        text = text.strip()
+        wanted = "want host:port, [IPv6]:port, :port (every address) or unix:/path"
+        if text.startswith("unix:"):
+            return cls("", 0, _unix_path(text))
+        host, colon, port_text = text.rpartition(":")
+        if not colon:
+            raise ValueError(f"seen {text!r} without a port, {wanted}")
+        if not (port_text.isascii() and port_text.isdigit() and len(port_text) <= 5 and int(port_text) <= 0xFFFF):
+            raise ValueError(f"seen port {port_text!r} in {text!r}, want 0 to 65535")
+        if ":" in host and not (host.startswith("[") and host.endswith("]")):
+            raise ValueError(f"seen {text!r}, want an IPv6 address in brackets, such as [::1]:8080")
+        if host == "*":
+            raise ValueError(f"seen {text!r}, want :{port_text} for every address")
+        return cls(_host(host, text, wanted), int(port_text))
+
+    @property
+    def is_unix(self) -> bool:
+        return bool(self.path)
+
+    @property
+    def is_loopback(self) -> bool:
+        """Reachable from this host only; a unix socket is."""
+        if self.is_unix or self.host.lower() == "localhost":
+            return True
+        try:
+            return ipaddress.ip_address(self.host).is_loopback
+        except ValueError:
+            return False
+
+    def __str__(self) -> str:
+        if self.is_unix:
+            return f"unix:{self.path}"
+        return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
+
+
+def _unix_path(text: str) -> str:
+    path = text.removeprefix("unix:")
+    if not path.startswith("/") or path.endswith("/") or not path.isprintable():
+        raise ValueError(f"seen {text!r}, want an absolute path of a socket, such as unix:/run/daemon.sock")
+    if len(path.encode()) > _MAX_UNIX_PATH_OCTETS:
+        raise ValueError(f"seen a path of {len(path.encode())} bytes, want at most {_MAX_UNIX_PATH_OCTETS}: {text!r}")
+    return path
+
+
+def _host(host: str, text: str, wanted: str) -> str:
+    if not host:
+        return ""
+    if host.startswith("["):
+        try:
+            return str(ipaddress.IPv6Address(host[1:-1]))
+        except ValueError:
+            raise ValueError(f"seen {host!r} in {text!r}, want an IPv6 address in brackets") from None
+    try:
+        return str(ipaddress.IPv4Address(host))
+    except ValueError:
+        pass
+    # Digits and dots only: a mistyped address, never a name.
+    if not _HOST_NAME.fullmatch(host) or re.fullmatch(r"[0-9.]+", host):
+        raise ValueError(f"seen {text!r}, {wanted}")
+    return host

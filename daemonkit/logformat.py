@@ -1,0 +1,145 @@
+"""How a log record becomes one line: values made plain, errors told with their causes, keys in their order (pure).
+
+`JsonFormatter` and `TextFormatter` take any record of the standard library, ours (which carry error and fields in one
+attribute) and those of libraries alike. Nothing in here raises for a value it cannot show: that becomes its repr.
+"""
+
+import json
+import logging
+import math
+import traceback
+from collections.abc import Mapping
+from datetime import UTC, date, datetime
+from enum import Enum
+from typing import Final
+
+from daemonkit.secret import REDACTED, Secret
+
+FIELDS_ATTRIBUTE: Final = "daemonkit_line"
+"""Where our records carry (error, fields, has_stack)."""
+
+MAX_ERROR_CHARS = 2048
+MAX_CAUSES = 8
+_MAX_DEPTH = 6
+_OWN_KEYS = frozenset({"time", "level", "msg", "error", "stack"})
+
+
+def describe_error(error: BaseException | str) -> str:
+    """Type and text, then the causes: `StoreUnreachable: no answer; caused by ConnectionError: refused`."""
+    if isinstance(error, str):
+        return _cut(error)
+    told: list[str] = []
+    current: BaseException | None = error
+    while current is not None and len(told) < MAX_CAUSES:
+        told.append(_type_and_text(current))
+        current = current.__cause__ or (None if current.__suppress_context__ else current.__context__)
+    return _cut("; caused by ".join(told))
+
+
+def _type_and_text(error: BaseException) -> str:
+    try:
+        text = str(error)
+    except Exception:
+        text = "(no text: its __str__ fails)"
+    kind = type(error).__name__
+    return f"{kind}: {text}" if text else kind
+
+
+def _cut(text: str) -> str:
+    return text if len(text) <= MAX_ERROR_CHARS else text[: MAX_ERROR_CHARS - 1] + "…"
+
+
+def plain(value: object, depth: int = _MAX_DEPTH) -> object:
+    """`value` as JSON can hold it, with every Secret redacted."""
+    if value is None or isinstance(value, bool | int) and not isinstance(value, Enum):
+        return value
+    if isinstance(value, Secret):
+        return REDACTED
+    if isinstance(value, Enum):
+        return plain(value.value, depth)
+    if isinstance(value, str):
+        return str(value)
+    if isinstance(value, float):
+        return value if math.isfinite(value) else str(value)
+    if isinstance(value, BaseException):
+        return describe_error(value)
+    if isinstance(value, datetime | date):
+        return value.isoformat()
+    if depth and isinstance(value, Mapping):
+        return {str(key): plain(item, depth - 1) for key, item in list(value.items())}
+    if depth and isinstance(value, list | tuple | set | frozenset):
+        return [plain(item, depth - 1) for item in list(value)]
+    return _shown(value)
+
+
+def _shown(value: object) -> str:
+    try:
+        # A class with its own text (a path, an address) means it to be read; all others only have a repr.
+        return repr(value) if type(value).__str__ is object.__str__ else str(value)
+    except Exception:
+        return f"<{type(value).__name__} whose repr fails>"
+
+
+def line_of(record: logging.LogRecord) -> dict[str, object]:
+    """The keys and values of one line, in order."""
+    error, fields, has_stack = getattr(record, FIELDS_ATTRIBUTE, (None, None, False))
+    if fields is None:
+        fields = {"logger": record.name}
+        if record.exc_info and record.exc_info[1] is not None:
+            error, has_stack = record.exc_info[1], True
+    line: dict[str, object] = {
+        "time": _rfc3339(record.created),
+        "level": record.levelname if record.levelname != "CRITICAL" else "ERROR",
+        "msg": _message(record),
+    }
+    if error is not None:
+        line["error"] = describe_error(error)
+    for key, value in fields.items():
+        line[f"{key}_" if key in _OWN_KEYS else key] = plain(value)
+    if has_stack and isinstance(error, BaseException):
+        line["stack"] = "".join(traceback.format_exception(error)).rstrip("\n")
+    return line
+
+
+def _message(record: logging.LogRecord) -> str:
+    try:
+        return record.getMessage().rstrip("\n")
+    except Exception:
+        return f"{record.msg!r} with arguments {plain(record.args)!r}"
+
+
+def _rfc3339(created: float) -> str:
+    moment = datetime.fromtimestamp(created, UTC)
+    return moment.strftime("%Y-%m-%dT%H:%M:%S.") + f"{moment.microsecond // 1000:03d}Z"
+
+
+class JsonFormatter(logging.Formatter):
+    def format(self, record: logging.LogRecord) -> str:
+        return json.dumps(line_of(record), ensure_ascii=False, default=_shown, separators=(",", ":"))
+
+
+class TextFormatter(logging.Formatter):
+    """`2026-01-31T10:00:00.000Z WARNING route refused  error="..." route=a/b`, a stack below it, indented."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        line = line_of(record)
+        stack = line.pop("stack", None)
+        moment, level, msg = line.pop("time"), line.pop("level"), line.pop("msg")
+        pairs = "".join(f" {key}={_word(value)}" for key, value in line.items())
+        text = f"{moment} {level:<7} {_one_line(str(msg))}{' ' if pairs else ''}{pairs}"
+        if stack is not None:
+            text += "".join(f"\n    | {row}" for row in str(stack).splitlines())
+        return text
+
+
+def _word(value: object) -> str:
+    if isinstance(value, str) and value and value.isprintable() and not set(value) & set(" \"'=\\"):
+        return value
+    return _one_line(json.dumps(value, ensure_ascii=False, default=_shown))
+
+
+def _one_line(text: str) -> str:
+    """Control characters and line separators escaped: they could forge a line, or drive a terminal."""
+    if text.isprintable():
+        return text
+    return "".join(char if char.isprintable() else char.encode("unicode_escape").decode("ascii") for char in text)

@@ -1,0 +1,163 @@
+"""Logs: one JSON object a line on stderr, or one readable line for a person.
+
+Keys in this order: `time` (RFC 3339, UTC, milliseconds), `level`, `msg` (a constant), `error` when there is one, then
+the fields of the call in snake_case; `stack` only for bugs. Our code logs through `Logger`, because the standard
+library refuses fields called `name`, `args` or `module`, and `name` is our most common one. Third-party loggers and
+`warnings` pass through the same handler, with `logger` as their field.
+
+A field value that is a Secret is redacted wherever it sits, a newline can never start a line of its own, and a log
+that cannot be written (pipe closed, disk full) is dropped: logging never raises. Any thread may log.
+"""
+
+import io
+import logging
+import os
+import sys
+import threading
+import time
+from collections.abc import Callable, Mapping
+from typing import Any, Final, TextIO
+
+from daemonkit.logformat import FIELDS_ATTRIBUTE, JsonFormatter, TextFormatter
+
+LEVELS: Final = {"debug": logging.DEBUG, "info": logging.INFO, "warning": logging.WARNING, "error": logging.ERROR}
+FORMATS: Final = ("json", "text")
+
+# Handlers that libraries bring along would write lines of another shape.
+_LIBRARIES_WITH_HANDLERS = ("werkzeug", "cheroot", "urllib3", "requests", "py.warnings")
+
+
+def setup(level: str = "info", fmt: str = "json", stream: TextIO | None = None) -> None:
+    """Send every log of this process to `stream` (stderr); may be called again to change level or format."""
+    handler = _LineHandler(sys.stderr if stream is None else stream)
+    handler.setFormatter(JsonFormatter() if fmt == "json" else TextFormatter())
+    root = logging.getLogger()
+    for old in [old for old in root.handlers if isinstance(old, _LineHandler | logging.StreamHandler)]:
+        root.removeHandler(old)
+    root.addHandler(handler)
+    root.setLevel(LEVELS[level])
+    for name in _LIBRARIES_WITH_HANDLERS:
+        library = logging.getLogger(name)
+        library.handlers.clear()
+        library.propagate = True
+    logging.captureWarnings(capture=True)
+
+
+class _LineHandler(logging.Handler):
+    """Writes whole lines past Python's buffers, so that a line is there when the process ends at once."""
+
+    def __init__(self, stream: TextIO) -> None:
+        super().__init__()
+        self._stream = stream
+        try:
+            self._descriptor: int | None = stream.fileno()
+        except (OSError, ValueError, io.UnsupportedOperation):
+            self._descriptor = None
+
+    def emit(self, record: logging.LogRecord) -> None:
+        try:
+            line = self.format(record) + "\n"
+            if self._descriptor is None:
+                self._stream.write(line)
+            else:
+                self._write(line.encode("utf-8", "backslashreplace"))
+        except Exception:  # noqa: S110 - where could it be reported?
+            pass
+
+    def _write(self, octets: bytes) -> None:
+        assert self._descriptor is not None  # noqa: S101 - for the type checker
+        while octets:
+            octets = octets[os.write(self._descriptor, octets) :]
+
+
+class Logger:
+    """The only way our code logs: `log.info("route refused", route=key, reason=reason)`."""
+
+    __slots__ = ("_bound", "_log")
+
+    def __init__(self, log: logging.Logger, bound: Mapping[str, object] | None = None) -> None:
+        self._log = log
+        self._bound = dict(bound or {})
+
+    def bind(self, /, **fields: object) -> "Logger":
+        """A logger that adds `fields` to each of its lines."""
+        return Logger(self._log, {**self._bound, **fields})
+
+    def is_enabled_for(self, level: str) -> bool:
+        return self._log.isEnabledFor(LEVELS[level])
+
+    def debug(self, msg: str, /, error: BaseException | str | None = None, **fields: object) -> None:
+        self._emit(logging.DEBUG, msg, error, fields)
+
+    def info(self, msg: str, /, error: BaseException | str | None = None, **fields: object) -> None:
+        self._emit(logging.INFO, msg, error, fields)
+
+    def warning(self, msg: str, /, error: BaseException | str | None = None, **fields: object) -> None:
+        self._emit(logging.WARNING, msg, error, fields)
+
+    def error(self, msg: str, /, error: BaseException | str | None = None, **fields: object) -> None:
+        self._emit(logging.ERROR, msg, error, fields)
+
+    def exception(self, msg: str, /, error: BaseException | None = None, **fields: object) -> None:
+        """A bug: logged as an error with its stack. Without `error`, the exception being handled."""
+        error = sys.exc_info()[1] if error is None else error
+        self._emit(logging.ERROR, msg, error, fields, has_stack=True)
+
+    def every(self, seconds: float, clock: Callable[[], float] = time.monotonic) -> "LimitedLogger":
+        """A logger that lets each message through once per `seconds`; keep it, the counting is done in there."""
+        return LimitedLogger(self, seconds, clock)
+
+    def _emit(
+        self,
+        level: int,
+        msg: str,
+        error: BaseException | str | None,
+        fields: Mapping[str, object],
+        has_stack: bool = False,
+    ) -> None:
+        if not self._log.isEnabledFor(level):
+            return
+        carried = {FIELDS_ATTRIBUTE: (error, {**self._bound, **fields}, has_stack)}
+        self._log.log(level, "%s", msg, extra=carried)
+
+
+class LimitedLogger:
+    """At most one line per message and period; the next line says in `suppressed` how many were left out."""
+
+    def __init__(self, log: Logger, period_s: float, clock: Callable[[], float]) -> None:
+        self._log = log
+        self._period_s = period_s
+        self._clock = clock
+        self._lock = threading.Lock()
+        self._seen: dict[str, tuple[float, int]] = {}
+
+    def info(self, msg: str, /, error: BaseException | str | None = None, **fields: object) -> None:
+        if (suppressed := self._admit(msg)) is not None:
+            self._log.info(msg, error, **suppressed, **fields)
+
+    def warning(self, msg: str, /, error: BaseException | str | None = None, **fields: object) -> None:
+        if (suppressed := self._admit(msg)) is not None:
+            self._log.warning(msg, error, **suppressed, **fields)
+
+    def error(self, msg: str, /, error: BaseException | str | None = None, **fields: object) -> None:
+        if (suppressed := self._admit(msg)) is not None:
+            self._log.error(msg, error, **suppressed, **fields)
+
+    def _admit(self, msg: str) -> dict[str, Any] | None:
+        """None: keep quiet; else what the line has to say about those left out."""
+        now = self._clock()
+        with self._lock:
+            last, count = self._seen.get(msg, (None, 0))
+            if last is not None and now - last < self._period_s:
+                self._seen[msg] = (last, count + 1)
+                return None
+            self._seen[msg] = (now, 0)
+        return {"suppressed": count} if count else {}
+
+
+def get_logger(name: str) -> Logger:
+    return Logger(logging.getLogger(name))
+
+
+# A broken stderr must not make the standard library print about it, to stderr.
+logging.raiseExceptions = False

@@ -1,0 +1,67 @@
+"""A text that must never be shown: passwords, API keys, tokens.
+
+Everything that could carry it into a log, a message or a file by accident gives `<redacted>` or refuses: `repr`,
+`str`, formatting, pickling. Whoever really needs the text says `reveal()`, at the rim where it leaves the process.
+Comparing takes the same time whatever the difference, so an answer's delay says nothing about the secret.
+"""
+
+import hmac
+from typing import Any, Final, NoReturn
+
+REDACTED: Final = "<redacted>"
+
+
+class Secret:
+    """Immutable; falsy when empty."""
+
+    __slots__ = ("__text",)
+
+    def __init__(self, text: str) -> None:
+        object.__setattr__(self, "_Secret__text", text)
+
+    def reveal(self) -> str:
+        """The text itself."""
+        return self.__text  # type: ignore[no-any-return, attr-defined]
+
+    def matches(self, other: "str | bytes | Secret") -> bool:
+        """True when `other` is the same text; takes constant time for texts of equal length."""
+        if isinstance(other, Secret):
+            other = other.reveal()
+        if isinstance(other, str):
+            other = _octets(other)
+        return hmac.compare_digest(_octets(self.reveal()), other)
+
+    def __bool__(self) -> bool:
+        return bool(self.reveal())
+
+    def __eq__(self, other: object) -> bool:
+        return self.matches(other) if isinstance(other, Secret) else NotImplemented
+
+    def __hash__(self) -> int:
+        return hash((Secret, self.reveal()))
+
+    def __repr__(self) -> str:
+        return REDACTED
+
+    def __format__(self, _spec: str) -> str:
+        return REDACTED
+
+    def __setattr__(self, name: str, _value: object) -> NoReturn:
+        raise AttributeError(f"a Secret cannot be changed ({name})")
+
+    def __delattr__(self, name: str) -> NoReturn:
+        raise AttributeError(f"a Secret cannot be changed ({name})")
+
+    def __copy__(self) -> "Secret":
+        return self
+
+    def __deepcopy__(self, _memo: dict[int, Any]) -> "Secret":
+        return self
+
+    def __reduce_ex__(self, _protocol: object) -> NoReturn:
+        raise TypeError("a Secret cannot be pickled: it would leave the process in clear text")
+
+
+def _octets(text: str) -> bytes:
+    # Header values arrive with lone surrogates when a client sends octets that are no UTF-8.
+    return text.encode("utf-8", "surrogatepass")
