@@ -147,6 +147,8 @@ def _ipv6(text: str) -> str:
         raise _invalid("AAAA", text, "an IPv6 address") from None
     if address.scope_id is not None:
         raise _invalid("AAAA", text, "an IPv6 address without zone")
+    if address.ipv4_mapped is not None:  # no client may use it from DNS (RFC 4038, 4.2), and controllers refuse it
+        raise _invalid("AAAA", text, "an IPv6 address, not a mapped IPv4 address")
     return str(address)
 
 

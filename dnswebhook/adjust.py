@@ -1,0 +1,72 @@
+"""Rewrite wanted endpoints into exactly the form in which the store will list them (pure).
+
+external-dns replaces its desired state by what this answers, so whatever differs from a later listing would be
+written again on every pass, and whatever is left out is not wanted (an owned, existing record of that name is then
+deleted). Idempotent: adjusting the result again changes nothing.
+
+An endpoint's result depends on nothing but that endpoint, and external-dns sends all of them on every pass: callers
+may remember results (`dnswebhook.provider` does, by the endpoint's bytes). Only endpoints that differed by their
+`setIdentifier` alone need a second look together: `merge_identified`.
+"""
+
+from collections.abc import Callable, Iterable
+
+import msgspec
+
+from dnswebhook.canonical import DropReason
+from dnswebhook.fit import Drop, fit
+from dnswebhook.model import Capabilities, Endpoint
+
+
+class Adjusted(msgspec.Struct, frozen=True):
+    """`endpoint` is None when nothing of it can be held; `had_set_identifier` asks for `merge_identified`."""
+
+    endpoint: Endpoint | None
+    drops: tuple[Drop, ...] = ()
+    had_set_identifier: bool = False
+
+
+def adjust(endpoint: Endpoint, capabilities: Capabilities, is_protected: Callable[[str], bool]) -> Adjusted:
+    """Canonical name and targets, a TTL that the store keeps, no setIdentifier and no foreign properties; labels stay.
+
+    No property of `providerSpecific` is stored, so each would cause an update on every pass (external-dns #4951).
+    """
+    fitted = fit(
+        endpoint.dns_name,
+        endpoint.record_type,
+        endpoint.targets,
+        endpoint.ttl_s,
+        capabilities,
+        reserved_octets=capabilities.reserved_name_octets,
+    )
+    had_set_identifier = bool(endpoint.set_identifier)
+    if fitted.values and is_protected(fitted.name):
+        drop = Drop(DropReason.PROTECTED, fitted.name, fitted.type, "", "the name is protected by --protect")
+        return Adjusted(None, (drop,))
+    if not fitted.values:
+        return Adjusted(None, fitted.drops)
+    kept = Endpoint(fitted.name, fitted.type, fitted.values, fitted.ttl_s, labels=endpoint.labels)
+    return Adjusted(kept, fitted.drops, had_set_identifier)
+
+
+def merge_identified(endpoints: Iterable[Endpoint]) -> list[Endpoint]:
+    """Join endpoints of one name and type into one, in the order of first appearance.
+
+    They were told apart by a `setIdentifier`, which no store here can remember; external-dns would keep one of them
+    and drop the others' targets. Targets are united (a CNAME keeps the lowest), the smallest configured TTL wins, and
+    the first endpoint's labels stay.
+    """
+    merged: dict[tuple[str, str], Endpoint] = {}
+    for endpoint in endpoints:
+        key = (endpoint.dns_name, endpoint.record_type)
+        known = merged.get(key)
+        merged[key] = endpoint if known is None else _united(known, endpoint)
+    return list(merged.values())
+
+
+def _united(first: Endpoint, second: Endpoint) -> Endpoint:
+    targets = tuple(sorted({*first.targets, *second.targets}))
+    if first.record_type in ("CNAME", "DNAME"):
+        targets = targets[:1]
+    ttl_s = min((ttl for ttl in (first.ttl_s, second.ttl_s) if ttl), default=0)
+    return Endpoint(first.dns_name, first.record_type, targets, ttl_s, labels=first.labels)

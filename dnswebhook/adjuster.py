@@ -1,0 +1,86 @@
+"""`POST /adjustendpoints` in bytes: decode, adjust, encode, and remember what was worked out before.
+
+external-dns sends every wanted endpoint on every pass, in changing order, and hardly any of them has changed. An
+endpoint's result depends on its own bytes alone, so results are remembered by those bytes; each pass keeps only what
+it used, which bounds the memory by one body. Any thread may call; nothing here waits or calls the network.
+"""
+
+from collections import defaultdict
+from collections.abc import Callable
+
+import msgspec
+
+from daemonkit.logs import get_logger
+from dnswebhook import wire
+from dnswebhook.adjust import adjust, merge_identified
+from dnswebhook.domains import ProtectedNames
+from dnswebhook.fit import Drop
+from dnswebhook.model import Capabilities, Endpoint
+
+log = get_logger(__name__)
+
+
+class _Remembered(msgspec.Struct, frozen=True):
+    encoded: bytes
+    """Empty: nothing of the endpoint can be held."""
+    drops: tuple[Drop, ...] = ()
+    identified: Endpoint | None = None
+    """The adjusted endpoint, when a setIdentifier told it apart from others of its name and type."""
+
+
+class Adjuster:
+    def __init__(self, protected: ProtectedNames, on_drop: Callable[[Drop], None]) -> None:
+        self._protected = protected
+        self._on_drop = on_drop
+        self._memory: tuple[Capabilities | None, dict[bytes, _Remembered]] = (None, {})
+
+    def adjust(self, body: bytes, capabilities: Capabilities) -> bytes:
+        """The answer, in the shape of `body`. Raises wire.WireError; the memory is then as it was."""
+        wanted = wire.decode_endpoint_list(body)
+        known_for, known = self._memory
+        if known_for != capabilities:
+            known = {}
+        used: dict[bytes, _Remembered] = {}
+        parts: list[bytes] = []
+        identified: dict[tuple[str, str], list[tuple[int, Endpoint]]] = defaultdict(list)
+        for index, raw in enumerate(wanted.items):
+            key = bytes(raw)
+            remembered = known.get(key) or used.get(key)
+            if remembered is None:
+                remembered = self._work_out(wire.decode_endpoint(raw, wanted.place(index)), capabilities)
+            used[key] = remembered
+            for drop in remembered.drops:
+                self._on_drop(drop)
+            if remembered.identified is not None:
+                endpoint = remembered.identified
+                identified[endpoint.dns_name, endpoint.record_type].append((len(parts), endpoint))
+            if remembered.encoded:
+                parts.append(remembered.encoded)
+        self._memory = (capabilities, used)
+        _merge(parts, identified)
+        return wire.join_endpoints([part for part in parts if part], wanted.is_wrapped)
+
+    def _work_out(self, endpoint: Endpoint, capabilities: Capabilities) -> _Remembered:
+        adjusted = adjust(endpoint, capabilities, self._protected.matches)
+        for drop in adjusted.drops:  # once per endpoint, not once per pass
+            log.warning(
+                "endpoint dropped",
+                reason=drop.reason,
+                name=drop.name,
+                type=drop.type,
+                target=drop.target or None,
+                detail=drop.detail,
+            )
+        if adjusted.endpoint is None:
+            return _Remembered(b"", adjusted.drops)
+        encoded = wire.encode_endpoint(adjusted.endpoint)
+        return _Remembered(encoded, adjusted.drops, adjusted.endpoint if adjusted.had_set_identifier else None)
+
+
+def _merge(parts: list[bytes], identified: dict[tuple[str, str], list[tuple[int, Endpoint]]]) -> None:
+    for members in identified.values():
+        if len(members) > 1:
+            merged = merge_identified(endpoint for _, endpoint in members)
+            for index, _ in members:
+                parts[index] = b""
+            parts[members[0][0]] = wire.encode_endpoint(merged[0])

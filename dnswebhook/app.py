@@ -1,0 +1,257 @@
+"""The webhook's HTTP face: routes, media types and bodies in, status codes out.
+
+Which status code an error gets is decided here and nowhere else, by one law: external-dns ends its process on any
+status but 200, 204 and 500 to 510, so a passing condition is always one of those; 4xx are for requests that the real
+client cannot make. Each request gets a `Deadline` below the client's own 15 s.
+"""
+
+import time
+import uuid
+from collections.abc import Callable, Iterable
+from threading import Event
+from typing import Any
+from wsgiref.types import StartResponse, WSGIEnvironment
+
+import msgspec
+from werkzeug.exceptions import HTTPException, MethodNotAllowed, NotFound
+from werkzeug.routing import Map, Rule
+from werkzeug.wrappers import Request, Response
+
+from daemonkit.logs import get_logger
+from dnswebhook import wire
+from dnswebhook.deadline import Deadline
+from dnswebhook.errors import (
+    CapabilitiesUnknown,
+    CredentialsRefused,
+    RateLimited,
+    StoreError,
+    StoreFailed,
+    StoreTimeout,
+)
+from dnswebhook.mediatypes import MEDIA_TYPE, PLAIN_MEDIA_TYPE, is_acceptable, is_supported_content_type, prefers_bare
+from dnswebhook.metrics import Metrics
+from dnswebhook.provider import ApplyFailed, CallerGone, DeleteGuardTripped, Provider
+
+log = get_logger(__name__)
+
+_ROUTES = Map(
+    [
+        Rule("/", endpoint="negotiate", methods=["GET"]),
+        Rule("/records", endpoint="records", methods=["GET"]),
+        Rule("/records", endpoint="apply", methods=["POST"]),
+        Rule("/adjustendpoints", endpoint="adjust", methods=["POST"]),
+    ],
+    merge_slashes=False,
+)
+_READ_CHUNK_BYTES = 65536
+_RETRY_SOON_S = 5
+
+
+class Limits(msgspec.Struct, frozen=True):
+    max_body_bytes: int
+    call_deadline_s: float
+
+
+class _Refused(Exception):
+    """An answer that is not a success."""
+
+    def __init__(self, status_code: int, category: str, message: str, **headers: str) -> None:
+        super().__init__(message)
+        self.status_code = status_code
+        self.category = category
+        self.headers = {name.replace("_", "-"): value for name, value in headers.items()}
+
+
+class WebhookApp:
+    """WSGI; any number of threads. `on_store_error` hears of every call that the store failed."""
+
+    def __init__(
+        self,
+        provider: Provider,
+        limits: Limits,
+        metrics: Metrics,
+        stop: Event,
+        on_store_error: Callable[[StoreError], None],
+    ) -> None:
+        self._provider = provider
+        self._limits = limits
+        self._metrics = metrics
+        self._stop = stop
+        self._on_store_error = on_store_error
+        self._handlers: dict[str, Callable[[Request, Deadline], Response]] = {
+            "negotiate": self._negotiate,
+            "records": self._records,
+            "apply": self._apply,
+            "adjust": self._adjust,
+        }
+
+    def __call__(self, environ: WSGIEnvironment, start_response: StartResponse) -> Iterable[bytes]:
+        started = time.monotonic()
+        request = Request(environ)
+        request_id = uuid.uuid4().hex[:12]
+        route = "none"
+        deadline = Deadline.after(self._limits.call_deadline_s, self._stop)
+        try:
+            route, _ = _ROUTES.bind_to_environ(environ).match()
+            response = self._handlers[route](request, deadline)
+        except Exception as error:
+            refused = self._refusal(error, deadline)
+            if refused is None:
+                raise  # a bug: the server logs it with its stack and answers 500
+            response = _error_response(refused)
+            self._log_refusal(error, refused, request, request_id)
+        response.headers["X-Request-Id"] = request_id
+        duration_s = time.monotonic() - started
+        self._metrics.requests.labels(route, str(response.status_code)).observe(duration_s)
+        log.debug(
+            "request served",
+            route=route,
+            method=request.method,
+            status_code=response.status_code,
+            duration_ms=round(duration_s * 1000, 1),
+            request_id=request_id,
+        )
+        return response(environ, start_response)
+
+    def _negotiate(self, request: Request, _deadline: Deadline) -> Response:
+        _require_acceptable(request)
+        return _answer(self._provider.negotiate(), request)
+
+    def _records(self, request: Request, deadline: Deadline) -> Response:
+        _require_acceptable(request)
+        is_wrapped = not prefers_bare(request.headers.get("Accept"))
+        return _answer(self._provider.records(deadline, is_wrapped=is_wrapped), request)
+
+    def _adjust(self, request: Request, _deadline: Deadline) -> Response:
+        _require_acceptable(request)
+        return _answer(self._provider.adjust(self._body(request)), request)
+
+    def _apply(self, request: Request, deadline: Deadline) -> Response:
+        changes = wire.decode_changes(self._body(request))
+        is_caller_gone: Callable[[], bool] = request.environ.get("daemonkit.client_gone", lambda: False)
+        self._provider.apply(changes, deadline, is_caller_gone)
+        return Response(status=204)
+
+    def _body(self, request: Request) -> bytes:
+        content_type = request.headers.get("Content-Type")
+        if not is_supported_content_type(content_type):
+            raise _Refused(415, "unsupported media type", f"body is {content_type!r}, want {MEDIA_TYPE!r}")
+        limit = self._limits.max_body_bytes
+        announced = request.content_length
+        if announced is not None and announced > limit:
+            raise _too_large(f"{announced} bytes", limit)
+        chunks, size = [], 0
+        stream: Any = request.environ["wsgi.input"]
+        while announced is None or size < announced:
+            wanted = _READ_CHUNK_BYTES if announced is None else min(_READ_CHUNK_BYTES, announced - size)
+            chunk = stream.read(wanted)
+            if not chunk:
+                break
+            chunks.append(chunk)
+            size += len(chunk)
+            if size > limit:
+                raise _too_large(f"more than {limit} bytes", limit)
+        if announced is not None and size < announced:
+            raise _Refused(400, wire.MALFORMED, f"body ended after {size} bytes, want the announced {announced}")
+        return b"".join(chunks)
+
+    def _refusal(self, error: Exception, deadline: Deadline) -> _Refused | None:
+        match error:
+            case _Refused():
+                return error
+            case NotFound():
+                return _Refused(
+                    404, "not found", "want one of GET /, GET /records, POST /records, POST /adjustendpoints"
+                )
+            case MethodNotAllowed():
+                allowed = ", ".join(sorted(error.valid_methods or ()))
+                return _Refused(405, "method not allowed", f"this path answers {allowed}", Allow=allowed)
+            case HTTPException():
+                return _Refused(error.code or 400, "bad request", error.description or error.name)
+            case wire.WireError():
+                return _Refused(400, error.category, str(error))
+            case DeleteGuardTripped():
+                return _Refused(500, "delete guard", str(error))
+            case CallerGone():
+                return _Refused(503, "caller gone", "the client hung up before its turn came")
+            case ApplyFailed():
+                return self._apply_refusal(error)
+            case StoreError():
+                self._on_store_error(error)
+                if deadline.has_passed or deadline.is_stopping:
+                    return self._cut_short(str(error))
+                return _store_refusal(error, str(error))
+        return None
+
+    def _apply_refusal(self, failed: ApplyFailed) -> _Refused:
+        if failed.error is not None:
+            self._on_store_error(failed.error)
+        if failed.was_cut_short:
+            return self._cut_short(str(failed))
+        if failed.error is not None:
+            return _store_refusal(failed.error, str(failed))
+        return _Refused(500, "partial failure", str(failed))
+
+    def _cut_short(self, message: str) -> _Refused:
+        category = "stopping" if self._stop.is_set() else "deadline passed"
+        return _Refused(503, category, f"{message}; the next pass goes on", Retry_After=str(_RETRY_SOON_S))
+
+    @staticmethod
+    def _log_refusal(error: Exception, refused: _Refused, request: Request, request_id: str) -> None:
+        say = log.warning if refused.status_code >= 500 else log.info
+        say(
+            "request refused",
+            error=error,
+            method=request.method,
+            path=request.path[:256],
+            status_code=refused.status_code,
+            request_id=request_id,
+        )
+
+
+def _require_acceptable(request: Request) -> None:
+    accept = request.headers.get("Accept")
+    if not is_acceptable(accept):
+        raise _Refused(406, "not acceptable", f"`Accept: {accept}` names no JSON type, want {MEDIA_TYPE!r}")
+
+
+def _answer(body: bytes, request: Request) -> Response:
+    """Webhook media type unless the client names plain JSON and not the webhook's."""
+    accept = request.headers.get("Accept") or ""
+    plain = PLAIN_MEDIA_TYPE in accept.lower() and not prefers_bare(accept)
+    response = Response(body)
+    response.headers["Content-Type"] = PLAIN_MEDIA_TYPE if plain else MEDIA_TYPE
+    response.headers["Vary"] = "Accept"
+    return response
+
+
+def _error_response(refused: _Refused) -> Response:
+    response = Response(wire.encode_error(refused.category, str(refused)), refused.status_code, refused.headers)
+    response.headers["Content-Type"] = PLAIN_MEDIA_TYPE
+    return response
+
+
+def _too_large(seen: str, limit: int) -> _Refused:
+    return _Refused(
+        413,
+        "body too large",
+        f"body of {seen}, want at most {limit} bytes; raise --max-body-bytes for a larger installation",
+        # What was not read of the body would be taken for the next request.
+        Connection="close",
+    )
+
+
+def _store_refusal(error: StoreError, message: str) -> _Refused:
+    match error:
+        case RateLimited():
+            retry_after_s = str(max(1, round(error.retry_after_s)))
+            return _Refused(503, "rate limited", message, Retry_After=retry_after_s)
+        case CapabilitiesUnknown():
+            return _Refused(503, "controller unknown", message, Retry_After=str(_RETRY_SOON_S))
+        case StoreTimeout():
+            return _Refused(504, "store timed out", message)
+        case CredentialsRefused():
+            return _Refused(502, "credentials refused", message)
+        case StoreFailed():
+            return _Refused(500, "store failed", message)
+    return _Refused(502, "store unreachable", message)

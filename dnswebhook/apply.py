@@ -1,0 +1,238 @@
+"""Carry a plan out against a store: strands side by side, steps in order, every failure contained.
+
+One failed step stops only the steps that need it. A failure that would repeat for every record (the controller is
+gone, the credentials are refused, it asks us to slow down, the deadline has come, the process stops) ends the whole
+run instead: what was not tried is reported as such, and the next pass of external-dns plans anew.
+
+Success is what the store holds afterwards: "exists already" on create and "not found" on delete are successes.
+"""
+
+import threading
+from collections import Counter
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from enum import StrEnum
+
+import msgspec
+
+from daemonkit.logs import get_logger
+from dnswebhook.deadline import Deadline
+from dnswebhook.errors import (
+    AlreadyExists,
+    CredentialsRefused,
+    NotFound,
+    RateLimited,
+    RecordError,
+    StoreError,
+    StoreTimeout,
+    UpdateUnsupported,
+)
+from dnswebhook.model import Record, RecordSpec
+from dnswebhook.operations import Create, Delete, Operation, Plan, Strand, Switch, Update
+from dnswebhook.stores.base import Store
+
+log = get_logger(__name__)
+
+MAX_SYSTEMIC_FAILURES = 5
+"""After so many failures in a row that are not a record's own fault, the rest is not tried in this call."""
+
+
+class Outcome(StrEnum):
+    """What became of one write. A closed set: each is a metric label."""
+
+    APPLIED = "applied"
+    UNCHANGED = "unchanged"
+    FAILED = "failed"
+    LEFT_OUT = "left_out"
+    """A step that it needs failed."""
+    NOT_TRIED = "not_tried"
+    """The run ended before."""
+    DRY_RUN = "dry_run"
+
+
+class Failure(msgspec.Struct, frozen=True):
+    name: str
+    type: str
+    error: StoreError
+
+
+class Report(msgspec.Struct):
+    """What a run did. `counts` by (`create` | `update` | `delete`, outcome)."""
+
+    counts: Counter[tuple[str, Outcome]]
+    failures: list[Failure]
+    was_cut_short: bool = False
+    """The deadline came, or the process stops."""
+
+    def total(self, outcome: Outcome) -> int:
+        return sum(count for (_, counted), count in self.counts.items() if counted is outcome)
+
+    @property
+    def totals(self) -> list[tuple[Outcome, int]]:
+        return [(outcome, self.total(outcome)) for outcome in Outcome]
+
+    @property
+    def total_done(self) -> int:
+        return self.total(Outcome.APPLIED) + self.total(Outcome.UNCHANGED)
+
+    @property
+    def is_complete(self) -> bool:
+        return not self.failures and not self.total(Outcome.LEFT_OUT) and not self.total(Outcome.NOT_TRIED)
+
+
+def dry_run(plan: Plan) -> Report:
+    """Say what would be written, write nothing."""
+    report = Report(Counter(), [])
+    for strand in plan.strands:
+        for step in strand.steps:
+            for verb, spec in writes_of(step.operation):
+                log.info("dry run", operation=verb, name=spec.name, type=spec.type, value=spec.value, ttl_s=spec.ttl_s)
+                report.counts[verb, Outcome.DRY_RUN] += 1
+    return report
+
+
+def writes_of(operation: Operation) -> list[tuple[str, RecordSpec]]:
+    """The single writes of an operation, as verb and content."""
+    match operation:
+        case Create(spec):
+            return [("create", spec)]
+        case Update(_, spec):
+            return [("update", spec)]
+        case Delete(record):
+            return [("delete", record.spec)]
+        case Switch(remove, add):
+            return [("delete", record.spec) for record in remove] + [("create", spec) for spec in add]
+
+
+class Run:
+    """One plan on its way. `execute` may be called once, by one thread; strands run on the pool's threads."""
+
+    def __init__(self, store: Store, deadline: Deadline, pool: ThreadPoolExecutor) -> None:
+        self._store = store
+        self._deadline = deadline
+        self._pool = pool
+        self._lock = threading.Lock()
+        self._report = Report(Counter(), [])
+        self._failures_in_a_row = 0
+        self._is_over = False
+
+    def execute(self, plan: Plan) -> Report:
+        """Returns only when no write is in flight any more."""
+        for future in [self._pool.submit(self._run_strand, strand) for strand in plan.strands]:
+            future.result()
+        return self._report
+
+    def _run_strand(self, strand: Strand) -> None:
+        succeeded: list[bool] = []
+        for step in strand.steps:
+            if not self._may_go_on():
+                self._count_all(step.operation, Outcome.NOT_TRIED)
+                succeeded.append(False)
+            elif not all(succeeded[index] for index in step.needs):
+                self._count_all(step.operation, Outcome.LEFT_OUT)
+                succeeded.append(False)
+            else:
+                succeeded.append(self._carry_out(step.operation))
+
+    def _may_go_on(self) -> bool:
+        if self._deadline.has_passed or self._deadline.is_stopping:
+            with self._lock:
+                self._report.was_cut_short = True
+                self._is_over = True
+        return not self._is_over
+
+    def _carry_out(self, operation: Operation) -> bool:
+        match operation:
+            case Create(spec):
+                return self._create(spec)
+            case Update(record, spec):
+                return self._update(record, spec)
+            case Delete(record):
+                return self._delete(record)
+            case Switch(remove, add):
+                return self._switch(remove, add)
+
+    def _create(self, spec: RecordSpec) -> bool:
+        try:
+            return self._write("create", spec, lambda: self._store.create(spec, self._deadline))
+        except AlreadyExists:
+            return self._unchanged("create")
+
+    def _delete(self, record: Record) -> bool:
+        try:
+            return self._write("delete", record.spec, lambda: self._store.delete(record, self._deadline))
+        except NotFound:
+            return self._unchanged("delete")
+
+    def _update(self, record: Record, spec: RecordSpec) -> bool:
+        try:
+            return self._write("update", spec, lambda: self._store.update(record, spec, self._deadline))
+        except (UpdateUnsupported, AlreadyExists):  # the latter: somebody added the wanted value since the listing
+            return self._replace(record, spec)
+        except NotFound:  # somebody removed the row since the listing
+            return self._create(spec)
+
+    def _replace(self, record: Record, spec: RecordSpec) -> bool:
+        """A store that cannot rewrite a row: add before remove, except where both cannot stand together."""
+        if spec.type == "CNAME" or spec.value == record.value:
+            return self._switch((record,), (spec,))
+        return self._create(spec) and self._delete(record)
+
+    def _switch(self, remove: tuple[Record, ...], add: tuple[RecordSpec, ...]) -> bool:
+        removed: list[Record] = []
+        for record in remove:
+            if not self._delete(record):
+                self._put_back(removed)
+                self._count("create", Outcome.LEFT_OUT, len(add))
+                return False
+            removed.append(record)
+        added = [self._create(spec) for spec in add]
+        if added and not any(added):
+            self._put_back(removed)
+        return all(added)
+
+    def _put_back(self, removed: list[Record]) -> None:
+        """Nothing came in place of what was removed: the name must not stay empty until the next pass."""
+        for record in removed:
+            self._create(record.spec)
+
+    def _write(self, verb: str, spec: RecordSpec, call: Callable[[], object]) -> bool:
+        """Make one write; AlreadyExists, NotFound and UpdateUnsupported are the caller's to interpret."""
+        try:
+            call()
+        except (AlreadyExists, NotFound, UpdateUnsupported):
+            raise
+        except StoreError as error:
+            self._failed(verb, spec, error)
+            return False
+        log.info("record written", operation=verb, name=spec.name, type=spec.type, value=spec.value, ttl_s=spec.ttl_s)
+        self._count(verb, Outcome.APPLIED)
+        return True
+
+    def _unchanged(self, verb: str) -> bool:
+        self._count(verb, Outcome.UNCHANGED)
+        return True
+
+    def _failed(self, verb: str, spec: RecordSpec, error: StoreError) -> None:
+        with self._lock:
+            self._report.counts[verb, Outcome.FAILED] += 1
+            self._report.failures.append(Failure(spec.name, spec.type, error))
+            if isinstance(error, RecordError):
+                self._failures_in_a_row = 0
+                return
+            self._failures_in_a_row += 1
+            if isinstance(error, StoreTimeout) and self._deadline.has_passed:
+                self._report.was_cut_short = True
+            hopeless = isinstance(error, CredentialsRefused | RateLimited)
+            if hopeless or self._failures_in_a_row >= MAX_SYSTEMIC_FAILURES:
+                self._is_over = True
+
+    def _count(self, verb: str, outcome: Outcome, count: int = 1) -> None:
+        with self._lock:
+            self._report.counts[verb, outcome] += count
+            if outcome is Outcome.APPLIED or outcome is Outcome.UNCHANGED:
+                self._failures_in_a_row = 0
+
+    def _count_all(self, operation: Operation, outcome: Outcome) -> None:
+        for verb, _ in writes_of(operation):
+            self._count(verb, outcome)

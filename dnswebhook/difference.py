@@ -1,0 +1,173 @@
+"""Wishes against rows: what each record set lacks and has too much of, and what must be refused (pure).
+
+The value rules (1, 2, 3 and 5 of `dnswebhook.plan`) live here; putting the result in order is the plan's job.
+"""
+
+from collections import defaultdict
+from collections.abc import Iterable, Mapping
+
+import msgspec
+
+from dnswebhook.model import Origin, Record, RecordSpec
+from dnswebhook.operations import Update
+from dnswebhook.wishes import Refusal, RefusalReason, SetKey, Skip, SkipReason, Wish
+
+
+class SetDifference(msgspec.Struct):
+    """What one record set needs."""
+
+    updates: list[Update]
+    creates: list[RecordSpec]
+    deletes: list[Record]
+    has_blocked_delete: bool = False
+
+    @property
+    def adds_or_rewrites(self) -> bool:
+        return bool(self.creates or self.updates)
+
+
+class Difference:
+    """All record sets of one call. After construction `sets`, `refusals` and `skips` say everything."""
+
+    def __init__(
+        self,
+        wishes: Mapping[SetKey, Wish],
+        records: Iterable[Record],
+        refusals: Iterable[Refusal],
+        skips: Iterable[Skip],
+    ) -> None:
+        self.wishes = dict(sorted(wishes.items()))
+        self.refusals = list(refusals)
+        self.skips = list(skips)
+        self.by_name: dict[str, list[Wish]] = defaultdict(list)
+        self.vouchers: dict[str, list[Wish]] = defaultdict(list)
+        """Ownership records by the name that they vouch for."""
+        for wish in self.wishes.values():
+            self.by_name[wish.name].append(wish)
+            if wish.owned is not None:
+                self.vouchers[wish.owned.name].append(wish)
+        self._rows: dict[str, list[Record]] = defaultdict(list)
+        for record in records:
+            if record.name in self.by_name:
+                self._rows[record.name].append(record)
+        for rows in self._rows.values():
+            rows.sort(key=lambda row: (row.type, row.value, row.id))
+        self.sets = {key: self._difference(wish) for key, wish in self.wishes.items()}
+        for name in self.by_name:
+            self._keep_cname_alone(name)
+        self._refused = {(refusal.name, refusal.type) for refusal in self.refusals}
+        self._drop_vouchers_of_refused()
+        self._refuse_unvouched()
+
+    def subjects(self, voucher: Wish) -> list[Wish]:
+        """The record sets of this call that an ownership record vouches for."""
+        owned = voucher.owned
+        if owned is None:
+            return []
+        return [wish for wish in self.by_name.get(owned.name, ()) if wish.owned is None and owned.covers(*wish.key)]
+
+    def live(self, key: SetKey) -> list[Record]:
+        """The rows of a set that the resolver serves."""
+        name, record_type = key
+        return [row for row in self._rows.get(name, ()) if row.is_enabled and row.type == record_type]
+
+    def refuse(self, wish: Wish, reason: RefusalReason, detail: str) -> None:
+        self.refusals.append(Refusal(reason, wish.name, wish.type, detail))
+
+    def _difference(self, wish: Wish) -> SetDifference:
+        result = SetDifference([], [], [])
+        live = self.live(wish.key)
+        missing = self._missing(wish, {row.value for row in live})
+        surplus = []
+        for row in live:
+            if row.value in wish.wanted:
+                if wish.ttl_s and row.ttl_s != wish.ttl_s and row.origin is Origin.USER_DEFINED:
+                    result.updates.append(Update(row, _spec(wish, row.value)))
+            elif row.value in wish.removed and self._may_remove(wish, row, result):
+                surplus.append(row)
+        if surplus and wish.is_wanted and not missing and not any(row.value in wish.wanted for row in live):
+            # What should come in its place was refused: an old answer is better than none.
+            result.has_blocked_delete = True
+            surplus = []
+        reused = min(len(missing), len(surplus))
+        for row, value in zip(surplus, missing, strict=False):
+            result.updates.append(Update(row, _spec(wish, value)))
+        result.creates = [_spec(wish, value) for value in missing[reused:]]
+        result.deletes = surplus[reused:]
+        return result
+
+    def _missing(self, wish: Wish, served: set[str]) -> list[str]:
+        rows = self._rows.get(wish.name, ())
+        disabled = {row.value for row in rows if row.type == wish.type and not row.is_enabled}
+        missing = []
+        for value in wish.wanted:
+            if value in served:
+                continue
+            if value in disabled:
+                detail = f"the controller holds {value!r} as a disabled row; enable or delete that row there"
+                self.refuse(wish, RefusalReason.DISABLED_ROW, detail)
+            else:
+                missing.append(value)
+        return missing
+
+    def _may_remove(self, wish: Wish, row: Record, result: SetDifference) -> bool:
+        if row.origin is Origin.USER_DEFINED:
+            return True
+        if row.origin is Origin.DERIVED:
+            detail = f"{row.value!r} was made by the controller itself and stays"
+            self.skips.append(Skip(SkipReason.DERIVED_ROW, wish.name, wish.type, detail))
+            return False
+        result.has_blocked_delete = True
+        detail = f"{row.value!r} has id {row.id!r}, which more than one row carries; delete it in the controller's UI"
+        self.refuse(wish, RefusalReason.AMBIGUOUS_ID, detail)
+        return False
+
+    def _keep_cname_alone(self, name: str) -> None:
+        """Drop the creates that would put a CNAME beside anything else, or a second one beside the first."""
+        here = [(wish, self.sets[wish.key]) for wish in self.by_name[name]]
+        if not any(result.creates for _, result in here):
+            return
+        removed = {row.id for _, result in here for row in result.deletes}
+        remaining = [row for row in self._rows.get(name, ()) if row.is_enabled and row.id not in removed]
+        cnames_remain = [row for row in remaining if row.type == "CNAME"]
+        others_come = [wish.type for wish, result in here if wish.type != "CNAME" and result.creates]
+        for wish, result in here:
+            in_the_way = remaining if wish.type == "CNAME" else cnames_remain
+            obstacle = f"{in_the_way[0].type} {in_the_way[0].value!r}" if in_the_way else ""
+            if wish.type == "CNAME" and not obstacle and others_come:
+                obstacle = f"a wanted {others_come[0]}"
+            if obstacle and result.creates:
+                values = ", ".join(spec.value for spec in result.creates)
+                detail = f"{values!r} cannot be added: the name also has {obstacle}, and a CNAME must stand alone"
+                self.refuse(wish, RefusalReason.CNAME_CONFLICT, detail)
+                result.creates = []
+        if not any(result.adds_or_rewrites for _, result in here):
+            for _, result in here:  # as above: nothing comes, so nothing goes
+                result.has_blocked_delete = bool(result.deletes)
+                result.deletes = []
+
+    def _drop_vouchers_of_refused(self) -> None:
+        """No ownership record for a record that will not be there: it would claim what somebody else may add."""
+        for voucher in self.wishes.values():
+            subjects = self.subjects(voucher)
+            if subjects and all(self._is_refused(subject) for subject in subjects):
+                self.sets[voucher.key].creates = []
+
+    def _is_refused(self, wish: Wish) -> bool:
+        return wish.key in self._refused and not self.sets[wish.key].adds_or_rewrites and not self.live(wish.key)
+
+    def _refuse_unvouched(self) -> None:
+        """No record without its ownership record: it would never be claimed, hence never removed."""
+        for subject in self.wishes.values():
+            result = self.sets[subject.key]
+            if subject.owned is not None or not result.creates:
+                continue
+            vouchers = [voucher for voucher in self.vouchers.get(subject.name, ()) if subject in self.subjects(voucher)]
+            if vouchers and all(self._is_refused(voucher) for voucher in vouchers):
+                detail = f"its ownership record {vouchers[0].name!r} cannot be held, so it would never be claimed again"
+                self.refuse(subject, RefusalReason.NO_OWNERSHIP, detail)
+                result.creates = []
+
+
+def _spec(wish: Wish, value: str) -> RecordSpec:
+    return RecordSpec(wish.name, wish.type, value, wish.ttl_s)

@@ -1,0 +1,120 @@
+"""Which names the operator put in our hands: the domain filter, and the names that are never touched (pure).
+
+The filter follows external-dns' own rules (`endpoint.DomainFilter`), because the client applies the same one: suffix
+match on a label boundary, `.example.com` means only below; or an unanchored regular expression on the Unicode form of
+the name, exclusion first. Lists and expressions cannot be mixed: the client would refuse to start.
+"""
+
+import fnmatch
+import re
+from collections.abc import Sequence
+
+import idna
+
+from dnswebhook.canonical import stored_name
+
+# RE2, which the client uses, has none of these; Python's `re` has, so they would fail only at the client's start.
+_NOT_IN_RE2 = re.compile(r"\(\?(?:[=!>(]|<[=!]|P=)|\\[1-9]|[*+?}]\+")
+
+
+def unicode_name(name: str) -> str:
+    """The form on which external-dns matches: lower case, Unicode, no trailing dot."""
+    ascii_name = stored_name(name)
+    if "xn--" not in ascii_name:
+        return ascii_name
+    return ".".join(_unicode_label(label) for label in ascii_name.split("."))
+
+
+def _unicode_label(label: str) -> str:
+    try:
+        return idna.decode(label) if label.startswith("xn--") else label
+    except UnicodeError:
+        return label
+
+
+class DomainFilter:
+    """Raises ValueError for a mixture of lists and expressions, and for a bad expression."""
+
+    def __init__(
+        self,
+        include: Sequence[str] = (),
+        exclude: Sequence[str] = (),
+        regex_include: str = "",
+        regex_exclude: str = "",
+    ) -> None:
+        if (include or exclude) and (regex_include or regex_exclude):
+            raise ValueError(
+                "domain lists and regular expressions are both set; external-dns accepts only one kind: "
+                "use DOMAIN_FILTER and EXCLUDE_DOMAIN_FILTER, or REGEXP_DOMAIN_FILTER and "
+                "REGEXP_DOMAIN_FILTER_EXCLUSION"
+            )
+        self.include = tuple(include)
+        self.exclude = tuple(exclude)
+        self.regex_include = regex_include
+        self.regex_exclude = regex_exclude
+        self._include = tuple(map(_suffix, include))
+        self._exclude = tuple(map(_suffix, exclude))
+        self._regex_include = _compiled(regex_include)
+        self._regex_exclude = _compiled(regex_exclude)
+
+    @property
+    def accepts_everything(self) -> bool:
+        return not (self.include or self.exclude or self.regex_include or self.regex_exclude)
+
+    def matches(self, name: str) -> bool:
+        if self.accepts_everything:
+            return True
+        text = unicode_name(name)
+        if self._regex_include or self._regex_exclude:
+            if self._regex_exclude and self._regex_exclude.search(text):
+                return False
+            return self._regex_include is None or self._regex_include.search(text) is not None
+        if any(_is_below(text, suffix) for suffix in self._exclude):
+            return False
+        return not self._include or any(_is_below(text, suffix) for suffix in self._include)
+
+
+def _suffix(entry: str) -> str:
+    """`.example.com` keeps its dot (only below); white space and a trailing dot are dropped."""
+    text = entry.strip()
+    bare = unicode_name(text.lstrip("."))
+    return f".{bare}" if text.startswith(".") else bare
+
+
+def _is_below(name: str, suffix: str) -> bool:
+    if suffix.startswith("."):
+        return name.endswith(suffix)
+    return name == suffix or name.endswith(f".{suffix}")
+
+
+def _compiled(pattern: str) -> re.Pattern[str] | None:
+    if not pattern:
+        return None
+    unsupported = _NOT_IN_RE2.search(pattern)
+    if unsupported:
+        raise ValueError(
+            f"regular expression {pattern!r} uses {unsupported.group()!r}, which external-dns (RE2) does not know: "
+            "write it without look-around, back-references, atomic groups and possessive quantifiers"
+        )
+    try:
+        return re.compile(pattern)
+    except re.error as error:
+        raise ValueError(f"regular expression {pattern!r} is not valid: {error}") from error
+
+
+class ProtectedNames:
+    """Shell patterns (`*`, `?`, `[...]`) over canonical names; a `*` spans labels, as in `*.lan.example.com`."""
+
+    def __init__(self, patterns: Sequence[str] = ()) -> None:
+        self.patterns = tuple(patterns)
+        spelled = (_pattern(pattern) for pattern in patterns)
+        self._regex = re.compile("|".join(fnmatch.translate(pattern) for pattern in spelled)) if patterns else None
+
+    def matches(self, name: str) -> bool:
+        """`name` must be canonical."""
+        return self._regex is not None and self._regex.match(name) is not None
+
+
+def _pattern(pattern: str) -> str:
+    text = pattern.strip()
+    return text.rstrip(".").lower() if text.isascii() else stored_name(text)

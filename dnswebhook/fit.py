@@ -1,0 +1,111 @@
+"""What of a wanted record set a store can hold, and in which spelling (pure).
+
+`adjust` uses it to answer external-dns before anything is planned, and `plan` uses it again on what arrives for
+writing, because ownership TXT records are made after adjusting and hand-made requests skip it. So a set that adjust
+let through is never refused by plan for its form.
+"""
+
+from collections.abc import Iterable
+
+import msgspec
+
+from dnswebhook.canonical import DropReason, Unacceptable, canonical_name, canonical_value, host_of, is_wildcard
+from dnswebhook.model import Capabilities
+
+
+class Drop(msgspec.Struct, frozen=True):
+    """A set (`target` empty) or one of its targets that cannot be held."""
+
+    reason: DropReason
+    name: str
+    type: str
+    target: str
+    detail: str
+
+
+class Fitted(msgspec.Struct, frozen=True):
+    """What can be held of a set. `values` are canonical, sorted and distinct; empty when the whole set is dropped."""
+
+    name: str
+    type: str
+    values: tuple[str, ...]
+    ttl_s: int
+    drops: tuple[Drop, ...] = ()
+
+
+def fit(
+    name: str,
+    record_type: str,
+    targets: Iterable[str],
+    ttl_s: int,
+    capabilities: Capabilities,
+    reserved_octets: int = 0,
+) -> Fitted:
+    """Rewrite a wanted set into what `capabilities` allow; `reserved_octets` shorten the longest name."""
+    try:
+        owner = _fitting_name(name, record_type, capabilities, reserved_octets)
+    except Unacceptable as error:
+        return Fitted(name, record_type, (), 0, (Drop(error.reason, name, record_type, "", str(error)),))
+    values: set[str] = set()
+    drops: list[Drop] = []
+    for target in targets:
+        try:
+            values.add(_fitting_value(owner, record_type, target, capabilities))
+        except Unacceptable as error:
+            drops.append(Drop(error.reason, owner, record_type, target, str(error)))
+    kept = tuple(sorted(values))
+    if record_type in ("CNAME", "DNAME") and len(kept) > 1:
+        # A second CNAME stops dnsmasq, and DHCP with it. The lowest wins, so that every pass chooses the same one.
+        detail = f"a name has one {record_type} at most; kept {kept[0]!r}"
+        drops += [Drop(DropReason.SURPLUS_CNAME_TARGET, owner, record_type, value, detail) for value in kept[1:]]
+        kept = kept[:1]
+    if not kept:
+        drops.append(Drop(DropReason.NO_TARGETS, owner, record_type, "", "no target is left that can be held"))
+    ttl_limit_s = capabilities.max_ttl_s[record_type]
+    return Fitted(owner, record_type, kept, max(0, min(ttl_s, ttl_limit_s)), tuple(drops))
+
+
+def _fitting_name(name: str, record_type: str, capabilities: Capabilities, reserved_octets: int) -> str:
+    if record_type not in capabilities.max_ttl_s:
+        held = ", ".join(capabilities.max_ttl_s)
+        raise Unacceptable(
+            DropReason.UNSUPPORTED_TYPE, f"{capabilities.store} cannot hold type {record_type[:20]!r}, only {held}"
+        )
+    owner = canonical_name(name)
+    limit = capabilities.max_name_octets - reserved_octets
+    if len(owner) > limit:
+        reserve = f" ({reserved_octets} are kept free for the ownership record's name)" if reserved_octets else ""
+        raise Unacceptable(
+            DropReason.NAME_TOO_LONG,
+            f"name of {len(owner)} octets, {capabilities.store} holds at most {limit}{reserve}",
+        )
+    if is_wildcard(owner) and record_type not in capabilities.wildcard_types:
+        raise Unacceptable(
+            DropReason.UNSUPPORTED_WILDCARD, f"{capabilities.store} refuses a wildcard name for type {record_type}"
+        )
+    if "*" in owner and not is_wildcard(owner) and record_type != "TXT":
+        raise Unacceptable(DropReason.INVALID_NAME, f"name {owner!r}, want the wildcard `*` alone in its label")
+    if record_type == "SRV" and not (owner.count(".") >= 2 and all(part[0] == "_" for part in owner.split(".")[:2])):
+        raise Unacceptable(DropReason.INVALID_NAME, f"SRV name {owner!r}, want `_service._protocol.domain`")
+    return owner
+
+
+def _fitting_value(owner: str, record_type: str, target: str, capabilities: Capabilities) -> str:
+    value = canonical_value(record_type, target)
+    if record_type == "TXT":
+        octets = len(value.encode())
+        if octets > capabilities.max_text_octets:
+            raise Unacceptable(
+                DropReason.TARGET_TOO_LONG,
+                f"text of {octets} octets, {capabilities.store} holds at most {capabilities.max_text_octets}",
+            )
+        return value
+    host = host_of(record_type, value)
+    if len(host) > capabilities.max_target_octets:
+        raise Unacceptable(
+            DropReason.TARGET_TOO_LONG,
+            f"target of {len(host)} octets, {capabilities.store} holds at most {capabilities.max_target_octets}",
+        )
+    if record_type in ("CNAME", "DNAME") and host == owner:
+        raise Unacceptable(DropReason.INVALID_TARGET, f"{record_type} target {host!r} is the name itself")
+    return value

@@ -1,0 +1,59 @@
+"""Callers that want the same thing at the same time share one call for it.
+
+A caller is only ever served by a flight that began after it asked, so the answer is never older than the question.
+Ten listings at once thus cost two store reads, and their memory, not ten.
+"""
+
+import threading
+from collections.abc import Callable
+from typing import Generic, TypeVar
+
+from dnswebhook.deadline import Deadline
+from dnswebhook.errors import StoreTimeout
+
+T = TypeVar("T")
+
+
+class Flights(Generic[T]):
+    """`fetch` makes one call; it runs in the thread of the caller that leads the flight."""
+
+    def __init__(self, fetch: Callable[[Deadline], T]) -> None:
+        self._fetch = fetch
+        self._landed = threading.Condition()
+        self._started = 0
+        self._in_flight = False
+        self._number = 0
+        self._result: T | None = None
+        self._error: Exception | None = None
+
+    def get(self, deadline: Deadline) -> T:
+        """What a flight that starts from now on brings, or raises; StoreTimeout when none lands in time."""
+        with self._landed:
+            wanted = self._started + 1
+            while self._in_flight and self._number < wanted:
+                if not self._landed.wait(max(0.0, deadline.remaining_s)):
+                    raise StoreTimeout("other listings were still running at the deadline of the call")
+            if self._number >= wanted:
+                return self._outcome()
+            self._started += 1
+            self._in_flight = True
+        return self._lead(deadline)
+
+    def _lead(self, deadline: Deadline) -> T:
+        result: T | None = None
+        error: Exception | None = None
+        try:
+            result = self._fetch(deadline)
+        except Exception as caught:
+            error = caught
+        with self._landed:
+            self._number = self._started
+            self._result, self._error = result, error
+            self._in_flight = False
+            self._landed.notify_all()
+            return self._outcome()
+
+    def _outcome(self) -> T:
+        if self._error is not None:
+            raise self._error
+        return self._result  # type: ignore[return-value]  # no error: fetch returned a T

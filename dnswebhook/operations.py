@@ -1,0 +1,55 @@
+"""The vocabulary of a plan: single writes, their order, and what was set aside. Plain frozen values."""
+
+import msgspec
+
+from dnswebhook.model import Record, RecordSpec
+from dnswebhook.wishes import Refusal, SetKey, Skip
+
+
+class Create(msgspec.Struct, frozen=True):
+    spec: RecordSpec
+
+
+class Update(msgspec.Struct, frozen=True):
+    """Rewrite `record` in place into `spec`: same name, same type."""
+
+    record: Record
+    spec: RecordSpec
+
+
+class Delete(msgspec.Struct, frozen=True):
+    record: Record
+
+
+class Switch(msgspec.Struct, frozen=True):
+    """Remove all of `remove`, then add all of `add`; when nothing could be added, put back what was removed."""
+
+    remove: tuple[Record, ...]
+    add: tuple[RecordSpec, ...]
+
+
+Operation = Create | Update | Delete | Switch
+
+
+class Step(msgspec.Struct, frozen=True):
+    """`needs`: positions of earlier steps of the strand; unless all of them succeeded, this one is left out."""
+
+    operation: Operation
+    needs: tuple[int, ...] = ()
+
+
+class Strand(msgspec.Struct, frozen=True):
+    """Steps to be taken one after the other; strands may run side by side."""
+
+    name: str
+    steps: tuple[Step, ...]
+
+
+class Plan(msgspec.Struct, frozen=True):
+    strands: tuple[Strand, ...]
+    refusals: tuple[Refusal, ...] = ()
+    """Wanted, but impossible: the call ends as a partial failure."""
+    skips: tuple[Skip, ...] = ()
+    """Left alone on purpose: no failure."""
+    vanishing_sets: tuple[SetKey, ...] = ()
+    """Record sets of which nothing would remain."""

@@ -1,0 +1,159 @@
+"""Changes plus the store's rows give the writes that are needed, by value, in an order that is safe (pure).
+
+What comes out is a `Plan`: strands that may run side by side, each a sequence of steps for one name and the ownership
+records that vouch for it. The rules, each with its reason:
+
+1. By value. Wanted values that are not served are added, values of `updateOld` and `delete` that are not wanted are
+   removed, whatever else lives on the name stays. So repeating a plan does nothing, and input order means nothing.
+2. In place first: a surplus row is rewritten into a missing value, so that the name never stands empty.
+3. A CNAME stands alone on its name, and once: two of them stop dnsmasq, and DHCP with it. Changing to or from a CNAME
+   removes first and adds at once (`Switch`); where rows that are not ours would remain, the add is refused.
+4. The ownership record is written before the record it vouches for and removed after it: a record without its
+   ownership record would never be claimed again, the other way round is cleaned up by a later pass.
+5. Only enabled, user-defined rows are written. Protected names are left alone.
+
+Equal input gives equal output, in any order of rows and changes.
+"""
+
+from collections import defaultdict
+from collections.abc import Iterable
+
+from dnswebhook.difference import Difference
+from dnswebhook.domains import DomainFilter, ProtectedNames
+from dnswebhook.model import Capabilities, Changes, Origin, Record
+from dnswebhook.operations import Create, Delete, Operation, Plan, Step, Strand, Switch
+from dnswebhook.wishes import RefusalReason, SetKey, Wish, collect_wishes
+
+
+def make_plan(
+    changes: Changes,
+    records: Iterable[Record],
+    capabilities: Capabilities,
+    domain_filter: DomainFilter,
+    protected: ProtectedNames,
+) -> Plan:
+    """`records` is a complete listing; only rows whose name occurs in `changes` matter."""
+    asked = collect_wishes(changes, capabilities, domain_filter, protected)
+    difference = Difference(asked.wishes, records, asked.refusals, asked.skips)
+    strands = [_StrandBuilder(difference).build(names) for names in _strand_names(difference)]
+    return Plan(
+        strands=tuple(strand for strand in strands if strand.steps),
+        refusals=tuple(sorted(difference.refusals, key=lambda refusal: (refusal.name, refusal.type, refusal.detail))),
+        skips=tuple(sorted(difference.skips, key=lambda skip: (skip.name, skip.type, skip.detail))),
+        vanishing_sets=_vanishing_sets(difference),
+    )
+
+
+def _strand_names(difference: Difference) -> list[list[str]]:
+    """Names that must not be written side by side: a record's name and those of its ownership records."""
+    leader: dict[str, str] = {}
+
+    def find(name: str) -> str:
+        while leader.setdefault(name, name) != name:
+            name = leader[name]
+        return name
+
+    for wish in difference.wishes.values():
+        ends = sorted((find(wish.name), find(wish.owned.name if wish.owned else wish.name)))
+        leader[ends[1]] = ends[0]
+    groups: dict[str, list[str]] = defaultdict(list)
+    for name in sorted(difference.by_name):
+        groups[find(name)].append(name)
+    return [groups[key] for key in sorted(groups)]
+
+
+def _vanishing_sets(difference: Difference) -> tuple[SetKey, ...]:
+    vanishing = []
+    for key, needed in difference.sets.items():
+        live = [row for row in difference.live(key) if row.origin is Origin.USER_DEFINED]
+        if live and len(needed.deletes) == len(live) and not needed.creates:
+            vanishing.append(key)
+    return tuple(vanishing)
+
+
+class _StrandBuilder:
+    """Rules 3 and 4: puts one strand's writes in order."""
+
+    def __init__(self, difference: Difference) -> None:
+        self._difference = difference
+        self._steps: list[Step] = []
+        self._vouched: dict[SetKey, list[int]] = defaultdict(list)
+        """Steps that write ownership, by the set they vouch for."""
+        self._removals: dict[SetKey, list[int]] = defaultdict(list)
+        """Steps that remove rows, by set."""
+
+    def build(self, names: list[str]) -> Strand:
+        wishes = [wish for name in names for wish in self._difference.by_name[name]]
+        vouchers = [wish for wish in wishes if wish.owned is not None]
+        # An ownership record whose own name loses a CNAME cannot come before that: it is written with its name.
+        deferred = [voucher for voucher in vouchers if self._loses_cname(voucher.name)]
+        for voucher in vouchers:
+            if voucher not in deferred:
+                self._write_voucher(voucher)
+        late_names = {voucher.name for voucher in deferred}
+        for name in sorted(names, key=lambda name: (name not in late_names, name)):
+            here = self._difference.by_name[name]
+            self._write_name([wish for wish in here if wish.owned is None or wish in deferred])
+        for voucher in vouchers:
+            if voucher not in deferred:
+                self._remove_voucher(voucher)
+        subjects = [wish.name for wish in wishes if wish.owned is None]
+        return Strand((subjects or names)[0], tuple(self._steps))
+
+    def _loses_cname(self, name: str) -> bool:
+        cname = self._difference.sets.get((name, "CNAME"))
+        return cname is not None and bool(cname.deletes)
+
+    def _add(self, operation: Operation, needs: Iterable[int] = ()) -> int:
+        self._steps.append(Step(operation, tuple(sorted(set(needs)))))
+        return len(self._steps) - 1
+
+    def _write_voucher(self, voucher: Wish) -> None:
+        needed = self._difference.sets[voucher.key]
+        operations: list[Operation] = [*needed.updates, *map(Create, needed.creates)]
+        for operation in operations:
+            self._vouch(voucher, self._add(operation))
+
+    def _vouch(self, voucher: Wish, step: int) -> None:
+        for subject in self._difference.subjects(voucher):
+            self._vouched[subject.key].append(step)
+
+    def _write_name(self, wishes: list[Wish]) -> None:
+        """A switch where a CNAME comes or goes; else updates, creates, deletes."""
+        needed = [(wish, self._difference.sets[wish.key]) for wish in wishes]
+        creates = [(wish, spec) for wish, result in needed for spec in result.creates]
+        deletes = [(wish.key, row) for wish, result in needed for row in result.deletes]
+        comes = any(wish.type == "CNAME" for wish, _ in creates)
+        first = [(key, row) for key, row in deletes if comes or key[1] == "CNAME"]
+        later = [(key, row) for key, row in deletes if not (comes or key[1] == "CNAME")]
+        if first and creates:
+            needs = [step for wish, _ in creates for step in self._vouched[wish.key]]
+            switch = Switch(tuple(row for _, row in first), tuple(spec for _, spec in creates))
+            step = self._add(switch, needs)
+            for key, _ in first:
+                self._removals[key].append(step)
+            for wish, _ in creates:
+                self._vouch(wish, step)
+            first, creates = [], []
+        self._delete(first)
+        for wish, result in needed:
+            for update in result.updates:
+                self._vouch(wish, self._add(update))
+        for wish, spec in creates:
+            self._vouch(wish, self._add(Create(spec), self._vouched[wish.key]))
+        self._delete(later)
+
+    def _delete(self, rows: list[tuple[SetKey, Record]]) -> None:
+        for key, row in rows:
+            self._removals[key].append(self._add(Delete(row)))
+
+    def _remove_voucher(self, voucher: Wish) -> None:
+        deletes = self._difference.sets[voucher.key].deletes
+        subjects = self._difference.subjects(voucher)
+        if deletes and any(self._difference.sets[subject.key].has_blocked_delete for subject in subjects):
+            detail = "it stays while a record that it vouches for cannot be removed"
+            self._difference.refuse(voucher, RefusalReason.NO_OWNERSHIP, detail)
+            return
+        needs = [step for subject in subjects for step in self._removals[subject.key]]
+        for row in deletes:
+            self._add(Delete(row), needs)

@@ -1,0 +1,191 @@
+"""The four verbs of the webhook, joined from wire, adjust, plan and store.
+
+One writer: overlapping applies are serialised, and a listing waits for an apply to end, so that it never shows half
+of one. Every apply lists first, plans against what it saw, and writes only the difference. Any thread may call.
+"""
+
+import time
+from collections import Counter
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from threading import Lock
+
+import msgspec
+
+from daemonkit.logs import get_logger
+from dnswebhook import wire
+from dnswebhook.adjuster import Adjuster
+from dnswebhook.apply import Report, Run, dry_run
+from dnswebhook.deadline import Deadline
+from dnswebhook.domains import DomainFilter, ProtectedNames
+from dnswebhook.errors import RateLimited, StoreError, StoreTimeout
+from dnswebhook.fit import Drop
+from dnswebhook.flights import Flights
+from dnswebhook.metrics import Metrics
+from dnswebhook.model import Changes, Listing, Origin
+from dnswebhook.operations import Plan
+from dnswebhook.plan import make_plan
+from dnswebhook.records import KNOWN_TYPES, record_sets
+from dnswebhook.stores.base import Store
+
+log = get_logger(__name__)
+
+MIN_SETS_FOR_DELETE_GUARD = 20
+MAX_NAMES_IN_MESSAGE = 5
+
+
+class Policy(msgspec.Struct, frozen=True):
+    """What the operator allows."""
+
+    domain_filter: DomainFilter
+    protected: ProtectedNames
+    max_delete_share: float = 1.0
+    """Largest share of all user-defined record sets that one apply may delete; 1 is no limit."""
+    is_dry_run: bool = False
+    write_parallelism: int = 4
+
+
+class ApplyFailed(Exception):
+    """Not everything was applied; what could be was. `error` is the store's, when nothing at all could be done."""
+
+    def __init__(self, message: str, *, error: StoreError | None = None, was_cut_short: bool = False) -> None:
+        super().__init__(message)
+        self.error = error
+        self.was_cut_short = was_cut_short
+
+
+class DeleteGuardTripped(Exception):
+    """The apply would delete more than `--max-delete-share` allows; nothing was written."""
+
+
+class CallerGone(Exception):
+    """The client hung up while its apply was queued; nothing was written."""
+
+
+class _Encoded(msgspec.Struct, frozen=True):
+    listing: Listing
+    bare: bytes
+
+
+class Provider:
+    def __init__(self, store: Store, policy: Policy, metrics: Metrics) -> None:
+        self._store = store
+        self._policy = policy
+        self._metrics = metrics
+        self._adjuster = Adjuster(policy.protected, self._count_drop)
+        self._turn = Lock()
+        self._flights = Flights(self._fetch_records)
+        self._encoded: _Encoded | None = None
+        self._pool = ThreadPoolExecutor(policy.write_parallelism, thread_name_prefix="writer")
+        domain_filter = policy.domain_filter
+        self._negotiation = wire.encode_filter(
+            domain_filter.include, domain_filter.exclude, domain_filter.regex_include, domain_filter.regex_exclude
+        )
+
+    def negotiate(self) -> bytes:
+        return self._negotiation
+
+    def records(self, deadline: Deadline, *, is_wrapped: bool) -> bytes:
+        """Every record set that is served. Raises StoreError."""
+        bare = self._flights.get(deadline)
+        return b'{"endpoints":' + bare + b"}" if is_wrapped else bare
+
+    def adjust(self, body: bytes) -> bytes:
+        """Raises wire.WireError, and CapabilitiesUnknown while nothing is known of the store's limits."""
+        return self._adjuster.adjust(body, self._store.capabilities())
+
+    def apply(self, changes: Changes, deadline: Deadline, is_caller_gone: Callable[[], bool]) -> None:
+        """Returns when everything asked for holds. Raises StoreError (nothing written), ApplyFailed and the guards."""
+        if changes.is_empty:
+            return
+        self._wait_for_turn(deadline)
+        try:
+            if is_caller_gone():
+                raise CallerGone
+            listing = self._store.list_records(deadline)
+            policy = self._policy
+            plan = make_plan(
+                changes, listing.records, self._store.capabilities(), policy.domain_filter, policy.protected
+            )
+            self._note(plan)
+            self._guard_against_mass_deletion(plan, listing)
+            report = dry_run(plan) if policy.is_dry_run else Run(self._store, deadline, self._pool).execute(plan)
+        finally:
+            self._turn.release()
+        for (verb, outcome), count in report.counts.items():
+            self._metrics.operations.labels(verb, outcome).inc(count)
+        self._conclude(plan, report)
+        self._metrics.last_apply.set(time.time())
+
+    def close(self) -> None:
+        self._pool.shutdown(wait=True)
+
+    def _wait_for_turn(self, deadline: Deadline) -> None:
+        if not self._turn.acquire(timeout=max(0.0, deadline.remaining_s)):
+            raise StoreTimeout("another apply was still running at the deadline of the call")
+
+    def _fetch_records(self, deadline: Deadline) -> bytes:
+        self._wait_for_turn(deadline)
+        try:
+            listing = self._store.list_records(deadline)
+        finally:
+            self._turn.release()
+        self._metrics.last_listing.set(time.time())
+        if self._encoded is None or self._encoded.listing is not listing:
+            endpoints = record_sets(listing.records)
+            bare = wire.join_endpoints(map(wire.encode_endpoint, endpoints), is_wrapped=False)
+            self._encoded = _Encoded(listing, bare)
+            counts = Counter(endpoint.record_type for endpoint in endpoints)
+            for record_type in KNOWN_TYPES:
+                self._metrics.records_managed.labels(record_type).set(counts[record_type])
+        return self._encoded.bare
+
+    def _count_drop(self, drop: Drop) -> None:
+        self._metrics.dropped_endpoints.labels(drop.reason).inc()
+
+    def _note(self, plan: Plan) -> None:
+        for refusal in plan.refusals:
+            self._metrics.refused_changes.labels(refusal.reason).inc()
+            log.warning(
+                "change refused", reason=refusal.reason, name=refusal.name, type=refusal.type, detail=refusal.detail
+            )
+        for skip in plan.skips:
+            self._metrics.skipped_changes.labels(skip.reason).inc()
+            log.warning("change skipped", reason=skip.reason, name=skip.name, type=skip.type, detail=skip.detail)
+
+    def _guard_against_mass_deletion(self, plan: Plan, listing: Listing) -> None:
+        share = self._policy.max_delete_share
+        if share >= 1:
+            return
+        live = {(row.name, row.type) for row in listing.records if row.is_enabled and row.origin is Origin.USER_DEFINED}
+        limit = share * len(live)
+        if len(live) < MIN_SETS_FOR_DELETE_GUARD or len(plan.vanishing_sets) <= limit:
+            return
+        self._metrics.delete_guard_trips.inc()
+        names = ", ".join(f"{name} {record_type}" for name, record_type in plan.vanishing_sets[:MAX_NAMES_IN_MESSAGE])
+        raise DeleteGuardTripped(
+            f"refused to delete {len(plan.vanishing_sets)} of {len(live)} record sets ({names}, ...), nothing was "
+            f"changed: --max-delete-share {share:g} allows {int(limit)}; if this is wanted, raise it for one pass, "
+            "else look at what external-dns reads as its sources"
+        )
+
+    def _conclude(self, plan: Plan, report: Report) -> None:
+        if report.is_complete and not plan.refusals:
+            return
+        summary = self._summary(plan, report)
+        error = next((failure.error for failure in report.failures if failure.error.is_systemic), None)
+        did_nothing = not report.total_done and all(failure.error.is_systemic for failure in report.failures)
+        if isinstance(error, RateLimited) or (did_nothing and not plan.refusals):
+            raise ApplyFailed(summary, error=error, was_cut_short=report.was_cut_short)
+        raise ApplyFailed(summary, was_cut_short=report.was_cut_short)
+
+    @staticmethod
+    def _summary(plan: Plan, report: Report) -> str:
+        totals = ", ".join(f"{count} {outcome.replace('_', ' ')}" for outcome, count in report.totals if count)
+        reasons = [f"{refusal.name} {refusal.type}: {refusal.detail}" for refusal in plan.refusals]
+        reasons += [f"{failure.name} {failure.type}: {failure.error}" for failure in report.failures]
+        shown = "; ".join(reasons[:MAX_NAMES_IN_MESSAGE])
+        more = f"; and {len(reasons) - MAX_NAMES_IN_MESSAGE} more" if len(reasons) > MAX_NAMES_IN_MESSAGE else ""
+        refused = f"{len(plan.refusals)} refused" if plan.refusals else ""
+        counted = ", ".join(part for part in (totals, refused) if part)
+        return f"{counted}: {shown}{more}" if shown else counted

@@ -1,0 +1,85 @@
+"""Is the store usable? A detached probe every 15 s, whose last verdict answers `/readyz`.
+
+Probing is never done on the request path: a probe's client that hangs up cannot spoil the verdict, and a slow store
+cannot slow the probe down. A call that failed asks for a probe at once. Bodies carry fixed texts; detail is logged,
+and only when the verdict changes.
+"""
+
+import threading
+from collections.abc import Callable
+
+from daemonkit.logs import get_logger
+from dnswebhook.deadline import Deadline
+from dnswebhook.errors import StoreError
+from dnswebhook.stores.base import Store
+
+log = get_logger(__name__)
+
+PROBE_INTERVAL_S = 15.0
+PROBE_TIMEOUT_S = 10.0
+MIN_PAUSE_S = 1.0
+"""Between probes that failed calls ask for, so that a burst of failures is not a burst of probes."""
+
+NOT_PROBED = "the record store has not been reached yet"
+STOPPING = "shutting down"
+_TEXTS = {
+    "unreachable": "the record store cannot be reached",
+    "timeout": "the record store does not answer in time",
+    "credentials": "the record store refuses the credentials",
+    "rate_limited": "the record store asks to slow down",
+    "store_failed": "the record store cannot be written",
+    "unknown_api": "the API of the network controller is not known yet",
+}
+
+
+class Readiness:
+    """`run` belongs to one thread; everything else may be called from any."""
+
+    def __init__(self, store: Store, stop: threading.Event, on_verdict: Callable[[bool], None]) -> None:
+        self._store = store
+        self._stop = stop
+        self._on_verdict = on_verdict
+        self._asked = threading.Event()
+        self._problem: str | None = NOT_PROBED
+
+    def problem(self) -> str | None:
+        """None when ready, else one of a few fixed texts."""
+        return STOPPING if self._stop.is_set() else self._problem
+
+    def probe_soon(self) -> None:
+        """A call has failed: do not wait for the interval."""
+        self._asked.set()
+
+    def wake(self) -> None:
+        """The process stops: `run` returns."""
+        self._asked.set()
+
+    def credentials_refused(self) -> None:
+        """Known at once from a failed call."""
+        self._conclude("credentials", "a call was refused")
+
+    def run(self) -> None:
+        while not self._stop.is_set():
+            self._probe()
+            self._asked.wait(PROBE_INTERVAL_S)
+            if self._asked.is_set():
+                self._stop.wait(MIN_PAUSE_S)
+                self._asked.clear()
+
+    def _probe(self) -> None:
+        try:
+            self._store.probe(Deadline.after(PROBE_TIMEOUT_S, self._stop))
+        except StoreError as error:
+            self._conclude(error.reason, error)
+        else:
+            self._conclude(None, None)
+
+    def _conclude(self, reason: str | None, error: StoreError | str | None) -> None:
+        problem = None if reason is None else _TEXTS.get(reason, _TEXTS["unreachable"])
+        changed, self._problem = problem != self._problem, problem
+        self._on_verdict(problem is None)
+        if changed and not self._stop.is_set():
+            if problem is None:
+                log.info("record store is ready")
+            else:
+                log.warning("record store is not ready", error=error, reason=reason)

@@ -1,0 +1,238 @@
+"""Records in one SQLite file: for a host without a controller, for demos, and as the plain model of a store.
+
+The file is in WAL mode, so it survives kill -9 at any moment, and several processes may use it at once; the database
+itself enforces what a plan made from an older listing could violate: no value twice, a CNAME alone on its name.
+`synchronous=NORMAL`: a power cut may lose the last moments of writes (the next pass repeats them), never the file.
+
+The file is opened when it is first needed and again after a failure, so a full disk or a read-only directory shows
+as not ready, and heals without a restart.
+"""
+
+import os
+import sqlite3
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from dnswebhook.canonical import MAX_NAME_OCTETS
+from dnswebhook.deadline import Deadline
+from dnswebhook.errors import AlreadyExists, NotFound, Overlaps, StoreError, StoreFailed, StoreTimeout, excerpt
+from dnswebhook.model import Capabilities, Listing, Record, RecordSpec
+from dnswebhook.stores.base import Finding, Grade
+
+FILE_NAME = "records.sqlite3"
+SCHEMA_VERSION = 1
+MAX_TTL_S = 2**31 - 1  # RFC 2181, 8
+MAX_TEXT_OCTETS = 4096
+
+_TYPES = ("A", "AAAA", "CNAME", "TXT", "MX", "SRV", "NS", "PTR", "NAPTR", "DNAME")
+_CAPABILITIES = Capabilities(
+    store="embedded",
+    max_ttl_s=dict.fromkeys(_TYPES, MAX_TTL_S),
+    max_name_octets=MAX_NAME_OCTETS,
+    max_target_octets=MAX_NAME_OCTETS,
+    max_text_octets=MAX_TEXT_OCTETS,
+    wildcard_types=frozenset(_TYPES),
+    reserved_name_octets=len("cname-"),
+)
+
+_SCHEMA = (
+    """CREATE TABLE record (
+        id INTEGER PRIMARY KEY,
+        name TEXT NOT NULL,
+        type TEXT NOT NULL,
+        value TEXT NOT NULL,
+        ttl_s INTEGER NOT NULL CHECK (ttl_s >= 0),
+        UNIQUE (name, type, value)
+    ) STRICT""",
+    # One row, rewritten by each probe: proof that the disk takes writes.
+    "CREATE TABLE probe (id INTEGER PRIMARY KEY CHECK (id = 1), at TEXT NOT NULL) STRICT",
+    f"PRAGMA user_version = {SCHEMA_VERSION}",
+)
+
+
+class EmbeddedStore:
+    """One connection, used by one thread at a time; SQLite's own locks keep processes apart."""
+
+    def __init__(self, directory: Path) -> None:
+        self.path = directory / FILE_NAME
+        self._lock = threading.Lock()
+        self._connection: sqlite3.Connection | None = None
+        self._listing: Listing | None = None
+        self._foreign_version = -1
+
+    def capabilities(self) -> Capabilities:
+        return _CAPABILITIES
+
+    def list_records(self, deadline: Deadline) -> Listing:
+        with self._open(deadline) as connection:
+            # Moves only when another connection, hence another process, has committed.
+            version = connection.execute("PRAGMA data_version").fetchone()[0]
+            if self._listing is None or version != self._foreign_version:
+                rows = connection.execute("SELECT id, name, type, value, ttl_s FROM record ORDER BY id")
+                self._listing = Listing(tuple(Record(str(row[0]), *row[1:]) for row in rows))
+                self._foreign_version = version
+            return self._listing
+
+    def create(self, spec: RecordSpec, deadline: Deadline) -> Record:
+        with self._write(deadline) as connection:
+            _refuse_overlap(connection, spec)
+            try:
+                cursor = connection.execute(
+                    "INSERT INTO record (name, type, value, ttl_s) VALUES (?, ?, ?, ?)",
+                    (spec.name, spec.type, spec.value, spec.ttl_s),
+                )
+            except sqlite3.IntegrityError as error:
+                raise AlreadyExists(f"{spec.name} {spec.type} {spec.value!r} is there already") from error
+            return Record(str(cursor.lastrowid), spec.name, spec.type, spec.value, spec.ttl_s)
+
+    def update(self, record: Record, spec: RecordSpec, deadline: Deadline) -> Record:
+        with self._write(deadline) as connection:
+            try:
+                cursor = connection.execute(
+                    "UPDATE record SET value = ?, ttl_s = ? WHERE id = ? AND name = ? AND type = ?",
+                    (spec.value, spec.ttl_s, record.id, spec.name, spec.type),
+                )
+            except sqlite3.IntegrityError as error:
+                raise AlreadyExists(f"{spec.name} {spec.type} {spec.value!r} is there already") from error
+            if cursor.rowcount == 0:
+                raise NotFound(f"{record.name} {record.type} {record.value!r} (id {record.id}) is gone")
+            return Record(record.id, spec.name, spec.type, spec.value, spec.ttl_s)
+
+    def delete(self, record: Record, deadline: Deadline) -> None:
+        with self._write(deadline) as connection:
+            cursor = connection.execute(
+                "DELETE FROM record WHERE id = ? AND name = ? AND type = ? AND value = ?",
+                (record.id, record.name, record.type, record.value),
+            )
+            if cursor.rowcount == 0:
+                raise NotFound(f"{record.name} {record.type} {record.value!r} (id {record.id}) is gone")
+
+    def probe(self, deadline: Deadline) -> None:
+        with self._open(deadline) as connection:
+            connection.execute("INSERT OR REPLACE INTO probe VALUES (1, datetime('now'))")
+
+    def check(self, deadline: Deadline) -> Iterator[Finding]:
+        """Reads only, except that a database that does not exist yet is not made either."""
+        directory = self.path.parent
+        yield Finding("store", Grade.OK, f"embedded, {self.path}")
+        if not directory.is_dir():
+            yield from self._check_missing_directory(directory)
+            return
+        if not os.access(directory, os.W_OK | os.X_OK):
+            remedy = "give the user that runs dnswebhook write access, or choose another --state-dir"
+            yield Finding("state directory", Grade.FAILED, f"{directory} is not writable", remedy)
+            return
+        yield Finding("state directory", Grade.OK, f"{directory} is writable")
+        if not self.path.exists():
+            yield Finding("records", Grade.OK, "no database yet; it is made at the first start")
+            return
+        try:
+            count = len(self.list_records(deadline).records)
+        except StoreError as error:
+            remedy = "look at the disk; the database can be moved away, external-dns then writes its records anew"
+            yield Finding("records", Grade.FAILED, str(error), remedy)
+        else:
+            yield Finding("records", Grade.OK, f"{count} records")
+
+    @staticmethod
+    def _check_missing_directory(directory: Path) -> Iterator[Finding]:
+        parent = next(parent for parent in directory.parents if parent.is_dir())
+        if os.access(parent, os.W_OK | os.X_OK):
+            yield Finding("state directory", Grade.OK, f"{directory} is made at the first start")
+        else:
+            remedy = (
+                f"make it writable for the user that runs dnswebhook, below {parent}, or choose another --state-dir"
+            )
+            yield Finding("state directory", Grade.FAILED, f"{directory} cannot be made", remedy)
+
+    def close(self) -> None:
+        with self._lock:
+            self._disconnect()
+
+    @contextmanager
+    def _open(self, deadline: Deadline) -> Iterator[sqlite3.Connection]:
+        """The connection, for this thread alone; SQLite's errors leave as ours."""
+        if not self._lock.acquire(timeout=max(0.0, deadline.remaining_s)):
+            raise StoreTimeout(f"{self.path} stayed busy until the deadline of the call")
+        try:
+            connection = self._connection or self._connect()
+            connection.execute(f"PRAGMA busy_timeout = {max(1, int(deadline.remaining_s * 1000))}")
+            yield connection
+        except (sqlite3.Error, OSError) as error:
+            self._disconnect()
+            raise self._converted(error) from error
+        finally:
+            self._lock.release()
+
+    @contextmanager
+    def _write(self, deadline: Deadline) -> Iterator[sqlite3.Connection]:
+        with self._open(deadline) as connection:
+            connection.execute("BEGIN IMMEDIATE")
+            try:
+                yield connection
+                connection.execute("COMMIT")
+                self._listing = None
+            except BaseException:
+                if connection.in_transaction:
+                    connection.execute("ROLLBACK")
+                raise
+
+    def _connect(self) -> sqlite3.Connection:
+        self.path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        os.close(os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600))
+        connection = sqlite3.connect(self.path, isolation_level=None, check_same_thread=False)
+        try:
+            connection.execute("PRAGMA busy_timeout = 5000")
+            connection.execute("PRAGMA journal_mode = WAL")
+            connection.execute("PRAGMA synchronous = NORMAL")
+            self._prepare_schema(connection)
+        except BaseException:
+            connection.close()
+            raise
+        self._connection = connection
+        return connection
+
+    def _prepare_schema(self, connection: sqlite3.Connection) -> None:
+        if self._schema_version(connection) == SCHEMA_VERSION:
+            return
+        connection.execute("BEGIN IMMEDIATE")
+        try:
+            if self._schema_version(connection) == 0:  # nobody else was faster
+                for statement in _SCHEMA:
+                    connection.execute(statement)
+            connection.execute("COMMIT")
+        except BaseException:
+            if connection.in_transaction:
+                connection.execute("ROLLBACK")
+            raise
+
+    def _schema_version(self, connection: sqlite3.Connection) -> int:
+        version: int = connection.execute("PRAGMA user_version").fetchone()[0]
+        if version > SCHEMA_VERSION:
+            raise StoreFailed(
+                f"{self.path} has schema version {version}, this release knows {SCHEMA_VERSION}: "
+                "it was written by a newer release; upgrade, or choose another --state-dir"
+            )
+        return version
+
+    def _disconnect(self) -> None:
+        self._listing = None
+        if self._connection is not None:
+            self._connection.close()
+            self._connection = None
+
+    def _converted(self, error: sqlite3.Error | OSError) -> StoreError:
+        if isinstance(error, sqlite3.OperationalError) and error.sqlite_errorcode & 0xFF == sqlite3.SQLITE_BUSY:
+            return StoreTimeout(f"{self.path} stayed locked by another process until the deadline of the call")
+        return StoreFailed(f"{self.path}: {excerpt(str(error))}; is the disk full, or the directory read-only?")
+
+
+def _refuse_overlap(connection: sqlite3.Connection, spec: RecordSpec) -> None:
+    found = connection.execute(
+        "SELECT type, value FROM record WHERE name = ? AND value <> ? AND (type = 'CNAME' OR ? = 'CNAME') LIMIT 1",
+        (spec.name, spec.value, spec.type),
+    ).fetchone()
+    if found:
+        raise Overlaps(f"{spec.name} has {found[0]} {found[1]!r}, and a CNAME must stand alone on its name")

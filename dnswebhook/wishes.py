@@ -1,0 +1,178 @@
+"""What a Changes body asks for, per record set: values that shall be served, and values that may be removed (pure).
+
+The four lists are folded together. `create` and `updateNew` say what shall be; `updateOld` and `delete` say what
+external-dns believes to be there, hence what it may remove. Old and new need not be paired: the canonical name and
+type pair them, even where the client spelled them differently or sent lists of unequal length.
+"""
+
+from collections import Counter, defaultdict
+from collections.abc import Iterator
+from enum import StrEnum
+from typing import TypeVar
+
+import msgspec
+
+from dnswebhook.canonical import stored_name, stored_value
+from dnswebhook.domains import DomainFilter, ProtectedNames
+from dnswebhook.fit import fit
+from dnswebhook.model import Capabilities, Changes, Endpoint
+from dnswebhook.ownership import OwnedSet, owned_set
+
+T = TypeVar("T")
+
+SetKey = tuple[str, str]
+"""Canonical name and record type."""
+
+
+class RefusalReason(StrEnum):
+    """Why something wanted is impossible. A closed set: each is a metric label."""
+
+    CANNOT_BE_HELD = "cannot_be_held"
+    OUTSIDE_FILTER = "outside_filter"
+    CNAME_CONFLICT = "cname_conflict"
+    DISABLED_ROW = "disabled_row"
+    AMBIGUOUS_ID = "ambiguous_id"
+    NO_OWNERSHIP = "no_ownership"
+
+
+class Refusal(msgspec.Struct, frozen=True):
+    reason: RefusalReason
+    name: str
+    type: str
+    detail: str
+
+
+class SkipReason(StrEnum):
+    """Why something was left alone on purpose. A closed set: each is a metric label."""
+
+    PROTECTED = "protected"
+    DERIVED_ROW = "derived_row"
+    OLD_FORMAT_BESIDE_CNAME = "old_format_beside_cname"
+
+
+class Skip(msgspec.Struct, frozen=True):
+    reason: SkipReason
+    name: str
+    type: str
+    detail: str
+
+
+class Wish(msgspec.Struct):
+    """One record set. `wanted` is sorted; `removed` holds nothing that is wanted."""
+
+    name: str
+    type: str
+    wanted: tuple[str, ...] = ()
+    ttl_s: int = 0
+    removed: frozenset[str] = frozenset()
+    is_wanted: bool = False
+    """Some value was asked for, even if none of them can be held."""
+    owned: OwnedSet | None = None
+    """What it vouches for, when it is an ownership record."""
+
+    @property
+    def key(self) -> SetKey:
+        return self.name, self.type
+
+
+class Wishes(msgspec.Struct, frozen=True):
+    wishes: dict[SetKey, Wish]
+    refusals: tuple[Refusal, ...]
+    skips: tuple[Skip, ...]
+
+
+def collect_wishes(
+    changes: Changes, capabilities: Capabilities, domain_filter: DomainFilter, protected: ProtectedNames
+) -> Wishes:
+    """Fold the four lists into one wish per record set; what may not or cannot be written is set aside."""
+    return _Collector(changes, capabilities, domain_filter, protected).collect()
+
+
+class _Collector:
+    def __init__(
+        self, changes: Changes, capabilities: Capabilities, domain_filter: DomainFilter, protected: ProtectedNames
+    ) -> None:
+        self.changes = changes
+        self.capabilities = capabilities
+        self.domain_filter = domain_filter
+        self.protected = protected
+        self.wishes: dict[SetKey, Wish] = {}
+        self.refusals: list[Refusal] = []
+        self.skips: list[Skip] = []
+        self.changed: dict[str, set[str]] = defaultdict(set)
+        for endpoint in self._all():
+            self.changed[stored_name(endpoint.dns_name)].add(endpoint.record_type)
+
+    def _all(self) -> Iterator[Endpoint]:
+        yield from self.changes.create
+        yield from self.changes.update_new
+        yield from self.changes.update_old
+        yield from self.changes.delete
+
+    def collect(self) -> Wishes:
+        for endpoint in (*self.changes.create, *self.changes.update_new):
+            if self._may_write(endpoint):
+                self._want(endpoint)
+        for endpoint in (*self.changes.update_old, *self.changes.delete):
+            if self._may_write(endpoint):
+                self._release(endpoint)
+        self._leave_out_old_format_beside_cname()
+        for wish in self.wishes.values():
+            wish.removed -= frozenset(wish.wanted)
+        return Wishes(self.wishes, _distinct(self.refusals), _distinct(self.skips))
+
+    def _may_write(self, endpoint: Endpoint) -> bool:
+        name = stored_name(endpoint.dns_name)
+        owned = owned_set(endpoint, self.changed)
+        subject = owned.name if owned else name
+        if self.protected.matches(name) or self.protected.matches(subject):
+            detail = "the name is protected by --protect and was left as it is"
+            self.skips.append(Skip(SkipReason.PROTECTED, name, endpoint.record_type, detail))
+            return False
+        if owned is None and not self.domain_filter.matches(name):
+            detail = "the name is outside the domain filter; if the filter was changed, restart external-dns"
+            self.refusals.append(Refusal(RefusalReason.OUTSIDE_FILTER, name, endpoint.record_type, detail))
+            return False
+        return True
+
+    def _wish(self, name: str, endpoint: Endpoint) -> Wish:
+        key = (name, endpoint.record_type)
+        wish = self.wishes.setdefault(key, Wish(*key))
+        wish.owned = wish.owned or owned_set(endpoint, self.changed)
+        return wish
+
+    def _want(self, endpoint: Endpoint) -> None:
+        fitted = fit(endpoint.dns_name, endpoint.record_type, endpoint.targets, endpoint.ttl_s, self.capabilities)
+        self.refusals += [
+            Refusal(RefusalReason.CANNOT_BE_HELD, stored_name(drop.name), drop.type, drop.detail)
+            for drop in fitted.drops
+        ]
+        # Kept even when nothing of it can be held: a refused ownership record holds back its record.
+        wish = self._wish(stored_name(fitted.name), endpoint)
+        wish.is_wanted = True
+        wanted = tuple(sorted({*wish.wanted, *fitted.values}))
+        wish.wanted = wanted[:1] if endpoint.record_type in ("CNAME", "DNAME") else wanted
+        wish.ttl_s = min((ttl for ttl in (wish.ttl_s, fitted.ttl_s) if ttl), default=0)
+
+    def _release(self, endpoint: Endpoint) -> None:
+        wish = self._wish(stored_name(endpoint.dns_name), endpoint)
+        wish.removed |= {stored_value(endpoint.record_type, target) for target in endpoint.targets}
+
+    def _leave_out_old_format_beside_cname(self) -> None:
+        """external-dns 0.17 and before also writes a TXT of the record's very name, which a CNAME cannot bear.
+
+        The type-prefixed ownership record, written by the same clients, is enough to claim the CNAME.
+        """
+        vouchers = Counter(wish.owned.name for wish in self.wishes.values() if wish.owned and wish.wanted)
+        for wish in self.wishes.values():
+            if wish.owned is None or wish.owned.name != wish.name or not wish.wanted:
+                continue
+            cname = self.wishes.get((wish.name, "CNAME"))
+            if cname is not None and cname.wanted and vouchers[wish.name] > 1:
+                detail = "an ownership record of the old format cannot stand beside a CNAME; set --txt-prefix"
+                self.skips.append(Skip(SkipReason.OLD_FORMAT_BESIDE_CNAME, wish.name, wish.type, detail))
+                wish.wanted = ()
+
+
+def _distinct(items: list[T]) -> tuple[T, ...]:
+    return tuple(dict.fromkeys(items))

@@ -1,0 +1,67 @@
+"""A store made of a list of rows, on which a plan is played step by step with every safety rule watched."""
+
+from collections.abc import Iterable
+
+from dnswebhook.model import Record, RecordSpec
+from dnswebhook.operations import Create, Delete, Operation, Plan, Switch, Update
+
+
+class World:
+    """Rows by id. Raises AssertionError as soon as a write breaks a rule that a real appliance would suffer from."""
+
+    def __init__(self, rows: Iterable[Record]) -> None:
+        self.rows = {row.id: row for row in rows}
+        self.writes = 0
+        self.names_ever_empty: set[str] = set()
+        self._next_id = 1
+
+    def play(self, plan: Plan) -> None:
+        for strand in plan.strands:
+            for step in strand.steps:
+                assert all(index < strand.steps.index(step) for index in step.needs)
+                self.perform(step.operation)
+
+    def perform(self, operation: Operation) -> None:
+        match operation:
+            case Create(spec):
+                self._create(spec)
+            case Update(record, spec):
+                assert self.rows[record.id] == record
+                assert (record.name, record.type) == (spec.name, spec.type)
+                assert record.is_enabled
+                self.rows[record.id] = Record(record.id, spec.name, spec.type, spec.value, spec.ttl_s)
+                self.writes += 1
+            case Delete(record):
+                self._delete(record)
+            case Switch(remove, add):
+                for record in remove:
+                    self._delete(record)
+                for spec in add:
+                    self._create(spec)
+        self._check_cnames()
+
+    def live(self, name: str, record_type: str) -> set[str]:
+        return {
+            row.value for row in self.rows.values() if row.is_enabled and (row.name, row.type) == (name, record_type)
+        }
+
+    def _create(self, spec: RecordSpec) -> None:
+        same = [
+            row for row in self.rows.values() if (row.name, row.type, row.value) == (spec.name, spec.type, spec.value)
+        ]
+        assert not same, f"created twice: {spec}"
+        self.rows[f"new-{self._next_id}"] = Record(f"new-{self._next_id}", spec.name, spec.type, spec.value, spec.ttl_s)
+        self._next_id += 1
+        self.writes += 1
+
+    def _delete(self, record: Record) -> None:
+        assert self.rows.pop(record.id) == record
+        self.writes += 1
+        if not any(row.is_enabled and row.name == record.name for row in self.rows.values()):
+            self.names_ever_empty.add(record.name)
+
+    def _check_cnames(self) -> None:
+        for row in self.rows.values():
+            if row.type == "CNAME" and row.is_enabled:
+                others = [other for other in self.rows.values() if other.name == row.name and other.is_enabled]
+                assert others == [row], f"a CNAME does not stand alone: {others}"
