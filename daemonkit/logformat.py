@@ -51,7 +51,7 @@ def _cut(text: str) -> str:
 
 def plain(value: object, depth: int = _MAX_DEPTH) -> object:
     """`value` as JSON can hold it, with every Secret redacted."""
-    if value is None or isinstance(value, bool | int) and not isinstance(value, Enum):
+    if value is None or (isinstance(value, bool | int) and not isinstance(value, Enum)):
         return value
     if isinstance(value, Secret):
         return REDACTED

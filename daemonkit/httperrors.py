@@ -1,0 +1,48 @@
+"""The one shape of an HTTP error: `{"error": "<short category>", "message": "<detail>"}`.
+
+Apps, the server itself and the ops app all answer with it; a closed table gives the category of each status code.
+"""
+
+import json
+from collections.abc import Iterable
+from http import HTTPStatus
+from typing import Final
+
+from werkzeug.exceptions import HTTPException
+from werkzeug.wrappers import Response
+
+# Where the standard phrase would not help: the server could not read or would not take the request.
+_CATEGORIES: Final = {431: "request header too large", 500: "internal error"}
+
+
+def category(status_code: int) -> str:
+    """The short category of a status code: `not found`, `method not allowed`, `internal error`."""
+    if status_code in _CATEGORIES:
+        return _CATEGORIES[status_code]
+    try:
+        return HTTPStatus(status_code).phrase.lower()
+    except ValueError:
+        return "error"
+
+
+def error_body(status_code: int, message: str, error: str | None = None) -> bytes:
+    """The JSON text, with a newline at the end for those who read it in a terminal."""
+    return json.dumps({"error": error or category(status_code), "message": message}).encode() + b"\n"
+
+
+def error_response(
+    status_code: int, message: str, error: str | None = None, headers: Iterable[tuple[str, str]] = ()
+) -> Response:
+    response = Response(
+        error_body(status_code, message, error), status=status_code, content_type="application/json", headers=[*headers]
+    )
+    response.headers.setdefault("Cache-Control", "no-store")
+    return response
+
+
+def from_http_exception(exception: HTTPException) -> Response:
+    """What Werkzeug raises (404, 405 with `Allow`, 413 ...) in our shape."""
+    status_code = exception.code or 500
+    names = ("allow", "www-authenticate", "retry-after")
+    kept = [(name, value) for name, value in exception.get_headers() if name.lower() in names]
+    return error_response(status_code, exception.description or category(status_code), headers=kept)

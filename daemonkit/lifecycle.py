@@ -1,0 +1,202 @@
+"""The life of a daemon process: ordered start, signals, drain within a grace period, ordered stop, exit code.
+
+    start parts in order -> sd_notify READY -> wait -> first SIGTERM or SIGINT: readiness false, `stop` set,
+    sd_notify STOPPING -> drain parts in reverse -> stop them in reverse -> exit code 0
+
+A part is a `Service` (something that serves) or a named thread. A thread that ends before `stop` is set, by return or
+by exception, takes the process down: its stack is logged and the exit code is 1. A second signal ends the process at
+once with exit code 1. A part that cannot start gives one ERROR line `exiting` and exit code 1.
+
+`run` belongs to the main thread. Waits go through one re-entrant queue, since an Event or a Condition that a signal
+handler sets could find its own lock taken by the very frame that it interrupted.
+"""
+
+import os
+import queue
+import signal
+import threading
+import time
+from collections.abc import Callable
+from enum import Enum
+from types import FrameType
+from typing import Protocol
+
+from daemonkit.logs import Logger
+from daemonkit.systemd import Notifier
+
+EXIT_STOPPED = 0
+EXIT_FATAL = 1
+
+# After a fatal error, what still runs gets a moment, not the whole grace period: the supervisor is to restart us.
+_FATAL_GRACE_PERIOD_S = 5.0
+_LAST_JOIN_S = 1.0
+
+
+class StartFailed(Exception):
+    """A part cannot start for a reason that an operator can mend; the message says which."""
+
+
+class Service(Protocol):
+    """Something that serves from `start` to `stop`."""
+
+    def start(self) -> None:
+        """Bind and begin; returns when ready to serve. Raises OSError or StartFailed when that is impossible."""
+
+    def drain(self, deadline_s: float) -> None:
+        """Take nothing new, finish what runs; returns when done, at the latest at `deadline_s` (monotonic clock)."""
+
+    def stop(self) -> None:
+        """Let go of everything, finished or not. May follow a `start` that failed, and a second `stop`."""
+
+
+class _Event(Enum):
+    STOP_SIGNAL = "stop signal"
+    THREAD_ENDED = "thread ended"
+
+
+class _NamedThread:
+    """A registered thread, as a part."""
+
+    def __init__(self, name: str, target: Callable[[], None], daemon: "Daemon") -> None:
+        self.name = name
+        self._target = target
+        self._daemon = daemon
+        # A thread that hangs must not keep the process from ending.
+        self._thread = threading.Thread(target=self._run, name=name, daemon=True)
+
+    @property
+    def is_alive(self) -> bool:
+        return self._thread.is_alive()
+
+    def start(self) -> None:
+        self._thread.start()
+
+    def _run(self) -> None:
+        try:
+            self._target()
+        except BaseException as error:
+            self._daemon._thread_failed(self.name, error)
+        else:
+            self._daemon._thread_returned(self.name)
+
+    def drain(self, deadline_s: float) -> None:
+        """Nothing to wait for yet: threads end after all services have drained."""
+
+    def stop(self) -> None:
+        """`Daemon.stop` is what ends a thread; see `join`."""
+
+    def join(self, deadline_s: float) -> bool:
+        """True when the thread has ended, or never started."""
+        if self._thread.ident is not None:
+            self._thread.join(max(0.0, deadline_s - time.monotonic()))
+        return not self._thread.is_alive()
+
+
+class Daemon:
+    """Parts are registered with `serve` and `thread`, and start in that order when `run` is called."""
+
+    def __init__(self, name: str, grace_period_s: float, log: Logger, notifier: Notifier | None = None) -> None:
+        self.stop = threading.Event()
+        """Set when the process was asked to stop; every wait in the process ends on it."""
+        self._name = name
+        self._grace_period_s = grace_period_s
+        self._log = log
+        self._notifier = notifier or Notifier()
+        self._parts: list[Service] = []
+        self._threads: list[_NamedThread] = []
+        self._on_stop: list[Callable[[], None]] = []
+        self._events: queue.SimpleQueue[_Event] = queue.SimpleQueue()
+        self._signals_seen = 0
+
+    def serve(self, service: Service) -> None:
+        """Start `service` with the others, in the order of registration; stop it in reverse."""
+        self._parts.append(service)
+
+    def thread(self, name: str, target: Callable[[], None]) -> None:
+        """Run `target` in a thread of that name; it must go on until `stop` is set, and end soon after."""
+        part = _NamedThread(name, target, self)
+        self._threads.append(part)
+        self._parts.append(part)
+
+    def on_stop(self, callback: Callable[[], None]) -> None:
+        """Called first of all when asked to stop, in order of registration: readiness turns false."""
+        self._on_stop.append(callback)
+
+    def run(self) -> int:
+        """The whole life; returns the exit code."""
+        self._install_signal_handlers()
+        started: list[Service] = []
+        try:
+            for part in self._parts:
+                started.append(part)
+                part.start()
+        except (OSError, StartFailed) as error:
+            self._log.error("exiting", error, daemon=self._name)
+            self._shut_down(started, _FATAL_GRACE_PERIOD_S)
+            return EXIT_FATAL
+        except Exception as error:
+            self._log.exception("exiting", error, daemon=self._name)
+            self._shut_down(started, _FATAL_GRACE_PERIOD_S)
+            return EXIT_FATAL
+        self._notifier.ready()
+        self._log.info("started", daemon=self._name)
+        is_fatal = self._wait() is _Event.THREAD_ENDED
+        self._notifier.stopping()
+        self._shut_down(started, min(self._grace_period_s, _FATAL_GRACE_PERIOD_S if is_fatal else float("inf")))
+        self._log.info("stopped", daemon=self._name)
+        return EXIT_FATAL if is_fatal else EXIT_STOPPED
+
+    def _wait(self) -> _Event:
+        """The main loop: the watchdog hears from us as long as it turns and every registered thread lives."""
+        while True:
+            try:
+                return self._events.get(timeout=self._notifier.watchdog_interval_s)
+            except queue.Empty:
+                if all(thread.is_alive for thread in self._threads):
+                    self._notifier.watchdog()
+
+    def _shut_down(self, started: list[Service], grace_period_s: float) -> None:
+        deadline_s = time.monotonic() + grace_period_s
+        for callback in self._on_stop:
+            self._guarded("stop callback failed", callback)
+        self.stop.set()
+        for part in reversed(started):
+            self._guarded("drain failed", lambda part=part: part.drain(deadline_s))  # type: ignore[misc]
+        for part in reversed(started):
+            self._guarded("stop failed", part.stop)
+        deadline_s = max(deadline_s, time.monotonic() + _LAST_JOIN_S)
+        for thread in reversed(self._threads):
+            if not thread.join(deadline_s):
+                self._log.warning("thread did not end in time", thread=thread.name)
+
+    def _guarded(self, msg: str, step: Callable[[], None]) -> None:
+        """One part's failure to stop must not keep the others from stopping."""
+        try:
+            step()
+        except Exception as error:
+            self._log.exception(msg, error)
+
+    def _thread_failed(self, name: str, error: BaseException) -> None:
+        self._log.exception("thread failed", error, thread=name)
+        self._events.put(_Event.THREAD_ENDED)
+
+    def _thread_returned(self, name: str) -> None:
+        if not self.stop.is_set():
+            self._log.error("thread ended unexpectedly", thread=name)
+            self._events.put(_Event.THREAD_ENDED)
+
+    def _install_signal_handlers(self) -> None:
+        signal.signal(signal.SIGTERM, self._on_signal)
+        signal.signal(signal.SIGINT, self._on_signal)
+        # A terminal that closes or a pipe that breaks is no reason to stop.
+        signal.signal(signal.SIGHUP, signal.SIG_IGN)
+        signal.signal(signal.SIGPIPE, signal.SIG_IGN)
+
+    def _on_signal(self, number: int, _frame: FrameType | None) -> None:
+        self._signals_seen += 1
+        name = signal.Signals(number).name
+        if self._signals_seen > 1:
+            self._log.warning("second signal, exiting at once", signal=name)
+            os._exit(EXIT_FATAL)
+        self._log.info("stopping", signal=name, grace_period_s=self._grace_period_s)
+        self._events.put(_Event.STOP_SIGNAL)

@@ -1,0 +1,84 @@
+"""The app behind a daemon's health address: `/healthz`, `/readyz`, `/metrics`, and an index at `/`.
+
+Health answers are JSON, `{"status": "ok", "message": "alive"}` with 200, else 503 with status `error` and a fixed
+text that says which part is missing; details are in the log only. Metrics come from an explicit registry, in the text
+format or OpenMetrics, as the client asks. Any thread may call the app.
+"""
+
+import gc
+import json
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING
+
+from prometheus_client import CollectorRegistry, GCCollector, Info, PlatformCollector, ProcessCollector
+from prometheus_client.exposition import choose_encoder
+from werkzeug.exceptions import HTTPException, MethodNotAllowed
+from werkzeug.wrappers import Request, Response
+
+from daemonkit.httperrors import error_response, from_http_exception
+
+if TYPE_CHECKING:
+    from _typeshed.wsgi import StartResponse, WSGIEnvironment
+
+Health = Callable[[], "str | None"]
+"""None: fine; else a fixed text that says which part is missing."""
+
+_METHODS = ("GET", "HEAD")
+
+
+class OpsApp:
+    """A WSGI app; daemons that serve health and metrics on two addresses use two."""
+
+    def __init__(self, liveness: Health, readiness: Health, registry: CollectorRegistry | None = None) -> None:
+        self._routes: dict[str, Callable[[Request], Response]] = {
+            "/": self._index,
+            "/healthz": lambda _request: _health(liveness, "alive"),
+            "/readyz": lambda _request: _health(readiness, "ready"),
+        }
+        if registry is not None:
+            self._routes["/metrics"] = lambda request: _metrics(registry, request)
+
+    def __call__(self, environ: "WSGIEnvironment", start_response: "StartResponse") -> Iterable[bytes]:
+        request = Request(environ)
+        try:
+            response = self._respond(request)
+        except HTTPException as exception:
+            response = from_http_exception(exception)
+        response.headers["Cache-Control"] = "no-store"
+        return response(environ, start_response)
+
+    def _respond(self, request: Request) -> Response:
+        handle = self._routes.get(request.path)
+        if handle is None:
+            return error_response(404, f"nothing at {request.path[:200]!r}, want one of {', '.join(self._routes)}")
+        if request.method not in _METHODS:
+            raise MethodNotAllowed(_METHODS, f"method {request.method[:20]!r}, want GET")
+        return handle(request)
+
+    def _index(self, _request: Request) -> Response:
+        return _json({"paths": [path for path in self._routes if path != "/"]}, 200)
+
+
+def _health(check: Health, when_fine: str) -> Response:
+    missing = check()
+    if missing is None:
+        return _json({"status": "ok", "message": when_fine}, 200)
+    return _json({"status": "error", "message": missing}, 503)
+
+
+def _json(content: object, status_code: int) -> Response:
+    return Response(json.dumps(content) + "\n", status=status_code, content_type="application/json")
+
+
+def _metrics(registry: CollectorRegistry, request: Request) -> Response:
+    encode, content_type = choose_encoder(request.headers.get("Accept", ""))
+    return Response(encode(registry), content_type=content_type)
+
+
+def process_metrics(registry: CollectorRegistry, daemon: str, version: str) -> None:
+    """What every daemon tells of itself: `<daemon>_build_info`, the process, Python and its garbage collector."""
+    Info(f"{daemon}_build", "Version of the daemon", registry=registry).info({"version": version})
+    ProcessCollector(registry=registry)
+    PlatformCollector(registry=registry)
+    if hasattr(gc, "callbacks"):
+        GCCollector(registry=registry)

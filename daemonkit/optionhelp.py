@@ -1,0 +1,175 @@
+"""The command line: one argparse parser from the declarations, its `--help`, and the reference page in markdown.
+
+argparse splits the command line and prints the help; values stay texts, so that every bad one can be reported
+together with those of the environment. There is one parser for all commands: the command may stand before, between or
+after the flags, and a flag that makes no sense for it is refused by name.
+"""
+
+import argparse
+import difflib
+import shutil
+from collections.abc import Mapping, Sequence
+from typing import Any, NoReturn
+
+from daemonkit.optionsources import BadOptions, Problem
+from daemonkit.optionspec import OptionSpec, specs_of
+
+_COMMAND = "(command)"
+
+
+class Parser(argparse.ArgumentParser):
+    """Collects texts by field; what argparse would exit for is raised as BadOptions."""
+
+    def error(self, message: str) -> NoReturn:
+        raise BadOptions((Problem("", message),))
+
+    def read(
+        self, argv: Sequence[str], specs: Sequence[OptionSpec], commands: Mapping[str, str]
+    ) -> tuple[str, dict[str, list[str]], list[Problem]]:
+        """The command, the texts given by flag, and what is wrong with either."""
+        words = _with_explicit_booleans(argv, specs)
+        found, rest = self.parse_known_intermixed_args(words)
+        flags: dict[str, list[str]] = {
+            field: texts for field, texts in vars(found).items() if field != _COMMAND and texts is not None
+        }
+        command = getattr(found, _COMMAND, None) or next(iter(commands), "")
+        unknown_flags = [word for word in rest if word.startswith("-")]
+        if unknown_flags:
+            # Words after an unknown flag are its values: not to be judged, and maybe secret, so not to be repeated.
+            return command, flags, [_unknown_flag(word, specs) for word in unknown_flags]
+        problems = [Problem("", f"unexpected argument {word!r}") for word in rest]
+        if commands and command not in commands:
+            problems.append(Problem("", f"unknown command {command!r}, want one of {', '.join(commands)}"))
+        elif commands:
+            problems += _misplaced(command, flags, specs)
+        return command, flags, problems
+
+
+def _with_explicit_booleans(argv: Sequence[str], specs: Sequence[OptionSpec]) -> list[str]:
+    """`--dry-run` and `--no-dry-run` as `--dry-run=true` and `=false`: a bare flag must not eat the next word."""
+    explicit = {}
+    for spec in specs:
+        if spec.is_boolean:
+            explicit[spec.flag] = f"{spec.flag}=true"
+            explicit[spec.negation] = f"{spec.flag}=false"
+    return [explicit.get(word, word) for word in argv]
+
+
+def _unknown_flag(word: str, specs: Sequence[OptionSpec]) -> Problem:
+    name = word.partition("=")[0]
+    for spec in specs:
+        if spec.is_secret and name == spec.flag.removesuffix("-file"):
+            # The value is not repeated: it is a secret.
+            return Problem(
+                spec.field, f"{name} does not exist, since others could read it: use {spec.flag} or {spec.env}"
+            )
+    near = difflib.get_close_matches(name, [spec.flag for spec in specs], n=1)
+    return Problem("", f"unknown flag {name}" + (f", did you mean {near[0]}?" if near else ""))
+
+
+def _misplaced(command: str, flags: Mapping[str, object], specs: Sequence[OptionSpec]) -> list[Problem]:
+    problems = []
+    for spec in specs:
+        wanted = spec.declaration.commands
+        if spec.field in flags and wanted and command not in wanted:
+            text = f"{spec.flag} makes no sense for the command {command!r}, only for {', '.join(wanted)}"
+            problems.append(Problem(spec.field, text))
+    return problems
+
+
+def build_parser(
+    options: type[Any], prog: str, prefix: str, description: str, commands: Mapping[str, str], version: str
+) -> Parser:
+    parser = Parser(
+        prog=prog or None,
+        description=description,
+        add_help=False,
+        allow_abbrev=False,
+        formatter_class=_help_formatter,
+        epilog="A flag wins over its environment variable, which wins over the default.",
+    )
+    if commands:
+        listed = "; ".join(f"{name}: {text}" for name, text in commands.items())
+        default = next(iter(commands))
+        parser.add_argument(
+            _COMMAND, nargs="?", metavar="command", help=_escape(f"{listed} (default: {default})"), default=None
+        )
+    general = parser.add_argument_group("general")
+    general.add_argument("-h", "--help", action="help", help="show this page and exit")
+    general.add_argument("--version", action="version", version=f"{prog} {version}", help="show the version and exit")
+    groups: dict[str, argparse._ArgumentGroup] = {}
+    for spec in specs_of(options, prefix):
+        group = groups.get(spec.declaration.group)
+        if group is None:
+            group = parser.add_argument_group(spec.declaration.group or "options")
+            groups[spec.declaration.group] = group
+        _add(group, spec)
+    return parser
+
+
+def _help_formatter(prog: str) -> argparse.HelpFormatter:
+    width = min(120, shutil.get_terminal_size().columns)
+    return argparse.HelpFormatter(prog, max_help_position=32, width=width)
+
+
+def _add(group: "argparse._ArgumentGroup", spec: OptionSpec) -> None:
+    group.add_argument(
+        spec.flag,
+        dest=spec.field,
+        action="append",
+        default=None,
+        metavar=spec.metavar,
+        help=_escape(f"{_meaning(spec)} [{_variables(spec)}; default: {_default(spec)}]"),
+    )
+
+
+def _escape(text: str) -> str:
+    return text.replace("%", "%%")
+
+
+def _meaning(spec: OptionSpec) -> str:
+    declaration = spec.declaration
+    text = declaration.help
+    if spec.is_secret:
+        text += " (the flag names a file that holds it)"
+    if spec.is_boolean:
+        text += f" (also {spec.flag} alone, {spec.negation})"
+    if spec.is_list:
+        text += " (separated by commas, or the flag repeated)"
+    if declaration.commands:
+        text += f" (only for {', '.join(declaration.commands)})"
+    return text
+
+
+def _variables(spec: OptionSpec) -> str:
+    return f"{spec.env} or {spec.file_env}" if spec.is_secret else spec.env
+
+
+def _default(spec: OptionSpec) -> str:
+    default = spec.declaration.default
+    return "none" if default is None else default or "empty"
+
+
+def reference_page(options: type[Any], *, prog: str, prefix: str, description: str = "") -> str:
+    """All options as a markdown page: one table per group, in the order of declaration."""
+    lines = [f"# Options of `{prog}`", ""]
+    if description:
+        lines += [description, ""]
+    lines += [
+        "A flag wins over its environment variable, which wins over the default. An empty variable counts as",
+    ]
+    lines += ["unset, except for a secret, where set but empty is refused.", ""]
+    tables: dict[str, list[OptionSpec]] = {}
+    for spec in specs_of(options, prefix):
+        tables.setdefault(spec.declaration.group or "options", []).append(spec)
+    for group, specs in tables.items():
+        lines += [f"## {group[:1].upper()}{group[1:]}", "", "| flag | variable | default | unit | meaning |"]
+        lines += ["|---|---|---|---|---|", *(_row(spec) for spec in specs), ""]
+    return "\n".join(lines)
+
+
+def _row(spec: OptionSpec) -> str:
+    variables = " or ".join(f"`{name}`" for name in _variables(spec).split(" or "))
+    default = f"`{spec.declaration.default}`" if spec.declaration.default else _default(spec)
+    cells = [f"`{spec.flag}`", variables, default, spec.declaration.unit or "", _meaning(spec)]
+    return "| " + " | ".join(cell.replace("|", "\\|").replace("\n", " ") for cell in cells) + " |"

@@ -1,0 +1,152 @@
+"""From the command line and the environment to a daemon's frozen Options, or to a list of all that is wrong with them.
+
+A flag wins over a variable, a variable over the default. An empty variable counts as unset, except for a secret: set
+but empty is refused there, as is a secret given twice (`NAME` and `NAME_FILE`). Every problem is reported at once,
+each with flag, variable and the place the value came from, on stderr with exit code 2. `load` opens the log as asked,
+and warns of variables that carry the daemon's prefix but are no option of it.
+"""
+
+import os
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, NoReturn, TypeVar, overload
+
+import daemonkit
+from daemonkit import logs
+from daemonkit.optionhelp import Parser, build_parser, reference_page
+from daemonkit.optionsources import BadOptions, Problem, read_values, unknown_variables
+from daemonkit.optionspec import option, specs_of
+from daemonkit.values import choice, duration
+
+__all__ = ["BadOptions", "CommonOptions", "Problem", "load", "option", "parse", "reference_page"]
+
+O = TypeVar("O")  # noqa: E741 - the Options class of a daemon
+
+EXIT_BAD_OPTIONS = 2
+
+
+@dataclass(frozen=True, kw_only=True)
+class CommonOptions:
+    """What every daemon can be told."""
+
+    log_level: str = option(
+        parse=choice(*logs.LEVELS), default="info", env="LOG_LEVEL", group="common", help="least level that is logged"
+    )
+    log_format: str = option(
+        parse=choice(*logs.FORMATS),
+        default="json",
+        env="LOG_FORMAT",
+        group="common",
+        help="json: one object a line; text: for people",
+    )
+    grace_period_s: float = option(
+        parse=duration(0, 3600),
+        default="30s",
+        unit="duration",
+        group="common",
+        help="time that running requests get to finish after SIGTERM",
+    )
+
+
+@overload
+def load(
+    options: type[O],
+    *,
+    prog: str,
+    prefix: str,
+    argv: Sequence[str] | None = None,
+    environ: Mapping[str, str] | None = None,
+    description: str = "",
+) -> O: ...
+
+
+@overload
+def load(
+    options: type[O],
+    *,
+    prog: str,
+    prefix: str,
+    argv: Sequence[str] | None = None,
+    environ: Mapping[str, str] | None = None,
+    description: str = "",
+    commands: Mapping[str, str],
+) -> tuple[str, O]: ...
+
+
+def load(
+    options: type[O],
+    *,
+    prog: str,
+    prefix: str,
+    argv: Sequence[str] | None = None,
+    environ: Mapping[str, str] | None = None,
+    description: str = "",
+    commands: Mapping[str, str] | None = None,
+) -> O | tuple[str, O]:
+    """The options, or with `commands` (name -> help, the first is the default) the chosen command and the options.
+
+    Ends the process: exit code 0 after `--help` and `--version`, 2 after printing every problem.
+    """
+    argv = sys.argv[1:] if argv is None else argv
+    environ = os.environ if environ is None else environ
+    parser = build_parser(options, prog, prefix, description, commands or {}, daemonkit.__version__)
+    try:
+        command, instance = _parse(parser, options, prefix, argv, environ, commands or {})
+    except BadOptions as bad:
+        _exit(prog, bad)
+    if isinstance(instance, CommonOptions):
+        logs.setup(instance.log_level, instance.log_format)
+    _warn_of_unknown_variables(options, prefix, environ)
+    return instance if commands is None else (command, instance)
+
+
+def parse(
+    options: type[O],
+    *,
+    prefix: str,
+    argv: Sequence[str],
+    environ: Mapping[str, str],
+    commands: Mapping[str, str] | None = None,
+) -> tuple[str, O]:
+    """The chosen command (empty without `commands`) and the options; raises BadOptions, logs and prints nothing."""
+    parser = build_parser(options, "", prefix, "", commands or {}, daemonkit.__version__)
+    return _parse(parser, options, prefix, argv, environ, commands or {})
+
+
+def _parse(
+    parser: Parser,
+    options: type[O],
+    prefix: str,
+    argv: Sequence[str],
+    environ: Mapping[str, str],
+    commands: Mapping[str, str],
+) -> tuple[str, O]:
+    specs = specs_of(options, prefix)
+    command, flags, problems = parser.read(argv, specs, commands)
+    values, more = read_values(specs, flags, environ)
+    problems += more
+    if problems:
+        raise BadOptions(tuple(problems))
+    try:
+        return command, _build(options, values)
+    except ValueError as error:
+        # Raised by the dataclass itself: options that do not go together.
+        raise BadOptions((Problem("", str(error)),)) from error
+
+
+def _build(options: type[O], values: Mapping[str, Any]) -> O:
+    return options(**values)
+
+
+def _warn_of_unknown_variables(options: type[Any], prefix: str, environ: Mapping[str, str]) -> None:
+    log = logs.get_logger(__name__)
+    for name, near in unknown_variables(specs_of(options, prefix), prefix, environ):
+        fields = {"did_you_mean": near} if near else {}
+        log.warning("unknown environment variable, ignored", variable=name, **fields)
+
+
+def _exit(prog: str, bad: BadOptions) -> NoReturn:
+    lines = [f"{prog}: {problem.text}" for problem in bad.problems]
+    sys.stderr.write("\n".join([*lines, f"See `{prog} --help`.", ""]))
+    raise SystemExit(EXIT_BAD_OPTIONS)

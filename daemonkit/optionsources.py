@@ -1,0 +1,118 @@
+"""Where the value of each option comes from: flag, environment variable, secret file, default.
+
+Everything that is wrong becomes a `Problem`, so that a person sees all of it at once. A secret's text appears in none
+of them.
+"""
+
+import difflib
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from daemonkit.optionspec import OptionSpec
+from daemonkit.secret import Secret
+
+MAX_SECRET_FILE_BYTES = 64 * 1024
+
+# Kubernetes puts the Services of a namespace into the environment: DNSWEBHOOK_PORT_8080_TCP=tcp://10.0.0.1:8080.
+_SERVICE_VARIABLE = re.compile(r"(?:.*_)?(?:SERVICE_HOST|SERVICE_PORT(?:_.*)?|PORT|PORT_\d+_(?:TCP|UDP|SCTP)(?:_.*)?)")
+
+
+@dataclass(frozen=True)
+class Problem:
+    """One thing wrong; `field` is the option's name in the dataclass, empty when no single option is to blame."""
+
+    field: str
+    text: str
+
+
+class BadOptions(ValueError):
+    """All that is wrong with the options."""
+
+    def __init__(self, problems: tuple[Problem, ...]) -> None:
+        super().__init__("; ".join(problem.text for problem in problems))
+        self.problems = problems
+
+
+def read_values(
+    specs: Sequence[OptionSpec], flags: Mapping[str, Sequence[str]], environ: Mapping[str, str]
+) -> tuple[dict[str, Any], list[Problem]]:
+    """The value of each option that was given, by field, and the problems; `flags` are texts by field."""
+    values: dict[str, Any] = {}
+    problems: list[Problem] = []
+    for spec in specs:
+        read = _read_secret if spec.is_secret else _read_plain
+        try:
+            read(spec, flags.get(spec.field, ()), environ, values)
+        except ValueError as error:
+            problems.append(Problem(spec.field, str(error)))
+    return values, problems
+
+
+def _read_plain(spec: OptionSpec, texts: Sequence[str], environ: Mapping[str, str], values: dict[str, Any]) -> None:
+    if texts:
+        origin, text = "the flag", ",".join(texts) if spec.is_list else texts[-1]
+        if not text.strip() and not spec.is_list:
+            raise ValueError(f"{spec.names}: the flag was given an empty value; leave it out for the default")
+    else:
+        origin, text = f"the environment variable {spec.env}", environ.get(spec.env, "")
+        if not text.strip():
+            return
+    try:
+        values[spec.field] = spec.declaration.parse(text)
+    except ValueError as error:
+        raise ValueError(f"{spec.names}, taken from {origin}: {error}") from error
+
+
+def _read_secret(spec: OptionSpec, files: Sequence[str], environ: Mapping[str, str], values: dict[str, Any]) -> None:
+    if files:
+        values[spec.field] = _secret_of_file(files[-1], f"{spec.flag} ({spec.file_env})")
+        return
+    if spec.env in environ and spec.file_env in environ:
+        raise ValueError(f"{spec.env} and {spec.file_env} are both set, want only one of them")
+    if spec.env in environ:
+        values[spec.field] = _secret(environ[spec.env], f"{spec.env} is set but empty")
+    elif spec.file_env in environ:
+        if not environ[spec.file_env].strip():
+            raise ValueError(f"{spec.file_env} is set but empty")
+        values[spec.field] = _secret_of_file(environ[spec.file_env].strip(), f"{spec.file_env} ({spec.flag})")
+
+
+def _secret(text: str, when_empty: str) -> Secret:
+    text = text.strip()
+    if not text:
+        raise ValueError(when_empty)
+    return Secret(text)
+
+
+def _secret_of_file(path: str, names: str) -> Secret:
+    try:
+        with Path(path).open("rb") as file:
+            octets = file.read(MAX_SECRET_FILE_BYTES + 1)
+    except (OSError, ValueError) as error:
+        detail = error.strerror if isinstance(error, OSError) else str(error)
+        raise ValueError(f"{names}: cannot read the file {path!r}: {detail}") from error
+    if len(octets) > MAX_SECRET_FILE_BYTES:
+        raise ValueError(f"{names}: the file {path!r} is larger than {MAX_SECRET_FILE_BYTES} bytes, want a secret")
+    try:
+        text = octets.decode("utf-8-sig")
+    except UnicodeDecodeError:
+        # `from None`: the original error holds the content.
+        raise ValueError(f"{names}: the file {path!r} is no UTF-8 text") from None
+    return _secret(text, f"{names}: the file {path!r} is empty")
+
+
+def unknown_variables(
+    specs: Sequence[OptionSpec], prefix: str, environ: Mapping[str, str]
+) -> list[tuple[str, str | None]]:
+    """Variables with our prefix that are no option, each with the nearest name that is one."""
+    known = {spec.env for spec in specs} | {spec.file_env for spec in specs if spec.is_secret}
+    unknown = []
+    for name in sorted(environ):
+        if not name.startswith(prefix) or name in known or _SERVICE_VARIABLE.fullmatch(name.removeprefix(prefix)):
+            continue
+        near = difflib.get_close_matches(name, sorted(known), n=1, cutoff=0.75)
+        unknown.append((name, near[0] if near else None))
+    return unknown

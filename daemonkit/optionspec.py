@@ -1,0 +1,133 @@
+"""What one option is: declared once as a field of a frozen dataclass, read by the parser, the help and the reference.
+
+    @dataclass(frozen=True, kw_only=True)
+    class Options(CommonOptions):
+        api_addr: ListenAddress = option(parse=ListenAddress.parse, default="127.0.0.1:8888", help="where ...")
+
+The flag and the environment variable derive from the field's name (`--api-addr`, `DNSWEBHOOK_API_ADDR`; a unit at the
+end of the name, `_s` or `_bytes`, is left out), unless the declaration names them: names that users of an ecosystem
+already know are kept. Defaults are written as a person would write them, and go through the same parser.
+"""
+
+import dataclasses
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from daemonkit.secret import Secret
+from daemonkit.values import CommaList, parse_bool, parse_text
+
+_METADATA_KEY: Final = "daemonkit.option"
+_UNIT_SUFFIXES: Final = ("_s", "_bytes", "_ms")
+
+
+@dataclass(frozen=True)
+class _Declaration:
+    """What `option(...)` was given."""
+
+    parse: Callable[[str], Any]
+    default: str | None
+    help: str
+    unit: str | None
+    env: str | None
+    flag: str | None
+    secret: bool
+    metavar: str | None
+    group: str
+    commands: tuple[str, ...]
+
+
+def option(
+    *,
+    help: str,
+    parse: Callable[[str], Any] = parse_text,
+    default: str | None = None,
+    unit: str | None = None,
+    env: str | None = None,
+    flag: str | None = None,
+    secret: bool = False,
+    metavar: str | None = None,
+    group: str = "",
+    commands: Sequence[str] = (),
+) -> Any:
+    """A dataclass field that is an option.
+
+    `default` None: the value is None unless given. `secret`: the value is a Secret, never taken from a flag, but from
+    the variable, from `<VARIABLE>_FILE`, or from the file of `--<name>-file`. `commands`: the only commands for which
+    the flag makes sense; empty means all.
+    """
+    if secret and default is not None:
+        raise TypeError("a secret has no default")
+    declaration = _Declaration(
+        Secret if secret else parse, default, help, unit, env, flag, secret, metavar, group, tuple(commands)
+    )
+    value = None if default is None else parse(default)
+    return dataclasses.field(default=value, metadata={_METADATA_KEY: declaration})
+
+
+@dataclass(frozen=True)
+class OptionSpec:
+    """One option with the names that it has in one daemon."""
+
+    field: str
+    flag: str
+    """`--api-addr`; for a secret the flag that names its file, `--api-key-file`."""
+    env: str
+    declaration: _Declaration
+
+    @property
+    def file_env(self) -> str:
+        """The variable that names a secret's file."""
+        return f"{self.env}_FILE"
+
+    @property
+    def is_secret(self) -> bool:
+        return self.declaration.secret
+
+    @property
+    def is_boolean(self) -> bool:
+        return self.declaration.parse is parse_bool
+
+    @property
+    def is_list(self) -> bool:
+        return isinstance(self.declaration.parse, CommaList)
+
+    @property
+    def negation(self) -> str:
+        return f"--no-{self.flag.removeprefix('--')}"
+
+    @property
+    def names(self) -> str:
+        """Flag and variable, for messages."""
+        return f"{self.flag} ({self.env})"
+
+    @property
+    def metavar(self) -> str:
+        if self.declaration.metavar:
+            return self.declaration.metavar
+        if self.is_secret:
+            return "FILE"
+        if self.is_boolean:
+            return "true|false"
+        return "VALUE,..." if self.is_list else "VALUE"
+
+
+def specs_of(options: type[Any], prefix: str) -> tuple[OptionSpec, ...]:
+    """The options of a dataclass, in the order of their declaration."""
+    specs = []
+    for field in dataclasses.fields(options):
+        declaration: _Declaration | None = field.metadata.get(_METADATA_KEY)
+        if declaration is None:
+            raise TypeError(f"field {field.name} of {options.__name__} is no option: declare it with option(...)")
+        specs.append(_spec(field.name, declaration, prefix))
+    return tuple(specs)
+
+
+def _spec(field: str, declaration: _Declaration, prefix: str) -> OptionSpec:
+    name = field
+    for suffix in _UNIT_SUFFIXES:
+        name = name.removesuffix(suffix)
+    flag = declaration.flag or f"--{name.replace('_', '-')}"
+    if declaration.secret and not flag.endswith("-file"):
+        flag += "-file"
+    return OptionSpec(field, flag, declaration.env or f"{prefix}{name.upper()}", declaration)

@@ -1,0 +1,53 @@
+"""Telling systemd how we are: READY, STOPPING and the watchdog, over the datagram socket it names (sd_notify(3)).
+
+READY means that our sockets are bound, not that the daemon could serve: readiness is for `/readyz`. Without
+NOTIFY_SOCKET everything in here does nothing. A message that cannot be sent is dropped: systemd notices by itself.
+"""
+
+import contextlib
+import os
+import socket
+from collections.abc import Mapping
+
+
+class Notifier:
+    """Speaks to the service manager; `watchdog_interval_s` is how often it wants to hear, half of its limit."""
+
+    def __init__(self, environ: Mapping[str, str] | None = None) -> None:
+        environ = os.environ if environ is None else environ
+        self._address = _socket_address(environ.get("NOTIFY_SOCKET", ""))
+        self.watchdog_interval_s = _watchdog_interval_s(environ) if self._address else None
+
+    def ready(self) -> None:
+        self._send("READY=1")
+
+    def stopping(self) -> None:
+        self._send("STOPPING=1")
+
+    def watchdog(self) -> None:
+        if self.watchdog_interval_s is not None:
+            self._send("WATCHDOG=1")
+
+    def _send(self, message: str) -> None:
+        if not self._address:
+            return
+        with contextlib.suppress(OSError), socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as channel:
+            channel.settimeout(1.0)
+            channel.connect(self._address)
+            channel.send(message.encode())
+
+
+def _socket_address(text: str) -> str:
+    """A path, or an abstract name, written with @ and sent with NUL; empty when there is none that we can reach."""
+    if text.startswith("@"):
+        return "\0" + text[1:]
+    return text if text.startswith("/") else ""
+
+
+def _watchdog_interval_s(environ: Mapping[str, str]) -> float | None:
+    pid, limit_us = environ.get("WATCHDOG_PID", ""), environ.get("WATCHDOG_USEC", "")
+    if not (limit_us.isascii() and limit_us.isdigit() and int(limit_us) > 0):
+        return None
+    if pid and pid != str(os.getpid()):
+        return None
+    return int(limit_us) / 1_000_000 / 2
