@@ -18,27 +18,8 @@ from typing import Any, NoReturn
 import msgspec
 
 from dnswebhook.errors import excerpt
-from dnswebhook.mediatypes import MEDIA_TYPE, is_acceptable, is_supported_content_type, prefers_bare
 from dnswebhook.model import Changes, Endpoint
 from dnswebhook.openapi.generated import webhook
-
-__all__ = [
-    "INVALID",
-    "MALFORMED",
-    "MEDIA_TYPE",
-    "EndpointList",
-    "WireError",
-    "decode_changes",
-    "decode_endpoint",
-    "decode_endpoint_list",
-    "encode_endpoint",
-    "encode_error",
-    "encode_filter",
-    "is_acceptable",
-    "is_supported_content_type",
-    "join_endpoints",
-    "prefers_bare",
-]
 
 MALFORMED = "malformed JSON"
 INVALID = "invalid request"

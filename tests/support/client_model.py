@@ -8,6 +8,7 @@ import http.client
 import re
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
+from typing import TypeVar
 from urllib.parse import urlsplit
 
 import msgspec
@@ -28,6 +29,8 @@ from tests.support.client_registry import Registered, TxtRegistry
 MEDIA_TYPE = "application/external.dns.webhook+json;version=1"
 TIMEOUT_S = 15.0
 KEEPS_TRAILING_DOT = frozenset({"MX", "NAPTR", "SRV"})
+
+T = TypeVar("T")
 
 
 class HardError(Exception):

@@ -90,9 +90,9 @@ class WebhookClient(_Client):
 
     def list_records(
         self, *, accept: str | None = "application/external.dns.webhook+json;version=1"
-    ) -> Answer[webhook.BareEndpoints | webhook.WrappedEndpoints]:
+    ) -> Answer[webhook.Endpoints]:
         """List every record set."""
-        return self._call("GET", "/records", webhook.BareEndpoints | webhook.WrappedEndpoints, accept)
+        return self._call("GET", "/records", webhook.Endpoints, accept)
 
     def apply_changes(
         self,
