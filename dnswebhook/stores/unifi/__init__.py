@@ -1,0 +1,17 @@
+"""Records on a UniFi network controller, behind `dnswebhook.stores.base.Store`.
+
+`UnifiStore` is the whole of it to the outside, made from `UnifiSettings`. Inside, downwards:
+
+    store                     which API to use, when to ask again
+    check · auto · decision   findings for a person; detection; what is remembered of it
+    v2 · integration · writes the two APIs as stores; what their writes have in common
+    v2rows · integrationrows · targets    rows <-> records, pure
+    client · credentials · retry · flights    one call, complete: sessions, repetition, shared listings
+    replies · transport · tls · sockets       what a reply means; one HTTP exchange; trust; time limits
+    settings · address        what a person sets
+"""
+
+from dnswebhook.stores.unifi.settings import ApiChoice, FlavourChoice, UnifiSettings
+from dnswebhook.stores.unifi.store import UnifiStore
+
+__all__ = ["ApiChoice", "FlavourChoice", "UnifiSettings", "UnifiStore"]

@@ -1,0 +1,92 @@
+"""Where the controller is: the base URL as people type it, and the paths below it (pure).
+
+Accepted are `192.168.1.1`, `unifi.lan:8443`, `https://unifi.lan/`, a sub-path of a reverse proxy, and an address copied
+out of an API description such as `https://unifi.lan/proxy/network/integration/v1`, of which the part from
+`/proxy/network` on is cut off. The scheme is https unless http is written.
+
+A controller comes in two flavours. On `os` (consoles, UniFi OS Server) the Network application sits below
+`/proxy/network` and logins go to the console; `classic` is the self-hosted application itself.
+"""
+
+from enum import StrEnum
+from urllib.parse import quote, urlsplit
+
+import msgspec
+
+_APPLICATION_PATH = "/proxy/network"
+_DEFAULT_PORTS = {"https": 443, "http": 80}
+
+
+class Flavour(StrEnum):
+    OS = "os"
+    CLASSIC = "classic"
+
+
+class ControllerAddress(msgspec.Struct, frozen=True):
+    scheme: str
+    host: str
+    """Name or address, an IPv6 address without brackets."""
+    port: int
+    prefix: str = ""
+    """Path of a reverse proxy in front of the controller, without trailing slash; usually empty."""
+    names_application: bool = False
+    """The text contained `/proxy/network`, so the flavour is certain."""
+
+    @property
+    def origin(self) -> str:
+        host = f"[{self.host}]" if ":" in self.host else self.host
+        port = "" if self.port == _DEFAULT_PORTS[self.scheme] else f":{self.port}"
+        return f"{self.scheme}://{host}{port}"
+
+    @property
+    def base_url(self) -> str:
+        return self.origin + self.prefix
+
+
+def parse_address(text: str) -> ControllerAddress:
+    """Raises ValueError that says what is wrong with `text`."""
+    typed = text.strip()
+    if not typed:
+        raise ValueError("the controller's address is empty, want for example https://192.168.1.1")
+    try:
+        parts = urlsplit(typed if "://" in typed else f"https://{typed}")
+        host, port = parts.hostname, parts.port
+    except ValueError as error:
+        raise ValueError(f"the controller's address {_shown(typed)!r} is no URL: {error}") from error
+    scheme = parts.scheme.lower()
+    if scheme not in _DEFAULT_PORTS:
+        raise ValueError(f"the controller's address {_shown(typed)!r} has scheme {scheme!r}, want https or http")
+    if parts.username is not None or parts.password is not None:
+        raise ValueError("the controller's address contains a user name, want user and password in their own options")
+    if not host or any(character.isspace() for character in typed):
+        raise ValueError(
+            f"the controller's address {_shown(typed)!r} has no host, want for example https://192.168.1.1"
+        )
+    if parts.query or parts.fragment:
+        raise ValueError(
+            f"the controller's address {_shown(typed)!r} has a query or fragment, want only scheme and host"
+        )
+    prefix, marker, _ = parts.path.partition(_APPLICATION_PATH)
+    chosen_port = _DEFAULT_PORTS[scheme] if port is None else port
+    return ControllerAddress(scheme, host, chosen_port, prefix.rstrip("/"), names_application=bool(marker))
+
+
+def _shown(typed: str) -> str:
+    """`typed` without what may be a password."""
+    return typed.rpartition("@")[2][:200]
+
+
+def application_path(flavour: Flavour) -> str:
+    """Where the Network application's own paths begin."""
+    return _APPLICATION_PATH if flavour is Flavour.OS else ""
+
+
+def login_path(flavour: Flavour) -> str:
+    return "/api/auth/login" if flavour is Flavour.OS else "/api/login"
+
+
+def v2_path(flavour: Flavour, site: str) -> str:
+    return f"{application_path(flavour)}/v2/api/site/{quote(site, safe='')}/static-dns"
+
+
+INTEGRATION_PATH = f"{_APPLICATION_PATH}/integration/v1"

@@ -1,0 +1,90 @@
+"""Finding out which flavour a controller is and which of its APIs to use, by asking it.
+
+`GET /info` of the Integration API decides where there is an API key: a version from 10.1 on has DNS policies, an older
+one does not, and a web server's 404 means that the API is absent. Otherwise the v2 collection is tried on both
+flavours' paths; the one where the Network application itself answers, be it with 401, is right. Only such definite
+answers decide: a refused key, a 5xx, a timeout is raised and leaves everything open, since a console that restarts
+starts its services one after another.
+"""
+
+import re
+
+import msgspec
+
+from dnswebhook.deadline import Deadline
+from dnswebhook.errors import StoreUnreachable
+from dnswebhook.stores.unifi import replies
+from dnswebhook.stores.unifi.address import INTEGRATION_PATH, Flavour, v2_path
+from dnswebhook.stores.unifi.credentials import KeyCredentials
+from dnswebhook.stores.unifi.decision import Decision
+from dnswebhook.stores.unifi.retry import RetryPolicy
+from dnswebhook.stores.unifi.settings import ApiChoice, UnifiSettings
+from dnswebhook.stores.unifi.transport import Reply, Request, Transport
+
+FIRST_INTEGRATION_VERSION = (10, 1)
+_VERSION = re.compile(r"(\d{1,6})\.(\d{1,6})")
+
+
+class _Info(msgspec.Struct, frozen=True, rename="camel"):
+    application_version: str
+
+
+_info_decoder = msgspec.json.Decoder(_Info)
+
+
+class Detector:
+    def __init__(self, settings: UnifiSettings, transport: Transport, retry: RetryPolicy) -> None:
+        self._settings = settings
+        self._transport = transport
+        self._retry = retry
+
+    def detect(self, deadline: Deadline) -> Decision:
+        """Raises StoreError when the controller gives no definite answer."""
+        flavour = self._settings.known_flavour
+        if flavour is not Flavour.CLASSIC:
+            version = self.version(deadline)
+            if version is not None:
+                return Decision(Flavour.OS, self._api_for(version), version)
+        tried = []
+        for candidate in (flavour,) if flavour is not None else (Flavour.OS, Flavour.CLASSIC):
+            reply = self._get(v2_path(candidate, self._settings.site), deadline)
+            if replies.is_from_application(reply):
+                return Decision(candidate, ApiChoice.V2)
+            tried.append(replies.described(reply))
+        raise StoreUnreachable(
+            f"no Network application with DNS records found at {self._settings.address.base_url}: {'; '.join(tried)}; "
+            f"{replies.HINT_FLAVOUR}, or {replies.HINT_RESTARTING}"
+        )
+
+    def review(self, decision: Decision, deadline: Deadline) -> Decision:
+        """`decision` as it would be taken today, after a firmware upgrade for example; one cheap call."""
+        if decision.flavour is Flavour.CLASSIC or not self._settings.api_key:
+            return decision
+        version = self.version(deadline)
+        if version is None:
+            return Decision(Flavour.OS, ApiChoice.V2)
+        return Decision(Flavour.OS, self._api_for(version), version)
+
+    def version(self, deadline: Deadline) -> str | None:
+        """The application's version; None when there is no API (or no key) to ask for it."""
+        if not self._settings.api_key:
+            return None
+        reply = self._get(f"{INTEGRATION_PATH}/info", deadline)
+        if reply.is_success and replies.is_json(reply):
+            return replies.decoded(reply, _info_decoder).application_version
+        if reply.status_code in (404, 405) or reply.is_success or 300 <= reply.status_code < 400:
+            return None
+        failure = replies.failure_of(reply)
+        raise failure if failure is not None else StoreUnreachable(replies.described(reply))
+
+    def _api_for(self, version: str) -> ApiChoice:
+        if self._settings.api is not ApiChoice.AUTO:
+            return self._settings.api
+        match = _VERSION.match(version)
+        is_recent = match is not None and (int(match[1]), int(match[2])) >= FIRST_INTEGRATION_VERSION
+        return ApiChoice.INTEGRATION if is_recent else ApiChoice.V2
+
+    def _get(self, path: str, deadline: Deadline) -> Reply:
+        headers = KeyCredentials(self._settings.api_key).headers if self._settings.api_key else {}
+        request = Request("GET", path)
+        return self._retry.send(request, lambda: self._transport.exchange(request, headers, deadline), deadline)

@@ -1,0 +1,84 @@
+"""One call to the controller, complete: credentials attached, repeated as `retry` allows, its failure typed.
+
+A session that has ended is renewed once per call and the call then repeated with its whole body; a 401 or 403 means
+that the controller did not act, so this holds for a POST too.
+"""
+
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import TypeVar
+
+import msgspec
+
+from dnswebhook.deadline import Deadline
+from dnswebhook.errors import StoreError
+from dnswebhook.stores.unifi import replies
+from dnswebhook.stores.unifi.credentials import Credentials, Observe, Ticket
+from dnswebhook.stores.unifi.retry import RetryPolicy, Unclear
+from dnswebhook.stores.unifi.transport import Reply, Request, Transport
+
+T = TypeVar("T")
+
+MAX_SENDINGS = 4
+"""Per call: the first, one after a login, and two more when parallel calls keep rotating the CSRF token."""
+
+
+class Client:
+    """Safe for use by several threads."""
+
+    def __init__(self, transport: Transport, credentials: Credentials, retry: RetryPolicy) -> None:
+        self._transport = transport
+        self._credentials = credentials
+        self._retry = retry
+
+    def call(self, request: Request, deadline: Deadline) -> Reply:
+        """A reply with a status of success; raises StoreError, or Unclear for a POST."""
+        reply = self._authenticated(request, deadline)
+        failure = replies.failure_of(reply)
+        if failure is not None:
+            raise failure
+        return reply
+
+    def call_for(self, request: Request, decoder: "msgspec.json.Decoder[T]", deadline: Deadline) -> T:
+        """The decoded body of `call`; a POST that answers with something else is Unclear."""
+        reply = self.call(request, deadline)
+        try:
+            return replies.decoded(reply, decoder)
+        except StoreError as error:
+            if request.is_idempotent:
+                raise
+            raise Unclear(error) from error
+
+    def _authenticated(self, request: Request, deadline: Deadline) -> Reply:
+        may_login = True
+        for _ in range(MAX_SENDINGS):
+            ticket, reply = self._send(request, deadline)
+            if not self._credentials.is_expired(reply) or not may_login:
+                break
+            may_login = not self._credentials.renew(ticket, deadline)
+        return reply
+
+    def _send(self, request: Request, deadline: Deadline) -> tuple[Ticket, Reply]:
+        ticket = self._credentials.ticket(deadline)
+
+        def exchange() -> Reply:
+            reply = self._transport.exchange(request, ticket.headers, deadline)
+            self._credentials.learn(ticket, reply)
+            return reply
+
+        return ticket, self._retry.send(request, exchange, deadline)
+
+
+@contextmanager
+def observed(observe: Observe, operation: str, clock: Callable[[], float] = time.monotonic) -> Iterator[None]:
+    """Tell `observe` how the block ended and how long it took."""
+    began = clock()
+    outcome = "ok"
+    try:
+        yield
+    except StoreError as error:
+        outcome = error.reason
+        raise
+    finally:
+        observe(operation, outcome, clock() - began)

@@ -1,0 +1,231 @@
+"""How a call proves who we are: an API key, or a login session that is renewed when the controller has ended it.
+
+A session is a cookie and a CSRF token; the controller ends it when it likes and may replace the token in any reply.
+Logins are the dangerous part, because the console locks an account out after a few refused ones: one thread logs in
+while the others wait for its outcome, and after a refusal nobody tries again for 15 s, doubling to 10 min. Meanwhile
+calls fail at once. A fresh session that is refused without ever having worked counts as a refused login.
+"""
+
+import threading
+import time
+from collections.abc import Callable, Iterator
+from datetime import UTC, datetime, timedelta
+from typing import Protocol
+
+import backoff
+import msgspec
+
+from daemonkit.logs import get_logger
+from daemonkit.secret import Secret
+from dnswebhook.deadline import Deadline
+from dnswebhook.errors import CredentialsRefused, StoreError, StoreTimeout, excerpt
+from dnswebhook.stores.unifi import replies
+from dnswebhook.stores.unifi.address import Flavour, login_path
+from dnswebhook.stores.unifi.retry import retry_after_s
+from dnswebhook.stores.unifi.transport import NoReply, Reply, Request, Transport
+
+log = get_logger(__name__)
+
+FIRST_LOGIN_PAUSE_S = 15.0
+MAX_LOGIN_PAUSE_S = 600.0
+_STATUS_SECOND_FACTOR = 499
+
+Observe = Callable[[str, str, float], None]
+"""Told about each finished operation: its name, `ok` or the `reason` of its error, and its duration in seconds."""
+
+
+class Ticket(msgspec.Struct, frozen=True):
+    """What one attempt of a call was sent with."""
+
+    headers: dict[str, str]
+    generation: int = 0
+    """Counts logins; 0 for an API key."""
+
+
+class Credentials(Protocol):
+    def ticket(self, deadline: Deadline) -> Ticket:
+        """Logs in first when there is no session; raises StoreError."""
+
+    def learn(self, ticket: Ticket, reply: Reply) -> None:
+        """Take over what the reply changes: a rotated CSRF token, a replaced cookie, a proof that the session works."""
+
+    def is_expired(self, reply: Reply) -> bool:
+        """The reply says that the session is over, so that a renewal may help."""
+
+    def renew(self, ticket: Ticket, deadline: Deadline) -> bool:
+        """Make `ticket()` give something newer than `ticket`; True when that took a login of our own."""
+
+
+class KeyCredentials:
+    def __init__(self, key: Secret) -> None:
+        self.headers = {"X-API-KEY": key.reveal()}
+        self._ticket = Ticket(self.headers)
+
+    def ticket(self, deadline: Deadline) -> Ticket:
+        return self._ticket
+
+    def learn(self, ticket: Ticket, reply: Reply) -> None:
+        """A key never changes."""
+
+    def is_expired(self, reply: Reply) -> bool:
+        return False
+
+    def renew(self, ticket: Ticket, deadline: Deadline) -> bool:
+        raise CredentialsRefused("an API key cannot be renewed")
+
+
+class _Session(msgspec.Struct, frozen=True):
+    generation: int
+    cookies: dict[str, str]
+    csrf_token: str
+    is_proven: bool = False
+    """At least one call was accepted with it."""
+
+    def ticket(self) -> Ticket:
+        headers = {"Cookie": "; ".join(f"{name}={value}" for name, value in self.cookies.items())}
+        if self.csrf_token:
+            headers["X-CSRF-Token"] = self.csrf_token
+        return Ticket(headers, self.generation)
+
+
+class SessionCredentials:
+    def __init__(
+        self,
+        user: str,
+        password: Secret,
+        flavour: Flavour,
+        transport: Transport,
+        observe: Observe,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._user = user
+        self._password = password
+        self._path = login_path(flavour)
+        self._transport = transport
+        self._observe = observe
+        self._clock = clock
+        self._login_lock = threading.Lock()
+        """Held during a login: whoever needs the session has nothing better to do than wait for it."""
+        self._state_lock = threading.Lock()
+        self._session: _Session | None = None
+        self._logins = 0
+        self._pauses = _login_pauses()
+        self._next_login_at = 0.0
+
+    def ticket(self, deadline: Deadline) -> Ticket:
+        session = self._session
+        if session is None:
+            self._renew_from(0, deadline)
+            session = self._session
+            if session is None:
+                raise CredentialsRefused("the login session ended at once")
+        return session.ticket()
+
+    def learn(self, ticket: Ticket, reply: Reply) -> None:
+        token = _csrf_token(reply)
+        is_proof = reply.is_success and not self.is_expired(reply)
+        with self._state_lock:
+            session = self._session
+            if session is None or session.generation != ticket.generation:
+                return
+            if token or reply.cookies or (is_proof and not session.is_proven):
+                cookies = {**session.cookies, **reply.cookies}
+                is_proven = session.is_proven or is_proof
+                self._session = _Session(session.generation, cookies, token or session.csrf_token, is_proven)
+                if is_proof:
+                    self._pauses = _login_pauses()
+
+    def is_expired(self, reply: Reply) -> bool:
+        """401, 403, or a success that holds an object where an array was asked for."""
+        if reply.status_code in (401, 403):
+            return not replies.error_body(reply).words.endswith("NoPermission")
+        if not reply.is_success:
+            return False
+        if reply.request.wants_array:
+            return reply.body[:64].lstrip()[:1] == b"{"
+        return reply.body[:8] == b'{"meta":' and replies.is_session_word(replies.error_body(reply).words)
+
+    def renew(self, ticket: Ticket, deadline: Deadline) -> bool:
+        session = self._session
+        if session is not None and session.generation == ticket.generation and session.ticket() != ticket:
+            return False  # a parallel call learned a newer CSRF token meanwhile
+        return self._renew_from(ticket.generation, deadline)
+
+    def _renew_from(self, stale_generation: int, deadline: Deadline) -> bool:
+        if not self._login_lock.acquire(timeout=max(deadline.remaining_s, 0)):
+            raise StoreTimeout("waiting for another thread's login took too long")
+        try:
+            session = self._session
+            if session is not None and session.generation != stale_generation:
+                return False
+            if session is not None and not session.is_proven:
+                self._session = None
+                raise self._pause("the controller refused a session that it had just opened")
+            self._observed_login(deadline)
+            return True
+        finally:
+            self._login_lock.release()
+
+    def _observed_login(self, deadline: Deadline) -> None:
+        began = self._clock()
+        outcome = "ok"
+        try:
+            self._login(deadline)
+        except StoreError as error:
+            outcome = error.reason
+            raise
+        finally:
+            self._observe("login", outcome, self._clock() - began)
+
+    def _login(self, deadline: Deadline) -> None:
+        pause_s = self._next_login_at - self._clock()
+        if pause_s > 0:
+            raise CredentialsRefused(f"not logged in: the last login was refused, {_next_attempt(pause_s)}")
+        form = {"username": self._user, "password": self._password.reveal(), "remember": True, "rememberMe": True}
+        try:
+            reply = self._transport.exchange(Request("POST", self._path, msgspec.json.encode(form)), {}, deadline)
+        except NoReply as failure:
+            raise failure.error from failure
+        failure_seen = self._refusal(reply) or replies.failure_of(reply)
+        if failure_seen is not None:
+            raise failure_seen
+        cookies = dict(reply.cookies)
+        if not cookies:
+            raise self._pause(f"{replies.described(reply)}; want a session cookie; {replies.HINT_FLAVOUR}")
+        self._logins += 1
+        token = _csrf_token(reply) or cookies.get("csrf_token", "")
+        with self._state_lock:
+            self._session = _Session(self._logins, cookies, token)
+        log.info("logged in to the controller", logins=self._logins)
+
+    def _refusal(self, reply: Reply) -> CredentialsRefused | None:
+        """A login that was understood and turned down, as opposed to one that met a restarting console."""
+        if reply.status_code == _STATUS_SECOND_FACTOR:
+            return self._pause("the account asks for a second factor, want a local account without one")
+        if reply.status_code == 429:
+            asked_s = retry_after_s(reply.headers.get("Retry-After", ""), reply.headers.get("Date", "")) or 0.0
+            return self._pause(f"too many logins: {replies.error_body(reply).text}", asked_s)
+        if reply.status_code in (400, 401, 403) and replies.is_json(reply):
+            text = replies.error_body(reply).text or excerpt(reply.body[:1000].decode("utf-8", "replace"))
+            return self._pause(f"login as UNIFI_USER refused with {reply.status_code}: {text}")
+        return None
+
+    def _pause(self, message: str, at_least_s: float = 0.0) -> CredentialsRefused:
+        pause_s = min(max(next(self._pauses), at_least_s), MAX_LOGIN_PAUSE_S)
+        self._next_login_at = self._clock() + pause_s
+        return CredentialsRefused(f"{message}; {_next_attempt(pause_s)}")
+
+
+def _login_pauses() -> Iterator[float]:
+    pauses = backoff.expo(factor=FIRST_LOGIN_PAUSE_S, max_value=MAX_LOGIN_PAUSE_S)
+    next(pauses)
+    return pauses
+
+
+def _next_attempt(pause_s: float) -> str:
+    moment = datetime.now(UTC) + timedelta(seconds=pause_s)
+    return f"next login attempt at {moment:%Y-%m-%dT%H:%M:%SZ}"
+
+
+def _csrf_token(reply: Reply) -> str:
+    return reply.headers.get("X-Updated-CSRF-Token") or reply.headers.get("X-CSRF-Token") or ""

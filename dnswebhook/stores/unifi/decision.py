@@ -1,0 +1,95 @@
+"""Which flavour and API a controller has, as decided once, and the small file that remembers it over a restart.
+
+The file lets `capabilities()` answer after a restart while the controller is down. It is bound to the base URL, replaced
+atomically, readable by us alone, and never trusted further than that: the first listing asks the controller again.
+"""
+
+import contextlib
+import os
+import tempfile
+from pathlib import Path
+
+import msgspec
+
+from daemonkit.logs import get_logger
+from dnswebhook.stores.unifi.address import Flavour
+from dnswebhook.stores.unifi.settings import ApiChoice, UnifiSettings
+
+log = get_logger(__name__)
+
+_FILE_NAME = "unifi-api.json"
+
+
+class Decision(msgspec.Struct, frozen=True):
+    flavour: Flavour
+    api: ApiChoice
+    """Never `auto`."""
+    version: str = ""
+    """Of the Network application; empty when the controller does not say."""
+
+    def contradicts(self, settings: UnifiSettings) -> bool:
+        flavour = settings.known_flavour
+        is_other_api = settings.api is not ApiChoice.AUTO and settings.api is not self.api
+        needs_key = self.api is ApiChoice.INTEGRATION and not settings.api_key
+        return self.api is ApiChoice.AUTO or is_other_api or needs_key or flavour not in (None, self.flavour)
+
+
+def decision_of_settings(settings: UnifiSettings) -> Decision | None:
+    """The decision when settings leave nothing to find out."""
+    flavour = settings.known_flavour
+    if settings.api is ApiChoice.AUTO and (settings.user or flavour is Flavour.CLASSIC):
+        # The integration API takes only keys, and exists only on consoles.
+        return None if flavour is None else Decision(flavour, ApiChoice.V2)
+    if settings.api is ApiChoice.AUTO or flavour is None:
+        return None
+    return Decision(flavour, settings.api)
+
+
+class _Remembered(msgspec.Struct, frozen=True):
+    base_url: str
+    decision: Decision
+
+
+class DecisionFile:
+    def __init__(self, settings: UnifiSettings) -> None:
+        self._settings = settings
+        self._path: Path | None = settings.state_dir / _FILE_NAME if settings.state_dir else None
+
+    def load(self) -> Decision | None:
+        """None when there is none, or none that fits these settings."""
+        if self._path is None:
+            return None
+        try:
+            remembered = msgspec.json.decode(self._path.read_bytes(), type=_Remembered)
+        except FileNotFoundError:
+            return None
+        except (OSError, msgspec.DecodeError, UnicodeDecodeError) as error:
+            log.warning("remembered controller API is unreadable, asking again", error=error, path=str(self._path))
+            return None
+        is_same = remembered.base_url == self._settings.address.base_url
+        return None if not is_same or remembered.decision.contradicts(self._settings) else remembered.decision
+
+    def save(self, decision: Decision) -> None:
+        """A failure is logged only: the decision then lives as long as the process."""
+        if self._path is None:
+            return
+        content = msgspec.json.encode(_Remembered(self._settings.address.base_url, decision))
+        try:
+            _replace(self._path, content)
+        except OSError as error:
+            log.warning("the controller's API cannot be remembered", error=error, path=str(self._path))
+
+
+def _replace(path: Path, content: bytes) -> None:
+    # mkstemp creates with mode 0600.
+    descriptor, name = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
+    try:
+        with os.fdopen(descriptor, "wb") as file:
+            file.write(content)
+            file.flush()
+            os.fsync(file.fileno())
+        Path(name).replace(path)
+    except OSError:
+        with contextlib.suppress(OSError):
+            Path(name).unlink()
+        raise

@@ -1,0 +1,197 @@
+"""The Integration API's "DNS policies" as a store: sites by UUID, listings in pages.
+
+Pages are read at different moments, so a listing counts only if every page says the same total and brings exactly the
+rows that its place must have; otherwise it starts again, a few times. The number of pages is computed from the first
+one, so that no answer can make the listing endless. When all pages equal the last ones byte for byte, the last `Listing`
+object is returned again.
+"""
+
+from concurrent.futures import ThreadPoolExecutor
+
+import msgspec
+
+from dnswebhook.deadline import Deadline
+from dnswebhook.errors import NotFound, StoreUnreachable
+from dnswebhook.model import Capabilities, Listing, Record, RecordSpec
+from dnswebhook.stores.unifi import integrationrows, replies
+from dnswebhook.stores.unifi.address import INTEGRATION_PATH
+from dnswebhook.stores.unifi.client import Client, observed
+from dnswebhook.stores.unifi.credentials import Observe
+from dnswebhook.stores.unifi.flights import SharedFlights
+from dnswebhook.stores.unifi.integrationrows import PolicyRow
+from dnswebhook.stores.unifi.transport import Reply, Request
+from dnswebhook.stores.unifi.writes import RowWrites
+
+PAGE_LIMIT = 200
+"""Rows per page, the most that the API gives."""
+PARALLEL_PAGES = 4
+MAX_LISTING_ATTEMPTS = 5
+MAX_ROWS = 1_000_000
+"""Beyond any network; a total above it is garbage."""
+
+
+class _PageHead(msgspec.Struct, frozen=True, rename="camel"):
+    offset: int
+    count: int
+    total_count: int
+
+
+class _Page(msgspec.Struct, frozen=True, rename="camel"):
+    offset: int
+    count: int
+    total_count: int
+    data: list[PolicyRow]
+
+
+class _Site(msgspec.Struct, frozen=True, rename="camel"):
+    id: str
+    internal_reference: str = ""
+    name: str = ""
+
+
+class _SitePage(msgspec.Struct, frozen=True, rename="camel"):
+    data: list[_Site]
+
+
+_head_decoder = msgspec.json.Decoder(_PageHead)
+_page_decoder = msgspec.json.Decoder(_Page)
+_site_decoder = msgspec.json.Decoder(_SitePage)
+_row_decoder = msgspec.json.Decoder(PolicyRow)
+
+
+class _Moved(Exception):
+    """The rows changed between two pages."""
+
+
+class _Dialect:
+    def body_of(self, spec: RecordSpec, row_id: str | None) -> bytes:
+        return integrationrows.body_of(spec)
+
+    def record_in(self, reply: Reply) -> Record:
+        row = replies.decoded(reply, _row_decoder)
+        if not integrationrows.is_record(row):
+            raise StoreUnreachable(f"{replies.described(reply)}; want a DNS policy of a known type")
+        return integrationrows.record_of(row)
+
+
+class IntegrationStore:
+    """Safe for use by several threads."""
+
+    def __init__(self, client: Client, site: str, observe: Observe) -> None:
+        """`site` is an internal reference, a display name or a UUID."""
+        self._client = client
+        self._site = site
+        self._observe = observe
+        self._site_id: str | None = None
+        self._flights = SharedFlights(self._fetch)
+        self._writes = RowWrites(client, _Dialect(), self.list_records)
+        self._last_bodies: list[bytes] = []
+        self._last_listing = Listing(())
+        self._pages = ThreadPoolExecutor(max_workers=PARALLEL_PAGES, thread_name_prefix="unifi-page")
+
+    def capabilities(self) -> Capabilities:
+        return integrationrows.CAPABILITIES
+
+    def list_records(self, deadline: Deadline) -> Listing:
+        return self._flights.join(deadline)
+
+    def _fetch(self, deadline: Deadline) -> Listing:
+        """Never runs twice at the same time: `SharedFlights` sees to that."""
+        with observed(self._observe, "list"):
+            collection = self._collection(deadline)
+            for _ in range(MAX_LISTING_ATTEMPTS):
+                try:
+                    return self._fetch_once(collection, deadline)
+                except _Moved:
+                    continue
+                except NotFound:
+                    self._site_id = None
+                    raise
+            raise StoreUnreachable(
+                f"GET {collection}: the rows changed during each of {MAX_LISTING_ATTEMPTS} listings, "
+                "so that no complete one was obtained; who else is writing?"
+            )
+
+    def _fetch_once(self, collection: str, deadline: Deadline) -> Listing:
+        replies_seen = self._all_pages(collection, deadline)
+        bodies = [reply.body for reply in replies_seen]
+        if bodies != self._last_bodies:
+            self._last_listing = Listing(integrationrows.records_of(_rows_in(replies_seen)))
+            self._last_bodies = bodies
+        return self._last_listing
+
+    def _all_pages(self, path: str, deadline: Deadline) -> list[Reply]:
+        first = self._page(path, 0, deadline)
+        head = replies.decoded(first, _head_decoder)
+        if head.total_count <= head.count:
+            return [first]
+        if not 0 < head.count <= head.total_count <= MAX_ROWS:
+            raise StoreUnreachable(
+                f"GET {path}: a page of {head.count} rows of {head.total_count} in all, want pages that are not empty"
+            )
+        offsets = range(head.count, head.total_count, head.count)
+        return [first, *self._pages.map(lambda offset: self._page(path, offset, deadline, head.count), offsets)]
+
+    def _page(self, path: str, offset: int, deadline: Deadline, limit: int = PAGE_LIMIT) -> Reply:
+        return self._client.call(Request("GET", f"{path}?offset={offset}&limit={limit}"), deadline)
+
+    def _collection(self, deadline: Deadline) -> str:
+        return f"{INTEGRATION_PATH}/sites/{self._resolved_site(deadline)}/dns/policies"
+
+    def _resolved_site(self, deadline: Deadline) -> str:
+        if self._site_id is None:
+            wanted = self._site.casefold()
+            sites = self._sites(deadline)
+            # The internal reference is unique, a display name need not be: it comes last.
+            keys = [lambda site: site.id, lambda site: site.internal_reference, lambda site: site.name]
+            found = [site.id for key in keys for site in sites if key(site).casefold() == wanted]
+            if not found:
+                known = ", ".join(sorted(_site_text(site) for site in sites)[:20]) or "none"
+                raise StoreUnreachable(f"no site {self._site!r}, the controller has: {known}; check UNIFI_SITE")
+            self._site_id = found[0]
+        return self._site_id
+
+    def _sites(self, deadline: Deadline) -> list[_Site]:
+        pages = self._all_pages(f"{INTEGRATION_PATH}/sites", deadline)
+        return [site for page in pages for site in replies.decoded(page, _site_decoder).data]
+
+    def site_names(self, deadline: Deadline) -> list[str]:
+        return [_site_text(site) for site in self._sites(deadline)]
+
+    def create(self, spec: RecordSpec, deadline: Deadline) -> Record:
+        with observed(self._observe, "create"):
+            return self._writes.create(self._collection(deadline), spec, deadline)
+
+    def update(self, record: Record, spec: RecordSpec, deadline: Deadline) -> Record:
+        with observed(self._observe, "update"):
+            return self._writes.update(self._collection(deadline), record, spec, deadline)
+
+    def delete(self, record: Record, deadline: Deadline) -> None:
+        with observed(self._observe, "delete"):
+            self._writes.delete(self._collection(deadline), record, deadline)
+
+    def probe(self, deadline: Deadline) -> None:
+        with observed(self._observe, "probe"):
+            self._page(self._collection(deadline), 0, deadline, limit=1)
+
+    def close(self) -> None:
+        self._pages.shutdown(wait=False, cancel_futures=True)
+
+
+def _rows_in(pages: list[Reply]) -> list[PolicyRow]:
+    """The rows of consistent pages; raises _Moved when they do not belong together."""
+    decoded = [replies.decoded(page, _page_decoder) for page in pages]
+    size, total = decoded[0].count, decoded[0].total_count
+    for index, page in enumerate(decoded):
+        expected = min(size, total - index * size)
+        if page.total_count != total or page.offset != index * size or len(page.data) != expected:
+            raise _Moved
+    rows = [row for page in decoded for row in page.data]
+    if len({row.id for row in rows}) != len(rows):
+        # The same row twice: it moved between pages. Different rows with one id are a shared bucket, and stay.
+        return list(dict.fromkeys(rows))
+    return rows
+
+
+def _site_text(site: _Site) -> str:
+    return f"{site.internal_reference} ({site.name})" if site.name else site.internal_reference or site.id

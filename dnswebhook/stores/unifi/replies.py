@@ -1,0 +1,193 @@
+"""What a reply means: status first, then content type, then body (pure).
+
+Four programs answer on the way: the console's front end, its web server (HTML), the Network application's classic part
+(errors inside HTTP 200) and its newer APIs. Each has its own error shape; `ErrorBody` is the union of them.
+"""
+
+from typing import TypeVar
+from urllib.parse import urlsplit
+
+import msgspec
+
+from dnswebhook.errors import (
+    AlreadyExists,
+    CredentialsRefused,
+    NotFound,
+    Overlaps,
+    RecordError,
+    StoreError,
+    StoreUnreachable,
+    excerpt,
+)
+from dnswebhook.stores.unifi.transport import Reply
+
+T = TypeVar("T")
+
+HINT_RESTARTING = "the controller may be restarting"
+HINT_FLAVOUR = (
+    "the path may be wrong for this controller: check UNIFI_HOST and UNIFI_FLAVOUR (os for consoles, classic for the "
+    "self-hosted application), and that the Network application is recent enough"
+)
+HINT_SITE = "check UNIFI_SITE: `dnswebhook check` lists the sites that exist"
+HINT_KEY = (
+    "check the credentials: an API key belongs to one console, is made by an administrator in the Network "
+    "application's settings, and needs version 9.0 or later; a console that restarts refuses them for some minutes"
+)
+
+
+class MethodAbsent(StoreUnreachable):
+    """A web server's own 404 or 405 page: nothing at this path understands the request."""
+
+
+_MAX_EXAMINED_BYTES = 64 * 1024
+
+
+class _Meta(msgspec.Struct, frozen=True):
+    rc: str = ""
+    msg: str = ""
+
+
+class _FrontEnd(msgspec.Struct, frozen=True):
+    code: int | str = ""
+    message: str = ""
+
+
+class _Details(msgspec.Struct, frozen=True):
+    invalid_fields: list[str] = []
+
+
+class ErrorBody(msgspec.Struct, frozen=True):
+    """Every error shape in one; what a body does not have stays empty."""
+
+    code: int | str = ""
+    message: str = ""
+    details: _Details | None = None
+    meta: _Meta | None = None
+    error: _FrontEnd | str | None = None
+
+    @property
+    def words(self) -> str:
+        """The error code, where it is a word such as `api.err.InvalidCsrf`."""
+        if self.meta is not None and self.meta.msg:
+            return self.meta.msg
+        return self.code if isinstance(self.code, str) else ""
+
+    @property
+    def text(self) -> str:
+        """What it says to a person."""
+        inner = self.error.message if isinstance(self.error, _FrontEnd) else (self.error or "")
+        text = ": ".join(part for part in (self.words, self.message or inner) if part)
+        fields = ", ".join(self.details.invalid_fields) if self.details else ""
+        return excerpt(f"{text} (invalid fields: {fields})" if fields else text)
+
+
+_error_decoder = msgspec.json.Decoder(ErrorBody)
+
+
+def error_body(reply: Reply) -> ErrorBody:
+    """Empty when the body has none of the known shapes."""
+    if len(reply.body) <= _MAX_EXAMINED_BYTES:
+        try:
+            return _error_decoder.decode(reply.body)
+        except (msgspec.DecodeError, UnicodeDecodeError):
+            pass
+    return ErrorBody()
+
+
+def described(reply: Reply) -> str:
+    """`GET /path answered 502 text/html: <html>...`"""
+    request = reply.request
+    text = excerpt(reply.body[:4096].decode("utf-8", "replace")) or "empty body"
+    content_type = reply.content_type or "no content type"
+    return f"{request.method} {request.path} answered {reply.status_code} {content_type}: {text}"
+
+
+def is_json(reply: Reply) -> bool:
+    """By content type; where that is absent, by the look of the body."""
+    if reply.content_type:
+        return reply.content_type == "application/json" or reply.content_type.endswith("+json")
+    return reply.body.lstrip()[:1] in (b"{", b"[")
+
+
+def is_from_application(reply: Reply) -> bool:
+    """The Network application itself answered, not a web server or the console in front of it."""
+    if not is_json(reply):
+        return False
+    return reply.is_success or reply.status_code in (401, 403, 429) or error_body(reply).words.startswith("api.")
+
+
+def failure_of(reply: Reply) -> StoreError | None:
+    """None for a success; a body that is no JSON is found by `decoded`."""
+    status = reply.status_code
+    if reply.is_success:
+        return _failure_inside_success(reply)
+    if 300 <= status < 400:
+        return _redirect(reply)
+    if status in (401, 403):
+        return CredentialsRefused(f"{described(reply)}; {HINT_KEY}")
+    if status >= 500:
+        return server_failure(reply)
+    return _by_code(reply, error_body(reply))
+
+
+def server_failure(reply: Reply) -> StoreError:
+    return StoreUnreachable(f"{described(reply)}; {HINT_RESTARTING}")
+
+
+def _redirect(reply: Reply) -> StoreError:
+    target = urlsplit(reply.headers.get("Location", ""))
+    host = excerpt(target.netloc.rpartition("@")[2] or "the same host", 100)
+    where = f"{reply.request.method} {reply.request.path}"
+    return StoreUnreachable(
+        f"{where} answered {reply.status_code}, a redirect to {host} ({target.scheme or 'same scheme'}); it is not "
+        f"followed, since it would take the credentials along: set UNIFI_HOST to the final address"
+    )
+
+
+def _failure_inside_success(reply: Reply) -> StoreError | None:
+    """`{"meta":{"rc":"error"}}`, which arrives with status 200; no list and no row begins like that."""
+    if reply.body[:1] != b"{" or b'"meta"' not in reply.body[:512]:
+        return None
+    body = error_body(reply)
+    if body.meta is None or body.meta.rc != "error":
+        return None
+    if is_session_word(body.words) or body.words.endswith("NoPermission"):
+        return CredentialsRefused(f"{described(reply)}; {HINT_KEY}")
+    return _by_code(reply, body)
+
+
+def is_session_word(words: str) -> bool:
+    """Error codes that say: log in (again)."""
+    return words.rpartition(".")[2] in ("UserNotAuthenticated", "LoginRequired", "InvalidCsrf")
+
+
+def _by_code(reply: Reply, body: ErrorBody) -> StoreError:
+    """The codes of both APIs differ in spelling only: `api.err.StaticDnsRecordAlreadyExists`, `...-already-exists`."""
+    word = body.words.replace("-", "").lower()
+    request = reply.request
+    said = f"{request.method} {request.path} answered {reply.status_code}: {body.text}"
+    if "site" in word or "site does not exist" in body.message.lower():
+        return StoreUnreachable(f"{described(reply)}; {HINT_SITE}")
+    if "alreadyexists" in word:
+        return AlreadyExists(said)
+    if "overlap" in word:
+        return Overlaps(said)
+    concerns_record = request.method in ("POST", "PUT", "DELETE")
+    if reply.status_code in (404, 405) and not is_json(reply):
+        return MethodAbsent(f"{described(reply)}; {HINT_FLAVOUR}")
+    if reply.status_code == 404 or "notfound" in word:
+        is_row = request.method in ("PUT", "DELETE")
+        return NotFound(said) if is_row else StoreUnreachable(f"{described(reply)}; {HINT_FLAVOUR}; {HINT_SITE}")
+    if concerns_record:
+        return RecordError(said if body.text else described(reply))
+    return StoreUnreachable(described(reply))
+
+
+def decoded(reply: Reply, decoder: "msgspec.json.Decoder[T]") -> T:
+    """The body of a success; raises StoreUnreachable for HTML, nothing, something else, or half of it."""
+    if not is_json(reply) or not reply.body.strip():
+        raise StoreUnreachable(f"{described(reply)}; want JSON; {HINT_FLAVOUR}, or {HINT_RESTARTING}")
+    try:
+        return decoder.decode(reply.body)
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        raise StoreUnreachable(f"{described(reply)}; not the JSON that was wanted: {excerpt(str(error))}") from error

@@ -1,0 +1,84 @@
+"""The v2 "static-dns" API as a store: one array holds everything, one call changes one row.
+
+A listing whose bytes equal those of the last one returns the last `Listing` object again, so that a pass in which
+nothing changed costs little more than the transfer.
+"""
+
+import msgspec
+
+from dnswebhook.deadline import Deadline
+from dnswebhook.model import Capabilities, Listing, Record, RecordSpec
+from dnswebhook.stores.unifi import replies, v2rows
+from dnswebhook.stores.unifi.client import Client, observed
+from dnswebhook.stores.unifi.credentials import Observe
+from dnswebhook.stores.unifi.flights import SharedFlights
+from dnswebhook.stores.unifi.transport import Reply, Request
+from dnswebhook.stores.unifi.v2rows import V2Row
+from dnswebhook.stores.unifi.writes import RowWrites
+
+LISTING_TIMEOUT_FACTOR = 2.0
+
+_rows_decoder = msgspec.json.Decoder(list[V2Row])
+_row_decoder = msgspec.json.Decoder(V2Row)
+
+
+class _Dialect:
+    def body_of(self, spec: RecordSpec, row_id: str | None) -> bytes:
+        return v2rows.body_of(spec, row_id)
+
+    def record_in(self, reply: Reply) -> Record:
+        return v2rows.record_of(replies.decoded(reply, _row_decoder))
+
+
+class V2Store:
+    """Safe for use by several threads."""
+
+    def __init__(self, client: Client, collection: str, observe: Observe) -> None:
+        """`collection` is the path of the site's rows."""
+        self._client = client
+        self._collection = collection
+        self._observe = observe
+        self._flights = SharedFlights(self._fetch)
+        self._writes = RowWrites(client, _Dialect(), self.list_records)
+        self._last_body = b""
+        self._last_listing = Listing(())
+
+    def capabilities(self) -> Capabilities:
+        return v2rows.CAPABILITIES
+
+    def list_records(self, deadline: Deadline) -> Listing:
+        return self._flights.join(deadline)
+
+    def _fetch(self, deadline: Deadline) -> Listing:
+        """Never runs twice at the same time: `SharedFlights` sees to that."""
+        with observed(self._observe, "list"):
+            request = Request("GET", self._collection, wants_array=True, timeout_factor=LISTING_TIMEOUT_FACTOR)
+            reply = self._client.call(request, deadline)
+            if reply.body != self._last_body:
+                self._last_listing = Listing(v2rows.records_of(replies.decoded(reply, _rows_decoder)))
+                self._last_body = reply.body
+            return self._last_listing
+
+    def create(self, spec: RecordSpec, deadline: Deadline) -> Record:
+        with observed(self._observe, "create"):
+            return self._writes.create(self._collection, spec, deadline)
+
+    def update(self, record: Record, spec: RecordSpec, deadline: Deadline) -> Record:
+        with observed(self._observe, "update"):
+            return self._writes.update(self._collection, record, spec, deadline)
+
+    def delete(self, record: Record, deadline: Deadline) -> None:
+        with observed(self._observe, "delete"):
+            self._writes.delete(self._collection, record, deadline)
+
+    def probe(self, deadline: Deadline) -> None:
+        """Lists: this API has no cheaper call that proves both path and credentials."""
+        with observed(self._observe, "probe"):
+            self.list_records(deadline)
+
+    def site_names(self, deadline: Deadline) -> list[str]:
+        """Always empty: this API cannot tell."""
+        return []
+
+    def close(self) -> None:
+        """Holds nothing of its own."""

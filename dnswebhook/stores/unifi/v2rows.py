@@ -1,0 +1,101 @@
+"""The rows of the v2 "static-dns" API, translated from and to records (pure).
+
+Each type takes only its own fields: the controller refuses a `ttl` on MX, SRV and TXT rows, so requests are built from a
+whitelist by type. Rows of types that we do not write are left out of listings; the most important are NS rows, which
+hold the *address* of a server: conditional forwarding of a whole domain, no record of a name.
+"""
+
+from collections import Counter
+
+import msgspec
+
+from dnswebhook.canonical import stored_name, stored_value
+from dnswebhook.model import Capabilities, Origin, Record, RecordSpec
+from dnswebhook.stores.unifi.targets import MxTarget, SrvTarget, parse_mx, parse_srv
+
+CAPABILITIES = Capabilities(
+    store="unifi v2",
+    max_ttl_s={"A": 86400, "AAAA": 86400, "CNAME": 86400, "TXT": 0, "MX": 0, "SRV": 0},
+    max_name_octets=253,
+    max_target_octets=253,
+    max_text_octets=255,
+    wildcard_types=frozenset({"A", "AAAA"}),
+    reserved_name_octets=6,
+)
+
+_TYPES = frozenset(CAPABILITIES.max_ttl_s)
+_PLAIN_TYPES = frozenset({"A", "AAAA", "CNAME", "TXT"})
+
+
+class V2Row(msgspec.Struct, frozen=True, gc=False):
+    """A row as the controller sends it; numbers may be absent or null, unknown fields are ignored."""
+
+    id: str = msgspec.field(name="_id", default="")
+    enabled: bool = True
+    key: str = ""
+    record_type: str = ""
+    value: str = ""
+    ttl: int | None = None
+    priority: int | None = None
+    weight: int | None = None
+    port: int | None = None
+
+
+class V2Body(msgspec.Struct):
+    """A row as we send it; fields that its type does not have stay unset."""
+
+    key: str
+    record_type: str
+    value: str
+    enabled: bool | msgspec.UnsetType = msgspec.UNSET
+    ttl: int | msgspec.UnsetType = msgspec.UNSET
+    priority: int | msgspec.UnsetType = msgspec.UNSET
+    weight: int | msgspec.UnsetType = msgspec.UNSET
+    port: int | msgspec.UnsetType = msgspec.UNSET
+    id: str | msgspec.UnsetType = msgspec.field(name="_id", default=msgspec.UNSET)
+
+
+def records_of(rows: list[V2Row]) -> tuple[Record, ...]:
+    """The records among `rows`, in their order."""
+    ids = Counter(row.id for row in rows) if len({row.id for row in rows}) != len(rows) else None
+    return tuple(
+        record_of(row, Origin.USER_DEFINED if ids is None or ids[row.id] == 1 else Origin.AMBIGUOUS)
+        for row in rows
+        if row.record_type in _TYPES
+    )
+
+
+def record_of(row: V2Row, origin: Origin = Origin.USER_DEFINED) -> Record:
+    record_type = row.record_type
+    text = row.value if record_type in _PLAIN_TYPES else _target_text(row)
+    value = stored_value(record_type, text)
+    if not row.id:
+        origin = Origin.AMBIGUOUS
+    return Record(row.id, stored_name(row.key), record_type, value, row.ttl or 0, row.enabled, origin)
+
+
+def _target_text(row: V2Row) -> str:
+    if row.record_type == "MX":
+        return MxTarget(row.priority or 0, row.value).text
+    return SrvTarget(row.priority or 0, row.weight or 0, row.port or 0, row.value.rstrip(".")).text
+
+
+def body_of(spec: RecordSpec, row_id: str | None = None) -> bytes:
+    """The JSON that creates `spec`, or that replaces row `row_id` with it."""
+    row = V2Body(
+        key=spec.name,
+        record_type=spec.type,
+        value=spec.value,
+        enabled=True,
+        id=msgspec.UNSET if row_id is None else row_id,
+    )
+    match spec.type:
+        case "A" | "AAAA" | "CNAME":
+            row.ttl = spec.ttl_s
+        case "MX":
+            mx = parse_mx(spec.value)
+            row.value, row.priority = mx.host, mx.preference
+        case "SRV":
+            srv = parse_srv(spec.value)
+            row.value, row.priority, row.weight, row.port = srv.host, srv.priority, srv.weight, srv.port
+    return msgspec.json.encode(row)

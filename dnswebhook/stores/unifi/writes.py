@@ -1,0 +1,101 @@
+"""Creating, changing and deleting one row, the same way over both APIs.
+
+Two things make this more than three calls. A create whose outcome is unclear (timeout, reset, 5xx, garbage) is settled by
+listing and comparing content. And some firmware refuses every PUT as "already exists", which has to be told from a row
+that really is there; once known, it is remembered until the process ends, and each update is refused at once.
+"""
+
+from collections.abc import Callable
+from typing import Protocol
+
+from daemonkit.logs import get_logger
+from dnswebhook.deadline import Deadline
+from dnswebhook.errors import AlreadyExists, StoreError, StoreUnreachable, UpdateUnsupported
+from dnswebhook.model import Listing, Record, RecordSpec
+from dnswebhook.stores.unifi import replies
+from dnswebhook.stores.unifi.client import Client
+from dnswebhook.stores.unifi.replies import MethodAbsent
+from dnswebhook.stores.unifi.retry import Unclear
+from dnswebhook.stores.unifi.transport import Reply, Request
+
+log = get_logger(__name__)
+
+
+class Dialect(Protocol):
+    """What the two APIs say differently."""
+
+    def body_of(self, spec: RecordSpec, row_id: str | None) -> bytes:
+        """Row `spec` as a request body; `row_id` is None for a new row. Raises RecordError."""
+
+    def record_in(self, reply: Reply) -> Record:
+        """The stored row that a create or update answers with; raises StoreUnreachable."""
+
+
+class RowWrites:
+    def __init__(self, client: Client, dialect: Dialect, list_records: Callable[[Deadline], Listing]) -> None:
+        self._client = client
+        self._dialect = dialect
+        self._list_records = list_records
+        self._is_put_unusable = False
+
+    def create(self, collection: str, spec: RecordSpec, deadline: Deadline) -> Record:
+        """`collection` is the path that rows are posted to."""
+        request = Request("POST", collection, self._dialect.body_of(spec, None))
+        try:
+            reply = self._client.call(request, deadline)
+        except Unclear as unclear:
+            return self._settled(spec, unclear.error, deadline)
+        try:
+            record = self._dialect.record_in(reply)
+        except StoreUnreachable as garbage:
+            return self._settled(spec, garbage, deadline)
+        if not record.id:
+            return self._settled(spec, StoreUnreachable(f"{replies.described(reply)}; want a row with an id"), deadline)
+        return record
+
+    def _settled(self, spec: RecordSpec, error: StoreError, deadline: Deadline) -> Record:
+        """The row for `spec` if it was created after all; raises `error` if not."""
+        try:
+            found = self._rows_like(spec, deadline)
+        except StoreError as second:
+            error.add_note(f"whether the row was created is unknown, since listing failed too: {second}")
+            raise error from second
+        for record in found:
+            if record.ttl_s == spec.ttl_s and record.is_enabled:
+                log.info("create confirmed by listing", error=error, record=spec.name, record_type=spec.type)
+                return record
+        if found:
+            raise AlreadyExists(f"{spec.type} {spec.name} is there with another TTL or disabled") from error
+        raise error
+
+    def _rows_like(self, spec: RecordSpec, deadline: Deadline) -> list[Record]:
+        wanted = (spec.name, spec.type, spec.value)
+        rows = self._list_records(deadline).records
+        return [row for row in rows if (row.name, row.type, row.value) == wanted]
+
+    def update(self, collection: str, record: Record, spec: RecordSpec, deadline: Deadline) -> Record:
+        if self._is_put_unusable:
+            raise UpdateUnsupported("this controller refuses to change rows in place")
+        request = Request("PUT", f"{collection}/{record.id}", self._dialect.body_of(spec, record.id))
+        try:
+            reply = self._client.call(request, deadline)
+        except AlreadyExists as refusal:
+            if any(row.id != record.id for row in self._rows_like(spec, deadline)):
+                raise
+            raise self._put_unusable(refusal) from refusal
+        except MethodAbsent as refusal:
+            raise self._put_unusable(refusal) from refusal
+        return self._changed(record, spec, reply)
+
+    def _changed(self, record: Record, spec: RecordSpec, reply: Reply) -> Record:
+        if reply.body.strip():
+            self._dialect.record_in(reply)
+        return Record(record.id, spec.name, spec.type, spec.value, spec.ttl_s)
+
+    def _put_unusable(self, refusal: StoreError) -> UpdateUnsupported:
+        self._is_put_unusable = True
+        log.info("rows cannot be changed in place here, they are replaced from now on", error=refusal)
+        return UpdateUnsupported(f"this controller refuses to change rows in place: {refusal}")
+
+    def delete(self, collection: str, record: Record, deadline: Deadline) -> None:
+        self._client.call(Request("DELETE", f"{collection}/{record.id}"), deadline)
