@@ -63,9 +63,7 @@ def parse_address(text: str) -> ControllerAddress:
             f"the controller's address {_shown(typed)!r} has no host, want for example https://192.168.1.1"
         )
     if parts.query or parts.fragment:
-        raise ValueError(
-            f"the controller's address {_shown(typed)!r} has a query or fragment, want only scheme and host"
-        )
+        raise ValueError(f"the controller's address {_shown(typed)!r} has a query or fragment, want scheme and host")
     prefix, marker, _ = parts.path.partition(_APPLICATION_PATH)
     chosen_port = _DEFAULT_PORTS[scheme] if port is None else port
     return ControllerAddress(scheme, host, chosen_port, prefix.rstrip("/"), names_application=bool(marker))

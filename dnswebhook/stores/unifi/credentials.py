@@ -43,16 +43,16 @@ class Ticket(msgspec.Struct, frozen=True):
 
 
 class Credentials(Protocol):
-    def ticket(self, deadline: Deadline) -> Ticket:
+    def ticket(self, deadline: Deadline, /) -> Ticket:
         """Logs in first when there is no session; raises StoreError."""
 
-    def learn(self, ticket: Ticket, reply: Reply) -> None:
+    def learn(self, ticket: Ticket, reply: Reply, /) -> None:
         """Take over what the reply changes: a rotated CSRF token, a replaced cookie, a proof that the session works."""
 
-    def is_expired(self, reply: Reply) -> bool:
+    def is_expired(self, reply: Reply, /) -> bool:
         """The reply says that the session is over, so that a renewal may help."""
 
-    def renew(self, ticket: Ticket, deadline: Deadline) -> bool:
+    def renew(self, ticket: Ticket, deadline: Deadline, /) -> bool:
         """Make `ticket()` give something newer than `ticket`; True when that took a login of our own."""
 
 
@@ -61,16 +61,16 @@ class KeyCredentials:
         self.headers = {"X-API-KEY": key.reveal()}
         self._ticket = Ticket(self.headers)
 
-    def ticket(self, deadline: Deadline) -> Ticket:
+    def ticket(self, _deadline: Deadline) -> Ticket:
         return self._ticket
 
-    def learn(self, ticket: Ticket, reply: Reply) -> None:
+    def learn(self, _ticket: Ticket, _reply: Reply) -> None:
         """A key never changes."""
 
-    def is_expired(self, reply: Reply) -> bool:
+    def is_expired(self, _reply: Reply) -> bool:
         return False
 
-    def renew(self, ticket: Ticket, deadline: Deadline) -> bool:
+    def renew(self, _ticket: Ticket, _deadline: Deadline) -> bool:
         raise CredentialsRefused("an API key cannot be renewed")
 
 

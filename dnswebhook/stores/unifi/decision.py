@@ -1,7 +1,8 @@
 """Which flavour and API a controller has, as decided once, and the small file that remembers it over a restart.
 
-The file lets `capabilities()` answer after a restart while the controller is down. It is bound to the base URL, replaced
-atomically, readable by us alone, and never trusted further than that: the first listing asks the controller again.
+The file lets `capabilities()` answer after a restart while the controller is down. It is bound to the base URL,
+replaced atomically, readable by us alone, and never trusted further than that: the first listing asks the controller
+again.
 """
 
 import contextlib

@@ -2,8 +2,8 @@
 
 Pages are read at different moments, so a listing counts only if every page says the same total and brings exactly the
 rows that its place must have; otherwise it starts again, a few times. The number of pages is computed from the first
-one, so that no answer can make the listing endless. When all pages equal the last ones byte for byte, the last `Listing`
-object is returned again.
+one, so that no answer can make the listing endless. When all pages equal the last ones byte for byte, the last
+`Listing` object is returned again.
 """
 
 from concurrent.futures import ThreadPoolExecutor
@@ -64,7 +64,7 @@ class _Moved(Exception):
 
 
 class _Dialect:
-    def body_of(self, spec: RecordSpec, row_id: str | None) -> bytes:
+    def body_of(self, spec: RecordSpec, row_id: str | None) -> bytes:  # noqa: ARG002 - the path names the row
         return integrationrows.body_of(spec)
 
     def record_in(self, reply: Reply) -> Record:
@@ -143,8 +143,8 @@ class IntegrationStore:
             wanted = self._site.casefold()
             sites = self._sites(deadline)
             # The internal reference is unique, a display name need not be: it comes last.
-            keys = [lambda site: site.id, lambda site: site.internal_reference, lambda site: site.name]
-            found = [site.id for key in keys for site in sites if key(site).casefold() == wanted]
+            keys = ("id", "internal_reference", "name")
+            found = [site.id for key in keys for site in sites if getattr(site, key).casefold() == wanted]
             if not found:
                 known = ", ".join(sorted(_site_text(site) for site in sites)[:20]) or "none"
                 raise StoreUnreachable(f"no site {self._site!r}, the controller has: {known}; check UNIFI_SITE")

@@ -1,8 +1,9 @@
 """The rows of the Integration API's "DNS policies", translated from and to records (pure).
 
-Each type is an object of its own with a strict set of properties; sending another one is an error, so that each has its
-struct here. A row's owner name is `domain`, except for SRV, where it is `service.protocol.domain`. `FORWARD_DOMAIN` rows
-are conditional forwarding, no records: they are left out of listings, like every type that is yet to come.
+Each type is an object of its own with a strict set of properties; sending another one is an error, so that each has
+its struct here. A row's owner name is `domain`, except for SRV, where it is `service.protocol.domain`.
+`FORWARD_DOMAIN` rows are conditional forwarding, no records: they are left out of listings, like every type that is
+yet to come.
 """
 
 from collections import Counter

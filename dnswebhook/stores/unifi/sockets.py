@@ -119,7 +119,6 @@ class _PromptConnect:
     host: str
     port: int
     timeout: Any
-    response_class = _PromptResponse
 
     def _new_conn(self) -> socket.socket:
         try:
@@ -133,11 +132,11 @@ class _PromptConnect:
 
 
 class _PromptHttpConnection(_PromptConnect, HTTPConnection):
-    pass
+    response_class = _PromptResponse
 
 
 class _PromptHttpsConnection(_PromptConnect, HTTPSConnection):
-    pass
+    response_class = _PromptResponse
 
 
 class PromptHttpPool(HTTPConnectionPool):

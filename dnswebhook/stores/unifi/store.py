@@ -1,8 +1,8 @@
 """The UniFi controller as one store, whichever flavour and API it has.
 
-The API is decided at the first call that needs it, and reviewed by each probe; a changed verdict (after a firmware upgrade)
-takes effect at the next listing. Records carry the ids of the API that listed them, and the ids of the two look
-different, so that a write always goes to the API its record came from.
+The API is decided at the first call that needs it, and reviewed by each probe; a changed verdict (after a firmware
+upgrade) takes effect at the next listing. Records carry the ids of the API that listed them, and the ids of the two
+look different, so that a write always goes to the API its record came from.
 """
 
 import re

@@ -9,6 +9,7 @@ controller closed meanwhile is noticed and replaced before use. May be called fr
 
 import ssl
 from collections.abc import Iterator, Mapping
+from typing import Any
 
 import msgspec
 import requests
@@ -74,20 +75,18 @@ class _Adapter(HTTPAdapter):
         self._tls = {"ssl_context": context, "assert_fingerprint": fingerprint or None}
         super().__init__(pool_connections=1, pool_maxsize=pool_size)
 
-    def init_poolmanager(self, connections: int, maxsize: int, block: bool = False, **kwargs: object) -> None:
-        super().init_poolmanager(connections, maxsize, block, **self._tls, **kwargs)  # type: ignore[arg-type]
+    def init_poolmanager(self, connections: int, maxsize: int, block: bool = False, **kwargs: Any) -> None:
+        super().init_poolmanager(connections, maxsize, block, **self._tls, **kwargs)
         pools = {"http": sockets.PromptHttpPool, "https": sockets.PromptHttpsPool}
         self.poolmanager.pool_classes_by_scheme = pools
 
-    def build_connection_pool_key_attributes(  # type: ignore[override]
-        self, request: requests.PreparedRequest, verify: object, cert: object = None
-    ) -> tuple[dict[str, object], dict[str, object]]:
-        """Without what `verify` would add: the context decides."""
-        host, _ = super().build_connection_pool_key_attributes(request, True)
+    def build_connection_pool_key_attributes(self, request: requests.PreparedRequest, *_: Any, **__: Any) -> Any:
+        """Without what requests' `verify` would add: the TLS context decides."""
+        host, _tls = super().build_connection_pool_key_attributes(request, True)
         return host, {}
 
-    def cert_verify(self, conn: object, url: object, verify: object, cert: object) -> None:
-        """Would make each new connection load the authorities again, and replace ours."""
+    def cert_verify(self, *_: Any, **__: Any) -> None:
+        """Would make each new connection load requests' authorities into our context."""
 
 
 class Transport:
@@ -108,9 +107,9 @@ class Transport:
             late = StoreTimeout(f"no time left for {request.method} {request.path}")
             raise NoReply(late, was_sent=False, is_repeatable=False)
         try:
-            response = self._adapter.send(
-                self._prepared(request, headers), stream=True, timeout=urllib3.Timeout(total=timeout_s)
-            )
+            # requests passes urllib3's own kind of timeout on, which its annotations do not know.
+            total: Any = urllib3.Timeout(total=timeout_s)
+            response = self._adapter.send(self._prepared(request, headers), stream=True, timeout=total)
             try:
                 return self._read(request, response)
             finally:

@@ -76,7 +76,7 @@ class V2Store:
         with observed(self._observe, "probe"):
             self.list_records(deadline)
 
-    def site_names(self, deadline: Deadline) -> list[str]:
+    def site_names(self, deadline: Deadline) -> list[str]:  # noqa: ARG002 - as the other API
         """Always empty: this API cannot tell."""
         return []
 

@@ -1,8 +1,8 @@
 """The rows of the v2 "static-dns" API, translated from and to records (pure).
 
-Each type takes only its own fields: the controller refuses a `ttl` on MX, SRV and TXT rows, so requests are built from a
-whitelist by type. Rows of types that we do not write are left out of listings; the most important are NS rows, which
-hold the *address* of a server: conditional forwarding of a whole domain, no record of a name.
+Each type takes only its own fields: the controller refuses a `ttl` on MX, SRV and TXT rows, so requests are built
+from a whitelist by type. Rows of types that we do not write are left out of listings; the most important are NS rows,
+which hold the *address* of a server: conditional forwarding of a whole domain, no record of a name.
 """
 
 from collections import Counter

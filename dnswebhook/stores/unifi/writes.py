@@ -1,8 +1,9 @@
 """Creating, changing and deleting one row, the same way over both APIs.
 
-Two things make this more than three calls. A create whose outcome is unclear (timeout, reset, 5xx, garbage) is settled by
-listing and comparing content. And some firmware refuses every PUT as "already exists", which has to be told from a row
-that really is there; once known, it is remembered until the process ends, and each update is refused at once.
+Two things make this more than three calls. A create whose outcome is unclear (timeout, reset, 5xx, garbage) is
+settled by listing and comparing content. And some firmware refuses every PUT as "already exists", which has to be
+told from a row that really is there; once known, it is remembered until the process ends, and each update is refused
+at once.
 """
 
 from collections.abc import Callable
