@@ -235,7 +235,7 @@ def _too_large(seen: str, limit: int) -> _Refused:
     return _Refused(
         413,
         "body too large",
-        f"body of {seen}, want at most {limit} bytes; raise --max-body-bytes for a larger installation",
+        f"body of {seen}, want at most {limit} bytes; raise --max-body for a larger installation",
         # What was not read of the body would be taken for the next request.
         Connection="close",
     )

@@ -15,6 +15,7 @@ _BUCKETS_S = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5,
 
 class Metrics:
     def __init__(self, registry: CollectorRegistry) -> None:
+        self.registry = registry
         self.records_managed = Gauge(
             "external_dns_unifi_dns_records_managed",
             "Record sets in the last listing, by type.",

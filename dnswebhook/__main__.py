@@ -1,0 +1,4 @@
+from dnswebhook.cli import main
+
+if __name__ == "__main__":
+    main()

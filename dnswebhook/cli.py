@@ -1,0 +1,89 @@
+"""From the command line to a running daemon: which parts there are, and how they are joined."""
+
+import sys
+
+from prometheus_client import CollectorRegistry
+
+import daemonkit
+from daemonkit.lifecycle import Daemon
+from daemonkit.logs import get_logger
+from daemonkit.ops import OpsApp, process_metrics
+from daemonkit.options import load
+from daemonkit.wsgi import HttpServer
+from dnswebhook import commands
+from dnswebhook.app import Limits, WebhookApp
+from dnswebhook.errors import CredentialsRefused, StoreError
+from dnswebhook.metrics import Metrics
+from dnswebhook.options import COMMANDS, DESCRIPTION, PREFIX, PROG, Options
+from dnswebhook.provider import Policy, Provider
+from dnswebhook.readiness import Readiness
+from dnswebhook.stores.base import Store
+from dnswebhook.stores.embedded import EmbeddedStore
+from dnswebhook.stores.observed import ObservedStore
+from dnswebhook.stores.unifi.store import UnifiStore
+
+log = get_logger(__name__)
+
+
+def main() -> None:
+    command, options = load(Options, prog=PROG, prefix=PREFIX, description=DESCRIPTION, commands=COMMANDS)
+    metrics = Metrics(CollectorRegistry())
+    try:
+        store = open_store(options, metrics)
+    except ValueError as error:  # a file that an option names cannot be used
+        sys.stderr.write(f"{PROG}: {error}\nSee `{PROG} --help`.\n")
+        sys.exit(2)
+    try:
+        match command:
+            case "check":
+                sys.exit(commands.check(store, as_json=options.json))
+            case "records":
+                sys.exit(commands.records(store, as_json=options.json))
+        sys.exit(serve(options, store, metrics))
+    finally:
+        store.close()
+
+
+def open_store(options: Options, metrics: Metrics) -> Store:
+    def observe(operation: str, outcome: str, seconds: float) -> None:
+        metrics.store_requests.labels(operation, outcome).observe(seconds)
+
+    if options.uses_unifi:
+        return UnifiStore(options.unifi_settings(), observe, metrics.rate_limit_hits.inc)
+    return ObservedStore(EmbeddedStore(options.state_path()), observe)
+
+
+def serve(options: Options, store: Store, metrics: Metrics) -> int:
+    """Returns the exit code."""
+    process_metrics(metrics.registry, PROG, daemonkit.__version__)
+    if not options.uses_unifi and options.store == "auto":
+        log.warning("UNIFI_HOST is not set: records are kept in the embedded store", path=str(options.state_path()))
+    if options.dry_run:
+        log.warning("dry run: changes are logged and answered, but not written")
+    daemon = Daemon(PROG, options.grace_period_s, log)
+    readiness = Readiness(store, daemon.stop, metrics.store_is_ready.set)
+    policy = Policy(
+        domain_filter=options.filter(),
+        protected=options.protected(),
+        max_delete_share=options.max_delete_share,
+        is_dry_run=options.dry_run,
+        write_parallelism=options.write_parallelism,
+    )
+    provider = Provider(store, policy, metrics)
+
+    def on_store_error(error: StoreError) -> None:
+        if isinstance(error, CredentialsRefused):
+            readiness.credentials_refused()
+        readiness.probe_soon()
+
+    limits = Limits(options.max_body_bytes, options.call_deadline_s)
+    api = WebhookApp(provider, limits, metrics, daemon.stop, on_store_error)
+    ops = OpsApp(liveness=lambda: None, readiness=readiness.problem, registry=metrics.registry)
+    daemon.serve(HttpServer("health", options.health_addr, ops, threads=4, log=log))
+    daemon.thread("probe", readiness.run)
+    daemon.serve(HttpServer("api", options.api_addr, api, threads=options.api_threads, log=log))
+    daemon.on_stop(readiness.wake)
+    try:
+        return daemon.run()
+    finally:
+        provider.close()

@@ -1,0 +1,234 @@
+"""Everything that can be set, declared once: flags, variables, defaults, help and the reference page come from here.
+
+Names that people of this ecosystem already know are kept: `UNIFI_*` and `*DOMAIN_FILTER*` as in the webhooks before us.
+"""
+
+import os
+from dataclasses import dataclass
+from pathlib import Path
+
+from daemonkit.addresses import ListenAddress
+from daemonkit.options import CommonOptions, option
+from daemonkit.secret import Secret
+from daemonkit.values import choice, comma_list, duration, integer, number, parse_bool, size
+from dnswebhook.domains import DomainFilter, ProtectedNames
+from dnswebhook.stores.unifi.settings import ApiChoice, FlavourChoice, UnifiSettings
+
+PROG = "dnswebhook"
+PREFIX = "DNSWEBHOOK_"
+DESCRIPTION = "The webhook provider with which external-dns keeps records on a UniFi network controller."
+COMMANDS = {
+    "run": "serve the webhook until told to stop",
+    "check": "look at everything between here and the records, write nothing, exit 1 if something is wrong",
+    "records": "print the records that are held",
+}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Options(CommonOptions):
+    """Raises ValueError for options that do not go together."""
+
+    api_addr: ListenAddress = option(
+        parse=ListenAddress.parse,
+        default="127.0.0.1:8888",
+        group="servers",
+        help="where external-dns calls; keep it on loopback, there is no authentication",
+    )
+    health_addr: ListenAddress = option(
+        parse=ListenAddress.parse,
+        default="0.0.0.0:8080",
+        group="servers",
+        help="/healthz, /readyz and /metrics",
+    )
+    max_body_bytes: int = option(
+        parse=size(1024),
+        default="5MiB",
+        unit="bytes",
+        group="servers",
+        help="larger request bodies are answered 413; 5 MiB hold about 25,000 records",
+    )
+    api_threads: int = option(
+        parse=integer(1, 256), default="16", group="servers", help="requests that are served at once"
+    )
+    call_deadline_s: float = option(
+        parse=duration(1, 3600),
+        default="12s",
+        unit="duration",
+        group="servers",
+        help="a call is answered within this time, with 503 if need be; external-dns itself gives up after 15 s",
+    )
+    store: str = option(
+        parse=choice("auto", "embedded", "unifi"),
+        default="auto",
+        group="records",
+        help="where records are kept; auto: unifi when UNIFI_HOST is set, else embedded",
+    )
+    state_dir: str | None = option(
+        group="records",
+        metavar="DIR",
+        help="the embedded store's database, and what was last known of the controller; default: $STATE_DIRECTORY "
+        "(set by systemd), else $XDG_STATE_HOME/dnswebhook, else ~/.local/state/dnswebhook",
+    )
+    dry_run: bool = option(
+        parse=parse_bool,
+        default="false",
+        group="records",
+        help="answer as usual, log what would be written, write nothing",
+    )
+    protect: tuple[str, ...] = option(
+        parse=comma_list(),
+        default="",
+        group="records",
+        metavar="PATTERN,...",
+        help="names that are never touched, as shell patterns: nas.example.com,*.lan",
+    )
+    max_delete_share: float = option(
+        parse=number(0, 1),
+        default="1",
+        group="records",
+        help="refuse an apply that would delete more than this share of all record sets (when there are at least 20); "
+        "1 switches the guard off, 0.5 is a good start",
+    )
+    write_parallelism: int = option(
+        parse=integer(1, 16), default="4", group="records", help="writes to the store at once"
+    )
+    domain_filter: tuple[str, ...] = option(
+        parse=comma_list(),
+        default="",
+        env="DOMAIN_FILTER",
+        group="domain filter",
+        metavar="DOMAIN,...",
+        help="only these domains and what is below them; .example.com means only below",
+    )
+    exclude_domain_filter: tuple[str, ...] = option(
+        parse=comma_list(),
+        default="",
+        env="EXCLUDE_DOMAIN_FILTER",
+        group="domain filter",
+        metavar="DOMAIN,...",
+        help="not these domains",
+    )
+    regexp_domain_filter: str = option(
+        default="",
+        env="REGEXP_DOMAIN_FILTER",
+        group="domain filter",
+        metavar="REGEX",
+        help="only names in which this expression (RE2) is found; not together with the lists",
+    )
+    regexp_domain_filter_exclusion: str = option(
+        default="",
+        env="REGEXP_DOMAIN_FILTER_EXCLUSION",
+        group="domain filter",
+        metavar="REGEX",
+        help="not names in which this expression (RE2) is found",
+    )
+    unifi_host: str | None = option(
+        env="UNIFI_HOST", group="UniFi", metavar="URL", help="the controller, such as https://192.168.1.1"
+    )
+    unifi_api_key: Secret | None = option(
+        secret=True, env="UNIFI_API_KEY", group="UniFi", help="API key of the controller (Network 9.0 or newer)"
+    )
+    unifi_user: str = option(
+        default="", env="UNIFI_USER", group="UniFi", help="local user, where there are no API keys"
+    )
+    unifi_pass: Secret | None = option(secret=True, env="UNIFI_PASS", group="UniFi", help="password of the local user")
+    unifi_site: str = option(default="default", env="UNIFI_SITE", group="UniFi", help="internal name of the site")
+    unifi_api: str = option(
+        parse=choice("auto", "v2", "integration"),
+        default="auto",
+        env="UNIFI_API",
+        group="UniFi",
+        help="which API to use; auto: integration from Network 10.1 on, with an API key, else v2",
+    )
+    unifi_flavour: str = option(
+        parse=choice("auto", "os", "classic"),
+        default="auto",
+        env="UNIFI_FLAVOUR",
+        group="UniFi",
+        help="os: UniFi OS console; classic: self-hosted Network application",
+    )
+    unifi_ca_cert: str | None = option(
+        env="UNIFI_CA_CERT",
+        group="UniFi",
+        metavar="FILE",
+        help="PEM file with the authority of the controller's certificate",
+    )
+    unifi_tls_fingerprint: str = option(
+        default="",
+        env="UNIFI_TLS_FINGERPRINT",
+        group="UniFi",
+        metavar="SHA256",
+        help="fingerprint of the controller's certificate, instead of an authority; `dnswebhook check` prints it",
+    )
+    unifi_skip_tls_verify: bool = option(
+        parse=parse_bool,
+        default="false",
+        env="UNIFI_SKIP_TLS_VERIFY",
+        group="UniFi",
+        help="accept any certificate: whoever is on the network can read the credentials",
+    )
+    unifi_request_timeout_s: float = option(
+        parse=duration(0.1, 3600),
+        default="5s",
+        unit="duration",
+        env="UNIFI_REQUEST_TIMEOUT",
+        group="UniFi",
+        help="longest time for one call to the controller",
+    )
+    json: bool = option(
+        parse=parse_bool,
+        default="false",
+        commands=("records", "check"),
+        env="DNSWEBHOOK_JSON",
+        group="output",
+        help="print JSON instead of a table",
+    )
+
+    def __post_init__(self) -> None:
+        self.filter()
+        if self.store == "unifi" and not self.unifi_host:
+            raise ValueError("--store (DNSWEBHOOK_STORE) is unifi, but --unifi-host (UNIFI_HOST) is not set")
+        if self.uses_unifi:
+            self.unifi_settings()
+
+    @property
+    def uses_unifi(self) -> bool:
+        return self.store == "unifi" or (self.store == "auto" and bool(self.unifi_host))
+
+    def state_path(self) -> Path:
+        """`--state-dir`, or the place that the environment names for it."""
+        if self.state_dir:
+            return Path(self.state_dir)
+        given = os.environ.get("STATE_DIRECTORY", "").partition(":")[0]
+        if given:
+            return Path(given)
+        base = os.environ.get("XDG_STATE_HOME")
+        return (Path(base) if base else Path.home() / ".local" / "state") / PROG
+
+    def filter(self) -> DomainFilter:
+        return DomainFilter(
+            self.domain_filter,
+            self.exclude_domain_filter,
+            self.regexp_domain_filter,
+            self.regexp_domain_filter_exclusion,
+        )
+
+    def protected(self) -> ProtectedNames:
+        return ProtectedNames(self.protect)
+
+    def unifi_settings(self) -> UnifiSettings:
+        return UnifiSettings(
+            base_url=self.unifi_host or "",
+            api_key=self.unifi_api_key or Secret(""),
+            user=self.unifi_user,
+            password=self.unifi_pass or Secret(""),
+            site=self.unifi_site,
+            api=ApiChoice(self.unifi_api),
+            flavour=FlavourChoice(self.unifi_flavour),
+            ca_cert=Path(self.unifi_ca_cert) if self.unifi_ca_cert else None,
+            tls_fingerprint=self.unifi_tls_fingerprint,
+            skip_tls_verify=self.unifi_skip_tls_verify,
+            request_timeout_s=self.unifi_request_timeout_s,
+            parallel_calls=self.write_parallelism,
+            state_dir=self.state_path(),
+        )
