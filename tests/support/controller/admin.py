@@ -106,7 +106,7 @@ class AdminApi:
         return {
             "calls": [
                 {"api": api, "operation": operation, "status": status, "count": count}
-                for (api, operation, status), count in sorted(controller.calls.calls.items())
+                for (api, operation, status), count in sorted(controller.calls.table().items())
             ],
             "writes": controller.calls.writes,
             "max_parallel_writes": controller.calls.max_parallel_writes,

@@ -85,13 +85,13 @@ class Scope(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Fault:
-    """One switched-on fault. `hit` is set at the first strike."""
+    """One switched-on fault."""
 
     def __init__(self, effect: Effect, scope: Scope, predicate: Callable[[str], bool] | None) -> None:
         self.effect = effect
         self.scope = scope
-        self.hit = threading.Event()
         self.strikes = 0
+        self._struck = threading.Condition()
         self._matches = 0
         self._predicate = predicate
 
@@ -102,9 +102,18 @@ class Fault:
         self._matches += 1
         if self._matches < self.scope.nth or self.is_spent:
             return False
-        self.strikes += 1
-        self.hit.set()
+        with self._struck:
+            self.strikes += 1
+            self._struck.notify_all()
         return True
+
+    def wait_for_strikes(self, strikes: int = 1, timeout_s: float = 10.0) -> None:
+        """Return once it has struck so often; for Hang and Slow that is when the call begins to wait."""
+        with self._struck:
+            if not self._struck.wait_for(lambda: self.strikes >= strikes, timeout_s):
+                raise TimeoutError(
+                    f"{self.effect!r} on {self.scope.on}: {self.strikes} strikes after {timeout_s} s, want {strikes}"
+                )
 
     @property
     def is_spent(self) -> bool:

@@ -23,7 +23,8 @@ class Call(msgspec.Struct, frozen=True):
 
 class Ledger:
     def __init__(self) -> None:
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()
+        self._noted = threading.Condition(self._lock)
         self._writes_now = 0
         self.calls: Counter[tuple[str, Operation, int]] = Counter()
         """By API (`v2`, `integration`, `session`, `other`), operation and status."""
@@ -34,6 +35,7 @@ class Ledger:
         with self._lock:
             self.calls[api, operation, call.status] += 1
             self.log.append(call)
+            self._noted.notify_all()
 
     @contextmanager
     def parallel_write(self) -> Iterator[None]:
@@ -56,6 +58,17 @@ class Ledger:
                 for (its_api, its_operation, its_status), calls in self.calls.items()
                 if operation in (None, its_operation) and api in (None, its_api) and status in (None, its_status)
             )
+
+    def table(self) -> dict[tuple[str, Operation, int], int]:
+        """A copy of `calls`, taken at one moment."""
+        with self._lock:
+            return dict(self.calls)
+
+    def wait_for(self, operation: Operation | str, calls: int = 1, timeout_s: float = 10.0) -> None:
+        """Return once so many calls of this kind have been answered (or ended without an answer)."""
+        with self._noted:
+            if not self._noted.wait_for(lambda: self.count(operation) >= calls, timeout_s):
+                raise TimeoutError(f"{self.count(operation)} {operation} calls after {timeout_s} s, want {calls}")
 
     @property
     def writes(self) -> dict[Operation, int]:

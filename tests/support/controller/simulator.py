@@ -14,7 +14,7 @@ import time
 from collections.abc import Callable, Iterable
 from pathlib import Path
 from types import TracebackType
-from typing import Self
+from typing import TYPE_CHECKING, Self
 
 from tests.support.controller.admin import AdminApi
 from tests.support.controller.desk import Desk, Gate
@@ -30,8 +30,10 @@ from tests.support.controller.rows import Api, Draft, Origin, Row
 from tests.support.controller.sessions import Sessions
 from tests.support.controller.sites import Site, site_uuid
 from tests.support.controller.store import RecordStore
-from tests.support.controller.tls import Certificate
 from tests.support.controller.v2api import V2Api
+
+if TYPE_CHECKING:
+    from tests.support.controller.tls import Certificate
 
 API_KEY = "simulated-api-key"
 USERNAME = "dns"
@@ -262,7 +264,7 @@ class Controller:
     @property
     def names_ever_empty(self) -> set[str]:
         """Names that lost their last enabled row at some time, for good or not."""
-        return {name for resolver in self._resolvers() for name in resolver.by_name.ever_empty}
+        return {name for resolver in self._resolvers() for name in resolver.by_name.ever_empty.copy()}
 
     def reset_findings(self) -> None:
         """Start counting anew: calls, reloads, breakages, gaps. Rows, faults and sessions stay."""
@@ -277,11 +279,14 @@ class Controller:
         return self.sites[site or self._main_site].store
 
     @property
-    def _certificate(self) -> Certificate:
+    def _certificate(self) -> "Certificate":
         if self.certificate is None:
             raise RuntimeError("the simulator runs without TLS; want Controller(uses_tls=True)")
         return self.certificate
 
-    def _make_certificate(self, names: tuple[str, ...]) -> Certificate:
+    def _make_certificate(self, names: tuple[str, ...]) -> "Certificate":
+        # Only here, so that the demo, which serves plain HTTP, needs no development package.
+        from tests.support.controller.tls import Certificate
+
         directory = self._resources.enter_context(tempfile.TemporaryDirectory(prefix="controller-"))
         return Certificate(Path(directory), names)
