@@ -66,6 +66,7 @@ class TestRequests:
             client.list_records()
             client.adjust_endpoints([EXAMPLE])
             client.apply_changes(Changes(create=(EXAMPLE,)))
+            size = "Content-Length: "
             host, agent = f"Host: {server.address}", "User-Agent: Go-http-client/1.1"
             endpoint = '{"dnsName":"x.example.com","targets":["192.0.2.1"],"recordType":"A"}'
             adjusted, applied = f"[{endpoint}]\n", f'{{"create":[{endpoint}]}}\n'
@@ -82,7 +83,7 @@ class TestRequests:
                     "",
                     adjusted,
                 ],
-                ["POST /prefix/records HTTP/1.1", host, agent, "Content-Length: 82", CONTENT, "", applied],
+                ["POST /prefix/records HTTP/1.1", host, agent, size + "82", CONTENT, "", applied],
             ]
 
             assert server.requests == ["\r\n".join(each).encode() for each in lines]
