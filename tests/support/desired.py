@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from dnswebhook.model import Endpoint
 
@@ -18,12 +19,25 @@ V2 = "unifi v2"
 INTEGRATION = "unifi integration"
 ALL_STORES = frozenset({EMBEDDED, V2, INTEGRATION})
 ONLY_EMBEDDED = frozenset({EMBEDDED})
+NOT_V2 = frozenset({EMBEDDED, INTEGRATION})
+NOT_INTEGRATION = frozenset({EMBEDDED, V2})
 
 # Largest TTL in seconds that a store keeps; a type that is absent carries none there.
 MAX_TTL_S: Mapping[str, Mapping[str, int]] = {
     V2: {"A": 86_400, "AAAA": 86_400, "CNAME": 86_400},
     INTEGRATION: {"A": 86_400, "AAAA": 86_400, "CNAME": 604_800},
 }
+
+
+class HeldRow(NamedTuple):
+    """One row of a store in canonical spelling."""
+
+    name: str
+    type: str
+    value: str
+    ttl_s: int = 0
+    kind: str = "user"
+    """`user`, `disabled` (kept but not served) or `derived` (made by the controller itself)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,7 +117,7 @@ ADDRESSES = {
     "a-webhook-property": wanted("A", "property.example.org", ["192.0.2.23"], properties=(("webhook/colour", "red"),)),
     "a-long-label": wanted("A", f"{LABEL_61}.example.org", ["192.0.2.24"]),
     "a-long-name": wanted("A", NAME_118, ["192.0.2.25"]),
-    "a-longest-name": wanted("A", NAME_240, ["192.0.2.26"], stores=ONLY_EMBEDDED),
+    "a-longest-name": wanted("A", NAME_240, ["192.0.2.26"], stores=NOT_INTEGRATION),
     "dual-a": wanted("A", "dual.example.org", ["192.0.2.27"]),
     "dual-aaaa": wanted("AAAA", "dual.example.org", ["2001:db8::27"]),
     "aaaa-one": wanted("AAAA", "six.example.org", ["2001:db8::1"]),
@@ -126,9 +140,7 @@ ALIASES = {
     "cname-several": wanted(
         "CNAME", "several.example.org", ["c.example.net", "a.example.net", "b.example.net"], held=["a.example.net"]
     ),
-    "cname-wildcard": wanted(
-        "CNAME", "*.aliases.example.org", ["target.example.net"], stores=frozenset({EMBEDDED, INTEGRATION})
-    ),
+    "cname-wildcard": wanted("CNAME", "*.aliases.example.org", ["target.example.net"], stores=ONLY_EMBEDDED),
     "cname-ttl": wanted("CNAME", "alias-ttl.example.org", ["target.example.net"], ttl_s=600),
     "cname-ttl-high": wanted("CNAME", "alias-ttl-high.example.org", ["target.example.net"], ttl_s=1_000_000),
     "cname-idn": wanted(
@@ -146,8 +158,8 @@ TEXTS = {
     "txt-quoted": wanted("TXT", "quoted.example.org", ['"already quoted"']),
     "txt-quoted-word": wanted("TXT", "quoted-word.example.org", ['"plain"'], held=["plain"]),
     "txt-comma": wanted("TXT", "comma.example.org", ["one,two"], held=['"one,two"']),
-    "txt-300": wanted("TXT", "text-300.example.org", [TEXT_300], held=[f'"{TEXT_300}"']),
-    "txt-900": wanted("TXT", "text-900.example.org", [TEXT_900], held=[f'"{TEXT_900}"']),
+    "txt-300": wanted("TXT", "text-300.example.org", [TEXT_300], held=[f'"{TEXT_300}"'], stores=NOT_V2),
+    "txt-900": wanted("TXT", "text-900.example.org", [TEXT_900], held=[f'"{TEXT_900}"'], stores=NOT_V2),
     "txt-strings": wanted(
         "TXT", "strings.example.org", ['"first half, " "second half"'], held=['"first half, second half"']
     ),
@@ -198,5 +210,25 @@ DESIRED: Mapping[str, Wanted] = {**ADDRESSES, **ALIASES, **TEXTS, **SERVICES, **
 """By the name of the DNSEndpoint object."""
 
 
-def held_by(store: str) -> dict[str, Wanted]:
-    return {key: each for key, each in DESIRED.items() if store in each.stores}
+def heritage(owner_id: str, namespace: str, object_name: str) -> str:
+    """The text of the ownership record of a DNSEndpoint object."""
+    resource = f"crd/{namespace}/{object_name}"
+    return f'"heritage=external-dns,external-dns/owner={owner_id},external-dns/resource={resource}"'
+
+
+def rows_of(desired: Mapping[str, Wanted], store: str) -> set[HeldRow]:
+    """What `store` shall hold for these sets, ownership records aside."""
+    return {
+        HeldRow(each.name, each.type, value, each.ttl_s(store))
+        for each in desired.values()
+        if store in each.stores
+        for value in each.values
+    }
+
+
+def ownership_rows_of(desired: Mapping[str, Wanted], store: str, owner_id: str, namespace: str) -> set[HeldRow]:
+    return {
+        HeldRow(each.ownership_name, "TXT", heritage(owner_id, namespace, object_name))
+        for object_name, each in desired.items()
+        if store in each.stores
+    }

@@ -15,7 +15,7 @@ from pathlib import Path
 import requests
 from prometheus_client.parser import text_string_to_metric_families
 
-from tests.support.process import Process
+from tests.support.process import Process, shown
 
 ALL_RECORD_TYPES = ("A", "AAAA", "CNAME", "TXT", "MX", "SRV", "NS", "PTR", "NAPTR")
 ONCE_TIMEOUT_S = 60.0
@@ -37,7 +37,7 @@ class Pass:
 
     @property
     def log(self) -> str:
-        return "\n".join(self.lines)
+        return shown(self.lines)
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,7 +11,7 @@ import os
 import signal
 import subprocess
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Self
@@ -21,6 +21,7 @@ from tests.support.tied import tied
 REPOSITORY = Path(__file__).resolve().parents[2]
 STOP_GRACE_S = 20.0
 LOG_TAIL_LINES = 60
+SHOWN_CHARACTERS = 400
 
 
 class Process:
@@ -67,7 +68,7 @@ class Process:
 
     @property
     def tail(self) -> str:
-        return "\n".join(self.lines[-LOG_TAIL_LINES:])
+        return shown(self.lines[-LOG_TAIL_LINES:])
 
     def wait_for_line(self, is_wanted: Callable[[str], bool], what: str, timeout_s: float, nth: int = 1) -> str:
         """The first (or `nth`) line, past or to come, that is wanted."""
@@ -136,3 +137,8 @@ class Process:
         with self._news:
             self._is_read_to_end = True
             self._news.notify_all()
+
+
+def shown(lines: Iterable[str]) -> str:
+    """Log lines fit for a failure message."""
+    return "\n".join(line if len(line) <= SHOWN_CHARACTERS else line[:SHOWN_CHARACTERS] + "…" for line in lines)

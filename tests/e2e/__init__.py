@@ -1,0 +1,1 @@
+"""Tests of whole processes: what runs here is what operators run."""

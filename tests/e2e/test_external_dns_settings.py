@@ -1,0 +1,63 @@
+"""What external-dns's registries and policies promise on top of the webhook: `noop`, `upsert-only`, `create-only`."""
+
+from tests.support.desired import DESIRED, wanted
+from tests.support.scene import Stage, changed
+
+# Under `noop` external-dns takes every listed record within its filter for its own; this is what keeps the rows of
+# other people safe.
+NOOP_ENV = {
+    "DOMAIN_FILTER": "example.org,in-addr.arpa",
+    "DNSWEBHOOK_PROTECT": "by-hand.example.org,*.by-hand.example.org,theirs.example.org,cname-theirs.example.org",
+}
+
+
+def test_without_a_registry_records_of_every_type_settle_change_and_go(stage: Stage) -> None:
+    text = changed(DESIRED, "txt-word", ["altered"])
+    with stage(registry="noop", env=NOOP_ENV) as scene:
+        scene.desire_all()
+        scene.apply_once()
+        assert scene.store.held() == scene.expected(DESIRED)
+
+        scene.start_counting()
+        scene.apply_once()  # no "up to date": external-dns asks in each pass to delete the protected rows
+        assert scene.store.writes == 0
+
+        scene.objects.replace("txt-word", text.endpoint)
+        scene.apply_once()
+        assert scene.store.held() == scene.expected({**DESIRED, "txt-word": text})
+        assert scene.store.writes == 1
+
+        emptied = scene.desiring_nothing().once()
+        assert emptied.exit_code == 0, emptied.log
+        assert scene.store.held() == scene.foreign
+
+
+def test_upsert_only_adds_and_changes_but_deletes_nothing(stage: Stage) -> None:
+    with stage(policy="upsert-only") as scene:
+        scene.desire_all()
+        scene.apply_once()
+        address, new = changed(DESIRED, "a-one", ["192.0.2.101"]), wanted("A", "new.example.org", ["192.0.2.130"])
+
+        scene.objects.replace("a-one", address.endpoint)
+        scene.objects.create("a-new", [new.endpoint])
+        scene.objects.delete("a-ttl")
+        scene.objects.delete("mx-two")
+        scene.apply_once()
+
+        assert scene.store.held() == scene.expected({**DESIRED, "a-one": address, "a-new": new})
+        assert scene.external_dns.once().is_no_op
+
+
+def test_create_only_adds_but_changes_and_deletes_nothing(stage: Stage) -> None:
+    with stage(policy="create-only") as scene:
+        scene.desire_all()
+        scene.apply_once()
+        new = wanted("A", "new.example.org", ["192.0.2.130"])
+
+        scene.objects.replace("a-one", changed(DESIRED, "a-one", ["192.0.2.101"]).endpoint)
+        scene.objects.create("a-new", [new.endpoint])
+        scene.objects.delete("a-ttl")
+        scene.apply_once()
+
+        assert scene.store.held() == scene.expected({**DESIRED, "a-new": new})
+        assert scene.external_dns.once().is_no_op
