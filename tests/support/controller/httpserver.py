@@ -84,7 +84,12 @@ class HttpServer:
                 if self._listener is not listener:
                     sock.close()
                     return
-                connection = _Connection(sock, self._handle, self._tls)
+                try:
+                    connection = _Connection(sock, self._handle, self._tls)
+                except OSError:
+                    # The peer has reset it already.
+                    sock.close()
+                    continue
                 thread = threading.Thread(target=self._run, args=(connection,), name="sim-connection")
                 self._connections[connection] = thread
                 thread.start()
@@ -103,6 +108,8 @@ class _Connection:
 
     def __init__(self, sock: socket.socket, handle: Handler, tls: ssl.SSLContext | None) -> None:
         sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        # Fails for a peer that has reset the connection; `wrap_socket` would fail too, and leak its half-made socket.
+        sock.getpeername()
         # The handshake happens in the connection's own thread.
         self._sock = tls.wrap_socket(sock, server_side=True, do_handshake_on_connect=False) if tls else sock
         self._handle = handle

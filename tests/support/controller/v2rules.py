@@ -4,8 +4,6 @@
 and the fields that the controller would name. The exact codes of malformed bodies are not attested.
 """
 
-from typing import Any
-
 import msgspec
 
 from tests.support.controller.fieldrules import is_host, is_ipv4, is_ipv6, is_key, is_service_name
@@ -135,17 +133,3 @@ def _text_problem(value: str) -> str:
     if any(len(line) > MAX_TEXT_LINE_CHARACTERS for line in value.split("\n")):
         return f"Each line may have at most {MAX_TEXT_LINE_CHARACTERS} characters"
     return ""
-
-
-def as_json(draft: Draft) -> dict[str, Any]:
-    """The body that a client sends for `draft`."""
-    return {
-        "enabled": draft.enabled,
-        "key": draft.key,
-        "record_type": draft.type,
-        "value": draft.value,
-        "ttl": draft.ttl_s,
-        "priority": draft.priority,
-        "weight": draft.weight,
-        "port": draft.port,
-    }
