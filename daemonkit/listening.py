@@ -1,0 +1,98 @@
+"""Listening sockets: dual stack, IPv4, IPv6, unix.
+
+A unix socket file that nobody listens on any more is replaced, one in use is an error, and so is anything else at that
+path. Its mode is 0660: whoever may write to a control socket is decided by its group.
+"""
+
+import contextlib
+import errno
+import os
+import socket
+import stat
+from pathlib import Path
+
+from daemonkit.addresses import ListenAddress
+
+UNIX_SOCKET_MODE = 0o660
+
+
+def open_listener(address: ListenAddress, backlog: int) -> socket.socket:
+    """A bound and listening socket; raises OSError whose text names `address`."""
+    try:
+        return _open_unix(address.path, backlog) if address.is_unix else _open_tcp(address, backlog)
+    except OSError as error:
+        reason = error.strerror or str(error)
+        raise OSError(error.errno or errno.EADDRNOTAVAIL, f"cannot listen on {address}: {reason}") from error
+
+
+def bound_address(listener: socket.socket, address: ListenAddress) -> ListenAddress:
+    """`address` with the port that the kernel chose when 0 was asked for."""
+    if address.is_unix:
+        return address
+    return ListenAddress(address.host, int(listener.getsockname()[1]))
+
+
+def close_listener(listener: socket.socket, address: ListenAddress) -> None:
+    """Close, and remove the file of a unix socket."""
+    listener.close()
+    if address.is_unix:
+        with contextlib.suppress(OSError):
+            Path(address.path).unlink()
+
+
+def _open_tcp(address: ListenAddress, backlog: int) -> socket.socket:
+    if not address.host:
+        if socket.has_dualstack_ipv6():
+            return _bound(socket.AF_INET6, ("::", address.port), backlog, is_dual_stack=True)
+        return _bound(socket.AF_INET, ("0.0.0.0", address.port), backlog)  # noqa: S104 - every address was asked for
+    found = socket.getaddrinfo(address.host, address.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+    family, _, _, _, where = found[0]
+    return _bound(family, where, backlog)
+
+
+def _bound(family: int, where: tuple[object, ...], backlog: int, is_dual_stack: bool = False) -> socket.socket:
+    listener = socket.socket(family, socket.SOCK_STREAM)
+    try:
+        # A restarted daemon must not wait for the connections of its predecessor to time out.
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)  # accepted sockets inherit it
+        if is_dual_stack:
+            listener.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 0)
+        listener.bind(where)
+        listener.listen(backlog)
+    except OSError:
+        listener.close()
+        raise
+    return listener
+
+
+def _open_unix(path: str, backlog: int) -> socket.socket:
+    _remove_stale(path)
+    listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    try:
+        # Before bind, so that there is no moment with a wider mode; after it, since the umask may have narrowed it.
+        os.fchmod(listener.fileno(), UNIX_SOCKET_MODE)
+        listener.bind(path)
+        Path(path).chmod(UNIX_SOCKET_MODE)
+        listener.listen(backlog)
+    except OSError:
+        listener.close()
+        raise
+    return listener
+
+
+def _remove_stale(path: str) -> None:
+    try:
+        mode = Path(path).lstat().st_mode
+    except FileNotFoundError:
+        return
+    if not stat.S_ISSOCK(mode):
+        raise FileExistsError(errno.EEXIST, "there is a file that is no socket")
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as probe:
+        probe.settimeout(1.0)
+        try:
+            probe.connect(path)
+        except ConnectionRefusedError:
+            Path(path).unlink()
+        else:
+            raise OSError(errno.EADDRINUSE, "another process listens there")

@@ -1,0 +1,117 @@
+"""A threaded HTTP/1.1 server for WSGI apps, as a Service of a daemon's lifecycle.
+
+    server = HttpServer("api", ListenAddress.parse("127.0.0.1:8888"), app, threads=16, log=log)
+    daemon.serve(server)
+
+Bounded in threads, connections and waiting requests (beyond: 503); total timeouts for head, body and answer; limits of
+head and chunked body; errors of the server itself are small JSON objects. While it drains, running requests finish,
+idle connections close at once and answers say `Connection: close`. The environ of the app has
+`daemonkit.client_gone`, a callable that tells whether the client still waits. The heavy lifting is cheroot's.
+"""
+
+import socket
+import threading
+import time
+from collections.abc import Callable
+from typing import Any
+
+from daemonkit.addresses import ListenAddress
+from daemonkit.lifecycle import StartFailed
+from daemonkit.listening import bound_address, close_listener, open_listener
+from daemonkit.logs import Logger
+from daemonkit.wsgiengine import Engine, Limits
+
+_LISTEN_BACKLOG = 512
+_START_TIMEOUT_S = 30.0
+
+
+class HttpServer:
+    """One listening address with its app. `start`, `drain` and `stop` belong to one thread."""
+
+    def __init__(
+        self,
+        name: str,
+        address: ListenAddress,
+        app: Callable[..., Any],
+        *,
+        log: Logger,
+        threads: int = Limits.threads,
+        request_queue: int = Limits.request_queue,
+        max_connections: int = Limits.max_connections,
+        header_timeout_s: float = Limits.header_timeout_s,
+        body_timeout_s: float = Limits.body_timeout_s,
+        idle_timeout_s: float = Limits.idle_timeout_s,
+        send_timeout_s: float = Limits.send_timeout_s,
+        max_header_bytes: int = Limits.max_header_bytes,
+        max_body_bytes: int | None = None,
+        tls: tuple[str, str] | None = None,
+    ) -> None:
+        """`tls`: paths of certificate chain and private key."""
+        self._name = name
+        self._address = address
+        self._app = app
+        self._log = log.bind(server=name)
+        self._tls = tls
+        self._limits = Limits(
+            threads=threads,
+            request_queue=request_queue,
+            max_connections=max_connections,
+            header_timeout_s=header_timeout_s,
+            body_timeout_s=body_timeout_s,
+            idle_timeout_s=idle_timeout_s,
+            send_timeout_s=send_timeout_s,
+            max_header_bytes=max_header_bytes,
+            max_body_bytes=max_body_bytes,
+        )
+        self._listener: socket.socket | None = None
+        self._engine: Engine | None = None
+        self._stopping: threading.Thread | None = None
+        self._bound: ListenAddress | None = None
+
+    @property
+    def bound_address(self) -> ListenAddress:
+        """Where it listens, with the port that the kernel chose; only after `start`."""
+        if self._bound is None:
+            raise RuntimeError(f"server {self._name} has not started")
+        return self._bound
+
+    def start(self) -> None:
+        """Bind and serve; raises OSError (address in use) or StartFailed (unusable certificate)."""
+        self._listener = open_listener(self._address, _LISTEN_BACKLOG)
+        self._bound = bound_address(self._listener, self._address)
+        try:
+            engine = Engine(self._name, self._listener, self._app, self._limits, self._tls, self._log)
+        except (OSError, ValueError) as error:
+            raise StartFailed(f"server {self._name}: cannot use certificate and key {self._tls}: {error}") from error
+        serving = threading.Event()
+
+        def serve() -> None:
+            engine.prepare()
+            serving.set()
+            engine.serve()
+
+        # Workers inherit `daemon` from this thread: an app that hangs must not keep the process from ending.
+        threading.Thread(target=serve, name=f"{self._name}-connections", daemon=True).start()
+        if not serving.wait(_START_TIMEOUT_S):
+            raise StartFailed(f"server {self._name}: no worker threads within {_START_TIMEOUT_S} s")
+        self._engine = engine
+        self._log.info("listening", address=self._bound)
+
+    def drain(self, deadline_s: float) -> None:
+        """Finish running requests, at the latest at `deadline_s`, a moment of the monotonic clock."""
+        if self._engine is None or self._stopping is not None:
+            return
+        remaining_s = max(0.0, deadline_s - time.monotonic())
+        self._engine.shutdown_timeout = remaining_s
+        self._stopping = threading.Thread(target=self._engine.stop, name=f"{self._name}-stop", daemon=True)
+        self._stopping.start()
+        self._stopping.join(remaining_s)
+
+    def stop(self) -> None:
+        """Close everything; requests that still run are cut off."""
+        self.drain(time.monotonic())
+        if self._stopping is not None and self._stopping.is_alive():
+            self._log.warning("requests still running, cut off")
+        if self._listener is not None and self._bound is not None:
+            close_listener(self._listener, self._bound)
+            self._listener = None

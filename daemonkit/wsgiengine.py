@@ -1,0 +1,216 @@
+"""cheroot's server with bounded waiting: one thread watches all connections, a fixed pool of workers runs requests.
+
+A connection reaches a worker only with a complete head, so slow and idle clients cost a file descriptor, no thread.
+Everything that can pile up has a limit: connections, and complete requests that wait for a worker; beyond either the
+answer is 503. TLS handshakes run in small steps in the watching thread, never blocking the others.
+"""
+
+import logging
+import queue
+import socket
+import ssl
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from cheroot import errors
+from cheroot.connections import ConnectionManager
+from cheroot.ssl import Adapter
+from cheroot.wsgi import Server
+
+from daemonkit.logs import Logger
+from daemonkit.wsgirequest import Connection, Gateway
+from daemonkit.wsgistreams import Head
+
+# How late an expired connection is noticed, and how long a stop takes to begin.
+_TURN_S = 0.2
+_MAX_ACCEPTED_AT_STOP = 1024
+_ACCEPT_PAUSE_S = 0.05
+
+
+@dataclass(frozen=True, kw_only=True)
+class Limits:
+    """How much, and how long, a client may take."""
+
+    threads: int = 16
+    request_queue: int = 256
+    """Complete requests that may wait for a thread."""
+    max_connections: int = 512
+    header_timeout_s: float = 10.0
+    body_timeout_s: float = 30.0
+    idle_timeout_s: float = 120.0
+    """Longer than the 90 s of Go's HTTP client: the side that sends the next request should be the one that closes."""
+    send_timeout_s: float = 30.0
+    max_header_bytes: int = 65536
+    max_body_bytes: int | None = None
+    """Of a chunked body; an app sees a Content-Length by itself."""
+
+
+class _Connections(ConnectionManager):
+    """All connections that wait for bytes."""
+
+    _selector: Any
+
+    @property
+    def count(self) -> int:
+        """Connections that wait, the listening socket not counted."""
+        return len(self._selector) - 1
+
+    def _expire(self, threshold: float) -> None:  # noqa: ARG002 - connections know their own time
+        now_s = time.monotonic()
+        waiting = [(fd, conn) for fd, conn in self._selector.connections if conn is not self.server]
+        for fd, conn in waiting:
+            if conn.waits_until_s < now_s:
+                self._selector.unregister(fd)
+                conn.expire()
+
+    def _from_server_socket(self, server_socket: socket.socket) -> Connection | None:
+        try:
+            conn: Connection | None = super()._from_server_socket(server_socket)  # type: ignore[misc]
+        except OSError as error:
+            # Out of descriptors or memory: the listener stays readable, so without a pause this would spin.
+            self.server.rare_log.warning("cannot accept a connection", error)
+            time.sleep(_ACCEPT_PAUSE_S)
+            return None
+        return conn
+
+    def finish(self) -> None:
+        """After the last turn: hand on what has arrived already, connections in the listen queue included."""
+        for fd, conn in list(self._selector.select(timeout=0)):
+            if conn is not self.server:
+                self._selector.unregister(fd)
+                self.server.process_conn(conn)
+                continue
+            for _ in range(_MAX_ACCEPTED_AT_STOP):
+                accepted = self._from_server_socket(self.server.socket)
+                if accepted is None:
+                    break
+                self.server.process_conn(accepted)
+
+
+class _Tls(Adapter):
+    """Wraps at once, shakes hands when bytes arrive."""
+
+    def __init__(self, certificate: str, private_key: str) -> None:
+        super().__init__(certificate, private_key)
+        self.context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+        self.context.load_cert_chain(certificate, private_key)
+
+    def bind(self, sock: socket.socket) -> socket.socket:
+        return sock
+
+    def wrap(self, sock: socket.socket) -> tuple[socket.socket, dict[str, Any]]:
+        try:
+            wrapped = self.context.wrap_socket(sock, server_side=True, do_handshake_on_connect=False)
+        except OSError as error:
+            sock.close()
+            raise errors.FatalSSLAlert(*error.args) from error
+        return wrapped, self.get_environ()
+
+    def get_environ(self) -> dict[str, Any]:
+        return {"wsgi.url_scheme": "https", "HTTPS": "on"}
+
+    def makefile(self, _sock: socket.socket, _mode: str = "r", _bufsize: int = -1) -> None:
+        """Connections open their own streams."""
+
+
+class Engine(Server):
+    """Serves one listening socket, which its owner has opened and closes."""
+
+    ConnectionClass = Connection
+    expiration_interval = _TURN_S
+
+    def __init__(
+        self,
+        name: str,
+        listener: socket.socket,
+        app: Callable[..., Any],
+        limits: Limits,
+        tls: tuple[str, str] | None,
+        log: Logger,
+    ) -> None:
+        where = listener.getsockname()
+        super().__init__(
+            where if isinstance(where, str) else where[:2],
+            app,
+            numthreads=limits.threads,
+            max=limits.threads,
+            server_name=name,
+            accepted_queue_size=limits.request_queue,
+            accepted_queue_timeout=0,
+        )
+        self.log = log
+        self.rare_log = log.every(10.0)
+        self.gateway = Gateway
+        self.software = name
+        self.timeout = int(limits.idle_timeout_s)
+        self.keep_alive_conn_limit = limits.max_connections
+        self.max_request_header_size = limits.max_header_bytes
+        self.header_timeout_s = limits.header_timeout_s
+        self.body_timeout_s = limits.body_timeout_s
+        self.idle_timeout_s = limits.idle_timeout_s
+        self.send_timeout_s = limits.send_timeout_s
+        self.max_body_bytes = limits.max_body_bytes
+        self._max_connections = limits.max_connections
+        self.socket = listener
+        if tls is not None:
+            self.ssl_adapter = _Tls(*tls)
+
+    def prepare(self) -> None:
+        """cheroot would open a socket here, which cannot be told modes, stale files or systemd's variables apart."""
+        self.socket.setblocking(False)
+        self._connections = _Connections(self)
+        self.requests.start()
+        self.ready = True
+
+    def serve(self) -> None:
+        """Watch connections until `stop`."""
+        while self.ready:
+            try:
+                self._connections.run(self.expiration_interval)
+            except Exception as error:
+                self.log.exception("watching connections failed", error=error)
+
+    def process_conn(self, conn: Connection) -> None:
+        """A connection is new, or has become readable, or holds the next request already. Never blocks."""
+        if conn.is_new and self._connections.count > self._max_connections:
+            self._overloaded(conn)
+            return
+        head = conn.gather_head()
+        if head is Head.COMPLETE:
+            try:
+                self.requests.put(conn)
+            except queue.Full:
+                self._overloaded(conn)
+        elif head is Head.GONE or not self.ready:
+            conn.close()
+        else:
+            self._connections.put(conn)
+
+    def _overloaded(self, conn: Connection) -> None:
+        self.rare_log.warning("overloaded, answering 503", remote_addr=conn.remote_addr)
+        conn.refuse(503)
+
+    def put_conn(self, conn: Connection) -> None:
+        """A worker is done with a request, and the connection stays open."""
+        conn.wait_for_next()
+        super().put_conn(conn)
+
+    def error_log(self, msg: str = "", level: int = logging.INFO, traceback: bool = False) -> None:  # noqa: ARG002 - cheroot's
+        if traceback:
+            self.log.exception("server error", detail=msg)
+        else:
+            self.log.debug("client error", detail=msg)
+
+    def stop(self) -> None:
+        """Accept nothing new, close idle connections, let requests finish for `shutdown_timeout` seconds."""
+        if not self.ready:
+            return
+        # From here on responses carry `Connection: close`, and connections are not kept.
+        self.ready = False
+        self._connections.stop()
+        self._connections.finish()
+        self.socket.close()
+        self._connections.close()
+        self.requests.stop(self.shutdown_timeout)

@@ -1,0 +1,298 @@
+"""One connection and one request, as cheroot runs them in a worker thread, made strict and given our error shape.
+
+cheroot parses the request line, the WSGI environ and the response head. Replaced here: header fields (RFC 9112 section
+5 and 6: no folding, no space before the colon, one Host, one body length), bodies, every error the server itself
+answers, and what happens when the app raises. The WSGI environ gets two additions: `wsgi.input` always ends by itself,
+and `daemonkit.client_gone` is a callable that tells whether the client has closed its side, so that an app can drop
+work nobody waits for. A client that half-closed counts as gone: the two look alike from here.
+"""
+
+import contextlib
+import io
+import re
+import select
+import socket
+import ssl
+import time
+from http import HTTPStatus
+from typing import Any
+
+from cheroot.server import HeaderReader, HTTPConnection, HTTPRequest
+from cheroot.wsgi import Gateway_10
+
+from daemonkit.httperrors import error_body
+from daemonkit.wsgistreams import BodyError, ChunkedBody, ClientGone, Head, Input, LengthBody, Output, RequestBody
+
+_BODY_BUFFER_BYTES = 64 * 1024
+# What an app left unread of a body is read and forgotten up to here; beyond, the connection is closed instead.
+_MAX_SKIPPED_BYTES = 64 * 1024
+_SKIP_TIMEOUT_S = 1.0
+# How long we listen to a client that still sends while it is told to go away: closing at once would reset the
+# connection, and it would never read the answer.
+_LINGER_S = 2.0
+_MAX_LINGER_BYTES = 16 * 1024 * 1024
+
+_FIELD_NAME = re.compile(rb"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
+_FIELD_VALUE = re.compile(rb"[^\x00\r\n]*")
+_SINGLE = frozenset({b"Host", b"Content-Length", b"Transfer-Encoding", b"Content-Type", b"Authorization"})
+
+
+class StrictHeaderReader(HeaderReader):
+    """Header fields into a dict; raises ValueError with the text of the 400 answer."""
+
+    def __call__(self, rfile: Any, hdict: dict[bytes, bytes] | None = None) -> dict[bytes, bytes]:
+        fields = {} if hdict is None else hdict
+        while (line := rfile.readline()) != b"\r\n":
+            name, value = _field(line)
+            if b"_" in name:
+                # X_Name and X-Name are one name in a WSGI environ: a client could shadow what a proxy has set.
+                continue
+            if name not in fields:
+                fields[name] = value
+            elif name in _SINGLE:
+                raise ValueError(f"header field {name.decode()} more than once")
+            else:
+                fields[name] += b", " + value
+        _check_framing(fields)
+        _normalise_connection(fields)
+        return fields
+
+
+def _field(line: bytes) -> tuple[bytes, bytes]:
+    if not line.endswith(b"\r\n"):
+        raise ValueError("header line without CRLF at its end")
+    name, colon, value = line[:-2].partition(b":")
+    value = value.strip(b" \t")
+    if not colon or not _FIELD_NAME.fullmatch(name) or not _FIELD_VALUE.fullmatch(value):
+        raise ValueError("malformed header line, want `name: value`")
+    return name.title(), value
+
+
+def _check_framing(fields: dict[bytes, bytes]) -> None:
+    length = fields.get(b"Content-Length")
+    if length is not None and not re.fullmatch(rb"[0-9]{1,18}", length):
+        raise ValueError("malformed Content-Length, want digits")
+    if length is not None and b"Transfer-Encoding" in fields:
+        # RFC 9112, 6.3: how two parties read such a message differently is how requests are smuggled.
+        raise ValueError("both Content-Length and Transfer-Encoding")
+
+
+def _normalise_connection(fields: dict[bytes, bytes]) -> None:
+    """cheroot compares the whole field, in one case: `Connection: Close, TE` must close as well."""
+    options = {word.strip().lower() for word in fields.get(b"Connection", b"").split(b",")}
+    if b"close" in options:
+        fields[b"Connection"] = b"close"
+    elif b"keep-alive" in options:
+        fields[b"Connection"] = b"Keep-Alive"
+
+
+class Request(HTTPRequest):
+    """One request and its response."""
+
+    header_reader = StrictHeaderReader()
+    body: RequestBody | None = None
+
+    def read_request_line(self) -> bool:
+        try:
+            return bool(super().read_request_line())  # type: ignore[no-untyped-call]
+        except ValueError:
+            self.simple_response("400 Bad Request", "malformed request target")
+            return False
+
+    def read_request_headers(self) -> bool:
+        if not super().read_request_headers():  # type: ignore[no-untyped-call]
+            return False
+        is_http_1_1 = self.response_protocol == "HTTP/1.1"
+        if is_http_1_1 and b"Host" not in self.inheaders:
+            self.simple_response("400 Bad Request", "header field Host is missing")
+            return False
+        if not is_http_1_1 and b"Transfer-Encoding" in self.inheaders:
+            self.simple_response("400 Bad Request", "Transfer-Encoding in HTTP/1.0")
+            return False
+        return True
+
+    def respond(self) -> None:
+        source: Input = self.conn.rfile
+        source.deadline_s = time.monotonic() + self.server.body_timeout_s
+        if self.chunked_read:
+            self.body = ChunkedBody(source, self.server.max_body_bytes)
+        else:
+            self.body = LengthBody(source, int(self.inheaders.get(b"Content-Length", 0)))
+        self.rfile = io.BufferedReader(self.body, _BODY_BUFFER_BYTES)
+        self.server.gateway(self).respond()
+        if self.chunked_write:
+            self.conn.wfile.write(b"0\r\n\r\n")
+
+    def send_headers(self) -> None:
+        if self.body is not None and not self.body.is_consumed:
+            # An unread rest would be taken for the next request.
+            is_reusable = not self.close_connection and self.body.skip(_MAX_SKIPPED_BYTES, _SKIP_TIMEOUT_S)
+            if not is_reusable:
+                self.close_connection = True
+                self.conn.must_linger = True
+        super().send_headers()
+
+    def simple_response(self, status: str, msg: str = "") -> None:
+        """The server's own errors: one small JSON answer, then the connection closes."""
+        status_code = int(str(status)[:3])
+        if status_code in (413, 414):
+            # cheroot's words for a head that is too large; bodies are never refused this way.
+            status_code, msg = 431, f"the request's head is larger than {self.server.max_request_header_size} bytes"
+        content = error_body(status_code, msg or _SIMPLE_MESSAGES.get(status_code, str(status)[4:]))
+        self.close_connection = True
+        self.sent_headers = True
+        self.conn.must_linger = True
+        with contextlib.suppress(OSError):
+            self.conn.wfile.write(closing_response(status_code, content))
+
+
+_SIMPLE_MESSAGES = {
+    408: "the request did not arrive in time",
+    500: "bug in the server, see its log",
+    501: "unknown transfer coding, want chunked",
+    503: "too many requests at once, try again",
+}
+
+
+def closing_response(status_code: int, content: bytes) -> bytes:
+    """A whole response after which the connection closes."""
+    reason = HTTPStatus(status_code).phrase
+    retry = "Retry-After: 1\r\n" if status_code == 503 else ""
+    head = (
+        f"HTTP/1.1 {status_code} {reason}\r\nContent-Type: application/json\r\nContent-Length: {len(content)}\r\n"
+        f"{retry}Cache-Control: no-store\r\nConnection: close\r\n\r\n"
+    )
+    return head.encode("ascii") + content
+
+
+class Gateway(Gateway_10):
+    """Calls the app; whatever it raises becomes an answer, a log line, or both."""
+
+    def get_environ(self) -> dict[str, Any]:  # type: ignore[override]
+        environ: dict[str, Any] = super().get_environ()  # type: ignore[no-untyped-call]
+        environ["wsgi.input_terminated"] = True
+        environ["daemonkit.client_gone"] = self.req.conn.is_client_gone
+        return environ
+
+    def respond(self) -> None:
+        try:
+            self._call_app()
+        except BodyError as error:
+            self._answer(error.status_code, error.message)
+        except ClientGone as error:
+            self.req.close_connection = True
+            self._log().debug("client gone before it was answered", error)
+        except BaseException as error:
+            # Even a SystemExit raised by an app must not end the worker thread.
+            self._log().exception("request failed", error)
+            self._answer(500, "bug in the server, see its log")
+
+    def _call_app(self) -> None:
+        chunks = self.req.server.wsgi_app(self.env, self.start_response)
+        try:
+            for chunk in chunks:
+                if chunk:
+                    self.write(chunk)
+            self.req.ensure_headers_sent()
+        finally:
+            if hasattr(chunks, "close"):
+                chunks.close()
+
+    def _answer(self, status_code: int, message: str) -> None:
+        self.req.close_connection = True
+        if not self.req.sent_headers:
+            self.req.simple_response(f"{status_code}", message)
+        # A response already begun ends without its last chunk or its full length: the client must see that it failed.
+        self.req.chunked_write = False
+
+    def _log(self) -> Any:
+        path = self.env["PATH_INFO"][:200]
+        return self.req.server.log.bind(method=self.env["REQUEST_METHOD"], path=path)
+
+
+class Connection(HTTPConnection):
+    """A client's connection, between its requests and during them."""
+
+    RequestHandlerClass = Request
+    must_linger = False
+    is_new = True
+    """No request has been handed to a worker yet."""
+
+    def __init__(self, server: Any, sock: socket.socket, _makefile: object = None) -> None:
+        def open_stream(sock: socket.socket, mode: str, _bufsize: int) -> Input | Output:
+            if "r" in mode:
+                return Input(sock, server.max_request_header_size)
+            return Output(sock, server.send_timeout_s)
+
+        super().__init__(server, sock, open_stream)
+        self.waits_until_s = time.monotonic() + server.header_timeout_s
+        """A moment of the monotonic clock; an idle or slow connection is closed then."""
+        self._has_begun = False
+
+    def gather_head(self) -> Head:
+        """Take what has arrived; the time for a head runs from its first byte."""
+        head: Head = self.rfile.gather_head()
+        if head is Head.PARTIAL and not self._has_begun:
+            self._has_begun = True
+            self.waits_until_s = time.monotonic() + self.server.header_timeout_s
+        elif head is Head.COMPLETE:
+            self._has_begun = self.is_new = False
+            # Nothing is missing any more; a reader that wanted more of the head nevertheless must not wait.
+            self.rfile.deadline_s = time.monotonic() + self.server.header_timeout_s
+        return head
+
+    def wait_for_next(self) -> None:
+        """Between two requests: the idle timeout counts from now."""
+        self.waits_until_s = time.monotonic() + self.server.idle_timeout_s
+
+    def is_client_gone(self) -> bool:
+        """True when the client has closed the connection, or its sending side; reads nothing."""
+        poll = select.poll()
+        try:
+            poll.register(self.socket, select.POLLRDHUP)
+        except (OSError, ValueError):
+            return True
+        return bool(poll.poll(0))
+
+    def expire(self) -> None:
+        """Its time is over: a client that has begun a request is told so, an idle one is not."""
+        if self._has_begun:
+            self.refuse(408)
+        else:
+            self.close()
+
+    def refuse(self, status_code: int, message: str = "") -> None:
+        """Answer without a worker and without blocking, then close."""
+        self.socket.settimeout(0)
+        content = error_body(status_code, message or _SIMPLE_MESSAGES[status_code])
+        with contextlib.suppress(OSError, ValueError):
+            self.socket.send(closing_response(status_code, content))
+            # What has arrived is taken, so that closing does not reset the connection before the answer is read.
+            self.socket.recv(_BODY_BUFFER_BYTES)
+        self.close()
+
+    def close(self) -> None:
+        if self.must_linger:
+            self._linger()
+        self.rfile.close()
+        self.wfile.close()
+        with contextlib.suppress(OSError, ValueError):
+            self.socket.shutdown(socket.SHUT_RDWR)
+        self.socket.close()
+
+    def _linger(self) -> None:
+        self.must_linger = False
+        deadline_s = time.monotonic() + _LINGER_S
+        taken_bytes = 0
+        with contextlib.suppress(OSError, ValueError):
+            if isinstance(self.socket, ssl.SSLSocket):
+                self.socket.settimeout(0)
+                with contextlib.suppress(ssl.SSLWantReadError):
+                    self.socket.unwrap()
+            self.socket.shutdown(socket.SHUT_WR)
+            while taken_bytes < _MAX_LINGER_BYTES and (remaining_s := deadline_s - time.monotonic()) > 0:
+                self.socket.settimeout(remaining_s)
+                data = self.socket.recv(_BODY_BUFFER_BYTES)
+                if not data:
+                    return
+                taken_bytes += len(data)

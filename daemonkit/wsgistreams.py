@@ -1,0 +1,282 @@
+"""The byte streams of one HTTP connection: input with total deadlines, output with a total deadline, request bodies.
+
+cheroot's own files only know a timeout per receive, so a client that sends one byte a second holds a thread for as
+long as it likes. Here the head of a request is gathered without blocking by the thread that waits for all connections
+(`Input.gather_head`), and a worker sees a connection only when the head is complete; reading a body and writing an
+answer then each have one deadline as a whole. Framing follows RFC 9112 section 7 (chunked) and 6.2 (length).
+"""
+
+import contextlib
+import errno
+import io
+import re
+import socket
+import ssl
+import time
+from enum import Enum
+from typing import Any
+
+_RECEIVE_BYTES = 16 * 1024
+_MAX_CHUNK_LINE_BYTES = 256
+_MAX_TRAILER_BYTES = 8 * 1024
+_CHUNK_SIZE = re.compile(rb"([0-9A-Fa-f]{1,15})[ \t]*(?:;[^\r\n]*)?\r\n")
+_WOULD_BLOCK = (BlockingIOError, ssl.SSLWantReadError, ssl.SSLWantWriteError)
+
+
+class BodyError(OSError):
+    """The request's body cannot be had; the status code says why."""
+
+    def __init__(self, status_code: int, message: str) -> None:
+        super().__init__(errno.EIO, message)
+        self.status_code = status_code
+        self.message = message
+
+    def __str__(self) -> str:
+        return self.message
+
+
+class ClientGone(ConnectionError):
+    """The client went away or stopped reading while it was being answered."""
+
+    def __init__(self, message: str) -> None:
+        # cheroot tells harmless ends of a connection by their number.
+        super().__init__(errno.EPIPE, message)
+
+
+class Head(Enum):
+    """How far the head of the next request has come."""
+
+    ABSENT = "nothing received yet"
+    PARTIAL = "begun"
+    COMPLETE = "complete, or broken beyond doubt"
+    GONE = "the client closed before it was complete"
+
+
+class Input:
+    """What the client sends, in the shape of the file that cheroot reads heads from."""
+
+    def __init__(self, sock: socket.socket, max_head_bytes: int) -> None:
+        self.closed = False
+        self.bytes_read = 0
+        self.deadline_s = 0.0
+        """A moment of the monotonic clock; blocking reads give up then."""
+        self._socket = sock
+        self._max_head_bytes = max_head_bytes
+        self._buffer = bytearray()
+        self._searched = 0
+        self._is_at_end = False
+
+    def gather_head(self) -> Head:
+        """Take what has arrived, without blocking."""
+        while (head := self._head()) in (Head.ABSENT, Head.PARTIAL) and not self._is_at_end:
+            self._socket.settimeout(0)
+            try:
+                self._receive()
+            except _WOULD_BLOCK:
+                return head
+            except OSError:
+                return Head.GONE
+        return head if head is Head.COMPLETE else Head.GONE
+
+    def _head(self) -> Head:
+        buffer = self._buffer
+        while buffer.startswith(b"\r\n"):
+            # RFC 9112, 2.2: empty lines before a request are ignored.
+            del buffer[:2]
+            self._searched = 0
+        if not buffer:
+            return Head.ABSENT
+        if buffer.find(b"\r\n\r\n", max(0, self._searched - 3)) >= 0 or len(buffer) > self._max_head_bytes:
+            return Head.COMPLETE
+        first_end = buffer.find(b"\n")
+        if first_end >= 0 and not buffer.startswith(b"\r", first_end - 1):
+            # A bare line feed: no HTTP, the answer is an error at once.
+            return Head.COMPLETE
+        self._searched = len(buffer)
+        return Head.PARTIAL
+
+    def has_data(self) -> bool:
+        """True when a worker could go on at once: the next head is complete, or TLS holds bytes that epoll misses."""
+        return self._head() is Head.COMPLETE or (isinstance(self._socket, ssl.SSLSocket) and self._socket.pending() > 0)
+
+    def readline(self, limit: int = -1) -> bytes:
+        """A line with its end, or `limit` bytes, or what there is when the client closed."""
+        searched = 0
+        while True:
+            end = self._buffer.find(b"\n", searched) + 1
+            if end or 0 <= limit <= len(self._buffer) or not self._fill():
+                break
+            searched = max(0, len(self._buffer) - _RECEIVE_BYTES)
+        wanted = end or len(self._buffer)
+        return self._take(wanted if limit < 0 else min(wanted, limit))
+
+    def read(self, size: int | None = None) -> bytes:
+        """`size` bytes, fewer only when the client closed."""
+        if size is None or size < 0:
+            raise ValueError("reading to the end of a connection would never end")
+        while len(self._buffer) < size and self._fill():
+            pass
+        return self._take(size)
+
+    def read_into(self, target: memoryview) -> int:
+        """What is there, at least a byte; 0 when the client closed."""
+        if not self._buffer and not self._fill():
+            return 0
+        count = min(len(target), len(self._buffer))
+        target[:count] = self._take(count)
+        return count
+
+    def _fill(self) -> bool:
+        """Block for more bytes until the deadline; False when the client closed."""
+        if self._is_at_end:
+            return False
+        remaining_s = self.deadline_s - time.monotonic()
+        if remaining_s <= 0:
+            raise BodyError(408, "the request did not arrive in time")
+        self._socket.settimeout(remaining_s)
+        try:
+            return self._receive()
+        except TimeoutError as error:
+            raise BodyError(408, "the request did not arrive in time") from error
+        except OSError as error:
+            raise BodyError(400, f"the connection broke: {error.strerror or error}") from error
+
+    def _receive(self) -> bool:
+        try:
+            data = self._socket.recv(_RECEIVE_BYTES)
+        except (ssl.SSLEOFError, ssl.SSLZeroReturnError):
+            data = b""
+        self._buffer += data
+        self.bytes_read += len(data)
+        self._is_at_end = not data
+        return bool(data)
+
+    def _take(self, count: int) -> bytes:
+        taken = bytes(self._buffer[:count])
+        del self._buffer[:count]
+        self._searched = 0
+        return taken
+
+    def close(self) -> None:
+        self.closed = True
+
+
+class Output:
+    """What the client receives; one `write` takes at most `timeout_s`, however slowly the client reads."""
+
+    def __init__(self, sock: socket.socket, timeout_s: float) -> None:
+        self.closed = False
+        self.bytes_written = 0
+        self._socket = sock
+        self._timeout_s = timeout_s
+
+    def write(self, data: bytes) -> int:
+        deadline_s = time.monotonic() + self._timeout_s
+        rest = memoryview(data)
+        while rest:
+            self._socket.settimeout(max(0.001, deadline_s - time.monotonic()))
+            try:
+                rest = rest[self._socket.send(rest) :]
+            except TimeoutError as error:
+                raise ClientGone("the client did not read its answer in time") from error
+            except OSError as error:
+                raise ClientGone(f"the connection broke: {error.strerror or error}") from error
+        self.bytes_written += len(data)
+        return len(data)
+
+    def flush(self) -> None:
+        """Nothing is held back."""
+
+    def close(self) -> None:
+        self.closed = True
+
+
+class RequestBody(io.RawIOBase):
+    """A body that ends by itself; reading raises BodyError when it is late, cut off, malformed or too large."""
+
+    def __init__(self, source: Input) -> None:
+        super().__init__()
+        self._source = source
+        self.is_consumed = False
+        """True once nothing of it is left in the connection."""
+
+    def readable(self) -> bool:
+        return True
+
+    def skip(self, max_bytes: int, timeout_s: float) -> bool:
+        """Read and forget a small rest, so that the connection can be used again; False when that did not work."""
+        self._source.deadline_s = min(self._source.deadline_s, time.monotonic() + timeout_s)
+        scratch = bytearray(min(max_bytes, _RECEIVE_BYTES) or 1)
+        with contextlib.suppress(BodyError):
+            while not self.is_consumed and max_bytes > 0:
+                max_bytes -= self.readinto(scratch)
+            return self.is_consumed
+        return False
+
+    def readinto(self, buffer: Any) -> int:
+        raise NotImplementedError
+
+
+class LengthBody(RequestBody):
+    """`Content-Length` bytes."""
+
+    def __init__(self, source: Input, length_bytes: int) -> None:
+        super().__init__(source)
+        self._left_bytes = length_bytes
+        self.is_consumed = length_bytes == 0
+
+    def readinto(self, buffer: Any) -> int:
+        if self.is_consumed:
+            return 0
+        count = self._source.read_into(memoryview(buffer).cast("B")[: self._left_bytes])
+        if not count:
+            raise BodyError(400, f"the body ended {self._left_bytes} bytes before its Content-Length")
+        self._left_bytes -= count
+        self.is_consumed = self._left_bytes == 0
+        return count
+
+
+class ChunkedBody(RequestBody):
+    """Chunks until the last one; more than `max_bytes` of content is an error as soon as it is announced."""
+
+    def __init__(self, source: Input, max_bytes: int | None) -> None:
+        super().__init__(source)
+        self._chunk_left_bytes = 0
+        self._room_bytes = max_bytes
+        self._max_bytes = max_bytes
+
+    def readinto(self, buffer: Any) -> int:
+        if self.is_consumed:
+            return 0
+        if not self._chunk_left_bytes:
+            self._open_chunk()
+            if self.is_consumed:
+                return 0
+        count = self._source.read_into(memoryview(buffer).cast("B")[: self._chunk_left_bytes])
+        if not count:
+            raise BodyError(400, "the body ended inside a chunk")
+        self._chunk_left_bytes -= count
+        if not self._chunk_left_bytes and self._source.read(2) != b"\r\n":
+            raise BodyError(400, "a chunk is longer than its announced size")
+        return count
+
+    def _open_chunk(self) -> None:
+        match = _CHUNK_SIZE.fullmatch(self._source.readline(_MAX_CHUNK_LINE_BYTES))
+        if match is None:
+            raise BodyError(400, "malformed chunk size, want hexadecimal digits")
+        size_bytes = int(match[1], 16)
+        if size_bytes == 0:
+            self._read_trailers()
+            self.is_consumed = True
+        elif self._room_bytes is not None:
+            self._room_bytes -= size_bytes
+            if self._room_bytes < 0:
+                raise BodyError(413, f"the body is larger than {self._max_bytes} bytes")
+        self._chunk_left_bytes = size_bytes
+
+    def _read_trailers(self) -> None:
+        room_bytes = _MAX_TRAILER_BYTES
+        while (line := self._source.readline(room_bytes)) != b"\r\n":
+            room_bytes -= len(line)
+            if not line.endswith(b"\r\n") or room_bytes <= 0:
+                raise BodyError(400, "malformed or too long trailers after the body")
