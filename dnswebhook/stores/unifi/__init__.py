@@ -6,7 +6,7 @@
     check · auto · decision   findings for a person; detection; what is remembered of it
     v2 · integration · writes the two APIs as stores; what their writes have in common
     v2rows · integrationrows · targets    rows <-> records, pure
-    client · credentials · retry · flights    one call, complete: sessions, repetition, shared listings
+    client · credentials · retry              one call, complete: sessions, repetition
     replies · transport · tls · sockets       what a reply means; one HTTP exchange; trust; time limits
     settings · address        what a person sets
 """

@@ -12,12 +12,12 @@ import msgspec
 
 from dnswebhook.deadline import Deadline
 from dnswebhook.errors import NotFound, StoreUnreachable
+from dnswebhook.flights import Flights
 from dnswebhook.model import Capabilities, Listing, Record, RecordSpec
 from dnswebhook.stores.unifi import integrationrows, replies
 from dnswebhook.stores.unifi.address import INTEGRATION_PATH
 from dnswebhook.stores.unifi.client import Client, observed
 from dnswebhook.stores.unifi.credentials import Observe
-from dnswebhook.stores.unifi.flights import SharedFlights
 from dnswebhook.stores.unifi.integrationrows import PolicyRow
 from dnswebhook.stores.unifi.transport import Reply, Request
 from dnswebhook.stores.unifi.writes import RowWrites
@@ -83,7 +83,7 @@ class IntegrationStore:
         self._site = site
         self._observe = observe
         self._site_id: str | None = None
-        self._flights = SharedFlights(self._fetch)
+        self._flights = Flights(self._fetch)
         self._writes = RowWrites(client, _Dialect(), self.list_records)
         self._last_bodies: list[bytes] = []
         self._last_listing = Listing(())
@@ -93,10 +93,10 @@ class IntegrationStore:
         return integrationrows.CAPABILITIES
 
     def list_records(self, deadline: Deadline) -> Listing:
-        return self._flights.join(deadline)
+        return self._flights.get(deadline)
 
     def _fetch(self, deadline: Deadline) -> Listing:
-        """Never runs twice at the same time: `SharedFlights` sees to that."""
+        """Never runs twice at the same time: `Flights` sees to that."""
         with observed(self._observe, "list"):
             collection = self._collection(deadline)
             for _ in range(MAX_LISTING_ATTEMPTS):

@@ -7,7 +7,6 @@ yet to come.
 """
 
 from collections import Counter
-from collections.abc import Iterable
 
 import msgspec
 
@@ -113,11 +112,12 @@ _TYPES = {
 }
 
 
-def records_of(rows: Iterable[PolicyRow]) -> tuple[Record, ...]:
+def records_of(rows: list[PolicyRow]) -> tuple[Record, ...]:
     """The records among `rows`, in their order. An id on several rows is a bucket: none of them may be written."""
-    found = list(rows)
-    counts = Counter(row.id for row in found)
-    return tuple(record_of(row, is_shared=counts[row.id] > 1) for row in found if is_record(row))
+    shared: set[str] = set()
+    if len({row.id for row in rows}) != len(rows):
+        shared = {row_id for row_id, count in Counter(row.id for row in rows).items() if count > 1}
+    return tuple(record_of(row, is_shared=row.id in shared) for row in rows if row.type in _TYPES)
 
 
 def is_record(row: PolicyRow) -> bool:

@@ -7,11 +7,11 @@ nothing changed costs little more than the transfer.
 import msgspec
 
 from dnswebhook.deadline import Deadline
+from dnswebhook.flights import Flights
 from dnswebhook.model import Capabilities, Listing, Record, RecordSpec
 from dnswebhook.stores.unifi import replies, v2rows
 from dnswebhook.stores.unifi.client import Client, observed
 from dnswebhook.stores.unifi.credentials import Observe
-from dnswebhook.stores.unifi.flights import SharedFlights
 from dnswebhook.stores.unifi.transport import Reply, Request
 from dnswebhook.stores.unifi.v2rows import V2Row
 from dnswebhook.stores.unifi.writes import RowWrites
@@ -38,7 +38,7 @@ class V2Store:
         self._client = client
         self._collection = collection
         self._observe = observe
-        self._flights = SharedFlights(self._fetch)
+        self._flights = Flights(self._fetch)
         self._writes = RowWrites(client, _Dialect(), self.list_records)
         self._last_body = b""
         self._last_listing = Listing(())
@@ -47,10 +47,10 @@ class V2Store:
         return v2rows.CAPABILITIES
 
     def list_records(self, deadline: Deadline) -> Listing:
-        return self._flights.join(deadline)
+        return self._flights.get(deadline)
 
     def _fetch(self, deadline: Deadline) -> Listing:
-        """Never runs twice at the same time: `SharedFlights` sees to that."""
+        """Never runs twice at the same time: `Flights` sees to that."""
         with observed(self._observe, "list"):
             request = Request("GET", self._collection, wants_array=True, timeout_factor=LISTING_TIMEOUT_FACTOR)
             reply = self._client.call(request, deadline)

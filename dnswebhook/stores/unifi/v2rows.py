@@ -56,21 +56,18 @@ class V2Body(msgspec.Struct):
 
 
 def records_of(rows: list[V2Row]) -> tuple[Record, ...]:
-    """The records among `rows`, in their order."""
-    ids = Counter(row.id for row in rows) if len({row.id for row in rows}) != len(rows) else None
-    return tuple(
-        record_of(row, Origin.USER_DEFINED if ids is None or ids[row.id] == 1 else Origin.AMBIGUOUS)
-        for row in rows
-        if row.record_type in _TYPES
-    )
+    """The records among `rows`, in their order. An id on several rows is ambiguous: none of them may be written."""
+    shared: set[str] = set()
+    if len({row.id for row in rows}) != len(rows):
+        shared = {row_id for row_id, count in Counter(row.id for row in rows).items() if count > 1}
+    return tuple(record_of(row, is_shared=row.id in shared) for row in rows if row.record_type in _TYPES)
 
 
-def record_of(row: V2Row, origin: Origin = Origin.USER_DEFINED) -> Record:
+def record_of(row: V2Row, *, is_shared: bool = False) -> Record:
     record_type = row.record_type
     text = row.value if record_type in _PLAIN_TYPES else _target_text(row)
     value = stored_value(record_type, text)
-    if not row.id:
-        origin = Origin.AMBIGUOUS
+    origin = Origin.AMBIGUOUS if is_shared or not row.id else Origin.USER_DEFINED
     return Record(row.id, stored_name(row.key), record_type, value, row.ttl or 0, row.enabled, origin)
 
 
