@@ -165,7 +165,8 @@ def test_a_caller_that_gives_up_ends_the_hang(controller: Controller, after_comm
     with pytest.raises(requests.Timeout), requests.Session() as session:
         session.post(controller.v2_url, json=a_record(), headers={"X-API-KEY": controller.api_key}, timeout=0.05)
 
-    controller.stop()
+    controller.calls.wait_for("create")
+    assert controller.calls.count("create", status=0) == 1
     assert keys(controller) == (["app.example.com"] if after_commit else [])
 
 

@@ -197,6 +197,20 @@ def test_a_single_row_may_change_its_type_in_place(caller: Caller) -> None:
     assert caller.v2("PUT", f"/{row.id}", record("CNAME", "x.example.com")).status_code == 200
 
 
+def test_a_listing_shows_every_write_at_once(caller: Caller) -> None:
+    def listed() -> list[str]:
+        return [row["value"] for row in caller.v2("GET").json()]
+
+    empty = listed()
+    row_id = caller.v2("POST", content=a_record(value="192.0.2.1")).json()["_id"]
+    created = listed()
+    caller.v2("PUT", f"/{row_id}", a_record(value="192.0.2.2"))
+    updated = listed()
+    caller.v2("DELETE", f"/{row_id}")
+
+    assert (empty, created, updated, listed()) == ([], ["192.0.2.1"], ["192.0.2.2"], [])
+
+
 def test_a_second_deletion_finds_nothing(caller: Caller) -> None:
     row = caller.controller.add_row("app.example.com", "A", "192.0.2.1")
 
