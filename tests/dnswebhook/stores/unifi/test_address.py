@@ -1,0 +1,63 @@
+import pytest
+
+from dnswebhook.stores.unifi.address import Flavour, login_path, parse_address, v2_path
+
+
+@pytest.mark.parametrize(
+    ("typed", "base_url"),
+    [
+        ("192.168.1.1", "https://192.168.1.1"),
+        (" unifi.lan ", "https://unifi.lan"),
+        ("unifi.lan:8443", "https://unifi.lan:8443"),
+        ("https://unifi.lan/", "https://unifi.lan"),
+        ("HTTPS://unifi.lan:443", "https://unifi.lan"),
+        ("http://unifi.lan:8080/", "http://unifi.lan:8080"),
+        ("[fd00::1]:8443", "https://[fd00::1]:8443"),
+        ("https://proxy.lan/unifi/", "https://proxy.lan/unifi"),
+        ("https://unifi.lan/proxy/network", "https://unifi.lan"),
+        ("https://unifi.lan/proxy/network/integration/v1/", "https://unifi.lan"),
+        (
+            "https://api.ui.com/v1/connector/consoles/70A7:1/proxy/network/integration/v1",
+            "https://api.ui.com/v1/connector/consoles/70A7:1",
+        ),
+    ],
+)
+def test_an_address_is_understood_as_people_type_it(typed: str, base_url: str) -> None:
+    assert base_url == parse_address(typed).base_url
+
+
+def test_a_path_of_the_application_tells_the_flavour() -> None:
+    assert parse_address("https://unifi.lan/proxy/network/").names_application
+    assert not parse_address("https://unifi.lan/other").names_application
+
+
+@pytest.mark.parametrize(
+    ("typed", "reason"),
+    [
+        ("", "is empty"),
+        ("ftp://unifi.lan", "scheme 'ftp'"),
+        ("https://", "has no host"),
+        ("https://unifi.lan:port", "is no URL"),
+        ("https://unifi.lan:99999", "is no URL"),
+        ("https://unifi lan", "has no host"),
+        ("https://unifi.lan/?a=b", "query or fragment"),
+        ("https://[fd00::1", "is no URL"),
+    ],
+)
+def test_an_impossible_address_is_refused_with_the_reason(typed: str, reason: str) -> None:
+    with pytest.raises(ValueError, match=reason):
+        parse_address(typed)
+
+
+def test_a_password_in_the_address_is_refused_and_not_repeated() -> None:
+    with pytest.raises(ValueError, match="contains a user name") as refusal:
+        parse_address("https://admin:hunter2@unifi.lan")
+
+    assert "hunter2" not in str(refusal.value)
+
+
+def test_paths_depend_on_the_flavour_and_quote_the_site() -> None:
+    assert v2_path(Flavour.OS, "default") == "/proxy/network/v2/api/site/default/static-dns"
+    assert v2_path(Flavour.CLASSIC, "a/b") == "/v2/api/site/a%2Fb/static-dns"
+    assert login_path(Flavour.OS) == "/api/auth/login"
+    assert login_path(Flavour.CLASSIC) == "/api/login"

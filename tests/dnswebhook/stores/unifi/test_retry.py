@@ -1,0 +1,62 @@
+import threading
+
+import pytest
+
+from dnswebhook.deadline import Deadline
+from dnswebhook.errors import RateLimited
+from dnswebhook.stores.unifi.retry import RateGate, retry_after_s
+
+DATE = "Sun, 06 Nov 1994 08:49:37 GMT"
+
+
+@pytest.mark.parametrize(
+    ("header", "seconds"),
+    [
+        ("0", 0.0),
+        (" 17 ", 17.0),
+        ("Sun, 06 Nov 1994 08:49:47 GMT", 10.0),
+        ("Sun, 06 Nov 1994 08:49:27 GMT", 0.0),
+        ("Sunday, 06-Nov-94 08:50:37 GMT", 60.0),
+        ("", None),
+        ("soon", None),
+        ("-5", None),
+        ("1.5", None),
+    ],
+)
+def test_both_forms_of_retry_after_are_read_against_the_senders_clock(header: str, seconds: float | None) -> None:
+    assert retry_after_s(header, DATE) == seconds
+
+
+def test_an_open_gate_lets_everybody_pass() -> None:
+    RateGate().pass_through(Deadline.after(0))
+
+
+def test_a_gate_that_opens_after_the_deadline_refuses_at_once_and_says_when_it_opens() -> None:
+    gate = RateGate(clock=lambda: 100.0)
+    gate.close_for(30)
+
+    with pytest.raises(RateLimited) as refusal:
+        gate.pass_through(Deadline.after(5))
+
+    assert refusal.value.retry_after_s == 30
+
+
+def test_the_longest_of_several_pauses_counts() -> None:
+    gate = RateGate(clock=lambda: 100.0)
+    gate.close_for(30)
+    gate.close_for(1)
+
+    with pytest.raises(RateLimited) as refusal:
+        gate.pass_through(Deadline.after(5))
+
+    assert refusal.value.retry_after_s == 30
+
+
+def test_waiting_at_the_gate_ends_when_the_process_stops() -> None:
+    stop = threading.Event()
+    stop.set()
+    gate = RateGate()
+    gate.close_for(60)
+
+    with pytest.raises(RateLimited):
+        gate.pass_through(Deadline.after(600, stop))
