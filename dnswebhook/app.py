@@ -130,7 +130,9 @@ class WebhookApp:
         changes = wire.decode_changes(self._body(request))
         is_caller_gone: Callable[[], bool] = request.environ.get("daemonkit.client_gone", lambda: False)
         self._provider.apply(changes, deadline, is_caller_gone)
-        return Response(status=204)
+        response = Response(status=204)
+        del response.headers["Content-Type"]  # there is no content to have a type
+        return response
 
     def _body(self, request: Request) -> bytes:
         content_type = request.headers.get("Content-Type")

@@ -108,15 +108,13 @@ class Options(CommonOptions):
         metavar="DOMAIN,...",
         help="not these domains",
     )
-    regexp_domain_filter: str = option(
-        default="",
+    regexp_domain_filter: str | None = option(
         env="REGEXP_DOMAIN_FILTER",
         group="domain filter",
         metavar="REGEX",
         help="only names in which this expression (RE2) is found; not together with the lists",
     )
-    regexp_domain_filter_exclusion: str = option(
-        default="",
+    regexp_domain_filter_exclusion: str | None = option(
         env="REGEXP_DOMAIN_FILTER_EXCLUSION",
         group="domain filter",
         metavar="REGEX",
@@ -128,9 +126,7 @@ class Options(CommonOptions):
     unifi_api_key: Secret | None = option(
         secret=True, env="UNIFI_API_KEY", group="UniFi", help="API key of the controller (Network 9.0 or newer)"
     )
-    unifi_user: str = option(
-        default="", env="UNIFI_USER", group="UniFi", help="local user, where there are no API keys"
-    )
+    unifi_user: str | None = option(env="UNIFI_USER", group="UniFi", help="local user, where there are no API keys")
     unifi_pass: Secret | None = option(secret=True, env="UNIFI_PASS", group="UniFi", help="password of the local user")
     unifi_site: str = option(default="default", env="UNIFI_SITE", group="UniFi", help="internal name of the site")
     unifi_api: str = option(
@@ -153,8 +149,7 @@ class Options(CommonOptions):
         metavar="FILE",
         help="PEM file with the authority of the controller's certificate",
     )
-    unifi_tls_fingerprint: str = option(
-        default="",
+    unifi_tls_fingerprint: str | None = option(
         env="UNIFI_TLS_FINGERPRINT",
         group="UniFi",
         metavar="SHA256",
@@ -209,8 +204,8 @@ class Options(CommonOptions):
         return DomainFilter(
             self.domain_filter,
             self.exclude_domain_filter,
-            self.regexp_domain_filter,
-            self.regexp_domain_filter_exclusion,
+            self.regexp_domain_filter or "",
+            self.regexp_domain_filter_exclusion or "",
         )
 
     def protected(self) -> ProtectedNames:
@@ -220,13 +215,13 @@ class Options(CommonOptions):
         return UnifiSettings(
             base_url=self.unifi_host or "",
             api_key=self.unifi_api_key or Secret(""),
-            user=self.unifi_user,
+            user=self.unifi_user or "",
             password=self.unifi_pass or Secret(""),
             site=self.unifi_site,
             api=ApiChoice(self.unifi_api),
             flavour=FlavourChoice(self.unifi_flavour),
             ca_cert=Path(self.unifi_ca_cert) if self.unifi_ca_cert else None,
-            tls_fingerprint=self.unifi_tls_fingerprint,
+            tls_fingerprint=self.unifi_tls_fingerprint or "",
             skip_tls_verify=self.unifi_skip_tls_verify,
             request_timeout_s=self.unifi_request_timeout_s,
             parallel_calls=self.write_parallelism,

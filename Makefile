@@ -1,0 +1,68 @@
+# `make demo` and `make test` set up all they need in .venv, from Python 3.11 or newer and make alone.
+
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+SOURCES := daemonkit dnswebhook proxy tunnelgw tests tools benchmarks examples
+PYTEST_ARGS ?=
+
+.DEFAULT_GOAL := help
+.PHONY: help demo test lint format generate bench bench-dns pins clean
+
+help: ## this list
+	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 18
+
+demo: $(VENV)/runtime ## show the DNS webhook at work on this machine; ONCE=1 ends after the table
+	@$(BIN)/python -m examples.demo $(if $(ONCE),--once)
+
+test: $(VENV)/development ## run all tests; builds the real external-dns, etcd and kube-apiserver first where Go is installed
+	@if command -v go >/dev/null; then \
+	  tests/kube/install.py >/dev/null; \
+	else \
+	  echo "make test: Go is not installed, so the tests that drive the real external-dns are skipped (see below)"; \
+	fi
+	$(BIN)/python -m pytest $(PYTEST_ARGS)
+
+lint: $(VENV)/development ## style, types, layers, and that generated files are up to date
+	$(BIN)/ruff check $(SOURCES)
+	$(BIN)/ruff format --check $(SOURCES)
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+	$(BIN)/python -m tools.generate --check
+
+format: $(VENV)/development ## put the sources into the one format
+	$(BIN)/ruff check --fix-only $(SOURCES)
+	$(BIN)/ruff format $(SOURCES)
+
+generate: $(VENV)/development ## write what is made from other files: structs and client from OpenAPI, the options page
+	$(BIN)/python -m tools.generate
+
+bench: bench-dns ## all benchmarks
+
+bench-dns: $(VENV)/development ## measure the DNS webhook; peers that are installed are measured beside it
+	$(BIN)/python -m benchmarks.dns $(BENCH_ARGS)
+
+pins: $(VENV)/development ## write requirements-dev.txt anew, with the newest versions
+	$(BIN)/python -m tools.pins
+
+clean: ## remove what these commands made inside the checkout
+	rm -rf $(VENV) build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
+
+$(VENV)/python-is-new-enough:
+	@command -v $(PYTHON) >/dev/null || { echo "make: $(PYTHON) not found: install Python 3.11 or newer, or name it: make PYTHON=/path/python3.12 $(MAKECMDGOALS)" >&2; exit 1; }
+	@$(PYTHON) -c 'import sys; v = sys.version_info; sys.exit(0 if v >= (3, 11) else f"make: $(PYTHON) is Python {v.major}.{v.minor}, want 3.11 or newer: make PYTHON=python3.12 $(MAKECMDGOALS)")'
+	@echo "make: creating $(VENV) with $$($(PYTHON) --version)"
+	@$(PYTHON) -m venv $(VENV) || { echo "make: $(PYTHON) cannot create a virtual environment; on Debian and Ubuntu: apt install python3-venv" >&2; rm -rf $(VENV); exit 1; }
+	@touch $@
+
+$(VENV)/runtime: setup.cfg setup.py requirements-dev.txt | $(VENV)/python-is-new-enough
+	@echo "make: installing the runtime requirements into $(VENV)"
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint requirements-dev.txt --editable . \
+	  || { echo "make: pip could not install the requirements; is the package index reachable?" >&2; exit 1; }
+	@touch $@
+
+$(VENV)/development: requirements-dev.txt $(VENV)/runtime
+	@echo "make: installing the development requirements into $(VENV)"
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --requirement requirements-dev.txt \
+	  || { echo "make: pip could not install the requirements; is the package index reachable?" >&2; exit 1; }
+	@touch $@

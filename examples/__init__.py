@@ -1,0 +1,1 @@
+"""What `make demo` runs, and files to copy from; never installed."""

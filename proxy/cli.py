@@ -1,0 +1,17 @@
+"""The command `tunnelgw-proxy`: says what this release holds."""
+
+import argparse
+import sys
+
+import daemonkit
+
+
+def main() -> None:
+    """Exit code 1: there is nothing to run yet."""
+    parser = argparse.ArgumentParser(prog="tunnelgw-proxy", description="The data plane of the tunnel gateway.")
+    parser.add_argument("--version", action="version", version=f"%(prog)s {daemonkit.__version__}")
+    parser.parse_args()
+    sys.exit(
+        f"tunnelgw-proxy: release {daemonkit.__version__} holds the DNS webhook only (run `dnswebhook --help`); "
+        "the data plane of the tunnel gateway is not part of it yet, see CHANGELOG.md"
+    )

@@ -1,0 +1,1 @@
+"""Commands for people who develop this project; never installed."""

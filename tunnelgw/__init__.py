@@ -1,0 +1,1 @@
+"""The Gateway API controller. Not part of this release yet: CHANGELOG.md says what is."""
