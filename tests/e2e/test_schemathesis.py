@@ -1,0 +1,62 @@
+"""The running service keeps to its OpenAPI file, whatever requests the file allows and forbids."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import schemathesis
+from hypothesis import HealthCheck, Phase, settings
+from schemathesis.checks import not_a_server_error
+from schemathesis.specs.openapi.checks import (
+    allow_header_conformance,
+    content_type_conformance,
+    positive_data_acceptance,
+    response_headers_conformance,
+    response_schema_conformance,
+    status_code_conformance,
+    unsupported_method,
+)
+
+import dnswebhook.openapi
+from tests.support.daemon import Daemon
+
+schema = schemathesis.openapi.from_path(Path(dnswebhook.openapi.__file__).with_name("webhook.yaml"))
+
+CONFORMANCE = [
+    allow_header_conformance,
+    content_type_conformance,
+    response_headers_conformance,
+    response_schema_conformance,
+    status_code_conformance,
+    unsupported_method,
+]
+REQUEST_TIMEOUT_S = 20.0
+
+# Examples of one run share a store, so a failure may depend on the ones before it: shrinking would mislead.
+run_settings = settings(
+    max_examples=60,
+    phases=[Phase.explicit, Phase.generate],
+    deadline=None,
+    suppress_health_check=list(HealthCheck),
+)
+
+
+@pytest.fixture(scope="module")
+def webhook_url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """The API of a daemon that keeps records in a folder of its own."""
+    with Daemon.dnswebhook({"DNSWEBHOOK_STATE_DIR": str(tmp_path_factory.mktemp("state"))}) as daemon:
+        yield daemon.url("api")
+
+
+@schema.parametrize()
+@run_settings
+def test_every_answer_is_one_that_the_file_describes(case: schemathesis.Case[Any], webhook_url: str) -> None:
+    """500 is among them: an apply refuses record sets that no store can hold, after the others are applied."""
+    case.call_and_validate(base_url=webhook_url, checks=CONFORMANCE, timeout=REQUEST_TIMEOUT_S)
+
+
+@schema.exclude(operation_id="applyChanges").parametrize()
+@run_settings
+def test_what_the_file_allows_is_accepted_and_nothing_breaks(case: schemathesis.Case[Any], webhook_url: str) -> None:
+    case.call_and_validate(base_url=webhook_url, checks=[positive_data_acceptance, not_a_server_error])
