@@ -154,7 +154,12 @@ def _ipv6(text: str) -> str:
 
 def _host(record_type: str) -> Callable[[str], str]:
     def spell(text: str) -> str:
-        host = canonical_name(text.strip())
+        try:
+            host = canonical_name(text.strip())
+        except Unacceptable as error:
+            is_too_long = error.reason is DropReason.NAME_TOO_LONG
+            reason = DropReason.TARGET_TOO_LONG if is_too_long else DropReason.INVALID_TARGET
+            raise Unacceptable(reason, f"{record_type} target: {error}") from error
         if "*" in host:
             raise _invalid(record_type, text, "a host name without wildcard")
         return host
