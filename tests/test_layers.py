@@ -1,0 +1,30 @@
+"""The house's order is a tested fact: what `make lint` checks is checked by the suite too."""
+
+import subprocess
+import sys
+from configparser import ConfigParser
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+
+
+def test_imports_point_one_way_and_pure_rooms_stay_pure() -> None:
+    command = [str(Path(sys.executable).with_name("lint-imports")), "--no-cache"]
+
+    done = subprocess.run(command, cwd=ROOT, check=False, capture_output=True, text=True, timeout=120)
+
+    assert 0 == done.returncode, done.stdout
+
+
+def test_every_package_is_named_in_setup_cfg_and_tests_are_not() -> None:
+    setup = ConfigParser()
+    setup.read(ROOT / "setup.cfg")
+    named = set(setup["options"]["packages"].split())
+
+    found = {
+        str(init.parent.relative_to(ROOT)).replace("/", ".")
+        for package in ("daemonkit", "dnswebhook", "proxy", "tunnelgw")
+        for init in (ROOT / package).rglob("__init__.py")
+    }
+
+    assert found == named
