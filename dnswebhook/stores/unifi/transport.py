@@ -141,12 +141,12 @@ class Transport:
         if any(_is_certificate_refused(cause) for cause in causes):
             message = tls.verification_failure(self._settings, _certificate_cause(causes), timeout_s)
             return NoReply(StoreUnreachable(message), was_sent=False, is_repeatable=False)
-        if any(isinstance(cause, ConnectTimeoutError) for cause in causes):
-            message = f"{where}: no connection within {timeout_s:.1f} s; is the address right, does a firewall drop it?"
-            return NoReply(StoreTimeout(message), was_sent=False, is_repeatable=False)
         if any(isinstance(cause, NewConnectionError) for cause in causes):
             message = f"{where}: cannot connect: {_deepest(causes)}; is the controller up, and is the address right?"
             return NoReply(StoreUnreachable(message), was_sent=False, is_repeatable=True)
+        if any(isinstance(cause, ConnectTimeoutError) for cause in causes):
+            message = f"{where}: no connection within {timeout_s:.1f} s; is the address right, does a firewall drop it?"
+            return NoReply(StoreTimeout(message), was_sent=False, is_repeatable=False)
         if any(isinstance(cause, TimeoutError | urllib3.exceptions.TimeoutError) for cause in causes):
             message = f"{where}: no complete answer within {timeout_s:.1f} s"
             return NoReply(StoreTimeout(message), was_sent=True, is_repeatable=False)

@@ -40,7 +40,7 @@ class V2Store:
         self._observe = observe
         self._flights = Flights(self._fetch)
         self._writes = RowWrites(client, _Dialect(), self.list_records)
-        self._last_body = b""
+        self._last_body: bytes | None = None
         self._last_listing = Listing(())
 
     def capabilities(self) -> Capabilities:

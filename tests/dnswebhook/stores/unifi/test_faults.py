@@ -1,0 +1,383 @@
+"""Each fault of a real controller over real HTTP: which error it becomes, and what the controller holds afterwards."""
+
+import email.utils
+import time
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+
+from daemonkit.secret import Secret
+from dnswebhook.deadline import Deadline
+from dnswebhook.errors import (
+    AlreadyExists,
+    CredentialsRefused,
+    NotFound,
+    RateLimited,
+    RecordError,
+    StoreTimeout,
+    StoreUnreachable,
+)
+from dnswebhook.model import RecordSpec
+from dnswebhook.stores.unifi import UnifiStore
+from tests.dnswebhook.stores.unifi.conftest import OpenStore
+from tests.support.controller import Controller, Hang, Huge, Reply, Reset, Slow, Truncate, faults
+
+SPEC = RecordSpec("app.example.com", "A", "192.0.2.10", 300)
+OTHER = RecordSpec("app.example.com", "A", "192.0.2.11", 300)
+
+
+def calls(controller: Controller, operation: str) -> int:
+    return sum(count for (_, called, _), count in controller.calls.calls.items() if called == operation)
+
+
+# Repetition
+
+
+@pytest.mark.parametrize("effect", [Reply(status=500), faults.bad_gateway(), Reset(), Truncate()], ids=repr)
+def test_a_listing_survives_a_passing_fault(
+    store: UnifiStore, controller: Controller, deadline: Deadline, effect: faults.Effect
+) -> None:
+    store.create(SPEC, deadline)
+    controller.fault(effect, on="list", count=2)
+
+    assert [record.spec for record in store.list_records(deadline).records] == [SPEC]
+
+
+@pytest.mark.parametrize(
+    "effect", [Reply(status=500), faults.bad_gateway(), Reset(), Reset(after_commit=True)], ids=repr
+)
+def test_an_update_survives_a_passing_fault(
+    store: UnifiStore, controller: Controller, deadline: Deadline, effect: faults.Effect
+) -> None:
+    record = store.create(SPEC, deadline)
+    controller.fault(effect, on="update", count=1)
+    store.update(record, OTHER, deadline)
+
+    assert [row.value for row in controller.rows()] == [OTHER.value]
+
+
+def test_a_delete_that_was_carried_out_before_the_reset_is_found_gone(
+    store: UnifiStore, controller: Controller, deadline: Deadline
+) -> None:
+    record = store.create(SPEC, deadline)
+    controller.fault(Reset(after_commit=True), on="delete", count=1)
+
+    with pytest.raises(NotFound):
+        store.delete(record, deadline)
+    assert controller.rows() == []
+
+
+def test_a_lasting_502_page_is_unreachable_and_quoted(
+    store: UnifiStore, controller: Controller, deadline: Deadline
+) -> None:
+    controller.fault(faults.bad_gateway())
+
+    with pytest.raises(StoreUnreachable, match=r"GET /proxy/network/.* 502 text/html: .*Bad Gateway.*restarting"):
+        store.list_records(deadline)
+
+
+# Creates whose outcome is unclear
+
+
+@pytest.mark.parametrize(
+    "effect",
+    [
+        Reset(after_commit=True),
+        Truncate(),
+        Hang(after_commit=True),
+        faults.bad_gateway(after_commit=True),
+        Reply(status=200, after_commit=True),
+        Reply(status=200, body="{}", after_commit=True),
+        Reply(status=201, body="<html>", content_type="text/html", after_commit=True),
+    ],
+    ids=repr,
+)
+def test_a_create_that_was_carried_out_is_found_by_listing(
+    controller: Controller, open_store: OpenStore, deadline: Deadline, api: str, effect: faults.Effect
+) -> None:
+    store = open_store(controller, api=api, request_timeout_s=0.5)
+    controller.fault(effect, on="create", count=1)
+    record = store.create(SPEC, deadline)
+
+    assert record.spec == SPEC
+    assert record in store.list_records(deadline).records
+    assert calls(controller, "create") == 1
+
+
+@pytest.mark.parametrize(
+    ("effect", "error"),
+    [
+        (Reset(), StoreUnreachable),
+        (faults.bad_gateway(), StoreUnreachable),
+        (faults.garbage(), StoreUnreachable),
+        (Reply(status=500), StoreUnreachable),
+        (Hang(), StoreTimeout),
+    ],
+    ids=repr,
+)
+def test_a_create_that_was_not_carried_out_is_never_repeated(
+    controller: Controller,
+    open_store: OpenStore,
+    deadline: Deadline,
+    api: str,
+    effect: faults.Effect,
+    error: type[Exception],
+) -> None:
+    store = open_store(controller, api=api, request_timeout_s=0.5)
+    controller.fault(effect, on="create", count=1)
+
+    with pytest.raises(error):
+        store.create(SPEC, deadline)
+    assert calls(controller, "create") == 1
+    assert controller.rows() == []
+
+
+def test_an_unclear_create_beside_a_disabled_twin_exists_already(
+    store: UnifiStore, controller: Controller, deadline: Deadline
+) -> None:
+    controller.add_row(SPEC.name, SPEC.type, SPEC.value, SPEC.ttl_s, enabled=False)
+    controller.fault(Reset(), on="create", count=1)
+
+    with pytest.raises(AlreadyExists, match="disabled"):
+        store.create(SPEC, deadline)
+
+
+def test_an_unclear_create_while_listing_fails_too_keeps_its_own_error(
+    store: UnifiStore, controller: Controller, deadline: Deadline
+) -> None:
+    store.list_records(deadline)
+    controller.fault(Reset(), on="create")
+    controller.fault(faults.bad_gateway(), on="list")
+
+    with pytest.raises(StoreUnreachable, match="POST") as failure:
+        store.create(SPEC, deadline)
+    assert "listing failed too" in failure.value.__notes__[0]
+
+
+# Time
+
+
+@pytest.mark.parametrize("effect", [Hang(), Slow(delay_s=30)], ids=repr)
+def test_a_call_ends_at_its_deadline_whatever_the_controller_does(
+    controller: Controller, open_store: OpenStore, api: str, effect: faults.Effect
+) -> None:
+    store = open_store(controller, api=api, request_timeout_s=60)
+    controller.fault(effect, on="list")
+    began = time.monotonic()
+
+    with pytest.raises(StoreTimeout, match=r"no complete answer within"):
+        store.list_records(Deadline.after(0.6))
+    assert time.monotonic() - began < 2
+
+
+def test_a_call_without_time_left_is_not_sent(store: UnifiStore, controller: Controller) -> None:
+    with pytest.raises(StoreTimeout):
+        store.create(SPEC, Deadline.after(-1))
+    assert calls(controller, "create") == 0
+
+
+# 429
+
+
+def http_date_in(seconds: float) -> str:
+    return email.utils.formatdate(time.time() + seconds, usegmt=True)
+
+
+@pytest.mark.parametrize("retry_after", ["1", http_date_in(1), "0", ""])
+def test_429_is_waited_out_for_every_method(
+    controller: Controller, open_store: OpenStore, deadline: Deadline, api: str, retry_after: str
+) -> None:
+    hits: list[None] = []
+    store = open_store(controller, api=api, on_rate_limited=lambda: hits.append(None))
+    for operation in ("create", "update", "list", "delete"):
+        controller.fault(faults.rate_limited(retry_after), on=operation, count=1)
+    record = store.create(SPEC, deadline)
+    store.update(record, OTHER, deadline)
+    listed = store.list_records(deadline).records
+    store.delete(listed[0], deadline)
+
+    assert controller.rows() == []
+    assert len(hits) == 4
+
+
+@pytest.mark.parametrize("operation", ["create", "list"])
+def test_429_beyond_the_deadline_is_handed_on_with_its_pause(
+    store: UnifiStore, controller: Controller, deadline: Deadline, operation: str
+) -> None:
+    controller.fault(faults.rate_limited("300"), on=operation)
+
+    with pytest.raises(RateLimited, match="429") as refusal:
+        store.create(SPEC, deadline) if operation == "create" else store.list_records(deadline)
+    assert refusal.value.retry_after_s == 300
+    assert calls(controller, operation) == 1
+
+
+def test_429_pauses_all_workers_of_the_store(store: UnifiStore, controller: Controller) -> None:
+    store.list_records(Deadline.after(10))
+    controller.fault(faults.rate_limited("300"), on="create", count=1)
+
+    def refused(number: int) -> bool:
+        try:
+            store.create(RecordSpec(f"host-{number}.example.com", "A", "192.0.2.1"), Deadline.after(5))
+        except RateLimited:
+            return True
+        return False
+
+    assert refused(0)
+    with ThreadPoolExecutor(4) as pool:
+        assert all(pool.map(refused, range(1, 50)))
+    assert calls(controller, "create") == 1
+
+
+# Refusals
+
+
+@pytest.mark.parametrize("status", [401, 403])
+def test_a_refused_key_says_what_to_check_and_hides_the_key(
+    controller: Controller, open_store: OpenStore, deadline: Deadline, api: str, status: int
+) -> None:
+    store = open_store(controller, api=api, api_key=Secret("wrong-key-4711"), flavour="os")
+    controller.fault(Reply(status=status, body=f'{{"error":{{"code":{status},"message":"Unauthorized"}}}}'))
+
+    with pytest.raises(CredentialsRefused, match=f"{status}.*API key") as refusal:
+        store.list_records(deadline)
+    assert "4711" not in str(refusal.value)
+
+
+@pytest.mark.parametrize("status", [400, 409, 422])
+def test_an_unknown_refusal_concerns_one_record(
+    store: UnifiStore, controller: Controller, deadline: Deadline, status: int
+) -> None:
+    body = '{"code":"api.err.Whatever","message":"no","details":{"invalid_fields":["ttl"]}}'
+    controller.fault(Reply(status=status, body=body), on="create")
+
+    with pytest.raises(RecordError, match=r"api.err.Whatever: no \(invalid fields: ttl\)") as refusal:
+        store.create(SPEC, deadline)
+    assert type(refusal.value) is RecordError
+
+
+def test_an_error_inside_status_200_is_an_error(store: UnifiStore, controller: Controller, deadline: Deadline) -> None:
+    body = '{"meta":{"rc":"error","msg":"api.err.StaticDnsRecordAlreadyExists"},"data":[]}'
+    controller.fault(Reply(status=200, body=body), on="create")
+
+    with pytest.raises(AlreadyExists):
+        store.create(SPEC, deadline)
+
+
+# Wrong answers
+
+
+@pytest.mark.parametrize(
+    ("effect", "said"),
+    [
+        (faults.html_page(), r"200 text/html.*UniFi OS.*UNIFI_FLAVOUR"),
+        (faults.empty_body(), "empty body.*want JSON"),
+        (Reply(status=200, body='{"a":1}'), "not the JSON that was wanted"),
+        (faults.garbage(), "not the JSON that was wanted"),
+        (Reply(status=404, body='{"code":"api.err.NoSiteContext"}'), "UNIFI_SITE"),
+        (Reply(status=404, body="<html>", content_type="text/html"), "UNIFI_FLAVOUR"),
+    ],
+    ids=repr,
+)
+def test_a_listing_that_is_none_says_what_came_instead(
+    store: UnifiStore, controller: Controller, deadline: Deadline, effect: faults.Effect, said: str
+) -> None:
+    store.create(SPEC, deadline)
+    controller.fault(effect, on="list")
+
+    with pytest.raises(StoreUnreachable, match=said):
+        store.list_records(deadline)
+
+
+def test_a_huge_reply_is_cut_off(controller: Controller, open_store: OpenStore, deadline: Deadline, api: str) -> None:
+    store = open_store(controller, api=api, max_response_bytes=100_000)
+    controller.fault(Huge(size_bytes=5_000_000), on="list")
+
+    with pytest.raises(StoreUnreachable, match="longer than the limit of 100000 bytes"):
+        store.list_records(deadline)
+
+
+@pytest.mark.parametrize("location", ["https://evil.example.net/proxy/network/v2", "/login", ""])
+def test_a_redirect_is_not_followed(
+    store: UnifiStore, controller: Controller, deadline: Deadline, location: str
+) -> None:
+    controller.fault(Reply(status=302, headers=(("Location", location),)), on="list")
+
+    with pytest.raises(StoreUnreachable, match=r"a redirect to (evil\.example\.net|the same host).*UNIFI_HOST"):
+        store.list_records(deadline)
+
+
+@pytest.mark.parametrize("page", ['{"offset":0,"limit":200,"count":0,"totalCount":50,"data":[]}', '{"offset":0}'])
+def test_nonsense_pages_end_a_listing(
+    controller: Controller, open_store: OpenStore, deadline: Deadline, page: str
+) -> None:
+    controller.fault(Reply(status=200, body=page), on="list")
+
+    with pytest.raises(StoreUnreachable):
+        open_store(controller, api="integration").list_records(deadline)
+
+
+def test_a_total_that_never_settles_ends_a_listing_with_that_reason(
+    controller: Controller, open_store: OpenStore, deadline: Deadline
+) -> None:
+    row = '{"id":"%s","type":"A_RECORD","domain":"a.b","ipv4Address":"192.0.2.1"}'
+    page = '{"offset":0,"limit":200,"count":1,"totalCount":2,"data":[%s]}' % (row % "1")
+    controller.fault(Reply(status=200, body=page), on="list")
+
+    with pytest.raises(StoreUnreachable, match="changed during each of 5 listings"):
+        open_store(controller, api="integration").list_records(deadline)
+
+
+# Where the controller is
+
+
+def test_a_controller_that_is_down_is_unreachable_and_one_that_returns_is_used_again(
+    store: UnifiStore, controller: Controller, deadline: Deadline
+) -> None:
+    store.create(SPEC, deadline)
+    controller.stop()
+    with pytest.raises(StoreUnreachable, match="cannot connect"):
+        store.list_records(deadline)
+    controller.start()
+
+    assert len(store.list_records(deadline).records) == 1
+
+
+def test_a_restart_between_two_calls_goes_unnoticed(
+    store: UnifiStore, controller: Controller, deadline: Deadline
+) -> None:
+    store.create(SPEC, deadline)
+    controller.stop()
+    controller.start()
+    store.create(OTHER, deadline)
+
+    assert len(controller.rows()) == 2
+
+
+def test_a_name_that_does_not_resolve_is_said(controller: Controller, open_store: OpenStore) -> None:
+    store = open_store(controller, api="v2", flavour="os", base_url="http://controller.invalid")
+
+    with pytest.raises((StoreUnreachable, StoreTimeout), match=r"controller\.invalid"):
+        store.list_records(Deadline.after(3))
+
+
+def test_a_wrong_site_is_said_with_the_known_ones(
+    controller: Controller, open_store: OpenStore, deadline: Deadline
+) -> None:
+    with pytest.raises(StoreUnreachable, match=r"no site 'home', the controller has: default \(Default\)"):
+        open_store(controller, api="integration", site="home").list_records(deadline)
+    with pytest.raises(StoreUnreachable, match=r"Site does not exist.*UNIFI_SITE"):
+        open_store(controller, api="v2", site="home").list_records(deadline)
+
+
+def test_each_site_has_its_own_rows(open_store: OpenStore, deadline: Deadline, api: str) -> None:
+    with Controller(sites=("default", "second")) as controller:
+        open_store(controller, api=api, site="second").create(SPEC, deadline)
+
+        assert controller.rows("default") == []
+        assert len(controller.rows("second")) == 1
+
+
+def test_the_wrong_flavour_is_said(controller: Controller, open_store: OpenStore, deadline: Deadline) -> None:
+    with pytest.raises(StoreUnreachable, match=r"GET /v2/api/site/default/static-dns answered 404.*UNIFI_FLAVOUR"):
+        open_store(controller, api="v2", flavour="classic").list_records(deadline)

@@ -1,0 +1,212 @@
+"""What the store contract promises, over both APIs against the simulated controller."""
+
+import threading
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+
+from dnswebhook.deadline import Deadline
+from dnswebhook.errors import AlreadyExists, NotFound, Overlaps, RecordError, UpdateUnsupported
+from dnswebhook.model import Origin, RecordSpec
+from dnswebhook.stores.unifi import UnifiStore
+from tests.dnswebhook.stores.unifi.conftest import OpenStore
+from tests.support.controller import Controller, PutRefusal
+
+SPECS = [
+    RecordSpec("app.example.com", "A", "192.0.2.10", 300),
+    RecordSpec("app.example.com", "A", "192.0.2.11", 300),
+    RecordSpec("app.example.com", "AAAA", "2001:db8::1"),
+    RecordSpec("*.wild.example.com", "A", "192.0.2.12"),
+    RecordSpec("www.example.com", "CNAME", "app.example.com", 60),
+    RecordSpec("a-app.example.com", "TXT", '"heritage=external-dns,external-dns/owner=me"'),
+    RecordSpec("plain.example.com", "TXT", "v=spf1"),
+    RecordSpec("example.com", "MX", "10 mail.example.com"),
+    RecordSpec("_sip._tcp.example.com", "SRV", "1 2 5060 sip.example.com."),
+]
+A, NEW_A = SPECS[0], RecordSpec("app.example.com", "A", "192.0.2.99", 60)
+
+
+def test_rows_of_every_type_are_created_listed_and_deleted(
+    store: UnifiStore, controller: Controller, deadline: Deadline
+) -> None:
+    created = [store.create(spec, deadline) for spec in SPECS]
+    listed = store.list_records(deadline).records
+    for record in listed:
+        store.delete(record, deadline)
+
+    assert [record.spec for record in created] == SPECS
+    assert set(listed) == set(created)
+    assert controller.rows() == []
+
+
+def test_an_update_changes_the_row_in_place_with_one_write(
+    store: UnifiStore, controller: Controller, deadline: Deadline
+) -> None:
+    record = store.create(A, deadline)
+    updated = store.update(record, NEW_A, deadline)
+
+    assert updated.id == record.id
+    assert store.list_records(deadline).records == (updated,)
+    assert updated.spec == NEW_A
+    assert controller.calls.writes == {"create": 1, "update": 1, "delete": 0}
+    assert controller.names_ever_empty == set()
+
+
+def test_an_unchanged_listing_is_the_same_object_and_a_changed_one_is_not(
+    store: UnifiStore, controller: Controller, deadline: Deadline
+) -> None:
+    for number in range(450):
+        controller.add_row(f"host-{number}.example.com", "A", "192.0.2.1")
+    first = store.list_records(deadline)
+
+    assert store.list_records(deadline) is first
+    assert len({record.name for record in first.records}) == 450
+
+    store.create(A, deadline)
+    assert len(store.list_records(deadline).records) == 451
+
+
+def test_the_same_row_twice_exists_already(store: UnifiStore, controller: Controller, deadline: Deadline) -> None:
+    store.create(A, deadline)
+
+    with pytest.raises(AlreadyExists, match=r"(?i)exists"):
+        store.create(A, deadline)
+    assert len(controller.rows()) == 1
+
+
+def test_a_cname_beside_another_record_overlaps(store: UnifiStore, deadline: Deadline) -> None:
+    store.create(A, deadline)
+
+    with pytest.raises(Overlaps, match=r"(?i)overlap"):
+        store.create(RecordSpec(A.name, "CNAME", "other.example.com"), deadline)
+
+
+def test_a_deleted_row_is_not_found(store: UnifiStore, deadline: Deadline) -> None:
+    record = store.create(A, deadline)
+    store.delete(record, deadline)
+
+    with pytest.raises(NotFound):
+        store.delete(record, deadline)
+    with pytest.raises(NotFound):
+        store.update(record, NEW_A, deadline)
+
+
+def test_a_malformed_row_is_refused_with_the_controllers_words(store: UnifiStore, deadline: Deadline) -> None:
+    with pytest.raises(RecordError) as refusal:
+        store.create(RecordSpec("mapped.example.com", "AAAA", "::ffff:192.0.2.1"), deadline)
+
+    assert not isinstance(refusal.value, AlreadyExists | Overlaps | NotFound)
+    assert "400" in str(refusal.value)
+
+
+def test_moving_a_row_onto_an_existing_value_exists_already_and_says_nothing_against_put(
+    store: UnifiStore, deadline: Deadline
+) -> None:
+    record = store.create(A, deadline)
+    store.create(RecordSpec(A.name, "A", NEW_A.value), deadline)
+
+    with pytest.raises(AlreadyExists):
+        store.update(record, NEW_A, deadline)
+    assert store.update(record, RecordSpec(A.name, "A", "192.0.2.50"), deadline).value == "192.0.2.50"
+
+
+@pytest.mark.parametrize("refusal", [PutRefusal.EXISTS, PutRefusal.NOT_ALLOWED])
+def test_a_controller_that_refuses_put_is_asked_once_only(
+    controller: Controller, open_store: OpenStore, deadline: Deadline, refusal: PutRefusal
+) -> None:
+    controller.quirks.put_refusal = refusal
+    store = open_store(controller, api="v2")
+    record = store.create(A, deadline)
+    for _ in range(3):
+        with pytest.raises(UpdateUnsupported, match="in place"):
+            store.update(record, NEW_A, deadline)
+
+    assert sum(count for (_, operation, _), count in controller.calls.calls.items() if operation == "update") == 1
+    assert [row.value for row in controller.rows()] == [A.value]
+
+
+def test_disabled_derived_and_forwarding_rows_are_told_apart(
+    store: UnifiStore, controller: Controller, deadline: Deadline, api: str
+) -> None:
+    controller.add_row("off.example.com", "A", "192.0.2.1", enabled=False)
+    controller.add_row("camera.example.com", "A", "192.0.2.2", origin="DERIVED")
+    controller.add_row("corp.example.com", "NS", "192.0.2.53")
+    records = {record.name: record for record in store.list_records(deadline).records}
+
+    assert not records["off.example.com"].is_enabled
+    assert "corp.example.com" not in records
+    if api == "integration":
+        assert records["camera.example.com"].origin is Origin.DERIVED
+
+
+def test_a_name_of_a_device_overlaps(store: UnifiStore, controller: Controller, deadline: Deadline) -> None:
+    controller.add_row("camera.example.com", "A", "192.0.2.2", origin="DERIVED")
+
+    with pytest.raises(Overlaps):
+        store.create(RecordSpec("camera.example.com", "A", "192.0.2.3"), deadline)
+
+
+def test_rows_in_a_shared_bucket_are_ambiguous(
+    controller: Controller, open_store: OpenStore, deadline: Deadline
+) -> None:
+    controller.quirks.shared_bucket_ids = True
+    for name in ("one", "two"):
+        controller.add_row(f"{name}.example.com", "A", "192.0.2.1", made_by="v2")
+    controller.add_row("three.example.com", "A", "192.0.2.1", made_by="integration")
+    records = open_store(controller, api="integration").list_records(deadline).records
+
+    assert {record.name: record.origin for record in records} == {
+        "one.example.com": Origin.AMBIGUOUS,
+        "two.example.com": Origin.AMBIGUOUS,
+        "three.example.com": Origin.USER_DEFINED,
+    }
+
+
+def test_a_listing_starts_again_when_rows_move_between_its_pages(
+    controller: Controller, open_store: OpenStore, deadline: Deadline
+) -> None:
+    for number in range(500):
+        controller.add_row(f"host-{number}.example.com", "A", "192.0.2.1")
+    controller.quirks.page_shifts = 2
+    records = open_store(controller, api="integration").list_records(deadline).records
+
+    names = [record.name for record in records]
+    assert len(names) == len(set(names))
+    assert {f"host-{number}.example.com" for number in range(500)} <= set(names)
+
+
+def test_parallel_writers_and_readers_all_succeed(
+    store: UnifiStore, controller: Controller, deadline: Deadline
+) -> None:
+    specs = [RecordSpec(f"host-{number}.example.com", "A", "192.0.2.1") for number in range(40)]
+
+    def create_and_see(spec: RecordSpec) -> bool:
+        record = store.create(spec, deadline)
+        return record in store.list_records(deadline).records
+
+    with ThreadPoolExecutor(4) as pool:
+        assert all(pool.map(create_and_see, specs))
+    assert len(controller.rows()) == 40
+
+
+def test_each_operation_is_observed_with_its_outcome(
+    controller: Controller, open_store: OpenStore, deadline: Deadline, api: str
+) -> None:
+    seen: list[tuple[str, str]] = []
+    lock = threading.Lock()
+
+    def observe(operation: str, outcome: str, seconds: float) -> None:
+        assert seconds >= 0
+        with lock:
+            seen.append((operation, outcome))
+
+    store = open_store(controller, observe, api=api)
+    record = store.create(A, deadline)
+    store.update(record, NEW_A, deadline)
+    store.list_records(deadline)
+    store.delete(record, deadline)
+    with pytest.raises(NotFound):
+        store.delete(record, deadline)
+
+    expected = [("create", "ok"), ("update", "ok"), ("list", "ok"), ("delete", "ok"), ("delete", "not_found")]
+    assert seen == expected
