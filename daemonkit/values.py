@@ -31,11 +31,11 @@ __all__ = [
 T = TypeVar("T")
 
 _SECONDS_PER_UNIT: Final = {"h": 3600.0, "m": 60.0, "s": 1.0, "ms": 0.001}
-_DURATION = re.compile(r"(?:\d+(?:\.\d+)?(?:ms|[smh]))+")
-_DURATION_PART = re.compile(r"(\d+(?:\.\d+)?)(ms|[smh])")
-_NUMBER = re.compile(r"\d+(?:\.\d+)?")
+_DURATION = re.compile(r"(?:[0-9]+(?:\.[0-9]+)?(?:ms|[smh]))+")
+_DURATION_PART = re.compile(r"([0-9]+(?:\.[0-9]+)?)(ms|[smh])")
+_NUMBER = re.compile(r"[0-9]+(?:\.[0-9]+)?")
 _BYTES_PER_UNIT: Final = {"": 1, "B": 1, "KIB": 1 << 10, "MIB": 1 << 20, "GIB": 1 << 30}
-_SIZE = re.compile(r"(\d+)\s*([a-z]*)", re.IGNORECASE)
+_SIZE = re.compile(r"([0-9]{1,18})\s*([a-z]*)", re.IGNORECASE)
 _BOOLEANS: Final = {"true": True, "1": True, "yes": True, "false": False, "0": False, "no": False}
 
 

@@ -1,0 +1,66 @@
+"""A daemon with every kind of part, driven by its arguments; a program for the tests of the lifecycle.
+
+    python -m tests.daemonkit.apps.daemon API_ADDRESS [--dying-thread MODE] [--grace SECONDS]
+
+`GET /slow` answers when standard input says so or the process drains, never by itself.
+"""
+
+import argparse
+import sys
+import threading
+
+from werkzeug.wrappers import Request, Response
+
+from daemonkit.lifecycle import Daemon
+from daemonkit.logs import get_logger, setup
+from daemonkit.ops import OpsApp
+from daemonkit.values import ListenAddress
+from daemonkit.wsgi import HttpServer
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser()
+    parser.add_argument("api_address")
+    parser.add_argument("--dying-thread", choices=("raises", "returns"))
+    parser.add_argument("--grace", type=float, default=10.0)
+    parser.add_argument("--hang", action="store_true", help="/slow never ends")
+    arguments = parser.parse_args()
+    setup("debug")
+    log = get_logger("daemon")
+    daemon = Daemon("tester", arguments.grace, log)
+    is_ready = threading.Event()
+    is_ready.set()
+    may_die = threading.Event()
+
+    def app(environ, start_response):
+        request = Request(environ)
+        if request.path == "/die":
+            may_die.set()
+        if request.path == "/slow":
+            log.info("slow request runs")
+            daemon.stop.wait()
+            if arguments.hang:
+                threading.Event().wait()
+        return Response("done\n")(environ, start_response)
+
+    def die() -> None:
+        may_die.wait()
+        if arguments.dying_thread == "raises":
+            raise LookupError("lost it")
+
+    def on_stop() -> None:
+        is_ready.clear()
+        log.info("no longer ready")
+
+    ops = OpsApp(lambda: None, lambda: None if is_ready.is_set() else "stopping")
+    daemon.serve(HttpServer("ops", ListenAddress.parse("127.0.0.1:0"), ops, log=log))
+    daemon.serve(HttpServer("api", ListenAddress.parse(arguments.api_address), app, log=log))
+    daemon.thread("patient", daemon.stop.wait)
+    if arguments.dying_thread:
+        daemon.thread("mortal", die)
+    daemon.on_stop(on_stop)
+    return daemon.run()
+
+
+if __name__ == "__main__":
+    sys.exit(main())

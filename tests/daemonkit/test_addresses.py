@@ -1,0 +1,58 @@
+"""Listen addresses as a person writes them."""
+
+import pytest
+
+from daemonkit.addresses import ListenAddress
+
+
+@pytest.mark.parametrize(
+    ("text", "host", "port"),
+    [
+        ("127.0.0.1:8888", "127.0.0.1", 8888),
+        ("0.0.0.0:8080", "0.0.0.0", 8080),
+        (":8080", "", 8080),
+        ("localhost:0", "localhost", 0),
+        ("[::1]:65535", "::1", 65535),
+        (" [0:0:0:0:0:0:0:1]:1 ", "::1", 1),
+    ],
+)
+def test_host_and_port_are_understood(text: str, host: str, port: int) -> None:
+    assert ListenAddress.parse(text) == ListenAddress(host, port)
+
+
+@pytest.mark.parametrize("text", ["127.0.0.1:8888", ":8080", "[::1]:1", "unix:/run/x.sock", "host.example:0"])
+def test_the_canonical_text_reads_back_as_itself(text: str) -> None:
+    assert str(ListenAddress.parse(text)) == text
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("8080", "without a port"),
+        ("127.0.0.1", "without a port"),
+        ("host:http", "seen port 'http'"),
+        ("host:65536", "want 0 to 65535"),
+        ("::1:80", "in brackets"),
+        ("[127.0.0.1]:80", "IPv6 address in brackets"),
+        ("*:80", "want :80 for every address"),
+        ("1.2.3:80", "want host:port"),
+        ("1.2.3.256:80", "want host:port"),
+        ("ho st:80", "want host:port"),
+        ("unix:relative", "absolute path"),
+        ("unix:/", "absolute path"),
+        ("unix:/" + "x" * 107, "at most 107"),
+    ],
+)
+def test_what_is_no_address_is_refused_with_what_is_wanted(text: str, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        ListenAddress.parse(text)
+
+
+@pytest.mark.parametrize("text", ["127.0.0.1:1", "127.9.9.9:1", "[::1]:1", "localhost:1", "unix:/run/x.sock"])
+def test_these_are_reachable_from_this_host_only(text: str) -> None:
+    assert ListenAddress.parse(text).is_loopback
+
+
+@pytest.mark.parametrize("text", [":1", "0.0.0.0:1", "[::]:1", "192.168.1.1:1", "example.com:1"])
+def test_these_are_reachable_from_elsewhere(text: str) -> None:
+    assert not ListenAddress.parse(text).is_loopback

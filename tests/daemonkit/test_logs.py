@@ -1,0 +1,274 @@
+"""Log lines, literally."""
+
+import io
+import json
+import logging
+import os
+import re
+import socket
+import warnings
+from enum import Enum
+
+import pytest
+
+from daemonkit import logs
+from daemonkit.secret import Secret
+
+
+@pytest.fixture(autouse=True)
+def _logging_as_before():
+    root = logging.getLogger()
+    handlers, level = root.handlers[:], root.level
+    yield
+    root.handlers[:] = handlers
+    root.setLevel(level)
+    logging.captureWarnings(capture=False)
+
+
+class Journal(io.StringIO):
+    """A log stream without a file descriptor."""
+
+    def lines(self) -> list[str]:
+        return self.getvalue().splitlines()
+
+    def last(self) -> dict:
+        return json.loads(self.lines()[-1])
+
+
+@pytest.fixture
+def journal() -> Journal:
+    stream = Journal()
+    logs.setup("debug", "json", stream)
+    return stream
+
+
+ours = logs.get_logger("tests.daemonkit")
+
+
+def test_a_line_is_one_json_object_with_its_keys_in_order(journal) -> None:
+    ours.warning("route refused", "no backend", route="ns/a", attempt=2)
+
+    line = re.sub(r'"time":"[^"]+"', '"time":"T"', journal.lines()[0])
+    assert line == (
+        '{"time":"T","level":"WARNING","msg":"route refused","error":"no backend","route":"ns/a","attempt":2}'
+    )
+
+
+def test_the_time_is_rfc_3339_in_utc_with_milliseconds(journal) -> None:
+    ours.info("x")
+
+    assert re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z", journal.last()["time"])
+
+
+def test_fields_may_have_the_names_that_the_standard_library_reserves(journal) -> None:
+    ours.info("x", name="n", args=(1,), module="m", message="text", process=1, thread="t", self=0)
+
+    line = journal.last()
+    assert (line["name"], line["args"], line["module"], line["message"]) == ("n", [1], "m", "text")
+    assert (line["process"], line["thread"], line["self"]) == (1, "t", 0)
+
+
+def test_fields_named_as_a_key_of_the_line_do_not_replace_it(journal) -> None:
+    ours.info("x", time=1, level="l", msg="m", stack="s")
+
+    line = journal.last()
+    assert (line["msg"], line["level"]) == ("x", "INFO")
+    assert (line["time_"], line["level_"], line["msg_"], line["stack_"]) == (1, "l", "m", "s")
+
+
+def test_an_exception_is_told_with_type_text_and_causes(journal) -> None:
+    try:
+        try:
+            raise ConnectionRefusedError("refused")
+        except OSError as error:
+            raise RuntimeError("store away") from error
+    except RuntimeError as error:
+        ours.error("failed", error)
+
+    line = journal.last()
+    assert line["error"] == "RuntimeError: store away; caused by ConnectionRefusedError: refused"
+    assert "stack" not in line
+
+
+def test_a_long_error_is_cut(journal) -> None:
+    ours.error("failed", ValueError("x" * 10_000))
+
+    assert len(journal.last()["error"]) == 2048
+
+
+def test_an_exception_line_has_the_stack(journal) -> None:
+    try:
+        raise KeyError("k")
+    except KeyError:
+        ours.exception("bug")
+
+    assert journal.last()["error"] == "KeyError: 'k'"
+    assert "test_logs.py" in journal.last()["stack"]
+    assert len(journal.lines()) == 1
+
+
+def test_bound_fields_are_in_each_line_and_calls_may_override_them(journal) -> None:
+    bound = ours.bind(server="api", attempt=1).bind(shard=3)
+
+    bound.info("x", attempt=2)
+
+    line = journal.last()
+    assert (line["server"], line["attempt"], line["shard"]) == ("api", 2, 3)
+
+
+def test_secrets_are_redacted_wherever_they_sit(journal) -> None:
+    secret = Secret("hunter2")
+    ours.info("x", key=secret, nested={"a": [secret, {"b": secret}]}, error=ValueError(secret))
+
+    assert "hunter2" not in journal.getvalue()
+    assert journal.last()["key"] == "<redacted>"
+
+
+def test_values_that_json_cannot_hold_become_readable_text(journal) -> None:
+    class Mute:
+        def __repr__(self) -> str:
+            raise RuntimeError("no repr")
+
+    class Colour(Enum):
+        RED = "red"
+
+    cycle: list = []
+    cycle.append(cycle)
+    ours.info(
+        "x", mute=Mute(), octets=b"\xff", nan=float("nan"), colour=Colour.RED, cycle=cycle, names={"b"}, none=None
+    )
+
+    line = journal.last()
+    assert line["mute"] == "<Mute whose repr fails>"
+    assert line["octets"] == "b'\\xff'"
+    assert (line["nan"], line["colour"], line["names"], line["none"]) == ("nan", "red", ["b"], None)
+
+
+def test_newlines_cannot_forge_a_line(journal) -> None:
+    ours.info("a\nb", 'x\n{"level":"ERROR"}', field="c\r\nd\u2028e")
+
+    assert len(journal.getvalue().strip("\n").split("\n")) == 1
+
+
+def test_levels_below_the_chosen_one_are_left_out() -> None:
+    stream = Journal()
+    logs.setup("warning", "json", stream)
+
+    ours.debug("a")
+    ours.info("b")
+    ours.warning("c")
+
+    assert [json.loads(line)["msg"] for line in stream.lines()] == ["c"]
+    assert not ours.is_enabled_for("info")
+
+
+def test_third_party_loggers_go_through_the_same_formatter(journal) -> None:
+    logging.getLogger("urllib3.connectionpool").warning("Retrying %s after\n%d", "host", 3)
+
+    line = journal.last()
+    assert (line["level"], line["msg"]) == ("WARNING", "Retrying host after\n3")
+    assert line["logger"] == "urllib3.connectionpool"
+    assert len(journal.lines()) == 1
+
+
+def test_third_party_exceptions_keep_their_stack_and_bad_format_strings_do_not_raise(journal) -> None:
+    try:
+        raise OSError("disk")
+    except OSError:
+        logging.getLogger("cheroot").critical("failed", exc_info=True)
+    assert (journal.last()["error"], journal.last()["level"]) == ("OSError: disk", "ERROR")
+    assert "Traceback" in journal.last()["stack"]
+
+    logging.getLogger("requests").info("%d", "no number")
+    assert "no number" in journal.last()["msg"]
+
+
+def test_warnings_go_through_the_same_formatter(journal) -> None:
+    with warnings.catch_warnings():
+        warnings.simplefilter("always")
+        logging.captureWarnings(capture=False)
+        logs.setup("debug", "json", journal)
+        warnings.warn("old thing", DeprecationWarning, stacklevel=1)
+        logging.captureWarnings(capture=False)
+
+    assert journal.last()["level"] == "WARNING"
+    assert journal.last()["logger"] == "py.warnings"
+    assert "DeprecationWarning: old thing" in journal.last()["msg"]
+
+
+def test_the_text_format_is_one_readable_line() -> None:
+    stream = Journal()
+    logs.setup("debug", "text", stream)
+
+    ours.warning("route refused", "no\nbackend", route="ns/a", count=2, empty="", quoted='say "x"', nested={"a": 1})
+
+    fields = 'route=ns/a count=2 empty="" quoted="say \\"x\\"" nested={"a": 1}'
+    assert stream.lines()[0][24:] == f' WARNING route refused  error="no\\nbackend" {fields}'
+    assert len(stream.lines()) == 1
+
+
+def test_a_stack_in_the_text_format_is_indented_so_that_it_forges_no_line() -> None:
+    stream = Journal()
+    logs.setup("debug", "text", stream)
+
+    ours.exception("bug", ValueError("2026-01-01T00:00:00.000Z ERROR forged\n2026-01-01T00:00:00.000Z ERROR forged"))
+
+    assert len(stream.lines()) > 1
+    assert all(line.startswith("    | ") for line in stream.lines()[1:])
+
+
+def test_setting_up_again_replaces_the_stream() -> None:
+    first, second = Journal(), Journal()
+    logs.setup("info", "json", first)
+    logs.setup("info", "json", second)
+
+    ours.info("x")
+
+    assert (len(first.lines()), len(second.lines())) == (0, 1)
+
+
+def test_a_closed_stream_a_broken_pipe_and_a_full_disk_never_raise() -> None:
+    closed = Journal()
+    logs.setup("info", "json", closed)
+    closed.close()
+    ours.info("x")
+
+    near, far = socket.socketpair()
+    far.close()
+    with near, near.makefile("w") as pipe:
+        logs.setup("info", "json", pipe)
+        ours.info("x")
+
+    with open("/dev/full", "w") as full:  # noqa: PTH123
+        logs.setup("info", "json", full)
+        ours.info("x")
+
+
+def test_surrogates_are_written_as_escapes(tmp_path) -> None:
+    with (tmp_path / "log").open("w") as stream:
+        logs.setup("info", "json", stream)
+        ours.info("x", path=os.fsdecode(b"\xff"), umlaut="ü")
+
+    line = json.loads((tmp_path / "log").read_text())
+    assert (line["path"], line["umlaut"]) == ("\udcff", "ü")
+
+
+def test_a_limited_logger_lets_each_message_through_once_a_period_and_counts_the_rest(journal) -> None:
+    now = [100.0]
+    limited = ours.every(10, clock=lambda: now[0])
+
+    for _ in range(4):
+        limited.warning("refused", client="c")
+    limited.error("other")
+    now[0] += 10
+    limited.warning("refused", client="c")
+    now[0] += 10
+    limited.warning("refused", client="c")
+
+    lines = [json.loads(line) for line in journal.lines()]
+    assert [(line["msg"], line.get("suppressed")) for line in lines] == [
+        ("refused", None),
+        ("other", None),
+        ("refused", 3),
+        ("refused", None),
+    ]

@@ -1,0 +1,87 @@
+"""The health and metrics app, without a port."""
+
+import pytest
+from prometheus_client import CollectorRegistry, Counter
+from werkzeug.test import Client
+
+from daemonkit.ops import OpsApp, process_metrics
+
+
+@pytest.fixture
+def registry() -> CollectorRegistry:
+    registry = CollectorRegistry()
+    process_metrics(registry, "thing", "1.2.3")
+    Counter("requests", "Requests", registry=registry)
+    return registry
+
+
+@pytest.fixture
+def client(registry) -> Client:
+    return Client(OpsApp(lambda: None, lambda: None, registry))
+
+
+@pytest.mark.parametrize(("path", "message"), [("/healthz", "alive"), ("/readyz", "ready")])
+def test_a_healthy_daemon_says_so(client, path: str, message: str) -> None:
+    response = client.get(path)
+
+    assert (response.status_code, response.mimetype) == (200, "application/json")
+    assert response.json == {"status": "ok", "message": message}
+    assert response.headers["Cache-Control"] == "no-store"
+
+
+def test_a_missing_part_is_named_with_503() -> None:
+    client = Client(OpsApp(lambda: "a thread has ended", lambda: "store not reached yet"))
+
+    assert client.get("/healthz").status_code == 503
+    assert client.get("/healthz").json == {"status": "error", "message": "a thread has ended"}
+    assert client.get("/readyz").json == {"status": "error", "message": "store not reached yet"}
+
+
+def test_metrics_are_text_by_default_and_openmetrics_when_asked(client) -> None:
+    text = client.get("/metrics")
+    openmetrics = client.get("/metrics", headers={"Accept": "application/openmetrics-text; version=1.0.0"})
+
+    assert text.mimetype == "text/plain"
+    assert 'thing_build_info{version="1.2.3"} 1.0' in text.text
+    assert "process_resident_memory_bytes" in text.text
+    assert "python_gc_collections_total" in text.text
+    assert openmetrics.mimetype == "application/openmetrics-text"
+    assert openmetrics.text.endswith("# EOF\n")
+
+
+def test_an_app_without_registry_has_no_metrics() -> None:
+    client = Client(OpsApp(lambda: None, lambda: None))
+
+    assert client.get("/metrics").status_code == 404
+    assert client.get("/").json == {"paths": ["/healthz", "/readyz"]}
+
+
+def test_the_index_names_the_paths(client) -> None:
+    assert client.get("/").json == {"paths": ["/healthz", "/readyz", "/metrics"]}
+
+
+def test_an_unknown_path_is_404_in_json(client) -> None:
+    response = client.get("/nothing")
+
+    assert response.status_code == 404
+    assert response.json == {
+        "error": "not found",
+        "message": "nothing at '/nothing', want one of /, /healthz, /readyz, /metrics",
+    }
+
+
+def test_another_method_is_405_with_allow(client) -> None:
+    response = client.post("/healthz")
+
+    assert response.status_code == 405
+    assert response.headers["Allow"] == "GET, HEAD"
+    assert response.json == {"error": "method not allowed", "message": "method 'POST', want GET"}
+
+
+@pytest.mark.parametrize("path", ["/", "/healthz", "/readyz", "/metrics"])
+def test_head_gives_the_head_of_get(client, path: str) -> None:
+    head, get = client.head(path), client.get(path)
+
+    assert head.status_code == 200
+    assert head.data == b""
+    assert head.headers["Content-Type"] == get.headers["Content-Type"]

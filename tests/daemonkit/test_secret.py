@@ -1,0 +1,76 @@
+"""A secret shows itself to nobody who does not ask for it by name."""
+
+import copy
+import dataclasses
+import json
+import pickle
+
+import pytest
+
+from daemonkit.secret import Secret
+
+TEXT = "hunter2-hunter2"
+
+
+@pytest.mark.parametrize("show", [repr, str, "{}".format, "{!r:>30}".format, "%s".__mod__, lambda s: f"{s}"])
+def test_every_way_to_print_a_secret_gives_the_redacted_text(show) -> None:
+    assert "<redacted>" in show(Secret(TEXT))
+    assert TEXT not in show(Secret(TEXT))
+
+
+def test_a_secret_inside_a_dataclass_stays_redacted_in_its_repr() -> None:
+    @dataclasses.dataclass(frozen=True)
+    class Holder:
+        key: Secret
+
+    assert TEXT not in repr(Holder(Secret(TEXT)))
+
+
+def test_reveal_gives_the_text() -> None:
+    assert Secret(TEXT).reveal() == TEXT
+
+
+@pytest.mark.parametrize("other", [TEXT, TEXT.encode(), Secret(TEXT)])
+def test_a_secret_matches_the_same_text_in_each_shape(other) -> None:
+    assert Secret(TEXT).matches(other)
+
+
+@pytest.mark.parametrize("other", ["", "hunter", TEXT + "x", "ümlaut", "\udcff", b"\xff"])
+def test_a_secret_does_not_match_another_text(other) -> None:
+    assert not Secret(TEXT).matches(other)
+
+
+def test_secrets_are_equal_by_text_and_never_equal_to_a_plain_text() -> None:
+    assert Secret(TEXT) == Secret(TEXT)
+    assert Secret(TEXT) != Secret("other")
+    assert Secret(TEXT) != TEXT
+    assert len({Secret(TEXT), Secret(TEXT)}) == 1
+
+
+def test_only_the_empty_secret_is_falsy() -> None:
+    assert not Secret("")
+    assert Secret(" ")
+
+
+def test_a_secret_cannot_leave_by_pickling_or_json() -> None:
+    with pytest.raises(TypeError, match="cannot be pickled"):
+        pickle.dumps(Secret(TEXT))
+    with pytest.raises(TypeError):
+        json.dumps(Secret(TEXT))
+
+
+def test_copies_are_the_same_object() -> None:
+    secret = Secret(TEXT)
+
+    assert copy.deepcopy([secret])[0] is secret
+    assert copy.copy(secret) is secret
+
+
+def test_a_secret_cannot_be_changed() -> None:
+    secret = Secret(TEXT)
+
+    with pytest.raises(AttributeError):
+        secret.text = "other"  # type: ignore[attr-defined]
+    with pytest.raises(AttributeError):
+        secret._Secret__text = "other"  # type: ignore[attr-defined]
+    assert secret.reveal() == TEXT

@@ -1,0 +1,53 @@
+"""What systemd hears, over a real datagram socket."""
+
+import os
+import socket
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from daemonkit.systemd import Notifier
+
+
+@pytest.fixture(params=["path", "abstract"])
+def manager(request, tmp_path: Path) -> Iterator[tuple[socket.socket, str]]:
+    name = str(tmp_path / "notify") if request.param == "path" else f"@tunnelgw-test-{os.getpid()}"
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as receiver:
+        receiver.bind(name.replace("@", "\0") if name.startswith("@") else name)
+        receiver.settimeout(5)
+        yield receiver, name
+
+
+def test_ready_and_stopping_are_told(manager) -> None:
+    receiver, name = manager
+    notifier = Notifier({"NOTIFY_SOCKET": name})
+
+    notifier.ready()
+    notifier.stopping()
+
+    assert [receiver.recv(100), receiver.recv(100)] == [b"READY=1", b"STOPPING=1"]
+
+
+def test_the_watchdog_is_fed_at_half_of_its_limit_when_it_means_us(manager) -> None:
+    receiver, name = manager
+    environ = {"NOTIFY_SOCKET": name, "WATCHDOG_USEC": "3000000", "WATCHDOG_PID": str(os.getpid())}
+    notifier = Notifier(environ)
+
+    notifier.watchdog()
+
+    assert notifier.watchdog_interval_s == 1.5
+    assert receiver.recv(100) == b"WATCHDOG=1"
+
+
+@pytest.mark.parametrize(
+    "environ", [{}, {"WATCHDOG_USEC": "0"}, {"WATCHDOG_USEC": "x"}, {"WATCHDOG_USEC": "9", "WATCHDOG_PID": "1"}]
+)
+def test_without_a_watchdog_for_this_process_there_is_no_interval(environ: dict[str, str]) -> None:
+    assert Notifier({"NOTIFY_SOCKET": "/x", **environ}).watchdog_interval_s is None
+
+
+def test_without_a_socket_or_with_one_that_is_gone_nothing_happens(tmp_path: Path) -> None:
+    Notifier({}).ready()
+    Notifier({"NOTIFY_SOCKET": str(tmp_path / "gone")}).ready()
+    Notifier({"NOTIFY_SOCKET": "relative"}).ready()
