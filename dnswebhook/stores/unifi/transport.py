@@ -147,6 +147,9 @@ class Transport:
         if any(isinstance(cause, ConnectTimeoutError) for cause in causes):
             message = f"{where}: no connection within {timeout_s:.1f} s; is the address right, does a firewall drop it?"
             return NoReply(StoreTimeout(message), was_sent=False, is_repeatable=False)
+        if any(isinstance(cause, TimeoutError) and "handshake" in str(cause) for cause in causes):
+            message = f"{where}: no TLS handshake within {timeout_s:.1f} s; does this port speak https?"
+            return NoReply(StoreTimeout(message), was_sent=False, is_repeatable=False)
         if any(isinstance(cause, TimeoutError | urllib3.exceptions.TimeoutError) for cause in causes):
             message = f"{where}: no complete answer within {timeout_s:.1f} s"
             return NoReply(StoreTimeout(message), was_sent=True, is_repeatable=False)

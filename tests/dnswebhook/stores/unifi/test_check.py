@@ -1,0 +1,87 @@
+"""What a person sees of `dnswebhook check`."""
+
+from daemonkit.secret import Secret
+from dnswebhook.deadline import Deadline
+from dnswebhook.stores.base import Finding, Grade
+from tests.dnswebhook.stores.unifi.conftest import OpenStore
+from tests.support.controller import Controller, Hang, faults
+
+
+def found(store, seconds: float = 10) -> dict[str, Finding]:
+    return {finding.subject: finding for finding in store.check(Deadline.after(seconds))}
+
+
+def test_a_healthy_controller_is_found_healthy_without_a_write(open_store: OpenStore) -> None:
+    with Controller(uses_tls=True) as controller:
+        controller.add_row("a.example.com", "A", "192.0.2.1")
+        controller.add_row("b.example.com", "A", "192.0.2.1", enabled=False)
+        findings = found(open_store(controller, ca_cert=controller.ca_pem_path))
+
+        assert [finding.grade for finding in findings.values() if finding.subject != "writing"] == [Grade.OK] * 9
+        assert findings["writing"].grade is Grade.WARNING
+        assert findings["version"].detail == "Network application 10.4.57"
+        assert findings["API"].detail == "integration, chosen automatically"
+        assert findings["records"].detail.startswith("2 in all (2 A); 1 disabled")
+        assert set(controller.calls.writes.values()) == {0}
+
+
+def test_a_refused_connection_ends_the_check_with_a_remedy(controller: Controller, open_store: OpenStore) -> None:
+    store = open_store(controller)
+    controller.stop()
+    findings = found(store)
+
+    assert list(findings) == ["address", "connection"]
+    assert findings["connection"].grade is Grade.FAILED
+    assert "UNIFI_HOST" in findings["connection"].remedy
+
+
+def test_an_unknown_certificate_is_shown_with_what_to_set(open_store: OpenStore) -> None:
+    with Controller(uses_tls=True) as controller:
+        finding = found(open_store(controller))["TLS"]
+
+        assert finding.grade is Grade.FAILED
+        assert controller.fingerprint_sha256.upper() in finding.detail.replace(":", "")
+        assert "UNIFI_TLS_FINGERPRINT" in finding.remedy
+
+
+def test_pinned_and_unverified_certificates_are_told_apart(open_store: OpenStore) -> None:
+    with Controller(uses_tls=True) as controller:
+        pinned = found(open_store(controller, tls_fingerprint=controller.fingerprint_sha256))["TLS"]
+        other = found(open_store(controller, tls_fingerprint="ab" * 32))["TLS"]
+        skipped = found(open_store(controller, skip_tls_verify=True))["TLS"]
+
+        assert [pinned.grade, other.grade, skipped.grade] == [Grade.OK, Grade.FAILED, Grade.WARNING]
+
+
+def test_a_refused_key_is_a_matter_of_credentials(controller: Controller, open_store: OpenStore) -> None:
+    for api in ("auto", "v2", "integration"):
+        findings = found(open_store(controller, api=api, flavour="os", api_key=Secret("wrong")))
+
+        assert list(findings)[-1] == "credentials"
+        assert findings["credentials"].grade is Grade.FAILED
+
+
+def test_a_wrong_site_is_shown_with_the_existing_ones(open_store: OpenStore) -> None:
+    with Controller(sites=("default", "branch")) as controller:
+        finding = found(open_store(controller, site="home"))["site"]
+
+        assert finding.grade is Grade.FAILED
+        assert "branch (Branch)" in finding.detail + finding.remedy
+
+
+def test_a_wrong_flavour_is_shown(controller: Controller, open_store: OpenStore) -> None:
+    findings = found(open_store(controller, flavour="classic"))
+
+    assert list(findings.values())[-1].grade is Grade.FAILED
+    assert "UNIFI_FLAVOUR" in list(findings.values())[-1].detail
+
+
+def test_a_check_of_a_hanging_or_restarting_controller_raises_nothing(
+    controller: Controller, open_store: OpenStore
+) -> None:
+    for effect in (Hang(), faults.bad_gateway(), faults.garbage(), faults.rate_limited("300")):
+        controller.faults.clear()
+        controller.fault(effect)
+        findings = found(open_store(controller), seconds=1)
+
+        assert list(findings.values())[-1].grade is Grade.FAILED

@@ -1,0 +1,151 @@
+"""Login sessions over real HTTP: renewal, CSRF rotation, and what happens when the controller refuses."""
+
+import itertools
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+
+from daemonkit.secret import Secret
+from dnswebhook.deadline import Deadline
+from dnswebhook.errors import CredentialsRefused, StoreUnreachable
+from dnswebhook.model import RecordSpec
+from dnswebhook.stores.unifi import UnifiSettings, UnifiStore
+from dnswebhook.stores.unifi.address import Flavour
+from dnswebhook.stores.unifi.credentials import SessionCredentials
+from dnswebhook.stores.unifi.transport import Transport
+from tests.dnswebhook.stores.unifi.conftest import OpenStore
+from tests.support.controller import Controller, ExpiredAnswer, Reply, Reset
+
+SPEC = RecordSpec("app.example.com", "A", "192.0.2.10", 300)
+OTHER = RecordSpec("app.example.com", "A", "192.0.2.11", 300)
+
+
+@pytest.fixture(params=["unifi-os", "classic"])
+def controller(request: pytest.FixtureRequest) -> Iterator[Controller]:
+    with Controller(flavour=request.param, version="9.0.108") as controller:
+        yield controller
+
+
+@pytest.fixture
+def store(controller: Controller, open_store: OpenStore) -> UnifiStore:
+    return open_store(controller, user=controller.username, password=Secret(controller.password))
+
+
+def test_one_login_serves_many_calls(store: UnifiStore, controller: Controller, deadline: Deadline) -> None:
+    for number in range(5):
+        store.create(RecordSpec(f"host-{number}.example.com", "A", "192.0.2.1"), deadline)
+        store.list_records(deadline)
+
+    assert controller.sessions.logins == 1
+    assert len(controller.rows()) == 5
+
+
+@pytest.mark.parametrize("answer", list(ExpiredAnswer))
+@pytest.mark.parametrize("operation", ["list", "create", "update", "delete"])
+def test_an_expired_session_is_renewed_and_the_call_repeated_whole(
+    store: UnifiStore, controller: Controller, deadline: Deadline, answer: ExpiredAnswer, operation: str
+) -> None:
+    record = store.create(SPEC, deadline)
+    controller.quirks.expired_answer = answer
+    controller.expire_sessions()
+    wanted = {"list": [SPEC.value], "create": [SPEC.value, OTHER.value], "update": [OTHER.value], "delete": []}
+    match operation:
+        case "list":
+            store.list_records(deadline)
+        case "create":
+            store.create(OTHER, deadline)
+        case "update":
+            store.update(record, OTHER, deadline)
+        case "delete":
+            store.delete(record, deadline)
+
+    assert [row.value for row in controller.rows()] == wanted[operation]
+    assert controller.sessions.logins == 2
+
+
+def test_sessions_that_end_in_the_middle_of_parallel_writes_cost_one_login_each(
+    store: UnifiStore, controller: Controller
+) -> None:
+    controller.sessions.max_requests = 30
+    specs = [RecordSpec(f"host-{number}.example.com", "A", "192.0.2.1") for number in range(80)]
+    with ThreadPoolExecutor(4) as pool:
+        list(pool.map(lambda spec: store.create(spec, Deadline.after(20)), specs))
+
+    assert len(controller.rows()) == 80
+    assert controller.sessions.logins == 3
+
+
+def test_a_refused_login_is_not_repeated_soon(
+    controller: Controller, open_store: OpenStore, deadline: Deadline
+) -> None:
+    outcomes: list[tuple[str, str]] = []
+    wrong = Secret("hunter2")
+    store = open_store(
+        controller, lambda operation, outcome, _: outcomes.append((operation, outcome)), user="dns", password=wrong
+    )
+    for _ in range(10):
+        with pytest.raises(CredentialsRefused, match="next login attempt at 20") as refusal:
+            store.list_records(deadline)
+        assert "hunter2" not in str(refusal.value)
+
+    assert controller.sessions.refused_logins == 1
+    assert ("login", "credentials") in outcomes
+
+
+def test_pauses_between_refused_logins_double_up_to_ten_minutes(controller: Controller, deadline: Deadline) -> None:
+    settings = UnifiSettings(base_url=controller.url, user="dns", password=Secret("wrong"))
+    flavour = Flavour.OS if controller.flavour == "unifi-os" else Flavour.CLASSIC
+    now = [1000.0]
+    transport = Transport(settings)
+    session = SessionCredentials("dns", Secret("wrong"), flavour, transport, lambda *_: None, lambda: now[0])
+    attempts_at = []
+    while len(attempts_at) < 9:
+        refused_before = controller.sessions.refused_logins
+        with pytest.raises(CredentialsRefused):
+            session.ticket(deadline)
+        if controller.sessions.refused_logins > refused_before:
+            attempts_at.append(now[0])
+        now[0] += 5
+    transport.close()
+
+    pauses = [later - earlier for earlier, later in itertools.pairwise(attempts_at)]
+    assert pauses == [15, 30, 60, 120, 240, 480, 600, 600]
+
+
+def test_the_login_limiter_is_a_refusal(store: UnifiStore, controller: Controller, deadline: Deadline) -> None:
+    body = '{"code":"AUTHENTICATION_FAILED_LIMIT_REACHED","message":"You have reached the login attempt limit"}'
+    controller.fault(Reply(status=429, body=body), on="login")
+    for _ in range(3):
+        with pytest.raises(CredentialsRefused, match="login"):
+            store.list_records(deadline)
+
+    assert controller.calls.calls["session", "login", 429] == 1
+
+
+def test_a_second_factor_is_explained(store: UnifiStore, controller: Controller, deadline: Deadline) -> None:
+    controller.fault(Reply(status=499, body='{"code":"MFA"}'), on="login")
+
+    with pytest.raises(CredentialsRefused, match="local account without"):
+        store.list_records(deadline)
+
+
+def test_a_login_that_meets_a_restart_is_tried_again_at_the_next_call(
+    store: UnifiStore, controller: Controller, deadline: Deadline
+) -> None:
+    controller.fault(Reset(), on="login", count=1)
+    with pytest.raises(StoreUnreachable):
+        store.list_records(deadline)
+
+    assert store.list_records(deadline).records == ()
+
+
+def test_fresh_sessions_that_are_always_refused_do_not_lock_the_account(
+    store: UnifiStore, controller: Controller, deadline: Deadline
+) -> None:
+    controller.fault(Reply(status=401, body='{"error":{"code":401,"message":"Unauthorized"}}'), on="list")
+    for _ in range(10):
+        with pytest.raises(CredentialsRefused):
+            store.list_records(deadline)
+
+    assert controller.sessions.logins <= 2

@@ -1,0 +1,141 @@
+"""Peers that are slow on purpose: every exchange ends in time."""
+
+import contextlib
+import socket
+import threading
+import time
+from collections.abc import Callable, Iterator
+
+import pytest
+
+from daemonkit.secret import Secret
+from dnswebhook.deadline import Deadline
+from dnswebhook.errors import StoreTimeout, StoreUnreachable
+from dnswebhook.stores.unifi import UnifiSettings, sockets
+from dnswebhook.stores.unifi.transport import NoReply, Request, Transport
+
+HEAD = b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\n"
+
+
+@contextlib.contextmanager
+def peer(serve: Callable[[socket.socket, threading.Event], None]) -> Iterator[int]:
+    """The port of a server whose every connection is handled by `serve`, which leaves when the event is set."""
+    leave = threading.Event()
+    listener = socket.create_server(("127.0.0.1", 0))
+
+    def accept() -> None:
+        with contextlib.suppress(OSError):
+            while True:
+                connection, _ = listener.accept()
+                with connection, contextlib.suppress(OSError):
+                    connection.recv(65536)
+                    serve(connection, leave)
+
+    thread = threading.Thread(target=accept)
+    thread.start()
+    try:
+        yield listener.getsockname()[1]
+    finally:
+        leave.set()
+        listener.shutdown(socket.SHUT_RDWR)
+        listener.close()
+        thread.join(10)
+
+
+def trickled(text: bytes) -> Callable[[socket.socket, threading.Event], None]:
+    def serve(connection: socket.socket, leave: threading.Event) -> None:
+        for octet in text:
+            connection.sendall(bytes([octet]))
+            if leave.wait(0.05):
+                return
+
+    return serve
+
+
+def exchange(port: int, seconds: float, **changes: object):
+    settings = UnifiSettings(base_url=f"http://127.0.0.1:{port}", api_key=Secret("k"), **changes)
+    transport = Transport(settings)
+    try:
+        return transport.exchange(Request("GET", "/"), {}, Deadline.after(seconds))
+    finally:
+        transport.close()
+
+
+@pytest.mark.parametrize(
+    "text",
+    [b"HTTP/1.1 200 OK\r\n" + b"X-Filler: y\r\n" * 50, HEAD + b"Content-Length: 1000\r\n\r\n" + b" " * 1000],
+    ids=["head", "body"],
+)
+def test_an_answer_that_trickles_in_ends_at_the_deadline(text: bytes) -> None:
+    with peer(trickled(text)) as port:
+        began = time.monotonic()
+        with pytest.raises(NoReply) as failure:
+            exchange(port, 0.5)
+
+        assert isinstance(failure.value.error, StoreTimeout)
+        assert time.monotonic() - began < 1.5
+
+
+def test_a_chunked_answer_is_read_whole() -> None:
+    body = HEAD + b"Transfer-Encoding: chunked\r\n\r\n" + b"2\r\n[1\r\n2\r\n,2\r\n1\r\n]\r\n0\r\n\r\n"
+    with peer(lambda connection, _: connection.sendall(body)) as port:
+        assert exchange(port, 5).body == b"[1,2]"
+
+
+def test_a_chunked_answer_without_end_is_cut_at_the_limit() -> None:
+    def serve(connection: socket.socket, _: threading.Event) -> None:
+        connection.sendall(HEAD + b"Transfer-Encoding: chunked\r\n\r\n")
+        while True:
+            connection.sendall(b"1000\r\n" + b" " * 4096 + b"\r\n")
+
+    with peer(serve) as port, pytest.raises(NoReply, match="longer than the limit of 50000 bytes"):
+        exchange(port, 10, max_response_bytes=50_000)
+
+
+def test_a_port_that_answers_tls_with_plain_text_is_said() -> None:
+    with peer(lambda connection, _: connection.sendall(b"HTTP/1.1 400 Bad Request\r\n\r\n")) as port:
+        transport = Transport(UnifiSettings(base_url=f"https://127.0.0.1:{port}", api_key=Secret("k")))
+        with pytest.raises(NoReply, match=r"TLS failed.*speak https"):
+            transport.exchange(Request("GET", "/"), {}, Deadline.after(2))
+        transport.close()
+
+
+def test_an_answer_that_is_no_http_is_unreachable() -> None:
+    with peer(lambda connection, _: connection.sendall(b"SSH-2.0-OpenSSH_9.2\r\n")) as port:
+        with pytest.raises(NoReply) as failure:
+            exchange(port, 5)
+
+        assert isinstance(failure.value.error, StoreUnreachable)
+
+
+def test_credentials_do_not_appear_in_the_errors_of_any_exchange() -> None:
+    settings = UnifiSettings(base_url="http://127.0.0.1:1", api_key=Secret("k"))
+    transport = Transport(settings)
+    with pytest.raises(NoReply) as failure:
+        transport.exchange(Request("GET", "/"), {"X-API-KEY": "hunter2"}, Deadline.after(2))
+    transport.close()
+
+    assert not failure.value.was_sent
+    assert "hunter2" not in str(failure.value)
+
+
+def test_the_environment_names_no_proxy(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("HTTP_PROXY", "http_proxy", "ALL_PROXY", "all_proxy"):
+        monkeypatch.setenv(name, "http://127.0.0.1:1")
+    with peer(lambda connection, _: connection.sendall(HEAD + b"Content-Length: 2\r\n\r\n[]")) as port:
+        assert exchange(port, 5).body == b"[]"
+
+
+def test_resolving_takes_no_longer_than_it_may(monkeypatch: pytest.MonkeyPatch) -> None:
+    release = threading.Event()
+
+    def never(*_: object, **__: object) -> list[object]:
+        release.wait(10)
+        return []
+
+    monkeypatch.setattr(socket, "getaddrinfo", never)
+    try:
+        with pytest.raises(TimeoutError, match=r"resolving unifi\.lan"):
+            sockets.connect("unifi.lan", 443, 0.2)
+    finally:
+        release.set()
