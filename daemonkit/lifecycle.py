@@ -93,7 +93,10 @@ class _NamedThread:
 
 
 class Daemon:
-    """Parts are registered with `serve` and `thread`, and start in that order when `run` is called."""
+    """Parts are registered with `serve` and `thread`, and start in that order when `run` is called.
+
+    Register the health server first: it then answers "not ready" for as long as the others drain.
+    """
 
     def __init__(self, name: str, grace_period_s: float, log: Logger, notifier: Notifier | None = None) -> None:
         self.stop = threading.Event()

@@ -32,8 +32,10 @@ def setup(level: str = "info", fmt: str = "json", stream: TextIO | None = None) 
     handler = _LineHandler(sys.stderr if stream is None else stream)
     handler.setFormatter(JsonFormatter() if fmt == "json" else TextFormatter())
     root = logging.getLogger()
-    for old in [old for old in root.handlers if isinstance(old, _LineHandler | logging.StreamHandler)]:
-        root.removeHandler(old)
+    for old in list(root.handlers):
+        # Ours of an earlier call, and what `logging.basicConfig` leaves; nobody else's.
+        if isinstance(old, _LineHandler) or type(old) is logging.StreamHandler:
+            root.removeHandler(old)
     root.addHandler(handler)
     root.setLevel(LEVELS[level])
     for name in _LIBRARIES_WITH_HANDLERS:

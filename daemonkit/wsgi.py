@@ -23,6 +23,7 @@ from daemonkit.wsgiengine import Engine, Limits
 
 _LISTEN_BACKLOG = 512
 _START_TIMEOUT_S = 30.0
+_LAST_JOIN_S = 1.0  # what closing takes when nothing runs any more
 
 
 class HttpServer:
@@ -110,6 +111,8 @@ class HttpServer:
     def stop(self) -> None:
         """Close everything; requests that still run are cut off."""
         self.drain(time.monotonic())
+        if self._stopping is not None:
+            self._stopping.join(_LAST_JOIN_S)
         if self._stopping is not None and self._stopping.is_alive():
             self._log.warning("requests still running, cut off")
         if self._listener is not None and self._bound is not None:

@@ -174,7 +174,7 @@ class Engine(Server):
 
     def process_conn(self, conn: Connection) -> None:
         """A connection is new, or has become readable, or holds the next request already. Never blocks."""
-        if conn.is_new and self._connections.count > self._max_connections:
+        if conn.is_new and self._connections.count >= self._max_connections:
             self._overloaded(conn)
             return
         head = conn.gather_head()

@@ -133,17 +133,20 @@ class Request(HTTPRequest):
         super().send_headers()
 
     def simple_response(self, status: str, msg: str = "") -> None:
-        """The server's own errors: one small JSON answer, then the connection closes."""
-        status_code = int(str(status)[:3])
+        """What cheroot itself answers when it cannot go on, in our shape."""
+        status_code = int(status[:3])
         if status_code in (413, 414):
-            # cheroot's words for a head that is too large; bodies are never refused this way.
+            # cheroot's words for a head that is too large; it never judges a body, since we set no limit for it.
             status_code, msg = 431, f"the request's head is larger than {self.server.max_request_header_size} bytes"
-        content = error_body(status_code, msg or _SIMPLE_MESSAGES.get(status_code, str(status)[4:]))
+        self.refuse(status_code, msg or _SIMPLE_MESSAGES.get(status_code, status[4:]))
+
+    def refuse(self, status_code: int, message: str) -> None:
+        """One small JSON answer, then the connection closes."""
         self.close_connection = True
         self.sent_headers = True
         self.conn.must_linger = True
         with contextlib.suppress(OSError):
-            self.conn.wfile.write(closing_response(status_code, content))
+            self.conn.wfile.write(closing_response(status_code, error_body(status_code, message)))
 
 
 _SIMPLE_MESSAGES = {
@@ -201,7 +204,7 @@ class Gateway(Gateway_10):
     def _answer(self, status_code: int, message: str) -> None:
         self.req.close_connection = True
         if not self.req.sent_headers:
-            self.req.simple_response(f"{status_code}", message)
+            self.req.refuse(status_code, message)
         # A response already begun ends without its last chunk or its full length: the client must see that it failed.
         self.req.chunked_write = False
 

@@ -1,0 +1,73 @@
+"""A WSGI server with an app that shows what it was given."""
+
+import threading
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+import pytest
+from werkzeug.wrappers import Request, Response
+
+from daemonkit.logs import get_logger
+from daemonkit.values import ListenAddress
+from daemonkit.wsgi import HttpServer
+
+
+@dataclass
+class EchoApp:
+    """`/hold` waits for `release`, `/boom` raises, `/unread` reads nothing, all others tell the length of the body."""
+
+    release: threading.Event = field(default_factory=threading.Event)
+    entered: threading.Semaphore = field(default_factory=lambda: threading.Semaphore(0))
+    gone: list[Callable[[], bool]] = field(default_factory=list)
+
+    def __call__(self, environ: dict[str, Any], start_response: Any) -> Any:
+        request = Request(environ)
+        self.gone.append(environ["daemonkit.client_gone"])
+        if request.path == "/boom":
+            raise LookupError("a bug")
+        if request.path == "/exit":
+            raise SystemExit(3)
+        if request.path == "/unread":
+            return Response("unread")(environ, start_response)
+        if request.path == "/big":
+            return Response(b"x" * 10_000_000)(environ, start_response)
+        if request.path == "/stream":
+            return Response(iter([b"a", b"", b"b"]))(environ, start_response)
+        if request.path == "/broken-stream":
+            return Response(broken_stream())(environ, start_response)
+        body = request.stream.read()
+        if request.path == "/hold":
+            self.entered.release()
+            assert self.release.wait(20)
+        return Response(f"{request.method} {request.path} {len(body)}")(environ, start_response)
+
+
+def broken_stream() -> Iterator[bytes]:
+    yield b"a"
+    raise LookupError("a bug in the middle")
+
+
+@pytest.fixture
+def app() -> Iterator[EchoApp]:
+    app = EchoApp()
+    yield app
+    app.release.set()
+
+
+@pytest.fixture
+def serve(app: EchoApp) -> Iterator[Callable[..., HttpServer]]:
+    """Starts servers of `app` with short timeouts; all are stopped afterwards."""
+    servers: list[HttpServer] = []
+
+    def serve(address: str = "127.0.0.1:0", **limits: Any) -> HttpServer:
+        chosen = {"threads": 4, "header_timeout_s": 0.6, "body_timeout_s": 0.8, "idle_timeout_s": 20.0, **limits}
+        server = HttpServer("echo", ListenAddress.parse(address), app, log=get_logger("tests.wsgi"), **chosen)
+        servers.append(server)
+        server.start()
+        return server
+
+    yield serve
+    app.release.set()
+    for server in servers:
+        server.stop()

@@ -1,0 +1,373 @@
+"""The HTTP server with well-behaved clients: addresses, bodies, keep-alive, overload, drain."""
+
+import logging
+import select
+import socket
+import stat
+import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+import requests
+import trustme
+
+from daemonkit.lifecycle import StartFailed
+from daemonkit.values import ListenAddress
+from tests.daemonkit.rawhttp import DEADLINE_S, RawClient
+
+CHUNKED = b"POST /x HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n"
+
+
+def test_port_0_is_replaced_by_the_port_that_the_kernel_chose(serve) -> None:
+    server = serve("127.0.0.1:0")
+
+    assert server.bound_address.port > 0
+    assert str(server.bound_address) == f"127.0.0.1:{server.bound_address.port}"
+
+
+def test_a_port_alone_is_dual_stack(serve) -> None:
+    server = serve(":0")
+
+    for family in (socket.AF_INET, socket.AF_INET6):
+        with RawClient(server.bound_address.port, family) as client:
+            assert client.get().status_code == 200
+
+
+def test_an_ipv6_address_is_served(serve) -> None:
+    server = serve("[::1]:0")
+
+    with RawClient(server.bound_address.port, socket.AF_INET6) as client:
+        assert client.get().body == b"GET / 0"
+
+
+def test_a_unix_socket_is_served_with_mode_0660_and_removed_at_stop(serve, tmp_path: Path) -> None:
+    path = tmp_path / "api.sock"
+    server = serve(f"unix:{path}")
+
+    assert stat.S_IMODE(path.stat().st_mode) == 0o660
+    with RawClient(path=str(path)) as client:
+        assert client.get().status_code == 200
+    server.stop()
+    assert not path.exists()
+
+
+def test_a_stale_unix_socket_is_replaced_and_one_in_use_is_refused(serve, tmp_path: Path) -> None:
+    path = tmp_path / "api.sock"
+    with socket.socket(socket.AF_UNIX) as stale:
+        stale.bind(str(path))
+
+    serve(f"unix:{path}")
+
+    with pytest.raises(OSError, match=r"cannot listen on unix:.*another process listens there"):
+        serve(f"unix:{path}")
+    with RawClient(path=str(path)) as client:
+        assert client.get().status_code == 200
+
+
+def test_a_file_that_is_no_socket_is_left_alone(serve, tmp_path: Path) -> None:
+    (tmp_path / "precious").write_text("x")
+
+    with pytest.raises(OSError, match="a file that is no socket"):
+        serve(f"unix:{tmp_path}/precious")
+    assert (tmp_path / "precious").read_text() == "x"
+
+
+def test_a_port_in_use_is_an_error_that_names_the_address(serve) -> None:
+    taken = serve().bound_address
+
+    with pytest.raises(OSError, match=f"cannot listen on {taken}: Address already in use"):
+        serve(str(taken))
+
+
+def test_tls_is_served_and_a_client_that_never_shakes_hands_holds_up_nobody(serve, tmp_path: Path) -> None:
+    ca = trustme.CA()
+    ca.issue_cert("127.0.0.1").private_key_and_cert_chain_pem.write_to_path(str(tmp_path / "both.pem"))
+    ca.cert_pem.write_to_path(str(tmp_path / "ca.pem"))
+    server = serve(tls=(str(tmp_path / "both.pem"), str(tmp_path / "both.pem")), threads=1)
+    port = server.bound_address.port
+
+    with RawClient(port) as silent, RawClient(port) as plain, requests.Session() as session:
+        silent.send(b"\x16\x03\x01")
+        plain.send(b"GET / HTTP/1.1\r\nHost: x\r\n\r\n")
+        session.verify = str(tmp_path / "ca.pem")
+        session.trust_env = False
+        for size in (1, 100_000):
+            answer = session.post(f"https://127.0.0.1:{port}/x", data=b"x" * size, timeout=DEADLINE_S)
+            assert answer.text == f"POST /x {size}"
+        assert plain.is_closed_by_server()
+        assert silent.is_closed_by_server()
+
+
+def test_an_unusable_certificate_is_told_at_start(serve, tmp_path: Path) -> None:
+    (tmp_path / "bad.pem").write_text("no certificate")
+
+    with pytest.raises(StartFailed, match="cannot use certificate and key"):
+        serve(tls=(str(tmp_path / "bad.pem"), str(tmp_path / "bad.pem")))
+
+
+def test_a_connection_is_kept_for_further_requests(serve) -> None:
+    with RawClient(serve().bound_address.port) as client:
+        first, second = client.get("/1"), client.get("/2")
+
+    assert (first.body, second.body) == (b"GET /1 0", b"GET /2 0")
+    assert "connection" not in first.fields
+    assert first.fields["server"] == "echo"
+
+
+@pytest.mark.parametrize("option", ["close", "Close", "TE, close"])
+def test_a_client_may_ask_to_close(serve, option: str) -> None:
+    with RawClient(serve().bound_address.port) as client:
+        assert client.get(extra=f"Connection: {option}\r\n").fields["connection"] == "close"
+        assert client.is_closed_by_server()
+
+
+def test_http_1_0_is_answered_and_closed_unless_kept_alive(serve) -> None:
+    port = serve().bound_address.port
+
+    with RawClient(port) as client:
+        client.send(b"GET / HTTP/1.0\r\n\r\n")
+        assert client.answer().status_code == 200
+        assert client.is_closed_by_server()
+    with RawClient(port) as client:
+        for _ in range(2):
+            client.send(b"GET / HTTP/1.0\r\nConnection: keep-alive\r\n\r\n")
+            assert client.answer().fields["connection"] == "Keep-Alive"
+
+
+def test_pipelined_requests_are_answered_in_order(serve) -> None:
+    with RawClient(serve().bound_address.port) as client:
+        requests_ = [
+            b"POST /%d HTTP/1.1\r\nHost: x\r\nContent-Length: %d\r\n\r\n%s" % (n, n, b"x" * n) for n in range(20)
+        ]
+        client.send(b"\r\n" + b"".join(requests_))
+
+        assert [client.answer().body for _ in range(20)] == [b"POST /%d %d" % (n, n) for n in range(20)]
+
+
+def test_a_client_that_half_closes_still_gets_its_answer(serve) -> None:
+    with RawClient(serve().bound_address.port) as client:
+        client.send(b"POST /x HTTP/1.1\r\nHost: x\r\nContent-Length: 3\r\n\r\nabc")
+        client.socket.shutdown(socket.SHUT_WR)
+
+        assert client.answer().body == b"POST /x 3"
+        assert client.is_closed_by_server()
+
+
+def test_a_request_that_arrives_byte_by_byte_is_understood(serve) -> None:
+    request = CHUNKED + b"3;ext=1\r\nabc\r\n0\r\nTrailer: x\r\n\r\n"
+    with RawClient(serve().bound_address.port) as client:
+        client.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        for octet in request:
+            client.send(bytes([octet]))
+
+        assert client.answer().body == b"POST /x 3"
+        assert client.get("/next").body == b"GET /next 0"
+
+
+def test_chunked_bodies_are_read_whole(serve) -> None:
+    chunk = b"2000\r\n" + b"x" * 0x2000 + b"\r\n"
+    with RawClient(serve().bound_address.port) as client:
+        client.send(CHUNKED + chunk * 100 + b"0\r\n\r\n")
+
+        assert client.answer().body == b"POST /x %d" % (0x2000 * 100)
+        assert client.get().status_code == 200
+
+
+def test_expect_100_continue_is_answered_before_the_body(serve) -> None:
+    with RawClient(serve().bound_address.port) as client:
+        client.send(b"POST /x HTTP/1.1\r\nHost: x\r\nContent-Length: 3\r\nExpect: 100-continue\r\n\r\n")
+        assert client.answer().status_code == 100
+        client.send(b"abc")
+        assert client.answer().body == b"POST /x 3"
+
+
+def test_a_small_body_that_the_app_left_unread_does_not_disturb_the_next_request(serve) -> None:
+    with RawClient(serve().bound_address.port) as client:
+        client.send(b"POST /unread HTTP/1.1\r\nHost: x\r\nContent-Length: 3\r\n\r\nGET")
+        assert client.answer().body == b"unread"
+        client.send(b"POST /unread HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nGET\r\n0\r\n\r\n")
+        assert client.answer().body == b"unread"
+        assert client.get().body == b"GET / 0"
+
+
+def test_a_large_body_that_the_app_left_unread_closes_the_connection_after_the_answer(serve) -> None:
+    with RawClient(serve().bound_address.port) as client:
+        client.send(b"POST /unread HTTP/1.1\r\nHost: x\r\nContent-Length: 5000000\r\n\r\n" + b"x" * 5_000_000)
+
+        answer = client.answer()
+        assert (answer.body, answer.fields["connection"]) == (b"unread", "close")
+        assert client.is_closed_by_server()
+
+
+def test_a_response_without_length_is_sent_in_chunks(serve) -> None:
+    with RawClient(serve().bound_address.port) as client:
+        client.send(b"GET /stream HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n")
+        assert client.answer().fields["transfer-encoding"] == "chunked"
+        while not client.is_closed_by_server() and not client._buffer.endswith(b"0\r\n\r\n"):
+            client._more()
+        assert client._buffer == b"1\r\na\r\n1\r\nb\r\n0\r\n\r\n"
+
+
+@pytest.mark.parametrize("path", ["/boom", "/exit"])
+def test_an_exception_of_the_app_is_answered_500_and_logged_with_its_stack(serve, caplog, path: str) -> None:
+    port = serve(threads=1).bound_address.port
+
+    for _ in range(3):
+        with RawClient(port) as client:
+            answer = client.get(path)
+            assert answer.status_code == 500
+            assert answer.json == {"error": "internal error", "message": "bug in the server, see its log"}
+
+    assert [record.getMessage() for record in caplog.records if record.levelno >= logging.ERROR] == [
+        "request failed"
+    ] * 3
+
+
+def test_a_response_that_fails_in_the_middle_ends_without_its_last_chunk(serve) -> None:
+    with RawClient(serve().bound_address.port) as client:
+        client.send(b"GET /broken-stream HTTP/1.1\r\nHost: x\r\n\r\n")
+        assert client.answer().status_code == 200
+        while client._more():
+            pass
+        assert client._buffer == b"1\r\na\r\n"
+
+
+def test_200_parallel_keep_alive_clients_are_all_served(serve) -> None:
+    port = serve(threads=16).bound_address.port
+    everybody = threading.Barrier(200)
+
+    def visit(number: int) -> int:
+        with RawClient(port) as client:
+            everybody.wait(DEADLINE_S)
+            return sum(client.get(f"/{number}").body == b"GET /%d 0" % number for _ in range(5))
+
+    with ThreadPoolExecutor(200) as pool:
+        assert sum(pool.map(visit, range(200))) == 1000
+
+
+def test_requests_beyond_threads_and_queue_are_answered_503(serve, app) -> None:
+    port = serve(threads=1, request_queue=1).bound_address.port
+    with RawClient(port) as running, RawClient(port) as one, RawClient(port) as other:
+        running.send(b"GET /hold HTTP/1.1\r\nHost: x\r\n\r\n")
+        assert app.entered.acquire(timeout=DEADLINE_S)
+        waiting = {client.socket: client for client in (one, other)}
+        for client in waiting.values():
+            client.send(b"GET / HTTP/1.1\r\nHost: x\r\n\r\n")
+
+        # One of the two fits into the queue.
+        (answered, *_), _, _ = select.select(list(waiting), [], [], DEADLINE_S)
+        refusal = waiting.pop(answered).answer()
+        app.release.set()
+
+        assert (refusal.status_code, refusal.fields["retry-after"]) == (503, "1")
+        assert refusal.json["error"] == "service unavailable"
+        assert running.answer().status_code == 200
+        assert [client.answer().status_code for client in waiting.values()] == [200]
+
+
+def test_connections_beyond_the_limit_are_answered_503(serve) -> None:
+    port = serve(max_connections=3).bound_address.port
+    clients = [RawClient(port) for _ in range(3)]
+    try:
+        # Answered one after the other, so that all three are known to be held.
+        assert [client.get().status_code for client in clients] == [200] * 3
+        refused = 0
+        for _ in range(3):
+            with RawClient(port) as client:
+                client.send(b"GET / HTTP/1.1\r\nHost: x\r\n\r\n")
+                refused += client.answer().status_code == 503
+        assert refused >= 2
+    finally:
+        for client in clients:
+            client.socket.close()
+
+
+def test_an_app_can_see_that_its_client_has_gone(serve, app) -> None:
+    port = serve().bound_address.port
+    with RawClient(port) as client:
+        client.send(b"GET /hold HTTP/1.1\r\nHost: x\r\n\r\n")
+        assert app.entered.acquire(timeout=DEADLINE_S)
+        client_gone = app.gone[-1]
+        assert client_gone() is False
+        client.send(b"GET /pipelined HTTP/1.1\r\nHost: x\r\n\r\n")
+        assert client_gone() is False
+
+    assert _eventually(client_gone)
+
+
+def _eventually(is_true) -> bool:
+    deadline_s = time.monotonic() + DEADLINE_S
+    waiter = threading.Event()
+    while not is_true() and time.monotonic() < deadline_s:
+        waiter.wait(0.01)
+    return bool(is_true())
+
+
+def test_draining_finishes_running_requests_closes_idle_connections_and_accepts_nothing(serve, app) -> None:
+    server = serve()
+    port = server.bound_address.port
+    with RawClient(port) as running, RawClient(port) as idle:
+        assert idle.get().status_code == 200
+        running.send(b"GET /hold HTTP/1.1\r\nHost: x\r\n\r\n")
+        assert app.entered.acquire(timeout=DEADLINE_S)
+
+        drain = threading.Thread(target=server.drain, args=(time.monotonic() + DEADLINE_S,))
+        drain.start()
+        assert idle.is_closed_by_server()
+        assert _eventually(lambda: _is_refused(port))
+        app.release.set()
+
+        answer = running.answer()
+        assert (answer.status_code, answer.fields["connection"]) == (200, "close")
+        assert running.is_closed_by_server()
+        drain.join(DEADLINE_S)
+        assert not drain.is_alive()
+
+
+def _is_refused(port: int) -> bool:
+    try:
+        socket.create_connection(("127.0.0.1", port), DEADLINE_S).close()
+    except ConnectionRefusedError:
+        return True
+    return False
+
+
+def test_a_drain_ends_at_its_deadline_even_when_a_request_does_not(serve, app) -> None:
+    server = serve()
+    with RawClient(server.bound_address.port) as client:
+        client.send(b"GET /hold HTTP/1.1\r\nHost: x\r\n\r\n")
+        assert app.entered.acquire(timeout=DEADLINE_S)
+        began_s = time.monotonic()
+
+        server.drain(time.monotonic() + 0.3)
+
+        assert 0.25 < time.monotonic() - began_s < 5
+
+
+def test_twenty_rounds_leave_no_descriptor_and_no_thread_behind(serve) -> None:
+    def visit() -> None:
+        server = serve(threads=2)
+        with RawClient(server.bound_address.port) as client:
+            assert client.get().status_code == 200
+        server.drain(time.monotonic() + DEADLINE_S)
+        server.stop()
+
+    visit()
+    before = (len(list(Path("/proc/self/fd").iterdir())), threading.active_count())
+    for _ in range(20):
+        visit()
+
+    assert _eventually(lambda: threading.active_count() <= before[1])
+    assert len(list(Path("/proc/self/fd").iterdir())) <= before[0] + 1
+
+
+def test_the_bound_address_is_unknown_before_the_start(app) -> None:
+    from daemonkit.logs import get_logger
+    from daemonkit.wsgi import HttpServer
+
+    server = HttpServer("early", ListenAddress.parse(":0"), app, log=get_logger("x"))
+
+    with pytest.raises(RuntimeError, match="has not started"):
+        _ = server.bound_address

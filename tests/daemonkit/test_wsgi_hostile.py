@@ -1,0 +1,194 @@
+"""The HTTP server with clients that are slow, broken or hostile: each costs little and ends in time."""
+
+import socket
+import threading
+import time
+
+import pytest
+
+from tests.daemonkit.rawhttp import DEADLINE_S, RawClient
+
+CHUNKED = b"POST /x HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n"
+
+
+def trickle(client: RawClient, octet: bytes, pause_s: float) -> float:
+    """Send one octet every `pause_s` until the server closes its side; the seconds that took."""
+    began_s = time.monotonic()
+    client.socket.settimeout(pause_s)
+    received = b""
+    while time.monotonic() - began_s < DEADLINE_S:
+        try:
+            client.socket.send(octet)
+        except (BrokenPipeError, ConnectionResetError):
+            break
+        try:
+            data = client.socket.recv(65536)
+        except TimeoutError:
+            continue
+        except ConnectionResetError:
+            break
+        received += data
+        if not data:
+            break
+    client._buffer += received
+    return time.monotonic() - began_s
+
+
+def test_a_head_that_trickles_ends_with_408_at_its_total_timeout(serve) -> None:
+    with RawClient(serve(header_timeout_s=0.6).bound_address.port) as client:
+        client.send(b"GET / HTTP/1.1\r\nX: ")
+
+        assert 0.4 < trickle(client, b"x", 0.1) < 3
+        assert client.answer().json["message"] == "the request did not arrive in time"
+
+
+@pytest.mark.parametrize(
+    "head", [b"POST /x HTTP/1.1\r\nHost: x\r\nContent-Length: 100000\r\n\r\n", CHUNKED + b"fffff\r\n"]
+)
+def test_a_body_that_trickles_ends_with_408_at_its_total_timeout(serve, head: bytes) -> None:
+    with RawClient(serve(body_timeout_s=0.8).bound_address.port) as client:
+        client.send(head)
+
+        assert 0.6 < trickle(client, b"x", 0.1) < 5
+        answer = client.answer()
+        assert (answer.status_code, answer.fields["connection"]) == (408, "close")
+
+
+def test_many_slow_heads_and_idle_connections_take_no_thread_from_the_others(serve) -> None:
+    port = serve(threads=2, header_timeout_s=DEADLINE_S).bound_address.port
+    slow = [RawClient(port) for _ in range(50)]
+    try:
+        for client in slow[:25]:
+            client.send(b"GET / HT")
+        with RawClient(port) as client:
+            assert client.get().status_code == 200
+    finally:
+        for client in slow:
+            client.socket.close()
+
+
+def test_an_idle_connection_is_closed_without_a_word(serve) -> None:
+    with RawClient(serve(idle_timeout_s=0.3).bound_address.port) as client:
+        assert client.get().status_code == 200
+        assert client.is_closed_by_server()
+
+
+def test_a_connection_without_any_byte_is_closed_at_the_header_timeout(serve) -> None:
+    with RawClient(serve(header_timeout_s=0.3).bound_address.port) as client:
+        assert client.is_closed_by_server()
+
+
+def test_a_client_that_does_not_read_its_answer_is_given_up(serve) -> None:
+    port = serve(threads=1, send_timeout_s=0.5).bound_address.port
+    with RawClient(port) as deaf, RawClient(port) as other:
+        deaf.socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+        deaf.send(b"GET /big HTTP/1.1\r\nHost: x\r\n\r\n")
+
+        assert other.get().status_code == 200
+
+
+def test_a_head_over_the_limit_is_431(serve) -> None:
+    with RawClient(serve(max_header_bytes=4096).bound_address.port) as client:
+        answer = client.get(extra=f"X: {'x' * 100_000}\r\n")
+
+        assert (answer.status_code, answer.fields["connection"]) == (431, "close")
+        assert answer.json == {
+            "error": "request header too large",
+            "message": "the request's head is larger than 4096 bytes",
+        }
+    with RawClient(serve(max_header_bytes=4096).bound_address.port) as client:
+        assert client.get("/" + "x" * 100_000).status_code == 431
+
+
+def test_a_chunked_body_over_the_limit_is_413_while_it_is_read(serve) -> None:
+    with RawClient(serve(max_body_bytes=1000).bound_address.port) as client:
+        client.send(CHUNKED + b"3e8\r\n" + b"x" * 1000 + b"\r\n0\r\n\r\n")
+        assert client.answer().body == b"POST /x 1000"
+        client.send(CHUNKED + b"fffffff\r\n")
+        assert client.answer().status_code == 413
+
+
+@pytest.mark.parametrize(
+    "request_",
+    [
+        b"GARBAGE\r\n\r\n",
+        b"GARBAGE\n",
+        b"\x00\x01\x02\n",
+        b"GET /\r\n\r\n",
+        b"get / HTTP/1.1\r\nHost: x\r\n\r\n",
+        b"GET x HTTP/1.1\r\nHost: x\r\n\r\n",
+        b"GET http://[ HTTP/1.1\r\nHost: x\r\n\r\n",
+        b"GET / HTTP/x.y\r\nHost: x\r\n\r\n",
+        b"GET / HTTP/1.1\r\n\r\n",
+        b"GET / HTTP/1.1\r\nHost: x\r\nHost: y\r\n\r\n",
+        b"GET / HTTP/1.1\r\nHost : x\r\n\r\n",
+        b"GET / HTTP/1.1\r\nHost: x\r\nno colon\r\n\r\n",
+        b"GET / HTTP/1.1\r\nHost: x\r\n folded: y\r\n\r\n",
+        b"GET / HTTP/1.1\r\nHost: x\r\nX: a\x00b\r\n\r\n",
+        b"POST / HTTP/1.1\r\nHost: x\r\nContent-Length: -1\r\n\r\n",
+        b"POST / HTTP/1.1\r\nHost: x\r\nContent-Length: +1\r\n\r\n",
+        b"POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 1_0\r\n\r\n",
+        b"POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 1\r\nContent-Length: 2\r\n\r\n",
+        b"POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 1\r\nTransfer-Encoding: chunked\r\n\r\n",
+        b"POST / HTTP/1.0\r\nTransfer-Encoding: chunked\r\n\r\n",
+        b"POST / HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n-1\r\n",
+        b"POST / HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n0x3\r\nabc\r\n0\r\n\r\n",
+        b"POST / HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabcdef\r\n",
+        b"POST / HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n" + b"1" * 300 + b"\r\n",
+        b"POST / HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n" + b"x" * 9000 + b"\r\n\r\n",
+    ],
+)
+def test_a_malformed_request_is_400_in_our_shape_and_closes(serve, request_: bytes) -> None:
+    with RawClient(serve().bound_address.port) as client:
+        client.send(request_)
+
+        answer = client.answer()
+        assert (answer.status_code, answer.fields["content-type"]) == (400, "application/json")
+        assert answer.json["error"] == "bad request"
+        assert answer.json["message"]
+        assert client.is_closed_by_server()
+
+
+def test_an_unknown_transfer_coding_is_501(serve) -> None:
+    with RawClient(serve().bound_address.port) as client:
+        client.send(b"POST / HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: gzip\r\n\r\n")
+        assert client.answer().status_code == 501
+        assert client.is_closed_by_server()
+
+
+def test_header_names_with_underscores_are_ignored(serve) -> None:
+    with RawClient(serve().bound_address.port) as client:
+        assert client.get(extra="Content_Length: 5\r\n").body == b"GET / 0"
+
+
+@pytest.mark.parametrize(
+    "head", [b"POST /x HTTP/1.1\r\nHost: x\r\nContent-Length: 9\r\n\r\nabc", CHUNKED + b"9\r\nabc"]
+)
+def test_a_client_that_half_closes_in_the_middle_of_its_body_gets_400(serve, head: bytes) -> None:
+    with RawClient(serve().bound_address.port) as client:
+        client.send(head)
+        client.socket.shutdown(socket.SHUT_WR)
+
+        assert client.answer().status_code == 400
+        assert client.is_closed_by_server()
+
+
+def test_a_client_that_half_closes_in_the_middle_of_its_head_is_closed(serve) -> None:
+    with RawClient(serve().bound_address.port) as client:
+        client.send(b"GET / HTTP/1.1\r\nHo")
+        client.socket.shutdown(socket.SHUT_WR)
+        assert client.is_closed_by_server()
+
+
+def test_clients_that_vanish_at_any_point_leave_the_server_well(serve) -> None:
+    port = serve(threads=1).bound_address.port
+    whole = CHUNKED + b"3\r\nabc\r\n0\r\n\r\n"
+    for cut in range(len(whole) + 1):
+        with RawClient(port) as client:
+            client.send(whole[:cut])
+            # A reset instead of an orderly end.
+            client.socket.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, b"\x01\x00\x00\x00\x00\x00\x00\x00")
+
+    with RawClient(port) as client:
+        assert client.get().status_code == 200
+    assert sum(thread.name.startswith("CP Server") for thread in threading.enumerate()) >= 1
