@@ -60,12 +60,22 @@ def _owned_by_name(own_name: str, changed: Mapping[str, Set[str]]) -> str:
 
 
 def _owned_types(own_name: str, owned: str, changed: Mapping[str, Set[str]]) -> frozenset[str]:
-    """The type that the ownership record's name carries in front of, or around, the owned name's first label."""
-    candidates = changed.get(owned, frozenset())
+    """The type that the ownership record's name carries in front of, or around, the owned name's first label.
+
+    Only what differs from the owned name is searched: `a-host.srv.lan` is about an A record, `srv` is its domain. A
+    prefix may be a type's name by chance (`--txt-prefix=txt-`), so types written in the same call go first.
+    """
     if own_name == owned:
         return frozenset()  # the format of external-dns 0.17 and before: one record for every type of the name
-    first_label = owned.partition(".")[0]
-    around = own_name.replace(first_label, " ", 1)
-    found = [kind.upper() for kind in TYPES if re.search(rf"(?<![a-z0-9]){kind}(?![a-z0-9])", around)]
-    named = frozenset(found[:1])
-    return named if named & candidates or len(named) == 1 else frozenset()
+    first_label, dot, domain = owned.partition(".")
+    head = own_name.removesuffix(dot + domain)
+    subject = rf"(?<![a-z0-9]){re.escape(first_label)}(?![a-z0-9])"
+    found = _types_in(head, rf"[-.]{subject}") or _types_in(re.sub(subject, " ", head), "")
+    named = found & changed.get(owned, frozenset()) or found
+    return named if len(named) == 1 else frozenset()
+
+
+def _types_in(text: str, behind: str) -> frozenset[str]:
+    """Types that stand in `text` as a word of their own, with the expression `behind` right after them."""
+    kinds = (kind for kind in TYPES if re.search(rf"(?<![a-z0-9]){kind}(?![a-z0-9]){behind}", text))
+    return frozenset(map(str.upper, kinds))

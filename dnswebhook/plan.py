@@ -85,8 +85,9 @@ class _StrandBuilder:
     def build(self, names: list[str]) -> Strand:
         wishes = [wish for name in names for wish in self._difference.by_name[name]]
         vouchers = [wish for wish in wishes if wish.owned is not None]
-        # An ownership record whose own name loses a CNAME cannot come before that: it is written with its name.
-        deferred = [voucher for voucher in vouchers if self._loses_cname(voucher.name)]
+        # An ownership record cannot come before its own name loses a CNAME, nor go after its name gained one (as in
+        # the format of external-dns 0.17 and before): it is written with its name.
+        deferred = [voucher for voucher in vouchers if self._must_swap_with_cname(voucher)]
         for voucher in vouchers:
             if voucher not in deferred:
                 self._write_voucher(voucher)
@@ -100,9 +101,11 @@ class _StrandBuilder:
         subjects = [wish.name for wish in wishes if wish.owned is None]
         return Strand((subjects or names)[0], tuple(self._steps))
 
-    def _loses_cname(self, name: str) -> bool:
-        cname = self._difference.sets.get((name, "CNAME"))
-        return cname is not None and bool(cname.deletes)
+    def _must_swap_with_cname(self, voucher: Wish) -> bool:
+        cname = self._difference.sets.get((voucher.name, "CNAME"))
+        return cname is not None and bool(
+            cname.deletes or (cname.creates and self._difference.sets[voucher.key].deletes)
+        )
 
     def _add(self, operation: Operation, needs: Iterable[int] = ()) -> int:
         self._steps.append(Step(operation, tuple(sorted(set(needs)))))

@@ -392,6 +392,19 @@ def test_the_old_ownership_format_is_left_out_beside_a_cname() -> None:
     assert () == plan.refusals
 
 
+def test_an_old_ownership_record_leaves_its_name_before_a_cname_comes() -> None:
+    text = '"heritage=external-dns,external-dns/owner=default"'
+    rows = [row("app.example.com", "A", "192.0.2.1"), row("app.example.com", "TXT", text)]
+    changes = Changes(
+        create=(cname("app.example.com", "host.example.net"),),
+        delete=(a("app.example.com", "192.0.2.1"), Endpoint("app.example.com", "TXT", (text,))),
+    )
+
+    expected = Switch(tuple(rows), (RecordSpec("app.example.com", "CNAME", "host.example.net"),))
+
+    assert [expected] == operations(planned(changes, *rows))
+
+
 def test_sets_of_which_nothing_remains_are_named() -> None:
     rows = [row("a.example.com", "A", "192.0.2.1"), row("b.example.com", "A", "192.0.2.2")]
     changes = Changes(

@@ -1,0 +1,140 @@
+"""Which ownership record vouches for which record set: every way in which external-dns names and words them."""
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from dnswebhook.model import Endpoint
+from dnswebhook.ownership import OwnedSet, is_heritage, owned_set
+from tests.support.strategies import HERITAGE
+
+SECRET = '"IDHvYm7vVOXuSAVXuhcHVz0nYTIqXKFDvuNDVPkdpDCkXZbx"'
+TYPES = ("A", "AAAA", "CNAME", "TXT", "MX", "SRV", "NS", "PTR", "NAPTR", "DNAME")
+
+
+def txt(name: str, text: str = HERITAGE, owned: str = "") -> Endpoint:
+    return Endpoint(name, "TXT", (text,), labels={"ownedRecord": owned} if owned else {})
+
+
+def vouched(own_name: str, owned: str, *written: str) -> frozenset[str]:
+    """The types that an ownership record named `own_name` vouches for, when `written` types of `owned` change."""
+    found = owned_set(txt(own_name, owned=owned), {owned: set(written)})
+    assert found is not None
+    assert owned == found.name
+    return found.types
+
+
+@pytest.mark.parametrize("record_type", TYPES)
+@pytest.mark.parametrize("name", ["app.example.com", "example.com", "a.example.com", "m.lan", "txt.example.com"])
+def test_the_automatic_name_tells_the_type(record_type: str, name: str) -> None:
+    assert {record_type} == vouched(f"{record_type.lower()}-{name}", name, record_type)
+
+
+@pytest.mark.parametrize(
+    ("own_name", "owned", "record_type"),
+    [
+        pytest.param("a-host.srv.example.com", "host.srv.example.com", "A", id="a type's name as the domain"),
+        pytest.param("cname-mail.mx.lan", "mail.mx.lan", "CNAME", id="another type's name as the domain"),
+        pytest.param("cname-ns-1.example.com", "ns-1.example.com", "CNAME", id="a type's name within the label"),
+        pytest.param("txt-a-app.example.com", "app.example.com", "A", id="--txt-prefix=txt-"),
+        pytest.param("txt.a-app.example.com", "app.example.com", "A", id="--txt-prefix=txt."),
+        pytest.param("ext-dns-cname-app.example.com", "app.example.com", "CNAME", id="--txt-prefix=ext-dns-"),
+        pytest.param("aaaa.app.example.com", "app.example.com", "AAAA", id="--txt-prefix=%{record_type}."),
+        pytest.param("txt-aaaa.app.example.com", "app.example.com", "AAAA", id="--txt-prefix=txt-%{record_type}."),
+        pytest.param("own-a-by-app.example.com", "app.example.com", "A", id="--txt-prefix=own-%{record_type}-by-"),
+        pytest.param("a-app-owned.example.com", "app.example.com", "A", id="--txt-suffix=-owned"),
+        pytest.param("app-cname.example.com", "app.example.com", "CNAME", id="--txt-suffix=-%{record_type}"),
+        pytest.param("a-*.example.com", "*.example.com", "A", id="wildcard"),
+        pytest.param("cname-wild.example.com", "*.example.com", "CNAME", id="--txt-wildcard-replacement=wild"),
+        pytest.param("cname-xn--bcher-kva.example", "xn--bcher-kva.example", "CNAME", id="IDN"),
+    ],
+)
+def test_the_type_is_found_in_what_prefix_suffix_or_template_added(own_name: str, owned: str, record_type: str) -> None:
+    assert {record_type} == vouched(own_name, owned, record_type)
+
+
+def test_the_type_before_the_name_counts_even_if_the_prefix_is_a_written_type_too() -> None:
+    assert {"A"} == vouched("txt-a-app.example.com", "app.example.com", "A", "TXT")
+    assert {"TXT"} == vouched("txt-txt-app.example.com", "app.example.com", "A", "TXT")
+
+
+def test_each_type_of_a_name_that_changes_its_type_has_its_own_ownership_record() -> None:
+    assert {"CNAME"} == vouched("cname-a.example.com", "a.example.com", "A", "CNAME")
+    assert {"A"} == vouched("a-a.example.com", "a.example.com", "A", "CNAME")
+
+
+@pytest.mark.parametrize("own_name", ["app.example.com", "owner-of-app.example.com", "exta-app.example.com"])
+def test_a_name_that_does_not_tell_vouches_for_every_type(own_name: str) -> None:
+    found = owned_set(txt(own_name, owned="app.example.com"), {"app.example.com": {"A"}})
+
+    assert found is not None
+    assert found.covers("app.example.com", "A")
+    assert found.covers("app.example.com", "MX")
+    assert not found.covers("other.example.com", "A")
+
+
+def test_a_set_that_names_its_type_covers_no_other() -> None:
+    owned = OwnedSet("app.example.com", frozenset({"A"}))
+
+    assert owned.covers("app.example.com", "A")
+    assert not owned.covers("app.example.com", "AAAA")
+
+
+def test_an_encrypted_text_is_recognised_by_its_label() -> None:
+    found = owned_set(txt("a-app.example.com", SECRET, owned="App.Example.com."), {"app.example.com": {"A"}})
+
+    assert OwnedSet("app.example.com", frozenset({"A"})) == found
+
+
+def test_without_a_label_the_name_says_what_is_owned_if_that_is_written_too() -> None:
+    found = owned_set(txt("A-App.example.com."), {"app.example.com": {"A"}})
+
+    assert OwnedSet("app.example.com", frozenset({"A"})) == found
+
+
+def test_without_a_label_and_its_record_an_ownership_record_is_its_own_subject() -> None:
+    assert OwnedSet("a-app.example.com", frozenset()) == owned_set(txt("a-app.example.com"), {})
+
+
+@pytest.mark.parametrize(
+    "endpoint",
+    [
+        txt("app.example.com", "v=spf1 -all"),
+        txt("app.example.com", SECRET),
+        Endpoint("app.example.com", "A", ("192.0.2.1",), labels={"ownedRecord": "app.example.com"}),
+        Endpoint("app.example.com", "CNAME", (HERITAGE,)),
+        Endpoint("app.example.com", "TXT", ()),
+    ],
+)
+def test_other_records_vouch_for_nothing(endpoint: Endpoint) -> None:
+    assert owned_set(endpoint, {"app.example.com": {"A", "TXT"}}) is None
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        (HERITAGE, True),
+        (HERITAGE.strip('"'), True),
+        ('"heritage=external-dns"', True),
+        ("heritage=external-dns", True),
+        ("heritage=external-dns-2", False),
+        ("about heritage=external-dns,", False),
+        ("", False),
+    ],
+)
+def test_a_heritage_text_is_recognised_with_and_without_quotes(text: str, expected: bool) -> None:
+    assert expected is is_heritage(text)
+
+
+labels = st.sampled_from(["a", "aaaa", "app", "cname", "mx", "x-a", "*", "srv", "txt", "xn--bcher-kva"])
+domains = st.sampled_from(["example.com", "srv.lan", "a", "ns.mx.example.com"])
+
+
+@given(labels, domains, st.sampled_from(TYPES), st.sampled_from(["", "txt-", "txt.", "ext-dns-", "a-", "ns-"]))
+@settings(max_examples=300, deadline=None)
+def test_the_type_that_external_dns_puts_in_front_is_found_behind_any_prefix(
+    label: str, domain: str, record_type: str, prefix: str
+) -> None:
+    owned = f"{label}.{domain}"
+
+    assert {record_type} == vouched(f"{prefix}{record_type.lower()}-{owned}", owned, record_type)
