@@ -9,7 +9,7 @@ A field value that is a Secret is redacted wherever it sits, a newline can never
 that cannot be written (pipe closed, disk full) is dropped: logging never raises. Any thread may log.
 """
 
-import io
+import contextlib
 import logging
 import os
 import sys
@@ -48,28 +48,28 @@ def setup(level: str = "info", fmt: str = "json", stream: TextIO | None = None) 
 class _LineHandler(logging.Handler):
     """Writes whole lines past Python's buffers, so that a line is there when the process ends at once."""
 
-    def __init__(self, stream: TextIO) -> None:
+    def __init__(self, stream: TextIO | None) -> None:
+        """`stream` is None in a process that was started without stderr: nothing is written."""
         super().__init__()
         self._stream = stream
-        try:
-            self._descriptor: int | None = stream.fileno()
-        except (OSError, ValueError, io.UnsupportedOperation):
-            self._descriptor = None
+        self._descriptor: int | None = None
+        with contextlib.suppress(OSError, ValueError):
+            self._descriptor = stream.fileno() if stream is not None else None
 
     def emit(self, record: logging.LogRecord) -> None:
         try:
             line = self.format(record) + "\n"
-            if self._descriptor is None:
+            if self._descriptor is not None:
+                self._write(self._descriptor, line.encode("utf-8", "backslashreplace"))
+            elif self._stream is not None:
                 self._stream.write(line)
-            else:
-                self._write(line.encode("utf-8", "backslashreplace"))
         except Exception:  # noqa: S110 - where could it be reported?
             pass
 
-    def _write(self, octets: bytes) -> None:
-        assert self._descriptor is not None  # noqa: S101 - for the type checker
+    @staticmethod
+    def _write(descriptor: int, octets: bytes) -> None:
         while octets:
-            octets = octets[os.write(self._descriptor, octets) :]
+            octets = octets[os.write(descriptor, octets) :]
 
 
 class Logger:

@@ -6,6 +6,7 @@ each with flag, variable and the place the value came from, on stderr with exit 
 and warns of variables that carry the daemon's prefix but are no option of it.
 """
 
+import contextlib
 import os
 import sys
 from collections.abc import Mapping, Sequence
@@ -148,5 +149,6 @@ def _warn_of_unknown_variables(options: type[Any], prefix: str, environ: Mapping
 
 def _exit(prog: str, bad: BadOptions) -> NoReturn:
     lines = [f"{prog}: {problem.text}" for problem in bad.problems]
-    sys.stderr.write("\n".join([*lines, f"See `{prog} --help`.", ""]))
+    with contextlib.suppress(OSError, AttributeError):  # no stderr, or a full one: the exit code still tells
+        sys.stderr.write("\n".join([*lines, f"See `{prog} --help`.", ""]))
     raise SystemExit(EXIT_BAD_OPTIONS)

@@ -6,6 +6,8 @@ import logging
 import os
 import re
 import socket
+import subprocess
+import sys
 import warnings
 from enum import Enum
 
@@ -242,6 +244,14 @@ def test_a_closed_stream_a_broken_pipe_and_a_full_disk_never_raise() -> None:
     with open("/dev/full", "w") as full:  # noqa: PTH123
         logs.setup("info", "json", full)
         ours.info("x")
+
+
+@pytest.mark.parametrize("redirection", ["2>/dev/full", "2>&-"])
+def test_a_process_with_a_full_or_without_stderr_ends_well(redirection: str) -> None:
+    program = "from daemonkit import logs; logs.setup(); logs.get_logger('x').error('m', ValueError('v'))"
+    command = f'"{sys.executable}" -c "{program}" {redirection}'
+
+    assert subprocess.run(["sh", "-c", command], timeout=20, check=False).returncode == 0
 
 
 def test_surrogates_are_written_as_escapes(tmp_path) -> None:
