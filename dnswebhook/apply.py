@@ -10,7 +10,7 @@ Success is what the store holds afterwards: "exists already" on create and "not 
 import threading
 from collections import Counter
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor, wait
 from enum import StrEnum
 
 import msgspec
@@ -118,7 +118,9 @@ class Run:
 
     def execute(self, plan: Plan) -> Report:
         """Returns only when no write is in flight any more."""
-        for future in [self._pool.submit(self._run_strand, strand) for strand in plan.strands]:
+        futures = [self._pool.submit(self._run_strand, strand) for strand in plan.strands]
+        wait(futures)  # all of them, even when one met a bug
+        for future in futures:
             future.result()
         return self._report
 
@@ -180,9 +182,10 @@ class Run:
 
     def _switch(self, remove: tuple[Record, ...], add: tuple[RecordSpec, ...]) -> bool:
         removed: list[Record] = []
-        for record in remove:
+        for index, record in enumerate(remove):
             if not self._delete(record):
                 self._put_back(removed)
+                self._count("delete", Outcome.LEFT_OUT, len(remove) - index - 1)
                 self._count("create", Outcome.LEFT_OUT, len(add))
                 return False
             removed.append(record)
