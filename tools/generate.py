@@ -1,11 +1,11 @@
-"""Make the code that follows from the OpenAPI files: request and response structs, and the client that tests use.
+"""Make what follows from other files: structs and a test client from OpenAPI, pages of options from declarations.
 
     python tools/generate.py            write it
-    python tools/generate.py --check    write nothing; print a diff and exit 1 where the committed code differs
+    python tools/generate.py --check    write nothing; print a diff and exit 1 where a committed file differs
 
 Input are `dnswebhook/openapi/*.yaml`. Output are msgspec structs in `dnswebhook/openapi/generated/`, one module for
-each file, and `tests/support/webhook_client.py` with one method for each operation. Equal input gives equal bytes:
-no times, no absolute paths, formatted by ruff.
+each file, and `tests/support/webhook_client.py` with one method for each operation. `docs/options.md` is made from the
+Options class of each daemon. Equal input gives equal bytes: no times, no absolute paths, code formatted by ruff.
 """
 
 import argparse
@@ -22,18 +22,22 @@ from datamodel_code_generator import InputFileType, generate
 from datamodel_code_generator.enums import DataModelType
 from datamodel_code_generator.format import Formatter, PythonVersion
 
+from daemonkit.options import reference_page
+from dnswebhook import options as dnswebhook_options
+
 ROOT = Path(__file__).resolve().parent.parent
 OPENAPI = ROOT / "dnswebhook" / "openapi"
 STRUCTS = OPENAPI / "generated"
 CLIENT = ROOT / "tests" / "support" / "webhook_client.py"
+OPTIONS_PAGE = ROOT / "docs" / "options.md"
 
 STRUCTS_DOCSTRING = '"""Structs of openapi/{name}; made by tools/generate.py, do not edit."""\n'
 PACKAGE_DOCSTRING = '"""What tools/generate.py makes of the OpenAPI files beside this package; do not edit."""\n'
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description="Make code from the OpenAPI files.")
-    parser.add_argument("--check", action="store_true", help="write nothing; exit 1 when the committed code differs")
+    parser = argparse.ArgumentParser(description="Make what follows from other files.")
+    parser.add_argument("--check", action="store_true", help="write nothing; exit 1 when a committed file differs")
     arguments = parser.parse_args()
     made = make_all()
     return check(made) if arguments.check else write(made)
@@ -46,7 +50,8 @@ def make_all() -> dict[Path, str]:
     for source in sources:
         made[STRUCTS / f"{source.stem}.py"] = make_structs(source)
     made[CLIENT] = make_client(sources)
-    return {path: formatted(text) for path, text in made.items()}
+    code = {path: formatted(text) for path, text in made.items()}
+    return {**code, OPTIONS_PAGE: make_options_page()}
 
 
 def write(made: dict[Path, str]) -> int:
@@ -69,7 +74,9 @@ def check(made: dict[Path, str]) -> int:
             differs = True
             sys.stdout.write(line)
     if differs:
-        sys.stderr.write("generated code differs from the OpenAPI files: run `make generate` and commit the result\n")
+        sys.stderr.write(
+            "generated files differ from what they are made from: run `make generate` and commit the result\n"
+        )
     return int(differs)
 
 
@@ -99,6 +106,17 @@ def make_structs(source: Path) -> str:
             formatters=[Formatter.BUILTIN],
         )
         return output.read_text(encoding="utf-8")
+
+
+def make_options_page() -> str:
+    """Every option of every daemon."""
+    page = reference_page(
+        dnswebhook_options.Options,
+        prog=dnswebhook_options.PROG,
+        prefix=dnswebhook_options.PREFIX,
+        description=dnswebhook_options.DESCRIPTION,
+    )
+    return f"<!-- Made by `make generate` from the declarations; do not edit. -->\n\n{page.rstrip()}\n"
 
 
 CLIENT_HEAD = '''"""A client of the daemon's APIs with one method per operation; made by tools/generate.py, do not edit.
