@@ -1,0 +1,1 @@
+"""Measurements of the daemons beside their peers; each package below is one command."""
