@@ -21,7 +21,8 @@ from dnswebhook.stores.unifi.transport import Reply, Request, Transport
 T = TypeVar("T")
 
 MAX_SENDINGS = 4
-"""Per call: the first, one after a login, and two more when parallel calls keep rotating the CSRF token."""
+"""Per call: the first, one with a CSRF token that a parallel call has learned, one after another thread's login, one
+after our own."""
 
 
 class Client:
@@ -51,12 +52,15 @@ class Client:
             raise Unclear(error) from error
 
     def _authenticated(self, request: Request, deadline: Deadline) -> Reply:
-        may_login = True
+        may_login = may_take_newer = True
         for _ in range(MAX_SENDINGS):
             ticket, reply = self._send(request, deadline)
             if not self._credentials.is_expired(reply) or not may_login:
                 break
-            may_login = not self._credentials.renew(ticket, deadline)
+            if may_take_newer and self._credentials.is_outdated(ticket):
+                may_take_newer = False
+            else:
+                may_login = not self._credentials.renew(ticket, deadline)
         return reply
 
     def _send(self, request: Request, deadline: Deadline) -> tuple[Ticket, Reply]:

@@ -52,6 +52,9 @@ class Credentials(Protocol):
     def is_expired(self, reply: Reply, /) -> bool:
         """The reply says that the session is over, so that a renewal may help."""
 
+    def is_outdated(self, ticket: Ticket, /) -> bool:
+        """A parallel call has learned a newer CSRF token or cookie of the same session."""
+
     def renew(self, ticket: Ticket, deadline: Deadline, /) -> bool:
         """Make `ticket()` give something newer than `ticket`; True when that took a login of our own."""
 
@@ -68,6 +71,9 @@ class KeyCredentials:
         """A key never changes."""
 
     def is_expired(self, _reply: Reply) -> bool:
+        return False
+
+    def is_outdated(self, _ticket: Ticket) -> bool:
         return False
 
     def renew(self, _ticket: Ticket, _deadline: Deadline) -> bool:
@@ -145,10 +151,11 @@ class SessionCredentials:
             return reply.body[:64].lstrip()[:1] == b"{"
         return reply.body[:8] == b'{"meta":' and replies.is_session_word(replies.error_body(reply).words)
 
-    def renew(self, ticket: Ticket, deadline: Deadline) -> bool:
+    def is_outdated(self, ticket: Ticket) -> bool:
         session = self._session
-        if session is not None and session.generation == ticket.generation and session.ticket() != ticket:
-            return False  # a parallel call learned a newer CSRF token meanwhile
+        return session is not None and session.generation == ticket.generation and session.ticket() != ticket
+
+    def renew(self, ticket: Ticket, deadline: Deadline) -> bool:
         return self._renew_from(ticket.generation, deadline)
 
     def _renew_from(self, stale_generation: int, deadline: Deadline) -> bool:

@@ -11,7 +11,7 @@ from concurrent.futures import ThreadPoolExecutor
 import msgspec
 
 from dnswebhook.deadline import Deadline
-from dnswebhook.errors import NotFound, StoreUnreachable
+from dnswebhook.errors import StoreUnreachable
 from dnswebhook.flights import Flights
 from dnswebhook.model import Capabilities, Listing, Record, RecordSpec
 from dnswebhook.stores.unifi import integrationrows, replies
@@ -104,8 +104,8 @@ class IntegrationStore:
                     return self._fetch_once(collection, deadline)
                 except _Moved:
                     continue
-                except NotFound:
-                    self._site_id = None
+                except StoreUnreachable:
+                    self._site_id = None  # the site may have been made anew, with another UUID
                     raise
             raise StoreUnreachable(
                 f"GET {collection}: the rows changed during each of {MAX_LISTING_ATTEMPTS} listings, "

@@ -73,10 +73,6 @@ class UnifiSettings:
             return Flavour.OS
         return None
 
-    @property
-    def verifies_tls(self) -> bool:
-        return not self.skip_tls_verify
-
     def _check_credentials(self) -> None:
         if self.api_key and (self.user or self.password):
             raise ValueError("both UNIFI_API_KEY and UNIFI_USER/UNIFI_PASS are set, want only one of them")

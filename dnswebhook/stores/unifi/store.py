@@ -103,10 +103,10 @@ class UnifiStore:
 
     def probe(self, deadline: Deadline) -> None:
         api = self._api(deadline)
-        if self._settings.api is ApiChoice.AUTO and self._decision is not None:
-            verdict = self._detector.review(self._decision, deadline)
-            if verdict.api is not self._decision.api:
-                self._pending = verdict
+        decision = self._decision
+        if decision is not None and self._settings.api is ApiChoice.AUTO:
+            verdict = self._detector.review(decision, deadline)
+            self._pending = verdict if verdict.api is not decision.api else None
         api.probe(deadline)
 
     def check(self, deadline: Deadline) -> Iterator[Finding]:
@@ -136,10 +136,8 @@ class UnifiStore:
             decision = self._decision
             if decision is None or not self._is_current:
                 decision = self._detector.detect(deadline)
-            elif self._pending is not None:
-                decision = self._pending
             else:
-                return decision
+                decision = self._pending or decision
             self._adopt(decision)
             return decision
         finally:
@@ -147,8 +145,8 @@ class UnifiStore:
 
     def _adopt(self, decision: Decision) -> None:
         if decision != self._decision or not self._is_current:
-            chosen = {"api": decision.api.value, "flavour": decision.flavour.value, "version": decision.version}
-            log.info("controller API chosen", **chosen)
+            flavour, version = decision.flavour.value, decision.version
+            log.info("controller API chosen", api=decision.api.value, flavour=flavour, version=version)
         if decision != self._decision:
             self._file.save(decision)
         self._decision, self._pending, self._is_current = decision, None, True

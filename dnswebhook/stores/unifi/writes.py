@@ -85,6 +85,8 @@ class RowWrites:
                 raise
             raise self._put_unusable(refusal) from refusal
         except MethodAbsent as refusal:
+            # A console that restarts answers everything with such a page: only one that still lists has no PUT.
+            self._list_records(deadline)
             raise self._put_unusable(refusal) from refusal
         return self._changed(record, spec, reply)
 

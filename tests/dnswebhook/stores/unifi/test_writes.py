@@ -6,11 +6,11 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from dnswebhook.deadline import Deadline
-from dnswebhook.errors import AlreadyExists, NotFound, Overlaps, RecordError, UpdateUnsupported
+from dnswebhook.errors import AlreadyExists, NotFound, Overlaps, RecordError, StoreUnreachable, UpdateUnsupported
 from dnswebhook.model import Origin, RecordSpec
 from dnswebhook.stores.unifi import UnifiStore
 from tests.dnswebhook.stores.unifi.conftest import OpenStore
-from tests.support.controller import Controller, PutRefusal
+from tests.support.controller import Controller, PutRefusal, faults
 
 SPECS = [
     RecordSpec("app.example.com", "A", "192.0.2.10", 300),
@@ -123,6 +123,18 @@ def test_a_controller_that_refuses_put_is_asked_once_only(
 
     assert sum(count for (_, operation, _), count in controller.calls.calls.items() if operation == "update") == 1
     assert [row.value for row in controller.rows()] == [A.value]
+
+
+def test_a_page_of_a_restarting_console_says_nothing_against_put(
+    store: UnifiStore, controller: Controller, deadline: Deadline
+) -> None:
+    record = store.create(A, deadline)
+    restarting = controller.fault(faults.html_page(404))
+    with pytest.raises(StoreUnreachable):
+        store.update(record, NEW_A, deadline)
+    controller.faults.remove(restarting)
+
+    assert store.update(record, NEW_A, deadline).spec == NEW_A
 
 
 def test_disabled_derived_and_forwarding_rows_are_told_apart(
