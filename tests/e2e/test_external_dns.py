@@ -11,7 +11,7 @@ from tests.support.scene import Scene, Stage, changed
 
 
 def test_sixty_record_sets_are_written_in_one_pass_and_the_second_pass_writes_nothing(scene: Scene) -> None:
-    scene.desire_all()
+    scene.desire(DESIRED)
 
     scene.apply_once()
     after_first = scene.store.held()
@@ -45,7 +45,7 @@ def object_of(change: Wanted) -> str:
 
 
 def test_one_changed_target_is_exactly_one_write(scene: Scene) -> None:
-    scene.desire_all()
+    scene.desire(DESIRED)
     scene.apply_once()
     now = dict(DESIRED)
 
@@ -64,7 +64,7 @@ def test_one_changed_target_is_exactly_one_write(scene: Scene) -> None:
 
 
 def test_without_desired_records_all_that_external_dns_owns_goes_and_nothing_else(scene: Scene) -> None:
-    scene.desire_all()
+    scene.desire(DESIRED)
     scene.apply_once()
     nothing = scene.desiring_nothing()
 
@@ -85,7 +85,7 @@ def test_a_name_changes_its_type_in_one_pass(scene: Scene) -> None:
     """Both ways; the simulated controller and the database refuse a CNAME beside other records."""
     to_address = wanted("A", "alias.example.org", ["192.0.2.120"])
     to_alias = wanted("CNAME", "three.example.org", ["moved.example.net"])
-    scene.desire_all()
+    scene.desire(DESIRED)
     scene.apply_once()
 
     scene.objects.replace("cname-one", to_address.endpoint)

@@ -5,32 +5,36 @@ Whatever was committed, lost or refused in between, the end is exactly the wante
 every foreign row as it was.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import ExitStack
 from email.utils import formatdate
+from pathlib import Path
 from time import time
 
 import pytest
 
+from tests.kube.kubeenv import Environment
 from tests.support.controller import Controller, Fault, Hang, Reset, Truncate, faults
 from tests.support.desired import DESIRED, Wanted
+from tests.support.dns_endpoints import KubeApi
 from tests.support.external_dns import ExternalDnsLoop
-from tests.support.scene import Scene, changed
+from tests.support.scene import Scene, changed, open_scene
 from tests.support.storeviews import UnifiView
 
-pytestmark = pytest.mark.parametrize("store", ["v2", "integration"], indirect=True)
+each_api = pytest.mark.parametrize("store", ["v2", "integration"], indirect=True)
 
-HELD_BY_ALL = {name: each for name, each in DESIRED.items() if len(each.stores) == 3}
-# TXT sets aside: external-dns 0.21 does not recognise its own ownership records of them, so it never removes them.
-REMOVED = [name for name, each in HELD_BY_ALL.items() if each.type != "TXT"][::3]
+# A TXT set with two values, of which one write fails, stays half written for good: external-dns 0.21 does not know the
+# ownership records of TXT sets again, hence never changes or removes such a set.
+WANTED: Mapping[str, Wanted] = {name: each for name, each in DESIRED.items() if name != "txt-two"}
+REMOVED = [name for name, each in WANTED.items() if each.type != "TXT" and len(each.stores) == 3][::3]
 CHANGED = {
     "a-three": changed(DESIRED, "a-three", ["192.0.2.11", "192.0.2.111", "192.0.2.113"]),
+    "a-wildcard-two": changed(DESIRED, "a-wildcard-two", ["192.0.2.16", "192.0.2.117"]),
     "aaaa-odd-two": changed(DESIRED, "aaaa-odd-two", ["2001:db8::3", "2001:db8::44"]),
     "cname-dot": changed(DESIRED, "cname-dot", ["other.example.net"]),
     "mx-two": changed(DESIRED, "mx-two", ["10 mx1.example.org", "30 mx3.example.org"]),
 }
-AFTERWARDS: Mapping[str, Wanted] = {
-    name: CHANGED.get(name, each) for name, each in DESIRED.items() if name not in REMOVED
-}
+AFTERWARDS: Mapping[str, Wanted] = {name: each for name, each in {**WANTED, **CHANGED}.items() if name not in REMOVED}
 
 
 def first_time_for_each_name() -> Callable[[str], bool]:
@@ -57,13 +61,6 @@ def reset_after_commit(controller: Controller) -> list[Fault]:
     return [controller.fault(Reset(after_commit=True), operation, nth=2, count=3) for operation in operations]
 
 
-def cut_answers_short(controller: Controller) -> list[Fault]:
-    return [
-        controller.fault(Truncate(), "write", nth=4, count=3),
-        controller.fault(Truncate(), "list", nth=2, count=1),
-    ]
-
-
 def limit_the_rate(controller: Controller) -> list[Fault]:
     """Both forms of Retry-After."""
     soon = formatdate(time() + 1, usegmt=True)
@@ -74,30 +71,35 @@ def limit_the_rate(controller: Controller) -> list[Fault]:
 
 
 def hang_once(controller: Controller) -> list[Fault]:
-    return [controller.fault(Hang(), "write", nth=6, count=1)]
+    """A set that is created in the first part and changed in the second."""
+    return [controller.fault(Hang(), "write", name="three.example.org", count=1)]
 
 
-def answer_the_listing_with_an_object(controller: Controller) -> list[Fault]:
-    return [controller.fault(faults.object_instead_of_array(), "list", count=2)]
+def garble_answers(controller: Controller) -> list[Fault]:
+    """A listing that is no listing, and answers that end in the middle after the write was carried out."""
+    return [
+        controller.fault(faults.object_instead_of_array(), "list", count=1),
+        controller.fault(Truncate(), "write", nth=4, count=3),
+    ]
 
 
-FAULTS = [
-    fail_each_write_once,
-    refuse_some_writes,
-    reset_after_commit,
-    cut_answers_short,
-    limit_the_rate,
-    hang_once,
-    answer_the_listing_with_an_object,
-]
+FAULTS = [fail_each_write_once, refuse_some_writes, reset_after_commit, limit_the_rate, hang_once, garble_answers]
 
 
 def change_desires(scene: Scene) -> None:
     for name in REMOVED:
         scene.objects.delete(name)
-    for name, each in CHANGED.items():
-        if name not in REMOVED:
-            scene.objects.replace(name, each.endpoint)
+    for name in CHANGED.keys() & AFTERWARDS.keys():
+        scene.objects.replace(name, CHANGED[name].endpoint)
+
+
+def settle(loops: Iterable[ExternalDnsLoop]) -> None:
+    for loop in loops:
+        loop.wait_settled()
+
+
+def assert_struck(injected: Mapping[str, list[Fault]], scene: Scene) -> None:
+    assert any(fault.strikes for fault in injected[scene.store.label]), scene.store.label
 
 
 def assert_healthy(loop: ExternalDnsLoop) -> None:
@@ -105,44 +107,64 @@ def assert_healthy(loop: ExternalDnsLoop) -> None:
     assert loop.metric("controller_consecutive_soft_errors") == 0
 
 
+@pytest.fixture
+def scenes(
+    tmp_path_factory: pytest.TempPathFactory, external_dns_program: Path, kube: Environment, kube_api: KubeApi
+) -> Iterator[list[tuple[Scene, Controller]]]:
+    """Both APIs side by side: most of the time of these tests is spent waiting for external-dns's next pass."""
+    with ExitStack() as stack:
+        opened = []
+        for api in ("v2", "integration"):
+            view = UnifiView(api, tmp_path_factory.mktemp(api))
+            stack.callback(view.close)
+            scene = stack.enter_context(open_scene(view, external_dns_program, kube, kube_api))
+            opened.append((scene, view.controller))
+        yield opened
+
+
 @pytest.mark.parametrize("inject", FAULTS)
 def test_the_loop_survives_and_ends_with_exactly_the_wanted_rows(
-    scene: Scene, store: UnifiView, inject: Callable[[Controller], list[Fault]]
+    scenes: list[tuple[Scene, Controller]], inject: Callable[[Controller], list[Fault]]
 ) -> None:
-    controller = store.controller
-    injected = inject(controller)
-    scene.desire_all()
-    with scene.external_dns.loop() as loop:
-        loop.wait_settled()
-        assert any(fault.strikes for fault in injected)
-        assert store.held() == scene.expected(DESIRED)
+    with ExitStack() as stack:
+        injected = {scene.store.label: inject(controller) for scene, controller in scenes}
+        for scene, _ in scenes:
+            scene.desire(WANTED)
+        loops = [stack.enter_context(scene.external_dns.loop()) for scene, _ in scenes]
+        settle(loops)
+        for scene, controller in scenes:
+            assert_struck(injected, scene)
+            assert scene.store.held() == scene.expected(WANTED), scene.store.label
+            controller.faults.clear()
+            injected[scene.store.label] = inject(controller)
+            change_desires(scene)
+        settle(loops)
+        for scene, controller in scenes:
+            assert_struck(injected, scene)
+            assert scene.store.held() == scene.expected(AFTERWARDS), scene.store.label
+            assert not controller.resolver_is_broken
+        for loop in loops:
+            assert_healthy(loop)
 
-        controller.faults.clear()
-        injected = inject(controller)
-        change_desires(scene)
-        loop.wait_settled()
-        assert any(fault.strikes for fault in injected)
-        assert store.held() == scene.expected(AFTERWARDS)
-        assert_healthy(loop)
-    assert not controller.resolver_is_broken
 
-
+@each_api
 def test_the_loop_outlives_a_controller_that_is_away(scene: Scene, store: UnifiView) -> None:
-    scene.desire_all()
+    scene.desire(WANTED)
     store.controller.stop()
     with scene.external_dns.loop() as loop:
         loop.wait_for_soft_error()
         store.controller.start()
         loop.wait_settled()
-        assert store.held() == scene.expected(DESIRED)
+        assert store.held() == scene.expected(WANTED)
         assert_healthy(loop)
 
 
+@each_api
 def test_a_record_waits_for_its_ownership_record(scene: Scene, store: UnifiView) -> None:
     """A record without one would never be claimed again; all other names are written in the same pass."""
     controller = store.controller
     refusal = controller.fault(faults.bad_gateway(), "create", name="a-ttl.example.org")
-    scene.desire_all()
+    scene.desire(WANTED)
 
     failed = scene.external_dns.once()
     held = store.held()
@@ -151,13 +173,14 @@ def test_a_record_waits_for_its_ownership_record(scene: Scene, store: UnifiView)
 
     assert refusal.strikes
     assert failed.exit_code != 0
-    assert held == scene.expected({name: each for name, each in DESIRED.items() if name != "a-ttl"})
-    assert store.held() == scene.expected(DESIRED)
+    assert held == scene.expected({name: each for name, each in WANTED.items() if name != "a-ttl"})
+    assert store.held() == scene.expected(WANTED)
 
 
+@each_api
 def test_an_ownership_record_outlives_its_record(scene: Scene, store: UnifiView) -> None:
     controller = store.controller
-    scene.desire_all()
+    scene.desire(WANTED)
     scene.apply_once()
     nothing = scene.desiring_nothing()
 
@@ -167,9 +190,30 @@ def test_an_ownership_record_outlives_its_record(scene: Scene, store: UnifiView)
     controller.faults.remove(refusal)
     emptied = nothing.once()
 
-    kept = {name: each for name, each in DESIRED.items() if each.type == "TXT"}
+    kept = {name: each for name, each in WANTED.items() if each.type == "TXT"}
     assert refusal.strikes
     assert failed.exit_code != 0
-    assert left == scene.expected({**kept, "a-ttl": DESIRED["a-ttl"]})
+    assert left == scene.expected({**kept, "a-ttl": WANTED["a-ttl"]})
     assert emptied.exit_code == 0, emptied.log
     assert store.held() == scene.expected(kept)
+
+
+@pytest.mark.xfail(strict=True, reason="nobody asks for the removal again once the record itself is gone")
+@each_api
+def test_an_ownership_record_that_could_not_be_removed_goes_in_a_later_pass(scene: Scene, store: UnifiView) -> None:
+    """external-dns does not ask again: a name without records is no business of its next plan."""
+    controller = store.controller
+    only = {"a-ttl": WANTED["a-ttl"]}
+    scene.desire(only)
+    scene.apply_once()
+    nothing = scene.desiring_nothing()
+
+    refusal = controller.fault(faults.bad_gateway(), "delete", name="a-ttl.example.org")
+    failed = nothing.once()
+    controller.faults.remove(refusal)
+    later = nothing.once()
+
+    assert refusal.strikes
+    assert failed.exit_code != 0
+    assert later.exit_code == 0, later.log
+    assert store.held() == scene.expected({})

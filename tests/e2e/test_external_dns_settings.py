@@ -14,7 +14,7 @@ NOOP_ENV = {
 def test_without_a_registry_records_of_every_type_settle_change_and_go(stage: Stage) -> None:
     text = changed(DESIRED, "txt-word", ["altered"])
     with stage(registry="noop", env=NOOP_ENV) as scene:
-        scene.desire_all()
+        scene.desire(DESIRED)
         scene.apply_once()
         assert scene.store.held() == scene.expected(DESIRED)
 
@@ -34,7 +34,7 @@ def test_without_a_registry_records_of_every_type_settle_change_and_go(stage: St
 
 def test_upsert_only_adds_and_changes_but_deletes_nothing(stage: Stage) -> None:
     with stage(policy="upsert-only") as scene:
-        scene.desire_all()
+        scene.desire(DESIRED)
         scene.apply_once()
         address, new = changed(DESIRED, "a-one", ["192.0.2.101"]), wanted("A", "new.example.org", ["192.0.2.130"])
 
@@ -50,7 +50,7 @@ def test_upsert_only_adds_and_changes_but_deletes_nothing(stage: Stage) -> None:
 
 def test_create_only_adds_but_changes_and_deletes_nothing(stage: Stage) -> None:
     with stage(policy="create-only") as scene:
-        scene.desire_all()
+        scene.desire(DESIRED)
         scene.apply_once()
         new = wanted("A", "new.example.org", ["192.0.2.130"])
 

@@ -16,7 +16,6 @@ from msgspec.structs import replace as replace_field
 from tests.kube.kubeenv import Environment
 from tests.support.daemon import Daemon
 from tests.support.desired import (
-    DESIRED,
     EMBEDDED,
     HeldRow,
     Wanted,
@@ -72,8 +71,9 @@ class Scene:
             rows |= ownership_rows_of(desired, self.store.label, owner_id, namespace)
         return rows
 
-    def desire_all(self) -> None:
-        self.objects.create_all({name: each.endpoint for name, each in DESIRED.items()})
+    def desire(self, desired: Mapping[str, Wanted]) -> None:
+        """Create one DNSEndpoint object for each."""
+        self.objects.create_all({name: each.endpoint for name, each in desired.items()})
 
     def start_counting(self) -> None:
         """From here on `recorder` and `store.writes` count anew."""
