@@ -2,8 +2,8 @@
 
 Pages are read at different moments, so a listing counts only if every page says the same total and brings exactly the
 rows that its place must have; otherwise it starts again, a few times. The number of pages is computed from the first
-one, so that no answer can make the listing endless. When all pages equal the last ones byte for byte, the last
-`Listing` object is returned again.
+one, so that no answer can make the listing endless. Pages whose rows are those of the last listing byte for byte are
+not decoded again; when all are, the last `Listing` object is returned.
 """
 
 from concurrent.futures import ThreadPoolExecutor
@@ -40,7 +40,16 @@ class _Page(msgspec.Struct, frozen=True, rename="camel"):
     offset: int
     count: int
     total_count: int
-    data: list[PolicyRow]
+    data: msgspec.Raw
+
+
+class _Part:
+    """The rows of one page, kept so that an equal page need not be decoded again."""
+
+    def __init__(self, data: bytes, rows: list[PolicyRow]) -> None:
+        self.data = data
+        self.ids = [row.id for row in rows]
+        self.records = integrationrows.records_of(rows)
 
 
 class _Site(msgspec.Struct, frozen=True, rename="camel"):
@@ -56,6 +65,7 @@ class _SitePage(msgspec.Struct, frozen=True, rename="camel"):
 _head_decoder = msgspec.json.Decoder(_PageHead)
 _page_decoder = msgspec.json.Decoder(_Page)
 _site_decoder = msgspec.json.Decoder(_SitePage)
+_rows_decoder = msgspec.json.Decoder(list[PolicyRow])
 _row_decoder = msgspec.json.Decoder(PolicyRow)
 
 
@@ -85,7 +95,7 @@ class IntegrationStore:
         self._site_id: str | None = None
         self._flights = Flights(self._fetch)
         self._writes = RowWrites(client, _Dialect(), self.list_records)
-        self._last_bodies: list[bytes] = []
+        self._last_parts: list[_Part] | None = None
         self._last_listing = Listing(())
         self._pages = ThreadPoolExecutor(max_workers=PARALLEL_PAGES, thread_name_prefix="unifi-page")
 
@@ -113,11 +123,14 @@ class IntegrationStore:
             )
 
     def _fetch_once(self, collection: str, deadline: Deadline) -> Listing:
-        replies_seen = self._all_pages(collection, deadline)
-        bodies = [reply.body for reply in replies_seen]
-        if bodies != self._last_bodies:
-            self._last_listing = Listing(integrationrows.records_of(_rows_in(replies_seen)))
-            self._last_bodies = bodies
+        fetched = self._all_pages(collection, deadline)
+        pages = [replies.decoded(reply, _page_decoder) for reply in fetched]
+        _check_consistency(pages)
+        known = {part.data: part for part in self._last_parts or ()}
+        parts = [_part(reply, page, known) for reply, page in zip(fetched, pages, strict=True)]
+        if parts != self._last_parts:
+            self._last_listing = Listing(_records_in(parts))
+            self._last_parts = parts
         return self._last_listing
 
     def _all_pages(self, path: str, deadline: Deadline) -> list[Reply]:
@@ -178,19 +191,31 @@ class IntegrationStore:
         self._pages.shutdown(wait=False, cancel_futures=True)
 
 
-def _rows_in(pages: list[Reply]) -> list[PolicyRow]:
-    """The rows of consistent pages; raises _Moved when they do not belong together."""
-    decoded = [replies.decoded(page, _page_decoder) for page in pages]
-    size, total = decoded[0].count, decoded[0].total_count
-    for index, page in enumerate(decoded):
+def _check_consistency(pages: list[_Page]) -> None:
+    """Raises _Moved when the pages cannot belong to one moment."""
+    size, total = pages[0].count, pages[0].total_count
+    for index, page in enumerate(pages):
         expected = min(size, total - index * size)
-        if page.total_count != total or page.offset != index * size or len(page.data) != expected:
+        if page.total_count != total or page.offset != index * size or page.count != expected:
             raise _Moved
-    rows = [row for page in decoded for row in page.data]
-    if len({row.id for row in rows}) != len(rows):
-        # The same row twice: it moved between pages. Different rows with one id are a shared bucket, and stay.
-        return list(dict.fromkeys(rows))
-    return rows
+
+
+def _part(reply: Reply, page: _Page, known: dict[bytes, _Part]) -> _Part:
+    """The rows of a page; raises _Moved when there are not as many as it says."""
+    data = bytes(page.data)
+    part = known.get(data) or _Part(data, replies.decoded(reply, _rows_decoder, data))
+    if len(part.ids) != page.count:
+        raise _Moved
+    return part
+
+
+def _records_in(parts: list[_Part]) -> tuple[Record, ...]:
+    ids = [row_id for part in parts for row_id in part.ids]
+    if len(set(ids)) == len(ids):
+        return tuple(record for part in parts for record in part.records)
+    rows = [row for part in parts for row in _rows_decoder.decode(part.data)]
+    # The same row twice: it moved between pages. Different rows with one id are a shared bucket, and stay.
+    return integrationrows.records_of(list(dict.fromkeys(rows)))
 
 
 def _site_text(site: _Site) -> str:

@@ -183,11 +183,11 @@ def _by_code(reply: Reply, body: ErrorBody) -> StoreError:
     return StoreUnreachable(described(reply))
 
 
-def decoded(reply: Reply, decoder: "msgspec.json.Decoder[T]") -> T:
-    """The body of a success; raises StoreUnreachable for HTML, nothing, something else, or half of it."""
+def decoded(reply: Reply, decoder: "msgspec.json.Decoder[T]", part: bytes | None = None) -> T:
+    """The body of a success, or `part` of it; raises StoreUnreachable for HTML, nothing, something else, or a half."""
     if not is_json(reply) or not reply.body.strip():
         raise StoreUnreachable(f"{described(reply)}; want JSON; {HINT_FLAVOUR}, or {HINT_RESTARTING}")
     try:
-        return decoder.decode(reply.body)
+        return decoder.decode(reply.body if part is None else part)
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
         raise StoreUnreachable(f"{described(reply)}; not the JSON that was wanted: {excerpt(str(error))}") from error

@@ -1,6 +1,7 @@
 """Each fault of a real controller over real HTTP: which error it becomes, and what the controller holds afterwards."""
 
 import email.utils
+import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
 
@@ -174,6 +175,18 @@ def test_a_call_without_time_left_is_not_sent(store: UnifiStore, controller: Con
     with pytest.raises(StoreTimeout):
         store.create(SPEC, Deadline.after(-1))
     assert calls(controller, "create") == 0
+
+
+def test_a_stopping_process_repeats_nothing(store: UnifiStore, controller: Controller, deadline: Deadline) -> None:
+    store.list_records(deadline)
+    controller.reset_findings()
+    controller.fault(faults.bad_gateway(), on="list")
+    stop = threading.Event()
+    stop.set()
+
+    with pytest.raises(StoreUnreachable):
+        store.list_records(Deadline.after(10, stop))
+    assert calls(controller, "list") == 1
 
 
 # 429

@@ -5,14 +5,16 @@ import socket
 import threading
 import time
 from collections.abc import Callable, Iterator
+from pathlib import Path
 
 import pytest
 
 from daemonkit.secret import Secret
 from dnswebhook.deadline import Deadline
 from dnswebhook.errors import StoreTimeout, StoreUnreachable
-from dnswebhook.stores.unifi import UnifiSettings, sockets
+from dnswebhook.stores.unifi import UnifiSettings, UnifiStore, sockets
 from dnswebhook.stores.unifi.transport import NoReply, Request, Transport
+from tests.support.controller import Controller, generated_drafts
 
 HEAD = b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\n"
 
@@ -139,3 +141,26 @@ def test_resolving_takes_no_longer_than_it_may(monkeypatch: pytest.MonkeyPatch) 
             sockets.connect("unifi.lan", 443, 0.2)
     finally:
         release.set()
+
+
+def test_closed_stores_leave_no_descriptor_and_no_thread_behind() -> None:
+    def use_one(controller: Controller) -> None:
+        store = UnifiStore(UnifiSettings(base_url=controller.url, api_key=Secret(controller.api_key)))
+        store.list_records(Deadline.after(10))
+        store.close()
+
+    def held() -> tuple[int, int]:
+        pages = [thread for thread in threading.enumerate() if thread.name.startswith("unifi-page")]
+        return len(list(Path("/proc/self/fd").iterdir())), len(pages)
+
+    with Controller() as controller:
+        controller.add_rows(generated_drafts(600))
+        use_one(controller)
+        before = held()
+        for _ in range(20):
+            use_one(controller)
+        give_up_at = time.monotonic() + 10
+        while held() > before and time.monotonic() < give_up_at:
+            threading.Event().wait(0.01)  # the simulator closes its ends, and idle page threads end, on their own time
+
+        assert held() <= before
