@@ -18,6 +18,7 @@ from werkzeug.routing import Map, Rule
 from werkzeug.wrappers import Request, Response
 
 from daemonkit.logs import get_logger
+from daemonkit.wsgistreams import BodyError
 from dnswebhook import wire
 from dnswebhook.deadline import Deadline
 from dnswebhook.errors import (
@@ -172,6 +173,8 @@ class WebhookApp:
                 return _Refused(error.code or 400, "bad request", error.description or error.name)
             case wire.WireError():
                 return _Refused(400, error.category, str(error))
+            case BodyError(status_code=408):
+                return self._cut_short(str(error))
             case DeleteGuardTripped():
                 return _Refused(500, "delete guard", str(error))
             case CallerGone():

@@ -81,7 +81,9 @@ def serve(options: Options, store: Store, metrics: Metrics) -> int:
     ops = OpsApp(liveness=lambda: None, readiness=readiness.problem, registry=metrics.registry)
     daemon.serve(HttpServer("health", options.health_addr, ops, threads=4, log=log))
     daemon.thread("probe", readiness.run)
-    daemon.serve(HttpServer("api", options.api_addr, api, threads=options.api_threads, log=log))
+    # A body that comes too slowly counts against the call's own deadline.
+    threads, body_timeout_s = options.api_threads, options.call_deadline_s
+    daemon.serve(HttpServer("api", options.api_addr, api, threads=threads, body_timeout_s=body_timeout_s, log=log))
     daemon.on_stop(readiness.wake)
     try:
         return daemon.run()
