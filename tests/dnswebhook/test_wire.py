@@ -99,6 +99,9 @@ class TestChanges:
 
         assert Endpoint("new", "A", ("192.0.2.1",), 5, "s", {"Owner": "Me"}, (("n", "v"),)) == decode_endpoint(body, "")
 
+    def test_a_negative_ttl_is_read_since_a_user_can_write_one(self) -> None:
+        assert decode_endpoint(b'{"dnsName":"a","recordTTL":-1}', "") == Endpoint("a", "", (), -1)
+
 
 class TestPlaces:
     """A refusal names the field and its place."""
@@ -111,7 +114,6 @@ class TestPlaces:
             (b'{"delete":[{"dnsName":null}]}', "delete[0].dnsName: expected str, got null"),
             (b'{"updateNew":[{"dnsName":"a","recordTTL":"3"}]}', "updateNew[0].recordTTL: expected int, got str"),
             (b'{"updateNew":[{"dnsName":"a","recordTTL":1.5}]}', "updateNew[0].recordTTL: expected int, got float"),
-            (b'{"updateNew":[{"dnsName":"a","recordTTL":-1}]}', "updateNew[0].recordTTL: expected int >= 0, got -1"),
             (
                 b'{"updateNew":[{"dnsName":"a","recordTTL":9223372036854775808}]}',
                 "updateNew[0].recordTTL: expected int <= 9223372036854775807, got 9223372036854775808",

@@ -88,8 +88,7 @@ class ReceivedEndpoint(Struct, frozen=True, kw_only=True):
         Annotated[
             int,
             Meta(
-                description="Seconds; 0 means that none is configured.",
-                ge=0,
+                description="Seconds; 0 or less means that none is configured.",
                 le=9223372036854775807,
             ),
         ]
