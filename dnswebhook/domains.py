@@ -14,7 +14,9 @@ import idna
 from dnswebhook.canonical import stored_name
 
 # RE2, which the client uses, has none of these; Python's `re` has, so they would fail only at the client's start.
-_NOT_IN_RE2 = re.compile(r"\(\?(?:[=!>(]|<[=!]|P=)|\\[1-9]|[*+?}]\+")
+_NOT_IN_RE2 = re.compile(r"\(\?(?:[=!>(#]|<[=!]|P=|[aLux])|\\[1-9ZuUN]|[*+?}]\+")
+# Python reads these as something else, without complaint.
+_ONLY_IN_RE2 = re.compile(r"\[:\^?\w+:\]")
 
 
 def unicode_name(name: str) -> str:
@@ -95,6 +97,12 @@ def _compiled(pattern: str) -> re.Pattern[str] | None:
         raise ValueError(
             f"regular expression {pattern!r} uses {unsupported.group()!r}, which external-dns (RE2) does not know: "
             "write it without look-around, back-references, atomic groups and possessive quantifiers"
+        )
+    unread = _ONLY_IN_RE2.search(pattern)
+    if unread:
+        raise ValueError(
+            f"regular expression {pattern!r} uses {unread.group()!r}, which external-dns (RE2) knows but this program "
+            "does not: write it with a character class such as [a-z0-9]"
         )
     try:
         return re.compile(pattern)

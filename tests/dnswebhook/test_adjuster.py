@@ -1,0 +1,203 @@
+"""`POST /adjustendpoints` in bytes: shapes, and what is remembered from one pass to the next."""
+
+import json
+import logging
+from typing import Any
+
+import msgspec
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from dnswebhook import wire
+from dnswebhook.adjuster import Adjuster
+from dnswebhook.canonical import DropReason
+from dnswebhook.domains import ProtectedNames
+from dnswebhook.fit import Drop
+from dnswebhook.stores.unifi import integrationrows, v2rows
+from tests.support.strategies import endpoints
+
+V2 = v2rows.CAPABILITIES
+INTEGRATION = integrationrows.CAPABILITIES
+
+
+class Desk:
+    """An adjuster, and the drops that it reported."""
+
+    def __init__(self, *protected: str) -> None:
+        self.drops: list[Drop] = []
+        self.adjuster = Adjuster(ProtectedNames(protected), self.drops.append)
+
+    def answer(self, body: Any, capabilities: Any = V2) -> bytes:
+        return self.adjuster.adjust(body if isinstance(body, bytes) else json.dumps(body).encode(), capabilities)
+
+    def adjust(self, body: Any, capabilities: Any = V2) -> Any:
+        return json.loads(self.answer(body, capabilities))
+
+    @property
+    def reasons(self) -> list[DropReason]:
+        return [drop.reason for drop in self.drops]
+
+
+def a(name: str, *targets: str, **more: Any) -> dict[str, Any]:
+    return {"dnsName": name, "recordType": "A", "targets": list(targets or ("192.0.2.1",)), **more}
+
+
+BAD = {"dnsName": "bad.example.com", "recordType": "A", "targets": ["nonsense"]}
+
+
+@pytest.mark.parametrize(
+    ("body", "answer"),
+    [
+        (b"[]", b"[]"),
+        (b"null", b"[]"),
+        (b" \n[ ]\n", b"[]"),
+        (b'{"endpoints":[]}', b'{"endpoints":[]}'),
+        (b'{"endpoints":null}', b'{"endpoints":[]}'),
+        (b' {"Endpoints": []}', b'{"endpoints":[]}'),
+    ],
+)
+def test_the_answer_has_the_shape_of_the_request_and_is_never_null(body: bytes, answer: bytes) -> None:
+    assert answer == Desk().answer(body)
+
+
+def test_bare_and_wrapped_requests_get_the_same_endpoints() -> None:
+    wanted = [a("App.example.com."), BAD, a("b.example.com", recordTTL=90000)]
+
+    bare, wrapped = Desk().adjust(wanted), Desk().adjust({"endpoints": wanted})
+
+    assert bare == wrapped["endpoints"]
+    assert [("app.example.com", 0), ("b.example.com", 86400)] == [(e["dnsName"], e["recordTTL"]) for e in bare]
+
+
+def test_a_remembered_result_is_the_same_bytes_in_any_order() -> None:
+    desk = Desk()
+    wanted = [a(f"Host-{number}.example.com", labels={"owner": "x"}) for number in range(20)]
+
+    first = desk.adjust(wanted)
+    again = desk.adjust(wanted[::-1])
+
+    assert first == again[::-1]
+    assert desk.answer(wanted) == Desk().answer(wanted)
+
+
+def test_an_endpoint_that_changed_is_worked_out_anew() -> None:
+    desk = Desk()
+    desk.adjust([a("app.example.com", "192.0.2.1")])
+
+    assert ["192.0.2.2"] == desk.adjust([a("app.example.com", "192.0.2.2")])[0]["targets"]
+
+
+def test_drops_are_counted_on_every_pass_but_logged_once(caplog: pytest.LogCaptureFixture) -> None:
+    desk = Desk()
+
+    with caplog.at_level(logging.WARNING):
+        for _ in range(3):
+            desk.adjust([BAD, a("app.example.com")])
+
+    assert [DropReason.INVALID_TARGET, DropReason.NO_TARGETS] * 3 == desk.reasons
+    assert 2 == len([record for record in caplog.records if "endpoint dropped" in record.getMessage()])
+
+
+def test_what_a_pass_did_not_use_is_forgotten(caplog: pytest.LogCaptureFixture) -> None:
+    desk = Desk()
+
+    with caplog.at_level(logging.WARNING):
+        desk.adjust([BAD])
+        desk.adjust([])
+        desk.adjust([BAD])
+
+    assert 4 == len([record for record in caplog.records if "endpoint dropped" in record.getMessage()])
+
+
+def test_what_was_remembered_is_forgotten_when_the_store_can_hold_something_else() -> None:
+    desk = Desk()
+    wanted = [{"dnsName": "app.example.com", "recordType": "CNAME", "targets": ["h.example.net"], "recordTTL": 604800}]
+
+    assert [86400, 604800, 86400] == [
+        desk.adjust(wanted, capabilities)[0]["recordTTL"] for capabilities in (V2, INTEGRATION, V2)
+    ]
+
+
+def test_a_body_that_is_refused_leaves_the_memory_as_it_was(caplog: pytest.LogCaptureFixture) -> None:
+    desk = Desk()
+    desk.adjust([BAD])
+
+    with pytest.raises(wire.WireError, match=r"\[1\].dnsName"):
+        desk.adjust([a("app.example.com"), {"recordType": "A"}])
+    caplog.clear()
+    with caplog.at_level(logging.WARNING):
+        desk.adjust([BAD])
+
+    assert [] == [record for record in caplog.records if "endpoint dropped" in record.getMessage()]
+
+
+def test_the_place_of_a_bad_field_is_named_in_either_shape() -> None:
+    wanted = [a("app.example.com"), a("b.example.com", recordTTL="soon")]
+
+    with pytest.raises(wire.WireError, match=r"^\[1\]\.recordTTL"):
+        Desk().answer(wanted)
+    with pytest.raises(wire.WireError, match=r"^endpoints\[1\]\.recordTTL"):
+        Desk().answer({"endpoints": wanted})
+
+
+def test_sets_that_only_their_identifier_told_apart_are_joined_where_the_first_stood() -> None:
+    desk = Desk()
+    wanted = [
+        a("first.example.com"),
+        a("app.example.com", "192.0.2.2", setIdentifier="blue", recordTTL=300),
+        a("between.example.com"),
+        a("App.example.com", "192.0.2.1", setIdentifier="green", recordTTL=60),
+    ]
+
+    for _ in range(2):  # worked out, then remembered
+        adjusted = desk.adjust(wanted)
+
+        assert ["first.example.com", "app.example.com", "between.example.com"] == [e["dnsName"] for e in adjusted]
+        assert (["192.0.2.1", "192.0.2.2"], 60) == (adjusted[1]["targets"], adjusted[1]["recordTTL"])
+        assert "setIdentifier" not in adjusted[1]
+
+
+def test_one_set_with_an_identifier_stays_alone_once_the_other_is_gone() -> None:
+    desk = Desk()
+    blue = a("app.example.com", "192.0.2.2", setIdentifier="blue")
+    green = a("app.example.com", "192.0.2.1", setIdentifier="green")
+
+    desk.adjust([blue, green])
+
+    assert [["192.0.2.2"]] == [endpoint["targets"] for endpoint in desk.adjust([blue])]
+
+
+def test_the_same_endpoint_twice_in_one_body_is_answered_twice() -> None:
+    """external-dns resolves such conflicts itself."""
+    assert 2 == len(Desk().adjust([a("app.example.com"), a("app.example.com")]))
+
+
+def test_protected_names_are_left_out() -> None:
+    desk = Desk("*.lan")
+
+    assert ["app.example.com"] == [e["dnsName"] for e in desk.adjust([a("nas.lan"), a("app.example.com")])]
+    assert [DropReason.PROTECTED] == desk.reasons
+
+
+def test_foreign_properties_are_removed_and_labels_stay_as_they_are() -> None:
+    labels = {"owner": "Default", "resource": "ingress/Ns/App"}
+    wanted = a("app.example.com", labels=labels, providerSpecific=[{"name": "aws/x", "value": "1"}])
+
+    adjusted = Desk().adjust([wanted])[0]
+
+    assert labels == adjusted["labels"]
+    assert "providerSpecific" not in adjusted
+
+
+@given(st.lists(endpoints(), max_size=8), st.booleans())
+@settings(max_examples=150, deadline=None)
+def test_adjusting_an_answer_changes_nothing_and_memory_makes_no_difference(wanted: list[Any], wrapped: bool) -> None:
+    body = wire.join_endpoints(map(wire.encode_endpoint, wanted), wrapped)
+    desk = Desk()
+
+    once = desk.answer(body)
+
+    assert once == desk.answer(body) == Desk().answer(body)
+    assert once == Desk().answer(once)
+    assert len(msgspec.json.decode(once)["endpoints"] if wrapped else msgspec.json.decode(once)) <= len(wanted)

@@ -1,0 +1,175 @@
+"""Which names are in our hands: external-dns's own filter rules as tables, and the names that are never touched."""
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from dnswebhook.domains import DomainFilter, ProtectedNames, unicode_name
+
+
+@pytest.mark.parametrize(
+    ("include", "exclude", "name", "expected"),
+    [
+        ([], [], "anything.example.org", True),
+        (["example.com"], [], "example.com", True),
+        (["example.com"], [], "app.example.com", True),
+        (["example.com"], [], "App.Example.COM.", True),
+        (["example.com"], [], "a.b.example.com", True),
+        (["example.com"], [], "notexample.com", False),
+        (["example.com"], [], "example.com.org", False),
+        (["example.com"], [], "com", False),
+        (["example.com"], [], "a-example.com", False),
+        ([".example.com"], [], "app.example.com", True),
+        ([".example.com"], [], "example.com", False),
+        (["Example.COM."], [], "app.example.com", True),
+        ([" example.com "], [], "app.example.com", True),
+        (["example.com", "example.org"], [], "app.example.org", True),
+        ([], ["example.com"], "app.example.com", False),
+        ([], ["example.com"], "app.example.org", True),
+        (["example.com"], ["private.example.com"], "private.example.com", False),
+        (["example.com"], ["private.example.com"], "x.private.example.com", False),
+        (["example.com"], ["private.example.com"], "public.example.com", True),
+        (["example.com"], [".private.example.com"], "private.example.com", True),
+        (["bücher.example"], [], "xn--bcher-kva.example", True),
+        (["xn--bcher-kva.example"], [], "a.bücher.example", True),
+        (["BÜCHER.example"], [], "bücher.example.", True),
+        (["example.com"], [], "*.example.com", True),
+    ],
+)
+def test_lists_match_suffixes_on_a_label_boundary(
+    include: list[str], exclude: list[str], name: str, expected: bool
+) -> None:
+    assert expected is DomainFilter(include, exclude).matches(name)
+
+
+@pytest.mark.parametrize(
+    ("include", "exclude", "name", "expected"),
+    [
+        (r"\.example\.com$", "", "app.example.com", True),
+        (r"\.example\.com$", "", "App.Example.com.", True),
+        (r"\.example\.com$", "", "example.com", False),
+        (r"example", "", "an-example.org", True),
+        (r"^app", "", "my.app", False),
+        (r"\.example\.com$", r"^tmp", "tmp-1.example.com", False),
+        ("", r"^tmp", "tmp-1.example.com", False),
+        ("", r"^tmp", "app.example.com", True),
+        (r"bücher", "", "xn--bcher-kva.example", True),
+        (r"xn--", "", "xn--bcher-kva.example", False),
+    ],
+)
+def test_expressions_are_searched_in_the_unicode_form_with_exclusion_first(
+    include: str, exclude: str, name: str, expected: bool
+) -> None:
+    assert expected is DomainFilter(regex_include=include, regex_exclude=exclude).matches(name)
+
+
+@pytest.mark.parametrize("lists", [{"include": ["a.example"]}, {"exclude": ["a.example"]}])
+@pytest.mark.parametrize("expressions", [{"regex_include": "x"}, {"regex_exclude": "x"}])
+def test_lists_and_expressions_cannot_be_mixed(lists: dict[str, list[str]], expressions: dict[str, str]) -> None:
+    with pytest.raises(ValueError, match="only one kind: use DOMAIN_FILTER"):
+        DomainFilter(**lists, **expressions)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    "pattern",
+    [
+        r"(?=app)",
+        r"(?!app)",
+        r"(?<=a)b",
+        r"(?<!a)b",
+        r"(?P=name)",
+        r"(a)\1",
+        r"(?>a+)b",
+        r"(a)?(?(1)b|c)",
+        r"a++",
+        r"a*+",
+        r"a{2}+",
+        r"(?#note)a",
+        r"(?x)a b",
+        r"app\Z",
+        r"\u0041",
+    ],
+)
+def test_what_external_dns_could_not_read_is_refused_at_our_start(pattern: str) -> None:
+    with pytest.raises(ValueError, match="which external-dns \\(RE2\\) does not know"):
+        DomainFilter(regex_include=pattern)
+
+
+@pytest.mark.parametrize("pattern", [r"[[:alpha:]]+", r"[[:^digit:]x]"])
+def test_what_we_would_read_as_something_else_is_refused(pattern: str) -> None:
+    with pytest.raises(ValueError, match="write it with a character class"):
+        DomainFilter(regex_exclude=pattern)
+
+
+@pytest.mark.parametrize("pattern", ["(", "[", "*a", r"\p{Greek}", r"a\z", r"\Qa\E"])
+def test_an_expression_that_cannot_be_read_is_refused_with_the_place(pattern: str) -> None:
+    with pytest.raises(ValueError, match=r"is not valid: .* at position"):
+        DomainFilter(regex_include=pattern)
+
+
+@pytest.mark.parametrize(
+    "pattern", [r"^(?:app|web)-\d{1,3}\.example\.com$", r"(?i)App", r"(?P<zone>lan)", r"a+?b", r"[a-z*]{2,}", r"\bapp"]
+)
+def test_what_both_can_read_is_accepted(pattern: str) -> None:
+    assert pattern == DomainFilter(regex_include=pattern).regex_include
+
+
+@pytest.mark.parametrize(
+    ("name", "expected"),
+    [
+        ("App.Example.com.", "app.example.com"),
+        ("xn--bcher-kva.example", "bücher.example"),
+        ("BÜCHER.example", "bücher.example"),
+        ("*.bücher.example", "*.bücher.example"),
+        ("xn--a.example", "xn--a.example"),
+        ("xn--\u00fc.example", "xn--\u00fc.example"),
+        ("no good name", "no good name"),
+    ],
+)
+def test_the_form_that_is_matched_is_lower_case_unicode(name: str, expected: str) -> None:
+    assert expected == unicode_name(name)
+
+
+@given(st.text(max_size=30))
+@settings(max_examples=300, deadline=None)
+def test_any_text_can_be_matched(name: str) -> None:
+    unicode_name(name)
+    for domain_filter in (DomainFilter(["example.com"]), DomainFilter(regex_exclude="^a")):
+        assert domain_filter.matches(name) in (True, False)
+
+
+@given(st.sampled_from(["example.com", "a.example.com", "x.a.example.com", "bücher.example"]))
+@settings(deadline=None)
+def test_a_domain_that_is_excluded_is_not_included_below_it_either(domain: str) -> None:
+    domain_filter = DomainFilter([domain], [domain])
+
+    assert not domain_filter.matches(domain)
+    assert not domain_filter.matches(f"app.{domain}")
+
+
+@pytest.mark.parametrize(
+    ("patterns", "name", "expected"),
+    [
+        ([], "nas.lan", False),
+        (["nas.lan"], "nas.lan", True),
+        (["NAS.lan."], "nas.lan", True),
+        ([" nas.lan "], "nas.lan", True),
+        (["nas.lan"], "xnas.lan", False),
+        (["nas.lan"], "nas.lan.example.com", False),
+        (["nas.lan"], "nasxlan", False),
+        (["*.lan"], "a.b.lan", True),
+        (["*.lan"], "lan", False),
+        (["host-?.lan"], "host-1.lan", True),
+        (["host-?.lan"], "host-12.lan", False),
+        (["host-[12].lan"], "host-2.lan", True),
+        (["host-[12].lan"], "host-3.lan", False),
+        (["a.lan", "b.lan"], "b.lan", True),
+        (["bücher.example"], "xn--bcher-kva.example", True),
+        (["*.bücher.example"], "a.xn--bcher-kva.example", True),
+        (["*"], "anything", True),
+    ],
+)
+def test_protected_names_are_shell_patterns_over_canonical_names(
+    patterns: list[str], name: str, expected: bool
+) -> None:
+    assert expected is ProtectedNames(patterns).matches(name)
