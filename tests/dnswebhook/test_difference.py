@@ -1,0 +1,168 @@
+"""Wishes against rows: what each record set lacks, what it has too much of, and what stays."""
+
+from collections.abc import Iterable
+
+from dnswebhook.difference import Difference
+from dnswebhook.model import Origin, Record, RecordSpec
+from dnswebhook.operations import Update
+from dnswebhook.ownership import OwnedSet
+from dnswebhook.wishes import Refusal, RefusalReason, SkipReason, Wish
+
+NAME = "app.example.com"
+
+
+def row(value: str, kind: str = "A", ttl_s: int = 0, name: str = NAME, **more: object) -> Record:
+    return Record(f"{name}/{kind}/{value}", name, kind, value, ttl_s, **more)  # type: ignore[arg-type]
+
+
+def wish(wanted: Iterable[str] = (), removed: Iterable[str] = (), kind: str = "A", **more: object) -> Wish:
+    values = tuple(wanted)
+    options = {"is_wanted": bool(values), **more}
+    return Wish(NAME, kind, values, removed=frozenset(removed), **options)  # type: ignore[arg-type]
+
+
+def voucher(wanted: Iterable[str] = ("heritage",), removed: Iterable[str] = (), kind: str = "A") -> Wish:
+    values = tuple(wanted)
+    owned = OwnedSet(NAME, frozenset({kind}))
+    name = f"{kind.lower()}-{NAME}"
+    return Wish(name, "TXT", values, removed=frozenset(removed), is_wanted=bool(values), owned=owned)
+
+
+def difference(wishes: Iterable[Wish], rows: Iterable[Record] = (), refusals: Iterable[Refusal] = ()) -> Difference:
+    return Difference({one.key: one for one in wishes}, rows, refusals, ())
+
+
+def values(difference_: Difference, kind: str = "A") -> tuple[list[str], list[str], list[str]]:
+    """Old -> new of updates, creates, deletes."""
+    needed = difference_.sets[NAME, kind]
+    updates = [f"{update.record.value} -> {update.spec.value}" for update in needed.updates]
+    return updates, [spec.value for spec in needed.creates], [record.value for record in needed.deletes]
+
+
+def reasons(difference_: Difference) -> list[RefusalReason]:
+    return [refusal.reason for refusal in difference_.refusals]
+
+
+def test_surplus_rows_are_reused_for_missing_values_and_the_rest_is_created_or_deleted() -> None:
+    rows = [row("192.0.2.1"), row("192.0.2.2")]
+
+    more = difference([wish(["192.0.2.7", "192.0.2.8", "192.0.2.9"], ["192.0.2.1", "192.0.2.2"])], rows)
+    fewer = difference([wish(["192.0.2.9"], ["192.0.2.1", "192.0.2.2"])], rows)
+
+    assert (["192.0.2.1 -> 192.0.2.7", "192.0.2.2 -> 192.0.2.8"], ["192.0.2.9"], []) == values(more)
+    assert (["192.0.2.1 -> 192.0.2.9"], [], ["192.0.2.2"]) == values(fewer)
+
+
+def test_a_value_that_nobody_named_is_neither_reused_nor_deleted() -> None:
+    found = difference([wish(["192.0.2.9"], ["192.0.2.1"])], [row("192.0.2.5"), row("192.0.2.1")])
+
+    assert (["192.0.2.1 -> 192.0.2.9"], [], []) == values(found)
+
+
+def test_a_ttl_is_rewritten_only_when_one_is_wanted() -> None:
+    held = row("192.0.2.1", ttl_s=300)
+
+    assert [Update(held, RecordSpec(NAME, "A", "192.0.2.1", 60))] == difference(
+        [wish(["192.0.2.1"], ttl_s=60)], [held]
+    ).sets[NAME, "A"].updates
+    assert ([], [], []) == values(difference([wish(["192.0.2.1"], ttl_s=0)], [held]))
+    assert ([], [], []) == values(difference([wish(["192.0.2.1"], ttl_s=300)], [held]))
+
+
+def test_the_ttl_of_a_row_that_is_not_ours_to_write_stays() -> None:
+    held = row("192.0.2.1", ttl_s=300, origin=Origin.DERIVED)
+
+    assert ([], [], []) == values(difference([wish(["192.0.2.1"], ttl_s=60)], [held]))
+
+
+def test_a_derived_row_is_skipped_and_an_ambiguous_one_refused() -> None:
+    derived = difference([wish((), ["192.0.2.1"])], [row("192.0.2.1", origin=Origin.DERIVED)])
+    ambiguous = difference([wish((), ["192.0.2.1"])], [row("192.0.2.1", origin=Origin.AMBIGUOUS)])
+
+    assert ([], [], []) == values(derived) == values(ambiguous)
+    assert [SkipReason.DERIVED_ROW] == [skip.reason for skip in derived.skips]
+    assert [RefusalReason.AMBIGUOUS_ID] == reasons(ambiguous)
+    assert ambiguous.sets[NAME, "A"].has_blocked_delete
+
+
+def test_a_disabled_row_holds_its_value_back_and_is_not_touched() -> None:
+    found = difference([wish(["192.0.2.1", "192.0.2.2"])], [row("192.0.2.1", is_enabled=False)])
+
+    assert ([], ["192.0.2.2"], []) == values(found)
+    assert [RefusalReason.DISABLED_ROW] == reasons(found)
+
+
+def test_an_old_answer_stays_when_nothing_can_come_in_its_place() -> None:
+    found = difference([wish((), ["192.0.2.1"], is_wanted=True)], [row("192.0.2.1")])
+
+    assert ([], [], []) == values(found)
+    assert found.sets[NAME, "A"].has_blocked_delete
+
+
+def test_it_goes_when_another_wanted_value_is_served_already() -> None:
+    found = difference([wish(["192.0.2.2"], ["192.0.2.1"])], [row("192.0.2.1"), row("192.0.2.2")])
+
+    assert ([], [], ["192.0.2.1"]) == values(found)
+
+
+def test_an_obstacle_to_a_cname_is_named() -> None:
+    found = difference([wish(["host.example.net"], kind="CNAME")], [row("192.0.2.1"), row("text", "TXT")])
+
+    assert ([], [], []) == values(found, "CNAME")
+    assert [RefusalReason.CNAME_CONFLICT] == reasons(found)
+    assert "A '192.0.2.1'" in found.refusals[0].detail
+
+
+def test_a_disabled_row_is_no_obstacle_to_a_cname() -> None:
+    found = difference([wish(["host.example.net"], kind="CNAME")], [row("192.0.2.1", is_enabled=False)])
+
+    assert ([], ["host.example.net"], []) == values(found, "CNAME")
+
+
+def test_nothing_goes_when_the_cname_that_should_come_is_in_conflict() -> None:
+    found = difference(
+        [wish(["host.example.net"], kind="CNAME"), wish((), ["192.0.2.1"])], [row("192.0.2.1"), row("text", "TXT")]
+    )
+
+    assert ([], [], []) == values(found)
+    assert found.sets[NAME, "A"].has_blocked_delete
+
+
+def test_an_ownership_record_is_not_written_for_a_record_that_is_refused() -> None:
+    refusal = Refusal(RefusalReason.CANNOT_BE_HELD, NAME, "A", "bad")
+
+    found = difference([wish((), is_wanted=True), voucher()], refusals=[refusal])
+
+    assert [] == found.sets["a-app.example.com", "TXT"].creates
+
+
+def test_it_is_written_when_the_refused_record_is_partly_there() -> None:
+    refusal = Refusal(RefusalReason.CANNOT_BE_HELD, NAME, "A", "bad")
+
+    found = difference([wish(["192.0.2.1"]), voucher()], [row("192.0.2.1")], [refusal])
+
+    assert 1 == len(found.sets["a-app.example.com", "TXT"].creates)
+
+
+def test_a_record_is_not_created_when_all_its_ownership_records_are_refused() -> None:
+    refusal = Refusal(RefusalReason.CANNOT_BE_HELD, f"a-{NAME}", "TXT", "too long")
+
+    found = difference([wish(["192.0.2.1"]), voucher(())], refusals=[refusal])
+
+    assert ([], [], []) == values(found)
+    assert [RefusalReason.CANNOT_BE_HELD, RefusalReason.NO_OWNERSHIP] == reasons(found)
+
+
+def test_an_ownership_record_of_another_type_says_nothing_about_this_one() -> None:
+    refusal = Refusal(RefusalReason.CANNOT_BE_HELD, f"aaaa-{NAME}", "TXT", "too long")
+
+    found = difference([wish(["192.0.2.1"]), voucher((), kind="AAAA")], refusals=[refusal])
+
+    assert ([], ["192.0.2.1"], []) == values(found)
+
+
+def test_rows_of_other_names_do_not_matter() -> None:
+    found = difference([wish(["192.0.2.1"])], [row("192.0.2.1", name="other.example.com")])
+
+    assert ([], ["192.0.2.1"], []) == values(found)
+    assert [] == found.live((NAME, "A"))

@@ -1,0 +1,141 @@
+"""The cached verdict about the store: what `/readyz` says, and what makes it look again."""
+
+import logging
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import pytest
+
+from dnswebhook.errors import (
+    CapabilitiesUnknown,
+    CredentialsRefused,
+    RateLimited,
+    StoreError,
+    StoreFailed,
+    StoreTimeout,
+    StoreUnreachable,
+)
+from dnswebhook.readiness import NOT_PROBED, PROBE_INTERVAL_S, STOPPING, Readiness
+from tests.support.memory_store import WAIT_S, MemoryStore
+
+
+class Watch:
+    """A readiness with its probing thread, and the verdicts that it gave."""
+
+    def __init__(self, store: MemoryStore) -> None:
+        self.stop = threading.Event()
+        self.verdicts: list[bool] = []
+        self._changed = threading.Condition()
+        self.readiness = Readiness(store, self.stop, self._note)
+
+    def _note(self, is_ready: bool) -> None:
+        with self._changed:
+            self.verdicts.append(is_ready)
+            self._changed.notify_all()
+
+    def wait_for_verdicts(self, count: int) -> list[bool]:
+        with self._changed:
+            assert self._changed.wait_for(lambda: len(self.verdicts) >= count, WAIT_S), self.verdicts
+            return list(self.verdicts)
+
+    @contextmanager
+    def running(self) -> Iterator[Readiness]:
+        thread = threading.Thread(target=self.readiness.run)
+        thread.start()
+        try:
+            yield self.readiness
+        finally:
+            self.stop.set()
+            self.readiness.wake()
+            thread.join(PROBE_INTERVAL_S / 2)
+            assert not thread.is_alive()
+
+
+def test_nothing_is_ready_before_the_first_probe() -> None:
+    assert NOT_PROBED == Watch(MemoryStore()).readiness.problem()
+
+
+def test_a_store_that_answers_is_ready() -> None:
+    watch = Watch(MemoryStore())
+
+    with watch.running() as readiness:
+        assert [True] == watch.wait_for_verdicts(1)
+        assert readiness.problem() is None
+
+
+@pytest.mark.parametrize(
+    ("error", "text"),
+    [
+        (StoreUnreachable("secret detail"), "the record store cannot be reached"),
+        (StoreTimeout("secret detail"), "the record store does not answer in time"),
+        (CredentialsRefused("secret detail"), "the record store refuses the credentials"),
+        (RateLimited("secret detail", 5), "the record store asks to slow down"),
+        (StoreFailed("secret detail"), "the record store cannot be written"),
+        (CapabilitiesUnknown("secret detail"), "the API of the network controller is not known yet"),
+        (StoreError("secret detail"), "the record store cannot be reached"),
+    ],
+)
+def test_each_failure_has_its_fixed_text_and_the_detail_goes_to_the_log(
+    error: StoreError, text: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    store = MemoryStore()
+    store.fail("probe", error)
+    watch = Watch(store)
+
+    with caplog.at_level(logging.INFO), watch.running() as readiness:
+        assert [False] == watch.wait_for_verdicts(1)
+        assert text == readiness.problem()
+    assert ["record store is not ready"] == [record.getMessage() for record in caplog.records]
+
+
+def test_a_failed_call_brings_the_next_probe_forward_and_the_store_heals() -> None:
+    store = MemoryStore()
+    store.fail("probe", StoreUnreachable("gone"), times=1)
+    watch = Watch(store)
+
+    with watch.running() as readiness:
+        watch.wait_for_verdicts(1)
+        readiness.probe_soon()
+
+        assert [False, True] == watch.wait_for_verdicts(2)
+        assert readiness.problem() is None
+    assert 2 == store.probes
+
+
+def test_refused_credentials_are_known_without_a_probe() -> None:
+    watch = Watch(MemoryStore())
+
+    watch.readiness.credentials_refused()
+
+    assert "the record store refuses the credentials" == watch.readiness.problem()
+    assert [False] == watch.verdicts
+
+
+def test_a_verdict_is_logged_only_when_it_changes(caplog: pytest.LogCaptureFixture) -> None:
+    watch = Watch(MemoryStore())
+
+    with caplog.at_level(logging.INFO):
+        for _ in range(3):
+            watch.readiness.credentials_refused()
+
+    assert 1 == len(caplog.records)
+
+
+def test_a_process_that_stops_is_not_ready() -> None:
+    watch = Watch(MemoryStore())
+    with watch.running() as readiness:
+        watch.wait_for_verdicts(1)
+
+    assert STOPPING == readiness.problem()
+
+
+def test_a_stop_ends_the_wait_for_the_next_probe() -> None:
+    """`running` joins the thread, and waits half an interval for that."""
+    store = MemoryStore()
+    watch = Watch(store)
+
+    with watch.running():
+        watch.wait_for_verdicts(1)
+
+    assert 1 == store.probes

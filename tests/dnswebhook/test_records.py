@@ -1,0 +1,87 @@
+"""Rows to record sets, as `GET /records` tells them."""
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from dnswebhook.model import Endpoint, Origin, Record
+from dnswebhook.records import KNOWN_TYPES, record_sets
+from tests.support.strategies import HERITAGE
+
+
+def row(name: str, kind: str, value: str, ttl_s: int = 0, **more: object) -> Record:
+    return Record(f"{name}/{kind}/{value}", name, kind, value, ttl_s, **more)  # type: ignore[arg-type]
+
+
+def test_rows_of_one_name_and_type_are_one_set_with_sorted_values() -> None:
+    rows = [
+        row("b.example.com", "A", "192.0.2.2"),
+        row("a.example.com", "A", "192.0.2.1"),
+        row("b.example.com", "AAAA", "2001:db8::1"),
+        row("b.example.com", "A", "192.0.2.1"),
+    ]
+
+    assert [
+        Endpoint("b.example.com", "A", ("192.0.2.1", "192.0.2.2")),
+        Endpoint("a.example.com", "A", ("192.0.2.1",)),
+        Endpoint("b.example.com", "AAAA", ("2001:db8::1",)),
+    ] == record_sets(rows)
+
+
+def test_the_heritage_text_comes_first() -> None:
+    rows = [row("app.example.com", "TXT", value) for value in ('"a text"', HERITAGE, '"!"')]
+
+    assert HERITAGE == record_sets(rows)[0].targets[0]
+
+
+def test_disabled_rows_and_unknown_types_are_left_out_and_derived_rows_are_not() -> None:
+    rows = [
+        row("a.example.com", "A", "192.0.2.1", is_enabled=False),
+        row("a.example.com", "FORWARD_DOMAIN", "192.0.2.1"),
+        row("nas.lan", "A", "192.0.2.9", origin=Origin.DERIVED),
+    ]
+
+    assert [Endpoint("nas.lan", "A", ("192.0.2.9",))] == record_sets(rows)
+
+
+def test_a_value_that_two_rows_carry_is_told_once() -> None:
+    rows = [row("a.example.com", "A", "192.0.2.1"), Record("other", "a.example.com", "A", "192.0.2.1")]
+
+    assert [("192.0.2.1",)] == [endpoint.targets for endpoint in record_sets(rows)]
+
+
+def test_a_set_has_the_smallest_ttl_that_its_rows_carry() -> None:
+    rows = [row("a.example.com", "A", f"192.0.2.{n}", ttl_s) for n, ttl_s in enumerate((300, 0, 60))]
+
+    assert [60] == [endpoint.ttl_s for endpoint in record_sets(rows)]
+    assert [0] == [endpoint.ttl_s for endpoint in record_sets([rows[1]])]
+
+
+def test_no_rows_are_no_sets() -> None:
+    assert [] == record_sets([])
+
+
+rows_of_any_kind = st.lists(
+    st.builds(
+        Record,
+        id=st.uuids().map(str),
+        name=st.sampled_from(["a.example.com", "b.example.com"]),
+        type=st.sampled_from([*sorted(KNOWN_TYPES), "OTHER"]),
+        value=st.sampled_from(["one", "two", HERITAGE]),
+        ttl_s=st.sampled_from([0, 60, 300]),
+        is_enabled=st.booleans(),
+    ),
+    max_size=20,
+)
+
+
+@given(rows_of_any_kind)
+@settings(max_examples=100, deadline=None)
+def test_every_served_value_is_told_exactly_once(rows: list[Record]) -> None:
+    told = [
+        (endpoint.dns_name, endpoint.record_type, target)
+        for endpoint in record_sets(rows)
+        for target in endpoint.targets
+    ]
+
+    assert len(told) == len(set(told))
+    assert set(told) == {(row.name, row.type, row.value) for row in rows if row.is_enabled and row.type in KNOWN_TYPES}

@@ -1,0 +1,161 @@
+"""The four lists of a Changes body folded into one wish per record set."""
+
+import pytest
+
+from dnswebhook.domains import DomainFilter, ProtectedNames
+from dnswebhook.model import Changes, Endpoint
+from dnswebhook.wishes import RefusalReason, SkipReason, Wishes, collect_wishes
+from tests.support.memory_store import CAPABILITIES
+from tests.support.strategies import HERITAGE
+
+
+def a(name: str, *targets: str, ttl_s: int = 0) -> Endpoint:
+    return Endpoint(name, "A", targets, ttl_s)
+
+
+def ownership(of: str, kind: str = "a") -> Endpoint:
+    return Endpoint(f"{kind}-{of}", "TXT", (HERITAGE,), labels={"ownedRecord": of})
+
+
+def collected(changes: Changes, *include: str, protect: tuple[str, ...] = ()) -> Wishes:
+    return collect_wishes(changes, CAPABILITIES, DomainFilter(include), ProtectedNames(protect))
+
+
+def test_create_and_update_new_are_wanted_delete_and_update_old_may_go() -> None:
+    found = collected(
+        Changes(
+            create=(a("c.example.com", "192.0.2.1"),),
+            update_old=(a("u.example.com", "192.0.2.2"),),
+            update_new=(a("u.example.com", "192.0.2.3"),),
+            delete=(a("d.example.com", "192.0.2.4"),),
+        )
+    ).wishes
+
+    assert {
+        ("c.example.com", "A"): (("192.0.2.1",), set()),
+        ("u.example.com", "A"): (("192.0.2.3",), {"192.0.2.2"}),
+        ("d.example.com", "A"): ((), {"192.0.2.4"}),
+    } == {key: (wish.wanted, wish.removed) for key, wish in found.items()}
+
+
+def test_old_and_new_meet_however_they_are_spelled() -> None:
+    pair = Changes(
+        update_old=(a("bücher.example.", "192.0.2.1", "192.0.2.2"),),
+        update_new=(a("XN--bcher-kva.Example", "192.0.2.2"),),
+    )
+
+    (wish,) = collected(pair).wishes.values()
+
+    assert ("xn--bcher-kva.example", ("192.0.2.2",), {"192.0.2.1"}) == (wish.name, wish.wanted, wish.removed)
+
+
+def test_what_is_wanted_anywhere_is_removed_nowhere() -> None:
+    found = collected(Changes(create=(a("x.example.com", "192.0.2.1"),), delete=(a("x.example.com", "192.0.2.1"),)))
+
+    (wish,) = found.wishes.values()
+
+    assert (("192.0.2.1",), frozenset()) == (wish.wanted, wish.removed)
+
+
+def test_two_endpoints_of_one_set_are_joined_with_the_smallest_configured_ttl() -> None:
+    found = collected(
+        Changes(
+            create=(a("x.example.com", "192.0.2.2", ttl_s=300), a("X.example.com", "192.0.2.1")),
+            update_new=(a("x.example.com", "192.0.2.1", ttl_s=60),),
+        )
+    )
+
+    (wish,) = found.wishes.values()
+
+    assert (("192.0.2.1", "192.0.2.2"), 60) == (wish.wanted, wish.ttl_s)
+
+
+def test_two_aliases_of_one_name_leave_the_lowest() -> None:
+    changes = Changes(
+        create=tuple(Endpoint("x.example.com", "CNAME", (target,)) for target in ("b.example.net", "a.example.net"))
+    )
+
+    assert [("a.example.net",)] == [wish.wanted for wish in collected(changes).wishes.values()]
+
+
+def test_a_target_that_cannot_be_held_is_refused_and_the_others_stay() -> None:
+    found = collected(Changes(create=(a("x.example.com", "192.0.2.1", "nonsense"),)))
+
+    assert [RefusalReason.CANNOT_BE_HELD] == [refusal.reason for refusal in found.refusals]
+    assert "nonsense" in found.refusals[0].detail
+    assert [("192.0.2.1",)] == [wish.wanted for wish in found.wishes.values()]
+
+
+def test_what_a_store_cannot_hold_may_still_be_removed() -> None:
+    found = collected(Changes(delete=(Endpoint("x.example.com", "TXT", ("tab\there",)),)))
+
+    assert () == found.refusals
+    assert [{"tab\there"}] == [wish.removed for wish in found.wishes.values()]
+
+
+def test_a_set_that_cannot_be_held_at_all_is_kept_as_wanted_nothing() -> None:
+    found = collected(Changes(create=(Endpoint("x.example.com", "LOC", ("here",)),)))
+
+    (wish,) = found.wishes.values()
+
+    assert wish.is_wanted
+    assert () == wish.wanted
+
+
+@pytest.mark.parametrize("list_name", ["create", "update_old", "update_new", "delete"])
+def test_names_outside_the_filter_are_refused_in_every_list(list_name: str) -> None:
+    found = collected(Changes(**{list_name: (a("app.example.org", "192.0.2.1"),)}), "example.com")
+
+    assert {} == found.wishes
+    assert [(RefusalReason.OUTSIDE_FILTER, "app.example.org")] == [(r.reason, r.name) for r in found.refusals]
+
+
+def test_ownership_records_follow_the_filter_of_the_name_that_they_own() -> None:
+    changes = Changes(create=(a("example.com", "192.0.2.1"), ownership("example.com"), ownership("example.org")))
+
+    found = collected(changes, "example.com")
+
+    assert {"example.com", "a-example.com", "a-example.org"} == {name for name, _ in found.wishes}
+
+
+@pytest.mark.parametrize("list_name", ["create", "update_old", "update_new", "delete"])
+def test_protected_names_are_skipped_in_every_list_with_their_ownership_records(list_name: str) -> None:
+    members = (a("nas.lan", "192.0.2.1"), ownership("nas.lan"))
+
+    found = collected(Changes(**{list_name: members}), protect=("nas.lan",))
+
+    assert {} == found.wishes
+    assert () == found.refusals
+    assert {SkipReason.PROTECTED} == {skip.reason for skip in found.skips}
+    assert {"nas.lan", "a-nas.lan"} == {skip.name for skip in found.skips}
+
+
+def test_the_same_refusal_is_reported_once() -> None:
+    pair = (a("app.example.org", "192.0.2.1"),)
+
+    assert 1 == len(collected(Changes(update_old=pair, update_new=pair), "example.com").refusals)
+
+
+def test_an_ownership_record_of_the_old_format_gives_way_to_a_cname() -> None:
+    old_format = Endpoint("x.example.com", "TXT", (HERITAGE,), labels={"ownedRecord": "x.example.com"})
+    alias = Endpoint("x.example.com", "CNAME", ("host.example.net",))
+
+    found = collected(Changes(create=(alias, old_format, ownership("x.example.com", "cname"))))
+
+    assert () == found.wishes["x.example.com", "TXT"].wanted
+    assert [SkipReason.OLD_FORMAT_BESIDE_CNAME] == [skip.reason for skip in found.skips]
+
+
+def test_it_stays_when_it_is_the_only_ownership_record() -> None:
+    """Without any, the CNAME would never be claimed: the conflict is for the plan to refuse."""
+    old_format = Endpoint("x.example.com", "TXT", (HERITAGE,), labels={"ownedRecord": "x.example.com"})
+    alias = Endpoint("x.example.com", "CNAME", ("host.example.net",))
+
+    found = collected(Changes(create=(alias, old_format)))
+
+    assert (HERITAGE,) == found.wishes["x.example.com", "TXT"].wanted
+    assert () == found.skips
+
+
+def test_no_changes_are_no_wishes() -> None:
+    assert Wishes({}, (), ()) == collected(Changes())
