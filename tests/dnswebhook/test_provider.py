@@ -1,0 +1,382 @@
+"""The four verbs on a store: turns, guards, dry run, and what a failure is called."""
+
+import json
+import threading
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import pytest
+from prometheus_client import CollectorRegistry
+
+from dnswebhook.deadline import Deadline
+from dnswebhook.domains import DomainFilter, ProtectedNames
+from dnswebhook.errors import CapabilitiesUnknown, RateLimited, RecordError, StoreTimeout, StoreUnreachable
+from dnswebhook.metrics import Metrics
+from dnswebhook.model import Changes, Endpoint, Origin, Record
+from dnswebhook.provider import ApplyFailed, CallerGone, DeleteGuardTripped, Policy, Provider
+from tests.support.memory_store import WAIT_S, MemoryStore
+
+
+def a(name: str, *targets: str) -> Endpoint:
+    return Endpoint(name, "A", targets or ("192.0.2.1",))
+
+
+def row(name: str, value: str = "192.0.2.1", **more: Any) -> Record:
+    return Record(name, name, "A", value, **more)
+
+
+def hosts(count: int) -> list[str]:
+    return [f"host-{number:02}.example.com" for number in range(count)]
+
+
+class House:
+    """A provider on a store in memory, with its metrics."""
+
+    def __init__(self, store: MemoryStore, **policy: Any) -> None:
+        self.store = store
+        self.registry = CollectorRegistry()
+        settings = {"domain_filter": DomainFilter(), "protected": ProtectedNames(), **policy}
+        self.provider = Provider(store, Policy(**settings), Metrics(self.registry))
+
+    def apply(
+        self, is_caller_gone: Callable[[], bool] = lambda: False, deadline_s: float = WAIT_S, **lists: Any
+    ) -> None:
+        changes = Changes(**{name: tuple(members) for name, members in lists.items()})
+        self.provider.apply(changes, Deadline.after(deadline_s), is_caller_gone)
+
+    def listed(self) -> dict[str, list[str]]:
+        answer = json.loads(self.provider.records(Deadline.after(WAIT_S), is_wrapped=False))
+        return {endpoint["dnsName"]: endpoint["targets"] for endpoint in answer}
+
+    def metric(self, name: str, **labels: str) -> float | None:
+        return self.registry.get_sample_value(name, labels)
+
+
+@pytest.fixture
+def house() -> Iterator[Callable[..., House]]:
+    """Builds houses, and closes them."""
+    built: list[House] = []
+
+    def build(*records: Record, **policy: Any) -> House:
+        built.append(House(MemoryStore.holding(*records), **policy))
+        return built[-1]
+
+    yield build
+    for one in built:
+        one.provider.close()
+
+
+Build = Callable[..., House]
+
+
+def test_negotiation_needs_no_store(house: Build) -> None:
+    here = house(domain_filter=DomainFilter(["example.com"]))
+
+    assert ["example.com"] == json.loads(here.provider.negotiate())["include"]
+    assert 0 == here.store.listings
+
+
+def test_records_are_listed_bare_or_wrapped(house: Build) -> None:
+    here = house(row("app.example.com"))
+    bare = here.provider.records(Deadline.after(WAIT_S), is_wrapped=False)
+    wrapped = here.provider.records(Deadline.after(WAIT_S), is_wrapped=True)
+
+    assert {"endpoints": json.loads(bare)} == json.loads(wrapped)
+    assert ["app.example.com"] == [endpoint["dnsName"] for endpoint in json.loads(bare)]
+
+
+def test_an_empty_store_is_an_empty_list(house: Build) -> None:
+    assert b"[]" == house().provider.records(Deadline.after(WAIT_S), is_wrapped=False)
+
+
+def test_names_outside_the_filter_are_listed_all_the_same(house: Build) -> None:
+    """Ownership records of an apex lie outside it."""
+    here = house(row("a-example.com"), row("nas.lan"), domain_filter=DomainFilter(["example.com"]))
+
+    assert {"a-example.com", "nas.lan"} == set(here.listed())
+
+
+def test_a_change_is_listed_afterwards(house: Build) -> None:
+    here = house(row("app.example.com"))
+    here.listed()
+
+    here.apply(create=[a("new.example.com")], delete=[a("app.example.com")])
+
+    assert {"new.example.com": ["192.0.2.1"]} == here.listed()
+
+
+def test_repeating_an_apply_writes_nothing(house: Build) -> None:
+    here = house()
+
+    for _ in range(2):
+        here.apply(create=[a("app.example.com", "192.0.2.1", "192.0.2.2")])
+
+    assert ["create", "create"] == here.store.verbs
+
+
+def test_no_changes_do_not_even_list(house: Build) -> None:
+    here = house()
+
+    here.apply()
+
+    assert 0 == here.store.listings
+
+
+def test_a_dry_run_answers_as_usual_and_writes_nothing(house: Build) -> None:
+    here = house(row("app.example.com"), is_dry_run=True)
+
+    here.apply(create=[a("new.example.com")], delete=[a("app.example.com")])
+
+    assert [] == here.store.calls
+    assert {"app.example.com": ["192.0.2.1"]} == here.listed()
+    assert 1 == here.metric("dnswebhook_operations_total", operation="create", outcome="dry_run")
+
+
+def test_protected_names_stay_and_the_apply_succeeds(house: Build) -> None:
+    here = house(row("nas.lan"), protected=ProtectedNames(["*.lan"]))
+
+    here.apply(delete=[a("nas.lan")], create=[a("app.example.com")])
+
+    assert {"nas.lan", "app.example.com"} == set(here.listed())
+    assert 1 == here.metric("dnswebhook_skipped_changes_total", reason="protected")
+
+
+def test_names_outside_the_filter_are_refused_and_the_rest_is_applied(house: Build) -> None:
+    here = house(domain_filter=DomainFilter(["example.com"]))
+
+    with pytest.raises(ApplyFailed, match=r"1 applied, 1 refused: app\.example\.org A: .*outside the domain filter"):
+        here.apply(create=[a("app.example.org"), a("app.example.com")])
+
+    assert {"app.example.com": ["192.0.2.1"]} == here.listed()
+    assert 1 == here.metric("dnswebhook_refused_changes_total", reason="outside_filter")
+
+
+# The guard against mass deletion.
+
+
+@pytest.mark.parametrize(("doomed", "is_refused"), [(10, False), (11, True), (20, True)])
+def test_an_apply_that_deletes_more_than_the_share_writes_nothing(house: Build, doomed: int, is_refused: bool) -> None:
+    here = house(*map(row, hosts(20)), max_delete_share=0.5)
+    deletions = [a(name) for name in hosts(doomed)]
+
+    if is_refused:
+        with pytest.raises(DeleteGuardTripped, match=rf"refused to delete {doomed} of 20 .*nothing was changed.* 10;"):
+            here.apply(delete=deletions, create=[a("new.example.com")])
+        assert [] == here.store.calls
+    else:
+        here.apply(delete=deletions)
+        assert doomed == len(here.store.calls)
+    assert float(is_refused) == here.metric("dnswebhook_delete_guard_trips_total")
+
+
+def test_a_small_store_may_be_emptied(house: Build) -> None:
+    here = house(*map(row, hosts(19)), max_delete_share=0.5)
+
+    here.apply(delete=[a(name) for name in hosts(19)])
+
+    assert {} == here.listed()
+
+
+def test_only_rows_that_are_ours_to_write_count_for_the_share(house: Build) -> None:
+    others = [row(f"device-{number}.lan", origin=Origin.DERIVED) for number in range(10)]
+    disabled = [row(f"off-{number}.lan", is_enabled=False) for number in range(10)]
+    here = house(*map(row, hosts(20)), *others, *disabled, max_delete_share=0.5)
+
+    with pytest.raises(DeleteGuardTripped, match="11 of 20"):
+        here.apply(delete=[a(name) for name in hosts(11)])
+
+
+def test_an_update_is_no_deletion(house: Build) -> None:
+    here = house(*map(row, hosts(20)), max_delete_share=0)
+
+    here.apply(update_old=map(a, hosts(20)), update_new=[a(name, "192.0.2.2") for name in hosts(20)])
+
+    assert {"update"} == set(here.store.verbs)
+
+
+def test_the_guard_is_off_by_default(house: Build) -> None:
+    here = house(*map(row, hosts(30)))
+
+    here.apply(delete=map(a, hosts(30)))
+
+    assert {} == here.listed()
+
+
+# What a failure is called.
+
+
+def test_one_refused_record_is_a_partial_failure_that_names_it(house: Build) -> None:
+    here = house()
+    here.store.fail("create", RecordError("the name is taken"), name="host-01.example.com")
+
+    with pytest.raises(ApplyFailed, match=r"2 applied, 1 failed: host-01\.example\.com A: the name is taken") as failed:
+        here.apply(create=map(a, hosts(3)))
+
+    assert failed.value.error is None
+    assert {"host-00.example.com", "host-02.example.com"} == set(here.listed())
+
+
+def test_a_long_list_of_failures_is_cut(house: Build) -> None:
+    here = house()
+    here.store.fail("create", RecordError("no"))
+
+    with pytest.raises(ApplyFailed, match=r"30 failed: .*; and 25 more$") as failed:
+        here.apply(create=map(a, hosts(30)))
+
+    assert len(str(failed.value)) < 500
+
+
+def test_when_nothing_could_be_done_the_stores_own_error_is_the_reason(house: Build) -> None:
+    here = house()
+    error = StoreUnreachable("connection refused")
+    here.store.fail("create", error)
+
+    with pytest.raises(ApplyFailed) as failed:
+        here.apply(create=map(a, hosts(10)))
+
+    assert error is failed.value.error
+
+
+def test_when_something_was_done_it_is_a_partial_failure(house: Build) -> None:
+    here = house()
+    here.store.fail("create", StoreUnreachable("reset"), name="host-01.example.com")
+
+    with pytest.raises(ApplyFailed) as failed:
+        here.apply(create=map(a, hosts(3)))
+
+    assert failed.value.error is None
+
+
+def test_a_rate_limit_is_passed_on_even_after_something_was_done(house: Build) -> None:
+    here = house(write_parallelism=1)
+    here.store.fail("create", RateLimited("slow down", 30), name="host-01.example.com")
+
+    with pytest.raises(ApplyFailed) as failed:
+        here.apply(create=map(a, hosts(3)))
+
+    assert isinstance(failed.value.error, RateLimited)
+    assert {"host-00.example.com"} == set(here.listed())
+
+
+@pytest.mark.parametrize("error", [StoreUnreachable("gone"), CapabilitiesUnknown("which?")])
+def test_a_listing_that_fails_is_raised_and_nothing_is_written(house: Build, error: Exception) -> None:
+    here = house()
+    here.store.fail("list", error)  # type: ignore[arg-type]
+
+    with pytest.raises(type(error)):
+        here.apply(create=[a("app.example.com")])
+
+    assert [] == here.store.calls
+
+
+def test_an_unknown_api_is_raised_by_adjust_and_apply(house: Build) -> None:
+    here = house()
+    here.store.limits = CapabilitiesUnknown("not known yet")
+
+    with pytest.raises(CapabilitiesUnknown):
+        here.provider.adjust(b"[]")
+    with pytest.raises(CapabilitiesUnknown):
+        here.apply(create=[a("app.example.com")])
+    assert [] == here.store.calls
+
+
+def test_after_a_failure_the_next_apply_has_its_turn(house: Build) -> None:
+    here = house()
+    here.store.fail("list", StoreUnreachable("gone"), times=1)
+    with pytest.raises(StoreUnreachable):
+        here.apply(create=[a("app.example.com")])
+
+    here.apply(create=[a("app.example.com")])
+
+    assert {"app.example.com": ["192.0.2.1"]} == here.listed()
+
+
+# Turns.
+
+
+def test_a_second_apply_waits_for_the_first_and_plans_on_its_result(house: Build) -> None:
+    here = house()
+    gate = here.store.halt("create")
+    with ThreadPoolExecutor(2) as pool:
+        first = pool.submit(here.apply, create=[a("app.example.com")])
+        gate.wait_for_arrivals()
+        second = pool.submit(here.apply, create=[a("app.example.com")])
+        assert 1 == here.store.listings
+        gate.open()
+        first.result(WAIT_S)
+        second.result(WAIT_S)
+
+    assert ["create"] == here.store.verbs
+    assert 2 == here.store.listings
+
+
+def test_a_listing_waits_for_an_apply_to_end(house: Build) -> None:
+    here = house()
+    gate = here.store.halt("create")
+    with ThreadPoolExecutor(2) as pool:
+        applying = pool.submit(here.apply, create=[a("a.example.com"), a("b.example.com")])
+        gate.wait_for_arrivals(2)
+        listing = pool.submit(here.listed)
+        assert not listing.done()
+        gate.open()
+
+        assert {"a.example.com", "b.example.com"} == set(listing.result(WAIT_S))
+        applying.result(WAIT_S)
+
+
+def test_who_waits_for_a_turn_longer_than_the_deadline_gets_a_timeout(house: Build) -> None:
+    here = house()
+    gate = here.store.halt("create")
+    with ThreadPoolExecutor(1) as pool:
+        applying = pool.submit(here.apply, create=[a("app.example.com")])
+        gate.wait_for_arrivals()
+
+        with pytest.raises(StoreTimeout, match="another apply was still running"):
+            here.apply(create=[a("b.example.com")], deadline_s=0.01)
+        with pytest.raises(StoreTimeout):
+            here.provider.records(Deadline.after(0.01), is_wrapped=False)
+        gate.open()
+        applying.result(WAIT_S)
+
+    assert [("create", "app.example.com", "A", "192.0.2.1")] == here.store.calls
+
+
+def test_a_caller_that_is_gone_when_its_turn_comes_changes_nothing(house: Build) -> None:
+    here = house()
+
+    with pytest.raises(CallerGone):
+        here.apply(is_caller_gone=lambda: True, create=[a("app.example.com")])
+
+    assert 0 == here.store.listings
+    here.apply(create=[a("app.example.com")])
+    assert {"app.example.com"} == set(here.listed())
+
+
+def test_a_stop_in_the_middle_ends_the_apply_as_cut_short(house: Build) -> None:
+    here = house(write_parallelism=1)
+    gate = here.store.halt("create")
+    stop = threading.Event()
+    changes = Changes(create=tuple(map(a, hosts(5))))
+    with ThreadPoolExecutor(1) as pool:
+        applying = pool.submit(here.provider.apply, changes, Deadline.after(WAIT_S, stop), lambda: False)
+        gate.wait_for_arrivals()
+        stop.set()
+        gate.open()
+
+        with pytest.raises(ApplyFailed, match="1 applied, 4 not tried") as failed:
+            applying.result(WAIT_S)
+
+    assert failed.value.was_cut_short
+    assert 1 == len(here.store.calls)
+
+
+def test_listings_at_once_are_all_answered(house: Build) -> None:
+    here = house(row("app.example.com"))
+    gate = here.store.halt("list")
+    with ThreadPoolExecutor(10) as pool:
+        listings = [pool.submit(here.listed) for _ in range(10)]
+        gate.wait_for_arrivals()
+        gate.open()
+
+        assert [{"app.example.com": ["192.0.2.1"]}] * 10 == [listing.result(WAIT_S) for listing in listings]
