@@ -48,6 +48,24 @@ def test_upsert_only_adds_and_changes_but_deletes_nothing(stage: Stage) -> None:
         assert scene.external_dns.once().is_no_op
 
 
+def test_upsert_only_never_puts_a_cname_beside_the_address_that_it_does_not_delete(stage: Stage) -> None:
+    """The policy keeps the delete of a change of type to itself and sends the create; a resolver stops on the pair."""
+    with stage(policy="upsert-only") as scene:
+        scene.desire(DESIRED)
+        scene.apply_once()
+        alias = wanted("CNAME", "three.example.org", ["moved.example.net"])
+        address = changed(DESIRED, "a-ttl", ["192.0.2.102"])
+
+        scene.objects.replace("a-three", alias.endpoint)
+        scene.objects.replace("a-ttl", address.endpoint)
+        scene.start_counting()
+        scene.external_dns.once()
+        (apply,) = [call for call in scene.recorder.calls if (call.method, call.path) == ("POST", "/records")]
+
+        assert scene.store.held() == scene.expected({**DESIRED, "a-ttl": address})
+        assert 500 <= apply.status_code <= 510  # a soft error: external-dns goes on
+
+
 def test_create_only_adds_but_changes_and_deletes_nothing(stage: Stage) -> None:
     with stage(policy="create-only") as scene:
         scene.desire(DESIRED)
