@@ -16,7 +16,9 @@ from dnswebhook.model import Endpoint
 
 OWNED_RECORD_LABEL = "ownedRecord"
 _HERITAGE = re.compile(r'"?heritage=external-dns(,|"?$)')
-TYPES = ("aaaa", "cname", "naptr", "dname", "ptr", "srv", "txt", "mx", "ns", "a")
+_TYPE_WORDS = frozenset({"a", "aaaa", "cname", "txt", "mx", "srv", "ns", "ptr", "naptr", "dname"})
+# Static expressions only: compiling one per name would take longer than everything else in a plan.
+_WORD = re.compile(r"[a-z0-9]+")
 
 
 class OwnedSet(msgspec.Struct, frozen=True):
@@ -54,7 +56,7 @@ def owned_set(endpoint: Endpoint, changed: Mapping[str, Set[str]]) -> OwnedSet |
 def _owned_by_name(own_name: str, changed: Mapping[str, Set[str]]) -> str:
     """`a-app.example.com` -> `app.example.com` when that is written too; else the record is its own subject."""
     prefix, dash, rest = own_name.partition("-")
-    if dash and prefix in TYPES and rest in changed:
+    if dash and prefix in _TYPE_WORDS and rest in changed:
         return rest
     return own_name
 
@@ -69,13 +71,35 @@ def _owned_types(own_name: str, owned: str, changed: Mapping[str, Set[str]]) -> 
         return frozenset()  # the format of external-dns 0.17 and before: one record for every type of the name
     first_label, dot, domain = owned.partition(".")
     head = own_name.removesuffix(dot + domain)
-    subject = rf"(?<![a-z0-9]){re.escape(first_label)}(?![a-z0-9])"
-    found = _types_in(head, rf"[-.]{subject}") or _types_in(re.sub(subject, " ", head), "")
-    named = found & changed.get(owned, frozenset()) or found
+    found = _types_before(first_label, head) or frozenset(_WORD.findall(_without(first_label, head))) & _TYPE_WORDS
+    named = frozenset(map(str.upper, found))
+    named = named & changed.get(owned, frozenset()) or named
     return named if len(named) == 1 else frozenset()
 
 
-def _types_in(text: str, behind: str) -> frozenset[str]:
-    """Types that stand in `text` as a word of their own, with the expression `behind` right after them."""
-    kinds = (kind for kind in TYPES if re.search(rf"(?<![a-z0-9]){kind}(?![a-z0-9]){behind}", text))
-    return frozenset(map(str.upper, kinds))
+def _types_before(label: str, text: str) -> frozenset[str]:
+    """Types that stand in `text` as a word of their own, with one dash or dot and then `label` right after them."""
+    words = (word for word in _WORD.finditer(text) if word[0] in _TYPE_WORDS)
+    return frozenset(
+        word[0]
+        for word in words
+        if text[word.end() : word.end() + 1] in ("-", ".") and _stands_at(word.end() + 1, label, text)
+    )
+
+
+def _without(label: str, text: str) -> str:
+    """`text` with a space in place of each `label` that stands on its own."""
+    parts: list[str] = []
+    done, start = 0, text.find(label)
+    while start >= 0:
+        if _stands_at(start, label, text):
+            parts.append(text[done:start])
+            done = start + len(label)
+        start = text.find(label, max(done, start + 1))
+    return " ".join([*parts, text[done:]])
+
+
+def _stands_at(start: int, label: str, text: str) -> bool:
+    end = start + len(label)
+    neighbours = (text[start - 1 : start], text[end : end + 1])
+    return text.startswith(label, start) and not any(map(_WORD.match, neighbours))
