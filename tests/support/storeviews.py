@@ -37,6 +37,10 @@ class StoreView(ABC):
         """Every row; fails when two rows say the same."""
 
     @abstractmethod
+    def clear(self) -> None:
+        """Forget every row, without counting that as a write."""
+
+    @abstractmethod
     def start_counting(self) -> None:
         """Set `writes` to zero."""
 
@@ -68,6 +72,10 @@ class EmbeddedView(StoreView):
     def held(self) -> set[HeldRow]:
         with closing(self._connect()) as connection:
             return _distinct(HeldRow(*row) for row in connection.execute("SELECT name, type, value, ttl_s FROM record"))
+
+    def clear(self) -> None:
+        with closing(self._connect()) as connection, connection:
+            connection.execute("DELETE FROM record")
 
     def start_counting(self) -> None:
         """The database counts by itself: a trigger per kind of write, in a table that the daemon knows nothing of."""
@@ -119,6 +127,9 @@ class UnifiView(StoreView):
 
     def held(self) -> set[HeldRow]:
         return _distinct(map(_joined, self.controller.rows()))
+
+    def clear(self) -> None:
+        self.controller.clear_rows()
 
     def start_counting(self) -> None:
         self.controller.reset_findings()
