@@ -93,7 +93,7 @@ class WebhookApp:
         route = "none"
         deadline = Deadline.after(self._limits.call_deadline_s, self._stop)
         try:
-            route, _ = _ROUTES.bind_to_environ(environ).match()
+            route, _ = _ROUTES.bind_to_environ(environ).match(request.path)  # never empty: that would be redirected
             response = self._handlers[route](request, deadline)
         except Exception as error:
             refused = self._refusal(error, deadline)
@@ -193,7 +193,7 @@ class WebhookApp:
             self._on_store_error(failed.error)
         if failed.was_cut_short:
             return self._cut_short(str(failed))
-        if failed.error is not None:
+        if failed.error is not None and not failed.is_partial:
             return _store_refusal(failed.error, str(failed))
         return _Refused(500, "partial failure", str(failed))
 

@@ -46,11 +46,15 @@ class Policy(msgspec.Struct, frozen=True):
 
 
 class ApplyFailed(Exception):
-    """Not everything was applied; what could be was. `error` is the store's, when nothing at all could be done."""
+    """Not everything was applied; what could be was."""
 
-    def __init__(self, message: str, *, error: StoreError | None = None, was_cut_short: bool = False) -> None:
+    def __init__(
+        self, message: str, *, error: StoreError | None = None, is_partial: bool = True, was_cut_short: bool = False
+    ) -> None:
+        """`error` is the store's, when it would fail the next call alike; not partial: it failed all of this one."""
         super().__init__(message)
         self.error = error
+        self.is_partial = is_partial
         self.was_cut_short = was_cut_short
 
 
@@ -175,9 +179,8 @@ class Provider:
         summary = self._summary(plan, report)
         error = next((failure.error for failure in report.failures if failure.error.is_systemic), None)
         did_nothing = not report.total_done and all(failure.error.is_systemic for failure in report.failures)
-        if isinstance(error, RateLimited) or (did_nothing and not plan.refusals):
-            raise ApplyFailed(summary, error=error, was_cut_short=report.was_cut_short)
-        raise ApplyFailed(summary, was_cut_short=report.was_cut_short)
+        is_partial = not isinstance(error, RateLimited) and not (did_nothing and not plan.refusals)
+        raise ApplyFailed(summary, error=error, is_partial=is_partial, was_cut_short=report.was_cut_short)
 
     @staticmethod
     def _summary(plan: Plan, report: Report) -> str:

@@ -213,6 +213,7 @@ def test_one_refused_record_is_a_partial_failure_that_names_it(house: Build) -> 
     with pytest.raises(ApplyFailed, match=r"2 applied, 1 failed: host-01\.example\.com A: the name is taken") as failed:
         here.apply(create=map(a, hosts(3)))
 
+    assert failed.value.is_partial
     assert failed.value.error is None
     assert {"host-00.example.com", "host-02.example.com"} == set(here.listed())
 
@@ -236,16 +237,19 @@ def test_when_nothing_could_be_done_the_stores_own_error_is_the_reason(house: Bu
         here.apply(create=map(a, hosts(10)))
 
     assert error is failed.value.error
+    assert not failed.value.is_partial
 
 
 def test_when_something_was_done_it_is_a_partial_failure(house: Build) -> None:
     here = house()
-    here.store.fail("create", StoreUnreachable("reset"), name="host-01.example.com")
+    error = StoreUnreachable("reset")
+    here.store.fail("create", error, name="host-01.example.com")
 
     with pytest.raises(ApplyFailed) as failed:
         here.apply(create=map(a, hosts(3)))
 
-    assert failed.value.error is None
+    assert failed.value.is_partial
+    assert error is failed.value.error
 
 
 def test_a_rate_limit_is_passed_on_even_after_something_was_done(house: Build) -> None:
