@@ -1,0 +1,195 @@
+"""The world of a transcript: a daemon as a real process, its store, a simulated controller, and a shell beside them.
+
+Documents name the addresses of a usual installation; the world uses free ports of its own and translates both ways.
+The words of a set-up, in any order:
+
+    embedded, v2, integration     the store; the latter two with a simulated controller of Network 9.4 or 10.4
+    NAME=value                    an environment variable of daemon and shell
+    trust=none                    no UNIFI_CA_CERT, so the controller's certificate is not trusted
+    trust=fingerprint             UNIFI_TLS_FINGERPRINT instead
+    stopped, started              the controller is switched off, on
+    rows=NAME                     rows of other people, see ROWS
+    fault=NAME, fault=none        see FAULTS
+    until=unready, until=ready    wait until the log says so; of one story, every change has to be waited for
+"""
+
+import os
+import subprocess
+import sys
+import tempfile
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Self
+
+from tests.support.controller.faults import Effect, Hang, Reset, bad_gateway, rate_limited
+from tests.support.controller.rows import Origin
+from tests.support.controller.simulator import Controller
+from tests.support.daemon import Daemon
+from tests.support.transcripts import CONTINUED
+
+API = "127.0.0.1:8888"
+HEALTH = "127.0.0.1:8080"
+CONTROLLER_HOST = "192.168.1.1"
+CONTROLLER_PORT = 443
+STATE_DIR = "/var/lib/dnswebhook"
+CA_FILE = "/etc/dnswebhook/controller-ca.pem"
+
+VERSIONS = {"v2": "9.4.19", "integration": "10.4.57"}
+FAULTS: dict[str, tuple[Effect, str, str]] = {
+    "rate-limited": (rate_limited("30"), "any", "*"),
+    "hangs": (Hang(), "any", "*"),
+    "refuses-b": (bad_gateway(), "create", "b.example.com"),
+    "resets": (Reset(), "any", "*"),
+}
+ROWS = {
+    "by-hand": (("app.example.com", "A", "192.0.2.99", True, Origin.USER_DEFINED),),
+    "cname-by-hand": (("app.example.com", "CNAME", "elsewhere.example.com", True, Origin.USER_DEFINED),),
+    "disabled": (("app.example.com", "A", "192.0.2.10", False, Origin.USER_DEFINED),),
+    "derived": (("printer.example.com", "A", "192.0.2.50", True, Origin.DERIVED),),
+}
+CURLRC = 'silent\nshow-error\nwrite-out = "\\n%{http_code}\\n"\n'
+"""What the document tells its readers to use: body and status code, nothing else."""
+WAIT_S = 30.0
+COMMAND_S = 40.0
+
+
+class World:
+    """Leaving the block stops everything; the daemon has to end with exit code 0."""
+
+    def __init__(self) -> None:
+        self._resources = ExitStack()
+        self._controller: Controller | None = None
+        self._daemon: Daemon | None = None
+        self._env: dict[str, str] = {}
+        self._verdicts: Counter[str] = Counter()
+        self._places: list[tuple[str, str]] = []
+        """What the document says, and what is meant by it here."""
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        try:
+            if self._controller is not None:
+                self._controller.release_hangs()
+            if self._daemon is not None and self._daemon.is_running:
+                assert self._daemon.stop() == 0, self._daemon.tail
+        finally:
+            self._resources.close()
+
+    @property
+    def log(self) -> tuple[str, ...]:
+        """As the document would show it."""
+        return tuple(map(self._as_documented, self._running.lines))
+
+    def wait_for_log(self, is_wanted: Callable[[str], bool]) -> None:
+        self._running.wait_for_line(lambda line: is_wanted(self._as_documented(line)), "a documented line", WAIT_S)
+
+    def change(self, words: Sequence[str]) -> None:
+        """Begin, or with the word `continued` go on, as `words` say."""
+        if words and words[0] != CONTINUED:
+            self._begin(words)
+        for word in words:
+            name, _, value = word.partition("=")
+            match name:
+                case "stopped":
+                    self._simulated.stop()
+                case "started":
+                    self._simulated.start()
+                case "rows":
+                    self._add_rows(value)
+                case "fault":
+                    self._set_fault(value)
+        if words and words[0] != CONTINUED:
+            self._start_daemon()
+        for word in words:
+            if word.startswith("until="):
+                self._wait_until(word.removeprefix("until="))
+
+    def run(self, command: str) -> list[str]:
+        """The output, both streams as they come, as the document would show it."""
+        finished = subprocess.run(
+            ["bash", "-c", self._as_meant(command)],
+            env=self._env,
+            cwd=self._env["HOME"],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            timeout=COMMAND_S,
+            check=False,
+        )
+        return self._as_documented(finished.stdout.decode("utf-8", "replace")).splitlines()
+
+    def _begin(self, words: Iterable[str]) -> None:
+        home = Path(self._resources.enter_context(tempfile.TemporaryDirectory(prefix="transcript-")))
+        state_dir = home / "state"
+        state_dir.mkdir()
+        self._places.append((STATE_DIR, str(state_dir)))
+        (home / ".curlrc").write_text(CURLRC, encoding="utf-8")
+        self._env = {
+            "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}",
+            "HOME": str(home),
+            "LC_ALL": "C.UTF-8",
+            "DNSWEBHOOK_STATE_DIR": str(state_dir),
+        }
+        for kind in VERSIONS.keys() & set(words):
+            self._begin_controller(VERSIONS[kind])
+            self._env |= self._trust(words)
+        self._env |= dict(word.split("=", 1) for word in words if word.partition("=")[0].isupper())
+
+    def _begin_controller(self, version: str) -> None:
+        controller = self._resources.enter_context(Controller(version=version, uses_tls=True))
+        self._controller = controller
+        self._env |= {"UNIFI_HOST": controller.url, "UNIFI_API_KEY": controller.api_key}
+        self._places += [
+            (CA_FILE, str(controller.ca_pem_path)),
+            (f"https://{CONTROLLER_HOST}", controller.url),
+            (f"{CONTROLLER_HOST}, port {CONTROLLER_PORT}", f"127.0.0.1, port {controller.port}"),
+            (f"{CONTROLLER_HOST} port {CONTROLLER_PORT}", f"127.0.0.1 port {controller.port}"),
+        ]
+
+    def _trust(self, words: Iterable[str]) -> dict[str, str]:
+        if "trust=fingerprint" in words:
+            return {"UNIFI_TLS_FINGERPRINT": self._simulated.fingerprint_sha256}
+        return {} if "trust=none" in words else {"UNIFI_CA_CERT": str(self._simulated.ca_pem_path)}
+
+    def _start_daemon(self) -> None:
+        self._daemon = self._resources.enter_context(Daemon.dnswebhook(self._env))
+        self._places += [(API, self._daemon.address("api")), (HEALTH, self._daemon.address("health"))]
+
+    def _add_rows(self, name: str) -> None:
+        for key, record_type, value, is_enabled, origin in ROWS[name]:
+            self._simulated.add_row(key, record_type, value, enabled=is_enabled, origin=origin)
+
+    def _set_fault(self, name: str) -> None:
+        self._simulated.faults.clear()
+        if name != "none":
+            effect, operation, key = FAULTS[name]
+            self._simulated.fault(effect, operation, name=key)
+
+    def _wait_until(self, state: str) -> None:
+        self._verdicts[state] += 1
+        message = {"ready": "record store is ready", "unready": "record store is not ready"}[state]
+        self._running.wait_for_line(lambda line: f'"{message}"' in line, message, WAIT_S, self._verdicts[state])
+
+    @property
+    def _running(self) -> Daemon:
+        assert self._daemon is not None, "no set-up was named yet"
+        return self._daemon
+
+    @property
+    def _simulated(self) -> Controller:
+        assert self._controller is not None, "this set-up has no controller, want v2 or integration"
+        return self._controller
+
+    def _as_meant(self, text: str) -> str:
+        for documented, meant in self._places:
+            text = text.replace(documented, meant)
+        return text
+
+    def _as_documented(self, text: str) -> str:
+        for documented, meant in self._places:
+            text = text.replace(meant, documented)
+        return text

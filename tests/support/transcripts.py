@@ -1,0 +1,176 @@
+"""Transcripts in a document: what a reader may type, with the answer; read here, run and compared by tests.
+
+A transcript is a fenced `console` block below a comment that names the set-up it was made in:
+
+    <!-- transcript: v2 DOMAIN_FILTER=example.com -->     a new world (see `tests.support.transcript_world`)
+    <!-- transcript: continued fault=hangs -->            the world of the block above, after these changes
+
+In the block a line that begins with `$ ` is a command, which goes on in lines indented by four; what follows is its
+output. A `json` block below `<!-- log -->` holds lines that the daemon of that world has logged by then.
+
+The document shows addresses, dates and fingerprints as a reader would see them; `same` compares without them.
+Console blocks without a comment are an error, so that nothing in the document is untested by accident.
+
+    python -m tests.support.transcripts docs/dnswebhook.md     put today's output wherever it differs
+"""
+
+import re
+import shlex
+import sys
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+FENCE = "```"
+_COMMENT = re.compile(r"<!-- (?:(?P<kind>log)|transcript: (?P<words>.+?)) -->")
+CONTINUATION = " " * 4
+CONTINUED = "continued"
+
+_VOLATILE = tuple(
+    (re.compile(pattern), replacement)
+    for pattern, replacement in (
+        (r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d+Z", "TIME"),
+        (r"valid until \d{4}-\d\d-\d\d \d\d:\d\d", "valid until DATE"),
+        (r"Date: .*", "Date: DATE"),
+        (r"(X-Request-Id: |\"request_id\":\")[0-9a-f]{12}", r"\1ID"),
+        (r"(?:[0-9A-F]{2}:){31}[0-9A-F]{2}", "FINGERPRINT"),
+        (r"issued by [^;]+?(?=[;,] (?:valid|if that is)|; )", "issued by ISSUER"),
+        (r"[a-z0-9-]+\.sqlite3(?=: )", "FILE"),
+        (r"\d\.\d{3,}e\+09|\d{10}\.\d+", "UNIX_TIME"),
+    )
+)
+
+
+@dataclass(frozen=True)
+class Command:
+    """`line` counts from 0, as `output_lines` does; the output's last line is exclusive."""
+
+    line: int
+    text: str
+    output: tuple[str, ...]
+    output_lines: tuple[int, int]
+
+
+@dataclass(frozen=True)
+class Block:
+    """Either commands, or lines of the log."""
+
+    line: int
+    words: tuple[str, ...]
+    commands: tuple[Command, ...] = ()
+    log: tuple[str, ...] = ()
+
+
+@dataclass
+class Story:
+    """Blocks that share a world; the first one says how it begins."""
+
+    title: str
+    blocks: list[Block] = field(default_factory=list)
+
+    @property
+    def name(self) -> str:
+        """For test reports."""
+        return re.sub(r"\W+", "-", f"{self.title} {self.blocks[0].line + 1}".lower())
+
+
+def stories(document: str) -> list[Story]:
+    """Raises ValueError for a console block without a set-up."""
+    found: list[Story] = []
+    for title, comment, first, lines in _fenced_blocks(document):
+        block = _block(comment, first, lines)
+        if block is None:
+            continue
+        if block.words[:1] != (CONTINUED,) and not block.log:
+            found.append(Story(title))
+        if not found:
+            raise ValueError(f"line {first}: the first block continues nothing")
+        found[-1].blocks.append(block)
+    return found
+
+
+def _fenced_blocks(document: str) -> Iterator[tuple[str, str, int, list[str]]]:
+    """Heading, the comment above, number of the fence's line, and the block with both fences."""
+    title, comment, opened = "", "", -1
+    lines = document.splitlines()
+    for number, line in enumerate(lines):
+        if opened >= 0:
+            if line == FENCE:
+                yield title, comment, opened, lines[opened : number + 1]
+                opened, comment = -1, ""
+        elif line.startswith(FENCE):
+            opened = number
+        elif line.startswith("#"):
+            title = line.lstrip("# ")
+        elif line.startswith("<!-- "):
+            comment = line
+        elif line:
+            comment = ""
+
+
+def _block(comment: str, first: int, lines: list[str]) -> Block | None:
+    language = lines[0].removeprefix(FENCE)
+    match = _COMMENT.fullmatch(comment)
+    if match is None:
+        if language == "console":
+            raise ValueError(f"line {first + 1}: a console block, want `<!-- transcript: ... -->` in the line above")
+        return None
+    content = lines[1:-1]
+    if match["kind"] == "log":
+        return Block(first, (), log=tuple(content))
+    return Block(first, tuple(shlex.split(match["words"])), tuple(_commands(first + 1, content)))
+
+
+def _commands(first: int, lines: Sequence[str]) -> Iterator[Command]:
+    number = 0
+    while number < len(lines):
+        start = number
+        if not lines[number].startswith("$ "):
+            raise ValueError(f"line {first + number + 1}: output {lines[number]!r} before any command")
+        number += 1
+        while number < len(lines) and lines[number].startswith(CONTINUATION):
+            number += 1
+        text = "\n".join(lines[start:number]).removeprefix("$ ")
+        output = number
+        while number < len(lines) and not lines[number].startswith("$ "):
+            number += 1
+        yield Command(first + start, text, tuple(lines[output:number]), (first + output, first + number))
+
+
+def same(documented: Sequence[str], seen: Sequence[str]) -> bool:
+    return [_steady(line) for line in documented if line] == [_steady(line) for line in seen if line]
+
+
+def logged(documented: str, log: Sequence[str]) -> bool:
+    return _steady(documented) in map(_steady, log)
+
+
+def _steady(line: str) -> str:
+    """`line` without what differs from run to run."""
+    for pattern, replacement in _VOLATILE:
+        line = pattern.sub(replacement, line)
+    return line.rstrip()
+
+
+def rewritten(document: str) -> str:
+    """`document` with the output of today wherever it is not the `same`."""
+    from tests.support.transcript_world import World
+
+    lines: list[str | None] = list(document.splitlines())
+    for story in stories(document):
+        with World() as world:
+            for block in story.blocks:
+                world.change(block.words)
+                for command in block.commands:
+                    seen = world.run(command.text)
+                    if not same(command.output, seen):
+                        first, end = command.output_lines
+                        lines[first - 1] = "\n".join([str(lines[first - 1]), *(line for line in seen if line)])
+                        lines[first:end] = [None] * (end - first)
+    return "\n".join(line for line in lines if line is not None) + "\n"
+
+
+if __name__ == "__main__":
+    for name in sys.argv[1:]:
+        path = Path(name)
+        path.write_text(rewritten(path.read_text(encoding="utf-8")), encoding="utf-8")

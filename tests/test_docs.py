@@ -1,0 +1,234 @@
+"""What the documents say is true: transcripts run, names exist, links resolve, the systemd unit fits the options."""
+
+import configparser
+import dataclasses
+import os
+import re
+import shlex
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import yaml
+from prometheus_client import CollectorRegistry
+
+from daemonkit.optionspec import OptionSpec, specs_of
+from dnswebhook.apply import Outcome
+from dnswebhook.canonical import DropReason
+from dnswebhook.metrics import ROUTES, STORE_OPERATIONS, Metrics
+from dnswebhook.options import PREFIX, Options
+from dnswebhook.readiness import NOT_PROBED, STOPPING
+from dnswebhook.wishes import RefusalReason, SkipReason
+from tests.support.process import REPOSITORY
+from tests.support.transcript_world import World
+from tests.support.transcripts import Story, logged, same, stories
+
+DOCS = REPOSITORY / "docs"
+MANUAL = (DOCS / "dnswebhook.md").read_text(encoding="utf-8")
+PAGES = sorted(DOCS.glob("*.md"))
+UNIT = REPOSITORY / "systemd" / "dnswebhook.service"
+ENV_FILE = REPOSITORY / "systemd" / "dnswebhook.env"
+SPECS: tuple[OptionSpec, ...] = tuple(specs_of(Options, PREFIX))
+VARIABLES = {spec.env for spec in SPECS} | {spec.file_env for spec in SPECS if spec.is_secret}
+FLAGS = {spec.flag for spec in SPECS} | {spec.negation for spec in SPECS if spec.is_boolean}
+
+
+def needs(program: str) -> None:
+    """Skip where it is not installed; in continuous integration fail."""
+    if shutil.which(program) is None:
+        verdict = pytest.fail if os.environ.get("TUNNELGW_TESTS_REQUIRE_ALL") == "1" else pytest.skip
+        verdict(f"{program} is not installed, so the documents cannot be tested with it")
+
+
+# Transcripts
+
+
+@pytest.mark.parametrize("story", stories(MANUAL), ids=lambda story: story.name)
+def test_the_documented_commands_print_what_is_documented(story: Story) -> None:
+    needs("curl")
+    with World() as world:
+        for block in story.blocks:
+            world.change(block.words)
+            for command in block.commands:
+                seen = world.run(command.text)
+                assert same(command.output, seen), told_apart(command.line, command.text, command.output, seen)
+            for line in block.log:
+                world.wait_for_log(lambda entry, line=line: logged(line, [entry]))
+
+
+def told_apart(line: int, command: str, documented: tuple[str, ...], seen: list[str]) -> str:
+    parts = [f"docs/dnswebhook.md:{line + 1}: $ {command}", "documented:", *documented, "seen:", *seen]
+    return "\n".join([*parts, "if this is right: python -m tests.support.transcripts docs/dnswebhook.md"])
+
+
+def test_transcripts_differ_in_what_matters_and_not_in_times_ids_and_fingerprints() -> None:
+    fingerprint, other = ":".join(["AB"] * 32), ":".join(["CD"] * 32)
+
+    assert same(["X-Request-Id: 0123456789ab", "", "200"], ["X-Request-Id: ba9876543210", "200"])
+    assert same([f"SHA-256 {fingerprint}, x"], [f"SHA-256 {other}, x"])
+    assert not same(["200"], ["503"])
+    assert not same(['{"recordTTL":0}'], ['{"recordTTL":300}'])
+    assert not same([], ["more than was documented"])
+
+
+def test_a_console_block_that_names_no_set_up_is_an_error() -> None:
+    with pytest.raises(ValueError, match="line 2: a console block"):
+        stories("text\n```console\n$ true\n```\n")
+
+
+def test_blocks_that_continue_share_a_story() -> None:
+    fences = "```console\n$ true \\\n    --more\nout\n```\n"
+    first, second = f"<!-- transcript: v2 -->\n{fences}", f"<!-- transcript: continued stopped -->\n{fences}"
+
+    [story] = stories(f"# T\n\n{first}\ntext\n\n{second}")
+
+    assert [block.words for block in story.blocks] == [("v2",), ("continued", "stopped")]
+    assert story.blocks[0].commands[0].text == "true \\\n    --more"
+    assert story.blocks[0].commands[0].output == ("out",)
+
+
+# Names
+
+
+def test_every_option_is_on_the_page_of_options() -> None:
+    page = (DOCS / "options.md").read_text(encoding="utf-8")
+
+    missing = [name for name in sorted(VARIABLES | {spec.flag for spec in SPECS}) if f"`{name}`" not in page]
+
+    assert missing == []
+
+
+def test_every_variable_with_our_prefix_in_the_manual_exists() -> None:
+    named = set(re.findall(rf"\b{PREFIX}[A-Z_]+\b", MANUAL))
+
+    assert named - VARIABLES == set()
+
+
+def test_every_metric_series_is_in_the_manual_and_no_other() -> None:
+    exposed = {
+        f"{family.name}_total" if family.type == "counter" else family.name
+        for family in Metrics(CollectorRegistry()).registry.collect()
+    }
+    rows = r"^\| `((?:dnswebhook|external_dns_unifi)_[a-z_]+)` \| (?:gauge|counter|histogram)"
+    documented = set(re.findall(rows, MANUAL, re.M))
+
+    assert documented == exposed | {"dnswebhook_build_info"}
+
+
+@pytest.mark.parametrize("reasons", [DropReason, RefusalReason, SkipReason], ids=lambda reasons: reasons.__name__)
+def test_every_reason_has_a_row_in_the_manual(reasons: type[DropReason | RefusalReason | SkipReason]) -> None:
+    missing = [reason for reason in reasons if not re.search(rf"^\| `{reason}` \| \S", MANUAL, re.M)]
+
+    assert missing == []
+
+
+def test_label_values_and_fixed_texts_are_in_the_manual() -> None:
+    labels = [f"`{value}`" for value in (*Outcome, *STORE_OPERATIONS, *ROUTES)]
+
+    missing = [text for text in (*labels, NOT_PROBED, STOPPING) if text not in MANUAL]
+
+    assert missing == []
+
+
+# Links
+
+
+def anchors_of(page: Path) -> set[str]:
+    """As the usual renderers make them from headings."""
+    headings = re.findall(r"^#+ (.*)$", without_blocks(page), re.M)
+    return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
+
+
+def without_blocks(page: Path) -> str:
+    return re.sub(r"^```.*?^```$", "", page.read_text(encoding="utf-8"), flags=re.M | re.S)
+
+
+def broken_links(page: Path) -> Iterator[str]:
+    for target in re.findall(r"\]\(([^)\s]+)\)", without_blocks(page)):
+        if "://" in target:
+            continue
+        name, _, anchor = target.partition("#")
+        other = (page.parent / name).resolve() if name else page
+        if not other.exists() or (anchor and anchor not in anchors_of(other)):
+            yield target
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_links_lead_somewhere(page: Path) -> None:
+    assert list(broken_links(page)) == []
+
+
+# Installation
+
+
+class _Unit(configparser.RawConfigParser):
+    """Keys keep their case."""
+
+    def optionxform(self, optionstr: str) -> str:
+        return optionstr
+
+
+@pytest.fixture
+def unit() -> configparser.SectionProxy:
+    parser = _Unit(strict=False)
+    parser.read(UNIT, encoding="utf-8")
+    return parser["Service"]
+
+
+def test_the_unit_starts_the_daemon_of_the_manual_with_flags_that_exist(unit: configparser.SectionProxy) -> None:
+    program, command, *arguments = shlex.split(unit["ExecStart"])
+
+    assert f"python3 -m venv {Path(program).parent.parent}" in MANUAL
+    assert (Path(program).name, command) == ("dnswebhook", "run")
+    assert {argument.partition("=")[0] for argument in arguments} <= FLAGS
+
+
+def test_the_unit_outlives_the_grace_period_and_keeps_its_state_where_the_daemon_looks(
+    unit: configparser.SectionProxy,
+) -> None:
+    [grace_period] = [field for field in dataclasses.fields(Options) if field.name == "grace_period_s"]
+
+    assert int(unit["TimeoutStopSec"].removesuffix("s")) > grace_period.default
+    assert (unit["Type"], unit["StateDirectory"]) == ("notify", "dnswebhook")
+
+
+def test_the_settings_of_the_unit_exist(unit: configparser.SectionProxy) -> None:
+    settings = dict(re.findall(r"^#?([A-Z][A-Z_]+)=(.*)$", ENV_FILE.read_text(encoding="utf-8"), re.M))
+    credential, _, source = unit["LoadCredential"].partition(":")
+
+    assert settings.keys() - VARIABLES == set()
+    assert settings["UNIFI_API_KEY_FILE"] == f"/run/credentials/{UNIT.name}/{credential}"
+    assert source in MANUAL
+    assert unit["EnvironmentFile"].removeprefix("-") in MANUAL
+
+
+if shutil.which("systemd-analyze"):  # elsewhere the tests above have to do
+
+    def test_systemd_has_nothing_to_say_about_the_unit(tmp_path: Path, unit: configparser.SectionProxy) -> None:
+        copy = tmp_path / UNIT.name
+        program = shlex.split(unit["ExecStart"])[0]
+        copy.write_text(UNIT.read_text(encoding="utf-8").replace(program, sys.executable), encoding="utf-8")
+
+        verdict = subprocess.run(["systemd-analyze", "verify", str(copy)], capture_output=True, text=True, check=False)
+
+        assert [line for line in verdict.stderr.splitlines() if UNIT.name in line] == []
+
+
+def test_the_manifests_fit_the_options() -> None:
+    [manifests] = re.findall(r"^```yaml\n(.*?)^```$", MANUAL, re.M | re.S)
+    objects = {each["kind"]: each for each in yaml.safe_load_all(manifests)}
+    pod = objects["Deployment"]["spec"]["template"]["spec"]
+    client, daemon = pod["containers"]
+    defaults = {field.name: field.default for field in dataclasses.fields(Options)}
+    mounts = {mount["name"] for mount in daemon["volumeMounts"]}
+
+    assert {variable["name"] for variable in daemon["env"]} <= VARIABLES
+    assert f"--webhook-provider-url=http://{defaults['api_addr']}" in client["args"]
+    assert [port["containerPort"] for port in daemon["ports"]] == [defaults["health_addr"].port]
+    assert daemon["livenessProbe"]["httpGet"]["path"] == "/healthz"
+    assert daemon["readinessProbe"]["httpGet"]["path"] == "/readyz"
+    assert mounts == {volume["name"] for volume in pod["volumes"]}
+    assert pod["terminationGracePeriodSeconds"] > defaults["grace_period_s"]
