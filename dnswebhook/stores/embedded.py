@@ -91,8 +91,8 @@ class EmbeddedStore:
         with self._write(deadline) as connection:
             try:
                 cursor = connection.execute(
-                    "UPDATE record SET value = ?, ttl_s = ? WHERE id = ? AND name = ? AND type = ?",
-                    (spec.value, spec.ttl_s, record.id, spec.name, spec.type),
+                    "UPDATE record SET value = ?, ttl_s = ? WHERE id = ? AND name = ? AND type = ? AND value = ?",
+                    (spec.value, spec.ttl_s, record.id, spec.name, spec.type, record.value),
                 )
             except sqlite3.IntegrityError as error:
                 raise AlreadyExists(f"{spec.name} {spec.type} {spec.value!r} is there already") from error
@@ -117,7 +117,7 @@ class EmbeddedStore:
         """Reads only, except that a database that does not exist yet is not made either."""
         directory = self.path.parent
         yield Finding("store", Grade.OK, f"embedded, {self.path}")
-        if not directory.is_dir():
+        if not _is_directory(directory):
             yield from self._check_missing_directory(directory)
             return
         if not os.access(directory, os.W_OK | os.X_OK):
@@ -138,8 +138,10 @@ class EmbeddedStore:
 
     @staticmethod
     def _check_missing_directory(directory: Path) -> Iterator[Finding]:
-        parent = next(parent for parent in directory.parents if parent.is_dir())
-        if os.access(parent, os.W_OK | os.X_OK):
+        parent = next(path for path in (directory, *directory.parents) if os.access(path, os.F_OK))
+        if not _is_directory(parent):
+            yield Finding("state directory", Grade.FAILED, f"{parent} is no directory", "choose another --state-dir")
+        elif os.access(parent, os.W_OK | os.X_OK):
             yield Finding("state directory", Grade.OK, f"{directory} is made at the first start")
         else:
             remedy = (
@@ -231,8 +233,16 @@ class EmbeddedStore:
 
 def _refuse_overlap(connection: sqlite3.Connection, spec: RecordSpec) -> None:
     found = connection.execute(
-        "SELECT type, value FROM record WHERE name = ? AND value <> ? AND (type = 'CNAME' OR ? = 'CNAME') LIMIT 1",
-        (spec.name, spec.value, spec.type),
+        "SELECT type, value FROM record"
+        " WHERE name = ? AND NOT (type = ? AND value = ?) AND (type = 'CNAME' OR ? = 'CNAME') LIMIT 1",
+        (spec.name, spec.type, spec.value, spec.type),
     ).fetchone()
     if found:
         raise Overlaps(f"{spec.name} has {found[0]} {found[1]!r}, and a CNAME must stand alone on its name")
+
+
+def _is_directory(path: Path) -> bool:
+    try:
+        return path.is_dir()
+    except OSError:  # a directory above may not be looked into
+        return False

@@ -1,0 +1,286 @@
+"""The embedded store by itself: its rules, its cache, and what other processes and broken files do to it."""
+
+import sqlite3
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+
+from dnswebhook.deadline import Deadline
+from dnswebhook.errors import AlreadyExists, NotFound, Overlaps, StoreFailed, StoreTimeout
+from dnswebhook.model import Record, RecordSpec
+from dnswebhook.stores.base import Grade
+from dnswebhook.stores.embedded import FILE_NAME, MAX_TTL_S, SCHEMA_VERSION, EmbeddedStore
+
+A = RecordSpec("app.example.com", "A", "192.0.2.1", 300)
+CNAME = RecordSpec("app.example.com", "CNAME", "host.example.net")
+
+
+def soon() -> Deadline:
+    return Deadline.after(20.0)
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Iterator[EmbeddedStore]:
+    opened = EmbeddedStore(tmp_path)
+    yield opened
+    opened.close()
+
+
+@pytest.fixture
+def other(tmp_path: Path) -> Iterator[EmbeddedStore]:
+    """Another connection to the same file: to SQLite the same as another process."""
+    opened = EmbeddedStore(tmp_path)
+    yield opened
+    opened.close()
+
+
+def held(store: EmbeddedStore) -> list[RecordSpec]:
+    return [record.spec for record in store.list_records(soon()).records]
+
+
+def test_what_is_created_is_listed_after_opening_again(tmp_path: Path, store: EmbeddedStore) -> None:
+    store.create(A, soon())
+    store.create(RecordSpec("bücher", "TXT", '"grüße, 世界"', 0), soon())
+    store.close()
+
+    assert [A, RecordSpec("bücher", "TXT", '"grüße, 世界"', 0)] == held(EmbeddedStore(tmp_path))
+
+
+def test_a_row_is_updated_in_place_and_keeps_its_id(store: EmbeddedStore) -> None:
+    record = store.create(A, soon())
+    spec = RecordSpec(A.name, "A", "192.0.2.2", MAX_TTL_S)
+
+    assert Record(record.id, *(spec.name, spec.type, spec.value, spec.ttl_s)) == store.update(record, spec, soon())
+    assert [spec] == held(store)
+
+
+def test_a_deleted_row_is_gone(store: EmbeddedStore) -> None:
+    store.delete(store.create(A, soon()), soon())
+
+    assert [] == held(store)
+
+
+def test_a_value_cannot_be_there_twice(store: EmbeddedStore) -> None:
+    store.create(A, soon())
+    second = store.create(RecordSpec(A.name, "A", "192.0.2.2"), soon())
+
+    with pytest.raises(AlreadyExists, match=r"app\.example\.com A '192\.0\.2\.1' is there already"):
+        store.create(RecordSpec(A.name, "A", A.value, 60), soon())
+    with pytest.raises(AlreadyExists):
+        store.update(second, A, soon())
+    assert 2 == len(held(store))
+
+
+@pytest.mark.parametrize(
+    ("first", "second"),
+    [
+        pytest.param(A, CNAME, id="a CNAME beside an address"),
+        pytest.param(CNAME, A, id="an address beside a CNAME"),
+        pytest.param(CNAME, RecordSpec(CNAME.name, "CNAME", "other.example.net"), id="a second CNAME"),
+        pytest.param(RecordSpec(CNAME.name, "NS", CNAME.value), CNAME, id="another type with the very same value"),
+    ],
+)
+def test_a_cname_stands_alone_on_its_name(store: EmbeddedStore, first: RecordSpec, second: RecordSpec) -> None:
+    store.create(first, soon())
+
+    with pytest.raises(Overlaps, match="a CNAME must stand alone"):
+        store.create(second, soon())
+    assert [first] == held(store)
+
+
+def test_the_same_cname_again_exists_already(store: EmbeddedStore) -> None:
+    store.create(CNAME, soon())
+
+    with pytest.raises(AlreadyExists):
+        store.create(CNAME, soon())
+
+
+def test_a_row_that_somebody_removed_is_not_found(store: EmbeddedStore, other: EmbeddedStore) -> None:
+    record = store.create(A, soon())
+    other.delete(record, soon())
+
+    with pytest.raises(NotFound, match="is gone"):
+        store.update(record, RecordSpec(A.name, "A", "192.0.2.2"), soon())
+    with pytest.raises(NotFound, match="is gone"):
+        store.delete(record, soon())
+
+
+def test_a_row_that_took_over_an_id_is_neither_changed_nor_deleted(store: EmbeddedStore, other: EmbeddedStore) -> None:
+    """SQLite gives the highest id again once its row is gone."""
+    record = store.create(A, soon())
+    other.delete(record, soon())
+    theirs = other.create(RecordSpec(A.name, "A", "198.51.100.9"), soon())
+    assert record.id == theirs.id
+
+    with pytest.raises(NotFound):
+        store.update(record, RecordSpec(A.name, "A", "192.0.2.2"), soon())
+    with pytest.raises(NotFound):
+        store.delete(record, soon())
+    assert [theirs.spec] == held(store)
+
+
+# The cached listing.
+
+
+def test_an_unchanged_store_returns_the_same_listing(store: EmbeddedStore) -> None:
+    store.create(A, soon())
+
+    assert store.list_records(soon()) is store.list_records(soon())
+
+
+def test_an_own_write_and_the_write_of_another_process_make_a_new_listing(
+    store: EmbeddedStore, other: EmbeddedStore
+) -> None:
+    assert [] == held(store)
+    store.create(A, soon())
+    assert [A] == held(store)
+    added = RecordSpec("other.example.com", "A", "192.0.2.9")
+    other.create(added, soon())
+
+    assert [A, added] == held(store) == held(other)
+
+
+def test_a_write_that_failed_changes_no_listing(store: EmbeddedStore) -> None:
+    store.create(A, soon())
+    listing = store.list_records(soon())
+
+    with pytest.raises(AlreadyExists):
+        store.create(A, soon())
+
+    assert listing.records == store.list_records(soon()).records
+
+
+def test_threads_share_one_store(store: EmbeddedStore) -> None:
+    def create(number: int) -> None:
+        store.create(RecordSpec(f"host-{number}.example.com", "A", "192.0.2.1"), soon())
+        assert store.list_records(soon()).records
+
+    with ThreadPoolExecutor(8) as pool:
+        list(pool.map(create, range(100)))
+
+    assert 100 == len(held(store))
+
+
+# Locks.
+
+
+def test_a_write_waits_for_another_process_only_until_its_deadline(tmp_path: Path, store: EmbeddedStore) -> None:
+    store.create(A, soon())
+    blocker = sqlite3.connect(tmp_path / FILE_NAME, isolation_level=None)
+    blocker.execute("BEGIN IMMEDIATE")
+    try:
+        with pytest.raises(StoreTimeout, match="stayed locked by another process"):
+            store.create(CNAME, Deadline.after(0.05))
+        assert [A] == held(store)  # readers are not kept out
+    finally:
+        blocker.close()
+
+    store.create(RecordSpec("b.example.com", "A", "192.0.2.1"), soon())
+    assert 2 == len(held(store))
+
+
+# Files.
+
+
+@pytest.mark.parametrize("content", [b"this is no database", b"SQLite format 3\0" + b"\xff" * 5000])
+def test_a_file_that_is_no_database_is_a_failure_and_stays_as_it_is(
+    tmp_path: Path, store: EmbeddedStore, content: bytes
+) -> None:
+    path = tmp_path / FILE_NAME
+    path.write_bytes(content)
+
+    with pytest.raises(StoreFailed, match=FILE_NAME):
+        store.list_records(soon())
+    with pytest.raises(StoreFailed):
+        store.create(A, soon())
+
+    assert content == path.read_bytes()
+
+
+def test_a_damaged_page_is_a_failure_and_the_store_heals_with_its_file(tmp_path: Path, store: EmbeddedStore) -> None:
+    for number in range(300):
+        store.create(RecordSpec(f"host-{number}.example.com", "A", "192.0.2.1"), soon())
+    store.close()
+    path = tmp_path / FILE_NAME
+    good = path.read_bytes()
+    path.write_bytes(good[:4096] + b"\xa5" * (len(good) - 4096))
+
+    with pytest.raises(StoreFailed):
+        store.list_records(soon())
+    path.write_bytes(good)
+
+    assert 300 == len(held(store))
+
+
+def test_a_file_of_a_newer_release_is_refused_and_left_alone(tmp_path: Path, store: EmbeddedStore) -> None:
+    store.create(A, soon())
+    store.close()
+    with sqlite3.connect(tmp_path / FILE_NAME) as connection:
+        connection.execute(f"PRAGMA user_version = {SCHEMA_VERSION + 1}")
+    connection.close()
+
+    for call in (lambda: store.create(CNAME, soon()), lambda: store.list_records(soon()), lambda: store.probe(soon())):
+        with pytest.raises(StoreFailed, match="written by a newer release; upgrade"):
+            call()
+
+
+def test_the_file_is_for_its_owner_alone(tmp_path: Path) -> None:
+    store = EmbeddedStore(tmp_path / "new" / "state")
+    store.probe(soon())
+    store.close()
+
+    assert 0o600 == (tmp_path / "new" / "state" / FILE_NAME).stat().st_mode & 0o777
+    assert 0o700 == (tmp_path / "new" / "state").stat().st_mode & 0o777
+
+
+def test_a_directory_below_a_file_is_a_failure_that_heals(tmp_path: Path) -> None:
+    obstacle = tmp_path / "state"
+    obstacle.write_text("a file")
+    store = EmbeddedStore(obstacle / "inner")
+
+    with pytest.raises(StoreFailed, match="inner"):
+        store.probe(soon())
+    obstacle.unlink()
+    store.probe(soon())
+    store.close()
+
+
+# The check for a person.
+
+
+def grades(store: EmbeddedStore) -> dict[str, Grade]:
+    return {finding.subject: finding.grade for finding in store.check(soon())}
+
+
+def test_a_check_of_a_store_that_is_used_counts_its_records(store: EmbeddedStore) -> None:
+    store.create(A, soon())
+
+    assert {"store": Grade.OK, "state directory": Grade.OK, "records": Grade.OK} == grades(store)
+    assert ["1 records"] == [finding.detail for finding in store.check(soon()) if finding.subject == "records"]
+
+
+@pytest.mark.parametrize("place", ["", "not/there/yet"])
+def test_a_check_makes_neither_directory_nor_file(tmp_path: Path, place: str) -> None:
+    assert {Grade.OK} == set(grades(EmbeddedStore(tmp_path / place)).values())
+    assert [] == list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("place", ["file", "file/below"])
+def test_a_check_says_that_a_file_is_in_the_way(tmp_path: Path, place: str) -> None:
+    (tmp_path / "file").write_text("")
+
+    findings = {finding.subject: finding for finding in EmbeddedStore(tmp_path / place).check(soon())}
+
+    assert Grade.FAILED is findings["state directory"].grade
+    assert findings["state directory"].remedy
+
+
+def test_a_check_of_a_damaged_file_fails_with_a_remedy(tmp_path: Path, store: EmbeddedStore) -> None:
+    (tmp_path / FILE_NAME).write_text("no database")
+
+    findings = {finding.subject: finding for finding in store.check(soon())}
+
+    assert Grade.FAILED is findings["records"].grade
+    assert findings["records"].remedy
