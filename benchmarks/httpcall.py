@@ -29,7 +29,7 @@ class CallFailed(Exception):
 class Connection:
     """One persistent connection; opened again when the server has closed it. Belongs to one thread."""
 
-    def __init__(self, address: str, timeout_s: float = 120.0) -> None:
+    def __init__(self, address: str, timeout_s: float = 300.0) -> None:
         host, _, port = address.rpartition(":")
         self._address = (host, int(port))
         self._host = address

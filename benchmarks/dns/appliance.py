@@ -33,6 +33,7 @@ class Appliance:
         self.url = self._process.wait_for_line(lambda line: line.startswith("http"), "its URL", START_TIMEOUT_S)
         self._connection = Connection(self.url.removeprefix("http://"))
         self._changing = self._some_row()
+        self._changes = 0
 
     def __enter__(self) -> Self:
         return self
@@ -57,9 +58,10 @@ class Appliance:
         )
 
     def change_one_row(self) -> None:
-        """Give a row in the middle another address, as a person would in the controller's own pages."""
+        """Give a row in the middle an address that it never had, as a person would in the controller's own pages."""
         row = self._changing
-        row["value"] = data.address(1 << 22) if row["value"] != data.address(1 << 22) else data.address(1 << 23)
+        self._changes += 1
+        row["value"] = data.address((1 << 22) + self._changes)
         self._call("PUT", f"{_V2_PATH}/{row['_id']}", row)
 
     def _some_row(self) -> dict[str, Any]:

@@ -26,6 +26,8 @@ ROOMS = (
 )
 """The first that matches a part of the file's path wins."""
 OTHER = "other"
+MAX_DEPTH = 12
+"""Calls of the standard library into itself that are followed upwards."""
 NAMES = (*(name for name, _ in ROOMS), OTHER)
 
 Code = CodeType | str
@@ -49,30 +51,25 @@ def seconds_by_room(entries: Iterable[Any]) -> dict[str, float]:
         for callee in entry.calls or ():
             callers[callee.code][entry.code] += callee.totaltime
     seconds = dict.fromkeys(NAMES, 0.0)
-    known: dict[Code, dict[str, float]] = {}
-    for code, own in own_s.items():
-        for name, share in _shares(code, callers, known, frozenset()).items():
-            seconds[name] += own * share
+    charged = own_s
+    for _ in range(MAX_DEPTH):
+        charged = _moved_up(charged, callers, seconds)
+    seconds[OTHER] += sum(charged.values())
     return seconds
 
 
-def _shares(
-    code: Code, callers: dict[Code, dict[Code, float]], known: dict[Code, dict[str, float]], above: frozenset[Code]
-) -> dict[str, float]:
-    """How the time of `code` is divided among the rooms."""
-    if code in known:
-        return known[code]
-    name = room_of(code)
-    if name is not None:
-        return {name: 1.0}
-    asking = {caller: time_s for caller, time_s in callers.get(code, {}).items() if caller not in above}
-    total_s = sum(asking.values())
-    if not total_s:
-        return {OTHER: 1.0}
-    shares: dict[str, float] = defaultdict(float)
-    for caller, time_s in asking.items():
-        for room, share in _shares(caller, callers, known, above | {code}).items():
-            shares[room] += share * time_s / total_s
-    if not above:  # inside a cycle of calls the result is partial
-        known[code] = dict(shares)
-    return shares
+def _moved_up(
+    charged: dict[Code, float], callers: dict[Code, dict[Code, float]], seconds: dict[str, float]
+) -> dict[Code, float]:
+    """Book the time of functions that have a room, and hand the rest on to the callers."""
+    rest: dict[Code, float] = defaultdict(float)
+    for code, time_s in charged.items():
+        name = room_of(code)
+        asking = callers.get(code, {})
+        total_s = sum(asking.values())
+        if name is not None or not total_s:
+            seconds[name or OTHER] += time_s
+            continue
+        for caller, share_s in asking.items():
+            rest[caller] += time_s * share_s / total_s
+    return rest
