@@ -26,7 +26,7 @@ from tests.support.desired import HeldRow
 from tests.support.passes import OWNER_ID, Loop, assert_survived, endpoint, ownership_row, rows_of
 from tests.support.storeviews import EmbeddedView, StoreView, UnifiView
 
-EXAMPLES = {"v2": 500, "v2 without PUT": 150, "integration": 250, "embedded": 100}
+EXAMPLES = {"v2": 500, "v2 of old firmware": 150, "integration": 250, "embedded": 100}
 """Histories for each kind of store."""
 
 NAMES = ("x.example.org", "y.example.org", "a-z.example.org")
@@ -239,7 +239,9 @@ def rig(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
     kind: str = request.param
     directory = tmp_path_factory.mktemp("state")
     view = EmbeddedView(directory) if kind == "embedded" else UnifiView(kind.split()[0], directory)
-    if kind == "v2 without PUT" and isinstance(view, UnifiView):
+    if kind == "v2 of old firmware" and isinstance(view, UnifiView):
+        # Nothing but the webhook itself keeps a CNAME from standing beside other records here.
+        view.controller.quirks.accepts_cname_overlap = True
         view.controller.quirks.put_refusal = PutRefusal.EXISTS
     with Daemon.dnswebhook(view.env) as daemon:
         Loop(daemon.url("api")).list_records()  # opens the embedded store
