@@ -56,8 +56,8 @@ class DomainFilter:
         self.regex_exclude = regex_exclude
         self._include = tuple(map(_suffix, include))
         self._exclude = tuple(map(_suffix, exclude))
-        self._regex_include = _compiled(regex_include)
-        self._regex_exclude = _compiled(regex_exclude)
+        self._regex_include = _compiled(regex_include, "REGEXP_DOMAIN_FILTER")
+        self._regex_exclude = _compiled(regex_exclude, "REGEXP_DOMAIN_FILTER_EXCLUSION")
 
     @property
     def accepts_everything(self) -> bool:
@@ -89,25 +89,25 @@ def _is_below(name: str, suffix: str) -> bool:
     return name == suffix or name.endswith(f".{suffix}")
 
 
-def _compiled(pattern: str) -> re.Pattern[str] | None:
+def _compiled(pattern: str, option: str) -> re.Pattern[str] | None:
     if not pattern:
         return None
     unsupported = _NOT_IN_RE2.search(pattern)
     if unsupported:
         raise ValueError(
-            f"regular expression {pattern!r} uses {unsupported.group()!r}, which external-dns (RE2) does not know: "
+            f"{option}: regular expression {pattern!r} uses {unsupported.group()!r}, which external-dns (RE2) does not know: "
             "write it without look-around, back-references, atomic groups and possessive quantifiers"
         )
     unread = _ONLY_IN_RE2.search(pattern)
     if unread:
         raise ValueError(
-            f"regular expression {pattern!r} uses {unread.group()!r}, which external-dns (RE2) knows but this program "
+            f"{option}: regular expression {pattern!r} uses {unread.group()!r}, which external-dns (RE2) knows but this program "
             "does not: write it with a character class such as [a-z0-9]"
         )
     try:
         return re.compile(pattern)
     except re.error as error:
-        raise ValueError(f"regular expression {pattern!r} is not valid: {error}") from error
+        raise ValueError(f"{option}: regular expression {pattern!r} is not valid: {error}") from error
 
 
 class ProtectedNames:
