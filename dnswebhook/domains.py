@@ -95,14 +95,14 @@ def _compiled(pattern: str, option: str) -> re.Pattern[str] | None:
     unsupported = _NOT_IN_RE2.search(pattern)
     if unsupported:
         raise ValueError(
-            f"{option}: regular expression {pattern!r} uses {unsupported.group()!r}, which external-dns (RE2) does not know: "
-            "write it without look-around, back-references, atomic groups and possessive quantifiers"
+            f"{option}: regular expression {pattern!r} uses {unsupported.group()!r}, which external-dns (RE2) does not "
+            "know: write it without look-around, back-references, atomic groups and possessive quantifiers"
         )
     unread = _ONLY_IN_RE2.search(pattern)
     if unread:
         raise ValueError(
-            f"{option}: regular expression {pattern!r} uses {unread.group()!r}, which external-dns (RE2) knows but this program "
-            "does not: write it with a character class such as [a-z0-9]"
+            f"{option}: regular expression {pattern!r} uses {unread.group()!r}, which external-dns (RE2) knows but this "
+            "program does not: write it with a character class such as [a-z0-9]"
         )
     try:
         return re.compile(pattern)
