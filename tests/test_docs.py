@@ -16,11 +16,11 @@ import yaml
 from prometheus_client import CollectorRegistry
 
 from daemonkit.optionspec import OptionSpec, specs_of
+from dnswebhook import app, readiness
 from dnswebhook.apply import Outcome
 from dnswebhook.canonical import DropReason
 from dnswebhook.metrics import ROUTES, STORE_OPERATIONS, Metrics
 from dnswebhook.options import PREFIX, Options
-from dnswebhook.readiness import NOT_PROBED, STOPPING
 from dnswebhook.wishes import RefusalReason, SkipReason
 from tests.support.process import REPOSITORY
 from tests.support.transcript_world import World
@@ -127,9 +127,20 @@ def test_every_reason_has_a_row_in_the_manual(reasons: type[DropReason | Refusal
 
 def test_label_values_and_fixed_texts_are_in_the_manual() -> None:
     labels = [f"`{value}`" for value in (*Outcome, *STORE_OPERATIONS, *ROUTES)]
+    verdicts = [f"| {text} |" for text in (readiness.NOT_PROBED, readiness.STOPPING, *readiness._TEXTS.values())]
 
-    missing = [text for text in (*labels, NOT_PROBED, STOPPING) if text not in MANUAL]
+    missing = [text for text in (*labels, *verdicts) if text not in MANUAL]
 
+    assert missing == []
+
+
+def test_every_status_code_with_its_category_has_a_row_in_the_manual() -> None:
+    source = Path(app.__file__).read_text(encoding="utf-8")
+    answers = re.findall(r'_Refused\(\s*(\d{3}), "([a-z ]+)"', source)
+
+    missing = [answer for answer in answers if not re.search(rf"^\| {answer[0]} \|.*`{answer[1]}`", MANUAL, re.M)]
+
+    assert len(answers) > 10, "the expression above does not fit app.py any more"
     assert missing == []
 
 
