@@ -5,7 +5,6 @@ of one. Every apply lists first, plans against what it saw, and writes only the 
 """
 
 import time
-from collections import Counter
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from threading import Lock
@@ -21,11 +20,12 @@ from dnswebhook.domains import DomainFilter, ProtectedNames
 from dnswebhook.errors import RateLimited, StoreError, StoreTimeout
 from dnswebhook.fit import Drop
 from dnswebhook.flights import Flights
+from dnswebhook.listings import ListingEncoder
 from dnswebhook.metrics import Metrics
 from dnswebhook.model import Changes, Listing, Origin
 from dnswebhook.operations import Plan
 from dnswebhook.plan import make_plan
-from dnswebhook.records import KNOWN_TYPES, record_sets
+from dnswebhook.records import KNOWN_TYPES
 from dnswebhook.stores.base import Store
 
 log = get_logger(__name__)
@@ -66,11 +66,6 @@ class CallerGone(Exception):
     """The client hung up while its apply was queued; nothing was written."""
 
 
-class _Encoded(msgspec.Struct, frozen=True):
-    listing: Listing
-    bare: bytes
-
-
 class Provider:
     def __init__(self, store: Store, policy: Policy, metrics: Metrics) -> None:
         self._store = store
@@ -79,7 +74,7 @@ class Provider:
         self._adjuster = Adjuster(policy.protected, self._count_drop)
         self._turn = Lock()
         self._flights = Flights(self._fetch_records)
-        self._encoded: _Encoded | None = None
+        self._encoder = ListingEncoder()
         self._pool = ThreadPoolExecutor(policy.write_parallelism, thread_name_prefix="writer")
         domain_filter = policy.domain_filter
         self._negotiation = wire.encode_filter(
@@ -135,14 +130,10 @@ class Provider:
         finally:
             self._turn.release()
         self._metrics.last_listing.set(time.time())
-        if self._encoded is None or self._encoded.listing is not listing:
-            endpoints = record_sets(listing.records)
-            bare = wire.join_endpoints(map(wire.encode_endpoint, endpoints), is_wrapped=False)
-            self._encoded = _Encoded(listing, bare)
-            counts = Counter(endpoint.record_type for endpoint in endpoints)
-            for record_type in KNOWN_TYPES:
-                self._metrics.records_managed.labels(record_type).set(counts[record_type])
-        return self._encoded.bare
+        encoded = self._encoder.encode(listing)
+        for record_type in KNOWN_TYPES:
+            self._metrics.records_managed.labels(record_type).set(encoded.sets_by_type[record_type])
+        return encoded.body
 
     def _count_drop(self, drop: Drop) -> None:
         self._metrics.dropped_endpoints.labels(drop.reason).inc()

@@ -5,27 +5,42 @@ last. Disabled rows are not served, so they are not listed. A set's TTL is the s
 heritage text comes first, because the client parses only the first target of a TXT set.
 """
 
-from collections import defaultdict
 from collections.abc import Iterable
 
 from dnswebhook.model import Endpoint, Record
 from dnswebhook.ownership import is_heritage
+from dnswebhook.wishes import SetKey
 
 KNOWN_TYPES = frozenset({"A", "AAAA", "CNAME", "TXT", "MX", "SRV", "NS", "PTR", "NAPTR", "DNAME"})
 
 
-def record_sets(records: Iterable[Record]) -> list[Endpoint]:
-    """Endpoints in the order of their rows; rows of a type that external-dns does not know are left out."""
-    sets: dict[tuple[str, str], list[Record]] = defaultdict(list)
+def grouped(records: Iterable[Record]) -> dict[SetKey, tuple[Record, ...]]:
+    """The rows of each record set, sets in the order of their first row; types that external-dns does not know are
+    left out."""
+    sets: dict[SetKey, tuple[Record, ...]] = {}
+    larger: dict[SetKey, list[Record]] = {}
     for record in records:
         if record.is_enabled and record.type in KNOWN_TYPES:
-            sets[record.name, record.type].append(record)
-    return [_endpoint(name, record_type, rows) for (name, record_type), rows in sets.items()]
+            key = (record.name, record.type)
+            alone = (record,)
+            first = sets.setdefault(key, alone)
+            if first is not alone:
+                larger.setdefault(key, [*first]).append(record)
+    for key, rows in larger.items():
+        sets[key] = tuple(rows)
+    return sets
 
 
-def _endpoint(name: str, record_type: str, rows: list[Record]) -> Endpoint:
+def record_sets(records: Iterable[Record]) -> list[Endpoint]:
+    """One endpoint per record set, in the order of `grouped`."""
+    return [endpoint_of(rows) for rows in grouped(records).values()]
+
+
+def endpoint_of(rows: tuple[Record, ...]) -> Endpoint:
+    """What the rows of one record set say together."""
+    first = rows[0]
     if len(rows) == 1:  # the usual case, 25,000 times
-        return Endpoint(name, record_type, (rows[0].value,), rows[0].ttl_s)
+        return Endpoint(first.name, first.type, (first.value,), first.ttl_s)
     values = sorted({row.value for row in rows}, key=lambda value: (not is_heritage(value), value))
     ttl_s = min((row.ttl_s for row in rows if row.ttl_s), default=0)
-    return Endpoint(name, record_type, tuple(values), ttl_s)
+    return Endpoint(first.name, first.type, tuple(values), ttl_s)

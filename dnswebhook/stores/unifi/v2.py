@@ -13,7 +13,7 @@ from dnswebhook.stores.unifi import replies, v2rows
 from dnswebhook.stores.unifi.client import Client, observed
 from dnswebhook.stores.unifi.credentials import Observe
 from dnswebhook.stores.unifi.transport import Reply, Request
-from dnswebhook.stores.unifi.v2rows import V2Row
+from dnswebhook.stores.unifi.v2rows import RowMemory, V2Row
 from dnswebhook.stores.unifi.writes import RowWrites
 
 LISTING_TIMEOUT_FACTOR = 2.0
@@ -40,6 +40,7 @@ class V2Store:
         self._observe = observe
         self._flights = Flights(self._fetch)
         self._writes = RowWrites(client, _Dialect(), self.list_records)
+        self._memory = RowMemory()
         self._last_body: bytes | None = None
         self._last_listing = Listing(())
 
@@ -55,7 +56,7 @@ class V2Store:
             request = Request("GET", self._collection, wants_array=True, timeout_factor=LISTING_TIMEOUT_FACTOR)
             reply = self._client.call(request, deadline)
             if reply.body != self._last_body:
-                self._last_listing = Listing(v2rows.records_of(replies.decoded(reply, _rows_decoder)))
+                self._last_listing = Listing(self._memory.records_of(replies.decoded(reply, _rows_decoder)))
                 self._last_body = reply.body
             return self._last_listing
 

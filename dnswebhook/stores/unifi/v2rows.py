@@ -63,6 +63,21 @@ def records_of(rows: list[V2Row]) -> tuple[Record, ...]:
     return tuple(record_of(row, is_shared=row.id in shared) for row in rows if row.record_type in _TYPES)
 
 
+class RowMemory:
+    """Translates listings, each with the help of the one before: hardly any row has changed since."""
+
+    def __init__(self) -> None:
+        self._known: dict[V2Row, Record] = {}
+
+    def records_of(self, rows: list[V2Row]) -> tuple[Record, ...]:
+        """As the function of this name."""
+        known = self._known
+        self._known = {row: known.get(row) or record_of(row) for row in rows if row.record_type in _TYPES}
+        if len({row.id for row in rows}) != len(rows):
+            return records_of(rows)
+        return tuple(self._known.values())
+
+
 def record_of(row: V2Row, *, is_shared: bool = False) -> Record:
     record_type = row.record_type
     text = row.value if record_type in _PLAIN_TYPES else _target_text(row)
