@@ -1,0 +1,102 @@
+"""Check what spans several fields: names that must be unique or known, fields that exclude or need each other."""
+
+import ipaddress
+from collections.abc import Iterable
+
+from proxy.document.checkroutes import RouteChecker
+from proxy.document.checktargets import check_addresses, check_certificate, check_pem, check_tls
+from proxy.document.listeners import Listener
+from proxy.document.model import Document, Forwarding
+from proxy.document.problems import Findings
+
+TUNNEL_PORTS = (80, 443)
+
+
+def check(document: Document) -> None:
+    """Raises DocumentError with the first problems, in the order of the document."""
+    findings = Findings()
+    _check_listeners(document.listeners, findings)
+    for place, backend in enumerate(document.backends):
+        at = f"backends[{place}]"
+        check_addresses(backend.addresses, f"{at}.addresses", findings)
+        check_tls(backend.protocol, backend.tls, at, findings)
+    backends = _unique("backends", (backend.name for backend in document.backends), findings)
+    _check_forwarding(document.forwarding, findings)
+    listeners = {listener.name for listener in document.listeners}
+    routes = RouteChecker(listeners, backends, findings)
+    for place, route in enumerate(document.routes):
+        if findings.is_full:
+            break
+        routes.check(route, f"routes[{place}]")
+    findings.raise_if_any()
+
+
+def _unique(group: str, names: Iterable[str], findings: Findings) -> set[str]:
+    seen: dict[str, int] = {}
+    for place, name in enumerate(names):
+        first = seen.setdefault(name, place)
+        if first != place:
+            findings.add(f"{group}[{place}].name", f"`{name}` is the name of {group}[{first}] too, want unique names")
+    return set(seen)
+
+
+def _check_listeners(listeners: tuple[Listener, ...], findings: Findings) -> None:
+    _unique("listeners", (listener.name for listener in listeners), findings)
+    sockets: dict[tuple[str, ...], tuple[str, Listener]] = {}
+    for place, listener in enumerate(listeners):
+        at = f"listeners[{place}]"
+        _check_listener(listener, at, findings)
+        for key in _entrances(listener):
+            protocol_at, other = sockets.setdefault(key, (at, listener))
+            if other.protocol != listener.protocol:
+                findings.add(
+                    f"{at}.protocol", f"{listener.protocol}, but {protocol_at} has {other.protocol} on the same port"
+                )
+            hostname_at, other = sockets.setdefault((*key, listener.hostname or ""), (at, listener))
+            if other is not listener:
+                findings.add(f"{at}.hostname", f"{hostname_at} has the same hostname on the same port")
+
+
+def _entrances(listener: Listener) -> Iterable[tuple[str, ...]]:
+    """The places where requests can reach this listener, each shared with listeners of other hostnames only."""
+    if listener.port:
+        yield "socket", listener.address, str(listener.port)
+    if listener.tunnel:
+        yield "tunnel", listener.gateway, str(listener.visible_port)
+
+
+def _check_listener(listener: Listener, at: str, findings: Findings) -> None:
+    if listener.address and not _is_ip_address(listener.address):
+        findings.add(f"{at}.address", f"{listener.address!r} is not an IP address; leave it out to bind all addresses")
+    if not listener.port and not listener.tunnel:
+        findings.add(at, "nothing can reach this listener: give it a `port` to bind, or `tunnel` true")
+    if listener.tunnel and listener.visible_port not in TUNNEL_PORTS:
+        findings.add(
+            f"{at}.tunnel",
+            f"the tunnel serves ports 80 and 443 only, and clients see port {listener.visible_port} here",
+        )
+    if listener.protocol == "HTTP" and listener.tls:
+        findings.add(f"{at}.tls", "protocol is HTTP, which has no TLS; want protocol HTTPS or no `tls`")
+    if listener.protocol == "HTTPS" and listener.port and not listener.tls:
+        findings.add(at, "field `tls` is missing, which protocol HTTPS needs on a bound port")
+    if listener.tls:
+        for place, certificate in enumerate(listener.tls.certificates):
+            check_certificate(certificate, f"{at}.tls.certificates[{place}]", findings)
+        if listener.tls.client_validation:
+            check_pem(listener.tls.client_validation.ca, "CERTIFICATE", f"{at}.tls.clientValidation.ca", findings)
+
+
+def _check_forwarding(forwarding: Forwarding, findings: Findings) -> None:
+    for place, network in enumerate(forwarding.trusted_proxies):
+        try:
+            ipaddress.ip_network(network)
+        except ValueError as error:
+            findings.add(f"forwarding.trustedProxies[{place}]", f"{error}; want an address, or a network as 10.0.0.0/8")
+
+
+def _is_ip_address(text: str) -> bool:
+    try:
+        ipaddress.ip_address(text)
+    except ValueError:
+        return False
+    return True

@@ -1,0 +1,155 @@
+"""Check routes: parts of rules that exclude or need each other, paths no request can have, regular expressions."""
+
+import re
+from collections.abc import Iterable
+
+from proxy.document.checkfilters import check_filters
+from proxy.document.checktargets import check_target
+from proxy.document.durations import seconds
+from proxy.document.part import Duration, Unset
+from proxy.document.pattern import PatternError, parse
+from proxy.document.problems import Findings, excerpt
+from proxy.document.routes import BackendRef, GrpcMethodMatch, Match, PathMatch, Route, Rule, SessionPersistence
+from proxy.document.targets import BackendTarget
+
+# Such a path is another spelling of a path without it, and requests are matched in their one spelling.
+_FOREIGN_IN_PATH = re.compile(r"//|/\.\.?(?:/|\Z)|%2[fF]|[#?\\\x00-\x20\x7f]|%(?![0-9A-Fa-f]{2})")
+
+
+class RouteChecker:
+    """Checks one route after the other; remembers their names."""
+
+    def __init__(self, listeners: set[str], backends: set[str], findings: Findings) -> None:
+        self._listeners = listeners
+        self._backends = backends
+        self._findings = findings
+        self._names: dict[tuple[str, str], str] = {}
+        self._sound_patterns: set[str] = set()
+
+    def check(self, route: Route, at: str) -> None:
+        add = self._findings.add
+        if route.name:
+            first = self._names.setdefault((route.kind, route.name), at)
+            if first != at:
+                add(f"{at}.name", f"`{route.name}` is the name of {first} too, want unique names")
+        for place, listener in enumerate(route.listeners):
+            if listener not in self._listeners:
+                add(f"{at}.listeners[{place}]", f"no entry of `listeners` has the name `{listener}`")
+        if route.rules and route.backends:
+            add(f"{at}.backends", "`rules` is given too; want `backends` inside the rules, or no `rules`")
+        if not route.rules and not route.backends:
+            add(at, "no `rules` and no `backends`, so there is nothing to do with a request")
+        if route.backends:
+            self._check_backends(route.backends, at)
+        names: dict[str, int] = {}
+        for place, rule in enumerate(route.rules):
+            if rule.name and names.setdefault(rule.name, place) != place:
+                add(f"{at}.rules[{place}].name", f"`{rule.name}` is the name of rules[{names[rule.name]}] too")
+            self._check_rule(rule, route.kind, f"{at}.rules[{place}]")
+
+    def _check_rule(self, rule: Rule, kind: str, at: str) -> None:
+        for place, match in enumerate(rule.matches):
+            self._check_match(match, kind, f"{at}.matches[{place}]")
+        check_filters(rule, kind, at, self._findings)
+        for number, mirror in enumerate(rule.filters.request_mirrors):
+            self._check_target(mirror.backend, f"{at}.filters.requestMirrors[{number}].backend")
+        self._check_answers(rule, at)
+        self._check_backends(rule.backends, at)
+        request, attempt = _limit_s(rule.timeouts.request), _limit_s(rule.timeouts.backend_request)
+        if request and attempt > request:
+            self._findings.add(f"{at}.timeouts.backendRequest", "longer than `request`, which it is a part of")
+        if rule.session_persistence:
+            self._check_persistence(rule.session_persistence, f"{at}.sessionPersistence")
+
+    def _check_answers(self, rule: Rule, at: str) -> None:
+        """A request gets one answer: from backends, from the document, or a redirect."""
+        ways = {
+            "filters.requestRedirect": bool(rule.filters.request_redirect),
+            "respond": bool(rule.respond),
+            "backends": bool(rule.backends),
+        }
+        given = [way for way, is_given in ways.items() if is_given]
+        if len(given) > 1:
+            self._findings.add(f"{at}.{given[0]}", f"excludes `{given[1]}`: each answers the request")
+
+    def _check_backends(self, backends: Iterable[BackendRef], at: str) -> None:
+        for place, backend in enumerate(backends):
+            where = f"{at}.backends[{place}]"
+            if backend.respond:
+                if backend.backend or backend.address or backend.addresses or backend.tls:
+                    self._findings.add(f"{where}.respond", "excludes `backend`, `address` and `addresses`")
+            else:
+                self._check_target(backend, where)
+            for number, mirror in enumerate(backend.filters.request_mirrors):
+                self._check_target(mirror.backend, f"{where}.filters.requestMirrors[{number}].backend")
+
+    def _check_target(self, target: BackendTarget, at: str) -> None:
+        if not (target.backend or target.address or target.addresses):
+            self._findings.add(at, "nothing says where to forward to: want `backend`, `address` or `addresses`")
+            return
+        check_target(target, self._backends, at, self._findings)
+
+    def _check_persistence(self, policy: SessionPersistence, at: str) -> None:
+        if policy.lifetime_type == "Permanent" and policy.type == "Header":
+            self._findings.add(f"{at}.lifetimeType", "Permanent is for cookies, and `type` is Header")
+        elif policy.lifetime_type == "Permanent" and not policy.absolute_timeout:
+            self._findings.add(at, "field `absoluteTimeout` is missing, which `lifetimeType` Permanent needs")
+
+    def _check_match(self, match: Match, kind: str, at: str) -> None:
+        self._check_kind(match, kind, at)
+        if match.path:
+            self._check_path(match.path, f"{at}.path.value")
+        if match.grpc:
+            self._check_grpc(match.grpc, f"{at}.grpc")
+        for place, header in enumerate(match.headers):
+            if header.type == "RegularExpression":
+                self._check_pattern(header.value, f"{at}.headers[{place}].value")
+        for place, query in enumerate(match.query_params):
+            if query.type == "RegularExpression":
+                self._check_pattern(query.value, f"{at}.queryParams[{place}].value")
+
+    def _check_kind(self, match: Match, kind: str, at: str) -> None:
+        foreign = ("grpc",) if kind == "http" else ("path", "method", "query_params")
+        for name in foreign:
+            if getattr(match, name):
+                spelled = "queryParams" if name == "query_params" else name
+                self._findings.add(f"{at}.{spelled}", f"not for routes of kind {kind}")
+
+    def _check_path(self, path: PathMatch, at: str) -> None:
+        if path.type == "RegularExpression":
+            self._check_pattern(path.value, at)
+            return
+        if not path.value.startswith("/"):
+            self._findings.add(at, f"{excerpt(path.value)} does not begin with `/`")
+        foreign = _FOREIGN_IN_PATH.search(path.value)
+        if foreign:
+            self._findings.add(
+                at, f"{excerpt(path.value)} contains {excerpt(foreign[0])}, which no path has once it is normalised"
+            )
+
+    def _check_grpc(self, call: GrpcMethodMatch, at: str) -> None:
+        if not call.service and not call.method:
+            self._findings.add(at, "want `service`, `method` or both")
+        for name, value in (("service", call.service), ("method", call.method)):
+            if not value:
+                continue
+            if call.type == "RegularExpression":
+                self._check_pattern(value, f"{at}.{name}")
+            elif "/" in value:
+                self._findings.add(
+                    f"{at}.{name}", f"{excerpt(value)} contains `/`, want a name such as package.Service"
+                )
+
+    def _check_pattern(self, pattern: str, at: str) -> None:
+        if pattern in self._sound_patterns:
+            return
+        try:
+            parse(pattern)
+        except PatternError as error:
+            self._findings.add(at, str(error))
+        else:
+            self._sound_patterns.add(pattern)
+
+
+def _limit_s(duration: Duration | Unset) -> float:
+    return seconds(duration) if duration else 0.0

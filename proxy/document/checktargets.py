@@ -1,0 +1,84 @@
+"""Check backends: addresses, TLS material, and that a reference says exactly one thing about where requests go."""
+
+import ipaddress
+import re
+from collections.abc import Iterable
+
+from proxy.document.part import Certificate, Unset
+from proxy.document.problems import Findings, excerpt
+from proxy.document.targets import BackendTarget, BackendTLS
+
+_NAMED = re.compile(r"(?P<host>[A-Za-z0-9_]([A-Za-z0-9_.-]{0,251}[A-Za-z0-9_.])?):(?P<port>[0-9]{1,5})")
+_BRACKETED = re.compile(r"\[(?P<host>[0-9A-Fa-f:.]+)\]:(?P<port>[0-9]{1,5})")
+_PEM = re.compile(r"-----BEGIN (?P<kind>[A-Z0-9 ]{1,40})-----\r?\n[A-Za-z0-9+/=\s]+-----END (?P=kind)-----")
+
+
+def check_target(target: BackendTarget, known: set[str], at: str, findings: Findings) -> None:
+    """Check where a reference or a mirror goes; `known` are the names in `backends`."""
+    inline = bool(target.address or target.addresses or target.tls or target.protocol != "http")
+    if target.backend:
+        if target.backend not in known:
+            findings.add(f"{at}.backend", f"no entry of `backends` has the name `{target.backend}`")
+        if inline:
+            findings.add(
+                at, "`backend` excludes `address`, `addresses`, `protocol` and `tls`: the named entry has them"
+            )
+        return
+    if target.address and target.addresses:
+        findings.add(f"{at}.addresses", "`address` is given too, want one of the two")
+    if target.address:
+        check_addresses([target.address], f"{at}.address", findings)
+    check_addresses(target.addresses, f"{at}.addresses", findings)
+    check_tls(target.protocol, target.tls, at, findings)
+
+
+def check_addresses(addresses: Iterable[str], at: str, findings: Findings) -> None:
+    for place, address in enumerate(addresses):
+        if not _is_address(address):
+            where = f"{at}[{place}]" if at.endswith("es") else at
+            findings.add(where, f"{excerpt(address)} is not an address, want host:port, for IPv6 [host]:port")
+
+
+def _is_address(text: str) -> bool:
+    found = _NAMED.fullmatch(text) or _BRACKETED.fullmatch(text)
+    if not found or not 1 <= int(found["port"]) <= 65535:
+        return False
+    if found.re is _NAMED:
+        return True
+    try:
+        ipaddress.IPv6Address(found["host"])
+    except ValueError:
+        return False
+    return True
+
+
+def check_tls(protocol: str, tls: BackendTLS | Unset, at: str, findings: Findings) -> None:
+    if protocol == "https" and not tls:
+        findings.add(at, "field `tls` is missing, which protocol https needs: at least its `serverName`")
+    if not tls:
+        return
+    if protocol != "https":
+        findings.add(f"{at}.tls", f"protocol is {protocol}, which has no TLS; want protocol https or no `tls`")
+    if tls.ca:
+        check_pem(tls.ca, "CERTIFICATE", f"{at}.tls.ca", findings)
+    for place, name in enumerate(tls.subject_alt_names):
+        if bool(name.hostname) == bool(name.uri):
+            findings.add(f"{at}.tls.subjectAltNames[{place}]", "want either `hostname` or `uri`")
+    if tls.client_certificate:
+        check_certificate(tls.client_certificate, f"{at}.tls.clientCertificate", findings)
+
+
+def check_certificate(certificate: Certificate, at: str, findings: Findings) -> None:
+    check_pem(certificate.certificate, "CERTIFICATE", f"{at}.certificate", findings)
+    if certificate.private_key.startswith("<redacted"):
+        findings.add(f"{at}.privateKey", "the key is redacted: GET /config never returns keys, put the key itself here")
+    else:
+        check_pem(certificate.private_key, "PRIVATE KEY", f"{at}.privateKey", findings)
+
+
+def check_pem(text: str, kind: str, at: str, findings: Findings) -> None:
+    """Check the form alone; whether the content makes a certificate is found where it is loaded."""
+    kinds = [block["kind"] for block in _PEM.finditer(text)]
+    if not any(found.endswith(kind) for found in kinds):
+        seen = f"blocks {', '.join(sorted(set(kinds)))}" if kinds else f"{len(text)} characters without a PEM block"
+        findings.add(at, f"{seen}, want -----BEGIN {kind}-----")

@@ -1,0 +1,296 @@
+r"""Regular expressions of matches: the dialect, parsed into a tree that an automaton is built from.
+
+The dialect is the regular core of RE2: what it describes can be decided in time linear in the input, so no pattern
+and no request can make the proxy stand still. A pattern must match the whole value, as if in ^(?:...)$.
+
+    literals      any printable ASCII character; \ before punctuation takes it literally; \t, \xHH
+    classes       . (all but newline), [a-z_], [^/], \d \D \w \W \s \S, also inside brackets
+    groups        (...), (?:...), (?P<name>...); what a group matched is not kept
+    alternatives  a|b
+    repetition    * + ? {2} {2,} {2,5}, also with a lazy ? behind, which changes nothing here
+    anchors       ^ and $ at the outer ends of an alternative, where they change nothing
+    flags         (?i) at the very beginning: ASCII letters match in either case
+
+Look-around, back-references, \b and possessive repetition are not regular or not needed, and refused. Limits: 1,024
+characters, 32 nested groups, and 256 characters or classes once repetitions with numbers are written out.
+"""
+
+import string
+from dataclasses import dataclass
+from typing import TypeAlias
+
+MAX_LENGTH = 1024
+MAX_POSITIONS = 256
+MAX_DEPTH = 32
+
+ByteSet: TypeAlias = int
+"""256 bits; bit N stands for byte N."""
+
+
+@dataclass(frozen=True, slots=True)
+class Bytes:
+    """One byte out of a set."""
+
+    members: ByteSet
+
+
+@dataclass(frozen=True, slots=True)
+class Sequence:
+    """Parts one behind another; without parts, the empty text."""
+
+    parts: "tuple[Node, ...]"
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """One of several alternatives."""
+
+    options: "tuple[Node, ...]"
+
+
+@dataclass(frozen=True, slots=True)
+class Repeat:
+    """`node` at least `least` times and, unless `most` is None, at most that often."""
+
+    node: "Node"
+    least: int
+    most: int | None
+
+
+Node: TypeAlias = Bytes | Sequence | Choice | Repeat
+
+
+class PatternError(ValueError):
+    """The pattern is outside the dialect; the message names the place."""
+
+
+def parse(pattern: str) -> Node:
+    """The tree of `pattern`. Raises PatternError."""
+    if len(pattern) > MAX_LENGTH:
+        raise PatternError(f"regular expression of {len(pattern)} characters, want at most {MAX_LENGTH}")
+    node = _Parser(pattern).parse()
+    size = positions(node)
+    if size > MAX_POSITIONS:
+        raise PatternError(
+            f"regular expression of {size} characters and classes with repetitions written out, "
+            f"want at most {MAX_POSITIONS}"
+        )
+    return node
+
+
+def positions(node: Node) -> int:
+    """How many single-byte positions the tree has when its repetitions are written out."""
+    match node:
+        case Bytes():
+            return 1
+        case Sequence(parts):
+            return sum(map(positions, parts))
+        case Choice(options):
+            return sum(map(positions, options))
+        case Repeat(inner, least, most):
+            return positions(inner) * max(1, least, least + 1 if most is None else most)
+
+
+def byte_set(characters: str) -> ByteSet:
+    return sum(1 << ord(character) for character in set(characters))
+
+
+ALL: ByteSet = (1 << 256) - 1
+NOT_NEWLINE: ByteSet = ALL & ~byte_set("\n")
+_CLASSES = {
+    "d": byte_set(string.digits),
+    "w": byte_set(string.ascii_letters + string.digits + "_"),
+    "s": byte_set(" \t\n\r\f\v"),
+}
+_CLASSES |= {name.upper(): ALL & ~members for name, members in _CLASSES.items()}
+_REFUSED_GROUPS = {
+    "(?=": "look-ahead", "(?!": "look-ahead", "(?<=": "look-behind", "(?<!": "look-behind",
+    "(?P=": "a back-reference", "(?(": "a condition", "(?>": "an atomic group", "(?#": "a comment",
+}  # fmt: skip
+
+
+class _Parser:
+    """Recursive descent over one pattern."""
+
+    def __init__(self, pattern: str) -> None:
+        self._text = pattern
+        self._at = 0
+        self._depth = 0
+        self._ignore_case = False
+
+    def parse(self) -> Node:
+        if self._take("(?i)"):
+            self._ignore_case = True
+        node = self._choice()
+        if self._at < len(self._text):
+            raise self._error("`)` without `(`")
+        return node
+
+    def _choice(self) -> Node:
+        options = [self._sequence()]
+        while self._take("|"):
+            options.append(self._sequence())
+        return options[0] if len(options) == 1 else Choice(tuple(options))
+
+    def _sequence(self) -> Node:
+        parts: list[Node] = []
+        if self._depth == 0:
+            self._take("^")
+        while self._at < len(self._text) and self._text[self._at] not in "|)":
+            if (
+                self._depth == 0
+                and self._text[self._at] == "$"
+                and self._text[self._at + 1 : self._at + 2] in ("", "|")
+            ):
+                self._at += 1
+                break
+            parts.append(self._repeated(self._atom()))
+        return parts[0] if len(parts) == 1 else Sequence(tuple(parts))
+
+    def _repeated(self, node: Node) -> Node:
+        limits = self._repetition()
+        if limits is None:
+            return node
+        self._take("?")
+        if self._at < len(self._text) and (self._text[self._at] in "*+?" or self._counts() is not None):
+            raise self._error("a repetition of a repetition; put the inner one into a group")
+        return Repeat(node, *limits)
+
+    def _repetition(self) -> tuple[int, int | None] | None:
+        for sign, limits in (("*", (0, None)), ("+", (1, None)), ("?", (0, 1))):
+            if self._take(sign):
+                return limits
+        counts = self._counts()
+        if counts is None:
+            return None
+        self._at = self._text.index("}", self._at) + 1
+        least, most = counts
+        if (most is not None and most < least) or max(least, most or 0) > MAX_POSITIONS:
+            raise self._error(f"repetition {{{least},{most}}}: want counts that rise, at most {MAX_POSITIONS}")
+        return counts
+
+    def _counts(self) -> tuple[int, int | None] | None:
+        """The numbers of `{2}`, `{2,}` or `{2,5}` that stands here; None where there is none."""
+        if not self._text.startswith("{", self._at):
+            return None
+        inner, closing, _ = self._text[self._at + 1 :].partition("}")
+        first, comma, second = inner.partition(",")
+        if not closing or not _is_count(first) or not (_is_count(second) or not second):
+            return None
+        if not comma:
+            return int(first), int(first)
+        return int(first), int(second) if second else None
+
+    def _atom(self) -> Node:
+        character = self._text[self._at]
+        if character == "(":
+            return self._group()
+        if character == "[":
+            return Bytes(self._folded(self._bracket()))
+        if character == "\\":
+            return Bytes(self._folded(self._escape()))
+        if character in "*+?":
+            raise self._error(f"nothing before `{character}` to repeat")
+        if character == "{":
+            raise self._error(r"`{` that begins no count such as {2} or {2,5}; the character itself is `\{`")
+        if character in "^$":
+            raise self._error(f"`{character}` inside the expression; it may only stand at its ends")
+        self._at += 1
+        return Bytes(NOT_NEWLINE if character == "." else self._folded(self._literal(character)))
+
+    def _group(self) -> Node:
+        for opening, meaning in _REFUSED_GROUPS.items():
+            if self._text.startswith(opening, self._at):
+                raise self._error(f"{meaning}, which is not part of the dialect")
+        self._at += 1
+        if self._take("?P<"):
+            name, closing, _ = self._text[self._at :].partition(">")
+            if not closing or not name.isidentifier():
+                raise self._error("a group name that is not one word closed by `>`")
+            self._at += len(name) + 1
+        elif self._take("?") and not self._take(":"):
+            raise self._error("`(?` that opens no known group; flags are possible as (?i) at the beginning only")
+        self._depth += 1
+        if self._depth > MAX_DEPTH:
+            raise self._error(f"more than {MAX_DEPTH} nested groups")
+        node = self._choice()
+        if not self._take(")"):
+            raise self._error("`(` without `)`")
+        self._depth -= 1
+        return node
+
+    def _bracket(self) -> ByteSet:
+        self._at += 1
+        negated = self._take("^")
+        members = 0
+        first = True
+        while first or not self._text.startswith("]", self._at):
+            first = False
+            low = self._member()
+            if self._text.startswith("-", self._at) and self._text[self._at + 1 : self._at + 2] not in ("", "]"):
+                self._at += 1
+                members |= self._range(low, self._member())
+            else:
+                members |= low
+        self._at += 1
+        return ALL & ~self._folded(members) if negated else members
+
+    def _member(self) -> ByteSet:
+        if self._at >= len(self._text):
+            raise self._error("`[` without `]`")
+        character = self._text[self._at]
+        if character == "\\":
+            return self._escape()
+        if self._text.startswith("[:", self._at):
+            raise self._error("a POSIX class; write the characters out, or use \\d, \\w, \\s")
+        self._at += 1
+        return self._literal(character)
+
+    def _range(self, low: ByteSet, high: ByteSet) -> ByteSet:
+        if low.bit_count() != 1 or high.bit_count() != 1 or high < low:
+            raise self._error("a range that does not go from one character up to another")
+        return (high << 1) - low
+
+    def _escape(self) -> ByteSet:
+        character = self._text[self._at + 1 : self._at + 2]
+        if character in _CLASSES:
+            self._at += 2
+            return _CLASSES[character]
+        if character == "x":
+            digits = self._text[self._at + 2 : self._at + 4]
+            if len(digits) != 2 or not set(digits) <= set(string.hexdigits):
+                raise self._error("`\\x` without two hexadecimal digits")
+            self._at += 4
+            return 1 << int(digits, 16)
+        if character == "t":
+            self._at += 2
+            return byte_set("\t")
+        if not character or character not in string.punctuation:
+            raise self._error(f"escape `\\{character}`, which is not part of the dialect")
+        self._at += 2
+        return byte_set(character)
+
+    def _literal(self, character: str) -> ByteSet:
+        if not " " <= character <= "~":
+            raise self._error(f"character {character!a}; want ASCII, with other characters percent-encoded as in a URL")
+        return byte_set(character)
+
+    def _folded(self, members: ByteSet) -> ByteSet:
+        if not self._ignore_case:
+            return members
+        upper = members & byte_set(string.ascii_uppercase)
+        lower = members & byte_set(string.ascii_lowercase)
+        return members | upper << 32 | lower >> 32
+
+    def _take(self, text: str) -> bool:
+        if not self._text.startswith(text, self._at):
+            return False
+        self._at += len(text)
+        return True
+
+    def _error(self, what: str) -> PatternError:
+        return PatternError(f"regular expression has {what} (character {self._at + 1} of {self._text!r})")
+
+
+def _is_count(text: str) -> bool:
+    return text.isascii() and text.isdigit() and len(text) <= 4

@@ -1,0 +1,1 @@
+"""Routing: document in, compiled table out; table and request head in, decision out."""
