@@ -23,6 +23,8 @@ log = get_logger(__name__)
 class _Remembered(msgspec.Struct, frozen=True):
     encoded: bytes
     """Empty: nothing of the endpoint can be held."""
+    key: tuple[str, str]
+    """Name and type, as adjusted; empty when it is dropped."""
     drops: tuple[Drop, ...] = ()
     identified: Endpoint | None = None
     """The adjusted endpoint, when a setIdentifier told it apart from others of its name and type."""
@@ -60,6 +62,13 @@ class Adjuster:
         _merge(parts, identified)
         return wire.join_endpoints([part for part in parts if part], wanted.is_wrapped)
 
+    def is_desired(self, name: str, record_type: str) -> bool | None:
+        """Whether the last call asked for this record set; None before the first call."""
+        known_for, known = self._memory
+        if known_for is None:
+            return None
+        return any(remembered.key == (name, record_type) for remembered in known.values())
+
     def _work_out(self, endpoint: Endpoint, capabilities: Capabilities) -> _Remembered:
         adjusted = adjust(endpoint, capabilities, self._protected.matches)
         for drop in adjusted.drops:  # once per endpoint, not once per pass
@@ -72,9 +81,11 @@ class Adjuster:
                 detail=drop.detail,
             )
         if adjusted.endpoint is None:
-            return _Remembered(b"", adjusted.drops)
-        encoded = wire.encode_endpoint(adjusted.endpoint)
-        return _Remembered(encoded, adjusted.drops, adjusted.endpoint if adjusted.had_set_identifier else None)
+            return _Remembered(b"", ("", ""), adjusted.drops)
+        kept = adjusted.endpoint
+        key = (kept.dns_name, kept.record_type)
+        identified = kept if adjusted.had_set_identifier else None
+        return _Remembered(wire.encode_endpoint(kept), key, adjusted.drops, identified)
 
 
 def _merge(parts: list[bytes], identified: dict[tuple[str, str], list[tuple[int, Endpoint]]]) -> None:

@@ -28,12 +28,12 @@ from dnswebhook.errors import (
     UpdateUnsupported,
 )
 from dnswebhook.model import Record, RecordSpec
-from dnswebhook.operations import Create, Delete, Operation, Plan, Strand, Switch, Update
+from dnswebhook.operations import Create, CreateTogether, Delete, Operation, Plan, Strand, Switch, Update
 from dnswebhook.stores.base import Store
 
 log = get_logger(__name__)
 
-MAX_SYSTEMIC_FAILURES = 5
+MAX_SYSTEMIC_FAILURES = 20
 """After so many failures in a row that are not a record's own fault, the rest is not tried in this call."""
 
 
@@ -96,6 +96,8 @@ def writes_of(operation: Operation) -> list[tuple[str, RecordSpec]]:
     match operation:
         case Create(spec):
             return [("create", spec)]
+        case CreateTogether(specs):
+            return [("create", spec) for spec in specs]
         case Update(_, spec):
             return [("update", spec)]
         case Delete(record):
@@ -147,6 +149,8 @@ class Run:
         match operation:
             case Create(spec):
                 return self._create(spec)
+            case CreateTogether(specs):
+                return self._create_together(specs)
             case Update(record, spec):
                 return self._update(record, spec)
             case Delete(record):
@@ -154,11 +158,27 @@ class Run:
             case Switch(remove, add):
                 return self._switch(remove, add)
 
-    def _create(self, spec: RecordSpec) -> bool:
+    def _create(self, spec: RecordSpec, added: list[Record] | None = None) -> bool:
+        def create() -> None:
+            record = self._store.create(spec, self._deadline)
+            if added is not None:
+                added.append(record)
+
         try:
-            return self._write("create", spec, lambda: self._store.create(spec, self._deadline))
+            return self._write("create", spec, create)
         except AlreadyExists:
             return self._unchanged("create")
+
+    def _create_together(self, specs: tuple[RecordSpec, ...]) -> bool:
+        """Rows that were there already are not ours to take back."""
+        added: list[Record] = []
+        for index, spec in enumerate(specs):
+            if not self._create(spec, added):
+                self._count("create", Outcome.LEFT_OUT, len(specs) - index - 1)
+                for record in added:
+                    self._delete(record)
+                return False
+        return True
 
     def _delete(self, record: Record) -> bool:
         try:

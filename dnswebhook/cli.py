@@ -13,6 +13,7 @@ from daemonkit.wsgi import HttpServer
 from dnswebhook import commands
 from dnswebhook.app import Limits, WebhookApp
 from dnswebhook.errors import CredentialsRefused, StoreError
+from dnswebhook.journal import Journal
 from dnswebhook.metrics import Metrics
 from dnswebhook.options import COMMANDS, DESCRIPTION, PREFIX, PROG, Options
 from dnswebhook.provider import Policy, Provider
@@ -69,7 +70,8 @@ def serve(options: Options, store: Store, metrics: Metrics) -> int:
         is_dry_run=options.dry_run,
         write_parallelism=options.write_parallelism,
     )
-    provider = Provider(store, policy, metrics)
+    journal = Journal(options.state_path(), options.store_identity)
+    provider = Provider(store, policy, metrics, journal)
 
     def on_store_error(error: StoreError) -> None:
         if isinstance(error, CredentialsRefused):

@@ -3,6 +3,7 @@
 import msgspec
 
 from dnswebhook.model import Record, RecordSpec
+from dnswebhook.vouchers import Voucher
 from dnswebhook.wishes import Refusal, SetKey, Skip
 
 
@@ -28,7 +29,13 @@ class Switch(msgspec.Struct, frozen=True):
     add: tuple[RecordSpec, ...]
 
 
-Operation = Create | Update | Delete | Switch
+class CreateTogether(msgspec.Struct, frozen=True):
+    """Add all of `specs`; when one cannot be added, take back the others."""
+
+    specs: tuple[RecordSpec, ...]
+
+
+Operation = Create | CreateTogether | Update | Delete | Switch
 
 
 class Step(msgspec.Struct, frozen=True):
@@ -53,3 +60,5 @@ class Plan(msgspec.Struct, frozen=True):
     """Left alone on purpose: no failure."""
     vanishing_sets: tuple[SetKey, ...] = ()
     """Record sets of which nothing would remain."""
+    vouchers: tuple[Voucher, ...] = ()
+    """Ownership records that come or go, to be noted until their records have followed."""

@@ -190,6 +190,11 @@ class Options(CommonOptions):
     def uses_unifi(self) -> bool:
         return self.store == "unifi" or (self.store == "auto" and bool(self.unifi_host))
 
+    @property
+    def store_identity(self) -> str:
+        """Tells apart what different stores leave in one state directory."""
+        return f"{self.unifi_host} {self.unifi_site}" if self.uses_unifi else "embedded"
+
     def state_path(self) -> Path:
         """`--state-dir`, or the place that the environment names for it."""
         if self.state_dir:

@@ -21,7 +21,8 @@ from collections.abc import Iterable
 from dnswebhook.difference import Difference
 from dnswebhook.domains import DomainFilter, ProtectedNames
 from dnswebhook.model import Capabilities, Changes, Origin, Record
-from dnswebhook.operations import Create, Delete, Operation, Plan, Step, Strand, Switch
+from dnswebhook.operations import Create, CreateTogether, Delete, Operation, Plan, Step, Strand, Switch
+from dnswebhook.vouchers import Voucher
 from dnswebhook.wishes import RefusalReason, SetKey, Wish, collect_wishes
 
 
@@ -41,6 +42,7 @@ def make_plan(
         refusals=tuple(sorted(difference.refusals, key=lambda refusal: (refusal.name, refusal.type, refusal.detail))),
         skips=tuple(sorted(difference.skips, key=lambda skip: (skip.name, skip.type, skip.detail))),
         vanishing_sets=_vanishing_sets(difference),
+        vouchers=_vouchers(difference),
     )
 
 
@@ -69,6 +71,21 @@ def _vanishing_sets(difference: Difference) -> tuple[SetKey, ...]:
         if live and len(needed.deletes) == len(live) and not needed.creates:
             vanishing.append(key)
     return tuple(vanishing)
+
+
+def _vouchers(difference: Difference) -> tuple[Voucher, ...]:
+    """Only those that come or go together with a record of the same call."""
+    vouchers = []
+    for wish in difference.wishes.values():
+        subjects = difference.subjects(wish)
+        if wish.owned is None or not subjects:
+            continue
+        values = frozenset(value for subject in subjects for value in (*subject.wanted, *subject.removed))
+        needed = difference.sets[wish.key]
+        coming = [Voucher(wish.name, spec.value, wish.owned, values, is_leaving=False) for spec in needed.creates]
+        leaving = [Voucher(wish.name, row.value, wish.owned, values, is_leaving=True) for row in needed.deletes]
+        vouchers += coming + leaving
+    return tuple(vouchers)
 
 
 class _StrandBuilder:
@@ -142,9 +159,19 @@ class _StrandBuilder:
         for wish, result in needed:
             for update in result.updates:
                 self._vouch(wish, self._add(update))
+        whole = [wish for wish in wishes if creates and self._must_come_whole(wish)]
+        for wish in whole:
+            specs = tuple(self._difference.sets[wish.key].creates)
+            self._add(CreateTogether(specs), self._vouched[wish.key])
         for wish, spec in creates:
-            self._vouch(wish, self._add(Create(spec), self._vouched[wish.key]))
+            if wish not in whole:
+                self._vouch(wish, self._add(Create(spec), self._vouched[wish.key]))
         self._delete(later)
+
+    def _must_come_whole(self, wish: Wish) -> bool:
+        """external-dns 0.21 does not know its own TXT sets again, so half of one would stay half for ever."""
+        is_new = not self._difference.live(wish.key)
+        return wish.type == "TXT" and wish.owned is None and is_new and len(self._difference.sets[wish.key].creates) > 1
 
     def _delete(self, rows: list[tuple[SetKey, Record]]) -> None:
         for key, row in rows:

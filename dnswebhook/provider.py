@@ -14,12 +14,13 @@ import msgspec
 from daemonkit.logs import get_logger
 from dnswebhook import wire
 from dnswebhook.adjuster import Adjuster
-from dnswebhook.apply import Report, Run, dry_run
+from dnswebhook.apply import Outcome, Report, Run, dry_run
 from dnswebhook.deadline import Deadline
 from dnswebhook.domains import DomainFilter, ProtectedNames
-from dnswebhook.errors import RateLimited, StoreError, StoreTimeout
+from dnswebhook.errors import NotFound, RateLimited, StoreError, StoreTimeout
 from dnswebhook.fit import Drop
 from dnswebhook.flights import Flights
+from dnswebhook.journal import Journal
 from dnswebhook.listings import ListingEncoder
 from dnswebhook.metrics import Metrics
 from dnswebhook.model import Changes, Listing, Origin
@@ -27,6 +28,7 @@ from dnswebhook.operations import Plan
 from dnswebhook.plan import make_plan
 from dnswebhook.records import KNOWN_TYPES
 from dnswebhook.stores.base import Store
+from dnswebhook.vouchers import settle
 
 log = get_logger(__name__)
 
@@ -67,10 +69,11 @@ class CallerGone(Exception):
 
 
 class Provider:
-    def __init__(self, store: Store, policy: Policy, metrics: Metrics) -> None:
+    def __init__(self, store: Store, policy: Policy, metrics: Metrics, journal: Journal) -> None:
         self._store = store
         self._policy = policy
         self._metrics = metrics
+        self._journal = journal
         self._adjuster = Adjuster(policy.protected, self._count_drop)
         self._turn = Lock()
         self._flights = Flights(self._fetch_records)
@@ -108,13 +111,21 @@ class Provider:
             )
             self._note(plan)
             self._guard_against_mass_deletion(plan, listing)
-            report = dry_run(plan) if policy.is_dry_run else Run(self._store, deadline, self._pool).execute(plan)
+            report = dry_run(plan) if policy.is_dry_run else self._carry_out(plan, deadline)
         finally:
             self._turn.release()
         for (verb, outcome), count in report.counts.items():
             self._metrics.operations.labels(verb, outcome).inc(count)
         self._conclude(plan, report)
         self._metrics.last_apply.set(time.time())
+
+    def _carry_out(self, plan: Plan, deadline: Deadline) -> Report:
+        self._journal.note(plan.vouchers)
+        report = Run(self._store, deadline, self._pool).execute(plan)
+        if report.is_complete:
+            settled = set(plan.vouchers)
+            self._journal.replace(tuple(voucher for voucher in self._journal.vouchers if voucher not in settled))
+        return report
 
     def close(self) -> None:
         self._pool.shutdown(wait=True)
@@ -126,7 +137,7 @@ class Provider:
     def _fetch_records(self, deadline: Deadline) -> bytes:
         self._wait_for_turn(deadline)
         try:
-            listing = self._store.list_records(deadline)
+            listing = self._settled_listing(deadline)
         finally:
             self._turn.release()
         self._metrics.last_listing.set(time.time())
@@ -134,6 +145,27 @@ class Provider:
         for record_type in KNOWN_TYPES:
             self._metrics.records_managed.labels(record_type).set(encoded.sets_by_type[record_type])
         return encoded.body
+
+    def _settled_listing(self, deadline: Deadline) -> Listing:
+        """A listing, after ownership records that an earlier apply left behind were removed."""
+        listing = self._store.list_records(deadline)
+        if not self._journal.vouchers or self._policy.is_dry_run:
+            return listing
+        settlement = settle(self._journal.vouchers, listing.records, self._adjuster.is_desired)
+        self._journal.replace(settlement.open)
+        if not settlement.remove:
+            return listing
+        for row in settlement.remove:
+            try:
+                self._store.delete(row, deadline)
+            except NotFound:
+                continue
+            except StoreError as error:
+                log.warning("left-over ownership record stays for now", error=error, name=row.name, value=row.value)
+            else:
+                log.info("left-over ownership record removed", name=row.name, value=row.value)
+                self._metrics.operations.labels("delete", Outcome.APPLIED).inc()
+        return self._store.list_records(deadline)
 
     def _count_drop(self, drop: Drop) -> None:
         self._metrics.dropped_endpoints.labels(drop.reason).inc()

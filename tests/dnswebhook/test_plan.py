@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from dnswebhook.canonical import canonical_name, canonical_value
 from dnswebhook.domains import DomainFilter, ProtectedNames
 from dnswebhook.model import Capabilities, Changes, Endpoint, Origin, Record, RecordSpec
-from dnswebhook.operations import Create, Delete, Plan, Step, Switch, Update
+from dnswebhook.operations import Create, CreateTogether, Delete, Plan, Step, Switch, Update
 from dnswebhook.ownership import is_heritage
 from dnswebhook.plan import make_plan
 from dnswebhook.wishes import RefusalReason, SkipReason
@@ -405,6 +405,30 @@ def test_an_old_ownership_record_leaves_its_name_before_a_cname_comes() -> None:
     assert [expected] == operations(planned(changes, *rows))
 
 
+def test_a_new_text_set_comes_whole_or_not_at_all() -> None:
+    """external-dns 0.21 never looks at its own TXT sets again, so half of one would stay half."""
+    plan = planned(Changes(create=(Endpoint("app.example.com", "TXT", ("one", "two")),)))
+
+    specs = tuple(RecordSpec("app.example.com", "TXT", text) for text in ("one", "two"))
+    assert [CreateTogether(specs)] == operations(plan)
+
+
+def test_ownership_records_that_come_or_go_are_named_with_what_they_vouch_for() -> None:
+    old, txt = row("old.example.com", "A", "192.0.2.1"), ownership("old.example.com", "A")
+    changes = Changes(
+        create=(a("new.example.com", "192.0.2.2"), ownership("new.example.com", "A")),
+        delete=(a("old.example.com", "192.0.2.1"), txt),
+    )
+
+    plan = planned(changes, old, row("a-old.example.com", "TXT", txt.targets[0]))
+
+    named = {(each.name, each.owned.name, each.owned_values, each.is_leaving) for each in plan.vouchers}
+    assert {
+        ("a-new.example.com", "new.example.com", frozenset({"192.0.2.2"}), False),
+        ("a-old.example.com", "old.example.com", frozenset({"192.0.2.1"}), True),
+    } == named
+
+
 def test_sets_of_which_nothing_remains_are_named() -> None:
     rows = [row("a.example.com", "A", "192.0.2.1"), row("b.example.com", "A", "192.0.2.2")]
     changes = Changes(
@@ -510,7 +534,7 @@ def _may_be_held_back(key: tuple[str, str], changes: Changes) -> bool:
     """An ownership record is held back with its refused record."""
     return key[1] == "TXT" and any(
         endpoint.labels or any(map(is_heritage, endpoint.targets))
-        for endpoint in changes.create + changes.update_new
+        for endpoint in changes.create + changes.update_new + changes.update_old + changes.delete
         if canonical_name(endpoint.dns_name) == key[0]
     )
 

@@ -12,6 +12,7 @@ from prometheus_client import CollectorRegistry
 from dnswebhook.deadline import Deadline
 from dnswebhook.domains import DomainFilter, ProtectedNames
 from dnswebhook.errors import CapabilitiesUnknown, RateLimited, RecordError, StoreTimeout, StoreUnreachable
+from dnswebhook.journal import Journal
 from dnswebhook.metrics import Metrics
 from dnswebhook.model import Changes, Endpoint, Origin, Record
 from dnswebhook.provider import ApplyFailed, CallerGone, DeleteGuardTripped, Policy, Provider
@@ -37,7 +38,7 @@ class House:
         self.store = store
         self.registry = CollectorRegistry()
         settings = {"domain_filter": DomainFilter(), "protected": ProtectedNames(), **policy}
-        self.provider = Provider(store, Policy(**settings), Metrics(self.registry))
+        self.provider = Provider(store, Policy(**settings), Metrics(self.registry), Journal())
 
     def apply(
         self, is_caller_gone: Callable[[], bool] = lambda: False, deadline_s: float = WAIT_S, **lists: Any

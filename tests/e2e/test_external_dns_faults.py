@@ -23,9 +23,7 @@ from tests.support.storeviews import UnifiView
 
 each_api = pytest.mark.parametrize("store", ["v2", "integration"], indirect=True)
 
-# A TXT set with two values, of which one write fails, stays half written for good: external-dns 0.21 does not know the
-# ownership records of TXT sets again, hence never changes or removes such a set.
-WANTED: Mapping[str, Wanted] = {name: each for name, each in DESIRED.items() if name != "txt-two"}
+WANTED: Mapping[str, Wanted] = DESIRED
 REMOVED = [name for name, each in WANTED.items() if each.type != "TXT" and len(each.stores) == 3][::3]
 CHANGED = {
     "a-three": changed(DESIRED, "a-three", ["192.0.2.11", "192.0.2.111", "192.0.2.113"]),
@@ -198,7 +196,6 @@ def test_an_ownership_record_outlives_its_record(scene: Scene, store: UnifiView)
     assert store.held() == scene.expected(kept)
 
 
-@pytest.mark.xfail(strict=True, reason="nobody asks for the removal again once the record itself is gone")
 @each_api
 def test_an_ownership_record_that_could_not_be_removed_goes_in_a_later_pass(scene: Scene, store: UnifiView) -> None:
     """external-dns does not ask again: a name without records is no business of its next plan."""

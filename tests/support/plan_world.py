@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 
 from dnswebhook.model import Record, RecordSpec
-from dnswebhook.operations import Create, Delete, Operation, Plan, Switch, Update
+from dnswebhook.operations import Create, CreateTogether, Delete, Operation, Plan, Switch, Update
 
 
 class World:
@@ -25,6 +25,9 @@ class World:
         match operation:
             case Create(spec):
                 self._create(spec)
+            case CreateTogether(specs):
+                for spec in specs:
+                    self._create(spec)
             case Update(record, spec):
                 assert self.rows[record.id] == record
                 assert (record.name, record.type) == (spec.name, spec.type)

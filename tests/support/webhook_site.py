@@ -11,6 +11,7 @@ from werkzeug.test import Client, TestResponse
 from dnswebhook.app import Limits, WebhookApp
 from dnswebhook.domains import DomainFilter, ProtectedNames
 from dnswebhook.errors import StoreError
+from dnswebhook.journal import Journal
 from dnswebhook.metrics import Metrics
 from dnswebhook.model import Record
 from dnswebhook.provider import Policy, Provider
@@ -35,7 +36,7 @@ class Site:
         self.registry = CollectorRegistry()
         self.metrics = Metrics(self.registry)
         settings = {"domain_filter": DomainFilter(), "protected": ProtectedNames(), **policy}
-        self.provider = Provider(store, Policy(**settings), self.metrics)
+        self.provider = Provider(store, Policy(**settings), self.metrics, Journal())
         self.client = self.client_with(call_deadline_s)
 
     def client_with(self, call_deadline_s: float) -> Client:

@@ -5,14 +5,12 @@ replaced atomically, readable by us alone, and never trusted further than that: 
 again.
 """
 
-import contextlib
-import os
-import tempfile
 from pathlib import Path
 
 import msgspec
 
 from daemonkit.logs import get_logger
+from dnswebhook.statefile import replace_file
 from dnswebhook.stores.unifi.address import Flavour
 from dnswebhook.stores.unifi.settings import ApiChoice, UnifiSettings
 
@@ -76,21 +74,6 @@ class DecisionFile:
             return
         content = msgspec.json.encode(_Remembered(self._settings.address.base_url, decision))
         try:
-            _replace(self._path, content)
+            replace_file(self._path, content)
         except OSError as error:
             log.warning("the controller's API cannot be remembered", error=error, path=str(self._path))
-
-
-def _replace(path: Path, content: bytes) -> None:
-    # mkstemp creates with mode 0600.
-    descriptor, name = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
-    try:
-        with os.fdopen(descriptor, "wb") as file:
-            file.write(content)
-            file.flush()
-            os.fsync(file.fileno())
-        Path(name).replace(path)
-    except OSError:
-        with contextlib.suppress(OSError):
-            Path(name).unlink()
-        raise

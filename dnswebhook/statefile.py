@@ -1,0 +1,22 @@
+"""Small files of the state directory: written whole or not at all, readable by their owner only."""
+
+import contextlib
+import os
+import tempfile
+from pathlib import Path
+
+
+def replace_file(path: Path, content: bytes) -> None:
+    """Put `content` in place of what `path` held; after a crash it holds the one or the other. Raises OSError."""
+    # mkstemp creates with mode 0600.
+    descriptor, name = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
+    try:
+        with os.fdopen(descriptor, "wb") as file:
+            file.write(content)
+            file.flush()
+            os.fsync(file.fileno())
+        Path(name).replace(path)
+    except OSError:
+        with contextlib.suppress(OSError):
+            Path(name).unlink()
+        raise

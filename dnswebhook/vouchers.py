@@ -1,0 +1,68 @@
+"""Ownership records whose records may not have followed them: what a failed or killed apply can leave (pure).
+
+external-dns never looks again at an ownership record without its record. Such a leftover is rubbish at best; at
+worst it claims a record that somebody else adds under that name later, and external-dns then removes it. So every
+ownership record that an apply adds or removes is noted until a listing shows that both sides agree.
+"""
+
+from collections.abc import Callable, Iterable
+
+import msgspec
+
+from dnswebhook.model import Origin, Record
+from dnswebhook.ownership import OwnedSet
+
+IsDesired = Callable[[str, str], bool | None]
+"""Whether external-dns wants a record set (name, type); None when that is not known yet."""
+
+
+class Voucher(msgspec.Struct, frozen=True):
+    """One row of an ownership record that was to be added, or (`is_leaving`) removed."""
+
+    name: str
+    value: str
+    owned: OwnedSet
+    owned_values: frozenset[str]
+    """Values of the vouched-for record that are ours: those wanted, or those to be removed."""
+    is_leaving: bool
+
+
+class Settlement(msgspec.Struct, frozen=True):
+    remove: tuple[Record, ...]
+    """Rows of ownership records that vouch for nothing of ours."""
+    open: tuple[Voucher, ...]
+    """Not decided yet: look again at the next listing. Includes those to be removed, until they are gone."""
+
+
+def settle(vouchers: Iterable[Voucher], records: Iterable[Record], is_desired: IsDesired) -> Settlement:
+    """What to do about `vouchers`, given a complete listing in which no apply is under way."""
+    noted = tuple(vouchers)
+    names = {voucher.name for voucher in noted} | {voucher.owned.name for voucher in noted}
+    rows: dict[str, list[Record]] = {}
+    for record in records:
+        if record.name in names and record.is_enabled and record.origin is Origin.USER_DEFINED:
+            rows.setdefault(record.name, []).append(record)
+    remove: list[Record] = []
+    still_open: list[Voucher] = []
+    for voucher in noted:
+        own = [row for row in rows.get(voucher.name, ()) if row.type == "TXT" and row.value == voucher.value]
+        covered = [
+            row for row in rows.get(voucher.owned.name, ()) if row not in own and voucher.owned.covers(*_key(row))
+        ]
+        if not own or any(row.value in voucher.owned_values for row in covered):
+            continue  # gone, or with its record: external-dns looks after it again
+        still_open.append(voucher)
+        if covered or voucher.is_leaving or not _may_be_desired(voucher, is_desired):
+            remove += own
+    return Settlement(tuple(remove), tuple(still_open))
+
+
+def _key(row: Record) -> tuple[str, str]:
+    return row.name, row.type
+
+
+def _may_be_desired(voucher: Voucher, is_desired: IsDesired) -> bool:
+    """True as well when nobody knows: the record may be about to follow."""
+    if not voucher.owned.types:
+        return True
+    return any(is_desired(voucher.owned.name, kind) is not False for kind in voucher.owned.types)

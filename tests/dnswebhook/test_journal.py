@@ -1,0 +1,62 @@
+"""Notes of unsettled ownership records survive a restart, and never stop the work."""
+
+from pathlib import Path
+
+import pytest
+
+from dnswebhook.journal import FILE_NAME, Journal
+from dnswebhook.ownership import OwnedSet
+from dnswebhook.vouchers import Voucher
+
+
+def voucher(name: str, *, is_leaving: bool = True) -> Voucher:
+    owned = OwnedSet(name.removeprefix("a-"), frozenset({"A"}))
+    return Voucher(name, '"heritage=external-dns"', owned, frozenset({"192.0.2.1"}), is_leaving)
+
+
+def test_notes_survive_a_restart(tmp_path: Path) -> None:
+    Journal(tmp_path, "store").note([voucher("a-one.example.com"), voucher("a-two.example.com")])
+
+    again = Journal(tmp_path, "store")
+
+    assert (voucher("a-one.example.com"), voucher("a-two.example.com")) == again.vouchers
+
+
+def test_the_newest_note_about_a_row_counts(tmp_path: Path) -> None:
+    journal = Journal(tmp_path, "store")
+    journal.note([voucher("a-one.example.com", is_leaving=False)])
+
+    journal.note([voucher("a-one.example.com", is_leaving=True)])
+
+    assert (voucher("a-one.example.com", is_leaving=True),) == journal.vouchers
+
+
+def test_nothing_is_left_on_disk_when_everything_is_settled(tmp_path: Path) -> None:
+    journal = Journal(tmp_path, "store")
+    journal.note([voucher("a-one.example.com")])
+
+    journal.replace(())
+
+    assert [] == list(tmp_path.iterdir())
+
+
+def test_notes_about_another_store_are_not_followed(tmp_path: Path) -> None:
+    Journal(tmp_path, "https://one.example default").note([voucher("a-one.example.com")])
+
+    assert () == Journal(tmp_path, "https://two.example default").vouchers
+
+
+@pytest.mark.parametrize("content", [b"", b"{", b'{"store": 1}', b"\xff", b"[]"])
+def test_a_damaged_file_is_forgotten(tmp_path: Path, content: bytes) -> None:
+    (tmp_path / FILE_NAME).write_bytes(content)
+
+    assert () == Journal(tmp_path, "store").vouchers
+
+
+def test_notes_are_kept_in_memory_where_they_cannot_be_written(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    journal = Journal(tmp_path / "file" / "below", "store")
+
+    journal.note([voucher("a-one.example.com")])
+
+    assert (voucher("a-one.example.com"),) == journal.vouchers

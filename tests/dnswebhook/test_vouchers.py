@@ -1,0 +1,85 @@
+"""Which left-over ownership records go, which stay, and which question stays open."""
+
+import pytest
+
+from dnswebhook.model import Origin, Record
+from dnswebhook.ownership import OwnedSet
+from dnswebhook.vouchers import Voucher, settle
+
+TEXT = '"heritage=external-dns,external-dns/owner=default"'
+OWNED = OwnedSet("app.example.com", frozenset({"A"}))
+OURS = frozenset({"192.0.2.1"})
+
+TXT_ROW = Record("t", "a-app.example.com", "TXT", TEXT)
+OUR_ROW = Record("a", "app.example.com", "A", "192.0.2.1")
+FOREIGN_ROW = Record("f", "app.example.com", "A", "198.51.100.9")
+
+leaving = Voucher("a-app.example.com", TEXT, OWNED, OURS, is_leaving=True)
+coming = Voucher("a-app.example.com", TEXT, OWNED, OURS, is_leaving=False)
+
+
+def nobody_knows(name: str, record_type: str) -> bool | None:
+    return None
+
+
+def desired(name: str, record_type: str) -> bool | None:
+    return True
+
+
+def undesired(name: str, record_type: str) -> bool | None:
+    return False
+
+
+@pytest.mark.parametrize("voucher", [leaving, coming])
+def test_it_is_settled_when_its_row_is_gone(voucher: Voucher) -> None:
+    settlement = settle([voucher], [FOREIGN_ROW], undesired)
+
+    assert ((), ()) == (settlement.remove, settlement.open)
+
+
+@pytest.mark.parametrize("voucher", [leaving, coming])
+def test_it_is_settled_when_its_record_is_there(voucher: Voucher) -> None:
+    """external-dns sees both, and asks again for what it wants."""
+    settlement = settle([voucher], [TXT_ROW, OUR_ROW], undesired)
+
+    assert ((), ()) == (settlement.remove, settlement.open)
+
+
+@pytest.mark.parametrize("is_desired", [nobody_knows, desired, undesired])
+def test_one_that_was_to_leave_goes_when_its_record_has_gone(is_desired: object) -> None:
+    settlement = settle([leaving], [TXT_ROW], is_desired)  # type: ignore[arg-type]
+
+    assert ((TXT_ROW,), (leaving,)) == (settlement.remove, settlement.open)
+
+
+@pytest.mark.parametrize("is_desired", [nobody_knows, desired])
+def test_one_whose_record_may_still_follow_stays_open(is_desired: object) -> None:
+    settlement = settle([coming], [TXT_ROW], is_desired)  # type: ignore[arg-type]
+
+    assert ((), (coming,)) == (settlement.remove, settlement.open)
+
+
+def test_one_whose_record_is_not_wanted_any_more_goes() -> None:
+    settlement = settle([coming], [TXT_ROW], undesired)
+
+    assert (TXT_ROW,) == settlement.remove
+
+
+@pytest.mark.parametrize("voucher", [leaving, coming])
+def test_it_goes_before_it_can_claim_what_somebody_else_added(voucher: Voucher) -> None:
+    settlement = settle([voucher], [TXT_ROW, FOREIGN_ROW], desired)
+
+    assert (TXT_ROW,) == settlement.remove
+
+
+def test_a_row_that_is_not_ours_to_write_is_never_removed() -> None:
+    derived = Record("t", "a-app.example.com", "TXT", TEXT, origin=Origin.DERIVED)
+    disabled = Record("t", "a-app.example.com", "TXT", TEXT, is_enabled=False)
+
+    assert () == settle([leaving], [derived, disabled], undesired).remove
+
+
+def test_other_texts_on_the_name_stay() -> None:
+    other = Record("o", "a-app.example.com", "TXT", "made-by-hand")
+
+    assert (TXT_ROW,) == settle([leaving], [other, TXT_ROW], undesired).remove
