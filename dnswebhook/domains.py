@@ -101,8 +101,8 @@ def _compiled(pattern: str, option: str) -> re.Pattern[str] | None:
     unread = _ONLY_IN_RE2.search(pattern)
     if unread:
         raise ValueError(
-            f"{option}: regular expression {pattern!r} uses {unread.group()!r}, which external-dns (RE2) knows but this "
-            "program does not: write it with a character class such as [a-z0-9]"
+            f"{option}: regular expression {pattern!r} uses {unread.group()!r}, which external-dns (RE2) knows but "
+            "this program does not: write it with a character class such as [a-z0-9]"
         )
     try:
         return re.compile(pattern)

@@ -135,11 +135,9 @@ class _Collector:
             return False
         return True
 
-    def _wish(self, name: str, endpoint: Endpoint) -> Wish:
-        key = (name, endpoint.record_type)
-        wish = self.wishes.setdefault(key, Wish(*key))
-        wish.owned = wish.owned or owned_set(endpoint, self.changed)
-        return wish
+    def _wish(self, name: str, record_type: str) -> Wish:
+        key = (name, record_type)
+        return self.wishes.setdefault(key, Wish(*key))
 
     def _want(self, endpoint: Endpoint) -> None:
         fitted = fit(endpoint.dns_name, endpoint.record_type, endpoint.targets, endpoint.ttl_s, self.capabilities)
@@ -148,14 +146,17 @@ class _Collector:
             for drop in fitted.drops
         ]
         # Kept even when nothing of it can be held: a refused ownership record holds back its record.
-        wish = self._wish(stored_name(fitted.name), endpoint)
+        wish = self._wish(stored_name(fitted.name), endpoint.record_type)
         wish.is_wanted = True
+        wish.owned = wish.owned or owned_set(endpoint, self.changed)
         wanted = tuple(sorted({*wish.wanted, *fitted.values}))
         wish.wanted = wanted[:1] if endpoint.record_type in ("CNAME", "DNAME") else wanted
         wish.ttl_s = min((ttl for ttl in (wish.ttl_s, fitted.ttl_s) if ttl), default=0)
 
     def _release(self, endpoint: Endpoint) -> None:
-        wish = self._wish(stored_name(endpoint.dns_name), endpoint)
+        wish = self._wish(stored_name(endpoint.dns_name), endpoint.record_type)
+        if not wish.is_wanted:  # else what the set shall say decides, not what it said
+            wish.owned = wish.owned or owned_set(endpoint, self.changed)
         wish.removed |= {stored_value(endpoint.record_type, target) for target in endpoint.targets}
 
     def _leave_out_old_format_beside_cname(self) -> None:

@@ -32,9 +32,9 @@ def test_create_and_update_new_are_wanted_delete_and_update_old_may_go() -> None
     ).wishes
 
     assert {
-        ("c.example.com", "A"): (("192.0.2.1",), set()),
-        ("u.example.com", "A"): (("192.0.2.3",), {"192.0.2.2"}),
-        ("d.example.com", "A"): ((), {"192.0.2.4"}),
+        ("c.example.com", "A"): (("192.0.2.1",), frozenset()),
+        ("u.example.com", "A"): (("192.0.2.3",), frozenset({"192.0.2.2"})),
+        ("d.example.com", "A"): ((), frozenset({"192.0.2.4"})),
     } == {key: (wish.wanted, wish.removed) for key, wish in found.items()}
 
 
@@ -46,7 +46,7 @@ def test_old_and_new_meet_however_they_are_spelled() -> None:
 
     (wish,) = collected(pair).wishes.values()
 
-    assert ("xn--bcher-kva.example", ("192.0.2.2",), {"192.0.2.1"}) == (wish.name, wish.wanted, wish.removed)
+    assert ("xn--bcher-kva.example", ("192.0.2.2",), frozenset({"192.0.2.1"})) == (wish.name, wish.wanted, wish.removed)
 
 
 def test_what_is_wanted_anywhere_is_removed_nowhere() -> None:
@@ -155,6 +155,19 @@ def test_it_stays_when_it_is_the_only_ownership_record() -> None:
 
     assert (HERITAGE,) == found.wishes["x.example.com", "TXT"].wanted
     assert () == found.skips
+
+
+def test_a_text_that_takes_the_place_of_an_ownership_record_is_a_record_like_any_other() -> None:
+    """It must not be left out with a record that is refused, as an ownership record is."""
+    changes = Changes(
+        update_old=(Endpoint("x.example.com", "TXT", (HERITAGE,)),),
+        update_new=(Endpoint("x.example.com", "TXT", ("plain",)),),
+    )
+
+    (wish,) = collected(changes).wishes.values()
+
+    assert wish.owned is None
+    assert (("plain",), {HERITAGE}) == (wish.wanted, wish.removed)
 
 
 def test_no_changes_are_no_wishes() -> None:
