@@ -47,23 +47,21 @@ def parse_address(text: str) -> ControllerAddress:
     """Raises ValueError that says what is wrong with `text`."""
     typed = text.strip()
     if not typed:
-        raise ValueError("the controller's address is empty, want for example https://192.168.1.1")
+        raise ValueError("UNIFI_HOST is empty, want for example https://192.168.1.1")
     try:
         parts = urlsplit(typed if "://" in typed else f"https://{typed}")
         host, port = parts.hostname, parts.port
     except ValueError as error:
-        raise ValueError(f"the controller's address {_shown(typed)!r} is no URL: {error}") from error
+        raise ValueError(f"UNIFI_HOST {_shown(typed)!r} is no URL: {error}") from error
     scheme = parts.scheme.lower()
     if scheme not in _DEFAULT_PORTS:
-        raise ValueError(f"the controller's address {_shown(typed)!r} has scheme {scheme!r}, want https or http")
+        raise ValueError(f"UNIFI_HOST {_shown(typed)!r} has scheme {scheme!r}, want https or http")
     if parts.username is not None or parts.password is not None:
-        raise ValueError("the controller's address contains a user name, want user and password in their own options")
+        raise ValueError("UNIFI_HOST contains a user name, want user and password in their own options")
     if not host or any(character.isspace() for character in typed):
-        raise ValueError(
-            f"the controller's address {_shown(typed)!r} has no host, want for example https://192.168.1.1"
-        )
+        raise ValueError(f"UNIFI_HOST {_shown(typed)!r} has no host, want for example https://192.168.1.1")
     if parts.query or parts.fragment:
-        raise ValueError(f"the controller's address {_shown(typed)!r} has a query or fragment, want scheme and host")
+        raise ValueError(f"UNIFI_HOST {_shown(typed)!r} has a query or fragment, want scheme and host")
     prefix, marker, _ = parts.path.partition(_APPLICATION_PATH)
     chosen_port = _DEFAULT_PORTS[scheme] if port is None else port
     return ControllerAddress(scheme, host, chosen_port, prefix.rstrip("/"), names_application=bool(marker))
