@@ -7,7 +7,10 @@ The words of a set-up, in any order:
     NAME=value                    an environment variable of daemon and shell
     trust=none                    no UNIFI_CA_CERT, so the controller's certificate is not trusted
     trust=fingerprint             UNIFI_TLS_FINGERPRINT instead
-    stopped, started              the controller is switched off, on
+    credentials=user              user and password instead of an API key
+    stopped                       the controller is switched off
+    sessions=expired              its logins have ended
+    restarted                     the daemon is stopped and started
     rows=NAME                     rows of other people, see ROWS
     fault=NAME, fault=none        see FAULTS
     until=unready, until=ready    wait until the log says so; of one story, every change has to be waited for
@@ -74,8 +77,7 @@ class World:
         try:
             if self._controller is not None:
                 self._controller.release_hangs()
-            if self._daemon is not None and self._daemon.is_running:
-                assert self._daemon.stop() == 0, self._daemon.tail
+            self._stop_daemon()
         finally:
             self._resources.close()
 
@@ -96,13 +98,15 @@ class World:
             match name:
                 case "stopped":
                     self._simulated.stop()
-                case "started":
-                    self._simulated.start()
+                case "sessions":
+                    self._simulated.expire_sessions()
                 case "rows":
                     self._add_rows(value)
                 case "fault":
                     self._set_fault(value)
-        if words and words[0] != CONTINUED:
+                case "restarted":
+                    self._stop_daemon()
+        if self._daemon is None:
             self._start_daemon()
         for word in words:
             if word.startswith("until="):
@@ -136,13 +140,13 @@ class World:
         }
         for kind in VERSIONS.keys() & set(words):
             self._begin_controller(VERSIONS[kind])
-            self._env |= self._trust(words)
+            self._env |= self._trust(words) | self._credentials(words)
         self._env |= dict(word.split("=", 1) for word in words if word.partition("=")[0].isupper())
 
     def _begin_controller(self, version: str) -> None:
         controller = self._resources.enter_context(Controller(version=version, uses_tls=True))
         self._controller = controller
-        self._env |= {"UNIFI_HOST": controller.url, "UNIFI_API_KEY": controller.api_key}
+        self._env["UNIFI_HOST"] = controller.url
         self._places += [
             (CA_FILE, str(controller.ca_pem_path)),
             (f"https://{CONTROLLER_HOST}", controller.url),
@@ -155,9 +159,23 @@ class World:
             return {"UNIFI_TLS_FINGERPRINT": self._simulated.fingerprint_sha256}
         return {} if "trust=none" in words else {"UNIFI_CA_CERT": str(self._simulated.ca_pem_path)}
 
+    def _credentials(self, words: Iterable[str]) -> dict[str, str]:
+        controller = self._simulated
+        if "credentials=user" in words:
+            return {"UNIFI_USER": controller.username, "UNIFI_PASS": controller.password}
+        return {"UNIFI_API_KEY": controller.api_key}
+
     def _start_daemon(self) -> None:
-        self._daemon = self._resources.enter_context(Daemon.dnswebhook(self._env))
+        self._daemon = Daemon.dnswebhook(self._env).start()
+        self._resources.callback(self._stop_daemon)
         self._places += [(API, self._daemon.address("api")), (HEALTH, self._daemon.address("health"))]
+
+    def _stop_daemon(self) -> None:
+        if self._daemon is not None:
+            daemon, self._daemon = self._daemon, None
+            self._places = [place for place in self._places if place[0] not in (API, HEALTH)]
+            self._verdicts.clear()
+            assert daemon.stop() == 0, daemon.tail
 
     def _add_rows(self, name: str) -> None:
         for key, record_type, value, is_enabled, origin in ROWS[name]:

@@ -142,6 +142,9 @@ class _Walk:
         except CredentialsRefused as error:
             yield Finding("credentials", Grade.FAILED, str(error), replies.HINT_KEY)
             return
+        except replies.MethodAbsent as error:
+            yield Finding("path", Grade.FAILED, str(error), replies.HINT_FLAVOUR)
+            return
         except StoreError as error:
             yield Finding("site", Grade.FAILED, f"site {self._settings.site!r}: {error}", self._site_remedy())
             return
