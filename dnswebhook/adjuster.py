@@ -14,6 +14,7 @@ from daemonkit.logs import get_logger
 from dnswebhook import wire
 from dnswebhook.adjust import adjust, merge_identified
 from dnswebhook.domains import ProtectedNames
+from dnswebhook.errors import excerpt
 from dnswebhook.fit import Drop
 from dnswebhook.model import Capabilities, Endpoint
 
@@ -75,9 +76,9 @@ class Adjuster:
             log.warning(
                 "endpoint dropped",
                 reason=drop.reason,
-                name=drop.name,
-                type=drop.type,
-                target=drop.target or None,
+                name=excerpt(drop.name),
+                type=excerpt(drop.type),
+                target=excerpt(drop.target) or None,
                 detail=drop.detail,
             )
         if adjusted.endpoint is None:

@@ -19,7 +19,8 @@ from functools import lru_cache
 import idna
 
 MAX_NAME_OCTETS = 253
-MAX_LABEL_OCTETS = 63
+_MAX_WRITTEN_CHARACTERS = 4 * MAX_NAME_OCTETS
+"""Combining characters make a name shorter when it is normalised, but not by more than that."""
 
 
 class DropReason(StrEnum):
@@ -62,6 +63,11 @@ def canonical_name(text: str) -> str:
 
 @lru_cache(maxsize=4096)
 def _rewritten_name(text: str) -> str:
+    if len(text) > _MAX_WRITTEN_CHARACTERS:  # before any work: a name may be as long as a body
+        raise Unacceptable(
+            DropReason.NAME_TOO_LONG,
+            f"name of {len(text)} characters, want at most {MAX_NAME_OCTETS} octets: {text[:60]!r}…",
+        )
     labels = text.rstrip(".").split(".") if text.isascii() else re.split("[.。．｡]", text.rstrip(".。．｡"))
     written = [_canonical_label(label, is_first=index == 0, name=text) for index, label in enumerate(labels)]
     name = ".".join(written)

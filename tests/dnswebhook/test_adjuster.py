@@ -1,5 +1,6 @@
 """`POST /adjustendpoints` in bytes: shapes, and what is remembered from one pass to the next."""
 
+import io
 import json
 import logging
 from typing import Any
@@ -9,6 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from daemonkit.logformat import JsonFormatter
 from dnswebhook import wire
 from dnswebhook.adjuster import Adjuster
 from dnswebhook.canonical import DropReason
@@ -97,6 +99,20 @@ def test_drops_are_counted_on_every_pass_but_logged_once(caplog: pytest.LogCaptu
 
     assert [DropReason.INVALID_TARGET, DropReason.NO_TARGETS] * 3 == desk.reasons
     assert 2 == len([record for record in caplog.records if "endpoint dropped" in record.getMessage()])
+
+
+def test_what_is_logged_of_a_drop_is_cut() -> None:
+    lines = io.StringIO()
+    handler = logging.StreamHandler(lines)
+    handler.setFormatter(JsonFormatter())
+    logging.getLogger("dnswebhook.adjuster").addHandler(handler)
+    try:
+        Desk().adjust([{"dnsName": "x" * 100_000, "recordType": "y" * 100_000}, a("app.example.com", "z" * 100_000)])
+    finally:
+        logging.getLogger("dnswebhook.adjuster").removeHandler(handler)
+
+    assert 3 == len(lines.getvalue().splitlines())
+    assert len(lines.getvalue()) < 5000
 
 
 def test_what_a_pass_did_not_use_is_forgotten(caplog: pytest.LogCaptureFixture) -> None:

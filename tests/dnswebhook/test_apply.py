@@ -234,7 +234,10 @@ def test_after_many_failures_in_a_row_that_would_repeat_the_rest_is_not_tried(
     report = executed(store, lone_pool, *(strand(Create(host(number))) for number in range(60)))
 
     assert MAX_SYSTEMIC_FAILURES == len(store.calls)
-    assert {("create", "failed"): MAX_SYSTEMIC_FAILURES, ("create", "not_tried"): 60 - MAX_SYSTEMIC_FAILURES} == counted(report)
+    assert {
+        ("create", "failed"): MAX_SYSTEMIC_FAILURES,
+        ("create", "not_tried"): 60 - MAX_SYSTEMIC_FAILURES,
+    } == counted(report)
     assert not report.was_cut_short
 
 
