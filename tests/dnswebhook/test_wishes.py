@@ -167,7 +167,7 @@ def test_a_text_that_takes_the_place_of_an_ownership_record_is_a_record_like_any
     (wish,) = collected(changes).wishes.values()
 
     assert wish.owned is None
-    assert (("plain",), {HERITAGE}) == (wish.wanted, wish.removed)
+    assert (("plain",), frozenset({HERITAGE})) == (wish.wanted, wish.removed)
 
 
 def test_no_changes_are_no_wishes() -> None:
