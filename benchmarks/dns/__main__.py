@@ -46,7 +46,7 @@ class Session:
         self._add("Start-up", tables.START, measure.start_up(self._candidates, plan))
         with ExitStack() as stack:
             webhooks = [self._started(candidate, stack) for candidate in self._candidates]
-            self._add("Memory", tables.MEMORY, measure.memory(webhooks, plan))
+            self._add("Memory", tables.MEMORY, measure.memory(webhooks, plan, self._change_one_row))
             listed = measure.listings(webhooks, plan, self._change_one_row)
             self._add(f"GET /records, {plan.sets:,} rows", tables.CALLS, listed)
             self._add(f"POST /adjustendpoints, {plan.sets:,} endpoints", tables.CALLS, measure.adjusts(webhooks, plan))

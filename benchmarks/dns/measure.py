@@ -8,6 +8,7 @@ import statistics
 import tempfile
 import threading
 from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 
 import msgspec
@@ -19,6 +20,7 @@ from benchmarks.dns.webhooks import Candidate, Webhook
 from benchmarks.httpcall import Answer, CallFailed, Connection
 
 AT_ONCE = 10
+UNCHANGED, CHANGED = "listing, unchanged", "listing, one row changed"
 SLOW_CALL_S = 5.0
 """A webhook that needs this long for an apply is not asked again."""
 
@@ -52,10 +54,7 @@ class Samples:
         self._calls = 0
         self.body_bytes = 0
 
-    def take(self, call: Callable[[], Answer]) -> None:
-        self.take_many(lambda: [call()])
-
-    def take_many(self, calls: Callable[[], Sequence[Answer]]) -> None:
+    def take(self, calls: Callable[[], Sequence[Answer]]) -> None:
         before_s = procfs.cpu_s(self._webhook.pid)
         answers = calls()
         self._cpu_s += procfs.cpu_s(self._webhook.pid) - before_s
@@ -93,15 +92,18 @@ def start_up(candidates: Sequence[Candidate], plan: Plan) -> list[Row]:
     ]
 
 
-def memory(webhooks: Sequence[Webhook], plan: Plan) -> list[Row]:
-    """Meant for fresh processes; listings alternate with changed rows only in what other cases do."""
+def memory(webhooks: Sequence[Webhook], plan: Plan, change: Callable[[Webhook], None]) -> list[Row]:
+    """Meant for fresh processes. Half of the listings find a changed row, so that what is remembered gets replaced."""
     rows = []
     for webhook in webhooks:
         idle = procfs.rss_bytes(webhook.pid)
-        for _ in range(plan.listings):
+        for number in range(plan.listings):
+            if number % 2:
+                change(webhook)
             webhook.listing()
         listed = procfs.rss_bytes(webhook.pid)
         procfs.forget_peak_rss(webhook.pid)
+        change(webhook)
         at_once(webhook)
         peak = procfs.peak_rss_bytes(webhook.pid)
         rows.append(Row("memory", webhook.name, {"idle_bytes": idle, "listed_bytes": listed, "peak_bytes": peak}))
@@ -110,21 +112,28 @@ def memory(webhooks: Sequence[Webhook], plan: Plan) -> list[Row]:
 
 def listings(webhooks: Sequence[Webhook], plan: Plan, change: Callable[[Webhook], None]) -> list[Row]:
     """One at a time with nothing changed, one at a time with a row changed before each, ten at once."""
-    cases: dict[str, Callable[[Webhook, Samples], None]] = {
-        "listing, unchanged": lambda webhook, samples: samples.take(webhook.listing),
-        "listing, one row changed": lambda webhook, samples: samples.take(webhook.listing),
-        f"{AT_ONCE} listings at once": lambda webhook, samples: samples.take_many(lambda: at_once(webhook)),
-    }
+    cases = (
+        (UNCHANGED, plan.listings, _nothing, one_listing),
+        (CHANGED, plan.listings, change, one_listing),
+        (f"{AT_ONCE} listings at once", plan.applies, _nothing, at_once),
+    )
     rows = []
-    for case, take in cases.items():
+    for case, runs, prepare, call in cases:
         samples = {webhook.name: Samples(webhook) for webhook in webhooks}
-        for _ in range(plan.listings if AT_ONCE not in map(int, filter(str.isdigit, case.split())) else plan.applies):
+        for _ in range(runs):
             for webhook in webhooks:
-                if "changed" in case.split():
-                    change(webhook)
-                take(webhook, samples[webhook.name])
+                prepare(webhook)
+                samples[webhook.name].take(partial(call, webhook))
         rows += [Row(case, name, taken.values) for name, taken in samples.items()]
     return rows
+
+
+def _nothing(_webhook: Webhook) -> None:
+    """Between listings that find everything unchanged."""
+
+
+def one_listing(webhook: Webhook) -> list[Answer]:
+    return [webhook.listing()]
 
 
 def at_once(webhook: Webhook) -> list[Answer]:
@@ -156,8 +165,12 @@ def adjusts(webhooks: Sequence[Webhook], plan: Plan) -> list[Row]:
         reordered = data.wanted_body(plan.sets, generation, seed=generation)
         for case, body in zip(cases, (first, first, reordered), strict=True):
             for webhook in webhooks:
-                samples[case, webhook.name].take(lambda webhook=webhook, body=body: webhook.adjust(body))  # type: ignore[misc]
+                samples[case, webhook.name].take(partial(_one_adjust, webhook, body))
     return [Row(case, name, taken.values) for (case, name), taken in samples.items()]
+
+
+def _one_adjust(webhook: Webhook, body: bytes) -> list[Answer]:
+    return [webhook.adjust(body)]
 
 
 def applies(webhooks: Sequence[Webhook], plan: Plan, appliance: Appliance, latency_s: float) -> list[Row]:

@@ -15,7 +15,7 @@ from typing import Self
 import msgspec
 
 from benchmarks.dns import data, rooms
-from benchmarks.dns.measure import Plan, Row
+from benchmarks.dns.measure import CHANGED, UNCHANGED, Plan, Row
 from benchmarks.dns.webhooks import OurWebhook, ProfiledDaemon
 
 SNAPSHOT_TIMEOUT_S = 30.0
@@ -58,7 +58,8 @@ class Profiled:
         until = time.monotonic() + SNAPSHOT_TIMEOUT_S
         while not path.exists():
             if time.monotonic() > until:
-                raise RuntimeError(f"no profile of {self.webhook.name} within {SNAPSHOT_TIMEOUT_S:g} s")
+                log = self.webhook.process.tail
+                raise RuntimeError(f"no profile of {self.webhook.name} in {SNAPSHOT_TIMEOUT_S:g} s; its log:\n{log}")
             time.sleep(_POLL_S)
         return _decoder.decode(path.read_bytes())
 
@@ -86,8 +87,8 @@ def breakdown(
             webhook.listing()
 
         actions: dict[str, Callable[[], object]] = {
-            "listing, unchanged": webhook.listing,
-            "listing, one row changed": changed_listing,
+            UNCHANGED: webhook.listing,
+            CHANGED: changed_listing,
             "adjust, first time": lambda: webhook.adjust(first),
             "adjust, repeated": lambda: webhook.adjust(first),
             f"{plan.writes} creates, 0 ms": lambda: webhook.apply(data.changes(create=old)),

@@ -6,6 +6,7 @@ The profiler makes small Python functions dearer than they are, so read shares, 
 """
 
 import cProfile
+import gc
 import itertools
 import signal
 import sys
@@ -38,7 +39,10 @@ class Profiler:
         profile.enable()  # takes this function's place in the thread
 
     def _write(self, _number: int, _frame: FrameType | None) -> None:
+        # A collection in between could let a profiled thread go on and change what is being read.
+        gc.disable()
         entries = [entry for profile in self._profiles for entry in profile.getstats()]
+        gc.enable()
         path = self._directory / f"{next(self._numbers)}.json"
         unfinished = path.with_suffix(".part")
         unfinished.write_bytes(msgspec.json.encode(seconds_by_room(entries)))
