@@ -35,6 +35,8 @@ log = get_logger(__name__)
 
 MAX_SYSTEMIC_FAILURES = 20
 """After so many failures in a row that are not a record's own fault, the rest is not tried in this call."""
+PUT_BACK_GRACE_S = 2.0
+"""Past the deadline of the call, which leaves 3 s until external-dns gives up."""
 
 
 class Outcome(StrEnum):
@@ -158,9 +160,9 @@ class Run:
             case Switch(remove, add):
                 return self._switch(remove, add)
 
-    def _create(self, spec: RecordSpec, added: list[Record] | None = None) -> bool:
+    def _create(self, spec: RecordSpec, added: list[Record] | None = None, deadline: Deadline | None = None) -> bool:
         def create() -> None:
-            record = self._store.create(spec, self._deadline)
+            record = self._store.create(spec, deadline or self._deadline)
             if added is not None:
                 added.append(record)
 
@@ -216,8 +218,9 @@ class Run:
 
     def _put_back(self, removed: list[Record]) -> None:
         """Nothing came in place of what was removed: the name must not stay empty until the next pass."""
+        grace = Deadline.after(PUT_BACK_GRACE_S)  # even when the call's own time is up, or the process stops
         for record in removed:
-            self._create(record.spec)
+            self._create(record.spec, deadline=grace)
 
     def _write(self, verb: str, spec: RecordSpec, call: Callable[[], object]) -> bool:
         """Make one write; AlreadyExists, NotFound and UpdateUnsupported are the caller's to interpret."""

@@ -105,7 +105,7 @@ def _compiled(pattern: str, option: str) -> re.Pattern[str] | None:
             "this program does not: write it with a character class such as [a-z0-9]"
         )
     try:
-        return re.compile(pattern)
+        return re.compile(pattern, re.ASCII)  # `\w`, `\d` and `\b` as RE2 means them
     except re.error as error:
         raise ValueError(f"{option}: regular expression {pattern!r} is not valid: {error}") from error
 
