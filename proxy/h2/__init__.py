@@ -1,0 +1,57 @@
+"""HTTP/2 for both roles, without input or output (RFC 9113, RFC 7541, RFC 8441).
+
+`Connection.server` and `Connection.client` are all that a caller needs, with the events and heads named here. Imports
+nothing else of ours.
+"""
+
+from proxy.h2.abuse import Limits
+from proxy.h2.connection import Caches, Connection
+from proxy.h2.errors import ErrorCode, LocalProtocolError, ProtocolError, RemoteProtocolError
+from proxy.h2.events import (
+    ConnectionTerminated,
+    DataReceived,
+    Event,
+    GoawayReceived,
+    InformationalReceived,
+    PingAcked,
+    RequestReceived,
+    RequestRejected,
+    RequestTooLarge,
+    ResponseReceived,
+    SettingsChanged,
+    StreamReset,
+    TrailersReceived,
+    WindowUpdated,
+)
+from proxy.h2.heads import Field, Fields, RequestHead, ResponseHead
+from proxy.h2.settings import PeerSettings, Settings
+
+__all__ = [
+    "Caches",
+    "Connection",
+    "ConnectionTerminated",
+    "DataReceived",
+    "ErrorCode",
+    "Event",
+    "Field",
+    "Fields",
+    "GoawayReceived",
+    "InformationalReceived",
+    "Limits",
+    "LocalProtocolError",
+    "PeerSettings",
+    "PingAcked",
+    "ProtocolError",
+    "RemoteProtocolError",
+    "RequestHead",
+    "RequestReceived",
+    "RequestRejected",
+    "RequestTooLarge",
+    "ResponseHead",
+    "ResponseReceived",
+    "Settings",
+    "SettingsChanged",
+    "StreamReset",
+    "TrailersReceived",
+    "WindowUpdated",
+]

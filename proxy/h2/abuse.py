@@ -1,0 +1,97 @@
+"""Limits against peers that are cheap to obey and costly to serve: floods, rapid resets, dribbles.
+
+Each kind of frame that makes work without moving a message on is counted over a time window. Exceeding a limit is a
+connection error ENHANCE_YOUR_CALM. Some kinds are earned by honest traffic: each DATA frame that we send may cause a
+PING (bandwidth estimation) and window updates. The limits are far above what clients were seen to need; a trusted peer
+with thousands of streams, as the tunnel's edge is, is given wider ones.
+"""
+
+from dataclasses import dataclass
+from enum import IntEnum
+
+from proxy.h2.errors import ErrorCode, RemoteProtocolError
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """Frames in one window of `window_s` seconds, if not said otherwise."""
+
+    window_s: float = 10.0
+    # Rapid reset, CVE-2023-44487: streams that the peer opened and reset.
+    max_resets: int = 1_000
+    # Streams that we had to reset or refuse, since a peer can make us reset its streams too (CVE-2025-8671).
+    max_stream_errors: int = 200
+    # CVE-2019-9512, CVE-2019-9515: each asks for an answer.
+    max_pings: int = 10_000
+    max_settings: int = 100
+    # CVE-2019-9518: DATA without bytes that does not end its stream.
+    max_empty_data: int = 1_000
+    max_window_updates: int = 10_000
+    # PRIORITY, unknown frame types, and frames for streams that are gone.
+    max_ignored: int = 10_000
+    # CVE-2019-9511: DATA frames of less than 256 bytes that we sent because a window had no room for more.
+    max_dribbles: int = 1_000
+    # In one field block, CVE-2024-27316: at 16 KiB each they hold every list that is within bounds.
+    max_continuations: int = 16
+    # Field blocks before the peer acknowledges our SETTINGS, which it has seen before any answer of ours.
+    max_blocks_before_ack: int = 1_000
+
+
+class Flood(IntEnum):
+    """What is counted; the values index the tables below."""
+
+    RESET = 0
+    STREAM_ERROR = 1
+    PING = 2
+    SETTINGS = 3
+    EMPTY_DATA = 4
+    WINDOW_UPDATE = 5
+    IGNORED = 6
+    DRIBBLE = 7
+
+
+# How many of a kind each DATA frame that we send lets the peer send.
+EARNED = {Flood.PING: 1, Flood.WINDOW_UPDATE: 10}
+DRIBBLE_BYTES = 256
+
+
+class FloodGuard:
+    """The counts of one connection. `data_frames_sent` and `dribbles_sent` are counted by the sending side."""
+
+    __slots__ = ("_counts", "_limits", "_renew_at_s", "_window_s", "data_frames_sent", "dribbles_sent")
+
+    def __init__(self, limits: Limits) -> None:
+        self._limits = (
+            limits.max_resets,
+            limits.max_stream_errors,
+            limits.max_pings,
+            limits.max_settings,
+            limits.max_empty_data,
+            limits.max_window_updates,
+            limits.max_ignored,
+            limits.max_dribbles,
+        )
+        self._window_s = limits.window_s
+        self._renew_at_s = 0.0
+        self._counts = [0] * len(Flood)
+        self.data_frames_sent = 0
+        self.dribbles_sent = 0
+
+    def renew(self, now_s: float) -> None:
+        if now_s >= self._renew_at_s:
+            self._renew_at_s = now_s + self._window_s
+            self._counts = [0] * len(Flood)
+            self.data_frames_sent = self.dribbles_sent = 0
+
+    def count(self, flood: Flood) -> None:
+        self._counts[flood] += 1
+        self._want_calm(flood, self._counts[flood])
+
+    def check_dribbles(self) -> None:
+        self._want_calm(Flood.DRIBBLE, self.dribbles_sent)
+
+    def _want_calm(self, flood: Flood, count: int) -> None:
+        limit = self._limits[flood]
+        if count > limit and count > limit + EARNED.get(flood, 0) * self.data_frames_sent:
+            reason = f"{flood.name} {count} times in {self._window_s:g} s, want at most {limit}"
+            raise RemoteProtocolError(ErrorCode.ENHANCE_YOUR_CALM, reason)

@@ -1,0 +1,157 @@
+"""Which fields and heads are valid (RFC 9113, 8.2 and 8.3; RFC 8441), judged once a field and once a head.
+
+`classify` judges one field by itself; its verdict is cached beside the decoded field, so a field that repeats costs
+nothing. `FieldBlock` is a decoded block with what matters for the head already sorted out; `request_head`,
+`response_head` and `trailers` check how the fields stand together. Stricter than the RFC where a looser proxy would let
+something through to an HTTP/1.1 backend: names are tokens, values hold no control characters but tabs.
+"""
+
+import re
+
+from proxy.h2.heads import NONE_NEVER_INDEXED, Field, Fields, RequestHead, ResponseHead
+
+# What a field is to its head. From METHOD on they are pseudo-header fields.
+ORDINARY, CONTENT_LENGTH, HOST, FLAWED, METHOD, SCHEME, PATH, AUTHORITY, PROTOCOL, STATUS = range(10)
+FIRST_PSEUDO = METHOD
+KINDS = STATUS + 1
+
+Entry = tuple[int, Field]
+"""A kind with its field; for FLAWED the field's value is the reason."""
+
+TOKEN = re.compile(rb"[!#$%&'*+\-.^_`|~0-9A-Za-z]+")
+NAME = re.compile(rb"[!#$%&'*+\-.^_`|~0-9a-z]+")
+# No control character but the tab; no space or tab at either end.
+VALUE = re.compile(rb"(?:[^\x00-\x20\x7f](?:[^\x00-\x08\x0a-\x1f\x7f]*[^\x00-\x20\x7f])?)?")
+PSEUDO = {
+    b":method": (METHOD, TOKEN),
+    b":scheme": (SCHEME, re.compile(rb"[A-Za-z][A-Za-z0-9+\-.]*")),
+    b":path": (PATH, re.compile(rb"/[^\x00-\x20\x7f]*|\*")),
+    # RFC 3986 reg-name, IP-literal and port; no user information (RFC 9113, 8.3.1). Empty counts as absent.
+    b":authority": (AUTHORITY, re.compile(rb"[A-Za-z0-9\-._~%!$&'()*+,;=:\[\]]*")),
+    b":protocol": (PROTOCOL, TOKEN),
+    b":status": (STATUS, re.compile(rb"[1-9][0-9][0-9]")),
+}
+AUTHORITY_VALUE = PSEUDO[b":authority"][1]
+# 19 digits: no length above 2^63 is honest.
+LENGTH = re.compile(rb"[0-9]{1,19}")
+CONNECTION_SPECIFIC = frozenset((b"connection", b"proxy-connection", b"keep-alive", b"transfer-encoding", b"upgrade"))
+
+
+class Malformed(Exception):
+    """The reason why a message is malformed (RFC 9113, 8.1.1): a stream error of type PROTOCOL_ERROR."""
+
+
+class FieldBlock:
+    """One decoded field block: ordinary fields in order (content-length among them), and the special values by kind.
+
+    `flaw` is the first reason found why no head can come of it.
+    """
+
+    __slots__ = ("fields", "flaw", "never_indexed", "size_bytes", "special")
+
+    def __init__(self) -> None:
+        self.fields: Fields = []
+        self.special: list[bytes | None] = [None] * KINDS
+        self.flaw: str | None = None
+        self.never_indexed: frozenset[bytes] = NONE_NEVER_INDEXED
+        # As MAX_HEADER_LIST_SIZE counts; 0 while it is known to be small.
+        self.size_bytes = 0
+
+    def add(self, entry: Entry) -> None:
+        """Take in a field that is not ORDINARY."""
+        kind, field = entry
+        value = field[1]
+        if kind == FLAWED:
+            self.flaw = self.flaw or value.decode("ascii", "replace")
+            return
+        if self.special[kind] is not None:
+            self.flaw = self.flaw or f"field {field[0].decode()} twice in a head"
+        if kind >= FIRST_PSEUDO:
+            if self.fields or self.special[HOST] is not None:
+                self.flaw = self.flaw or f"pseudo-header field {field[0].decode()} after an ordinary field"
+        elif kind == CONTENT_LENGTH:
+            self.fields.append(field)
+        self.special[kind] = value
+
+
+def classify(field: Field) -> Entry:
+    name, value = field
+    pseudo = PSEUDO.get(name)
+    if pseudo is not None:
+        kind, grammar = pseudo
+        return (kind, field) if grammar.fullmatch(value) else _flawed(field, f"malformed {name.decode()}")
+    if not NAME.fullmatch(name):
+        return _flawed(field, f"field name {name[:64]!r}, want a lower-case token")
+    if not VALUE.fullmatch(value):
+        return _flawed(field, f"value of field {name.decode()} holds control characters or starts or ends with space")
+    if name == b"content-length":
+        return (CONTENT_LENGTH, field) if LENGTH.fullmatch(value) else _flawed(field, "content-length is not a number")
+    if name == b"host":
+        return (HOST, field) if AUTHORITY_VALUE.fullmatch(value) else _flawed(field, "malformed host")
+    if name in CONNECTION_SPECIFIC:
+        return _flawed(field, f"connection-specific field {name.decode()}")
+    if name == b"te" and value.lower() != b"trailers":
+        return _flawed(field, "field te, want absent or trailers")
+    return ORDINARY, field
+
+
+def _flawed(field: Field, reason: str) -> Entry:
+    return FLAWED, (field[0], reason.encode())
+
+
+def content_length(block: FieldBlock) -> int | None:
+    length = block.special[CONTENT_LENGTH]
+    return None if length is None else int(length)
+
+
+def request_head(block: FieldBlock, is_extended_connect_allowed: bool) -> RequestHead:
+    """Raises Malformed. A request without any authority keeps an empty one: a router answers that better."""
+    if block.flaw is not None:
+        raise Malformed(block.flaw)
+    _, _, host, _, method, scheme, path, authority, protocol, status = block.special
+    if method is None or status is not None:
+        raise Malformed("request without :method" if method is None else "request with :status")
+    if protocol is not None and not (is_extended_connect_allowed and method == b"CONNECT"):
+        raise Malformed(":protocol on a request that is no extended CONNECT, or where none is allowed")
+    if method == b"CONNECT" and protocol is None:
+        if scheme is not None or path is not None or not authority:
+            raise Malformed("CONNECT wants :authority, and neither :scheme nor :path")
+        scheme = path = b""
+    elif scheme is None or path is None:
+        raise Malformed("request without :scheme" if scheme is None else "request without :path")
+    elif path == b"*" and method != b"OPTIONS":
+        raise Malformed(":path * on a method other than OPTIONS")
+    if host is not None:
+        if not authority:
+            authority = host
+        elif host != authority and host.lower() != authority.lower():
+            raise Malformed(":authority and host differ")
+    return RequestHead(method, scheme, authority or b"", path, block.fields, protocol, block.never_indexed)
+
+
+def response_head(block: FieldBlock) -> ResponseHead:
+    """Raises Malformed."""
+    if block.flaw is not None:
+        raise Malformed(block.flaw)
+    _, _, host, _, method, scheme, path, authority, protocol, status = block.special
+    if status is None:
+        raise Malformed("response without :status")
+    if not (method is scheme is path is authority is protocol is None):
+        raise Malformed("response with a pseudo-header field of requests")
+    if status == b"101":
+        raise Malformed("status 101, which HTTP/2 does not have")
+    if host is not None:
+        block.fields.append((b"host", host))
+    return ResponseHead(int(status), block.fields, block.never_indexed)
+
+
+def trailers(block: FieldBlock) -> Fields:
+    """Raises Malformed."""
+    if block.flaw is not None:
+        raise Malformed(block.flaw)
+    if any(value is not None for value in block.special[FIRST_PSEUDO:]):
+        raise Malformed("trailers with a pseudo-header field")
+    host = block.special[HOST]
+    if host is not None:
+        block.fields.append((b"host", host))
+    return block.fields

@@ -1,0 +1,276 @@
+"""What the peer sends on streams: heads, bodies, trailers, window updates and resets (RFC 9113, 5.1, 6.1, 6.2, 8.1).
+
+The receiving half below `Connection`, which adds the frames of the connection itself. Each handler takes the flags, the
+stream identifier and the payload of one frame, changes the stream, appends events, and raises `RemoteProtocolError`.
+"""
+
+from proxy.h2 import events, frames
+from proxy.h2.abuse import Flood, FloodGuard, Limits
+from proxy.h2.blocks import Assembly, header_fragment
+from proxy.h2.errors import ErrorCode, RemoteProtocolError, protocol_error
+from proxy.h2.events import Event
+from proxy.h2.fieldcache import BlockDecoder
+from proxy.h2.fieldlines import BlockEncoder
+from proxy.h2.fields import FieldBlock, Malformed, content_length, request_head, response_head, trailers
+from proxy.h2.sending import Sending
+from proxy.h2.settings import Settings
+from proxy.h2.streams import UNKNOWN_LENGTH, Gone, Stream
+from proxy.h2.windows import INITIAL_WINDOW_BYTES, ReceiveWindow, widened
+
+BODILESS_STATUS_CODES = frozenset((204, 304))
+
+
+class Receiving(Sending):
+    """State and handlers of the streams' receiving half."""
+
+    def __init__(
+        self, settings: Settings, limits: Limits, encoder: BlockEncoder, decoder: BlockDecoder, *, is_server: bool
+    ) -> None:
+        super().__init__(settings, encoder, FloodGuard(limits), is_server=is_server)
+        self._limits = limits
+        self._decoder = decoder
+        self._assembly: Assembly | None = None
+        self._events: list[Event] = []
+        # The peer has acknowledged our SETTINGS.
+        self._is_acknowledged = False
+        self._blocks_before_ack = 0
+
+    # -- field blocks ------------------------------------------------------------------------------------------------
+
+    def _on_headers(self, flags: int, stream_id: int, payload: bytes) -> None:
+        fragment, flaw = header_fragment(flags, stream_id, payload)
+        end_stream = flags & frames.END_STREAM == frames.END_STREAM
+        if flags & frames.END_HEADERS:
+            self._on_block(stream_id, fragment, end_stream, flaw)
+            return
+        max_bytes = 2 * self.settings.max_header_list_bytes
+        self._assembly = Assembly(stream_id, fragment, end_stream, flaw, max_bytes, self._limits.max_continuations)
+
+    def _on_continuation(self, _flags: int, stream_id: int, _payload: bytes) -> None:
+        raise protocol_error(f"CONTINUATION on stream {stream_id} without a field block")
+
+    def _on_block(self, stream_id: int, block: bytes, end_stream: bool, flaw: str | None) -> None:
+        # Before anything else, since a block that is not decoded would break the ones after it.
+        decoded = self._decoder.decode(block)
+        if not self._is_acknowledged:
+            self._count_block_before_ack()
+        stream = self._streams.get(stream_id)
+        if stream is None:
+            if not self.is_server or stream_id <= self._table.last_id or not stream_id & 1:
+                self._on_gone(stream_id, "HEADERS")
+                return
+            stream = self._open(stream_id)
+        elif not stream.is_remote_open:
+            raise RemoteProtocolError(ErrorCode.STREAM_CLOSED, "HEADERS after END_STREAM", stream_id)
+        if flaw is not None:
+            raise protocol_error(flaw, stream_id)
+        try:
+            if stream.has_received_head:
+                self._on_trailers(stream, decoded, end_stream)
+            elif self.is_server:
+                self._on_request(stream, decoded, end_stream)
+            else:
+                self._on_response(stream, decoded, end_stream)
+        except Malformed as malformed:
+            raise protocol_error(str(malformed), stream_id) from None
+
+    def _count_block_before_ack(self) -> None:
+        self._blocks_before_ack += 1
+        if self._blocks_before_ack > self._limits.max_blocks_before_ack:
+            reason = f"{self._blocks_before_ack} field blocks without an acknowledgement of our SETTINGS"
+            raise RemoteProtocolError(ErrorCode.SETTINGS_TIMEOUT, reason)
+
+    def _open(self, stream_id: int) -> Stream:
+        is_full = len(self._streams) >= self.settings.max_concurrent_streams
+        stream = self._table.open(stream_id, self.peer.initial_window_bytes)
+        if is_full or self.is_draining:
+            why = "draining" if self.is_draining else f"{self.settings.max_concurrent_streams} streams are open"
+            raise RemoteProtocolError(ErrorCode.REFUSED_STREAM, why, stream_id)
+        return stream
+
+    def _on_request(self, stream: Stream, decoded: FieldBlock, end_stream: bool) -> None:
+        limit_bytes = self.settings.max_header_list_bytes
+        event: Event
+        if decoded.size_bytes > limit_bytes:
+            event = events.RequestTooLarge(stream.stream_id, decoded.size_bytes, limit_bytes, end_stream)
+        else:
+            head = request_head(decoded, self.settings.is_extended_connect_enabled)
+            event = events.RequestReceived(stream.stream_id, head, end_stream)
+            length = content_length(decoded)
+            if length is not None:
+                self._expect(stream, length, end_stream)
+        stream.has_received_head = True
+        self._events.append(event)
+        if end_stream:
+            self._remote_end(stream)
+
+    def _on_response(self, stream: Stream, decoded: FieldBlock, end_stream: bool) -> None:
+        self._want_small(stream, decoded)
+        head = response_head(decoded)
+        if head.status_code < 200:
+            if end_stream:
+                raise Malformed(f"interim response {head.status_code} ends the stream")
+            self._events.append(events.InformationalReceived(stream.stream_id, head))
+            return
+        stream.is_bodiless = stream.is_bodiless or head.status_code in BODILESS_STATUS_CODES
+        length = content_length(decoded)
+        if length is not None and not stream.is_bodiless:
+            self._expect(stream, length, end_stream)
+        stream.has_received_head = True
+        self._events.append(events.ResponseReceived(stream.stream_id, head, end_stream))
+        if end_stream:
+            self._remote_end(stream)
+
+    def _on_trailers(self, stream: Stream, decoded: FieldBlock, end_stream: bool) -> None:
+        self._want_small(stream, decoded)
+        if not end_stream:
+            raise Malformed("trailers without END_STREAM")
+        fields = trailers(decoded)
+        self._expect_end(stream)
+        self._events.append(events.TrailersReceived(stream.stream_id, fields, decoded.never_indexed))
+        self._remote_end(stream)
+
+    def _want_small(self, stream: Stream, decoded: FieldBlock) -> None:
+        limit_bytes = self.settings.max_header_list_bytes
+        if decoded.size_bytes > limit_bytes:
+            reason = f"field list of {decoded.size_bytes} bytes, want at most {limit_bytes}"
+            raise RemoteProtocolError(ErrorCode.ENHANCE_YOUR_CALM, reason, stream.stream_id)
+
+    @staticmethod
+    def _expect(stream: Stream, length: int, end_stream: bool) -> None:
+        if end_stream and length:
+            raise Malformed(f"content-length {length} without a body")
+        stream.expected_bytes = length
+
+    @staticmethod
+    def _expect_end(stream: Stream) -> None:
+        if stream.expected_bytes > 0:
+            raise Malformed(f"body ends {stream.expected_bytes} bytes short of its content-length")
+
+    def _remote_end(self, stream: Stream) -> None:
+        stream.is_remote_open = False
+        if not stream.is_local_open:
+            self._table.end(stream)
+
+    # -- bodies ------------------------------------------------------------------------------------------------------
+
+    def _on_data(self, flags: int, stream_id: int, payload: bytes | memoryview) -> None:
+        size = len(payload)
+        self._receive_window.take(size, 0)
+        data = frames.strip_padding(payload) if flags & frames.PADDED else payload
+        stream = self._streams.get(stream_id)
+        if stream is None or not stream.is_remote_open or not stream.has_received_head:
+            self._release_to_connection(size)
+            self._on_misplaced_data(stream, stream_id)
+            return
+        if size:
+            self._take(stream, size, len(data))
+        end_stream = flags & frames.END_STREAM == frames.END_STREAM
+        if data:
+            self._count_body(stream, len(data))
+        elif not end_stream:
+            self._guard.count(Flood.EMPTY_DATA)
+            return
+        if end_stream and stream.expected_bytes > 0:
+            raise protocol_error(f"body ends {stream.expected_bytes} bytes short of its content-length", stream_id)
+        self._events.append(events.DataReceived(stream_id, data, end_stream))
+        if end_stream:
+            self._remote_end(stream)
+
+    def _on_misplaced_data(self, stream: Stream | None, stream_id: int) -> None:
+        if stream is None:
+            self._on_gone(stream_id, "DATA")
+        elif not stream.is_remote_open:
+            raise RemoteProtocolError(ErrorCode.STREAM_CLOSED, "DATA after END_STREAM", stream_id)
+        else:
+            raise protocol_error("DATA before the head", stream_id)
+
+    def _take(self, stream: Stream, size: int, data_size: int) -> None:
+        """Charge a payload to the stream's window; its padding is released at once."""
+        window = stream.receive_window
+        if window is None:
+            # A peer may use the initial size of the protocol until it has seen ours.
+            least = 0 if self._is_acknowledged else INITIAL_WINDOW_BYTES
+            window = stream.receive_window = ReceiveWindow(max(self.settings.stream_window_bytes, least))
+        try:
+            window.take(size, stream.stream_id)
+        except RemoteProtocolError:
+            self._release_to_connection(size)
+            raise
+        if size != data_size:
+            self.release(stream.stream_id, size - data_size)
+
+    @staticmethod
+    def _count_body(stream: Stream, size: int) -> None:
+        if stream.is_bodiless:
+            raise protocol_error("DATA in a response that has no body", stream.stream_id)
+        if stream.expected_bytes != UNKNOWN_LENGTH:
+            stream.expected_bytes -= size
+            if stream.expected_bytes < 0:
+                raise protocol_error("body longer than its content-length", stream.stream_id)
+
+    def _on_window_update(self, _flags: int, stream_id: int, payload: bytes) -> None:
+        increment = frames.decode_uint32(payload, "WINDOW_UPDATE") & frames.MAX_STREAM_ID
+        self._guard.count(Flood.WINDOW_UPDATE)
+        self._guard.check_dribbles()
+        stream = self._streams.get(stream_id)
+        if stream is None and stream_id:
+            self._on_late_frame(stream_id, "WINDOW_UPDATE")
+            return
+        if not increment:
+            raise protocol_error("window increment 0, want 1 to 2^31-1", stream_id)
+        if stream is not None:
+            before = stream.send_window
+            stream.send_window = widened(before, increment, stream_id)
+            if before <= 0 < stream.send_window and stream.is_local_open:
+                self._events.append(events.WindowUpdated(stream_id))
+        else:
+            before = self._send_window
+            self._send_window = widened(before, increment, 0)
+            if before <= 0:
+                self._events.append(events.WindowUpdated(0))
+
+    def _on_late_frame(self, stream_id: int, what: str) -> None:
+        """A frame that may come for a while after the stream has gone."""
+        if self._table.why_gone(stream_id) is Gone.IDLE:
+            raise protocol_error(f"{what} on stream {stream_id}, which is idle")
+        self._guard.count(Flood.IGNORED)
+
+    def _on_rst_stream(self, _flags: int, stream_id: int, payload: bytes) -> None:
+        code = frames.decode_uint32(payload, "RST_STREAM")
+        stream = self._streams.get(stream_id)
+        if stream is None:
+            self._on_late_frame(stream_id, "RST_STREAM")
+            return
+        if self.is_server and stream.is_local_open:
+            self._guard.count(Flood.RESET)
+        self._release_to_connection(self._table.reset(stream_id, Gone.RESET_BY_PEER))
+        self._events.append(events.StreamReset(stream_id, code, True, "reset by the peer"))
+
+    # -- errors of streams ------------------------------------------------------------------------------------------
+
+    def _on_stream_error(self, error: RemoteProtocolError) -> None:
+        stream_id = error.stream_id
+        if not self.is_draining:
+            self._guard.count(Flood.STREAM_ERROR)
+        stream = self._streams.get(stream_id)
+        self._reset(stream_id, error.code)
+        if stream is None:
+            return
+        if self.is_server and not stream.has_received_head:
+            self._events.append(events.RequestRejected(stream_id, error.code, error.reason))
+        else:
+            self._events.append(events.StreamReset(stream_id, error.code, False, error.reason))
+
+    def _on_gone(self, stream_id: int, what: str) -> None:
+        """A HEADERS or DATA frame on a stream that is not live (5.1)."""
+        how = self._table.why_gone(stream_id)
+        reason = f"{what} on stream {stream_id}, which is {how.value}"
+        if how is Gone.RESET_BY_US:
+            self._guard.count(Flood.IGNORED)
+        elif how is Gone.RESET_BY_PEER:
+            raise RemoteProtocolError(ErrorCode.STREAM_CLOSED, reason, stream_id)
+        elif how is Gone.ENDED:
+            raise RemoteProtocolError(ErrorCode.STREAM_CLOSED, reason)
+        else:
+            raise protocol_error(reason)

@@ -1,0 +1,301 @@
+"""What our side sends, on streams and on the connection (RFC 9113, 5.1, 5.2, 6): the calling half of `Connection`.
+
+Every call checks the state, then queues bytes; nothing is sent until the caller fetches them. Queued body data is never
+copied: `send_data` keeps the very buffer it was given, cut by the windows, so that one join a loop turn moves it.
+
+A stream that a reset has taken away swallows calls silently, as its `StreamReset` event may not have been read yet.
+Calls that no order of events explains raise `LocalProtocolError` and queue nothing.
+"""
+
+from proxy.h2 import frames
+from proxy.h2.abuse import DRIBBLE_BYTES, FloodGuard
+from proxy.h2.errors import ErrorCode, LocalProtocolError
+from proxy.h2.fieldlines import BlockEncoder
+from proxy.h2.heads import Fields, RequestHead, ResponseHead
+from proxy.h2.settings import PeerSettings, Settings
+from proxy.h2.streams import Gone, Stream, StreamTable
+from proxy.h2.windows import INITIAL_WINDOW_BYTES, ReceiveWindow
+
+# Larger DATA frames gain nothing (measured) and keep other streams waiting.
+MAX_DATA_FRAME_BYTES = 65_536
+# Payload of the PING that a drain waits for, before it says which streams were the last.
+DRAIN_PING = b"draining"
+
+_pack_head = frames.FRAME_HEAD.pack
+
+
+class Sending:
+    """State and calls of the sending half; `Connection` adds the receiving half."""
+
+    def __init__(self, settings: Settings, encoder: BlockEncoder, guard: FloodGuard, *, is_server: bool) -> None:
+        self.is_server = is_server
+        self.settings = settings
+        self.peer = PeerSettings()
+        # After a connection error, or `terminate`: nothing more is received; what is queued may be sent.
+        self.is_terminated = False
+        # Neither side opens streams any more.
+        self.is_draining = False
+        self._encoder = encoder
+        self._guard = guard
+        self._table = StreamTable()
+        self._streams = self._table.live
+        self._output: list[bytes | memoryview] = []
+        self._send_window = INITIAL_WINDOW_BYTES
+        self._receive_window = ReceiveWindow(settings.connection_window_bytes)
+        if not is_server:
+            self._output.append(frames.PREFACE)
+        self._output.append(frames.encode_settings(settings.announced(is_server=is_server)))
+        increment = settings.connection_window_bytes - INITIAL_WINDOW_BYTES
+        if increment:
+            self._output.append(frames.encode_window_update(0, increment))
+
+    # -- the third door ----------------------------------------------------------------------------------------------
+
+    def data_to_send(self) -> bytes:
+        """Everything queued, in one piece; empty when there is nothing."""
+        return b"".join(self.buffers_to_send())
+
+    def buffers_to_send(self) -> list[bytes | memoryview]:
+        """Everything queued, as it lies: for `sendmsg`, or one join over several connections."""
+        output, self._output = self._output, []
+        return output
+
+    @property
+    def has_output(self) -> bool:
+        return bool(self._output)
+
+    # -- questions ---------------------------------------------------------------------------------------------------
+
+    @property
+    def stream_count(self) -> int:
+        return len(self._streams)
+
+    @property
+    def is_drained(self) -> bool:
+        """Draining, and the last stream has ended: the transport may be closed."""
+        return self.is_draining and not self._streams
+
+    def is_live(self, stream_id: int) -> bool:
+        return stream_id in self._streams
+
+    def sendable(self, stream_id: int) -> int:
+        """How many bytes `send_data` would take now. After 0 a `WindowUpdated` event comes, of the stream or of 0."""
+        stream = self._streams.get(stream_id)
+        if stream is None or not stream.is_local_open:
+            return 0
+        return max(0, min(stream.send_window, self._send_window))
+
+    # -- messages ----------------------------------------------------------------------------------------------------
+
+    def send_headers(self, stream_id: int, head: ResponseHead, end_stream: bool = False) -> None:
+        """Answer a request. A status code below 200 is an interim answer, of which any number may come first."""
+        stream = self._sending(stream_id)
+        if stream is None:
+            return
+        is_interim = head.status_code < 200
+        if stream.has_sent_head or not self.is_server:
+            raise LocalProtocolError(f"response head on stream {stream_id}, which has one or is no request of the peer")
+        if is_interim and end_stream:
+            raise LocalProtocolError(f"interim response {head.status_code} cannot end stream {stream_id}")
+        block = self._encoder.response(head)
+        stream.has_sent_head = not is_interim
+        self._queue_block(stream, block, end_stream)
+
+    def send_trailers(self, stream_id: int, fields: Fields) -> None:
+        """End our direction of the stream with fields after the body."""
+        stream = self._sending(stream_id, after_head=True)
+        if stream is not None:
+            self._queue_block(stream, self._encoder.trailers(fields), end_stream=True)
+
+    def send_data(self, stream_id: int, data: bytes | memoryview, end_stream: bool = False) -> int:
+        """Queue as much of `data` as the windows let through; returns how much that was.
+
+        `end_stream` takes effect only when all of it was taken. `data` must not change until it has been sent. A stream
+        that is gone takes nothing.
+        """
+        stream = self._sending(stream_id, after_head=True)
+        if stream is None:
+            return 0
+        size = len(data)
+        room = min(stream.send_window, self._send_window)
+        if size > room:
+            size, end_stream = max(0, room), False
+            if not size:
+                return 0
+            if size < DRIBBLE_BYTES:
+                self._guard.dribbles_sent += 1
+        stream.send_window -= size
+        self._send_window -= size
+        self._queue_data(stream_id, data, size, end_stream)
+        if end_stream:
+            self._local_end(stream)
+        return size
+
+    def end_stream(self, stream_id: int) -> None:
+        """End our direction of the stream; needs no window."""
+        stream = self._sending(stream_id, after_head=True)
+        if stream is not None:
+            self._output.append(frames.encode_frame(frames.DATA, frames.END_STREAM, stream_id))
+            self._local_end(stream)
+
+    def reset_stream(self, stream_id: int, code: int = ErrorCode.CANCEL) -> None:
+        """Give the stream up, both directions. What its caller still held is given back; no event follows."""
+        self._want_opened(stream_id)
+        if stream_id in self._streams:
+            self._reset(stream_id, code)
+        else:
+            self.abandon(stream_id)
+
+    # -- credit ------------------------------------------------------------------------------------------------------
+
+    def release(self, stream_id: int, size_bytes: int) -> None:
+        """Give credit back for received body bytes that are no longer held; also after the stream has ended.
+
+        After a reset there is nothing to give back: that was done.
+        """
+        stream = self._streams.get(stream_id)
+        if stream is not None and stream.receive_window is not None:
+            increment = stream.receive_window.release(size_bytes)
+            if increment and stream.is_remote_open:
+                self._output.append(frames.encode_window_update(stream_id, increment))
+        else:
+            held_by_ended = self._table.held_by_ended
+            held = held_by_ended.pop(stream_id, 0)
+            if not held:
+                return
+            if size_bytes > held:
+                raise LocalProtocolError(f"{size_bytes} bytes released on stream {stream_id}, want at most {held}")
+            if size_bytes < held:
+                held_by_ended[stream_id] = held - size_bytes
+        self._release_to_connection(size_bytes)
+
+    def abandon(self, stream_id: int) -> None:
+        """Give credit back for all that the caller still held of this stream's body."""
+        stream = self._streams.get(stream_id)
+        if stream is not None and stream.receive_window is not None:
+            self.release(stream_id, stream.receive_window.held)
+        elif stream is None:
+            self._release_to_connection(self._table.held_by_ended.pop(stream_id, 0))
+
+    # -- connection --------------------------------------------------------------------------------------------------
+
+    def ping(self, payload: bytes) -> None:
+        """Ask for a sign of life; `PingAcked` brings the payload back."""
+        if len(payload) != 8 or payload == DRAIN_PING:
+            raise LocalProtocolError(f"PING payload {payload!r}, want 8 bytes, and not those that a drain uses")
+        self._output.append(frames.encode_frame(frames.PING, 0, 0, payload))
+
+    def drain(self) -> None:
+        """Finish what runs, take nothing new. A server first says so, and refuses only after one round trip (6.8)."""
+        if self.is_draining or self.is_terminated:
+            return
+        if self.is_server:
+            self._output.append(frames.encode_goaway(frames.MAX_STREAM_ID, ErrorCode.NO_ERROR, b""))
+            self._output.append(frames.encode_frame(frames.PING, 0, 0, DRAIN_PING))
+        else:
+            self._finish_drain()
+
+    def terminate(self, code: int = ErrorCode.NO_ERROR, debug_data: bytes = b"") -> None:
+        """Give the connection up at once: the last frame is a GOAWAY, every stream is gone without an event."""
+        if not self.is_terminated:
+            self.is_terminated = True
+            self._streams.clear()
+            self._table.held_by_ended.clear()
+            self._output.append(frames.encode_goaway(self._last_peer_stream_id, code, debug_data))
+
+    def open_stream(self, head: RequestHead, end_stream: bool = False) -> int:
+        """Send a request (client role); returns its stream identifier. Ask `openable` first."""
+        if self.openable <= 0:
+            raise LocalProtocolError(
+                "no stream can be opened: limit of the peer reached, connection draining, or server role"
+            )
+        if head.protocol is not None and not self.peer.is_extended_connect_enabled:
+            raise LocalProtocolError("extended CONNECT, which the peer has not enabled")
+        block = self._encoder.request(head)
+        stream = self._table.open(self._table.last_id + 2 if self._table.last_id else 1, self.peer.initial_window_bytes)
+        stream.has_sent_head = True
+        stream.is_bodiless = head.method == b"HEAD"
+        self._queue_block(stream, block, end_stream)
+        return stream.stream_id
+
+    @property
+    def openable(self) -> int:
+        """How many more streams a client may open now."""
+        if self.is_server or self.is_draining or self.is_terminated:
+            return 0
+        ids_left = (frames.MAX_STREAM_ID - self._table.last_id) // 2
+        return min(self.peer.max_concurrent_streams - len(self._streams), ids_left)
+
+    # -- shared with the receiving half ------------------------------------------------------------------------------
+
+    @property
+    def _last_peer_stream_id(self) -> int:
+        return self._table.last_id if self.is_server else 0
+
+    def _finish_drain(self) -> None:
+        self.is_draining = True
+        self._output.append(frames.encode_goaway(self._last_peer_stream_id, ErrorCode.NO_ERROR, b""))
+
+    def _sending(self, stream_id: int, *, after_head: bool = False) -> Stream | None:
+        stream = self._streams.get(stream_id)
+        if stream is None:
+            self._want_opened(stream_id)
+            return None
+        if not stream.is_local_open:
+            raise LocalProtocolError(f"stream {stream_id} was ended by us already")
+        if after_head and not stream.has_sent_head:
+            raise LocalProtocolError(f"body or trailers on stream {stream_id} before its head")
+        return stream
+
+    def _want_opened(self, stream_id: int) -> None:
+        if stream_id not in self._streams and self._table.why_gone(stream_id) is Gone.IDLE:
+            raise LocalProtocolError(f"stream {stream_id} was never opened")
+
+    def _queue_data(self, stream_id: int, data: bytes | memoryview, size: int, end_stream: bool) -> None:
+        max_bytes = min(self.peer.max_frame_bytes, MAX_DATA_FRAME_BYTES)
+        output = self._output
+        if size == len(data) <= max_bytes:
+            self._guard.data_frames_sent += 1
+            output.append(_pack_head(size >> 8, size & 0xFF, frames.DATA, end_stream, stream_id))
+            output.append(data)
+            return
+        view = memoryview(data)
+        for start in range(0, size, max_bytes):
+            stop = min(start + max_bytes, size)
+            length = stop - start
+            flags = frames.END_STREAM if end_stream and stop == size else 0
+            self._guard.data_frames_sent += 1
+            output.append(_pack_head(length >> 8, length & 0xFF, frames.DATA, flags, stream_id))
+            output.append(view[start:stop])
+
+    def _queue_block(self, stream: Stream, block: bytes, end_stream: bool) -> None:
+        length, max_bytes = len(block), self.peer.max_frame_bytes
+        flags = frames.END_STREAM if end_stream else 0
+        if length <= max_bytes:
+            head = _pack_head(length >> 8, length & 0xFF, frames.HEADERS, flags | frames.END_HEADERS, stream.stream_id)
+            self._output.append(head + block)
+        else:
+            kind = frames.HEADERS
+            for start in range(0, length, max_bytes):
+                if start + max_bytes >= length:
+                    flags |= frames.END_HEADERS
+                fragment = block[start : start + max_bytes]
+                self._output.append(frames.encode_frame(kind, flags, stream.stream_id, fragment))
+                kind, flags = frames.CONTINUATION, 0
+        if end_stream:
+            self._local_end(stream)
+
+    def _local_end(self, stream: Stream) -> None:
+        stream.is_local_open = False
+        if not stream.is_remote_open:
+            self._table.end(stream)
+
+    def _reset(self, stream_id: int, code: int) -> None:
+        held = self._table.reset(stream_id, Gone.RESET_BY_US)
+        self._output.append(frames.encode_rst_stream(stream_id, code))
+        self._release_to_connection(held)
+
+    def _release_to_connection(self, size_bytes: int) -> None:
+        increment = self._receive_window.release(size_bytes)
+        if increment:
+            self._output.append(frames.encode_window_update(0, increment))

@@ -1,0 +1,103 @@
+"""Streams (RFC 9113, 5.1): the live ones with their state, and what must be remembered of those that are gone.
+
+A stream's state is two booleans, one a direction, and how far each direction has come; it is in the table while one of
+them is open. Gone streams need no record, except those that were reset: what the peer had under way to them when our
+RST_STREAM left is no error. That memory is bounded; a forgotten one is treated as ended.
+"""
+
+from enum import Enum
+
+from proxy.h2.windows import ReceiveWindow
+
+MAX_REMEMBERED_RESETS = 2_000
+# No body expectation: the peer named no content-length.
+UNKNOWN_LENGTH = -1
+
+
+class Stream:
+    """One live stream. `expected_bytes` is what the peer's content-length still lets come, or UNKNOWN_LENGTH."""
+
+    __slots__ = (
+        "expected_bytes",
+        "has_received_head",
+        "has_sent_head",
+        "is_bodiless",
+        "is_local_open",
+        "is_remote_open",
+        "receive_window",
+        "send_window",
+        "stream_id",
+    )
+
+    def __init__(self, stream_id: int, send_window: int) -> None:
+        self.stream_id = stream_id
+        self.send_window = send_window
+        # Made with the first DATA: most requests have none.
+        self.receive_window: ReceiveWindow | None = None
+        self.is_remote_open = True
+        self.is_local_open = True
+        self.has_received_head = False
+        self.has_sent_head = False
+        self.expected_bytes = UNKNOWN_LENGTH
+        # The response to a HEAD request, or one of 204 or 304: a content-length says nothing about DATA.
+        self.is_bodiless = False
+
+
+class Gone(Enum):
+    """Why a stream identifier is not in the table."""
+
+    IDLE = "idle"
+    SKIPPED = "skipped"
+    RESET_BY_US = "reset by us"
+    RESET_BY_PEER = "reset by the peer"
+    ENDED = "ended"
+
+
+class StreamTable:
+    """The streams of one connection. Only one side opens streams, as nobody pushes: the client."""
+
+    __slots__ = ("_last_skipped_id", "_resets", "held_by_ended", "last_id", "live")
+
+    def __init__(self) -> None:
+        self.live: dict[int, Stream] = {}
+        # The highest identifier that was opened.
+        self.last_id = 0
+        self._last_skipped_id = 0
+        self._resets: dict[int, Gone] = {}
+        # Bytes of ended streams which the caller has yet to release to the connection's window.
+        self.held_by_ended: dict[int, int] = {}
+
+    def open(self, stream_id: int, send_window: int) -> Stream:
+        """`stream_id` is odd and above `last_id`; those between are closed by this (5.1.1)."""
+        if stream_id != self.last_id + 2 and stream_id != 1:
+            self._last_skipped_id = stream_id - 2
+        self.last_id = stream_id
+        stream = self.live[stream_id] = Stream(stream_id, send_window)
+        return stream
+
+    def end(self, stream: Stream) -> None:
+        """Both directions have ended in order. What the caller holds of its body stays owed to the connection."""
+        del self.live[stream.stream_id]
+        window = stream.receive_window
+        if window is not None and window.held:
+            self.held_by_ended[stream.stream_id] = window.held
+
+    def reset(self, stream_id: int, how: Gone) -> int:
+        """Forget a stream; returns how many bytes its caller held, which the connection's window gets back."""
+        resets = self._resets
+        if len(resets) >= MAX_REMEMBERED_RESETS:
+            del resets[next(iter(resets))]
+        resets[stream_id] = how
+        held = self.held_by_ended.pop(stream_id, 0)
+        stream = self.live.pop(stream_id, None)
+        if stream is not None and stream.receive_window is not None:
+            held += stream.receive_window.held
+        return held
+
+    def why_gone(self, stream_id: int) -> Gone:
+        if stream_id > self.last_id or stream_id % 2 == 0:
+            return Gone.IDLE
+        how = self._resets.get(stream_id)
+        if how is not None:
+            return how
+        return Gone.SKIPPED if stream_id <= self._last_skipped_id else Gone.ENDED

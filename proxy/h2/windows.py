@@ -1,0 +1,52 @@
+"""Flow-control windows (RFC 9113, 5.2 and 6.9), of streams and of the connection.
+
+A send window is a plain integer, narrowed by what is sent and widened by `widened`. A `ReceiveWindow` has one law:
+credit returns to the peer only for bytes that the caller has released, in steps of half a window. So what a peer can
+make us hold is never more than the window, and an update costs one frame for half a window of data.
+"""
+
+from proxy.h2.errors import ErrorCode, LocalProtocolError, RemoteProtocolError
+
+INITIAL_WINDOW_BYTES = 65_535
+MAX_WINDOW_BYTES = 0x7FFFFFFF
+
+
+def widened(window_bytes: int, increment: int, stream_id: int) -> int:
+    """The send window after a WINDOW_UPDATE; an overflow is an error of the stream, or of the connection for 0."""
+    window_bytes += increment
+    if window_bytes > MAX_WINDOW_BYTES:
+        reason = f"window of {window_bytes} bytes on stream {stream_id}, want at most {MAX_WINDOW_BYTES}"
+        raise RemoteProtocolError(ErrorCode.FLOW_CONTROL_ERROR, reason, stream_id)
+    return window_bytes
+
+
+class ReceiveWindow:
+    """How much the peer may still send, how much of it the caller holds, and how much credit waits to be announced."""
+
+    __slots__ = ("available", "held", "returnable", "step")
+
+    def __init__(self, size_bytes: int) -> None:
+        self.available = size_bytes
+        self.held = 0
+        self.returnable = 0
+        self.step = max(1, size_bytes // 2)
+
+    def take(self, size_bytes: int, stream_id: int) -> None:
+        """The peer has sent a DATA payload of this size."""
+        if size_bytes > self.available:
+            reason = f"{size_bytes} bytes of DATA into a window of {self.available} on stream {stream_id}"
+            raise RemoteProtocolError(ErrorCode.FLOW_CONTROL_ERROR, reason, stream_id)
+        self.available -= size_bytes
+        self.held += size_bytes
+
+    def release(self, size_bytes: int) -> int:
+        """The caller is done with as many bytes; returns the increment to announce now, most often 0."""
+        if not 0 <= size_bytes <= self.held:
+            raise LocalProtocolError(f"{size_bytes} bytes released, want 0 to {self.held}")
+        self.held -= size_bytes
+        self.returnable += size_bytes
+        if self.returnable < self.step:
+            return 0
+        increment, self.returnable = self.returnable, 0
+        self.available += increment
+        return increment
