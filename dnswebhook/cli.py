@@ -1,10 +1,12 @@
 """From the command line to a running daemon: which parts there are, and how they are joined."""
 
+import dataclasses
 import sys
 
 from prometheus_client import CollectorRegistry
 
 import daemonkit
+from daemonkit import logs
 from daemonkit.lifecycle import Daemon
 from daemonkit.logs import get_logger
 from daemonkit.ops import OpsApp, process_metrics
@@ -28,9 +30,11 @@ log = get_logger(__name__)
 
 def main() -> None:
     command, options = load(Options, prog=PROG, prefix=PREFIX, description=DESCRIPTION, commands=COMMANDS)
+    if command != "run" and options.log_level == "info":
+        logs.setup("warning", options.log_format)  # a person asked for a table, not for our steps towards it
     metrics = Metrics(CollectorRegistry())
     try:
-        store = open_store(options, metrics)
+        store = open_store(options, metrics, remembers=command == "run")
     except ValueError as error:  # a file that an option names cannot be used
         sys.stderr.write(f"{PROG}: {error}\nSee `{PROG} --help`.\n")
         sys.exit(2)
@@ -45,12 +49,17 @@ def main() -> None:
         store.close()
 
 
-def open_store(options: Options, metrics: Metrics) -> Store:
+def open_store(options: Options, metrics: Metrics, *, remembers: bool) -> Store:
+    """`remembers`: leave in the state directory what is learnt of the controller; a person's commands do not."""
+
     def observe(operation: str, outcome: str, seconds: float) -> None:
         metrics.store_requests.labels(operation, outcome).observe(seconds)
 
     if options.uses_unifi:
-        return UnifiStore(options.unifi_settings(), observe, metrics.rate_limit_hits.inc)
+        settings = options.unifi_settings()
+        if not remembers:
+            settings = dataclasses.replace(settings, state_dir=None)
+        return UnifiStore(settings, observe, metrics.rate_limit_hits.inc)
     return ObservedStore(EmbeddedStore(options.state_path()), observe)
 
 

@@ -8,6 +8,7 @@ from pathlib import Path
 
 def replace_file(path: Path, content: bytes) -> None:
     """Put `content` in place of what `path` held; after a crash it holds the one or the other. Raises OSError."""
+    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     # mkstemp creates with mode 0600.
     descriptor, name = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
     try:

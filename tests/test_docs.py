@@ -9,7 +9,9 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 import pytest
 import yaml
@@ -24,7 +26,7 @@ from dnswebhook.options import PREFIX, Options
 from dnswebhook.wishes import RefusalReason, SkipReason
 from tests.support.process import REPOSITORY
 from tests.support.transcript_world import World
-from tests.support.transcripts import Story, logged, same, stories
+from tests.support.transcripts import Story, is_logged, same, stories
 
 DOCS = REPOSITORY / "docs"
 MANUAL = (DOCS / "dnswebhook.md").read_text(encoding="utf-8")
@@ -33,6 +35,7 @@ UNIT = REPOSITORY / "systemd" / "dnswebhook.service"
 ENV_FILE = REPOSITORY / "systemd" / "dnswebhook.env"
 SPECS: tuple[OptionSpec, ...] = tuple(specs_of(Options, PREFIX))
 VARIABLES = {spec.env for spec in SPECS} | {spec.file_env for spec in SPECS if spec.is_secret}
+DEFAULTS: dict[str, Any] = {field.name: field.default for field in dataclasses.fields(Options)}
 FLAGS = {spec.flag for spec in SPECS} | {spec.negation for spec in SPECS if spec.is_boolean}
 
 
@@ -56,7 +59,7 @@ def test_the_documented_commands_print_what_is_documented(story: Story) -> None:
                 seen = world.run(command.text)
                 assert same(command.output, seen), told_apart(command.line, command.text, command.output, seen)
             for line in block.log:
-                world.wait_for_log(lambda entry, line=line: logged(line, [entry]))
+                world.wait_for_log(partial(is_logged, line))
 
 
 def told_apart(line: int, command: str, documented: tuple[str, ...], seen: list[str]) -> str:
@@ -200,9 +203,7 @@ def test_the_unit_starts_the_daemon_of_the_manual_with_flags_that_exist(unit: co
 def test_the_unit_outlives_the_grace_period_and_keeps_its_state_where_the_daemon_looks(
     unit: configparser.SectionProxy,
 ) -> None:
-    [grace_period] = [field for field in dataclasses.fields(Options) if field.name == "grace_period_s"]
-
-    assert int(unit["TimeoutStopSec"].removesuffix("s")) > grace_period.default
+    assert int(unit["TimeoutStopSec"].removesuffix("s")) > DEFAULTS["grace_period_s"]
     assert (unit["Type"], unit["StateDirectory"]) == ("notify", "dnswebhook")
 
 
@@ -233,13 +234,12 @@ def test_the_manifests_fit_the_options() -> None:
     objects = {each["kind"]: each for each in yaml.safe_load_all(manifests)}
     pod = objects["Deployment"]["spec"]["template"]["spec"]
     client, daemon = pod["containers"]
-    defaults = {field.name: field.default for field in dataclasses.fields(Options)}
     mounts = {mount["name"] for mount in daemon["volumeMounts"]}
 
     assert {variable["name"] for variable in daemon["env"]} <= VARIABLES
-    assert f"--webhook-provider-url=http://{defaults['api_addr']}" in client["args"]
-    assert [port["containerPort"] for port in daemon["ports"]] == [defaults["health_addr"].port]
+    assert f"--webhook-provider-url=http://{DEFAULTS['api_addr']}" in client["args"]
+    assert [port["containerPort"] for port in daemon["ports"]] == [DEFAULTS["health_addr"].port]
     assert daemon["livenessProbe"]["httpGet"]["path"] == "/healthz"
     assert daemon["readinessProbe"]["httpGet"]["path"] == "/readyz"
     assert mounts == {volume["name"] for volume in pod["volumes"]}
-    assert pod["terminationGracePeriodSeconds"] > defaults["grace_period_s"]
+    assert pod["terminationGracePeriodSeconds"] > DEFAULTS["grace_period_s"]

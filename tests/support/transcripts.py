@@ -141,8 +141,8 @@ def same(documented: Sequence[str], seen: Sequence[str]) -> bool:
     return [_steady(line) for line in documented if line] == [_steady(line) for line in seen if line]
 
 
-def logged(documented: str, log: Sequence[str]) -> bool:
-    return _steady(documented) in map(_steady, log)
+def is_logged(documented: str, entry: str) -> bool:
+    return _steady(documented) == _steady(entry)
 
 
 def _steady(line: str) -> str:
