@@ -30,15 +30,21 @@ class Profiler:
         self._profiles: list[cProfile.Profile] = []
 
     def install(self) -> None:
+        # Blocked in every thread, so that only the thread that waits for it gets it: a handler could run late.
+        signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGUSR1})
+        threading.Thread(target=self._write_on_signals, name="snapshots", daemon=True).start()
         threading.setprofile(self._begin_thread)
-        signal.signal(signal.SIGUSR1, self._write)
 
     def _begin_thread(self, _frame: FrameType, _event: str, _argument: object) -> None:
         profile = cProfile.Profile(time.thread_time)
         self._profiles.append(profile)
         profile.enable()  # takes this function's place in the thread
 
-    def _write(self, _number: int, _frame: FrameType | None) -> None:
+    def _write_on_signals(self) -> None:
+        while signal.sigwait({signal.SIGUSR1}):
+            self._write()
+
+    def _write(self) -> None:
         # A collection in between could let a profiled thread go on and change what is being read.
         gc.disable()
         entries = [entry for profile in self._profiles for entry in profile.getstats()]
