@@ -20,6 +20,8 @@ def check(document: Document) -> None:
         at = f"backends[{place}]"
         check_addresses(backend.addresses, f"{at}.addresses", findings)
         check_tls(backend.protocol, backend.tls, at, findings)
+        if "://" in backend.name:
+            findings.add(f"{at}.name", f"`{backend.name}` contains `://`, which is kept for backends without a name")
     backends = _unique("backends", (backend.name for backend in document.backends), findings)
     _check_forwarding(document.forwarding, findings)
     listeners = {listener.name for listener in document.listeners}

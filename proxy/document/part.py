@@ -73,3 +73,6 @@ class Certificate(Part, frozen=True):
     """The leaf first, then its intermediates."""
     private_key: Pem
     """Never returned by GET /config and never part of a message."""
+
+    def __repr__(self) -> str:
+        return "Certificate(<redacted>)"

@@ -1,1 +1,55 @@
-"""Routing: document in, compiled table out; table and request head in, decision out."""
+"""Routing: document in, compiled table out; table and request head in, decision out.
+
+Pure: no sockets, clock or chance of its own. A table is built once (`compile_table`, or `TableBuilder` in slices) and
+never changed; `decide` may be called from any thread. The order of precedence is Gateway API's, see `match` and
+`hosts`; what becomes of hosts and paths is in `paths`.
+
+    table = compile_table(document.decode(data))
+    decision = decide(table, TUNNEL_HTTPS, head, random.random, now_s)
+"""
+
+from proxy.routing.decide import decide
+from proxy.routing.decision import Answer, Decision, Forward, Redirect, grpc_status_of
+from proxy.routing.edits import Field, HeaderEdits
+from proxy.routing.explain import BackendShare, Explanation, MatchPlace, Miss, explain
+from proxy.routing.head import Head, PlainHead
+from proxy.routing.hosts import is_grpc
+from proxy.routing.listener import TUNNEL_HTTP, TUNNEL_HTTPS, Door, Listener, socket_door
+from proxy.routing.paths import host_of
+from proxy.routing.rule import Backend, RetryPolicy, Rule
+from proxy.routing.session import Persistence, Session, fingerprint
+from proxy.routing.table import Table, TableBuilder, compile_table
+
+__all__ = [
+    "TUNNEL_HTTP",
+    "TUNNEL_HTTPS",
+    "Answer",
+    "Backend",
+    "BackendShare",
+    "Decision",
+    "Door",
+    "Explanation",
+    "Field",
+    "Forward",
+    "Head",
+    "HeaderEdits",
+    "Listener",
+    "MatchPlace",
+    "Miss",
+    "Persistence",
+    "PlainHead",
+    "Redirect",
+    "RetryPolicy",
+    "Rule",
+    "Session",
+    "Table",
+    "TableBuilder",
+    "compile_table",
+    "decide",
+    "explain",
+    "fingerprint",
+    "grpc_status_of",
+    "host_of",
+    "is_grpc",
+    "socket_door",
+]

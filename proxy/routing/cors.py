@@ -1,0 +1,129 @@
+"""Cross-origin resource sharing (Fetch standard, CORS protocol) as the `cors` filter describes it.
+
+Preflights are answered here and never forwarded. Other requests are forwarded whatever their origin; their responses
+get the fields that let the browser hand them over, and lose those that the backend may have written, since the rule
+decides. Where the answer depends on the origin, `Vary: Origin` keeps caches from mixing them up.
+"""
+
+from proxy import document
+from proxy.routing.edits import Field, HeaderEdits
+from proxy.routing.head import Head
+
+_ALLOW_ORIGIN = b"access-control-allow-origin"
+_ALLOW_CREDENTIALS = b"access-control-allow-credentials"
+_ALLOW_METHODS = b"access-control-allow-methods"
+_ALLOW_HEADERS = b"access-control-allow-headers"
+_EXPOSE_HEADERS = b"access-control-expose-headers"
+_MAX_AGE = b"access-control-max-age"
+_OURS = frozenset({_ALLOW_ORIGIN, _ALLOW_CREDENTIALS, _EXPOSE_HEADERS})
+_VARY_ORIGIN: Field = (b"vary", b"Origin")
+_DEFAULT_PORTS = {b"http": b"80", b"https": b"443"}
+
+
+def is_preflight(head: Head) -> bool:
+    return (
+        head.method == b"OPTIONS"
+        and head.header(b"origin") is not None
+        and head.header(b"access-control-request-method") is not None
+    )
+
+
+class CorsPolicy:
+    """A compiled `cors` filter."""
+
+    __slots__ = (
+        "_any_origin",
+        "_credentials",
+        "_expose",
+        "_foreign_edits",
+        "_headers",
+        "_max_age",
+        "_methods",
+        "_origins",
+        "_suffixes",
+    )
+
+    def __init__(self, spec: document.Cors) -> None:
+        self._any_origin = "*" in spec.allow_origins
+        self._origins: set[bytes] = set()
+        self._suffixes: list[tuple[bytes, bytes, bytes]] = []
+        """Scheme, end of the host, port."""
+        for text in spec.allow_origins:
+            if text != "*":
+                self._add_origin(text.encode())
+        self._credentials = spec.allow_credentials
+        self._methods = ", ".join(spec.allow_methods).encode()
+        self._headers = ", ".join(spec.allow_headers).encode()
+        self._expose = ", ".join(spec.expose_headers).encode()
+        self._max_age = b"%d" % spec.max_age
+        self._foreign_edits = HeaderEdits(_OURS, () if self._is_same_for_all else (_VARY_ORIGIN,))
+
+    @property
+    def _is_same_for_all(self) -> bool:
+        return self._any_origin and not self._credentials
+
+    def _add_origin(self, text: bytes) -> None:
+        scheme, host, port = _parts(text)
+        if host == b"*":
+            self._suffixes.append((scheme, b"", port))
+        elif host.startswith(b"*."):
+            self._suffixes.append((scheme, host[1:], port))
+        else:
+            self._origins.add(b"%s://%s:%s" % (scheme, host, port))
+
+    def allows(self, origin: bytes) -> bool:
+        if self._any_origin:
+            return True
+        scheme, host, port = _parts(origin)
+        if b"%s://%s:%s" % (scheme, host, port) in self._origins:
+            return True
+        return any(
+            scheme == wanted_scheme and port == wanted_port and host.endswith(suffix) and len(host) > len(suffix)
+            for wanted_scheme, suffix, wanted_port in self._suffixes
+        )
+
+    def preflight_fields(self, head: Head) -> tuple[Field, ...] | None:
+        """The fields that answer a preflight; None when its origin is not allowed."""
+        origin = head.header(b"origin") or b""
+        if not self.allows(origin):
+            return None
+        fields = self._shared_fields(origin)
+        method = self._or_requested(self._methods, head.header(b"access-control-request-method"))
+        if method:
+            fields.append((_ALLOW_METHODS, method))
+        headers = self._or_requested(self._headers, head.header(b"access-control-request-headers"))
+        if headers:
+            fields.append((_ALLOW_HEADERS, headers))
+        fields.append((_MAX_AGE, self._max_age))
+        return tuple(fields)
+
+    def response_edits(self, head: Head) -> HeaderEdits | None:
+        """What to change in the response to a request that is forwarded."""
+        origin = head.header(b"origin")
+        if origin is None:
+            return None if self._is_same_for_all else HeaderEdits(append=(_VARY_ORIGIN,))
+        if not self.allows(origin):
+            return self._foreign_edits
+        return HeaderEdits(_OURS, tuple(self._shared_fields(origin)))
+
+    def _shared_fields(self, origin: bytes) -> list[Field]:
+        fields = [(_ALLOW_ORIGIN, b"*")] if self._is_same_for_all else [(_ALLOW_ORIGIN, origin), _VARY_ORIGIN]
+        if self._credentials:
+            fields.append((_ALLOW_CREDENTIALS, b"true"))
+        # With credentials a star would be a header of that name, so it is left out.
+        if self._expose and not (self._expose == b"*" and self._credentials):
+            fields.append((_EXPOSE_HEADERS, self._expose))
+        return fields
+
+    def _or_requested(self, configured: bytes, requested: bytes | None) -> bytes | None:
+        """What to allow: browsers read a star literally when credentials are sent, so then the wish is echoed."""
+        return requested if configured == b"*" and self._credentials else configured
+
+
+def _parts(origin: bytes) -> tuple[bytes, bytes, bytes]:
+    """Scheme, host and port of an origin; an absent port is the default one of its scheme."""
+    scheme, _, rest = origin.lower().partition(b"://")
+    host, colon, port = rest.rpartition(b":")
+    if not colon or not port.isdigit():
+        host, port = rest, _DEFAULT_PORTS.get(scheme, b"")
+    return scheme, host, port

@@ -1,0 +1,164 @@
+"""The choice itself: table, door and request head in, decision out.
+
+Pure: chance comes in as `draw`, the clock as `now_s`. It never raises, whatever the head says. Order of the steps:
+normal form of the path, listener by host, best match, then what its rule wants: CORS preflight, redirect, fixed
+answer, session or weighted choice among backends, rewrite, mirrors.
+"""
+
+import re
+from collections.abc import Callable
+
+from proxy.routing.cors import is_preflight
+from proxy.routing.decision import GRPC_UNIMPLEMENTED, Answer, Decision, Forward, Redirect, grpc_status_of
+from proxy.routing.edits import HeaderEdits, joined
+from proxy.routing.head import Head
+from proxy.routing.listener import Listener
+from proxy.routing.match import Match
+from proxy.routing.paths import UnusablePath, host_of, is_normal, normalise, with_full_path, with_prefix
+from proxy.routing.rule import Branch, FixedAnswer, PathChange, RedirectPlan
+from proxy.routing.session import Session
+from proxy.routing.table import Table
+
+_TEXT = ((b"content-type", b"text/plain; charset=utf-8"),)
+BAD_PATH = Answer(400, "bad_path", b"the path cannot be brought into one normal form\n", _TEXT, grpc_status_of(400))
+NO_LISTENER = Answer(404, "no_listener", b"no listener serves this host\n", _TEXT, GRPC_UNIMPLEMENTED)
+NO_ROUTE = Answer(404, "no_route", b"no route matches this request\n", _TEXT, GRPC_UNIMPLEMENTED)
+
+_DEFAULT_PORTS = {b"http": 80, b"https": 443}
+# The host goes into a Location field; a name or address needs no other characters.
+_HOST = re.compile(rb"[A-Za-z0-9._~-]+|\[[0-9A-Fa-f:.]+\]")
+
+
+def decide(table: Table, door: str, head: Head, draw: Callable[[], float], now_s: float = 0.0) -> Decision:
+    """What to do with a request that came in at `door`.
+
+    `draw` returns numbers from 0.0 up to but not including 1.0, such as `random.random`; it is called only where
+    chance decides. `now_s` is the time in seconds since 1970, for the end of sessions.
+    """
+    entrance = table.doors.get(door)
+    if entrance is None:
+        return NO_LISTENER
+    target = head.path
+    path, mark, query = target.partition(b"?")
+    if not is_normal(path):
+        try:
+            path = normalise(path, merge_slashes=table.merge_slashes)
+        except UnusablePath:
+            return BAD_PATH
+        target = path + mark + query
+    authority = head.authority
+    listener = entrance.only
+    if listener is not None and authority in listener.routes.exact:
+        host = authority
+    else:
+        host = host_of(authority)
+        listener = entrance.listener_for(host)
+        if listener is None:
+            return NO_LISTENER
+    match = listener.routes.find(host, path, query, head)
+    if match is None:
+        return NO_ROUTE
+    rule = match.rule
+    plain = rule.plain
+    if plain is not None:
+        return Forward(
+            listener,
+            rule,
+            plain.backend,  # type: ignore[arg-type]  # a plain branch has one
+            target,
+            authority,
+            plain.request_edits,
+            plain.response_edits,
+            (),
+            None,
+        )
+    return _Request(listener, match, head, path, mark + query, host).act(draw, now_s)
+
+
+class _Request:
+    """A request whose rule has more to do than to forward."""
+
+    __slots__ = ("_cors_edits", "_head", "_host", "_listener", "_match", "_path", "_rule", "_suffix")
+
+    def __init__(self, listener: Listener, match: Match, head: Head, path: bytes, suffix: bytes, host: bytes) -> None:
+        self._listener = listener
+        self._match = match
+        self._rule = match.rule
+        self._head = head
+        self._path = path
+        self._suffix = suffix
+        """The query with its question mark, or nothing."""
+        self._host = host
+        self._cors_edits: HeaderEdits | None = None
+
+    def act(self, draw: Callable[[], float], now_s: float) -> Decision:
+        rule, head = self._rule, self._head
+        if rule.cors is not None:
+            if is_preflight(head):
+                return self._preflight()
+            self._cors_edits = rule.cors.response_edits(head)
+        if rule.redirect is not None:
+            return self._redirect(rule.redirect)
+        if rule.answer is not None:
+            return self._answer(rule.answer, rule.response_edits)
+        session = None if rule.persistence is None else rule.persistence.find(head, now_s)
+        branch = None if session is None else rule.branch_of(session.backend)
+        if branch is None:
+            session = None
+            branch = rule.choose(draw)
+        if branch is None:
+            return Answer(500, "no_backend", b"no backend has a weight\n", _TEXT, listener=self._listener, rule=rule)
+        if branch.answer is not None:
+            return self._answer(branch.answer, branch.response_edits)
+        return self._forward(branch, session, draw)
+
+    def _preflight(self) -> Answer:
+        fields = self._rule.cors.preflight_fields(self._head)  # type: ignore[union-attr]  # asked for with a policy only
+        status_code = 403 if fields is None else 204
+        return Answer(status_code, "preflight", b"", fields or (), 7, self._listener, self._rule)
+
+    def _redirect(self, plan: RedirectPlan) -> Decision:
+        scheme = plan.scheme or self._listener.scheme
+        host = plan.hostname or self._host
+        if not _HOST.fullmatch(host):
+            return NO_LISTENER
+        port = plan.port or (_DEFAULT_PORTS[scheme] if plan.scheme else self._listener.public_port)
+        shown_port = b"" if port == _DEFAULT_PORTS[scheme] else b":%d" % port
+        location = b"".join((scheme, b"://", host, shown_port, self._changed(plan.path), self._suffix))
+        edits = joined(self._rule.response_edits, self._cors_edits)
+        return Redirect(self._listener, self._rule, plan.status_code, location, edits)
+
+    def _answer(self, answer: FixedAnswer, edits: HeaderEdits | None) -> Answer:
+        return Answer(
+            answer.status_code,
+            answer.reason,
+            answer.body,
+            ((b"content-type", answer.content_type),) if answer.body else (),
+            grpc_status_of(answer.status_code),
+            self._listener,
+            self._rule,
+            joined(edits, self._cors_edits),
+        )
+
+    def _forward(self, branch: Branch, session: Session | None, draw: Callable[[], float]) -> Forward:
+        path = self._path if branch.path is None else self._changed(branch.path)
+        target = path + self._suffix
+        authority = self._head.authority
+        return Forward(
+            self._listener,
+            self._rule,
+            branch.backend,  # type: ignore[arg-type]  # a branch without an answer has one
+            target,
+            branch.hostname or authority,
+            branch.request_edits,
+            joined(branch.response_edits, self._cors_edits),
+            tuple(mirror.backend for mirror in branch.mirrors if mirror.share >= 1.0 or draw() < mirror.share),
+            session,
+        )
+
+    def _changed(self, change: PathChange | None) -> bytes:
+        if change is None:
+            return self._path
+        if change.is_prefix:
+            return with_prefix(self._path, self._match.path, change.replacement)
+        return with_full_path(change.replacement)

@@ -1,0 +1,258 @@
+"""Why a request is treated as it is: the same table and the same order as `decide`, told as values.
+
+For people, on request: it looks at every match of the door, so it costs time in proportion to the document. Nothing
+is printed here.
+"""
+
+from collections.abc import Iterator
+
+import msgspec
+
+from proxy.routing.decide import decide
+from proxy.routing.decision import Answer, Decision
+from proxy.routing.head import Head
+from proxy.routing.hosts import RouteSet, is_grpc
+from proxy.routing.listener import Listener
+from proxy.routing.match import Condition, GrpcMatch, Match, query_value
+from proxy.routing.paths import UnusablePath, host_of, normalise
+from proxy.routing.rule import Branch, Rule
+from proxy.routing.table import Table
+
+MAX_MISSES = 5
+
+
+class MatchPlace(msgspec.Struct, frozen=True):
+    """A match and where it stands."""
+
+    route: str
+    kind: str
+    rule: str
+    """Its name, else its place, such as `rules[2]`."""
+    match: int
+    """Place in the rule."""
+    hostname: str
+    """The hostname of the route under which it was looked up; empty: every host."""
+    conditions: tuple[str, ...]
+    """In words, such as `path PathPrefix /api` and `header x-canary Exact 1`."""
+
+
+class Miss(msgspec.Struct, frozen=True):
+    """A match that did not get the request, and the first criterion that kept it from it."""
+
+    place: MatchPlace
+    criterion: str
+    """hostname, path, method, a header or query parameter, the content type of gRPC, or the listener."""
+    wanted: str
+    seen: str
+
+
+class BackendShare(msgspec.Struct, frozen=True):
+    """One branch of the rule."""
+
+    backend: str
+    """Key of the backend, or the status code of a branch that answers by itself."""
+    addresses: tuple[str, ...]
+    share: float
+    """0.0 to 1.0, of requests without a session."""
+    filters: tuple[str, ...]
+
+
+class Explanation(msgspec.Struct, frozen=True):
+    """What happens to one request at one door."""
+
+    door: str
+    host: str
+    path: str
+    """In the normal form that rules are compared with; as sent where it has none."""
+    listener: str | None
+    listener_hostname: str
+    other_listeners: tuple[str, ...]
+    """Those of the door that did not get the request, as `name (hostname)`."""
+    winner: MatchPlace | None
+    runner_up: MatchPlace | None
+    """The match that would have been next, if there is one."""
+    decided_by: str | None
+    """The first criterion in which winner and runner-up differ."""
+    filters: tuple[str, ...]
+    """Of the rule, in the order in which they apply."""
+    backends: tuple[BackendShare, ...]
+    misses: tuple[Miss, ...]
+    """The nearest ones: those that got furthest come first."""
+    decision: Decision
+    """What `decide` says when every draw is 0."""
+
+
+def explain(table: Table, door: str, head: Head, now_s: float = 0.0) -> Explanation:
+    """Explain what `decide` does with the same arguments."""
+    decision = decide(table, door, head, lambda: 0.0, now_s)
+    request = _Request(table, head)
+    entrance = table.doors.get(door)
+    listeners = list(entrance or ())
+    listener = entrance.listener_for(request.host) if entrance is not None else None
+    others = [other for other in listeners if other is not listener]
+    is_routed = listener is not None and not (isinstance(decision, Answer) and decision.reason == "bad_path")
+    ranked = list(request.accepted(listener.routes)) if listener is not None and is_routed else []
+    winner, runner_up = (*ranked, None, None)[:2]
+    rule = winner[1].rule if winner is not None else None
+    return Explanation(
+        door,
+        _text(request.host),
+        _text(request.path),
+        listener.name if listener is not None else None,
+        listener.hostname if listener is not None else "",
+        tuple(f"{other.name} ({other.hostname or 'every host'})" for other in others),
+        _place(*winner) if winner is not None else None,
+        _place(*runner_up) if runner_up is not None else None,
+        _difference(winner, runner_up) if winner is not None and runner_up is not None else None,
+        tuple(_rule_filters(rule)) if rule is not None else (),
+        tuple(_shares(rule)) if rule is not None else (),
+        tuple(request.nearest_misses(listener, others)),
+        decision,
+    )
+
+
+class _Request:
+    """A request in the form in which matches see it."""
+
+    def __init__(self, table: Table, head: Head) -> None:
+        self.head = head
+        self.host = host_of(head.authority)
+        path, _, self.query = head.path.partition(b"?")
+        try:
+            self.path = normalise(path, merge_slashes=table.merge_slashes)
+        except UnusablePath:
+            self.path = path
+
+    def accepted(self, routes: RouteSet) -> Iterator[tuple[str, Match]]:
+        """All matches that accept the request, best first."""
+        for hostname, index in routes.indexes_of(self.host):
+            accepting = [match for match in index if self._obstacle(match) is None]
+            calls = sorted((match for match in accepting if isinstance(match, GrpcMatch)), key=lambda m: m.rank)
+            others = sorted((match for match in accepting if not isinstance(match, GrpcMatch)), key=lambda m: m.rank)
+            yield from ((hostname, match) for match in (*calls, *others))
+
+    def nearest_misses(self, listener: Listener | None, others: list[Listener]) -> list[Miss]:
+        """Those that failed last of all criteria; a match of another listener counts when all else fits."""
+        found: list[tuple[int, Miss]] = []
+        for hostname, match in listener.routes if listener is not None else ():
+            obstacle = self._obstacle(match) if _covers(hostname, self.host) else (0, "hostname", hostname, self.host)
+            if obstacle is not None:
+                depth, criterion, wanted, seen = obstacle
+                found.append((depth, Miss(_place(hostname, match), criterion, wanted, _text(seen))))
+        for other in others:
+            for hostname, match in other.routes:
+                if _covers(hostname, self.host) and self._obstacle(match) is None:
+                    chosen = listener.name if listener is not None else "no listener"
+                    found.append((9, Miss(_place(hostname, match), "listener", other.name, chosen)))
+        # Sorting is stable, so misses of equal depth stay in the order of the table.
+        found.sort(key=lambda entry: -entry[0])
+        return [miss for _, miss in found[:MAX_MISSES]]
+
+    def _obstacle(self, match: Match) -> tuple[int, str, str, bytes] | None:
+        """The first criterion that fails, with how far the match got, what it wanted, and what was seen."""
+        head = self.head
+        if isinstance(match, GrpcMatch) and not is_grpc(head):
+            return 1, "content-type", "application/grpc", head.header(b"content-type") or b""
+        if not match.accepts_path(self.path):
+            return 2, "path", _path_words(match), self.path
+        if match.method is not None and match.method != head.method:
+            return 3, "method", _text(match.method), head.method
+        for condition in match.headers:
+            value = head.header(condition.name)
+            if not condition.accepts(value):
+                return 4, f"header {_text(condition.name)}", _value_words(condition), value or b""
+        for condition in match.queries:
+            value = query_value(self.query, condition.name)
+            if not condition.accepts(value):
+                return 5, f"query parameter {_text(condition.name)}", _value_words(condition), value or b""
+        return None
+
+
+def _place(hostname: str, match: Match) -> MatchPlace:
+    rule = match.rule
+    name = rule.name or f"rules[{rule.index}]"
+    return MatchPlace(rule.route_name, rule.route_kind, name, match.index, hostname, tuple(_conditions(match)))
+
+
+def _conditions(match: Match) -> Iterator[str]:
+    yield _path_words(match)
+    if match.method is not None:
+        yield f"method {_text(match.method)}"
+    for condition in match.headers:
+        yield f"header {_text(condition.name)} {_value_words(condition)}"
+    for condition in match.queries:
+        yield f"query parameter {_text(condition.name)} {_value_words(condition)}"
+
+
+def _value_words(condition: Condition) -> str:
+    return f"{condition.type} {_text(condition.value)}"
+
+
+def _path_words(match: Match) -> str:
+    if isinstance(match, GrpcMatch):
+        call = match.spec.grpc
+        return f"gRPC {call.type} /{call.service or '*'}/{call.method or '*'}" if call else "every gRPC method"
+    path = match.spec.path
+    return f"path {path.type} {path.value}" if path else "path PathPrefix /"
+
+
+def _difference(winner: tuple[str, Match], runner_up: tuple[str, Match]) -> str:
+    if winner[0] != runner_up[0]:
+        return "hostname"
+    if winner[1].rule.route_kind != runner_up[1].rule.route_kind:
+        return "kind of route"
+    pairs = zip(winner[1].criteria, winner[1].rank, runner_up[1].rank, strict=True)
+    return next(criterion for criterion, one, other in pairs if one != other)
+
+
+def _rule_filters(rule: Rule) -> Iterator[str]:
+    if rule.cors is not None:
+        yield "cors"
+    if rule.redirect is not None:
+        yield f"requestRedirect {rule.redirect.status_code}"
+    if rule.answer is not None:
+        yield f"respond {rule.answer.status_code} ({rule.answer.reason})"
+    if rule.persistence is not None:
+        yield f"sessionPersistence {_text(rule.persistence.name)}"
+    if rule.request_timeout_s is not None:
+        yield f"timeouts.request {rule.request_timeout_s:g}s"
+    if rule.backend_timeout_s is not None:
+        yield f"timeouts.backendRequest {rule.backend_timeout_s:g}s"
+    if rule.retry is not None:
+        yield f"retry {rule.retry.attempts} times"
+
+
+def _shares(rule: Rule) -> Iterator[BackendShare]:
+    total = rule.cumulative[-1] if rule.cumulative else 0
+    for branch in rule.branches:
+        answer = branch.answer
+        addresses = branch.backend.spec.addresses if branch.backend is not None else ()
+        name = f"{answer.status_code} ({answer.reason})" if answer is not None else ""
+        key = branch.backend.key if branch.backend is not None else name
+        share = branch.weight / total if total else 0.0
+        yield BackendShare(key, addresses, share, tuple(_branch_filters(branch)))
+
+
+def _branch_filters(branch: Branch) -> Iterator[str]:
+    for label, edits in (("request", branch.request_edits), ("response", branch.response_edits)):
+        if edits is not None:
+            dropped = sorted(edits.drop - {name for name, _ in edits.append})
+            yield from (f"{label} header {_text(name)} removed" for name in dropped)
+            yield from (f"{label} header {_text(name)}: {_text(value)}" for name, value in edits.append)
+    if branch.hostname:
+        yield f"host rewritten to {_text(branch.hostname)}"
+    if branch.path is not None:
+        what = "matched prefix" if branch.path.is_prefix else "path"
+        yield f"{what} replaced by {_text(branch.path.replacement) or '/'}"
+    for mirror in branch.mirrors:
+        yield f"{mirror.share:.4g} of requests copied to {mirror.backend.key}"
+
+
+def _covers(hostname: str, host: bytes) -> bool:
+    if hostname.startswith("*."):
+        return host.endswith(hostname[1:].encode())
+    return not hostname or hostname.encode() == host
+
+
+def _text(value: bytes) -> str:
+    return value.decode("latin-1")

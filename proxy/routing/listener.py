@@ -1,0 +1,119 @@
+"""Listeners of the compiled table, and which of them gets a request.
+
+A door is a place where requests come in: a bound socket, or one scheme of the tunnel. Several listeners may share a
+door; a request belongs to the one whose hostname fits its host most closely, and to that one's routes only.
+"""
+
+from collections.abc import Iterable, Iterator
+
+import msgspec
+
+from proxy import document
+from proxy.routing.hosts import RouteSet
+
+TUNNEL_HTTP = "tunnel-http"
+TUNNEL_HTTPS = "tunnel-https"
+
+_TUNNEL_DOORS = ((TUNNEL_HTTP, b"http", 80, 443), (TUNNEL_HTTPS, b"https", 443, 80))
+_UNDATED = "~"
+"""Sorts behind every timestamp."""
+
+
+def socket_door(address: str, port: int) -> str:
+    """The name of the door behind a bound socket; `address` and `port` as the document has them."""
+    return f"[{address}]:{port}" if ":" in address else f"{address}:{port}"
+
+
+class Listener(msgspec.Struct, frozen=True, gc=False):
+    """A listener as requests at one door see it."""
+
+    name: str
+    hostname: str
+    """Empty: every host."""
+    scheme: bytes
+    """What the client speaks: b"http" or b"https"."""
+    public_port: int
+    """The port that the client connected to."""
+    routes: RouteSet
+
+
+class Door:
+    """The listeners behind one entrance."""
+
+    __slots__ = ("_any", "_exact", "_wildcards", "name", "only")
+
+    def __init__(self, name: str, listeners: Iterable[Listener]) -> None:
+        """`listeners` with equal hostnames: the first gets the requests."""
+        self.name = name
+        self._exact: dict[bytes, Listener] = {}
+        self._wildcards: dict[bytes, Listener] = {}
+        self._any: Listener | None = None
+        for listener in listeners:
+            hostname = listener.hostname.encode()
+            if not hostname:
+                self._any = self._any or listener
+            elif hostname.startswith(b"*."):
+                self._wildcards.setdefault(hostname[1:], listener)
+            else:
+                self._exact.setdefault(hostname, listener)
+        self.only = None if self._exact or self._wildcards else self._any
+        """The one listener of a door whose listener takes every host, which is the usual case."""
+
+    def listener_for(self, host: bytes) -> Listener | None:
+        """The listener of a host, given in the form of `host_of`."""
+        found = self._exact.get(host)
+        if found is not None or not self._wildcards:
+            return found or self._any
+        dot = host.find(b".")
+        while dot >= 0:
+            found = self._wildcards.get(host[dot:])
+            if found is not None:
+                return found
+            dot = host.find(b".", dot + 1)
+        return self._any
+
+    def __iter__(self) -> Iterator[Listener]:
+        yield from self._exact.values()
+        yield from self._wildcards.values()
+        if self._any is not None:
+            yield self._any
+
+
+def make_doors(listeners: tuple[document.Listener, ...], routes: dict[str, RouteSet]) -> dict[str, Door]:
+    """All doors by name. `routes` has the route set of each listener, and of "" where there are no listeners."""
+    if not listeners:
+        return {
+            name: Door(name, [Listener(scheme.decode(), "", scheme, port, routes[""])])
+            for name, scheme, port, _ in _TUNNEL_DOORS
+        }
+    behind: dict[str, list[Listener]] = {}
+    for listener in listeners:
+        if listener.port:
+            door = socket_door(listener.address, listener.port)
+            scheme = listener.protocol.lower().encode()
+            behind.setdefault(door, []).append(_seen(listener, scheme, listener.visible_port, routes))
+    for name, scheme, port, other_port in _TUNNEL_DOORS:
+        chosen = _tunnel_listeners(listeners, port, other_port)
+        if chosen:
+            behind[name] = [_seen(listener, scheme, port, routes) for listener in chosen]
+    return {name: Door(name, found) for name, found in behind.items()}
+
+
+def _seen(listener: document.Listener, scheme: bytes, port: int, routes: dict[str, RouteSet]) -> Listener:
+    return Listener(listener.name, listener.hostname or "", scheme, port, routes[listener.name])
+
+
+def _tunnel_listeners(listeners: tuple[document.Listener, ...], port: int, other_port: int) -> list[document.Listener]:
+    """Who serves the tunnel's requests to `port`: each Gateway's listeners of that port, else of the other one.
+
+    The oldest Gateway comes first, so it gets the hosts that several want.
+    """
+    gateways: dict[str, list[document.Listener]] = {}
+    for listener in sorted(listeners, key=lambda listener: (listener.created_at or _UNDATED, listener.gateway)):
+        if listener.tunnel:
+            gateways.setdefault(listener.gateway, []).append(listener)
+    chosen: list[document.Listener] = []
+    for group in gateways.values():
+        fitting = [listener for listener in group if listener.visible_port == port]
+        chosen += fitting or [listener for listener in group if listener.visible_port == other_port]
+    return chosen

@@ -1,0 +1,221 @@
+"""Matches: the conditions of a rule, and the one order in which they are tried.
+
+The order is that of Gateway API for HTTPRoute and GRPCRoute: each criterion decides only if all before it tie, and
+each match is ranked on its own, whatever rule it stands in. The hostname comes before all of this; `hosts` sees to it.
+Where the API leaves the order open: regular expressions come after Exact and before PathPrefix, longer ones first.
+"""
+
+from abc import ABC, abstractmethod
+from enum import IntEnum
+from typing import ClassVar, TypeAlias
+from urllib.parse import unquote_to_bytes
+
+from proxy import document
+from proxy.routing.automaton import Automaton, automaton
+from proxy.routing.head import Head
+from proxy.routing.paths import rule_path
+from proxy.routing.rule import Rule
+
+Rank: TypeAlias = tuple[object, ...]
+"""Sorts the better match first; total, since it ends with the places of rule and match in the document."""
+
+RANK_CRITERIA = (
+    "kind of path",
+    "length of path",
+    "method",
+    "number of header conditions",
+    "number of query conditions",
+    "age of route",
+    "name of route",
+    "place of route in the document",
+    "place of rule in the route",
+    "place of match in the rule",
+)
+"""What the parts of an HTTP match's rank stand for."""
+
+CALL_RANK_CRITERIA = ("kind of gRPC method", "length of service", "length of gRPC method", *RANK_CRITERIA[2:])
+"""What the parts of a gRPC match's rank stand for."""
+
+Seniority: TypeAlias = tuple[str, str, int]
+"""Creation time of a route, its name, and its place in the document."""
+
+_UNDATED = "~"
+"""Sorts behind every timestamp: routes without a time count as the youngest."""
+
+
+def seniority(route: document.Route, position: int) -> Seniority:
+    return route.created_at or _UNDATED, route.name or "", position
+
+
+class PathKind(IntEnum):
+    """What is asked of a path, best first."""
+
+    EXACT = 0
+    PATTERN = 1
+    PREFIX = 2
+
+
+class CallKind(IntEnum):
+    """What is asked of a gRPC method, best first."""
+
+    EXACT = 0
+    SERVICE = 1
+    PATTERN = 2
+    METHOD = 3
+    ANY = 4
+
+
+class Condition:
+    """A condition on one header field or query parameter: an exact value or a pattern."""
+
+    __slots__ = ("name", "pattern", "type", "value")
+
+    def __init__(self, name: bytes, type_: str, value: str) -> None:
+        self.name = name
+        self.type = type_
+        self.value = value.encode()
+        self.pattern: Automaton | None = automaton(value) if type_ == "RegularExpression" else None
+
+    def accepts(self, value: bytes | None) -> bool:
+        if value is None:
+            return False
+        return value == self.value if self.pattern is None else self.pattern.matches(value)
+
+
+class Match(ABC):
+    """Conditions besides the path, and the rule they lead to. The path is a key of the index that holds the match."""
+
+    __slots__ = ("headers", "index", "is_open", "method", "path", "pattern", "queries", "rank", "rule", "spec")
+    criteria: ClassVar[tuple[str, ...]]
+    """What the parts of `rank` stand for."""
+
+    def __init__(self, rule: Rule, index: int, spec: document.Match) -> None:
+        self.rule = rule
+        self.index = index
+        """Place in the rule."""
+        self.spec = spec
+        """As the document has it, for people."""
+        self.method: bytes | None = spec.method.encode() if spec.method else None
+        self.headers = tuple(_headers(spec.headers))
+        self.queries = tuple(Condition(query.name.encode(), query.type, query.value) for query in spec.query_params)
+        self.is_open = self.method is None and not self.headers and not self.queries
+        """Whether there is no condition besides the path."""
+        self.path = b""
+        """Exact path, or prefix without trailing slash."""
+        self.pattern: Automaton | None = None
+        self.rank: Rank = ()
+
+    @abstractmethod
+    def accepts_path(self, path: bytes) -> bool:
+        """Whether the condition on the path holds."""
+
+    def accepts(self, query: bytes, head: Head) -> bool:
+        """Whether all conditions besides the path hold; `query` is the part of the path behind `?`."""
+        if self.method is not None and head.method != self.method:
+            return False
+        for condition in self.headers:
+            if not condition.accepts(head.header(condition.name)):
+                return False
+        return all(condition.accepts(query_value(query, condition.name)) for condition in self.queries)
+
+    def _tail(self, seniority: Seniority) -> Rank:
+        conditions = (self.method is None, -len(self.headers), -len(self.queries))
+        return (*conditions, *seniority, self.rule.index, self.index)
+
+
+class HttpMatch(Match):
+    """A match of an HTTP route."""
+
+    __slots__ = ("kind",)
+    criteria = RANK_CRITERIA
+
+    def __init__(self, rule: Rule, index: int, spec: document.Match, seniority: Seniority) -> None:
+        super().__init__(rule, index, spec)
+        path = spec.path or document.PathMatch()
+        if path.type == "RegularExpression":
+            self.kind = PathKind.PATTERN
+            self.pattern = automaton(path.value)
+            length = len(path.value)
+        else:
+            self.kind = PathKind.EXACT if path.type == "Exact" else PathKind.PREFIX
+            self.path = rule_path(path.value)
+            if self.kind is PathKind.PREFIX:
+                self.path = self.path.rstrip(b"/")
+            length = len(self.path)
+        self.rank = (int(self.kind), -length, *self._tail(seniority))
+
+    def accepts_path(self, path: bytes) -> bool:
+        """The same answer as the index gives, for one match alone."""
+        if self.pattern is not None:
+            return self.pattern.matches(path)
+        if path == self.path:
+            return True
+        return self.kind is PathKind.PREFIX and path.startswith(self.path + b"/")
+
+
+class GrpcMatch(Match):
+    """A match of a gRPC route; `path` is /service/method, or as much of it as is asked for."""
+
+    __slots__ = ("kind", "method_pattern")
+    criteria = CALL_RANK_CRITERIA
+
+    def __init__(self, rule: Rule, index: int, spec: document.Match, seniority: Seniority) -> None:
+        super().__init__(rule, index, spec)
+        call = spec.grpc or document.GrpcMethodMatch()
+        service, method = call.service or "", call.method or ""
+        self.method_pattern: Automaton | None = None
+        if call.type == "RegularExpression":
+            self.kind = CallKind.PATTERN
+            self.pattern = automaton(service) if service else None
+            self.method_pattern = automaton(method) if method else None
+        elif service:
+            self.kind = CallKind.EXACT if method else CallKind.SERVICE
+            self.path = f"/{service}/{method}".encode() if method else f"/{service}".encode()
+        else:
+            self.kind = CallKind.METHOD if method else CallKind.ANY
+            self.path = method.encode()
+        self.rank = (int(self.kind), -len(service), -len(method), *self._tail(seniority))
+
+    def accepts_path(self, path: bytes) -> bool:
+        """The same answer as the index gives, for one match alone."""
+        service, _, method = path.rpartition(b"/")
+        if self.kind is CallKind.EXACT:
+            return path == self.path
+        if self.kind is CallKind.SERVICE:
+            return service == self.path
+        return self.accepts_call(service[1:], method)
+
+    def accepts_call(self, service: bytes, method: bytes) -> bool:
+        """Whether a match that no index finds by key (pattern, method alone, any) is for this call."""
+        if self.kind is CallKind.PATTERN:
+            return (self.pattern is None or self.pattern.matches(service)) and (
+                self.method_pattern is None or self.method_pattern.matches(method)
+            )
+        return self.kind is CallKind.ANY or self.path == method
+
+
+def query_value(query: bytes, name: bytes) -> bytes | None:
+    """The first value of a query parameter, decoded as browsers encode forms; None when it is absent."""
+    for pair in query.split(b"&"):
+        key, _, value = pair.partition(b"=")
+        if key == name or (_is_encoded(key) and _decoded(key) == name):
+            return _decoded(value) if _is_encoded(value) else value
+    return None
+
+
+def _is_encoded(text: bytes) -> bool:
+    return b"%" in text or b"+" in text
+
+
+def _decoded(text: bytes) -> bytes:
+    return unquote_to_bytes(text.replace(b"+", b" "))
+
+
+def _headers(specs: tuple[document.HeaderMatch, ...]) -> list[Condition]:
+    """Of entries whose names differ only in case the first counts."""
+    conditions: dict[bytes, Condition] = {}
+    for spec in specs:
+        name = spec.name.lower().encode()
+        if name not in conditions:
+            conditions[name] = Condition(name, spec.type, spec.value)
+    return list(conditions.values())

@@ -1,0 +1,108 @@
+"""The one spelling of hosts and paths, and what becomes of a path that is rewritten.
+
+Requests are matched and forwarded in the same normal form, so no spelling slips past a rule and then means to the
+backend what the rule was about. The normal form of a path:
+
+1. `%` sequences of unreserved characters are decoded (`%61` is `a`), all others keep their encoding, in upper case:
+   an encoded slash stays `%2F` and never separates elements. A `%` without two hexadecimal digits, and `%00`, are
+   refused.
+2. Several slashes in a row become one, unless the document says `mergeSlashes` false.
+3. `.` and `..` elements are resolved; a path that climbs above the root is refused.
+4. `\\` and `#`, which no path may contain and which backends read in different ways, are refused.
+
+Everything else, and all of the query, passes byte for byte.
+"""
+
+import re
+
+MAX_HOST_BYTES = 253 + len(".:65535")
+
+_UNRESERVED = frozenset(b"abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-._~")
+_PERCENT = re.compile(rb"%([0-9A-Fa-f]{2})?")
+_SLASHES = re.compile(rb"/{2,}")
+
+
+class UnusablePath(ValueError):
+    """The path has no normal form."""
+
+
+def host_of(authority: bytes) -> bytes:
+    """The host in lower case without port and final dot; empty for what is too long to be a name."""
+    if len(authority) > MAX_HOST_BYTES:
+        return b""
+    host = authority.lower()
+    if host.startswith(b"["):
+        return host.partition(b"]")[0] + b"]"
+    host = host.partition(b":")[0]
+    return host[:-1] if host.endswith(b".") else host
+
+
+def is_normal(path: bytes) -> bool:
+    """Whether `normalise` would certainly leave the path as it is. This is what nearly all requests ask for."""
+    return (
+        b"%" not in path
+        and b"//" not in path
+        and b"/." not in path
+        and b"\\" not in path
+        and b"#" not in path
+        and path[:1] == b"/"
+    )
+
+
+def normalise(path: bytes, *, merge_slashes: bool) -> bytes:
+    """The normal form of a request path. Raises UnusablePath."""
+    if path[:1] != b"/" or b"\\" in path or b"#" in path:
+        raise UnusablePath
+    path = _PERCENT.sub(_spelled, path)
+    if merge_slashes:
+        path = _SLASHES.sub(b"/", path)
+    return _resolved(path) if b"/." in path else path
+
+
+def _spelled(found: re.Match[bytes]) -> bytes:
+    if found[1] is None or found[1] == b"00":
+        raise UnusablePath
+    byte = int(found[1], 16)
+    return bytes((byte,)) if byte in _UNRESERVED else found[0].upper()
+
+
+def _resolved(path: bytes) -> bytes:
+    """`path` without its dot segments (RFC 3986, 5.2.4)."""
+    elements = path.split(b"/")[1:]
+    if elements[-1] in (b".", b".."):
+        elements.append(b"")
+    kept: list[bytes] = []
+    for element in elements:
+        if element == b"..":
+            if not kept:
+                raise UnusablePath
+            kept.pop()
+        elif element != b".":
+            kept.append(element)
+    return b"/" + b"/".join(kept)
+
+
+def encoded(text: str) -> bytes:
+    """A path of the document as bytes, with what is not ASCII percent-encoded."""
+    return b"".join(b"%%%02X" % byte if byte > 126 or byte <= 32 else bytes((byte,)) for byte in text.encode())
+
+
+def rule_path(text: str) -> bytes:
+    """An Exact or PathPrefix value of the document in the normal form of requests."""
+    return normalise(encoded(text), merge_slashes=False)
+
+
+def with_full_path(replacement: bytes) -> bytes:
+    return b"/" + replacement.lstrip(b"/")
+
+
+def with_prefix(path: bytes, prefix: bytes, replacement: bytes) -> bytes:
+    """`path` with its leading elements `prefix` exchanged; neither prefix nor result depend on trailing slashes.
+
+    `prefix` has no trailing slash, so it is empty for `/`; the rest of the path keeps its own.
+    """
+    replacement = replacement.strip(b"/")
+    rest = path[len(prefix) :]
+    if not replacement:
+        return rest or b"/"
+    return b"/" + replacement + rest
