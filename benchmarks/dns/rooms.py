@@ -10,18 +10,19 @@ from types import CodeType
 from typing import Any
 
 _CLIENT_FILES = ("transport", "sockets", "retry", "client", "credentials")
-_PLAN_FILES = ("plan", "difference", "wishes", "ownership", "domains")
+_PLAN_FILES = ("plan", "difference", "wishes", "ownership", "domains", "operations", "vouchers")
 
 ROOMS = (
     ("HTTP server", ("daemonkit/wsgi", "/cheroot/", "/werkzeug/", "dnswebhook/app.py", "dnswebhook/mediatypes.py")),
     ("wire JSON", ("dnswebhook/wire.py",)),
     ("adjust", ("dnswebhook/adjust", "dnswebhook/fit.py")),
-    ("record sets", ("dnswebhook/records.py",)),
+    ("spelling", ("dnswebhook/canonical.py", "/ipaddress.py", "/idna/")),
+    ("record sets", ("dnswebhook/records.py", "dnswebhook/listings.py")),
     ("plan", tuple(f"dnswebhook/{name}.py" for name in _PLAN_FILES)),
     ("apply", ("dnswebhook/apply.py", "dnswebhook/provider.py", "dnswebhook/flights.py", "/concurrent/futures/")),
     ("SQLite", ("dnswebhook/stores/embedded.py",)),
     ("HTTP client", ("/urllib3/", "/http/client.py", *(f"stores/unifi/{name}.py" for name in _CLIENT_FILES))),
-    ("store rows", ("dnswebhook/stores/", "dnswebhook/canonical.py")),
+    ("store rows", ("dnswebhook/stores/",)),
     ("logs, metrics", ("daemonkit/log", "/prometheus_client/", "dnswebhook/metrics.py", "/logging/")),
 )
 """The first that matches a part of the file's path wins."""
