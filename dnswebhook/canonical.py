@@ -49,6 +49,8 @@ class Unacceptable(ValueError):
 _CANONICAL_NAME = re.compile(
     r"(?:\*\.)?(?:[a-z0-9_](?:[a-z0-9_-]{0,61}[a-z0-9_])?\.)*[a-z0-9_](?:[a-z0-9_-]{0,61}[a-z0-9_])?"
 )
+_OCTET = r"(?:25[0-5]|2[0-4][0-9]|1[0-9]{2}|[1-9]?[0-9])"
+_CANONICAL_IPV4 = re.compile(rf"(?:{_OCTET}\.){{3}}{_OCTET}")
 _ASCII_LABEL = re.compile(r"[a-z0-9_-]{1,63}")
 # The ownership record of `*.example.com` is `a-*.example.com`, or with `--txt-prefix` some other text around the star.
 _FIRST_LABEL = re.compile(r"[a-z0-9_*-]{1,63}")
@@ -137,15 +139,16 @@ def _invalid(record_type: str, text: str, wanted: str) -> Unacceptable:
     return Unacceptable(DropReason.INVALID_TARGET, f"{record_type} target {text[:100]!r}, want {wanted}")
 
 
-@lru_cache(maxsize=65536)
 def _ipv4(text: str) -> str:
+    if _CANONICAL_IPV4.fullmatch(text):
+        return text
     try:
         return str(ipaddress.IPv4Address(text.strip()))
     except ValueError:
         raise _invalid("A", text, "an IPv4 address") from None
 
 
-@lru_cache(maxsize=65536)
+@lru_cache(maxsize=4096)
 def _ipv6(text: str) -> str:
     try:
         address = ipaddress.IPv6Address(text.strip())
