@@ -1,0 +1,44 @@
+"""HTTP/1.1 for both roles, without input or output (RFC 9112; RFC 9110 for what fields mean).
+
+`ServerConnection` and `ClientConnection` are all that a caller needs, with the events named here and the heads that the
+HTTP/2 codec has too. Three doors: `receive(data) -> list[Event]`, `send_...`, and `data_to_send() -> bytes`.
+"""
+
+from proxy.h1.caches import Caches
+from proxy.h1.client import ClientConnection
+from proxy.h1.errors import LocalProtocolError, ProtocolError, RemoteProtocolError
+from proxy.h1.events import (
+    ConnectionTerminated,
+    DataReceived,
+    Event,
+    Http2PrefaceReceived,
+    InformationalReceived,
+    RequestReceived,
+    ResponseReceived,
+    TrailersReceived,
+)
+from proxy.h1.limits import Limits
+from proxy.h1.server import ServerConnection
+from proxy.h2.heads import Field, Fields, RequestHead, ResponseHead
+
+__all__ = [
+    "Caches",
+    "ClientConnection",
+    "ConnectionTerminated",
+    "DataReceived",
+    "Event",
+    "Field",
+    "Fields",
+    "Http2PrefaceReceived",
+    "InformationalReceived",
+    "Limits",
+    "LocalProtocolError",
+    "ProtocolError",
+    "RemoteProtocolError",
+    "RequestHead",
+    "RequestReceived",
+    "ResponseHead",
+    "ResponseReceived",
+    "ServerConnection",
+    "TrailersReceived",
+]

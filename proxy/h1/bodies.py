@@ -1,0 +1,209 @@
+"""Read message bodies off their framing: by length, in chunks, to the end of the connection (RFC 9112, 6 and 7).
+
+A reader is given the bytes received and where to go on, appends `DataReceived` and `TrailersReceived` events, and says
+how far it came; `is_done` tells that the message has ended there. Data is handed out as views, never copied, except
+small chunks, which are joined. Chunk framing is read here and not by llhttp, because httptools does not say where in
+its input a message ended, and so could not keep a body and the pipelined request behind it apart.
+
+Stricter than RFC 9112, 7.1 where readers differ: sizes have at most 16 digits, no space surrounds them, lines end with
+CRLF, extensions hold no control characters and are bounded and dropped.
+"""
+
+import re
+from typing import Protocol
+
+from proxy.h1.errors import RemoteProtocolError
+from proxy.h1.events import DataReceived, Event, TrailersReceived
+from proxy.h1.grammar import decode_trailers
+from proxy.h1.limits import Limits
+
+_SIZE_LINE = re.compile(rb"([0-9A-Fa-f]{1,16})(;[^\x00-\x08\x0a-\x1f\x7f]*)?\r\n")
+# What the next byte of a line that is not whole yet may still lead to: judged early, so that rubbish does not wait.
+_SIZE_LINE_START = re.compile(rb"[0-9A-Fa-f]{1,16}(?:\r|;[^\x00-\x08\x0a-\x1f\x7f]*\r?)?")
+_TRAILER_BARE = re.compile(rb"\r(?!\n)|(?<!\r)\n")
+_SMALL_CHUNKS_BYTES = 64 * 1024
+
+
+class BodyReader(Protocol):
+    is_done: bool
+
+    def read(self, data: bytes, start: int, events: list[Event]) -> int: ...
+
+
+class LengthReader:
+    """A body of known length, at least 1."""
+
+    __slots__ = ("_left_bytes", "is_done")
+
+    def __init__(self, length_bytes: int) -> None:
+        self._left_bytes = length_bytes
+        self.is_done = False
+
+    def read(self, data: bytes, start: int, events: list[Event]) -> int:
+        available_bytes = len(data) - start
+        taken_bytes = min(available_bytes, self._left_bytes)
+        self._left_bytes -= taken_bytes
+        self.is_done = self._left_bytes == 0
+        whole = start == 0 and taken_bytes == len(data)
+        piece = data if whole else memoryview(data)[start : start + taken_bytes]
+        events.append(DataReceived(piece, self.is_done))
+        return start + taken_bytes
+
+
+class EndlessReader:
+    """A body that only the end of the connection ends, or the raw bytes after a switch of protocols."""
+
+    __slots__ = ("is_done",)
+
+    def __init__(self) -> None:
+        self.is_done = False
+
+    def read(self, data: bytes, start: int, events: list[Event]) -> int:
+        events.append(DataReceived(data if start == 0 else memoryview(data)[start:], False))
+        return len(data)
+
+
+class ChunkedReader:
+    """`status_code` is the answer to broken framing: 400 to clients, 502 about backends."""
+
+    __slots__ = (
+        "_body_bytes",
+        "_extension_bytes",
+        "_held",
+        "_left_bytes",
+        "_limits",
+        "_needs_crlf",
+        "_reads_trailers",
+        "_status_code",
+        "is_done",
+    )
+
+    def __init__(self, limits: Limits, status_code: int) -> None:
+        self._limits = limits
+        self._status_code = status_code
+        # A line, or the CRLF after a chunk, or the trailers, as far as they have come.
+        self._held = b""
+        self._left_bytes = 0
+        self._needs_crlf = False
+        self._reads_trailers = False
+        self._body_bytes = 0
+        self._extension_bytes = 0
+        self.is_done = False
+
+    def read(self, data: bytes, start: int, events: list[Event]) -> int:
+        pieces: list[memoryview] = []
+        try:
+            return self._read(data, start, pieces, events)
+        finally:
+            # Also before an error: what came before it was received all the same.
+            _report(pieces, events)
+
+    def _read(self, data: bytes, start: int, pieces: list[memoryview], events: list[Event]) -> int:
+        view = memoryview(data)
+        size = len(data)
+        while start < size:
+            if self._left_bytes:
+                taken_bytes = min(size - start, self._left_bytes)
+                pieces.append(view[start : start + taken_bytes])
+                self._left_bytes -= taken_bytes
+                start += taken_bytes
+                self._needs_crlf = not self._left_bytes
+            elif self._needs_crlf:
+                start = self._read_crlf(data, start)
+            elif self._reads_trailers:
+                start = self._read_trailers(data, start, pieces, events)
+                if self.is_done:
+                    break
+            else:
+                start = self._read_size_line(data, start)
+        return start
+
+    def _read_crlf(self, data: bytes, start: int) -> int:
+        wanted = b"\n" if self._held else b"\r\n"
+        seen = data[start : start + len(wanted)]
+        if not wanted.startswith(seen):
+            raise self._error("chunk longer than its size, want CRLF after it")
+        if seen == wanted:
+            self._held = b""
+            self._needs_crlf = False
+        else:
+            self._held = seen
+        return start + len(seen)
+
+    def _read_size_line(self, data: bytes, start: int) -> int:
+        max_bytes = self._limits.max_chunk_line_bytes
+        # The line with its CRLF, which lies wholly in `data` but for the few bytes held from before.
+        end = data.find(b"\n", start, start + max_bytes + 2)
+        line = self._held + data[start : end + 1 if end >= 0 else start + max_bytes + 2]
+        match = _SIZE_LINE.fullmatch(line)
+        if match is None:
+            if not _SIZE_LINE_START.fullmatch(line):
+                raise self._error("malformed chunk size line, want 1 to 16 hexadecimal digits and CRLF")
+            if len(line) > max_bytes:
+                raise self._error(f"chunk size line longer than {max_bytes} bytes")
+            self._held = line
+            return len(data)
+        if len(line) > max_bytes:
+            raise self._error(f"chunk size line longer than {max_bytes} bytes")
+        self._held = b""
+        self._begin_chunk(int(match[1], 16), len(match[2] or b""))
+        return end + 1
+
+    def _begin_chunk(self, size_bytes: int, extension_bytes: int) -> None:
+        self._extension_bytes += extension_bytes
+        if self._extension_bytes > self._limits.max_chunk_extension_bytes:
+            raise self._error(f"chunk extensions of more than {self._limits.max_chunk_extension_bytes} bytes")
+        self._left_bytes = size_bytes
+        self._reads_trailers = not size_bytes
+        self._body_bytes += size_bytes
+        max_bytes = self._limits.max_body_bytes
+        if max_bytes is not None and self._body_bytes > max_bytes:
+            self._left_bytes = 0
+            raise RemoteProtocolError(413, f"body larger than {max_bytes} bytes")
+
+    def _read_trailers(self, data: bytes, start: int, pieces: list[memoryview], events: list[Event]) -> int:
+        """The section is CRLF alone, or field lines and an empty line."""
+        max_bytes = self._limits.max_trailer_bytes
+        known = len(self._held)
+        held = self._held + data[start : start + max_bytes + 4]
+        if held.startswith(b"\r\n"):
+            self.is_done = True
+            _report(pieces, events)
+            _end(events)
+            return start + 2 - known
+        end = held.find(b"\r\n\r\n")
+        section = held[: end + 4] if end >= 0 else held
+        bare = _TRAILER_BARE.search(section, max(known - 1, 0), len(section) - (end < 0 and section.endswith(b"\r")))
+        if bare is not None and bare.start() + (bare[0] == b"\r") <= max_bytes:
+            raise self._error("trailer line ends with a bare CR or LF, want CRLF")
+        if len(section) > max_bytes:
+            status_code = 431 if self._status_code == 400 else self._status_code
+            raise RemoteProtocolError(status_code, f"trailers larger than {max_bytes} bytes")
+        if end < 0:
+            self._held = held
+            return len(data)
+        fields = decode_trailers(section, self._limits.max_fields, self._status_code)
+        self.is_done = True
+        _report(pieces, events)
+        events.append(TrailersReceived(fields))
+        return start + end + 4 - known
+
+    def _error(self, reason: str) -> RemoteProtocolError:
+        return RemoteProtocolError(self._status_code, reason)
+
+
+def _report(pieces: list[memoryview], events: list[Event]) -> None:
+    """As few events as possible: an attacker's body of one-byte chunks must not cost an event for each."""
+    if len(pieces) > 1 and sum(map(len, pieces)) <= _SMALL_CHUNKS_BYTES:
+        events.append(DataReceived(b"".join(pieces), False))
+    else:
+        events.extend(DataReceived(piece, False) for piece in pieces)
+    pieces.clear()
+
+
+def _end(events: list[Event]) -> None:
+    last = events[-1] if events else None
+    if isinstance(last, DataReceived):
+        last.end_stream = True
+    else:
+        events.append(DataReceived(b"", True))

@@ -1,0 +1,201 @@
+"""The client role: requests to backends out, their responses in (RFC 9112), without input or output.
+
+One exchange at a time, never pipelined. A connection may serve again when `is_reusable`; anything that a backend sends
+outside a response ends it with `ConnectionTerminated`, since those bytes would become the next client's response.
+`is_response_begun` tells whether the backend has answered anything at all: before that, a lost connection may mean that
+it was closed while idle. Called by one thread; knows no clock.
+"""
+
+from enum import Enum
+from typing import Final
+
+from proxy.h1.bodies import BodyReader, ChunkedReader, EndlessReader, LengthReader
+from proxy.h1.caches import Caches
+from proxy.h1.errors import LocalProtocolError, RemoteProtocolError
+from proxy.h1.events import ConnectionTerminated, DataReceived, Event, InformationalReceived, ResponseReceived
+from proxy.h1.grammar import TOKEN, is_authority
+from proxy.h1.headbuffer import HeadBuffer
+from proxy.h1.limits import DEFAULT_LIMITS, Limits
+from proxy.h1.responsehead import BAD_GATEWAY, CHUNKED, UNTIL_CLOSE, Response, ResponseHeadDecoder
+from proxy.h1.sending import Framing, Sending
+from proxy.h2.heads import RequestHead
+
+_RESPONSE_START: Final = frozenset(b"H")
+# Methods whose requests say that they have no body, lest a server waits for one (RFC 9110, 8.6).
+_WITH_LENGTH: Final = frozenset((b"POST", b"PUT", b"PATCH"))
+_NOT_IN_PATH: Final = frozenset((*range(0x21), 0x7F))
+
+
+class Reading(Enum):
+    """Where the backend's bytes go."""
+
+    IDLE = "nowhere: no request is open"
+    HEAD = "into a response head"
+    BODY = "into a body"
+    RAW = "to the protocol that was switched to"
+    CLOSED = "nowhere, for good"
+
+
+class ClientConnection(Sending):
+    def __init__(self, caches: Caches, limits: Limits = DEFAULT_LIMITS) -> None:
+        super().__init__(caches)
+        self._limits = limits
+        self._heads = HeadBuffer(limits, limits.max_head_bytes, _RESPONSE_START, is_blank_line_allowed=False)
+        self._decoder = ResponseHeadDecoder(caches, limits)
+        self._reading = Reading.IDLE
+        self._body: BodyReader = EndlessReader()
+        self._method = b""
+        self._asks_protocol = False
+        self._keeps_alive = True
+        self._informational = 0
+        self.is_response_begun = False
+
+    def __repr__(self) -> str:
+        return f"<ClientConnection reading={self._reading.name} held={self.held_bytes}>"
+
+    @property
+    def held_bytes(self) -> int:
+        """Received and not reported yet."""
+        return len(self._heads)
+
+    @property
+    def is_reusable(self) -> bool:
+        """A next request may be sent."""
+        return self._reading is Reading.IDLE and not self._is_sending_body and self._keeps_alive
+
+    # -- receiving ---------------------------------------------------------------------------------------------------
+
+    def receive(self, data: bytes) -> list[Event]:
+        events: list[Event] = []
+        try:
+            self._advance(data, events)
+        except RemoteProtocolError as error:
+            self._terminate(error.reason, events)
+        return events
+
+    def receive_eof(self) -> list[Event]:
+        """The backend has closed its side: the end of some bodies, a fault in the middle of anything else."""
+        events: list[Event] = []
+        reading, self._reading = self._reading, Reading.CLOSED
+        self._keeps_alive = False
+        if reading is Reading.RAW or (reading is Reading.BODY and isinstance(self._body, EndlessReader)):
+            events.append(DataReceived(b"", True))
+        elif reading in (Reading.HEAD, Reading.BODY):
+            where = "in the middle of a body" if reading is Reading.BODY else "before the end of a response head"
+            self._terminate(f"connection closed {where}", events)
+        return events
+
+    def _advance(self, data: bytes, events: list[Event]) -> None:
+        start, size = 0, len(data)
+        while start < size:
+            reading = self._reading
+            if reading is Reading.HEAD:
+                self.is_response_begun = True
+                head, start = self._heads.take(data, start)
+                if head is None:
+                    return
+                self._begin_response(head, events)
+            elif reading in (Reading.BODY, Reading.RAW):
+                start = self._body.read(data, start, events)
+                if self._body.is_done:
+                    self._received_all()
+            elif reading is Reading.IDLE:
+                raise RemoteProtocolError(BAD_GATEWAY, "bytes that belong to no response")
+            else:
+                return
+
+    def _begin_response(self, head: bytes, events: list[Event]) -> None:
+        response = self._decoder.decode(head, answers_head=self._method == b"HEAD")
+        if response.head.status_code < 200:
+            self._informational_or_switch(response, events)
+            return
+        self._keeps_alive = self._keeps_alive and response.keeps_alive
+        length_bytes = response.length_bytes
+        events.append(ResponseReceived(response.head, length_bytes == 0))
+        if length_bytes == 0:
+            self._received_all()
+            return
+        self._reading = Reading.BODY
+        if length_bytes == CHUNKED:
+            self._body = ChunkedReader(self._limits, BAD_GATEWAY)
+        elif length_bytes == UNTIL_CLOSE:
+            self._body = EndlessReader()
+        else:
+            self._body = LengthReader(length_bytes)
+
+    def _informational_or_switch(self, response: Response, events: list[Event]) -> None:
+        if response.head.status_code == 101:
+            if not self._asks_protocol:
+                raise RemoteProtocolError(BAD_GATEWAY, "status 101, which was not asked for")
+            self._keeps_alive = False
+            self._reading = Reading.RAW
+            self._body = EndlessReader()
+            self._framing = Framing.CLOSE
+            self._is_sending_body = True
+            events.append(ResponseReceived(response.head, False))
+            return
+        self._informational += 1
+        if self._informational > self._limits.max_informational:
+            raise RemoteProtocolError(BAD_GATEWAY, f"more than {self._limits.max_informational} informational heads")
+        events.append(InformationalReceived(response.head))
+
+    def _received_all(self) -> None:
+        self._reading = Reading.IDLE
+        if self._is_sending_body:
+            # Answered before the request was whole: what is left of it must not be taken for a next one.
+            self._keeps_alive = False
+
+    def _terminate(self, reason: str, events: list[Event]) -> None:
+        self._reading = Reading.CLOSED
+        self._keeps_alive = False
+        self._heads.clear()
+        events.append(ConnectionTerminated(BAD_GATEWAY, reason))
+
+    # -- sending -----------------------------------------------------------------------------------------------------
+
+    def send_request(self, head: RequestHead, end_stream: bool = False) -> None:
+        """Begin an exchange. Without a content-length field the body goes out in chunks.
+
+        `head.authority` becomes Host; with `head.protocol` the backend is asked to switch to it, and no body is sent.
+        """
+        if not self.is_reusable:
+            raise LocalProtocolError("request on a connection that is busy or cannot be used again")
+        self._check(head, end_stream)
+        lines = [b"%b %b HTTP/1.1\r\nhost: %b\r\n" % (head.method, head.path, head.authority)]
+        length_bytes = self._lines(lines, head.fields)
+        framing = Framing.CHUNKED if length_bytes is None else Framing.LENGTH
+        if end_stream:
+            if length_bytes:
+                raise LocalProtocolError(f"request without a body, but content-length {length_bytes}")
+            if length_bytes is None and head.method in _WITH_LENGTH:
+                lines.append(b"content-length: 0\r\n")
+        elif length_bytes is None:
+            lines.append(b"transfer-encoding: chunked\r\n")
+        if head.protocol is not None:
+            lines.append(b"connection: upgrade\r\nupgrade: websocket\r\n")
+        lines.append(b"\r\n")
+        self._output.append(b"".join(lines))
+        self._begin(head, framing, length_bytes or 0, end_stream)
+
+    def _check(self, head: RequestHead, end_stream: bool) -> None:
+        """Nothing that leaves here may be read as two requests, whoever made the head."""
+        if not TOKEN.fullmatch(head.method) or head.method == b"CONNECT":
+            raise LocalProtocolError(f"method {head.method[:32]!r} cannot be sent")
+        if not head.path or (head.path[:1] != b"/" and head.path != b"*") or not _NOT_IN_PATH.isdisjoint(head.path):
+            raise LocalProtocolError("path is not in origin-form, or holds spaces or control characters")
+        if head.authority and not is_authority(head.authority):
+            raise LocalProtocolError("authority is not a host with an optional port")
+        if head.protocol is not None and (head.protocol != b"websocket" or not end_stream or head.method != b"GET"):
+            raise LocalProtocolError("a switch of protocols, want websocket, asked for by GET without a body")
+
+    def _begin(self, head: RequestHead, framing: Framing, length_bytes: int, end_stream: bool) -> None:
+        self._reading = Reading.HEAD
+        self._method = head.method
+        self._asks_protocol = head.protocol is not None
+        self._informational = 0
+        self.is_response_begun = False
+        self._framing, self._left_bytes = framing, length_bytes
+        self._is_sending_body = not end_stream
+
+    def _sent_all(self) -> None:
+        """Nothing to do: the response decides what becomes of the connection."""

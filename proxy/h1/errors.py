@@ -1,0 +1,23 @@
+"""What can go wrong on an HTTP/1.1 connection, by who broke the contract.
+
+`LocalProtocolError` is our caller's mistake and leaves the method that was called wrongly. `RemoteProtocolError` is the
+peer's; it carries the status code to answer with, is raised and caught inside the codec, and callers see it as a
+`ConnectionTerminated` event: after it nothing on the connection can be told apart any more.
+"""
+
+
+class ProtocolError(Exception):
+    """Base of what this codec raises."""
+
+
+class LocalProtocolError(ProtocolError):
+    """Our caller asked for something that HTTP/1.1 or the state of the exchange forbids; nothing was sent."""
+
+
+class RemoteProtocolError(ProtocolError):
+    """The peer broke the protocol, or passed a limit of ours. `reason` never holds a field's value."""
+
+    def __init__(self, status_code: int, reason: str) -> None:
+        super().__init__(reason)
+        self.status_code = status_code
+        self.reason = reason

@@ -1,0 +1,93 @@
+"""What `receive` reports, in the order the peer caused it; the same shapes as the HTTP/2 codec's, without stream ids.
+
+A message always is, in this order: one head (`RequestReceived`, or `InformationalReceived`* then `ResponseReceived`),
+`DataReceived`*, at most one `TrailersReceived`. Nothing of it follows an event whose `end_stream` is true, or a
+`TrailersReceived`. `ConnectionTerminated` may cut it short at any point, and nothing follows that.
+After a switch of protocols (101) all bytes come as `DataReceived`.
+"""
+
+from proxy.h2.heads import Fields, RequestHead, ResponseHead
+
+
+class Event:
+    """Base of all events; its repr names every attribute."""
+
+    __slots__: tuple[str, ...] = ()
+
+    def __repr__(self) -> str:
+        pairs = ", ".join(f"{name}={getattr(self, name)!r}" for name in self.__slots__)
+        return f"{type(self).__name__}({pairs})"
+
+
+class RequestReceived(Event):
+    """A client's request (server role). No body follows when `end_stream`.
+
+    `head.protocol` is `b"websocket"` when the client asks to switch to it: answer with 101 or with anything else.
+    `expects_continue`: the client may hold its body back until an informational 100 has been sent.
+    `is_http_10`: the client cannot read chunks; the codec sees to that, the value is for logs.
+    """
+
+    __slots__ = ("end_stream", "expects_continue", "head", "is_http_10")
+
+    def __init__(self, head: RequestHead, end_stream: bool, expects_continue: bool, is_http_10: bool) -> None:
+        self.head = head
+        self.end_stream = end_stream
+        self.expects_continue = expects_continue
+        self.is_http_10 = is_http_10
+
+
+class Http2PrefaceReceived(Event):
+    """The client speaks HTTP/2 with prior knowledge: give `data`, which is all it has sent, to an HTTP/2 codec."""
+
+    __slots__ = ("data",)
+
+    def __init__(self, data: bytes) -> None:
+        self.data = data
+
+
+class InformationalReceived(Event):
+    """A 1xx head other than 101; the final one is still to come (client role)."""
+
+    __slots__ = ("head",)
+
+    def __init__(self, head: ResponseHead) -> None:
+        self.head = head
+
+
+class ResponseReceived(Event):
+    """The final head of a response, or 101 where a switch of protocols was asked for (client role)."""
+
+    __slots__ = ("end_stream", "head")
+
+    def __init__(self, head: ResponseHead, end_stream: bool) -> None:
+        self.head = head
+        self.end_stream = end_stream
+
+
+class DataReceived(Event):
+    """Body bytes without framing: `bytes`, or a view into the `bytes` given to `receive`, which it keeps alive."""
+
+    __slots__ = ("data", "end_stream")
+
+    def __init__(self, data: bytes | memoryview, end_stream: bool) -> None:
+        self.data = data
+        self.end_stream = end_stream
+
+
+class TrailersReceived(Event):
+    """The fields after a chunked body; the message has ended."""
+
+    __slots__ = ("fields",)
+
+    def __init__(self, fields: Fields) -> None:
+        self.fields = fields
+
+
+class ConnectionTerminated(Event):
+    """The peer broke the protocol. Where no response has begun, answer with `status_code`; then close in any case."""
+
+    __slots__ = ("reason", "status_code")
+
+    def __init__(self, status_code: int, reason: str) -> None:
+        self.status_code = status_code
+        self.reason = reason

@@ -1,0 +1,70 @@
+"""The grammar that both roles share: field lines, lengths, authorities (RFC 9110, 5; RFC 9112, 5 and 6; RFC 3986).
+
+Everything here judges whole pieces by full match and answers with the piece or a reason; nothing is repaired.
+"""
+
+import re
+
+from proxy.h1.errors import RemoteProtocolError
+from proxy.h2.heads import Field, Fields
+
+TOKEN = re.compile(rb"[!#$%&'*+\-.^_`|~0-9A-Za-z]+")
+# No control character but the tab. Bytes above 0x7f are obs-text: opaque, passed on as they came.
+VALUE = re.compile(rb"[^\x00-\x08\x0a-\x1f\x7f]*")
+FIELD_LINE = re.compile(rb"([!#$%&'*+\-.^_`|~0-9A-Za-z]+):[ \t]*([^\x00-\x08\x0a-\x1f\x7f]*)")
+# 18 digits: no length above 10^18 is honest, and any number of bytes below fits every integer on the way.
+LENGTH = re.compile(rb"[0-9]{1,18}")
+# Letters, digits, and of the rest only what names in use hold; RFC 3986 would let `,` and `;` through to backends.
+AUTHORITY = re.compile(rb"(?:[A-Za-z0-9\-._~%]+|\[[0-9A-Fa-f:.]+\])(?::([0-9]{0,5}))?")
+_MAX_PORT = 65535
+
+# Fields that frame, route, authenticate or describe a message, which a trailer must not change after the fact
+# (RFC 9110, 6.5.1), with those that belong to one connection.
+FORBIDDEN_TRAILERS = frozenset(
+    b"authorization cache-control connection content-encoding content-length content-range content-type cookie expect"
+    b" host if-match if-modified-since if-none-match if-range if-unmodified-since keep-alive max-forwards"
+    b" proxy-authenticate proxy-authorization proxy-connection range set-cookie te trailer transfer-encoding upgrade"
+    b" www-authenticate".split()
+)
+
+
+def is_authority(value: bytes) -> bool:
+    """A host with an optional port, without user information."""
+    match = AUTHORITY.fullmatch(value)
+    return match is not None and int(match[1] or b"0") <= _MAX_PORT
+
+
+def decode_field_line(line: bytes, status_code: int) -> Field:
+    """One line without its CRLF; the name in lower case. Raises RemoteProtocolError with `status_code`."""
+    match = FIELD_LINE.fullmatch(line)
+    if match is None:
+        raise RemoteProtocolError(status_code, _flaw_of(line))
+    return match[1].lower(), match[2].rstrip(b" \t")
+
+
+def _flaw_of(line: bytes) -> str:
+    name, colon, _ = line.partition(b":")
+    if line[:1] in (b" ", b"\t"):
+        return "folded field line, want each field on one line"
+    if not colon:
+        return "field line without a colon"
+    if not TOKEN.fullmatch(name):
+        return f"field name {name[:64]!r}, want a token right before the colon"
+    return f"value of field {name[:64]!r} holds a control character"
+
+
+def decode_trailers(section: bytes, max_fields: int, status_code: int) -> Fields:
+    """The field lines after the last chunk, the empty line at their end included."""
+    lines = section[:-4].split(b"\r\n")
+    if len(lines) > max_fields:
+        raise RemoteProtocolError(status_code, f"{len(lines)} trailer fields, want at most {max_fields}")
+    fields = [decode_field_line(line, status_code) for line in lines]
+    for name, _ in fields:
+        if name in FORBIDDEN_TRAILERS:
+            raise RemoteProtocolError(status_code, f"field {name.decode()} among the trailers")
+    return fields
+
+
+def options_of(values: list[bytes]) -> set[bytes]:
+    """The members of a comma-separated list that may be spread over several fields, in lower case."""
+    return {member.strip(b" \t") for value in values for member in value.lower().split(b",")} - {b""}

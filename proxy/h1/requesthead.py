@@ -1,0 +1,214 @@
+"""Read a request head that is whole: llhttp judges the grammar, and what it leaves to taste is judged here.
+
+llhttp (through httptools, no leniency set) refuses bad names and values, folding, and spaces where none belong. On
+top, the request line is matched as a whole, targets and authorities have to be what RFC 9112, 3.2 says, and a request
+has one body length or none. Where the RFC lets a recipient repair or ignore, the request is refused: the next hop might
+repair it differently (RFC 9112, 11.2). Decisions beyond the letter:
+
+1. Content-Length twice is 400 even when all values agree (9112, 6.3 allows to merge them).
+2. Transfer-Encoding beside Content-Length is 400 (6.1 lets it win), and so is any with HTTP/1.0.
+3. Transfer-Encoding is `chunked` alone, once. Known codings before it are 501, everything else is 400.
+4. `content_length` and `transfer_encoding` are 400: gateways of the CGI family read them as the real fields.
+5. The authority of an absolute-form target replaces Host, which must be valid all the same (3.2.2).
+"""
+
+import re
+from collections.abc import Callable
+from typing import Final
+
+from httptools import HttpParserError, HttpParserInvalidMethodError, HttpParserUpgrade, HttpRequestParser
+
+from proxy.h1.errors import RemoteProtocolError
+from proxy.h1.grammar import LENGTH, is_authority, options_of
+from proxy.h1.limits import Limits
+from proxy.h2.heads import Fields, RequestHead
+
+# Visible ASCII, which still holds some bytes that no URI has; servers in use take them, and they cannot split a line.
+_REQUEST_LINE = re.compile(rb"([!#$%&'*+\-.^_`|~0-9A-Za-z]+) ([!-~]+) HTTP/([0-9])\.([0-9])\r\n")
+_ABSOLUTE = re.compile(rb"(?i:https?)://([^/?#]*)([^#]*)")
+_CODINGS = frozenset((b"gzip", b"x-gzip", b"deflate", b"compress", b"x-compress", b"chunked"))
+
+SPECIAL: Final = frozenset(
+    b"host content-length transfer-encoding connection upgrade expect content_length transfer_encoding".split()
+)
+CHUNKED: Final = -1
+
+
+class Request:
+    """A request head with what the connection has to know of it; `length_bytes` is CHUNKED for a chunked body."""
+
+    __slots__ = ("expects_continue", "head", "is_http_10", "keeps_alive", "length_bytes")
+
+    def __init__(
+        self, head: RequestHead, length_bytes: int, is_http_10: bool, keeps_alive: bool, expects_continue: bool
+    ) -> None:
+        self.head = head
+        self.length_bytes = length_bytes
+        self.is_http_10 = is_http_10
+        self.keeps_alive = keeps_alive
+        self.expects_continue = expects_continue
+
+
+class _Sink:
+    """What llhttp calls; apart from the decoder, so that no cycle of references keeps closed connections alive."""
+
+    __slots__ = ("fields", "special")
+
+    def __init__(self) -> None:
+        self.fields: Fields = []
+        self.special: Fields = []
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        field = (name.lower(), value.rstrip(b" \t"))
+        if field[0] in SPECIAL:
+            self.special.append(field)
+        else:
+            self.fields.append(field)
+
+
+class RequestHeadDecoder:
+    """One for each connection; gives head after head."""
+
+    __slots__ = ("_limits", "_parser", "_scheme", "_sink")
+
+    def __init__(self, limits: Limits, scheme: bytes) -> None:
+        self._limits = limits
+        self._scheme = scheme
+        self._sink = _Sink()
+        self._parser: HttpRequestParser | None = None
+
+    def decode(self, head: bytes) -> Request:
+        """`head` ends with its empty line. Raises RemoteProtocolError with the status code to answer with."""
+        line = _REQUEST_LINE.match(head)
+        if line is None:
+            raise RemoteProtocolError(400, "malformed request line")
+        method, target, major, minor = line.groups()
+        if major != b"1" or minor not in (b"0", b"1"):
+            raise RemoteProtocolError(505, f"HTTP version {major.decode()}.{minor.decode()}, want 1.0 or 1.1")
+        if method == b"CONNECT":
+            raise RemoteProtocolError(501, "method CONNECT, which this proxy does not offer")
+        self._judge(head)
+        fields, special = self._sink.fields, self._sink.special
+        count, max_count = len(fields) + len(special), self._limits.max_fields
+        if count > max_count:
+            raise RemoteProtocolError(431, f"{count} fields, want at most {max_count}")
+        return self._request(method, target, minor == b"0", fields, special)
+
+    def _judge(self, head: bytes) -> None:
+        """Let llhttp fill the sink. A parser serves again unless a body is to follow, of which it is told nothing."""
+        parser, self._parser = self._parser, None
+        if parser is None:
+            parser = HttpRequestParser(self._sink)
+        self._sink.fields = []
+        self._sink.special = []
+        try:
+            parser.feed_data(head)
+        except HttpParserUpgrade:
+            return
+        except HttpParserInvalidMethodError as error:
+            raise RemoteProtocolError(501, "unknown method") from error
+        except HttpParserError as error:
+            raise RemoteProtocolError(400, f"malformed head: {error}") from error
+        self._parser = parser
+
+    def _request(self, method: bytes, target: bytes, is_http_10: bool, fields: Fields, special: Fields) -> Request:
+        values: dict[bytes, list[bytes]] = {}
+        for name, value in special:
+            values.setdefault(name, []).append(value)
+            if name != b"host":
+                fields.append((name, value))
+        get: Callable[[bytes, list[bytes]], list[bytes]] = values.get
+        authority = _host(get(b"host", []), is_http_10)
+        path = target
+        if not target.startswith(b"/"):
+            authority, path = _other_form(method, target, authority)
+        elif b"#" in target:
+            raise RemoteProtocolError(400, "request target with a fragment")
+        head = RequestHead(method, self._scheme, authority, path, fields)
+        if len(values) == 1 and b"host" in values:
+            return Request(head, 0, is_http_10, not is_http_10, False)
+        length_bytes = _length(values, is_http_10)
+        if length_bytes:
+            # llhttp waits for a body that it will never see.
+            self._parser = None
+        options = options_of(get(b"connection", []))
+        keeps_alive = b"close" not in options and (not is_http_10 or b"keep-alive" in options)
+        if length_bytes == 0 and not is_http_10:
+            head.protocol = _protocol(method, options, get(b"upgrade", []))
+        return Request(head, length_bytes, is_http_10, keeps_alive, _expects_continue(get(b"expect", []), is_http_10))
+
+
+def _host(hosts: list[bytes], is_http_10: bool) -> bytes:
+    """RFC 9112, 3.2. An empty Host is refused with RFC 9110, 4.2.1: a URI without a host is invalid."""
+    if len(hosts) == 1:
+        if not is_authority(hosts[0]):
+            raise RemoteProtocolError(400, "malformed Host")
+        return hosts[0]
+    if hosts:
+        raise RemoteProtocolError(400, f"{len(hosts)} Host fields, want one")
+    if not is_http_10:
+        raise RemoteProtocolError(400, "no Host")
+    return b""
+
+
+def _other_form(method: bytes, target: bytes, host: bytes) -> tuple[bytes, bytes]:
+    """Authority and origin-form path of a target that is not in origin-form itself (RFC 9112, 3.2.2 to 3.2.4)."""
+    if target == b"*":
+        if method != b"OPTIONS":
+            raise RemoteProtocolError(400, "request target * on a method other than OPTIONS")
+        return host, target
+    match = _ABSOLUTE.fullmatch(target)
+    if match is None:
+        raise RemoteProtocolError(400, "request target is neither a path nor an http or https URI")
+    authority, path = match.groups()
+    if not is_authority(authority):
+        raise RemoteProtocolError(400, "malformed authority in the request target")
+    if path.startswith(b"/"):
+        return authority, path
+    if not path and method == b"OPTIONS":
+        return authority, b"*"
+    return authority, b"/" + path
+
+
+def _length(values: dict[bytes, list[bytes]], is_http_10: bool) -> int:
+    """Bytes of the body, or CHUNKED; 0 without a body (RFC 9112, 6.3)."""
+    if b"content_length" in values or b"transfer_encoding" in values:
+        raise RemoteProtocolError(400, "framing field spelled with an underscore")
+    lengths = values.get(b"content-length", ())
+    codings = values.get(b"transfer-encoding", ())
+    if codings:
+        if is_http_10:
+            raise RemoteProtocolError(400, "Transfer-Encoding in an HTTP/1.0 request")
+        if lengths:
+            raise RemoteProtocolError(400, "both Transfer-Encoding and Content-Length")
+        _check_codings(list(codings))
+        return CHUNKED
+    if not lengths:
+        return 0
+    if len(lengths) > 1 or not LENGTH.fullmatch(lengths[0]):
+        raise RemoteProtocolError(400, "Content-Length is not one number of at most 18 digits")
+    return int(lengths[0])
+
+
+def _check_codings(values: list[bytes]) -> None:
+    if len(values) == 1 and values[0].lower() == b"chunked":
+        return
+    members = [member.strip(b" \t").lower() for value in values for member in value.split(b",")]
+    if members.count(b"chunked") == 1 and members[-1] == b"chunked" and _CODINGS.issuperset(members):
+        raise RemoteProtocolError(501, "transfer coding other than chunked")
+    raise RemoteProtocolError(400, "Transfer-Encoding is not exactly chunked")
+
+
+def _protocol(method: bytes, options: set[bytes], upgrades: list[bytes]) -> bytes | None:
+    """WebSocket is all we switch to. Other offers, h2c among them, are ignored, as RFC 9110, 7.8 allows."""
+    is_asked = method == b"GET" and b"upgrade" in options and len(upgrades) == 1
+    return b"websocket" if is_asked and upgrades[0].lower() == b"websocket" else None
+
+
+def _expects_continue(expectations: list[bytes], is_http_10: bool) -> bool:
+    """RFC 9110, 10.1.1: HTTP/1.0 clients cannot mean it; expectations other than 100-continue do not exist."""
+    if not expectations or is_http_10:
+        return False
+    if len(expectations) > 1 or expectations[0].lower() != b"100-continue":
+        raise RemoteProtocolError(417, "expectation other than 100-continue")
+    return True

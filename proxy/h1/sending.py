@@ -1,0 +1,141 @@
+"""What both roles do alike when they send: field lines, body framing, and the queue of what goes out.
+
+Body data is never copied: the queue keeps the very buffers that were given. A call that breaks the rules raises
+`LocalProtocolError` and queues nothing. Entering a field into the cache is also the check that it may be sent at all:
+no line break can get out through a name or a value.
+"""
+
+from enum import Enum
+from typing import Final
+
+from proxy.h1.caches import CREDENTIALS, MAX_LINE_BYTES, ORDINARY, Caches, SentLine
+from proxy.h1.errors import LocalProtocolError
+from proxy.h1.grammar import FORBIDDEN_TRAILERS, LENGTH, TOKEN, VALUE
+from proxy.h2.heads import Field, Fields
+
+LENGTH_LINE: Final = 1
+
+# The codec writes these itself, from the head's attributes and the state of the connection.
+_OWN_FIELDS: Final = frozenset(b"connection host keep-alive proxy-connection transfer-encoding upgrade".split())
+
+
+class Framing(Enum):
+    """How the body that is being sent ends."""
+
+    NOTHING = "no body; data is dropped, as for HEAD"
+    LENGTH = "by its announced length"
+    CHUNKED = "by a chunk of size 0"
+    CLOSE = "with the connection"
+
+
+class Sending:
+    """State and calls of the sending half; the roles add the heads and the receiving half."""
+
+    def __init__(self, caches: Caches) -> None:
+        self._cache = caches.sent
+        self._find = caches.sent.young.get
+        self._output: list[bytes | memoryview] = []
+        self._is_sending_body = False
+        self._framing = Framing.NOTHING
+        self._left_bytes = 0
+
+    # -- the third door ----------------------------------------------------------------------------------------------
+
+    def data_to_send(self) -> bytes:
+        """Everything queued, in one piece; empty when there is nothing."""
+        return b"".join(self.buffers_to_send())
+
+    def buffers_to_send(self) -> list[bytes | memoryview]:
+        """Everything queued, as it lies: for `sendmsg`, or one join over several connections."""
+        output, self._output = self._output, []
+        return output
+
+    @property
+    def has_output(self) -> bool:
+        return bool(self._output)
+
+    # -- bodies ------------------------------------------------------------------------------------------------------
+
+    def send_data(self, data: bytes | memoryview, end_stream: bool = False) -> None:
+        """Queue a piece of the body. A caller who cannot keep an announced length has to close the connection."""
+        if not self._is_sending_body:
+            raise LocalProtocolError("data outside a body")
+        size_bytes = len(data)
+        framing = self._framing
+        if framing is Framing.LENGTH:
+            left_bytes = self._left_bytes - size_bytes
+            if left_bytes < 0 or (end_stream and left_bytes):
+                raise LocalProtocolError(
+                    f"body of {size_bytes} more bytes, want {self._left_bytes} to reach the announced length"
+                )
+            self._left_bytes = left_bytes
+        if size_bytes and framing is Framing.CHUNKED:
+            self._output += (b"%x\r\n" % size_bytes, data, b"\r\n")
+        elif size_bytes and framing is not Framing.NOTHING:
+            self._output.append(data)
+        if end_stream:
+            self._end_body(b"0\r\n\r\n")
+
+    def send_trailers(self, fields: Fields) -> None:
+        """End the body. The fields are dropped where the framing has no place for trailers (RFC 9110, 6.5.2)."""
+        if not self._is_sending_body:
+            raise LocalProtocolError("trailers outside a body")
+        if self._framing is Framing.LENGTH and self._left_bytes:
+            raise LocalProtocolError(f"body ended {self._left_bytes} bytes short of the announced length")
+        for name, _ in fields:
+            if name in FORBIDDEN_TRAILERS:
+                raise LocalProtocolError(f"field {name[:64]!r} cannot be sent as a trailer")
+        lines = [self._line(field)[1] for field in fields]
+        self._end_body(b"".join((b"0\r\n", *lines, b"\r\n")))
+
+    def end_stream(self) -> None:
+        """End the message without further data."""
+        self.send_data(b"", True)
+
+    def _end_body(self, last_chunk: bytes) -> None:
+        if self._framing is Framing.CHUNKED:
+            self._output.append(last_chunk)
+        self._is_sending_body = False
+        self._sent_all()
+
+    def _sent_all(self) -> None:
+        """The message is queued to its end."""
+        raise NotImplementedError
+
+    # -- field lines -------------------------------------------------------------------------------------------------
+
+    def _lines(self, lines: list[bytes], fields: Fields) -> int | None:
+        """Append a line for each field; the announced body length, None when there is none."""
+        length_bytes = None
+        find = self._find
+        for field in fields:
+            kind, line = find(field) or self._line(field)
+            lines.append(line)
+            if kind:
+                if length_bytes is not None:
+                    raise LocalProtocolError("content-length twice in a head")
+                length_bytes = int(field[1])
+        return length_bytes
+
+    def _line(self, field: Field) -> SentLine:
+        name, value = field
+        size_bytes = 2 * (len(name) + len(value))
+        entry = self._cache.young.get(field) or self._cache.revive(field, size_bytes)
+        if entry is None:
+            entry = _encode_field(name, value)
+            if size_bytes <= 2 * MAX_LINE_BYTES and name not in CREDENTIALS:
+                self._cache.add(field, entry, size_bytes)
+        return entry
+
+
+def _encode_field(name: bytes, value: bytes) -> SentLine:
+    if not TOKEN.fullmatch(name) or name in _OWN_FIELDS:
+        raise LocalProtocolError(f"field {name[:64]!r} cannot be sent: not a token, or left to the codec")
+    if not VALUE.fullmatch(value):
+        raise LocalProtocolError(f"field {name[:64]!r} cannot be sent: control characters in its value")
+    kind = ORDINARY
+    if name == b"content-length":
+        if not LENGTH.fullmatch(value):
+            raise LocalProtocolError("content-length is not a number of at most 18 digits")
+        kind = LENGTH_LINE
+    return kind, b"%b: %b\r\n" % (name, value)

@@ -1,0 +1,295 @@
+"""The server role: requests of untrusted clients in, responses out (RFC 9112), without input or output.
+
+One exchange at a time. What a client pipelines behind a request is held, unread, until the response has been sent to
+its end; then `receive(b"")` reads on. `wants_data` turns false when enough is held: the caller stops reading its
+socket, and so the memory of a connection is bounded by `Limits` plus one read.
+
+A client that breaks the protocol gets one answer: after `ConnectionTerminated` the caller may send one response, if
+none had begun, and closes. `should_close` says when all is done; the caller sends what is queued and closes.
+Called by one thread; knows no clock: timeouts (408) are the caller's.
+"""
+
+from enum import Enum
+from http import HTTPStatus
+from typing import Final
+
+from proxy.h1.bodies import BodyReader, ChunkedReader, EndlessReader, LengthReader
+from proxy.h1.caches import Caches
+from proxy.h1.errors import LocalProtocolError, RemoteProtocolError
+from proxy.h1.events import ConnectionTerminated, DataReceived, Event, Http2PrefaceReceived, RequestReceived
+from proxy.h1.headbuffer import HeadBuffer
+from proxy.h1.limits import DEFAULT_LIMITS, Limits
+from proxy.h1.requesthead import CHUNKED, Request, RequestHeadDecoder
+from proxy.h1.sending import Framing, Sending
+from proxy.h2.heads import ResponseHead
+
+_METHOD_START: Final = frozenset(b"!#$%&'*+-.^_`|~0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz")
+_HTTP2_HEAD: Final = b"PRI * HTTP/2.0\r\n\r\n"
+_STATUS_LINES: Final = {status.value: f"HTTP/1.1 {status.value} {status.phrase}\r\n".encode() for status in HTTPStatus}
+_BODILESS: Final = frozenset((204, 304))
+
+
+class Reading(Enum):
+    """Where the client's bytes go."""
+
+    HEAD = "into a request head"
+    BODY = "into a body"
+    HELD = "behind a request that is being answered"
+    RAW = "to the protocol that was switched to"
+    CLOSED = "nowhere"
+
+
+class Writing(Enum):
+    """What the client is owed."""
+
+    NOTHING = "no response until the next request"
+    HEAD = "a response"
+    BODY = "the rest of a response"
+    RAW = "bytes of the protocol that was switched to"
+
+
+class ServerConnection(Sending):
+    """`scheme` is what the connection's transport makes it: `b"http"` or `b"https"`."""
+
+    def __init__(self, caches: Caches, scheme: bytes = b"http", limits: Limits = DEFAULT_LIMITS) -> None:
+        super().__init__(caches)
+        self._limits = limits
+        self._heads = HeadBuffer(limits, limits.max_request_line_bytes, _METHOD_START, is_blank_line_allowed=True)
+        self._decoder = RequestHeadDecoder(limits, scheme)
+        self._reading = Reading.HEAD
+        self._writing = Writing.NOTHING
+        self._body: BodyReader = EndlessReader()
+        self._request: Request | None = None
+        self._is_first = True
+        self._keeps_alive = True
+        self._owes_continue = False
+        self._is_client_done = False
+        self._pipelined = bytearray()
+
+    def __repr__(self) -> str:
+        return f"<ServerConnection reading={self._reading.name} writing={self._writing.name} held={self.held_bytes}>"
+
+    @property
+    def held_bytes(self) -> int:
+        """Received and not reported yet."""
+        return len(self._heads) + len(self._pipelined)
+
+    @property
+    def has_pipelined(self) -> bool:
+        """Bytes of a next request are held; once `is_idle`, `receive(b"")` reads them."""
+        return bool(self._pipelined)
+
+    @property
+    def is_idle(self) -> bool:
+        """Between two exchanges: nothing is owed, and no part of a next request has been looked at."""
+        return self._reading is Reading.HEAD and not len(self._heads)
+
+    @property
+    def wants_data(self) -> bool:
+        if self._reading is Reading.HELD:
+            return not self._is_client_done and len(self._pipelined) < self._limits.max_pipelined_bytes
+        return self._reading is not Reading.CLOSED
+
+    @property
+    def should_close(self) -> bool:
+        """Nothing more will be read or sent: send what is queued, then close the connection."""
+        return self._reading is Reading.CLOSED and self._writing is Writing.NOTHING
+
+    # -- receiving ---------------------------------------------------------------------------------------------------
+
+    def receive(self, data: bytes) -> list[Event]:
+        """Read on. After the end of a response call it once with `b""`: a pipelined request may be waiting."""
+        events: list[Event] = []
+        if self._reading is Reading.HELD and not self.wants_data and data:
+            raise LocalProtocolError(f"data while {len(self._pipelined)} bytes of later requests are held")
+        if self._pipelined and self._reading is not Reading.HELD:
+            data = bytes(self._pipelined) + data
+            self._pipelined.clear()
+        try:
+            self._advance(data, events)
+            if self._is_client_done:
+                self._end_of_input(events)
+        except RemoteProtocolError as error:
+            self._terminate(error, events)
+        return events
+
+    def receive_eof(self) -> list[Event]:
+        """The client has closed its side. A request that is whole is still answered: half-closing is allowed."""
+        self._is_client_done = True
+        return self.receive(b"")
+
+    def _advance(self, data: bytes, events: list[Event]) -> None:
+        start, size = 0, len(data)
+        while start < size:
+            reading = self._reading
+            if reading is Reading.HEAD:
+                head, start = self._heads.take(data, start)
+                if head is None:
+                    return
+                if head == _HTTP2_HEAD and self._is_first:
+                    self._reading = Reading.CLOSED
+                    events.append(Http2PrefaceReceived(head + data[start:]))
+                    return
+                self._begin_request(head, events)
+            elif reading is Reading.BODY:
+                start = self._body.read(data, start, events)
+                if self._body.is_done:
+                    self._reading = Reading.HELD
+            elif reading is Reading.HELD:
+                self._pipelined += memoryview(data)[start:]
+                return
+            elif reading is Reading.RAW:
+                start = self._body.read(data, start, events)
+            else:
+                return
+
+    def _begin_request(self, head: bytes, events: list[Event]) -> None:
+        self._is_first = False
+        self._request = None
+        request = self._decoder.decode(head)
+        length_bytes = request.length_bytes
+        max_bytes = self._limits.max_body_bytes
+        if max_bytes is not None and length_bytes > max_bytes:
+            self._request = request
+            raise RemoteProtocolError(413, f"body of {length_bytes} bytes, want at most {max_bytes}")
+        self._request = request
+        self._keeps_alive = self._keeps_alive and request.keeps_alive
+        self._writing = Writing.HEAD
+        if length_bytes == 0:
+            self._reading = Reading.HELD
+        else:
+            self._reading = Reading.BODY
+            self._owes_continue = request.expects_continue
+            self._body = ChunkedReader(self._limits, 400) if length_bytes == CHUNKED else LengthReader(length_bytes)
+        events.append(RequestReceived(request.head, length_bytes == 0, self._owes_continue, request.is_http_10))
+
+    def _end_of_input(self, events: list[Event]) -> None:
+        if self._reading is Reading.BODY:
+            raise RemoteProtocolError(400, "connection closed in the middle of a body")
+        if self._reading is Reading.RAW:
+            self._reading = Reading.CLOSED
+            events.append(DataReceived(b"", True))
+        elif self._reading is Reading.HEAD:
+            if len(self._heads):
+                raise RemoteProtocolError(400, "connection closed in the middle of a request head")
+            self._reading = Reading.CLOSED
+
+    def _terminate(self, error: RemoteProtocolError, events: list[Event]) -> None:
+        """From here nobody can tell where a next request would start (RFC 9112, 11.2)."""
+        self._reading = Reading.CLOSED
+        self._keeps_alive = False
+        self._heads.clear()
+        self._pipelined.clear()
+        if self._writing is Writing.NOTHING:
+            self._writing = Writing.HEAD
+        events.append(ConnectionTerminated(error.status_code, error.reason))
+
+    # -- sending -----------------------------------------------------------------------------------------------------
+
+    def drain(self) -> None:
+        """The response that is running, or comes next, is the last one; an idle connection should close now."""
+        self._keeps_alive = False
+        if self.is_idle and not self._pipelined:
+            self._reading = Reading.CLOSED
+
+    def send_headers(self, head: ResponseHead, end_stream: bool = False) -> None:
+        """Send a head. Status codes below 200 are informational and leave the response owed, but for 101.
+
+        Without a content-length field the body goes out in chunks, or to HTTP/1.0 up to the end of the connection.
+        101 is what a request with `head.protocol` may be answered with; both sides then exchange bytes as they are.
+        """
+        if self._writing is not Writing.HEAD:
+            raise LocalProtocolError(f"response head while {self._writing.value} is owed")
+        if head.status_code < 200:
+            self._send_informational(head, end_stream)
+            return
+        lines = [self._status_line(head.status_code)]
+        framing, left_bytes = self._frame(head, end_stream, lines)
+        keeps_alive = self._keeps_alive and framing is not Framing.CLOSE
+        if self._owes_continue and self._reading is Reading.BODY:
+            # The client may never send the body it announced (RFC 9110, 10.1.1): what comes next is uncertain.
+            keeps_alive = False
+        if self._is_client_done and not self._pipelined:
+            keeps_alive = False
+        if not keeps_alive:
+            lines.append(b"connection: close\r\n")
+        elif self._request is not None and self._request.is_http_10:
+            lines.append(b"connection: keep-alive\r\n")
+        lines.append(b"\r\n")
+        self._output.append(b"".join(lines))
+        self._keeps_alive = keeps_alive
+        self._framing, self._left_bytes = framing, left_bytes
+        if end_stream:
+            self._sent_all()
+        else:
+            self._writing = Writing.BODY
+            self._is_sending_body = True
+
+    def _frame(self, head: ResponseHead, end_stream: bool, lines: list[bytes]) -> tuple[Framing, int]:
+        """Append the field lines with what frames the body (RFC 9110, 6.4.1; RFC 9112, 6)."""
+        request = self._request
+        is_http_10 = request is not None and request.is_http_10
+        fields = head.fields
+        if head.status_code == 204:
+            # RFC 9110, 8.6: never with a length; some backends send a 0.
+            fields = [field for field in fields if field[0] != b"content-length"]
+        length_bytes = self._lines(lines, fields)
+        if head.status_code in _BODILESS or (request is not None and request.head.method == b"HEAD"):
+            return Framing.NOTHING, 0
+        if length_bytes is not None:
+            if end_stream and length_bytes:
+                raise LocalProtocolError(f"response without a body, but content-length {length_bytes}")
+            return Framing.LENGTH, length_bytes
+        if end_stream:
+            lines.append(b"content-length: 0\r\n")
+            return Framing.LENGTH, 0
+        if is_http_10:
+            return Framing.CLOSE, 0
+        lines.append(b"transfer-encoding: chunked\r\n")
+        return Framing.CHUNKED, 0
+
+    def _send_informational(self, head: ResponseHead, end_stream: bool) -> None:
+        request = self._request
+        if end_stream or request is None:
+            raise LocalProtocolError(f"status {head.status_code} cannot end an exchange, or answers no request")
+        lines = [self._status_line(head.status_code)]
+        if self._lines(lines, head.fields) is not None:
+            raise LocalProtocolError(f"status {head.status_code} with content-length")
+        if head.status_code == 101:
+            if request.head.protocol is None:
+                raise LocalProtocolError("status 101, but the request asked for no protocol that we switch to")
+            lines.append(b"connection: upgrade\r\nupgrade: %b\r\n" % request.head.protocol)
+            self._switch()
+        elif request.is_http_10:
+            # RFC 9110, 15.2: HTTP/1.0 has none.
+            return
+        elif head.status_code == 100:
+            self._owes_continue = False
+        self._output.append(b"".join((*lines, b"\r\n")))
+
+    def _switch(self) -> None:
+        if self._reading is Reading.HELD:
+            self._reading = Reading.RAW
+        self._body = EndlessReader()
+        self._writing = Writing.RAW
+        self._framing = Framing.CLOSE
+        self._is_sending_body = True
+        self._keeps_alive = False
+
+    def _status_line(self, status_code: int) -> bytes:
+        line = _STATUS_LINES.get(status_code)
+        if line is None:
+            if not 100 <= status_code <= 999:
+                raise LocalProtocolError(f"status code {status_code}, want 100 to 999")
+            line = b"HTTP/1.1 %d \r\n" % status_code
+        return line
+
+    def _sent_all(self) -> None:
+        self._writing = Writing.NOTHING
+        self._owes_continue = False
+        if self._keeps_alive and self._reading is Reading.HELD:
+            self._reading = Reading.HEAD
+        elif self._reading is not Reading.RAW:
+            # Also when a body is still coming that nobody waits for.
+            self._reading = Reading.CLOSED
+            self._pipelined.clear()
