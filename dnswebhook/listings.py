@@ -12,7 +12,6 @@ import msgspec
 from dnswebhook import wire
 from dnswebhook.model import Listing, Record
 from dnswebhook.records import endpoint_of, grouped
-from dnswebhook.wishes import SetKey
 
 
 class EncodedListing(msgspec.Struct, frozen=True):
@@ -25,19 +24,15 @@ class ListingEncoder:
     def __init__(self) -> None:
         self._listing: Listing | None = None
         self._encoded = EncodedListing(b"[]", Counter())
-        self._parts: dict[SetKey, tuple[tuple[Record, ...], bytes]] = {}
-        """Each set's rows, and its bytes."""
+        self._parts: dict[tuple[Record, ...], bytes] = {}
+        """The bytes of each set, by its rows."""
 
     def encode(self, listing: Listing) -> EncodedListing:
         if listing is not self._listing:
-            self._parts = {key: self._part(key, rows) for key, rows in grouped(listing.records).items()}
-            body = wire.join_endpoints((part for _, part in self._parts.values()), is_wrapped=False)
-            self._encoded = EncodedListing(body, Counter(record_type for _, record_type in self._parts))
+            known = self._parts
+            sets = grouped(listing.records).values()
+            self._parts = {rows: known.get(rows) or wire.encode_endpoint(endpoint_of(rows)) for rows in sets}
+            body = wire.join_endpoints(self._parts.values(), is_wrapped=False)
+            self._encoded = EncodedListing(body, Counter(rows[0].type for rows in self._parts))
             self._listing = listing
         return self._encoded
-
-    def _part(self, key: SetKey, rows: tuple[Record, ...]) -> tuple[tuple[Record, ...], bytes]:
-        known = self._parts.get(key)
-        if known is not None and known[0] == rows:
-            return known
-        return rows, wire.encode_endpoint(endpoint_of(rows))

@@ -67,15 +67,22 @@ class RowMemory:
     """Translates listings, each with the help of the one before: hardly any row has changed since."""
 
     def __init__(self) -> None:
-        self._known: dict[V2Row, Record] = {}
+        self._known: dict[str, tuple[V2Row, Record]] = {}
+        """By row id. An unchanged row's old objects stay, so that its texts are held once, not once per listing."""
 
     def records_of(self, rows: list[V2Row]) -> tuple[Record, ...]:
         """As the function of this name."""
-        known = self._known
-        self._known = {row: known.get(row) or record_of(row) for row in rows if row.record_type in _TYPES}
+        known, used = self._known, {}
+        for row in rows:
+            if row.record_type in _TYPES:
+                entry = known.get(row.id)
+                if entry is None or entry[0] != row:
+                    entry = (row, record_of(row))
+                used[entry[0].id] = entry
+        self._known = used
         if len({row.id for row in rows}) != len(rows):
             return records_of(rows)
-        return tuple(self._known.values())
+        return tuple(record for _, record in used.values())
 
 
 def record_of(row: V2Row, *, is_shared: bool = False) -> Record:
