@@ -9,6 +9,7 @@ import daemonkit
 from daemonkit import logs
 from daemonkit.lifecycle import Daemon
 from daemonkit.logs import get_logger
+from daemonkit.memory import give_back_large_buffers
 from daemonkit.ops import OpsApp, process_metrics
 from daemonkit.options import load
 from daemonkit.wsgi import HttpServer
@@ -65,6 +66,7 @@ def open_store(options: Options, metrics: Metrics, *, remembers: bool) -> Store:
 
 def serve(options: Options, store: Store, metrics: Metrics) -> int:
     """Returns the exit code."""
+    give_back_large_buffers()
     process_metrics(metrics.registry, PROG, daemonkit.__version__)
     if not options.uses_unifi and options.store == "auto":
         log.warning("UNIFI_HOST is not set: records are kept in the embedded store", path=str(options.state_path()))

@@ -1,0 +1,20 @@
+"""How the process's memory goes back to the system.
+
+The C library serves large buffers from mappings of their own, but after the first of them was freed it raises the limit
+of what is large, up to 32 MiB. From then on bodies of some MiB lie in the heap of the thread that made them, whose free
+top is kept; with a dozen threads that adds up. A fixed limit keeps such buffers in mappings, which vanish when freed.
+"""
+
+import ctypes
+
+_M_MMAP_THRESHOLD = -3  # malloc.h
+_LARGE_BYTES = 256 * 1024
+
+
+def give_back_large_buffers() -> bool:
+    """Call once, early. False where the C library has no such setting (musl, macOS), and nothing was changed."""
+    try:
+        mallopt = ctypes.CDLL(None).mallopt
+    except (OSError, AttributeError):
+        return False
+    return bool(mallopt(_M_MMAP_THRESHOLD, _LARGE_BYTES))

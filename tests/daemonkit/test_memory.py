@@ -1,0 +1,37 @@
+"""Large buffers go back to the system when they are freed."""
+
+import subprocess
+import sys
+
+import pytest
+
+from daemonkit.memory import give_back_large_buffers
+
+# Freed below something that is still used, so that the heap's top could not be trimmed.
+PROGRAM = """
+import ctypes, pathlib
+from daemonkit.memory import give_back_large_buffers
+
+def resident_kib():
+    status = pathlib.Path("/proc/self/status").read_text()
+    return int(status.partition("VmRSS:")[2].split()[0])
+
+give_back_large_buffers()
+before = bytearray(b"x" * 30_000_000)
+del before
+started_kib = resident_kib()
+buffers = [bytearray(b"x" * 4_000_000) for _ in range(8)]
+pin = bytearray(b"x" * 200_000)
+del buffers
+print(resident_kib() - started_kib)
+"""
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
+def test_freed_buffers_do_not_stay_resident() -> None:
+    if not give_back_large_buffers():
+        pytest.skip("this C library has no mallopt")
+
+    run = subprocess.run([sys.executable, "-c", PROGRAM], capture_output=True, text=True, check=True)
+
+    assert int(run.stdout) < 8_000
