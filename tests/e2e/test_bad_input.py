@@ -334,6 +334,19 @@ def test_a_listing_reaches_a_client_that_has_ended_its_side(client: RawClient) -
     assert client.is_closed_by_server()
 
 
+def test_an_apply_of_a_client_that_has_ended_its_side_is_done_or_refused(port: int) -> None:
+    """It may have gone for good: then nobody would learn of the outcome, and the change is left for the next pass."""
+    body = json.dumps({"create": [{**GOOD, "dnsName": "half-closed.example.org"}]}).encode()
+    with RawClient(port) as client:
+        client.send(head("/records", f"Content-Type: {MEDIA_TYPE}", f"Content-Length: {len(body)}") + body)
+        client.socket.shutdown(socket.SHUT_WR)
+        answer = client.answer()
+
+    with RawClient(port) as other:
+        is_held = "half-closed" in other.get("/records").body.decode()
+    assert answer.status_code == 204 if is_held else refusal(answer) == (503, "caller gone")
+
+
 def test_a_client_that_vanishes_inside_the_body_changes_nothing(port: int) -> None:
     body = json.dumps({"create": [{**GOOD, "dnsName": "vanished.example.org"}]}).encode()
     with RawClient(port) as client:

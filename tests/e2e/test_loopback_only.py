@@ -7,7 +7,6 @@ loopback. The probe is this very file, run in there.
 from __future__ import annotations
 
 import json
-import os
 import socket
 import subprocess
 import sys
@@ -18,6 +17,7 @@ import pytest
 from tests.support.daemon import Daemon
 from tests.support.netns import NOT_ALLOWED
 from tests.support.process import REPOSITORY
+from tests.support.requirements import not_possible_here
 
 OTHER_ADDRESS = "198.51.100.7"
 API_PORT, HEALTH_PORT = 8888, 8080
@@ -55,10 +55,7 @@ def found(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
     command = [sys.executable, "-m", "tests.support.netns", OTHER_ADDRESS, sys.executable, "-m", __name__, state]
     done = subprocess.run(command, cwd=REPOSITORY, capture_output=True, text=True, timeout=TIMEOUT_S, check=False)
     if done.returncode == NOT_ALLOWED:
-        reason = f"this machine lets nobody make a network namespace ({done.stderr.strip()}); run as root to have this"
-        if os.environ.get("TUNNELGW_TESTS_REQUIRE_ALL") == "1":
-            pytest.fail(reason, pytrace=False)
-        pytest.skip(reason)
+        not_possible_here(f"no network namespace can be made here, want root: {done.stderr.strip()}")
     assert done.returncode == 0, done.stdout + done.stderr
     findings: dict[str, str] = json.loads(done.stdout)
     return findings

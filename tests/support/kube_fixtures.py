@@ -8,7 +8,6 @@ skipped and says what to run; with `TUNNELGW_TESTS_REQUIRE_ALL=1`, as in continu
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
@@ -18,6 +17,7 @@ import pytest
 
 from tests.kube.kubeenv import Environment, MissingProgram, find_program, find_programs, running
 from tests.support.dns_endpoints import KubeApi
+from tests.support.requirements import not_possible_here
 from tests.support.scene import Scene, Stage, open_scene
 from tests.support.storeviews import EmbeddedView, StoreView, UnifiView
 
@@ -31,9 +31,7 @@ def require(find: Callable[[], T]) -> T:
     try:
         return find()
     except MissingProgram as missing:
-        if os.environ.get("TUNNELGW_TESTS_REQUIRE_ALL") == "1":
-            pytest.fail(str(missing), pytrace=False)
-        pytest.skip(str(missing))
+        not_possible_here(str(missing))
 
 
 @pytest.fixture(scope="session")
