@@ -49,9 +49,7 @@ class Assembly:
 
 
 def header_fragment(flags: int, stream_id: int, payload: bytes) -> tuple[bytes, str | None]:
-    """The field block fragment of a HEADERS frame; and what is wrong with its priority (RFC 7540, 5.3.1)."""
-    if not flags & (frames.PADDED | frames.PRIORITIZED):
-        return payload, None
+    """The field block fragment of a HEADERS frame with either flag, and what is wrong with its priority, if any."""
     if flags & frames.PADDED:
         payload = frames.strip_padding(payload)
     if not flags & frames.PRIORITIZED:

@@ -38,7 +38,10 @@ class Receiving(Sending):
     # -- field blocks ------------------------------------------------------------------------------------------------
 
     def _on_headers(self, flags: int, stream_id: int, payload: bytes) -> None:
-        fragment, flaw = header_fragment(flags, stream_id, payload)
+        if flags & (frames.PADDED | frames.PRIORITIZED):
+            fragment, flaw = header_fragment(flags, stream_id, payload)
+        else:
+            fragment, flaw = payload, None
         end_stream = flags & frames.END_STREAM == frames.END_STREAM
         if flags & frames.END_HEADERS:
             self._on_block(stream_id, fragment, end_stream, flaw)

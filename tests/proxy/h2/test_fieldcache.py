@@ -1,0 +1,236 @@
+"""Decoding field blocks: RFC 7541 appendix C, the step from stateful to stateless, the cache, and hostile blocks."""
+
+import pytest
+from hpack import Decoder, HPACKError
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from proxy.h2 import ErrorCode, RemoteProtocolError
+from proxy.h2.fieldcache import MAX_CACHED_FIELDS, BlockDecoder, FieldCache, make_cache
+from proxy.h2.fieldlines import encode_integer
+from proxy.h2.fields import AUTHORITY, METHOD, PATH, SCHEME, STATUS, FieldBlock
+from tests.proxy.h2.wire import GET, honouring_encoder, literal
+
+MAX_LIST_BYTES = 65_536
+
+# (blocks of one connection, with what each holds), from RFC 7541, C.3 to C.6.
+DATE = b"Mon, 21 Oct 2013 20:13:21 GMT"
+C3 = ["828684410f7777772e6578616d706c652e636f6d", "828684be58086e6f2d6361636865"]
+C3.append("828785bf400a637573746f6d2d6b65790c637573746f6d2d76616c7565")
+C4 = ["828684418cf1e3c2e5f23a6ba0ab90f4ff", "828684be5886a8eb10649cbf"]
+C4.append("828785bf408825a849e95ba97d7f8925a849e95bb8e8b4bf")
+
+
+def stateful(max_list_bytes: int = MAX_LIST_BYTES) -> BlockDecoder:
+    return BlockDecoder(make_cache(), max_list_bytes)
+
+
+def stateless(cache: FieldCache | None = None, max_list_bytes: int = MAX_LIST_BYTES) -> BlockDecoder:
+    decoder = BlockDecoder(make_cache() if cache is None else cache, max_list_bytes)
+    decoder.settings_acknowledged()
+    decoder.decode(b"\x20")
+    assert decoder.is_stateless
+    return decoder
+
+
+def pseudo(block: FieldBlock) -> list[bytes | None]:
+    return [block.special[kind] for kind in (METHOD, SCHEME, PATH, AUTHORITY)]
+
+
+@pytest.mark.parametrize("blocks", [C3, C4], ids=["C.3, without Huffman", "C.4, with Huffman"])
+def test_the_request_examples_of_the_rfc_are_decoded_with_their_table(blocks: list[str]) -> None:
+    decoder = stateful()
+
+    first, second, third = (decoder.decode(bytes.fromhex(block)) for block in blocks)
+
+    assert [b"GET", b"http", b"/", b"www.example.com"] == pseudo(first)
+    assert ([b"GET", b"http", b"/", b"www.example.com"], [(b"cache-control", b"no-cache")]) == (
+        pseudo(second),
+        second.fields,
+    )
+    assert [b"GET", b"https", b"/index.html", b"www.example.com"] == pseudo(third)
+    assert [(b"custom-key", b"custom-value")] == third.fields
+
+
+@pytest.mark.parametrize(
+    "block",
+    [
+        "4803333032580770726976617465611d4d6f6e2c203231204f637420323031332032303a31333a323120474d54"
+        "6e1768747470733a2f2f7777772e6578616d706c652e636f6d",
+        "488264025885aec3771a4b6196d07abe941054d444a8200595040b8166e082a62d1bff6e919d29ad171863c78f0b97c8e9ae82ae43d3",
+    ],
+    ids=["C.5, without Huffman", "C.6, with Huffman"],
+)
+@pytest.mark.parametrize("make", [stateful, stateless])
+def test_the_first_response_example_of_the_rfc_is_decoded_with_and_without_state(make: object, block: str) -> None:
+    decoded = make().decode(bytes.fromhex(block))  # type: ignore[operator]
+
+    assert b"302" == decoded.special[STATUS]
+    assert [
+        (b"cache-control", b"private"),
+        (b"date", DATE),
+        (b"location", b"https://www.example.com"),
+    ] == decoded.fields
+
+
+@pytest.mark.parametrize(
+    ("block", "field", "is_never_indexed"),
+    [
+        ("400a637573746f6d2d6b65790d637573746f6d2d686561646572", (b"custom-key", b"custom-header"), False),
+        ("100870617373776f726406736563726574", (b"password", b"secret"), True),
+    ],
+    ids=["C.2.1", "C.2.3"],
+)
+def test_literal_examples_of_the_rfc_are_decoded_without_state(
+    block: str, field: tuple[bytes, bytes], is_never_indexed: bool
+) -> None:
+    for _ in range(2):
+        decoded = stateless().decode(bytes.fromhex(block))
+
+        assert [field] == decoded.fields
+        assert ({field[0]} if is_never_indexed else set()) == decoded.never_indexed
+
+
+def test_state_is_left_behind_only_after_acknowledgement_and_size_update() -> None:
+    updated_first, acknowledged_first = stateful(), stateful()
+
+    updated_first.decode(b"\x20" + literal(GET))
+    acknowledged_first.settings_acknowledged()
+    acknowledged_first.decode(literal(GET))
+    assert (False, False) == (updated_first.is_stateless, acknowledged_first.is_stateless)
+
+    updated_first.settings_acknowledged()
+    acknowledged_first.decode(b"\x20" + literal(GET))
+    assert (True, True) == (updated_first.is_stateless, acknowledged_first.is_stateless)
+
+
+def test_fields_indexed_before_our_settings_were_seen_are_found_until_the_table_is_emptied() -> None:
+    decoder = stateful()
+    decoder.decode(bytes.fromhex(C4[0]))
+    decoder.settings_acknowledged()
+
+    assert [b"GET", b"http", b"/", b"www.example.com"] == pseudo(decoder.decode(bytes.fromhex(C4[1])))
+
+
+@pytest.mark.parametrize(("update", "is_accepted"), [(0, True), (1, False), (128, True), (4096, True), (4097, False)])
+def test_size_updates_after_acknowledgement_are_within_the_old_limit_or_zero(update: int, is_accepted: bool) -> None:
+    decoder = stateful()
+    decoder.settings_acknowledged()
+    block = encode_integer(update, 5, 0x20) + literal(GET)
+
+    if is_accepted:
+        assert b"/" == decoder.decode(block).special[PATH]
+    else:
+        with pytest.raises(RemoteProtocolError, match=f"table size update to {update}, want 0"):
+            decoder.decode(block)
+
+
+FIELDS = st.tuples(
+    st.sampled_from([b"accept", b"x-a", b"cookie", b"date", b"x-" + b"n" * 130]),
+    st.sampled_from([b"", b"v", b"text/html", b"x" * 126, b"x" * 127, b"x" * 128, b"y" * 254, b"z" * 255, b"w" * 1500]),
+)
+
+
+@given(st.lists(st.lists(FIELDS, max_size=12), min_size=1, max_size=4), st.booleans())
+def test_the_cache_decodes_what_the_reference_decodes(blocks: list[list[tuple[bytes, bytes]]], is_huffman: bool) -> None:
+    encoder, decoder = honouring_encoder(), stateless()
+    for fields in blocks * 2:
+        block = encoder.encode(fields, huffman=is_huffman)
+
+        assert fields == decoder.decode(block).fields
+
+
+@given(st.binary(max_size=60))
+@settings(max_examples=300)
+def test_stateless_decoding_of_any_bytes_agrees_with_the_reference(block: bytes) -> None:
+    """The reference starts with an empty table of size 0; both give the same fields, or both refuse."""
+    reference = Decoder()
+    reference.max_allowed_table_size = 0
+    reference.decode(b"\x20")
+    expected: list[tuple[bytes, bytes]] | None
+    try:
+        expected = [(bytes(name), bytes(value)) for name, value in reference.decode(block, raw=True)]
+    except HPACKError:
+        expected = None
+    try:
+        decoded = stateless().decode(block)
+    except RemoteProtocolError as error:
+        assert ErrorCode.COMPRESSION_ERROR == error.code
+        assert expected is None
+        return
+
+    assert expected is not None
+    if decoded.flaw is None:
+        ordinary = [field for field in expected if not field[0].startswith(b":") and field[0] != b"host"]
+        assert ordinary == decoded.fields
+
+
+@pytest.mark.parametrize(
+    "block",
+    [
+        pytest.param("80", id="index 0"),
+        pytest.param("be", id="index 62, in the empty table"),
+        pytest.param("ff00", id="index 127, in two bytes"),
+        pytest.param("7e0161", id="name index 62"),
+        pytest.param("0f2f0161", id="name index 62, in two bytes"),
+        pytest.param("0f", id="ends inside a name index"),
+        pytest.param("04", id="ends before the value"),
+        pytest.param("0405616263", id="ends inside the value"),
+        pytest.param("00", id="ends before the name"),
+        pytest.param("000361", id="ends inside the name"),
+        pytest.param("04ff", id="ends inside the length"),
+        pytest.param("047fffffffffffff7f", id="length beyond 28 bits"),
+        pytest.param("0481ff", id="Huffman padding of eight bits"),
+        pytest.param("8220", id="size update after a field"),
+        pytest.param("3fe11f", id="size update to 4096"),
+    ],
+)
+def test_a_broken_block_is_a_compression_error_of_the_connection(block: str) -> None:
+    with pytest.raises(RemoteProtocolError) as caught:
+        stateless().decode(bytes.fromhex(block))
+
+    assert (ErrorCode.COMPRESSION_ERROR, 0) == (caught.value.code, caught.value.stream_id)
+
+
+def test_secrets_and_fields_that_never_repeat_stay_out_of_the_cache() -> None:
+    cache = make_cache()
+    decoder = stateless(cache)
+
+    decoder.decode(literal([(b"authorization", b"Bearer t"), (b"cf-ray", b"8f1"), (b"set-cookie", b"s=1")]))
+    decoder.decode(b"\x10\x03pin\x041234")
+    decoder.decode(honouring_encoder().encode([(b"x-long", b"~" * 2000)])[1:])
+    decoder.decode(literal([(b"Bad Name", b"v")]))
+    assert 0 == len(cache)
+
+    decoder.decode(literal([(b"accept", b"*/*")]))
+    assert 1 == len(cache)
+
+
+def test_the_cache_is_bounded_and_keeps_what_is_in_use() -> None:
+    cache = make_cache()
+    decoder = stateless(cache)
+    in_use = literal([(b"accept", b"*/*")])
+
+    for number in range(MAX_CACHED_FIELDS * 2):
+        decoder.decode(literal([(b"x-flood", b"%d" % number)]))
+        if number % 100 == 0:
+            decoder.decode(in_use)
+        assert len(cache) <= MAX_CACHED_FIELDS
+
+    assert in_use in cache.young or in_use in cache.old
+
+
+def test_a_block_of_many_short_references_is_measured_as_the_list_it_stands_for() -> None:
+    decoded = stateless().decode(b"\x90" * 2000)
+
+    assert 2000 * (len(b"accept-encoding") + len(b"gzip, deflate") + 32) == decoded.size_bytes
+
+
+def test_a_bomb_of_references_into_the_table_ends_the_connection() -> None:
+    decoder = stateful()
+    big = b"\x40\x01a" + encode_integer(3000, 7, 0) + b"v" * 3000
+
+    with pytest.raises(RemoteProtocolError) as caught:
+        decoder.decode(big + b"\xbe" * 10_000)
+
+    assert ErrorCode.ENHANCE_YOUR_CALM == caught.value.code
