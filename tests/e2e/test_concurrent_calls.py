@@ -8,13 +8,16 @@ from pathlib import Path
 from typing import Generic, TypeVar
 
 import pytest
+from msgspec.structs import replace
 
-from dnswebhook.model import Endpoint
+from dnswebhook.model import Changes, Endpoint
 from tests.support.client_model import Pass
+from tests.support.client_plan import OWNER
+from tests.support.client_registry import Registered, TxtRegistry
 from tests.support.controller import Hang
 from tests.support.daemon import Daemon
 from tests.support.desired import HeldRow
-from tests.support.passes import Loop, endpoint, rows_of
+from tests.support.passes import OWNER_ID, Loop, endpoint, rows_of
 from tests.support.storeviews import EmbeddedView, StoreView, UnifiView
 
 DEADLINE_S = 30.0
@@ -142,3 +145,29 @@ def test_clients_that_want_the_same_record_at_once_write_it_once(view: StoreView
         each.result()
     assert view.held() == FOREIGN | rows_of(wanted("app", 10))
     assert view.writes == 20
+
+
+@pytest.mark.parametrize("is_removed", [False, True], ids=["changed", "removed"])
+def test_a_value_that_somebody_adds_between_listing_and_apply_stays(
+    view: StoreView, url: str, is_removed: bool
+) -> None:
+    old, new = (
+        replace(each, labels={**each.labels, OWNER: OWNER_ID})
+        for each in (
+            endpoint("app.example.org", "A", "10.0.0.1", "10.0.0.2"),
+            endpoint("app.example.org", "A", "10.0.0.2", "10.0.0.3"),
+        )
+    )
+    added = {
+        HeldRow("app.example.org", "A", "198.51.100.7"),
+        HeldRow("a-app.example.org", "TXT", '"kept, by hand"'),
+    }
+    loop = Loop(url)
+    loop.reconcile([old])
+    planned = Changes(delete=(old,)) if is_removed else Changes(update_old=(old,), update_new=(new,))
+    registered = TxtRegistry(OWNER_ID).write(planned, Registered((), frozenset()))
+    view.add(added)
+
+    loop.apply_changes(registered)
+
+    assert view.held() == FOREIGN | added | (set() if is_removed else rows_of([new]))
