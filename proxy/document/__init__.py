@@ -7,12 +7,14 @@ docs/proxy-document.schema.json its JSON Schema. Field names and meanings follow
 """
 
 from proxy.document.codec import (
+    Reader,
     content_hash,
     decode,
     decode_outline,
     decode_route,
     encode,
     encode_redacted,
+    settings_of,
 )
 from proxy.document.durations import seconds
 from proxy.document.filters import (
@@ -87,6 +89,7 @@ __all__ = [
     "PathModifier",
     "Problem",
     "QueryParamMatch",
+    "Reader",
     "RequestMirror",
     "RequestRedirect",
     "Retry",
@@ -105,4 +108,5 @@ __all__ = [
     "encode",
     "encode_redacted",
     "seconds",
+    "settings_of",
 ]

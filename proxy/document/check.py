@@ -2,19 +2,32 @@
 
 import ipaddress
 from collections.abc import Iterable
+from typing import TypeAlias
 
 from proxy.document.checkroutes import RouteChecker
 from proxy.document.checktargets import check_addresses, check_certificate, check_pem, check_tls
 from proxy.document.listeners import Listener
-from proxy.document.model import Document, Forwarding
+from proxy.document.model import Document, Forwarding, Settings
 from proxy.document.problems import Findings
+from proxy.document.routes import Route
 
 TUNNEL_PORTS = (80, 443)
+
+Names: TypeAlias = tuple[frozenset[str], frozenset[str]]
+"""Of listeners and of backends."""
 
 
 def check(document: Document) -> None:
     """Raises DocumentError with the first problems, in the order of the document."""
     findings = Findings()
+    names = check_settings(document, findings)
+    check_routes(document.routes, names, findings)
+    check_route_names(document.routes, findings)
+    findings.raise_if_any()
+
+
+def check_settings(document: Settings, findings: Findings) -> Names:
+    """Check all but the routes; the names that routes may use."""
     _check_listeners(document.listeners, findings)
     for place, backend in enumerate(document.backends):
         at = f"backends[{place}]"
@@ -22,28 +35,42 @@ def check(document: Document) -> None:
         check_tls(backend.protocol, backend.tls, at, findings)
         if "://" in backend.name:
             findings.add(f"{at}.name", f"`{backend.name}` contains `://`, which is kept for backends without a name")
-    backends = _unique("backends", (backend.name for backend in document.backends), findings)
+    _check_unique("backends", (backend.name for backend in document.backends), findings)
     _check_forwarding(document.forwarding, findings)
-    listeners = {listener.name for listener in document.listeners}
-    routes = RouteChecker(listeners, backends, findings)
-    for place, route in enumerate(document.routes):
+    listeners = frozenset(listener.name for listener in document.listeners)
+    return listeners, frozenset(backend.name for backend in document.backends)
+
+
+def check_routes(routes: Iterable[Route], names: Names, findings: Findings) -> None:
+    """Check each route by itself."""
+    checker = RouteChecker(*names, findings)
+    for place, route in enumerate(routes):
         if findings.is_full:
             break
-        routes.check(route, f"routes[{place}]")
-    findings.raise_if_any()
+        checker.check(route, f"routes[{place}]")
 
 
-def _unique(group: str, names: Iterable[str], findings: Findings) -> set[str]:
+def check_route_names(routes: Iterable[Route], findings: Findings) -> None:
+    """Names are unique among routes of one kind."""
+    seen: dict[tuple[str, str], int] = {}
+    for place, route in enumerate(routes):
+        if route.name:
+            first = seen.setdefault((route.kind, route.name), place)
+            if first != place:
+                at = f"routes[{place}].name"
+                findings.add(at, f"`{route.name}` is the name of routes[{first}] too, want unique names")
+
+
+def _check_unique(group: str, names: Iterable[str], findings: Findings) -> None:
     seen: dict[str, int] = {}
     for place, name in enumerate(names):
         first = seen.setdefault(name, place)
         if first != place:
             findings.add(f"{group}[{place}].name", f"`{name}` is the name of {group}[{first}] too, want unique names")
-    return set(seen)
 
 
 def _check_listeners(listeners: tuple[Listener, ...], findings: Findings) -> None:
-    _unique("listeners", (listener.name for listener in listeners), findings)
+    _check_unique("listeners", (listener.name for listener in listeners), findings)
     sockets: dict[tuple[str, ...], tuple[str, Listener]] = {}
     for place, listener in enumerate(listeners):
         at = f"listeners[{place}]"

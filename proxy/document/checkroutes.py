@@ -17,21 +17,16 @@ _FOREIGN_IN_PATH = re.compile(r"//|/\.\.?(?:/|\Z)|%2[fF]|[#?\\\x00-\x20\x7f]|%(?
 
 
 class RouteChecker:
-    """Checks one route after the other; remembers their names."""
+    """Checks one route after the other, each by itself."""
 
-    def __init__(self, listeners: set[str], backends: set[str], findings: Findings) -> None:
+    def __init__(self, listeners: frozenset[str], backends: frozenset[str], findings: Findings) -> None:
         self._listeners = listeners
         self._backends = backends
         self._findings = findings
-        self._names: dict[tuple[str, str], str] = {}
         self._sound_patterns: set[str] = set()
 
     def check(self, route: Route, at: str) -> None:
         add = self._findings.add
-        if route.name:
-            first = self._names.setdefault((route.kind, route.name), at)
-            if first != at:
-                add(f"{at}.name", f"`{route.name}` is the name of {first} too, want unique names")
         for place, listener in enumerate(route.listeners):
             if listener not in self._listeners:
                 add(f"{at}.listeners[{place}]", f"no entry of `listeners` has the name `{listener}`")

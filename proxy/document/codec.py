@@ -11,8 +11,8 @@ from typing import Any
 
 import msgspec
 
-from proxy.document.check import check
-from proxy.document.model import Document, Outline
+from proxy.document.check import check, check_route_names, check_routes, check_settings
+from proxy.document.model import Document, Outline, Settings
 from proxy.document.part import UNSET
 from proxy.document.problems import DocumentError, Findings, Problem
 from proxy.document.routes import Route
@@ -44,6 +44,56 @@ def decode_outline(data: bytes | memoryview) -> Outline:
 def decode_route(raw: msgspec.Raw) -> Route:
     """One route of an outline. For documents that `decode` has accepted."""
     return _route_decoder.decode(raw)
+
+
+class Reader:
+    """Reads one document after another and looks only at routes whose bytes have changed; answers as `decode` does.
+
+    Not thread-safe: for the one thread that takes configurations.
+    """
+
+    def __init__(self) -> None:
+        self._routes: dict[bytes, Route] = {}
+        self._names: tuple[frozenset[str], frozenset[str]] | None = None
+
+    def read(self, data: bytes) -> Document:
+        """The document in `data`, checked as a whole. Raises DocumentError."""
+        try:
+            document, routes = self._read(data)
+        except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError, DocumentError):
+            # Rare, and then all problems are wanted, with their places.
+            return decode(data)
+        self._routes = routes
+        return document
+
+    def _read(self, data: bytes) -> tuple[Document, dict[bytes, Route]]:
+        outline = decode_outline(data)
+        findings = Findings()
+        names = check_settings(outline, findings)
+        # What a sound route may name has not changed, so it is sound still.
+        known = self._routes if names == self._names else {}
+        routes: list[Route] = []
+        fresh: list[Route] = []
+        remembered: dict[bytes, Route] = {}
+        for raw in outline.routes:
+            text = bytes(raw)
+            route = known.get(text)
+            if route is None:
+                route = decode_route(raw)
+                fresh.append(route)
+            remembered[text] = route
+            routes.append(route)
+        check_routes(fresh, names, findings)
+        check_route_names(routes, findings)
+        findings.raise_if_any()
+        self._names = names
+        settings = {name: getattr(outline, name) for name in Settings.__struct_fields__}
+        return Document(**settings, routes=tuple(routes)), remembered
+
+
+def settings_of(document: Document) -> Settings:
+    """The document without its routes."""
+    return Settings(**{name: getattr(document, name) for name in Settings.__struct_fields__})
 
 
 def encode(document: Document) -> bytes:

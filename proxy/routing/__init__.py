@@ -10,9 +10,9 @@ never changed; `decide` may be called from any thread. The order of precedence i
 
 from proxy.routing.decide import decide
 from proxy.routing.decision import Answer, Decision, Forward, Redirect, grpc_status_of
-from proxy.routing.edits import Field, HeaderEdits
+from proxy.routing.edits import HeaderEdits
 from proxy.routing.explain import BackendShare, Explanation, MatchPlace, Miss, explain
-from proxy.routing.head import Head, PlainHead
+from proxy.routing.head import Field, Head, PlainHead, header
 from proxy.routing.hosts import is_grpc
 from proxy.routing.listener import TUNNEL_HTTP, TUNNEL_HTTPS, Door, Listener, socket_door
 from proxy.routing.paths import host_of
@@ -49,6 +49,7 @@ __all__ = [
     "explain",
     "fingerprint",
     "grpc_status_of",
+    "header",
     "host_of",
     "is_grpc",
     "socket_door",

@@ -6,8 +6,8 @@ decides. Where the answer depends on the origin, `Vary: Origin` keeps caches fro
 """
 
 from proxy import document
-from proxy.routing.edits import Field, HeaderEdits
-from proxy.routing.head import Head
+from proxy.routing.edits import HeaderEdits
+from proxy.routing.head import Field, Head, header
 
 _ALLOW_ORIGIN = b"access-control-allow-origin"
 _ALLOW_CREDENTIALS = b"access-control-allow-credentials"
@@ -23,8 +23,8 @@ _DEFAULT_PORTS = {b"http": b"80", b"https": b"443"}
 def is_preflight(head: Head) -> bool:
     return (
         head.method == b"OPTIONS"
-        and head.header(b"origin") is not None
-        and head.header(b"access-control-request-method") is not None
+        and header(head, b"origin") is not None
+        and header(head, b"access-control-request-method") is not None
     )
 
 
@@ -84,14 +84,14 @@ class CorsPolicy:
 
     def preflight_fields(self, head: Head) -> tuple[Field, ...] | None:
         """The fields that answer a preflight; None when its origin is not allowed."""
-        origin = head.header(b"origin") or b""
+        origin = header(head, b"origin") or b""
         if not self.allows(origin):
             return None
         fields = self._shared_fields(origin)
-        method = self._or_requested(self._methods, head.header(b"access-control-request-method"))
+        method = self._or_requested(self._methods, header(head, b"access-control-request-method"))
         if method:
             fields.append((_ALLOW_METHODS, method))
-        headers = self._or_requested(self._headers, head.header(b"access-control-request-headers"))
+        headers = self._or_requested(self._headers, header(head, b"access-control-request-headers"))
         if headers:
             fields.append((_ALLOW_HEADERS, headers))
         fields.append((_MAX_AGE, self._max_age))
@@ -99,7 +99,7 @@ class CorsPolicy:
 
     def response_edits(self, head: Head) -> HeaderEdits | None:
         """What to change in the response to a request that is forwarded."""
-        origin = head.header(b"origin")
+        origin = header(head, b"origin")
         if origin is None:
             return None if self._is_same_for_all else HeaderEdits(append=(_VARY_ORIGIN,))
         if not self.allows(origin):

@@ -4,7 +4,8 @@ from typing import TypeAlias
 
 import msgspec
 
-from proxy.routing.edits import Field, HeaderEdits
+from proxy.routing.edits import HeaderEdits
+from proxy.routing.head import Field
 from proxy.routing.listener import Listener
 from proxy.routing.rule import Backend, Rule
 from proxy.routing.session import Session

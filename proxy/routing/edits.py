@@ -6,14 +6,11 @@ is compiled, and a request pays for one pass.
 """
 
 from collections.abc import Iterable, Sequence
-from typing import TypeAlias
 
 import msgspec
 
 from proxy import document
-
-Field: TypeAlias = tuple[bytes, bytes]
-"""Name in lower case, value."""
+from proxy.routing.head import Field
 
 
 class HeaderEdits(msgspec.Struct, frozen=True, gc=False):

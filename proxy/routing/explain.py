@@ -10,7 +10,7 @@ import msgspec
 
 from proxy.routing.decide import decide
 from proxy.routing.decision import Answer, Decision
-from proxy.routing.head import Head
+from proxy.routing.head import Head, header
 from proxy.routing.hosts import RouteSet, is_grpc
 from proxy.routing.listener import Listener
 from proxy.routing.match import Condition, GrpcMatch, Match, query_value
@@ -152,13 +152,13 @@ class _Request:
         """The first criterion that fails, with how far the match got, what it wanted, and what was seen."""
         head = self.head
         if isinstance(match, GrpcMatch) and not is_grpc(head):
-            return 1, "content-type", "application/grpc", head.header(b"content-type") or b""
+            return 1, "content-type", "application/grpc", header(head, b"content-type") or b""
         if not match.accepts_path(self.path):
-            return 2, "path", _path_words(match), self.path
+            return 2, "path", match.wish, self.path
         if match.method is not None and match.method != head.method:
             return 3, "method", _text(match.method), head.method
         for condition in match.headers:
-            value = head.header(condition.name)
+            value = header(head, condition.name)
             if not condition.accepts(value):
                 return 4, f"header {_text(condition.name)}", _value_words(condition), value or b""
         for condition in match.queries:
@@ -175,7 +175,7 @@ def _place(hostname: str, match: Match) -> MatchPlace:
 
 
 def _conditions(match: Match) -> Iterator[str]:
-    yield _path_words(match)
+    yield match.wish
     if match.method is not None:
         yield f"method {_text(match.method)}"
     for condition in match.headers:
@@ -186,14 +186,6 @@ def _conditions(match: Match) -> Iterator[str]:
 
 def _value_words(condition: Condition) -> str:
     return f"{condition.type} {_text(condition.value)}"
-
-
-def _path_words(match: Match) -> str:
-    if isinstance(match, GrpcMatch):
-        call = match.spec.grpc
-        return f"gRPC {call.type} /{call.service or '*'}/{call.method or '*'}" if call else "every gRPC method"
-    path = match.spec.path
-    return f"path {path.type} {path.value}" if path else "path PathPrefix /"
 
 
 def _difference(winner: tuple[str, Match], runner_up: tuple[str, Match]) -> str:

@@ -1,9 +1,12 @@
-"""The request head as routing reads it: a few attributes of bytes that both codecs can offer without copying."""
+"""The request head as routing reads it: what the heads of both codecs have, so that nothing is copied or wrapped."""
 
-from collections.abc import Mapping
-from typing import Protocol
+from collections.abc import Sequence
+from typing import Protocol, TypeAlias
 
 import msgspec
+
+Field: TypeAlias = tuple[bytes, bytes]
+"""Name in lower case, value."""
 
 
 class Head(Protocol):
@@ -11,7 +14,7 @@ class Head(Protocol):
 
     @property
     def method(self) -> bytes:
-        """Upper case as sent, such as b"GET"."""
+        """As sent, such as b"GET"."""
 
     @property
     def authority(self) -> bytes:
@@ -21,11 +24,9 @@ class Head(Protocol):
     def path(self) -> bytes:
         """Origin-form: path with query, as sent."""
 
-    def header(self, name: bytes, /) -> bytes | None:
-        """The value of a header field; `name` is lower case. None: not sent.
-
-        A field that was sent several times is joined by b", ", and Cookie by b"; " (RFC 9113, 8.2.3).
-        """
+    @property
+    def fields(self) -> Sequence[Field]:
+        """The header fields in the order in which they came."""
 
 
 class PlainHead(msgspec.Struct, frozen=True):
@@ -34,8 +35,16 @@ class PlainHead(msgspec.Struct, frozen=True):
     method: bytes
     authority: bytes
     path: bytes
-    headers: Mapping[bytes, bytes] = {}
-    """Values by lower-case name."""
+    fields: tuple[Field, ...] = ()
 
-    def header(self, name: bytes, /) -> bytes | None:
-        return self.headers.get(name)
+
+def header(head: Head, name: bytes) -> bytes | None:
+    """The value of a header field, `name` in lower case; None when it was not sent.
+
+    Several fields of one name are joined by b", ", those of Cookie by b"; " (RFC 9110, 5.3; RFC 9113, 8.2.3).
+    Codecs keep Host apart; asked for by name, it is the authority.
+    """
+    values = [value for key, value in head.fields if key == name]
+    if not values:
+        return head.authority if name == b"host" else None
+    return values[0] if len(values) == 1 else (b"; " if name == b"cookie" else b", ").join(values)

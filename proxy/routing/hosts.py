@@ -10,11 +10,11 @@ Matches are added one at a time and each addition leaves the set complete, so a 
 """
 
 from bisect import insort
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from operator import attrgetter
 from typing import TypeVar
 
-from proxy.routing.head import Head
+from proxy.routing.head import Head, header
 from proxy.routing.match import CallKind, GrpcMatch, HttpMatch, Match, PathKind
 
 _by_rank = attrgetter("rank")
@@ -36,19 +36,22 @@ class PathIndex:
         self._root: list[HttpMatch] = []
 
     def add(self, match: Match) -> None:
-        if isinstance(match, GrpcMatch):
+        if isinstance(match, HttpMatch):
+            self._add_http(match)
+        elif isinstance(match, GrpcMatch):
             self.calls = self.calls or CallIndex()
             self.calls.add(match)
-        elif isinstance(match, HttpMatch):
-            if match.kind is PathKind.EXACT:
-                _add(self._exact, match)
-            elif match.kind is PathKind.PATTERN:
-                insort(self._patterns, match, key=_by_rank)
-            elif match.path:
-                _add(self._prefixes, match)
-                self._longest = max(self._longest, len(match.path))
-            else:
-                insort(self._root, match, key=_by_rank)
+
+    def _add_http(self, match: HttpMatch) -> None:
+        if match.kind is PathKind.EXACT:
+            _add(self._exact, match)
+        elif match.kind is PathKind.PATTERN:
+            insort(self._patterns, match, key=_by_rank)
+        elif match.path:
+            _add(self._prefixes, match)
+            self._longest = max(self._longest, len(match.path))
+        else:
+            insort(self._root, match, key=_by_rank)
 
     def find(self, path: bytes, query: bytes, head: Head) -> HttpMatch | None:
         """The best match of a request whose path is in normal form."""
@@ -130,10 +133,12 @@ class RouteSet:
         self._any: PathIndex | None = None
         self.has_grpc = False
 
-    def add(self, hostname: str, match: Match) -> None:
-        """Add a match under one hostname of its route; an empty one stands for every host."""
-        self.has_grpc = self.has_grpc or isinstance(match, GrpcMatch)
-        self._index(hostname.encode()).add(match)
+    def add(self, hostname: str, matches: Iterable[Match]) -> None:
+        """Add the matches of a route under one of its hostnames; an empty one stands for every host."""
+        index = self._index(hostname.encode())
+        for match in matches:
+            index.add(match)
+        self.has_grpc = self.has_grpc or index.calls is not None
 
     def _index(self, hostname: bytes) -> PathIndex:
         if not hostname:
@@ -169,6 +174,15 @@ class RouteSet:
                 return found_http
         return None
 
+    def dismantle(self, step: int) -> Iterator[None]:
+        """Let go of what the set holds, `step` hostnames at a time; it must not be asked any more."""
+        for group in (self.exact, self._wildcards):
+            while group:
+                for _ in range(min(step, len(group))):
+                    group.popitem()
+                yield
+        self._any = None
+
     def indexes_of(self, host: bytes) -> Iterator[tuple[str, PathIndex]]:
         """The hostnames that cover `host` with their indexes, best first."""
         if host in self.exact:
@@ -202,7 +216,7 @@ class RouteSet:
 
 def is_grpc(head: Head) -> bool:
     """Whether this is a gRPC call; gRPC-Web, whose content type begins alike, is plain HTTP to us."""
-    content_type = head.header(b"content-type")
+    content_type = header(head, b"content-type")
     return (
         content_type is not None
         and content_type.startswith(b"application/grpc")

@@ -12,7 +12,7 @@ from urllib.parse import unquote_to_bytes
 
 from proxy import document
 from proxy.routing.automaton import Automaton, automaton
-from proxy.routing.head import Head
+from proxy.routing.head import Head, header
 from proxy.routing.paths import rule_path
 from proxy.routing.rule import Rule
 
@@ -44,7 +44,9 @@ _UNDATED = "~"
 
 
 def seniority(route: document.Route, position: int) -> Seniority:
-    return route.created_at or _UNDATED, route.name or "", position
+    """Names are unique, so the place counts for routes without a name only, and others may move about freely."""
+    name = route.name or ""
+    return route.created_at or _UNDATED, name, 0 if name else position
 
 
 class PathKind(IntEnum):
@@ -85,7 +87,7 @@ class Condition:
 class Match(ABC):
     """Conditions besides the path, and the rule they lead to. The path is a key of the index that holds the match."""
 
-    __slots__ = ("headers", "index", "is_open", "method", "path", "pattern", "queries", "rank", "rule", "spec")
+    __slots__ = ("headers", "index", "is_open", "method", "path", "pattern", "queries", "rank", "rule")
     criteria: ClassVar[tuple[str, ...]]
     """What the parts of `rank` stand for."""
 
@@ -93,8 +95,6 @@ class Match(ABC):
         self.rule = rule
         self.index = index
         """Place in the rule."""
-        self.spec = spec
-        """As the document has it, for people."""
         self.method: bytes | None = spec.method.encode() if spec.method else None
         self.headers = tuple(_headers(spec.headers))
         self.queries = tuple(Condition(query.name.encode(), query.type, query.value) for query in spec.query_params)
@@ -105,6 +105,11 @@ class Match(ABC):
         self.pattern: Automaton | None = None
         self.rank: Rank = ()
 
+    @property
+    @abstractmethod
+    def wish(self) -> str:
+        """The condition on the path, for people."""
+
     @abstractmethod
     def accepts_path(self, path: bytes) -> bool:
         """Whether the condition on the path holds."""
@@ -114,7 +119,7 @@ class Match(ABC):
         if self.method is not None and head.method != self.method:
             return False
         for condition in self.headers:
-            if not condition.accepts(head.header(condition.name)):
+            if not condition.accepts(header(head, condition.name)):
                 return False
         return all(condition.accepts(query_value(query, condition.name)) for condition in self.queries)
 
@@ -143,6 +148,13 @@ class HttpMatch(Match):
                 self.path = self.path.rstrip(b"/")
             length = len(self.path)
         self.rank = (int(self.kind), -length, *self._tail(seniority))
+
+    @property
+    def wish(self) -> str:
+        if self.pattern is not None:
+            return f"path RegularExpression {self.pattern.pattern}"
+        type_ = "Exact" if self.kind is PathKind.EXACT else "PathPrefix"
+        return f"path {type_} {self.path.decode() or '/'}"
 
     def accepts_path(self, path: bytes) -> bool:
         """The same answer as the index gives, for one match alone."""
@@ -175,6 +187,15 @@ class GrpcMatch(Match):
             self.kind = CallKind.METHOD if method else CallKind.ANY
             self.path = method.encode()
         self.rank = (int(self.kind), -len(service), -len(method), *self._tail(seniority))
+
+    @property
+    def wish(self) -> str:
+        if self.kind is CallKind.PATTERN:
+            parts = [pattern.pattern if pattern else "*" for pattern in (self.pattern, self.method_pattern)]
+            return f"gRPC RegularExpression {parts[0]} / {parts[1]}"
+        text = self.path.decode()
+        shown = {CallKind.SERVICE: f"{text}/*", CallKind.METHOD: f"/*/{text}", CallKind.ANY: "/*/*"}
+        return f"gRPC Exact {shown.get(self.kind, text)}"
 
     def accepts_path(self, path: bytes) -> bool:
         """The same answer as the index gives, for one match alone."""

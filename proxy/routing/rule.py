@@ -18,8 +18,6 @@ class Backend(msgspec.Struct, frozen=True, gc=False):
 
     key: str
     """Name in the document, or for one that a rule describes itself, what it says in one line."""
-    fingerprint: bytes
-    """Stands for the key in session tokens."""
     spec: document.Backend
     """Addresses, protocol, TLS, limits and health checks; `name` is the key."""
 
@@ -121,7 +119,7 @@ class Rule(msgspec.Struct, frozen=True, gc=False):
     def branch_of(self, backend: bytes) -> Branch | None:
         """The branch whose backend has this fingerprint, whatever its weight."""
         for branch in self.branches:
-            if branch.backend is not None and branch.backend.fingerprint == backend:
+            if branch.backend is not None and fingerprint(branch.backend.key) == backend:
                 return branch
         return None
 
@@ -134,7 +132,7 @@ class RuleCompiler:
     """Compiles rules; keeps one `Backend` for each backend that they speak of."""
 
     def __init__(self, backends: tuple[document.Backend, ...]) -> None:
-        self.backends = {spec.name: Backend(spec.name, fingerprint(spec.name), spec) for spec in backends}
+        self.backends: dict[str, Backend] = {spec.name: Backend(spec.name, spec) for spec in backends}
 
     def compile(self, rule: document.Rule, index: int, route_name: str, route_kind: str) -> Rule:
         filters = rule.filters
@@ -163,6 +161,13 @@ class RuleCompiler:
             persistence,
             branches[0] if is_plain and _is_plain(branches[0]) else None,
         )
+
+    def adopt(self, rule: Rule) -> None:
+        """Take over a rule that was compiled for an earlier table from the same `backends`."""
+        for branch in rule.branches:
+            for backend in (branch.backend, *(mirror.backend for mirror in branch.mirrors)):
+                if backend is not None:
+                    self.backends.setdefault(backend.key, backend)
 
     def _branch(self, reference: document.BackendRef, filters: document.Filters) -> Branch:
         backend = None if reference.respond else self._backend(reference)
@@ -195,7 +200,7 @@ class RuleCompiler:
         known = self.backends.get(key)
         if known is None:
             spec = document.Backend(name=key, addresses=addresses, protocol=target.protocol, tls=target.tls)
-            known = self.backends[key] = Backend(key, fingerprint(key), spec)
+            known = self.backends[key] = Backend(key, spec)
         return known
 
 

@@ -14,8 +14,7 @@ from struct import Struct
 import msgspec
 
 from proxy import document
-from proxy.routing.edits import Field
-from proxy.routing.head import Head
+from proxy.routing.head import Field, Head, header
 
 MAX_CLOCK_SKEW_S = 60.0
 """How far ahead the clock of the proxy that made a token may be."""
@@ -50,7 +49,7 @@ class Persistence(msgspec.Struct, frozen=True, gc=False):
 
     def find(self, head: Head, now_s: float) -> Session | None:
         """The session that a request names, unless its time is over."""
-        text = _cookie(head.header(b"cookie"), self.name) if self.is_cookie else head.header(self.name)
+        text = _cookie(header(head, b"cookie"), self.name) if self.is_cookie else header(head, self.name)
         session = _decoded(text)
         if session is None or self._is_over(session, now_s):
             return None
@@ -65,14 +64,14 @@ class Persistence(msgspec.Struct, frozen=True, gc=False):
         )
 
     def response_field(
-        self, session: Session | None, backend: bytes, address: str, now_s: float, *, is_secure: bool
+        self, session: Session | None, backend_key: str, address: str, now_s: float, *, is_secure: bool
     ) -> Field | None:
         """The field that binds the client to `address`, to be added to the response; None when it is bound already.
 
-        `backend` is the fingerprint of the backend that answered. A session with an idle timeout is renewed when a
-        tenth of that time has passed, so that a busy client is not sent the same cookie over and over.
+        The backend and the address are those that answered. A session with an idle timeout is renewed when a tenth of
+        that time has passed, so that a busy client is not sent the same cookie over and over.
         """
-        bound = fingerprint(address)
+        backend, bound = fingerprint(backend_key), fingerprint(address)
         created_s = int(now_s)
         if session is not None and session.backend == backend and session.address == bound:
             if not self.idle_timeout_s or now_s < session.used_s + self.idle_timeout_s / 10:

@@ -1,0 +1,177 @@
+"""What a routing decision costs, and what a change of 10,000 routes costs: python -m benchmarks.proxy_routing
+
+One process, no sockets. The figures are CPU time of this process, the best of several runs, so other load on the
+machine matters little. Each route of the document has a host of its own, two matches, a header modifier and two
+backends; the one that is asked for has four such rules. "longest slice" is the longest that a worker's loop stands
+still when it reads the document in slices of `SLICE_ROUTES` routes, without the garbage collector, which the worker
+turns off for a swap.
+"""
+
+import gc
+import random
+import time
+from collections.abc import Callable
+from functools import partial
+
+import msgspec
+from rich.console import Console
+from rich.table import Table as Grid
+
+from proxy import document, routing
+
+SIZES = (1, 10, 100, 10_000)
+CALLS = 20_000
+RUNS = 5
+SLICE_ROUTES = 10
+
+
+def main() -> None:
+    console = Console()
+    console.print(decision_costs())
+    console.print(change_costs(10_000))
+
+
+def configuration(routes: int) -> bytes:
+    """A document with so many routes."""
+    return msgspec.json.encode(
+        {
+            "listeners": [{"name": "web", "port": 8080, "hostname": "*.example.com"}, {"name": "rest", "port": 8080}],
+            "routes": [_route(number, rules=3 if number == routes // 2 else 1) for number in range(routes)],
+        }
+    )
+
+
+def _route(number: int, rules: int) -> dict[str, object]:
+    backends: list[dict[str, object]] = [{"address": f"10.0.{number // 250}.{number % 250}:8080"}]
+    if rules == 1:
+        backends.append({"address": f"10.1.{number // 250}.{number % 250}:8080", "weight": 9})
+    plain = [
+        {
+            "matches": [{"path": {"value": f"/area{rule}"}}, {"path": {"type": "Exact", "value": f"/exact{rule}"}}],
+            "filters": {"requestHeaderModifier": {"set": [{"name": "X-Rule", "value": str(rule)}]}},
+            "backends": backends,
+        }
+        for rule in range(rules)
+    ]
+    split = {
+        "matches": [
+            {"path": {"value": "/split"}, "headers": [{"name": "x-version", "value": "2"}]},
+            {"path": {"type": "RegularExpression", "value": r"/v[0-9]+/items/[^/]+"}},
+        ],
+        "filters": {"urlRewrite": {"path": {"type": "ReplaceFullPath", "replaceFullPath": "/"}}},
+        "backends": [*backends, {"address": "127.0.0.1:9000", "weight": 3}],
+    }
+    return {
+        "name": f"ns/route-{number}",
+        "hostnames": [f"app{number}.example.com"],
+        "rules": plain if rules == 1 else [*plain, split],
+    }
+
+
+def heads(host: bytes) -> dict[str, routing.PlainHead]:
+    fields = tuple((b"x-field-%d" % place, b"value") for place in range(18))
+    version = (*fields, (b"x-version", b"2"))
+    return {
+        "prefix": routing.PlainHead(b"GET", host, b"/area1/users/12345?verbose=1", fields),
+        "exact path": routing.PlainHead(b"GET", host, b"/exact2", fields),
+        "host with port, long path": routing.PlainHead(b"GET", host + b":8080", b"/area1" + b"/element" * 20, fields),
+        "header, weights, rewrite": routing.PlainHead(b"GET", host, b"/split/users", version),
+        "regular expression": routing.PlainHead(b"GET", host, b"/v12/items/abcdefgh", fields),
+        "percent-encoded path": routing.PlainHead(b"GET", host, b"/area1/a%20b%2fc", fields),
+        "no route": routing.PlainHead(b"GET", host, b"/nowhere/at/all", fields),
+    }
+
+
+def decision_costs() -> Grid:
+    grid = Grid("decide, us of CPU", *(f"{size:,} routes" for size in SIZES), "last / first")
+    costs: dict[str, list[float]] = {}
+    for size in SIZES:
+        table = routing.compile_table(document.decode(configuration(size)))
+        door = routing.socket_door("", 8080)
+        for name, head in heads(b"app%d.example.com" % (size // 2)).items():
+            call = partial(routing.decide, table, door, head, random.random)
+            costs.setdefault(name, []).append(cost_us(call))
+    for name, row in costs.items():
+        grid.add_row(name, *(f"{cost:.2f}" for cost in row), f"{row[-1] / row[0]:.2f}")
+    return grid
+
+
+def cost_us(call: Callable[[], object]) -> float:
+    """CPU time of one call, the best of RUNS runs."""
+    runs = []
+    for _ in range(RUNS):
+        start = time.process_time()
+        for _ in range(CALLS):
+            call()
+        runs.append((time.process_time() - start) / CALLS * 1e6)
+    return min(runs)
+
+
+def change_costs(routes: int) -> Grid:
+    data = configuration(routes)
+    grid = Grid(f"{routes:,} routes, {len(data) / 1e6:.1f} MB", "ms of CPU")
+    checked = document.decode(data)
+    before = build(data)
+    changed = data.replace(b"10.0.7.7:8080", b"10.0.7.8:8080")
+    reader = document.Reader()
+    reader.read(data)
+    gc.disable()
+    for name, call in {
+        "decode and check (supervisor)": lambda: document.decode(data),
+        "canonical encoding and hash (supervisor)": lambda: document.content_hash(checked),
+        "take apart (worker)": lambda: document.decode_outline(data),
+        "decode and compile at once (worker)": lambda: build(data),
+        "the same after a change of one route (worker)": partial(build, changed, before),
+        "decode and check after a change of one route (supervisor)": lambda: reader.read(changed),
+    }.items():
+        grid.add_row(name, f"{min(_once_ms(call) for _ in range(3)):.1f}")
+    slices = min((slices_ms(data) for _ in range(3)), key=max)
+    grid.add_row(f"longest slice of {SLICE_ROUTES} routes (worker)", f"{max(slices):.2f}")
+    grid.add_row("mean slice (worker)", f"{sum(slices) / len(slices):.2f}")
+    letting_go = steps_ms(build(data))
+    grid.add_row("let go of a table (worker)", f"{sum(letting_go):.1f}")
+    grid.add_row("longest step of it (worker)", f"{max(letting_go):.2f}")
+    gc.enable()
+    return grid
+
+
+def build(data: bytes, before: routing.Table | None = None) -> routing.Table:
+    outline = document.decode_outline(data)
+    builder = routing.TableBuilder(outline, before)
+    builder.add_raw_routes(outline.routes)
+    return builder.finish()
+
+
+def slices_ms(data: bytes) -> list[float]:
+    outline = document.decode_outline(data)
+    builder = routing.TableBuilder(outline)
+    spent = []
+    for first in range(0, len(outline.routes), SLICE_ROUTES):
+        start = time.thread_time()
+        builder.add_raw_routes(outline.routes[first : first + SLICE_ROUTES])
+        spent.append((time.thread_time() - start) * 1000)
+    start = time.thread_time()
+    builder.finish()
+    spent.append((time.thread_time() - start) * 1000)
+    return spent
+
+
+def steps_ms(table: routing.Table) -> list[float]:
+    steps = table.dismantle()
+    spent = []
+    running = True
+    while running:
+        start = time.thread_time()
+        running = next(steps, "end") != "end"
+        spent.append((time.thread_time() - start) * 1000)
+    return spent
+
+
+def _once_ms(call: Callable[[], object]) -> float:
+    start = time.process_time()
+    call()
+    return (time.process_time() - start) * 1000
+
+
+if __name__ == "__main__":
+    main()
