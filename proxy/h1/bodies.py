@@ -15,12 +15,12 @@ from typing import Protocol
 from proxy.h1.errors import RemoteProtocolError
 from proxy.h1.events import DataReceived, Event, TrailersReceived
 from proxy.h1.grammar import decode_trailers
+from proxy.h1.headbuffer import BARE_LINE_END
 from proxy.h1.limits import Limits
 
 _SIZE_LINE = re.compile(rb"([0-9A-Fa-f]{1,16})(;[^\x00-\x08\x0a-\x1f\x7f]*)?\r\n")
 # What the next byte of a line that is not whole yet may still lead to: judged early, so that rubbish does not wait.
 _SIZE_LINE_START = re.compile(rb"[0-9A-Fa-f]{1,16}(?:\r|;[^\x00-\x08\x0a-\x1f\x7f]*\r?)?")
-_TRAILER_BARE = re.compile(rb"\r(?!\n)|(?<!\r)\n")
 _SMALL_CHUNKS_BYTES = 64 * 1024
 
 
@@ -173,7 +173,7 @@ class ChunkedReader:
             return start + 2 - known
         end = held.find(b"\r\n\r\n")
         section = held[: end + 4] if end >= 0 else held
-        bare = _TRAILER_BARE.search(section, max(known - 1, 0), len(section) - (end < 0 and section.endswith(b"\r")))
+        bare = BARE_LINE_END.search(section, max(known - 1, 0), len(section) - (end < 0 and section.endswith(b"\r")))
         if bare is not None and bare.start() + (bare[0] == b"\r") <= max_bytes:
             raise self._error("trailer line ends with a bare CR or LF, want CRLF")
         if len(section) > max_bytes:

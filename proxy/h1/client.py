@@ -6,7 +6,7 @@ outside a response ends it with `ConnectionTerminated`, since those bytes would 
 it was closed while idle. Called by one thread; knows no clock.
 """
 
-from enum import Enum
+import re
 from typing import Final
 
 from proxy.h1.bodies import BodyReader, ChunkedReader, EndlessReader, LengthReader
@@ -23,17 +23,17 @@ from proxy.h2.heads import RequestHead
 _RESPONSE_START: Final = frozenset(b"H")
 # Methods whose requests say that they have no body, lest a server waits for one (RFC 9110, 8.6).
 _WITH_LENGTH: Final = frozenset((b"POST", b"PUT", b"PATCH"))
-_NOT_IN_PATH: Final = frozenset((*range(0x21), 0x7F))
+_PATH: Final = re.compile(rb"/[^\x00-\x20\x7f]*|\*")
 
 
-class Reading(Enum):
-    """Where the backend's bytes go."""
+class Reading:
+    """Where the backend's bytes go. No enum: naming a member of one costs a function call in Python 3.11."""
 
-    IDLE = "nowhere: no request is open"
-    HEAD = "into a response head"
-    BODY = "into a body"
-    RAW = "to the protocol that was switched to"
-    CLOSED = "nowhere, for good"
+    IDLE: Final = "nowhere: no request is open"
+    HEAD: Final = "into a response head"
+    BODY: Final = "into a body"
+    RAW: Final = "to the protocol that was switched to"
+    CLOSED: Final = "nowhere, for good"
 
 
 class ClientConnection(Sending):
@@ -42,7 +42,7 @@ class ClientConnection(Sending):
         self._limits = limits
         self._heads = HeadBuffer(limits, limits.max_head_bytes, _RESPONSE_START, is_blank_line_allowed=False)
         self._decoder = ResponseHeadDecoder(caches, limits)
-        self._reading = Reading.IDLE
+        self._reading: str = Reading.IDLE
         self._body: BodyReader = EndlessReader()
         self._method = b""
         self._asks_protocol = False
@@ -51,7 +51,7 @@ class ClientConnection(Sending):
         self.is_response_begun = False
 
     def __repr__(self) -> str:
-        return f"<ClientConnection reading={self._reading.name} held={self.held_bytes}>"
+        return f"<ClientConnection reading={self._reading!r} held={self.held_bytes}>"
 
     @property
     def held_bytes(self) -> int:
@@ -61,7 +61,7 @@ class ClientConnection(Sending):
     @property
     def is_reusable(self) -> bool:
         """A next request may be sent."""
-        return self._reading is Reading.IDLE and not self._is_sending_body and self._keeps_alive
+        return self._reading == Reading.IDLE and not self._is_sending_body and self._keeps_alive
 
     # -- receiving ---------------------------------------------------------------------------------------------------
 
@@ -78,10 +78,10 @@ class ClientConnection(Sending):
         events: list[Event] = []
         reading, self._reading = self._reading, Reading.CLOSED
         self._keeps_alive = False
-        if reading is Reading.RAW or (reading is Reading.BODY and isinstance(self._body, EndlessReader)):
+        if reading == Reading.RAW or (reading == Reading.BODY and isinstance(self._body, EndlessReader)):
             events.append(DataReceived(b"", True))
         elif reading in (Reading.HEAD, Reading.BODY):
-            where = "in the middle of a body" if reading is Reading.BODY else "before the end of a response head"
+            where = "in the middle of a body" if reading == Reading.BODY else "before the end of a response head"
             self._terminate(f"connection closed {where}", events)
         return events
 
@@ -89,7 +89,7 @@ class ClientConnection(Sending):
         start, size = 0, len(data)
         while start < size:
             reading = self._reading
-            if reading is Reading.HEAD:
+            if reading == Reading.HEAD:
                 self.is_response_begun = True
                 head, start = self._heads.take(data, start)
                 if head is None:
@@ -99,7 +99,7 @@ class ClientConnection(Sending):
                 start = self._body.read(data, start, events)
                 if self._body.is_done:
                     self._received_all()
-            elif reading is Reading.IDLE:
+            elif reading == Reading.IDLE:
                 raise RemoteProtocolError(BAD_GATEWAY, "bytes that belong to no response")
             else:
                 return
@@ -181,14 +181,14 @@ class ClientConnection(Sending):
         """Nothing that leaves here may be read as two requests, whoever made the head."""
         if not TOKEN.fullmatch(head.method) or head.method == b"CONNECT":
             raise LocalProtocolError(f"method {head.method[:32]!r} cannot be sent")
-        if not head.path or (head.path[:1] != b"/" and head.path != b"*") or not _NOT_IN_PATH.isdisjoint(head.path):
+        if not _PATH.fullmatch(head.path):
             raise LocalProtocolError("path is not in origin-form, or holds spaces or control characters")
         if head.authority and not is_authority(head.authority):
             raise LocalProtocolError("authority is not a host with an optional port")
         if head.protocol is not None and (head.protocol != b"websocket" or not end_stream or head.method != b"GET"):
             raise LocalProtocolError("a switch of protocols, want websocket, asked for by GET without a body")
 
-    def _begin(self, head: RequestHead, framing: Framing, length_bytes: int, end_stream: bool) -> None:
+    def _begin(self, head: RequestHead, framing: str, length_bytes: int, end_stream: bool) -> None:
         self._reading = Reading.HEAD
         self._method = head.method
         self._asks_protocol = head.protocol is not None

@@ -67,4 +67,6 @@ def decode_trailers(section: bytes, max_fields: int, status_code: int) -> Fields
 
 def options_of(values: list[bytes]) -> set[bytes]:
     """The members of a comma-separated list that may be spread over several fields, in lower case."""
+    if len(values) == 1 and b"," not in values[0]:
+        return {values[0].lower()}
     return {member.strip(b" \t") for value in values for member in value.lower().split(b",")} - {b""}

@@ -11,18 +11,30 @@ from proxy.h1.errors import RemoteProtocolError
 from proxy.h1.limits import Limits
 
 _END = b"\r\n\r\n"
-_BARE = re.compile(rb"\r(?!\n)|(?<!\r)\n")
+BARE_LINE_END = re.compile(rb"\r(?!\n)|(?<!\r)\n")
 
 
 class HeadBuffer:
-    """`max_line_bytes` bounds the first line. `start` holds the bytes a head may begin with."""
+    """`max_line_bytes` bounds the first line. `start` holds the bytes a head may begin with.
 
-    __slots__ = ("_held", "_limits", "_max_line_bytes", "_skips_blank_line", "_start", "is_blank_line_allowed")
+    A short head that comes in one piece is passed on unseen: its decoder has to refuse all that is refused here.
+    """
+
+    __slots__ = (
+        "_held",
+        "_limits",
+        "_max_line_bytes",
+        "_short_bytes",
+        "_skips_blank_line",
+        "_start",
+        "is_blank_line_allowed",
+    )
 
     def __init__(self, limits: Limits, max_line_bytes: int, start: frozenset[int], is_blank_line_allowed: bool) -> None:
         self._held = bytearray()
         self._limits = limits
         self._max_line_bytes = max_line_bytes
+        self._short_bytes = min(max_line_bytes, limits.max_head_bytes)
         self._start = start
         # One empty line before a request is skipped: old clients send one after a body (RFC 9112, 2.2).
         self.is_blank_line_allowed = is_blank_line_allowed
@@ -58,7 +70,8 @@ class HeadBuffer:
                 self._check(held, 0, is_whole=False)
             return None, len(data)
         head = data[start : end + 4]
-        self._check(head, 0, is_whole=True)
+        if len(head) > self._short_bytes:
+            self._check(head, 0, is_whole=True)
         self._skips_blank_line = self.is_blank_line_allowed
         return head, end + 4
 
@@ -88,7 +101,7 @@ class HeadBuffer:
             return
         # Each with the place of the byte at which it shows; of two at one place the smaller status code is told.
         flaws = []
-        bare = _BARE.search(zone, known, len(zone) - (not is_whole and zone.endswith(b"\r")))
+        bare = BARE_LINE_END.search(zone, known, len(zone) - (not is_whole and zone.endswith(b"\r")))
         if bare is not None:
             noticed = bare.start() + (bare[0] == b"\r")
             flaws.append((noticed, 400, "line ends with a bare CR or LF, want CRLF"))

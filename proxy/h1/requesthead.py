@@ -13,13 +13,13 @@ repair it differently (RFC 9112, 11.2). Decisions beyond the letter:
 """
 
 import re
-from collections.abc import Callable
 from typing import Final
 
 from httptools import HttpParserError, HttpParserInvalidMethodError, HttpParserUpgrade, HttpRequestParser
 
 from proxy.h1.errors import RemoteProtocolError
 from proxy.h1.grammar import LENGTH, is_authority, options_of
+from proxy.h1.headbuffer import BARE_LINE_END
 from proxy.h1.limits import Limits
 from proxy.h2.heads import Fields, RequestHead
 
@@ -28,10 +28,11 @@ _REQUEST_LINE = re.compile(rb"([!#$%&'*+\-.^_`|~0-9A-Za-z]+) ([!-~]+) HTTP/([0-9
 _ABSOLUTE = re.compile(rb"(?i:https?)://([^/?#]*)([^#]*)")
 _CODINGS = frozenset((b"gzip", b"x-gzip", b"deflate", b"compress", b"x-compress", b"chunked"))
 
-SPECIAL: Final = frozenset(
-    b"host content-length transfer-encoding connection upgrade expect content_length transfer_encoding".split()
+_SPECIAL: Final = frozenset(
+    b"content-length transfer-encoding connection upgrade expect content_length transfer_encoding".split()
 )
 CHUNKED: Final = -1
+_SLASH: Final = 0x2F
 
 
 class Request:
@@ -52,55 +53,72 @@ class Request:
 class _Sink:
     """What llhttp calls; apart from the decoder, so that no cycle of references keeps closed connections alive."""
 
-    __slots__ = ("fields", "special")
+    __slots__ = ("fields", "hosts", "special")
 
     def __init__(self) -> None:
+        self.clear()
+
+    def clear(self) -> None:
         self.fields: Fields = []
+        self.hosts: list[bytes] = []
         self.special: Fields = []
 
     def on_header(self, name: bytes, value: bytes) -> None:
-        field = (name.lower(), value.rstrip(b" \t"))
-        if field[0] in SPECIAL:
+        name = name.lower()
+        value = value.rstrip(b" \t")
+        if name == b"host":
+            self.hosts.append(value)
+            return
+        field = (name, value)
+        self.fields.append(field)
+        if name in _SPECIAL:
             self.special.append(field)
-        else:
-            self.fields.append(field)
 
 
 class RequestHeadDecoder:
     """One for each connection; gives head after head."""
 
-    __slots__ = ("_limits", "_parser", "_scheme", "_sink")
+    __slots__ = ("_known_host", "_limits", "_parser", "_scheme", "_sink")
 
     def __init__(self, limits: Limits, scheme: bytes) -> None:
         self._limits = limits
         self._scheme = scheme
         self._sink = _Sink()
         self._parser: HttpRequestParser | None = None
+        # The last valid Host: on a connection it seldom changes.
+        self._known_host = b""
 
     def decode(self, head: bytes) -> Request:
         """`head` ends with its empty line. Raises RemoteProtocolError with the status code to answer with."""
+        try:
+            return self._decode(head)
+        except RemoteProtocolError as error:
+            # llhttp refuses these in any place. Told first, since a head that comes in pieces is refused for it first.
+            if BARE_LINE_END.search(head):
+                raise RemoteProtocolError(400, "line ends with a bare CR or LF, want CRLF") from error
+            raise
+
+    def _decode(self, head: bytes) -> Request:
         line = _REQUEST_LINE.match(head)
         if line is None:
             raise RemoteProtocolError(400, "malformed request line")
         method, target, major, minor = line.groups()
-        if major != b"1" or minor not in (b"0", b"1"):
+        if major != b"1" or minor > b"1":
             raise RemoteProtocolError(505, f"HTTP version {major.decode()}.{minor.decode()}, want 1.0 or 1.1")
         if method == b"CONNECT":
             raise RemoteProtocolError(501, "method CONNECT, which this proxy does not offer")
         self._judge(head)
-        fields, special = self._sink.fields, self._sink.special
-        count, max_count = len(fields) + len(special), self._limits.max_fields
+        count, max_count = len(self._sink.fields) + len(self._sink.hosts), self._limits.max_fields
         if count > max_count:
             raise RemoteProtocolError(431, f"{count} fields, want at most {max_count}")
-        return self._request(method, target, minor == b"0", fields, special)
+        return self._request(method, target, minor == b"0")
 
     def _judge(self, head: bytes) -> None:
         """Let llhttp fill the sink. A parser serves again unless a body is to follow, of which it is told nothing."""
+        self._sink.clear()
         parser, self._parser = self._parser, None
         if parser is None:
             parser = HttpRequestParser(self._sink)
-        self._sink.fields = []
-        self._sink.special = []
         try:
             parser.feed_data(head)
         except HttpParserUpgrade:
@@ -111,44 +129,45 @@ class RequestHeadDecoder:
             raise RemoteProtocolError(400, f"malformed head: {error}") from error
         self._parser = parser
 
-    def _request(self, method: bytes, target: bytes, is_http_10: bool, fields: Fields, special: Fields) -> Request:
-        values: dict[bytes, list[bytes]] = {}
-        for name, value in special:
-            values.setdefault(name, []).append(value)
-            if name != b"host":
-                fields.append((name, value))
-        get: Callable[[bytes, list[bytes]], list[bytes]] = values.get
-        authority = _host(get(b"host", []), is_http_10)
+    def _request(self, method: bytes, target: bytes, is_http_10: bool) -> Request:
+        sink = self._sink
+        authority = self._authority(sink.hosts, is_http_10)
         path = target
-        if not target.startswith(b"/"):
+        if target[0] != _SLASH:
             authority, path = _other_form(method, target, authority)
         elif b"#" in target:
             raise RemoteProtocolError(400, "request target with a fragment")
-        head = RequestHead(method, self._scheme, authority, path, fields)
-        if len(values) == 1 and b"host" in values:
+        head = RequestHead(method, self._scheme, authority, path, sink.fields)
+        if not sink.special:
             return Request(head, 0, is_http_10, not is_http_10, False)
+        values: dict[bytes, list[bytes]] = {}
+        for name, value in sink.special:
+            values.setdefault(name, []).append(value)
         length_bytes = _length(values, is_http_10)
         if length_bytes:
             # llhttp waits for a body that it will never see.
             self._parser = None
-        options = options_of(get(b"connection", []))
+        options = options_of(values.get(b"connection", []))
         keeps_alive = b"close" not in options and (not is_http_10 or b"keep-alive" in options)
         if length_bytes == 0 and not is_http_10:
-            head.protocol = _protocol(method, options, get(b"upgrade", []))
-        return Request(head, length_bytes, is_http_10, keeps_alive, _expects_continue(get(b"expect", []), is_http_10))
+            head.protocol = _protocol(method, options, values.get(b"upgrade", []))
+        expects_continue = _expects_continue(values.get(b"expect", []), is_http_10)
+        return Request(head, length_bytes, is_http_10, keeps_alive, expects_continue)
 
-
-def _host(hosts: list[bytes], is_http_10: bool) -> bytes:
-    """RFC 9112, 3.2. An empty Host is refused with RFC 9110, 4.2.1: a URI without a host is invalid."""
-    if len(hosts) == 1:
-        if not is_authority(hosts[0]):
-            raise RemoteProtocolError(400, "malformed Host")
-        return hosts[0]
-    if hosts:
-        raise RemoteProtocolError(400, f"{len(hosts)} Host fields, want one")
-    if not is_http_10:
-        raise RemoteProtocolError(400, "no Host")
-    return b""
+    def _authority(self, hosts: list[bytes], is_http_10: bool) -> bytes:
+        """RFC 9112, 3.2. An empty Host is refused with RFC 9110, 4.2.1: a URI without a host is invalid."""
+        if len(hosts) == 1:
+            host = hosts[0]
+            if host != self._known_host or not host:
+                if not is_authority(host):
+                    raise RemoteProtocolError(400, "malformed Host")
+                self._known_host = host
+            return host
+        if hosts:
+            raise RemoteProtocolError(400, f"{len(hosts)} Host fields, want one")
+        if not is_http_10:
+            raise RemoteProtocolError(400, "no Host")
+        return b""
 
 
 def _other_form(method: bytes, target: bytes, host: bytes) -> tuple[bytes, bytes]:

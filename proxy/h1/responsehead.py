@@ -18,8 +18,16 @@ CHUNKED: Final = -1
 UNTIL_CLOSE: Final = -2
 
 _STATUS_LINE = re.compile(rb"HTTP/1\.([01]) ([1-9][0-9][0-9])(?: [^\x00-\x08\x0a-\x1f\x7f]*)?")
-_SPECIAL: Final = {b"content-length": 1, b"transfer-encoding": 2, b"connection": 3, b"upgrade": 4}
 _BODILESS: Final = frozenset((204, 304))
+
+# What a line is to its head; found out once a line, not once a response.
+_LENGTH: Final = 1
+_CHUNKED: Final = 2
+_KEEP_ALIVE: Final = 3
+_CLOSE: Final = 4
+_OPTIONS: Final = 5
+_FLAWED: Final = 6
+_UPGRADE: Final = 7
 
 
 class Response:
@@ -49,7 +57,7 @@ class ResponseHeadDecoder:
         status = _STATUS_LINE.fullmatch(next(lines))
         if status is None:
             raise RemoteProtocolError(BAD_GATEWAY, "malformed status line")
-        is_http_10, status_code = status[1] == b"0", int(status[2])
+        status_code = int(status[2])
         fields: Fields = []
         special: list[ReceivedLine] = []
         find = self._find
@@ -62,59 +70,64 @@ class ResponseHeadDecoder:
             raise RemoteProtocolError(BAD_GATEWAY, f"{len(fields)} fields, want at most {self._limits.max_fields}")
         response = ResponseHead(status_code, fields)
         if status_code < 200:
-            return self._informational(response, special)
-        return self._final(response, special, is_http_10, answers_head or status_code in _BODILESS)
+            return _informational(response, special)
+        return _final(response, special, status[1] == b"0", answers_head or status_code in _BODILESS)
 
     def _decode_unseen(self, line: bytes) -> ReceivedLine:
         size_bytes = 2 * len(line)
         entry = self._cache.revive(line, size_bytes)
         if entry is None:
             field = decode_field_line(line, BAD_GATEWAY)
-            entry = (_SPECIAL.get(field[0], ORDINARY), field)
+            entry = (_kind_of(*field), field)
             if len(line) <= MAX_LINE_BYTES and field[0] not in CREDENTIALS:
                 self._cache.add(line, entry, size_bytes)
         return entry
 
-    def _informational(self, head: ResponseHead, special: list[ReceivedLine]) -> Response:
-        """RFC 9110, 8.6 and RFC 9112, 6.1: no framing fields."""
-        if any(field[0] in (b"content-length", b"transfer-encoding") for _, field in special):
-            raise RemoteProtocolError(BAD_GATEWAY, f"status {head.status_code} with a body")
-        if head.status_code == 101:
-            upgrades = [field[1] for _, field in special if field[0] == b"upgrade"]
-            if [value.lower() for value in upgrades] != [b"websocket"]:
-                raise RemoteProtocolError(BAD_GATEWAY, "status 101 that does not switch to websocket alone")
-        return Response(head, 0, True)
 
-    def _final(self, head: ResponseHead, special: list[ReceivedLine], is_http_10: bool, is_bodiless: bool) -> Response:
-        values: dict[bytes, list[bytes]] = {}
-        for _, (name, value) in special:
-            values.setdefault(name, []).append(value)
-        length_bytes = _length(values, is_http_10)
-        keeps_alive = not is_http_10
-        if b"connection" in values:
-            options = options_of(values[b"connection"])
-            keeps_alive = b"close" not in options and (not is_http_10 or b"keep-alive" in options)
-        if is_bodiless:
-            if head.status_code == 204 and length_bytes not in (0, UNTIL_CLOSE):
-                # A body is announced that must not come (RFC 9110, 15.3.5); if it comes, it ends with the connection.
-                keeps_alive = False
-            length_bytes = 0
-        return Response(head, length_bytes, keeps_alive and length_bytes != UNTIL_CLOSE)
+def _kind_of(name: bytes, value: bytes) -> int:
+    if name == b"content-length":
+        return _LENGTH if LENGTH.fullmatch(value) else _FLAWED
+    if name == b"transfer-encoding":
+        return _CHUNKED if value.lower() == b"chunked" else _FLAWED
+    if name == b"connection":
+        return {b"keep-alive": _KEEP_ALIVE, b"close": _CLOSE}.get(value.lower(), _OPTIONS)
+    return _UPGRADE if name == b"upgrade" else ORDINARY
 
 
-def _length(values: dict[bytes, list[bytes]], is_http_10: bool) -> int:
-    lengths = values.get(b"content-length")
-    codings = values.get(b"transfer-encoding")
-    if codings:
-        if lengths:
-            raise RemoteProtocolError(BAD_GATEWAY, "both Transfer-Encoding and Content-Length")
-        if is_http_10:
-            raise RemoteProtocolError(BAD_GATEWAY, "Transfer-Encoding in an HTTP/1.0 response")
-        if len(codings) > 1 or codings[0].lower() != b"chunked":
-            raise RemoteProtocolError(BAD_GATEWAY, "Transfer-Encoding is not exactly chunked")
-        return CHUNKED
-    if not lengths:
-        return UNTIL_CLOSE
-    if len(lengths) > 1 or not LENGTH.fullmatch(lengths[0]):
-        raise RemoteProtocolError(BAD_GATEWAY, "Content-Length is not one number of at most 18 digits")
-    return int(lengths[0])
+def _informational(head: ResponseHead, special: list[ReceivedLine]) -> Response:
+    """No framing fields (RFC 9110, 8.6; RFC 9112, 6.1)."""
+    if any(kind in (_LENGTH, _CHUNKED, _FLAWED) for kind, _ in special):
+        raise RemoteProtocolError(BAD_GATEWAY, f"status {head.status_code} with a body")
+    if head.status_code == 101:
+        upgrades = [field[1].lower() for kind, field in special if kind == _UPGRADE]
+        if upgrades != [b"websocket"]:
+            raise RemoteProtocolError(BAD_GATEWAY, "status 101 that does not switch to websocket alone")
+    return Response(head, 0, True)
+
+
+def _final(head: ResponseHead, special: list[ReceivedLine], is_http_10: bool, is_bodiless: bool) -> Response:
+    length_bytes = UNTIL_CLOSE
+    says_keep_alive = says_close = False
+    for kind, field in special:
+        if kind in (_LENGTH, _CHUNKED):
+            if length_bytes != UNTIL_CLOSE:
+                raise RemoteProtocolError(BAD_GATEWAY, "Content-Length or Transfer-Encoding twice, or both")
+            length_bytes = int(field[1]) if kind == _LENGTH else CHUNKED
+        elif kind == _KEEP_ALIVE:
+            says_keep_alive = True
+        elif kind == _CLOSE:
+            says_close = True
+        elif kind == _OPTIONS:
+            options = options_of([field[1]])
+            says_close = says_close or b"close" in options
+            says_keep_alive = says_keep_alive or b"keep-alive" in options
+        elif kind == _FLAWED:
+            raise RemoteProtocolError(BAD_GATEWAY, f"field {field[0].decode()}, want chunked or one number")
+    if is_http_10 and length_bytes == CHUNKED:
+        raise RemoteProtocolError(BAD_GATEWAY, "Transfer-Encoding in an HTTP/1.0 response")
+    keeps_alive = not says_close and (not is_http_10 or says_keep_alive)
+    if is_bodiless:
+        # A 204 that announces a body must not have one (RFC 9110, 15.3.5); if it has, it ends with the connection.
+        is_doubtful = head.status_code == 204 and length_bytes not in (0, UNTIL_CLOSE)
+        return Response(head, 0, keeps_alive and not is_doubtful)
+    return Response(head, length_bytes, keeps_alive and length_bytes != UNTIL_CLOSE)

@@ -5,7 +5,6 @@ Body data is never copied: the queue keeps the very buffers that were given. A c
 no line break can get out through a name or a value.
 """
 
-from enum import Enum
 from typing import Final
 
 from proxy.h1.caches import CREDENTIALS, MAX_LINE_BYTES, ORDINARY, Caches, SentLine
@@ -19,13 +18,13 @@ LENGTH_LINE: Final = 1
 _OWN_FIELDS: Final = frozenset(b"connection host keep-alive proxy-connection transfer-encoding upgrade".split())
 
 
-class Framing(Enum):
-    """How the body that is being sent ends."""
+class Framing:
+    """How the body that is being sent ends. No enum: naming a member of one costs a function call in Python 3.11."""
 
-    NOTHING = "no body; data is dropped, as for HEAD"
-    LENGTH = "by its announced length"
-    CHUNKED = "by a chunk of size 0"
-    CLOSE = "with the connection"
+    NOTHING: Final = "no body; data is dropped, as for HEAD"
+    LENGTH: Final = "by its announced length"
+    CHUNKED: Final = "by a chunk of size 0"
+    CLOSE: Final = "with the connection"
 
 
 class Sending:
@@ -36,7 +35,7 @@ class Sending:
         self._find = caches.sent.young.get
         self._output: list[bytes | memoryview] = []
         self._is_sending_body = False
-        self._framing = Framing.NOTHING
+        self._framing: str = Framing.NOTHING
         self._left_bytes = 0
 
     # -- the third door ----------------------------------------------------------------------------------------------
@@ -62,16 +61,16 @@ class Sending:
             raise LocalProtocolError("data outside a body")
         size_bytes = len(data)
         framing = self._framing
-        if framing is Framing.LENGTH:
+        if framing == Framing.LENGTH:
             left_bytes = self._left_bytes - size_bytes
             if left_bytes < 0 or (end_stream and left_bytes):
                 raise LocalProtocolError(
                     f"body of {size_bytes} more bytes, want {self._left_bytes} to reach the announced length"
                 )
             self._left_bytes = left_bytes
-        if size_bytes and framing is Framing.CHUNKED:
+        if size_bytes and framing == Framing.CHUNKED:
             self._output += (b"%x\r\n" % size_bytes, data, b"\r\n")
-        elif size_bytes and framing is not Framing.NOTHING:
+        elif size_bytes and framing != Framing.NOTHING:
             self._output.append(data)
         if end_stream:
             self._end_body(b"0\r\n\r\n")
@@ -80,7 +79,7 @@ class Sending:
         """End the body. The fields are dropped where the framing has no place for trailers (RFC 9110, 6.5.2)."""
         if not self._is_sending_body:
             raise LocalProtocolError("trailers outside a body")
-        if self._framing is Framing.LENGTH and self._left_bytes:
+        if self._framing == Framing.LENGTH and self._left_bytes:
             raise LocalProtocolError(f"body ended {self._left_bytes} bytes short of the announced length")
         for name, _ in fields:
             if name in FORBIDDEN_TRAILERS:
@@ -93,7 +92,7 @@ class Sending:
         self.send_data(b"", True)
 
     def _end_body(self, last_chunk: bytes) -> None:
-        if self._framing is Framing.CHUNKED:
+        if self._framing == Framing.CHUNKED:
             self._output.append(last_chunk)
         self._is_sending_body = False
         self._sent_all()

@@ -9,7 +9,6 @@ none had begun, and closes. `should_close` says when all is done; the caller sen
 Called by one thread; knows no clock: timeouts (408) are the caller's.
 """
 
-from enum import Enum
 from http import HTTPStatus
 from typing import Final
 
@@ -29,23 +28,23 @@ _STATUS_LINES: Final = {status.value: f"HTTP/1.1 {status.value} {status.phrase}\
 _BODILESS: Final = frozenset((204, 304))
 
 
-class Reading(Enum):
-    """Where the client's bytes go."""
+class Reading:
+    """Where the client's bytes go. No enum: naming a member of one costs a function call in Python 3.11."""
 
-    HEAD = "into a request head"
-    BODY = "into a body"
-    HELD = "behind a request that is being answered"
-    RAW = "to the protocol that was switched to"
-    CLOSED = "nowhere"
+    HEAD: Final = "into a request head"
+    BODY: Final = "into a body"
+    HELD: Final = "behind a request that is being answered"
+    RAW: Final = "to the protocol that was switched to"
+    CLOSED: Final = "nowhere"
 
 
-class Writing(Enum):
+class Writing:
     """What the client is owed."""
 
-    NOTHING = "no response until the next request"
-    HEAD = "a response"
-    BODY = "the rest of a response"
-    RAW = "bytes of the protocol that was switched to"
+    NOTHING: Final = "no response until the next request"
+    HEAD: Final = "a response"
+    BODY: Final = "the rest of a response"
+    RAW: Final = "bytes of the protocol that was switched to"
 
 
 class ServerConnection(Sending):
@@ -56,8 +55,8 @@ class ServerConnection(Sending):
         self._limits = limits
         self._heads = HeadBuffer(limits, limits.max_request_line_bytes, _METHOD_START, is_blank_line_allowed=True)
         self._decoder = RequestHeadDecoder(limits, scheme)
-        self._reading = Reading.HEAD
-        self._writing = Writing.NOTHING
+        self._reading: str = Reading.HEAD
+        self._writing: str = Writing.NOTHING
         self._body: BodyReader = EndlessReader()
         self._request: Request | None = None
         self._is_first = True
@@ -67,7 +66,7 @@ class ServerConnection(Sending):
         self._pipelined = bytearray()
 
     def __repr__(self) -> str:
-        return f"<ServerConnection reading={self._reading.name} writing={self._writing.name} held={self.held_bytes}>"
+        return f"<ServerConnection reading={self._reading!r} writing={self._writing!r} held={self.held_bytes}>"
 
     @property
     def held_bytes(self) -> int:
@@ -82,27 +81,27 @@ class ServerConnection(Sending):
     @property
     def is_idle(self) -> bool:
         """Between two exchanges: nothing is owed, and no part of a next request has been looked at."""
-        return self._reading is Reading.HEAD and not len(self._heads)
+        return self._reading == Reading.HEAD and not len(self._heads)
 
     @property
     def wants_data(self) -> bool:
-        if self._reading is Reading.HELD:
+        if self._reading == Reading.HELD:
             return not self._is_client_done and len(self._pipelined) < self._limits.max_pipelined_bytes
-        return self._reading is not Reading.CLOSED
+        return self._reading != Reading.CLOSED
 
     @property
     def should_close(self) -> bool:
         """Nothing more will be read or sent: send what is queued, then close the connection."""
-        return self._reading is Reading.CLOSED and self._writing is Writing.NOTHING
+        return self._reading == Reading.CLOSED and self._writing == Writing.NOTHING
 
     # -- receiving ---------------------------------------------------------------------------------------------------
 
     def receive(self, data: bytes) -> list[Event]:
         """Read on. After the end of a response call it once with `b""`: a pipelined request may be waiting."""
         events: list[Event] = []
-        if self._reading is Reading.HELD and not self.wants_data and data:
+        if self._reading == Reading.HELD and not self.wants_data and data:
             raise LocalProtocolError(f"data while {len(self._pipelined)} bytes of later requests are held")
-        if self._pipelined and self._reading is not Reading.HELD:
+        if self._pipelined and self._reading != Reading.HELD:
             data = bytes(self._pipelined) + data
             self._pipelined.clear()
         try:
@@ -122,7 +121,7 @@ class ServerConnection(Sending):
         start, size = 0, len(data)
         while start < size:
             reading = self._reading
-            if reading is Reading.HEAD:
+            if reading == Reading.HEAD:
                 head, start = self._heads.take(data, start)
                 if head is None:
                     return
@@ -131,14 +130,14 @@ class ServerConnection(Sending):
                     events.append(Http2PrefaceReceived(head + data[start:]))
                     return
                 self._begin_request(head, events)
-            elif reading is Reading.BODY:
+            elif reading == Reading.BODY:
                 start = self._body.read(data, start, events)
                 if self._body.is_done:
                     self._reading = Reading.HELD
-            elif reading is Reading.HELD:
+            elif reading == Reading.HELD:
                 self._pipelined += memoryview(data)[start:]
                 return
-            elif reading is Reading.RAW:
+            elif reading == Reading.RAW:
                 start = self._body.read(data, start, events)
             else:
                 return
@@ -164,12 +163,12 @@ class ServerConnection(Sending):
         events.append(RequestReceived(request.head, length_bytes == 0, self._owes_continue, request.is_http_10))
 
     def _end_of_input(self, events: list[Event]) -> None:
-        if self._reading is Reading.BODY:
+        if self._reading == Reading.BODY:
             raise RemoteProtocolError(400, "connection closed in the middle of a body")
-        if self._reading is Reading.RAW:
+        if self._reading == Reading.RAW:
             self._reading = Reading.CLOSED
             events.append(DataReceived(b"", True))
-        elif self._reading is Reading.HEAD:
+        elif self._reading == Reading.HEAD:
             if len(self._heads):
                 raise RemoteProtocolError(400, "connection closed in the middle of a request head")
             self._reading = Reading.CLOSED
@@ -180,7 +179,7 @@ class ServerConnection(Sending):
         self._keeps_alive = False
         self._heads.clear()
         self._pipelined.clear()
-        if self._writing is Writing.NOTHING:
+        if self._writing == Writing.NOTHING:
             self._writing = Writing.HEAD
         events.append(ConnectionTerminated(error.status_code, error.reason))
 
@@ -198,15 +197,15 @@ class ServerConnection(Sending):
         Without a content-length field the body goes out in chunks, or to HTTP/1.0 up to the end of the connection.
         101 is what a request with `head.protocol` may be answered with; both sides then exchange bytes as they are.
         """
-        if self._writing is not Writing.HEAD:
-            raise LocalProtocolError(f"response head while {self._writing.value} is owed")
+        if self._writing != Writing.HEAD:
+            raise LocalProtocolError(f"response head while {self._writing} is owed")
         if head.status_code < 200:
             self._send_informational(head, end_stream)
             return
         lines = [self._status_line(head.status_code)]
         framing, left_bytes = self._frame(head, end_stream, lines)
-        keeps_alive = self._keeps_alive and framing is not Framing.CLOSE
-        if self._owes_continue and self._reading is Reading.BODY:
+        keeps_alive = self._keeps_alive and framing != Framing.CLOSE
+        if self._owes_continue and self._reading == Reading.BODY:
             # The client may never send the body it announced (RFC 9110, 10.1.1): what comes next is uncertain.
             keeps_alive = False
         if self._is_client_done and not self._pipelined:
@@ -225,7 +224,7 @@ class ServerConnection(Sending):
             self._writing = Writing.BODY
             self._is_sending_body = True
 
-    def _frame(self, head: ResponseHead, end_stream: bool, lines: list[bytes]) -> tuple[Framing, int]:
+    def _frame(self, head: ResponseHead, end_stream: bool, lines: list[bytes]) -> tuple[str, int]:
         """Append the field lines with what frames the body (RFC 9110, 6.4.1; RFC 9112, 6)."""
         request = self._request
         is_http_10 = request is not None and request.is_http_10
@@ -268,7 +267,7 @@ class ServerConnection(Sending):
         self._output.append(b"".join((*lines, b"\r\n")))
 
     def _switch(self) -> None:
-        if self._reading is Reading.HELD:
+        if self._reading == Reading.HELD:
             self._reading = Reading.RAW
         self._body = EndlessReader()
         self._writing = Writing.RAW
@@ -287,9 +286,9 @@ class ServerConnection(Sending):
     def _sent_all(self) -> None:
         self._writing = Writing.NOTHING
         self._owes_continue = False
-        if self._keeps_alive and self._reading is Reading.HELD:
+        if self._keeps_alive and self._reading == Reading.HELD:
             self._reading = Reading.HEAD
-        elif self._reading is not Reading.RAW:
+        elif self._reading != Reading.RAW:
             # Also when a body is still coming that nobody waits for.
             self._reading = Reading.CLOSED
             self._pipelined.clear()
