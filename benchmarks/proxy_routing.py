@@ -116,14 +116,15 @@ def change_costs(routes: int) -> Grid:
     reader = document.Reader()
     reader.read(data)
     gc.disable()
-    for name, call in {
+    jobs: dict[str, Callable[[], object]] = {
         "decode and check (supervisor)": lambda: document.decode(data),
         "canonical encoding and hash (supervisor)": lambda: document.content_hash(checked),
         "take apart (worker)": lambda: document.decode_outline(data),
         "decode and compile at once (worker)": lambda: build(data),
         "the same after a change of one route (worker)": partial(build, changed, before),
         "decode and check after a change of one route (supervisor)": lambda: reader.read(changed),
-    }.items():
+    }
+    for name, call in jobs.items():
         grid.add_row(name, f"{min(_once_ms(call) for _ in range(3)):.1f}")
     slices = min((slices_ms(data) for _ in range(3)), key=max)
     grid.add_row(f"longest slice of {SLICE_ROUTES} routes (worker)", f"{max(slices):.2f}")

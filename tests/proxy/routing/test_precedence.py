@@ -1,0 +1,234 @@
+"""Which match wins (Gateway API, HTTPRoute): every criterion decides when all before it tie, whatever the order."""
+
+import random
+from typing import Any
+
+import pytest
+
+from proxy import routing
+from tests.support.routes import headers, path, request, route, table_of, taken
+
+OLD, NEW = "2020-01-01T00:00:00Z", "2024-01-01T00:00:00Z"
+
+# Winner first: each pair differs in one criterion, and the loser is better in all criteria behind it.
+PAIRS: dict[str, tuple[dict[str, Any], dict[str, Any], routing.PlainHead]] = {
+    "exact hostname before wildcard": (
+        route("win", path("/"), hostnames=["a.b.example"], createdAt=NEW),
+        route("lose", path("/x", "Exact", method="GET"), hostnames=["*.b.example"], createdAt=OLD),
+        request("a.b.example/x"),
+    ),
+    "longer wildcard before shorter": (
+        route("win", path("/"), hostnames=["*.b.example"], createdAt=NEW),
+        route("lose", path("/x", "Exact"), hostnames=["*.example"], createdAt=OLD),
+        request("a.b.example/x"),
+    ),
+    "wildcard before no hostname": (
+        route("win", path("/"), hostnames=["*.example"], createdAt=NEW),
+        route("lose", path("/x", "Exact"), createdAt=OLD),
+        request("a.example/x"),
+    ),
+    "Exact before PathPrefix": (
+        route("win", path("/x", "Exact"), createdAt=NEW),
+        route("lose", path("/x", method="GET", headers=headers(a="1")), createdAt=OLD),
+        request("h/x", a="1"),
+    ),
+    "Exact before RegularExpression": (
+        route("win", path("/x", "Exact"), createdAt=NEW),
+        route("lose", path("/.*", "RegularExpression", method="GET"), createdAt=OLD),
+        request("h/x"),
+    ),
+    "RegularExpression before PathPrefix": (
+        route("win", path("/.*", "RegularExpression"), createdAt=NEW),
+        route("lose", path("/long/prefix", method="GET"), createdAt=OLD),
+        request("h/long/prefix"),
+    ),
+    "longer RegularExpression before shorter": (
+        route("win", path("/[a-z]+", "RegularExpression"), createdAt=NEW),
+        route("lose", path("/.*", "RegularExpression", method="GET"), createdAt=OLD),
+        request("h/x"),
+    ),
+    "longer PathPrefix before shorter": (
+        route("win", path("/a/b"), createdAt=NEW),
+        route("lose", path("/a", method="GET", headers=headers(a="1", b="2")), createdAt=OLD),
+        request("h/a/b/c", a="1", b="2"),
+    ),
+    "method before many headers": (
+        route("win", path("/a", method="GET"), createdAt=NEW),
+        route("lose", path("/a", headers=headers(**{f"h{n}": "1" for n in range(12)})), createdAt=OLD),
+        request("h/a", **{f"h{n}": "1" for n in range(12)}),
+    ),
+    "more headers before many query parameters": (
+        route("win", path("/a", headers=headers(a="1", b="2")), createdAt=NEW),
+        route("lose", path("/a", headers=headers(a="1"), queryParams=headers(p="1", q="2", r="3")), createdAt=OLD),
+        request("h/a?p=1&q=2&r=3", a="1", b="2"),
+    ),
+    "more query parameters before age": (
+        route("win", path("/a", queryParams=headers(p="1", q="2")), createdAt=NEW),
+        route("lose", path("/a", queryParams=headers(p="1")), createdAt=OLD),
+        request("h/a?p=1&q=2"),
+    ),
+    "older route before the alphabet": (
+        route("z-win", path("/a"), createdAt=OLD),
+        route("a-lose", path("/a"), createdAt=NEW),
+        request("h/a"),
+    ),
+    "a route with a time before one without": (
+        route("z-win", path("/a"), createdAt=NEW),
+        route("a-lose", path("/a")),
+        request("h/a"),
+    ),
+    "the alphabet last": (route("a-win", path("/a")), route("b-lose", path("/a")), request("h/a")),
+    "a trailing slash makes no prefix longer": (
+        route("a-win", path("/a")),
+        route("b-lose", path("/a/")),
+        request("h/a/b"),
+    ),
+}
+
+
+@pytest.mark.parametrize(("winner", "loser", "head"), PAIRS.values(), ids=PAIRS)
+def test_the_better_match_wins_in_either_order(
+    winner: dict[str, Any], loser: dict[str, Any], head: routing.PlainHead
+) -> None:
+    assert winner["name"] == taken(table_of(winner, loser), head)
+    assert winner["name"] == taken(table_of(loser, winner), head)
+    assert loser["name"] == taken(table_of(loser), head), "the loser would have fitted, or this test shows nothing"
+
+
+def test_of_equal_matches_in_one_route_the_first_wins() -> None:
+    rules = [{"name": name, "backends": [{"address": f"{name}.test:80"}]} for name in ("one", "two")]
+
+    assert "one" == taken(table_of({"name": "r", "rules": rules}), request("h/"))
+
+
+def test_matches_are_ranked_one_by_one_and_not_by_their_rule() -> None:
+    """The example of the API's own documentation."""
+    table = table_of(
+        route("r1", path("/admin", "Exact"), path("/")),
+        route("r2", path("/bar", headers=headers(v="2"))),
+        route("r3", path("/bar")),
+    )
+
+    assert "r2" == taken(table, request("h/bar", v="2"))
+    assert "r3" == taken(table, request("h/bar"))
+    assert "r1" == taken(table, request("h/admin"))
+    assert "r1" == taken(table, request("h/barn"))
+
+
+def test_a_worse_hostname_is_asked_when_no_match_under_the_better_one_fits() -> None:
+    table = table_of(
+        route("exact", path("/only-here"), hostnames=["a.example"]),
+        route("wild", path("/wild"), hostnames=["*.example"]),
+        route("any", path("/")),
+    )
+
+    assert "exact" == taken(table, request("a.example/only-here"))
+    assert "wild" == taken(table, request("a.example/wild"))
+    assert "any" == taken(table, request("a.example/else"))
+
+
+def test_a_match_without_working_backend_answers_and_does_not_fall_through() -> None:
+    table = table_of(route("broken", path("/a"), rule={"backends": []}), route("fine", path("/")))
+
+    assert "500 no_backend" == taken(table, request("h/a"))
+
+
+PREFIXES = [
+    ("/a", "h/a", True),
+    ("/a", "h/a/", True),
+    ("/a", "h/a/b", True),
+    ("/a", "h/ab", False),
+    ("/a/", "h/a", True),
+    ("/a/", "h/a/b", True),
+    ("/a/", "h/ab", False),
+    ("/", "h/anything/at/all", True),
+    ("/a/b", "h/a", False),
+    ("/a", "h/A", False),
+    ("/a", "h/a?b=c", True),
+]
+
+
+@pytest.mark.parametrize(("prefix", "url", "fits"), PREFIXES)
+def test_prefixes_go_by_whole_elements(prefix: str, url: str, fits: bool) -> None:
+    assert fits == (taken(table_of(route("r", path(prefix))), request(url)) == "r")
+
+
+def test_exact_paths_are_the_whole_path_in_its_case_without_the_query() -> None:
+    table = table_of(route("r", path("/a", "Exact")))
+
+    assert "r" == taken(table, request("h/a?x=1"))
+    for url in ("h/a/", "h/A", "h/a/b", "h/"):
+        assert "404 no_route" == taken(table, request(url))
+
+
+def test_all_conditions_of_a_match_must_hold() -> None:
+    match = path("/a", method="POST", headers=headers(x="1"), queryParams=headers(q="2"))
+    table = table_of(route("r", match))
+
+    assert "r" == taken(table, request("h/a?q=2", "POST", x="1"))
+    assert "404 no_route" == taken(table, request("h/a?q=2", "GET", x="1"))
+    assert "404 no_route" == taken(table, request("h/a?q=2", "POST", x="2"))
+    assert "404 no_route" == taken(table, request("h/a?q=1", "POST", x="1"))
+    assert "404 no_route" == taken(table, request("h/a", "POST", x="1"))
+
+
+def test_header_names_ignore_case_and_of_two_spellings_the_first_counts() -> None:
+    table = table_of(route("r", path("/", headers=[*headers(X_Color="red"), *headers(x_color="blue")])))
+
+    assert "r" == taken(table, routing.PlainHead(b"GET", b"h", b"/", ((b"x_color", b"red"),)))
+    assert "404 no_route" == taken(table, routing.PlainHead(b"GET", b"h", b"/", ((b"x_color", b"blue"),)))
+
+
+def test_a_repeated_header_is_compared_as_one_list() -> None:
+    table = table_of(route("r", path("/", headers=headers(x="a, b"))))
+
+    assert "r" == taken(table, routing.PlainHead(b"GET", b"h", b"/", ((b"x", b"a"), (b"y", b"-"), (b"x", b"b"))))
+
+
+QUERIES = [
+    ("a=1", True),
+    ("b=2&a=1", True),
+    ("a=1&a=2", True),
+    ("a=2&a=1", False),
+    ("A=1", False),
+    ("a=%31", True),
+    ("%61=1", True),
+    ("a", False),
+    ("", False),
+]
+
+
+@pytest.mark.parametrize(("query", "fits"), QUERIES)
+def test_of_a_repeated_query_parameter_the_first_value_counts(query: str, fits: bool) -> None:
+    table = table_of(route("r", path("/", queryParams=headers(a="1"))))
+
+    assert fits == (taken(table, request(f"h/?{query}")) == "r")
+
+
+def test_regular_expressions_must_fit_the_whole_value() -> None:
+    wanted = [{"type": "RegularExpression", "name": "v", "value": "[0-9]+"}]
+    table = table_of(
+        route("path", path("/v[0-9]+", "RegularExpression")),
+        route("header", path("/h", headers=wanted)),
+        route("query", path("/q", queryParams=wanted)),
+    )
+
+    assert "path" == taken(table, request("h/v12"))
+    assert "404 no_route" == taken(table, request("h/v12/more"))
+    assert "404 no_route" == taken(table, request("h/not/v12"))
+    assert "header" == taken(table, request("h/h", v="7"))
+    assert "404 no_route" == taken(table, request("h/h", v="7a"))
+    assert "query" == taken(table, request("h/q?v=7"))
+    assert "404 no_route" == taken(table, request("h/q?v=a7"))
+
+
+def test_the_order_of_routes_with_names_does_not_matter() -> None:
+    routes = [pair[place] for pair in PAIRS.values() for place in (0, 1)]
+    named = [{**entry, "name": f"r{number}"} for number, entry in enumerate(routes)]
+    heads = [pair[2] for pair in PAIRS.values()]
+    expected = [taken(table_of(*named), head) for head in heads]
+
+    for seed in range(5):
+        shuffled = random.Random(seed).sample(named, len(named))  # noqa: S311
+
+        assert expected == [taken(table_of(*shuffled), head) for head in heads]

@@ -1,0 +1,211 @@
+"""Redirects, rewrites and normal forms: the tables of Gateway API, row by row."""
+
+from typing import Any
+
+import pytest
+
+from proxy import routing
+from proxy.routing.paths import UnusablePath, normalise
+from tests.support.routes import DOOR, draws, forwarded, path, request, route, table_of, taken
+
+REDIRECT_HOSTS = [
+    # listener port, protocol, scheme, port -> Location without path
+    (80, "HTTP", None, None, "http://example.org"),
+    (80, "HTTP", None, 8080, "http://example.org:8080"),
+    (80, "HTTP", "https", None, "https://example.org"),
+    (80, "HTTP", "https", 8443, "https://example.org:8443"),
+    (8080, "HTTP", None, None, "http://example.org:8080"),
+    (8080, "HTTP", None, 80, "http://example.org"),
+    (8080, "HTTP", "https", None, "https://example.org"),
+    (443, "HTTPS", None, None, "https://example.org"),
+    (443, "HTTPS", None, 8443, "https://example.org:8443"),
+    (443, "HTTPS", "http", None, "http://example.org"),
+    (443, "HTTPS", "http", 8080, "http://example.org:8080"),
+]
+
+
+@pytest.mark.parametrize("authority", ["example.org", "example.org:8080", "EXAMPLE.org"])
+@pytest.mark.parametrize(("public_port", "protocol", "scheme", "port", "expected"), REDIRECT_HOSTS)
+def test_redirects_name_scheme_and_port(
+    public_port: int, protocol: str, scheme: str | None, port: int | None, expected: str, authority: str
+) -> None:
+    """The port is the listener's, as clients see it: neither the bound one nor the one in Host."""
+    wanted = {name: value for name, value in (("scheme", scheme), ("port", port)) if value}
+    table = table_of(
+        route("r", path("/"), rule={"backends": [], "filters": {"requestRedirect": wanted}}),
+        listeners=[{"name": "web", "port": 8080, "publicPort": public_port, "protocol": protocol, **tls(protocol)}],
+    )
+
+    assert f"302 {expected}/a?q=1" == taken(table, request(f"{authority}/a?q=1"))
+
+
+def tls(protocol: str) -> dict[str, Any]:
+    """TLS material that has the form of PEM, which is all that the document checks."""
+    if protocol == "HTTP":
+        return {}
+    pem = "-----BEGIN {0}-----\nAAAA\n-----END {0}-----\n"
+    pair = {"certificate": pem.format("CERTIFICATE"), "privateKey": pem.format("PRIVATE KEY")}
+    return {"tls": {"certificates": [pair]}}
+
+
+@pytest.mark.parametrize("status_code", [301, 302, 303, 307, 308])
+def test_redirects_have_the_status_code_that_is_asked_for(status_code: int) -> None:
+    redirect = {"hostname": "other.example", "statusCode": status_code}
+    table = table_of(route("r", rule={"backends": [], "filters": {"requestRedirect": redirect}}))
+
+    assert f"{status_code} http://other.example:8080/" == taken(table, request("h/"))
+
+
+PREFIX_CHANGES = [
+    # path, matched prefix, replacement -> result
+    ("/foo/bar", "/foo", "/xyz", "/xyz/bar"),
+    ("/foo/bar", "/foo/", "/xyz", "/xyz/bar"),
+    ("/foo/bar", "/foo", "/xyz/", "/xyz/bar"),
+    ("/foo/bar", "/foo/", "/xyz/", "/xyz/bar"),
+    ("/foo", "/foo", "/xyz", "/xyz"),
+    ("/foo/", "/foo", "/xyz", "/xyz/"),
+    ("/foo/bar", "/foo", "", "/bar"),
+    ("/foo/bar", "/foo", "/", "/bar"),
+    ("/foo/", "/foo", "", "/"),
+    ("/foo/", "/foo", "/", "/"),
+    ("/foo", "/foo", "", "/"),
+    ("/foo", "/foo", "/", "/"),
+    ("/a/b/c", "/", "/x", "/x/a/b/c"),
+]
+
+
+@pytest.mark.parametrize(("sent", "prefix", "replacement", "expected"), PREFIX_CHANGES)
+def test_prefixes_are_exchanged_by_elements(sent: str, prefix: str, replacement: str, expected: str) -> None:
+    change = {"type": "ReplacePrefixMatch", "replacePrefixMatch": replacement}
+    rewriting = table_of(route("r", path(prefix), rule={"filters": {"urlRewrite": {"path": change}}}))
+    redirect = {"path": change, "hostname": "o", "port": 80}
+    redirecting = table_of(route("r", path(prefix), rule={"backends": [], "filters": {"requestRedirect": redirect}}))
+
+    assert f"{expected}?q=/foo".encode() == forwarded(rewriting, request(f"h{sent}?q=/foo")).path
+    assert f"302 http://o{expected}" == taken(redirecting, request(f"h{sent}"))
+
+
+@pytest.mark.parametrize(("replacement", "expected"), [("/new", b"/new?q=1"), ("", b"/?q=1"), ("new", b"/new?q=1")])
+def test_full_paths_are_replaced_and_the_query_is_kept(replacement: str, expected: bytes) -> None:
+    change = {"type": "ReplaceFullPath", "replaceFullPath": replacement}
+    table = table_of(route("r", path("/a"), rule={"filters": {"urlRewrite": {"path": change}}}))
+
+    assert expected == forwarded(table, request("h/a/b?q=1")).path
+
+
+def test_host_rewrite_changes_the_authority_and_nothing_else() -> None:
+    table = table_of(route("r", rule={"filters": {"urlRewrite": {"hostname": "inner.example"}}}))
+    head = request("outer.example:8080/a?b")
+
+    decision = forwarded(table, head)
+
+    assert b"inner.example" == decision.authority
+    assert b"/a?b" == decision.path
+
+
+def test_a_backends_rewrite_wins_over_the_rules_part_by_part() -> None:
+    own = {"urlRewrite": {"hostname": "own.example"}}
+    whole = {"urlRewrite": {"hostname": "rule.example", "path": {"type": "ReplaceFullPath", "replaceFullPath": "/p"}}}
+    table = table_of(route("r", rule={"filters": whole, "backends": [{"address": "b:1", "filters": own}]}))
+
+    decision = forwarded(table, request("h/"))
+
+    assert (b"own.example", b"/p") == (decision.authority, decision.path)
+
+
+def test_what_nobody_rewrites_is_passed_on_as_the_same_object() -> None:
+    head = request("h/a/b?c=d")
+
+    decision = forwarded(table_of(route("r")), head)
+
+    assert decision.path is head.path
+    assert decision.authority is head.authority
+
+
+NORMAL_FORMS = [
+    ("/a/b", "/a/b"),
+    ("/a/b/", "/a/b/"),
+    ("/%61%2Db", "/a-b"),
+    ("/a%2fb", "/a%2Fb"),
+    ("/a%5cb", "/a%5Cb"),
+    ("/%7e", "/~"),
+    ("/caf%c3%a9", "/caf%C3%A9"),
+    ("/a%20b", "/a%20b"),
+    ("/a%252fb", "/a%252fb"),
+    ("/(a)'!*,;=:@$&+", "/(a)'!*,;=:@$&+"),
+    ("//a///b", "/a/b"),
+    ("/a/./b", "/a/b"),
+    ("/a/../b", "/b"),
+    ("/a/%2e%2e/b", "/b"),
+    ("/a/.", "/a/"),
+    ("/a/..", "/"),
+    ("/.well-known/x", "/.well-known/x"),
+    ("/a/...", "/a/..."),
+    ("/a/b/../../c", "/c"),
+    ("/a//../b", "/b"),
+    ("/..", None),
+    ("/a/../../b", None),
+    ("/%2e%2e/", None),
+    ("/%zz", None),
+    ("/a%", None),
+    ("/a%0", None),
+    ("/%00", None),
+    ("/a\\b", None),
+    ("/a#b", None),
+    ("*", None),
+    ("", None),
+    ("a", None),
+]
+
+
+@pytest.mark.parametrize(("sent", "expected"), NORMAL_FORMS)
+def test_request_paths_have_one_normal_form_for_matching_and_forwarding(sent: str, expected: str | None) -> None:
+    """The wrong way round would let `/a/%2e%2e/admin` pass a rule about `/admin`."""
+    table = table_of(route("r"))
+    head = routing.PlainHead(b"GET", b"h", sent.encode() + b"?x=//..%2f")
+
+    decision = routing.decide(table, DOOR, head, draws())
+
+    if expected is None:
+        assert isinstance(decision, routing.Answer)
+        assert (400, "bad_path") == (decision.status_code, decision.reason)
+    else:
+        assert isinstance(decision, routing.Forward)
+        assert expected.encode() + b"?x=//..%2f" == decision.path
+
+
+def test_slashes_are_kept_on_request() -> None:
+    table = table_of(route("a", path("/a/b")), route("root"), mergeSlashes=False)
+
+    decision = forwarded(table, request("h/a//b"))
+
+    assert "root" == decision.rule.route_name
+    assert b"/a//b" == decision.path
+
+
+@pytest.mark.parametrize("sent", [form for form, expected in NORMAL_FORMS if expected])
+def test_a_normal_form_is_its_own_normal_form(sent: str) -> None:
+    once = normalise(sent.encode(), merge_slashes=True)
+
+    assert once == normalise(once, merge_slashes=True)
+
+
+def test_rules_are_brought_into_the_same_form() -> None:
+    table = table_of(route("r", path("/caf%c3%a9/%7Euser")), route("plain", path("/grüße", "Exact")))
+
+    assert "r" == taken(table, request("h/caf%C3%A9/~user/x"))
+    assert "plain" == taken(table, request("h/gr%c3%bc%C3%9Fe"))
+
+
+def test_an_unusable_path_is_told_apart_from_other_errors() -> None:
+    with pytest.raises(UnusablePath):
+        normalise(b"/../x", merge_slashes=True)
+
+
+def test_a_redirect_never_repeats_a_host_that_is_none() -> None:
+    table = table_of(route("r", rule={"backends": [], "filters": {"requestRedirect": {"scheme": "https"}}}))
+
+    for authority in (b"a b", b'"x"', b"", b"a/b", b"a@b", b"a\r\nset-cookie: x"):
+        decision = routing.decide(table, DOOR, routing.PlainHead(b"GET", authority, b"/"), draws())
+
+        assert isinstance(decision, routing.Answer), authority
