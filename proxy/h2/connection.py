@@ -168,7 +168,7 @@ class Connection(Receiving):
             self._output.append(frames.encode_frame(frames.PING, frames.ACK, 0, payload))
         elif payload != DRAIN_PING:
             self._events.append(events.PingAcked(payload))
-        elif not self.is_draining:
+        elif self._is_drain_announced and not self.is_draining:
             self._finish_drain()
 
     def _on_goaway(self, _flags: int, stream_id: int, payload: bytes) -> None:

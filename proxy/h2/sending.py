@@ -35,6 +35,7 @@ class Sending:
         self.is_terminated = False
         # Neither side opens streams any more.
         self.is_draining = False
+        self._is_drain_announced = False
         self._encoder = encoder
         self._guard = guard
         self._table = StreamTable()
@@ -187,8 +188,9 @@ class Sending:
 
     def drain(self) -> None:
         """Finish what runs, take nothing new. A server first says so, and refuses only after one round trip (6.8)."""
-        if self.is_draining or self.is_terminated:
+        if self._is_drain_announced or self.is_terminated:
             return
+        self._is_drain_announced = True
         if self.is_server:
             self._output.append(frames.encode_goaway(frames.MAX_STREAM_ID, ErrorCode.NO_ERROR, b""))
             self._output.append(frames.encode_frame(frames.PING, 0, 0, DRAIN_PING))

@@ -1,0 +1,368 @@
+"""Our server codec against our client codec over a fake link: what one sends is what the other reports."""
+
+from collections.abc import Callable
+
+import pytest
+
+from proxy.h2 import (
+    Caches,
+    Connection,
+    DataReceived,
+    ErrorCode,
+    Event,
+    GoawayReceived,
+    InformationalReceived,
+    LocalProtocolError,
+    PingAcked,
+    RequestHead,
+    RequestReceived,
+    RequestRejected,
+    RequestTooLarge,
+    ResponseHead,
+    ResponseReceived,
+    Settings,
+    SettingsChanged,
+    StreamReset,
+    TrailersReceived,
+)
+from tests.proxy.h2.wire import flow, get_head
+
+
+class Link:
+    """Both codecs after their handshake, and the events that each has reported since."""
+
+    def __init__(self, server_settings: Settings | None = None, client_settings: Settings | None = None) -> None:
+        self.server = Connection.server(Caches(), server_settings)
+        self.client = Connection.client(Caches(), client_settings)
+        self.at_server: list[Event] = []
+        self.at_client: list[Event] = []
+        self.exchange()
+        self.at_server.clear()
+        self.at_client.clear()
+
+    def exchange(self) -> None:
+        flow(self.client, self.server, self.at_client, self.at_server)
+
+    def request(self, head: RequestHead | None = None, *, end_stream: bool = True) -> int:
+        stream_id = self.client.open_stream(head or get_head(), end_stream)
+        self.exchange()
+        return stream_id
+
+
+def kinds(events: list[Event]) -> list[type[Event]]:
+    return [type(event) for event in events]
+
+
+def test_the_handshake_ends_with_both_sides_settings_in_force() -> None:
+    server, client = Connection.server(Caches(), Settings(max_concurrent_streams=7)), Connection.client(Caches())
+    at_server: list[Event] = []
+    at_client: list[Event] = []
+
+    flow(client, server, at_client, at_server)
+
+    assert ([SettingsChanged], [SettingsChanged]) == (kinds(at_server), kinds(at_client))
+    assert (True, True, 7) == (server.is_established, client.is_established, client.openable)
+    assert client.peer.is_extended_connect_enabled
+
+
+def test_a_request_with_body_and_trailers_is_answered_in_kind() -> None:
+    link = Link()
+    head = RequestHead(b"POST", b"https", b"a.example", b"/x?y", [(b"te", b"trailers"), (b"content-length", b"5")])
+
+    stream_id = link.request(head, end_stream=False)
+    assert 5 == link.client.send_data(stream_id, b"hello")
+    link.client.send_trailers(stream_id, [(b"x-sum", b"1")])
+    link.exchange()
+    link.server.send_headers(stream_id, ResponseHead(103, [(b"link", b"</a>")]))
+    link.server.send_headers(stream_id, ResponseHead(200, [(b"content-type", b"text/plain")]))
+    link.server.send_data(stream_id, memoryview(b"hi"))
+    link.server.send_trailers(stream_id, [(b"grpc-status", b"0")])
+    link.exchange()
+
+    request, data, trailers = link.at_server
+    assert isinstance(request, RequestReceived)
+    assert (b"POST", b"https", b"a.example", b"/x?y") == (
+        request.head.method,
+        request.head.scheme,
+        request.head.authority,
+        request.head.path,
+    )
+    assert (head.fields, False) == (request.head.fields, request.end_stream)
+    assert isinstance(data, DataReceived)
+    assert isinstance(trailers, TrailersReceived)
+    assert (b"hello", [(b"x-sum", b"1")]) == (bytes(data.data), trailers.fields)
+    interim, final, body, end = link.at_client
+    assert isinstance(interim, InformationalReceived)
+    assert isinstance(final, ResponseReceived)
+    assert isinstance(body, DataReceived)
+    assert isinstance(end, TrailersReceived)
+    assert (103, 200, b"hi", [(b"grpc-status", b"0")]) == (
+        interim.head.status_code,
+        final.head.status_code,
+        bytes(body.data),
+        end.fields,
+    )
+    assert (0, 0) == (link.server.stream_count, link.client.stream_count)
+
+
+def test_the_end_of_a_body_may_come_after_it_without_a_byte() -> None:
+    link = Link()
+    stream_id = link.request(end_stream=False)
+
+    link.client.end_stream(stream_id)
+    link.exchange()
+
+    end = link.at_server[-1]
+    assert isinstance(end, DataReceived)
+    assert (b"", True) == (end.data, end.end_stream)
+
+
+def test_the_answer_to_head_may_name_a_length_and_have_no_body() -> None:
+    link = Link()
+    stream_id = link.request(RequestHead(b"HEAD", b"https", b"a.example", b"/", []))
+
+    link.server.send_headers(stream_id, ResponseHead(200, [(b"content-length", b"99")]), end_stream=True)
+    link.exchange()
+
+    assert [ResponseReceived] == kinds(link.at_client)
+    assert 0 == link.client.stream_count
+
+
+def test_extended_connect_opens_a_stream_that_both_write_to() -> None:
+    link = Link()
+    head = RequestHead(b"CONNECT", b"https", b"a.example", b"/chat", [], protocol=b"websocket")
+
+    stream_id = link.request(head, end_stream=False)
+    link.server.send_headers(stream_id, ResponseHead(200, []))
+    link.server.send_data(stream_id, b"from server")
+    link.client.send_data(stream_id, b"from client")
+    link.exchange()
+
+    request, data = link.at_server
+    assert isinstance(request, RequestReceived)
+    assert isinstance(data, DataReceived)
+    assert (b"websocket", b"/chat", b"from client") == (request.head.protocol, request.head.path, data.data)
+    assert isinstance(link.at_client[-1], DataReceived)
+
+
+def test_extended_connect_is_refused_to_our_caller_where_the_peer_has_not_enabled_it() -> None:
+    link = Link(Settings(is_extended_connect_enabled=False))
+
+    with pytest.raises(LocalProtocolError, match="extended CONNECT"):
+        link.client.open_stream(RequestHead(b"CONNECT", b"https", b"a.example", b"/", [], protocol=b"websocket"))
+
+
+def test_the_authority_is_the_host_field_where_there_is_no_pseudo_header_field() -> None:
+    link = Link()
+
+    link.request(RequestHead(b"GET", b"https", b"", b"/", [(b"host", b"b.example"), (b"accept", b"*/*")]))
+
+    request = link.at_server[0]
+    assert isinstance(request, RequestReceived)
+    assert (b"b.example", [(b"accept", b"*/*")]) == (request.head.authority, request.head.fields)
+
+
+def test_a_head_longer_than_a_frame_is_continued() -> None:
+    link = Link()
+    fields = [(b"x-%d" % number, b"v" * 1000) for number in range(40)]
+
+    stream_id = link.request(get_head(b"/", *fields))
+    link.server.send_headers(stream_id, ResponseHead(200, fields), end_stream=True)
+    link.exchange()
+
+    request, response = link.at_server[0], link.at_client[0]
+    assert isinstance(request, RequestReceived)
+    assert isinstance(response, ResponseReceived)
+    assert (fields, fields) == (request.head.fields, response.head.fields)
+
+
+def test_a_request_over_the_field_limit_can_be_answered_with_431() -> None:
+    link = Link(Settings(max_header_list_bytes=4096))
+
+    stream_id = link.request(get_head(b"/", (b"x", b"v" * 5000)), end_stream=False)
+    link.server.send_headers(stream_id, ResponseHead(431, []), end_stream=True)
+    link.server.reset_stream(stream_id, ErrorCode.NO_ERROR)
+    link.exchange()
+
+    too_large = link.at_server[0]
+    assert isinstance(too_large, RequestTooLarge)
+    assert (4096, True, False) == (too_large.limit_bytes, too_large.size_bytes > 5000, too_large.end_stream)
+    answer = link.at_client[0]
+    assert isinstance(answer, ResponseReceived)
+    assert 431 == answer.head.status_code
+
+
+def test_a_response_over_the_field_limit_is_a_stream_error() -> None:
+    link = Link(client_settings=Settings(max_header_list_bytes=4096))
+    stream_id = link.request()
+
+    link.server.send_headers(stream_id, ResponseHead(200, [(b"x", b"v" * 5000)]), end_stream=True)
+    link.exchange()
+
+    reset = link.at_client[-1]
+    assert isinstance(reset, StreamReset)
+    assert (ErrorCode.ENHANCE_YOUR_CALM, False) == (reset.error_code, reset.by_peer)
+    assert not link.client.is_terminated
+
+
+def test_never_indexed_fields_stay_so_across_two_connections() -> None:
+    link, onward = Link(), Link()
+    for _ in range(2):
+        link.request(RequestHead(b"GET", b"https", b"a.example", b"/", [(b"x-pin", b"1")], None, frozenset({b"x-pin"})))
+        request = link.at_server[-1]
+        assert isinstance(request, RequestReceived)
+
+        onward.request(request.head)
+
+        arrived = onward.at_server[-1]
+        assert isinstance(arrived, RequestReceived)
+        assert frozenset({b"x-pin"}) == arrived.head.never_indexed
+
+
+def test_either_side_resets_a_stream_and_the_other_learns_why() -> None:
+    link = Link()
+    first, second = link.request(end_stream=False), link.request(end_stream=False)
+
+    link.client.reset_stream(first)
+    link.server.reset_stream(second, ErrorCode.INTERNAL_ERROR)
+    link.exchange()
+
+    cancelled, failed = link.at_server[-1], link.at_client[-1]
+    assert isinstance(cancelled, StreamReset)
+    assert isinstance(failed, StreamReset)
+    assert (first, ErrorCode.CANCEL, True) == (cancelled.stream_id, cancelled.error_code, cancelled.by_peer)
+    assert (second, ErrorCode.INTERNAL_ERROR, True) == (failed.stream_id, failed.error_code, failed.by_peer)
+    assert (0, 0) == (link.server.stream_count, link.client.stream_count)
+
+
+def test_what_is_sent_on_a_stream_that_was_reset_is_dropped() -> None:
+    link = Link()
+    stream_id = link.request(end_stream=False)
+    link.client.reset_stream(stream_id)
+    link.exchange()
+
+    link.server.send_headers(stream_id, ResponseHead(200, []))
+    assert 0 == link.server.send_data(stream_id, b"x")
+    link.server.send_trailers(stream_id, [])
+    link.server.end_stream(stream_id)
+    link.server.reset_stream(stream_id)
+
+    assert b"" == link.server.data_to_send()
+
+
+def test_a_stream_above_the_limit_is_refused_and_the_others_live_on() -> None:
+    # The client's first requests leave before it has seen the limit.
+    server, client = Connection.server(Caches(), Settings(max_concurrent_streams=1)), Connection.client(Caches())
+    at_server: list[Event] = []
+    at_client: list[Event] = []
+    for _ in range(2):
+        client.open_stream(get_head())
+
+    flow(client, server, at_client, at_server)
+
+    assert [SettingsChanged, RequestReceived, RequestRejected] == kinds(at_server)
+    refused = at_client[-1]
+    assert isinstance(refused, StreamReset)
+    assert (3, ErrorCode.REFUSED_STREAM, True) == (refused.stream_id, refused.error_code, refused.by_peer)
+    assert 0 == client.openable
+    with pytest.raises(LocalProtocolError, match="no stream can be opened"):
+        client.open_stream(get_head())
+
+
+def test_a_ping_comes_back() -> None:
+    link = Link()
+
+    link.client.ping(b"12345678")
+    link.exchange()
+
+    answer = link.at_client[0]
+    assert isinstance(answer, PingAcked)
+    assert b"12345678" == answer.payload
+
+
+def test_a_drain_finishes_what_runs_and_refuses_only_after_a_round_trip() -> None:
+    link = Link()
+    running = link.request()
+
+    link.server.drain()
+    link.server.drain()
+    # Sent before the client has seen the first GOAWAY: still served.
+    crossing = link.client.open_stream(get_head(), end_stream=True)
+    link.exchange()
+    assert [running, crossing] == [event.stream_id for event in link.at_server if isinstance(event, RequestReceived)]
+    assert (True, False, 0) == (link.server.is_draining, link.server.is_drained, link.client.openable)
+    announced = [event.last_stream_id for event in link.at_client if isinstance(event, GoawayReceived)]
+    assert [2**31 - 1, crossing] == announced
+
+    for stream_id in (running, crossing):
+        link.server.send_headers(stream_id, ResponseHead(200, []), end_stream=True)
+    link.exchange()
+    assert (True, True) == (link.server.is_drained, link.client.is_drained)
+
+
+def test_streams_that_a_goaway_leaves_out_may_be_sent_again() -> None:
+    link = Link()
+    served = link.request()
+    unseen = link.client.open_stream(get_head())
+    link.client.data_to_send()
+
+    link.server.terminate(ErrorCode.NO_ERROR, b"bye")
+    link.exchange()
+
+    goaway, reset = link.at_client
+    assert isinstance(goaway, GoawayReceived)
+    assert isinstance(reset, StreamReset)
+    assert (served, b"bye") == (goaway.last_stream_id, goaway.debug_data)
+    assert (unseen, ErrorCode.REFUSED_STREAM, True) == (reset.stream_id, reset.error_code, reset.by_peer)
+    assert link.client.is_live(served)
+
+
+Call = Callable[[Link, int], object]
+
+
+@pytest.mark.parametrize(
+    ("call", "match"),
+    [
+        (lambda link, i: link.server.send_data(i, b"x"), "before its head"),
+        (lambda link, i: link.server.end_stream(i), "before its head"),
+        (lambda link, i: link.server.send_headers(99, ResponseHead(200, [])), "stream 99 was never opened"),
+        (lambda link, i: link.server.reset_stream(2), "stream 2 was never opened"),
+        (lambda link, i: link.server.send_headers(i, ResponseHead(101, [])), "status code 101"),
+        (lambda link, i: link.server.send_headers(i, ResponseHead(100, []), True), "interim response 100"),
+        (lambda link, i: link.server.open_stream(get_head()), "server role"),
+        (lambda link, i: link.client.send_headers(i, ResponseHead(200, [])), "no request of the peer"),
+        (lambda link, i: link.server.ping(b"short"), "want 8 bytes"),
+    ],
+)
+def test_calls_that_no_order_of_events_explains_are_the_callers_error(
+    call: Callable[[Link, int], object], match: str
+) -> None:
+    link = Link()
+    stream_id = link.request(end_stream=False)
+
+    with pytest.raises(LocalProtocolError, match=match):
+        call(link, stream_id)
+
+    assert (b"", b"") == (link.server.data_to_send(), link.client.data_to_send())
+
+
+def test_a_direction_that_was_ended_takes_nothing_more() -> None:
+    link = Link()
+    stream_id = link.request(end_stream=False)
+    link.server.send_headers(stream_id, ResponseHead(200, []))
+    with pytest.raises(LocalProtocolError, match="has one"):
+        link.server.send_headers(stream_id, ResponseHead(200, []))
+    link.server.end_stream(stream_id)
+
+    for call in (link.server.end_stream, lambda i: link.server.send_data(i, b"x")):
+        with pytest.raises(LocalProtocolError, match="was ended by us already"):
+            call(stream_id)
+
+
+def test_neither_reprs_nor_events_show_field_values_or_queries() -> None:
+    link = Link()
+
+    link.request(get_head(b"/x?token=s3cret", (b"authorization", b"s3cret")))
+
+    assert "s3cret" not in repr(link.at_server)
+    assert "open, 1 streams, last 1" in repr(link.server)

@@ -1,0 +1,154 @@
+"""Encoding field blocks: another implementation reads what we meant, and nothing invalid is ever sent."""
+
+import pytest
+from hpack import Decoder
+from hypothesis import given
+from hypothesis import strategies as st
+
+from proxy.h2 import Field, LocalProtocolError, RequestHead, ResponseHead
+from proxy.h2.fieldcache import BlockDecoder, make_cache
+from proxy.h2.fieldlines import BlockEncoder, LineCache, encode_integer
+from proxy.h2.fields import request_head, response_head
+from tests.proxy.h2.wire import get_head
+
+RESERVED = {b"host", b"te", b"connection", b"content-length", b"upgrade", b"keep-alive", b"proxy-connection"}
+NAMES: st.SearchStrategy[bytes] = st.from_regex(rb"[a-z][a-z0-9\-]{0,20}", fullmatch=True)
+NAMES = NAMES.filter(lambda name: name not in RESERVED)
+VALUES = st.from_regex(rb"([!-~\x80-\xff]([ -~]{0,200}[!-~])?)?", fullmatch=True)
+
+
+def encoder() -> BlockEncoder:
+    return BlockEncoder(LineCache())
+
+
+def read(block: bytes) -> list[Field]:
+    return [(bytes(name), bytes(value)) for name, value in Decoder().decode(block, raw=True)]
+
+
+@pytest.mark.parametrize(
+    ("value", "prefix_bits", "encoded"),
+    [(10, 5, b"\x0a"), (1337, 5, b"\x1f\x9a\x0a"), (42, 8, b"\x2a"), (127, 7, b"\x7f\x00"), (255, 7, b"\x7f\x80\x01")],
+    ids=["C.1.1", "C.1.2", "C.1.3", "the least that needs two bytes", "the least that needs three"],
+)
+def test_integers_are_written_as_the_rfc_does(value: int, prefix_bits: int, encoded: bytes) -> None:
+    assert encoded == encode_integer(value, prefix_bits, 0)
+
+
+def test_a_request_is_read_by_another_implementation() -> None:
+    head = get_head(b"/a?b", (b"accept", b"*/*"), (b"cookie", b"a=1"), (b"cookie", b"b=2"))
+
+    assert [
+        (b":method", b"GET"),
+        (b":scheme", b"https"),
+        (b":path", b"/a?b"),
+        (b":authority", b"a.example"),
+        (b"accept", b"*/*"),
+        (b"cookie", b"a=1"),
+        (b"cookie", b"b=2"),
+    ] == read(encoder().request(head))
+
+
+@given(st.lists(st.tuples(NAMES, VALUES), max_size=8))
+def test_what_is_encoded_decodes_to_the_same_cold_and_warm(fields: list[Field]) -> None:
+    ours, decoder = encoder(), BlockDecoder(make_cache(), 65_536)
+    decoder.settings_acknowledged()
+    for _ in range(2):
+        head = response_head(decoder.decode(ours.response(ResponseHead(204, fields))))
+
+        assert (204, fields) == (head.status_code, head.fields)
+
+
+@pytest.mark.parametrize(
+    "head",
+    [
+        pytest.param(RequestHead(b"CONNECT", b"", b"a.example:443", b"", []), id="CONNECT"),
+        pytest.param(
+            RequestHead(b"CONNECT", b"https", b"a.example", b"/chat", [], protocol=b"websocket"), id="extended CONNECT"
+        ),
+        pytest.param(RequestHead(b"OPTIONS", b"http", b"", b"*", [(b"accept", b"*/*")]), id="asterisk, no authority"),
+    ],
+)
+def test_the_forms_of_a_request_survive_both_ways(head: RequestHead) -> None:
+    decoded = request_head(BlockDecoder(make_cache(), 65_536).decode(encoder().request(head)), True)
+
+    assert [head.method, head.scheme, head.authority, head.path, head.protocol, head.fields] == [
+        decoded.method,
+        decoded.scheme,
+        decoded.authority,
+        decoded.path,
+        decoded.protocol,
+        decoded.fields,
+    ]
+
+
+def test_the_first_block_empties_the_table_and_later_ones_do_not_repeat_that() -> None:
+    ours = encoder()
+    first, second = ours.response(ResponseHead(200, [])), ours.response(ResponseHead(200, []))
+
+    assert (b"\x20\x88", b"\x88") == (first, second)
+
+
+def test_credentials_and_what_came_as_never_indexed_go_as_never_indexed() -> None:
+    fields = [(b"authorization", b"t"), (b"x-pin", b"1"), (b"accept", b"*/*")]
+    for _ in range(2):
+        block = encoder().response(ResponseHead(200, fields, frozenset((b"x-pin",))))
+        indexable = {bytes(field[0]): field.indexable for field in Decoder().decode(block, raw=True)}
+
+        assert {b":status": True, b"authorization": False, b"x-pin": False, b"accept": True} == indexable
+
+
+@pytest.mark.parametrize(
+    "field",
+    [
+        pytest.param((b"X-Upper", b"v"), id="upper case"),
+        pytest.param((b"bad name", b"v"), id="space in the name"),
+        pytest.param((b"", b"v"), id="no name"),
+        pytest.param((b"x", b"a\r\nb: c"), id="line break in the value"),
+        pytest.param((b"x", b"a\0"), id="NUL in the value"),
+        pytest.param((b"x", b" a"), id="space before the value"),
+        pytest.param((b"connection", b"close"), id="connection"),
+        pytest.param((b"transfer-encoding", b"chunked"), id="transfer-encoding"),
+        pytest.param((b"te", b"gzip"), id="te"),
+        pytest.param((b"content-length", b"+5"), id="content-length"),
+        pytest.param((b":status", b"200"), id="pseudo-header field"),
+        pytest.param((b":unknown", b"x"), id="unknown pseudo-header field"),
+    ],
+)
+def test_a_field_that_may_not_be_sent_is_the_callers_error(field: Field) -> None:
+    ours = encoder()
+    ours.response(ResponseHead(200, []))
+
+    for _ in range(2):
+        with pytest.raises(LocalProtocolError, match=r"cannot be sent|pseudo-header field"):
+            ours.response(ResponseHead(200, [field]))
+
+
+def test_the_error_about_a_field_does_not_tell_its_value() -> None:
+    with pytest.raises(LocalProtocolError) as caught:
+        encoder().response(ResponseHead(200, [(b"authorization", b"s3cret\n")]))
+
+    assert "s3cret" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    "head",
+    [
+        RequestHead(b"GE T", b"https", b"a.example", b"/", []),
+        RequestHead(b"GET", b"https", b"a.example", b"/a b", []),
+        RequestHead(b"GET", b"https", b"a.example", b"", []),
+        RequestHead(b"GET", b"https", b"user@a.example", b"/", []),
+        RequestHead(b"GET", b"https", b"a.example/x", b"/", []),
+    ],
+    ids=["method", "space in the path", "no path", "user information", "path in the authority"],
+)
+def test_a_head_that_may_not_be_sent_is_the_callers_error(head: RequestHead) -> None:
+    with pytest.raises(LocalProtocolError):
+        encoder().request(head)
+
+
+def test_lines_of_one_connection_serve_the_next() -> None:
+    cache = LineCache()
+    BlockEncoder(cache).response(ResponseHead(200, [(b"server", b"x")]))
+
+    assert (b"server", b"x") in cache.ordinary.young
+    assert b"\x20\x88\x0f\x27\x01x" == BlockEncoder(cache).response(ResponseHead(200, [(b"server", b"x")]))

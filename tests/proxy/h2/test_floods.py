@@ -1,0 +1,179 @@
+"""Known attacks: each ends the connection with ENHANCE_YOUR_CALM before it costs much, and honest traffic does not."""
+
+from collections.abc import Callable, Iterable
+
+import pytest
+
+from proxy.h2 import (
+    Caches,
+    Connection,
+    ConnectionTerminated,
+    ErrorCode,
+    Limits,
+    RequestReceived,
+    ResponseHead,
+    Settings,
+    frames,
+)
+from tests.proxy.h2.wire import GET, POST, data, headers, new_server, sent_frames
+
+Flood = Callable[[int], bytes]
+"""So many frames of one attack."""
+
+LIMITS = Limits(
+    max_resets=50,
+    max_stream_errors=50,
+    max_pings=50,
+    max_settings=50,
+    max_empty_data=50,
+    max_window_updates=50,
+    max_ignored=50,
+    max_dribbles=50,
+    max_blocks_before_ack=50,
+)
+OPEN = headers(1, POST, frames.END_HEADERS)
+
+
+def odd(count: int) -> Iterable[int]:
+    return range(1, 2 * count + 1, 2)
+
+
+def rapid_reset(count: int) -> bytes:
+    return b"".join(headers(i, GET) + frames.encode_rst_stream(i, ErrorCode.CANCEL) for i in odd(count))
+
+
+def made_you_reset(count: int) -> bytes:
+    """Each stream is made to depend on itself."""
+    return b"".join(
+        headers(i, GET) + frames.encode_frame(frames.PRIORITY, 0, i, i.to_bytes(4, "big") + b"\0") for i in odd(count)
+    )
+
+
+def malformed(count: int) -> bytes:
+    return b"".join(headers(i, GET[:2]) for i in odd(count))
+
+
+def repeated(frame: bytes, before: bytes = b"") -> Flood:
+    return lambda count: before + frame * count
+
+
+FLOODS = [
+    pytest.param(rapid_reset, "RESET", id="rapid reset"),
+    pytest.param(made_you_reset, "STREAM_ERROR", id="stream errors on purpose"),
+    pytest.param(malformed, "STREAM_ERROR", id="malformed requests"),
+    pytest.param(repeated(frames.encode_frame(frames.PING, 0, 0, bytes(8))), "PING", id="PING"),
+    pytest.param(repeated(frames.encode_settings([(4, 1)])), "SETTINGS", id="SETTINGS"),
+    pytest.param(repeated(data(1, b""), OPEN), "EMPTY_DATA", id="empty DATA"),
+    pytest.param(repeated(data(1, b"\0", frames.PADDED), OPEN), "EMPTY_DATA", id="DATA of padding only"),
+    pytest.param(repeated(frames.encode_window_update(0, 1)), "WINDOW_UPDATE", id="WINDOW_UPDATE"),
+    pytest.param(repeated(frames.encode_frame(frames.PRIORITY, 0, 1, bytes(5)), OPEN), "IGNORED", id="PRIORITY"),
+    pytest.param(repeated(frames.encode_frame(99, 0, 0)), "IGNORED", id="unknown frames"),
+    pytest.param(repeated(frames.encode_frame(frames.SETTINGS, 1, 0)), "IGNORED", id="acknowledgements"),
+    pytest.param(repeated(frames.encode_goaway(0, 0, b"")), "IGNORED", id="GOAWAY"),
+]
+
+
+def ended_by(server: Connection, raw: bytes, now_s: float = 0.0) -> ConnectionTerminated | None:
+    events = server.receive(raw, now_s)
+    return events[-1] if events and isinstance(events[-1], ConnectionTerminated) else None
+
+
+@pytest.mark.parametrize(("flood", "kind"), FLOODS)
+def test_a_flood_ends_the_connection_when_it_passes_its_limit(flood: Flood, kind: str) -> None:
+    assert ended_by(new_server(limits=LIMITS), flood(45)) is None
+
+    terminated = ended_by(new_server(limits=LIMITS), flood(60))
+
+    assert terminated is not None
+    assert (ErrorCode.ENHANCE_YOUR_CALM, True) == (terminated.error_code, terminated.reason.startswith(kind))
+
+
+@pytest.mark.parametrize(("flood", "kind"), FLOODS[3:5])
+def test_the_same_frames_over_a_longer_time_are_no_flood(flood: Flood, kind: str) -> None:
+    server = new_server(limits=LIMITS)
+    for now_s in range(0, 100, 11):
+        assert ended_by(server, flood(45), float(now_s)) is None
+
+
+def test_window_updates_and_pings_that_our_data_causes_are_no_flood() -> None:
+    server = new_server(limits=LIMITS)
+    server.receive(headers(1, GET), 0.0)
+    server.send_headers(1, ResponseHead(200, []))
+    ping = frames.encode_frame(frames.PING, 0, 0, bytes(8))
+
+    for _ in range(500):
+        assert 1000 == server.send_data(1, bytes(1000))
+        update = frames.encode_window_update(0, 1000) + frames.encode_window_update(1, 1000)
+        assert ended_by(server, update + ping) is None
+
+
+def test_many_requests_that_end_in_order_are_no_flood() -> None:
+    server = new_server(limits=LIMITS)
+    for stream_id in odd(400):
+        event = server.receive(headers(stream_id, GET), 0.0)[0]
+        assert isinstance(event, RequestReceived)
+        server.send_headers(stream_id, ResponseHead(204, []), end_stream=True)
+    assert 0 == server.stream_count
+
+
+def test_a_client_that_lets_out_its_data_in_dribbles_is_cut_off() -> None:
+    server = new_server(limits=Limits(max_dribbles=50))
+    server.receive(frames.encode_settings([(4, 0)]) + headers(1, GET), 0.0)
+    server.send_headers(1, ResponseHead(200, []))
+    one_more = frames.encode_window_update(1, 1)
+
+    for _ in range(51):
+        assert ended_by(server, one_more) is None
+        assert 1 == server.send_data(1, bytes(1000))
+    terminated = ended_by(server, one_more)
+
+    assert terminated is not None
+    assert terminated.reason.startswith("DRIBBLE")
+
+
+def continued(fragment: bytes, count: int) -> bytes:
+    head = frames.encode_frame(frames.HEADERS, 0, 1, b"")
+    return head + frames.encode_frame(frames.CONTINUATION, 0, 1, fragment) * count
+
+
+@pytest.mark.parametrize(
+    "raw", [continued(b"", 17), continued(bytes(16_000), 9)], ids=["many empty ones", "more bytes than a list may have"]
+)
+def test_a_continuation_flood_ends_the_connection(raw: bytes) -> None:
+    terminated = ended_by(new_server(), raw)
+
+    assert terminated is not None
+    assert ErrorCode.ENHANCE_YOUR_CALM == terminated.error_code
+
+
+def test_a_peer_that_never_acknowledges_our_settings_is_cut_off() -> None:
+    server = Connection.server(Caches(), Settings(), LIMITS)
+    requests = b"".join(headers(stream_id, GET) for stream_id in odd(51))
+
+    terminated = ended_by(server, frames.PREFACE + frames.encode_settings([]) + requests)
+
+    assert terminated is not None
+    assert ErrorCode.SETTINGS_TIMEOUT == terminated.error_code
+
+
+def test_streams_above_the_limit_cost_nothing_but_a_refusal() -> None:
+    server = new_server(Settings(max_concurrent_streams=10))
+
+    server.receive(b"".join(headers(stream_id, GET) for stream_id in odd(100)), 0.0)
+
+    refused = [f for f in sent_frames(server.data_to_send()) if f.kind == frames.RST_STREAM]
+    assert (10, 90) == (server.stream_count, len(refused))
+    assert {int(ErrorCode.REFUSED_STREAM)} == {int.from_bytes(f.payload, "big") for f in refused}
+
+
+def test_the_memory_of_resets_is_bounded() -> None:
+    server = new_server(limits=Limits(max_resets=100_000))
+
+    server.receive(rapid_reset(5_000), 0.0)
+
+    assert (False, 0) == (server.is_terminated, server.stream_count)
+    # The latest are remembered, the oldest count as ended.
+    assert ended_by(server, headers(9_999, [(b"x", b"y")])) is None
+    terminated = ended_by(server, headers(1, [(b"x", b"y")]))
+    assert terminated is not None
+    assert ErrorCode.STREAM_CLOSED == terminated.error_code

@@ -1,0 +1,214 @@
+"""Windows both ways: nothing is overdrawn, credit comes back for what was released and for nothing else."""
+
+import pytest
+
+from proxy.h2 import (
+    Connection,
+    ConnectionTerminated,
+    DataReceived,
+    ErrorCode,
+    LocalProtocolError,
+    ResponseHead,
+    Settings,
+    StreamReset,
+    WindowUpdated,
+    frames,
+)
+from tests.proxy.h2.wire import GET, POST, data, get_head, headers, new_client, new_server, sent_frames
+
+SMALL = Settings(stream_window_bytes=1000, connection_window_bytes=65_535)
+OPEN = headers(1, POST, frames.END_HEADERS)
+
+
+def window_updates(codec: Connection) -> list[tuple[int, int]]:
+    return [
+        (f.stream_id, int.from_bytes(f.payload, "big"))
+        for f in sent_frames(codec.data_to_send())
+        if f.kind == frames.WINDOW_UPDATE
+    ]
+
+
+def answering(window_bytes: int) -> Connection:
+    """A server that has sent the head of its answer on stream 1, to a peer with this initial window."""
+    server = new_server()
+    server.receive(frames.encode_settings([(4, window_bytes)]) + headers(1, GET), 0.0)
+    server.send_headers(1, ResponseHead(200, []))
+    server.data_to_send()
+    return server
+
+
+def test_credit_comes_back_in_steps_of_half_a_window() -> None:
+    server = new_server(SMALL)
+    server.receive(OPEN + data(1, bytes(600)), 0.0)
+
+    server.release(1, 499)
+    assert [] == window_updates(server)
+    server.release(1, 1)
+    assert [(1, 500)] == window_updates(server)
+
+
+def test_nothing_comes_back_before_it_is_released() -> None:
+    server = new_server(SMALL)
+
+    server.receive(OPEN + data(1, bytes(1000)), 0.0)
+
+    assert [] == window_updates(server)
+    reset = server.receive(data(1, b"x"), 0.0)[-1]
+    assert isinstance(reset, StreamReset)
+    assert (ErrorCode.FLOW_CONTROL_ERROR, False) == (reset.error_code, reset.by_peer)
+
+
+def test_overdrawing_the_connection_window_is_a_connection_error() -> None:
+    server = new_server(Settings(stream_window_bytes=1 << 20, connection_window_bytes=65_535))
+    full = data(1, bytes(16_384)) * 3 + data(1, bytes(16_383))
+
+    assert 5 == len(server.receive(OPEN + full, 0.0))
+    terminated = server.receive(data(1, b"x"), 0.0)[-1]
+
+    assert isinstance(terminated, ConnectionTerminated)
+    assert ErrorCode.FLOW_CONTROL_ERROR == terminated.error_code
+
+
+def test_padding_counts_and_is_released_by_itself() -> None:
+    server = new_server(SMALL)
+    padded = data(1, b"\xff" + b"x" * 4 + bytes(255), frames.PADDED)
+
+    events = server.receive(OPEN + padded * 2, 0.0)
+
+    bodies = [bytes(event.data) for event in events if isinstance(event, DataReceived)]
+    assert [b"xxxx", b"xxxx"] == bodies
+    assert [(1, 512)] == window_updates(server)
+
+
+def test_data_on_a_stream_that_we_reset_is_credited_to_the_connection() -> None:
+    server = new_server(SMALL)
+    server.receive(OPEN, 0.0)
+    server.reset_stream(1)
+    server.data_to_send()
+
+    for _ in range(3):
+        server.receive(data(1, bytes(16_000)), 0.0)
+
+    assert [(0, 48_000)] == window_updates(server)
+
+
+@pytest.mark.parametrize("by_peer", [True, False])
+def test_a_reset_gives_back_what_the_caller_held_and_a_late_release_does_nothing(by_peer: bool) -> None:
+    server = new_server(Settings(stream_window_bytes=65_535, connection_window_bytes=65_535))
+    server.receive(OPEN + data(1, bytes(16_384)) * 3, 0.0)
+
+    if by_peer:
+        server.receive(frames.encode_rst_stream(1, ErrorCode.CANCEL), 0.0)
+    else:
+        server.reset_stream(1)
+
+    assert [(0, 49_152)] == window_updates(server)
+    server.release(1, 16_384)
+    assert [] == window_updates(server)
+
+
+def test_a_body_may_be_released_after_its_stream_has_ended() -> None:
+    client = new_client(Settings(stream_window_bytes=65_535, connection_window_bytes=65_535))
+    client.open_stream(get_head(), end_stream=True)
+    client.receive(headers(1, [(b":status", b"200")], frames.END_HEADERS), 0.0)
+    client.receive(data(1, bytes(16_000)) * 2 + data(1, bytes(8_000), frames.END_STREAM), 0.0)
+    client.data_to_send()
+    assert 0 == client.stream_count
+
+    client.release(1, 16_000)
+    assert [] == window_updates(client)
+    with pytest.raises(LocalProtocolError, match="want at most 24000"):
+        client.release(1, 24_001)
+
+
+def test_an_abandoned_body_is_released_whole() -> None:
+    client = new_client(Settings(stream_window_bytes=65_535, connection_window_bytes=65_535))
+    client.open_stream(get_head(), end_stream=True)
+    client.receive(headers(1, [(b":status", b"200")], frames.END_HEADERS), 0.0)
+    client.receive(data(1, bytes(16_384)) * 2 + data(1, bytes(9_000), frames.END_STREAM), 0.0)
+    client.data_to_send()
+
+    client.abandon(1)
+
+    assert [(0, 41_768)] == window_updates(client)
+
+
+def test_more_than_was_received_cannot_be_released() -> None:
+    server = new_server()
+    server.receive(OPEN + data(1, b"abc"), 0.0)
+
+    with pytest.raises(LocalProtocolError, match="4 bytes released, want 0 to 3"):
+        server.release(1, 4)
+
+
+def test_sending_stops_at_the_streams_window_and_goes_on_when_it_opens() -> None:
+    server = answering(10)
+
+    assert (10, 10) == (server.sendable(1), server.send_data(1, b"0123456789abc", end_stream=True))
+    assert (0, 0) == (server.sendable(1), server.send_data(1, b"abc", end_stream=True))
+    events = server.receive(frames.encode_window_update(1, 5), 0.0)
+    assert [1] == [event.stream_id for event in events if isinstance(event, WindowUpdated)]
+    assert 3 == server.send_data(1, b"abc", end_stream=True)
+
+    sent = [(f.flags, f.payload) for f in sent_frames(server.data_to_send())]
+    assert [(0, b"0123456789"), (frames.END_STREAM, b"abc")] == sent
+    assert 0 == server.stream_count
+
+
+def test_sending_stops_at_the_connections_window() -> None:
+    server = answering(1 << 20)
+    body = bytes(70_000)
+
+    assert 65_535 == server.send_data(1, body)
+    assert 0 == server.sendable(1)
+    events = server.receive(frames.encode_window_update(0, 100), 0.0)
+
+    assert [0] == [event.stream_id for event in events if isinstance(event, WindowUpdated)]
+    assert 100 == server.sendable(1)
+    assert {16_384, 16_383} == {len(f.payload) for f in sent_frames(server.data_to_send())}
+
+
+def test_a_window_that_is_open_already_is_no_news() -> None:
+    server = answering(10)
+
+    updates = frames.encode_window_update(1, 5) + frames.encode_window_update(0, 5)
+
+    assert [] == server.receive(updates, 0.0)
+
+
+def test_settings_may_take_a_window_below_zero_and_open_it_again() -> None:
+    server = answering(100)
+    server.send_data(1, bytes(60))
+
+    server.receive(frames.encode_settings([(4, 10)]), 0.0)
+    assert (0, 0) == (server.sendable(1), server.send_data(1, b"x"))
+    assert [] == server.receive(frames.encode_window_update(1, 50), 0.0)
+    events = server.receive(frames.encode_settings([(4, 30)]), 0.0)
+
+    assert [1] == [event.stream_id for event in events if isinstance(event, WindowUpdated)]
+    assert 20 == server.sendable(1)
+
+
+def test_the_end_of_a_body_needs_no_window() -> None:
+    server = answering(0)
+
+    assert 0 == server.send_data(1, b"", end_stream=True)
+
+    assert [(frames.DATA, frames.END_STREAM, b"")] == [
+        (f.kind, f.flags, f.payload) for f in sent_frames(server.data_to_send())
+    ]
+
+
+def test_bodies_are_passed_through_without_a_copy() -> None:
+    server = answering(1 << 20)
+    body = bytes(16_384)
+
+    server.send_data(1, body)
+
+    assert any(buffer is body for buffer in server.buffers_to_send())
+    received = new_server()
+    read = OPEN + data(1, body)
+    event = received.receive(read, 0.0)[-1]
+    assert isinstance(event, DataReceived)
+    assert isinstance(event.data, memoryview)
+    assert event.data.obj is read
