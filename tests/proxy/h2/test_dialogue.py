@@ -334,9 +334,7 @@ Call = Callable[[Link, int], object]
         (lambda link, i: link.server.ping(b"short"), "want 8 bytes"),
     ],
 )
-def test_calls_that_no_order_of_events_explains_are_the_callers_error(
-    call: Callable[[Link, int], object], match: str
-) -> None:
+def test_calls_that_no_order_of_events_explains_are_the_callers_error(call: Call, match: str) -> None:
     link = Link()
     stream_id = link.request(end_stream=False)
 
