@@ -223,12 +223,12 @@ def test_regular_expressions_must_fit_the_whole_value() -> None:
 
 
 def test_the_order_of_routes_with_names_does_not_matter() -> None:
-    routes = [pair[place] for pair in PAIRS.values() for place in (0, 1)]
+    routes = [entry for winner, loser, _ in PAIRS.values() for entry in (winner, loser)]
     named = [{**entry, "name": f"r{number}"} for number, entry in enumerate(routes)]
-    heads = [pair[2] for pair in PAIRS.values()]
+    heads = [head for _, _, head in PAIRS.values()]
     expected = [taken(table_of(*named), head) for head in heads]
 
     for seed in range(5):
-        shuffled = random.Random(seed).sample(named, len(named))  # noqa: S311
+        shuffled = random.Random(seed).sample(named, len(named))
 
         assert expected == [taken(table_of(*shuffled), head) for head in heads]

@@ -1,0 +1,160 @@
+"""CORS: preflights answered here, fields on the responses to other requests, and nothing for foreign origins."""
+
+from typing import Any
+
+import pytest
+
+from proxy import routing
+from tests.support.routes import answered, forwarded, request, route, table_of
+
+ORIGINS = [
+    # configured, sent -> allowed
+    (["*"], "https://any.example:444", True),
+    (["https://a.example"], "https://a.example", True),
+    (["https://a.example"], "https://A.example", True),
+    (["https://a.example"], "http://a.example", False),
+    (["https://a.example"], "https://b.example", False),
+    (["https://a.example"], "https://x.a.example", False),
+    (["https://a.example"], "https://a.example:443", True),
+    (["https://a.example:443"], "https://a.example", True),
+    (["http://a.example"], "http://a.example:80", True),
+    (["https://a.example"], "https://a.example:444", False),
+    (["https://a.example:444"], "https://a.example:444", True),
+    (["https://*.a.example"], "https://x.a.example", True),
+    (["https://*.a.example"], "https://x.y.a.example", True),
+    (["https://*.a.example"], "https://a.example", False),
+    (["https://*.a.example"], "https://xa.example", False),
+    (["https://*.a.example"], "https://x.a.example.evil", False),
+    (["https://*.a.example:8443"], "https://x.a.example:8443", True),
+    (["https://*.a.example:8443"], "https://x.a.example", False),
+    (["https://*"], "https://whatever.example", True),
+    (["https://*"], "http://whatever.example", False),
+    (["https://a.example"], "null", False),
+    (["https://a.example"], "", False),
+    ([], "https://a.example", False),
+]
+
+PREFLIGHT = {"origin": "https://a.example", "access_control_request_method": "PUT"}
+
+
+def table_with(**cors: Any) -> routing.Table:
+    cors.setdefault("allowOrigins", ["https://a.example"])
+    return table_of(route("r", rule={"filters": {"cors": cors}}))
+
+
+def edits_of(table: routing.Table, **fields: str) -> dict[bytes, bytes]:
+    """The CORS fields of a response whose backend wrote some itself."""
+    edits = forwarded(table, request("h/", **fields)).response_edits
+    from_backend = [(b"access-control-allow-origin", b"https://backend.example"), (b"x", b"1")]
+    return dict(edits.apply(from_backend) if edits else from_backend)
+
+
+@pytest.mark.parametrize(("configured", "sent", "is_allowed"), ORIGINS)
+def test_origins(configured: list[str], sent: str, is_allowed: bool) -> None:
+    table = table_with(allowOrigins=configured)
+
+    answer = answered(table, request("h/", "OPTIONS", **{**PREFLIGHT, "origin": sent}))
+    response = edits_of(table, origin=sent)
+
+    expected = (b"*" if configured == ["*"] else sent.encode()) if is_allowed else None
+    assert expected == dict(answer.headers).get(b"access-control-allow-origin")
+    assert expected == response.get(b"access-control-allow-origin")
+    assert (204 if is_allowed else 403) == answer.status_code
+
+
+def test_a_preflight_is_answered_with_all_that_is_configured() -> None:
+    table = table_with(
+        allowMethods=["GET", "PUT"],
+        allowHeaders=["X-A", "X-B"],
+        exposeHeaders=["X-C"],
+        allowCredentials=True,
+        maxAge=60,
+    )
+
+    answer = answered(table, request("h/", "OPTIONS", **PREFLIGHT))
+
+    assert {
+        b"access-control-allow-origin": b"https://a.example",
+        b"vary": b"Origin",
+        b"access-control-allow-credentials": b"true",
+        b"access-control-expose-headers": b"X-C",
+        b"access-control-allow-methods": b"GET, PUT",
+        b"access-control-allow-headers": b"X-A, X-B",
+        b"access-control-max-age": b"60",
+    } == dict(answer.headers)
+    assert (204, "preflight", b"") == (answer.status_code, answer.reason, answer.body)
+
+
+def test_the_default_of_max_age_is_five_seconds_and_absent_lists_say_nothing() -> None:
+    answer = answered(table_with(), request("h/", "OPTIONS", **PREFLIGHT))
+
+    assert {b"access-control-allow-origin", b"vary", b"access-control-max-age"} == set(dict(answer.headers))
+    assert b"5" == dict(answer.headers)[b"access-control-max-age"]
+
+
+def test_stars_stay_stars_without_credentials() -> None:
+    table = table_with(allowOrigins=["*"], allowMethods=["*"], allowHeaders=["*"])
+    head = request("h/", "OPTIONS", **PREFLIGHT, access_control_request_headers="x-a, x-b")
+
+    fields = dict(answered(table, head).headers)
+
+    assert b"*" == fields[b"access-control-allow-origin"]
+    assert b"*" == fields[b"access-control-allow-methods"]
+    assert b"*" == fields[b"access-control-allow-headers"]
+    assert b"vary" not in fields
+
+
+def test_no_star_is_ever_answered_with_credentials() -> None:
+    table = table_with(
+        allowOrigins=["*"], allowMethods=["*"], allowHeaders=["*"], exposeHeaders=["*"], allowCredentials=True
+    )
+    head = request("h/", "OPTIONS", **PREFLIGHT, access_control_request_headers="x-a, x-b")
+
+    fields = dict(answered(table, head).headers)
+
+    assert b"*" not in fields.values()
+    assert b"https://a.example" == fields[b"access-control-allow-origin"]
+    assert b"PUT" == fields[b"access-control-allow-methods"]
+    assert b"x-a, x-b" == fields[b"access-control-allow-headers"]
+
+
+def test_actual_responses_lose_what_the_backend_said_and_get_what_the_rule_says() -> None:
+    table = table_with(exposeHeaders=["X-C"], allowCredentials=True)
+
+    assert {
+        b"x": b"1",
+        b"access-control-allow-origin": b"https://a.example",
+        b"vary": b"Origin",
+        b"access-control-allow-credentials": b"true",
+        b"access-control-expose-headers": b"X-C",
+    } == edits_of(table, origin="https://a.example")
+
+
+def test_a_foreign_origin_is_served_without_permission() -> None:
+    assert {b"x": b"1", b"vary": b"Origin"} == edits_of(table_with(), origin="https://foreign.example")
+
+
+def test_a_request_without_origin_is_not_touched_but_for_caches() -> None:
+    plain = {b"access-control-allow-origin": b"https://backend.example", b"x": b"1"}
+
+    assert {**plain, b"vary": b"Origin"} == edits_of(table_with())
+    assert plain == edits_of(table_with(allowOrigins=["*"]))
+
+
+@pytest.mark.parametrize("missing", PREFLIGHT)
+def test_options_without_the_fields_of_a_preflight_is_forwarded(missing: str) -> None:
+    fields = {name: value for name, value in PREFLIGHT.items() if name != missing}
+
+    forwarded(table_with(), request("h/", "OPTIONS", **fields))
+
+
+def test_the_filter_comes_before_a_redirect_and_marks_it() -> None:
+    filters = {"cors": {"allowOrigins": ["https://a.example"]}, "requestRedirect": {"scheme": "https"}}
+    table = table_of(route("r", rule={"backends": [], "filters": filters}))
+
+    assert 204 == answered(table, request("h/", "OPTIONS", **PREFLIGHT)).status_code
+
+    redirect = routing.decide(table, routing.socket_door("", 8080), request("h/", origin="https://a.example"), float)
+    assert isinstance(redirect, routing.Redirect)
+    assert redirect.response_edits is not None
+    assert (b"access-control-allow-origin", b"https://a.example") in redirect.response_edits.append

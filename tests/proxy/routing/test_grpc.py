@@ -1,0 +1,151 @@
+"""GRPCRoute: what a match asks of a method, which match wins, and what gRPC clients are told."""
+
+from typing import Any
+
+import pytest
+
+from proxy import routing
+from tests.support.routes import answered, backend, headers, path, request, route, table_of, taken
+
+OLD, NEW = "2020-01-01T00:00:00Z", "2024-01-01T00:00:00Z"
+
+
+def call(service: str | None = None, method: str | None = None, type_: str = "Exact", **more: Any) -> dict[str, Any]:
+    names = {"service": service, "method": method}
+    return {"grpc": {"type": type_, **{name: value for name, value in names.items() if value}}, **more}
+
+
+def grpc(name: str, *matches: dict[str, Any], **fields: Any) -> dict[str, Any]:
+    return route(name, *matches, kind="grpc", **fields)
+
+
+def called(url: str, **fields: str) -> routing.PlainHead:
+    return request(url, "POST", content_type="application/grpc", **fields)
+
+
+MATCHES = [
+    (call("a.Svc", "Get"), "h/a.Svc/Get", True),
+    (call("a.Svc", "Get"), "h/a.Svc/Put", False),
+    (call("a.Svc", "Get"), "h/a.svc/Get", False),
+    (call("a.Svc", "Get"), "h/b.Svc/Get", False),
+    (call("a.Svc"), "h/a.Svc/Anything", True),
+    (call("a.Svc"), "h/a.SvcTwo/Get", False),
+    (call(None, "Get"), "h/any.Service/Get", True),
+    (call(None, "Get"), "h/any.Service/GetAll", False),
+    (call("a[.].*", None, "RegularExpression"), "h/a.Svc/Get", True),
+    (call("a[.].*", None, "RegularExpression"), "h/b.Svc/Get", False),
+    (call("a[.].*", "G.t", "RegularExpression"), "h/a.Svc/Got", True),
+    (call("a[.].*", "G.t", "RegularExpression"), "h/a.Svc/Go", False),
+    (call(None, "G.t", "RegularExpression"), "h/x/Get", True),
+    ({}, "h/x.Y/Z", True),
+    ({}, "h/odd", True),
+]
+
+
+@pytest.mark.parametrize(("match", "url", "fits"), MATCHES)
+def test_matches_of_calls(match: dict[str, Any], url: str, fits: bool) -> None:
+    assert fits == (taken(table_of(grpc("r", match)), called(url)) == "r")
+
+
+def test_a_route_without_matches_takes_every_call() -> None:
+    table = table_of({"name": "r", "kind": "grpc", "rules": [{"backends": [backend("r")]}]})
+
+    assert "r" == taken(table, called("h/a.B/C"))
+
+
+PAIRS: dict[str, tuple[dict[str, Any], dict[str, Any], routing.PlainHead]] = {
+    "exact hostname before wildcard": (
+        grpc("win", {}, hostnames=["a.b.example"], createdAt=NEW),
+        grpc("lose", call("s", "m"), hostnames=["*.b.example"], createdAt=OLD),
+        called("a.b.example/s/m"),
+    ),
+    "service and method before service": (
+        grpc("win", call("s", "m"), createdAt=NEW),
+        grpc("lose", call("s", headers=headers(a="1")), createdAt=OLD),
+        called("h/s/m", a="1"),
+    ),
+    "service before method": (
+        grpc("win", call("s"), createdAt=NEW),
+        grpc("lose", call(None, "method", headers=headers(a="1")), createdAt=OLD),
+        called("h/s/method", a="1"),
+    ),
+    "service before pattern": (
+        grpc("win", call("s"), createdAt=NEW),
+        grpc("lose", call("long.*|s", "m.*", "RegularExpression"), createdAt=OLD),
+        called("h/s/m"),
+    ),
+    "longer pattern of the service before a shorter one": (
+        grpc("win", call("s[a-z]*", None, "RegularExpression"), createdAt=NEW),
+        grpc("lose", call("s.*", "long[a-z]*", "RegularExpression"), createdAt=OLD),
+        called("h/sx/long"),
+    ),
+    "method before everything": (
+        grpc("win", call(None, "m"), createdAt=NEW),
+        grpc("lose", {"headers": headers(a="1", b="1")}, createdAt=OLD),
+        called("h/s/m", a="1", b="1"),
+    ),
+    "more headers before age": (
+        grpc("win", call("s", headers=headers(a="1", b="1")), createdAt=NEW),
+        grpc("lose", call("s", headers=headers(a="1")), createdAt=OLD),
+        called("h/s/m", a="1", b="1"),
+    ),
+    "age before name": (
+        grpc("z-win", call("s"), createdAt=OLD),
+        grpc("a-lose", call("s"), createdAt=NEW),
+        called("h/s/m"),
+    ),
+    "name last": (grpc("a-win", call("s")), grpc("b-lose", call("s")), called("h/s/m")),
+}
+
+
+@pytest.mark.parametrize(("winner", "loser", "head"), PAIRS.values(), ids=PAIRS)
+def test_the_better_match_wins_in_either_order(
+    winner: dict[str, Any], loser: dict[str, Any], head: routing.PlainHead
+) -> None:
+    assert winner["name"] == taken(table_of(winner, loser), head)
+    assert winner["name"] == taken(table_of(loser, winner), head)
+    assert loser["name"] == taken(table_of(loser), head)
+
+
+def test_calls_go_to_grpc_routes_first_and_other_requests_never() -> None:
+    table = table_of(grpc("grpc", call("s")), route("http", path("/s/m", "Exact")))
+
+    assert "grpc" == taken(table, called("h/s/m"))
+    assert "http" == taken(table, request("h/s/m", "POST", content_type="application/json"))
+    assert "http" == taken(table, request("h/s/m"))
+    assert "404 no_route" == taken(table, request("h/s/other", "POST"))
+
+
+def test_a_better_hostname_of_an_http_route_comes_before_a_grpc_route() -> None:
+    table = table_of(grpc("grpc", {}, hostnames=["*.example"]), route("http", hostnames=["a.example"]))
+
+    assert "http" == taken(table, called("a.example/s/m"))
+    assert "grpc" == taken(table, called("b.example/s/m"))
+
+
+CONTENT_TYPES = [
+    ("application/grpc", True),
+    ("application/grpc+proto", True),
+    ("application/grpc;charset=x", True),
+    ("application/grpc-web", False),
+    ("application/grpc-web+proto", False),
+    ("application/json", False),
+]
+
+
+@pytest.mark.parametrize(("content_type", "is_call"), CONTENT_TYPES)
+def test_the_content_type_tells_a_call(content_type: str, is_call: bool) -> None:
+    assert is_call == routing.is_grpc(request("h/s/m", "POST", content_type=content_type))
+
+
+def test_clients_without_a_route_are_told_unimplemented_and_without_a_backend_unavailable() -> None:
+    table = table_of(
+        grpc("none", call("none"), rule={"backends": []}),
+        grpc("empty", call("empty"), rule={"backends": [{"backend": "e"}]}),
+        backends=[{"name": "e"}],
+    )
+
+    assert 12 == answered(table, called("h/other/m")).grpc_status
+    assert 14 == answered(table, called("h/none/m")).grpc_status
+    assert 14 == answered(table, called("h/empty/m"), 0.0).grpc_status
+    assert (4, 14) == (routing.grpc_status_of(504), routing.grpc_status_of(502))
