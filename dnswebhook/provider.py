@@ -14,7 +14,7 @@ import msgspec
 from daemonkit.logs import get_logger
 from dnswebhook import wire
 from dnswebhook.adjuster import Adjuster
-from dnswebhook.apply import Outcome, Report, Run, dry_run
+from dnswebhook.apply import Outcome, Report, Run, dry_run, writes_of
 from dnswebhook.deadline import Deadline
 from dnswebhook.domains import DomainFilter, ProtectedNames
 from dnswebhook.errors import NotFound, RateLimited, StoreError, StoreTimeout
@@ -28,7 +28,7 @@ from dnswebhook.operations import Plan
 from dnswebhook.plan import make_plan
 from dnswebhook.records import KNOWN_TYPES
 from dnswebhook.stores.base import Store
-from dnswebhook.vouchers import settle
+from dnswebhook.vouchers import extended, settle
 
 log = get_logger(__name__)
 
@@ -120,7 +120,9 @@ class Provider:
         self._metrics.last_apply.set(time.time())
 
     def _carry_out(self, plan: Plan, deadline: Deadline) -> Report:
-        self._journal.note(plan.vouchers)
+        writes = [write for strand in plan.strands for step in strand.steps for write in writes_of(step.operation)]
+        added = [spec for verb, spec in writes if verb != "delete"]
+        self._journal.note((*extended(self._journal.vouchers, added), *plan.vouchers))
         report = Run(self._store, deadline, self._pool).execute(plan)
         if report.is_complete:
             settled = set(plan.vouchers)

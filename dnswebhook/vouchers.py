@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable
 
 import msgspec
 
-from dnswebhook.model import Origin, Record
+from dnswebhook.model import Origin, Record, RecordSpec
 from dnswebhook.ownership import OwnedSet
 
 IsDesired = Callable[[str, str], bool | None]
@@ -55,6 +55,26 @@ def settle(vouchers: Iterable[Voucher], records: Iterable[Record], is_desired: I
         if covered or voucher.is_leaving or not _may_be_desired(voucher, is_desired):
             remove += own
     return Settlement(tuple(remove), tuple(still_open))
+
+
+def extended(vouchers: Iterable[Voucher], added: Iterable[RecordSpec]) -> tuple[Voucher, ...]:
+    """Those that vouch for one of the records about to be written, which are then ours as well.
+
+    external-dns does not send an ownership record again that it has seen, so only the record names its voucher here.
+    """
+    by_name: dict[str, list[RecordSpec]] = {}
+    for spec in added:
+        by_name.setdefault(spec.name, []).append(spec)
+    found = []
+    for voucher in vouchers:
+        values = {
+            spec.value
+            for spec in by_name.get(voucher.owned.name, ())
+            if voucher.owned.covers(spec.name, spec.type) and (spec.name, spec.value) != (voucher.name, voucher.value)
+        }
+        if values - voucher.owned_values:
+            found.append(msgspec.structs.replace(voucher, owned_values=voucher.owned_values | values))
+    return tuple(found)
 
 
 def _key(row: Record) -> tuple[str, str]:

@@ -4,7 +4,7 @@ import pytest
 
 from dnswebhook.model import Origin, Record
 from dnswebhook.ownership import OwnedSet
-from dnswebhook.vouchers import Voucher, settle
+from dnswebhook.vouchers import Voucher, extended, settle
 
 TEXT = '"heritage=external-dns,external-dns/owner=default"'
 OWNED = OwnedSet("app.example.com", frozenset({"A"}))
@@ -83,3 +83,15 @@ def test_other_texts_on_the_name_stay() -> None:
     other = Record("o", "a-app.example.com", "TXT", "made-by-hand")
 
     assert (TXT_ROW,) == settle([leaving], [other, TXT_ROW], undesired).remove
+
+
+def test_what_is_written_later_under_a_noted_voucher_is_ours_too() -> None:
+    """The record failed; when external-dns asks again, with another value, it does not send the voucher again."""
+    other = Record("b", "app.example.com", "A", "192.0.2.2")
+
+    (noted,) = extended([coming], [other.spec])
+
+    assert noted.owned_values == {"192.0.2.1", "192.0.2.2"}
+    assert settle([noted], [TXT_ROW, other], desired).remove == ()
+    assert extended([noted], [other.spec]) == ()
+    assert extended([coming], [Record("c", "app.example.com", "AAAA", "2001:db8::1").spec, TXT_ROW.spec]) == ()
