@@ -7,8 +7,9 @@ A part is a `Service` (something that serves) or a named thread. A thread that e
 by exception, takes the process down: its stack is logged and the exit code is 1. A second signal ends the process at
 once with exit code 1. A part that cannot start gives one ERROR line `exiting` and exit code 1.
 
-`run` belongs to the main thread. Waits go through one re-entrant queue, since an Event or a Condition that a signal
-handler sets could find its own lock taken by the very frame that it interrupted.
+`run` belongs to the main thread. Signals are taken by a thread of their own: Python runs handlers in the main thread
+only, and a signal that arrives just before that thread begins to wait would not be seen until the wait is over. The
+signals are blocked in every thread, which child processes inherit.
 """
 
 import os
@@ -18,7 +19,6 @@ import threading
 import time
 from collections.abc import Callable
 from enum import Enum
-from types import FrameType
 from typing import Protocol
 
 from daemonkit.logs import Logger
@@ -26,6 +26,8 @@ from daemonkit.systemd import Notifier
 
 EXIT_STOPPED = 0
 EXIT_FATAL = 1
+
+_STOP_SIGNALS = frozenset({signal.SIGTERM, signal.SIGINT})
 
 # After a fatal error, what still runs gets a moment, not the whole grace period: the supervisor is to restart us.
 _FATAL_GRACE_PERIOD_S = 5.0
@@ -127,7 +129,7 @@ class Daemon:
 
     def run(self) -> int:
         """The whole life; returns the exit code."""
-        self._install_signal_handlers()
+        self._take_signals()
         started: list[Service] = []
         try:
             for part in self._parts:
@@ -188,14 +190,18 @@ class Daemon:
             self._log.error("thread ended unexpectedly", thread=name)
             self._events.put(_Event.THREAD_ENDED)
 
-    def _install_signal_handlers(self) -> None:
-        signal.signal(signal.SIGTERM, self._on_signal)
-        signal.signal(signal.SIGINT, self._on_signal)
+    def _take_signals(self) -> None:
         # A terminal that closes or a pipe that breaks is no reason to stop.
         signal.signal(signal.SIGHUP, signal.SIG_IGN)
         signal.signal(signal.SIGPIPE, signal.SIG_IGN)
+        signal.pthread_sigmask(signal.SIG_BLOCK, _STOP_SIGNALS)
+        threading.Thread(target=self._watch_signals, name="signals", daemon=True).start()
 
-    def _on_signal(self, number: int, _frame: FrameType | None) -> None:
+    def _watch_signals(self) -> None:
+        while True:
+            self._on_signal(signal.sigwait(_STOP_SIGNALS))
+
+    def _on_signal(self, number: int) -> None:
         self._signals_seen += 1
         name = signal.Signals(number).name
         if self._signals_seen > 1:
