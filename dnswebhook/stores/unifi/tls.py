@@ -11,7 +11,6 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 import msgspec
-from cryptography import x509
 
 from dnswebhook.stores.unifi import sockets
 from dnswebhook.stores.unifi.address import ControllerAddress
@@ -66,6 +65,8 @@ def presented_certificate(address: ControllerAddress, timeout_s: float) -> Prese
             der = wrapped.getpeercert(binary_form=True)
     if der is None:
         raise ValueError("the controller presented no certificate")
+    from cryptography import x509  # costs the daemon 26 ms and 8 MiB, and is needed for a person only
+
     certificate = x509.load_der_x509_certificate(der)
     return PresentedCertificate(
         fingerprint=_with_colons(hashlib.sha256(der).hexdigest()),
