@@ -1,0 +1,195 @@
+"""Properties of routing: it agrees with a plain reference, does not look at the order, and never raises."""
+
+import random
+from typing import Any
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from proxy import document, routing
+from proxy.routing.hosts import PathIndex
+from tests.support.reference_router import best_route
+from tests.support.routes import DOOR, document_of, table_of, taken
+
+HOSTS = ["a.example", "b.a.example", "c.b.a.example", "example", "other.test"]
+HOSTNAMES = [*HOSTS, "*.example", "*.a.example", "*.b.a.example", "*.test"]
+ELEMENTS = ["a", "b", "ab"]
+
+request_paths = st.lists(st.sampled_from(ELEMENTS), max_size=4).flatmap(
+    lambda elements: st.sampled_from(["/" + "/".join(elements), "/" + "".join(f"{element}/" for element in elements)])
+)
+path_matches = st.one_of(
+    st.fixed_dictionaries({"type": st.sampled_from(["Exact", "PathPrefix"]), "value": request_paths}),
+    st.fixed_dictionaries(
+        {"type": st.just("RegularExpression"), "value": st.sampled_from(["/.*", "/a(/.*)?", "/[ab]+", "/a/b/?"])}
+    ),
+)
+conditions = st.lists(
+    st.fixed_dictionaries({"name": st.sampled_from(["p", "q"]), "value": st.sampled_from(["1", "2"])}),
+    max_size=2,
+    unique_by=lambda condition: condition["name"],
+)
+matches = st.fixed_dictionaries(
+    {},
+    optional={
+        "path": path_matches,
+        "method": st.sampled_from(["GET", "POST"]),
+        "headers": conditions,
+        "queryParams": conditions,
+    },
+)
+rules = st.fixed_dictionaries({"matches": st.lists(matches, max_size=3)})
+routes = st.fixed_dictionaries(
+    {"rules": st.lists(rules, min_size=1, max_size=2)},
+    optional={
+        "hostnames": st.lists(st.sampled_from(HOSTNAMES), min_size=1, max_size=2, unique=True),
+        "createdAt": st.sampled_from(["2020-01-01T00:00:00Z", "2024-01-01T00:00:00Z"]),
+    },
+)
+documents = st.lists(routes, max_size=6)
+heads = st.fixed_dictionaries(
+    {
+        "host": st.sampled_from(HOSTS),
+        "path": request_paths,
+        "query": st.sampled_from(["", "p=1", "q=2&p=1", "p=1&p=2", "q"]),
+        "method": st.sampled_from(["GET", "POST", "PUT"]),
+        "headers": st.dictionaries(st.sampled_from(["p", "q"]), st.sampled_from(["1", "2"])),
+    }
+)
+
+
+def named(plain: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Each route with a name, and with a backend that tells it."""
+    return [
+        {
+            **route,
+            "name": f"r{place}",
+            "rules": [{**rule, "backends": [{"address": f"r{place}.test:80"}]} for rule in route["rules"]],
+        }
+        for place, route in enumerate(plain)
+    ]
+
+
+def head_of(plain: dict[str, Any]) -> routing.PlainHead:
+    target = plain["path"] + (f"?{plain['query']}" if plain["query"] else "")
+    fields = tuple((name.encode(), value.encode()) for name, value in plain["headers"].items())
+    return routing.PlainHead(plain["method"].encode(), plain["host"].encode(), target.encode(), fields)
+
+
+@given(documents, st.lists(heads, min_size=1, max_size=8), st.randoms(use_true_random=False))
+@settings(max_examples=150, deadline=None)
+def test_the_table_agrees_with_the_reference_in_any_order_of_routes(
+    plain: list[dict[str, Any]], requests: list[dict[str, Any]], shuffler: random.Random
+) -> None:
+    listed = named(plain)
+    shuffled = shuffler.sample(listed, len(listed))
+    tables = [table_of(*listed), table_of(*shuffled)]
+
+    for request in requests:
+        expected = best_route(listed, request) or "404 no_route"
+
+        assert [expected, expected] == [taken(table, head_of(request)) for table in tables]
+
+
+@given(documents, heads)
+@settings(max_examples=80, deadline=None)
+def test_explain_names_the_route_that_decide_takes(plain: list[dict[str, Any]], request: dict[str, Any]) -> None:
+    table = table_of(*named(plain))
+    head = head_of(request)
+
+    explanation = routing.explain(table, DOOR, head)
+
+    assert (explanation.winner.route if explanation.winner else "404 no_route") == taken(table, head)
+
+
+@given(st.lists(matches, min_size=2, max_size=12))
+@settings(max_examples=80, deadline=None)
+def test_precedence_is_a_total_order(plain: list[dict[str, Any]]) -> None:
+    """Ranks are distinct and comparable, even of matches that say the same."""
+    builder = routing.TableBuilder(document.Settings())
+    listed = named([{"rules": [{"matches": [match]}]} for match in plain])
+    builder.add_routes(document_of(*listed).routes)
+    routes_ = next(iter(builder.finish().doors[routing.TUNNEL_HTTP])).routes
+    ranks = [match.rank for _, match in routes_]
+
+    assert len(plain) == len(set(ranks)) == len(sorted(ranks))
+
+
+header_fields = st.lists(
+    st.tuples(
+        st.sampled_from([b"origin", b"cookie", b"content-type", b"access-control-request-method", b"p", b"host"]),
+        st.binary(max_size=40),
+    ),
+    max_size=4,
+).map(tuple)
+wild_paths = st.one_of(
+    st.binary(max_size=60), st.text("/.%2eEfF?#&=ab+;\\", max_size=40).map(lambda text: f"/{text}".encode())
+)
+wild_heads = st.builds(
+    routing.PlainHead,
+    st.sampled_from([b"GET", b"OPTIONS", b"CONNECT", b"", b"\xff"]),
+    st.one_of(st.binary(max_size=80), st.sampled_from([b"a.example", b"[::1]:1", b"." * 300, b"a." * 4000])),
+    wild_paths,
+    header_fields,
+)
+
+EVERYTHING: list[dict[str, Any]] = [
+    {
+        "name": "web",
+        "rules": [
+            {
+                "matches": [{"path": {"value": "/a"}, "queryParams": [{"name": "p", "value": "1"}]}],
+                "filters": {"requestRedirect": {"path": {"type": "ReplacePrefixMatch", "replacePrefixMatch": "/x"}}},
+            },
+            {
+                "matches": [
+                    {"path": {"type": "RegularExpression", "value": "/(b|.c)*"}},
+                    {"headers": [{"name": "p", "value": ".*", "type": "RegularExpression"}]},
+                ],
+                "filters": {
+                    "cors": {"allowOrigins": ["https://*.example"], "allowCredentials": True},
+                    "urlRewrite": {"path": {"type": "ReplaceFullPath", "replaceFullPath": "/x"}},
+                    "requestMirrors": [{"backend": {"address": "m:1"}, "percent": 50}],
+                },
+                "backends": [{"address": "b:1"}, {"respond": {"statusCode": 500}}],
+                "sessionPersistence": {"idleTimeout": "1h"},
+            },
+            {"filters": {"requestRedirect": {"scheme": "https"}}},
+        ],
+    },
+    {"name": "calls", "kind": "grpc", "rules": [{"matches": [{"grpc": {"method": "m"}}], "backends": []}]},
+]
+
+
+@given(wild_heads, st.floats(0, 1, exclude_max=True))
+@settings(max_examples=400, deadline=None)
+def test_no_head_makes_routing_raise(head: routing.PlainHead, chance: float) -> None:
+    table = table_of(*EVERYTHING, listeners=[{"name": "web", "port": 8080}])
+
+    decision = routing.decide(table, DOOR, head, lambda: chance, now_s=1e9)
+    explanation = routing.explain(table, DOOR, head, now_s=1e9)
+
+    if isinstance(decision, routing.Redirect):
+        assert decision.location.startswith((b"https://", b"http://"))
+    assert chance > 0 or type(decision) is type(explanation.decision)
+
+
+def test_long_hosts_and_deep_paths_are_not_looked_up_piece_by_piece() -> None:
+    """Work is bounded by what the table holds, not by what a client sends."""
+    table = table_of(*named([{"hostnames": ["*.example"], "rules": [{"matches": [{"path": {"value": "/a/b"}}]}]}]))
+    index: PathIndex = next(iter(next(iter(table.doors[DOOR])).routes.indexes_of(b"x.example")))[1]
+
+    class Counted(bytes):
+        """A path that counts how often it is cut."""
+
+        cuts = 0
+
+        def __getitem__(self, key: Any) -> Any:
+            Counted.cuts += 1
+            return super().__getitem__(key)
+
+    path = Counted(b"/x" * 5000)
+
+    assert index.find(path, b"", routing.PlainHead(b"GET", b"", b"")) is None
+    assert Counted.cuts <= 2
+    assert b"" == routing.host_of(b"a." * 5000)
