@@ -1,0 +1,1 @@
+"""Backends: connections to them, which of their addresses is asked, and what becomes of those that fail."""

@@ -1,0 +1,139 @@
+"""What an exchange and the backends know of each other: one request on its way to a backend, and its answer.
+
+    stream = pool.request(head, end_stream, receiver, wish)     never None, never raises
+    stream.send_data(...), send_trailers(...)                   once `is_open`; `on_backend_open` says when
+    receiver.on_response_head(...), on_response_data(...), ...  the answer, in order
+    stream.cancel()                                             no call to the receiver follows
+
+Exactly one of these ends a stream: the response's end, `on_backend_failed`, or `cancel`. Calls to the receiver may come
+from within calls to the stream, `pool.request` excepted: what it starts is reported in a later call of the loop, but
+for `is_open`, which is true at once where an idle connection was found.
+"""
+
+from enum import Enum
+from typing import Protocol
+
+import msgspec
+
+from proxy.h2.heads import Fields, RequestHead, ResponseHead
+
+
+class Reason(Enum):
+    """Why a request to a backend failed: the `reason` of metrics and logs. A closed set."""
+
+    RESOLVE = "resolve"
+    """The backend's name has no address."""
+    REFUSED = "refused"
+    UNREACHABLE = "unreachable"
+    CONNECT_TIMEOUT = "connect_timeout"
+    TLS = "tls"
+    """The backend did not prove who it is, or the handshake broke."""
+    RESET = "reset"
+    """The connection, or the stream, broke before the end of the response."""
+    PROTOCOL = "protocol"
+    """The answer was not HTTP."""
+    OVERLOAD = "overload"
+    """A limit of the circuit was reached: nothing was sent."""
+    UNHEALTHY = "unhealthy"
+    """No address of the backend may be asked now."""
+    STOPPING = "stopping"
+
+
+class Failure(msgspec.Struct, frozen=True, gc=False):
+    """A request that got no complete answer from a backend."""
+
+    reason: Reason
+    detail: str
+    """For logs: what was seen, with the address; holds no field values."""
+    is_unprocessed: bool
+    """The backend certainly did nothing with the request: it was not sent, or was refused unread."""
+    was_reused: bool = False
+    """A kept connection broke before the first byte of an answer: perhaps it was closed while it was idle."""
+
+
+class Wish(msgspec.Struct, frozen=True, gc=False):
+    """Which address of the backend is wanted."""
+
+    session_address: bytes | None = None
+    """`fingerprint` of the address that a session is bound to; another is taken only where this one cannot be."""
+    avoid: tuple[str, ...] = ()
+    """Addresses that earlier attempts failed at; taken only when there is no other."""
+    needs_new_connection: bool = False
+    """An earlier attempt broke on a kept connection."""
+
+
+NO_WISH = Wish()
+
+
+class Receiver(Protocol):
+    """Who asked: gets the answer."""
+
+    def on_backend_open(self) -> None:
+        """The request head is on its way; `send_data` may begin."""
+
+    def on_backend_writable(self) -> None:
+        """After `send_data` took less than it was given: it would take more now."""
+
+    def on_response_interim(self, head: ResponseHead) -> None:
+        """A 1xx head other than 101."""
+
+    def on_response_head(self, head: ResponseHead, end_stream: bool) -> None:
+        """The final head; or 101 or, over HTTP/2, 2xx, to a request with `head.protocol`: both bodies are bytes of
+        that protocol from here on."""
+
+    def on_response_data(self, data: bytes | memoryview, end_stream: bool) -> None:
+        """The receiver owes `stream.release(len(data))` once the bytes are held by nobody of ours."""
+
+    def on_response_trailers(self, fields: Fields) -> None:
+        """The response has ended."""
+
+    def on_backend_failed(self, failure: Failure) -> None:
+        """No answer, or no more of it, will come."""
+
+
+class BackendStream(Protocol):
+    """One request at a backend. After its end all calls are ignored."""
+
+    @property
+    def is_open(self) -> bool:
+        """The head is on its way, so the body may follow."""
+
+    @property
+    def address(self) -> str:
+        """The chosen address as the document has it; empty before one is chosen."""
+
+    def send_data(self, data: bytes | memoryview, end_stream: bool, creditor: "Creditor") -> int:
+        """Hand over body bytes; returns how many were taken. The end counts only when all were taken.
+
+        Those are given back by `creditor.release` when the socket has taken them. A stream that has ended takes all and
+        releases at once.
+        """
+
+    def send_trailers(self, fields: Fields) -> None:
+        """End the request after its body."""
+
+    def release(self, size_bytes: int) -> None:
+        """Credit for response bytes."""
+
+    def cancel(self, *, timed_out: bool = False) -> None:
+        """The answer is not wanted any more; `timed_out`: it took too long, which counts against the address."""
+
+
+class Creditor(Protocol):
+    """Whoever handed over body bytes; the same as `proxy.loop.Creditor`, and as both kinds of streams."""
+
+    def release(self, size_bytes: int) -> None:
+        """The other side's socket has taken that many more of them."""
+
+
+class Pool(Protocol):
+    """The connections of one worker to all backends."""
+
+    def request(
+        self, key: str, head: RequestHead, end_stream: bool, receiver: Receiver, wish: Wish = NO_WISH
+    ) -> BackendStream:
+        """Send a request to the backend of the table with this key.
+
+        `head` is complete, as it is to be sent (authority included). Where the address was chosen by a reused
+        connection or at once, `address` is set when this returns.
+        """

@@ -1,0 +1,84 @@
+"""What an exchange and the doors know of each other: one request of a client, and the way back for its answer.
+
+    exchange = services.begin(client, head, end_stream)     the door, for each request
+    exchange.on_request_data(data, end_stream), on_request_trailers(fields), on_client_writable(), on_client_gone(...)
+    client.send_headers(...), send_data(...), ...           the exchange, in answer
+
+The exchange ends when it has sent the end of the response or called `reset`, or when `on_client_gone` was called; after
+that neither side calls the other. A door whose request body is not wanted any more is told by `stop_request`.
+"""
+
+from typing import Protocol
+
+import msgspec
+
+from proxy.h2.heads import Fields, ResponseHead
+from proxy.loop import Creditor
+
+
+class Arrival(msgspec.Struct, frozen=True, gc=False):
+    """How a client came in: what stays the same for all requests of a connection."""
+
+    door: str
+    """Name of the door, for `decide`."""
+    scheme: bytes
+    """b"http" or b"https"."""
+    address: str
+    """Of the peer, without port; "unix" for a local socket."""
+    port: int
+    public_port: int
+    """The port of ours that clients connect to; for X-Forwarded-Port where no listener says better."""
+    protocol: str
+    """HTTP/1.0, HTTP/1.1 or HTTP/2, for logs."""
+    is_trusted: bool
+    """What the client says about its own client is believed: the edge, and the document's trusted proxies."""
+    server_name: bytes | None = None
+    """SNI of the TLS handshake."""
+    is_edge: bool = False
+    """Came through the tunnel: the edge's own fields pass unchanged."""
+
+
+class ClientStream(Protocol):
+    """The client's side of one exchange, made by a door."""
+
+    arrival: Arrival
+
+    def send_interim(self, head: ResponseHead) -> None:
+        """A 1xx head other than 101; dropped where the client cannot understand one."""
+
+    def send_headers(self, head: ResponseHead, end_stream: bool) -> None:
+        """The final head; or 101 to an HTTP/1.1 client, 200 to an HTTP/2 one, when its `protocol` is accepted."""
+
+    def send_data(self, data: bytes | memoryview, end_stream: bool, creditor: Creditor) -> int:
+        """Hand over body bytes; returns how many were taken; `on_client_writable` says when to go on after fewer.
+
+        The end counts only when all were taken. `creditor.release` is called when the socket has taken them.
+        """
+
+    def send_trailers(self, fields: Fields) -> None:
+        """End the response after its body."""
+
+    def reset(self) -> None:
+        """The response cannot be completed: make sure that the client notices."""
+
+    def release(self, size_bytes: int) -> None:
+        """Credit for request bytes."""
+
+    def stop_request(self) -> None:
+        """The rest of the request body is not wanted: take it in and drop it, or stop reading, as fits the protocol."""
+
+
+class ClientExchange(Protocol):
+    """The exchange as its door sees it."""
+
+    def on_request_data(self, data: bytes | memoryview, end_stream: bool) -> None:
+        """The exchange owes `client.release(len(data))`."""
+
+    def on_request_trailers(self, fields: Fields) -> None:
+        """The request has ended."""
+
+    def on_client_writable(self) -> None:
+        """After `send_data` took less than it was given: it would take more now."""
+
+    def on_client_gone(self, reason: str) -> None:
+        """The client has closed, reset, broken the protocol or been too slow; `reason` is for the log."""

@@ -1,0 +1,12 @@
+"""The event loop of a worker, and the sockets that it moves bytes through.
+
+One thread runs it; nothing in here, or called from here, may block. `Loop` waits for sockets and deadlines,
+`Transport` is a connected socket, plain or TLS, whose output is bounded by what its senders are still owed.
+"""
+
+from proxy.loop.deadlines import Deadline
+from proxy.loop.handshake import Handshake
+from proxy.loop.loop import Handler, Loop
+from proxy.loop.transport import Creditor, Owner, Transport
+
+__all__ = ["Creditor", "Deadline", "Handler", "Handshake", "Loop", "Owner", "Transport"]

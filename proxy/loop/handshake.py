@@ -1,0 +1,91 @@
+"""A TLS handshake driven by the loop, either role."""
+
+import ssl
+from collections.abc import Callable
+
+from proxy.loop.loop import Loop
+
+
+class Handshake:
+    """Calls exactly one of `on_done(sock)` and `on_failed(sock, error)`, unless it is cancelled.
+
+    The caller owns the socket before and after; a failed one is to be closed. `error` is a TimeoutError when
+    `deadline_s` (the loop's clock) has passed.
+    """
+
+    __slots__ = ("_deadline", "_loop", "_on_done", "_on_failed", "_sock", "_writes")
+
+    def __init__(
+        self,
+        loop: Loop,
+        sock: ssl.SSLSocket,
+        deadline_s: float,
+        on_done: Callable[[ssl.SSLSocket], None],
+        on_failed: Callable[[ssl.SSLSocket, OSError], None],
+    ) -> None:
+        """`sock` does not block, and was wrapped with `do_handshake_on_connect=False`."""
+        self._loop = loop
+        self._sock: ssl.SSLSocket | None = sock
+        self._on_done = on_done
+        self._on_failed = on_failed
+        self._writes = False
+        self._deadline = loop.deadline(self._expire)
+        self._deadline.set(deadline_s)
+
+    def start(self) -> None:
+        assert self._sock is not None  # noqa: S101
+        self._loop.watch(self._sock, self)
+        self._advance()
+
+    def cancel(self) -> None:
+        """Neither call comes any more."""
+        self._end()
+
+    def on_readable(self) -> None:
+        self._advance()
+
+    def on_writable(self) -> None:
+        self._advance()
+
+    def on_bug(self) -> None:
+        sock = self._end()
+        if sock is not None:
+            sock.close()
+
+    def _advance(self) -> None:
+        if self._sock is None:
+            return
+        try:
+            self._sock.do_handshake()
+        except ssl.SSLWantReadError:
+            self._want(writes=False)
+        except ssl.SSLWantWriteError:
+            self._want(writes=True)
+        except OSError as error:
+            self._fail(error)
+        except ValueError as error:  # a name in the certificate that cannot be read
+            self._fail(ssl.SSLError(str(error)))
+        else:
+            sock = self._end()
+            if sock is not None:
+                self._on_done(sock)
+
+    def _want(self, *, writes: bool) -> None:
+        if writes != self._writes and self._sock is not None:
+            self._writes = writes
+            self._loop.rewatch(self._sock, self, reads=not writes, writes=writes)
+
+    def _expire(self) -> None:
+        self._fail(TimeoutError("TLS handshake timed out"))
+
+    def _fail(self, error: OSError) -> None:
+        sock = self._end()
+        if sock is not None:
+            self._on_failed(sock, error)
+
+    def _end(self) -> ssl.SSLSocket | None:
+        sock, self._sock = self._sock, None
+        self._deadline.cancel()
+        if sock is not None:
+            self._loop.unwatch(sock)
+        return sock

@@ -1,0 +1,222 @@
+"""The loop: wait for sockets, call their handlers, then deadlines, then send what was queued, then a slice of work.
+
+    loop = Loop()
+    loop.watch(sock, handler)          handler.on_readable() whenever sock has something to read
+    loop.deadline(callback).set(loop.now_s + 10)
+    loop.run()                         until loop.stop()
+
+Level-triggered: a handler reads once per turn, so that nobody starves, and interest in writing exists only while a
+socket is full. The clock is read once a turn. Output is flushed once a turn, so that the answers of a turn share
+system calls and TLS records. Long work, such as a new routing table, is done in slices of about a millisecond.
+A handler that raises has a bug; it is logged with its stack, `on_bug` lets it clean up, and the loop goes on.
+Only `call_from_thread` and `stop_from_thread` may be called by other threads.
+"""
+
+import contextlib
+import selectors
+import socket
+import time
+from collections import deque
+from collections.abc import Callable, Iterator
+from typing import Final, Protocol
+
+from daemonkit.logs import get_logger
+from proxy.loop.deadlines import Deadline, Deadlines
+
+log = get_logger(__name__)
+
+SLICE_S: Final = 0.001
+"""How long a turn may work on slices."""
+
+_READ: Final = selectors.EVENT_READ
+_WRITE: Final = selectors.EVENT_WRITE
+
+
+class Handler(Protocol):
+    """Somebody whose socket is watched. Calls may come once more in the turn in which it stopped watching."""
+
+    def on_readable(self) -> None:
+        """There is something to read, or the peer has gone."""
+
+    def on_writable(self) -> None:
+        """There is room again; only while it asked for that."""
+
+    def on_bug(self) -> None:
+        """One of the other two raised: let go of everything, raise nothing."""
+
+
+class Flusher(Protocol):
+    """Somebody who has output."""
+
+    def flush(self) -> None:
+        """Called at the end of a turn, once for each `Loop.flush_later`."""
+
+
+class Loop:
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
+        self.now_s = clock()
+        """Seconds of a clock that never runs backwards, read at the start of this turn."""
+        self._selector = selectors.DefaultSelector()
+        self._deadlines = Deadlines()
+        self._soon: deque[Callable[[], None]] = deque()
+        self._flushers: list[Flusher] = []
+        self._slices: deque[Iterator[None]] = deque()
+        self._is_stopping = False
+        self._waker = _Waker(self._selector)
+
+    # -- running -----------------------------------------------------------------------------------------------------
+
+    def run(self) -> None:
+        """Returns after `stop`."""
+        while not self._is_stopping:
+            self.turn()
+
+    def stop(self) -> None:
+        """End `run` after this turn."""
+        self._is_stopping = True
+
+    def stop_from_thread(self) -> None:
+        self.call_from_thread(self.stop)
+
+    def close(self) -> None:
+        """Let go of the selector; sockets belong to their handlers."""
+        self._waker.close()
+        self._selector.close()
+
+    def turn(self) -> None:
+        """Wait for something to do, and do all that can be done now."""
+        ready = self._selector.select(self._wait_s())
+        self.now_s = now_s = self._clock()
+        for key, events in ready:
+            handler = key.data
+            try:
+                if events & _READ:
+                    handler.on_readable()
+                if events & _WRITE:
+                    handler.on_writable()
+            except Exception:
+                log.exception("bug in the handler of a socket", handler=type(handler).__name__)
+                self._call(handler.on_bug)
+        next_s = self._deadlines.next_s()
+        if next_s is not None and next_s <= now_s:
+            for callback in self._deadlines.due(now_s):
+                self._call(callback)
+        # What is added by these calls waits for the next turn.
+        for _ in range(len(self._soon)):
+            self._call(self._soon.popleft())
+        self._flush()
+        if self._slices:
+            self._work()
+
+    def _wait_s(self) -> float | None:
+        if self._soon or self._slices or self._flushers or self._is_stopping:
+            return 0
+        next_s = self._deadlines.next_s()
+        return None if next_s is None else max(0.0, next_s - self._clock())
+
+    def _flush(self) -> None:
+        flushers = self._flushers
+        while flushers:
+            # Flushing gives credit back, which may queue output elsewhere: that leaves in this turn as well.
+            self._flushers = []
+            for flusher in flushers:
+                try:
+                    flusher.flush()
+                except Exception:
+                    log.exception("bug while sending", handler=type(flusher).__name__)
+            flushers = self._flushers
+
+    def _work(self) -> None:
+        end_s = self._clock() + SLICE_S
+        while self._slices:
+            try:
+                next(self._slices[0])
+            except StopIteration:
+                self._slices.popleft()
+            except Exception:
+                self._slices.popleft()
+                log.exception("bug in sliced work")
+            if self._clock() >= end_s:
+                return
+
+    @staticmethod
+    def _call(callback: Callable[[], None]) -> None:
+        try:
+            callback()
+        except Exception:
+            log.exception("bug in a call of the loop", call=getattr(callback, "__qualname__", repr(callback)))
+
+    # -- sockets -----------------------------------------------------------------------------------------------------
+
+    def watch(self, sock: socket.socket, handler: Handler, *, reads: bool = True, writes: bool = False) -> None:
+        """Call `handler`; at least one of `reads` and `writes`."""
+        self._selector.register(sock, (_READ if reads else 0) | (_WRITE if writes else 0), handler)
+
+    def rewatch(self, sock: socket.socket, handler: Handler, *, reads: bool, writes: bool) -> None:
+        """Change what `handler` is called for; neither: it is not watched, but `rewatch` and `unwatch` still work."""
+        events = (_READ if reads else 0) | (_WRITE if writes else 0)
+        is_watched = sock in self._selector.get_map()
+        if is_watched and events:
+            self._selector.modify(sock, events, handler)
+        elif is_watched:
+            self._selector.unregister(sock)
+        elif events:
+            self._selector.register(sock, events, handler)
+
+    def unwatch(self, sock: socket.socket) -> None:
+        """Before the socket is closed; does nothing when it is not watched."""
+        with contextlib.suppress(KeyError, ValueError):
+            self._selector.unregister(sock)
+
+    # -- later -------------------------------------------------------------------------------------------------------
+
+    def deadline(self, callback: Callable[[], None]) -> Deadline:
+        """A deadline that is not set yet; times are of the clock of `now_s`."""
+        return Deadline(self._deadlines, callback)
+
+    def call_soon(self, callback: Callable[[], None]) -> None:
+        """Call later in this turn, or in the next when this one has come to its own calls."""
+        self._soon.append(callback)
+
+    def call_from_thread(self, callback: Callable[[], None]) -> None:
+        """Call in the loop's thread; any thread may ask for that."""
+        self._soon.append(callback)
+        self._waker.wake()
+
+    def flush_later(self, flusher: Flusher) -> None:
+        """Call `flusher.flush()` at the end of this turn; the caller sees to it that this is asked for once."""
+        self._flushers.append(flusher)
+
+    def work_through(self, slices: Iterator[None]) -> None:
+        """Exhaust `slices` between turns, about a millisecond each; one after another, in the order given."""
+        self._slices.append(slices)
+
+
+class _Waker:
+    """Ends the loop's wait from another thread."""
+
+    def __init__(self, selector: selectors.BaseSelector) -> None:
+        self._inner, self._outer = socket.socketpair()
+        self._inner.setblocking(False)
+        self._outer.setblocking(False)
+        selector.register(self._inner, _READ, self)
+
+    def wake(self) -> None:
+        # Full: the loop is to wake up already. Closed: there is none to wake.
+        with contextlib.suppress(OSError):
+            self._outer.send(b"\0")
+
+    def on_readable(self) -> None:
+        with contextlib.suppress(BlockingIOError):
+            self._inner.recv(4096)
+
+    def on_writable(self) -> None:
+        """Never asked for."""
+
+    def on_bug(self) -> None:
+        """Nothing to let go of."""
+
+    def close(self) -> None:
+        self._inner.close()
+        self._outer.close()

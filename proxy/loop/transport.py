@@ -1,0 +1,364 @@
+"""A connected socket, plain or TLS: bytes in as they come, output once a turn, and the law of back-pressure.
+
+The law: credit is given back only for bytes that this socket's kernel buffer has taken. Whoever hands over body bytes
+calls `owe(creditor, size_bytes)`; when all output that was queued up to the end of that turn has been sent, the
+creditor's `release(size_bytes)` is called. A creditor whose bytes are not released stops reading its own peer, so what
+a transport holds is bounded by what its creditors may have under way.
+
+    transport = Transport(loop, sock, owner)
+    transport.start()                       owner.on_data(bytes), on_eof(), on_lost(error)
+    transport.flush_later()                 owner.buffers_to_send() is fetched at the end of the turn
+    transport.finish() / transport.abort()  after what is queued / at once
+"""
+
+import contextlib
+import socket
+import ssl
+import struct
+from collections import deque
+from typing import Final, Protocol
+
+from proxy.loop.loop import Loop
+
+_READ_BYTES: Final = 64 * 1024
+_MAX_READ_BYTES: Final = 256 * 1024
+_TLS_RECORD_BYTES: Final = 16 * 1024
+_JOIN_BYTES: Final = 32 * 1024
+"""Up to here buffers are joined; above, a plain socket gathers them by itself."""
+_MAX_BUFFERS: Final = 1024
+"""IOV_MAX."""
+_LINGER_S: Final = 2.0
+_RESET_ON_CLOSE: Final = struct.pack("ii", 1, 0)
+
+_NOT_NOW = (BlockingIOError, InterruptedError, ssl.SSLWantReadError, ssl.SSLWantWriteError)
+
+Buffer = bytes | memoryview
+
+
+class Creditor(Protocol):
+    """Whoever handed over body bytes."""
+
+    def release(self, size_bytes: int) -> None:
+        """The other side's socket has taken that many more of them."""
+
+
+class Owner(Protocol):
+    """The connection that speaks over a transport."""
+
+    def on_data(self, data: bytes) -> None:
+        """Never empty; not called while reading is paused."""
+
+    def on_eof(self) -> None:
+        """The peer sends nothing more; it may still read. Called once."""
+
+    def on_lost(self, error: OSError) -> None:
+        """The connection broke. The last call; the transport is closed."""
+
+    def buffers_to_send(self) -> list[Buffer]:
+        """What is to be sent, taken over by the transport; fetched once after `flush_later`."""
+
+    def on_drained(self) -> None:
+        """All that was queued has been taken by the socket, after some of it had to wait."""
+
+    def on_closed(self) -> None:
+        """`finish` is done: the last call."""
+
+
+class Transport:
+    __slots__ = (
+        "_debts",
+        "_fresh_debts",
+        "_is_eof_seen",
+        "_is_finishing",
+        "_is_flush_due",
+        "_is_output_ended",
+        "_is_paused",
+        "_is_tls",
+        "_is_writing",
+        "_linger",
+        "_loop",
+        "_owner",
+        "_queue",
+        "_read_bytes",
+        "_sent_bytes",
+        "_sock",
+        "_total_bytes",
+    )
+
+    def __init__(self, loop: Loop, sock: socket.socket, owner: Owner) -> None:
+        """`sock` is connected and does not block; as an `ssl.SSLSocket` its handshake is done."""
+        self._loop = loop
+        self._sock = sock
+        self._owner = owner
+        self._is_tls = isinstance(sock, ssl.SSLSocket)
+        self._read_bytes = _READ_BYTES
+        self._queue: deque[Buffer] = deque()
+        self._total_bytes = 0
+        """Handed to this transport since it began."""
+        self._sent_bytes = 0
+        """Of those, taken by the socket."""
+        self._fresh_debts: list[tuple[Creditor, int]] = []
+        self._debts: deque[tuple[int, list[tuple[Creditor, int]]]] = deque()
+        """Due when `_sent_bytes` has reached the number, in rising order."""
+        self._is_flush_due = False
+        self._is_writing = False
+        self._is_paused = False
+        self._is_eof_seen = False
+        self._is_finishing = False
+        self._is_output_ended = False
+        self._linger = loop.deadline(self._close)
+
+    def __repr__(self) -> str:
+        state = "closed" if self.is_closed else "finishing" if self._is_finishing else "open"
+        return f"<Transport {state}, {self.queued_bytes} bytes queued>"
+
+    def start(self) -> None:
+        """Begin to read."""
+        self._loop.watch(self._sock, self)
+        if self._is_tls and self._sock.pending():  # type: ignore[attr-defined]
+            # Came with the handshake's last bytes: no event will tell.
+            self._loop.call_soon(self._read_pending)
+
+    @property
+    def is_closed(self) -> bool:
+        return self._sock.fileno() < 0
+
+    @property
+    def queued_bytes(self) -> int:
+        """Waiting for the socket; output that was not fetched yet does not count."""
+        return self._total_bytes - self._sent_bytes
+
+    # -- receiving ---------------------------------------------------------------------------------------------------
+
+    def pause_reading(self) -> None:
+        if not self._is_paused:
+            self._is_paused = True
+            self._rewatch()
+
+    def resume_reading(self) -> None:
+        """Data that TLS holds already comes in a turn of its own, never from within this call."""
+        if self._is_paused:
+            self._is_paused = False
+            self._rewatch()
+            if self._is_tls and not self.is_closed and self._sock.pending():  # type: ignore[attr-defined]
+                self._loop.call_soon(self._read_pending)
+
+    def on_readable(self) -> None:
+        if self._is_paused or self.is_closed:
+            return
+        try:
+            data = self._receive_tls() if self._is_tls else self._sock.recv(self._read_bytes)
+        except _NOT_NOW:
+            return
+        except OSError as error:
+            self._lose(error)
+            return
+        if self._is_finishing:
+            self._drop(data)
+        elif data:
+            if len(data) == self._read_bytes < _MAX_READ_BYTES:
+                self._read_bytes *= 2
+            self._owner.on_data(data)
+        else:
+            self._is_eof_seen = True
+            self._rewatch()
+            self._owner.on_eof()
+
+    def _receive_tls(self) -> bytes:
+        """One record, or several when they are full: a large body is coming."""
+        receive = self._sock.recv
+        data = receive(self._read_bytes)
+        if len(data) < _TLS_RECORD_BYTES:
+            return data + receive(_TLS_RECORD_BYTES) if self._sock.pending() else data  # type: ignore[attr-defined]
+        parts, size_bytes = [data], len(data)
+        while size_bytes < _MAX_READ_BYTES:
+            try:
+                data = receive(_TLS_RECORD_BYTES)
+            except _NOT_NOW:
+                break
+            if not data:
+                # The end comes again with the next call.
+                break
+            parts.append(data)
+            size_bytes += len(data)
+        return b"".join(parts)
+
+    def _read_pending(self) -> None:
+        if not self.is_closed and not self._is_paused and not self._is_eof_seen:
+            self.on_readable()
+
+    def _drop(self, data: bytes) -> None:
+        if not data:
+            self._is_eof_seen = True
+            if not self._queue:
+                self._close()
+            else:
+                self._rewatch()
+
+    # -- sending -----------------------------------------------------------------------------------------------------
+
+    def flush_later(self) -> None:
+        """Fetch the owner's output at the end of this turn."""
+        if not self._is_flush_due:
+            self._is_flush_due = True
+            self._loop.flush_later(self)
+
+    def owe(self, creditor: Creditor, size_bytes: int) -> None:
+        """Body bytes of `creditor` are among the output of this turn; implies `flush_later`."""
+        self._fresh_debts.append((creditor, size_bytes))
+        if not self._is_flush_due:
+            self._is_flush_due = True
+            self._loop.flush_later(self)
+
+    def flush(self) -> None:
+        self._is_flush_due = False
+        if self.is_closed or self._is_output_ended:
+            self._forgive()
+            return
+        buffers = self._owner.buffers_to_send()
+        for buffer in buffers:
+            self._total_bytes += len(buffer)
+        if self._fresh_debts:
+            self._debts.append((self._total_bytes, self._fresh_debts))
+            self._fresh_debts = []
+        self._queue.extend(buffers)
+        if not self._is_writing:
+            self._send()
+
+    def on_writable(self) -> None:
+        if self.is_closed:
+            return
+        self._send()
+        if self._is_writing or self.is_closed:
+            return
+        if not self._is_finishing:
+            self._owner.on_drained()
+
+    def _send(self) -> None:
+        queue = self._queue
+        try:
+            while queue:
+                if not self._send_some(queue):
+                    break
+        except _NOT_NOW:
+            pass
+        except OSError as error:
+            self._lose(error)
+            return
+        self._repay()
+        if bool(queue) != self._is_writing:
+            self._is_writing = bool(queue)
+            self._rewatch()
+        if self._is_finishing and not queue and not self._is_flush_due:
+            self._end_output()
+
+    def _send_some(self, queue: deque[Buffer]) -> bool:
+        """False when the socket is full. A piece that TLS refused is offered again as it was, as OpenSSL wants it."""
+        if len(queue) == 1:
+            size_bytes = self._sock.send(queue[0])
+        elif self._is_tls or self.queued_bytes <= _JOIN_BYTES:
+            self._join(queue)
+            size_bytes = self._sock.send(queue[0])
+        else:
+            size_bytes = self._sock.sendmsg([queue[n] for n in range(min(len(queue), _MAX_BUFFERS))])
+        self._sent_bytes += size_bytes
+        while size_bytes:
+            first = queue[0]
+            if size_bytes < len(first):
+                queue[0] = memoryview(first)[size_bytes:]
+                # TLS takes a record at a time when it is given more than one.
+                return self._is_tls
+            size_bytes -= len(first)
+            queue.popleft()
+        return True
+
+    @staticmethod
+    def _join(queue: deque[Buffer]) -> None:
+        """Make the first pieces one, of at most about _MAX_READ_BYTES."""
+        pieces: list[Buffer] = []
+        size_bytes = 0
+        while queue and (not pieces or size_bytes + len(queue[0]) <= _MAX_READ_BYTES):
+            pieces.append(queue.popleft())
+            size_bytes += len(pieces[-1])
+        queue.appendleft(b"".join(pieces))
+
+    def _repay(self) -> None:
+        debts = self._debts
+        while debts and debts[0][0] <= self._sent_bytes:
+            for creditor, size_bytes in debts.popleft()[1]:
+                creditor.release(size_bytes)
+
+    # -- the end -----------------------------------------------------------------------------------------------------
+
+    def finish(self) -> None:
+        """Send what is queued, the owner's included, then close; `on_closed` follows, or `on_lost`.
+
+        What the peer still sends is read and dropped for a moment, since closing a socket with unread data would
+        take away what was sent last.
+        """
+        if self._is_finishing or self.is_closed:
+            return
+        self._is_finishing = True
+        self._is_paused = False
+        self._linger.set(self._loop.now_s + 10 * _LINGER_S)
+        self._rewatch()
+        self.flush_later()
+
+    def abort(self) -> None:
+        """Close at once and tell the peer that something is missing; no call to the owner follows."""
+        if self.is_closed:
+            return
+        with contextlib.suppress(OSError):
+            self._sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _RESET_ON_CLOSE)
+        self._let_go()
+
+    def on_bug(self) -> None:
+        if not self.is_closed:
+            self._lose(ConnectionAbortedError("given up after a bug of ours"))
+
+    def _end_output(self) -> None:
+        self._is_output_ended = True
+        if self._is_eof_seen:
+            self._close()
+            return
+        self._linger.set(self._loop.now_s + _LINGER_S)
+        # Our close_notify is queued by the first call; the peer's is not waited for.
+        with contextlib.suppress(OSError, ValueError):
+            if self._is_tls:
+                self._sock.unwrap()  # type: ignore[attr-defined]
+        try:
+            self._sock.shutdown(socket.SHUT_WR)
+        except OSError:
+            self._close()
+
+    def _close(self) -> None:
+        if not self.is_closed:
+            self._let_go()
+            self._owner.on_closed()
+
+    def _lose(self, error: OSError) -> None:
+        self._let_go()
+        if self._is_finishing:
+            self._owner.on_closed()
+        else:
+            self._owner.on_lost(error)
+
+    def _let_go(self) -> None:
+        self._linger.cancel()
+        self._loop.unwatch(self._sock)
+        self._sock.close()
+        self._queue.clear()
+        self._forgive()
+
+    def _forgive(self) -> None:
+        """Give credit back for bytes that will never be sent, or their creditors would stand still."""
+        debts = [debt for _, group in self._debts for debt in group] + self._fresh_debts
+        self._debts.clear()
+        self._fresh_debts = []
+        for creditor, size_bytes in debts:
+            creditor.release(size_bytes)
+
+    def _rewatch(self) -> None:
+        if not self.is_closed:
+            reads = not self._is_paused and not self._is_eof_seen
+            self._loop.rewatch(self._sock, self, reads=reads, writes=self._is_writing)

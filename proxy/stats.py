@@ -1,0 +1,96 @@
+"""What a worker counts: plain numbers, since a metric library would cost microseconds on every request.
+
+Made and changed by the loop's thread. Names come from documents, so there are as many series as the document has routes
+and backends, but at most MAX_SERIES of each; what comes later is counted under OTHER. `snapshot` is what the
+supervisor gets, adds up over its workers, and shows as metrics.
+"""
+
+from bisect import bisect_left
+from typing import Final, TypeVar
+
+import msgspec
+
+MAX_SERIES: Final = 2000
+OTHER: Final = "(other)"
+NO_ROUTE: Final = "(none)"
+"""Requests that no route took."""
+
+DURATION_BOUNDS_S: Final = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0)
+
+
+S = TypeVar("S")
+
+
+class RouteStats(msgspec.Struct, gc=False):
+    """The requests of one route."""
+
+    responses: list[int] = msgspec.field(default_factory=lambda: [0] * 6)
+    """By first digit of the status code; place 0 counts exchanges that ended without a response."""
+    durations: list[int] = msgspec.field(default_factory=lambda: [0] * (len(DURATION_BOUNDS_S) + 1))
+    """Per bucket, not cumulative; the last has no upper bound."""
+    duration_sum_s: float = 0.0
+    in_flight: int = 0
+    request_bytes: int = 0
+    response_bytes: int = 0
+    retries: int = 0
+
+    def finish(self, status_code: int, duration_s: float) -> None:
+        """Count an exchange that has ended; 0: without a response."""
+        self.responses[status_code // 100] += 1
+        self.durations[bisect_left(DURATION_BOUNDS_S, duration_s)] += 1
+        self.duration_sum_s += duration_s
+
+
+class BackendStats(msgspec.Struct, gc=False):
+    """The requests to one backend."""
+
+    requests: int = 0
+    in_flight: int = 0
+    connections: int = 0
+    connections_opened: int = 0
+    ejections: int = 0
+    ejected: int = 0
+    """Addresses that get no requests now."""
+    failures: dict[str, int] = msgspec.field(default_factory=dict)
+    """By `Reason`, and "timeout"."""
+
+
+class DoorStats(msgspec.Struct, gc=False):
+    """The client connections of one door."""
+
+    connections: int = 0
+    accepted: int = 0
+    refused: dict[str, int] = msgspec.field(default_factory=dict)
+    """By cause: limit, descriptors, tls, protocol, header_timeout."""
+
+
+class Stats(msgspec.Struct):
+    """All numbers of one worker."""
+
+    routes: dict[str, RouteStats] = msgspec.field(default_factory=dict)
+    backends: dict[str, BackendStats] = msgspec.field(default_factory=dict)
+    doors: dict[str, DoorStats] = msgspec.field(default_factory=dict)
+    table_version: int = 0
+    """Of the document that requests are routed by; 0: none."""
+    swaps: int = 0
+    last_swap_s: float = 0.0
+    """From the document's arrival to its use."""
+    access_log_dropped: int = 0
+
+    def route(self, name: str) -> RouteStats:
+        return _series(self.routes, name, RouteStats)
+
+    def backend(self, key: str) -> BackendStats:
+        return _series(self.backends, key, BackendStats)
+
+    def door(self, name: str) -> DoorStats:
+        return _series(self.doors, name, DoorStats)
+
+
+def _series(series: dict[str, S], name: str, make: type[S]) -> S:
+    found = series.get(name)
+    if found is None:
+        if len(series) >= MAX_SERIES:
+            name = OTHER
+        found = series.setdefault(name, make())
+    return found
