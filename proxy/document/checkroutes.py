@@ -7,10 +7,10 @@ from proxy.document.checkfilters import check_filters
 from proxy.document.checktargets import check_target
 from proxy.document.durations import seconds
 from proxy.document.part import Duration, Unset
-from proxy.document.pattern import PatternError, parse
 from proxy.document.problems import Findings, excerpt
 from proxy.document.routes import BackendRef, GrpcMethodMatch, Match, PathMatch, Route, Rule, SessionPersistence
 from proxy.document.targets import BackendTarget
+from proxy.pattern import PatternError, automaton
 
 # Such a path is another spelling of a path without it, and requests are matched in their one spelling.
 _FOREIGN_IN_PATH = re.compile(r"//|/\.\.?(?:/|\Z)|%2[fF]|[#?\\\x00-\x20\x7f]|%(?![0-9A-Fa-f]{2})")
@@ -139,7 +139,7 @@ class RouteChecker:
         if pattern in self._sound_patterns:
             return
         try:
-            parse(pattern)
+            automaton(pattern)
         except PatternError as error:
             self._findings.add(at, str(error))
         else:

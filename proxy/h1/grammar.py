@@ -57,7 +57,9 @@ def decode_trailers(section: bytes, max_fields: int, status_code: int) -> Fields
     """The field lines after the last chunk, the empty line at their end included."""
     lines = section[:-4].split(b"\r\n")
     if len(lines) > max_fields:
-        raise RemoteProtocolError(status_code, f"{len(lines)} trailer fields, want at most {max_fields}")
+        raise RemoteProtocolError(
+            431 if status_code == 400 else status_code, f"{len(lines)} trailer fields, want at most {max_fields}"
+        )
     fields = [decode_field_line(line, status_code) for line in lines]
     for name, _ in fields:
         if name in FORBIDDEN_TRAILERS:

@@ -11,7 +11,7 @@ from typing import ClassVar, TypeAlias
 from urllib.parse import unquote_to_bytes
 
 from proxy import document
-from proxy.routing.automaton import Automaton, automaton
+from proxy.pattern import Automaton, automaton
 from proxy.routing.head import Head, header
 from proxy.routing.paths import rule_path
 from proxy.routing.rule import Rule

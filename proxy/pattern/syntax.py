@@ -12,7 +12,8 @@ and no request can make the proxy stand still. A pattern must match the whole va
     flags         (?i) at the very beginning: ASCII letters match in either case
 
 Look-around, back-references, \b and possessive repetition are not regular or not needed, and refused. Limits: 1,024
-characters, 32 nested groups, and 256 characters or classes once repetitions with numbers are written out.
+characters, 32 nested groups, 256 characters or classes once repetitions with numbers are written out, and what the
+automaton's table may have (1,024 states), which only patterns such as .*a.{20} pass.
 """
 
 import string
@@ -79,16 +80,17 @@ def parse(pattern: str) -> Node:
 
 
 def positions(node: Node) -> int:
-    """How many single-byte positions the tree has when its repetitions are written out."""
+    """How many single-byte positions the tree has, at most, when its repetitions are written out."""
     match node:
         case Bytes():
             return 1
         case Sequence(parts):
-            return sum(map(positions, parts))
+            # The empty text counts too: it takes no position, but writing it out again and again takes time.
+            return sum(map(positions, parts)) or 1
         case Choice(options):
             return sum(map(positions, options))
         case Repeat(inner, least, most):
-            return positions(inner) * max(1, least, least + 1 if most is None else most)
+            return positions(inner) * max(1, least if most is None else most)
 
 
 def byte_set(characters: str) -> ByteSet:

@@ -1,0 +1,171 @@
+"""Regular expressions at work: a deterministic automaton, built as a whole before it first runs.
+
+The tree is turned into a position automaton (Glushkov): one bit per character of the pattern, so a set of positions
+is one integer. From the sets that bytes can lead to, a table is made with a row for each (subset construction). A few
+patterns need a number of rows that is exponential in their length, such as `.*a.{20}`, which has to remember which of
+the last 20 bytes were an `a`; these are refused.
+
+Bytes that no class of the pattern tells apart share a column, so rows stay short. Automata never change, so threads
+may share them.
+"""
+
+from functools import lru_cache
+from typing import NamedTuple
+
+from proxy.pattern.syntax import Bytes, Choice, Node, PatternError, Repeat, Sequence, parse
+
+MAX_STATES = 1024
+MAX_ENTRIES = 32 * 1024
+"""Rows times columns: 256 KiB and some 10 ms to build, at most; usual patterns have a hundredth of it."""
+
+
+class Automaton:
+    """A compiled pattern; `matches` says whether it fits a whole value."""
+
+    __slots__ = ("_accepting", "_classes", "_table", "pattern")
+
+    def __init__(self, pattern: str) -> None:
+        """Raises PatternError."""
+        self.pattern = pattern
+        positions = _Positions(parse(pattern))
+        self._classes, columns = _byte_classes(positions.members)
+        states = _reachable(positions, columns)
+        # An entry of the table is where the row of the next state starts.
+        starts = {state: number * len(columns) for number, state in enumerate(states)}
+        self._table = tuple(starts[target] for targets in states.values() for target in targets)
+        self._accepting = frozenset(start for state, start in starts.items() if state & positions.accepting)
+
+    def matches(self, value: bytes) -> bool:
+        table = self._table
+        row = 0
+        for column in value.translate(self._classes):
+            row = table[row + column]
+        return row in self._accepting
+
+
+class _Part(NamedTuple):
+    """What Glushkov's construction knows of a subtree: position sets are bit masks."""
+
+    nullable: bool
+    first: int
+    last: int
+
+
+_EMPTY = _Part(True, 0, 0)
+
+
+class _Positions:
+    """The positions of a pattern: which bytes each takes, which positions follow it, and which may be the last.
+
+    Position 0 stands before the first byte.
+    """
+
+    def __init__(self, node: Node) -> None:
+        self.members = [0]
+        self._follow = [0]
+        whole = self._add(node)
+        self._follow[0] = whole.first
+        self.accepting = whole.last | whole.nullable
+        self._known: dict[int, int] = {}
+
+    def after(self, state: int) -> int:
+        """All positions that follow a position of `state`, looked up by groups of eight positions."""
+        reached = 0
+        for group, eight in enumerate(state.to_bytes(len(self._follow) // 8 + 1, "little")):
+            if eight:
+                key = group << 8 | eight
+                if key not in self._known:
+                    self._known[key] = self._after_group(eight, group * 8)
+                reached |= self._known[key]
+        return reached
+
+    def _after_group(self, eight: int, offset: int) -> int:
+        reached = 0
+        for bit in range(8):
+            if eight >> bit & 1:
+                reached |= self._follow[offset + bit]
+        return reached
+
+    def _add(self, node: Node) -> _Part:
+        match node:
+            case Bytes(members):
+                position = 1 << len(self.members)
+                self.members.append(members)
+                self._follow.append(0)
+                return _Part(False, position, position)
+            case Sequence(parts):
+                return self._sequence([self._add(part) for part in parts])
+            case Choice(options):
+                added = [self._add(option) for option in options]
+                first = last = 0
+                for part in added:
+                    first |= part.first
+                    last |= part.last
+                return _Part(any(part.nullable for part in added), first, last)
+            case Repeat():
+                return self._repeat(node)
+
+    def _sequence(self, parts: list[_Part]) -> _Part:
+        whole = _EMPTY
+        for part in parts:
+            self._link(whole.last, part.first)
+            whole = _Part(
+                whole.nullable and part.nullable,
+                whole.first | part.first if whole.nullable else whole.first,
+                whole.last | part.last if part.nullable else part.last,
+            )
+        return whole
+
+    def _repeat(self, node: Repeat) -> _Part:
+        if node.most is not None:
+            copies = [self._add(node.node) for _ in range(node.most)]
+        else:
+            copies = [self._add(node.node) for _ in range(max(node.least, 1))]
+            self._link(copies[-1].last, copies[-1].first)
+        optional = [copy._replace(nullable=True) for copy in copies[node.least :]]
+        return self._sequence(copies[: node.least] + optional)
+
+    def _link(self, last: int, first: int) -> None:
+        """Let every position of `first` follow every position of `last`."""
+        while last:
+            lowest = last & -last
+            self._follow[lowest.bit_length() - 1] |= first
+            last ^= lowest
+
+
+def _reachable(positions: _Positions, columns: list[int]) -> dict[int, list[int]]:
+    """Every set of positions that bytes lead to, the start first, with the set that each column leads on to."""
+    most = min(MAX_STATES, MAX_ENTRIES // len(columns))
+    states: dict[int, list[int]] = {1: []}
+    waiting = [1]
+    while waiting:
+        state = waiting.pop()
+        after = positions.after(state)
+        targets = states[state] = [after & column for column in columns]
+        for target in targets:
+            if target not in states:
+                states[target] = []
+                waiting.append(target)
+        if len(states) > most:
+            raise PatternError(
+                f"regular expression that needs more than {most} states to be matched in a time that is bounded; "
+                "want fewer repetitions with numbers behind parts that match the same text, such as `.*`"
+            )
+    return states
+
+
+def _byte_classes(members: list[int]) -> tuple[bytes, list[int]]:
+    """A table from byte to class, and for each class the positions that take its bytes.
+
+    Bytes are of one class when they are in the same sets, that is, when their columns of bits are equal.
+    """
+    bits = [f"{found:0256b}" for found in members]
+    columns: dict[tuple[str, ...], int] = {}
+    table = bytes(columns.setdefault(signature, len(columns)) for signature in zip(*bits, strict=True))[::-1]
+    return table, [sum(1 << place for place, bit in enumerate(signature) if bit == "1") for signature in columns]
+
+
+@lru_cache(maxsize=1024)
+def automaton(pattern: str) -> Automaton:
+    """The automaton of `pattern`; many routes, and one document after another, share it. Raises PatternError."""
+    return Automaton(pattern)

@@ -1,0 +1,272 @@
+"""The client role: responses of backends, whole and in pieces, and requests as backends get them."""
+
+import pytest
+
+from proxy.h1 import Caches, ClientConnection, Fields, Limits, LocalProtocolError, RequestHead
+from tests.proxy.h1.transcripts import END, Line, receive_in_pieces, three_ways, transcript
+
+OK = b"HTTP/1.1 200 OK\r\n"
+
+
+def head(method: bytes = b"GET", fields: Fields | None = None, protocol: bytes | None = None) -> RequestHead:
+    return RequestHead(method, b"http", b"a.example", b"/p?q", fields or [], protocol)
+
+
+def asking(method: bytes = b"GET", limits: Limits | None = None) -> ClientConnection:
+    client = ClientConnection(Caches(), limits or Limits())
+    client.send_request(head(method), True)
+    return client
+
+
+def response(status_code: int, *fields: tuple[bytes, bytes]) -> Line:
+    return ("response", status_code, list(fields))
+
+
+LENGTH_0 = (b"content-length", b"0")
+LENGTH_5 = (b"content-length", b"5")
+CHUNKED = (b"transfer-encoding", b"chunked")
+
+SAMPLES: dict[str, tuple[bytes, bytes, list[Line], bool]] = {
+    "a length": (
+        b"GET",
+        OK + b"Content-Length: 5\r\n\r\nhello",
+        [response(200, LENGTH_5), ("data", b"hello"), END],
+        True,
+    ),
+    "no body": (b"GET", OK + b"Content-Length: 0\r\n\r\n", [response(200, LENGTH_0), END], True),
+    "chunks": (
+        b"GET",
+        OK + b"Transfer-Encoding: Chunked\r\n\r\n5\r\nhello\r\n0\r\n\r\n",
+        [response(200, (b"transfer-encoding", b"Chunked")), ("data", b"hello"), END],
+        True,
+    ),
+    "trailers": (
+        b"GET",
+        OK + b"Transfer-Encoding: chunked\r\n\r\n0\r\nGrpc-Status: 0\r\n\r\n",
+        [response(200, CHUNKED), ("trailers", [(b"grpc-status", b"0")])],
+        True,
+    ),
+    "HEAD": (b"HEAD", OK + b"Content-Length: 5\r\n\r\n", [response(200, LENGTH_5), END], True),
+    "HEAD in chunks": (b"HEAD", OK + b"Transfer-Encoding: chunked\r\n\r\n", [response(200, CHUNKED), END], True),
+    "204": (b"GET", b"HTTP/1.1 204 No Content\r\n\r\n", [response(204), END], True),
+    "304 with a length": (b"GET", b"HTTP/1.1 304 x\r\nContent-Length: 5\r\n\r\n", [response(304, LENGTH_5), END], True),
+    "no reason": (b"GET", b"HTTP/1.1 404\r\nContent-Length: 0\r\n\r\n", [response(404, LENGTH_0), END], True),
+    "100 and 103": (
+        b"GET",
+        b"HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 103 Early Hints\r\nLink: x\r\n\r\nHTTP/1.1 204 x\r\n\r\n",
+        [("informational", 100, []), ("informational", 103, [(b"link", b"x")]), response(204), END],
+        True,
+    ),
+    "connection close": (
+        b"GET",
+        OK + b"Content-Length: 5\r\nConnection: Close\r\n\r\nhello",
+        [response(200, LENGTH_5, (b"connection", b"Close")), ("data", b"hello"), END],
+        False,
+    ),
+    "connection close in a list": (
+        b"GET",
+        b"HTTP/1.1 204 x\r\nConnection: x, close\r\n\r\n",
+        [response(204, (b"connection", b"x, close")), END],
+        False,
+    ),
+    "HTTP/1.0": (
+        b"GET",
+        b"HTTP/1.0 200 OK\r\nContent-Length: 5\r\n\r\nhello",
+        [response(200, LENGTH_5), ("data", b"hello"), END],
+        False,
+    ),
+    "HTTP/1.0 kept": (
+        b"GET",
+        b"HTTP/1.0 200 OK\r\nContent-Length: 5\r\nConnection: keep-alive\r\n\r\nhello",
+        [response(200, LENGTH_5, (b"connection", b"keep-alive")), ("data", b"hello"), END],
+        True,
+    ),
+    "204 that announces a body": (
+        b"GET",
+        b"HTTP/1.1 204 x\r\nContent-Length: 5\r\n\r\n",
+        [response(204, LENGTH_5), END],
+        False,
+    ),
+}
+
+GARBAGE = {
+    "rubbish": b"x",
+    "HTTP/2": b"HTTP/2 200 OK\r\n\r\n",
+    "no status code": b"HTTP/1.1 OK\r\n\r\n",
+    "a status code below 100": b"HTTP/1.1 099 x\r\n\r\n",
+    "a bare LF": b"HTTP/1.1 200 OK\nContent-Length: 0\n\n",
+    "a bare CR in a value": OK + b"X: a\rb\r\n\r\n",
+    "a folded field": OK + b"X: a\r\n b\r\nContent-Length: 0\r\n\r\n",
+    "a space before the colon": OK + b"Content-Length : 0\r\n\r\n",
+    "a NUL": OK + b"X: \0\r\n\r\n",
+    "two lengths": OK + b"Content-Length: 0\r\nContent-Length: 0\r\n\r\n",
+    "a list of lengths": OK + b"Content-Length: 0, 0\r\n\r\n",
+    "a length and chunks": OK + b"Content-Length: 5\r\nTransfer-Encoding: chunked\r\n\r\n",
+    "chunks and a length": OK + b"Transfer-Encoding: chunked\r\nContent-Length: 5\r\n\r\n",
+    "a coding beside chunked": OK + b"Transfer-Encoding: gzip, chunked\r\n\r\n",
+    "chunks in HTTP/1.0": b"HTTP/1.0 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n",
+    "a 100 with a body": b"HTTP/1.1 100 x\r\nContent-Length: 5\r\n\r\n",
+    "101 unasked": b"HTTP/1.1 101 x\r\nUpgrade: websocket\r\n\r\n",
+    "too many fields": OK + b"X: a\r\n" * 257 + b"\r\n",
+    "too large a head": OK + b"X: " + b"a" * 70_000 + b"\r\n\r\n",
+    "endless informational heads": b"HTTP/1.1 103 x\r\n\r\n" * 40,
+    "a bad chunk": OK + b"Transfer-Encoding: chunked\r\n\r\nzz\r\n",
+    "too large trailers": OK + b"Transfer-Encoding: chunked\r\n\r\n0\r\nX: " + b"a" * 20_000 + b"\r\n\r\n",
+}
+
+
+@pytest.mark.parametrize("name", SAMPLES)
+def test_a_response_reads_the_same_however_it_is_cut(name: str) -> None:
+    method, raw, wanted, is_reusable = SAMPLES[name]
+
+    for cuts in three_ways(raw):
+        client = asking(method)
+
+        assert wanted == receive_in_pieces(client, raw, cuts)
+        assert is_reusable == client.is_reusable
+
+
+@pytest.mark.parametrize("name", SAMPLES)
+def test_bytes_behind_a_response_are_reported_and_end_the_connection(name: str) -> None:
+    method, raw, wanted, _ = SAMPLES[name]
+
+    for cuts in three_ways(raw + b"H"):
+        client = asking(method)
+
+        assert [*wanted, ("terminated", 502)] == receive_in_pieces(client, raw + b"H", cuts)
+        assert not client.is_reusable
+
+
+@pytest.mark.parametrize("name", GARBAGE)
+def test_garbage_is_one_kind_of_event(name: str) -> None:
+    raw = GARBAGE[name]
+
+    for cuts in ([], list(range(1, len(raw), max(1, len(raw) // 1000)))):
+        client = asking()
+        seen = receive_in_pieces(client, raw, cuts)
+
+        assert ("terminated", 502) == seen[-1]
+        assert all(line[0] in ("response", "informational", "data") for line in seen[:-1])
+        assert not client.is_reusable
+        assert client.held_bytes == 0
+        assert client.receive(b"HTTP/1.1 204 x\r\n\r\n") == []
+
+
+def test_a_body_without_framing_ends_with_the_connection() -> None:
+    client = asking()
+
+    seen = transcript([*client.receive(OK + b"\r\nhel"), *client.receive(b"lo"), *client.receive_eof()])
+
+    assert [response(200), ("data", b"hello"), END] == seen
+    assert not client.is_reusable
+
+
+@pytest.mark.parametrize(
+    ("raw", "is_begun"),
+    [(b"", False), (b"HTTP/1.1", True), (OK + b"Content-Length: 5\r\n\r\nhel", True)],
+)
+def test_a_backend_that_leaves_in_the_middle_is_reported_with_whether_it_had_begun(raw: bytes, is_begun: bool) -> None:
+    client = asking()
+    events = client.receive(raw)
+
+    assert ("terminated", 502) == transcript([*events, *client.receive_eof()])[-1]
+    assert is_begun == client.is_response_begun
+
+
+def test_a_backend_that_leaves_while_idle_ends_nothing() -> None:
+    client = asking()
+    client.receive(b"HTTP/1.1 204 x\r\n\r\n")
+    assert client.is_reusable
+
+    assert client.receive_eof() == []
+    assert not client.is_reusable
+
+
+def test_an_answer_before_the_end_of_the_request_spoils_the_connection() -> None:
+    client = ClientConnection(Caches())
+    client.send_request(head(b"POST"))
+
+    assert [response(204), END] == transcript(client.receive(b"HTTP/1.1 204 x\r\n\r\n"))
+
+    client.send_data(b"x", True)
+    assert not client.is_reusable
+
+
+@pytest.mark.parametrize(
+    ("request_head", "body", "wanted"),
+    [
+        (head(), None, b"GET /p?q HTTP/1.1\r\nhost: a.example\r\n\r\n"),
+        (head(fields=[(b"x", b"y")]), None, b"GET /p?q HTTP/1.1\r\nhost: a.example\r\nx: y\r\n\r\n"),
+        (head(b"POST"), None, b"POST /p?q HTTP/1.1\r\nhost: a.example\r\ncontent-length: 0\r\n\r\n"),
+        (
+            head(b"POST", [(b"content-length", b"2")]),
+            b"hi",
+            b"POST /p?q HTTP/1.1\r\nhost: a.example\r\ncontent-length: 2\r\n\r\nhi",
+        ),
+        (
+            head(b"GET"),
+            b"hi",
+            b"GET /p?q HTTP/1.1\r\nhost: a.example\r\ntransfer-encoding: chunked\r\n\r\n2\r\nhi\r\n0\r\n\r\n",
+        ),
+        (
+            head(protocol=b"websocket"),
+            None,
+            b"GET /p?q HTTP/1.1\r\nhost: a.example\r\nconnection: upgrade\r\nupgrade: websocket\r\n\r\n",
+        ),
+    ],
+)
+def test_a_request_is_written_with_its_framing(request_head: RequestHead, body: bytes | None, wanted: bytes) -> None:
+    client = ClientConnection(Caches())
+
+    client.send_request(request_head, body is None)
+    if body is not None:
+        client.send_data(body, True)
+
+    assert wanted == client.data_to_send()
+
+
+def test_a_websocket_is_opened_when_the_backend_agrees() -> None:
+    client = ClientConnection(Caches())
+    client.send_request(head(protocol=b"websocket"), True)
+    client.data_to_send()
+    fields = [(b"connection", b"Upgrade"), (b"upgrade", b"websocket")]
+
+    raw = b"HTTP/1.1 101 x\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\r\n\x81\x00"
+    assert [response(101, *fields), ("data", b"\x81\x00")] == transcript(client.receive(raw))
+
+    client.send_data(b"\x89\x00")
+    assert client.data_to_send() == b"\x89\x00"
+    assert [END] == transcript(client.receive_eof())
+
+
+@pytest.mark.parametrize(
+    ("request_head", "end_stream"),
+    [
+        (RequestHead(b"GET x", b"http", b"a", b"/", []), True),
+        (RequestHead(b"CONNECT", b"http", b"a", b"/", []), True),
+        (RequestHead(b"GET", b"http", b"a", b"/ HTTP/1.1\r\nX: y", []), True),
+        (RequestHead(b"GET", b"http", b"a", b"", []), True),
+        (RequestHead(b"GET", b"http", b"a\r\nx: y", b"/", []), True),
+        (head(fields=[(b"host", b"b")]), True),
+        (head(fields=[(b"upgrade", b"h2c")]), True),
+        (head(fields=[(b"content-length", b"5")]), True),
+        (head(b"POST", protocol=b"websocket"), True),
+        (head(protocol=b"h2c"), True),
+        (head(protocol=b"websocket"), False),
+    ],
+)
+def test_a_request_that_could_be_read_as_another_is_never_sent(request_head: RequestHead, end_stream: bool) -> None:
+    client = ClientConnection(Caches())
+
+    with pytest.raises(LocalProtocolError):
+        client.send_request(request_head, end_stream)
+
+    assert not client.has_output
+    assert client.is_reusable
+
+
+def test_a_second_request_waits_for_the_first_response() -> None:
+    client = asking()
+
+    with pytest.raises(LocalProtocolError):
+        client.send_request(head(), True)

@@ -1,0 +1,213 @@
+"""Requests of clients as the server role reads them; each sample whole, byte by byte, and cut in the middle."""
+
+import pytest
+
+from proxy.h1 import Caches, Limits, LocalProtocolError, RequestReceived, ResponseHead, ServerConnection
+from tests.proxy.h1.transcripts import END, Line, receive_in_pieces, request, three_ways, transcript
+
+GET = b"GET / HTTP/1.1\r\nHost: a.example\r\n\r\n"
+NEXT = b"GET /next HTTP/1.1\r\nHost: a.example\r\n\r\n"
+CHUNKED = b"POST / HTTP/1.1\r\nHost: a.example\r\nTransfer-Encoding: chunked\r\n\r\n"
+CHUNKED_HEAD = request(b"POST", b"a.example", b"/", [(b"transfer-encoding", b"chunked")])
+
+SAMPLES: dict[str, tuple[bytes, list[Line]]] = {
+    "small": (GET, [request(b"GET", b"a.example", b"/"), END]),
+    "fields keep their order and values, names are lower case": (
+        b"GET /p?q=%41 HTTP/1.1\r\nX-B: 2\r\nHost: a.example:8080\r\nx-a:  one two \r\nX-B:\r\n\r\n",
+        [request(b"GET", b"a.example:8080", b"/p?q=%41", [(b"x-b", b"2"), (b"x-a", b"one two"), (b"x-b", b"")]), END],
+    ),
+    "an empty line before it": (b"\r\n" + GET, [request(b"GET", b"a.example", b"/"), END]),
+    "an IPv6 host": (b"GET / HTTP/1.1\r\nHost: [::1]:80\r\n\r\n", [request(b"GET", b"[::1]:80", b"/"), END]),
+    "HTTP/1.0 without a host": (b"GET / HTTP/1.0\r\n\r\n", [request(b"GET", b"", b"/"), END]),
+    "absolute-form": (
+        b"GET HTTP://b.example?q HTTP/1.1\r\nHost: a.example\r\n\r\n",
+        [request(b"GET", b"b.example", b"/?q"), END],
+    ),
+    "asterisk-form": (b"OPTIONS * HTTP/1.1\r\nHost: a.example\r\n\r\n", [request(b"OPTIONS", b"a.example", b"*"), END]),
+    "asterisk-form from absolute-form": (
+        b"OPTIONS http://a.example HTTP/1.1\r\nHost: a.example\r\n\r\n",
+        [request(b"OPTIONS", b"a.example", b"*"), END],
+    ),
+    "a body of known length": (
+        b"PUT /x HTTP/1.1\r\nHost: a.example\r\nContent-Length: 5\r\n\r\nhello",
+        [request(b"PUT", b"a.example", b"/x", [(b"content-length", b"5")]), ("data", b"hello"), END],
+    ),
+    "a body in chunks": (
+        CHUNKED + b"5\r\nhello\r\n00A;x=\"y\"\r\n0123456789\r\n0\r\n\r\n",
+        [CHUNKED_HEAD, ("data", b"hello0123456789"), END],
+    ),
+    "an empty body in chunks": (CHUNKED + b"0\r\n\r\n", [CHUNKED_HEAD, END]),
+    "trailers": (
+        CHUNKED + b"1\r\nx\r\n0\r\nX-Sum: 1 \r\ngrpc-status:0\r\n\r\n",
+        [CHUNKED_HEAD, ("data", b"x"), ("trailers", [(b"x-sum", b"1"), (b"grpc-status", b"0")])],
+    ),
+    "HTTP/2 with prior knowledge": (
+        b"PRI * HTTP/2.0\r\n\r\n",
+        [("http2", b"PRI * HTTP/2.0\r\n\r\n")],
+    ),
+}  # fmt: skip
+
+REFUSED: dict[str, tuple[bytes, int]] = {
+    "TLS on a port without": (b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc", 400),
+    "* with GET": (b"GET * HTTP/1.1\r\nHost: a.example\r\n\r\n", 400),
+    "a port beyond 65535": (b"GET / HTTP/1.1\r\nHost: a.example:65536\r\n\r\n", 400),
+    "HTTP/3.0": (b"GET / HTTP/3.0\r\nHost: a.example\r\n\r\n", 505),
+    "HTTP/1.2": (b"GET / HTTP/1.2\r\nHost: a.example\r\n\r\n", 505),
+    "an unknown method and a bare LF": (b"FOO / HTTP/1.1\r\nHost: a.example\r\nX: y\n\r\n\r\n", 400),
+    "an HTTP/2 preface without a host among later requests": (
+        NEXT.replace(b"GET /next HTTP/1.1", b"PRI * HTTP/2.0"),
+        505,
+    ),
+}
+
+
+@pytest.mark.parametrize("name", SAMPLES)
+def test_a_request_reads_the_same_however_it_is_cut(name: str) -> None:
+    raw, wanted = SAMPLES[name]
+
+    for cuts in three_ways(raw):
+        assert wanted == receive_in_pieces(ServerConnection(Caches()), raw, cuts)
+
+
+@pytest.mark.parametrize("name", [name for name in SAMPLES if "HTTP/2" not in name and "1.0" not in name])
+def test_what_follows_a_request_is_held_until_the_response_has_been_sent(name: str) -> None:
+    raw, wanted = SAMPLES[name]
+    server = ServerConnection(Caches())
+
+    assert wanted == transcript(server.receive(raw + NEXT))
+    assert len(NEXT) == server.held_bytes
+    assert transcript(server.receive(b"")) == []
+
+    server.send_headers(ResponseHead(204, []), True)
+
+    assert [request(b"GET", b"a.example", b"/next"), END] == transcript(server.receive(b""))
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_a_bad_request_ends_the_connection_with_the_status_code_to_answer(name: str) -> None:
+    raw, status_code = REFUSED[name]
+
+    for cuts in three_ways(raw):
+        server = ServerConnection(Caches())
+
+        assert [("terminated", status_code)] == receive_in_pieces(server, raw, cuts)
+        assert server.receive(GET) == []
+
+        server.send_headers(ResponseHead(status_code, []), True)
+
+        assert server.data_to_send().endswith(b"content-length: 0\r\nconnection: close\r\n\r\n")
+        assert server.should_close
+
+
+def test_an_http2_client_is_handed_over_with_all_it_has_sent() -> None:
+    preface = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\x00\x00\x00\x04\x00"
+
+    assert [("http2", preface)] == transcript(ServerConnection(Caches()).receive(preface))
+
+
+def test_an_http2_preface_after_a_request_is_refused() -> None:
+    server = ServerConnection(Caches())
+    server.receive(GET + b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n")
+    server.send_headers(ResponseHead(204, []), True)
+
+    assert [("terminated", 505)] == transcript(server.receive(b""))
+
+
+def test_a_client_that_waits_for_100_is_told_so_and_gets_it() -> None:
+    server = ServerConnection(Caches())
+    head = b"POST / HTTP/1.1\r\nHost: a.example\r\nContent-Length: 2\r\nExpect: 100-Continue\r\n\r\n"
+
+    (event,) = server.receive(head)
+    assert isinstance(event, RequestReceived)
+    assert event.expects_continue
+    server.send_headers(ResponseHead(100, []))
+
+    assert server.data_to_send() == b"HTTP/1.1 100 Continue\r\n\r\n"
+    assert [("data", b"hi"), END] == transcript(server.receive(b"hi"))
+
+
+def test_an_http_10_client_cannot_wait_for_100() -> None:
+    server = ServerConnection(Caches())
+
+    (event,) = server.receive(b"POST / HTTP/1.0\r\nContent-Length: 2\r\nExpect: 100-continue\r\n\r\n")
+    assert isinstance(event, RequestReceived)
+    assert event.is_http_10
+    assert not event.expects_continue
+    server.send_headers(ResponseHead(100, []))
+
+    assert not server.has_output
+
+
+@pytest.mark.parametrize(
+    ("limits", "raw", "status_code"),
+    [
+        (Limits(max_request_line_bytes=30), b"GET /" + b"a" * 40 + b" HTTP/1.1\r\nHost: a\r\n\r\n", 414),
+        (Limits(max_head_bytes=60), b"GET / HTTP/1.1\r\nHost: a\r\nX: " + b"a" * 40 + b"\r\n\r\n", 431),
+        (Limits(max_fields=2), b"GET / HTTP/1.1\r\nHost: a\r\nX: a\r\nX: b\r\n\r\n", 431),
+        (Limits(max_body_bytes=4), b"POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 5\r\n\r\nhello", 413),
+        (Limits(max_body_bytes=4), CHUNKED + b"3\r\nabc\r\n2\r\nde\r\n0\r\n\r\n", 413),
+        (Limits(max_chunk_line_bytes=20), CHUNKED + b"1;" + b"a" * 20 + b"\r\nx\r\n", 400),
+        (Limits(max_chunk_extension_bytes=8), CHUNKED + b"1;abcd\r\nx\r\n" * 2, 400),
+        (Limits(max_trailer_bytes=20), CHUNKED + b"0\r\nX: " + b"a" * 20 + b"\r\n\r\n", 431),
+        (Limits(max_fields=2), CHUNKED + b"0\r\na: 1\r\nb: 1\r\nc: 1\r\n\r\n", 431),
+    ],
+)
+def test_a_limit_passed_is_answered_with_its_own_status_code(limits: Limits, raw: bytes, status_code: int) -> None:
+    for cuts in three_ways(raw):
+        seen = receive_in_pieces(ServerConnection(Caches(), limits=limits), raw, cuts)
+
+        assert ("terminated", status_code) == seen[-1]
+
+
+def test_limits_are_met_exactly_without_being_passed() -> None:
+    raw = b"GET /" + b"a" * 10 + b" HTTP/1.1\r\nHost: a\r\n\r\n"
+    line = raw.index(b"\r\n")
+    for limits, is_taken in (
+        (Limits(max_request_line_bytes=line, max_head_bytes=len(raw), max_fields=1), True),
+        (Limits(max_request_line_bytes=line - 1), False),
+        (Limits(max_head_bytes=len(raw) - 1), False),
+    ):
+        for cuts in three_ways(raw):
+            seen = receive_in_pieces(ServerConnection(Caches(), limits=limits), raw, cuts)
+
+            assert is_taken == (seen[-1] == END)
+
+
+def test_a_client_that_pipelines_too_much_is_not_read_any_more() -> None:
+    server = ServerConnection(Caches(), limits=Limits(max_pipelined_bytes=100))
+    server.receive(GET)
+    while server.wants_data:
+        server.receive(NEXT)
+
+    assert 100 <= server.held_bytes < 100 + len(NEXT)
+    with pytest.raises(LocalProtocolError):
+        server.receive(NEXT)
+
+
+@pytest.mark.parametrize("raw", [b"GET / HT", CHUNKED + b"5\r\nhe", CHUNKED + b"0\r\n"])
+def test_a_client_that_leaves_in_the_middle_is_told_so(raw: bytes) -> None:
+    server = ServerConnection(Caches())
+    server.receive(raw)
+
+    assert [("terminated", 400)] == transcript(server.receive_eof())
+
+
+def test_a_client_that_half_closes_still_gets_all_its_responses() -> None:
+    server = ServerConnection(Caches())
+    server.receive(GET + NEXT)
+    assert server.receive_eof() == []
+    server.send_headers(ResponseHead(204, []), True)
+    assert b"close" not in server.data_to_send()
+
+    assert [request(b"GET", b"a.example", b"/next"), END] == transcript(server.receive(b""))
+
+    server.send_headers(ResponseHead(204, []), True)
+    assert b"connection: close" in server.data_to_send()
+    assert server.should_close
+
+
+def test_a_client_that_leaves_between_requests_leaves_nothing_to_do() -> None:
+    server = ServerConnection(Caches())
+
+    assert server.receive_eof() == []
+    assert server.should_close

@@ -1,0 +1,240 @@
+"""Responses as the server role writes them: framing, connection options, and what it refuses to send."""
+
+from collections.abc import Callable
+
+import pytest
+
+from proxy.h1 import Caches, Fields, LocalProtocolError, ResponseHead, ServerConnection
+from tests.proxy.h1.transcripts import END, request, transcript
+
+GET = b"GET / HTTP/1.1\r\nHost: a.example\r\n\r\n"
+HEAD = b"HEAD / HTTP/1.1\r\nHost: a.example\r\n\r\n"
+CLOSE = b"GET / HTTP/1.1\r\nHost: a.example\r\nConnection: x, Close\r\n\r\n"
+OLD = b"GET / HTTP/1.0\r\n\r\n"
+OLD_KEPT = b"GET / HTTP/1.0\r\nConnection: Keep-Alive\r\n\r\n"
+UPLOAD = b"POST / HTTP/1.1\r\nHost: a.example\r\nContent-Length: 5\r\nExpect: 100-continue\r\n\r\n"
+WEBSOCKET = b"GET /chat HTTP/1.1\r\nHost: a.example\r\nConnection: keep-alive, Upgrade\r\nUpgrade: WebSocket\r\n\r\n"
+LENGTH: Fields = [(b"content-length", b"5")]
+
+
+def asked(raw: bytes) -> ServerConnection:
+    server = ServerConnection(Caches())
+    server.receive(raw)
+    return server
+
+
+@pytest.mark.parametrize(
+    ("raw", "fields", "wanted", "is_kept"),
+    [
+        (GET, LENGTH, b"content-length: 5\r\n\r\nhello", True),
+        (GET, [], b"transfer-encoding: chunked\r\n\r\n5\r\nhello\r\n0\r\n\r\n", True),
+        (CLOSE, LENGTH, b"content-length: 5\r\nconnection: close\r\n\r\nhello", False),
+        (CLOSE, [], b"transfer-encoding: chunked\r\nconnection: close\r\n\r\n5\r\nhello\r\n0\r\n\r\n", False),
+        (OLD, LENGTH, b"content-length: 5\r\nconnection: close\r\n\r\nhello", False),
+        (OLD, [], b"connection: close\r\n\r\nhello", False),
+        (OLD_KEPT, LENGTH, b"content-length: 5\r\nconnection: keep-alive\r\n\r\nhello", True),
+        (OLD_KEPT, [], b"connection: close\r\n\r\nhello", False),
+        (HEAD, LENGTH, b"content-length: 5\r\n\r\n", True),
+        (HEAD, [], b"\r\n", True),
+    ],
+)
+def test_a_body_is_framed_for_the_client_that_asked(raw: bytes, fields: Fields, wanted: bytes, is_kept: bool) -> None:
+    server = asked(raw)
+
+    server.send_headers(ResponseHead(200, fields))
+    server.send_data(b"hello", True)
+
+    assert b"HTTP/1.1 200 OK\r\n" + wanted == server.data_to_send()
+    assert is_kept == (not server.should_close) == server.is_idle
+
+
+@pytest.mark.parametrize(
+    ("status_code", "fields", "wanted"),
+    [
+        (200, [], b"HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n"),
+        (204, [], b"HTTP/1.1 204 No Content\r\n\r\n"),
+        (204, [(b"content-length", b"0")], b"HTTP/1.1 204 No Content\r\n\r\n"),
+        (304, LENGTH, b"HTTP/1.1 304 Not Modified\r\ncontent-length: 5\r\n\r\n"),
+        (599, [], b"HTTP/1.1 599 \r\ncontent-length: 0\r\n\r\n"),
+    ],
+)
+def test_a_response_without_a_body_says_so_where_it_may(status_code: int, fields: Fields, wanted: bytes) -> None:
+    server = asked(GET)
+
+    server.send_headers(ResponseHead(status_code, fields), True)
+
+    assert wanted == server.data_to_send()
+    assert server.is_idle
+
+
+def test_trailers_follow_a_chunked_body_and_are_dropped_behind_another() -> None:
+    chunked, with_length = asked(GET), asked(GET)
+    chunked.send_headers(ResponseHead(200, []))
+    with_length.send_headers(ResponseHead(200, [(b"content-length", b"0")]))
+    for server in (chunked, with_length):
+        server.data_to_send()
+        server.send_trailers([(b"grpc-status", b"0")])
+
+    assert chunked.data_to_send() == b"0\r\ngrpc-status: 0\r\n\r\n"
+    assert with_length.data_to_send() == b""
+
+
+def test_body_data_leaves_as_the_buffer_that_was_given() -> None:
+    server = asked(GET)
+    server.send_headers(ResponseHead(200, [(b"content-length", b"100000")]))
+    data = memoryview(bytes(100_000))
+
+    server.send_data(data, True)
+
+    assert server.buffers_to_send()[-1] is data
+
+
+def test_early_hints_leave_the_response_owed() -> None:
+    server = asked(GET)
+
+    server.send_headers(ResponseHead(103, [(b"link", b"</a.css>")]))
+    server.send_headers(ResponseHead(200, []), True)
+
+    assert server.data_to_send() == (
+        b"HTTP/1.1 103 Early Hints\r\nlink: </a.css>\r\n\r\nHTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n"
+    )
+
+
+def test_a_websocket_is_opened_and_takes_what_came_early() -> None:
+    server = asked(WEBSOCKET + b"\x81\x00")
+
+    server.send_headers(ResponseHead(101, [(b"sec-websocket-accept", b"x")]))
+    server.send_data(b"\x89\x00")
+
+    assert server.data_to_send() == (
+        b"HTTP/1.1 101 Switching Protocols\r\nsec-websocket-accept: x\r\n"
+        b"connection: upgrade\r\nupgrade: websocket\r\n\r\n\x89\x00"
+    )
+    assert [("data", b"\x81\x00")] == transcript(server.receive(b""))
+    assert [("data", b"GET / HTTP/1.1\r\n\r\n")] == transcript(server.receive(b"GET / HTTP/1.1\r\n\r\n"))
+    assert [END] == transcript(server.receive_eof())
+    assert not server.should_close
+
+    server.end_stream()
+
+    assert server.should_close
+
+
+def test_a_websocket_that_is_refused_leaves_an_ordinary_connection() -> None:
+    server = asked(WEBSOCKET + GET)
+
+    server.send_headers(ResponseHead(403, []), True)
+
+    assert [request(b"GET", b"a.example", b"/"), END] == transcript(server.receive(b""))
+
+
+def test_an_answer_before_a_body_that_may_never_come_closes() -> None:
+    server = asked(UPLOAD)
+
+    server.send_headers(ResponseHead(413, []), True)
+
+    assert b"connection: close" in server.data_to_send()
+    assert server.should_close
+
+
+def test_an_answer_before_the_end_of_a_body_closes_once_it_is_sent() -> None:
+    server = asked(UPLOAD)
+    server.send_headers(ResponseHead(100, []))
+    server.receive(b"he")
+
+    server.send_headers(ResponseHead(200, []), True)
+
+    assert server.should_close
+    assert server.receive(b"llo" + GET) == []
+
+
+def test_draining_lets_the_running_response_end_and_is_immediate_when_idle() -> None:
+    running, idle = asked(GET), ServerConnection(Caches())
+    running.drain()
+    idle.drain()
+    assert not running.should_close
+    assert idle.should_close
+
+    running.send_headers(ResponseHead(200, []), True)
+
+    assert b"connection: close" in running.data_to_send()
+    assert running.should_close
+
+
+def test_a_request_that_has_half_arrived_is_still_answered_while_draining() -> None:
+    server = asked(GET[:10])
+    server.drain()
+
+    assert [request(b"GET", b"a.example", b"/"), END] == transcript(server.receive(GET[10:]))
+
+
+@pytest.mark.parametrize(
+    "field",
+    [
+        (b"x", b"a\r\nb: c"),
+        (b"x", b"a\nb"),
+        (b"x", b"\0"),
+        (b"x y", b"a"),
+        (b"", b"a"),
+        (b"connection", b"close"),
+        (b"transfer-encoding", b"chunked"),
+        (b"content-length", b"+1"),
+    ],
+)
+def test_a_field_that_could_change_the_framing_is_never_sent(field: tuple[bytes, bytes]) -> None:
+    server = asked(GET)
+
+    for _ in range(2):
+        with pytest.raises(LocalProtocolError):
+            server.send_headers(ResponseHead(200, [field]))
+
+    assert not server.has_output
+
+
+def test_an_announced_length_is_kept_or_refused() -> None:
+    server = asked(GET)
+    server.send_headers(ResponseHead(200, LENGTH))
+    server.send_data(b"hel")
+    sent = server.data_to_send()
+    calls: list[Callable[[], None]] = [
+        lambda: server.send_data(b"lo!"),
+        lambda: server.send_data(b"l", True),
+        server.end_stream,
+        lambda: server.send_trailers([]),
+    ]
+    for call in calls:
+        with pytest.raises(LocalProtocolError):
+            call()
+
+    assert sent.endswith(b"hel")
+    assert not server.has_output
+
+
+@pytest.mark.parametrize(
+    ("raw", "head", "end_stream"),
+    [
+        (b"", ResponseHead(200, []), True),
+        (GET, ResponseHead(101, []), False),
+        (GET, ResponseHead(103, []), True),
+        (GET, ResponseHead(99, []), True),
+        (GET, ResponseHead(1000, []), True),
+        (GET, ResponseHead(200, LENGTH), True),
+        (GET, ResponseHead(200, LENGTH * 2), False),
+        (GET, ResponseHead(103, LENGTH), False),
+    ],
+)
+def test_a_head_that_fits_no_exchange_is_refused(raw: bytes, head: ResponseHead, end_stream: bool) -> None:
+    server = asked(raw)
+
+    with pytest.raises(LocalProtocolError):
+        server.send_headers(head, end_stream)
+
+    assert not server.has_output
+
+
+def test_nothing_can_be_sent_behind_the_end_of_a_response() -> None:
+    server = asked(GET)
+    server.send_headers(ResponseHead(200, []), True)
+    for call in (server.end_stream, lambda: server.send_data(b"x"), lambda: server.send_trailers([])):
+        with pytest.raises(LocalProtocolError):
+            call()

@@ -1,0 +1,150 @@
+"""The automaton gives the verdicts of Python's `re`; its table is bounded, and so are the steps of a match."""
+
+import re
+import string
+from typing import SupportsIndex
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from proxy.pattern import MAX_ENTRIES, MAX_POSITIONS, MAX_STATES, Automaton, PatternError
+
+EXAMPLES = [
+    (r"/v\d+/.*", ["/v1/a", "/v12/", "/v/a", "/v1"]),
+    (r"", ["", "a"]),
+    (r"a{0}", ["", "a"]),
+    (r"(a*)*b", ["b", "aab", "aa"]),
+    (r"a{2,3}", ["a", "aa", "aaa", "aaaa"]),
+    (r"a{2,}", ["a", "aa", "aaaaa"]),
+    (r"(ab|a)(bc|c)?", ["a", "ab", "abc", "abbc", "ac", "b"]),
+    (r"(?i)/Foo[x-z]?", ["/foo", "/FOOX", "/fooa"]),
+    (r"(?i)[^a]", ["a", "A", "b"]),
+    (r"[^/]+", ["a", "a/b", "/"]),
+    (r"[]a]+", ["]a", "b"]),
+    (r"[a\-z]", ["-", "m", "z"]),
+    (r"[a-]", ["-", "a", "b"]),
+    (r"\.\x41\t", [".A\t", ".a\t"]),
+    (r"[\d.]+", ["1.2", "1a"]),
+    (r"\W\S\D", ["-x-", "ax-", "- -"]),
+    (r"^/a$|^/b$", ["/a", "/b", "/ab"]),
+    (r"(?P<x>a)(?:b)", ["ab", "a"]),
+    (r"a+?b*?c??", ["aabb", "abc", "b"]),
+    (r".", ["\n", "a"]),
+    (r"a||b", ["", "a", "b", "ab"]),
+    (r"(.*foo){20}", ["foo" * 19, "foo" * 20, "foo" * 2700, "foo" * 19 + "fo"]),
+    (r".*a.{8}", ["b" * 9, "a" + "b" * 8, "ab" * 200, "a" + "b" * 9]),
+    (r"((a?){4}b+){2}", ["bb", "aaaabaaaab", "aaaaab", "abab"]),
+    (r"(a{0}b?)+", ["", "b", "bbb", "a"]),
+]
+
+
+@pytest.mark.parametrize(("pattern", "values"), EXAMPLES)
+def test_verdicts_of_examples_are_those_of_re(pattern: str, values: list[str]) -> None:
+    automaton, expected = Automaton(pattern), re.compile(pattern.encode())
+
+    for value in values:
+        assert bool(expected.fullmatch(value.encode())) == automaton.matches(value.encode()), value
+
+
+atoms = st.sampled_from(["a", "b", "/", ".", "[ab]", "[^a]", r"\d", "(a|b/)", "(?:ab)", "(?:(?:ab)*)", "(a|)", "()"])
+pieces = st.tuples(atoms, st.sampled_from(["", "", "*", "+", "?", "{2}", "{0,2}", "{1,}", "{2,}", "*?"])).map("".join)
+sequences = st.lists(pieces, max_size=4).map("".join)
+groups = st.tuples(sequences, st.sampled_from(["*", "+", "{2}", "{0,3}"])).map(lambda group: f"({group[0]}){group[1]}")
+patterns = st.lists(sequences | groups, min_size=1, max_size=3).map("|".join)
+values = st.text("ab/1\n", max_size=12)
+
+
+@given(patterns, st.lists(values, min_size=1, max_size=6))
+@settings(max_examples=400, deadline=None)
+def test_verdicts_are_those_of_re(pattern: str, texts: list[str]) -> None:
+    automaton, expected = Automaton(pattern), re.compile(pattern.encode())
+
+    for text in texts:
+        assert bool(expected.fullmatch(text.encode())) == automaton.matches(text.encode())
+
+
+@given(st.text(st.characters(min_codepoint=32, max_codepoint=126), max_size=30))
+@settings(max_examples=300, deadline=None)
+def test_any_text_is_a_pattern_or_is_refused_and_what_is_accepted_means_what_re_means(pattern: str) -> None:
+    try:
+        automaton = Automaton(pattern)
+    except PatternError as error:
+        refusal = str(error)
+    else:
+        refusal = ""
+        # Characters that stand for themselves, and the few the two dialects share, mean the same.
+        assert bool(re.fullmatch(pattern, pattern)) == automaton.matches(pattern.encode())
+
+    assert not refusal or refusal.startswith("regular expression ")
+
+
+# Patterns that make backtracking matchers stand still, with a value that does it. The verdict is known by construction.
+SLOW_ELSEWHERE = [
+    (r"(a*)*b", b"a" * 65536, False),
+    (r"(a|a)*b", b"a" * 65536, False),
+    (r"(a|aa)+b", b"a" * 65536, False),
+    (r".*.*.*.*=.*", b"x" * 65536, False),
+    (r"(.*foo){20}", b"foo" * 21000, True),
+    (r"(.*foo){20}", b"fo" * 32768, False),
+    (r"([a-zA-Z]+)*!", b"a" * 65536, False),
+    (r"(x+x+)+y", b"x" * 65536, False),
+    (r"(a?){64}a{64}", b"a" * 64, True),
+    (r"(((((a*)*)*)*)*)*c", b"a" * 65536, False),
+]
+
+
+class Steps(tuple[int, ...]):
+    """Counts the look-ups in a table."""
+
+    __slots__ = ()
+    taken = 0
+
+    def __getitem__(self, place: SupportsIndex) -> int:  # type: ignore[override]
+        Steps.taken += 1
+        return super().__getitem__(place)
+
+
+@pytest.mark.parametrize(("pattern", "value", "verdict"), SLOW_ELSEWHERE)
+def test_a_match_takes_one_step_for_each_byte_whatever_the_pattern(pattern: str, value: bytes, verdict: bool) -> None:
+    automaton = Automaton(pattern)
+    assert len(automaton._table) <= MAX_ENTRIES
+    automaton._table = Steps(automaton._table)
+    Steps.taken = 0
+
+    assert verdict == automaton.matches(value)
+    assert Steps.taken == len(value)
+
+
+@pytest.mark.parametrize("pattern", [r"(a|b)*a(a|b){120}", r".*a.{9}", r"[ab]*a[ab]{250}"])
+def test_patterns_whose_table_would_explode_are_refused(pattern: str) -> None:
+    with pytest.raises(PatternError, match=f"more than {MAX_STATES} states"):
+        Automaton(pattern)
+
+
+def test_rows_are_fewer_where_they_are_longer() -> None:
+    told_apart = string.ascii_letters + string.digits
+    columns = len(told_apart) + len(["newline", "all others"])
+
+    with pytest.raises(PatternError, match=f"more than {MAX_ENTRIES // columns} states"):
+        Automaton(told_apart + ".*a.{20}")
+
+
+@pytest.mark.parametrize(
+    "pattern",
+    [
+        r"/users/[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}(/.*)?",
+        r"(?i)/api/v[0-9]+/(users|orders|items)/[^/]+/?",
+        r".*(iPhone|Android|iPad).*Mobile.*",
+        r"[a-z0-9-]{1,63}(\.[a-z0-9-]{1,63}){1,3}",
+        "/" + "a1" * 127 + "z",
+    ],
+)
+def test_patterns_of_everyday_use_stay_far_below_the_limits(pattern: str) -> None:
+    assert len(Automaton(pattern)._table) < MAX_ENTRIES / 8
+
+
+@pytest.mark.parametrize("pattern", ["((a{20}){20}){20}", "((((){256}){256}){256}){256}", "(((a|){99}){99}){99}"])
+def test_patterns_that_grow_too_large_are_refused_before_they_are_written_out(pattern: str) -> None:
+    with pytest.raises(PatternError, match=f"want at most {MAX_POSITIONS}"):
+        Automaton(pattern)

@@ -1,0 +1,154 @@
+"""Session persistence: a client stays with its backend and address until its time is over or they are gone."""
+
+from typing import Any
+
+import pytest
+
+from proxy import routing
+from proxy.routing.session import MAX_CLOCK_SKEW_S
+from tests.support.routes import backend, forwarded, request, route, table_of
+
+NOW_S = 1_700_000_000.0
+
+
+def table_with(*backends: dict[str, Any], **policy: Any) -> routing.Table:
+    chosen = backends or (backend("a"), backend("b"))
+    return table_of(route("r", rule={"backends": list(chosen), "sessionPersistence": policy}))
+
+
+def persistence(table: routing.Table) -> routing.Persistence:
+    policy = forwarded(table, request("h/"), 0.0).rule.persistence
+    assert policy is not None
+    return policy
+
+
+def binding(table: routing.Table, name: str, now_s: float = NOW_S) -> bytes:
+    """The value of the field that binds a new client to the backend of this name."""
+    field = persistence(table).response_field(None, f"http://{name}.test:80", f"{name}.test:80", now_s, is_secure=False)
+    assert field is not None
+    return field[1]
+
+
+def cookie(value: bytes) -> routing.PlainHead:
+    pair = value.partition(b";")[0]
+    return routing.PlainHead(b"GET", b"h", b"/", ((b"cookie", b"x=1"), (b"cookie", pair), (b"cookie", b"y=2")))
+
+
+def name_of(decision: routing.Forward) -> str:
+    return decision.backend.spec.addresses[0].partition(".")[0]
+
+
+@pytest.mark.parametrize("name", ["a", "b"])
+def test_a_cookie_binds_its_client_to_backend_and_address(name: str) -> None:
+    table = table_with()
+
+    decision = forwarded(table, cookie(binding(table, name)), now_s=NOW_S + 1)
+
+    assert name == name_of(decision)
+    assert decision.session is not None
+    assert routing.fingerprint(f"{name}.test:80") == decision.session.address
+
+
+def test_a_header_binds_its_client_too() -> None:
+    table = table_with(type="Header", sessionName="X-Session")
+    head = routing.PlainHead(b"GET", b"h", b"/", ((b"x-session", binding(table, "b")),))
+
+    assert b"x-session" == persistence(table).name
+    assert "b" == name_of(forwarded(table, head, now_s=NOW_S))
+
+
+def test_without_a_session_weights_decide() -> None:
+    decision = forwarded(table_with(), request("h/"), 0.99, now_s=NOW_S)
+
+    assert "b" == name_of(decision)
+    assert decision.session is None
+
+
+FORGED = [b"", b"x", b"A" * 31, b"A" * 32, b"!" * 32, b"\xff" * 32, b"A" * 33]
+
+
+@pytest.mark.parametrize("token", FORGED)
+def test_what_is_no_token_of_ours_is_no_session(token: bytes) -> None:
+    head = routing.PlainHead(b"GET", b"h", b"/", ((b"cookie", b"tunnelgw-session=" + token),))
+
+    assert forwarded(table_with(), head, 0.0, now_s=NOW_S).session is None
+
+
+def test_a_session_of_a_backend_that_left_the_rule_is_over() -> None:
+    token = binding(table_with(), "b")
+
+    decision = forwarded(table_with(backend("a"), backend("c")), cookie(token), 0.99, now_s=NOW_S)
+
+    assert "c" == name_of(decision)
+    assert decision.session is None
+
+
+def test_weight_zero_keeps_its_sessions_and_gets_no_new_ones() -> None:
+    token = binding(table_with(), "b")
+    draining = table_with(backend("a"), backend("b", weight=0))
+
+    assert "b" == name_of(forwarded(draining, cookie(token), now_s=NOW_S))
+    assert "a" == name_of(forwarded(draining, request("h/"), 0.999, now_s=NOW_S))
+
+
+LIFETIMES = [
+    ({}, 1e9, True),
+    ({"absoluteTimeout": "1h"}, 3599, True),
+    ({"absoluteTimeout": "1h"}, 3600, False),
+    ({"idleTimeout": "10m"}, 599, True),
+    ({"idleTimeout": "10m"}, 600, False),
+    ({"idleTimeout": "1s", "absoluteTimeout": "1h"}, 2, False),
+    ({}, -MAX_CLOCK_SKEW_S + 1, True),
+    ({}, -MAX_CLOCK_SKEW_S - 1, False),
+]
+
+
+@pytest.mark.parametrize(("policy", "age_s", "is_valid"), LIFETIMES)
+def test_sessions_end_by_age_and_by_idleness(policy: dict[str, Any], age_s: float, is_valid: bool) -> None:
+    table = table_with(**policy)
+    token = binding(table, "b")
+
+    decision = forwarded(table, cookie(token), 0.0, now_s=NOW_S + age_s)
+
+    assert is_valid == (decision.session is not None)
+
+
+def test_a_bound_client_is_sent_its_cookie_again_only_to_keep_it_from_idling_out() -> None:
+    table = table_with(idleTimeout="100s", absoluteTimeout="1h")
+    policy = persistence(table)
+    session = forwarded(table, cookie(binding(table, "a")), now_s=NOW_S).session
+
+    def renewed(now_s: float) -> routing.Field | None:
+        return policy.response_field(session, "http://a.test:80", "a.test:80", now_s, is_secure=True)
+
+    assert renewed(NOW_S + 9) is None
+    field = renewed(NOW_S + 11)
+    assert field is not None
+    later = forwarded(table, cookie(field[1]), now_s=NOW_S + 105).session
+    assert later is not None
+    assert (NOW_S, NOW_S + 11) == (later.created_s, later.used_s)
+
+
+def test_another_address_makes_another_session() -> None:
+    table = table_with()
+    session = forwarded(table, cookie(binding(table, "a")), now_s=NOW_S).session
+
+    field = persistence(table).response_field(session, "http://a.test:80", "a2.test:80", NOW_S, is_secure=False)
+
+    assert field is not None
+
+
+def test_cookies_say_how_long_they_live_and_that_scripts_need_not_see_them() -> None:
+    policy = persistence(table_with(absoluteTimeout="1h", lifetimeType="Permanent", sessionName="sid"))
+
+    field = policy.response_field(None, "k", "a:1", NOW_S, is_secure=True)
+
+    assert field is not None
+    assert b"set-cookie" == field[0]
+    value, *attributes = field[1].split(b"; ")
+    assert value.startswith(b"sid=")
+    assert [b"Path=/", b"HttpOnly", b"SameSite=Lax", b"Secure", b"Max-Age=3600"] == attributes
+
+
+def test_a_cookie_of_the_browser_session_has_no_age() -> None:
+    assert b"Max-Age" not in binding(table_with(absoluteTimeout="1h"), "a")
