@@ -3,20 +3,25 @@
 Socket timeouts bound one system call each, so a peer that sends a byte now and then, a name server that is away (on the
 LAN whose names we manage!) or a host with several dead addresses could hold a call far beyond its deadline. Here the
 connect timeout covers resolution and all addresses together, and the read timeout covers the whole answer.
+
+Requests are written as one piece and answers read by `replyreader`, in place of urllib3's own ways over http.client.
 """
 
-import http.client
-import io
 import ipaddress
 import queue
+import re
 import socket
 import threading
 import time
-from typing import Any
+from collections.abc import Callable, Mapping
+from functools import lru_cache
+from typing import Any, ClassVar
 
 from urllib3 import HTTPConnectionPool, HTTPSConnectionPool
 from urllib3.connection import HTTPConnection, HTTPSConnection
-from urllib3.exceptions import ConnectTimeoutError, NameResolutionError, NewConnectionError
+from urllib3.exceptions import ConnectTimeoutError, InvalidHeader, NameResolutionError, NewConnectionError
+
+from dnswebhook.stores.unifi.replyreader import WholeReply, read_reply
 
 SocketAddress = tuple[Any, ...]
 """What `socket.connect` takes: (host, port) or (host, port, flow, scope)."""
@@ -81,44 +86,24 @@ def connect(host: str, port: int, timeout_s: float) -> socket.socket:
     raise failure
 
 
-class _AnswerReader(io.RawIOBase):
-    """A socket's bytes, all of which must arrive within the timeout that the socket has when reading begins."""
-
-    def __init__(self, sock: socket.socket) -> None:
-        self._sock = sock
-        self._raw = sock.makefile("rb", buffering=0)
-        timeout_s = sock.gettimeout()
-        self._at = time.monotonic() + timeout_s if timeout_s is not None else None
-
-    def readable(self) -> bool:
-        return True
-
-    def readinto(self, buffer: Any) -> int | None:
-        if self._at is not None:
-            remaining_s = self._at - time.monotonic()
-            if remaining_s <= 0:
-                raise TimeoutError("the answer did not end in time")
-            self._sock.settimeout(remaining_s)
-        return self._raw.readinto(buffer)
-
-    def close(self) -> None:
-        self._raw.close()
-        super().close()
+# What must not stand in a field's value: it would begin another field, or another request.
+_UNSAFE = re.compile(r"[^\t -~\x80-\xff]")
 
 
-class _PromptResponse(http.client.HTTPResponse):
-    def __init__(self, sock: socket.socket, *args: Any, **kwargs: Any) -> None:
-        super().__init__(sock, *args, **kwargs)
-        self.fp.close()
-        self.fp = io.BufferedReader(_AnswerReader(sock), 65536)
-
-
-class _PromptConnect:
-    """The part that both connection classes share: replaces urllib3's way to a connected socket."""
+class _Prompt:
+    """The part that both connection classes share: replaces urllib3's ways to a connected socket and of using it."""
 
     host: str
     port: int
     timeout: Any
+    sock: Any
+    connect: Callable[[], None]
+    close: Callable[[], None]
+    default_port: ClassVar[int]
+
+    def __init__(self, *args: Any, max_reply_bytes: int, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self._max_reply_bytes = max_reply_bytes
 
     def _new_conn(self) -> socket.socket:
         try:
@@ -130,18 +115,53 @@ class _PromptConnect:
         except OSError as error:
             raise NewConnectionError(self, str(error)) from error  # type: ignore[arg-type]
 
+    def request(
+        self,
+        method: str,
+        url: str,
+        body: bytes | None = None,
+        headers: Mapping[str, str] | None = None,
+        **_options: Any,
+    ) -> None:
+        """Everything in one packet where it fits; `url` is encoded already."""
+        if self.sock is None:
+            self.connect()
+        elif self.sock.gettimeout() != self.timeout:
+            self.sock.settimeout(self.timeout)
+        host = _host_field(self.host, self.port, self.default_port)
+        fields = {"Host": host, "Accept-Encoding": "identity", **(headers or {})}
+        if body:
+            fields["Content-Length"] = str(len(body))
+        if any(map(_UNSAFE.search, fields.values())):
+            raise InvalidHeader("a request field holds a control character")
+        lines = "".join([f"{name}: {value}\r\n" for name, value in fields.items()])
+        self.sock.sendall(f"{method} {url} HTTP/1.1\r\n{lines}\r\n".encode("latin-1") + (body or b""))
 
-class _PromptHttpConnection(_PromptConnect, HTTPConnection):
-    response_class = _PromptResponse
+    def getresponse(self) -> WholeReply:
+        reply, goes_on = read_reply(self.sock, self.timeout, self._max_reply_bytes)
+        if not goes_on:
+            self.close()
+        return reply
 
 
-class _PromptHttpsConnection(_PromptConnect, HTTPSConnection):
-    response_class = _PromptResponse
+@lru_cache(maxsize=8)
+def _host_field(host: str, port: int, default_port: int) -> str:
+    written = host if host.isascii() else host.encode("idna").decode("ascii")
+    name = f"[{written}]" if ":" in written else written
+    return name if port == default_port else f"{name}:{port}"
+
+
+class _PromptHttpConnection(_Prompt, HTTPConnection):  # type: ignore[misc]
+    pass
+
+
+class _PromptHttpsConnection(_Prompt, HTTPSConnection):  # type: ignore[misc]
+    pass
 
 
 class PromptHttpPool(HTTPConnectionPool):
-    ConnectionCls = _PromptHttpConnection
+    ConnectionCls = _PromptHttpConnection  # type: ignore[assignment]  # takes only the bodies that we send
 
 
 class PromptHttpsPool(HTTPSConnectionPool):
-    ConnectionCls = _PromptHttpsConnection
+    ConnectionCls = _PromptHttpsConnection  # type: ignore[assignment]

@@ -19,9 +19,10 @@ from urllib3.exceptions import ConnectTimeoutError, HTTPError, NewConnectionErro
 from dnswebhook.deadline import Deadline
 from dnswebhook.errors import StoreError, StoreTimeout, StoreUnreachable, excerpt
 from dnswebhook.stores.unifi import sockets, tls
+from dnswebhook.stores.unifi.replyreader import ReplyTooLong
 from dnswebhook.stores.unifi.settings import UnifiSettings
 
-_CHUNK_BYTES = 1024 * 1024
+_NO_RETRIES = urllib3.Retry(False)
 _SPARE_CONNECTIONS = 6
 """Pooled beyond the parallel writes: pages of a listing, a probe, a login."""
 
@@ -93,47 +94,28 @@ class Transport:
                 self._prefix + request.path,
                 body=request.body or None,
                 headers=_headers(request, headers),
-                retries=False,
+                retries=_NO_RETRIES,
                 redirect=False,
                 timeout=urllib3.Timeout(total=timeout_s),
                 preload_content=False,
+                release_conn=True,  # the answer is read to its end by then
             )
-            try:
-                return self._read(request, response)
-            finally:
-                # Gives the connection back when all of the body was read, and closes it when not.
-                response.close()
+        except ReplyTooLong:
+            limit = self._settings.max_response_bytes
+            message = f"{request.method} {request.path}: the reply is longer than the limit of {limit} bytes"
+            raise NoReply(StoreUnreachable(message), was_sent=True, is_repeatable=False) from None
         except (HTTPError, OSError) as error:
             raise self._no_reply(request, error, timeout_s) from error
-
-    def close(self) -> None:
-        self._pool.close()
-
-    def _read(self, request: Request, response: urllib3.BaseHTTPResponse) -> Reply:
         return Reply(
             request=request,
             status_code=response.status,
             content_type=response.headers.get("Content-Type", "").partition(";")[0].strip().lower(),
             headers=response.headers,
-            body=self._read_body(request, response),
+            body=response.data,
         )
 
-    def _read_body(self, request: Request, response: urllib3.BaseHTTPResponse) -> bytes:
-        limit = self._settings.max_response_bytes
-        announced = response.headers.get("Content-Length", "")
-        chunks: list[bytes] = []
-        size = int(announced) if announced.isdecimal() else 0
-        if size <= limit:
-            size = 0
-            while chunk := response.read(_CHUNK_BYTES):
-                chunks.append(chunk)
-                size += len(chunk)
-                if size > limit:
-                    break
-        if size > limit:
-            message = f"{request.method} {request.path}: the reply is longer than the limit of {limit} bytes"
-            raise NoReply(StoreUnreachable(message), was_sent=True, is_repeatable=False)
-        return chunks[0] if len(chunks) == 1 else b"".join(chunks)
+    def close(self) -> None:
+        self._pool.close()
 
     def _no_reply(self, request: Request, error: Exception, timeout_s: float) -> NoReply:
         causes = list(_causes(error))
@@ -164,7 +146,9 @@ def _pool(settings: UnifiSettings) -> urllib3.HTTPConnectionPool:
     address = settings.address
     size = settings.parallel_calls + _SPARE_CONNECTIONS
     if address.scheme == "http":
-        return sockets.PromptHttpPool(address.host, address.port, maxsize=size)
+        return sockets.PromptHttpPool(
+            address.host, address.port, maxsize=size, max_reply_bytes=settings.max_response_bytes
+        )
     if settings.skip_tls_verify:
         # The store says it once in its log; urllib3 would say it at each request.
         urllib3.disable_warnings(urllib3.exceptions.InsecureRequestWarning)
@@ -172,6 +156,7 @@ def _pool(settings: UnifiSettings) -> urllib3.HTTPConnectionPool:
         address.host,
         address.port,
         maxsize=size,
+        max_reply_bytes=settings.max_response_bytes,
         ssl_context=tls.context_for(settings),
         assert_fingerprint=settings.tls_fingerprint or None,
     )

@@ -121,6 +121,21 @@ def test_credentials_do_not_appear_in_the_errors_of_any_exchange() -> None:
     assert "hunter2" not in str(failure.value)
 
 
+def test_a_session_cookie_cannot_smuggle_a_line_into_the_next_request() -> None:
+    seen: list[bytes] = []
+
+    def serve(connection: socket.socket, _: threading.Event) -> None:
+        seen.append(b"a request")
+
+    with peer(serve) as port:
+        transport = Transport(UnifiSettings(base_url=f"http://127.0.0.1:{port}", api_key=Secret("k")))
+        with pytest.raises(NoReply, match="control character"):
+            transport.exchange(Request("GET", "/"), {"Cookie": "TOKEN=a\r\nX-Evil: 1"}, Deadline.after(2))
+        transport.close()
+
+    assert seen == [b"a request"]  # the connection, on which nothing came
+
+
 def test_the_environment_names_no_proxy(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("HTTP_PROXY", "http_proxy", "ALL_PROXY", "all_proxy"):
         monkeypatch.setenv(name, "http://127.0.0.1:1")
