@@ -51,6 +51,8 @@ def _cut(text: str) -> str:
 
 def plain(value: object, depth: int = _MAX_DEPTH) -> object:
     """`value` as JSON can hold it, with every Secret redacted."""
+    if type(value) is str:  # nearly all are
+        return value
     if value is None or (isinstance(value, bool | int) and not isinstance(value, Enum)):
         return value
     if isinstance(value, Secret):
@@ -110,12 +112,15 @@ def _message(record: logging.LogRecord) -> str:
 
 def _rfc3339(created: float) -> str:
     moment = datetime.fromtimestamp(created, UTC)
-    return moment.strftime("%Y-%m-%dT%H:%M:%S.") + f"{moment.microsecond // 1000:03d}Z"
+    return moment.isoformat(timespec="milliseconds").removesuffix("+00:00") + "Z"
+
+
+_encode = json.JSONEncoder(ensure_ascii=False, default=_shown, separators=(",", ":")).encode
 
 
 class JsonFormatter(logging.Formatter):
     def format(self, record: logging.LogRecord) -> str:
-        return json.dumps(line_of(record), ensure_ascii=False, default=_shown, separators=(",", ":"))
+        return _encode(line_of(record))
 
 
 class TextFormatter(logging.Formatter):

@@ -120,7 +120,8 @@ class Logger:
         if not self._log.isEnabledFor(level):
             return
         carried = {FIELDS_ATTRIBUTE: (error, {**self._bound, **fields}, has_stack)}
-        self._log.log(level, "%s", msg, extra=carried)
+        # `Logger.log` would walk the stack for file and line, which no line of ours shows.
+        self._log.handle(self._log.makeRecord(self._log.name, level, "", 0, "%s", (msg,), None, extra=carried))
 
 
 class LimitedLogger:
