@@ -23,7 +23,7 @@ from tests.support.client_registry import Registered, TxtRegistry
 from tests.support.controller import Controller, Fault, PutRefusal, Reply, Reset, Truncate, faults
 from tests.support.daemon import Daemon
 from tests.support.desired import HeldRow
-from tests.support.passes import OWNER_ID, Loop, assert_survived, endpoint, ownership_row, rows_of
+from tests.support.passes import OWNER_ID, Loop, assert_survived, endpoint, rows_of
 from tests.support.storeviews import EmbeddedView, StoreView, UnifiView
 
 EXAMPLES = {"v2": 500, "v2 of old firmware": 150, "integration": 250, "embedded": 100}
@@ -186,25 +186,25 @@ class Rig:
         loop = Loop(self.client_url)
         expected = Expectation(history, shows_derived=self.kind == "integration")
 
-        struck = [self._step(loop, step) for step in history.steps]
+        for step in history.steps:
+            self._step(loop, step)
         is_settled = loop.settle(history.final, 3 if expected.blocked else 6)
 
         assert_survived(loop.replies)
         note(f"blocked: {expected.blocked}; last answers: {loop.replies[-3:]}")
         assert is_settled or expected.blocked
-        self._check(history, expected, may_leave_orphans=any(struck))
+        self._check(history, expected)
         if is_settled:
             self._check_that_nothing_more_is_written(loop, expected.claimed)
 
-    def _step(self, loop: Loop, step: Step) -> bool:
-        """True when the fault struck."""
-        fault = FAULTS[step.fault](self.controller) if self.controller and step.fault else None
+    def _step(self, loop: Loop, step: Step) -> None:
+        if self.controller and step.fault:
+            FAULTS[step.fault](self.controller)
         loop.try_pass(step.desired)
         if self.controller:
             self.controller.faults.clear()
-        return fault is not None and fault.strikes > 0
 
-    def _check(self, history: History, expected: Expectation, *, may_leave_orphans: bool) -> None:
+    def _check(self, history: History, expected: Expectation) -> None:
         held = self.view.held()
         foreign = set(history.foreign)
         assert foreign <= held, f"foreign rows are gone: {foreign - held}"
@@ -214,13 +214,7 @@ class Rig:
         ours = held - foreign - rows_of(each for each in history.ever_desired if each.dns_name in expected.blocked)
         assert expected.rows <= ours, f"missing: {expected.rows - ours}"
 
-        # An ownership record whose record failed, or was removed before it could follow. external-dns does not look
-        # for those; it takes one over when it wants that record again.
-        orphans = {ownership_row(each) for each in history.ever_desired}
-        surplus = ours - expected.rows
-        assert surplus <= orphans, f"not wanted: {surplus - orphans}"
-        assert not surplus or may_leave_orphans, f"orphans without a cause: {surplus}"
-
+        assert ours == expected.rows, f"not wanted any more: {ours - expected.rows}"
         for row in held:
             if row.type == "CNAME" and row.kind == "user":
                 assert {other for other in held if other.name == row.name and other.kind == "user"} == {row}
