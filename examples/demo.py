@@ -21,9 +21,12 @@ import requests
 from rich.console import Console
 from rich.table import Table
 
+from daemonkit.optionspec import specs_of
 from dnswebhook.model import Endpoint
+from dnswebhook.options import PREFIX, Options
 from tests.kube.install import program_path
 from tests.support.client_model import ClientModel
+from tests.support.client_plan import Planner
 from tests.support.client_registry import TxtRegistry
 
 READY_S = 20.0
@@ -63,9 +66,10 @@ def show(directory: Path, *, once: bool) -> int:
         write_records(f"http://{api}")
         say("3", "what the webhook answers to GET /records now:")
         print_records(f"http://{api}")
-        print_hints(api, health, directory)
         if once:
+            console.print("Without ONCE=1 it keeps running now, to be tried with curl.")
             return 0
+        print_hints(api, health, directory)
         console.print("Press Ctrl-C to stop.")
         while True:
             signal.pause()
@@ -74,7 +78,8 @@ def show(directory: Path, *, once: bool) -> int:
 @contextmanager
 def webhook(directory: Path, api: str, health: str) -> Iterator[None]:
     """The daemon as a process of its own; ends with the block."""
-    environ = {name: value for name, value in os.environ.items() if not name.startswith(("DNSWEBHOOK_", "UNIFI_"))}
+    ours = {name for spec in specs_of(Options, PREFIX) for name in (spec.env, spec.file_env)}
+    environ = {name: value for name, value in os.environ.items() if name not in ours}  # the demo looks alike everywhere
     command = [sys.executable, "-m", "dnswebhook", "run", "--api-addr", api, "--health-addr", health]
     with (directory / "dnswebhook.log").open("wb") as log:
         process = subprocess.Popen(
@@ -103,16 +108,20 @@ def wait_until_ready(process: "subprocess.Popen[bytes]", url: str, log: Path) ->
 def write_records(url: str) -> None:
     program = shutil.which("external-dns") or str(program_path("external-dns"))
     if os.access(program, os.X_OK):
-        say("2", f"letting {program} write ten records of its `fake` source")
+        say("2", f"external-dns ({program}) makes one pass: ten A records with random names, from its `fake` source")
         run_external_dns(program, url)
         return
-    say("2", "external-dns is not installed: a model of it makes the same calls, twice")
-    client = ClientModel(url, registry=TxtRegistry(OWNER))
+    say("2", "external-dns is not installed here, so a model of it makes the same calls, for two passes. It wants:")
+    for endpoint in DESIRED:
+        console.print(f"      {endpoint.dns_name} {endpoint.record_type} {', '.join(endpoint.targets)}")
+    client = ClientModel(
+        url, Planner(managed_types=frozenset(each.record_type for each in DESIRED)), TxtRegistry(OWNER)
+    )
     client.negotiate()
     first = client.reconcile(DESIRED)
     second = client.reconcile(DESIRED)
     console.print(f"   first pass: {len(first.changes.create)} record sets created, ownership records included")
-    console.print(f"   second pass: {'nothing to do' if second.is_no_op else 'unexpected changes!'}")
+    console.print(f"   second pass: {'nothing to do' if second.is_no_op else f'not expected: {second.changes}'}")
 
 
 def run_external_dns(program: str, url: str) -> None:
@@ -133,19 +142,23 @@ def print_records(url: str) -> None:
         ttl = str(endpoint["recordTTL"] or "auto")
         table.add_row(endpoint["dnsName"], endpoint["recordType"], ttl, "\n".join(endpoint["targets"]))
     console.print(table)
+    console.print(
+        "The TXT records say which records external-dns made: it changes and deletes no others.", soft_wrap=True
+    )
 
 
 def print_hints(api: str, health: str, directory: Path) -> None:
     console.print("Try, in another terminal:", style="bold")
     for line in (
-        f"curl http://{api}/records",
-        f"curl http://{api}/",
-        f"curl http://{health}/readyz",
-        f"curl http://{health}/metrics",
+        f"curl http://{api}/records       # what external-dns reads",
+        f"curl http://{api}/              # which names are served: no filter is set here, so all",
+        f"curl http://{health}/readyz        # can records be read and written?",
+        f"curl http://{health}/metrics       # for Prometheus",
         f"{Path(sys.executable).parent / 'dnswebhook'} records --state-dir {directory}",
+        f"tail -f {directory}/dnswebhook.log",
     ):
-        console.print(f"   {line}", soft_wrap=True)
-    console.print("With a UniFi controller: set UNIFI_HOST and UNIFI_API_KEY; docs/dnswebhook.md goes on from there.")
+        console.print(f"   {line}", soft_wrap=True, markup=False)
+    console.print("How to use it with a UniFi controller: docs/dnswebhook.md", soft_wrap=True)
 
 
 def free_address(port: int) -> str:
