@@ -22,6 +22,7 @@ _SIZE_LINE = re.compile(rb"([0-9A-Fa-f]{1,16})(;[^\x00-\x08\x0a-\x1f\x7f]*)?\r\n
 # What the next byte of a line that is not whole yet may still lead to: judged early, so that rubbish does not wait.
 _SIZE_LINE_START = re.compile(rb"[0-9A-Fa-f]{1,16}(?:\r|;[^\x00-\x08\x0a-\x1f\x7f]*\r?)?")
 _SMALL_CHUNKS_BYTES = 64 * 1024
+_SMALL_CHUNK_BYTES = 4 * 1024
 
 
 class BodyReader(Protocol):
@@ -171,18 +172,20 @@ class ChunkedReader:
             _report(pieces, events)
             _end(events)
             return start + 2 - known
-        end = held.find(b"\r\n\r\n")
+        end = held.find(b"\r\n\r\n", max(known - 3, 0))
         section = held[: end + 4] if end >= 0 else held
         bare = BARE_LINE_END.search(section, max(known - 1, 0), len(section) - (end < 0 and section.endswith(b"\r")))
         if bare is not None and bare.start() + (bare[0] == b"\r") <= max_bytes:
             raise self._error("trailer line ends with a bare CR or LF, want CRLF")
         if len(section) > max_bytes:
-            status_code = 431 if self._status_code == 400 else self._status_code
-            raise RemoteProtocolError(status_code, f"trailers larger than {max_bytes} bytes")
+            raise self._too_large(f"trailers larger than {max_bytes} bytes")
         if end < 0:
             self._held = held
             return len(data)
-        fields = decode_trailers(section, self._limits.max_fields, self._status_code)
+        count, max_count = section.count(b"\r\n") - 1, self._limits.max_fields
+        if count > max_count:
+            raise self._too_large(f"{count} trailer fields, want at most {max_count}")
+        fields = decode_trailers(section, self._status_code)
         self.is_done = True
         _report(pieces, events)
         events.append(TrailersReceived(fields))
@@ -191,10 +194,14 @@ class ChunkedReader:
     def _error(self, reason: str) -> RemoteProtocolError:
         return RemoteProtocolError(self._status_code, reason)
 
+    def _too_large(self, reason: str) -> RemoteProtocolError:
+        return RemoteProtocolError(431 if self._status_code == 400 else self._status_code, reason)
+
 
 def _report(pieces: list[memoryview], events: list[Event]) -> None:
-    """As few events as possible: an attacker's body of one-byte chunks must not cost an event for each."""
-    if len(pieces) > 1 and sum(map(len, pieces)) <= _SMALL_CHUNKS_BYTES:
+    """As few events as possible: an attacker's body of tiny chunks must not cost an event for each."""
+    size_bytes = sum(map(len, pieces))
+    if len(pieces) > 1 and size_bytes <= max(_SMALL_CHUNKS_BYTES, len(pieces) * _SMALL_CHUNK_BYTES):
         events.append(DataReceived(b"".join(pieces), False))
     else:
         events.extend(DataReceived(piece, False) for piece in pieces)

@@ -53,14 +53,9 @@ def _flaw_of(line: bytes) -> str:
     return f"value of field {name[:64]!r} holds a control character"
 
 
-def decode_trailers(section: bytes, max_fields: int, status_code: int) -> Fields:
+def decode_trailers(section: bytes, status_code: int) -> Fields:
     """The field lines after the last chunk, the empty line at their end included."""
-    lines = section[:-4].split(b"\r\n")
-    if len(lines) > max_fields:
-        raise RemoteProtocolError(
-            431 if status_code == 400 else status_code, f"{len(lines)} trailer fields, want at most {max_fields}"
-        )
-    fields = [decode_field_line(line, status_code) for line in lines]
+    fields = [decode_field_line(line, status_code) for line in section[:-4].split(b"\r\n")]
     for name, _ in fields:
         if name in FORBIDDEN_TRAILERS:
             raise RemoteProtocolError(status_code, f"field {name.decode()} among the trailers")

@@ -82,7 +82,7 @@ class HeadBuffer:
                 start += 1
         elif data.startswith(b"\r\n", start):
             start += 2
-        elif data[start:] == b"\r":
+        elif start == len(data) - 1 and data.endswith(b"\r"):
             # Half of it, perhaps: the next byte tells.
             return start
         self._skips_blank_line = False

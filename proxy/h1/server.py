@@ -1,11 +1,12 @@
 """The server role: requests of untrusted clients in, responses out (RFC 9112), without input or output.
 
-One exchange at a time. What a client pipelines behind a request is held, unread, until the response has been sent to
-its end; then `receive(b"")` reads on. `wants_data` turns false when enough is held: the caller stops reading its
-socket, and so the memory of a connection is bounded by `Limits` plus one read.
+One exchange at a time. What a client sends behind a request is held, unread, until the response has been sent to its
+end, or is a 101; then `receive(b"")` reads on. `wants_data` turns false when enough is held: the caller stops reading
+its socket, and so the memory of a connection is bounded by `Limits` plus one read.
 
 A client that breaks the protocol gets one answer: after `ConnectionTerminated` the caller may send one response, if
-none had begun, and closes. `should_close` says when all is done; the caller sends what is queued and closes.
+none had begun, and closes. `should_close` says when all is done; the caller sends what is queued and closes, its
+sending side first: a client that is still sending would lose the answer to a reset (RFC 9112, 9.6).
 Called by one thread; knows no clock: timeouts (408) are the caller's.
 """
 
@@ -63,7 +64,10 @@ class ServerConnection(Sending):
         self._keeps_alive = True
         self._owes_continue = False
         self._is_client_done = False
-        self._pipelined = bytearray()
+        # What is held of later requests starts at an offset into what was received with them: many small requests in
+        # one piece must not cost a copy of the rest for each.
+        self._pipelined = b""
+        self._pipelined_start = 0
 
     def __repr__(self) -> str:
         return f"<ServerConnection reading={self._reading!r} writing={self._writing!r} held={self.held_bytes}>"
@@ -71,12 +75,16 @@ class ServerConnection(Sending):
     @property
     def held_bytes(self) -> int:
         """Received and not reported yet."""
-        return len(self._heads) + len(self._pipelined)
+        return len(self._heads) + self._pipelined_bytes
 
     @property
     def has_pipelined(self) -> bool:
         """Bytes of a next request are held; once `is_idle`, `receive(b"")` reads them."""
         return bool(self._pipelined)
+
+    @property
+    def _pipelined_bytes(self) -> int:
+        return len(self._pipelined) - self._pipelined_start
 
     @property
     def is_idle(self) -> bool:
@@ -86,7 +94,7 @@ class ServerConnection(Sending):
     @property
     def wants_data(self) -> bool:
         if self._reading == Reading.HELD:
-            return not self._is_client_done and len(self._pipelined) < self._limits.max_pipelined_bytes
+            return not self._is_client_done and self._pipelined_bytes < self._limits.max_pipelined_bytes
         return self._reading != Reading.CLOSED
 
     @property
@@ -97,15 +105,15 @@ class ServerConnection(Sending):
     # -- receiving ---------------------------------------------------------------------------------------------------
 
     def receive(self, data: bytes) -> list[Event]:
-        """Read on. After the end of a response call it once with `b""`: a pipelined request may be waiting."""
+        """Read on. After the end of a response, or a 101, call it once with `b""`: more may have come already."""
         events: list[Event] = []
         if self._reading == Reading.HELD and not self.wants_data and data:
-            raise LocalProtocolError(f"data while {len(self._pipelined)} bytes of later requests are held")
-        if self._pipelined and self._reading != Reading.HELD:
-            data = bytes(self._pipelined) + data
-            self._pipelined.clear()
+            raise LocalProtocolError(f"data while {self._pipelined_bytes} bytes of later requests are held")
+        start = 0
+        if self._pipelined and (data or self._reading != Reading.HELD):
+            data, start = self._take_pipelined(data)
         try:
-            self._advance(data, events)
+            self._advance(data, start, events)
             if self._is_client_done:
                 self._end_of_input(events)
         except RemoteProtocolError as error:
@@ -117,8 +125,20 @@ class ServerConnection(Sending):
         self._is_client_done = True
         return self.receive(b"")
 
-    def _advance(self, data: bytes, events: list[Event]) -> None:
-        start, size = 0, len(data)
+    def _take_pipelined(self, data: bytes) -> tuple[bytes, int]:
+        """What is held with `data` behind it, and where in the whole it starts."""
+        held, start = self._pipelined, self._pipelined_start
+        self._pipelined, self._pipelined_start = b"", 0
+        return (held[start:] + data, 0) if data else (held, start)
+
+    def _hold(self, data: bytes, start: int) -> None:
+        """Copied only where less than half is left, so that the copies of one piece add up to its size at most."""
+        if start > len(data) // 2:
+            data, start = data[start:], 0
+        self._pipelined, self._pipelined_start = data, start
+
+    def _advance(self, data: bytes, start: int, events: list[Event]) -> None:
+        size = len(data)
         while start < size:
             reading = self._reading
             if reading == Reading.HEAD:
@@ -135,7 +155,7 @@ class ServerConnection(Sending):
                 if self._body.is_done:
                     self._reading = Reading.HELD
             elif reading == Reading.HELD:
-                self._pipelined += memoryview(data)[start:]
+                self._hold(data, start)
                 return
             elif reading == Reading.RAW:
                 start = self._body.read(data, start, events)
@@ -144,7 +164,6 @@ class ServerConnection(Sending):
 
     def _begin_request(self, head: bytes, events: list[Event]) -> None:
         self._is_first = False
-        self._request = None
         request = self._decoder.decode(head)
         length_bytes = request.length_bytes
         max_bytes = self._limits.max_body_bytes
@@ -178,7 +197,7 @@ class ServerConnection(Sending):
         self._reading = Reading.CLOSED
         self._keeps_alive = False
         self._heads.clear()
-        self._pipelined.clear()
+        self._pipelined, self._pipelined_start = b"", 0
         if self._writing == Writing.NOTHING:
             self._writing = Writing.HEAD
         events.append(ConnectionTerminated(error.status_code, error.reason))
@@ -205,8 +224,8 @@ class ServerConnection(Sending):
         lines = [self._status_line(head.status_code)]
         framing, left_bytes = self._frame(head, end_stream, lines)
         keeps_alive = self._keeps_alive and framing != Framing.CLOSE
-        if self._owes_continue and self._reading == Reading.BODY:
-            # The client may never send the body it announced (RFC 9110, 10.1.1): what comes next is uncertain.
+        if self._reading == Reading.BODY and (self._owes_continue or end_stream):
+            # The client may never send the body it announced (RFC 9110, 10.1.1), or nobody will wait for its end.
             keeps_alive = False
         if self._is_client_done and not self._pipelined:
             keeps_alive = False
@@ -286,9 +305,11 @@ class ServerConnection(Sending):
     def _sent_all(self) -> None:
         self._writing = Writing.NOTHING
         self._owes_continue = False
+        # What is answered next, if only that it is malformed, is not this request.
+        self._request = None
         if self._keeps_alive and self._reading == Reading.HELD:
             self._reading = Reading.HEAD
         elif self._reading != Reading.RAW:
             # Also when a body is still coming that nobody waits for.
             self._reading = Reading.CLOSED
-            self._pipelined.clear()
+            self._pipelined, self._pipelined_start = b"", 0

@@ -1,5 +1,7 @@
 """Requests of clients as the server role reads them; each sample whole, byte by byte, and cut in the middle."""
 
+import tracemalloc
+
 import pytest
 
 from proxy.h1 import Caches, Limits, LocalProtocolError, RequestReceived, ResponseHead, ServerConnection
@@ -182,6 +184,49 @@ def test_a_client_that_pipelines_too_much_is_not_read_any_more() -> None:
     assert 100 <= server.held_bytes < 100 + len(NEXT)
     with pytest.raises(LocalProtocolError):
         server.receive(NEXT)
+
+
+def test_requests_pipelined_in_one_piece_come_one_after_the_other_and_are_not_copied_for_each() -> None:
+    count = 500
+    server = ServerConnection(Caches())
+    pieces = b"".join(b"GET /%d HTTP/1.1\r\nHost: a.example\r\n\r\n" % number for number in range(count))
+
+    tracemalloc.start()
+    seen = transcript(server.receive(pieces))
+    for _ in range(count - 1):
+        server.send_headers(ResponseHead(204, []), True)
+        tracemalloc.reset_peak()
+        before_bytes, _ = tracemalloc.get_traced_memory()
+        seen += transcript(server.receive(b""))
+        _, peak_bytes = tracemalloc.get_traced_memory()
+        if server.held_bytes > len(pieces) * 0.6:
+            assert peak_bytes - before_bytes < len(pieces) / 4
+    tracemalloc.stop()
+
+    assert [b"/%d" % number for number in range(count)] == [line[3] for line in seen if line[0] == "request"]
+    assert server.held_bytes == 0
+
+
+def test_what_is_pipelined_in_several_pieces_is_joined_in_order() -> None:
+    raw = b"".join(b"GET /%d HTTP/1.1\r\nHost: a.example\r\n\r\n" % number for number in range(9))
+    for size in range(1, 120, 7):
+        server = ServerConnection(Caches())
+        seen = receive_in_pieces(server, raw, list(range(size, len(raw), size)))
+        while server.has_pipelined:
+            server.send_headers(ResponseHead(204, []), True)
+            seen += transcript(server.receive(b""))
+
+        assert [b"/%d" % number for number in range(9)] == [line[3] for line in seen if line[0] == "request"]
+
+
+def test_tiny_chunks_come_as_few_events_however_many_they_are() -> None:
+    server = ServerConnection(Caches())
+    server.receive(CHUNKED)
+
+    events = server.receive(b"2\r\nab\r\n" * 40_000)
+
+    assert [("data", b"ab" * 40_000)] == transcript(events)
+    assert len(events) == 1
 
 
 @pytest.mark.parametrize("raw", [b"GET / HT", CHUNKED + b"5\r\nhe", CHUNKED + b"0\r\n"])

@@ -148,6 +148,27 @@ def test_an_answer_before_the_end_of_a_body_closes_once_it_is_sent() -> None:
     assert server.receive(b"llo" + GET) == []
 
 
+def test_an_answer_that_is_whole_before_the_body_says_that_the_connection_closes() -> None:
+    server = asked(b"POST / HTTP/1.1\r\nHost: a.example\r\nContent-Length: 5\r\n\r\nhe")
+
+    server.send_headers(ResponseHead(429, []), True)
+
+    assert server.data_to_send() == b"HTTP/1.1 429 Too Many Requests\r\ncontent-length: 0\r\nconnection: close\r\n\r\n"
+    assert server.should_close
+
+
+def test_an_answer_to_rubbish_has_its_body_even_after_a_request_for_a_head() -> None:
+    server = asked(HEAD + b"\x16\x03")
+    server.send_headers(ResponseHead(200, []), True)
+    assert [("terminated", 400)] == transcript(server.receive(b""))
+    server.data_to_send()
+
+    server.send_headers(ResponseHead(400, LENGTH))
+    server.send_data(b"hello", True)
+
+    assert server.data_to_send().endswith(b"content-length: 5\r\nconnection: close\r\n\r\nhello")
+
+
 def test_draining_lets_the_running_response_end_and_is_immediate_when_idle() -> None:
     running, idle = asked(GET), ServerConnection(Caches())
     running.drain()
