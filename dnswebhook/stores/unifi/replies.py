@@ -40,6 +40,8 @@ class MethodAbsent(StoreUnreachable):
 
 
 _MAX_EXAMINED_BYTES = 64 * 1024
+# RecursionError: nested too deeply.
+_UNREADABLE = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 
 
 class _Meta(msgspec.Struct, frozen=True):
@@ -89,7 +91,7 @@ def error_body(reply: Reply) -> ErrorBody:
     if len(reply.body) <= _MAX_EXAMINED_BYTES:
         try:
             return _error_decoder.decode(reply.body)
-        except (msgspec.DecodeError, UnicodeDecodeError):
+        except _UNREADABLE:
             pass
     return ErrorBody()
 
@@ -135,11 +137,15 @@ def server_failure(reply: Reply) -> StoreError:
 
 
 def _redirect(reply: Reply) -> StoreError:
-    target = urlsplit(reply.headers.get("Location", ""))
-    host = excerpt(target.netloc.rpartition("@")[2] or "the same host", 100)
+    try:
+        target = urlsplit(reply.headers.get("Location", ""))
+        host = excerpt(target.netloc.rpartition("@")[2] or "the same host", 100)
+        where_to = f"{host} ({target.scheme or 'same scheme'})"
+    except ValueError:
+        where_to = "something that is no URL"
     where = f"{reply.request.method} {reply.request.path}"
     return StoreUnreachable(
-        f"{where} answered {reply.status_code}, a redirect to {host} ({target.scheme or 'same scheme'}); it is not "
+        f"{where} answered {reply.status_code}, a redirect to {where_to}; it is not "
         f"followed, since it would take the credentials along: set UNIFI_HOST to the final address"
     )
 
@@ -189,5 +195,5 @@ def decoded(reply: Reply, decoder: "msgspec.json.Decoder[T]", part: bytes | None
         raise StoreUnreachable(f"{described(reply)}; want JSON; {HINT_FLAVOUR}, or {HINT_RESTARTING}")
     try:
         return decoder.decode(reply.body if part is None else part)
-    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+    except _UNREADABLE as error:
         raise StoreUnreachable(f"{described(reply)}; not the JSON that was wanted: {excerpt(str(error))}") from error

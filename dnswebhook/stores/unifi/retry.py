@@ -117,6 +117,6 @@ def retry_after_s(retry_after: str, date: str) -> float | None:
 def _http_date(text: str) -> datetime | None:
     try:
         moment = email.utils.parsedate_to_datetime(text)
-    except ValueError:
+    except (ValueError, OverflowError):
         return None
     return moment if moment.tzinfo is not None else moment.replace(tzinfo=UTC)

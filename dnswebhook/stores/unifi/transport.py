@@ -8,9 +8,10 @@ environment is not consulted. A pooled connection that the controller closed mea
 use. May be called from any thread.
 """
 
+import contextlib
 import ssl
 from collections.abc import Iterator, Mapping
-from http.cookies import SimpleCookie
+from http.cookies import CookieError, SimpleCookie
 
 import msgspec
 import urllib3
@@ -51,11 +52,12 @@ class Reply(msgspec.Struct, frozen=True):
 
     @property
     def cookies(self) -> dict[str, str]:
-        """Those that this reply sets."""
+        """Those that this reply sets, in the spelling that goes back; what is no cookie is passed over."""
         set_cookies = SimpleCookie()
         for line in self.headers.getlist("Set-Cookie"):
-            set_cookies.load(line)
-        return {name: morsel.value for name, morsel in set_cookies.items()}
+            with contextlib.suppress(CookieError):
+                set_cookies.load(line)
+        return {name: morsel.coded_value for name, morsel in set_cookies.items()}
 
     @property
     def is_success(self) -> bool:
