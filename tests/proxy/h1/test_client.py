@@ -93,6 +93,22 @@ GARBAGE = {
     "rubbish": b"x",
     "HTTP/2": b"HTTP/2 200 OK\r\n\r\n",
     "no status code": b"HTTP/1.1 OK\r\n\r\n",
+    "a version in lower case": b"http/1.1 200 OK\r\n\r\n",
+    "a version of two digits": b"HTTP/1.10 200 OK\r\n\r\n",
+    "a status code of two digits": b"HTTP/1.1 20 x\r\n\r\n",
+    "a status code of four digits": b"HTTP/1.1 2000 x\r\n\r\n",
+    "two spaces in the status line": b"HTTP/1.1  200 OK\r\n\r\n",
+    "a tab in the status line": b"HTTP/1.1 200\tOK\r\n\r\n",
+    "a control character in the reason": b"HTTP/1.1 200 O\x01K\r\n\r\n",
+    "an empty line before the status line": b"\r\n" + OK + b"Content-Length: 0\r\n\r\n",
+    "a field without a colon": OK + b"Content-Length 0\r\n\r\n",
+    "a length with a sign": OK + b"Content-Length: +5\r\n\r\nhello",
+    "a length beyond 64 bits": OK + b"Content-Length: 18446744073709551621\r\n\r\nhello",
+    "identity behind chunked": OK + b"Transfer-Encoding: chunked, identity\r\n\r\n",
+    "chunked twice": OK + b"Transfer-Encoding: chunked\r\nTransfer-Encoding: chunked\r\n\r\n",
+    "a chunk longer than its size": OK + b"Transfer-Encoding: chunked\r\n\r\n2\r\nabc\r\n0\r\n\r\n",
+    "a bare LF behind a chunk size": OK + b"Transfer-Encoding: chunked\r\n\r\n2\nab\r\n0\r\n\r\n",
+    "a length among the trailers": OK + b"Transfer-Encoding: chunked\r\n\r\n0\r\nContent-Length: 5\r\n\r\n",
     "a status code below 100": b"HTTP/1.1 099 x\r\n\r\n",
     "a bare LF": b"HTTP/1.1 200 OK\nContent-Length: 0\n\n",
     "a bare CR in a value": OK + b"X: a\rb\r\n\r\n",
@@ -150,6 +166,50 @@ def test_garbage_is_one_kind_of_event(name: str) -> None:
         assert not client.is_reusable
         assert client.held_bytes == 0
         assert client.receive(b"HTTP/1.1 204 x\r\n\r\n") == []
+
+
+@pytest.mark.parametrize(
+    "raw",
+    [
+        b"HTTP/1.1 101 x\r\nConnection: Upgrade\r\n\r\n",
+        b"HTTP/1.1 101 x\r\nConnection: Upgrade\r\nUpgrade: h2c\r\n\r\n",
+        b"HTTP/1.1 101 x\r\nConnection: Upgrade\r\nUpgrade: websocket\r\nUpgrade: h2c\r\n\r\n",
+        b"HTTP/1.1 101 x\r\nUpgrade: websocket\r\nContent-Length: 5\r\n\r\n",
+    ],
+)
+def test_a_switch_to_anything_but_what_was_asked_for_is_refused(raw: bytes) -> None:
+    client = ClientConnection(Caches())
+    client.send_request(head(protocol=b"websocket"), True)
+
+    assert [("terminated", 502)] == transcript(client.receive(raw))
+
+
+def test_a_websocket_that_the_backend_refuses_leaves_an_ordinary_connection() -> None:
+    client = ClientConnection(Caches())
+    client.send_request(head(protocol=b"websocket"), True)
+
+    assert [response(403, LENGTH_0), END] == transcript(client.receive(b"HTTP/1.1 403 x\r\nContent-Length: 0\r\n\r\n"))
+    assert client.is_reusable
+
+
+def test_as_many_informational_heads_as_the_limit_says_are_taken_for_each_request() -> None:
+    client = ClientConnection(Caches(), Limits(max_informational=3))
+    for _ in range(2):
+        client.send_request(head(), True)
+        seen = transcript(client.receive(b"HTTP/1.1 103 x\r\n\r\n" * 3 + b"HTTP/1.1 204 x\r\n\r\n"))
+
+        assert [*[("informational", 103, [])] * 3, response(204), END] == seen
+
+
+def test_limits_of_a_response_are_met_exactly_without_being_passed() -> None:
+    raw = OK + b"Content-Length: 0\r\nX: y\r\n\r\n"
+    for limits, is_taken in (
+        (Limits(max_head_bytes=len(raw), max_fields=2), True),
+        (Limits(max_head_bytes=len(raw) - 1), False),
+        (Limits(max_fields=1), False),
+    ):
+        for cuts in three_ways(raw):
+            assert is_taken == (receive_in_pieces(asking(limits=limits), raw, cuts)[-1] == END)
 
 
 def test_a_body_without_framing_ends_with_the_connection() -> None:
