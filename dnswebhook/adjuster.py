@@ -36,6 +36,8 @@ class Adjuster:
         self._protected = protected
         self._on_drop = on_drop
         self._memory: tuple[Capabilities | None, dict[bytes, _Remembered]] = (None, {})
+        self._desired: tuple[dict[bytes, _Remembered], frozenset[tuple[str, str]]] = ({}, frozenset())
+        """The memory's record sets, made when somebody asks for them, and the memory that they were made of."""
 
     def adjust(self, body: bytes, capabilities: Capabilities) -> bytes:
         """The answer, in the shape of `body`. Raises wire.WireError; the memory is then as it was."""
@@ -68,7 +70,11 @@ class Adjuster:
         known_for, known = self._memory
         if known_for is None:
             return None
-        return any(remembered.key == (name, record_type) for remembered in known.values())
+        known_in, desired = self._desired
+        if known_in is not known:
+            desired = frozenset(remembered.key for remembered in known.values())
+            self._desired = (known, desired)
+        return (name, record_type) in desired
 
     def _work_out(self, endpoint: Endpoint, capabilities: Capabilities) -> _Remembered:
         adjusted = adjust(endpoint, capabilities, self._protected.matches)

@@ -153,7 +153,11 @@ class Provider:
         listing = self._store.list_records(deadline)
         if not self._journal.vouchers or self._policy.is_dry_run:
             return listing
-        settlement = settle(self._journal.vouchers, listing.records, self._adjuster.is_desired)
+        is_protected = self._policy.protected.matches  # patterns may have come since the note was taken
+        noted = [
+            note for note in self._journal.vouchers if not (is_protected(note.name) or is_protected(note.owned.name))
+        ]
+        settlement = settle(noted, listing.records, self._adjuster.is_desired)
         self._journal.replace(settlement.open)
         if not settlement.remove:
             return listing
@@ -164,6 +168,8 @@ class Provider:
                 continue
             except StoreError as error:
                 log.warning("left-over ownership record stays for now", error=error, name=row.name, value=row.value)
+                if error.is_systemic:  # so would all the others, and the listing has to be answered in time
+                    break
             else:
                 log.info("left-over ownership record removed", name=row.name, value=row.value)
                 self._metrics.operations.labels("delete", Outcome.APPLIED).inc()

@@ -129,7 +129,9 @@ class _Collector:
             detail = "the name is protected by --protect and was left as it is"
             self.skips.append(Skip(SkipReason.PROTECTED, name, endpoint.record_type, detail))
             return False
-        if owned is None and not self.domain_filter.matches(name):
+        # An ownership record that is its own subject may be one whose name does not tell whose it is.
+        is_told = owned is None or subject != name
+        if is_told and not self.domain_filter.matches(subject):
             detail = "the name is outside the domain filter; if the filter was changed, restart external-dns"
             self.refusals.append(Refusal(RefusalReason.OUTSIDE_FILTER, name, endpoint.record_type, detail))
             return False

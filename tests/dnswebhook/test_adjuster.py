@@ -3,6 +3,7 @@
 import io
 import json
 import logging
+import time
 from typing import Any
 
 import msgspec
@@ -194,6 +195,22 @@ def test_protected_names_are_left_out() -> None:
 
     assert ["app.example.com"] == [e["dnsName"] for e in desk.adjust([a("nas.lan"), a("app.example.com")])]
     assert [DropReason.PROTECTED] == desk.reasons
+
+
+def test_what_is_desired_is_known_at_once_however_many_ask() -> None:
+    """A listing asks for each ownership record that an apply left open: for all, when the store was refusing."""
+    desk = Desk()
+    names = [f"host-{number}.example.com" for number in range(10_000)]
+    desk.adjust([a(name) for name in names])
+
+    began = time.process_time()
+    answers = {desk.adjuster.is_desired(name, "A") for name in names}
+
+    assert {True} == answers
+    assert desk.adjuster.is_desired(names[0], "AAAA") is False
+    assert time.process_time() - began < 0.5
+    desk.adjust([a("new.example.com")])
+    assert (False, True) == tuple(desk.adjuster.is_desired(name, "A") for name in (names[0], "new.example.com"))
 
 
 def test_foreign_properties_are_removed_and_labels_stay_as_they_are() -> None:

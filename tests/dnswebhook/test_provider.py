@@ -17,6 +17,7 @@ from dnswebhook.metrics import Metrics
 from dnswebhook.model import Changes, Endpoint, Origin, Record
 from dnswebhook.provider import ApplyFailed, CallerGone, DeleteGuardTripped, Policy, Provider
 from tests.support.memory_store import WAIT_S, MemoryStore
+from tests.support.strategies import HERITAGE
 
 
 def a(name: str, *targets: str) -> Endpoint:
@@ -38,7 +39,8 @@ class House:
         self.store = store
         self.registry = CollectorRegistry()
         settings = {"domain_filter": DomainFilter(), "protected": ProtectedNames(), **policy}
-        self.provider = Provider(store, Policy(**settings), Metrics(self.registry), Journal())
+        self.journal = Journal()
+        self.provider = Provider(store, Policy(**settings), Metrics(self.registry), self.journal)
 
     def apply(
         self, is_caller_gone: Callable[[], bool] = lambda: False, deadline_s: float = WAIT_S, **lists: Any
@@ -295,6 +297,58 @@ def test_after_a_failure_the_next_apply_has_its_turn(house: Build) -> None:
     here.apply(create=[a("app.example.com")])
 
     assert {"app.example.com": ["192.0.2.1"]} == here.listed()
+
+
+# Ownership records that an apply left behind.
+
+
+def left_behind(here: House, count: int) -> None:
+    """Deletes that remove the records and then fail on their ownership records."""
+    for name in hosts(count):
+        here.store.rows[name] = row(name)
+        here.store.rows[f"a-{name}"] = Record(f"a-{name}", f"a-{name}", "TXT", HERITAGE)
+    vouchers = [Endpoint(f"a-{name}", "TXT", (HERITAGE,), labels={"ownedRecord": name}) for name in hosts(count)]
+    for name in hosts(count):
+        here.store.fail("delete", RecordError("refused"), name=f"a-{name}")
+    with pytest.raises(ApplyFailed):
+        here.apply(delete=[*map(a, hosts(count)), *vouchers])
+    here.store.heal()
+    here.store.calls.clear()
+
+
+def test_what_an_apply_left_behind_goes_with_the_next_listing(house: Build) -> None:
+    here = house()
+    left_behind(here, 3)
+
+    assert {} == here.listed()
+    assert ["delete"] * 3 == here.store.verbs
+
+
+def test_a_store_that_is_away_is_not_asked_to_remove_one_after_another(house: Build) -> None:
+    here = house()
+    left_behind(here, 3)
+    here.store.fail("delete", StoreUnreachable("away"), times=1)
+
+    assert 3 == len(here.listed())
+    assert ["delete"] == here.store.verbs
+    assert {} == here.listed()
+
+
+@pytest.mark.parametrize("pattern", ["host-00.*", "a-host-00.*"])
+def test_what_was_left_behind_under_a_name_that_is_protected_since_stays(house: Build, pattern: str) -> None:
+    before = house()
+    left_behind(before, 2)
+    after = Provider(
+        before.store,
+        Policy(domain_filter=DomainFilter(), protected=ProtectedNames([pattern])),
+        Metrics(CollectorRegistry()),
+        before.journal,
+    )
+
+    after.records(Deadline.after(WAIT_S), is_wrapped=False)
+    after.close()
+
+    assert {("a-host-00.example.com", "TXT", HERITAGE)} == before.store.live
 
 
 # Turns.

@@ -110,12 +110,22 @@ def test_names_outside_the_filter_are_refused_in_every_list(list_name: str) -> N
     assert [(RefusalReason.OUTSIDE_FILTER, "app.example.org")] == [(r.reason, r.name) for r in found.refusals]
 
 
-def test_ownership_records_follow_the_filter_of_the_name_that_they_own() -> None:
-    changes = Changes(create=(a("example.com", "192.0.2.1"), ownership("example.com"), ownership("example.org")))
+@pytest.mark.parametrize("list_name", ["create", "update_old", "update_new", "delete"])
+def test_ownership_records_follow_the_filter_of_the_name_that_they_own(list_name: str) -> None:
+    """`a-example.com` lies outside `example.com`, and yet it must be written; `a-example.org` would be an orphan."""
+    members = (a("example.com", "192.0.2.1"), ownership("example.com"), ownership("example.org"))
 
-    found = collected(changes, "example.com")
+    found = collected(Changes(**{list_name: members}), "example.com")
 
-    assert {"example.com", "a-example.com", "a-example.org"} == {name for name, _ in found.wishes}
+    assert {"example.com", "a-example.com"} == {name for name, _ in found.wishes}
+    assert [(RefusalReason.OUTSIDE_FILTER, "a-example.org")] == [(r.reason, r.name) for r in found.refusals]
+
+
+def test_an_ownership_record_that_does_not_tell_its_subject_is_written_wherever_it_lies() -> None:
+    """As an old client sends it, without the label and without its record in the same call."""
+    found = collected(Changes(create=(Endpoint("a-example.com", "TXT", (HERITAGE,)),)), "example.com")
+
+    assert {"a-example.com"} == {name for name, _ in found.wishes}
 
 
 @pytest.mark.parametrize("list_name", ["create", "update_old", "update_new", "delete"])
