@@ -15,6 +15,14 @@ from daemonkit.addresses import ListenAddress
 
 UNIX_SOCKET_MODE = 0o660
 
+_REMEDIES = {
+    errno.EADDRINUSE: "; stop the process that listens there, or choose another address",
+    errno.EADDRNOTAVAIL: "; choose an address of this machine",
+    errno.EACCES: "; choose a port above 1023, or a directory that this user may write to",
+    errno.ENOENT: "; make its directory first, or choose another path",
+    socket.EAI_NONAME: "; choose an address of this machine",
+}
+
 
 def open_listener(address: ListenAddress, backlog: int) -> socket.socket:
     """A bound and listening socket; raises OSError whose text names `address`."""
@@ -22,7 +30,8 @@ def open_listener(address: ListenAddress, backlog: int) -> socket.socket:
         return _open_unix(address.path, backlog) if address.is_unix else _open_tcp(address, backlog)
     except OSError as error:
         reason = error.strerror or str(error)
-        raise OSError(error.errno or errno.EADDRNOTAVAIL, f"cannot listen on {address}: {reason}") from error
+        remedy = _REMEDIES.get(error.errno or 0, "")
+        raise OSError(error.errno or errno.EADDRNOTAVAIL, f"cannot listen on {address}: {reason}{remedy}") from error
 
 
 def bound_address(listener: socket.socket, address: ListenAddress) -> ListenAddress:

@@ -8,13 +8,22 @@ after the flags, and a flag that makes no sense for it is refused by name.
 import argparse
 import difflib
 import shutil
+import textwrap
 from collections.abc import Mapping, Sequence
 from typing import Any, NoReturn
 
 from daemonkit.optionsources import BadOptions, Problem
 from daemonkit.optionspec import OptionSpec, specs_of
+from daemonkit.values import parse_bool
 
 _COMMAND = "(command)"
+_RULES = (
+    "A flag wins over its environment variable, which wins over the default. An empty variable counts as unset, except "
+    "for a secret, where set but empty is refused."
+)
+_SPELLINGS = (
+    "Durations are written 30s, 500ms or 1m30s; sizes 5242880, 64KiB or 5MiB; truth true, false, 1, 0, yes or no."
+)
 
 
 class Parser(argparse.ArgumentParser):
@@ -37,9 +46,10 @@ class Parser(argparse.ArgumentParser):
         if unknown_flags:
             # Words after an unknown flag are its values: not to be judged, and maybe secret, so not to be repeated.
             return command, flags, [_unknown_flag(word, specs) for word in unknown_flags]
-        problems = [Problem("", f"unexpected argument {word!r}") for word in rest]
+        problems = [Problem("", f"unexpected argument {word!r}{_if_truth(word, argv, specs)}") for word in rest]
         if commands and command not in commands:
-            problems.append(Problem("", f"unknown command {command!r}, want one of {', '.join(commands)}"))
+            wanted = _if_truth(command, argv, specs) or f", want one of {', '.join(commands)}"
+            problems.append(Problem("", f"unknown command {command!r}{wanted}"))
         elif commands:
             problems += _misplaced(command, flags, specs)
         return command, flags, problems
@@ -67,6 +77,21 @@ def _unknown_flag(word: str, specs: Sequence[OptionSpec]) -> Problem:
     return Problem("", f"unknown flag {name}" + (f", did you mean {near[0]}?" if near else ""))
 
 
+def _if_truth(word: str, argv: Sequence[str], specs: Sequence[OptionSpec]) -> str:
+    """A hint for `--dry-run yes`, where the word was meant as the flag's value."""
+    before = argv[argv.index(word) - 1] if word in argv[1:] else ""
+    is_meant = _is_boolean(word) and any(spec.is_boolean and spec.flag == before for spec in specs)
+    return f", did you mean {before}={word}?" if is_meant else ""
+
+
+def _is_boolean(word: str) -> bool:
+    try:
+        parse_bool(word)
+    except ValueError:
+        return False
+    return True
+
+
 def _misplaced(command: str, flags: Mapping[str, object], specs: Sequence[OptionSpec]) -> list[Problem]:
     problems = []
     for spec in specs:
@@ -82,18 +107,15 @@ def build_parser(
 ) -> Parser:
     parser = Parser(
         prog=prog or None,
-        description=description,
+        usage=f"{prog} [{'|'.join(commands)}] [flags]" if commands else f"{prog} [flags]",
+        description=_escape(_introduction(description, commands)),
         add_help=False,
         allow_abbrev=False,
         formatter_class=_help_formatter,
-        epilog="A flag wins over its environment variable, which wins over the default.",
+        epilog=_escape(f"{_filled(_RULES)}\n{_filled(_SPELLINGS)}"),
     )
     if commands:
-        listed = "; ".join(f"{name}: {text}" for name, text in commands.items())
-        default = next(iter(commands))
-        parser.add_argument(
-            _COMMAND, nargs="?", metavar="command", help=_escape(f"{listed} (default: {default})"), default=None
-        )
+        parser.add_argument(_COMMAND, nargs="?", help=argparse.SUPPRESS, default=None)
     general = parser.add_argument_group("general")
     general.add_argument("-h", "--help", action="help", help="show this page and exit")
     general.add_argument("--version", action="version", version=f"{prog} {version}", help="show the version and exit")
@@ -107,9 +129,29 @@ def build_parser(
     return parser
 
 
+def _introduction(description: str, commands: Mapping[str, str]) -> str:
+    """The description, and one paragraph for each command."""
+    lines = [_filled(description)]
+    if commands:
+        indent = 4 + max(map(len, commands))
+        default = next(iter(commands))
+        lines += ["", "commands:"]
+        for name, text in commands.items():
+            whole = f"  {name:{indent - 2}}{text}{' (when no command is given)' if name == default else ''}"
+            lines.append(_filled(whole, " " * indent))
+    return "\n".join(lines)
+
+
+def _filled(text: str, later_indent: str = "") -> str:
+    return textwrap.fill(text, _width(), subsequent_indent=later_indent, break_on_hyphens=False)
+
+
+def _width() -> int:
+    return min(120, shutil.get_terminal_size().columns)
+
+
 def _help_formatter(prog: str) -> argparse.HelpFormatter:
-    width = min(120, shutil.get_terminal_size().columns)
-    return argparse.HelpFormatter(prog, max_help_position=32, width=width)
+    return argparse.RawDescriptionHelpFormatter(prog, max_help_position=32, width=_width())
 
 
 def _add(group: "argparse._ArgumentGroup", spec: OptionSpec) -> None:
@@ -155,10 +197,7 @@ def reference_page(options: type[Any], *, prog: str, prefix: str, description: s
     lines = [f"# Options of `{prog}`", ""]
     if description:
         lines += [description, ""]
-    lines += [
-        "A flag wins over its environment variable, which wins over the default. An empty variable counts as",
-    ]
-    lines += ["unset, except for a secret, where set but empty is refused.", ""]
+    lines += [*textwrap.wrap(_RULES, 100), "", *textwrap.wrap(_SPELLINGS, 100), ""]
     tables: dict[str, list[OptionSpec]] = {}
     for spec in specs_of(options, prefix):
         tables.setdefault(spec.declaration.group or "options", []).append(spec)
@@ -171,5 +210,6 @@ def reference_page(options: type[Any], *, prog: str, prefix: str, description: s
 def _row(spec: OptionSpec) -> str:
     variables = " or ".join(f"`{name}`" for name in _variables(spec).split(" or "))
     default = f"`{spec.declaration.default}`" if spec.declaration.default else _default(spec)
-    cells = [f"`{spec.flag}`", variables, default, spec.declaration.unit or "", _meaning(spec)]
+    meaning = _meaning(spec) + (f" (one of {', '.join(f'`{word}`' for word in spec.choices)})" if spec.choices else "")
+    cells = [f"`{spec.flag}`", variables, default, spec.declaration.unit or "", meaning]
     return "| " + " | ".join(cell.replace("|", "\\|").replace("\n", " ") for cell in cells) + " |"

@@ -3,7 +3,7 @@
 A flag wins over a variable, a variable over the default. An empty variable counts as unset, except for a secret: set
 but empty is refused there, as is a secret given twice (`NAME` and `NAME_FILE`). Every problem is reported at once,
 each with flag, variable and the place the value came from, on stderr with exit code 2. `load` opens the log as asked,
-and warns of variables that carry the daemon's prefix but are no option of it.
+and warns of variables that begin as the daemon's do but are no option of it.
 """
 
 import contextlib
@@ -11,7 +11,7 @@ import os
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, NoReturn, TypeVar, overload
+from typing import Any, ClassVar, NoReturn, TypeVar, overload
 
 import daemonkit
 from daemonkit import logs
@@ -30,6 +30,9 @@ EXIT_BAD_OPTIONS = 2
 @dataclass(frozen=True, kw_only=True)
 class CommonOptions:
     """What every daemon can be told."""
+
+    SHARED_PREFIXES: ClassVar[tuple[str, ...]] = ()
+    """Beginnings of variables that other programs know too; a misspelt one is warned of as with our own prefix."""
 
     log_level: str = option(
         parse=choice(*logs.LEVELS), default="info", env="LOG_LEVEL", group="common", help="least level that is logged"
@@ -142,7 +145,8 @@ def _build(options: type[O], values: Mapping[str, Any]) -> O:
 
 def _warn_of_unknown_variables(options: type[Any], prefix: str, environ: Mapping[str, str]) -> None:
     log = logs.get_logger(__name__)
-    for name, near in unknown_variables(specs_of(options, prefix), prefix, environ):
+    prefixes = (prefix, *getattr(options, "SHARED_PREFIXES", ()))
+    for name, near in unknown_variables(specs_of(options, prefix), prefixes, environ):
         fields = {"did_you_mean": near} if near else {}
         log.warning("unknown environment variable, ignored", variable=name, **fields)
 

@@ -105,13 +105,14 @@ def _secret_of_file(path: str, names: str) -> Secret:
 
 
 def unknown_variables(
-    specs: Sequence[OptionSpec], prefix: str, environ: Mapping[str, str]
+    specs: Sequence[OptionSpec], prefixes: Sequence[str], environ: Mapping[str, str]
 ) -> list[tuple[str, str | None]]:
-    """Variables with our prefix that are no option, each with the nearest name that is one."""
+    """Variables with one of the prefixes that are no option, each with the nearest name that is one."""
     known = {spec.env for spec in specs} | {spec.file_env for spec in specs if spec.is_secret}
     unknown = []
     for name in sorted(environ):
-        if not name.startswith(prefix) or name in known or _SERVICE_VARIABLE.fullmatch(name.removeprefix(prefix)):
+        prefix = next((prefix for prefix in prefixes if name.startswith(prefix)), None)
+        if prefix is None or name in known or _SERVICE_VARIABLE.fullmatch(name.removeprefix(prefix)):
             continue
         near = difflib.get_close_matches(name, sorted(known), n=1, cutoff=0.75)
         unknown.append((name, near[0] if near else None))

@@ -15,9 +15,10 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from daemonkit.secret import Secret
-from daemonkit.values import CommaList, parse_bool, parse_text
+from daemonkit.values import Choice, CommaList, parse_bool, parse_text
 
 _METADATA_KEY: Final = "daemonkit.option"
+_METAVARS: Final = {"duration": "DURATION", "bytes": "SIZE"}
 _UNIT_SUFFIXES: Final = ("_s", "_bytes", "_ms")
 
 
@@ -93,6 +94,11 @@ class OptionSpec:
         return isinstance(self.declaration.parse, CommaList)
 
     @property
+    def choices(self) -> tuple[str, ...]:
+        """The only values that there are; empty when they cannot be listed."""
+        return self.declaration.parse.words if isinstance(self.declaration.parse, Choice) else ()
+
+    @property
     def negation(self) -> str:
         return f"--no-{self.flag.removeprefix('--')}"
 
@@ -109,7 +115,11 @@ class OptionSpec:
             return "FILE"
         if self.is_boolean:
             return "true|false"
-        return "VALUE,..." if self.is_list else "VALUE"
+        if self.choices:
+            return "|".join(self.choices)
+        if self.is_list:
+            return "VALUE,..."
+        return _METAVARS.get(self.declaration.unit or "", "VALUE")
 
 
 def specs_of(options: type[Any], prefix: str) -> tuple[OptionSpec, ...]:

@@ -13,6 +13,7 @@ from urllib.parse import urlsplit
 from daemonkit.addresses import ListenAddress
 
 __all__ = [
+    "Choice",
     "CommaList",
     "ListenAddress",
     "choice",
@@ -140,16 +141,21 @@ def _plain_number(value: float) -> str:
     return str(int(value)) if value == int(value) else str(value)
 
 
-def choice(*words: str) -> Callable[[str], str]:
-    """One of `words`, written in any case."""
+@dataclass(frozen=True)
+class Choice:
+    """Parser of one of `words`, written in any case."""
 
-    def parse(text: str) -> str:
+    words: tuple[str, ...]
+
+    def __call__(self, text: str) -> str:
         word = text.strip().lower()
-        if word not in words:
-            raise ValueError(f"seen {text.strip()!r}, want one of {', '.join(words)}")
+        if word not in self.words:
+            raise ValueError(f"seen {text.strip()!r}, want one of {', '.join(self.words)}")
         return word
 
-    return parse
+
+def choice(*words: str) -> Choice:
+    return Choice(words)
 
 
 @dataclass(frozen=True)

@@ -43,8 +43,9 @@ def main() -> None:
             sys.exit(serve(options, store, metrics))
         from dnswebhook import commands  # its tables cost a daemon 25 ms and 3 MiB
 
-        show = commands.check if command == "check" else commands.records
-        sys.exit(show(store, as_json=options.json))
+        if command == "check":
+            sys.exit(commands.check(store, as_json=options.json))
+        sys.exit(commands.records(store, where=options.store_place(), as_json=options.json))
     finally:
         store.close()
 

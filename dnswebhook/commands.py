@@ -31,7 +31,7 @@ def check(store: Store, *, as_json: bool) -> int:
     return 1 if any(finding.grade is Grade.FAILED for finding in findings) else 0
 
 
-def records(store: Store, *, as_json: bool) -> int:
+def records(store: Store, *, where: str, as_json: bool) -> int:
     """Exit code 1 when the store cannot be read."""
     try:
         listing = store.list_records(Deadline.after(_TIMEOUT_S))
@@ -47,7 +47,9 @@ def records(store: Store, *, as_json: bool) -> int:
         for row in rows
     ]
     if sys.stdout.isatty():
-        _draw_table(("name", "type", "TTL", "value", "state"), lines, f"{len(lines)} records")
+        _draw_table(("name", "type", "TTL", "value", "state"), lines, f"{len(lines)} records in {where}")
+    elif not lines:
+        print(f"dnswebhook records: no records in {where}", file=sys.stderr)
     else:
         _print_rows(lines)
     return 0

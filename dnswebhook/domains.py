@@ -15,6 +15,8 @@ from dnswebhook.canonical import stored_name
 
 # RE2, which the client uses, has none of these; Python's `re` has, so they would fail only at the client's start.
 _NOT_IN_RE2 = re.compile(r"\(\?(?:[=!>(#]|<[=!]|P=|[aLux])|\\[1-9ZuUN]|[*+?}]\+")
+# external-dns compares entries as they stand, so one with these would silently match next to nothing.
+_NOT_IN_A_DOMAIN = re.compile(r"[\s*?:;]")
 # Python reads these as something else, without complaint.
 _ONLY_IN_RE2 = re.compile(r"\[:\^?\w+:\]")
 
@@ -35,7 +37,7 @@ def _unicode_label(label: str) -> str:
 
 
 class DomainFilter:
-    """Raises ValueError for a mixture of lists and expressions, and for a bad expression."""
+    """Raises ValueError for a mixture of lists and expressions, and for an entry or expression that cannot be meant."""
 
     def __init__(
         self,
@@ -54,8 +56,8 @@ class DomainFilter:
         self.exclude = tuple(exclude)
         self.regex_include = regex_include
         self.regex_exclude = regex_exclude
-        self._include = tuple(map(_suffix, include))
-        self._exclude = tuple(map(_suffix, exclude))
+        self._include = tuple(_suffix(entry, "DOMAIN_FILTER") for entry in include)
+        self._exclude = tuple(_suffix(entry, "EXCLUDE_DOMAIN_FILTER") for entry in exclude)
         self._regex_include = _compiled(regex_include, "REGEXP_DOMAIN_FILTER")
         self._regex_exclude = _compiled(regex_exclude, "REGEXP_DOMAIN_FILTER_EXCLUSION")
 
@@ -76,9 +78,14 @@ class DomainFilter:
         return not self._include or any(_is_below(text, suffix) for suffix in self._include)
 
 
-def _suffix(entry: str) -> str:
-    """`.example.com` keeps its dot (only below); white space and a trailing dot are dropped."""
+def _suffix(entry: str, option: str) -> str:
+    """`.example.com` keeps its dot (only below); white space around and a trailing dot are dropped."""
     text = entry.strip()
+    if _NOT_IN_A_DOMAIN.search(text):
+        raise ValueError(
+            f"{option}: {text!r} is no domain, want domains separated by commas: example.com for a domain and all "
+            "below it, .example.com for what is below it"
+        )
     bare = unicode_name(text.lstrip("."))
     return f".{bare}" if text.startswith(".") else bare
 
@@ -125,4 +132,8 @@ class ProtectedNames:
 
 def _pattern(pattern: str) -> str:
     text = pattern.strip()
+    if re.search(r"\s", text):
+        raise ValueError(
+            f"DNSWEBHOOK_PROTECT: {text!r} matches no name, want patterns separated by commas, without spaces"
+        )
     return text.rstrip(".").lower() if text.isascii() else stored_name(text)

@@ -28,6 +28,8 @@ COMMANDS = {
 class Options(CommonOptions):
     """Raises ValueError for options that do not go together."""
 
+    SHARED_PREFIXES = ("UNIFI_",)
+
     api_addr: ListenAddress = option(
         parse=ListenAddress.parse,
         default="127.0.0.1:8888",
@@ -38,7 +40,7 @@ class Options(CommonOptions):
         parse=ListenAddress.parse,
         default="0.0.0.0:8080",
         group="servers",
-        help="/healthz, /readyz and /metrics",
+        help="where /healthz, /readyz and /metrics are served",
     )
     max_body_bytes: int = option(
         parse=size(1024),
@@ -66,8 +68,8 @@ class Options(CommonOptions):
     state_dir: str | None = option(
         group="records",
         metavar="DIR",
-        help="the embedded store's database, and what was last known of the controller; default: $STATE_DIRECTORY "
-        "(set by systemd), else $XDG_STATE_HOME/dnswebhook, else ~/.local/state/dnswebhook",
+        help="the embedded store's database, and what was last known of the controller; when not set: "
+        "$STATE_DIRECTORY (systemd sets it), else $XDG_STATE_HOME/dnswebhook, else ~/.local/state/dnswebhook",
     )
     dry_run: bool = option(
         parse=parse_bool,
@@ -128,7 +130,9 @@ class Options(CommonOptions):
     )
     unifi_user: str | None = option(env="UNIFI_USER", group="UniFi", help="local user, where there are no API keys")
     unifi_pass: Secret | None = option(secret=True, env="UNIFI_PASS", group="UniFi", help="password of the local user")
-    unifi_site: str = option(default="default", env="UNIFI_SITE", group="UniFi", help="internal name of the site")
+    unifi_site: str = option(
+        default="default", env="UNIFI_SITE", group="UniFi", help="internal name of the site; `default` is the first one"
+    )
     unifi_api: str = option(
         parse=choice("auto", "v2", "integration"),
         default="auto",
@@ -141,7 +145,7 @@ class Options(CommonOptions):
         default="auto",
         env="UNIFI_FLAVOUR",
         group="UniFi",
-        help="os: UniFi OS console; classic: self-hosted Network application",
+        help="os: UniFi OS console; classic: self-hosted Network application; auto: find out",
     )
     unifi_ca_cert: str | None = option(
         env="UNIFI_CA_CERT",
@@ -160,7 +164,7 @@ class Options(CommonOptions):
         default="false",
         env="UNIFI_SKIP_TLS_VERIFY",
         group="UniFi",
-        help="accept any certificate: whoever is on the network can read the credentials",
+        help="accept any certificate: whoever is on the network can then read the credentials",
     )
     unifi_request_timeout_s: float = option(
         parse=duration(0.1, 3600),
@@ -181,6 +185,7 @@ class Options(CommonOptions):
 
     def __post_init__(self) -> None:
         self.filter()
+        self.protected()
         if self.store == "unifi" and not self.unifi_host:
             raise ValueError("--store (DNSWEBHOOK_STORE) is unifi, but --unifi-host (UNIFI_HOST) is not set")
         if self.uses_unifi:
@@ -204,6 +209,13 @@ class Options(CommonOptions):
             return Path(given)
         base = os.environ.get("XDG_STATE_HOME")
         return (Path(base) if base else Path.home() / ".local" / "state") / PROG
+
+    def store_place(self) -> str:
+        """Where records are held, for a person who may have meant another place."""
+        if self.uses_unifi:
+            return f"{self.unifi_host}, site {self.unifi_site}"
+        unset = "" if self.unifi_host else " (UNIFI_HOST is not set)"
+        return f"the embedded store in {self.state_path()}{unset}"
 
     def filter(self) -> DomainFilter:
         return DomainFilter(

@@ -37,6 +37,8 @@ _CAPABILITIES = Capabilities(
     reserved_name_octets=len("cname-"),
 )
 
+_DAMAGED = (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)
+
 _SCHEMA = (
     """CREATE TABLE record (
         id INTEGER PRIMARY KEY,
@@ -228,7 +230,15 @@ class EmbeddedStore:
     def _converted(self, error: sqlite3.Error | OSError) -> StoreError:
         if isinstance(error, sqlite3.OperationalError) and error.sqlite_errorcode & 0xFF == sqlite3.SQLITE_BUSY:
             return StoreTimeout(f"{self.path} stayed locked by another process until the deadline of the call")
-        return StoreFailed(f"{self.path}: {excerpt(str(error))}; is the disk full, or the directory read-only?")
+        return StoreFailed(f"{self.path}: {excerpt(str(error))}; {_remedy(error)}")
+
+
+def _remedy(error: sqlite3.Error | OSError) -> str:
+    if isinstance(error, FileNotFoundError | FileExistsError | NotADirectoryError):
+        return "no directory can be made there: choose another --state-dir (DNSWEBHOOK_STATE_DIR)"
+    if isinstance(error, sqlite3.DatabaseError) and error.sqlite_errorcode & 0xFF in _DAMAGED:
+        return "move the file away: external-dns then writes its records anew"
+    return "is the disk full, or the directory read-only?"
 
 
 def _refuse_overlap(connection: sqlite3.Connection, spec: RecordSpec) -> None:

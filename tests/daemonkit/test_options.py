@@ -237,6 +237,22 @@ def test_unknown_variables_with_our_prefix_are_warned_of_with_near_misses(capfd)
     ]
 
 
+def test_misspelt_variables_that_other_programs_know_too_are_warned_of(capfd) -> None:
+    class Sharing(Options):
+        SHARED_PREFIXES = ("UNIFI_",)
+
+    load(Sharing, prog="thing", prefix=PREFIX, argv=[], environ={"UNIFI_HOTS": "x", "UNIFI_PORT_443_TCP": "tcp://x"})
+
+    lines = [json.loads(line) for line in capfd.readouterr().err.splitlines()]
+    assert [(line["variable"], line["did_you_mean"]) for line in lines] == [("UNIFI_HOTS", "UNIFI_HOST")]
+
+
+def test_a_truth_value_after_a_flag_that_needs_none_is_explained() -> None:
+    assert problems("records", "--dry-run", "yes") == ["unexpected argument 'yes', did you mean --dry-run=yes?"]
+    assert problems("--dry-run", "no") == ["unknown command 'no', did you mean --dry-run=no?"]
+    assert problems("records", "--dry-run", "other") == ["unexpected argument 'other'"]
+
+
 def test_the_service_variables_of_kubernetes_are_no_reason_to_warn(capfd) -> None:
     names = ["SERVICE_HOST", "SERVICE_PORT", "SERVICE_PORT_HTTP", "PORT", "PORT_8080_TCP", "PORT_8080_TCP_ADDR"]
     names += [f"WEB_{name}" for name in names]
@@ -256,7 +272,10 @@ def test_help_names_variable_and_default_of_every_option(capsys) -> None:
     assert "base URL, 100% needed [UNIFI_HOST; default: none]" in text
     assert "[UNIFI_API_KEY or UNIFI_API_KEY_FILE; default: none]" in text
     assert "controller:" in text
-    assert "records: print what is held" in text
+    assert "records print what is held" in text
+    assert "--log-format json|text" in text
+    assert "--wait DURATION" in text
+    assert "--body SIZE" in text
 
 
 def test_version_is_printed(capsys) -> None:
@@ -273,6 +292,7 @@ def test_the_reference_page_lists_every_option_in_its_group() -> None:
     assert "## Controller" in page
     assert "| `--wait` | `THING_WAIT` | `12s` | duration | how long a call may take |" in page
     assert "| `--api-key-file` | `UNIFI_API_KEY` or `UNIFI_API_KEY_FILE` | none |  | the API key" in page
+    assert "(one of `json`, `text`)" in page
     assert "true|false" not in page
 
 

@@ -114,8 +114,11 @@ def test_records_on_a_terminal_are_a_table(state_dir: Path) -> None:
     assert "\t" not in shown
 
 
-def test_records_of_an_empty_store_are_none(tmp_path: Path) -> None:
-    assert "" == run(tmp_path, "records").stdout
+def test_records_of_an_empty_store_are_none_and_the_place_is_told(tmp_path: Path) -> None:
+    finished = run(tmp_path, "records")
+
+    assert (0, "") == (finished.returncode, finished.stdout)
+    assert f"dnswebhook records: no records in the embedded store in {tmp_path}" in finished.stderr
     assert [] == json.loads(run(tmp_path, "records", "--json").stdout)
 
 

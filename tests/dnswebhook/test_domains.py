@@ -63,6 +63,21 @@ def test_expressions_are_searched_in_the_unicode_form_with_exclusion_first(
     assert expected is DomainFilter(regex_include=include, regex_exclude=exclude).matches(name)
 
 
+@pytest.mark.parametrize(
+    "entry", ["*.example.com", "a.example b.example", "https://example.com", "a.example;b.example"]
+)
+def test_an_entry_that_is_no_domain_is_refused(entry: str) -> None:
+    with pytest.raises(ValueError, match=r"^DOMAIN_FILTER: .* is no domain, want domains separated by commas"):
+        DomainFilter([entry])
+    with pytest.raises(ValueError, match=r"^EXCLUDE_DOMAIN_FILTER: .* is no domain"):
+        DomainFilter(exclude=["good.example", entry])
+
+
+def test_a_protected_pattern_with_a_space_is_refused() -> None:
+    with pytest.raises(ValueError, match=r"DNSWEBHOOK_PROTECT: 'nas.example \*.lan' matches no name"):
+        ProtectedNames(["nas.example *.lan"])
+
+
 @pytest.mark.parametrize("lists", [{"include": ["a.example"]}, {"exclude": ["a.example"]}])
 @pytest.mark.parametrize("expressions", [{"regex_include": "x"}, {"regex_exclude": "x"}])
 def test_lists_and_expressions_cannot_be_mixed(lists: dict[str, list[str]], expressions: dict[str, str]) -> None:
