@@ -1,0 +1,19 @@
+"""Which exchanges the access log shows, and how."""
+
+import msgspec
+
+OFF = "off"
+ERRORS = "errors"
+ALL = "all"
+
+CHOICES = (OFF, ERRORS, ALL)
+
+
+class AccessLogSettings(msgspec.Struct, frozen=True):
+    """`errors`: those that ended with 5xx or without a response."""
+
+    mode: str = ERRORS
+    sample: float = 1.0
+    """Share of the others that is written with `all`."""
+    format: str = "json"
+    """As for the daemon's log."""
