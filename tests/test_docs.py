@@ -34,6 +34,7 @@ PAGES = sorted(DOCS.glob("*.md"))
 UNIT = REPOSITORY / "systemd" / "dnswebhook.service"
 ENV_FILE = REPOSITORY / "systemd" / "dnswebhook.env"
 SPECS: tuple[OptionSpec, ...] = tuple(specs_of(Options, PREFIX))
+YAML_BLOCKS = re.findall(r"^```yaml\n(.*?)^```$", MANUAL, re.M | re.S)
 VARIABLES = {spec.env for spec in SPECS} | {spec.file_env for spec in SPECS if spec.is_secret}
 DEFAULTS: dict[str, Any] = {field.name: field.default for field in dataclasses.fields(Options)}
 FLAGS = {spec.flag for spec in SPECS} | {spec.negation for spec in SPECS if spec.is_boolean}
@@ -230,7 +231,7 @@ if shutil.which("systemd-analyze"):  # elsewhere the tests above have to do
 
 
 def test_the_manifests_fit_the_options() -> None:
-    [manifests] = re.findall(r"^```yaml\n(.*?)^```$", MANUAL, re.M | re.S)
+    manifests, _ = YAML_BLOCKS
     objects = {each["kind"]: each for each in yaml.safe_load_all(manifests)}
     pod = objects["Deployment"]["spec"]["template"]["spec"]
     client, daemon = pod["containers"]
@@ -243,3 +244,22 @@ def test_the_manifests_fit_the_options() -> None:
     assert daemon["readinessProbe"]["httpGet"]["path"] == "/readyz"
     assert mounts == {volume["name"] for volume in pod["volumes"]}
     assert pod["terminationGracePeriodSeconds"] > DEFAULTS["grace_period_s"]
+
+
+def test_the_values_of_the_chart_say_the_same_as_the_manifests() -> None:
+    manifests, values = (list(yaml.safe_load_all(block)) for block in YAML_BLOCKS)
+    [deployment] = [each for each in manifests if each["kind"] == "Deployment"]
+    pod = deployment["spec"]["template"]["spec"]
+    client, daemon = pod["containers"]
+    [chart] = values
+    sidecar = chart["provider"]["webhook"]
+
+    assert sidecar["env"] == daemon["env"]
+    assert sidecar["extraVolumeMounts"] == daemon["volumeMounts"]
+    assert chart["extraVolumes"] == pod["volumes"]
+    assert sidecar["securityContext"] == daemon["securityContext"]
+    assert sidecar["readinessProbe"]["httpGet"]["path"] == daemon["readinessProbe"]["httpGet"]["path"]
+    assert chart["terminationGracePeriodSeconds"] == pod["terminationGracePeriodSeconds"]
+    assert f"{sidecar['image']['repository']}:{sidecar['image']['tag']}" == daemon["image"]
+    assert f"--txt-owner-id={chart['txtOwnerId']}" in client["args"]
+    assert [f"--managed-record-types={name}" for name in chart["managedRecordTypes"]] == client["args"][-3:]
