@@ -18,7 +18,7 @@ from dnswebhook.fit import Drop, fit
 from dnswebhook.model import Capabilities, Endpoint
 
 
-class Adjusted(msgspec.Struct, frozen=True):
+class Adjusted(msgspec.Struct, frozen=True, gc=False):
     """`endpoint` is None when nothing of it can be held; `had_set_identifier` asks for `merge_identified`."""
 
     endpoint: Endpoint | None

@@ -21,9 +21,9 @@ from dnswebhook.model import Capabilities, Endpoint
 log = get_logger(__name__)
 
 
-class _Remembered(msgspec.Struct, frozen=True):
+class _Remembered(msgspec.Struct, frozen=True, gc=False):
     encoded: bytes
-    """Empty: nothing of the endpoint can be held."""
+    """Empty: nothing of the endpoint can be held. Those of the request itself where there was nothing to adjust."""
     key: tuple[str, str]
     """Name and type, as adjusted; empty when it is dropped."""
     drops: tuple[Drop, ...] = ()
@@ -52,7 +52,7 @@ class Adjuster:
             key = bytes(raw)
             remembered = known.get(key) or used.get(key)
             if remembered is None:
-                remembered = self._work_out(wire.decode_endpoint(raw, wanted.place(index)), capabilities)
+                remembered = self._work_out(key, wanted.place(index), capabilities)
             used[key] = remembered
             for drop in remembered.drops:
                 self._on_drop(drop)
@@ -76,7 +76,8 @@ class Adjuster:
             self._desired = (known, desired)
         return (name, record_type) in desired
 
-    def _work_out(self, endpoint: Endpoint, capabilities: Capabilities) -> _Remembered:
+    def _work_out(self, octets: bytes, place: str, capabilities: Capabilities) -> _Remembered:
+        endpoint, is_answer = wire.decode_wanted(octets, place)
         adjusted = adjust(endpoint, capabilities, self._protected.matches)
         for drop in adjusted.drops:  # once per endpoint, not once per pass
             log.warning(
@@ -92,7 +93,8 @@ class Adjuster:
         kept = adjusted.endpoint
         key = (kept.dns_name, kept.record_type)
         identified = kept if adjusted.had_set_identifier else None
-        return _Remembered(wire.encode_endpoint(kept), key, adjusted.drops, identified)
+        encoded = octets if is_answer and kept == endpoint else wire.encode_endpoint(kept)
+        return _Remembered(encoded, key, adjusted.drops, identified)
 
 
 def _merge(parts: list[bytes], identified: dict[tuple[str, str], list[tuple[int, Endpoint]]]) -> None:

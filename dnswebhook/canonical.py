@@ -12,6 +12,7 @@ configuration: no control characters, no backslash, no quote inside a text, no c
 
 import ipaddress
 import re
+import socket
 from collections.abc import Callable
 from enum import StrEnum
 from functools import lru_cache
@@ -45,10 +46,10 @@ class Unacceptable(ValueError):
         self.reason = reason
 
 
-# The usual case, decided by one match: nothing to rewrite.
-_CANONICAL_NAME = re.compile(
-    r"(?:\*\.)?(?:[a-z0-9_](?:[a-z0-9_-]{0,61}[a-z0-9_])?\.)*[a-z0-9_](?:[a-z0-9_-]{0,61}[a-z0-9_])?"
-)
+# The usual case, decided by one match that never goes back: nothing to rewrite.
+_LABEL = r"[a-z0-9_]++(?:-++[a-z0-9_]++)*+"
+_CANONICAL_NAME = re.compile(rf"(?:\*\.)?(?:{_LABEL}\.)*+{_LABEL}")
+_MAX_LABEL_OCTETS = 63
 _OCTET = r"(?:25[0-5]|2[0-4][0-9]|1[0-9]{2}|[1-9]?[0-9])"
 _CANONICAL_IPV4 = re.compile(rf"(?:{_OCTET}\.){{3}}{_OCTET}")
 _ASCII_LABEL = re.compile(r"[a-z0-9_-]{1,63}")
@@ -58,9 +59,15 @@ _FIRST_LABEL = re.compile(r"[a-z0-9_*-]{1,63}")
 
 def canonical_name(text: str) -> str:
     """`text` as an ASCII lower-case DNS name without trailing dot; a `*` is accepted in the first label only."""
-    if len(text) <= MAX_NAME_OCTETS and _CANONICAL_NAME.fullmatch(text) and "xn--" not in text:
+    if _CANONICAL_NAME.fullmatch(text) and "xn--" not in text and _has_room_for(text):
         return text
     return _rewritten_name(text)
+
+
+def _has_room_for(name: str) -> bool:
+    if len(name) <= _MAX_LABEL_OCTETS:
+        return True
+    return len(name) <= MAX_NAME_OCTETS and max(map(len, name.split("."))) <= _MAX_LABEL_OCTETS
 
 
 @lru_cache(maxsize=4096)
@@ -148,8 +155,18 @@ def _ipv4(text: str) -> str:
         raise _invalid("A", text, "an IPv4 address") from None
 
 
-@lru_cache(maxsize=4096)
 def _ipv6(text: str) -> str:
+    # The C library spells as RFC 5952 does, except that it may write the last 32 bits as an IPv4 address.
+    try:
+        if "." not in text and socket.inet_ntop(socket.AF_INET6, socket.inet_pton(socket.AF_INET6, text)) == text:
+            return text
+    except (OSError, ValueError):
+        pass
+    return _rewritten_ipv6(text)
+
+
+@lru_cache(maxsize=4096)
+def _rewritten_ipv6(text: str) -> str:
     try:
         address = ipaddress.IPv6Address(text.strip())
     except ValueError:

@@ -5,7 +5,7 @@ writing, because ownership TXT records are made after adjusting and hand-made re
 let through is never refused by plan for its form.
 """
 
-from collections.abc import Iterable
+from collections.abc import Sequence
 
 import msgspec
 
@@ -13,7 +13,7 @@ from dnswebhook.canonical import DropReason, Unacceptable, canonical_name, canon
 from dnswebhook.model import Capabilities
 
 
-class Drop(msgspec.Struct, frozen=True):
+class Drop(msgspec.Struct, frozen=True, gc=False):
     """A set (`target` empty) or one of its targets that cannot be held."""
 
     reason: DropReason
@@ -23,7 +23,7 @@ class Drop(msgspec.Struct, frozen=True):
     detail: str
 
 
-class Fitted(msgspec.Struct, frozen=True):
+class Fitted(msgspec.Struct, frozen=True, gc=False):
     """What can be held of a set. `values` are canonical, sorted and distinct; empty when the whole set is dropped."""
 
     name: str
@@ -36,7 +36,7 @@ class Fitted(msgspec.Struct, frozen=True):
 def fit(
     name: str,
     record_type: str,
-    targets: Iterable[str],
+    targets: Sequence[str],
     ttl_s: int,
     capabilities: Capabilities,
     reserved_octets: int = 0,
@@ -46,14 +46,8 @@ def fit(
         owner = _fitting_name(name, record_type, capabilities, reserved_octets)
     except Unacceptable as error:
         return Fitted(name, record_type, (), 0, (Drop(error.reason, name, record_type, "", str(error)),))
-    values: set[str] = set()
     drops: list[Drop] = []
-    for target in targets:
-        try:
-            values.add(_fitting_value(owner, record_type, target, capabilities))
-        except Unacceptable as error:
-            drops.append(Drop(error.reason, owner, record_type, target, str(error)))
-    kept = tuple(sorted(values))
+    kept = _fitting_values(owner, record_type, targets, capabilities, drops)
     if record_type in ("CNAME", "DNAME") and len(kept) > 1:
         # A second CNAME stops dnsmasq, and DHCP with it. The lowest wins, so that every pass chooses the same one.
         detail = f"a name has one {record_type} at most; kept {kept[0]!r}"
@@ -62,7 +56,22 @@ def fit(
     if not kept:
         drops.append(Drop(DropReason.NO_TARGETS, owner, record_type, "", "no target is left that can be held"))
     ttl_limit_s = capabilities.max_ttl_s[record_type]
-    return Fitted(owner, record_type, kept, max(0, min(ttl_s, ttl_limit_s)), tuple(drops))
+    if not 0 <= ttl_s <= ttl_limit_s:
+        ttl_s = 0 if ttl_s < 0 else ttl_limit_s
+    return Fitted(owner, record_type, kept, ttl_s, tuple(drops))
+
+
+def _fitting_values(
+    owner: str, record_type: str, targets: Sequence[str], capabilities: Capabilities, drops: list[Drop]
+) -> tuple[str, ...]:
+    """Sorted and distinct; what does not fit goes to `drops`."""
+    values: list[str] = []
+    for target in targets:
+        try:
+            values.append(_fitting_value(owner, record_type, target, capabilities))
+        except Unacceptable as error:
+            drops.append(Drop(error.reason, owner, record_type, target, str(error)))
+    return tuple(values) if len(values) < 2 else tuple(sorted(set(values)))
 
 
 def _fitting_name(name: str, record_type: str, capabilities: Capabilities, reserved_octets: int) -> str:
@@ -79,19 +88,26 @@ def _fitting_name(name: str, record_type: str, capabilities: Capabilities, reser
             DropReason.NAME_TOO_LONG,
             f"name of {len(owner)} octets, {capabilities.store} holds at most {limit}{reserve}",
         )
-    if is_wildcard(owner) and record_type not in capabilities.wildcard_types:
-        raise Unacceptable(
-            DropReason.UNSUPPORTED_WILDCARD, f"{capabilities.store} refuses a wildcard name for type {record_type}"
-        )
-    if "*" in owner and not is_wildcard(owner) and record_type != "TXT":
-        raise Unacceptable(DropReason.INVALID_NAME, f"name {owner!r}, want the wildcard `*` alone in its label")
+    if "*" in owner:
+        _require_fitting_star(owner, record_type, capabilities)
     if record_type == "SRV" and not (owner.count(".") >= 2 and all(part[0] == "_" for part in owner.split(".")[:2])):
         raise Unacceptable(DropReason.INVALID_NAME, f"SRV name {owner!r}, want `_service._protocol.domain`")
     return owner
 
 
+def _require_fitting_star(owner: str, record_type: str, capabilities: Capabilities) -> None:
+    if is_wildcard(owner) and record_type not in capabilities.wildcard_types:
+        raise Unacceptable(
+            DropReason.UNSUPPORTED_WILDCARD, f"{capabilities.store} refuses a wildcard name for type {record_type}"
+        )
+    if not is_wildcard(owner) and record_type != "TXT":
+        raise Unacceptable(DropReason.INVALID_NAME, f"name {owner!r}, want the wildcard `*` alone in its label")
+
+
 def _fitting_value(owner: str, record_type: str, target: str, capabilities: Capabilities) -> str:
     value = canonical_value(record_type, target)
+    if record_type in ("A", "AAAA"):
+        return value
     if record_type == "TXT":
         octets = len(value.encode())
         if octets > capabilities.max_text_octets:

@@ -93,6 +93,22 @@ def decode_endpoint(raw: msgspec.Raw | bytes, place: str) -> Endpoint:
     return _to_model(received)
 
 
+def decode_wanted(octets: bytes, place: str) -> tuple[Endpoint, bool]:
+    """As `decode_endpoint`; and whether `octets` say it as our answers do, so that they can be a part of one."""
+    try:
+        received = _exact_endpoint.decode(octets)
+    except _UNREADABLE:
+        return _to_model(_decode_as_go(octets, place)), False
+    is_answer = (
+        received.record_ttl is not None
+        and b"null" not in octets
+        and received.labels != {}
+        and received.provider_specific is None
+        and received.set_identifier is None
+    )
+    return _to_model(received), is_answer
+
+
 def _lists(body: bytes, keys: Sequence[str]) -> dict[str, msgspec.Raw]:
     """The members of the object in `body` that have one of `keys`, whatever their letter case."""
     try:

@@ -73,6 +73,37 @@ def test_bare_and_wrapped_requests_get_the_same_endpoints() -> None:
     assert [("app.example.com", 0), ("b.example.com", 86400)] == [(e["dnsName"], e["recordTTL"]) for e in bare]
 
 
+PLAIN = b'"dnsName":"a.example.com","targets":["192.0.2.1"],"recordType":"A"'
+
+
+def test_an_endpoint_that_is_right_already_is_answered_in_its_own_octets() -> None:
+    body = b"[{" + PLAIN + b', "recordTTL": 300,"labels":{"owner":"me"}}]'
+
+    assert Desk().answer(body) == body
+
+
+@pytest.mark.parametrize(
+    "octets",
+    [
+        PLAIN,
+        PLAIN + b',"recordTTL":null',
+        PLAIN + b',"recordTTL":0,"labels":null',
+        PLAIN + b',"recordTTL":0,"labels":{}',
+        PLAIN + b',"recordTTL":0,"providerSpecific":[]',
+        PLAIN + b',"recordTTL":0,"providerSpecific":null',
+        PLAIN + b',"recordTTL":0,"setIdentifier":""',
+        PLAIN + b',"recordTTL":0,"unknown":1',
+        PLAIN.replace(b"dnsName", b"DNSName") + b',"recordTTL":0',
+        PLAIN.replace(b"a.ex", b"A.ex") + b',"recordTTL":0',
+        PLAIN.replace(b"192.0.2.1", b'192.0.2.1","192.0.2.1') + b',"recordTTL":0',
+    ],
+)
+def test_an_answer_has_every_key_that_it_must_have_and_no_empty_one(octets: bytes) -> None:
+    exact = b'[{"dnsName":"a.example.com","recordType":"A","targets":["192.0.2.1"],"recordTTL":0}]'
+
+    assert exact == Desk().answer(b"[{" + octets + b"}]")
+
+
 def test_a_remembered_result_is_the_same_bytes_in_any_order() -> None:
     desk = Desk()
     wanted = [a(f"Host-{number}.example.com", labels={"owner": "x"}) for number in range(20)]
