@@ -1,11 +1,12 @@
-"""Make what follows from other files: structs and a test client from OpenAPI, pages of options from declarations.
+"""Make what follows from other files: structs and a test client from OpenAPI, options page and schema from classes.
 
     python tools/generate.py            write it
     python tools/generate.py --check    write nothing; print a diff and exit 1 where a committed file differs
 
 Input are `dnswebhook/openapi/*.yaml`. Output are msgspec structs in `dnswebhook/openapi/generated/`, one module for
 each file, and `tests/support/webhook_client.py` with one method for each operation. `docs/options.md` is made from the
-Options class of each daemon. Equal input gives equal bytes: no times, no absolute paths, code formatted by ruff.
+Options class of each daemon, and `docs/proxy-document.schema.json` from the structs of `proxy/document`. Equal input
+gives equal bytes: no times, no absolute paths, code formatted by ruff.
 """
 
 import argparse
@@ -24,12 +25,14 @@ from datamodel_code_generator.format import Formatter, PythonVersion
 
 from daemonkit.options import reference_page
 from dnswebhook import options as dnswebhook_options
+from tools.proxyschema import make_schema
 
 ROOT = Path(__file__).resolve().parent.parent
 OPENAPI = ROOT / "dnswebhook" / "openapi"
 STRUCTS = OPENAPI / "generated"
 CLIENT = ROOT / "tests" / "support" / "webhook_client.py"
 OPTIONS_PAGE = ROOT / "docs" / "options.md"
+DOCUMENT_SCHEMA = ROOT / "docs" / "proxy-document.schema.json"
 
 STRUCTS_DOCSTRING = '"""Structs of openapi/{name}; made by tools/generate.py, do not edit."""\n'
 PACKAGE_DOCSTRING = '"""What tools/generate.py makes of the OpenAPI files beside this package; do not edit."""\n'
@@ -51,7 +54,7 @@ def make_all() -> dict[Path, str]:
         made[STRUCTS / f"{source.stem}.py"] = make_structs(source)
     made[CLIENT] = make_client(sources)
     code = {path: formatted(text) for path, text in made.items()}
-    return {**code, OPTIONS_PAGE: make_options_page()}
+    return {**code, OPTIONS_PAGE: make_options_page(), DOCUMENT_SCHEMA: make_schema()}
 
 
 def write(made: dict[Path, str]) -> int:

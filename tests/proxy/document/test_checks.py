@@ -1,0 +1,112 @@
+"""What a document of the right shape can still be refused for, each with the path of its field."""
+
+import json
+from typing import Any
+
+import pytest
+
+from proxy import document
+from proxy.document.problems import MAX_PROBLEMS
+
+WEB = {"name": "web", "port": 80}
+HERE = [{"address": "127.0.0.1:3000"}]
+KEY = "-----BEGIN PRIVATE KEY-----\nc2VjcmV0\n-----END PRIVATE KEY-----\n"
+CERTIFICATE = "-----BEGIN CERTIFICATE-----\nYQ==\n-----END CERTIFICATE-----\n"
+
+
+def rule(**fields: Any) -> dict[str, Any]:
+    return {"routes": [{"rules": [{"backends": HERE, **fields}]}]}
+
+
+def path_of(type_: str, value: str) -> dict[str, Any]:
+    return rule(matches=[{"path": {"type": type_, "value": value}}])
+
+
+RULE = "routes[0].rules[0]"
+PATH = f"{RULE}.matches[0].path.value"
+
+REFUSED: list[tuple[dict[str, Any], str, str]] = [
+    ({"listeners": [WEB, {**WEB, "port": 81}]}, "listeners[1].name", "want unique names"),
+    ({"listeners": [WEB, {"name": "b", "port": 80}]}, "listeners[1].hostname", "same hostname"),
+    ({"listeners": [{"name": "a"}]}, "listeners[0]", "nothing can reach this listener"),
+    ({"listeners": [{**WEB, "address": "host"}]}, "listeners[0].address", "not an IP address"),
+    ({"listeners": [{**WEB, "protocol": "HTTPS"}]}, "listeners[0]", "`tls` is missing"),
+    ({"listeners": [{"name": "t", "tunnel": True, "publicPort": 8080}]}, "listeners[0].tunnel", "ports 80 and 443"),
+    ({"backends": [{"name": "a", "addresses": ["b"]}]}, "backends[0].addresses[0]", "want host:port"),
+    ({"backends": [{"name": "a", "addresses": ["b:0"]}]}, "backends[0].addresses[0]", "want host:port"),
+    ({"backends": [{"name": "a", "protocol": "https"}]}, "backends[0]", "serverName"),
+    ({"forwarding": {"trustedProxies": ["10.0.0.1/8"]}}, "forwarding.trustedProxies[0]", "host bits set"),
+    ({"routes": [{}]}, "routes[0]", "no `rules` and no `backends`"),
+    ({"routes": [{"backends": HERE, "listeners": ["x"]}]}, "routes[0].listeners[0]", "no entry of `listeners`"),
+    ({"routes": [{"backends": [{"backend": "x"}]}]}, "routes[0].backends[0].backend", "no entry of `backends`"),
+    ({"routes": [{"backends": [{}]}]}, "routes[0].backends[0]", "where to forward to"),
+    ({"routes": [{"name": "a", "backends": HERE}] * 2}, "routes[1].name", "want unique names"),
+    (rule(respond={"statusCode": 404}), f"{RULE}.respond", "excludes `backends`"),
+    (rule(timeouts={"request": "1s", "backendRequest": "2s"}), f"{RULE}.timeouts.backendRequest", "longer than"),
+    (rule(sessionPersistence={"lifetimeType": "Permanent"}), f"{RULE}.sessionPersistence", "absoluteTimeout"),
+    (path_of("PathPrefix", "a"), PATH, "does not begin with `/`"),
+    (path_of("Exact", "/a/../b"), PATH, "no path has"),
+    (path_of("RegularExpression", "/a(?=b)"), PATH, "look-ahead"),
+    (path_of("RegularExpression", "/(a|b)*a(a|b){120}"), PATH, "more than 1024 states"),
+    (path_of("RegularExpression", "/((((){256}){256}){256}){256}"), PATH, "want at most 256"),
+    (rule(matches=[{"grpc": {"service": "a.B"}}]), f"{RULE}.matches[0].grpc", "not for routes of kind http"),
+]
+
+
+@pytest.mark.parametrize(("refused", "path", "reason"), REFUSED)
+def test_a_contradiction_is_refused_with_its_place(refused: dict[str, Any], path: str, reason: str) -> None:
+    with pytest.raises(document.DocumentError) as caught:
+        document.decode(json.dumps(refused).encode())
+
+    (problem,) = caught.value.problems
+    assert problem.path == path
+    assert reason in problem.message
+
+
+@pytest.mark.parametrize("refused", [refused for refused, _, _ in REFUSED])
+def test_a_reader_that_has_read_a_good_document_before_finds_the_same(refused: dict[str, Any]) -> None:
+    data = json.dumps(refused).encode()
+    with pytest.raises(document.DocumentError) as caught:
+        document.decode(data)
+    reader = document.Reader()
+    reader.read(b'{"routes": [{"backends": [{"address": "127.0.0.1:3000"}]}]}')
+
+    with pytest.raises(document.DocumentError) as caught_again:
+        reader.read(data)
+
+    assert caught.value.problems == caught_again.value.problems
+
+
+def test_all_problems_are_told_at_once_up_to_a_bound() -> None:
+    with pytest.raises(document.DocumentError) as caught:
+        document.decode(json.dumps({"routes": [{}] * 100}).encode())
+
+    assert [f"routes[{place}]" for place in range(MAX_PROBLEMS)] == [problem.path for problem in caught.value.problems]
+
+
+@pytest.mark.parametrize("data", [b"", b"{", b"[]", b'"a"', b"\xff", b'{"version": 1e400}', b"[" * 5000])
+def test_what_is_no_document_at_all_is_the_one_kind_of_error(data: bytes) -> None:
+    with pytest.raises(document.DocumentError):
+        document.decode(data)
+
+
+def test_private_keys_are_in_no_message_and_no_repr_and_come_back_as_fingerprints() -> None:
+    tls = {"certificates": [{"certificate": CERTIFICATE, "privateKey": KEY}]}
+    listener = {"name": "web", "port": 443, "protocol": "HTTPS", "tls": tls}
+
+    taken = document.decode(json.dumps({"listeners": [listener]}).encode())
+    redacted = document.encode_redacted(taken)
+    with pytest.raises(document.DocumentError) as caught:
+        document.decode(json.dumps({"listeners": [{**listener, "name": KEY}]}).encode())
+
+    assert b"<redacted sha256:" in redacted
+    for text in (repr(taken), redacted.decode(), str(caught.value)):
+        assert "c2VjcmV0" not in text
+
+
+def test_the_content_hash_goes_by_what_is_said_and_not_by_how() -> None:
+    first = document.decode(b'{"version": 1, "routes": [{"name": "a", "backends": [{"address": "a:1"}]}]}')
+    second = document.decode(b'{"routes":[{"backends":[{"weight":1,"address":"a:1"}],"name":"a"}],"version":2}')
+    third = document.decode(b'{"routes": [{"name": "b", "backends": [{"address": "a:1"}]}]}')
+
+    assert document.content_hash(first) == document.content_hash(second) != document.content_hash(third)
