@@ -231,8 +231,12 @@ def encode_endpoint(endpoint: Endpoint) -> bytes:
 
 def join_endpoints(parts: Iterable[bytes], is_wrapped: bool) -> bytes:
     """A whole answer from encoded endpoints."""
-    array = b"[" + b",".join(parts) + b"]"
-    return b'{"endpoints":' + array + b"}" if is_wrapped else array
+    opening, closing = (b'{"endpoints":[', b"]}") if is_wrapped else (b"[", b"]")
+    joined = [*parts] or [b""]
+    # The brackets go on before joining: the whole is some MiB, and would be copied for each of them.
+    joined[0] = opening + joined[0]
+    joined[-1] += closing
+    return b",".join(joined)
 
 
 def encode_filter(
