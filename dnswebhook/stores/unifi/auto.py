@@ -57,13 +57,20 @@ class Detector:
         )
 
     def review(self, decision: Decision, deadline: Deadline) -> Decision:
-        """`decision` as it would be taken today, after a firmware upgrade for example; one cheap call."""
+        """`decision` as it would be taken today, after a firmware upgrade for example; one cheap call mostly.
+
+        A console that restarts may say 404 to everything: the integration API is given up only where v2 answers.
+        """
         if decision.flavour is Flavour.CLASSIC or not self._settings.api_key:
             return decision
         version = self.version(deadline)
-        if version is None:
-            return Decision(Flavour.OS, ApiChoice.V2)
-        return Decision(Flavour.OS, self._api_for(version), version)
+        if version is not None:
+            return Decision(Flavour.OS, self._api_for(version), version)
+        if decision.api is ApiChoice.INTEGRATION:
+            reply = self._get(v2_path(Flavour.OS, self._settings.site), deadline)
+            if not replies.is_from_application(reply):
+                return decision
+        return Decision(Flavour.OS, ApiChoice.V2)
 
     def version(self, deadline: Deadline) -> str | None:
         """The application's version; None when there is no API (or no key) to ask for it."""

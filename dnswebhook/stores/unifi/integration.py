@@ -26,8 +26,8 @@ PAGE_LIMIT = 200
 """Rows per page, the most that the API gives."""
 PARALLEL_PAGES = 4
 MAX_LISTING_ATTEMPTS = 5
-MAX_ROWS = 1_000_000
-"""Beyond any network; a total above it is garbage."""
+MAX_PAGES = 5_000
+"""A million rows in full pages, beyond any network: more is garbage, and would cost memory before it costs time."""
 
 
 class _PageHead(msgspec.Struct, frozen=True, rename="camel"):
@@ -138,9 +138,9 @@ class IntegrationStore:
         head = replies.decoded(first, _head_decoder)
         if head.total_count <= head.count:
             return [first]
-        if not 0 < head.count <= head.total_count <= MAX_ROWS:
+        if not 0 < head.count <= head.total_count <= head.count * MAX_PAGES:
             raise StoreUnreachable(
-                f"GET {path}: a page of {head.count} rows of {head.total_count} in all, want pages that are not empty"
+                f"GET {path}: a page of {head.count} rows of {head.total_count} in all, want at most {MAX_PAGES} pages"
             )
         offsets = range(head.count, head.total_count, head.count)
         return [first, *self._pages.map(lambda offset: self._page(path, offset, deadline, head.count), offsets)]
@@ -185,7 +185,7 @@ class IntegrationStore:
 
     def probe(self, deadline: Deadline) -> None:
         with observed(self._observe, "probe"):
-            self._page(self._collection(deadline), 0, deadline, limit=1)
+            replies.decoded(self._page(self._collection(deadline), 0, deadline, limit=1), _head_decoder)
 
     def close(self) -> None:
         self._pages.shutdown(wait=False, cancel_futures=True)

@@ -242,6 +242,37 @@ def test_a_record_of_the_old_api_is_written_through_the_old_api(
     assert controller.calls.calls["v2", "delete", 200] == 1
 
 
+@pytest.mark.parametrize(
+    "fault", [faults.html_page(404), faults.html_page(200), faults.unavailable(), faults.empty_body(404)]
+)
+def test_a_console_that_restarts_does_not_look_like_a_downgrade(
+    controller: Controller, open_store: OpenStore, deadline: Deadline, fault: Reply
+) -> None:
+    """With the other API come other limits: for one pass long texts would be dropped, hence deleted."""
+    store = open_store(controller)
+    store.list_records(deadline)
+    controller.fault(fault)
+    with pytest.raises(StoreUnreachable):
+        store.probe(Deadline.after(1))
+    controller.faults.clear()
+    store.list_records(deadline)
+
+    assert store.capabilities().store == "unifi integration"
+    assert controller.calls.calls["v2", "list", 200] == 0
+
+
+def test_a_downgrade_that_the_other_api_confirms_is_taken_up(
+    controller: Controller, open_store: OpenStore, deadline: Deadline
+) -> None:
+    store = open_store(controller)
+    store.list_records(deadline)
+    controller.fault(faults.html_page(404), on="info")
+    store.probe(deadline)
+    store.list_records(deadline)
+
+    assert store.capabilities().store == "unifi v2"
+
+
 def test_a_downgrade_is_found_out_by_the_listing_that_fails(open_store: OpenStore, deadline: Deadline) -> None:
     with Controller(version="10.4.57") as newer:
         store = open_store(newer)

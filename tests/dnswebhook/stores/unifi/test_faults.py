@@ -330,7 +330,15 @@ def test_a_redirect_is_not_followed(
         store.list_records(deadline)
 
 
-@pytest.mark.parametrize("page", ['{"offset":0,"limit":200,"count":0,"totalCount":50,"data":[]}', '{"offset":0}'])
+@pytest.mark.parametrize(
+    "page",
+    [
+        '{"offset":0,"limit":200,"count":0,"totalCount":50,"data":[]}',
+        '{"offset":0,"limit":200,"count":1,"totalCount":1000000,"data":[{"id":"x"}]}',
+        '{"offset":0}',
+    ],
+    ids=["empty", "one-row-of-a-million", "no-count"],
+)
 def test_nonsense_pages_end_a_listing(
     controller: Controller, open_store: OpenStore, deadline: Deadline, page: str
 ) -> None:
@@ -338,6 +346,8 @@ def test_nonsense_pages_end_a_listing(
 
     with pytest.raises(StoreUnreachable):
         open_store(controller, api="integration").list_records(deadline)
+
+    assert controller.calls.table()["integration", "list", 200] == 1
 
 
 def test_a_total_that_never_settles_ends_a_listing_with_that_reason(
