@@ -142,6 +142,15 @@ def stored_value(record_type: str, text: str) -> str:
         return text
 
 
+MAX_TTL_S = 2**31 - 1
+"""RFC 2181, 8."""
+
+
+def stored_ttl_s(seconds: int | None) -> int:
+    """A TTL that a store holds, within what DNS and external-dns can read; 0 for none."""
+    return max(0, min(seconds or 0, MAX_TTL_S))
+
+
 def _invalid(record_type: str, text: str, wanted: str) -> Unacceptable:
     return Unacceptable(DropReason.INVALID_TARGET, f"{record_type} target {text[:100]!r}, want {wanted}")
 

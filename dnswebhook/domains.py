@@ -7,6 +7,7 @@ the name, exclusion first. Lists and expressions cannot be mixed: the client wou
 
 import fnmatch
 import re
+import unicodedata
 from collections.abc import Sequence
 
 import idna
@@ -118,22 +119,31 @@ def _compiled(pattern: str, option: str) -> re.Pattern[str] | None:
 
 
 class ProtectedNames:
-    """Shell patterns (`*`, `?`, `[...]`) over canonical names; a `*` spans labels, as in `*.lan.example.com`."""
+    """Shell patterns (`*`, `?`, `[...]`) over names; a `*` spans labels, as in `*.lan.example.com`.
+
+    A pattern may be written in either form of an internationalised name, and is tried on both: `nas-*.bücher.example`
+    has no ASCII form of its own.
+    """
 
     def __init__(self, patterns: Sequence[str] = ()) -> None:
         self.patterns = tuple(patterns)
-        spelled = (_pattern(pattern) for pattern in patterns)
+        spelled = [text for pattern in patterns for text in _spellings(pattern)]
         self._regex = re.compile("|".join(fnmatch.translate(pattern) for pattern in spelled)) if patterns else None
 
     def matches(self, name: str) -> bool:
         """`name` must be canonical."""
-        return self._regex is not None and self._regex.match(name) is not None
+        if self._regex is None:
+            return False
+        if self._regex.match(name) is not None:
+            return True
+        return "xn--" in name and self._regex.match(unicode_name(name)) is not None
 
 
-def _pattern(pattern: str) -> str:
+def _spellings(pattern: str) -> set[str]:
     text = pattern.strip()
     if re.search(r"\s", text):
         raise ValueError(
             f"DNSWEBHOOK_PROTECT: {text!r} matches no name, want patterns separated by commas, without spaces"
         )
-    return text.rstrip(".").lower() if text.isascii() else stored_name(text)
+    lowered = unicodedata.normalize("NFC", text.rstrip(".").lower())
+    return {lowered} if text.isascii() else {lowered, stored_name(text)}

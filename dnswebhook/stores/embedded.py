@@ -15,7 +15,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from dnswebhook.canonical import MAX_NAME_OCTETS
+from dnswebhook.canonical import MAX_NAME_OCTETS, MAX_TTL_S
 from dnswebhook.deadline import Deadline
 from dnswebhook.errors import AlreadyExists, NotFound, Overlaps, StoreError, StoreFailed, StoreTimeout, excerpt
 from dnswebhook.model import Capabilities, Listing, Record, RecordSpec
@@ -23,7 +23,6 @@ from dnswebhook.stores.base import Finding, Grade
 
 FILE_NAME = "records.sqlite3"
 SCHEMA_VERSION = 1
-MAX_TTL_S = 2**31 - 1  # RFC 2181, 8
 MAX_TEXT_OCTETS = 4096
 
 _TYPES = ("A", "AAAA", "CNAME", "TXT", "MX", "SRV", "NS", "PTR", "NAPTR", "DNAME")

@@ -181,6 +181,13 @@ def test_a_domain_that_is_excluded_is_not_included_below_it_either(domain: str) 
         (["a.lan", "b.lan"], "b.lan", True),
         (["bücher.example"], "xn--bcher-kva.example", True),
         (["*.bücher.example"], "a.xn--bcher-kva.example", True),
+        (["nas-*.bücher.example"], "nas-1.xn--bcher-kva.example", True),
+        (["nas-*.bücher.*"], "nas-1.xn--bcher-kva.example", True),
+        (["NAS.*.BÜCHER.example."], "nas.a.xn--bcher-kva.example", True),
+        (["b?cher.example"], "xn--bcher-kva.example", True),
+        (["bu\u0308cher-*.example"], "xn--bcher-1-n2a.example", True),
+        (["xn--bcher-*.example"], "xn--bcher-kva.example", True),
+        (["nas-*.bücher.example"], "nas-1.example", False),
         (["*"], "anything", True),
     ],
 )

@@ -10,7 +10,7 @@ from collections import Counter
 
 import msgspec
 
-from dnswebhook.canonical import stored_name, stored_value
+from dnswebhook.canonical import stored_name, stored_ttl_s, stored_value
 from dnswebhook.errors import RecordError
 from dnswebhook.model import Capabilities, Origin, Record, RecordSpec
 from dnswebhook.stores.unifi.targets import MxTarget, SrvTarget, parse_mx, parse_srv
@@ -131,7 +131,7 @@ def record_of(row: PolicyRow, *, is_shared: bool = False) -> Record:
         name = f"{row.service}.{row.protocol}.{row.domain}"
     value = stored_value(record_type, _value_text(row, record_type))
     origin = Origin.AMBIGUOUS if is_shared or not row.id else _origin(row)
-    return Record(row.id, stored_name(name), record_type, value, row.ttl_seconds or 0, row.enabled, origin)
+    return Record(row.id, stored_name(name), record_type, value, stored_ttl_s(row.ttl_seconds), row.enabled, origin)
 
 
 def _origin(row: PolicyRow) -> Origin:

@@ -9,7 +9,7 @@ from collections import Counter
 
 import msgspec
 
-from dnswebhook.canonical import stored_name, stored_value
+from dnswebhook.canonical import stored_name, stored_ttl_s, stored_value
 from dnswebhook.model import Capabilities, Origin, Record, RecordSpec
 from dnswebhook.stores.unifi.targets import MxTarget, SrvTarget, parse_mx, parse_srv
 
@@ -90,7 +90,7 @@ def record_of(row: V2Row, *, is_shared: bool = False) -> Record:
     text = row.value if record_type in _PLAIN_TYPES else _target_text(row)
     value = stored_value(record_type, text)
     origin = Origin.AMBIGUOUS if is_shared or not row.id else Origin.USER_DEFINED
-    return Record(row.id, stored_name(row.key), record_type, value, row.ttl or 0, row.enabled, origin)
+    return Record(row.id, stored_name(row.key), record_type, value, stored_ttl_s(row.ttl), row.enabled, origin)
 
 
 def _target_text(row: V2Row) -> str:

@@ -37,6 +37,7 @@ HOSTILE = {
     "deep-nesting-in-an-error": reply(b'{"x":' + b"[" * 20_000 + b"]" * 20_000 + b"}", status="400 Bad Request"),
     "bad-gzip": reply(b"no gzip", Content_Encoding="gzip"),
     "rows-of-other-shapes": reply(b'[1,"two",null,[],{}]'),
+    "a-ttl-of-5000-digits": reply(b'[{"_id":"a","ttl":' + HUGE_NUMBER.encode() + b"}]"),
     "an-id-that-is-no-text": reply(b'[{"_id":1}]'),
 }
 

@@ -134,3 +134,17 @@ def test_policies_that_no_user_made_are_derived(origin: str) -> None:
 def test_what_a_policy_cannot_say_is_refused_before_sending(spec: RecordSpec, reason: str) -> None:
     with pytest.raises(RecordError, match=reason):
         integrationrows.body_of(spec)
+
+
+@pytest.mark.parametrize(
+    ("held", "read"), [(None, 0), (0, 0), (300, 300), (-1, 0), (2**31 - 1, 2**31 - 1), (2**63, 2**31 - 1)]
+)
+def test_a_ttl_that_external_dns_could_not_read_is_brought_within_bounds(held: int | None, read: int) -> None:
+    """Beyond 64 bits it would take the whole listing for undecodable, and end its process."""
+    v2 = V2Row("65f0c0ffee0123456789abcd", key="app.example.com", record_type="A", value="192.0.2.1", ttl=held)
+    policy = PolicyRow(
+        id="a-policy", type="A_RECORD", domain="app.example.com", ipv4_address="192.0.2.1", ttl_seconds=held
+    )
+
+    assert v2rows.record_of(v2).ttl_s == read
+    assert integrationrows.record_of(policy).ttl_s == read
