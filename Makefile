@@ -15,11 +15,11 @@ help: ## this list
 demo: $(VENV)/runtime ## show the DNS webhook at work on this machine; ONCE=1 ends after the table
 	@$(BIN)/python -m examples.demo $(if $(ONCE),--once)
 
-test: $(VENV)/development ## run all tests; builds the real external-dns, etcd and kube-apiserver first where Go is installed
+test: $(VENV)/development ## run all tests; builds the real external-dns, etcd, kube-apiserver and h2spec first where Go is installed
 	@if command -v go >/dev/null; then \
-	  tests/kube/install.py >/dev/null; \
+	  tests/programs/install.py >/dev/null; \
 	else \
-	  echo "make test: Go is not installed, so the tests that drive the real external-dns are skipped (see below)"; \
+	  echo "make test: Go is not installed, so the tests that drive the real external-dns or h2spec are skipped (see below)"; \
 	fi
 	$(BIN)/python -m pytest $(PYTEST_ARGS)
 

@@ -24,7 +24,7 @@ from rich.table import Table
 from daemonkit.optionspec import specs_of
 from dnswebhook.model import Endpoint
 from dnswebhook.options import PREFIX, Options
-from tests.kube.install import program_path
+from tests.programs.install import program_path
 from tests.support.client_model import ClientModel
 from tests.support.client_plan import Planner
 from tests.support.client_registry import TxtRegistry

@@ -1,1 +1,1 @@
-"""A throw-away Kubernetes API server, and the Go programs that the tests drive."""
+"""A throw-away Kubernetes API server."""

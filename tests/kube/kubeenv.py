@@ -19,7 +19,7 @@ from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from tests.kube.install import program_path
+from tests.programs.install import program_path
 from tests.kube.pki import Pki, make_pki
 from tests.kube.processes import Recorded, spawn, stop, wait_ready
 from tests.support.tied import tied
@@ -49,7 +49,7 @@ def find_program(name: str) -> Path:
     for candidate in candidates:
         if candidate.exists():
             return candidate
-    raise MissingProgram(f"{name} is not installed (looked for {candidates[0]}): run `tests/kube/install.py {name}`")
+    raise MissingProgram(f"{name} is not installed (looked for {candidates[0]}): run `tests/programs/install.py {name}`")
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,7 +2,7 @@
 
 `scene` is the whole chain with each store in turn; `stage` opens it with other settings.
 
-The programs are built by `make test` (`tests/kube/install.py`), never by a test. Where one is missing the test is
+The programs are built by `make test` (`tests/programs/install.py`), never by a test. Where one is missing the test is
 skipped and says what to run; with `TUNNELGW_TESTS_REQUIRE_ALL=1`, as in continuous integration, it fails instead.
 """
 

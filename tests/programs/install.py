@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Build the Go programs that the tests drive, each by name from its published module, once per machine.
 
-    tests/kube/install.py [--list] [NAME ...]
+    tests/programs/install.py [--list] [NAME ...]
 
 They land in `$TUNNELGW_TOOLS` (default `~/.cache/tunnelgw/tools`), outside the checkout, as `NAME-VERSION`, together
 with the definition of external-dns's DNSEndpoint objects. What is already there is left alone. Prints one path per
@@ -25,6 +25,7 @@ from pathlib import Path
 EXTERNAL_DNS_VERSION = "0.21.0"  # the newest whose module requirements can be fetched by name
 ETCD_VERSION = "3.6.16"
 KUBERNETES_VERSION = "1.36.3"
+H2SPEC_VERSION = "2.2.1"
 LONGEST_ERROR_LINES = 40
 
 
@@ -89,11 +90,17 @@ def build_kube_apiserver(work: Path, program: Path) -> None:
     go("build", "-mod=mod", "-trimpath", "-ldflags", f"-s -w {version}", "-o", str(program), package, cwd=work)
 
 
+def build_h2spec(work: Path, program: Path) -> None:
+    go("install", f"github.com/summerwind/h2spec/cmd/h2spec@v{H2SPEC_VERSION}+incompatible", cwd=work, GOBIN=str(work))
+    shutil.move(work / "h2spec", program)
+
+
 TOOLS: dict[str, tuple[str, Callable[[Path, Path], None]]] = {
     "external-dns": (EXTERNAL_DNS_VERSION, build_external_dns),
     "dnsendpoint-crd": (EXTERNAL_DNS_VERSION, copy_dnsendpoint_crd),
     "etcd": (ETCD_VERSION, build_etcd),
     "kube-apiserver": (KUBERNETES_VERSION, build_kube_apiserver),
+    "h2spec": (H2SPEC_VERSION, build_h2spec),
 }
 
 

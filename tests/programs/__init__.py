@@ -1,0 +1,1 @@
+"""The programs that the tests drive, built from their published modules."""
