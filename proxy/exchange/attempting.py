@@ -1,0 +1,149 @@
+"""The attempts of an exchange to get a response: one backend stream after another, and the times that bound them.
+
+The rules are in `attempts`; here they are carried out. A retry waits on the exchange's timers, also one that need not
+wait, so that a stream is never asked for from within the call that ended another.
+"""
+
+import math
+
+from proxy.backend.stream import NO_WISH, BackendStream, Wish
+from proxy.exchange.answers import error_answer
+from proxy.exchange.attempts import GATEWAY_TIMEOUT, Attempts
+from proxy.exchange.departure import Departure, depart
+from proxy.exchange.ending import Ending
+from proxy.exchange.mirrors import mirrors_of
+from proxy.exchange.relay import Upload
+from proxy.exchange.timers import Timers
+from proxy.routing import Answer, Forward
+
+
+class Attempting(Ending):
+    __slots__ = ()
+
+    def _forward(self, decision: Forward) -> None:
+        shared, rule = self._shared, decision.rule
+        departure = depart(
+            self._terms.forwarding,
+            self._client.arrival,
+            self._head,
+            decision,
+            self._request_id,
+            self._is_request_complete,
+            shared.nonce,
+        )
+        if isinstance(departure, Answer):
+            self._answer(departure)
+            return
+        self._departure = departure
+        self._awaits_switch = departure.switch is not None
+        if not self._is_request_complete:
+            self._upload = Upload(self._client, departure.replay_bytes)
+        if decision.mirrors and departure.switch is None:
+            self._mirrors = mirrors_of(shared, decision.mirrors, departure.head, self._is_request_complete)
+        timeout_s = self._terms.request_timeout_of(rule)
+        if timeout_s < math.inf or rule.backend_timeout_s:
+            self._timers = Timers(shared.loop, self._on_time)
+            self._timers.request_s = self._began_s + timeout_s
+        session = decision.session
+        self._attempt(departure, NO_WISH if session is None else Wish(session.address))
+
+    def _attempt(self, departure: Departure, wish: Wish) -> None:
+        shared = self._shared
+        decision = departure.decision
+        timers = self._timers
+        if timers is not None:
+            backend_timeout_s = decision.rule.backend_timeout_s
+            timers.attempt_s = shared.loop.now_s + backend_timeout_s if backend_timeout_s else math.inf
+            timers.set()
+        self._stream = self._request(departure, wish)
+        if self._upload is not None:
+            self._send_request()
+
+    def _request(self, departure: Departure, wish: Wish) -> BackendStream:
+        """Ask the pools for a stream whose receiver is this exchange."""
+        raise NotImplementedError
+
+    def _send_request(self) -> None:
+        upload, stream = self._upload, self._stream
+        # Bytes of another protocol wait until the backend speaks it.
+        if upload is not None and stream is not None and stream.is_open and not self._awaits_switch:
+            upload.pump(stream)
+
+    def _retry_after(self, delay_s: float | None) -> bool:
+        """Plan another attempt; False when there is none, or no time for it."""
+        if delay_s is None:
+            return False
+        timers = self._timers
+        if timers is None:
+            timers = self._timers = Timers(self._shared.loop, self._on_time)
+        retry_s = self._shared.loop.now_s + delay_s
+        if retry_s >= timers.request_s:
+            return False
+        timers.retry_s, timers.attempt_s = retry_s, math.inf
+        timers.set()
+        if self._upload is not None:
+            self._upload.rewind()
+        return True
+
+    def _retries_after_status(self, departure: Departure, status_code: int) -> bool:
+        """Plan another attempt instead of the one that is running."""
+        stream, attempts = self._stream, self._attempts_of(departure)
+        if stream is None or attempts is None:
+            return False
+        return self._retry_after(attempts.after_status(status_code, stream.address, self._shared.draw()))
+
+    def _retry(self, departure: Departure, attempts: Attempts) -> None:
+        self._route.retries += 1
+        session = departure.decision.session
+        self._attempt(departure, attempts.begin(None if session is None else session.address))
+
+    def _attempts_of(self, departure: Departure) -> Attempts | None:
+        """None: the request cannot be sent again."""
+        if self._upload is not None and not self._upload.is_replayable:
+            return None
+        if self._attempts is None:
+            decision = departure.decision
+            addresses = decision.backend.spec.addresses
+            self._attempts = Attempts(decision.rule.retry, departure.head.method, len(addresses))
+        return self._attempts
+
+    # -- time --------------------------------------------------------------------------------------------------------
+
+    @property
+    def idle_timeout_s(self) -> float:
+        return self._terms.idle_timeout_s
+
+    def on_idle(self) -> None:
+        """Nothing has moved for that long."""
+        if not self._is_over:
+            self._time_out("idle_timeout", "neither side has sent anything for too long")
+
+    def _on_time(self) -> None:
+        timers, departure = self._timers, self._departure
+        if timers is None or departure is None:
+            return
+        now_s = self._shared.loop.now_s
+        if now_s >= timers.request_s:
+            self._time_out("request_timeout", "the request took too long")
+        elif now_s >= timers.attempt_s:
+            self._time_out_attempt(departure)
+        elif now_s >= timers.retry_s and self._attempts is not None:
+            timers.retry_s = math.inf
+            self._retry(departure, self._attempts)
+        else:
+            timers.set()
+
+    def _time_out_attempt(self, departure: Departure) -> None:
+        if not self._is_head_sent and self._retries_after_status(departure, GATEWAY_TIMEOUT):
+            self._let_go(timed_out=True)
+        else:
+            self._time_out("backend_timeout", "the backend did not answer in time")
+
+    def _time_out(self, reason: str, text: str) -> None:
+        self._let_go(timed_out=True)
+        if self._is_head_sent:
+            self._reason = reason
+            self._abort()
+            return
+        edits = None if self._departure is None else self._departure.decision.response_edits
+        self._answer(error_answer(GATEWAY_TIMEOUT, reason, text, edits))

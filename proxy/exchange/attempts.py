@@ -1,0 +1,97 @@
+"""Whether a failed attempt is repeated, when, and where: the rules, without clock or chance.
+
+Only before any part of a response was passed on, and only with a body that can be sent again from its beginning.
+
+A. By the rule's policy, up to `attempts` times, each after a wait: when the backend answered one of `codes`; when an
+   attempt took longer than `backendRequest` and `codes` holds 504; with `connectionErrors`, when connecting failed or
+   the connection broke before a response began. What would fail again at once is not repeated: a circuit at its
+   limit, no healthy address, this proxy stopping.
+B. Without any policy once, at once: when a kept connection broke that perhaps was closed while it was idle and the
+   method is idempotent (RFC 9110, 9.2.2), or the backend certainly did nothing with the request, on a new connection;
+   and when connecting to one address failed and the backend has others.
+"""
+
+from typing import Final
+
+from proxy.backend.stream import Failure, Reason, Wish
+from proxy.routing import RetryPolicy
+
+_IDEMPOTENT: Final = frozenset((b"GET", b"HEAD", b"OPTIONS", b"TRACE", b"PUT", b"DELETE"))
+_HOPELESS: Final = frozenset((Reason.OVERLOAD, Reason.UNHEALTHY, Reason.STOPPING, Reason.PROTOCOL))
+_CONNECTING: Final = frozenset((Reason.REFUSED, Reason.UNREACHABLE, Reason.CONNECT_TIMEOUT, Reason.TLS))
+
+_MAX_BACKOFF: Final = 10
+"""The longest wait, in multiples of the shortest."""
+GATEWAY_TIMEOUT: Final = 504
+
+
+class Attempts:
+    """The attempts of one exchange so far."""
+
+    __slots__ = (
+        "_address_count",
+        "_avoid",
+        "_is_free_used",
+        "_method",
+        "_needs_new_connection",
+        "_policy",
+        "_policy_retries",
+        "retries",
+    )
+
+    def __init__(self, policy: RetryPolicy | None, method: bytes, address_count: int) -> None:
+        self._policy = policy
+        self._method = method
+        self._address_count = address_count
+        self._avoid: tuple[str, ...] = ()
+        self._needs_new_connection = False
+        self._is_free_used = False
+        self._policy_retries = 0
+        self.retries = 0
+
+    def after_failure(self, failure: Failure, address: str, draw: float) -> float | None:
+        """How many seconds to wait before the next attempt; None: there is none. `draw` is from 0.0 up to 1.0."""
+        policy = self._policy
+        if not self._is_free_used and self._is_free(failure):
+            self._is_free_used = True
+            self._needs_new_connection = failure.was_reused
+            if not failure.was_reused:
+                self._note(address)
+            return 0.0
+        is_broken = failure.is_unprocessed or failure.reason is Reason.RESET
+        if policy is None or not policy.connection_errors or not is_broken or failure.reason in _HOPELESS:
+            return None
+        self._needs_new_connection = self._needs_new_connection or failure.was_reused
+        return self._by_policy(policy, address, draw)
+
+    def after_status(self, status_code: int, address: str, draw: float) -> float | None:
+        """The same after a complete head; GATEWAY_TIMEOUT where none came in time."""
+        policy = self._policy
+        if policy is None or status_code not in policy.codes:
+            return None
+        return self._by_policy(policy, address, draw)
+
+    def begin(self, session_address: bytes | None) -> Wish:
+        """The next attempt begins; returns where it should go."""
+        self.retries += 1
+        return Wish(session_address, self._avoid, self._needs_new_connection)
+
+    def _is_free(self, failure: Failure) -> bool:
+        if failure.reason in _HOPELESS:
+            return False
+        if failure.was_reused:
+            return failure.is_unprocessed or self._method in _IDEMPOTENT
+        return failure.is_unprocessed and failure.reason in _CONNECTING and self._address_count > 1
+
+    def _by_policy(self, policy: RetryPolicy, address: str, draw: float) -> float | None:
+        if self._policy_retries >= policy.attempts:
+            return None
+        growth: int = min(1 << self._policy_retries, _MAX_BACKOFF)
+        self._policy_retries += 1
+        self._note(address)
+        # The document promises a shortest wait; the jitter is over all that comes on top.
+        return policy.backoff_s * (1.0 + draw * (growth - 0.5))
+
+    def _note(self, address: str) -> None:
+        if address and address not in self._avoid:
+            self._avoid = (*self._avoid, address)

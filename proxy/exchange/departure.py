@@ -1,0 +1,81 @@
+"""A request ready to leave: the head as the backend gets it, and what is to be known for its attempts. Pure."""
+
+from collections.abc import Callable
+from functools import lru_cache
+from typing import Final
+
+from proxy.exchange.answers import error_answer
+from proxy.exchange.client import Arrival
+from proxy.exchange.forwarding import Forwarding
+from proxy.exchange.upgrade import NONCE_BYTES, Switch
+from proxy.h1.grammar import is_authority
+from proxy.h2.heads import RequestHead
+from proxy.routing import Answer, Backend, Forward
+
+RACE_REPLAY_BYTES: Final = 64 * 1024
+"""Kept of a body without a retry policy, for a connection that closes just as it is used."""
+
+_BAD_HOST: Final = error_answer(400, "bad_host", "the host is not a name or address with an optional port")
+_NO_KEY: Final = error_answer(400, "bad_upgrade", "an upgrade to websocket needs one sec-websocket-key")
+_MAX_AUTHORITY_BYTES: Final = 512
+
+
+class Departure:
+    """`switch` is there when the request asks to speak another protocol."""
+
+    __slots__ = ("decision", "end_stream", "head", "switch")
+
+    def __init__(self, decision: Forward, head: RequestHead, end_stream: bool, switch: Switch | None) -> None:
+        self.decision = decision
+        self.head = head
+        self.end_stream = end_stream
+        self.switch = switch
+
+    @property
+    def replay_bytes(self) -> int:
+        """How much of the body may be kept for another attempt."""
+        policy = self.decision.rule.retry
+        return RACE_REPLAY_BYTES if policy is None else max(RACE_REPLAY_BYTES, policy.max_body_bytes)
+
+
+def depart(
+    forwarding: Forwarding,
+    arrival: Arrival,
+    asked: RequestHead,
+    decision: Forward,
+    request_id: bytes,
+    end_stream: bool,
+    nonce: Callable[[int], bytes],
+) -> Departure | Answer:
+    """The request `asked` as it leaves, or why it cannot."""
+    if not _is_sendable(decision.authority):
+        return _BAD_HOST
+    backend = decision.backend
+    fields = forwarding.request_fields(arrival, decision.listener, asked, request_id)
+    method, switch = asked.method, None
+    if asked.protocol is not None:
+        switch = Switch(asked, is_backend_http2=backend.spec.protocol == "h2c", nonce=nonce(NONCE_BYTES))
+        if not switch.is_possible:
+            return _NO_KEY
+        method, end_stream = switch.method, switch.ends_request
+        fields = switch.request_fields(fields)
+    if decision.request_edits is not None:
+        fields = decision.request_edits.apply(fields)
+    head = RequestHead(
+        method, _scheme(backend), decision.authority, decision.path, fields, asked.protocol, asked.never_indexed
+    )
+    return Departure(decision, head, end_stream, switch)
+
+
+def _scheme(backend: Backend) -> bytes:
+    return b"https" if backend.spec.protocol == "https" else b"http"
+
+
+def _is_sendable(authority: bytes) -> bool:
+    """HTTP/2 lets through what no HTTP/1.1 backend should be told."""
+    return len(authority) <= _MAX_AUTHORITY_BYTES and _is_authority(authority)
+
+
+@lru_cache(maxsize=4096)
+def _is_authority(authority: bytes) -> bool:
+    return not authority or is_authority(authority)

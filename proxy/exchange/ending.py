@@ -1,0 +1,200 @@
+"""How an exchange ends: with the backend's last byte, an answer of our own, a reset, or because the client has gone.
+
+`Ending` holds what every exchange has to know of itself, and everything that leads to `_finish`, which is called
+exactly once: there the exchange is counted, told to the access log, and out of the running set.
+"""
+
+from proxy.backend.stream import BackendStream
+from proxy.exchange import answers
+from proxy.exchange.answers import Reply
+from proxy.exchange.attempts import Attempts
+from proxy.exchange.client import ClientStream
+from proxy.exchange.departure import Departure
+from proxy.exchange.mirrors import Mirror
+from proxy.exchange.record import Record
+from proxy.exchange.relay import NOBODY, Relay, Upload
+from proxy.exchange.shared import Shared
+from proxy.exchange.timers import Timers
+from proxy.h2.heads import Field, RequestHead
+from proxy.routing import Answer, Rule
+from proxy.stats import NO_ROUTE, RouteStats
+
+
+class Ending:
+    __slots__ = (
+        "_address",
+        "_attempts",
+        "_awaits_switch",
+        "_began_s",
+        "_began_wall_s",
+        "_client",
+        "_departure",
+        "_detail",
+        "_download",
+        "_head",
+        "_is_head_sent",
+        "_is_over",
+        "_is_request_complete",
+        "_is_request_stopped",
+        "_listener_name",
+        "_mirrors",
+        "_reason",
+        "_request_bytes",
+        "_request_id",
+        "_response_after_s",
+        "_response_bytes",
+        "_route",
+        "_rule",
+        "_shared",
+        "_status_code",
+        "_stream",
+        "_terms",
+        "_timers",
+        "_upload",
+        "active_s",
+    )
+
+    _route: RouteStats
+
+    def __init__(self, shared: Shared, client: ClientStream, head: RequestHead, end_stream: bool) -> None:
+        self._shared = shared
+        self._terms = shared.terms
+        self._client = client
+        self._head = head
+        """As the client sent it."""
+        self._began_wall_s = shared.wall_clock_s()
+        self._began_s = self.active_s = shared.loop.now_s
+        self._request_id = shared.request_id_for(client.arrival, head)
+        self._listener_name = self._address = ""
+        self._rule: Rule | None = None
+        self._departure: Departure | None = None
+        """Set when the request is one to forward."""
+        self._attempts: Attempts | None = None
+        self._timers: Timers | None = None
+        self._stream: BackendStream | None = None
+        """The attempt that is running; None between two, and after the last byte of the response."""
+        self._upload: Upload | None = None
+        self._download: Relay | None = None
+        """Set when the client did not take all at once."""
+        self._mirrors: tuple[Mirror, ...] = ()
+        self._is_request_complete = end_stream
+        self._is_request_stopped = False
+        self._awaits_switch = False
+        """The request asks for another protocol, and the backend has not answered yet."""
+        self._is_head_sent = False
+        self._is_over = False
+        self._status_code = 0
+        self._request_bytes = self._response_bytes = 0
+        self._response_after_s = 0.0
+        self._reason = self._detail = ""
+
+    def _count_in(self, rule: Rule | None) -> None:
+        self._rule = rule
+        self._route = route = self._shared.stats.route(NO_ROUTE if rule is None else rule.route_name)
+        route.in_flight += 1
+
+    # -- our own answers ---------------------------------------------------------------------------------------------
+
+    @property
+    def _id_field(self) -> Field:
+        return self._terms.forwarding.request_id_name, self._request_id
+
+    def _answer(self, answer: Answer) -> None:
+        self._reason = answer.reason
+        self._send_own(answers.reply_to(answer, self._head, self._id_field, self._began_wall_s))
+
+    def _send_own(self, reply: Reply) -> None:
+        if self._timers is not None:
+            self._timers.clear()
+        body = reply.body
+        self._status_code = reply.head.status_code
+        self._response_after_s = self._shared.loop.now_s - self._began_s
+        self._response_bytes = len(body)
+        self._is_head_sent = True
+        self._stop_request()
+        self._client.send_headers(reply.head, not body)
+        if body:
+            download = self._download = Relay()
+            download.add(body, True, NOBODY)
+            if not download.pump(self._client):
+                return
+        self._finish()
+
+    # -- the end -----------------------------------------------------------------------------------------------------
+
+    def _on_response_end(self) -> None:
+        """The backend has sent all: its stream is over, and with it the request."""
+        if self._stream is not None:
+            self._address = self._stream.address
+            self._stream = None
+        self._stop_request()
+
+    def _stop_request(self) -> None:
+        """Nobody is there any more to take the request's body."""
+        if self._upload is not None:
+            self._upload.drop()
+        if not self._is_request_complete and not self._is_request_stopped:
+            self._is_request_stopped = True
+            self._client.stop_request()
+
+    def _let_go(self, *, timed_out: bool = False) -> None:
+        """Give up the attempt that is running."""
+        stream, self._stream = self._stream, None
+        if self._download is not None:
+            self._download.drop()
+        if stream is not None:
+            self._address = stream.address
+            stream.cancel(timed_out=timed_out)
+
+    def _abort(self) -> None:
+        """The response cannot be completed."""
+        self._let_go()
+        self._client.reset()
+        self._finish()
+
+    def _finish(self) -> None:
+        """Over: nobody calls any more, but to give credit back for earlier bytes."""
+        if self._is_over:
+            return
+        self._is_over = True
+        shared, route = self._shared, self._route
+        shared.running.discard(self)
+        if self._timers is not None:
+            self._timers.cancel()
+        if self._upload is not None:
+            self._upload.drop()
+        for mirror in self._mirrors:
+            mirror.on_exchange_ended()
+        duration_s = shared.loop.now_s - self._began_s
+        route.in_flight -= 1
+        route.request_bytes += self._request_bytes
+        route.response_bytes += self._response_bytes
+        route.finish(self._status_code, duration_s)
+        shared.access_log(self._record(duration_s))
+
+    def _record(self, duration_s: float) -> Record:
+        head, arrival, rule, departure = self._head, self._client.arrival, self._rule, self._departure
+        return Record(
+            self._began_wall_s,
+            self._request_id,
+            arrival.address,
+            arrival.protocol,
+            arrival.door,
+            self._listener_name,
+            "" if rule is None else rule.route_name,
+            "" if rule is None else rule.name,
+            -1 if rule is None else rule.index,
+            "" if departure is None else departure.decision.backend.key,
+            self._address,
+            head.method,
+            head.authority,
+            head.path.partition(b"?")[0],
+            self._status_code,
+            self._request_bytes,
+            self._response_bytes,
+            duration_s,
+            self._response_after_s,
+            0 if self._attempts is None else self._attempts.retries,
+            self._reason,
+            self._detail,
+        )

@@ -1,0 +1,243 @@
+"""One exchange: a client's request, at most one backend stream at a time, and one response.
+
+    begin -> decide -> answer at once                                  redirects, fixed answers, errors
+                    -> attempt -> head passed on -> body -> end        the response is the backend's
+                          ^-- failed, and may be repeated              nothing was passed on yet
+    at any time: client gone -> backend cancelled; too slow -> 504, or reset where the head was passed on
+
+It is both the exchange that a door calls and the receiver that a backend stream calls, so a request costs one object.
+It ends exactly once, in `_finish`: counted, told to the access log, and out of the running set.
+
+`Expect: 100-continue` passes to the backend like any field, and its 100 passes back as any 1xx does: the backend
+decides (RFC 9110, 10.1.1), and a client that does not wait is not kept waiting.
+"""
+
+from typing import Final
+
+from proxy.backend.stream import BackendStream, Failure, Reason, Wish
+from proxy.exchange import answers, upgrade
+from proxy.exchange.answers import error_answer
+from proxy.exchange.attempting import Attempting
+from proxy.exchange.departure import Departure
+from proxy.exchange.hopbyhop import interim_fields, response_fields, trailer_fields
+from proxy.exchange.relay import Data, Relay, Upload
+from proxy.exchange.upgrade import Switch, UnusableSwitch
+from proxy.h2.heads import Fields, ResponseHead
+from proxy.routing import Forward, Redirect, decide
+
+_NOT_IMPLEMENTED: Final = error_answer(501, "not_implemented", "CONNECT is offered for websocket alone")
+_MAX_STATUS_CODE: Final = 599
+
+
+class Exchange(Attempting):
+    __slots__ = ()
+
+    def begin(self) -> None:
+        shared, head = self._shared, self._head
+        if head.protocol is not None or head.method == b"CONNECT":
+            if upgrade.is_unknown(head):
+                self._count_in(None)
+                self._answer(_NOT_IMPLEMENTED)
+                return
+            head = upgrade.as_get(head)
+        decision = decide(self._terms.table, self._client.arrival.door, head, shared.draw, self._began_wall_s)
+        if decision.listener is not None:
+            self._listener_name = decision.listener.name
+        self._count_in(decision.rule)
+        if isinstance(decision, Forward):
+            self._forward(decision)
+        elif isinstance(decision, Redirect):
+            self._reason = "redirect"
+            self._send_own(answers.redirect_reply(decision, self._id_field, self._began_wall_s))
+        else:
+            self._answer(decision)
+
+    def _request(self, departure: Departure, wish: Wish) -> BackendStream:
+        key = departure.decision.backend.key
+        return self._shared.pools.request(key, departure.head, departure.end_stream, self, wish)
+
+    # -- what the client does ----------------------------------------------------------------------------------------
+
+    def on_request_data(self, data: Data, end_stream: bool) -> None:
+        self.active_s = self._shared.loop.now_s
+        self._request_bytes += len(data)
+        self._is_request_complete = end_stream
+        upload = self._upload
+        if upload is None or self._is_request_stopped:
+            self._client.release(len(data))
+            return
+        for mirror in self._mirrors:
+            mirror.add(data, end_stream)
+        upload.add_data(data, end_stream)
+        self._send_request()
+
+    def on_request_trailers(self, fields: Fields) -> None:
+        self.active_s = self._shared.loop.now_s
+        self._is_request_complete = True
+        upload = self._upload
+        if upload is not None and not self._is_request_stopped:
+            fields = trailer_fields(fields)
+            for mirror in self._mirrors:
+                mirror.add_trailers(fields)
+            upload.add_trailers(fields)
+            self._send_request()
+
+    def on_client_writable(self) -> None:
+        self.active_s = self._shared.loop.now_s
+        if self._download is not None and self._download.pump(self._client):
+            self._finish()
+
+    def on_client_gone(self, reason: str) -> None:
+        self._reason, self._detail = "client_gone", reason
+        self._let_go()
+        self._finish()
+
+    # -- what the backend does ---------------------------------------------------------------------------------------
+
+    def on_backend_open(self) -> None:
+        self._send_request()
+
+    def on_backend_writable(self) -> None:
+        self.active_s = self._shared.loop.now_s
+        self._send_request()
+
+    def on_response_interim(self, head: ResponseHead) -> None:
+        self.active_s = self._shared.loop.now_s
+        self._client.send_interim(ResponseHead(head.status_code, interim_fields(head.fields)))
+
+    def on_response_head(self, head: ResponseHead, end_stream: bool) -> None:
+        departure = self._departure
+        if departure is None:
+            return
+        self.active_s = self._shared.loop.now_s
+        status_code = head.status_code
+        if status_code > _MAX_STATUS_CODE:
+            self._refuse_response(f"status code {status_code}, want at most {_MAX_STATUS_CODE}")
+            return
+        policy = departure.decision.rule.retry
+        if policy is not None and status_code in policy.codes and self._retries_after_status(departure, status_code):
+            self._let_go()
+            return
+        fields = self._edited(departure, response_fields(head.fields))
+        if self._awaits_switch and departure.switch is not None:
+            self._settle_switch(departure.switch, head, fields, end_stream)
+        else:
+            self._pass_head(ResponseHead(status_code, fields, head.never_indexed), end_stream)
+
+    def on_response_data(self, data: Data, end_stream: bool) -> None:
+        self.active_s = self._shared.loop.now_s
+        self._response_bytes += len(data)
+        stream = self._stream
+        if stream is None:
+            return
+        if end_stream:
+            self._on_response_end()
+        download = self._download
+        if download is None:
+            taken = self._client.send_data(data, end_stream, stream)
+            if taken == len(data):
+                if end_stream:
+                    self._finish()
+                return
+            download = self._download = Relay()
+            data = memoryview(data)[taken:]
+        download.add(data, end_stream, stream)
+        if download.pump(self._client):
+            self._finish()
+
+    def on_response_trailers(self, fields: Fields) -> None:
+        fields = trailer_fields(fields)
+        if not fields:
+            self.on_response_data(b"", True)
+            return
+        self._on_response_end()
+        if self._download is None:
+            self._client.send_trailers(fields)
+            self._finish()
+            return
+        self._download.add_trailers(fields)
+        if self._download.pump(self._client):
+            self._finish()
+
+    def on_backend_failed(self, failure: Failure) -> None:
+        departure, stream = self._departure, self._stream
+        if departure is None or stream is None:
+            return
+        self._stream = None
+        self._address = stream.address or self._address
+        if self._is_head_sent:
+            self._reason, self._detail = failure.reason.value, failure.detail
+            self._abort()
+            return
+        attempts = self._attempts_of(departure)
+        delay_s = None
+        if attempts is not None:
+            delay_s = attempts.after_failure(failure, stream.address, self._shared.draw())
+        if self._retry_after(delay_s):
+            return
+        self._detail = failure.detail
+        self._answer(answers.failure_answer(failure.reason, departure.decision.response_edits))
+
+    # -- responses ---------------------------------------------------------------------------------------------------
+
+    def _edited(self, departure: Departure, fields: Fields) -> Fields:
+        """The fields of a response as its rule wants them."""
+        decision = departure.decision
+        if decision.response_edits is not None:
+            fields = decision.response_edits.apply(fields)
+        persistence = decision.rule.persistence
+        if persistence is not None and self._stream is not None:
+            field = persistence.response_field(
+                decision.session,
+                decision.backend.key,
+                self._stream.address,
+                self._began_wall_s,
+                is_secure=decision.listener.scheme == b"https",
+            )
+            if field is not None:
+                fields.append(field)
+        return fields
+
+    def _pass_head(self, head: ResponseHead, end_stream: bool) -> None:
+        self._status_code = head.status_code
+        self._response_after_s = self.active_s - self._began_s
+        self._is_head_sent = True
+        if self._upload is not None:
+            self._upload.forget()
+        if end_stream:
+            self._on_response_end()
+        self._client.send_headers(head, end_stream)
+        if end_stream:
+            self._finish()
+
+    def _settle_switch(self, switch: Switch, head: ResponseHead, fields: Fields, end_stream: bool) -> None:
+        """The backend has answered a request to switch protocols."""
+        self._awaits_switch = False
+        try:
+            is_done = switch.is_done_by(head)
+        except UnusableSwitch as error:
+            self._refuse_response(str(error))
+            return
+        if not is_done:
+            # What the client may have sent already was for the other protocol.
+            self._stop_request()
+            self._pass_head(ResponseHead(head.status_code, fields, head.never_indexed), end_stream)
+            return
+        if self._timers is not None:
+            # Time limits are for requests; a connection of another protocol lasts as long as bytes move.
+            self._timers.clear()
+        if self._upload is None:
+            self._is_request_complete = False
+            self._upload = Upload(self._client, 0)
+        self._pass_head(switch.response_head(fields), False)
+        if end_stream:
+            self.on_response_data(b"", True)
+        else:
+            self._send_request()
+
+    def _refuse_response(self, detail: str) -> None:
+        """The backend's head cannot be passed on."""
+        self._detail = detail
+        self._let_go()
+        edits = None if self._departure is None else self._departure.decision.response_edits
+        self._answer(answers.failure_answer(Reason.PROTOCOL, edits))

@@ -1,0 +1,135 @@
+"""The fields of a request as the backend gets them: hop-by-hop ones gone, the client described.
+
+X-Forwarded-For, -Proto, -Host and -Port say who the client is and what it asked for; Forwarded (RFC 7239) and Via say
+it too where the document wants them. Whom we believe decides what becomes of such fields that came with the request:
+
+1. nobody we know: all of them are dropped and written anew, and with them the other names that backends take for the
+   word of a proxy (X-Forwarded-*, Cf-*, X-Real-IP, True-Client-IP), also when they are spelled with underscores;
+2. a trusted proxy: its address is appended to X-Forwarded-For and Forwarded, the others are kept where they exist;
+3. the tunnel's edge: everything passes unchanged, the edge has appended already; what is missing is added.
+
+The request id is taken from 2 and 3 and is new for 1. Trace context (traceparent, tracestate) is not touched.
+Pure. What a connection's requests have in common is made once a connection.
+"""
+
+from typing import Final
+
+import msgspec
+
+from proxy.document import Forwarding as ForwardingSpec
+from proxy.exchange.client import Arrival
+from proxy.exchange.hopbyhop import COOKIE, DROP, FIRST_FREE, KEEP, TE, Special, Verdicts, settle, sort_out
+from proxy.h2.heads import Field, Fields, RequestHead
+from proxy.routing import Listener, header
+
+_FORWARDED_FOR, _FORWARDED, _GIVEN = range(FIRST_FREE, FIRST_FREE + 3)
+_FOR: Final = b"x-forwarded-for"
+_OTHERS: Final = (b"x-forwarded-proto", b"x-forwarded-host", b"x-forwarded-port")
+_IMPERSONAL: Final = (b"x-real-ip", b"true-client-ip")
+_MAX_ID_BYTES: Final = 128
+_MAX_CONNECTIONS: Final = 4096
+_VERSIONS: Final = {"HTTP/1.0": b"1.0", "HTTP/1.1": b"1.1", "HTTP/2": b"2.0"}
+
+
+class Description(msgspec.Struct, frozen=True, gc=False):
+    """What is said of all requests of a connection for one authority."""
+
+    arrival: Arrival
+    listener: Listener
+    authority: bytes
+    fields: tuple[Field, ...]
+
+
+class Forwarding:
+    """The document's `forwarding`, compiled once a table."""
+
+    __slots__ = ("_descriptions", "_edge", "_has_forwarded", "_has_via", "_trusted", "_untrusted", "request_id_name")
+
+    def __init__(self, spec: ForwardingSpec) -> None:
+        self.request_id_name = spec.request_id_header.lower().encode()
+        self._has_forwarded = spec.forwarded
+        self._has_via = spec.via
+        ours = dict.fromkeys((_FOR, b"forwarded", *_OTHERS, *_IMPERSONAL), DROP)
+        shared = {b"te": TE, b"cookie": COOKIE, self.request_id_name: DROP}
+        believed = {**shared, **dict.fromkeys(_OTHERS, _GIVEN)}
+        if spec.forwarded:
+            believed[b"forwarded"] = _FORWARDED
+        self._untrusted = Verdicts({**ours, **shared}, (b"x-forwarded-", b"cf-"))
+        self._trusted = Verdicts({**believed, _FOR: _FORWARDED_FOR})
+        self._edge = Verdicts({**believed, _FOR: _GIVEN if spec.forwarded else KEEP})
+        self._descriptions: dict[int, Description] = {}
+
+    def request_id_of(self, head: RequestHead) -> bytes | None:
+        """The id that a trusted client has given its request."""
+        given = header(head, self.request_id_name)
+        return given if given and len(given) <= _MAX_ID_BYTES else None
+
+    def request_fields(self, arrival: Arrival, listener: Listener, head: RequestHead, request_id: bytes) -> Fields:
+        """The fields to send, in a new list."""
+        verdicts = self._untrusted
+        if arrival.is_trusted:
+            verdicts = self._edge if arrival.is_edge else self._trusted
+        kept, special = sort_out(head.fields, verdicts)
+        # A description holds its arrival, so no other can have the same id.
+        description = self._descriptions.get(id(arrival))
+        if (
+            description is None
+            or description.authority != head.authority
+            or description.listener is not listener
+            or description.arrival is not arrival
+        ):
+            description = self._describe(arrival, listener, head.authority)
+        if special:
+            kept, special = settle(kept, special)
+        kept += self._merged(description, special) if special else description.fields
+        kept.append((self.request_id_name, request_id))
+        return kept
+
+    def _describe(self, arrival: Arrival, listener: Listener, authority: bytes) -> Description:
+        fields: list[Field] = []
+        if not arrival.is_edge and arrival.address != "unix":
+            fields.append((_FOR, arrival.address.encode()))
+        fields.append((b"x-forwarded-proto", arrival.scheme))
+        if authority:
+            fields.append((b"x-forwarded-host", authority))
+        fields.append((b"x-forwarded-port", b"%d" % listener.public_port))
+        if self._has_forwarded:
+            fields.append((b"forwarded", _forwarded(arrival.address.encode(), arrival.scheme, authority)))
+        if self._has_via:
+            fields.append((b"via", _VERSIONS.get(arrival.protocol, b"1.1") + b" tunnelgw"))
+        description = Description(arrival, listener, authority, tuple(fields))
+        if len(self._descriptions) >= _MAX_CONNECTIONS:
+            self._descriptions.clear()
+        self._descriptions[id(arrival)] = description
+        return description
+
+    def _merged(self, description: Description, given: Special) -> Fields:
+        """What a client that we believe has said, with our own words behind it."""
+        arrival = description.arrival
+        fields = [field for verdict, field in given if verdict == _GIVEN]
+        names = {name for name, _ in fields}
+        chains: dict[bytes, list[bytes]] = {}
+        for verdict, (name, value) in given:
+            if verdict != _GIVEN:
+                chains.setdefault(name, []).append(value)
+        for name, value in description.fields:
+            if name == b"forwarded" and arrival.is_edge:
+                addresses = [given_value for given_name, given_value in fields if given_name == _FOR]
+                client = addresses[-1].rpartition(b",")[2].strip() if addresses else b""
+                value = _forwarded(client, arrival.scheme, description.authority)  # noqa: PLW2901
+            if name in chains:
+                fields.append((name, b", ".join((*chains.pop(name), value))))
+            elif name not in names:
+                fields.append((name, value))
+        # What we had nothing to say to, as for clients without an address.
+        fields += [(name, b", ".join(values)) for name, values in chains.items()]
+        return fields
+
+
+def _forwarded(address: bytes, scheme: bytes, authority: bytes) -> bytes:
+    """One element of Forwarded (RFC 7239, 4)."""
+    node = b'"[%b]"' % address if b":" in address else address
+    if not address or address == b"unix":
+        node = b"unknown"
+    host = b';host="%b"' % authority if authority else b""
+    return b"for=%b%b;proto=%b" % (node, host, scheme)

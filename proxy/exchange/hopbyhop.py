@@ -1,0 +1,117 @@
+"""Fields that belong to one connection, taken out on both ways at this one place (RFC 9110, 7.6.1; RFC 9113, 8.2.2).
+
+What is done with a field depends on its name alone and is looked up once a field: keep it, drop it, or look closer.
+Pure; called by the loop's thread.
+"""
+
+from collections.abc import Mapping
+from typing import Final
+
+from proxy.h1.grammar import FORBIDDEN_TRAILERS, options_of
+from proxy.h2.heads import Field, Fields
+
+# Verdicts. KEEP is false, so that the usual case is one test. Those from LOOK_CLOSER on are special.
+KEEP, DROP, LOOK_CLOSER = range(3)
+CONNECTION, TE, COOKIE = range(LOOK_CLOSER, LOOK_CLOSER + 3)
+FIRST_FREE: Final = COOKIE + 1
+"""Verdicts from here on are those of callers."""
+
+Special = list[tuple[int, Field]]
+
+_ALWAYS: Final[dict[bytes, int]] = {
+    b"connection": CONNECTION,
+    b"http2-settings": DROP,
+    b"keep-alive": DROP,
+    b"transfer-encoding": DROP,
+    b"upgrade": DROP,
+}
+_PROXY: Final = b"proxy-"
+"""Proxy-Connection, Proxy-Authorization, Proxy-Authenticate: for the next hop, which is us."""
+_USUAL_OPTIONS: Final = frozenset((b"keep-alive", b"Keep-Alive", b"close", b"Close", b"upgrade", b"Upgrade"))
+_MAX_NAMES: Final = 2048
+_MAX_NAME_BYTES: Final = 64
+_TE_TRAILERS: Final[Field] = (b"te", b"trailers")
+
+
+class Verdicts(dict[bytes, int]):
+    """Verdicts by name in lower case. Names that are met are kept, up to a bound, since most of them repeat."""
+
+    def __init__(self, special: Mapping[bytes, int], dropped_prefixes: tuple[bytes, ...] = ()) -> None:
+        """`special` beside those of every message; names that begin with one of `dropped_prefixes` are dropped."""
+        self._fixed = {**_ALWAYS, **special}
+        self._dropped_prefixes = (_PROXY, *dropped_prefixes)
+        super().__init__(self._fixed)
+
+    def __missing__(self, name: bytes) -> int:
+        # Backends of the CGI family read x_forwarded_for as X-Forwarded-For.
+        plain = name.replace(b"_", b"-")
+        is_dropped = plain.startswith(self._dropped_prefixes) or (plain is not name and plain in self._fixed)
+        verdict = DROP if is_dropped else KEEP
+        if len(name) <= _MAX_NAME_BYTES:
+            if len(self) >= _MAX_NAMES:
+                self.clear()
+                self.update(self._fixed)
+            self[name] = verdict
+        return verdict
+
+
+_RESPONSE = Verdicts({b"te": DROP})
+
+
+def sort_out(fields: Fields, verdicts: Verdicts) -> tuple[Fields, Special]:
+    """The fields to keep, in a new list, and those to look closer at."""
+    kept: Fields = []
+    special: Special = []
+    for field in fields:
+        verdict = verdicts[field[0]]
+        if not verdict:
+            kept.append(field)
+        elif verdict != DROP:
+            special.append((verdict, field))
+    return kept, special
+
+
+def settle(kept: Fields, special: Special) -> tuple[Fields, Special]:
+    """Deal with the verdicts of this module; returns what is kept then, and what is left to the caller."""
+    rest: Special = []
+    cookies: list[Field] = []
+    for verdict, field in special:
+        if verdict == CONNECTION:
+            kept = _without_named(kept, field[1])
+        elif verdict == TE:
+            if b"trailers" in options_of([field[1]]):
+                kept.append(_TE_TRAILERS)
+        elif verdict == COOKIE:
+            cookies.append(field)
+        else:
+            rest.append((verdict, field))
+    if cookies:
+        # HTTP/2 cuts cookies into pieces, HTTP/1.1 must not (RFC 9113, 8.2.3).
+        kept.append(cookies[0] if len(cookies) == 1 else (b"cookie", b"; ".join(value for _, value in cookies)))
+    return kept, rest
+
+
+def response_fields(fields: Fields) -> Fields:
+    """The fields of a response head that are for the client, in a new list."""
+    kept, special = sort_out(fields, _RESPONSE)
+    for _, (_, value) in special:
+        kept = _without_named(kept, value)
+    return kept
+
+
+def interim_fields(fields: Fields) -> Fields:
+    """The same of a 1xx head, which has no body and says nothing of one (RFC 9110, 8.6)."""
+    return [field for field in response_fields(fields) if field[0] != b"content-length"]
+
+
+def trailer_fields(fields: Fields) -> Fields:
+    """The trailers that may be passed on, either way (RFC 9110, 6.5.1)."""
+    return [field for field in fields if field[0] not in FORBIDDEN_TRAILERS]
+
+
+def _without_named(fields: Fields, options: bytes) -> Fields:
+    """`fields` without those that a Connection field names."""
+    if options in _USUAL_OPTIONS:
+        return fields
+    named = options_of([options])
+    return [field for field in fields if field[0] not in named]

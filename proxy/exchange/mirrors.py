@@ -1,0 +1,120 @@
+"""Mirrors: copies of requests for other backends, whose answers nobody reads.
+
+A mirror never slows the exchange: it copies what comes, bounded in bytes, and is given up when its backend does not
+keep pace. It outlives the exchange by as long as its backend needs to answer, at most IDLE_TIMEOUT_S without progress.
+"""
+
+from typing import Final
+
+from proxy.backend.stream import BackendStream, Failure
+from proxy.exchange.relay import Data, Relay
+from proxy.exchange.shared import Shared
+from proxy.h2.heads import Fields, RequestHead, ResponseHead
+from proxy.routing import Backend
+
+MAX_BEHIND_BYTES: Final = 256 * 1024
+"""What a mirror's backend may be behind the client."""
+IDLE_TIMEOUT_S: Final = 30.0
+
+
+class Mirror:
+    """One copy of one request: receives its answer, and is the creditor of its body."""
+
+    __slots__ = ("_behind_bytes", "_is_complete", "_is_over", "_relay", "_shared", "_stream", "active_s")
+
+    def __init__(self, shared: Shared, backend_key: str, head: RequestHead, end_stream: bool) -> None:
+        self._shared = shared
+        self._relay = Relay()
+        self._behind_bytes = 0
+        self._is_complete = end_stream
+        self._is_over = False
+        self.active_s = shared.loop.now_s
+        # What the client awaits before it sends its body is the exchange's matter.
+        fields = [field for field in head.fields if field[0] != b"expect"]
+        copy = RequestHead(
+            head.method, head.scheme, head.authority, head.path, fields, never_indexed=head.never_indexed
+        )
+        shared.running.add(self)
+        self._stream: BackendStream = shared.pools.request(backend_key, copy, end_stream, self)
+
+    @property
+    def idle_timeout_s(self) -> float:
+        return IDLE_TIMEOUT_S
+
+    def add(self, data: Data, end_stream: bool) -> None:
+        """Copy a piece of the client's body."""
+        if self._is_over:
+            return
+        self._is_complete = self._is_complete or end_stream
+        self._behind_bytes += len(data)
+        if self._behind_bytes > MAX_BEHIND_BYTES:
+            self._give_up()
+            return
+        self._relay.add(bytes(data), end_stream, self)
+        self._pump()
+
+    def add_trailers(self, fields: Fields) -> None:
+        if not self._is_over:
+            self._is_complete = True
+            self._relay.add_trailers(fields)
+            self._pump()
+
+    def on_exchange_ended(self) -> None:
+        """No more of the request will come."""
+        if not self._is_complete and not self._is_over:
+            self._give_up()
+
+    def on_idle(self) -> None:
+        if not self._is_over:
+            self._give_up()
+
+    def release(self, size_bytes: int) -> None:
+        self._behind_bytes -= size_bytes
+
+    def _pump(self) -> None:
+        if self._stream.is_open:
+            self._relay.pump(self._stream)
+
+    def _give_up(self) -> None:
+        self._end()
+        self._stream.cancel()
+
+    def _end(self) -> None:
+        self._is_over = True
+        self._relay.drop()
+        self._shared.running.discard(self)
+
+    # -- what the backend does ---------------------------------------------------------------------------------------
+
+    def on_backend_open(self) -> None:
+        self._pump()
+
+    def on_backend_writable(self) -> None:
+        self.active_s = self._shared.loop.now_s
+        self._pump()
+
+    def on_response_interim(self, head: ResponseHead) -> None:
+        """Nobody waits for it."""
+
+    def on_response_head(self, head: ResponseHead, end_stream: bool) -> None:  # noqa: ARG002
+        if end_stream:
+            self._end()
+
+    def on_response_data(self, data: Data, end_stream: bool) -> None:
+        self.active_s = self._shared.loop.now_s
+        self._stream.release(len(data))
+        if end_stream:
+            self._end()
+
+    def on_response_trailers(self, fields: Fields) -> None:  # noqa: ARG002
+        self._end()
+
+    def on_backend_failed(self, failure: Failure) -> None:  # noqa: ARG002
+        self._end()
+
+
+def mirrors_of(
+    shared: Shared, backends: tuple[Backend, ...], head: RequestHead, end_stream: bool
+) -> tuple[Mirror, ...]:
+    """Send copies of a request whose head is `head` to `backends`."""
+    return tuple(Mirror(shared, backend.key, head, end_stream) for backend in backends)

@@ -1,0 +1,155 @@
+"""Body bytes on their way from one side of an exchange to the other, as far as the other has not taken them yet.
+
+Nothing is copied and nothing needs a bound of its own: every piece has a creditor, its source, which stops sending
+when it is not given credit, and credit is given back only for what the other side's socket has taken. `Upload` is the
+way of a request, whose beginning may have to be sent again.
+"""
+
+from collections import deque
+from typing import Final, Protocol
+
+from proxy.h2.heads import Fields
+from proxy.loop import Creditor
+
+Data = bytes | memoryview
+
+
+class Sink(Protocol):
+    """The side that takes the bytes; both kinds of streams are one."""
+
+    def send_data(self, data: Data, end_stream: bool, creditor: Creditor) -> int: ...
+
+    def send_trailers(self, fields: Fields) -> None: ...
+
+
+class Nobody:
+    """The creditor of bytes that are not owed to anyone: our own, and those sent a second time."""
+
+    def release(self, size_bytes: int) -> None:
+        """Nothing is owed."""
+
+
+NOBODY: Final = Nobody()
+
+
+class Relay:
+    __slots__ = ("_has_end", "_is_dropped", "_is_ended", "_is_pumping", "_pieces", "_trailers")
+
+    def __init__(self) -> None:
+        self._pieces: deque[tuple[Data, Creditor]] = deque()
+        self._has_end = False
+        self._trailers: Fields | None = None
+        self._is_pumping = False
+        self._is_ended = False
+        self._is_dropped = False
+
+    def add(self, data: Data, end_stream: bool, creditor: Creditor) -> None:
+        self._has_end = self._has_end or end_stream
+        if self._is_dropped:
+            creditor.release(len(data))
+        elif len(data):
+            self._pieces.append((data, creditor))
+
+    def add_trailers(self, fields: Fields) -> None:
+        self._has_end = True
+        self._trailers = fields
+
+    def pump(self, sink: Sink) -> bool:
+        """Hand over what the sink takes; True when that was the end."""
+        if self._is_pumping or self._is_ended or self._is_dropped:
+            # A sink may call back from within its calls: the outer pump goes on.
+            return False
+        self._is_pumping = True
+        self._pump(sink)
+        self._is_pumping = False
+        return self._is_ended and not self._is_dropped
+
+    def _pump(self, sink: Sink) -> None:
+        pieces = self._pieces
+        while pieces:
+            data, creditor = pieces.popleft()
+            is_last = self._has_end and self._trailers is None and not pieces
+            taken = sink.send_data(data, is_last, creditor)
+            if taken < len(data):
+                rest = memoryview(data)[taken:]
+                if self._is_dropped:
+                    creditor.release(len(rest))
+                else:
+                    pieces.appendleft((rest, creditor))
+                return
+            self._is_ended = is_last
+        if self._has_end and not self._is_ended and not self._is_dropped:
+            self._is_ended = True
+            if self._trailers is None:
+                sink.send_data(b"", True, NOBODY)
+            else:
+                sink.send_trailers(self._trailers)
+
+    def drop(self) -> None:
+        """Nobody wants the rest: give credit back for it."""
+        self._is_dropped = True
+        pieces = self._pieces
+        while pieces:
+            data, creditor = pieces.popleft()
+            creditor.release(len(data))
+
+
+class Upload(Relay):
+    """A request's body. Up to `replay_bytes` of it are kept until the response begins, to be sent a second time."""
+
+    __slots__ = ("_client", "_is_kept", "_is_rewind_due", "_kept", "_kept_bytes", "_replay_bytes", "_total_bytes")
+
+    def __init__(self, client: Creditor, replay_bytes: int) -> None:
+        super().__init__()
+        self._client = client
+        self._replay_bytes = replay_bytes
+        self._kept: list[bytes] = []
+        self._kept_bytes = 0
+        self._is_kept = replay_bytes > 0
+        """All that has come is in `_kept`."""
+        self._total_bytes = 0
+        self._is_rewind_due = False
+
+    def add_data(self, data: Data, end_stream: bool) -> None:
+        if self._is_kept:
+            self._kept_bytes += len(data)
+            if self._kept_bytes > self._replay_bytes:
+                self.forget()
+            else:
+                # A view would keep all alive that was received with it.
+                self._kept.append(bytes(data))
+        self._total_bytes += len(data)
+        self.add(data, end_stream, self._client)
+
+    @property
+    def is_replayable(self) -> bool:
+        return self._is_kept or self._owed_bytes == self._total_bytes
+
+    def pump(self, sink: Sink) -> bool:
+        is_ended = super().pump(sink)
+        if self._is_rewind_due and not self._is_pumping:
+            self.rewind()
+        return is_ended
+
+    def rewind(self) -> None:
+        """Begin again, for the next attempt. What was given credit for is not owed a second time."""
+        # The sink may have failed while it was given a piece.
+        self._is_rewind_due = self._is_pumping
+        if self._is_pumping:
+            return
+        sent_bytes = self._total_bytes - self._owed_bytes
+        unsent = [piece for piece in self._pieces if piece[1] is self._client]
+        self._pieces.clear()
+        if sent_bytes:
+            self._pieces.append((b"".join(self._kept)[:sent_bytes], NOBODY))
+        self._pieces.extend(unsent)
+        self._is_ended = False
+
+    def forget(self) -> None:
+        """There will be no other attempt."""
+        self._is_kept = False
+        self._kept.clear()
+
+    @property
+    def _owed_bytes(self) -> int:
+        return sum(len(data) for data, creditor in self._pieces if creditor is self._client)

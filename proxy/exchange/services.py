@@ -1,0 +1,76 @@
+"""The exchanges of a worker: where the doors bring their requests, and where a new table comes in.
+
+    services = Services(loop=loop, pools=pools, stats=stats, access_log=queue.append)
+    services.use(table)                         new requests go by it, running ones keep theirs
+    exchange = services.begin(client, head, end_stream)
+
+`begin` may answer before it returns: `client` then has the whole response, and the exchange has ended.
+Called by the loop's thread alone.
+"""
+
+import random
+import time
+from collections.abc import Callable
+from typing import Final
+
+from proxy.backend.stream import Pool
+from proxy.exchange.client import ClientExchange, ClientStream
+from proxy.exchange.exchange import Exchange
+from proxy.exchange.record import Record
+from proxy.exchange.shared import Shared
+from proxy.exchange.terms import terms_of
+from proxy.h2.heads import RequestHead
+from proxy.loop import Loop
+from proxy.routing import Table
+from proxy.stats import Stats
+
+_SWEEP_S: Final = 1.0
+_SWEEPS_PER_TIMEOUT: Final = 10
+
+
+class Services(Shared):
+    """`draw` gives numbers from 0.0 up to 1.0; `wall_clock_s` the seconds since 1970."""
+
+    def __init__(
+        self,
+        *,
+        loop: Loop,
+        pools: Pool,
+        stats: Stats,
+        access_log: Callable[[Record], object],
+        draw: Callable[[], float] = random.random,
+        wall_clock_s: Callable[[], float] = time.time,
+    ) -> None:
+        super().__init__(loop, pools, stats, access_log, draw, wall_clock_s)
+        self._sweep = loop.deadline(self._end_idle)
+        self._sweep_s = _SWEEP_S
+        self._is_sweeping = False
+
+    def use(self, table: Table) -> None:
+        """Requests that begin from now on go by `table`."""
+        self.terms = terms_of(table)
+        self._sweep_s = min(_SWEEP_S, self.terms.idle_timeout_s / _SWEEPS_PER_TIMEOUT)
+
+    def begin(self, client: ClientStream, head: RequestHead, end_stream: bool) -> ClientExchange:
+        """A request has come in; `end_stream`: it has no body."""
+        exchange = Exchange(self, client, head, end_stream)
+        self.running.add(exchange)
+        if not self._is_sweeping:
+            self._is_sweeping = True
+            self._sweep.set(self.loop.now_s + self._sweep_s)
+        exchange.begin()
+        return exchange
+
+    @property
+    def is_idle(self) -> bool:
+        """No exchange and no mirror is running."""
+        return not self.running
+
+    def _end_idle(self) -> None:
+        """One look at all that runs, instead of a deadline for each request."""
+        now_s = self.loop.now_s
+        for running in [one for one in self.running if now_s - one.active_s >= one.idle_timeout_s]:
+            running.on_idle()
+        self._is_sweeping = bool(self.running)
+        if self._is_sweeping:
+            self._sweep.set(now_s + self._sweep_s)

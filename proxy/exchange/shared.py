@@ -1,0 +1,61 @@
+"""What all exchanges of a worker share: the terms in use, the backends, the numbers, the log, chance and the clocks."""
+
+import secrets
+from collections.abc import Callable
+from itertools import count
+from typing import Final, Protocol
+
+from proxy import document
+from proxy.backend.stream import Pool
+from proxy.exchange.client import Arrival
+from proxy.exchange.record import Record
+from proxy.exchange.terms import Terms, terms_of
+from proxy.h2.heads import RequestHead
+from proxy.loop import Loop
+from proxy.routing import compile_table
+from proxy.stats import Stats
+
+_ID_PREFIX_BYTES: Final = 6
+
+
+class Running(Protocol):
+    """An exchange or a mirror, as the sweep for idle ones sees it."""
+
+    active_s: float
+    """When bytes last moved, by the loop's clock."""
+
+    @property
+    def idle_timeout_s(self) -> float: ...
+
+    def on_idle(self) -> None: ...
+
+
+class Shared:
+    def __init__(
+        self,
+        loop: Loop,
+        pools: Pool,
+        stats: Stats,
+        access_log: Callable[[Record], object],
+        draw: Callable[[], float],
+        wall_clock_s: Callable[[], float],
+    ) -> None:
+        self.loop = loop
+        self.pools = pools
+        self.stats = stats
+        self.access_log = access_log
+        self.draw = draw
+        self.wall_clock_s = wall_clock_s
+        self.terms: Terms = terms_of(compile_table(document.Document()))
+        self.running: set[Running] = set()
+        """Exchanges and mirrors that have not ended."""
+        self._id_prefix = secrets.token_hex(_ID_PREFIX_BYTES).encode()
+        self._ids = count(1)
+
+    def request_id_for(self, arrival: Arrival, head: RequestHead) -> bytes:
+        """The id that a trusted client gave, else a new one: unique over all workers and restarts."""
+        given = self.terms.forwarding.request_id_of(head) if arrival.is_trusted else None
+        return given or b"%b-%x" % (self._id_prefix, next(self._ids))
+
+    def nonce(self, size_bytes: int) -> bytes:
+        return secrets.token_bytes(size_bytes)

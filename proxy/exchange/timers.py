@@ -1,0 +1,31 @@
+"""The times of one exchange that has any: three moments on one deadline of the loop. Infinite: not set."""
+
+import math
+from collections.abc import Callable
+
+from proxy.loop import Loop
+
+
+class Timers:
+    __slots__ = ("_deadline", "attempt_s", "request_s", "retry_s")
+
+    def __init__(self, loop: Loop, callback: Callable[[], None]) -> None:
+        self._deadline = loop.deadline(callback)
+        self.request_s = math.inf
+        """When the whole exchange has to be over."""
+        self.attempt_s = math.inf
+        """When the attempt that is running has to be."""
+        self.retry_s = math.inf
+        """When the next attempt begins."""
+
+    def set(self) -> None:
+        """After a change of one of the three."""
+        self._deadline.set(min(self.request_s, self.attempt_s, self.retry_s))
+
+    def clear(self) -> None:
+        """Stop the clock for good but for later settings."""
+        self.request_s = self.attempt_s = self.retry_s = math.inf
+        self._deadline.clear()
+
+    def cancel(self) -> None:
+        self._deadline.cancel()

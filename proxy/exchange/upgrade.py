@@ -1,0 +1,98 @@
+"""WebSocket between two sides that may speak different versions of HTTP (RFC 6455, 4; RFC 8441).
+
+HTTP/1.1 switches with GET, a key and 101; HTTP/2 with extended CONNECT, no key and 200. A `Switch` says the one as the
+other: keys are made up, or checked, or answered, where only one side has them. Routes see GET in both cases.
+Pure; chance comes in as `nonce`.
+"""
+
+import base64
+import hashlib
+from typing import Final
+
+from proxy.h2.heads import Fields, RequestHead, ResponseHead
+
+WEBSOCKET: Final = b"websocket"
+NONCE_BYTES: Final = 16
+
+_KEY: Final = b"sec-websocket-key"
+_ACCEPT: Final = b"sec-websocket-accept"
+_GUID: Final = b"258EAFA5-E914-47DA-95CA-C5AB0DC85B11"
+
+
+class UnusableSwitch(ValueError):
+    """The backend's answer to a switch of protocols is none."""
+
+
+def is_unknown(head: RequestHead) -> bool:
+    """A CONNECT that we do not offer: to an address, or for another protocol (RFC 8441, 4; RFC 9220, 3: 501)."""
+    return head.protocol != WEBSOCKET if head.protocol is not None else head.method == b"CONNECT"
+
+
+def as_get(head: RequestHead) -> RequestHead:
+    """The request as routes see it."""
+    if head.method == b"GET":
+        return head
+    return RequestHead(b"GET", head.scheme, head.authority, head.path, head.fields, head.protocol, head.never_indexed)
+
+
+class Switch:
+    """One switch. `asked` is the client's own head."""
+
+    __slots__ = ("_client_key", "_is_backend_http2", "_is_client_http2", "_key")
+
+    def __init__(self, asked: RequestHead, *, is_backend_http2: bool, nonce: bytes) -> None:
+        self._is_client_http2 = asked.method == b"CONNECT"
+        self._is_backend_http2 = is_backend_http2
+        keys = [value for name, value in asked.fields if name == _KEY]
+        self._client_key = keys[0] if len(keys) == 1 else b""
+        self._key = base64.b64encode(nonce)
+
+    @property
+    def is_possible(self) -> bool:
+        """False: an HTTP/1.1 client gave no key to answer."""
+        return self._is_client_http2 or bool(self._client_key)
+
+    @property
+    def method(self) -> bytes:
+        """Of the request to the backend."""
+        return b"CONNECT" if self._is_backend_http2 else b"GET"
+
+    @property
+    def ends_request(self) -> bool:
+        """The request to the backend has no body; one of HTTP/2 has, it is the protocol's own bytes."""
+        return not self._is_backend_http2
+
+    def request_fields(self, fields: Fields) -> Fields:
+        if self._is_client_http2 == self._is_backend_http2:
+            return fields
+        if self._is_backend_http2:
+            return [field for field in fields if field[0] != _KEY]
+        return [*(field for field in fields if field[0] != _KEY), (_KEY, self._key)]
+
+    def is_done_by(self, head: ResponseHead) -> bool:
+        """Whether the backend has switched. Raises UnusableSwitch where that cannot be told, or passed on."""
+        if self._is_backend_http2:
+            return 200 <= head.status_code <= 299
+        if head.status_code == 101:
+            expected = None if not self._is_client_http2 else accept_of(self._key)
+            if expected is not None and (_ACCEPT, expected) not in head.fields:
+                raise UnusableSwitch("status 101 without the sec-websocket-accept that answers our key")
+            return True
+        if self._is_client_http2 and 200 <= head.status_code <= 299:
+            raise UnusableSwitch(f"status {head.status_code} instead of 101, which HTTP/2 would take for a switch")
+        return False
+
+    def response_head(self, fields: Fields) -> ResponseHead:
+        """What tells the client that it is done."""
+        if self._is_client_http2:
+            kept = [field for field in fields if field[0] not in (_ACCEPT, b"content-length")]
+            return ResponseHead(200, kept)
+        if self._is_backend_http2:
+            kept = [field for field in fields if field[0] not in (_ACCEPT, b"content-length")]
+            return ResponseHead(101, [*kept, (_ACCEPT, accept_of(self._client_key))])
+        return ResponseHead(101, fields)
+
+
+def accept_of(key: bytes) -> bytes:
+    """The answer to a key (RFC 6455, 4.2.2)."""
+    return base64.b64encode(hashlib.sha1(key + _GUID).digest())  # what the protocol says; proves nothing
