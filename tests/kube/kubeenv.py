@@ -19,9 +19,9 @@ from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from tests.programs.install import program_path
 from tests.kube.pki import Pki, make_pki
 from tests.kube.processes import Recorded, spawn, stop, wait_ready
+from tests.programs.install import program_path
 from tests.support.tied import tied
 
 LOOPBACK = "127.0.0.1"
@@ -49,7 +49,8 @@ def find_program(name: str) -> Path:
     for candidate in candidates:
         if candidate.exists():
             return candidate
-    raise MissingProgram(f"{name} is not installed (looked for {candidates[0]}): run `tests/programs/install.py {name}`")
+    remedy = f"run `tests/programs/install.py {name}`"
+    raise MissingProgram(f"{name} is not installed (looked for {candidates[0]}): {remedy}")
 
 
 @dataclass(frozen=True, slots=True)
