@@ -76,6 +76,11 @@ class Sending:
         """Draining, and the last stream has ended: the transport may be closed."""
         return self.is_draining and not self._streams
 
+    @property
+    def has_send_window(self) -> bool:
+        """The connection's window is open. After it was not, `WindowUpdated` of stream 0 comes."""
+        return self._send_window > 0
+
     def is_live(self, stream_id: int) -> bool:
         return stream_id in self._streams
 

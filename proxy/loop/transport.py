@@ -119,6 +119,10 @@ class Transport:
             # Came with the handshake's last bytes: no event will tell.
             self._loop.call_soon(self._read_pending)
 
+    def hand_over(self, owner: Owner) -> None:
+        """From now on `owner` is called: the same connection goes on in another protocol."""
+        self._owner = owner
+
     @property
     def is_closed(self) -> bool:
         return self._sock.fileno() < 0

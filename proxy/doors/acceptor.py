@@ -1,0 +1,140 @@
+"""A listening socket: takes clients in, some each turn, and survives a lack of descriptors.
+
+When the process may not open another descriptor, a client in the queue would keep the socket readable and the loop
+spinning. So one descriptor is held in reserve: it is given up to take the client and turn it away, the owner makes
+room, and accepting pauses for a moment. Everybody else is served meanwhile.
+"""
+
+import contextlib
+import errno
+import os
+import socket
+from typing import Any, Final, Protocol
+
+from daemonkit.logs import get_logger
+from proxy.loop import Loop
+
+log = get_logger(__name__).every(60.0)
+
+_BATCH: Final = 64
+"""Clients taken a turn, so that those who are in already get theirs."""
+_PAUSE_S: Final = 0.1
+_STARVED: Final = frozenset((errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM))
+_LISTENER_IS_BROKEN: Final = frozenset((errno.EBADF, errno.EINVAL, errno.ENOTSOCK, errno.EOPNOTSUPP))
+
+
+class Owner(Protocol):
+    def on_accepted(self, sock: socket.socket, address: Any) -> None:
+        """`sock` does not block and belongs to the owner now; `address` is as its family has it."""
+
+    def on_starved(self) -> None:
+        """A client was turned away, or waits, for lack of descriptors or memory."""
+
+
+class Reserve:
+    """One descriptor to give up in need; shared by all acceptors of a process."""
+
+    def __init__(self) -> None:
+        self._descriptor = -1
+        self.refill()
+
+    def spend(self) -> bool:
+        """Whether there was one."""
+        if self._descriptor < 0:
+            return False
+        os.close(self._descriptor)
+        self._descriptor = -1
+        return True
+
+    def refill(self) -> None:
+        if self._descriptor < 0:
+            with contextlib.suppress(OSError):
+                self._descriptor = os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC)
+
+    def close(self) -> None:
+        self.spend()
+
+
+class Acceptor:
+    def __init__(self, loop: Loop, sock: socket.socket, reserve: Reserve, owner: Owner) -> None:
+        """`sock` is bound and listens; it belongs to the acceptor."""
+        self._loop = loop
+        self._sock = sock
+        self._reserve = reserve
+        self._owner = owner
+        self._resume = loop.deadline(self._on_resume)
+        sock.setblocking(False)
+        if sock.family in (socket.AF_INET, socket.AF_INET6):
+            # Accepted sockets inherit it.
+            sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        loop.watch(sock, self)
+
+    @property
+    def is_closed(self) -> bool:
+        return self._sock.fileno() < 0
+
+    def is_on(self, sock: socket.socket) -> bool:
+        return sock is self._sock
+
+    def on_readable(self) -> None:
+        for _ in range(_BATCH):
+            if not self._accept():
+                return
+
+    def on_writable(self) -> None:
+        """Never asked for."""
+
+    def on_bug(self) -> None:
+        """The socket is fine; whoever was accepted is gone."""
+
+    def finish(self) -> None:
+        """Take everybody in who waits already, then close."""
+        while not self.is_closed and self._accept():
+            pass
+        self.close()
+
+    def close(self) -> None:
+        self._resume.cancel()
+        self._loop.unwatch(self._sock)
+        self._sock.close()
+
+    def _accept(self) -> bool:
+        """Whether there may be more."""
+        if self.is_closed:
+            return False
+        try:
+            sock, address = self._sock.accept()
+        except (BlockingIOError, InterruptedError):
+            return False
+        except OSError as error:
+            return self._on_error(error)
+        sock.setblocking(False)
+        self._owner.on_accepted(sock, address)
+        return True
+
+    def _on_error(self, error: OSError) -> bool:
+        if error.errno in _LISTENER_IS_BROKEN:
+            log.error("cannot accept connections any more", error=error)
+            self.close()
+            return False
+        if error.errno not in _STARVED:
+            # The client's own trouble, told by its socket (accept(2)).
+            return True
+        log.error(
+            "cannot accept a connection: no descriptor or memory left; raise the limit of open files (LimitNOFILE in a "
+            "unit, ulimit -n), or lower limits.maxConnections",
+            error=error,
+        )
+        if self._reserve.spend():
+            with contextlib.suppress(OSError):
+                self._sock.accept()[0].close()
+            self._reserve.refill()
+        self._owner.on_starved()
+        if not self.is_closed:
+            self._loop.rewatch(self._sock, self, reads=False, writes=False)
+            self._resume.set(self._loop.now_s + _PAUSE_S)
+        return False
+
+    def _on_resume(self) -> None:
+        self._reserve.refill()
+        self._loop.rewatch(self._sock, self, reads=True, writes=False)

@@ -1,0 +1,99 @@
+"""The server name in a TLS ClientHello, read before TLS begins (RFC 8446, 4.1.2 and 5.1; RFC 6066, 3).
+
+The name decides which listener a connection belongs to, and so whether client certificates are wanted: a choice that
+OpenSSL takes when a connection object is made. So the first bytes are looked at while they stay in the socket. Only
+what is needed is read; whether the rest makes sense is for OpenSSL to say. Pure.
+"""
+
+from typing import Final
+
+import msgspec
+
+MAX_BYTES: Final = 32 * 1024
+"""More than any client sends, post-quantum key shares and tickets included."""
+_HANDSHAKE: Final = 22
+_CLIENT_HELLO: Final = 1
+_SERVER_NAME: Final = 0
+_HOST_NAME: Final = 0
+_RECORD_HEAD_BYTES: Final = 5
+_MESSAGE_HEAD_BYTES: Final = 4
+
+
+class NotTls(Exception):
+    """What came is no ClientHello."""
+
+
+class ClientHello(msgspec.Struct, frozen=True):
+    server_name: bytes | None
+    """Lower case, without a final dot."""
+
+
+def parse_client_hello(received: bytes) -> ClientHello | int:
+    """The ClientHello, or how many bytes there have to be for another look.
+
+    Raises NotTls. One that makes no sense inside has no server name.
+    """
+    message = bytearray()
+    start = 0
+    while True:
+        if len(received) < start + _RECORD_HEAD_BYTES:
+            if received and received[0] != _HANDSHAKE:
+                raise NotTls
+            return start + _RECORD_HEAD_BYTES
+        length_bytes = int.from_bytes(received[start + 3 : start + 5], "big")
+        if received[start] != _HANDSHAKE or received[start + 1] != 3 or not length_bytes:
+            raise NotTls
+        stop = start + _RECORD_HEAD_BYTES + length_bytes
+        if stop > MAX_BYTES:
+            raise NotTls
+        if len(received) < stop:
+            return stop
+        message += received[start + _RECORD_HEAD_BYTES : stop]
+        if len(message) >= _MESSAGE_HEAD_BYTES:
+            if message[0] != _CLIENT_HELLO:
+                raise NotTls
+            size_bytes = int.from_bytes(message[1:4], "big")
+            if len(message) >= _MESSAGE_HEAD_BYTES + size_bytes:
+                body = bytes(message[_MESSAGE_HEAD_BYTES : _MESSAGE_HEAD_BYTES + size_bytes])
+                return ClientHello(_server_name(body))
+        start = stop
+
+
+def _server_name(body: bytes) -> bytes | None:
+    reader = _Reader(body)
+    reader.take(2 + 32)  # version, random
+    reader.vector(1)  # session id
+    reader.vector(2)  # cipher suites
+    reader.vector(1)  # compression methods
+    extensions = _Reader(reader.vector(2))
+    while extensions.is_more:
+        kind, content = extensions.number(2), extensions.vector(2)
+        if kind == _SERVER_NAME:
+            names = _Reader(_Reader(content).vector(2))
+            while names.is_more:
+                name_type, name = names.number(1), names.vector(2)
+                if name_type == _HOST_NAME and name:
+                    return name.lower().removesuffix(b".")
+    return None
+
+
+class _Reader:
+    """Takes from the front; beyond the end there is nothing."""
+
+    def __init__(self, data: bytes) -> None:
+        self._data = data
+        self._at = 0
+
+    @property
+    def is_more(self) -> bool:
+        return self._at < len(self._data)
+
+    def take(self, size_bytes: int) -> bytes:
+        self._at += size_bytes
+        return self._data[self._at - size_bytes : self._at]
+
+    def number(self, size_bytes: int) -> int:
+        return int.from_bytes(self.take(size_bytes), "big")
+
+    def vector(self, head_bytes: int) -> bytes:
+        return self.take(self.number(head_bytes))

@@ -1,0 +1,231 @@
+"""One door: a bound socket, the listeners behind it, and the connections that came in through it.
+
+A client on a plain door begins with HTTP/1.1 and may go on with HTTP/2; on a TLS door its server name chooses the
+listener, and ALPN the protocol. The door is told when the document changes: who comes from then on is treated by the
+new one, and who is in keeps the terms and certificates it came in with, but is routed by the new table.
+"""
+
+import socket
+import ssl
+from collections.abc import Iterable
+from typing import Any
+
+import msgspec
+
+from daemonkit.logs import get_logger
+from proxy import document, routing
+from proxy.doors.acceptor import Acceptor, Reserve
+from proxy.doors.greeting import INTERNAL_ERROR, UNRECOGNIZED_NAME, Greeting
+from proxy.doors.h1connection import H1Connection
+from proxy.doors.h2connection import H2Connection
+from proxy.doors.member import Member
+from proxy.doors.misdirected import Misdirection
+from proxy.doors.registry import Registry
+from proxy.doors.terms import Terms
+from proxy.doors.tls import ListenerTLS, UnusableTLS
+from proxy.doors.trusted import TrustedProxies
+from proxy.exchange.client import Arrival
+from proxy.loop import Loop, Transport
+from proxy.stats import DoorStats
+
+log = get_logger(__name__)
+quiet_log = log.every(10.0)
+
+
+class Layout(msgspec.Struct, frozen=True):
+    """What a table says about a door."""
+
+    entrance: routing.Door
+    listeners: tuple[document.Listener, ...]
+    """At least one; all have the same protocol."""
+    trusted: TrustedProxies
+    terms: Terms
+
+
+class Door:
+    """Keeps account of its own connections; the acceptor and they tell it what happens."""
+
+    def __init__(self, name: str, loop: Loop, registry: Registry, reserve: Reserve, stats: DoorStats) -> None:
+        """Call `use`, then `open`."""
+        self._name = name
+        self._loop = loop
+        self._registry = registry
+        self._reserve = reserve
+        self._stats = stats
+        self._layout: Layout
+        self._acceptor: Acceptor | None = None
+        self._members: set[Member] = set()
+        self._tls: dict[str, ListenerTLS] = {}
+        """By name of the listener."""
+        self._is_draining = False
+        self.entrance: routing.Door | None = None
+
+    # -- the document ------------------------------------------------------------------------------------------------
+
+    def use(self, layout: Layout) -> None:
+        self._layout = layout
+        self.entrance = layout.entrance
+        self._tls = {
+            listener.name: self._kept_tls(listener.name, listener.tls) for listener in layout.listeners if listener.tls
+        }
+
+    def _kept_tls(self, name: str, settings: document.ListenerTLS) -> ListenerTLS:
+        """The one from before, with its contexts, when nothing has changed."""
+        before = self._tls.get(name)
+        return before if before is not None and before.settings == settings else ListenerTLS(settings)
+
+    def open(self, sock: socket.socket) -> None:
+        """Let clients in; a socket that was in use before is emptied and closed."""
+        if self._acceptor is not None:
+            if self._acceptor.is_on(sock):
+                return
+            self._acceptor.finish()
+        self._acceptor = Acceptor(self._loop, sock, self._reserve, self)
+
+    # -- who comes in ------------------------------------------------------------------------------------------------
+
+    def on_accepted(self, sock: socket.socket, address: Any) -> None:
+        self._stats.accepted += 1
+        if not self._registry.make_room(self._loop.now_s):
+            self.refused("limit", f"{len(self._registry)} connections are open")
+            sock.close()
+            return
+        layout = self._layout
+        if layout.listeners[0].protocol == "HTTP":
+            self._serve_h1(sock, self._arrival(address, b"http", None, "HTTP/1.1"), None)
+            return
+
+        def on_greeted(greeting: Greeting, tls_sock: ssl.SSLSocket, server_name: bytes | None) -> None:
+            self._on_greeted(greeting, tls_sock, server_name, address)
+
+        timeout_s = layout.terms.header_timeout_s
+        greeting = Greeting(self._loop, sock, timeout_s, self, self._choose_context, on_greeted)
+        self._enter(greeting)
+        greeting.start()
+
+    def on_starved(self) -> None:
+        self.refused("descriptors", "no descriptor or memory left")
+        self._registry.evict(self._loop.now_s)
+
+    def _choose_context(self, server_name: bytes | None) -> ssl.SSLContext | int:
+        """Gateway API: the listener whose hostname fits the server name best, and of its certificates the one."""
+        host = routing.host_of(server_name or b"")
+        listener = None if self.entrance is None else self.entrance.listener_for(host)
+        tls = None if listener is None else self._tls.get(listener.name)
+        if tls is None:
+            return UNRECOGNIZED_NAME
+        try:
+            return tls.context_for(server_name)
+        except UnusableTLS as error:
+            quiet_log.error("cannot serve a TLS listener", error, door=self._name, listener=listener and listener.name)
+            return INTERNAL_ERROR
+
+    def _on_greeted(self, greeting: Greeting, sock: ssl.SSLSocket, server_name: bytes | None, address: Any) -> None:
+        self._leave(greeting)
+        misdirection = Misdirection(server_name, self)
+        if sock.selected_alpn_protocol() == "h2":
+            arrival = self._arrival(address, b"https", server_name, "HTTP/2")
+            connection = H2Connection(self._loop, self._layout.terms, arrival, self, misdirection=misdirection)
+            self._enter(connection)
+            connection.start(Transport(self._loop, sock, connection))
+            self._drain_late(connection)
+        else:
+            # Also without ALPN: a client that knows nothing newer.
+            self._serve_h1(sock, self._arrival(address, b"https", server_name, "HTTP/1.1"), misdirection)
+        self._registry.remove(greeting)
+
+    def _serve_h1(self, sock: socket.socket, arrival: Arrival, misdirection: Misdirection | None) -> None:
+        connection = H1Connection(self._loop, self._layout.terms, arrival, self, self._upgrade, misdirection)
+        self._enter(connection)
+        connection.start(Transport(self._loop, sock, connection))
+        self._drain_late(connection)
+
+    def _upgrade(self, before: H1Connection, transport: Transport, received: bytes) -> None:
+        """The client began with HTTP/2's preface."""
+        arrival = msgspec.structs.replace(before.arrival, protocol="HTTP/2")
+        connection = H2Connection(self._loop, before.terms, arrival, self, misdirection=before.misdirection)
+        self._members.discard(before)
+        self._members.add(connection)
+        self._registry.replace(before, connection)
+        transport.hand_over(connection)
+        connection.start(transport, received, is_started=True)
+        self._drain_late(connection)
+
+    def _drain_late(self, connection: Member) -> None:
+        if self._is_draining:
+            connection.drain()
+
+    def _arrival(self, address: Any, scheme: bytes, server_name: bytes | None, protocol: str) -> Arrival:
+        layout = self._layout
+        peer, port = _peer(address)
+        return Arrival(
+            door=self._name,
+            scheme=scheme,
+            address=peer,
+            port=port,
+            public_port=layout.listeners[0].visible_port,
+            protocol=protocol,
+            is_trusted=layout.trusted.trusts(peer),
+            server_name=server_name,
+        )
+
+    # -- account -----------------------------------------------------------------------------------------------------
+
+    def _enter(self, member: Member) -> None:
+        self._members.add(member)
+        self._stats.connections += 1
+        self._registry.add(member)
+
+    def _leave(self, member: Member) -> None:
+        self._members.discard(member)
+        self._stats.connections -= 1
+
+    def forget(self, member: Member) -> None:
+        self._leave(member)
+        self._registry.remove(member)
+
+    def refused(self, cause: str, detail: str) -> None:
+        counts = self._stats.refused
+        counts[cause] = counts.get(cause, 0) + 1
+        quiet_log.info("client refused", door=self._name, cause=cause, detail=detail[:256])
+
+    # -- the end -----------------------------------------------------------------------------------------------------
+
+    def drain(self) -> None:
+        """Who waits is let in, then the door is closed; all finish what runs."""
+        self._is_draining = True
+        if self._acceptor is not None:
+            self._acceptor.finish()
+            self._acceptor = None
+        for member in tuple(self._members):
+            member.drain()
+
+    def retire(self) -> None:
+        """The document has this door no more."""
+        self.entrance = None
+        self.drain()
+
+    def abort(self, reason: str) -> None:
+        if self._acceptor is not None:
+            self._acceptor.close()
+            self._acceptor = None
+        for member in tuple(self._members):
+            member.abort(reason)
+
+
+def layouts(table: routing.Table, terms: Terms) -> Iterable[tuple[str, Layout]]:
+    """By name, of all doors of the table that have a socket."""
+    trusted = TrustedProxies(table.settings.forwarding.trusted_proxies)
+    behind: dict[str, list[document.Listener]] = {}
+    for listener in table.settings.listeners:
+        if listener.port:
+            behind.setdefault(routing.socket_door(listener.address, listener.port), []).append(listener)
+    for name, listeners in behind.items():
+        yield name, Layout(table.doors[name], tuple(listeners), trusted, terms)
+
+
+def _peer(address: Any) -> tuple[str, int]:
+    """Address and port of a client. IPv4 over a dual-stack socket is IPv4; a unix socket's peers have no names."""
+    if not isinstance(address, tuple):
+        return "unix", 0
+    return address[0].removeprefix("::ffff:"), address[1]

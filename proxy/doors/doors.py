@@ -1,0 +1,120 @@
+"""All doors of a worker.
+
+    doors = Doors(loop, services, stats)
+    doors.use(table, sockets)       at the start and with each new table; sockets by `routing.socket_door` name
+    doors.drain()                   who waits is let in, the sockets are closed, running exchanges finish
+    doors.abort(reason)             the rest, when the grace period is over
+
+Sockets are bound and listen already, and belong to the doors from then on: bind errors were somebody else's to tell.
+Called in the loop's thread only.
+"""
+
+import socket
+from collections.abc import Callable, Mapping
+from typing import Protocol
+
+from proxy import h2
+from proxy.doors.acceptor import Reserve
+from proxy.doors.door import Door, layouts
+from proxy.doors.registry import Registry
+from proxy.doors.terms import Caches, terms_of
+from proxy.exchange.client import ClientExchange, ClientStream
+from proxy.loop import Loop
+from proxy.routing import Table
+from proxy.stats import Stats
+
+
+class Services(Protocol):
+    """What doors need of `proxy.exchange.services.Services`."""
+
+    def begin(self, client: ClientStream, head: h2.RequestHead, end_stream: bool) -> ClientExchange: ...
+
+
+class Doors:
+    def __init__(self, loop: Loop, services: Services, stats: Stats, on_idle: Callable[[], None] | None = None) -> None:
+        """`on_idle` is called when the last connection has closed after `drain`, perhaps from within it."""
+        self._loop = loop
+        self._services = services
+        self._stats = stats
+        self.on_idle = on_idle
+        self.caches = Caches()
+        """For the tunnel's connections too."""
+        self._registry = Registry(self._on_empty)
+        self._reserve = Reserve()
+        self._doors: dict[str, Door] = {}
+        self._is_draining = False
+        self._is_closed = False
+        """Nobody is let in any more."""
+
+    @property
+    def connection_count(self) -> int:
+        """Those in their TLS handshake included."""
+        return len(self._registry)
+
+    @property
+    def is_idle(self) -> bool:
+        return not self._registry
+
+    @property
+    def open_names(self) -> frozenset[str]:
+        """Doors that let clients in."""
+        return frozenset(self._doors)
+
+    def use(self, table: Table, sockets: Mapping[str, socket.socket]) -> None:
+        """Serve by `table`. `sockets` needs those only that are new; a door without one, or not of the table, is shut.
+
+        Of a door that the table has no more, whoever waits is let in, and connections finish what runs.
+        """
+        if self._is_draining:
+            for sock in sockets.values():
+                sock.close()
+            return
+        limits = table.settings.limits
+        self._registry.max_connections = limits.max_connections
+        wanted = dict(layouts(table, terms_of(limits, self._services.begin, self.caches)))
+        for name in self._doors.keys() - wanted.keys():
+            self._doors.pop(name).retire()
+        for name, layout in wanted.items():
+            door = self._doors.get(name)
+            opened = sockets.get(name)
+            if door is None:
+                if opened is None:
+                    continue
+                door = Door(name, self._loop, self._registry, self._reserve, self._stats.door(name))
+                self._doors[name] = door
+            door.use(layout)
+            if opened is not None:
+                door.open(opened)
+        for name in sockets.keys() - wanted.keys():
+            sockets[name].close()
+
+    def drain(self) -> None:
+        """Repeating it changes nothing."""
+        if self._is_draining:
+            return
+        self._is_draining = True
+        for door in self._doors.values():
+            door.drain()
+        self._is_closed = True
+        for member in self._registry:
+            # Of doors that were retired: they drain already.
+            member.drain()
+        if not self._registry:
+            self._on_empty()
+
+    def abort(self, reason: str = "shutting down") -> None:
+        """Close everything at once."""
+        self._is_draining = self._is_closed = True
+        for door in self._doors.values():
+            door.abort(reason)
+        for member in self._registry:
+            member.abort(reason)
+        self._reserve.close()
+
+    def _on_empty(self) -> None:
+        if not self._is_closed:
+            return
+        self._reserve.close()
+        on_idle, self.on_idle = self.on_idle, None
+        if on_idle is not None:
+            on_idle()

@@ -1,0 +1,166 @@
+"""The first moments of a TLS connection: look who is asked for, choose the context, shake hands.
+
+The ClientHello stays in the socket until the choice is made; a part of one does not wake us again before there is more
+(SO_RCVLOWAT). A client that speaks HTTP where TLS is expected is told so in its own language.
+"""
+
+import contextlib
+import socket
+import ssl
+from collections.abc import Callable
+from typing import Final
+
+from proxy.doors.clienthello import MAX_BYTES, ClientHello, NotTls, parse_client_hello
+from proxy.doors.member import BUSY, Keeper
+from proxy.doors.refusals import refusal
+from proxy.loop import Handshake, Loop
+
+UNRECOGNIZED_NAME: Final = 112
+INTERNAL_ERROR: Final = 80
+
+OnGreeted = Callable[["Greeting", ssl.SSLSocket, bytes | None], None]
+"""With the server name."""
+ChooseContext = Callable[[bytes | None], ssl.SSLContext | int]
+"""By server name in lower case; or the alert that refuses the client (RFC 8446, 6.2)."""
+
+
+class Greeting:
+    """Calls `on_greeted` once, or tells its keeper that the client was refused and is forgotten."""
+
+    def __init__(
+        self,
+        loop: Loop,
+        sock: socket.socket,
+        timeout_s: float,
+        keeper: Keeper,
+        choose: ChooseContext,
+        on_greeted: OnGreeted,
+    ) -> None:
+        self._loop = loop
+        self._sock = sock
+        self._keeper = keeper
+        self._choose = choose
+        self._on_greeted = on_greeted
+        self._server_name: bytes | None = None
+        self._handshake: Handshake | None = None
+        self._wanted_bytes = 1
+        self._timeout_s = timeout_s
+        self._deadline = loop.deadline(self._on_deadline)
+        self.idle_since_s = loop.now_s
+
+    def start(self) -> None:
+        self._deadline.set(self._loop.now_s + self._timeout_s)
+        self._loop.watch(self._sock, self)
+        self.on_readable()
+
+    # -- the ClientHello ---------------------------------------------------------------------------------------------
+
+    def on_readable(self) -> None:
+        if self._handshake is not None or self._sock.fileno() < 0:
+            return
+        try:
+            received = self._sock.recv(MAX_BYTES, socket.MSG_PEEK)
+        except (BlockingIOError, InterruptedError):
+            return
+        except OSError as error:
+            self._fail(f"connection lost: {error.strerror or error}")
+            return
+        try:
+            hello = parse_client_hello(received)
+        except NotTls:
+            self._fail("no ClientHello", _plain_answer(received))
+            return
+        if isinstance(hello, ClientHello):
+            self._shake_hands(hello)
+        elif len(received) < self._wanted_bytes:
+            self._fail("closed by the client before its ClientHello")
+        else:
+            self._wanted_bytes = hello
+            self._sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVLOWAT, hello)
+
+    def on_writable(self) -> None:
+        """Never asked for."""
+
+    def on_bug(self) -> None:
+        self._fail("given up after a bug of ours")
+
+    def _shake_hands(self, hello: ClientHello) -> None:
+        self._server_name = hello.server_name
+        context = self._choose(hello.server_name)
+        if isinstance(context, int):
+            self._fail("no listener for this server name", _alert(context))
+            return
+        self._loop.unwatch(self._sock)
+        try:
+            if self._wanted_bytes > 1:
+                self._sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVLOWAT, 1)
+            sock = context.wrap_socket(self._sock, server_side=True, do_handshake_on_connect=False)
+        except (OSError, ValueError) as error:
+            self._fail(f"connection lost: {error}")
+            return
+        self._sock = sock
+        self._handshake = Handshake(self._loop, sock, self._deadline.at_s, self._on_done, self._on_failed)
+        self._deadline.cancel()
+        self._handshake.start()
+
+    # -- the end -----------------------------------------------------------------------------------------------------
+
+    def drain(self) -> None:
+        """Somebody who was let in is served."""
+
+    def evict(self) -> None:
+        self._give_up()
+
+    def abort(self, reason: str) -> None:  # noqa: ARG002 - there is no exchange yet
+        self._give_up()
+
+    def _on_done(self, sock: ssl.SSLSocket) -> None:
+        self.idle_since_s = BUSY
+        self._on_greeted(self, sock, self._server_name)
+
+    def _on_failed(self, sock: ssl.SSLSocket, error: OSError) -> None:
+        sock.close()
+        is_late = isinstance(error, TimeoutError)
+        detail = getattr(error, "reason", None) or str(error)
+        self._keeper.refused("header_timeout" if is_late else "tls", detail)
+        self._leave()
+
+    def _on_deadline(self) -> None:
+        self._keeper.refused("header_timeout", f"no ClientHello within {self._timeout_s:g} s")
+        self._give_up()
+
+    def _fail(self, detail: str, last_words: bytes = b"") -> None:
+        self._keeper.refused("tls", detail)
+        if last_words:
+            with contextlib.suppress(OSError):
+                # What is unread would turn the close into a reset that takes the words away.
+                self._sock.recv(MAX_BYTES)
+                self._sock.send(last_words)
+                self._sock.shutdown(socket.SHUT_WR)
+        self._give_up()
+
+    def _give_up(self) -> None:
+        if self._handshake is not None:
+            self._handshake.cancel()
+        self._loop.unwatch(self._sock)
+        self._sock.close()
+        self._leave()
+
+    def _leave(self) -> None:
+        self._deadline.cancel()
+        self.idle_since_s = BUSY
+        self._keeper.forget(self)
+
+
+def _alert(description: int) -> bytes:
+    """A fatal alert, in clear since nothing was agreed yet."""
+    return bytes((21, 3, 3, 0, 2, 2, description))
+
+
+def _plain_answer(received: bytes) -> bytes:
+    """To an HTTP/1.1 request; empty when it is none."""
+    if not received[:1].isalpha() or b" " not in received[:32]:
+        return b""
+    head, body = refusal(400, "this port speaks https, and the request came in plain http")
+    lines = b"".join(b"%b: %b\r\n" % field for field in head.fields)
+    return b"HTTP/1.1 400 Bad Request\r\n%bconnection: close\r\n\r\n%b" % (lines, body)

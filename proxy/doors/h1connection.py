@@ -1,0 +1,312 @@
+"""A client's HTTP/1.1 connection: requests one after another, each an exchange, answered in order.
+
+Pipelined requests wait inside the codec, which says when to stop reading. So does a body that its exchange cannot get
+rid of. A client that closes its side while it is owed a response is gone (as with nginx and Envoy), and the exchange
+is told; between requests that is the end of the connection. A connection that begins with HTTP/2's preface goes on as
+an `H2Connection`.
+
+One deadline at a time: for the first byte and the whole head from the moment of accepting, later for the next request
+to begin, then for its head. Nothing is timed here while an exchange runs: that is the exchange's matter.
+"""
+
+from collections.abc import Callable, Iterable
+from typing import Final
+
+import msgspec
+
+from proxy import h1
+from proxy.doors.h1stream import H1Stream
+from proxy.doors.member import BUSY, Keeper
+from proxy.doors.misdirected import Misdirection
+from proxy.doors.refusals import MISDIRECTED, refusal
+from proxy.doors.terms import Terms
+from proxy.exchange.client import Arrival
+from proxy.h2.heads import ResponseHead
+from proxy.loop import Loop, Transport
+from proxy.loop.transport import Buffer
+
+PAUSE_BYTES: Final = 256 * 1024
+"""Held by the exchange: reading stops above, and goes on at half of it."""
+DRAIN_S: Final = 2.0
+"""For the first request of a connection that was accepted when its door had begun to drain."""
+
+_CONTINUE: Final = ResponseHead(100, [])
+
+UpgradeToH2 = Callable[["H1Connection", Transport, bytes], None]
+"""Carry on in HTTP/2, with what was received so far."""
+
+
+class H1Connection:
+    def __init__(
+        self,
+        loop: Loop,
+        terms: Terms,
+        arrival: Arrival,
+        keeper: Keeper,
+        upgrade: UpgradeToH2,
+        misdirection: Misdirection | None = None,
+    ) -> None:
+        """Call `start` next. `arrival` is of HTTP/1.1."""
+        self._loop = loop
+        self.terms = terms
+        self.arrival = arrival
+        self._keeper = keeper
+        self._upgrade = upgrade
+        self.misdirection = misdirection
+        self._codec = h1.ServerConnection(terms.caches.of_h1, arrival.scheme, terms.h1_limits)
+        self._transport: Transport
+        self._stream: H1Stream | None = None
+        """The request that is being answered."""
+        self._deadline = loop.deadline(self._on_deadline)
+        self._is_head_timed = True
+        """The deadline is for a head, not for the next request to begin."""
+        self._is_fresh = True
+        """No request has come yet."""
+        self._is_draining = False
+        self._is_paused = False
+        self._is_ending = False
+        self.idle_since_s = loop.now_s
+
+    def start(self, transport: Transport) -> None:
+        """`transport` belongs to this connection and has not been started."""
+        self._transport = transport
+        self._deadline.set(self._loop.now_s + self.terms.header_timeout_s)
+        transport.start()
+
+    # -- what the client sends ---------------------------------------------------------------------------------------
+
+    def on_data(self, data: bytes) -> None:
+        self._take(self._codec.receive(data))
+
+    def on_eof(self) -> None:
+        stream = self._stream
+        if stream is not None and not stream.is_switched:
+            self._end("closed by the client")
+        else:
+            self._take(self._codec.receive_eof())
+
+    def _take(self, events: Iterable[h1.Event]) -> None:
+        for event in events:
+            if isinstance(event, h1.RequestReceived):
+                self._begin(event)
+            elif isinstance(event, h1.DataReceived):
+                self._on_data(event)
+            elif isinstance(event, h1.TrailersReceived):
+                self._on_trailers(event)
+            elif isinstance(event, h1.ConnectionTerminated):
+                self._refuse(event.status_code, event.reason, "protocol")
+            elif isinstance(event, h1.Http2PrefaceReceived):
+                self._is_ending = True
+                self._deadline.cancel()
+                self._upgrade(self, self._transport, event.data)
+        if not self._is_ending:
+            self._watch_input()
+
+    def _watch_input(self) -> None:
+        """After input was taken, or a response has ended."""
+        codec = self._codec
+        if self._stream is not None:
+            if not codec.wants_data:
+                self._pause()
+        elif codec.should_close:
+            self._finish()
+        elif not self._is_head_timed and not codec.is_idle:
+            self._is_head_timed = True
+            self._deadline.set(self._loop.now_s + self.terms.header_timeout_s)
+
+    def _take_pipelined(self) -> None:
+        if not self._is_ending and (self._stream is None or self._stream.is_switched):
+            self._take(self._codec.receive(b""))
+
+    def _begin(self, event: h1.RequestReceived) -> None:
+        head = event.head
+        self._deadline.clear()
+        self._is_head_timed = self._is_fresh = False
+        self.idle_since_s = BUSY
+        arrival = self.arrival
+        if event.is_http_10:
+            arrival = msgspec.structs.replace(arrival, protocol="HTTP/1.0")
+        stream = self._stream = H1Stream(self, self._codec, self._transport, arrival, event.is_http_10)
+        if self._is_draining:
+            self._codec.drain()
+        if len(head.path) > self.terms.max_uri_bytes:
+            limit_bytes = self.terms.max_uri_bytes
+            self._refuse(414, f"target of {len(head.path)} bytes, want at most {limit_bytes}", "protocol")
+            return
+        if self.misdirection is not None and self.misdirection.is_misdirected(head.authority):
+            self._refuse(421, MISDIRECTED, "misdirected")
+            return
+        exchange = self.terms.begin(stream, head, event.end_stream)
+        if self._stream is not stream:
+            return
+        stream.exchange = exchange
+        if event.expects_continue and not stream.has_answered:
+            stream.send_interim(_CONTINUE)
+
+    def _on_data(self, event: h1.DataReceived) -> None:
+        stream = self._stream
+        if stream is None or stream.exchange is None or stream.is_request_dropped:
+            return
+        stream.unreleased_bytes += len(event.data)
+        stream.exchange.on_request_data(event.data, event.end_stream)
+        if stream.unreleased_bytes > PAUSE_BYTES and not stream.is_over:
+            self._pause()
+
+    def _on_trailers(self, event: h1.TrailersReceived) -> None:
+        stream = self._stream
+        if stream is not None and stream.exchange is not None and not stream.is_request_dropped:
+            stream.exchange.on_request_trailers(event.fields)
+
+    # -- what the stream says ----------------------------------------------------------------------------------------
+
+    def on_response_end(self) -> None:
+        stream = self._stream
+        if stream is None:
+            return
+        self._stream = None
+        is_switched = stream.is_switched
+        self._let_go(stream)
+        if is_switched or self._codec.should_close:
+            self._finish()
+            return
+        self._resume()
+        now_s = self.idle_since_s = self._loop.now_s
+        self._deadline.set(now_s + self.terms.idle_timeout_s)
+        if self._codec.has_pipelined:
+            # Not from within a call of the exchange that has just ended.
+            self._loop.call_soon(self._take_pipelined)
+
+    def on_switched(self) -> None:
+        if self._codec.has_pipelined:
+            self._loop.call_soon(self._take_pipelined)
+
+    def on_incomplete(self) -> None:
+        """Where the body's framing shows that something is missing, what there is of it may be sent."""
+        stream = self._stream
+        if stream is None:
+            return
+        self._stream = None
+        is_framed = stream.has_answered and not stream.is_switched and not stream.is_http_10
+        self._let_go(stream)
+        if is_framed:
+            self._finish()
+        else:
+            self._transport.abort()
+            self._leave()
+
+    def on_released(self) -> None:
+        if self._is_paused:
+            self._resume()
+
+    # -- reading -----------------------------------------------------------------------------------------------------
+
+    def _pause(self) -> None:
+        if not self._is_paused:
+            self._is_paused = True
+            self._transport.pause_reading()
+
+    def _resume(self) -> None:
+        """If nothing is in the way any more."""
+        stream = self._stream
+        is_full = stream is not None and not stream.is_request_dropped and stream.unreleased_bytes > PAUSE_BYTES // 2
+        if self._is_paused and not is_full and self._codec.wants_data:
+            self._is_paused = False
+            self._transport.resume_reading()
+
+    # -- the transport -----------------------------------------------------------------------------------------------
+
+    def buffers_to_send(self) -> list[Buffer]:
+        return self._codec.buffers_to_send()
+
+    def on_drained(self) -> None:
+        """Nothing waits for that: credit tells exchanges when to go on."""
+
+    def on_lost(self, error: OSError) -> None:
+        self._lose(f"connection lost: {error.strerror or error}")
+        self._leave()
+
+    def on_closed(self) -> None:
+        self._leave()
+
+    # -- the end -----------------------------------------------------------------------------------------------------
+
+    def drain(self) -> None:
+        self._is_draining = True
+        if self._stream is None and not self._is_ending and not self._is_fresh:
+            # A request that lies in the socket already is answered.
+            self._transport.on_readable()
+        if self._is_ending:
+            return
+        if self._stream is None and self._is_fresh:
+            self._deadline.set(self._loop.now_s + DRAIN_S)
+            return
+        self._codec.drain()
+        if self._codec.should_close:
+            self._finish()
+
+    def evict(self) -> None:
+        self._finish()
+
+    def abort(self, reason: str) -> None:
+        self._lose(reason)
+        self._transport.abort()
+        self._leave()
+
+    def _on_deadline(self) -> None:
+        if self._stream is not None or self._is_ending:
+            return
+        if self._codec.is_idle:
+            self._finish()
+            return
+        # The codec is told that no more will come, so that it takes an answer to what there is of a head.
+        self._codec.receive_eof()
+        self._refuse(408, f"no complete request head within {self.terms.header_timeout_s:g} s", "header_timeout")
+
+    def _refuse(self, status_code: int, detail: str, cause: str) -> None:
+        """Answer ourselves if nothing was answered yet, and close."""
+        stream, self._stream = self._stream, None
+        has_answered = stream is not None and stream.has_answered
+        if stream is not None and stream.exchange is not None:
+            stream.exchange.on_client_gone(detail)
+        if stream is not None:
+            self._let_go(stream)
+        self._keeper.refused(cause, detail)
+        if not has_answered:
+            self._codec.drain()
+            head, body = refusal(status_code, detail)
+            self._codec.send_headers(head)
+            self._codec.send_data(body, True)
+        self._finish()
+
+    def _end(self, reason: str) -> None:
+        """The client is gone."""
+        self._lose(reason)
+        self._transport.abort()
+        self._leave()
+
+    def _lose(self, reason: str) -> None:
+        stream, self._stream = self._stream, None
+        if stream is not None:
+            exchange = stream.exchange
+            self._let_go(stream)
+            if exchange is not None:
+                exchange.on_client_gone(reason)
+
+    @staticmethod
+    def _let_go(stream: H1Stream) -> None:
+        stream.is_over = True
+        stream.exchange = None
+
+    def _finish(self) -> None:
+        """Send what is queued and close."""
+        if not self._is_ending:
+            self._is_ending = True
+            self.idle_since_s = BUSY
+            self._deadline.cancel()
+            self._transport.finish()
+
+    def _leave(self) -> None:
+        self._is_ending = True
+        self.idle_since_s = BUSY
+        self._deadline.cancel()
+        self._keeper.forget(self)

@@ -1,0 +1,330 @@
+"""A client's HTTP/2 connection: each stream an exchange. Of a listener, or of the tunnel's edge.
+
+Streams are in one dictionary from their head to the end of their response, or until the client or the exchange resets
+them. Who could not send all that it has waits: for its own window, of which an event tells, or for the connection's,
+in a queue, so that each gets a turn. Floods end the connection; that is decided by the codec.
+
+Deadlines: for the client's first SETTINGS, and for the next stream to begin when there is none. Draining says so first
+and refuses later (RFC 9113, 6.8); a client that does not take part is left when its streams have ended.
+"""
+
+from collections import deque
+from collections.abc import Callable
+from typing import Final
+
+from daemonkit.logs import get_logger
+from proxy import h2
+from proxy.doors.h2stream import H2Stream
+from proxy.doors.member import BUSY, Keeper
+from proxy.doors.misdirected import Misdirection
+from proxy.doors.refusals import MISDIRECTED, refusal
+from proxy.doors.terms import Terms
+from proxy.exchange.client import Arrival
+from proxy.h2 import ErrorCode, RequestHead, ResponseHead
+from proxy.loop import Loop, Transport
+from proxy.loop.transport import Buffer
+
+log = get_logger(__name__)
+
+DRAIN_S: Final = 5.0
+"""How long a client without streams may take to answer when it is asked to go."""
+_CONTINUE: Final = ResponseHead(100, [])
+_EXPECTS_CONTINUE: Final = (b"expect", b"100-continue")
+
+
+class H2Connection:
+    def __init__(
+        self,
+        loop: Loop,
+        terms: Terms,
+        arrival: Arrival,
+        keeper: Keeper,
+        codec: h2.Connection | None = None,
+        misdirection: Misdirection | None = None,
+        arrival_of: Callable[[RequestHead], Arrival] | None = None,
+        encode_head: Callable[[ResponseHead], ResponseHead] | None = None,
+    ) -> None:
+        """Call `start` next.
+
+        `codec` has perhaps spoken with the client before. `arrival_of` is asked for each request where `arrival` does
+        not hold for all; `encode_head` changes final heads before they are sent.
+        """
+        self._loop = loop
+        self._terms = terms
+        self._arrival = arrival
+        self._keeper = keeper
+        self._misdirection = misdirection
+        self._arrival_of = arrival_of
+        self.encode_head = encode_head
+        self._codec = codec or h2.Connection.server(terms.caches.of_h2, terms.h2_settings)
+        self._transport: Transport
+        self._streams: dict[int, H2Stream] = {}
+        self._queue: deque[H2Stream] = deque()
+        """Those that wait for the connection's window, in the order in which they get their turns."""
+        self._deadline = loop.deadline(self._on_deadline)
+        self._has_settings = self._codec.is_established
+        self._is_draining = False
+        self._is_ending = False
+        self.idle_since_s = loop.now_s
+
+    @property
+    def stream_count(self) -> int:
+        return len(self._streams)
+
+    def start(self, transport: Transport, received: bytes = b"", *, is_started: bool = False) -> None:
+        """`received` came before; `is_started`: the transport is reading already."""
+        self._transport = transport
+        if self._has_settings:
+            self._on_streams_gone()
+        else:
+            self._deadline.set(self._loop.now_s + self._terms.header_timeout_s)
+        transport.flush_later()
+        if received:
+            self.on_data(received)
+        if not is_started and not transport.is_closed:
+            transport.start()
+
+    # -- what the client sends ---------------------------------------------------------------------------------------
+
+    def on_data(self, data: bytes) -> None:
+        codec = self._codec
+        for event in codec.receive(data, self._loop.now_s):
+            try:
+                self._on_event(event)
+            except Exception:
+                log.exception("bug in the handling of a stream", event=type(event).__name__)
+                self._on_bug(getattr(event, "stream_id", 0))
+        if codec.has_output:
+            self._transport.flush_later()
+        if self._is_draining and codec.is_drained:
+            self._finish()
+
+    def on_eof(self) -> None:
+        self._lose("closed by the client")
+        self._finish()
+
+    def _on_event(self, event: h2.Event) -> None:
+        if isinstance(event, h2.RequestReceived):
+            self._begin(event)
+        elif isinstance(event, h2.DataReceived):
+            self._on_data(event)
+        elif isinstance(event, h2.WindowUpdated):
+            self._on_window_opened(event.stream_id)
+        elif isinstance(event, h2.TrailersReceived):
+            stream = self._streams.get(event.stream_id)
+            if stream is not None and stream.exchange is not None and not stream.is_request_dropped:
+                stream.exchange.on_request_trailers(event.fields)
+        elif isinstance(event, h2.StreamReset):
+            how = event.reason if not event.by_peer else f"reset by the client, code {event.error_code}"
+            self._lose_stream(event.stream_id, how)
+        elif isinstance(event, h2.RequestTooLarge):
+            detail = f"header fields of {event.size_bytes} bytes, want at most {event.limit_bytes}"
+            self._refuse(event.stream_id, 431, detail, "protocol")
+        elif isinstance(event, h2.RequestRejected):
+            if event.error_code != ErrorCode.REFUSED_STREAM:
+                self._keeper.refused("protocol", event.reason)
+        elif isinstance(event, h2.ConnectionTerminated):
+            self._keeper.refused("protocol", event.reason)
+            self._lose(event.reason)
+            self._finish()
+        elif isinstance(event, h2.SettingsChanged) and not self._has_settings:
+            self._has_settings = True
+            if not self._streams:
+                self._on_streams_gone()
+
+    def _begin(self, event: h2.RequestReceived) -> None:
+        head, stream_id, has_body = event.head, event.stream_id, not event.end_stream
+        if len(head.path) > self._terms.max_uri_bytes:
+            detail = f"target of {len(head.path)} bytes, want at most {self._terms.max_uri_bytes}"
+            self._refuse(stream_id, 414, detail, "protocol")
+            return
+        if self._misdirection is not None and self._misdirection.is_misdirected(head.authority):
+            self._refuse(stream_id, 421, MISDIRECTED, "misdirected")
+            return
+        arrival = self._arrival if self._arrival_of is None else self._arrival_of(head)
+        streams = self._streams
+        if not streams:
+            self._deadline.clear()
+            self.idle_since_s = BUSY
+        stream = streams[stream_id] = H2Stream(self, self._codec, self._transport, stream_id, arrival, has_body)
+        exchange = self._terms.begin(stream, head, event.end_stream)
+        if stream_id in streams:
+            stream.exchange = exchange
+            if has_body and not stream.has_answered and _EXPECTS_CONTINUE in head.fields:
+                stream.send_interim(_CONTINUE)
+
+    def _on_data(self, event: h2.DataReceived) -> None:
+        stream = self._streams.get(event.stream_id)
+        if stream is None or stream.exchange is None or stream.is_request_dropped:
+            self._codec.release(event.stream_id, len(event.data))
+        else:
+            stream.exchange.on_request_data(event.data, event.end_stream)
+
+    # -- windows -----------------------------------------------------------------------------------------------------
+
+    def on_window_closed(self, stream: H2Stream) -> None:
+        stream.is_waiting = True
+        if not stream.is_queued and not self._codec.has_send_window:
+            stream.is_queued = True
+            self._queue.append(stream)
+
+    def _on_window_opened(self, stream_id: int) -> None:
+        if stream_id:
+            stream = self._streams.get(stream_id)
+            if stream is not None:
+                self._wake(stream)
+            return
+        queue = self._queue
+        for _ in range(len(queue)):
+            if not self._codec.has_send_window:
+                return
+            stream = queue.popleft()
+            stream.is_queued = False
+            self._wake(stream)
+
+    @staticmethod
+    def _wake(stream: H2Stream) -> None:
+        if stream.is_waiting and stream.exchange is not None:
+            stream.is_waiting = False
+            stream.exchange.on_client_writable()
+
+    # -- what a stream says ------------------------------------------------------------------------------------------
+
+    def on_response_end(self, stream: H2Stream) -> None:
+        stream_id = stream.stream_id
+        if self._streams.pop(stream_id, None) is None:
+            return
+        stream.exchange = None
+        if stream.has_body:
+            if self._codec.is_live(stream_id):
+                # Complete, although the request is not: the client need not send the rest (RFC 9113, 8.1).
+                self._codec.reset_stream(stream_id, ErrorCode.NO_ERROR)
+            else:
+                self._codec.abandon(stream_id)
+        if not self._streams:
+            self._on_streams_gone()
+
+    def on_incomplete(self, stream: H2Stream) -> None:
+        if self._streams.pop(stream.stream_id, None) is None:
+            return
+        stream.exchange = None
+        self._codec.reset_stream(stream.stream_id, ErrorCode.INTERNAL_ERROR)
+        self._transport.flush_later()
+        if not self._streams:
+            self._on_streams_gone()
+
+    def _refuse(self, stream_id: int, status_code: int, detail: str, cause: str) -> None:
+        """Answer a stream that has not become an exchange. A window too small for the text cuts it: no harm."""
+        self._keeper.refused(cause, detail)
+        head, body = refusal(status_code, detail)
+        if self.encode_head is not None:
+            head = self.encode_head(head)
+        codec = self._codec
+        if codec.sendable(stream_id) < len(body):
+            head, body = ResponseHead(status_code, []), b""
+        codec.send_headers(stream_id, head, not body)
+        if body:
+            codec.send_data(stream_id, body, True)
+        if codec.is_live(stream_id):
+            codec.reset_stream(stream_id, ErrorCode.NO_ERROR)
+
+    def _lose_stream(self, stream_id: int, reason: str) -> None:
+        stream = self._streams.pop(stream_id, None)
+        if stream is None:
+            return
+        exchange, stream.exchange = stream.exchange, None
+        if exchange is not None:
+            exchange.on_client_gone(reason)
+        if not self._streams:
+            self._on_streams_gone()
+
+    def _on_bug(self, stream_id: int) -> None:
+        """Costs one stream, not those of everybody else on the connection."""
+        if stream_id and self._codec.is_live(stream_id):
+            self._codec.reset_stream(stream_id, ErrorCode.INTERNAL_ERROR)
+        try:
+            self._lose_stream(stream_id, "given up after a bug of ours")
+        except Exception:
+            log.exception("bug in the end of an exchange")
+
+    # -- the transport -----------------------------------------------------------------------------------------------
+
+    def buffers_to_send(self) -> list[Buffer]:
+        return self._codec.buffers_to_send()
+
+    def on_drained(self) -> None:
+        """Nothing waits for that: credit tells exchanges when to go on."""
+
+    def on_lost(self, error: OSError) -> None:
+        self._lose(f"connection lost: {error.strerror or error}")
+        self._leave()
+
+    def on_closed(self) -> None:
+        self._leave()
+
+    # -- the end -----------------------------------------------------------------------------------------------------
+
+    def drain(self) -> None:
+        if self._is_draining or self._is_ending:
+            return
+        self._is_draining = True
+        self._codec.drain()
+        self._transport.flush_later()
+        if not self._streams:
+            self._on_streams_gone()
+
+    def evict(self) -> None:
+        self._codec.terminate()
+        self._finish()
+
+    def abort(self, reason: str) -> None:
+        self._lose(reason)
+        self._transport.abort()
+        self._leave()
+
+    def _on_streams_gone(self) -> None:
+        if self._is_ending:
+            return
+        now_s = self._loop.now_s
+        if self._is_draining:
+            if self._codec.is_drained:
+                self._finish()
+            else:
+                self._deadline.set(now_s + DRAIN_S)
+        else:
+            self.idle_since_s = now_s
+            self._deadline.set(now_s + self._terms.idle_timeout_s)
+
+    def _on_deadline(self) -> None:
+        if self._streams or self._is_ending:
+            return
+        if self._has_settings and not self._is_draining:
+            self.drain()
+            return
+        if not self._has_settings:
+            self._keeper.refused("header_timeout", f"no SETTINGS within {self._terms.header_timeout_s:g} s")
+        self._codec.terminate()
+        self._finish()
+
+    def _lose(self, reason: str) -> None:
+        """Every stream is gone."""
+        streams, self._streams = self._streams, {}
+        self._queue.clear()
+        for stream in streams.values():
+            exchange, stream.exchange = stream.exchange, None
+            if exchange is not None:
+                exchange.on_client_gone(reason)
+
+    def _finish(self) -> None:
+        """Send what is queued and close."""
+        if not self._is_ending:
+            self._is_ending = True
+            self.idle_since_s = BUSY
+            self._deadline.cancel()
+            self._transport.finish()
+
+    def _leave(self) -> None:
+        self._is_ending = True
+        self.idle_since_s = BUSY
+        self._deadline.cancel()
+        self._keeper.forget(self)

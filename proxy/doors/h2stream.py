@@ -1,0 +1,113 @@
+"""The client's side of one exchange over HTTP/2: what `ClientStream` asks for, put into the codec at once.
+
+Response data is taken as far as the windows of the stream and of the connection let it. Credit for request data goes
+back to the codec when the exchange gives it, also after the exchange has ended.
+"""
+
+from collections.abc import Callable
+from typing import Protocol
+
+from proxy import h2
+from proxy.exchange.client import Arrival, ClientExchange
+from proxy.h2.heads import Fields, ResponseHead
+from proxy.loop import Creditor, Transport
+
+
+class Connection(Protocol):
+    """What a stream tells its connection."""
+
+    encode_head: Callable[[ResponseHead], ResponseHead] | None
+
+    def on_response_end(self, stream: "H2Stream") -> None: ...
+    def on_incomplete(self, stream: "H2Stream") -> None: ...
+    def on_window_closed(self, stream: "H2Stream") -> None: ...
+
+
+class H2Stream:
+    __slots__ = (
+        "_codec",
+        "_connection",
+        "_transport",
+        "arrival",
+        "exchange",
+        "has_answered",
+        "has_body",
+        "is_queued",
+        "is_request_dropped",
+        "is_waiting",
+        "stream_id",
+    )
+
+    def __init__(
+        self,
+        connection: Connection,
+        codec: h2.Connection,
+        transport: Transport,
+        stream_id: int,
+        arrival: Arrival,
+        has_body: bool,
+    ) -> None:
+        self._connection = connection
+        self._codec = codec
+        self._transport = transport
+        self.stream_id = stream_id
+        self.arrival = arrival
+        self.exchange: ClientExchange | None = None
+        """None until `begin` has returned, and after the end."""
+        self.has_answered = False
+        self.has_body = has_body
+        """The request came with one."""
+        self.is_request_dropped = False
+        self.is_waiting = False
+        """Less was taken than given."""
+        self.is_queued = False
+        """Waits for the connection's window."""
+
+    def send_interim(self, head: ResponseHead) -> None:
+        self._codec.send_headers(self.stream_id, head)
+        self._transport.flush_later()
+
+    def send_headers(self, head: ResponseHead, end_stream: bool) -> None:
+        encode = self._connection.encode_head
+        if encode is not None:
+            head = encode(head)
+        self._codec.send_headers(self.stream_id, head, end_stream)
+        self._transport.flush_later()
+        self.has_answered = True
+        if end_stream:
+            self._connection.on_response_end(self)
+
+    def send_data(self, data: bytes | memoryview, end_stream: bool, creditor: Creditor) -> int:
+        given_bytes = len(data)
+        if not given_bytes:
+            if end_stream:
+                # Needs no window, so a closed one must not hold it back.
+                self._codec.end_stream(self.stream_id)
+                self._transport.flush_later()
+                self._connection.on_response_end(self)
+            return 0
+        size_bytes = self._codec.send_data(self.stream_id, data, end_stream)
+        if size_bytes:
+            self._transport.owe(creditor, size_bytes)
+        if size_bytes < given_bytes:
+            self._connection.on_window_closed(self)
+        elif end_stream:
+            self._connection.on_response_end(self)
+        return size_bytes
+
+    def send_trailers(self, fields: Fields) -> None:
+        self._codec.send_trailers(self.stream_id, fields)
+        self._transport.flush_later()
+        self._connection.on_response_end(self)
+
+    def reset(self) -> None:
+        self._connection.on_incomplete(self)
+
+    def release(self, size_bytes: int) -> None:
+        self._codec.release(self.stream_id, size_bytes)
+        if self._codec.has_output:
+            self._transport.flush_later()
+
+    def stop_request(self) -> None:
+        """The rest is taken in and dropped; it is reset with the end of the response, if it has not ended by then."""
+        self.is_request_dropped = True

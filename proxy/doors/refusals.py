@@ -1,0 +1,20 @@
+"""Answers to requests that never become an exchange: malformed, too large, too late, or at the wrong connection.
+
+A line of plain text that says what was seen and what was wanted. The codecs' reasons hold no field values, so a
+client learns nothing that it has not sent.
+"""
+
+from http import HTTPStatus
+from typing import Final
+
+from proxy.h2.heads import ResponseHead
+
+MISDIRECTED: Final = "this host belongs to another listener than the one that TLS was set up with; use a new connection"
+CONTENT_TYPE: Final = (b"content-type", b"text/plain; charset=utf-8")
+
+
+def refusal(status_code: int, detail: str) -> tuple[ResponseHead, bytes]:
+    """Head and body."""
+    phrase = HTTPStatus(status_code).phrase.lower()
+    body = f"{status_code} {phrase}: {detail}\n".encode()
+    return ResponseHead(status_code, [CONTENT_TYPE, (b"content-length", b"%d" % len(body))]), body

@@ -1,0 +1,72 @@
+"""All client connections of a worker, and who makes room when there are too many.
+
+The limit is of the document. At the limit the connection that has been idle longest gives way to a new one; where all
+are in use, the new one is refused. Nothing is kept in order for that: the idle ones are looked for when a place is
+needed, some dozens at a time.
+"""
+
+import heapq
+from collections import deque
+from collections.abc import Callable, Iterator
+from typing import Final
+
+from proxy.doors.member import BUSY, Member
+
+_CANDIDATES: Final = 64
+_RESCAN_S: Final = 0.1
+"""After a look that found nobody idle."""
+
+
+class Registry:
+    def __init__(self, on_empty: Callable[[], None]) -> None:
+        self.max_connections = 10_000
+        self._on_empty = on_empty
+        self._members: set[Member] = set()
+        self._candidates: deque[tuple[Member, float]] = deque()
+        self._next_scan_s = 0.0
+
+    def __len__(self) -> int:
+        return len(self._members)
+
+    def __iter__(self) -> Iterator[Member]:
+        """Of those that are there now; they may leave meanwhile."""
+        return iter(tuple(self._members))
+
+    def add(self, member: Member) -> None:
+        self._members.add(member)
+
+    def remove(self, member: Member) -> None:
+        self._members.discard(member)
+        if not self._members:
+            self._on_empty()
+
+    def replace(self, member: Member, successor: Member) -> None:
+        self._members.discard(member)
+        self._members.add(successor)
+
+    def make_room(self, now_s: float) -> bool:
+        """Whether one more may come; an idle one may have been sent away for it.
+
+        Those take a moment to close, so the limit is passed by a tenth at most.
+        """
+        count, limit = len(self._members), self.max_connections
+        if count < limit:
+            return True
+        return count < limit + limit // 10 + 1 and self.evict(now_s)
+
+    def evict(self, now_s: float) -> bool:
+        """Send away the one that has been idle longest; False when all are in use."""
+        candidates = self._candidates
+        while True:
+            while candidates:
+                member, idle_since_s = candidates.popleft()
+                if member in self._members and member.idle_since_s == idle_since_s:
+                    member.evict()
+                    return True
+            if now_s < self._next_scan_s:
+                return False
+            idle = [(member.idle_since_s, id(member), member) for member in self._members if member.idle_since_s < BUSY]
+            if not idle:
+                self._next_scan_s = now_s + _RESCAN_S
+                return False
+            candidates += [(member, since_s) for since_s, _, member in heapq.nsmallest(_CANDIDATES, idle)]

@@ -1,0 +1,54 @@
+"""Terms: what the connections of a worker go by, taken from the document's limits.
+
+A connection keeps the terms it began with. Durations that the document turns off are infinite here, so that nobody
+has to ask: a deadline at infinity is never set. The caches serve all connections of the loop's thread.
+"""
+
+import math
+from collections.abc import Callable
+from typing import Final
+
+import msgspec
+
+from proxy import document, h1, h2
+from proxy.document.durations import seconds
+from proxy.exchange.client import ClientExchange, ClientStream
+
+Begin = Callable[[ClientStream, h2.RequestHead, bool], ClientExchange]
+"""Stream, head, and whether the request has no body; `Services.begin`, or what the tunnel puts before it."""
+
+_LINE_REST_BYTES: Final = 64
+"""Room in a request line for method and version beside the target, whose length is checked by itself."""
+
+
+class Caches(msgspec.Struct, frozen=True):
+    """Fields that were decoded or encoded before."""
+
+    of_h1: h1.Caches = msgspec.field(default_factory=h1.Caches)
+    of_h2: h2.Caches = msgspec.field(default_factory=h2.Caches)
+
+
+class Terms(msgspec.Struct, frozen=True):
+    begin: Begin
+    caches: Caches
+    header_timeout_s: float
+    """For a whole request head, and before that for the TLS handshake."""
+    idle_timeout_s: float
+    """Between two requests."""
+    max_uri_bytes: int
+    h1_limits: h1.Limits
+    h2_settings: h2.Settings
+
+
+def terms_of(limits: document.Limits, begin: Begin, caches: Caches) -> Terms:
+    return Terms(
+        begin=begin,
+        caches=caches,
+        header_timeout_s=seconds(limits.header_timeout) or math.inf,
+        idle_timeout_s=seconds(limits.idle_timeout) or math.inf,
+        max_uri_bytes=limits.max_uri_bytes,
+        h1_limits=h1.Limits(
+            max_request_line_bytes=limits.max_uri_bytes + _LINE_REST_BYTES, max_head_bytes=limits.max_header_bytes
+        ),
+        h2_settings=h2.Settings(max_header_list_bytes=limits.max_header_bytes),
+    )

@@ -1,0 +1,150 @@
+"""Doors of a worker in a thread of their own, and clients on real sockets; every wait has a deadline."""
+
+import contextlib
+import socket
+import threading
+from collections.abc import Callable, Iterator
+from types import TracebackType
+from typing import Any, Self, TypeVar
+
+import msgspec
+
+from proxy import document
+from proxy.doors import Doors
+from proxy.loop import Loop
+from proxy.routing import Table, compile_table, socket_door
+from proxy.stats import DoorStats, Stats
+from tests.proxy.doors.echo import Services
+
+WAIT_S = 10.0
+
+T = TypeVar("T")
+
+
+def listening_socket(host: str = "127.0.0.1") -> socket.socket:
+    sock = socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET)
+    sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    sock.bind((host, 0))
+    sock.listen(1024)
+    return sock
+
+
+def port_of(sock: socket.socket) -> int:
+    return int(sock.getsockname()[1])
+
+
+def table_of(*listeners: dict[str, Any], **settings: Any) -> Table:
+    content = {"listeners": listeners, "routes": [], **settings}
+    return compile_table(document.decode(msgspec.json.encode(content)))
+
+
+def plain(port: int, name: str = "web", **fields: Any) -> dict[str, Any]:
+    return {"name": name, "address": "127.0.0.1", "port": port, **fields}
+
+
+class Rig:
+    """One plain door, unless told otherwise by `use`."""
+
+    def __init__(self, **settings: Any) -> None:
+        self.loop = Loop()
+        self.services = Services(self.loop)
+        self.stats = Stats()
+        self.is_idle = threading.Event()
+        self.doors = Doors(self.loop, self.services, self.stats, self.is_idle.set)
+        self._settings = settings
+        self._thread = threading.Thread(target=self.loop.run, name="loop", daemon=True)
+        self.port = 0
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, _: TracebackType | None) -> None:
+        with contextlib.suppress(TimeoutError):
+            self.call(self.doors.abort)
+        self.loop.stop_from_thread()
+        self._thread.join(WAIT_S)
+        self.loop.close()
+
+    def call(self, what: Callable[[], T]) -> T:
+        """In the loop's thread."""
+        done = threading.Event()
+        found: list[T] = []
+
+        def run() -> None:
+            try:
+                found.append(what())
+            finally:
+                done.set()
+
+        self.loop.call_from_thread(run)
+        if not done.wait(WAIT_S):
+            raise TimeoutError("the loop did not answer")
+        return found[0]
+
+    def open_plain(self, **fields: Any) -> "Rig":
+        sock = listening_socket()
+        self.port = port_of(sock)
+        table = table_of(plain(self.port, **fields), **self._settings)
+        self.call(lambda: self.doors.use(table, {self.door: sock}))
+        return self
+
+    @property
+    def door(self) -> str:
+        return socket_door("127.0.0.1", self.port)
+
+    @property
+    def door_stats(self) -> DoorStats:
+        return self.stats.door(self.door)
+
+    def connect(self) -> socket.socket:
+        return connect(self.port)
+
+    def wait_for(self, condition: Callable[[], bool], what: str) -> None:
+        """Looked at once a turn of the loop."""
+        done = threading.Event()
+
+        def look() -> None:
+            if condition():
+                done.set()
+            elif not is_over.is_set():
+                deadline.set(self.loop.now_s + 0.002)
+
+        is_over = threading.Event()
+        deadline = self.loop.deadline(look)
+        self.loop.call_from_thread(look)
+        try:
+            assert done.wait(WAIT_S), f"never came: {what}"
+        finally:
+            is_over.set()
+
+    def wait_for_connections(self, count: int) -> None:
+        self.wait_for(lambda: self.doors.connection_count == count, f"{count} connections")
+
+
+def connect(port: int) -> socket.socket:
+    return socket.create_connection(("127.0.0.1", port), timeout=WAIT_S)
+
+
+def read_all(sock: socket.socket) -> bytes:
+    """Up to the end of the connection."""
+    return b"".join(iter(lambda: sock.recv(65536), b""))
+
+
+def read_until(sock: socket.socket, end: bytes) -> bytes:
+    found = b""
+    while not found.endswith(end):
+        data = sock.recv(65536)
+        assert data, f"connection closed after {found[-200:]!r}, want {end!r}"
+        found += data
+    return found
+
+
+def ask(sock: socket.socket, path: str = "/hello", extra: str = "", method: str = "GET") -> None:
+    sock.sendall(f"{method} {path} HTTP/1.1\r\nHost: a.example\r\n{extra}\r\n".encode())
+
+
+@contextlib.contextmanager
+def serving(**settings: Any) -> Iterator[Rig]:
+    with Rig(**settings) as rig:
+        yield rig.open_plain()

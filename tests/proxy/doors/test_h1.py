@@ -1,0 +1,155 @@
+"""HTTP/1.1 clients on plain doors: what comes back over a real socket."""
+
+import re
+import socket
+
+import pytest
+
+from tests.proxy.doors.rig import Rig, ask, read_all, read_until, serving
+
+HELLO = b"\r\n\r\nhello\n"
+
+
+def test_a_kept_connection_serves_one_request_after_another() -> None:
+    with serving() as rig, rig.connect() as client:
+        for path in ("/hello", "/later", "/hello"):
+            ask(client, path)
+            answer = read_until(client, HELLO)
+
+            assert answer.startswith(b"HTTP/1.1 200 OK\r\n")
+            assert b"connection: close" not in answer
+
+
+def test_pipelined_requests_are_answered_in_order() -> None:
+    with serving() as rig, rig.connect() as client:
+        paths = ["/bulk/10", "/later", "/interim", "/hello"]
+        client.sendall(b"".join(b"GET %b HTTP/1.1\r\nHost: a.example\r\n\r\n" % path.encode() for path in paths))
+        client.sendall(b"GET /bulk/3 HTTP/1.1\r\nHost: a.example\r\nConnection: close\r\n\r\n")
+
+        answer = read_all(client)
+
+        assert [b"200", b"200", b"103", b"200", b"200", b"200"] == re.findall(rb"HTTP/1\.1 (\d+) ", answer)
+        assert answer.endswith(b"\0\0\0")
+
+
+def test_thousands_of_pipelined_requests_need_no_deep_stack() -> None:
+    with serving() as rig, rig.connect() as client:
+        request = b"GET /hello HTTP/1.1\r\nHost: a\r\n\r\n"
+        client.sendall(request * 1999 + request.replace(b"\r\n\r\n", b"\r\nConnection: close\r\n\r\n"))
+
+        assert 2000 == read_all(client).count(b"hello\n")
+
+
+def test_an_http_10_client_gets_its_answer_and_the_end_of_the_connection() -> None:
+    with serving() as rig, rig.connect() as client:
+        client.sendall(b"GET /hello HTTP/1.0\r\nHost: a.example\r\n\r\n")
+
+        assert read_all(client).endswith(HELLO)
+        assert "HTTP/1.0" == rig.services.begun.get_nowait().client.arrival.protocol
+
+
+def test_the_arrival_tells_where_a_client_comes_from() -> None:
+    with Rig(forwarding={"trustedProxies": ["127.0.0.0/8"]}) as rig:
+        rig.open_plain(publicPort=80)
+        with rig.connect() as client:
+            ask(client)
+            read_until(client, HELLO)
+            arrival = rig.services.begun.get_nowait().client.arrival
+
+            assert (rig.door, b"http", "127.0.0.1") == (arrival.door, arrival.scheme, arrival.address)
+            assert (client.getsockname()[1], 80, "HTTP/1.1") == (arrival.port, arrival.public_port, arrival.protocol)
+            assert arrival.is_trusted
+            assert arrival.server_name is None
+
+
+def test_a_client_that_expects_100_is_told_to_go_on() -> None:
+    with serving() as rig, rig.connect() as client:
+        ask(client, "/count", "Content-Length: 5\r\nExpect: 100-continue\r\n", "POST")
+
+        assert b"HTTP/1.1 100 Continue\r\n\r\n" == read_until(client, b"\r\n\r\n")
+        client.sendall(b"12345")
+        assert read_until(client, b"5 bytes, trailers []\n")
+
+
+def test_a_client_that_expects_100_and_is_refused_sends_no_body() -> None:
+    with serving() as rig, rig.connect() as client:
+        ask(client, "/early", "Content-Length: 5\r\nExpect: 100-continue\r\n", "POST")
+
+        answer = read_all(client)
+        assert answer.startswith(b"HTTP/1.1 413 ")
+        assert b"connection: close" in answer
+
+
+def test_a_chunked_body_comes_with_its_trailers() -> None:
+    with serving() as rig, rig.connect() as client:
+        ask(client, "/count", "Transfer-Encoding: chunked\r\n", "POST")
+        client.sendall(b"3\r\nabc\r\n2\r\nde\r\n0\r\nX-Sum: 1\r\n\r\n")
+
+        assert read_until(client, b"\n").endswith(b"5 bytes, trailers [x-sum]\n")
+
+
+def test_a_response_ends_with_its_trailers() -> None:
+    with serving() as rig, rig.connect() as client:
+        ask(client, "/trailers")
+
+        assert read_until(client, b"5\r\nbody\n\r\n0\r\nchecksum: 1234\r\n\r\n")
+
+
+def test_after_101_both_sides_exchange_bytes_as_they_are() -> None:
+    with serving() as rig, rig.connect() as client:
+        ask(client, "/switch", "Connection: Upgrade\r\nUpgrade: websocket\r\n")
+        client.sendall(b"early")
+        assert read_until(client, b"early").startswith(b"HTTP/1.1 101 ")
+        client.sendall(b"\x00\xff\r\n")
+        assert b"\x00\xff\r\n" == read_until(client, b"\r\n")
+
+        client.shutdown(socket.SHUT_WR)
+
+        assert b"" == client.recv(10)
+
+
+def test_a_client_that_closes_its_side_during_its_request_is_gone() -> None:
+    with serving() as rig, rig.connect() as client:
+        ask(client, "/hold")
+        rig.services.begun.get(timeout=10)
+        client.shutdown(socket.SHUT_WR)
+
+        assert "closed by the client" == rig.services.gone.get(timeout=10)
+        rig.wait_for_connections(0)
+
+
+def test_a_client_that_resets_its_connection_is_gone() -> None:
+    with serving() as rig, rig.connect() as client:
+        ask(client, "/hold")
+        rig.services.begun.get(timeout=10)
+        client.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, b"\1\0\0\0\0\0\0\0")
+        client.close()
+
+        assert "connection lost" in rig.services.gone.get(timeout=10)
+        rig.wait_for_connections(0)
+
+
+def test_a_response_that_breaks_off_is_noticed_by_the_client() -> None:
+    with serving() as rig, rig.connect() as client:
+        ask(client, "/break")
+
+        answer = read_all(client)
+        assert b"half of " in answer
+        assert not answer.endswith(b"0\r\n\r\n")
+
+
+def test_an_http_10_response_that_breaks_off_ends_in_a_reset() -> None:
+    with serving() as rig, rig.connect() as client:
+        client.sendall(b"GET /break HTTP/1.0\r\nHost: a.example\r\n\r\n")
+
+        with pytest.raises(ConnectionResetError):
+            read_all(client)
+
+
+def test_a_bug_in_an_exchange_costs_its_connection_only() -> None:
+    with serving() as rig, rig.connect() as client, rig.connect() as other:
+        ask(client, "/raise")
+
+        assert b"" == client.recv(10)
+        ask(other)
+        assert read_until(other, HELLO)
