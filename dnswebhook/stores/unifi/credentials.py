@@ -198,7 +198,9 @@ class SessionCredentials:
             raise failure_seen
         cookies = dict(reply.cookies)
         if not cookies:
-            raise self._pause(f"{replies.described(reply)}; want a session cookie; {replies.HINT_FLAVOUR}")
+            # Not quoted: what answers a successful login may hold tokens.
+            seen = f"POST {self._path} answered {reply.status_code} {reply.content_type} without a session cookie"
+            raise self._pause(f"{seen}; {replies.HINT_FLAVOUR}")
         self._logins += 1
         token = _csrf_token(reply) or cookies.get("csrf_token", "")
         with self._state_lock:

@@ -95,7 +95,8 @@ def test_a_hostile_reply_is_a_store_error(hostile: bytes, operation: str) -> Non
                 store.probe(deadline)
 
 
-HOSTILE_LOGINS = {
+HOSTILE_LOGINS: dict[str, dict[str, str]] = {
+    "no-cookie": {},
     "a-cookie-name-that-is-none": {"Set_Cookie": f"a/b={SECRET}"},
     "a-cookie-with-a-line-end": {"Set_Cookie": f'TOKEN="{SECRET}\\015\\012X-Evil: 1"'},
     "a-token-on-two-lines": {"Set_Cookie": "TOKEN=t", "X_CSRF_Token": f"{SECRET}\r\n and more"},
@@ -105,7 +106,7 @@ HOSTILE_LOGINS = {
 
 @pytest.mark.parametrize("headers", HOSTILE_LOGINS.values(), ids=HOSTILE_LOGINS)
 def test_a_hostile_session_is_a_store_error_without_its_secrets(headers: dict[str, str]) -> None:
-    login = reply(b"{}", **headers)
+    login = reply(b'{"deviceToken":"%s"}' % SECRET.encode(), **headers)
     said = ""
     with controller_saying(login, reply(b"[]")) as url, store_at(url, uses_key=False) as store:
         try:
