@@ -75,6 +75,9 @@ def _check_framing(fields: dict[bytes, bytes]) -> None:
     if length is not None and b"Transfer-Encoding" in fields:
         # RFC 9112, 6.3: how two parties read such a message differently is how requests are smuggled.
         raise ValueError("both Content-Length and Transfer-Encoding")
+    codings = [word.strip().lower() for word in fields.get(b"Transfer-Encoding", b"chunked").split(b",")]
+    if codings.count(b"chunked") != 1 and set(codings) <= {b"", b"chunked"}:
+        raise ValueError("Transfer-Encoding without chunked, or with more than one")
 
 
 def _normalise_connection(fields: dict[bytes, bytes]) -> None:
