@@ -1,17 +1,33 @@
-"""The command `tunnelgw-proxy`: says what this release holds."""
+"""The command `tunnelgw-proxy`: the daemon, and what people ask about documents. Rooms are imported when needed."""
 
-import argparse
+import os
 import sys
+from collections.abc import Mapping, Sequence
 
-import daemonkit
+WORKER = "worker"
+"""Hidden: the supervisor starts it, nobody else."""
 
 
 def main() -> None:
-    """Exit code 1: there is nothing to run yet."""
-    parser = argparse.ArgumentParser(prog="tunnelgw-proxy", description="The data plane of the tunnel gateway.")
-    parser.add_argument("--version", action="version", version=f"%(prog)s {daemonkit.__version__}")
-    parser.parse_args()
-    sys.exit(
-        f"tunnelgw-proxy: release {daemonkit.__version__} holds the DNS webhook only (run `dnswebhook --help`); "
-        "the data plane of the tunnel gateway is not part of it yet, see CHANGELOG.md"
+    arguments = sys.argv[1:]
+    if arguments[:2] == [WORKER, "--fd"]:
+        # Here, not above: a worker needs neither options nor an HTTP server.
+        from proxy.worker.main import main as work
+
+        sys.exit(work(int(arguments[2])))
+    sys.exit(_run(arguments, os.environ))
+
+
+def _run(arguments: Sequence[str], environ: Mapping[str, str]) -> int:
+    from daemonkit.options import load
+    from proxy.options import COMMANDS, DESCRIPTION, PREFIX, PROG, Options
+    from proxy.supervisor.main import UnusableFile, serve
+
+    _, options = load(
+        Options, prog=PROG, prefix=PREFIX, argv=arguments, environ=environ, description=DESCRIPTION, commands=COMMANDS
     )
+    try:
+        return serve(options)
+    except UnusableFile as error:
+        sys.stderr.write(f"{PROG}: {error}\n")
+        return 2

@@ -91,7 +91,7 @@ class Reader:
         return Document(**settings, routes=tuple(routes)), remembered
 
 
-def settings_of(document: Document) -> Settings:
+def settings_of(document: Settings) -> Settings:
     """The document without its routes."""
     return Settings(**{name: getattr(document, name) for name in Settings.__struct_fields__})
 

@@ -1,0 +1,112 @@
+"""Records gathered on the loop's thread, made into lines and written by a thread of their own.
+
+The loop's thread appends to a list, and hands it over every tenth of a second: one wake-up of the other thread for many
+records. What the thread has not written yet is bounded; beyond that, records are dropped and counted. Lines are written
+to standard error in pieces that a pipe takes whole, since several processes write to it.
+"""
+
+import contextlib
+import os
+import queue
+import random
+import select
+import threading
+from typing import Final
+
+from daemonkit.logs import get_logger
+from proxy.accesslog.lines import LineMaker, is_failure
+from proxy.accesslog.settings import ALL, OFF, AccessLogSettings
+from proxy.exchange.record import Record
+from proxy.loop import Loop
+from proxy.stats import Stats
+
+log = get_logger(__name__)
+
+MAX_WAITING: Final = 20_000
+"""Records that may wait for being written; about 10 MiB."""
+_GATHER_S: Final = 0.1
+_STDERR: Final = 2
+_LAST_WRITE_S: Final = 2.0
+
+_Batch = list[Record]
+
+
+class AccessLogWriter:
+    """All public methods belong to the loop's thread."""
+
+    def __init__(self, loop: Loop, stats: Stats, settings: AccessLogSettings, descriptor: int = _STDERR) -> None:
+        self._loop = loop
+        self._stats = stats
+        self._is_off = settings.mode == OFF
+        self._share = settings.sample if settings.mode == ALL else 0.0
+        self._draw = random.random
+        self._gathered: _Batch = []
+        self._hand_over_soon = loop.deadline(self._hand_over)
+        self._batches: queue.SimpleQueue[_Batch | None] = queue.SimpleQueue()
+        self._lines = LineMaker(settings.format)
+        self._descriptor = descriptor
+        # Changed by one thread each: their difference is what waits.
+        self._accepted = 0
+        self._written = 0
+        self._thread = threading.Thread(target=self._write_batches, name="access-log", daemon=True)
+
+    def start(self) -> None:
+        if not self._is_off:
+            self._thread.start()
+
+    def write(self, record: Record) -> None:
+        """Never waits; a record that is not wanted, or too many, costs next to nothing."""
+        share = self._share
+        if share < 1.0 and not is_failure(record.status_code) and (share <= 0.0 or self._draw() >= share):
+            return
+        if self._is_off:
+            return
+        if self._accepted - self._written >= MAX_WAITING:
+            self._stats.access_log_dropped += 1
+            return
+        self._accepted += 1
+        if not self._gathered:
+            self._hand_over_soon.set(self._loop.now_s + _GATHER_S)
+        self._gathered.append(record)
+
+    def close(self) -> None:
+        """Write what waits, for a moment at most."""
+        self._hand_over()
+        self._batches.put(None)
+        if self._thread.is_alive():
+            self._thread.join(_LAST_WRITE_S)
+
+    def _hand_over(self) -> None:
+        if self._gathered:
+            self._batches.put(self._gathered)
+            self._gathered = []
+
+    # -- the other thread --------------------------------------------------------------------------------------------
+
+    def _write_batches(self) -> None:
+        while (batch := self._batches.get()) is not None:
+            piece: list[bytes] = []
+            size_bytes = 0
+            for record in batch:
+                line = self._line(record)
+                if size_bytes + len(line) > select.PIPE_BUF:
+                    self._put(piece)
+                    piece, size_bytes = [], 0
+                piece.append(line)
+                size_bytes += len(line)
+            self._put(piece)
+
+    def _line(self, record: Record) -> bytes:
+        try:
+            return self._lines.line(record)
+        except Exception:
+            log.exception("bug: a line of the access log cannot be made")
+            return b""
+
+    def _put(self, piece: list[bytes]) -> None:
+        rest = memoryview(b"".join(piece))
+        # As with every log of ours: what cannot be written (pipe closed, disk full) is dropped.
+        with contextlib.suppress(OSError):
+            while rest:
+                rest = rest[os.write(self._descriptor, rest) :]
+        self._written += len(piece)

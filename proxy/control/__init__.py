@@ -1,0 +1,41 @@
+"""The control channel: what the supervisor and one of its workers say to each other, over a pair of connected sockets.
+
+Messages are small structs, one per packet, so that neither side can read half of one. What may be large, documents and
+snapshots of statistics, travels as a sealed memory file whose descriptor goes along; so do listening sockets. The end
+of the channel is the end of the other process.
+"""
+
+from proxy.control.channel import MAX_DESCRIPTORS, Channel, channel_pair
+from proxy.control.memory import mapped, sealed_file
+from proxy.control.messages import (
+    Begin,
+    Drain,
+    FromWorker,
+    Ready,
+    Refused,
+    Report,
+    Snapshot,
+    TakeDocument,
+    Taken,
+    TakeSockets,
+    ToWorker,
+)
+
+__all__ = [
+    "MAX_DESCRIPTORS",
+    "Begin",
+    "Channel",
+    "Drain",
+    "FromWorker",
+    "Ready",
+    "Refused",
+    "Report",
+    "Snapshot",
+    "TakeDocument",
+    "TakeSockets",
+    "Taken",
+    "ToWorker",
+    "channel_pair",
+    "mapped",
+    "sealed_file",
+]

@@ -1,0 +1,73 @@
+"""The messages of the control channel. Both ends are of one release, so there is nothing to negotiate."""
+
+from typing import TypeAlias
+
+import msgspec
+
+from proxy.accesslog import AccessLogSettings
+
+
+class Message(msgspec.Struct, frozen=True, tag=True, array_like=True):
+    """One packet."""
+
+
+class Begin(Message, frozen=True):
+    """First of all: what a worker has to know before it makes anything."""
+
+    index: int
+    log_level: str
+    log_format: str
+    access_log: AccessLogSettings
+
+
+class TakeSockets(Message, frozen=True):
+    """With one listening socket per door, in that order; they are served from the next document on, until a document
+    does not name the door any more."""
+
+    doors: tuple[str, ...]
+
+
+class TakeDocument(Message, frozen=True):
+    """With the document as a memory file: make a table of it and use it."""
+
+    generation: int
+    """Rises with every message of this kind, while a version may come twice."""
+    version: int
+
+
+class Report(Message, frozen=True):
+    """Answer with a Snapshot."""
+
+
+class Drain(Message, frozen=True):
+    """Accept what is queued, close the listening sockets, finish what runs, end."""
+
+
+class Ready(Message, frozen=True):
+    """The worker's loop turns."""
+
+
+class Taken(Message, frozen=True):
+    """The document is in use."""
+
+    generation: int
+    swap_s: float
+
+
+class Refused(Message, frozen=True):
+    """The document could not be used, which is a bug: the supervisor had accepted it. The one before stays in use."""
+
+    generation: int
+    error: str
+
+
+class Snapshot(Message, frozen=True):
+    """With `proxy.stats.Stats` as a memory file."""
+
+    cpu_s: float
+    resident_bytes: int
+    open_descriptors: int
+
+
+ToWorker: TypeAlias = Begin | TakeSockets | TakeDocument | Report | Drain
+FromWorker: TypeAlias = Ready | Taken | Refused | Snapshot

@@ -1,0 +1,123 @@
+"""Everything that `tunnelgw-proxy run` can be told, declared once: flags, variables, defaults, help, reference page."""
+
+import os
+from dataclasses import dataclass
+from pathlib import Path
+
+from daemonkit.addresses import ListenAddress
+from daemonkit.options import CommonOptions, option
+from daemonkit.secret import Secret
+from daemonkit.values import choice, duration, integer, number, parse_bool, size
+from proxy.accesslog import AccessLogSettings
+from proxy.accesslog.settings import CHOICES, ERRORS
+
+PROG = "tunnelgw-proxy"
+PREFIX = "PROXY_"
+DESCRIPTION = "A reverse proxy whose whole behaviour is one document, sent with PUT /config."
+COMMANDS = {"run": "serve until told to stop"}
+
+_MOST_DEFAULT_WORKERS = 4
+
+
+@dataclass(frozen=True, kw_only=True)
+class Options(CommonOptions):
+    """Raises ValueError for options that do not go together."""
+
+    config_addr: ListenAddress = option(
+        parse=ListenAddress.parse,
+        default=":8082",
+        group="config API",
+        help="where PUT /config, GET /config, /healthz, /readyz and /metrics are served; also unix:/path",
+    )
+    auth_token: Secret | None = option(
+        secret=True,
+        group="config API",
+        help="the token that PUT and GET /config want (Authorization: Bearer); read once, at the start",
+    )
+    allow_unauthenticated_config: bool = option(
+        parse=parse_bool,
+        default="false",
+        group="config API",
+        help="without a token, let everybody who reaches the config API use it; only on a loopback address or a unix "
+        "socket",
+    )
+    config_tls_cert: str | None = option(
+        group="config API", metavar="FILE", help="serve the config API over TLS, with this certificate chain (PEM)"
+    )
+    config_tls_key: str | None = option(
+        group="config API", metavar="FILE", help="the private key of that certificate (PEM)"
+    )
+    max_document_bytes: int = option(
+        parse=size(1024),
+        default="64MiB",
+        unit="bytes",
+        group="config API",
+        help="larger documents are answered 413",
+    )
+    config: str | None = option(
+        group="configuration",
+        metavar="FILE",
+        help="document to load at the start instead of the one in the state directory, and again on SIGHUP",
+    )
+    state_dir: str | None = option(
+        group="configuration",
+        metavar="DIR",
+        help="keep the last good document here (mode 0600, private keys included), and begin with it after a restart",
+    )
+    workers: int = option(
+        parse=integer(0, 256),
+        default="0",
+        group="process",
+        help="worker processes; 0: as many as usable cores, at most 4",
+    )
+    shutdown_delay_s: float = option(
+        parse=duration(0, 3600),
+        default="0s",
+        unit="duration",
+        group="process",
+        help="after SIGTERM go on as before for this time, only not ready, so that load balancers turn away first",
+    )
+    access_log: str = option(
+        parse=choice(*CHOICES),
+        default=ERRORS,
+        group="access log",
+        help="which requests get a log line; errors: those that ended with 5xx or without a response",
+    )
+    access_log_sample: float = option(
+        parse=number(0, 1),
+        default="1",
+        group="access log",
+        help="with --access-log all: share of the requests that get a line; errors always do",
+    )
+
+    def __post_init__(self) -> None:
+        address = self.config_addr
+        if self.allow_unauthenticated_config and not address.is_loopback:
+            raise ValueError(
+                "--allow-unauthenticated-config (PROXY_ALLOW_UNAUTHENTICATED_CONFIG) is accepted only where "
+                f"--config-addr (PROXY_CONFIG_ADDR) is a loopback address or a unix socket, seen {address}"
+            )
+        if bool(self.config_tls_cert) != bool(self.config_tls_key):
+            raise ValueError(
+                "--config-tls-cert (PROXY_CONFIG_TLS_CERT) and --config-tls-key (PROXY_CONFIG_TLS_KEY) go together"
+            )
+
+    @property
+    def worker_count(self) -> int:
+        return self.workers or min(_MOST_DEFAULT_WORKERS, len(os.sched_getaffinity(0)))
+
+    @property
+    def config_tls(self) -> tuple[str, str] | None:
+        """Paths of certificate chain and private key."""
+        return (self.config_tls_cert, self.config_tls_key) if self.config_tls_cert and self.config_tls_key else None
+
+    @property
+    def config_path(self) -> Path | None:
+        return Path(self.config) if self.config else None
+
+    @property
+    def state_path(self) -> Path | None:
+        return Path(self.state_dir) if self.state_dir else None
+
+    def access_log_settings(self) -> AccessLogSettings:
+        return AccessLogSettings(self.access_log, self.access_log_sample, self.log_format)

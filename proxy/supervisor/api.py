@@ -1,0 +1,202 @@
+"""The config API: `PUT /config` and `GET /config`; health and metrics beside it come from the ops app.
+
+Who may is judged first, then how much, then what: nothing of a body is read before the token was right and the size was
+within the limit. Errors are `{"error": "<short category>", "message": "<detail>"}`, 400 with all `problems` by path,
+409 with the `loaded` version.
+"""
+
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+from werkzeug.exceptions import HTTPException, MethodNotAllowed
+from werkzeug.wrappers import Request, Response
+
+from daemonkit.httperrors import category, from_http_exception
+from daemonkit.logs import get_logger
+from daemonkit.secret import Secret
+from daemonkit.wsgistreams import BodyError
+from proxy import document
+from proxy.document import DocumentError, Problem
+from proxy.supervisor.configuration import Configuration, NotServed, VersionConflict
+
+if TYPE_CHECKING:
+    from _typeshed.wsgi import StartResponse, WSGIEnvironment
+
+log = get_logger(__name__)
+
+PATH = "/config"
+_METHODS = ("GET", "HEAD", "PUT")
+_READ_CHUNK_BYTES = 256 * 1024
+_REFUSALS_EVERY_S = 10.0
+_MAX_LOGGED_PROBLEMS = 3
+
+
+class Answer(msgspec.Struct, frozen=True, omit_defaults=True):
+    """To a PUT that succeeded."""
+
+    version: int
+    changed: bool
+    problems: tuple[Problem, ...] = ()
+
+
+class ErrorAnswer(msgspec.Struct, frozen=True, omit_defaults=True):
+    error: str
+    message: str
+    problems: tuple[Problem, ...] = ()
+    loaded: int | None = None
+
+
+class Refused(Exception):
+    """An answer that is not a success."""
+
+    def __init__(
+        self,
+        status_code: int,
+        message: str,
+        *,
+        error: str = "",
+        headers: Iterable[tuple[str, str]] = (),
+        problems: tuple[Problem, ...] = (),
+        loaded: int | None = None,
+    ) -> None:
+        super().__init__(message)
+        self.status_code = status_code
+        self.headers = [*headers]
+        self.body = ErrorAnswer(error or category(status_code), message, problems, loaded)
+
+
+class ConfigApi:
+    """A WSGI app; any number of threads. `token` None: nobody may, or everybody where `is_open`."""
+
+    def __init__(
+        self,
+        configuration: Configuration,
+        ops: Callable[..., Iterable[bytes]],
+        *,
+        token: Secret | None,
+        is_open: bool,
+        max_document_bytes: int,
+        is_stopping: Callable[[], bool],
+    ) -> None:
+        self._configuration = configuration
+        self._ops = ops
+        self._token = token
+        self._is_open = is_open
+        self._max_document_bytes = max_document_bytes
+        self._is_stopping = is_stopping
+        self._rare_log = log.every(_REFUSALS_EVERY_S)
+
+    def __call__(self, environ: "WSGIEnvironment", start_response: "StartResponse") -> Iterable[bytes]:
+        if environ.get("PATH_INFO") != PATH:
+            return self._ops(environ, start_response)
+        request = Request(environ)
+        try:
+            response = self._respond(request)
+        except HTTPException as exception:
+            response = from_http_exception(exception)
+        except Refused as refused:
+            response = _json(refused.body, refused.status_code)
+            response.headers.extend(refused.headers)
+        response.headers["Cache-Control"] = "no-store"
+        return response(environ, start_response)
+
+    def _respond(self, request: Request) -> Response:
+        if request.method not in _METHODS:
+            raise MethodNotAllowed(_METHODS, f"method {request.method[:20]!r}, want GET or PUT")
+        self._authorize(request)
+        return self._put(request) if request.method == "PUT" else self._get()
+
+    # -- who may -----------------------------------------------------------------------------------------------------
+
+    def _authorize(self, request: Request) -> None:
+        if self._token is None:
+            if self._is_open:
+                return
+            message = "this proxy takes no configuration: set PROXY_AUTH_TOKEN, or --allow-unauthenticated-config"
+        else:
+            scheme, _, given = request.headers.get("Authorization", "").partition(" ")
+            if scheme.lower() == "bearer" and self._token.matches(given.strip()):
+                return
+            message = "want `Authorization: Bearer <token>` with the token of PROXY_AUTH_TOKEN"
+            if given:
+                message = "the token is not that of PROXY_AUTH_TOKEN; it is read once, when the proxy starts"
+        self._rare_log.warning(
+            "config request refused", error=message, method=request.method, client=request.remote_addr or "unix socket"
+        )
+        # What was not read of the body would be taken for the next request.
+        headers = (("WWW-Authenticate", 'Bearer realm="tunnelgw-proxy"'), ("Connection", "close"))
+        raise Refused(401, message, headers=headers)
+
+    # -- what --------------------------------------------------------------------------------------------------------
+
+    def _get(self) -> Response:
+        loaded = self._configuration.loaded
+        if loaded is None:
+            raise Refused(404, f"no configuration is loaded yet; send one with PUT {PATH}")
+        shown = msgspec.structs.replace(loaded.document, version=loaded.version)
+        return Response(document.encode_redacted(shown) + b"\n", content_type="application/json")
+
+    def _put(self, request: Request) -> Response:
+        if self._is_stopping():
+            raise Refused(503, "this proxy is stopping", headers=(("Connection", "close"),))
+        data = self._body(request)
+        try:
+            outcome = self._configuration.put(data)
+        except DocumentError as error:
+            shown = "; ".join(map(str, error.problems[:_MAX_LOGGED_PROBLEMS]))
+            log.warning("document refused", error=shown, problems=len(error.problems))
+            raise Refused(400, str(error.problems[0]), error="bad document", problems=error.problems) from error
+        except VersionConflict as conflict:
+            log.warning("document refused", error=conflict, loaded=conflict.loaded)
+            raise Refused(409, str(conflict), error="version conflict", loaded=conflict.loaded) from conflict
+        except NotServed as error:
+            log.error("document loaded, but not served by every worker", error=error)
+            raise Refused(503, str(error), error="not served", headers=(("Retry-After", "5"),)) from error
+        return _json(Answer(outcome.version, outcome.changed, outcome.problems), 200)
+
+    def _body(self, request: Request) -> bytes:
+        limit = self._max_document_bytes
+        announced = request.content_length
+        if announced is not None and announced > limit:
+            raise _too_large(f"{announced} bytes", limit)
+        _require_json(request)
+        chunks: list[bytes] = []
+        size = 0
+        stream: Any = request.environ["wsgi.input"]
+        try:
+            while announced is None or size < announced:
+                wanted = _READ_CHUNK_BYTES if announced is None else min(_READ_CHUNK_BYTES, announced - size)
+                chunk = stream.read(wanted)
+                if not chunk:
+                    break
+                chunks.append(chunk)
+                size += len(chunk)
+                if size > limit:
+                    raise _too_large(f"more than {limit} bytes", limit)
+        except BodyError as error:
+            raise Refused(error.status_code, str(error), headers=(("Connection", "close"),)) from error
+        if announced is not None and size < announced:
+            raise Refused(400, f"body ended after {size} bytes, want the announced {announced}")
+        return b"".join(chunks)
+
+
+def _require_json(request: Request) -> None:
+    """No type at all is what `curl -T` sends."""
+    given = request.headers.get("Content-Type", "")
+    media_type = given.partition(";")[0].strip().lower()
+    if media_type in ("", "application/json", "text/json") or media_type.endswith("+json"):
+        return
+    message = f"Content-Type is {given[:100]!r}, want 'application/json'"
+    if media_type == "application/x-www-form-urlencoded":
+        message += " (curl: add -H 'Content-Type: application/json', or send the file with -T)"
+    raise Refused(415, message, headers=(("Connection", "close"), ("Accept", "application/json")))
+
+
+def _too_large(seen: str, limit: int) -> Refused:
+    message = f"document of {seen}, want at most {limit} bytes; --max-document raises the limit"
+    return Refused(413, message, headers=(("Connection", "close"),))
+
+
+def _json(body: Answer | ErrorAnswer, status_code: int) -> Response:
+    return Response(msgspec.json.encode(body) + b"\n", status=status_code, content_type="application/json")

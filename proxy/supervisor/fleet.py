@@ -1,0 +1,138 @@
+"""All workers: what they are to serve, whether they do, and how they end.
+
+A `Service` of the daemon's lifecycle; each slot has a named thread besides. Draining: readiness is false already, the
+shutdown delay passes (load balancers notice), our copies of the listening sockets are closed, each worker accepts what
+is queued and finishes what runs. What still runs at the end of the grace period is cut off.
+"""
+
+import threading
+import time
+from collections.abc import Callable
+
+from daemonkit.lifecycle import StartFailed
+from daemonkit.logs import get_logger
+from proxy.control import Begin
+from proxy.stats import Stats
+from proxy.supervisor.deployment import Deployment
+from proxy.supervisor.slot import Slot, State
+
+log = get_logger(__name__)
+
+FAILING_STARTS = 3
+"""From here on a worker is said to be unable to start."""
+STANDSTILL_S = 30.0
+"""A worker that has answered nothing for so long is killed."""
+_START_S = 15.0
+_REPORT_S = 1.0
+
+
+class Fleet:
+    def __init__(self, begins: list[Begin], shutdown_delay_s: float, close_sockets: Callable[[], None]) -> None:
+        self._news = threading.Condition()
+        self.slots = [Slot(begin, self._news) for begin in begins]
+        self._shutdown_delay_s = shutdown_delay_s
+        self._close_sockets = close_sockets
+        self._is_stopping = False
+
+    # -- what is served ----------------------------------------------------------------------------------------------
+
+    def deploy(self, deployment: Deployment) -> None:
+        """To all workers, those started later included; returns before they have it in use."""
+        for slot in self.slots:
+            slot.deploy(deployment)
+
+    def wait_until_taken(self, generation: int, timeout_s: float) -> str | None:
+        """None: every live worker serves that generation; else a sentence that says what is missing."""
+
+        def is_settled(slot: Slot) -> bool:
+            return slot.taken >= generation or slot.refused == generation or slot.state is State.WAITING
+
+        with self._news:
+            self._news.wait_for(lambda: self._is_stopping or all(map(is_settled, self.slots)), timeout_s)
+            taken = [slot for slot in self.slots if slot.taken >= generation]
+            missing = [slot for slot in self.slots if slot.taken < generation and slot.state is not State.WAITING]
+            if taken and not missing:
+                return None
+            if any(slot.refused == generation for slot in missing):
+                return "a worker could not use the document, which is a bug; its log has the stack"
+            if not taken and not missing:
+                return "no worker runs; the log says how they ended"
+            late = ", ".join(str(slot.index) for slot in missing)
+            return f"worker {late} has not taken the document within {timeout_s:g} s"
+
+    def problem(self) -> str | None:
+        """None: ready; else which part is missing."""
+        with self._news:
+            if self._is_stopping:
+                return "stopping"
+            if any(slot.failed_starts >= FAILING_STARTS for slot in self.slots):
+                return "a worker cannot be started"
+            if not any(slot.taken for slot in self.slots):
+                return "no worker serves the configuration yet"
+        return None
+
+    # -- numbers -----------------------------------------------------------------------------------------------------
+
+    def refresh(self) -> None:
+        """Ask all workers for a snapshot and wait for it, but not long."""
+        with self._news:
+            asked = [(slot, slot.reports) for slot in self.slots if slot.state is State.RUNNING]
+        for slot, _ in asked:
+            slot.report()
+        with self._news:
+            self._news.wait_for(
+                lambda: all(slot.reports > seen or slot.state is not State.RUNNING for slot, seen in asked), _REPORT_S
+            )
+
+    def total(self) -> Stats:
+        total = Stats()
+        with self._news:
+            for slot in self.slots:
+                slot.totals.add_to(total)
+        return total
+
+    def watch(self, stop: threading.Event, period_s: float = 5.0) -> None:
+        """A thread: counts of a worker that dies are lost since the last look, and one that stands still is found."""
+        while not stop.wait(period_s):
+            self.refresh()
+            now_s = time.monotonic()
+            for slot in self.slots:
+                if slot.state in (State.RUNNING, State.STARTING) and now_s - slot.heard_s > STANDSTILL_S:
+                    log.error("worker stands still, killing it", worker=slot.index, pid=slot.pid)
+                    slot.kill()
+
+    # -- life --------------------------------------------------------------------------------------------------------
+
+    def start(self) -> None:
+        """Register it behind the threads of the slots. Raises StartFailed when no worker starts."""
+
+        def is_known(slot: Slot) -> bool:
+            return slot.state is State.RUNNING or slot.failed_starts > 0
+
+        with self._news:
+            self._news.wait_for(lambda: all(map(is_known, self.slots)), _START_S)
+            if not any(slot.state is State.RUNNING for slot in self.slots):
+                raise StartFailed("no worker process could be started; the lines above say how they ended")
+
+    def stop_is_near(self) -> None:
+        """Readiness turns false."""
+        with self._news:
+            self._is_stopping = True
+            self._news.notify_all()
+
+    def drain(self, deadline_s: float) -> None:
+        time.sleep(max(0.0, min(self._shutdown_delay_s, deadline_s - time.monotonic())))
+        self._close_sockets()
+        for slot in self.slots:
+            slot.drain()
+        with self._news:
+            self._news.wait_for(self._has_ended, max(0.0, deadline_s - time.monotonic()))
+
+    def stop(self) -> None:
+        if not self._has_ended():
+            log.warning("grace period over, cutting off what still runs")
+        for slot in self.slots:
+            slot.end()
+
+    def _has_ended(self) -> bool:
+        return all(slot.state is State.ENDED for slot in self.slots)

@@ -1,0 +1,146 @@
+"""The proxy's metrics: the numbers of all workers added up when somebody asks.
+
+Workers count in plain integers (`proxy.stats`); nothing is counted here. Counters survive the replacement of a worker.
+There are at most as many series of a kind as `proxy.stats.MAX_SERIES` says.
+"""
+
+from collections.abc import Iterable, Iterator
+
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
+from prometheus_client.registry import Collector
+
+from proxy.stats import DURATION_BOUNDS_S, Stats
+from proxy.supervisor.configuration import Configuration
+from proxy.supervisor.fleet import Fleet
+from proxy.supervisor.slot import Slot
+
+_P = "tunnelgw_proxy_"
+
+
+class ProxyCollector(Collector):
+    """Reads the workers' numbers anew at each scrape."""
+
+    def __init__(self, fleet: Fleet, configuration: Configuration) -> None:
+        self._fleet = fleet
+        self._configuration = configuration
+
+    def describe(self) -> Iterable[Metric]:
+        """Nothing, so that registering asks no worker."""
+        return ()
+
+    def collect(self) -> Iterator[Metric]:
+        self._fleet.refresh()
+        total = self._fleet.total()
+        yield from _routes(total)
+        yield from _backends(total)
+        yield from _doors(total)
+        yield from self._configuration_metrics(total)
+        yield from _workers(self._fleet.slots)
+
+    def _configuration_metrics(self, total: Stats) -> Iterator[Metric]:
+        loaded = self._configuration.loaded
+        yield _gauge("config_version", "Version of the loaded document; 0: none", loaded.version if loaded else 0)
+        yield _gauge("config_loaded_timestamp_seconds", "When it was loaded", loaded.loaded_at_s if loaded else 0)
+        yield _gauge("config_routes", "Routes of the document", len(loaded.document.routes) if loaded else 0)
+        yield _gauge("config_problems", "Ports of the document that cannot be bound", len(self._configuration.problems))
+        swaps = CounterMetricFamily(_P + "config_swaps", "Tables that workers have taken into use")
+        swaps.add_metric([], total.swaps)
+        yield swaps
+        dropped = CounterMetricFamily(_P + "access_log_dropped", "Lines the access log could not keep up with")
+        dropped.add_metric([], total.access_log_dropped)
+        yield dropped
+
+
+def _gauge(name: str, text: str, value: float) -> Metric:
+    return GaugeMetricFamily(_P + name, text, value=value)
+
+
+def _routes(total: Stats) -> Iterator[Metric]:
+    requests = CounterMetricFamily(_P + "requests", "Requests that have ended", labels=["route", "status_class"])
+    durations = HistogramMetricFamily(
+        _P + "request_duration_seconds", "From the request's head to the end of the response", labels=["route"]
+    )
+    in_flight = GaugeMetricFamily(_P + "requests_in_flight", "Requests under way", labels=["route"])
+    received = CounterMetricFamily(_P + "request_body_bytes", "Body bytes from clients", labels=["route"])
+    sent = CounterMetricFamily(_P + "response_body_bytes", "Body bytes to clients", labels=["route"])
+    retries = CounterMetricFamily(_P + "retries", "Requests sent to a backend once more", labels=["route"])
+    for name, route in total.routes.items():
+        for digit, count in enumerate(route.responses):
+            if count:
+                requests.add_metric([name, f"{digit}xx" if digit else "none"], count)
+        durations.add_metric([name], list(_buckets(route.durations)), route.duration_sum_s)
+        in_flight.add_metric([name], route.in_flight)
+        received.add_metric([name], route.request_bytes)
+        sent.add_metric([name], route.response_bytes)
+        retries.add_metric([name], route.retries)
+    yield from (requests, durations, in_flight, received, sent, retries)
+
+
+def _buckets(counts: list[int]) -> Iterator[tuple[str, float]]:
+    """Cumulative, as the text format wants them."""
+    below = 0
+    for bound, count in zip((*map(str, DURATION_BOUNDS_S), "+Inf"), counts, strict=True):
+        below += count
+        yield bound, below
+
+
+def _backends(total: Stats) -> Iterator[Metric]:
+    label = ["backend"]
+    requests = CounterMetricFamily(_P + "backend_requests", "Requests sent to a backend", labels=label)
+    in_flight = GaugeMetricFamily(_P + "backend_requests_in_flight", "Requests at a backend", labels=label)
+    connections = GaugeMetricFamily(_P + "backend_connections", "Open connections to a backend", labels=label)
+    opened = CounterMetricFamily(_P + "backend_connections_opened", "Connections made to a backend", labels=label)
+    failures = CounterMetricFamily(
+        _P + "backend_failures", "Requests without a complete answer", labels=["backend", "reason"]
+    )
+    ejections = CounterMetricFamily(_P + "backend_ejections", "Addresses set aside for failing", labels=label)
+    ejected = GaugeMetricFamily(
+        _P + "backend_addresses_ejected", "Addresses set aside now, each worker's counted", labels=label
+    )
+    for key, backend in total.backends.items():
+        requests.add_metric([key], backend.requests)
+        in_flight.add_metric([key], backend.in_flight)
+        connections.add_metric([key], backend.connections)
+        opened.add_metric([key], backend.connections_opened)
+        ejections.add_metric([key], backend.ejections)
+        ejected.add_metric([key], backend.ejected)
+        for reason, count in backend.failures.items():
+            failures.add_metric([key, reason], count)
+    yield from (requests, in_flight, connections, opened, failures, ejections, ejected)
+
+
+def _doors(total: Stats) -> Iterator[Metric]:
+    connections = GaugeMetricFamily(_P + "connections", "Open client connections", labels=["door"])
+    accepted = CounterMetricFamily(_P + "connections_accepted", "Client connections accepted", labels=["door"])
+    refused = CounterMetricFamily(
+        _P + "connections_refused", "Client connections turned away or broken off", labels=["door", "cause"]
+    )
+    for name, door in total.doors.items():
+        connections.add_metric([name], door.connections)
+        accepted.add_metric([name], door.accepted)
+        for cause, count in door.refused.items():
+            refused.add_metric([name, cause], count)
+    yield from (connections, accepted, refused)
+
+
+def _workers(slots: list[Slot]) -> Iterator[Metric]:
+    label = ["worker"]
+    up = GaugeMetricFamily(_P + "worker_up", "1: the worker serves a table", labels=label)
+    version = GaugeMetricFamily(_P + "worker_config_version", "Version of the table in use", labels=label)
+    swap = GaugeMetricFamily(
+        _P + "worker_last_swap_seconds", "From the document's arrival to its use, at the last one", labels=label
+    )
+    restarts = CounterMetricFamily(_P + "worker_restarts", "Workers started in place of one that died", labels=label)
+    cpu = CounterMetricFamily(_P + "worker_cpu_seconds", "CPU time, those of dead workers included", labels=label)
+    resident = GaugeMetricFamily(_P + "worker_resident_memory_bytes", "Resident memory", labels=label)
+    descriptors = GaugeMetricFamily(_P + "worker_open_fds", "Open file descriptors", labels=label)
+    for slot in slots:
+        name, usage = [str(slot.index)], slot.usage
+        up.add_metric(name, 1 if slot.taken else 0)
+        version.add_metric(name, slot.totals.table_version)
+        swap.add_metric(name, slot.totals.last_swap_s)
+        restarts.add_metric(name, slot.restarts)
+        cpu.add_metric(name, slot.dead_cpu_s + (usage.cpu_s if usage else 0.0))
+        resident.add_metric(name, usage.resident_bytes if usage else 0)
+        descriptors.add_metric(name, usage.open_descriptors if usage else 0)
+    yield from (up, version, swap, restarts, cpu, resident, descriptors)

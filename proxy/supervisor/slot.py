@@ -1,0 +1,253 @@
+"""The place of one worker: starts a process in it, talks to it, and starts the next one when it has died.
+
+A thread of its own runs `run`, which also reads what the worker says; other threads hand over deployments, ask for
+reports and end it. A worker that keeps dying is started again after longer and longer waits, never in a spin. What a
+dead worker had counted stays in the totals; its listening sockets are still open here, so that connections which wait
+in their queues are served by its successor.
+"""
+
+import contextlib
+import socket
+import threading
+import time
+from collections.abc import Generator, Iterator
+from enum import Enum
+
+import backoff
+import msgspec
+
+from daemonkit.logs import get_logger
+from proxy.control import (
+    MAX_DESCRIPTORS,
+    Begin,
+    Drain,
+    FromWorker,
+    Ready,
+    Refused,
+    Report,
+    Snapshot,
+    TakeDocument,
+    Taken,
+    TakeSockets,
+    mapped,
+)
+from proxy.stats import Stats
+from proxy.supervisor.deployment import Deployment
+from proxy.supervisor.totals import Totals
+from proxy.supervisor.workerprocess import WorkerProcess
+
+log = get_logger(__name__)
+
+STABLE_S = 10.0
+"""A worker that ran as long did start well; one that dies earlier counts as a failed start."""
+_FIRST_WAIT_S = 0.1
+_MAX_WAIT_S = 30.0
+_REAP_S = 5.0
+
+
+class State(Enum):
+    STARTING = "starting"
+    RUNNING = "running"
+    WAITING = "waiting"
+    """For the next attempt to start."""
+    ENDED = "ended"
+
+
+class Slot:
+    def __init__(self, begin: Begin, news: threading.Condition) -> None:
+        """`news` guards what others read of all slots, and is notified when it changes."""
+        self.index = begin.index
+        self.state = State.STARTING
+        self.failed_starts = 0
+        """In a row."""
+        self.restarts = 0
+        self.taken = 0
+        """Generation in use."""
+        self.refused = 0
+        """Generation that the worker could not use."""
+        self.heard_s = time.monotonic()
+        self.reports = 0
+        """Snapshots received."""
+        self.usage: Snapshot | None = None
+        self.dead_cpu_s = 0.0
+        """CPU time of the processes that have ended."""
+        self.totals = Totals()
+        self._begin = begin
+        self._news = news
+        self._sending = threading.Lock()
+        """Guards what follows."""
+        self._process: WorkerProcess | None = None
+        self._wanted: Deployment | None = None
+        self._sockets: dict[str, socket.socket] = {}
+        """Those that the process has."""
+        self._ending = threading.Event()
+
+    @property
+    def pid(self) -> int | None:
+        process = self._process
+        return process.pid if process is not None else None
+
+    # -- the slot's own thread ---------------------------------------------------------------------------------------
+
+    def run(self) -> None:
+        """Until `end`."""
+        waits = _waits()
+        while not self._ending.is_set():
+            began_s = time.monotonic()
+            how = self._live()
+            if self._ending.is_set():
+                break
+            ran_s = time.monotonic() - began_s
+            if ran_s >= STABLE_S:
+                waits = _waits()
+            wait_s = next(waits)
+            with self._news:
+                self.failed_starts = 0 if ran_s >= STABLE_S else self.failed_starts + 1
+                self.restarts += 1
+                self.state = State.WAITING
+                self._news.notify_all()
+            log.error(
+                "worker died, starting another", error=how, worker=self.index, ran_s=round(ran_s, 1), delay_s=wait_s
+            )
+            self._ending.wait(wait_s)
+        with self._news:
+            self.state = State.ENDED
+            self._news.notify_all()
+
+    def _live(self) -> str:
+        """From start to end of one process; returns how it ended."""
+        try:
+            process = WorkerProcess()
+        except OSError as error:
+            return f"cannot start a process: {error}"
+        with self._news:
+            self.state = State.STARTING
+            self.heard_s = time.monotonic()
+        with self._sending:
+            self._process = process
+            self._sockets = {}
+            with self._or_killed(process):
+                process.channel.send(self._begin)
+                self._hand_over(process)
+            if self._ending.is_set():
+                process.channel.hang_up()
+        try:
+            self._listen(process)
+        finally:
+            with self._sending:
+                self._process = None
+                process.channel.close()
+            if not process.wait(_REAP_S):
+                process.kill()
+                process.wait(_REAP_S)
+            with self._news:
+                self.taken = self.refused = 0
+                self.dead_cpu_s += self.usage.cpu_s if self.usage is not None else 0.0
+                self.usage = None
+                self.totals.retire()
+                self._news.notify_all()
+        return process.ending()
+
+    def _listen(self, process: WorkerProcess) -> None:
+        while True:
+            try:
+                received = process.channel.receive()
+            except OSError as error:
+                log.error("control channel failed, killing the worker", error=error, worker=self.index)
+                process.kill()
+                return
+            if received is None:
+                return
+            self._note(*received, process)
+
+    def _note(self, message: FromWorker, descriptors: list[int], process: WorkerProcess) -> None:
+        stats = msgspec.msgpack.decode(mapped(descriptors[0]), type=Stats) if descriptors else None
+        with self._news:
+            self.heard_s = time.monotonic()
+            match message:
+                case Ready():
+                    self.state = State.RUNNING
+                case Taken(generation):
+                    self.taken = generation
+                case Refused(generation):
+                    self.refused = generation
+                case Snapshot():
+                    self.usage = message
+                    self.reports += 1
+                    if stats is not None:
+                        self.totals.update(stats)
+            self._news.notify_all()
+        if isinstance(message, Ready):
+            log.info("worker started", worker=self.index, pid=process.pid)
+
+    # -- other threads -----------------------------------------------------------------------------------------------
+
+    def deploy(self, deployment: Deployment) -> None:
+        """To the running worker and to its successors."""
+        with self._sending:
+            self._wanted = deployment
+            process = self._process
+            if process is not None:
+                with self._or_killed(process):
+                    self._hand_over(process)
+
+    def report(self) -> None:
+        """Ask for a snapshot."""
+        self._send(Report())
+
+    def drain(self) -> None:
+        """Finish what runs; no successor is started from now on."""
+        self._ending.set()
+        self._send(Drain())
+
+    def end(self) -> None:
+        """At once."""
+        self._ending.set()
+        with self._sending:
+            if self._process is not None:
+                self._process.channel.hang_up()
+                self._process.kill()
+
+    def kill(self) -> None:
+        """The process, to be replaced by a fresh one."""
+        with self._sending:
+            if self._process is not None:
+                self._process.kill()
+
+    def _send(self, message: Report | Drain) -> None:
+        with self._sending:
+            process = self._process
+            if process is not None:
+                with self._or_killed(process):
+                    process.channel.send(message)
+
+    @contextlib.contextmanager
+    def _or_killed(self, process: WorkerProcess) -> Iterator[None]:
+        """A worker that takes no messages any more stands still, or has just died: a fresh one will do better."""
+        try:
+            yield
+        except OSError as error:
+            log.warning("worker takes no messages, killing it", error=error, worker=self.index, pid=process.pid)
+            process.kill()
+
+    def _hand_over(self, process: WorkerProcess) -> None:
+        """Tell the process what has changed since it was told last."""
+        wanted = self._wanted
+        if wanted is None:
+            return
+        sockets = {door: group[self.index] for door, group in wanted.sockets.items()}
+        fresh = [door for door, sock in sockets.items() if self._sockets.get(door) is not sock]
+        self._sockets = sockets
+        for doors in _batches(fresh):
+            process.channel.send(TakeSockets(doors), [sockets[door].fileno() for door in doors])
+        process.channel.send(TakeDocument(wanted.generation, wanted.version), [wanted.content])
+
+
+def _batches(doors: list[str]) -> list[tuple[str, ...]]:
+    return [tuple(doors[start : start + MAX_DESCRIPTORS]) for start in range(0, len(doors), MAX_DESCRIPTORS)]
+
+
+def _waits() -> Generator[float, None, None]:
+    waits = backoff.expo(base=2, factor=_FIRST_WAIT_S, max_value=_MAX_WAIT_S)
+    next(waits)
+    yield from waits

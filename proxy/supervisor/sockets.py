@@ -1,0 +1,139 @@
+"""The listening sockets of the document: one SO_REUSEPORT socket per worker for each address and port.
+
+They are bound here, so that a port that cannot be had is known when the document comes, and that the queue of a worker
+that died waits for its successor. A port that cannot be bound spoils nothing else: it becomes a `Problem`, and is tried
+again later. Sockets that are needed no more are closed only by `release`, when the workers have theirs closed or not:
+a connection in a queue is lost only when every copy of its socket is closed.
+"""
+
+import errno
+import os
+import socket
+from collections.abc import Iterable, Mapping
+from typing import Final
+
+from daemonkit.logs import get_logger
+from proxy.document import Listener, Problem
+from proxy.routing import socket_door
+
+log = get_logger(__name__)
+
+BACKLOG: Final = 1024
+
+_REMEDIES: Final = {
+    errno.EADDRINUSE: "stop the program that listens there, or choose another port",
+    errno.EADDRNOTAVAIL: "choose an address of this host",
+    errno.EMFILE: "raise the limit of open files (systemd: LimitNOFILE=)",
+    errno.EAFNOSUPPORT: "this host has no such addresses: choose one of the other family",
+}
+_PRIVILEGED: Final = (
+    "ports below 1024 need a permission: AmbientCapabilities=CAP_NET_BIND_SERVICE (systemd), capability "
+    "NET_BIND_SERVICE (Kubernetes), sysctl net.ipv4.ip_unprivileged_port_start, or choose a higher port"
+)
+
+Group = tuple[socket.socket, ...]
+
+
+class ListeningSockets:
+    """Not thread-safe; the configuration's lock guards it."""
+
+    def __init__(self, worker_count: int) -> None:
+        self._worker_count = worker_count
+        self._groups: dict[str, Group] = {}
+        self._wanted: dict[str, tuple[int, Listener]] = {}
+        self._problems: dict[str, Problem] = {}
+
+    @property
+    def groups(self) -> Mapping[str, Group]:
+        """Those of the doors that are wanted and could be bound."""
+        return {door: group for door, group in self._groups.items() if door in self._wanted}
+
+    @property
+    def problems(self) -> tuple[Problem, ...]:
+        """Of the doors that could not be bound."""
+        return tuple(self._problems.values())
+
+    def use(self, listeners: Iterable[Listener]) -> None:
+        """Bind what these listeners want beyond what is bound."""
+        wanted: dict[str, tuple[int, Listener]] = {}
+        for index, listener in enumerate(listeners):
+            if listener.port:
+                wanted.setdefault(socket_door(listener.address, listener.port), (index, listener))
+        self._wanted = wanted
+        self._problems = {door: problem for door, problem in self._problems.items() if door in wanted}
+        self.retry()
+
+    def retry(self) -> bool:
+        """Try again what could not be bound; True when some door could."""
+        is_better = False
+        for door, (index, listener) in self._wanted.items():
+            if door in self._groups:
+                continue
+            try:
+                self._groups[door] = self._bind(listener)
+            except OSError as error:
+                self._fail(door, f"listeners[{index}].port", error, listener.port or 0)
+            else:
+                is_better = True
+                self._problems.pop(door, None)
+                log.info("listening", server="listener", address=door)
+        return is_better
+
+    def release(self) -> None:
+        """Close our copies of what is not wanted any more."""
+        for door in [door for door in self._groups if door not in self._wanted]:
+            _close(self._groups.pop(door))
+            log.info("not listening any more", address=door)
+
+    def close(self) -> None:
+        self._wanted = {}
+        self._problems = {}
+        self.release()
+
+    def _bind(self, listener: Listener) -> Group:
+        bound: list[socket.socket] = []
+        try:
+            for _ in range(self._worker_count):
+                bound.append(_listening_socket(listener.address, listener.port or 0))
+        except OSError:
+            _close(bound)
+            raise
+        return tuple(bound)
+
+    def _fail(self, door: str, path: str, error: OSError, port: int) -> None:
+        problem = Problem(path, f"cannot listen on {door}: {_reason(error, port)}; tried again every few seconds")
+        if door not in self._problems:
+            log.error("cannot listen", error=problem.message, address=door, path=path)
+        self._problems[door] = problem
+
+
+def _listening_socket(address: str, port: int) -> socket.socket:
+    """Listens already, so that a queue exists as soon as the port is known to be ours."""
+    is_everywhere = not address and socket.has_dualstack_ipv6()
+    family = socket.AF_INET6 if is_everywhere or ":" in address else socket.AF_INET
+    sock = socket.socket(family, socket.SOCK_STREAM)
+    try:
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
+        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)  # accepted sockets inherit it
+        if family == socket.AF_INET6:
+            sock.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 0 if is_everywhere else 1)
+        sock.setblocking(False)
+        sock.bind((address or ("::" if is_everywhere else "0.0.0.0"), port))  # noqa: S104 - asked for
+        sock.listen(BACKLOG)
+    except OSError:
+        sock.close()
+        raise
+    return sock
+
+
+def _reason(error: OSError, port: int) -> str:
+    said = os.strerror(error.errno) if error.errno else str(error)
+    is_privileged = error.errno in (errno.EACCES, errno.EPERM) and port < 1024
+    remedy = _PRIVILEGED if is_privileged else _REMEDIES.get(error.errno or 0, "")
+    return f"{said}; {remedy}" if remedy else said
+
+
+def _close(group: Iterable[socket.socket]) -> None:
+    for sock in group:
+        sock.close()

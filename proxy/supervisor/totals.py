@@ -1,0 +1,79 @@
+"""What one slot's workers have counted, one process after another, so that counters never run backwards.
+
+Counters of dead processes are kept; gauges (in flight, open connections) die with their process.
+"""
+
+import msgspec
+
+from proxy.stats import BackendStats, DoorStats, RouteStats, Stats
+
+
+class Totals:
+    def __init__(self) -> None:
+        self._dead = Stats()
+        self._alive = Stats()
+
+    def update(self, stats: Stats) -> None:
+        """The latest snapshot of the process that runs now."""
+        self._alive = stats
+
+    def retire(self) -> None:
+        """That process has ended."""
+        add(self._dead, self._alive, with_gauges=False)
+        self._alive = Stats()
+
+    @property
+    def table_version(self) -> int:
+        return self._alive.table_version
+
+    @property
+    def last_swap_s(self) -> float:
+        return self._alive.last_swap_s
+
+    def add_to(self, total: Stats) -> None:
+        add(total, self._dead, with_gauges=False)
+        add(total, self._alive, with_gauges=True)
+
+
+def add(total: Stats, stats: Stats, *, with_gauges: bool) -> None:
+    for name, route in stats.routes.items():
+        _add_route(total.route(name), route, with_gauges)
+    for key, backend in stats.backends.items():
+        _add_backend(total.backend(key), backend, with_gauges)
+    for name, door in stats.doors.items():
+        _add_door(total.door(name), door, with_gauges)
+    total.swaps += stats.swaps
+    total.access_log_dropped += stats.access_log_dropped
+
+
+def _add_route(total: RouteStats, route: RouteStats, with_gauges: bool) -> None:
+    total.responses = [one + other for one, other in zip(total.responses, route.responses, strict=True)]
+    total.durations = [one + other for one, other in zip(total.durations, route.durations, strict=True)]
+    total.duration_sum_s += route.duration_sum_s
+    _add_numbers(total, route, ("request_bytes", "response_bytes", "retries"))
+    if with_gauges:
+        total.in_flight += route.in_flight
+
+
+def _add_backend(total: BackendStats, backend: BackendStats, with_gauges: bool) -> None:
+    _add_numbers(total, backend, ("requests", "connections_opened", "ejections"))
+    _add_words(total.failures, backend.failures)
+    if with_gauges:
+        _add_numbers(total, backend, ("in_flight", "connections", "ejected"))
+
+
+def _add_door(total: DoorStats, door: DoorStats, with_gauges: bool) -> None:
+    total.accepted += door.accepted
+    _add_words(total.refused, door.refused)
+    if with_gauges:
+        total.connections += door.connections
+
+
+def _add_numbers(total: msgspec.Struct, part: msgspec.Struct, names: tuple[str, ...]) -> None:
+    for name in names:
+        setattr(total, name, getattr(total, name) + getattr(part, name))
+
+
+def _add_words(total: dict[str, int], part: dict[str, int]) -> None:
+    for word, count in part.items():
+        total[word] = total.get(word, 0) + count

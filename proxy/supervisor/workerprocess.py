@@ -1,0 +1,71 @@
+"""One worker as a process: started by exec, spoken to over the control channel, its end told in words."""
+
+import contextlib
+import os
+import signal
+import site
+import subprocess
+import sys
+from pathlib import Path
+
+from proxy.control import Channel, FromWorker, channel_pair
+
+SEND_TIMEOUT_S = 5.0
+_PACKAGES = Path(__file__).resolve().parents[2]
+
+
+class WorkerProcess:
+    def __init__(self) -> None:
+        """Starts it. Raises OSError."""
+        ours, theirs = channel_pair()
+        try:
+            self._process = subprocess.Popen(
+                [sys.executable, "-P", "-m", "proxy", "worker", "--fd", str(theirs.fileno())],
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL,
+                pass_fds=(theirs.fileno(),),
+                env=_environment(),
+            )
+        except OSError:
+            ours.close()
+            raise
+        finally:
+            theirs.close()
+        self.channel: Channel[FromWorker] = Channel(ours, FromWorker)
+        self.channel.limit_sending(SEND_TIMEOUT_S)
+        self.pid = self._process.pid
+
+    def kill(self) -> None:
+        with contextlib.suppress(ProcessLookupError):
+            self._process.kill()
+
+    def wait(self, timeout_s: float) -> bool:
+        """True when it has ended."""
+        try:
+            self._process.wait(timeout_s)
+        except subprocess.TimeoutExpired:
+            return False
+        return True
+
+    def ending(self) -> str:
+        """How it ended: `exit code 1` or `signal SIGKILL`."""
+        code = self._process.returncode
+        if code is None:
+            return "still running"
+        if code >= 0:
+            return f"exit code {code}"
+        with contextlib.suppress(ValueError):
+            return f"signal {signal.Signals(-code).name}"
+        return f"signal {-code}"
+
+
+def _environment() -> dict[str, str]:
+    """Ours, less the secrets, and with the way to our packages where they are not installed."""
+    kept = {name: value for name, value in os.environ.items() if name not in _SECRETS}
+    if str(_PACKAGES) not in (*site.getsitepackages(), site.getusersitepackages()):
+        kept["PYTHONPATH"] = os.pathsep.join(filter(None, (os.environ.get("PYTHONPATH"), str(_PACKAGES))))
+    return kept
+
+
+_SECRETS = frozenset({"PROXY_AUTH_TOKEN", "NOTIFY_SOCKET", "WATCHDOG_USEC", "WATCHDOG_PID"})
+"""And what only the main process may say to the service manager."""

@@ -1,0 +1,55 @@
+"""From the command line of a worker process to its running loop."""
+
+import gc
+import signal
+import socket
+
+from daemonkit import logs
+from daemonkit.logs import get_logger
+from daemonkit.memory import give_back_large_buffers, spare_the_collector
+from proxy.accesslog.writer import AccessLogWriter
+from proxy.control import Begin, Channel, ToWorker
+from proxy.loop import Loop
+from proxy.stats import Stats
+from proxy.worker.gateway import Gateway
+from proxy.worker.worker import Worker
+
+log = get_logger(__name__)
+
+EXIT_DRAINED = 0
+EXIT_ABANDONED = 1
+
+
+def main(descriptor: int) -> int:
+    """`descriptor`: the worker's end of the control channel. Returns the exit code."""
+    _leave_signals_to_the_supervisor()
+    give_back_large_buffers()
+    channel: Channel[ToWorker] = Channel(socket.socket(fileno=descriptor), ToWorker)
+    channel.sock.set_inheritable(False)
+    first = channel.receive()
+    if first is None:
+        return EXIT_ABANDONED
+    begin = first[0]
+    if not isinstance(begin, Begin):
+        raise TypeError(f"seen {type(begin).__name__} as the first message, want Begin")
+    logs.setup(begin.log_level, begin.log_format)
+    loop = Loop()
+    stats = Stats()
+    access_log = AccessLogWriter(loop, stats, begin.access_log)
+    gateway = Gateway(loop, stats, access_log.write)
+    worker = Worker(loop, channel, gateway, stats)
+    access_log.start()
+    spare_the_collector()
+    worker.start()
+    loop.run()
+    gateway.close()
+    access_log.close()
+    gc.disable()
+    return EXIT_DRAINED if worker.is_drained else EXIT_ABANDONED
+
+
+def _leave_signals_to_the_supervisor() -> None:
+    """A terminal and a service manager signal all processes at once; ours end when the supervisor says so."""
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGPIPE):
+        signal.signal(number, signal.SIG_IGN)
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT, signal.SIGTERM, signal.SIGHUP})

@@ -1,0 +1,158 @@
+"""The worker as its supervisor knows it: reads the control channel between the loop's other work, and answers.
+
+Its end: `Drain` closes the doors and ends the loop once nothing runs any more; when the channel ends, the supervisor
+has gone, and with it everything that could ever change or stop this process, so it ends at once.
+"""
+
+import contextlib
+import os
+import resource
+import socket
+from collections import deque
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import msgspec
+
+from daemonkit.logs import get_logger
+from proxy.control import (
+    Channel,
+    Drain,
+    FromWorker,
+    Ready,
+    Refused,
+    Report,
+    Snapshot,
+    TakeDocument,
+    Taken,
+    TakeSockets,
+    ToWorker,
+    mapped,
+    sealed_file,
+)
+from proxy.loop import Loop
+from proxy.routing import Table
+from proxy.stats import Stats
+from proxy.worker.gateway import Gateway
+from proxy.worker.swap import swap
+
+log = get_logger(__name__)
+
+_PAGE_BYTES = resource.getpagesize()
+
+
+class Worker:
+    """Handler of the control channel; all calls belong to the loop's thread."""
+
+    def __init__(self, loop: Loop, channel: Channel[ToWorker], gateway: Gateway, stats: Stats) -> None:
+        self._loop = loop
+        self._channel = channel
+        self._gateway = gateway
+        self._stats = stats
+        self._table: Table | None = None
+        self._sockets: dict[str, socket.socket] = {}
+        """New ones, for the next document."""
+        self._outbox: deque[tuple[FromWorker, bytes | None]] = deque()
+        self.is_drained = False
+        """Ended as asked, with nothing left undone."""
+
+    def start(self) -> None:
+        self._channel.sock.setblocking(False)
+        self._loop.watch(self._channel.sock, self)
+        self._say(Ready())
+
+    # -- the channel -------------------------------------------------------------------------------------------------
+
+    def on_readable(self) -> None:
+        try:
+            received = self._channel.receive()
+        except BlockingIOError:
+            return
+        if received is None:
+            log.warning("the supervisor has gone, ending")
+            self._loop.stop()
+            return
+        message, descriptors = received
+        match message:
+            case TakeSockets(doors):
+                for door, descriptor in zip(doors, descriptors, strict=True):
+                    self._sockets[door] = socket.socket(fileno=descriptor)
+            case TakeDocument():
+                self._take(message, mapped(descriptors[0]))
+            case Report():
+                self._say(_usage(), msgspec.msgpack.encode(self._stats))
+            case Drain():
+                self._gateway.drain(self._end)
+
+    def on_writable(self) -> None:
+        self._send()
+
+    def on_bug(self) -> None:
+        """A message that cannot be acted on: a fresh process is better than one that is out of step."""
+        self._loop.stop()
+
+    def _say(self, message: FromWorker, content: bytes | None = None) -> None:
+        self._outbox.append((message, content))
+        if len(self._outbox) == 1:
+            self._send()
+
+    def _send(self) -> None:
+        try:
+            while self._outbox:
+                self._send_one(*self._outbox[0])
+                self._outbox.popleft()
+        except BlockingIOError:
+            pass
+        except OSError:
+            # The end of the channel is noticed by reading.
+            self._outbox.clear()
+        self._loop.rewatch(self._channel.sock, self, reads=True, writes=bool(self._outbox))
+
+    def _send_one(self, message: FromWorker, content: bytes | None) -> None:
+        if content is None:
+            self._channel.send(message)
+            return
+        descriptor = sealed_file("tunnelgw-proxy-stats", content)
+        try:
+            self._channel.send(message, (descriptor,))
+        finally:
+            os.close(descriptor)
+
+    # -- documents ---------------------------------------------------------------------------------------------------
+
+    def _take(self, order: TakeDocument, content: memoryview) -> None:
+        sockets, self._sockets = self._sockets, {}
+
+        def use(table: Table) -> None:
+            self._gateway.use(table, sockets)
+            self._table = table
+
+        def taken(swap_s: float) -> None:
+            self._stats.table_version = order.version
+            self._stats.swaps += 1
+            self._stats.last_swap_s = swap_s
+            log.debug("document in use", version=order.version, swap_ms=round(swap_s * 1000, 1))
+            self._say(Taken(order.generation, swap_s))
+
+        self._loop.work_through(self._guarded(order, lambda: swap(content, self._table, use, taken)))
+
+    def _guarded(self, order: TakeDocument, begin: Callable[[], Iterator[None]]) -> Iterator[None]:
+        """Begins when earlier documents are through, so that the table before is the one of the document before."""
+        try:
+            yield from begin()
+        except Exception as error:
+            log.exception("bug: a document that was accepted cannot be used", version=order.version)
+            self._say(Refused(order.generation, f"{type(error).__name__}: {error}"[:1000]))
+
+    def _end(self) -> None:
+        self.is_drained = True
+        self._loop.stop()
+
+
+def _usage() -> Snapshot:
+    usage = resource.getrusage(resource.RUSAGE_SELF)
+    resident_bytes = open_descriptors = 0
+    with contextlib.suppress(OSError, ValueError, IndexError):
+        resident_bytes = int(Path("/proc/self/statm").read_text(encoding="ascii").split()[1]) * _PAGE_BYTES
+        open_descriptors = sum(1 for _ in os.scandir("/proc/self/fd")) - 1
+    return Snapshot(usage.ru_utime + usage.ru_stime, resident_bytes, open_descriptors)
