@@ -12,7 +12,6 @@ configuration: no control characters, no backslash, no quote inside a text, no c
 
 import ipaddress
 import re
-import socket
 from collections.abc import Callable
 from enum import StrEnum
 from functools import lru_cache
@@ -52,6 +51,14 @@ _CANONICAL_NAME = re.compile(rf"(?:\*\.)?(?:{_LABEL}\.)*+{_LABEL}")
 _MAX_LABEL_OCTETS = 63
 _OCTET = r"(?:25[0-5]|2[0-4][0-9]|1[0-9]{2}|[1-9]?[0-9])"
 _CANONICAL_IPV4 = re.compile(rf"(?:{_OCTET}\.){{3}}{_OCTET}")
+# As RFC 5952 writes it: `::` for the longest run of zero groups, so no two of them are left beside each other, and
+# nothing shortened where only one would be (seven colons). Texts that begin with `::` are left to `ipaddress`.
+_GROUP = r"[1-9a-f][0-9a-f]{0,3}"
+_GROUP_OR_ZERO = rf"(?:{_GROUP}|0(?!:0))"
+_CANONICAL_IPV6 = re.compile(
+    rf"(?:{_GROUP_OR_ZERO}:){{7}}{_GROUP_OR_ZERO}"
+    rf"|(?!(?:[^:]*:){{7}})(?:{_GROUP_OR_ZERO}:){{0,5}}{_GROUP}::(?:{_GROUP}(?::{_GROUP_OR_ZERO}){{0,4}})?"
+)
 _ASCII_LABEL = re.compile(r"[a-z0-9_-]{1,63}")
 # The ownership record of `*.example.com` is `a-*.example.com`, or with `--txt-prefix` some other text around the star.
 _FIRST_LABEL = re.compile(r"[a-z0-9_*-]{1,63}")
@@ -165,12 +172,8 @@ def _ipv4(text: str) -> str:
 
 
 def _ipv6(text: str) -> str:
-    # The C library spells as RFC 5952 does, except that it may write the last 32 bits as an IPv4 address.
-    try:
-        if "." not in text and socket.inet_ntop(socket.AF_INET6, socket.inet_pton(socket.AF_INET6, text)) == text:
-            return text
-    except (OSError, ValueError):
-        pass
+    if _CANONICAL_IPV6.fullmatch(text):
+        return text
     return _rewritten_ipv6(text)
 
 

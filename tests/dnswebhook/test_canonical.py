@@ -208,15 +208,34 @@ def test_nothing_that_passes_can_break_a_line_of_the_resolvers_file(record_type:
     assert value.startswith('"') or not set(value) & set(",;#'")
 
 
-@given(st.ip_addresses(v=6), st.randoms(use_true_random=False))
-@settings(max_examples=200, deadline=None)
-def test_every_spelling_of_an_ipv6_address_is_one_value(address: ipaddress.IPv6Address, chance: object) -> None:
+def of_groups(groups: list[int]) -> ipaddress.IPv6Address:
+    return ipaddress.IPv6Address(b"".join(group.to_bytes(2, "big") for group in groups))
+
+
+@given(st.ip_addresses(v=6) | st.lists(st.sampled_from((0, 0, 1, 0xFFFF)), min_size=8, max_size=8).map(of_groups))
+@settings(max_examples=500, deadline=None)
+def test_every_spelling_of_an_ipv6_address_is_one_value(address: ipaddress.IPv6Address) -> None:
     if address.ipv4_mapped is not None:
         return
 
     spelled = {canonical_value("AAAA", text) for text in (address.exploded, address.exploded.upper(), str(address))}
 
     assert {str(address)} == spelled
+
+
+@given(st.lists(st.sampled_from(("", "0", "00", "1", "f0")), min_size=3, max_size=10).map(":".join))
+@example("1:2:3:4:5:6:7::")
+@example("1::3:4:5:6:7:8")
+@example("1:0::2")
+@settings(max_examples=1000, deadline=None)
+def test_a_text_like_an_ipv6_address_is_one_or_is_refused(text: str) -> None:
+    try:
+        address = ipaddress.IPv6Address(text)
+    except ValueError:
+        with pytest.raises(Unacceptable):
+            canonical_value("AAAA", text)
+    else:
+        assert str(address) == canonical_value("AAAA", text)
 
 
 @given(any_type, st.text(max_size=300))
