@@ -1,7 +1,7 @@
 """Make what follows from other files: structs and a test client from OpenAPI, options page and schema from classes.
 
-    python tools/generate.py            write it
-    python tools/generate.py --check    write nothing; print a diff and exit 1 where a committed file differs
+    python -m tools.generate            write it
+    python -m tools.generate --check    write nothing; print a diff and exit 1 where a committed file differs
 
 Input are `dnswebhook/openapi/*.yaml`. Output are msgspec structs in `dnswebhook/openapi/generated/`, one module for
 each file, and `tests/support/webhook_client.py` with one method for each operation. `docs/options.md` is made from the

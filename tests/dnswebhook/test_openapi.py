@@ -50,9 +50,8 @@ def test_every_body_is_described_in_our_media_types_only() -> None:
 
 
 def test_the_committed_code_is_what_the_generator_makes() -> None:
-    check = subprocess.run(
-        [sys.executable, str(ROOT / "tools" / "generate.py"), "--check"], capture_output=True, text=True, check=False
-    )
+    command = [sys.executable, "-m", "tools.generate", "--check"]
+    check = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
 
     assert check.returncode == 0, check.stdout + check.stderr
 
