@@ -136,4 +136,7 @@ class Pool(Protocol):
 
         `head` is complete, as it is to be sent (authority included). Where the address was chosen by a reused
         connection or at once, `address` is set when this returns.
+
+        A head with `protocol` says by its method over what it goes: GET over HTTP/1.1 alone, also where TLS would
+        offer HTTP/2; CONNECT over HTTP/2 alone, and where the backend has not enabled it, it fails unprocessed.
         """
