@@ -11,7 +11,7 @@ from pathlib import Path
 import msgspec
 
 from daemonkit.logs import get_logger
-from dnswebhook.statefile import replace_file
+from daemonkit.statefile import replace_file
 from dnswebhook.vouchers import Voucher
 
 log = get_logger(__name__)
@@ -52,7 +52,6 @@ class Journal:
             return
         try:
             if vouchers:
-                self._path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
                 replace_file(self._path, msgspec.json.encode(_Notes(self._store, vouchers)))
             else:
                 self._path.unlink(missing_ok=True)

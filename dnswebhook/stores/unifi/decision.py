@@ -10,7 +10,7 @@ from pathlib import Path
 import msgspec
 
 from daemonkit.logs import get_logger
-from dnswebhook.statefile import replace_file
+from daemonkit.statefile import replace_file
 from dnswebhook.stores.unifi.address import Flavour
 from dnswebhook.stores.unifi.settings import ApiChoice, UnifiSettings
 

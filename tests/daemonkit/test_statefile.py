@@ -1,0 +1,30 @@
+"""Small files of a state directory: whole or not at all, and nobody else's to read."""
+
+import stat
+from pathlib import Path
+
+import pytest
+
+from daemonkit.statefile import replace_file
+
+
+def test_a_file_is_replaced_whole_and_is_readable_by_its_owner_only(tmp_path: Path) -> None:
+    path = tmp_path / "state" / "known.json"
+
+    replace_file(path, b"a longer first content")
+    replace_file(path, b"second")
+
+    assert path.read_bytes() == b"second"
+    assert stat.S_IMODE(path.stat().st_mode) == 0o600
+    assert stat.S_IMODE(path.parent.stat().st_mode) == 0o700
+    assert [found.name for found in path.parent.iterdir()] == ["known.json"]
+
+
+def test_what_cannot_be_put_in_place_leaves_nothing_behind(tmp_path: Path) -> None:
+    taken = tmp_path / "known.json"
+    taken.mkdir()
+
+    with pytest.raises(OSError, match=r"known\.json"):
+        replace_file(taken, b"content")
+
+    assert [path.name for path in tmp_path.iterdir()] == ["known.json"]
