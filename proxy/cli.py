@@ -4,6 +4,11 @@ import os
 import sys
 from collections.abc import Mapping, Sequence
 
+from daemonkit import logs
+from daemonkit.logs import get_logger
+
+log = get_logger(__name__)
+
 WORKER = "worker"
 """Hidden: the supervisor starts it, nobody else."""
 
@@ -15,6 +20,10 @@ def main() -> None:
         from proxy.worker.main import main as work
 
         sys.exit(work(int(arguments[2])))
+    if arguments[:1] and arguments[0] in ("check", "explain", "schema"):
+        from proxy.commands import run
+
+        sys.exit(run(arguments, os.environ))
     sys.exit(_run(arguments, os.environ))
 
 
@@ -23,6 +32,10 @@ def _run(arguments: Sequence[str], environ: Mapping[str, str]) -> int:
     from proxy.options import COMMANDS, DESCRIPTION, PREFIX, PROG, Options
     from proxy.supervisor.main import UnusableFile, serve
 
+    if (broken := _broken_auth_token(arguments, environ)) is not None:
+        logs.setup("info", "text" if environ.get("LOG_FORMAT") == "text" else "json")
+        log.error("refusing to start with a broken config-API auth configuration", error=broken)
+        return 1
     _, options = load(
         Options, prog=PROG, prefix=PREFIX, argv=arguments, environ=environ, description=DESCRIPTION, commands=COMMANDS
     )
@@ -31,3 +44,18 @@ def _run(arguments: Sequence[str], environ: Mapping[str, str]) -> int:
     except UnusableFile as error:
         sys.stderr.write(f"{PROG}: {error}\n")
         return 2
+
+
+def _broken_auth_token(arguments: Sequence[str], environ: Mapping[str, str]) -> str | None:
+    """What is wrong when the token is set but empty: a Secret that was never filled, not a misspelt option."""
+    from daemonkit.options import BadOptions, parse
+    from proxy.options import COMMANDS, PREFIX, Options
+
+    if {"-h", "--help", "--version"} & set(arguments):
+        return None
+    try:
+        parse(Options, prefix=PREFIX, argv=arguments, environ=environ, commands=COMMANDS)
+    except BadOptions as bad:
+        texts = [problem.text for problem in bad.problems if problem.field == "auth_token"]
+        return next((text for text in texts if text.endswith("empty")), None)
+    return None

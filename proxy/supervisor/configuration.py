@@ -20,6 +20,7 @@ from proxy import document
 from proxy.control import sealed_file
 from proxy.document import Document, DocumentError, Problem
 from proxy.document.model import MAX_VERSION
+from proxy.supervisor.certificates import CertificateCheck
 from proxy.supervisor.deployment import Deployment
 from proxy.supervisor.fleet import Fleet
 from proxy.supervisor.sockets import ListeningSockets
@@ -68,6 +69,7 @@ class Configuration:
         self._sockets = sockets
         self._state = state
         self._reader = document.Reader()
+        self._certificates = CertificateCheck()
         self._turn = threading.Lock()
         """Held while a document is taken; guards all that follows."""
         self._generation = 0
@@ -85,7 +87,7 @@ class Configuration:
     def put(self, data: bytes) -> Outcome:
         """Returns when every live worker serves it. Raises DocumentError, VersionConflict, NotServed."""
         with self._turn:
-            config = self._reader.read(data)
+            config = self._read(data)
             content, digest = _content_of(config)
             version = self._next_version(config, digest)
             changed = self._adopt(config, version, content, digest)
@@ -103,7 +105,7 @@ class Configuration:
         """
         data = path.read_bytes()
         with self._turn:
-            config = self._reader.read(data)
+            config = self._read(data)
             content, digest = _content_of(config)
             loaded = self.loaded
             if loaded is not None and loaded.digest == digest:
@@ -119,12 +121,17 @@ class Configuration:
             return
         with self._turn:
             try:
-                config = self._reader.read(data)
+                config = self._read(data)
             except DocumentError as error:
                 log.error("the document in the state directory cannot be used, starting without it", error=error)
                 return
             content, digest = _content_of(config)
             self._adopt(config, config.version or 1, content, digest, keeps=False)
+
+    def _read(self, data: bytes) -> Document:
+        config = self._reader.read(data)
+        self._certificates.check(config)
+        return config
 
     def _next_version(self, config: Document, digest: bytes) -> int:
         loaded = self.loaded

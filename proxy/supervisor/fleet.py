@@ -1,13 +1,11 @@
 """All workers: what they are to serve, whether they do, and how they end.
 
-A `Service` of the daemon's lifecycle; each slot has a named thread besides. Draining: readiness is false already, the
-shutdown delay passes (load balancers notice), our copies of the listening sockets are closed, each worker accepts what
-is queued and finishes what runs. What still runs at the end of the grace period is cut off.
+A `Service` of the daemon's lifecycle; each slot has a named thread besides. Draining, each worker accepts what is
+queued and finishes what runs; what still runs at the end of the grace period is cut off.
 """
 
 import threading
 import time
-from collections.abc import Callable
 
 from daemonkit.lifecycle import StartFailed
 from daemonkit.logs import get_logger
@@ -27,11 +25,9 @@ _REPORT_S = 1.0
 
 
 class Fleet:
-    def __init__(self, begins: list[Begin], shutdown_delay_s: float, close_sockets: Callable[[], None]) -> None:
+    def __init__(self, begins: list[Begin]) -> None:
         self._news = threading.Condition()
         self.slots = [Slot(begin, self._news) for begin in begins]
-        self._shutdown_delay_s = shutdown_delay_s
-        self._close_sockets = close_sockets
         self._is_stopping = False
 
     # -- what is served ----------------------------------------------------------------------------------------------
@@ -121,8 +117,6 @@ class Fleet:
             self._news.notify_all()
 
     def drain(self, deadline_s: float) -> None:
-        time.sleep(max(0.0, min(self._shutdown_delay_s, deadline_s - time.monotonic())))
-        self._close_sockets()
         for slot in self.slots:
             slot.drain()
         with self._news:

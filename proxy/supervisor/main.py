@@ -16,6 +16,7 @@ from proxy.document import DocumentError
 from proxy.options import PROG, Options
 from proxy.supervisor.api import ConfigApi
 from proxy.supervisor.configuration import Configuration
+from proxy.supervisor.entrance import Entrance
 from proxy.supervisor.fleet import Fleet
 from proxy.supervisor.metrics import ProxyCollector
 from proxy.supervisor.sockets import ListeningSockets
@@ -37,7 +38,7 @@ def serve(options: Options) -> int:
     sockets = ListeningSockets(options.worker_count)
     settings = options.access_log_settings()
     begins = [Begin(index, options.log_level, options.log_format, settings) for index in range(options.worker_count)]
-    fleet = Fleet(begins, options.shutdown_delay_s, sockets.close)
+    fleet = Fleet(begins)
     state = StateFile(options.state_path) if options.state_path else None
     configuration = Configuration(fleet, sockets, state)
     _load(configuration, options)
@@ -48,6 +49,7 @@ def serve(options: Options) -> int:
     daemon.serve(fleet)
     daemon.thread("worker-watch", lambda: fleet.watch(daemon.stop))
     daemon.thread("listeners", lambda: configuration.retry_sockets(daemon.stop))
+    daemon.serve(Entrance(configuration, options.shutdown_delay_s))
     daemon.on_stop(fleet.stop_is_near)
     _reload_on_hangup(configuration, options)
     spare_the_collector()

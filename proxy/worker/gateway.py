@@ -31,6 +31,7 @@ class Gateway:
 
     def use(self, table: Table, sockets: Mapping[str, socket.socket]) -> None:
         """From now on, with the sockets of new doors; running exchanges keep the table that they began with."""
+        self._pools.use(table)
         self._services.use(table)
         self._doors.use(table, sockets)
 
@@ -38,6 +39,7 @@ class Gateway:
         """Take nothing new; `on_idle` is called when nothing runs any more."""
         self._doors.on_idle = on_idle
         self._doors.drain()
+        self._pools.drain()
 
     def close(self) -> None:
         self._pools.close()
