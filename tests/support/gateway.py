@@ -1,0 +1,182 @@
+"""The proxy as a real process that tests push documents to.
+
+    with Gateway() as gateway:
+        gateway.serve(route_to(backend.address))
+        requests.get(gateway.url("/"), headers={"Host": "a.example"})
+
+Its document has two listeners unless a test gives others: one in clear and one with TLS, each on a reserved port. What
+the proxy logs is known as for every daemon; the access log is on, so that a test can ask what an exchange came to.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+import requests
+
+from tests.support.certificates import Authority
+from tests.support.daemon import Daemon, LogLine
+from tests.support.ports import LOOPBACK, ReservedPort
+
+PUT_S = 60.0
+
+Json = Mapping[str, Any]
+
+
+class Doors:
+    """The two ports of a proxy; proxies that overlap share one of these."""
+
+    def __init__(self) -> None:
+        self.clear = ReservedPort()
+        self.tls = ReservedPort()
+        self.authority = Authority()
+        self._certificate = self.authority.issue("localhost", "*.example", "127.0.0.1", "a.example")
+
+    def listeners(self) -> list[Json]:
+        certificates = [self._certificate.pair]
+        return [
+            {"name": "clear", "address": LOOPBACK, "port": self.clear.number},
+            {
+                "name": "tls",
+                "address": LOOPBACK,
+                "port": self.tls.number,
+                "protocol": "HTTPS",
+                "tls": {"certificates": certificates},
+            },
+        ]
+
+    def close(self) -> None:
+        self.clear.close()
+        self.tls.close()
+        self.authority.close()
+
+
+class Gateway(Daemon):
+    """`tunnelgw-proxy run` without a document; stopping it fails when it does not stop by itself."""
+
+    def __init__(
+        self,
+        *,
+        doors: Doors | None = None,
+        workers: int = 1,
+        arguments: Sequence[str] = (),
+        env: Mapping[str, str] | None = None,
+    ) -> None:
+        common = ["--config-addr", "127.0.0.1:0", "--allow-unauthenticated-config", "--access-log", "all"]
+        super().__init__("proxy", ["run", *common, "--workers", str(workers), *arguments], env)
+        self._owns_doors = doors is None
+        self.doors = doors or Doors()
+
+    # -- its configuration -------------------------------------------------------------------------------------------
+
+    def serve(self, *routes: Json, **settings: Any) -> Json:
+        """Replace the document; returns what the PUT was answered, when every worker uses it."""
+        return self.put(self.document(*routes, **settings))
+
+    def document(self, *routes: Json, **settings: Any) -> dict[str, Any]:
+        settings.setdefault("listeners", self.doors.listeners())
+        return {**settings, "routes": list(routes)}
+
+    def put(self, document: Json) -> Json:
+        reply = self.try_put(json.dumps(document).encode())
+        assert reply.status_code == 200, f"PUT /config: {reply.status_code} {reply.text}\n{self.tail}"
+        answer: Json = reply.json()
+        assert not answer.get("problems"), answer
+        return answer
+
+    def try_put(self, body: bytes) -> requests.Response:
+        fields = {"Content-Type": "application/json"}
+        return requests.put(f"{self.api}/config", data=body, headers=fields, timeout=PUT_S)
+
+    # -- what it says of itself --------------------------------------------------------------------------------------
+
+    @property
+    def api(self) -> str:
+        return f"http://{self.wait_for_log(_is_api, 'where its config API listens')['address']}"
+
+    def is_ready(self) -> bool:
+        return requests.get(f"{self.api}/readyz", timeout=5).status_code == 200
+
+    def metrics(self) -> str:
+        return requests.get(f"{self.api}/metrics", timeout=10).text
+
+    def metric(self, name: str, **labels: str) -> float:
+        """The sum of the samples of this name that have these labels."""
+        wanted = [f'{label}="{value}"' for label, value in labels.items()]
+        lines = [line for line in self.metrics().splitlines() if line.startswith((name + "{", name + " "))]
+        return sum(float(line.rpartition(" ")[2]) for line in lines if all(pair in line for pair in wanted))
+
+    def wait_for_access(self, is_wanted: Callable[[LogLine], bool], what: str, timeout_s: float = 10.0) -> LogLine:
+        """The first line of the access log that is wanted."""
+        return self.wait_for_log(
+            lambda entry: entry.get("msg") == "request" and is_wanted(entry), f"a request {what}", timeout_s
+        )
+
+    @property
+    def worker_pids(self) -> list[int]:
+        """The processes that serve requests, as the kernel knows them."""
+        found = []
+        for task in Path(f"/proc/{self.pid}/task").iterdir():
+            found += [int(child) for child in (task / "children").read_text().split()]
+        return found
+
+    # -- where clients find it ---------------------------------------------------------------------------------------
+
+    @property
+    def clear(self) -> tuple[str, int]:
+        return LOOPBACK, self.doors.clear.number
+
+    @property
+    def tls(self) -> tuple[str, int]:
+        return LOOPBACK, self.doors.tls.number
+
+    def url_of(self, path: str, *, scheme: str = "http") -> str:
+        port = self.doors.tls if scheme == "https" else self.doors.clear
+        return f"{scheme}://localhost:{port.number}{path}"
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        try:
+            super().__exit__(kind, error, trace)
+        finally:
+            if self._owns_doors:
+                self.doors.close()
+
+    def __enter__(self) -> Self:
+        return super().__enter__()
+
+
+def _is_api(entry: LogLine) -> bool:
+    return entry.get("msg") == "listening" and entry.get("server") == "config"
+
+
+def route_to(address: str, *, name: str = "all", **fields: Any) -> dict[str, Any]:
+    """A route for every host and path with one backend; keywords are fields of the rule, `protocol` and `tls` of it."""
+    target = {key: fields.pop(key) for key in ("protocol", "tls", "addresses") if key in fields}
+    route = {key: fields.pop(key) for key in ("hostnames", "kind", "listeners") if key in fields}
+    addresses = {} if "addresses" in target else {"address": address}
+    return {"name": name, **route, "rules": [{"backends": [{**addresses, **target}], **fields}]}
+
+
+def open_descriptors(pid: int) -> Iterator[str]:
+    """What the descriptors of a process lead to."""
+    for entry in Path(f"/proc/{pid}/fd").iterdir():
+        try:
+            yield str(entry.readlink())
+        except FileNotFoundError:
+            continue
+
+
+def resident_bytes(pid: int) -> int:
+    pages = int(Path(f"/proc/{pid}/statm").read_text().split()[1])
+    return pages * os.sysconf("SC_PAGE_SIZE")
+
+
+def thread_count(pid: int) -> int:
+    return len(list(Path(f"/proc/{pid}/task").iterdir()))

@@ -1,0 +1,189 @@
+"""Backends that do exactly what a test tells them, byte by byte: refuse, reset, stall, talk garbage, hang up.
+
+A `SocketBackend` accepts connections and hands each to its `script`, a function that reads and writes as it likes in a
+thread of its own. What a script raises is kept, and shown by `close`. Scripts that wait, wait on the backend's `over`
+event or on events of the test, always with a deadline.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import socket
+import ssl
+import struct
+import threading
+from collections.abc import Callable
+from types import TracebackType
+from typing import Self
+
+from tests.support.ports import LOOPBACK
+
+PATIENCE_S = 20.0
+BACKLOG = 1024
+
+
+class Dialogue:
+    """One connection that the proxy made."""
+
+    def __init__(self, backend: SocketBackend, sock: socket.socket, number: int) -> None:
+        self.backend = backend
+        self.sock = sock
+        self.number = number
+        """Counted from one."""
+        self.unread = b""
+
+    def read_until(self, end: bytes) -> bytes:
+        """Up to and with `end`; empty when the proxy closed before it sent anything more."""
+        while end not in self.unread:
+            data = self.sock.recv(65536)
+            if not data:
+                if self.unread:
+                    raise AssertionError(f"the proxy closed after {self.unread[-200:]!r}, want {end!r}")
+                return b""
+            self.unread += data
+        found, _, self.unread = self.unread.partition(end)
+        return found + end
+
+    def read_exactly(self, size_bytes: int) -> bytes:
+        while len(self.unread) < size_bytes:
+            data = self.sock.recv(65536)
+            assert data, f"the proxy closed after {len(self.unread)} bytes, want {size_bytes}"
+            self.unread += data
+        found, self.unread = self.unread[:size_bytes], self.unread[size_bytes:]
+        return found
+
+    def read_request(self) -> bytes:
+        """Head and body as sent; empty when there is no further request."""
+        head = self.read_until(b"\r\n\r\n")
+        lowered = head.lower()
+        if b"\r\ntransfer-encoding: chunked" in lowered:
+            return head + self._read_chunks()
+        _, found, rest = lowered.partition(b"\r\ncontent-length:")
+        return head + (self.read_exactly(int(rest.partition(b"\r\n")[0])) if found else b"")
+
+    def _read_chunks(self) -> bytes:
+        body = b""
+        while True:
+            line = self.read_until(b"\r\n")
+            size_bytes = int(line.partition(b";")[0], 16)
+            body += line + (self.read_exactly(size_bytes + 2) if size_bytes else self.read_until(b"\r\n"))
+            if not size_bytes:
+                return body
+
+    def read_to_end(self) -> bytes:
+        """Until the proxy has closed, one way or the other."""
+        parts = [self.unread]
+        with contextlib.suppress(ConnectionError):
+            while data := self.sock.recv(65536):
+                parts.append(data)
+        return b"".join(parts)
+
+    def send(self, data: bytes) -> None:
+        self.sock.sendall(data)
+
+    def answer(self, body: bytes = b"ok", *fields: bytes, status: bytes = b"200 OK") -> None:
+        lines = [b"HTTP/1.1 " + status, b"Content-Length: %d" % len(body), *fields]
+        self.send(b"\r\n".join(lines) + b"\r\n\r\n" + body)
+
+    def reset(self) -> None:
+        """Close with RST instead of FIN."""
+        self.sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        self.sock.close()
+
+
+Script = Callable[[Dialogue], None]
+
+
+def answer_all(dialogue: Dialogue) -> None:
+    """The plain script: every request gets 200, with the number of its connection."""
+    while dialogue.read_request():
+        dialogue.answer(b"connection %d" % dialogue.number)
+
+
+class SocketBackend:
+    """Listens while it is open; each connection is a `Dialogue` for `script`."""
+
+    def __init__(self, script: Script = answer_all, tls: ssl.SSLContext | None = None) -> None:
+        self.script = script
+        self.over = threading.Event()
+        self.accepted = 0
+        self._tls = tls
+        self._news = threading.Condition()
+        self._open: set[socket.socket] = set()
+        self._threads: list[threading.Thread] = []
+        self._failures: list[BaseException] = []
+        self._listener = socket.create_server((LOOPBACK, 0), backlog=BACKLOG)
+        self.port = int(self._listener.getsockname()[1])
+        self._thread = threading.Thread(target=self._accept, name=f"backend {self.port}", daemon=True)
+        self._thread.start()
+
+    @property
+    def address(self) -> str:
+        return f"{LOOPBACK}:{self.port}"
+
+    def wait_for_connections(self, count: int, timeout_s: float = PATIENCE_S) -> None:
+        """Until so many have been accepted since the beginning."""
+        with self._news:
+            assert self._news.wait_for(lambda: self.accepted >= count, timeout_s), (
+                f"{self.accepted} connections after {timeout_s:g} s, want {count}"
+            )
+
+    def wait_until_closed(self, timeout_s: float = PATIENCE_S) -> None:
+        """Until the scripts of all connections have ended."""
+        with self._news:
+            assert self._news.wait_for(lambda: not self._open, timeout_s), f"{len(self._open)} connections still open"
+
+    def close(self) -> None:
+        self.over.set()
+        with contextlib.suppress(OSError):
+            self._listener.shutdown(socket.SHUT_RDWR)
+        self._listener.close()
+        self._thread.join(PATIENCE_S)
+        with self._news:
+            for sock in self._open:
+                with contextlib.suppress(OSError):
+                    sock.shutdown(socket.SHUT_RDWR)
+        for thread in self._threads:
+            thread.join(PATIENCE_S)
+        if self._failures:
+            raise AssertionError(f"a script failed: {self._failures[0]!r}") from self._failures[0]
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def _accept(self) -> None:
+        while not self.over.is_set():
+            try:
+                sock, _ = self._listener.accept()
+            except OSError:
+                return
+            with self._news:
+                self.accepted += 1
+                self._open.add(sock)
+                self._news.notify_all()
+                thread = threading.Thread(target=self._talk, args=(sock, self.accepted), daemon=True)
+                self._threads.append(thread)
+            thread.start()
+
+    def _talk(self, sock: socket.socket, number: int) -> None:
+        sock.settimeout(PATIENCE_S)
+        talking = sock
+        try:
+            if self._tls is not None:
+                talking = self._tls.wrap_socket(sock, server_side=True)
+            self.script(Dialogue(self, talking, number))
+        except (ConnectionError, ssl.SSLError):
+            pass  # the proxy went away, which tests cause on purpose
+        except BaseException as error:
+            if not self.over.is_set():
+                self._failures.append(error)
+        finally:
+            talking.close()
+            with self._news:
+                self._open.discard(sock)
+                self._news.notify_all()
