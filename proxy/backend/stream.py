@@ -69,7 +69,7 @@ class Receiver(Protocol):
     """Who asked: gets the answer."""
 
     def on_backend_open(self) -> None:
-        """The request head is on its way; `send_data` may begin."""
+        """The request head is on its way; `send_data` may begin. Not called where `request` returned it open."""
 
     def on_backend_writable(self) -> None:
         """After `send_data` took less than it was given: it would take more now."""

@@ -1,0 +1,55 @@
+"""Which names a certificate is for, and whether a wanted one is among them (RFC 6125, 6.4; RFC 9525, 6). Pure."""
+
+import ipaddress
+from typing import Final
+
+import msgspec
+from cryptography import x509
+
+_MAX_SHOWN: Final = 8
+
+
+class CertificateNames(msgspec.Struct, frozen=True):
+    """The subject alternative names; the common name is no name of a server (RFC 9525, 2)."""
+
+    dns: tuple[str, ...]
+    uris: tuple[str, ...]
+    ips: tuple[str, ...]
+
+    def covers_host(self, host: str) -> bool:
+        """`host` is a name in ASCII or an IP address."""
+        try:
+            ip = str(ipaddress.ip_address(host))
+        except ValueError:
+            return any(_covers(pattern, host) for pattern in self.dns)
+        return ip in self.ips
+
+    def __str__(self) -> str:
+        names = [*self.dns, *self.ips, *self.uris]
+        shown = ", ".join(name[:128] for name in names[:_MAX_SHOWN]) or "no names"
+        return shown if len(names) <= _MAX_SHOWN else f"{shown} and {len(names) - _MAX_SHOWN} more"
+
+
+def names_of(certificate_der: bytes) -> CertificateNames:
+    """Raises ValueError when the certificate, or its extension, cannot be read."""
+    certificate = x509.load_der_x509_certificate(certificate_der)
+    try:
+        names = certificate.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
+    except x509.ExtensionNotFound:
+        return CertificateNames((), (), ())
+    return CertificateNames(
+        tuple(names.get_values_for_type(x509.DNSName)),
+        tuple(names.get_values_for_type(x509.UniformResourceIdentifier)),
+        tuple(str(ip) for ip in names.get_values_for_type(x509.IPAddress)),
+    )
+
+
+def _covers(pattern: str, host: str) -> bool:
+    """A wildcard stands for exactly one whole label, the first, and never for one directly under the root."""
+    pattern, host = pattern.lower().rstrip("."), host.lower().rstrip(".")
+    if pattern == host:
+        return bool(host) and "*" not in pattern
+    if not pattern.startswith("*.") or "*" in pattern[1:] or pattern.count(".") < 2:
+        return False
+    label, _, rest = host.partition(".")
+    return bool(label) and rest == pattern[2:]

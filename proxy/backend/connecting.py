@@ -1,0 +1,176 @@
+"""One new connection to a backend: resolve its name, connect, do the TLS handshake; all within `connect_timeout`."""
+
+import errno
+import math
+import socket
+import ssl
+from collections.abc import Callable
+from typing import Final
+
+from proxy.backend.eyeballs import Race, alternate
+from proxy.backend.means import Means
+from proxy.backend.resolver import Address, Addresses, literal
+from proxy.backend.stream import Failure, Reason
+from proxy.backend.tls import Trust, UntrustedPeer
+from proxy.loop import Handshake
+
+_EXHAUSTED: Final = frozenset((errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM, errno.EADDRNOTAVAIL))
+"""Our own lack, which says nothing about the backend."""
+
+
+class Connecting:
+    """Calls exactly one of `on_connected(sock, address, alpn)` and `on_failed(failure)`, later than `start`, unless it
+    is cancelled. `alpn` is empty without TLS, and where the backend chose none."""
+
+    __slots__ = (
+        "_address",
+        "_deadline",
+        "_doing",
+        "_handshake",
+        "_host",
+        "_is_over",
+        "_means",
+        "_on_connected",
+        "_on_failed",
+        "_port",
+        "_race",
+        "_text",
+        "_tls_sock",
+        "_trust",
+    )
+
+    def __init__(
+        self,
+        means: Means,
+        text: str,
+        host: str,
+        port: int,
+        trust: Trust | None,
+        on_connected: Callable[[socket.socket, Address, str], None],
+        on_failed: Callable[[Failure], None],
+    ) -> None:
+        """`text` is the address as the document has it; with `trust` TLS is spoken."""
+        self._means = means
+        self._text = text
+        self._host = host
+        self._port = port
+        self._trust = trust
+        self._on_connected = on_connected
+        self._on_failed = on_failed
+        self._race: Race | None = None
+        self._handshake: Handshake | None = None
+        self._tls_sock: ssl.SSLSocket | None = None
+        self._address: Address | None = None
+        self._doing = "resolving the name"
+        self._is_over = False
+        self._deadline = means.loop.deadline(self._expire)
+
+    def start(self) -> None:
+        if self._means.connect_timeout_s:
+            self._deadline.set(self._means.loop.now_s + self._means.connect_timeout_s)
+        # What is known already is told at once, and nothing is to be called before `start` returns.
+        self._means.loop.call_soon(self._prepare)
+
+    def cancel(self) -> None:
+        self._is_over = True
+        self._deadline.cancel()
+        if self._race is not None:
+            self._race.cancel()
+        if self._handshake is not None and self._tls_sock is not None:
+            self._handshake.cancel()
+            self._tls_sock.close()
+
+    # -- steps -------------------------------------------------------------------------------------------------------
+
+    def _prepare(self) -> None:
+        if self._is_over:
+            return
+        if self._trust is None:
+            self._resolve("")
+        else:
+            self._trust.prepare(self._resolve)
+
+    def _resolve(self, error: str) -> None:
+        if self._is_over:
+            return
+        address = literal(self._host, self._port)
+        if error:
+            self._fail(Reason.TLS, f"{self._text}: {error}")
+        elif address is not None:
+            self._race_for((address,))
+        else:
+            self._means.resolver.resolve(self._host, self._port, self._on_answer)
+
+    def _on_answer(self, addresses: Addresses, error: str) -> None:
+        if self._is_over:
+            return
+        if not addresses:
+            self._fail(Reason.RESOLVE, f"{self._text}: name not resolved: {error}")
+            return
+        self._race_for(alternate(addresses, self._means.next_turn()))
+
+    def _race_for(self, addresses: Addresses) -> None:
+        self._doing = "connecting to " + ", ".join(map(str, addresses))
+        self._race = Race(self._means.loop, addresses, self._on_won, self._on_lost)
+        self._race.start()
+
+    def _on_won(self, sock: socket.socket, address: Address) -> None:
+        self._race = None
+        self._address = address
+        if self._trust is None:
+            self._finish(sock, "")
+            return
+        self._doing = f"in the TLS handshake with {address}"
+        try:
+            tls_sock = self._trust.wrap(sock, str(address))
+        except (OSError, ValueError) as error:
+            sock.close()
+            self._fail(Reason.TLS, f"{self._text}: TLS with {address}: {error}")
+            return
+        self._tls_sock = tls_sock
+        self._handshake = Handshake(self._means.loop, tls_sock, math.inf, self._on_shaken, self._on_broken)
+        self._handshake.start()
+
+    def _on_lost(self, errors: list[tuple[Address, OSError]]) -> None:
+        tried = ", ".join(f"{address} {error.strerror}" for address, error in errors)
+        last = errors[-1][1]
+        if last.errno in _EXHAUSTED:
+            self._fail(Reason.OVERLOAD, f"{self._text}: no connection can be opened here: {tried}")
+        elif isinstance(last, ConnectionRefusedError):
+            self._fail(Reason.REFUSED, f"{self._text}: not connected: {tried}")
+        else:
+            self._fail(Reason.UNREACHABLE, f"{self._text}: not connected: {tried}")
+
+    def _on_shaken(self, sock: ssl.SSLSocket) -> None:
+        self._handshake = None
+        assert self._trust is not None  # noqa: S101
+        try:
+            self._trust.check(sock)
+        except UntrustedPeer as error:
+            sock.close()
+            self._fail(Reason.TLS, f"{self._text}: {self._address}: {error}")
+            return
+        self._finish(sock, sock.selected_alpn_protocol() or "")
+
+    def _on_broken(self, sock: ssl.SSLSocket, error: OSError) -> None:
+        self._handshake = None
+        sock.close()
+        assert self._trust is not None  # noqa: S101
+        self._fail(Reason.TLS, f"{self._text}: {self._address}: {self._trust.explain(error)}")
+
+    # -- the end -----------------------------------------------------------------------------------------------------
+
+    def _expire(self) -> None:
+        self._fail(Reason.CONNECT_TIMEOUT, f"{self._text}: {self._means.connect_timeout_s:g} s are over {self._doing}")
+
+    def _finish(self, sock: socket.socket, alpn: str) -> None:
+        assert self._address is not None  # noqa: S101
+        self._is_over = True
+        self._deadline.cancel()
+        self._on_connected(sock, self._address, alpn)
+
+    def _fail(self, reason: Reason, detail: str) -> None:
+        if self._is_over:
+            return
+        self.cancel()
+        self._on_failed(Failure(reason, detail, is_unprocessed=True))

@@ -1,0 +1,62 @@
+"""Work that blocks, done by threads: name resolution, and reading certificates.
+
+    errands = Errands(loop, "resolver", threads=4)
+    errands.run(work, on_done)          on_done(result, None) or on_done(None, error), in the loop's thread
+
+Threads are daemons, since a resolver cannot be told to stop, and start with the first errand. More errands than threads
+wait in order.
+"""
+
+import queue
+import threading
+from collections.abc import Callable
+from typing import TypeVar
+
+from proxy.loop import Loop
+
+R = TypeVar("R")
+
+
+class Errands:
+    def __init__(self, loop: Loop, name: str, threads: int) -> None:
+        self._loop = loop
+        self._name = name
+        self._max_threads = threads
+        self._threads = 0
+        self._unfinished = 0
+        self._queue: queue.SimpleQueue[Callable[[], None] | None] = queue.SimpleQueue()
+        self._is_closed = False
+
+    def run(self, work: Callable[[], R], on_done: Callable[[R | None, Exception | None], None]) -> None:
+        """Do `work` in a thread. What it raises is given to `on_done`; nothing is called after `close`."""
+
+        def errand() -> None:
+            result: R | None = None
+            failed: Exception | None = None
+            try:
+                result = work()
+            except Exception as error:
+                failed = error
+            self._loop.call_from_thread(lambda: self._finish(lambda: on_done(result, failed)))
+
+        self._unfinished += 1
+        self._queue.put(errand)
+        if self._threads < min(self._max_threads, self._unfinished):
+            self._threads += 1
+            threading.Thread(target=self._serve, name=f"{self._name}-{self._threads}", daemon=True).start()
+
+    def close(self) -> None:
+        """Threads end with the errand that they are doing."""
+        self._is_closed = True
+        for _ in range(self._threads):
+            self._queue.put(None)
+
+    def _finish(self, done: Callable[[], None]) -> None:
+        self._unfinished -= 1
+        if not self._is_closed:
+            done()
+
+    def _serve(self) -> None:
+        while (errand := self._queue.get()) is not None:
+            if not self._is_closed:
+                errand()

@@ -1,0 +1,164 @@
+"""Connecting to the first of several addresses that answers: happy eyeballs (RFC 8305), on the loop.
+
+Families alternate, beginning with the one that the resolver put first. The next address is tried when the one before
+has failed, or has not answered for 250 ms; the first connection wins and the others are closed.
+"""
+
+import contextlib
+import errno
+import os
+import socket
+from collections.abc import Callable
+from typing import Final
+
+from proxy.backend.resolver import Address, Addresses
+from proxy.loop import Loop
+
+STAGGER_S: Final = 0.25
+"""RFC 8305, 8: connection attempt delay."""
+
+
+def alternate(addresses: Addresses, turn: int = 0) -> Addresses:
+    """The order to try them in. `turn` moves on within each family, so that connections spread over equal addresses."""
+    if len(addresses) < 2:
+        return addresses
+    first = [address for address in addresses if address.family is addresses[0].family]
+    second = [address for address in addresses if address.family is not addresses[0].family]
+    first, second = _rotated(first, turn), _rotated(second, turn)
+    order: list[Address] = []
+    while first or second:
+        order += first[:1] + second[:1]
+        del first[:1], second[:1]
+    return tuple(order)
+
+
+def _rotated(addresses: list[Address], turn: int) -> list[Address]:
+    place = turn % len(addresses) if addresses else 0
+    return addresses[place:] + addresses[:place]
+
+
+class Race:
+    """Calls exactly one of `on_won(sock, address)` and `on_lost(errors)`, later than `start`, unless it is cancelled.
+
+    `errors` has what became of each address, in the order in which they failed.
+    """
+
+    __slots__ = ("_attempts", "_errors", "_left", "_loop", "_next", "_on_lost", "_on_won")
+
+    def __init__(
+        self,
+        loop: Loop,
+        addresses: Addresses,
+        on_won: Callable[[socket.socket, Address], None],
+        on_lost: Callable[[list[tuple[Address, OSError]]], None],
+    ) -> None:
+        self._loop = loop
+        self._left = list(addresses)
+        self._on_won = on_won
+        self._on_lost = on_lost
+        self._attempts: set[_Attempt] = set()
+        self._errors: list[tuple[Address, OSError]] = []
+        self._next = loop.deadline(self._try_next)
+
+    def start(self) -> None:
+        self._try_next()
+
+    def cancel(self) -> None:
+        self._next.cancel()
+        self._left.clear()
+        for attempt in self._attempts:
+            attempt.close()
+        self._attempts.clear()
+
+    def _try_next(self) -> None:
+        if not self._left:
+            return
+        address = self._left.pop(0)
+        if self._left:
+            self._next.set(self._loop.now_s + STAGGER_S)
+        attempt = _Attempt(self._loop, address, self._end)
+        self._attempts.add(attempt)
+        attempt.start()
+
+    def _end(self, attempt: "_Attempt", error: OSError | None) -> None:
+        if attempt not in self._attempts:
+            return
+        self._attempts.remove(attempt)
+        if error is None:
+            sock = attempt.take()
+            self.cancel()
+            self._on_won(sock, attempt.address)
+            return
+        attempt.close()
+        self._errors.append((attempt.address, error))
+        if self._left:
+            self._try_next()
+        elif not self._attempts:
+            self._next.cancel()
+            self._on_lost(self._errors)
+
+
+class _Attempt:
+    """One address. Reports through `on_end`, and never from within `start`."""
+
+    __slots__ = ("_loop", "_on_end", "_sock", "address")
+
+    def __init__(self, loop: Loop, address: Address, on_end: Callable[["_Attempt", OSError | None], None]) -> None:
+        self._loop = loop
+        self._on_end = on_end
+        self._sock: socket.socket | None = None
+        self.address = address
+
+    def start(self) -> None:
+        try:
+            sock = self._sock = socket.socket(self.address.family, socket.SOCK_STREAM)
+            sock.setblocking(False)
+            sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+            code = sock.connect_ex(self.address.sockaddr)
+        except OSError as error:
+            self._end_soon(error)
+            return
+        if code == 0:
+            self._end_soon(None)
+        elif code in (errno.EINPROGRESS, errno.EINTR):
+            self._loop.watch(sock, self, reads=False, writes=True)
+        else:
+            self._end_soon(_error(code))
+
+    def take(self) -> socket.socket:
+        """The connected socket, which is the caller's from now on."""
+        sock, self._sock = self._sock, None
+        assert sock is not None  # noqa: S101
+        self._loop.unwatch(sock)
+        return sock
+
+    def close(self) -> None:
+        sock, self._sock = self._sock, None
+        if sock is not None:
+            self._loop.unwatch(sock)
+            sock.close()
+
+    def on_writable(self) -> None:
+        if self._sock is None:
+            return
+        code = self._sock.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR)
+        self._on_end(self, _error(code) if code else None)
+
+    def on_readable(self) -> None:
+        """Never asked for."""
+
+    def on_bug(self) -> None:
+        self.close()
+
+    def _end_soon(self, error: OSError | None) -> None:
+        def end() -> None:
+            with contextlib.suppress(KeyError):
+                self._on_end(self, error)
+
+        self._loop.call_soon(end)
+
+
+def _error(code: int) -> OSError:
+    # The subclass that fits the number, as socket.connect would raise.
+    return OSError(code, os.strerror(code))

@@ -1,0 +1,274 @@
+"""A connection to a backend that speaks HTTP/1.1: one request at a time, kept for the next.
+
+A backend may close a kept connection at any moment, also while the next request is on its way: such a failure says
+`was_reused`. Bytes that come while nothing was asked can belong to no response, so the connection is given up at once.
+Reading pauses while the exchange holds more than MAX_HELD_BYTES of the response.
+"""
+
+import socket
+from typing import Final, Protocol
+
+from proxy.backend.means import Means
+from proxy.backend.request import Request
+from proxy.backend.stream import Creditor, Failure, Reason
+from proxy.h1 import (
+    ClientConnection,
+    ConnectionTerminated,
+    DataReceived,
+    Event,
+    InformationalReceived,
+    LocalProtocolError,
+    ResponseReceived,
+    TrailersReceived,
+)
+from proxy.h2.heads import Fields
+from proxy.loop import Transport
+from proxy.loop.transport import Buffer
+
+MAX_HELD_BYTES: Final = 256 * 1024
+RESUME_BYTES: Final = MAX_HELD_BYTES // 2
+MAX_AGE_S: Final = 600.0
+"""Older connections are not kept, so that a name's new addresses come into use."""
+
+
+class Home(Protocol):
+    """The lane that a link belongs to."""
+
+    def on_free(self, link: "H1Link") -> None:
+        """It may carry a next request."""
+
+    def on_gone(self, link: "H1Link") -> None:
+        """It carries no more requests. Comes once, and before the failures that it causes."""
+
+
+class H1Link:
+    __slots__ = (
+        "_codec",
+        "_home",
+        "_idle",
+        "_is_gone",
+        "_is_head_sent",
+        "_is_paused",
+        "_is_sending",
+        "_loop",
+        "_means",
+        "_name",
+        "_request",
+        "_retire_at_s",
+        "_transport",
+        "served",
+    )
+
+    def __init__(self, means: Means, sock: socket.socket, home: Home, name: str) -> None:
+        """`name` is for messages: the address in the document, and the one that was dialled."""
+        loop = means.loop
+        self._loop = loop
+        self._means = means
+        self._home = home
+        self._name = name
+        self._codec = ClientConnection(means.h1_caches)
+        self._request: Request | None = None
+        self._idle = loop.deadline(self._expire)
+        self._retire_at_s = loop.now_s + MAX_AGE_S
+        self._is_paused = False
+        self._is_gone = False
+        self._is_head_sent = False
+        self._is_sending = False
+        """The body of the request has not ended."""
+        self.served = 0
+        """Requests that have ended."""
+        self._transport = Transport(loop, sock, self)
+        self._transport.start()
+
+    def __repr__(self) -> str:
+        return f"<H1Link {self._name}, {'gone' if self._is_gone else 'busy' if self._request else 'idle'}>"
+
+    # -- called by the lane ------------------------------------------------------------------------------------------
+
+    def begin(self, request: Request) -> bool:
+        """Send a request over this link, which is free. False: it cannot be sent at all, and the link is still free."""
+        try:
+            self._codec.send_request(request.head, request.end_stream)
+        except LocalProtocolError as error:
+            failure = Failure(Reason.PROTOCOL, f"request that cannot be sent: {error}", is_unprocessed=True)
+            self._loop.call_soon(lambda: request.fail(failure))
+            return False
+        self._request = request
+        self._is_head_sent = False
+        self._is_sending = not request.end_stream
+        request.open(self)
+        self._transport.flush_later()
+        return True
+
+    def rest(self) -> None:
+        """It is kept, unused, for a while."""
+        idle_timeout_s = self._means.idle_timeout_s
+        if idle_timeout_s:
+            self._idle.set(self._loop.now_s + idle_timeout_s)
+
+    def close(self) -> None:
+        """It is free, and not wanted any more."""
+        self._leave()
+        self._transport.finish()
+
+    def abort(self) -> None:
+        """At once; no call to the receiver of a running request follows."""
+        request, self._request = self._request, None
+        if request is not None:
+            request.link = None
+            if not request.has_ended:
+                request.end()
+        self._leave()
+        self._transport.abort()
+
+    # -- called by the request ---------------------------------------------------------------------------------------
+
+    def send_data(self, _: Request, data: bytes | memoryview, end_stream: bool, creditor: Creditor) -> int:
+        try:
+            self._codec.send_data(data, end_stream)
+        except LocalProtocolError as error:
+            creditor.release(len(data))
+            self._break(Reason.PROTOCOL, f"request body that cannot be sent: {error}")
+            return len(data)
+        if end_stream:
+            self._is_sending = False
+        if len(data):
+            self._transport.owe(creditor, len(data))
+        else:
+            self._transport.flush_later()
+        return len(data)
+
+    def send_trailers(self, _: Request, fields: Fields) -> None:
+        try:
+            self._codec.send_trailers(fields)
+        except LocalProtocolError as error:
+            self._break(Reason.PROTOCOL, f"request trailers that cannot be sent: {error}")
+            return
+        self._is_sending = False
+        self._transport.flush_later()
+
+    def release(self, request: Request, size_bytes: int) -> None:
+        request.held_bytes -= size_bytes
+        if self._is_paused and request.held_bytes <= RESUME_BYTES:
+            self._is_paused = False
+            self._transport.resume_reading()
+
+    def cancel(self, request: Request) -> None:
+        """HTTP/1.1 cannot take a request back: only the end of the connection says it."""
+        if self._request is request:
+            self._request = None
+            self._leave()
+            self._transport.abort()
+
+    # -- called by the transport -------------------------------------------------------------------------------------
+
+    def on_data(self, data: bytes) -> None:
+        request = self._request
+        if request is None:
+            self.abort()
+        else:
+            self._pass_on(request, self._codec.receive(data))
+
+    def on_eof(self) -> None:
+        request = self._request
+        if request is None:
+            self.close()
+            return
+        events = self._codec.receive_eof()
+        if events and isinstance(events[-1], ConnectionTerminated):
+            self._break(Reason.RESET, events[-1].reason)
+        else:
+            self._pass_on(request, events)
+
+    def on_lost(self, error: OSError) -> None:
+        self._break(Reason.RESET, f"connection lost: {error}")
+
+    def buffers_to_send(self) -> list[Buffer]:
+        self._is_head_sent = True
+        return self._codec.buffers_to_send()
+
+    def on_drained(self) -> None:
+        """Senders are held back by their credit, not by us."""
+
+    def on_closed(self) -> None:
+        self._leave()
+
+    # -- responses ---------------------------------------------------------------------------------------------------
+
+    def _pass_on(self, request: Request, events: list[Event]) -> None:
+        receiver = request.receiver
+        for event in events:
+            if isinstance(event, DataReceived):
+                data = event.data
+                request.held_bytes += len(data)
+                if event.end_stream:
+                    self._complete(request, event is events[-1])
+                    receiver.on_response_data(data, True)
+                    return
+                receiver.on_response_data(data, False)
+            elif isinstance(event, ResponseReceived):
+                request.is_answered = True
+                request.ledger.answered(event.head.status_code)
+                if event.end_stream:
+                    self._complete(request, event is events[-1])
+                    receiver.on_response_head(event.head, True)
+                    return
+                receiver.on_response_head(event.head, False)
+            elif isinstance(event, TrailersReceived):
+                self._complete(request, event is events[-1])
+                receiver.on_response_trailers(event.fields)
+                return
+            elif isinstance(event, InformationalReceived):
+                receiver.on_response_interim(event.head)
+            elif isinstance(event, ConnectionTerminated):
+                self._break(Reason.PROTOCOL, event.reason)
+                return
+            if self._request is not request:
+                # Cancelled by its receiver.
+                return
+        if request.held_bytes > MAX_HELD_BYTES and not self._is_paused:
+            self._is_paused = True
+            self._transport.pause_reading()
+
+    def _complete(self, request: Request, is_clean: bool) -> None:
+        """The response has ended. Not `is_clean`: more came after it, which belongs to no response."""
+        self._request = None
+        request.end()
+        request.link = None
+        self.served += 1
+        if self._is_paused:
+            self._is_paused = False
+            self._transport.resume_reading()
+        if is_clean and self._codec.is_reusable and self._loop.now_s < self._retire_at_s:
+            self._home.on_free(self)
+        elif self._is_sending:
+            # The backend does not want the rest; sending it would only end in its reset.
+            self._leave()
+            self._transport.abort()
+        else:
+            self.close()
+
+    def _break(self, reason: Reason, what: str) -> None:
+        request, self._request = self._request, None
+        self._leave()
+        self._transport.abort()
+        if request is not None:
+            is_unanswered = not self._codec.is_response_begun
+            request.fail(
+                Failure(
+                    reason,
+                    f"{self._name}: {what}",
+                    is_unprocessed=not self._is_head_sent,
+                    was_reused=reason is Reason.RESET and is_unanswered and self.served > 0,
+                )
+            )
+
+    def _expire(self) -> None:
+        if self._request is None:
+            self.close()
+
+    def _leave(self) -> None:
+        if not self._is_gone:
+            self._is_gone = True
+            self._idle.cancel()
+            self._home.on_gone(self)

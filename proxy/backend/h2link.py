@@ -1,0 +1,370 @@
+"""A connection to a backend that speaks HTTP/2: many requests at a time.
+
+It is ready when the backend's SETTINGS have come: until then nobody knows how many requests it takes, nor that it
+speaks HTTP/2 at all. After a GOAWAY, or when it is old, it finishes what runs and closes. While requests wait on a
+connection that has gone silent it is pinged; one that does not answer is given up with all of them.
+"""
+
+import socket
+from typing import Final, Protocol
+
+from proxy.backend.means import Means
+from proxy.backend.request import Request
+from proxy.backend.stream import Creditor, Failure, Reason
+from proxy.h2 import (
+    Connection,
+    ConnectionTerminated,
+    DataReceived,
+    ErrorCode,
+    Event,
+    GoawayReceived,
+    InformationalReceived,
+    LocalProtocolError,
+    ResponseReceived,
+    Settings,
+    SettingsChanged,
+    StreamReset,
+    TrailersReceived,
+    WindowUpdated,
+)
+from proxy.h2.heads import Fields
+from proxy.loop import Transport
+from proxy.loop.transport import Buffer
+
+MAX_AGE_S: Final = 600.0
+"""Older connections get no more requests, so that a name's new addresses come into use."""
+SILENCE_S: Final = 15.0
+"""After which a backend that owes answers is pinged, and after as much again given up."""
+_PING: Final = b"alive?\0\0"
+# Slow readers hold up to a stream's window each; the connection's is wide, lest a few of them stop all the others.
+_SETTINGS: Final = Settings(connection_window_bytes=16 * 1024 * 1024)
+
+
+class Home(Protocol):
+    """The lane that a link belongs to."""
+
+    def on_ready(self, link: "H2Link") -> None:
+        """It may carry requests."""
+
+    def on_unready(self, failure: Failure) -> None:
+        """It never will; comes instead of `on_ready`, after `on_gone`."""
+
+    def on_streams_left(self, link: "H2Link") -> None:
+        """It may carry more requests than before."""
+
+    def on_full(self) -> None:
+        """It takes no more requests, for a while or for good."""
+
+    def on_gone(self, link: "H2Link") -> None:
+        """It is closed. Comes once, and before the failures that it causes."""
+
+
+class H2Link:
+    __slots__ = (
+        "_blocked",
+        "_codec",
+        "_home",
+        "_is_gone",
+        "_is_heard",
+        "_is_pinged",
+        "_is_ready",
+        "_loop",
+        "_means",
+        "_name",
+        "_requests",
+        "_retire_at_s",
+        "_served",
+        "_tick",
+        "_transport",
+        "_unused_since_s",
+    )
+
+    def __init__(self, means: Means, sock: socket.socket, home: Home, name: str) -> None:
+        """`name` is for messages: the address in the document, and the one that was dialled."""
+        loop = self._loop = means.loop
+        self._means = means
+        self._home = home
+        self._name = name
+        self._codec = Connection.client(means.h2_caches, _SETTINGS)
+        self._requests: dict[int, Request] = {}
+        """Running, by stream."""
+        self._blocked: dict[Request, None] = {}
+        """Those whose body waits for a window."""
+        self._is_ready = False
+        self._is_gone = False
+        self._is_heard = True
+        """Something has come since the last tick."""
+        self._is_pinged = False
+        self._served = 0
+        self._retire_at_s = loop.now_s + MAX_AGE_S
+        self._unused_since_s = loop.now_s
+        self._tick = loop.deadline(self._on_tick)
+        self._tick.set(loop.now_s + (means.connect_timeout_s or SILENCE_S))
+        self._transport = Transport(loop, sock, self)
+        self._transport.start()
+        self._transport.flush_later()
+
+    def __repr__(self) -> str:
+        return f"<H2Link {self._name}, {'gone' if self._is_gone else f'{len(self._requests)} requests'}>"
+
+    # -- called by the lane ------------------------------------------------------------------------------------------
+
+    @property
+    def has_room(self) -> bool:
+        return self._is_ready and self._codec.openable > 0 and self._loop.now_s < self._retire_at_s
+
+    @property
+    def is_idle(self) -> bool:
+        return self._is_ready and not self._requests
+
+    def begin(self, request: Request) -> bool:
+        """Send a request; ask `has_room` first. False: it cannot be sent at all."""
+        try:
+            stream_id = self._codec.open_stream(request.head, request.end_stream)
+        except LocalProtocolError as error:
+            failure = Failure(Reason.PROTOCOL, f"{self._name}: cannot be sent: {error}", is_unprocessed=True)
+            self._loop.call_soon(lambda: request.fail(failure))
+            return False
+        request.stream_id = stream_id
+        self._requests[stream_id] = request
+        request.open(self)
+        self._transport.flush_later()
+        return True
+
+    def drain(self) -> None:
+        """Finish what runs, then close."""
+        if self._is_gone:
+            return
+        self._codec.drain()
+        self._transport.flush_later()
+        self._close_when_drained()
+
+    def abort(self) -> None:
+        """At once; no call to the receivers of running requests follows."""
+        requests = self._take_all()
+        self._leave()
+        self._transport.abort()
+        for request in requests:
+            request.link = None
+            if not request.has_ended:
+                request.end()
+
+    # -- called by requests ------------------------------------------------------------------------------------------
+
+    def send_data(self, request: Request, data: bytes | memoryview, end_stream: bool, creditor: Creditor) -> int:
+        size_bytes = len(data)
+        try:
+            taken_bytes = self._codec.send_data(request.stream_id, data, end_stream)
+        except LocalProtocolError as error:
+            creditor.release(size_bytes)
+            self._give_up(request, f"request body that cannot be sent: {error}")
+            return size_bytes
+        if taken_bytes:
+            self._transport.owe(creditor, taken_bytes)
+        elif not size_bytes:
+            self._transport.flush_later()
+        if taken_bytes < size_bytes:
+            self._blocked[request] = None
+        return taken_bytes
+
+    def send_trailers(self, request: Request, fields: Fields) -> None:
+        try:
+            self._codec.send_trailers(request.stream_id, fields)
+        except LocalProtocolError as error:
+            self._give_up(request, f"request trailers that cannot be sent: {error}")
+            return
+        self._transport.flush_later()
+
+    def release(self, request: Request, size_bytes: int) -> None:
+        if not self._is_gone:
+            self._codec.release(request.stream_id, size_bytes)
+            if self._codec.has_output:
+                self._transport.flush_later()
+
+    def cancel(self, request: Request) -> None:
+        if self._requests.pop(request.stream_id, None) is not None:
+            self._blocked.pop(request, None)
+            self._codec.reset_stream(request.stream_id, ErrorCode.CANCEL)
+            self._transport.flush_later()
+            self._on_stream_over()
+
+    # -- called by the transport -------------------------------------------------------------------------------------
+
+    def on_data(self, data: bytes) -> None:
+        self._is_heard = True
+        for event in self._codec.receive(data, self._loop.now_s):
+            self._on_event(event)
+            if self._is_gone:
+                return
+        if self._codec.has_output:
+            self._transport.flush_later()
+
+    def on_eof(self) -> None:
+        self._break(Reason.RESET, "connection closed by the backend")
+
+    def on_lost(self, error: OSError) -> None:
+        self._break(Reason.RESET, f"connection lost: {error}")
+
+    def buffers_to_send(self) -> list[Buffer]:
+        return self._codec.buffers_to_send()
+
+    def on_drained(self) -> None:
+        """Senders are held back by windows and by their credit, not by us."""
+
+    def on_closed(self) -> None:
+        self._leave()
+
+    # -- events ------------------------------------------------------------------------------------------------------
+
+    def _on_event(self, event: Event) -> None:
+        if isinstance(event, DataReceived):
+            self._on_body(event)
+        elif isinstance(event, ResponseReceived):
+            self._on_head(event)
+        elif isinstance(event, TrailersReceived):
+            request = self._requests.get(event.stream_id)
+            if request is not None:
+                self._complete(request)
+                request.receiver.on_response_trailers(event.fields)
+        elif isinstance(event, InformationalReceived):
+            request = self._requests.get(event.stream_id)
+            if request is not None:
+                request.receiver.on_response_interim(event.head)
+        elif isinstance(event, StreamReset):
+            self._on_reset(event)
+        elif isinstance(event, WindowUpdated):
+            self._on_window(event.stream_id)
+        elif isinstance(event, SettingsChanged):
+            self._on_settings()
+        elif isinstance(event, GoawayReceived):
+            self._home.on_full()
+            self._close_when_drained()
+        elif isinstance(event, ConnectionTerminated):
+            self._break(Reason.PROTOCOL, event.reason, is_polite=True)
+
+    def _on_head(self, event: ResponseReceived) -> None:
+        request = self._requests.get(event.stream_id)
+        if request is None:
+            return
+        request.is_answered = True
+        request.ledger.answered(event.head.status_code)
+        if event.end_stream:
+            self._complete(request)
+        request.receiver.on_response_head(event.head, event.end_stream)
+
+    def _on_body(self, event: DataReceived) -> None:
+        request = self._requests.get(event.stream_id)
+        if request is None:
+            self._codec.release(event.stream_id, len(event.data))
+            return
+        if event.end_stream:
+            self._complete(request)
+        request.receiver.on_response_data(event.data, event.end_stream)
+
+    def _complete(self, request: Request) -> None:
+        """The response has ended. `request.link` stays, for the credit of what its receiver still holds."""
+        stream_id = request.stream_id
+        del self._requests[stream_id]
+        self._blocked.pop(request, None)
+        if self._codec.is_live(stream_id):
+            # Answered before the request was whole (RFC 9113, 8.1).
+            self._codec.reset_stream(stream_id, ErrorCode.NO_ERROR)
+        request.end()
+        self._served += 1
+        self._on_stream_over()
+
+    def _on_reset(self, event: StreamReset) -> None:
+        request = self._requests.pop(event.stream_id, None)
+        if request is None:
+            return
+        self._blocked.pop(request, None)
+        is_refused = event.by_peer and event.error_code == ErrorCode.REFUSED_STREAM
+        what = f"stream reset with error code {event.error_code}: {event.reason}"
+        reason = Reason.RESET if event.by_peer else Reason.PROTOCOL
+        self._on_stream_over()
+        request.fail(Failure(reason, f"{self._name}: {what}", is_unprocessed=is_refused))
+
+    def _on_window(self, stream_id: int) -> None:
+        if stream_id:
+            request = self._requests.get(stream_id)
+            woken = [request] if request is not None and request in self._blocked else []
+        else:
+            woken = list(self._blocked)
+        for request in woken:
+            if self._codec.sendable(request.stream_id) and self._blocked.pop(request, False) is None:
+                request.receiver.on_backend_writable()
+
+    def _on_settings(self) -> None:
+        if self._is_ready:
+            self._home.on_streams_left(self)
+            return
+        self._is_ready = True
+        self._tick.set(self._loop.now_s + SILENCE_S)
+        self._home.on_ready(self)
+
+    # -- the end -----------------------------------------------------------------------------------------------------
+
+    def _on_stream_over(self) -> None:
+        """A request less."""
+        if not self._requests:
+            self._unused_since_s = self._loop.now_s
+        if self._codec.is_draining:
+            self._close_when_drained()
+        elif not self._is_gone:
+            self._home.on_streams_left(self)
+
+    def _close_when_drained(self) -> None:
+        if self._codec.is_draining and not self._requests and not self._is_gone:
+            self._leave()
+            self._transport.finish()
+
+    def _give_up(self, request: Request, what: str) -> None:
+        """Because of a mistake on our side of it."""
+        self.cancel(request)
+        request.fail(Failure(Reason.PROTOCOL, f"{self._name}: {what}", is_unprocessed=False))
+
+    def _break(self, reason: Reason, what: str, *, is_polite: bool = False) -> None:
+        """The connection is lost, and all requests with it. `is_polite`: our last words are sent first."""
+        requests = self._take_all()
+        was_ready = self._is_ready
+        self._leave()
+        if is_polite:
+            self._transport.finish()
+        else:
+            self._transport.abort()
+        if not was_ready:
+            self._home.on_unready(Failure(reason, f"{self._name}: {what}", is_unprocessed=True))
+        for request in requests:
+            was_reused = reason is Reason.RESET and self._served > 0 and not request.is_answered
+            request.fail(Failure(reason, f"{self._name}: {what}", is_unprocessed=False, was_reused=was_reused))
+
+    def _take_all(self) -> list[Request]:
+        requests = list(self._requests.values())
+        self._requests.clear()
+        self._blocked.clear()
+        return requests
+
+    def _on_tick(self) -> None:
+        now_s = self._loop.now_s
+        idle_timeout_s = self._means.idle_timeout_s
+        if not self._is_ready:
+            self._break(Reason.CONNECT_TIMEOUT, "no HTTP/2 SETTINGS within the time to connect")
+        elif not self._requests and idle_timeout_s and now_s >= self._unused_since_s + idle_timeout_s:
+            self.drain()
+        elif self._requests and not self._is_heard and self._is_pinged:
+            self._break(Reason.RESET, f"silent for {2 * SILENCE_S:g} s, a ping included")
+        else:
+            if now_s >= self._retire_at_s:
+                self.drain()
+            self._is_pinged = bool(self._requests) and not self._is_heard
+            if self._is_pinged:
+                self._codec.ping(_PING)
+                self._transport.flush_later()
+            self._is_heard = False
+            self._tick.set(now_s + min(SILENCE_S, idle_timeout_s or SILENCE_S))
+
+    def _leave(self) -> None:
+        if not self._is_gone:
+            self._is_gone = True
+            self._tick.cancel()
+            self._home.on_gone(self)

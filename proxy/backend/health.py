@@ -1,0 +1,75 @@
+"""Which addresses of a backend may be asked. Pure: outcomes and times come in.
+
+Passive (`Outliers`): an address that fails so many times in a row is ejected for a time, as long as no more than the
+wanted share of the addresses is ejected. After that time it is used again, and the next failure ejects it again.
+Active (`AddressHealth.probed`): an address is used until so many probes in a row have failed, and again after so many
+that have not.
+"""
+
+from proxy import document
+
+
+class AddressHealth:
+    """What is known about one address."""
+
+    __slots__ = ("consecutive_failures", "ejected_until_s", "is_down", "probes_in_a_row")
+
+    def __init__(self) -> None:
+        self.consecutive_failures = 0
+        self.ejected_until_s: float | None = None
+        self.is_down = False
+        """By probes."""
+        self.probes_in_a_row = 0
+        """That contradict `is_down`."""
+
+    @property
+    def is_usable(self) -> bool:
+        return self.ejected_until_s is None and not self.is_down
+
+    def probed(self, is_success: bool, policy: document.ActiveHealth) -> bool:
+        """The outcome of a probe; True when `is_down` has changed."""
+        if is_success is not self.is_down:
+            self.probes_in_a_row = 0
+            return False
+        self.probes_in_a_row += 1
+        threshold = policy.healthy_threshold if self.is_down else policy.unhealthy_threshold
+        if self.probes_in_a_row < threshold:
+            return False
+        self.is_down = not self.is_down
+        self.probes_in_a_row = 0
+        return True
+
+
+class Outliers:
+    """The passive health of all addresses of a backend."""
+
+    def __init__(self, policy: document.PassiveHealth, addresses: list[AddressHealth]) -> None:
+        self._policy = policy
+        self._ejection_time_s = document.seconds(policy.ejection_time)
+        self._addresses = addresses
+
+    @property
+    def ejected(self) -> int:
+        return sum(address.ejected_until_s is not None for address in self._addresses)
+
+    def succeeded(self, address: AddressHealth) -> None:
+        address.consecutive_failures = 0
+
+    def failed(self, address: AddressHealth, now_s: float) -> bool:
+        """True when that ejects it."""
+        address.consecutive_failures += 1
+        if address.consecutive_failures < self._policy.consecutive_failures or address.ejected_until_s is not None:
+            return False
+        if (self.ejected + 1) * 100 > self._policy.max_ejected_percent * len(self._addresses):
+            return False
+        address.ejected_until_s = now_s + self._ejection_time_s
+        return True
+
+    def restore(self, now_s: float) -> float | None:
+        """Use those again whose time is over; returns when the next one's is, None when there is none."""
+        for address in self._addresses:
+            if address.ejected_until_s is not None and address.ejected_until_s <= now_s:
+                address.ejected_until_s = None
+                # On trial: one more failure suffices.
+                address.consecutive_failures = self._policy.consecutive_failures - 1
+        return min((a.ejected_until_s for a in self._addresses if a.ejected_until_s is not None), default=None)

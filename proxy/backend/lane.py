@@ -1,0 +1,277 @@
+"""The connections to one address, and the requests that wait for one.
+
+A request takes the connection that was used last, else it waits for whichever comes first: one that becomes free, or
+the new one that is opened for it. Where connections carry several requests (HTTP/2), or may turn out to, one at a time
+is opened for all that wait. Waiting ends with `connect_timeout`.
+"""
+
+import socket
+from functools import partial
+from typing import Final, Protocol
+
+from proxy.backend.circuit import Circuit
+from proxy.backend.connecting import Connecting
+from proxy.backend.h1link import H1Link
+from proxy.backend.h2link import H2Link
+from proxy.backend.means import Means
+from proxy.backend.request import Request
+from proxy.backend.resolver import Address, split
+from proxy.backend.stream import Failure, Reason
+from proxy.backend.tls import Trust
+from proxy.stats import BackendStats
+
+ALPN_H2: Final = "h2"
+
+
+class Owner(Protocol):
+    """The pool that lanes belong to."""
+
+    def make_room(self) -> bool:
+        """Close a connection that nobody uses, in any lane; False: there is none."""
+
+    def on_room(self) -> None:
+        """A connection less: others may open one."""
+
+
+class Lane:
+    """`text` is the address as the document has it. With `is_h2c` HTTP/2 is spoken without asking; with `trust` TLS."""
+
+    def __init__(
+        self,
+        means: Means,
+        owner: Owner,
+        circuit: Circuit,
+        stats: BackendStats,
+        text: str,
+        *,
+        trust: Trust | None,
+        is_h2c: bool = False,
+        offers_h2: bool = False,
+    ) -> None:
+        self._means = means
+        self._owner = owner
+        self._circuit = circuit
+        self._stats = stats
+        self._text = text
+        self._host, self._port = split(text)
+        self._trust = trust
+        self._is_h2c = is_h2c
+        self._may_share = is_h2c or offers_h2
+        """Connections carry several requests, or that is not known yet."""
+        self._idle: list[H1Link] = []
+        self._shared: list[H2Link] = []
+        self._links: set[H1Link | H2Link] = set()
+        self._connecting: set[Connecting | H2Link] = set()
+        """Those whose backend has not yet said anything in HTTP/2 included."""
+        self._waiting: dict[Request, None] = {}
+        self._is_retired = False
+
+    # -- requests ----------------------------------------------------------------------------------------------------
+
+    def dispatch(self, request: Request) -> None:
+        """Send it, or keep it until it can be sent. Its receiver is called later, if at all."""
+        if self._idle and not request.wish.needs_new_connection:
+            link = self._idle.pop()
+            if not link.begin(request):
+                self._idle.append(link)
+            return
+        for shared in self._shared:
+            if shared.has_room:
+                shared.begin(request)
+                return
+        self._wait(request)
+
+    def leave(self, request: Request) -> None:
+        """It was cancelled while it waited."""
+        self._take(request)
+
+    @property
+    def is_waited_for(self) -> bool:
+        return bool(self._waiting)
+
+    def open_as_needed(self) -> None:
+        """Open as many connections as there are requests waiting, within the limit."""
+        wanted = min(len(self._waiting), 1) if self._may_share else len(self._waiting)
+        while len(self._connecting) < wanted:
+            if not self._circuit.has_connection_left and not self._owner.make_room():
+                return
+            self._open()
+
+    def _wait(self, request: Request) -> None:
+        circuit = self._circuit
+        if circuit.pending >= circuit.limits.max_pending:
+            what = f"{self._text}: {circuit.pending} requests wait for a connection, which is the limit"
+            failure = Failure(Reason.OVERLOAD, what, is_unprocessed=True)
+            self._means.loop.call_soon(partial(request.fail, failure))
+            return
+        circuit.pending += 1
+        self._waiting[request] = None
+        request.queue = self
+        # First, as its own deadline has more to tell than the one of waiting.
+        self.open_as_needed()
+        if self._means.connect_timeout_s:
+            request.deadline = self._means.loop.deadline(partial(self._expire, request))
+            request.deadline.set(self._means.loop.now_s + self._means.connect_timeout_s)
+
+    def _take(self, request: Request) -> None:
+        """It waits no longer."""
+        del self._waiting[request]
+        self._circuit.pending -= 1
+        request.queue = None
+        if request.deadline is not None:
+            request.deadline.cancel()
+            request.deadline = None
+
+    def _expire(self, request: Request) -> None:
+        self._take(request)
+        if self._connecting:
+            reason, what = Reason.CONNECT_TIMEOUT, "a new connection"
+        else:
+            reason, what = Reason.OVERLOAD, f"one of {self._circuit.limits.max_connections} connections, the limit"
+        detail = f"{self._text}: waited {self._means.connect_timeout_s:g} s for {what}"
+        request.fail(Failure(reason, detail, is_unprocessed=True))
+
+    # -- connections -------------------------------------------------------------------------------------------------
+
+    def _open(self) -> None:
+        self._circuit.connections += 1
+        connecting = Connecting(
+            self._means,
+            self._text,
+            self._host,
+            self._port,
+            self._trust,
+            lambda sock, address, alpn: self._on_connected(connecting, sock, address, alpn),
+            lambda failure: self._on_failed(connecting, failure),
+        )
+        self._connecting.add(connecting)
+        connecting.start()
+
+    def _on_connected(self, connecting: Connecting, sock: socket.socket, address: Address, alpn: str) -> None:
+        self._stats.connections += 1
+        self._stats.connections_opened += 1
+        name = self._text if self._text == str(address) else f"{self._text} ({address})"
+        self._connecting.remove(connecting)
+        self._may_share = self._is_h2c or alpn == ALPN_H2
+        if self._may_share:
+            shared = H2Link(self._means, sock, self, name)
+            self._links.add(shared)
+            self._connecting.add(shared)
+            return
+        link = H1Link(self._means, sock, self, name)
+        self._links.add(link)
+        self.on_free(link)
+        # Where one was opened to learn what the backend speaks, the others have waited for that.
+        self.open_as_needed()
+
+    def _on_failed(self, connecting: Connecting, failure: Failure) -> None:
+        self._connecting.remove(connecting)
+        self._circuit.connections -= 1
+        self._fail_waiting(failure)
+        self._owner.on_room()
+
+    def _fail_waiting(self, failure: Failure) -> None:
+        """A connection was not made: tell the one that it was opened for."""
+        waiting = list(self._waiting)
+        for request in waiting if self._may_share else waiting[:1]:
+            if not request.has_ended:
+                self._take(request)
+                request.fail(failure)
+
+    def on_free(self, link: H1Link) -> None:
+        """A link may carry a next request."""
+        while (request := self._next_for(link)) is not None:
+            self._take(request)
+            if link.begin(request):
+                request.receiver.on_backend_open()
+                return
+        if self._is_retired:
+            link.close()
+        else:
+            self._idle.append(link)
+            link.rest()
+            if self._circuit.pending:
+                # Others wait for a connection, to another address.
+                self._owner.on_room()
+
+    def _next_for(self, link: H1Link) -> Request | None:
+        for request in self._waiting:
+            if not (request.wish.needs_new_connection and link.served):
+                return request
+        return None
+
+    def on_ready(self, link: H2Link) -> None:
+        """The backend speaks HTTP/2."""
+        self._connecting.remove(link)
+        self._shared.append(link)
+        self.on_streams_left(link)
+        if self._is_retired:
+            link.drain()
+
+    def on_streams_left(self, link: H2Link) -> None:
+        """A link may carry more requests."""
+        while self._waiting and link.has_room:
+            request = next(iter(self._waiting))
+            self._take(request)
+            if link.begin(request):
+                request.receiver.on_backend_open()
+
+    def on_full(self) -> None:
+        """A link takes no more requests, now or for good."""
+        self.open_as_needed()
+
+    def on_unready(self, failure: Failure) -> None:
+        """What was connected does not speak HTTP/2; `on_gone` came before."""
+        self._fail_waiting(failure)
+
+    def on_gone(self, link: H1Link | H2Link) -> None:
+        if isinstance(link, H1Link):
+            if link in self._idle:
+                self._idle.remove(link)
+        else:
+            self._connecting.discard(link)
+            if link in self._shared:
+                self._shared.remove(link)
+        self._links.discard(link)
+        self._circuit.connections -= 1
+        self._stats.connections -= 1
+        self._owner.on_room()
+
+    # -- the end -----------------------------------------------------------------------------------------------------
+
+    @property
+    def has_connections(self) -> bool:
+        return bool(self._links or self._connecting)
+
+    def close_idle(self) -> bool:
+        """Close the connection that was unused for the longest time; False: there is none."""
+        if self._idle:
+            self._idle[0].close()
+            return True
+        for link in self._shared:
+            if link.is_idle:
+                link.drain()
+                return True
+        return False
+
+    def retire(self) -> None:
+        """Connections are closed as soon as they are free, and opened only for requests that come all the same."""
+        self._is_retired = True
+        while self._idle:
+            self._idle[-1].close()
+        for link in list(self._shared):
+            link.drain()
+
+    def close(self) -> None:
+        """Close all at once, without a word to those that wait or are answered."""
+        self._is_retired = True
+        for request in list(self._waiting):
+            self._take(request)
+            request.end()
+        for connecting in list(self._connecting):
+            if isinstance(connecting, Connecting):
+                connecting.cancel()
+                self._circuit.connections -= 1
+        self._connecting.clear()
+        for link in list(self._links):
+            link.abort()

@@ -1,0 +1,48 @@
+"""What all connections of a worker to its backends share."""
+
+from proxy import document
+from proxy.backend.errands import Errands
+from proxy.backend.resolver import GetAddrInfo, Resolver
+from proxy.backend.tls import Trust
+from proxy.h1 import Caches as H1Caches
+from proxy.h2 import Caches as H2Caches
+from proxy.loop import Loop
+
+
+class Means:
+    def __init__(self, loop: Loop, getaddrinfo: GetAddrInfo) -> None:
+        self.loop = loop
+        self.resolver = Resolver(loop, getaddrinfo)
+        self.h1_caches = H1Caches()
+        self.h2_caches = H2Caches()
+        self.connect_timeout_s = 5.0
+        """0: no limit, as in the document; so the other one."""
+        self.idle_timeout_s = 60.0
+        self._certificates = Errands(loop, "certificates", threads=1)
+        self._trusts: dict[tuple[document.BackendTLS, bool], Trust] = {}
+        self._turn = 0
+
+    def apply(self, limits: document.Limits) -> None:
+        """Take over what a new document says."""
+        self.connect_timeout_s = document.seconds(limits.connect_timeout)
+        self.idle_timeout_s = document.seconds(limits.backend_idle_timeout)
+
+    def next_turn(self) -> int:
+        """Rises with every call."""
+        self._turn += 1
+        return self._turn
+
+    def trust(self, tls: document.BackendTLS, *, offers_h2: bool) -> Trust:
+        """Contexts and sessions are shared by all backends with equal `tls`."""
+        found = self._trusts.get((tls, offers_h2))
+        if found is None:
+            found = self._trusts[tls, offers_h2] = Trust(tls, self._certificates, offers_h2=offers_h2)
+        return found
+
+    def forget_trusts(self, in_use: set[document.BackendTLS]) -> None:
+        """Let go of certificates and keys that no backend has any more."""
+        self._trusts = {key: trust for key, trust in self._trusts.items() if key[0] in in_use}
+
+    def close(self) -> None:
+        self.resolver.close()
+        self._certificates.close()

@@ -1,0 +1,112 @@
+"""One address of a backend: its connections, its requests, its health."""
+
+from typing import Final, Protocol
+
+from proxy import document
+from proxy.backend.circuit import Circuit
+from proxy.backend.health import AddressHealth
+from proxy.backend.lane import Lane, Owner
+from proxy.backend.means import Means
+from proxy.backend.request import Request
+from proxy.backend.stream import Failure, Reason
+from proxy.routing import fingerprint
+from proxy.stats import BackendStats
+
+_BAD_STATUS_CODES: Final = frozenset((502, 503, 504))
+# Our own lack, or nothing that the address can be blamed for.
+_BLAMELESS: Final = frozenset((Reason.OVERLOAD, Reason.UNHEALTHY, Reason.STOPPING))
+
+
+class Observer(Protocol):
+    """Is told how the requests to an address end, for its passive health."""
+
+    def on_success(self, member: "Member") -> None: ...
+
+    def on_failure(self, member: "Member") -> None: ...
+
+
+class Member:
+    """The ledger of its requests."""
+
+    def __init__(
+        self,
+        means: Means,
+        owner: Owner,
+        circuit: Circuit,
+        stats: BackendStats,
+        spec: document.Backend,
+        text: str,
+        observer: Observer | None,
+    ) -> None:
+        """Without `observer` nobody wants to know."""
+        self._means = means
+        self._owner = owner
+        self._circuit = circuit
+        self._stats = stats
+        self._tls = spec.tls
+        self.is_tls = bool(spec.tls)
+        self.observer = observer
+        self.text = text
+        self.fingerprint = fingerprint(text)
+        self.health = AddressHealth()
+        self.running = 0
+        if spec.tls:
+            trust = means.trust(spec.tls, offers_h2=True)
+            self.lane = Lane(means, owner, circuit, stats, text, trust=trust, offers_h2=True)
+        else:
+            self.lane = Lane(means, owner, circuit, stats, text, trust=None, is_h2c=spec.protocol == "h2c")
+        self._switching: Lane | None = None
+
+    def __repr__(self) -> str:
+        return f"<Member {self.text}, {self.running} running>"
+
+    def send(self, request: Request) -> None:
+        """Count it, and send it or let it wait."""
+        self.running += 1
+        self._circuit.running += 1
+        self._stats.requests += 1
+        self._stats.in_flight += 1
+        self.lane_for(request).dispatch(request)
+
+    def lane_for(self, request: Request) -> Lane:
+        """A switch of protocols by GET needs HTTP/1.1, also where requests go by HTTP/2."""
+        if not self._tls or request.head.protocol is None or request.head.method != b"GET":
+            return self.lane
+        if self._switching is None:
+            trust = self._means.trust(self._tls, offers_h2=False)
+            self._switching = Lane(self._means, self._owner, self._circuit, self._stats, self.text, trust=trust)
+        return self._switching
+
+    @property
+    def lanes(self) -> list[Lane]:
+        return [self.lane] if self._switching is None else [self.lane, self._switching]
+
+    @property
+    def is_idle(self) -> bool:
+        return not self.running and not any(lane.has_connections for lane in self.lanes)
+
+    # -- the ledger --------------------------------------------------------------------------------------------------
+
+    def answered(self, status_code: int) -> None:
+        if self.observer is not None:
+            if status_code in _BAD_STATUS_CODES:
+                self.observer.on_failure(self)
+            else:
+                self.observer.on_success(self)
+
+    def failed(self, failure: Failure) -> None:
+        failures, reason = self._stats.failures, failure.reason
+        failures[reason.value] = failures.get(reason.value, 0) + 1
+        is_blameless = reason in _BLAMELESS or failure.was_reused
+        if self.observer is not None and not is_blameless:
+            self.observer.on_failure(self)
+
+    def timed_out(self) -> None:
+        self._stats.failures["timeout"] = self._stats.failures.get("timeout", 0) + 1
+        if self.observer is not None:
+            self.observer.on_failure(self)
+
+    def ended(self) -> None:
+        self.running -= 1
+        self._circuit.running -= 1
+        self._stats.in_flight -= 1

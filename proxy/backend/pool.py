@@ -1,0 +1,219 @@
+"""One backend: which of its addresses a request goes to, and whether it may go at all.
+
+Addresses take turns; of the one whose turn it is and another, drawn by chance, the one with fewer requests under way is
+taken, so that a slow one is not fed further. A session's own address comes first, ejected and dead ones are left out,
+and those that an attempt has failed at are only asked when there are no others.
+"""
+
+from collections.abc import Callable
+from functools import partial
+
+from proxy import document
+from proxy.backend.circuit import Circuit
+from proxy.backend.health import Outliers
+from proxy.backend.means import Means
+from proxy.backend.member import Member
+from proxy.backend.probes import Prober
+from proxy.backend.request import Request
+from proxy.backend.stream import Failure, Reason, Receiver, Wish
+from proxy.h2.heads import RequestHead
+from proxy.stats import BackendStats
+
+
+class BackendPool:
+    def __init__(self, means: Means, spec: document.Backend, stats: BackendStats, draw: Callable[[], float]) -> None:
+        self.generation = 0
+        """Of the table that this pool was last compared with."""
+        self.spec = spec
+        self._means = means
+        self._stats = stats
+        self._draw = draw
+        self._refusals = Refusals(stats)
+        self._circuit = Circuit(spec.circuit)
+        self._members: dict[str, Member] = {}
+        self._leaving: list[Member] = []
+        """Not in the backend any more; their last requests run."""
+        self._usable: list[Member] = []
+        self._outliers: Outliers | None = None
+        self._restoring = means.loop.deadline(self._restore)
+        self._probers: list[Prober] = []
+        self._turn = 0
+        self._is_retired = False
+        self._is_serving_waiting = False
+        self._arrange()
+
+    def __repr__(self) -> str:
+        return f"<BackendPool {self.spec.name}, {len(self._members)} addresses, {self._circuit.running} running>"
+
+    # -- requests ----------------------------------------------------------------------------------------------------
+
+    def request(self, head: RequestHead, end_stream: bool, receiver: Receiver, wish: Wish) -> Request:
+        circuit = self._circuit
+        if circuit.running >= circuit.limits.max_requests:
+            what = f"{circuit.running} requests are under way, which is the limit"
+            return self.refuse(head, receiver, Reason.OVERLOAD, what)
+        usable = self._usable
+        if not usable:
+            return self.refuse(head, receiver, Reason.UNHEALTHY, f"none of {len(self._members)} addresses may be asked")
+        member = usable[0] if len(usable) == 1 else self._choose(usable, wish)
+        request = Request(head, end_stream, receiver, wish, member.text, member)
+        member.send(request)
+        return request
+
+    def refuse(self, head: RequestHead, receiver: Receiver, reason: Reason, what: str) -> Request:
+        """A request that fails soon, unsent."""
+        request = Request(head, True, receiver, Wish(), "", self._refusals)
+        failure = Failure(reason, f"{self.spec.name}: {what}", is_unprocessed=True)
+        self._means.loop.call_soon(partial(request.fail, failure))
+        return request
+
+    def _choose(self, usable: list[Member], wish: Wish) -> Member:
+        """`usable` has two or more."""
+        if wish.session_address is not None:
+            for member in usable:
+                if member.fingerprint == wish.session_address and member.text not in wish.avoid:
+                    return member
+        if wish.avoid:
+            usable = [member for member in usable if member.text not in wish.avoid] or usable
+        size = len(usable)
+        self._turn = turn = (self._turn + 1) % size
+        if size == 1:
+            return usable[0]
+        member, other = usable[turn], usable[(turn + 1 + int(self._draw() * (size - 1))) % size]
+        return other if other.running < member.running else member
+
+    # -- connections, on behalf of lanes -----------------------------------------------------------------------------
+
+    def make_room(self) -> bool:
+        """Close a connection that nobody uses, in any lane; False: there is none."""
+        return any(lane.close_idle() for member in self._all_members for lane in member.lanes)
+
+    def on_room(self) -> None:
+        """A connection less, or one that only others could use: open what is waited for."""
+        if not self._circuit.pending or self._is_serving_waiting:
+            return
+        # Making room closes connections, which leads here again.
+        self._is_serving_waiting = True
+        for member in self._all_members:
+            for lane in member.lanes:
+                if lane.is_waited_for:
+                    lane.open_as_needed()
+        self._is_serving_waiting = False
+
+    @property
+    def _all_members(self) -> list[Member]:
+        return [*self._members.values(), *self._leaving]
+
+    # -- health, on behalf of members and probers ---------------------------------------------------------------------
+
+    def on_success(self, member: Member) -> None:
+        if self._outliers is not None:
+            self._outliers.succeeded(member.health)
+
+    def on_failure(self, member: Member) -> None:
+        outliers = self._outliers
+        if outliers is not None and outliers.failed(member.health, self._means.loop.now_s):
+            self._stats.ejections += 1
+            self._restore()
+
+    def on_probed(self) -> None:
+        """The probes of an address have changed their mind about it."""
+        self._update_usable()
+
+    def _restore(self) -> None:
+        if self._outliers is not None:
+            next_s = self._outliers.restore(self._means.loop.now_s)
+            if next_s is not None:
+                self._restoring.set(next_s)
+        self._update_usable()
+
+    def _update_usable(self) -> None:
+        self._usable = [member for member in self._members.values() if member.health.is_usable]
+        self._stats.ejected = len(self._members) - len(self._usable)
+
+    # -- changes -----------------------------------------------------------------------------------------------------
+
+    def can_become(self, spec: document.Backend) -> bool:
+        """Whether connections to addresses that stay may stay as well."""
+        return (spec.protocol, spec.tls) == (self.spec.protocol, self.spec.tls)
+
+    def change(self, spec: document.Backend) -> None:
+        """Take over addresses, limits and health checks."""
+        self.spec = spec
+        self._arrange()
+
+    def _arrange(self) -> None:
+        spec = self.spec
+        self._circuit.limits = spec.circuit
+        observer = self if spec.passive_health else None
+        members: dict[str, Member] = {}
+        for text in spec.addresses:
+            member = self._members.pop(text, None) or members.get(text)
+            members[text] = member or Member(self._means, self, self._circuit, self._stats, spec, text, observer)
+            members[text].observer = observer
+        for member in self._members.values():
+            self._let_go(member)
+        self._members = members
+        health = [member.health for member in members.values()]
+        self._outliers = Outliers(spec.passive_health, health) if spec.passive_health else None
+        self._probe()
+        self._restore()
+
+    def _probe(self) -> None:
+        for prober in self._probers:
+            prober.stop()
+        policy = self.spec.active_health
+        members = self._members.values() if policy else ()
+        self._probers = [Prober(self._means.loop, policy, member, self.on_probed) for member in members if policy]
+        for place, prober in enumerate(self._probers):
+            prober.start(place / len(self._probers))
+
+    def _let_go(self, member: Member) -> None:
+        self._leaving = [other for other in self._leaving if not other.is_idle]
+        self._leaving.append(member)
+        for lane in member.lanes:
+            lane.retire()
+
+    # -- the end -----------------------------------------------------------------------------------------------------
+
+    @property
+    def is_idle(self) -> bool:
+        return all(member.is_idle for member in self._all_members)
+
+    def retire(self) -> None:
+        """Finish what runs; keep no connection after that. Requests are still taken, from tables of the past."""
+        if self._is_retired:
+            return
+        self._is_retired = True
+        self._restoring.cancel()
+        for prober in self._probers:
+            prober.stop()
+        self._probers = []
+        for member in self._members.values():
+            for lane in member.lanes:
+                lane.retire()
+
+    def close(self) -> None:
+        self.retire()
+        for member in self._all_members:
+            for lane in member.lanes:
+                lane.close()
+
+
+class Refusals:
+    """The ledger of requests that were never sent."""
+
+    def __init__(self, stats: BackendStats) -> None:
+        self._failures = stats.failures
+
+    def answered(self, status_code: int) -> None:
+        """Never."""
+
+    def failed(self, failure: Failure) -> None:
+        self._failures[failure.reason.value] = self._failures.get(failure.reason.value, 0) + 1
+
+    def timed_out(self) -> None:
+        """It was cancelled before it could say that it failed."""
+
+    def ended(self) -> None:
+        """It was not counted."""

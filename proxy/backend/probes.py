@@ -1,0 +1,113 @@
+"""Active health: ask an address regularly, over the connections that its requests use.
+
+A probe counts against no limit and in no number. An address is used until probes have shown that it is down.
+"""
+
+from collections.abc import Callable
+
+from daemonkit.logs import get_logger
+from proxy import document
+from proxy.backend.member import Member
+from proxy.backend.request import Request
+from proxy.backend.stream import NO_WISH, Failure
+from proxy.h2.heads import Fields, RequestHead, ResponseHead
+from proxy.loop import Loop
+
+log = get_logger(__name__)
+
+
+class Prober:
+    """Asks one address; the receiver and the ledger of its own requests."""
+
+    def __init__(
+        self, loop: Loop, policy: document.ActiveHealth, member: Member, on_change: Callable[[], None]
+    ) -> None:
+        self._loop = loop
+        self._policy = policy
+        self._member = member
+        self._on_change = on_change
+        self._interval_s = document.seconds(policy.interval) or document.seconds("10s")
+        self._timeout_s = document.seconds(policy.timeout)
+        authority = (policy.host or member.text).encode()
+        scheme = b"https" if member.is_tls else b"http"
+        fields = [(b"user-agent", b"tunnelgw-health"), (b"accept", b"*/*")]
+        self._head = RequestHead(b"GET", scheme, authority, policy.path.encode(), fields)
+        self._next = loop.deadline(self._ask)
+        self._timeout = loop.deadline(self._on_timeout)
+        self._running: Request | None = None
+
+    def start(self, share: float) -> None:
+        """Begin after this share of the interval, so that addresses are not all asked at the same moment."""
+        self._next.set(self._loop.now_s + share * self._interval_s)
+
+    def stop(self) -> None:
+        self._next.cancel()
+        self._timeout.cancel()
+        if self._running is not None:
+            self._running.cancel()
+            self._running = None
+
+    def _ask(self) -> None:
+        self._next.set(self._loop.now_s + self._interval_s)
+        if self._running is not None:
+            return
+        request = self._running = Request(self._head, True, self, NO_WISH, self._member.text, self)
+        if self._timeout_s:
+            self._timeout.set(self._loop.now_s + self._timeout_s)
+        self._member.lane.dispatch(request)
+
+    def _on_timeout(self) -> None:
+        request = self._running
+        if request is not None:
+            request.cancel()
+            self._judge(False, f"no answer within {self._timeout_s:g} s")
+
+    def _judge(self, is_success: bool, seen: str) -> None:
+        self._running = None
+        self._timeout.clear()
+        if self._member.health.probed(is_success, self._policy):
+            if is_success:
+                log.info("backend address is up again", address=self._member.text)
+            else:
+                log.warning("backend address is down", address=self._member.text, error=seen)
+            self._on_change()
+
+    # -- receiver ----------------------------------------------------------------------------------------------------
+
+    def on_backend_open(self) -> None:
+        """There is no body to send."""
+
+    def on_backend_writable(self) -> None:
+        """There is no body to send."""
+
+    def on_response_interim(self, head: ResponseHead) -> None:
+        """The final one is to come."""
+
+    def on_response_head(self, head: ResponseHead, end_stream: bool) -> None:
+        if not end_stream and self._running is not None:
+            # The body does not matter. Short ones could be read to keep the connection; nothing says that it is short.
+            self._running.cancel()
+        self._judge(head.status_code in self._policy.status_codes, f"status code {head.status_code}")
+
+    def on_response_data(self, data: bytes | memoryview, end_stream: bool) -> None:
+        """Not after the head."""
+
+    def on_response_trailers(self, fields: Fields) -> None:
+        """Not after the head."""
+
+    def on_backend_failed(self, failure: Failure) -> None:
+        self._judge(False, f"{failure.reason.value}: {failure.detail}")
+
+    # -- ledger ------------------------------------------------------------------------------------------------------
+
+    def answered(self, status_code: int) -> None:
+        """See `on_response_head`."""
+
+    def failed(self, failure: Failure) -> None:
+        """See `on_backend_failed`."""
+
+    def timed_out(self) -> None:
+        """Never."""
+
+    def ended(self) -> None:
+        """Not counted."""

@@ -1,0 +1,142 @@
+"""A request to a backend, from the choice of its address to the end of its response: what the exchange holds.
+
+It waits for a connection, then belongs to a link until it ends, and tells a ledger what became of it: the numbers and
+the health of its address. Whoever holds it may call it at any time; after its end only credit is still passed on.
+"""
+
+from typing import Protocol
+
+from proxy.backend.stream import Creditor, Failure, Receiver, Wish
+from proxy.h2.heads import Fields, RequestHead
+from proxy.loop import Deadline
+
+
+class Ledger(Protocol):
+    """Keeps account of the requests to one address."""
+
+    def answered(self, status_code: int) -> None:
+        """The head of the response came."""
+
+    def failed(self, failure: Failure) -> None:
+        """No complete answer came; `ended` came before."""
+
+    def timed_out(self) -> None:
+        """It took too long for the exchange; `ended` came before."""
+
+    def ended(self) -> None:
+        """In whatever way; once for each request."""
+
+
+class Link(Protocol):
+    """A connection as its requests see it."""
+
+    def send_data(
+        self, request: "Request", data: bytes | memoryview, end_stream: bool, creditor: Creditor, /
+    ) -> int: ...
+
+    def send_trailers(self, request: "Request", fields: Fields, /) -> None: ...
+
+    def release(self, request: "Request", size_bytes: int, /) -> None: ...
+
+    def cancel(self, request: "Request", /) -> None:
+        """It has ended for the exchange."""
+
+
+class Queue(Protocol):
+    """Where requests wait for a connection."""
+
+    def leave(self, request: "Request") -> None:
+        """It does not want one any more."""
+
+
+class Request:
+    """The `BackendStream` of every protocol."""
+
+    __slots__ = (
+        "address",
+        "deadline",
+        "end_stream",
+        "has_ended",
+        "head",
+        "held_bytes",
+        "is_answered",
+        "is_open",
+        "ledger",
+        "link",
+        "queue",
+        "receiver",
+        "stream_id",
+        "wish",
+    )
+
+    def __init__(
+        self, head: RequestHead, end_stream: bool, receiver: Receiver, wish: Wish, address: str, ledger: Ledger
+    ) -> None:
+        self.head = head
+        self.end_stream = end_stream
+        self.receiver = receiver
+        self.wish = wish
+        self.address = address
+        self.ledger = ledger
+        self.link: Link | None = None
+        self.queue: Queue | None = None
+        """Set while it waits, with `deadline`."""
+        self.deadline: Deadline | None = None
+        self.stream_id = 0
+        """Its number on a link that carries several."""
+        self.held_bytes = 0
+        """Of the response, not released yet."""
+        self.is_open = False
+        self.is_answered = False
+        self.has_ended = False
+
+    # -- called by the exchange --------------------------------------------------------------------------------------
+
+    def send_data(self, data: bytes | memoryview, end_stream: bool, creditor: Creditor) -> int:
+        if self.has_ended:
+            creditor.release(len(data))
+            return len(data)
+        return 0 if self.link is None else self.link.send_data(self, data, end_stream, creditor)
+
+    def send_trailers(self, fields: Fields) -> None:
+        if self.link is not None and not self.has_ended:
+            self.link.send_trailers(self, fields)
+
+    def release(self, size_bytes: int) -> None:
+        if self.link is not None:
+            self.link.release(self, size_bytes)
+
+    def cancel(self, *, timed_out: bool = False) -> None:
+        if self.has_ended:
+            return
+        link, queue = self.link, self.queue
+        self.end()
+        self.link = None
+        if timed_out:
+            self.ledger.timed_out()
+        if link is not None:
+            link.cancel(self)
+        elif queue is not None:
+            queue.leave(self)
+
+    # -- called by links and queues ----------------------------------------------------------------------------------
+
+    def open(self, link: Link) -> None:
+        """Its head is on its way over `link`."""
+        self.link = link
+        self.is_open = True
+
+    def end(self) -> None:
+        """The response has ended, or the request is given up."""
+        self.has_ended = True
+        self.is_open = False
+        self.ledger.ended()
+
+    def fail(self, failure: Failure) -> None:
+        """Give it up and say so; does nothing after its end."""
+        if self.has_ended:
+            return
+        self.end()
+        self.link = None
+        self.ledger.failed(failure)
+        self.receiver.on_backend_failed(failure)

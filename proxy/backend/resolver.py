@@ -1,0 +1,152 @@
+"""Names to addresses: asked off the loop, kept while they are used, renewed every 30 seconds.
+
+A renewal that fails leaves the last good answer in place, since a resolver that is down says nothing about a backend.
+A name that never had an answer is asked again with the next request, but not more than once a second. What nobody has
+used for five minutes is forgotten.
+"""
+
+import ipaddress
+import socket
+from collections.abc import Callable
+from typing import Any, Final
+
+import msgspec
+
+from proxy.backend.errands import Errands
+from proxy.loop import Deadline, Loop
+
+RENEW_S: Final = 30.0
+RENEW_FAILED_S: Final = 5.0
+RETRY_S: Final = 1.0
+FORGET_S: Final = 300.0
+_THREADS: Final = 4
+
+
+class Address(msgspec.Struct, frozen=True, gc=False):
+    """Something that can be dialled."""
+
+    family: socket.AddressFamily
+    ip: str
+    port: int
+    scope_id: int = 0
+    """Of link-local IPv6 addresses."""
+
+    @property
+    def sockaddr(self) -> tuple[str, int] | tuple[str, int, int, int]:
+        return (self.ip, self.port) if self.family is socket.AF_INET else (self.ip, self.port, 0, self.scope_id)
+
+    def __str__(self) -> str:
+        return f"{self.ip}:{self.port}" if self.family is socket.AF_INET else f"[{self.ip}]:{self.port}"
+
+
+Addresses = tuple[Address, ...]
+GetAddrInfo = Callable[..., list[tuple[Any, ...]]]
+"""The signature of `socket.getaddrinfo`."""
+OnAnswer = Callable[[Addresses, str], None]
+"""Addresses in the resolver's order, or none and why."""
+
+
+def split(text: str) -> tuple[str, int]:
+    """Host and port of an address of the document, brackets of IPv6 removed."""
+    host, _, port = text.rpartition(":")
+    return host.strip("[]"), int(port)
+
+
+def literal(host: str, port: int) -> Address | None:
+    """The address when `host` is an IP address, None when it is a name."""
+    try:
+        ip = ipaddress.ip_address(host)
+    except ValueError:
+        return None
+    return Address(socket.AF_INET if ip.version == 4 else socket.AF_INET6, str(ip), port)
+
+
+class _Entry:
+    """What is known about one name and port."""
+
+    __slots__ = ("addresses", "asked_s", "error", "is_asking", "renewal", "used_s", "waiting")
+
+    def __init__(self, renewal: Deadline) -> None:
+        self.addresses: Addresses = ()
+        self.error = ""
+        self.asked_s = 0.0
+        self.used_s = 0.0
+        self.is_asking = False
+        self.waiting: list[OnAnswer] = []
+        self.renewal = renewal
+
+
+class Resolver:
+    def __init__(self, loop: Loop, getaddrinfo: GetAddrInfo = socket.getaddrinfo) -> None:
+        self._loop = loop
+        self._getaddrinfo = getaddrinfo
+        self._errands = Errands(loop, "resolver", _THREADS)
+        self._entries: dict[tuple[str, int], _Entry] = {}
+
+    def resolve(self, host: str, port: int, on_answer: OnAnswer) -> None:
+        """Call `on_answer` once: at once when the answer is known."""
+        now_s = self._loop.now_s
+        entry = self._entries.get((host, port))
+        if entry is None:
+            entry = self._entries[host, port] = self._new_entry(host, port)
+        entry.used_s = now_s
+        if entry.addresses:
+            on_answer(entry.addresses, "")
+        elif not entry.is_asking and entry.error and now_s < entry.asked_s + RETRY_S:
+            on_answer((), entry.error)
+        else:
+            entry.waiting.append(on_answer)
+            self._ask(host, port, entry)
+
+    def close(self) -> None:
+        for entry in self._entries.values():
+            entry.renewal.cancel()
+        self._entries.clear()
+        self._errands.close()
+
+    def _new_entry(self, host: str, port: int) -> _Entry:
+        return _Entry(self._loop.deadline(lambda: self._renew(host, port)))
+
+    def _renew(self, host: str, port: int) -> None:
+        entry = self._entries[host, port]
+        if self._loop.now_s < entry.used_s + FORGET_S:
+            self._ask(host, port, entry)
+        elif not entry.is_asking:
+            entry.renewal.cancel()
+            del self._entries[host, port]
+
+    def _ask(self, host: str, port: int, entry: _Entry) -> None:
+        if entry.is_asking:
+            return
+        entry.is_asking = True
+        entry.asked_s = self._loop.now_s
+
+        def work() -> Addresses:
+            return _addresses(self._getaddrinfo(host, port, type=socket.SOCK_STREAM))
+
+        def on_done(addresses: Addresses | None, error: Exception | None) -> None:
+            self._answer(entry, addresses or (), error)
+
+        self._errands.run(work, on_done)
+
+    def _answer(self, entry: _Entry, addresses: Addresses, error: Exception | None) -> None:
+        entry.is_asking = False
+        if addresses:
+            entry.addresses = addresses
+            entry.error = ""
+        else:
+            entry.error = f"{type(error).__name__}: {error}" if error else "the name has no address"
+        entry.renewal.set(self._loop.now_s + (RENEW_S if addresses else RENEW_FAILED_S))
+        waiting, entry.waiting = entry.waiting, []
+        for on_answer in waiting:
+            on_answer(entry.addresses, entry.error)
+
+
+def _addresses(answers: list[tuple[Any, ...]]) -> Addresses:
+    """Each once, in the resolver's order, which is that of RFC 6724."""
+    found: dict[Address, None] = {}
+    for family, _, _, _, sockaddr in answers:
+        if family in (socket.AF_INET, socket.AF_INET6):
+            scope_id = sockaddr[3] if family == socket.AF_INET6 else 0
+            found[Address(socket.AddressFamily(family), sockaddr[0], sockaddr[1], scope_id)] = None
+    return tuple(found)

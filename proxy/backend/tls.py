@@ -1,0 +1,139 @@
+"""TLS towards backends: what is sent, what is trusted, and whether the backend is the one that was meant.
+
+A `Trust` is made for each distinct `tls` of the document. OpenSSL checks the chain of the certificate; the names in it
+are checked here, after the handshake and before a byte is sent, by one rule for `serverName` and `subjectAltNames`,
+which OpenSSL cannot compare with URIs. Reading the authorities takes milliseconds, so a thread does it. Private keys
+go to OpenSSL through memory that has no name in a file system.
+"""
+
+import os
+import socket
+import ssl
+from collections.abc import Callable
+from typing import Final
+
+from proxy import document
+from proxy.backend.certnames import CertificateNames, names_of
+from proxy.backend.errands import Errands
+
+_MAX_SESSIONS: Final = 256
+
+
+class UntrustedPeer(Exception):
+    """The backend's certificate is not for the name that was wanted."""
+
+
+class Trust:
+    def __init__(self, tls: document.BackendTLS, errands: Errands, *, offers_h2: bool) -> None:
+        self._tls = tls
+        self._errands = errands
+        self._protocols = ["h2", "http/1.1"] if offers_h2 else ["http/1.1"]
+        self._context: ssl.SSLContext | None = None
+        self._waiting: list[Callable[[str], None]] = []
+        self._is_preparing = False
+        self._error = ""
+        self._sessions: dict[str, ssl.SSLSession] = {}
+
+    def __repr__(self) -> str:
+        return f"<Trust {self._tls.server_name}>"
+
+    def prepare(self, on_ready: Callable[[str], None]) -> None:
+        """Call once `wrap` may be used: with an empty text, or why it never may. At once where that is known."""
+        if self._context is not None or self._error:
+            on_ready(self._error)
+            return
+        self._waiting.append(on_ready)
+        if not self._is_preparing:
+            self._is_preparing = True
+            self._errands.run(lambda: make_context(self._tls, self._protocols), self._on_context)
+
+    def wrap(self, sock: socket.socket, peer: str) -> ssl.SSLSocket:
+        """For the handshake, which is still to come; an earlier session with `peer` is taken up again."""
+        assert self._context is not None  # noqa: S101
+        return self._context.wrap_socket(
+            sock,
+            server_hostname=self._tls.server_name,
+            do_handshake_on_connect=False,
+            session=self._sessions.get(peer),
+        )
+
+    def check(self, sock: ssl.SSLSocket) -> None:
+        """The handshake is done: raises UntrustedPeer unless the certificate has a name that was wanted."""
+        certificate = sock.getpeercert(binary_form=True)
+        try:
+            names = names_of(certificate or b"")
+        except ValueError as error:
+            raise UntrustedPeer(f"certificate that cannot be read: {error}") from None
+        if not self._is_wanted(names):
+            raise UntrustedPeer(f"certificate for {names}, want one for {self._wanted()}")
+
+    def remember(self, sock: ssl.SSLSocket, peer: str) -> None:
+        """Keep the session for the next connection. TLS 1.3 servers send theirs after the handshake."""
+        session = sock.session
+        if session is not None and session.has_ticket:
+            if len(self._sessions) >= _MAX_SESSIONS:
+                self._sessions.clear()
+            self._sessions[peer] = session
+
+    def explain(self, error: OSError) -> str:
+        """What broke the handshake, and what would not have."""
+        if isinstance(error, ssl.SSLCertVerificationError):
+            authorities = "the authorities of `tls.ca`" if self._tls.ca else "the authorities of this system"
+            return f"certificate not trusted: {error.verify_message}, want one issued by {authorities}"
+        if isinstance(error, ssl.SSLError):
+            return f"TLS handshake failed: {error.reason or error}"
+        return f"TLS handshake failed: {error.strerror or error}"
+
+    def _on_context(self, context: ssl.SSLContext | None, error: Exception | None) -> None:
+        self._is_preparing = False
+        self._context = context
+        self._error = f"`tls` cannot be used: {error}" if error is not None else ""
+        waiting, self._waiting = self._waiting, []
+        for on_ready in waiting:
+            on_ready(self._error)
+
+    def _is_wanted(self, names: CertificateNames) -> bool:
+        wanted = self._tls.subject_alt_names
+        if not wanted:
+            return names.covers_host(self._tls.server_name)
+        return any((name.uri in names.uris) if name.uri else names.covers_host(name.hostname or "") for name in wanted)
+
+    def _wanted(self) -> str:
+        wanted = self._tls.subject_alt_names
+        return " or ".join(name.uri or name.hostname or "" for name in wanted) or self._tls.server_name
+
+
+def make_context(tls: document.BackendTLS, protocols: list[str]) -> ssl.SSLContext:
+    """Raises ValueError that says which part of `tls` cannot be read."""
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.minimum_version = ssl.TLSVersion.TLSv1_2
+    context.options |= ssl.OP_NO_RENEGOTIATION | ssl.OP_NO_COMPRESSION
+    # See the module's docstring; the chain is still verified.
+    context.check_hostname = False
+    context.verify_mode = ssl.CERT_REQUIRED
+    context.set_alpn_protocols(protocols)
+    if tls.ca:
+        try:
+            context.load_verify_locations(cadata=tls.ca)
+        except ssl.SSLError as error:
+            raise ValueError(f"ca: {error.reason or error}, want certificates in PEM") from None
+    else:
+        context.load_default_certs(ssl.Purpose.SERVER_AUTH)
+    if tls.client_certificate:
+        _load_pair(context, tls.client_certificate)
+    return context
+
+
+def _load_pair(context: ssl.SSLContext, pair: document.Certificate) -> None:
+    descriptor = os.memfd_create("client-certificate", os.MFD_CLOEXEC)
+    try:
+        with os.fdopen(descriptor, "wb", closefd=False) as file:
+            file.write(f"{pair.certificate}\n{pair.private_key}\n".encode())
+        # With no password OpenSSL would ask for that of an encrypted key on the terminal.
+        context.load_cert_chain(f"/proc/self/fd/{descriptor}", password="")
+    except ssl.SSLError as error:
+        raise ValueError(
+            f"clientCertificate: {error.reason or error}, want a certificate with its unencrypted private key"
+        ) from None
+    finally:
+        os.close(descriptor)

@@ -1,0 +1,196 @@
+"""A loop with pools, driven by the test itself, and receivers that note what they are told."""
+
+import selectors
+import socket
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from proxy import document
+from proxy.backend.pools import Pools
+from proxy.backend.request import Request
+from proxy.backend.stream import NO_WISH, Failure, Wish
+from proxy.h2.heads import Fields, RequestHead, ResponseHead
+from proxy.loop import Loop
+from proxy.routing import Table, compile_table
+from proxy.stats import BackendStats, Stats
+
+PATIENCE_S = 10.0
+
+
+class Clock:
+    """Real time, and what a test has let pass."""
+
+    def __init__(self) -> None:
+        self.passed_s = 0.0
+
+    def __call__(self) -> float:
+        return time.monotonic() + self.passed_s
+
+
+class Answer:
+    """A receiver. Releases what it gets at once, unless it is told to hold it."""
+
+    def __init__(self, *, holds: bool = False) -> None:
+        self.request: Request | None = None
+        self.interim: list[int] = []
+        self.head: ResponseHead | None = None
+        self.body = bytearray()
+        self.trailers: Fields | None = None
+        self.failure: Failure | None = None
+        self.has_ended = False
+        self.is_open_told = 0
+        self.is_writable_told = 0
+        self.holds = holds
+        self.held_bytes = 0
+        self.on_end: Callable[[], None] | None = None
+        self.on_open: Callable[[], None] | None = None
+        self.on_head: Callable[[], None] | None = None
+
+    @property
+    def status_code(self) -> int:
+        assert self.head is not None, self.failure
+        return self.head.status_code
+
+    @property
+    def is_over(self) -> bool:
+        return self.has_ended or self.failure is not None
+
+    def release(self) -> None:
+        held_bytes, self.held_bytes = self.held_bytes, 0
+        assert self.request is not None
+        self.request.release(held_bytes)
+
+    def on_backend_open(self) -> None:
+        self.is_open_told += 1
+        if self.on_open is not None:
+            self.on_open()
+
+    def on_backend_writable(self) -> None:
+        self.is_writable_told += 1
+
+    def on_response_interim(self, head: ResponseHead) -> None:
+        self.interim.append(head.status_code)
+
+    def on_response_head(self, head: ResponseHead, end_stream: bool) -> None:
+        assert self.head is None
+        assert not self.is_over
+        self.head = head
+        if self.on_head is not None:
+            self.on_head()
+        self._end(end_stream)
+
+    def on_response_data(self, data: bytes | memoryview, end_stream: bool) -> None:
+        assert self.head is not None
+        assert not self.is_over
+        self.body += data
+        self.held_bytes += len(data)
+        self._end(end_stream)
+        if not self.holds and self.request is not None:
+            self.release()
+
+    def on_response_trailers(self, fields: Fields) -> None:
+        assert not self.is_over
+        self.trailers = fields
+        self._end(True)
+
+    def on_backend_failed(self, failure: Failure) -> None:
+        assert not self.is_over
+        self.failure = failure
+        if self.on_end is not None:
+            self.on_end()
+
+    def _end(self, end_stream: bool) -> None:
+        self.has_ended = end_stream
+        if end_stream and self.on_end is not None:
+            self.on_end()
+
+
+class Owed:
+    """A creditor."""
+
+    def __init__(self) -> None:
+        self.released_bytes = 0
+
+    def release(self, size_bytes: int) -> None:
+        self.released_bytes += size_bytes
+
+
+class World:
+    def __init__(self, getaddrinfo: Callable[..., list[tuple[Any, ...]]]) -> None:
+        self.clock = Clock()
+        self.loop = Loop(self.clock)
+        self.stats = Stats()
+        self.pools = Pools(self.loop, self.stats, getaddrinfo=getaddrinfo, draw=lambda: 0.0)
+        self.table: Table | None = None
+
+    def use(self, *backends: document.Backend, **limits: str) -> None:
+        config = document.Document(backends=backends, limits=document.Limits(**limits))
+        self.table = compile_table(config)
+        self.pools.use(self.table)
+
+    def backend(self, name: str = "b") -> BackendStats:
+        return self.stats.backends[name]
+
+    def get(
+        self,
+        key: str = "b",
+        path: bytes = b"/",
+        *,
+        method: bytes = b"GET",
+        fields: Fields | None = None,
+        end_stream: bool = True,
+        wish: Wish = NO_WISH,
+        holds: bool = False,
+        protocol: bytes | None = None,
+    ) -> Answer:
+        answer = Answer(holds=holds)
+        head = RequestHead(method, b"http", b"a.example", path, fields or [], protocol)
+        answer.request = self.pools.request(key, head, end_stream, answer, wish)
+        return answer
+
+    def fetch(self, key: str = "b", path: bytes = b"/", **options: Any) -> Answer:
+        """A request with its whole answer."""
+        answer = self.get(key, path, **options)
+        self.until(lambda: answer.is_over)
+        return answer
+
+    def until(self, condition: Callable[[], bool]) -> None:
+        """Turn the loop until `condition` holds."""
+        end_s = time.monotonic() + PATIENCE_S
+        beat = self.loop.deadline(lambda: beat.set(self.loop.now_s + 0.01))
+        beat.set(self.loop.now_s)
+        while not condition():
+            assert time.monotonic() < end_s, "waited in vain"
+            self.loop.turn()
+        beat.cancel()
+
+    def turns(self, count: int = 5) -> None:
+        """Let the loop do what it can do without waiting for anybody."""
+        for _ in range(count):
+            self.loop.call_soon(lambda: None)
+            self.loop.turn()
+
+    def pass_time(self, seconds: float) -> None:
+        self.clock.passed_s += seconds
+        self.turns()
+
+    def close(self) -> None:
+        self.pools.close()
+        self.loop.close()
+
+
+@contextmanager
+def world(getaddrinfo: Callable[..., list[tuple[Any, ...]]] = socket.getaddrinfo) -> Iterator[World]:
+    made = World(getaddrinfo)
+    try:
+        yield made
+    finally:
+        made.close()
+
+
+def readable(sock: socket.socket, timeout_s: float = PATIENCE_S) -> bool:
+    with selectors.DefaultSelector() as selector:
+        selector.register(sock, selectors.EVENT_READ)
+        return bool(selector.select(timeout_s))
