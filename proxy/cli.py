@@ -9,6 +9,8 @@ from daemonkit.logs import get_logger
 
 log = get_logger(__name__)
 
+PEOPLES = ("check", "explain", "schema")
+"""Commands that people ask questions with; see `proxy.commands`."""
 WORKER = "worker"
 """Hidden: the supervisor starts it, nobody else."""
 
@@ -20,8 +22,8 @@ def main() -> None:
         from proxy.worker.main import main as work
 
         sys.exit(work(int(arguments[2])))
-    if arguments[:1] and arguments[0] in ("check", "explain", "schema"):
-        from proxy.commands import run
+    if arguments[:1] and arguments[0] in PEOPLES:
+        from proxy.commands.main import run
 
         sys.exit(run(arguments, os.environ))
     sys.exit(_run(arguments, os.environ))

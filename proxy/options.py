@@ -14,9 +14,9 @@ from proxy.accesslog.settings import CHOICES, ERRORS
 PROG = "tunnelgw-proxy"
 PREFIX = "PROXY_"
 DESCRIPTION = (
-    "A reverse proxy whose whole behaviour is one document, sent with PUT /config. Besides `run` there are commands for "
-    "people, each with its own --help: `check` says what is wrong with a document, `explain` what would become of a "
-    "request, `schema` prints the JSON Schema of documents."
+    "A reverse proxy whose whole behaviour is one document, sent with PUT /config. Besides `run` there are commands "
+    "for people, each with its own --help: `check` says what is wrong with a document, `explain` what would become of "
+    "a request, `schema` prints the JSON Schema of documents."
 )
 COMMANDS = {"run": "serve until told to stop"}
 

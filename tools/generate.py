@@ -25,7 +25,7 @@ from datamodel_code_generator.format import Formatter, PythonVersion
 
 from daemonkit.options import reference_page
 from dnswebhook import options as dnswebhook_options
-from tools.proxyschema import make_schema
+from proxy.commands.schema import make_schema
 
 ROOT = Path(__file__).resolve().parent.parent
 OPENAPI = ROOT / "dnswebhook" / "openapi"

@@ -22,11 +22,12 @@ class CertificateCheck:
         for place, tls in _places(config):
             if tls in sound:
                 continue
-            message = None if tls in self._sound else _fault(tls)
-            if message is None:
+            fault = None if tls in self._sound else _fault(tls)
+            if fault is None:
                 sound.add(tls)
             else:
-                problems.append(Problem(place, message))
+                where, _, message = fault.partition(": ")
+                problems.append(Problem(f"{place}.{where}", message))
         if problems:
             raise DocumentError(tuple(problems))
         self._sound = sound
@@ -48,6 +49,7 @@ def _places(config: Document) -> Iterator[tuple[str, ListenerTLS | document.Back
 
 
 def _fault(tls: ListenerTLS | document.BackendTLS) -> str | None:
+    """The field in `tls`, a colon, and what is wrong with it."""
     # Here, not above: OpenSSL and the certificate parser are 10 MiB that a proxy without TLS does not need.
     from proxy.backend.tls import make_context
     from proxy.doors.tls import UnusableTLS, check
@@ -58,5 +60,5 @@ def _fault(tls: ListenerTLS | document.BackendTLS) -> str | None:
         else:
             make_context(tls, ["http/1.1"])
     except (UnusableTLS, ValueError) as error:
-        return str(error)
+        return str(error).removeprefix("tls.")
     return None

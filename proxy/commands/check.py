@@ -1,0 +1,66 @@
+"""`tunnelgw-proxy check`: all that is wrong with documents."""
+
+import sys
+from collections.abc import Sequence
+
+import msgspec
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from proxy import document
+from proxy.document import DocumentError, Problem
+from proxy.supervisor.certificates import CertificateCheck
+
+
+class Verdict(msgspec.Struct, frozen=True):
+    """On one document."""
+
+    file: str
+    is_sound: bool
+    problems: tuple[Problem, ...]
+    listeners: int = 0
+    routes: int = 0
+    backends: int = 0
+    """Those that the document names."""
+
+
+def check(documents: Sequence[tuple[str, bytes]], *, as_json: bool) -> bool:
+    """`documents`: name and content of each. True when all are sound."""
+    verdicts = [judge(name, data) for name, data in documents]
+    if as_json:
+        sys.stdout.write(msgspec.json.format(msgspec.json.encode(verdicts), indent=2).decode() + "\n")
+    else:
+        for verdict in verdicts:
+            (_draw if sys.stdout.isatty() else _print)(verdict)
+    return all(verdict.is_sound for verdict in verdicts)
+
+
+def judge(name: str, data: bytes) -> Verdict:
+    try:
+        config = document.decode(data)
+        CertificateCheck().check(config)
+    except DocumentError as error:
+        return Verdict(name, is_sound=False, problems=error.problems)
+    return Verdict(name, True, (), len(config.listeners), len(config.routes), len(config.backends))
+
+
+def _summary(verdict: Verdict) -> str:
+    return f"{verdict.file}: sound; {verdict.listeners} listeners, {verdict.routes} routes, {verdict.backends} backends"
+
+
+def _print(verdict: Verdict) -> None:
+    lines = [f"{verdict.file}: {problem}" for problem in verdict.problems] or [_summary(verdict)]
+    sys.stdout.write("".join(f"{line}\n" for line in lines))
+
+
+def _draw(verdict: Verdict) -> None:
+    if verdict.is_sound:
+        Console().print(Text(_summary(verdict), style="green"))
+        return
+    table = Table(title=verdict.file, title_justify="left")
+    table.add_column("where", overflow="fold", style="bold")
+    table.add_column("what is wrong", overflow="fold")
+    for problem in verdict.problems:
+        table.add_row(Text(problem.path or "(document)"), Text(problem.message))
+    Console().print(table)

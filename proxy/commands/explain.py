@@ -1,0 +1,118 @@
+"""`tunnelgw-proxy explain`: which doors a request could come in by, and what would become of it at each."""
+
+import sys
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from urllib.parse import urlsplit
+
+import msgspec
+
+from proxy import document
+from proxy.commands.check import judge
+from proxy.commands.explainview import draw, lines_of
+from proxy.commands.report import report_of
+from proxy.commands.sources import SourceError
+from proxy.document import DocumentError
+from proxy.routing import TUNNEL_HTTP, TUNNEL_HTTPS, PlainHead, Table, TableBuilder, socket_door
+from proxy.routing import explain as explain_request
+
+_DEFAULT_PORTS = {"http": 80, "https": 443}
+
+
+@dataclass(frozen=True)
+class Question:
+    """A request as its client would write it."""
+
+    method: str
+    url: str
+    scheme: str
+    port: int
+    """That the client connects to."""
+    head: PlainHead
+    listener: str | None
+    """The only one to ask about."""
+
+    @classmethod
+    def parse(cls, method: str, url: str, headers: Sequence[str], listener: str | None) -> "Question":
+        """Raises SourceError."""
+        try:
+            parts = urlsplit(url)
+            port = parts.port
+        except ValueError as error:
+            raise SourceError(f"seen URL {url!r}: {error}") from error
+        if parts.scheme not in _DEFAULT_PORTS or not parts.hostname:
+            raise SourceError(f"seen URL {url!r}, want one such as https://shop.example/cart")
+        fields: list[tuple[bytes, bytes]] = []
+        authority = parts.netloc.rpartition("@")[2].encode()
+        for header in headers:
+            name, colon, value = header.partition(":")
+            if not colon or not name.strip():
+                raise SourceError(f"seen header field {header!r}, want 'name: value'")
+            if name.strip().lower() == "host":
+                authority = value.strip().encode()
+            else:
+                fields.append((name.strip().lower().encode(), value.strip().encode()))
+        path = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
+        head = PlainHead(method.encode(), authority, path.encode(), tuple(fields))
+        return cls(method, url, parts.scheme, port or _DEFAULT_PORTS[parts.scheme], head, listener)
+
+
+def explain(data: bytes, question: Question, *, as_json: bool) -> bool:
+    """True when a route would take the request, at every door that it could come in by."""
+    table = _table_of(data)
+    reports = [
+        report_of(explain_request(table, door, question.head, time.time())) for door in _doors_for(table, question)
+    ]
+    if as_json:
+        sys.stdout.write(msgspec.json.format(msgspec.json.encode(reports), indent=2).decode() + "\n")
+    elif sys.stdout.isatty():
+        for report in reports:
+            draw(report)
+    else:
+        sys.stdout.write("\n".join(line for report in reports for line in lines_of(report)) + "\n")
+    return all(report.is_routed for report in reports)
+
+
+def _table_of(data: bytes) -> Table:
+    """Of a document as it is written, or as a running proxy shows it, without its keys."""
+    try:
+        outline = document.decode_outline(data)
+        builder = TableBuilder(document.settings_of(outline))
+        is_redacted = b"<redacted sha256:" in data
+        if not is_redacted:
+            document.decode(data)
+        builder.add_raw_routes(outline.routes)
+    except (msgspec.MsgspecError, DocumentError, UnicodeDecodeError, RecursionError) as error:
+        problems = judge("", data).problems
+        raise SourceError("\n".join(["the document is refused:", *map(str, problems)])) from error
+    return builder.finish()
+
+
+def _doors_for(table: Table, question: Question) -> list[str]:
+    """Where a client that connects to this scheme and port comes in; raises SourceError when it cannot."""
+    listeners = table.settings.listeners
+    if question.listener is not None:
+        named = [listener for listener in listeners if listener.name == question.listener]
+        if not named:
+            known = ", ".join(listener.name for listener in listeners) or "none"
+            raise SourceError(f"the document has no listener {question.listener!r}; its listeners: {known}")
+        listener = named[0]
+        if listener.port:
+            return [socket_door(listener.address, listener.port)]
+        return [TUNNEL_HTTPS if question.scheme == "https" else TUNNEL_HTTP]
+    doors: dict[str, None] = {}
+    for listener in listeners:
+        is_spoken = listener.protocol.lower() == question.scheme
+        if listener.port and is_spoken and question.port in (listener.visible_port, listener.port):
+            doors[socket_door(listener.address, listener.port)] = None
+    tunnel = TUNNEL_HTTPS if question.scheme == "https" else TUNNEL_HTTP
+    if tunnel in table.doors and question.port == _DEFAULT_PORTS[question.scheme]:
+        doors[tunnel] = None
+    if not doors:
+        known = ", ".join(f"{one.name} ({one.protocol.lower()}, port {one.visible_port})" for one in listeners)
+        raise SourceError(
+            f"no listener takes {question.scheme} on port {question.port}; the document's listeners: {known}; "
+            "name one with --listener"
+        )
+    return list(doors)

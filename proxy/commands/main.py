@@ -1,0 +1,80 @@
+"""The command lines of `check`, `explain` and `schema`."""
+
+import argparse
+import sys
+from collections.abc import Callable, Mapping, Sequence
+
+from proxy.commands.sources import SourceError, read_file, read_running
+from proxy.options import PROG
+
+EXIT_WELL = 0
+EXIT_NOT_WELL = 1
+EXIT_USAGE = 2
+
+
+def run(arguments: Sequence[str], environ: Mapping[str, str]) -> int:
+    """`arguments` begins with the command."""
+    command, *rest = arguments
+    commands: dict[str, Callable[[Sequence[str], Mapping[str, str]], int]] = {
+        "check": _check,
+        "explain": _explain,
+        "schema": _schema,
+    }
+    try:
+        return commands[command](rest, environ)
+    except SourceError as error:
+        sys.stderr.write(f"{PROG} {command}: {error}\n")
+        return EXIT_USAGE
+
+
+def _check(arguments: Sequence[str], _environ: Mapping[str, str]) -> int:
+    from proxy.commands.check import check
+
+    parser = argparse.ArgumentParser(
+        prog=f"{PROG} check",
+        description="Say all that is wrong with documents, as PUT /config would.",
+        allow_abbrev=False,
+    )
+    parser.add_argument("files", nargs="+", metavar="FILE", help="a document; - reads standard input")
+    parser.add_argument("--json", action="store_true", help="print JSON")
+    found = parser.parse_args(arguments)
+    is_sound = check([(name, read_file(name)) for name in found.files], as_json=found.json)
+    return EXIT_WELL if is_sound else EXIT_NOT_WELL
+
+
+def _explain(arguments: Sequence[str], environ: Mapping[str, str]) -> int:
+    from proxy.commands.explain import Question, explain
+
+    parser = argparse.ArgumentParser(
+        prog=f"{PROG} explain",
+        description="Say which listener, route and rule a request would get, why, and what would be done with it. "
+        "Nothing is sent anywhere.",
+        allow_abbrev=False,
+    )
+    source = parser.add_mutually_exclusive_group(required=True)
+    source.add_argument("--config", metavar="FILE", help="the document; - reads standard input")
+    source.add_argument(
+        "--proxy",
+        metavar="URL",
+        help="ask a running proxy for its document, such as http://127.0.0.1:8082 or unix:/path; the token is "
+        "$PROXY_AUTH_TOKEN",
+    )
+    parser.add_argument("--listener", metavar="NAME", help="the listener that the client connects to, by name")
+    parser.add_argument("-H", "--header", action="append", default=[], metavar="'NAME: VALUE'", help="a header field")
+    parser.add_argument("--json", action="store_true", help="print JSON")
+    parser.add_argument("method", metavar="METHOD", help="such as GET")
+    parser.add_argument("url", metavar="URL", help="as a client would write it: https://shop.example/cart?page=2")
+    found = parser.parse_args(arguments)
+    data = read_file(found.config) if found.config else read_running(found.proxy, environ)
+    question = Question.parse(found.method, found.url, found.header, found.listener)
+    return EXIT_WELL if explain(data, question, as_json=found.json) else EXIT_NOT_WELL
+
+
+def _schema(arguments: Sequence[str], _environ: Mapping[str, str]) -> int:
+    from proxy.commands.schema import make_schema
+
+    argparse.ArgumentParser(prog=f"{PROG} schema", description="Print the JSON Schema of documents.").parse_args(
+        arguments
+    )
+    sys.stdout.write(make_schema())
+    return EXIT_WELL

@@ -1,0 +1,86 @@
+"""What `explain` says of one request at one door, as plain values: the JSON of `--json`, and what the view shows."""
+
+import msgspec
+
+from proxy.routing import Answer, BackendShare, Explanation, Forward, HeaderEdits, MatchPlace, Miss, Redirect
+
+_HANDLED = frozenset({"fixed", "preflight"})
+"""Answers that a route wants; the others say that something is missing."""
+
+
+class Outcome(msgspec.Struct, frozen=True, omit_defaults=True):
+    """What is done when every draw is the first."""
+
+    action: str
+    """forward, redirect or answer."""
+    status_code: int = 0
+    reason: str = ""
+    location: str = ""
+    backend: str = ""
+    addresses: tuple[str, ...] = ()
+    authority: str = ""
+    path: str = ""
+    removed_headers: tuple[str, ...] = ()
+    added_headers: tuple[str, ...] = ()
+    mirrors: tuple[str, ...] = ()
+
+
+class Report(msgspec.Struct, frozen=True):
+    door: str
+    host: str
+    path: str
+    listener: str | None
+    listener_hostname: str
+    other_listeners: tuple[str, ...]
+    winner: MatchPlace | None
+    runner_up: MatchPlace | None
+    decided_by: str | None
+    filters: tuple[str, ...]
+    backends: tuple[BackendShare, ...]
+    outcome: Outcome
+    misses: tuple[Miss, ...]
+    is_routed: bool
+    """A route takes the request, and knows what to do with it."""
+
+
+def report_of(explanation: Explanation) -> Report:
+    decision = explanation.decision
+    is_routed = explanation.winner is not None or (isinstance(decision, Answer) and decision.reason in _HANDLED)
+    if isinstance(decision, Answer) and decision.reason not in _HANDLED:
+        is_routed = False
+    shared = {name: getattr(explanation, name) for name in Report.__struct_fields__ if hasattr(explanation, name)}
+    return Report(**shared, outcome=_outcome(explanation), is_routed=is_routed)
+
+
+def _outcome(explanation: Explanation) -> Outcome:
+    match explanation.decision:
+        case Forward() as forward:
+            return Outcome(
+                "forward",
+                backend=forward.backend.key,
+                addresses=forward.backend.spec.addresses,
+                authority=_text(forward.authority),
+                path=_text(forward.path),
+                removed_headers=_removed(forward.request_edits),
+                added_headers=_added(forward.request_edits),
+                mirrors=tuple(mirror.key for mirror in forward.mirrors),
+            )
+        case Redirect() as redirect:
+            return Outcome("redirect", status_code=redirect.status_code, location=_text(redirect.location))
+        case Answer() as answer:
+            return Outcome("answer", status_code=answer.status_code, reason=answer.reason)
+
+
+def _removed(edits: HeaderEdits | None) -> tuple[str, ...]:
+    """Names that are dropped and not set again."""
+    if edits is None:
+        return ()
+    return tuple(sorted(_text(name) for name in edits.drop - {name for name, _ in edits.append}))
+
+
+def _added(edits: HeaderEdits | None) -> tuple[str, ...]:
+    return tuple(f"{_text(name)}: {_text(value)}" for name, value in edits.append) if edits is not None else ()
+
+
+def _text(value: bytes) -> str:
+    return value.decode("utf-8", "backslashreplace")
