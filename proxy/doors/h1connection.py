@@ -21,7 +21,6 @@ from proxy.doors.misdirected import Misdirection
 from proxy.doors.refusals import MISDIRECTED, refusal
 from proxy.doors.terms import Terms
 from proxy.exchange.client import Arrival
-from proxy.h2.heads import ResponseHead
 from proxy.loop import Loop, Transport
 from proxy.loop.transport import Buffer
 
@@ -29,8 +28,6 @@ PAUSE_BYTES: Final = 256 * 1024
 """Held by the exchange: reading stops above, and goes on at half of it."""
 DRAIN_S: Final = 2.0
 """For the first request of a connection that was accepted when its door had begun to drain."""
-
-_CONTINUE: Final = ResponseHead(100, [])
 
 UpgradeToH2 = Callable[["H1Connection", Transport, bytes], None]
 """Carry on in HTTP/2, with what was received so far."""
@@ -137,11 +134,8 @@ class H1Connection:
             self._refuse(421, MISDIRECTED, "misdirected")
             return
         exchange = self.terms.begin(stream, head, event.end_stream)
-        if self._stream is not stream:
-            return
-        stream.exchange = exchange
-        if event.expects_continue and not stream.has_answered:
-            stream.send_interim(_CONTINUE)
+        if self._stream is stream:
+            stream.exchange = exchange
 
     def _on_data(self, event: h1.DataReceived) -> None:
         stream = self._stream

@@ -28,8 +28,6 @@ log = get_logger(__name__)
 
 DRAIN_S: Final = 5.0
 """How long a client without streams may take to answer when it is asked to go."""
-_CONTINUE: Final = ResponseHead(100, [])
-_EXPECTS_CONTINUE: Final = (b"expect", b"100-continue")
 
 
 class H2Connection:
@@ -150,8 +148,6 @@ class H2Connection:
         exchange = self._terms.begin(stream, head, event.end_stream)
         if stream_id in streams:
             stream.exchange = exchange
-            if has_body and not stream.has_answered and _EXPECTS_CONTINUE in head.fields:
-                stream.send_interim(_CONTINUE)
 
     def _on_data(self, event: h2.DataReceived) -> None:
         stream = self._streams.get(event.stream_id)
@@ -171,7 +167,8 @@ class H2Connection:
     def _on_window_opened(self, stream_id: int) -> None:
         if stream_id:
             stream = self._streams.get(stream_id)
-            if stream is not None:
+            # One that waits for the connection's window too gets its turn.
+            if stream is not None and not stream.is_queued:
                 self._wake(stream)
             return
         queue = self._queue

@@ -4,7 +4,7 @@ they keep the contract of `proxy.exchange.client` about credit, partial writes a
     /hello            200 and a short body, from within `begin`
     /later            the same, in a later call of the loop
     /echo             the request's body, as it comes; its credit is given back when the client has taken the bytes
-    /count            reads the body, then tells how many bytes came, and which trailers
+    /count, others    100 where it is expected; reads the body, then tells how many bytes came, and which trailers
     /bulk/N           N bytes
     /hold             nothing until `Services.let_go`; credit for the body is kept as well
     /early            413 although the body is still coming
@@ -55,6 +55,8 @@ class Exchange:
         self.head = head
         self.is_over = False
         self.received_bytes = 0
+        self.body = b""
+        """Its beginning."""
         self.trailers: Fields = []
         self._owed_bytes = 0
         self._output: deque[tuple[bytes | memoryview, bool, Creditor]] = deque()
@@ -62,8 +64,8 @@ class Exchange:
         self._on_end: Callable[[], None] = lambda: None
 
     def start(self, end_stream: bool) -> None:
-        name, _, argument = self.head.path.decode()[1:].partition("/")
-        getattr(self, f"_do_{name}", self.hello)(*([argument] if argument else []))
+        name, _, argument = self.head.path.decode("latin-1")[1:].partition("/")
+        getattr(self, f"_do_{name}", self._do_count)(*([argument] if argument else []))
         if end_stream and not self.is_over:
             self._on_end()
 
@@ -72,6 +74,8 @@ class Exchange:
     def on_request_data(self, data: bytes | memoryview, end_stream: bool) -> None:
         assert not self.is_over
         self.received_bytes += len(data)
+        if self.received_bytes < 100_000:
+            self.body += data
         self._on_data(data, end_stream)
         if end_stream and not self.is_over:
             self._on_end()
@@ -98,6 +102,9 @@ class Exchange:
         self._on_data = self._drop
         self._answer(200, b"hello\n")
 
+    def _do_hello(self) -> None:
+        self.hello()
+
     def _do_later(self) -> None:
         self.services.loop.call_soon(lambda: None if self.is_over else self.hello())
 
@@ -107,6 +114,9 @@ class Exchange:
         self._on_end = lambda: self._put(b"", True, self) if not self._has_end else None
 
     def _do_count(self) -> None:
+        if (b"expect", b"100-continue") in self.head.fields:
+            self.client.send_interim(ResponseHead(100, []))
+
         def tell() -> None:
             names = b",".join(name for name, _ in self.trailers)
             self._answer(200, b"%d bytes, trailers [%b]\n" % (self.received_bytes, names))
@@ -122,7 +132,6 @@ class Exchange:
         self.services.held.append(self)
 
     def _do_early(self) -> None:
-        self.client.stop_request()
         self._answer(413, b"too much\n")
 
     def _do_break(self) -> None:

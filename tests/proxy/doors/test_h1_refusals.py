@@ -1,0 +1,179 @@
+"""What becomes of HTTP/1.1 clients that break the protocol, pass a limit or take too long."""
+
+import contextlib
+import re
+import socket
+import time
+
+import pytest
+
+from tests.proxy.doors.rig import ask, read_all, read_until, serving
+
+MALFORMED = {
+    "no host": (b"GET / HTTP/1.1\r\n\r\n", 400),
+    "two lengths": (b"POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 1\r\nContent-Length: 2\r\n\r\n", 400),
+    "another version": (b"GET / HTTP/3.0\r\nHost: a\r\n\r\n", 505),
+    "CONNECT": (b"CONNECT a:443 HTTP/1.1\r\nHost: a:443\r\n\r\n", 501),
+    "another transfer coding": (b"POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: gzip, chunked\r\n\r\n", 501),
+    "another expectation": (b"GET / HTTP/1.1\r\nHost: a\r\nExpect: wonders\r\n\r\n", 417),
+    "long request line": (b"GET /" + b"a" * 20_000 + b" HTTP/1.1\r\nHost: a\r\n\r\n", 414),
+    "target one byte too long": (b"GET /" + b"a" * 16_384 + b" HTTP/1.1\r\nHost: a\r\n\r\n", 414),
+    "large head": (b"GET / HTTP/1.1\r\nHost: a\r\nX: " + b"a" * 70_000 + b"\r\n\r\n", 431),
+    "garbage": (b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03", 400),
+}
+
+
+@pytest.mark.parametrize(("raw", "status_code"), MALFORMED.values(), ids=MALFORMED.keys())
+def test_a_malformed_request_is_answered_and_the_connection_closed(raw: bytes, status_code: int) -> None:
+    with serving() as rig, rig.connect() as client:
+        client.sendall(raw)
+
+        answer = read_all(client)
+
+        assert answer.startswith(b"HTTP/1.1 %d " % status_code)
+        assert b"connection: close\r\n" in answer
+        assert re.search(rb"\r\n\r\n%d [a-z- ]+: .+\n$" % status_code, answer)
+        assert rig.services.begun.empty()
+        assert {"protocol": 1} == rig.door_stats.refused
+
+
+def test_a_target_of_just_the_limit_is_served() -> None:
+    with serving() as rig, rig.connect() as client:
+        ask(client, "/" + "a" * 16_383)
+
+        assert read_until(client, b"\n").startswith(b"HTTP/1.1 200 ")
+
+
+def test_a_body_that_breaks_the_protocol_ends_its_exchange_and_is_answered() -> None:
+    with serving() as rig, rig.connect() as client:
+        ask(client, "/hold", "Transfer-Encoding: chunked\r\n", "POST")
+        rig.services.begun.get(timeout=10)
+        client.sendall(b"3\r\nabcdef\r\n")
+
+        assert read_all(client).startswith(b"HTTP/1.1 400 ")
+        assert rig.services.gone.get_nowait()
+
+
+def test_a_body_that_breaks_the_protocol_after_the_answer_began_cuts_the_answer() -> None:
+    with serving() as rig, rig.connect() as client:
+        ask(client, "/echo", "Transfer-Encoding: chunked\r\n", "POST")
+        client.sendall(b"3\r\nabc\r\n")
+        read_until(client, b"abc\r\n")
+        client.sendall(b"zzz\r\n")
+
+        assert b"" == read_all(client)
+        assert rig.services.gone.get_nowait()
+
+
+def test_a_client_that_sends_nothing_is_left_without_a_word() -> None:
+    with serving(limits={"headerTimeout": "50ms"}) as rig, rig.connect() as client:
+        assert b"" == read_all(client)
+        assert {} == rig.door_stats.refused
+
+
+def test_a_head_that_does_not_come_to_its_end_is_answered_408() -> None:
+    with serving(limits={"headerTimeout": "50ms"}) as rig, rig.connect() as client:
+        client.sendall(b"GET / HTTP/1.1\r\nHost: a")
+
+        assert read_all(client).startswith(b"HTTP/1.1 408 ")
+        assert {"header_timeout": 1} == rig.door_stats.refused
+
+
+def test_dribbling_gains_no_time_for_a_head() -> None:
+    """Slow loris: each byte comes well within the timeout."""
+    with serving(limits={"headerTimeout": "300ms"}) as rig, rig.connect() as client:
+        client.settimeout(0.02)
+        start_s = time.monotonic()
+        answer = b""
+        client.sendall(b"GET / HTTP/1.1\r\nX: ")
+        while not answer:
+            assert time.monotonic() < start_s + 5
+            client.sendall(b"x")
+            try:
+                answer = client.recv(100)
+            except TimeoutError:
+                continue
+
+        assert answer.startswith(b"HTTP/1.1 408 ")
+        assert time.monotonic() >= start_s + 0.25
+
+
+def test_the_next_head_on_a_kept_connection_is_timed_as_well() -> None:
+    with serving(limits={"headerTimeout": "50ms", "idleTimeout": "1h"}) as rig, rig.connect() as client:
+        ask(client)
+        read_until(client, b"hello\n")
+        client.sendall(b"GET / HT")
+
+        assert read_all(client).startswith(b"HTTP/1.1 408 ")
+
+
+def test_a_kept_connection_is_closed_when_it_has_been_idle_for_long() -> None:
+    with serving(limits={"idleTimeout": "50ms"}) as rig, rig.connect() as client:
+        ask(client)
+        read_until(client, b"hello\n")
+
+        assert b"" == read_all(client)
+        rig.wait_for_connections(0)
+
+
+def test_a_running_request_is_not_timed_by_its_connection() -> None:
+    with serving(limits={"idleTimeout": "20ms", "headerTimeout": "20ms"}) as rig, rig.connect() as client:
+        ask(client, "/hold")
+        rig.services.begun.get(timeout=10)
+        with rig.connect() as other:
+            assert b"" == read_all(other)
+        rig.call(rig.services.let_go)
+
+        assert read_until(client, b"hello\n")
+
+
+def test_reading_stops_while_an_exchange_cannot_get_rid_of_a_body() -> None:
+    size_bytes = 64 * 1024 * 1024
+    with serving() as rig, rig.connect() as client:
+        ask(client, "/hold", f"Content-Length: {size_bytes}\r\n", "POST")
+        exchange = rig.services.begun.get(timeout=10)
+        client.settimeout(1)
+        with pytest.raises(TimeoutError):
+            client.sendall(bytes(size_bytes))
+
+        # One read beyond the limit at most; the rest is in the kernel's buffers.
+        assert exchange.received_bytes <= 512 * 1024 + 256 * 1024
+        client.settimeout(10)
+
+        rig.call(lambda: exchange.client.release(exchange.received_bytes))
+        rig.wait_for(lambda: exchange.received_bytes > 768 * 1024, "more of the body")
+
+
+def test_a_whole_upload_goes_through_and_back_with_little_under_way() -> None:
+    size_bytes = 8 * 1024 * 1024
+    with serving() as rig, rig.connect() as client:
+        ask(client, "/echo", f"Content-Length: {size_bytes}\r\nConnection: close\r\n", "POST")
+        rest_bytes = size_bytes
+        answer_bytes = 0
+        client.setblocking(False)
+        deadline_s = time.monotonic() + 30
+        piece = b"\xff" * 65536
+        while time.monotonic() < deadline_s:
+            if rest_bytes:
+                with contextlib.suppress(BlockingIOError):
+                    rest_bytes -= client.send(piece[:rest_bytes])
+            try:
+                data = client.recv(1 << 20)
+            except BlockingIOError:
+                continue
+            answer_bytes += data.count(b"\xff")
+            if not data:
+                break
+
+        assert size_bytes == answer_bytes
+
+
+def test_a_refused_client_that_is_still_sending_reads_the_answer() -> None:
+    """Closing with unread data would reset the connection and take the answer away."""
+    with serving() as rig, rig.connect() as client:
+        ask(client, "/early", "Content-Length: 1000000\r\n", "POST")
+        client.sendall(bytes(500_000))
+
+        assert read_all(client).startswith(b"HTTP/1.1 413 ")
+        client.shutdown(socket.SHUT_WR)
+        rig.wait_for_connections(0)

@@ -1,0 +1,244 @@
+"""HTTP/2 clients with prior knowledge on plain doors, played by an independent implementation."""
+
+import socket
+import time
+
+import pytest
+from h2.errors import ErrorCodes
+from h2.settings import SettingCodes
+
+from tests.proxy.doors.h2client import H2Client
+from tests.proxy.doors.rig import Rig, read_all, serving
+
+MIB = 1024 * 1024
+
+
+def client_of(rig: Rig, **options: bool | int) -> H2Client:
+    return H2Client(rig.connect(), **options)  # type: ignore[arg-type]
+
+
+def test_streams_are_answered_each_by_its_own_exchange() -> None:
+    with serving() as rig, client_of(rig) as client:
+        held = client.ask("/hold")
+        assert b"hello\n" == client.get("/hello").body
+        assert bytes(100_000) == client.get("/bulk/100000").body
+        rig.call(rig.services.let_go)
+
+        assert b"hello\n" == client.answer(held).body
+        assert "HTTP/2" == rig.services.begun.get_nowait().client.arrival.protocol
+        rig.wait_for(lambda: rig.door_stats.connections == 1, "one connection in the account")
+
+
+def test_interim_answers_and_trailers_come_through() -> None:
+    with serving() as rig, client_of(rig) as client:
+        assert [b"103"] == client.get("/interim").interim
+        answer = client.get("/trailers")
+
+        assert (b"body\n", {b"checksum": b"1234"}) == (answer.body, answer.trailers)
+
+
+def test_a_body_goes_through_and_back_under_flow_control() -> None:
+    with serving() as rig, client_of(rig) as client:
+        stream_id = client.ask("/echo", method="POST", has_body=True)
+        client.send(stream_id, b"x" * (3 * MIB), ends=True)
+
+        assert 3 * MIB == len(client.answer(stream_id).body)
+
+
+def test_trailers_of_a_request_reach_its_exchange() -> None:
+    with serving() as rig, client_of(rig) as client:
+        stream_id = client.ask("/count", method="POST", has_body=True)
+        client.send(stream_id, b"abc")
+        client.h2.send_headers(stream_id, [(b"x-sum", b"1")], end_stream=True)
+        client.flush()
+
+        assert b"3 bytes, trailers [x-sum]\n" == client.answer(stream_id).body
+
+
+def test_a_stalled_upload_takes_its_own_window_and_leaves_others_theirs() -> None:
+    with serving() as rig, client_of(rig) as client:
+        stalled = client.ask("/hold", method="POST", has_body=True)
+        client.send(stalled, bytes(65_535))
+        client.read_until(lambda: client.h2.remote_settings.initial_window_size > 65_535)
+        client.send(stalled, bytes(client.h2.local_flow_control_window(stalled)))
+        other = client.ask("/count", method="POST", has_body=True)
+        client.send(other, bytes(2 * MIB), ends=True)
+
+        assert b"2097152 bytes, trailers []\n" == client.answer(other).body
+        assert 0 == client.h2.local_flow_control_window(stalled)
+
+
+def test_what_an_early_answer_leaves_of_a_body_is_not_asked_for() -> None:
+    with serving() as rig, client_of(rig) as client:
+        stream_id = client.ask("/early", method="POST", has_body=True)
+        answer = client.answer(stream_id)
+        client.read_until(lambda: answer.reset_code is not None)
+
+        assert (413, b"too much\n", 0) == (answer.status_code, answer.body, answer.reset_code)
+        assert b"hello\n" == client.get("/hello").body
+
+
+def test_credit_of_answered_uploads_is_never_lost() -> None:
+    """Each leaves body bytes with an exchange that keeps them: far more than a connection's window in all."""
+    with serving() as rig, client_of(rig) as client:
+        client.read_until(lambda: client.h2.outbound_flow_control_window > 65_535)
+        for _ in range(20):
+            stream_id = client.ask("/hold", method="POST", has_body=True)
+            client.send(stream_id, bytes(120_000), ends=True)
+            rig.services.begun.get(timeout=10)
+            rig.wait_for(lambda: rig.services.held[0].received_bytes == 120_000, "the body")
+            rig.call(rig.services.let_go)
+            assert 200 == client.answer(stream_id).status_code
+
+
+def test_streams_that_wait_for_the_connection_window_get_turns() -> None:
+    with serving() as rig, client_of(rig, gives_credit=False) as client:
+        streams = [client.ask(f"/bulk/{MIB}") for _ in range(3)]
+        client.h2.update_settings({SettingCodes.INITIAL_WINDOW_SIZE: 4 * MIB})
+        client.flush()
+        total = lambda: sum(len(client.answers[stream_id].body) for stream_id in streams)  # noqa: E731
+        client.read_until(lambda: total() == 65_535)
+        for step in range(1, 31):
+            client.h2.increment_flow_control_window(10_000)
+            client.flush()
+            client.read_until(lambda wanted=65_535 + step * 10_000: total() == wanted)
+
+        assert all(len(client.answers[stream_id].body) >= 100_000 for stream_id in streams)
+
+
+def test_a_stream_goes_on_when_its_own_window_opens() -> None:
+    with serving() as rig, client_of(rig, gives_credit=False) as client:
+        stream_id = client.ask("/bulk/100000")
+        answer = client.answers[stream_id]
+        client.h2.increment_flow_control_window(MIB)
+        client.flush()
+        client.read_until(lambda: len(answer.body) == 65_535)
+        client.h2.increment_flow_control_window(MIB, stream_id)
+        client.flush()
+
+        assert bytes(100_000) == client.answer(stream_id).body
+
+
+def test_a_client_that_resets_its_stream_is_gone() -> None:
+    with serving() as rig, client_of(rig) as client:
+        stream_id = client.ask("/hold")
+        rig.services.begun.get(timeout=10)
+        client.h2.reset_stream(stream_id, ErrorCodes.CANCEL)
+        client.flush()
+
+        assert "reset by the client, code 8" == rig.services.gone.get(timeout=10)
+        assert b"hello\n" == client.get("/hello").body
+
+
+def test_a_client_that_closes_its_connection_is_gone_from_all_its_streams() -> None:
+    with serving() as rig, client_of(rig) as client:
+        for _ in range(3):
+            client.ask("/hold")
+            rig.services.begun.get(timeout=10)
+        client.sock.shutdown(socket.SHUT_WR)
+
+        assert ["closed by the client"] * 3 == [rig.services.gone.get(timeout=10) for _ in range(3)]
+        rig.wait_for_connections(0)
+
+
+def test_an_answer_that_breaks_off_resets_its_stream() -> None:
+    with serving() as rig, client_of(rig) as client:
+        answer = client.get("/break")
+
+        assert (b"half of ", ErrorCodes.INTERNAL_ERROR) == (answer.body, answer.reset_code)
+
+
+def test_a_bug_in_an_exchange_costs_its_stream_only() -> None:
+    with serving() as rig, client_of(rig) as client:
+        held = client.ask("/hold")
+
+        assert ErrorCodes.INTERNAL_ERROR == client.get("/raise").reset_code
+        rig.call(rig.services.let_go)
+        assert b"hello\n" == client.answer(held).body
+
+
+def test_an_extended_connect_carries_bytes_both_ways() -> None:
+    with serving() as rig, client_of(rig) as client:
+        client.read_until(lambda: client.h2.remote_settings.enable_connect_protocol == 1)
+        stream_id = client.ask("/switch", method="CONNECT", has_body=True, fields=[(b":protocol", b"websocket")])
+        client.send(stream_id, b"\x00\xff")
+        client.read_until(lambda: client.answers[stream_id].body == b"\x00\xff")
+        head = rig.services.begun.get(timeout=10).head
+
+        assert (b"CONNECT", b"websocket") == (head.method, head.protocol)
+        client.send(stream_id, b"bye", ends=True)
+        assert b"\x00\xffbye" == client.answer(stream_id).body
+
+
+@pytest.mark.parametrize(
+    ("path", "fields", "status_code"),
+    [("/" + "a" * 16_384, [], 414), ("/", [(b"x-large", b"a" * 15_000)] * 5, 431)],
+    ids=["long target", "large fields"],
+)
+def test_a_request_over_a_limit_is_answered(path: str, fields: list[tuple[bytes, bytes]], status_code: int) -> None:
+    with serving() as rig, client_of(rig) as client:
+        client.read_until(lambda: client.h2.remote_settings.max_header_list_size is not None)
+        answer = client.answer(client.ask(path, fields=fields))
+
+        assert status_code == answer.status_code
+        assert rig.services.begun.empty()
+        assert {"protocol": 1} == rig.door_stats.refused
+        assert b"hello\n" == client.get("/hello").body
+
+
+def test_a_flood_ends_the_connection_and_its_streams() -> None:
+    with serving() as rig, client_of(rig) as client:
+        client.ask("/hold")
+        for number in range(150):
+            client.h2.update_settings({SettingCodes.MAX_FRAME_SIZE: 16_384 + number})
+        client.flush()
+        client.read_until(lambda: bool(client.goaways))
+
+        assert ErrorCodes.ENHANCE_YOUR_CALM == client.goaways[0].error_code
+        assert "SETTINGS" in rig.services.gone.get(timeout=10)
+        rig.wait_for_connections(0)
+        assert {"protocol": 1} == rig.door_stats.refused
+
+
+def test_a_client_that_never_sends_its_settings_is_left() -> None:
+    with serving(limits={"headerTimeout": "50ms"}) as rig, rig.connect() as client:
+        client.sendall(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n")
+
+        assert read_all(client)
+        assert {"header_timeout": 1} == rig.door_stats.refused
+        client.close()
+        rig.wait_for_connections(0)
+
+
+def test_a_connection_without_streams_is_asked_to_go_and_closed() -> None:
+    with serving(limits={"idleTimeout": "50ms"}) as rig, client_of(rig) as client:
+        assert b"hello\n" == client.get("/hello").body
+        start_s = time.monotonic()
+        client.read_until(lambda: client.is_closed)
+
+        assert ErrorCodes.NO_ERROR == client.goaways[-1].error_code
+        # The client took part: nobody waited for the end of the drain's deadline.
+        assert time.monotonic() < start_s + 4
+
+
+def test_the_preface_may_come_in_pieces() -> None:
+    with serving() as rig:
+        sock = rig.connect()
+        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        with H2Client(_Dribbler(sock)) as client:  # type: ignore[arg-type]
+            assert b"hello\n" == client.get("/hello").body
+
+
+class _Dribbler:
+    """A socket whose first bytes leave one by one."""
+
+    def __init__(self, sock: socket.socket) -> None:
+        self._sock = sock
+        self.recv, self.close = sock.recv, sock.close
+        self._left = 60
+
+    def sendall(self, data: bytes) -> None:
+        while data and self._left:
+            self._sock.sendall(data[:1])
+            data, self._left = data[1:], self._left - 1
+        self._sock.sendall(data)
