@@ -52,11 +52,6 @@ class _Connections(ConnectionManager):
 
     _selector: Any
 
-    @property
-    def count(self) -> int:
-        """Connections that wait, the listening socket not counted."""
-        return len(self._selector) - 1
-
     def _expire(self, threshold: float) -> None:  # noqa: ARG002 - connections know their own time
         now_s = time.monotonic()
         waiting = [(fd, conn) for fd, conn in self._selector.connections if conn is not self.server]
@@ -153,6 +148,9 @@ class Engine(Server):
         self.send_timeout_s = limits.send_timeout_s
         self.max_body_bytes = limits.max_body_bytes
         self._max_connections = limits.max_connections
+        self.open_connections: set[Connection] = set()
+        """From accept to close, whoever holds them: the watching thread, the queue or a worker. Any thread adds and
+        discards, each at one stroke."""
         self.socket = listener
         if tls is not None:
             self.ssl_adapter = _Tls(*tls)
@@ -174,7 +172,7 @@ class Engine(Server):
 
     def process_conn(self, conn: Connection) -> None:
         """A connection is new, or has become readable, or holds the next request already. Never blocks."""
-        if conn.is_new and self._connections.count >= self._max_connections:
+        if conn.is_new and len(self.open_connections) > self._max_connections:
             self._overloaded(conn)
             return
         head = conn.gather_head()

@@ -231,6 +231,7 @@ class Connection(HTTPConnection):
             return Output(sock, server.send_timeout_s)
 
         super().__init__(server, sock, open_stream)
+        server.open_connections.add(self)
         self.waits_until_s = time.monotonic() + server.header_timeout_s
         """A moment of the monotonic clock; an idle or slow connection is closed then."""
         self._has_begun = False
@@ -278,8 +279,10 @@ class Connection(HTTPConnection):
         self.close()
 
     def close(self) -> None:
+        """May be called again."""
         if self.must_linger:
             self._linger()
+        self.server.open_connections.discard(self)
         self.rfile.close()
         self.wfile.close()
         with contextlib.suppress(OSError, ValueError):
