@@ -1,4 +1,4 @@
-"""A store that times each of its calls, for stores that do not do so themselves."""
+"""How calls to a store are timed, and a store that times each call to another that does not do so itself."""
 
 import time
 from collections.abc import Callable, Iterator
@@ -10,7 +10,22 @@ from dnswebhook.model import Capabilities, Listing, Record, RecordSpec
 from dnswebhook.stores.base import Finding, Store
 
 Observe = Callable[[str, str, float], None]
-"""Told the operation, `ok` or the error's reason, and the duration in seconds."""
+"""Told about each finished operation: its name, `ok` or the `reason` of its error, and its duration in seconds."""
+
+
+@contextmanager
+def observed(observe: Observe, operation: str, clock: Callable[[], float] = time.monotonic) -> Iterator[None]:
+    """Tell `observe` how the block ended and how long it took."""
+    began = clock()
+    outcome = StoreError.reason  # of a bug, which is no StoreError
+    try:
+        yield
+        outcome = "ok"
+    except StoreError as error:
+        outcome = error.reason
+        raise
+    finally:
+        observe(operation, outcome, clock() - began)
 
 
 class ObservedStore:
@@ -22,23 +37,23 @@ class ObservedStore:
         return self._store.capabilities()
 
     def list_records(self, deadline: Deadline) -> Listing:
-        with self._timed("list"):
+        with observed(self._observe, "list"):
             return self._store.list_records(deadline)
 
     def create(self, spec: RecordSpec, deadline: Deadline) -> Record:
-        with self._timed("create"):
+        with observed(self._observe, "create"):
             return self._store.create(spec, deadline)
 
     def update(self, record: Record, spec: RecordSpec, deadline: Deadline) -> Record:
-        with self._timed("update"):
+        with observed(self._observe, "update"):
             return self._store.update(record, spec, deadline)
 
     def delete(self, record: Record, deadline: Deadline) -> None:
-        with self._timed("delete"):
+        with observed(self._observe, "delete"):
             self._store.delete(record, deadline)
 
     def probe(self, deadline: Deadline) -> None:
-        with self._timed("probe"):
+        with observed(self._observe, "probe"):
             self._store.probe(deadline)
 
     def check(self, deadline: Deadline) -> Iterator[Finding]:
@@ -46,15 +61,3 @@ class ObservedStore:
 
     def close(self) -> None:
         self._store.close()
-
-    @contextmanager
-    def _timed(self, operation: str) -> Iterator[None]:
-        started = time.perf_counter()
-        outcome = "ok"
-        try:
-            yield
-        except StoreError as error:
-            outcome = error.reason
-            raise
-        finally:
-            self._observe(operation, outcome, time.perf_counter() - started)

@@ -4,9 +4,6 @@ A session that has ended is renewed once per call and the call then repeated wit
 that the controller did not act, so this holds for a POST too.
 """
 
-import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from typing import TypeVar
 
 import msgspec
@@ -14,7 +11,7 @@ import msgspec
 from dnswebhook.deadline import Deadline
 from dnswebhook.errors import StoreError
 from dnswebhook.stores.unifi import replies
-from dnswebhook.stores.unifi.credentials import Credentials, Observe, Ticket
+from dnswebhook.stores.unifi.credentials import Credentials, Ticket
 from dnswebhook.stores.unifi.retry import RetryPolicy, Unclear
 from dnswebhook.stores.unifi.transport import Reply, Request, Transport
 
@@ -72,17 +69,3 @@ class Client:
             return reply
 
         return ticket, self._retry.send(request, exchange, deadline)
-
-
-@contextmanager
-def observed(observe: Observe, operation: str, clock: Callable[[], float] = time.monotonic) -> Iterator[None]:
-    """Tell `observe` how the block ended and how long it took."""
-    began = clock()
-    outcome = "ok"
-    try:
-        yield
-    except StoreError as error:
-        outcome = error.reason
-        raise
-    finally:
-        observe(operation, outcome, clock() - began)

@@ -18,7 +18,8 @@ import msgspec
 from daemonkit.logs import get_logger
 from daemonkit.secret import Secret
 from dnswebhook.deadline import Deadline
-from dnswebhook.errors import CredentialsRefused, StoreError, StoreTimeout, excerpt
+from dnswebhook.errors import CredentialsRefused, StoreTimeout, excerpt
+from dnswebhook.stores.observed import Observe, observed
 from dnswebhook.stores.unifi import replies
 from dnswebhook.stores.unifi.address import Flavour, login_path
 from dnswebhook.stores.unifi.retry import retry_after_s
@@ -29,9 +30,6 @@ log = get_logger(__name__)
 FIRST_LOGIN_PAUSE_S = 15.0
 MAX_LOGIN_PAUSE_S = 600.0
 _STATUS_SECOND_FACTOR = 499
-
-Observe = Callable[[str, str, float], None]
-"""Told about each finished operation: its name, `ok` or the `reason` of its error, and its duration in seconds."""
 
 
 class Ticket(msgspec.Struct, frozen=True):
@@ -168,21 +166,11 @@ class SessionCredentials:
             if session is not None and not session.is_proven:
                 self._session = None
                 raise self._pause("the controller refused a session that it had just opened")
-            self._observed_login(deadline)
+            with observed(self._observe, "login", self._clock):
+                self._login(deadline)
             return True
         finally:
             self._login_lock.release()
-
-    def _observed_login(self, deadline: Deadline) -> None:
-        began = self._clock()
-        outcome = "ok"
-        try:
-            self._login(deadline)
-        except StoreError as error:
-            outcome = error.reason
-            raise
-        finally:
-            self._observe("login", outcome, self._clock() - began)
 
     def _login(self, deadline: Deadline) -> None:
         pause_s = self._next_login_at - self._clock()

@@ -14,10 +14,10 @@ from dnswebhook.deadline import Deadline
 from dnswebhook.errors import StoreUnreachable
 from dnswebhook.flights import Flights
 from dnswebhook.model import Capabilities, Listing, Record, RecordSpec
+from dnswebhook.stores.observed import Observe, observed
 from dnswebhook.stores.unifi import integrationrows, replies
 from dnswebhook.stores.unifi.address import INTEGRATION_PATH
-from dnswebhook.stores.unifi.client import Client, observed
-from dnswebhook.stores.unifi.credentials import Observe
+from dnswebhook.stores.unifi.client import Client
 from dnswebhook.stores.unifi.integrationrows import PolicyRow
 from dnswebhook.stores.unifi.transport import Reply, Request
 from dnswebhook.stores.unifi.writes import RowWrites

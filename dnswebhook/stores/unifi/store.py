@@ -14,11 +14,12 @@ from dnswebhook.deadline import Deadline
 from dnswebhook.errors import CapabilitiesUnknown, StoreTimeout
 from dnswebhook.model import Capabilities, Listing, Record, RecordSpec
 from dnswebhook.stores.base import Finding
+from dnswebhook.stores.observed import Observe
 from dnswebhook.stores.unifi import check, integrationrows, v2rows
 from dnswebhook.stores.unifi.address import Flavour, v2_path
 from dnswebhook.stores.unifi.auto import Detector
 from dnswebhook.stores.unifi.client import Client
-from dnswebhook.stores.unifi.credentials import Credentials, KeyCredentials, Observe, SessionCredentials
+from dnswebhook.stores.unifi.credentials import Credentials, KeyCredentials, SessionCredentials
 from dnswebhook.stores.unifi.decision import Decision, DecisionFile, decision_of_settings
 from dnswebhook.stores.unifi.integration import IntegrationStore
 from dnswebhook.stores.unifi.replies import MethodAbsent

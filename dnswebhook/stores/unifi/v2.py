@@ -9,9 +9,9 @@ import msgspec
 from dnswebhook.deadline import Deadline
 from dnswebhook.flights import Flights
 from dnswebhook.model import Capabilities, Listing, Record, RecordSpec
+from dnswebhook.stores.observed import Observe, observed
 from dnswebhook.stores.unifi import replies, v2rows
-from dnswebhook.stores.unifi.client import Client, observed
-from dnswebhook.stores.unifi.credentials import Observe
+from dnswebhook.stores.unifi.client import Client
 from dnswebhook.stores.unifi.transport import Reply, Request
 from dnswebhook.stores.unifi.v2rows import RowMemory, V2Row
 from dnswebhook.stores.unifi.writes import RowWrites
