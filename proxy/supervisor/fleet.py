@@ -61,7 +61,7 @@ class Fleet:
         with self._news:
             if self._is_stopping:
                 return "stopping"
-            if any(slot.failed_starts >= FAILING_STARTS for slot in self.slots):
+            if any(slot.failed_starts >= FAILING_STARTS and not slot.taken for slot in self.slots):
                 return "a worker cannot be started"
             if not any(slot.taken for slot in self.slots):
                 return "no worker serves the configuration yet"

@@ -1,0 +1,200 @@
+"""PUT and GET /config: who may, how much, what, and what is answered."""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Iterator
+
+import pytest
+import requests
+
+from tests.proxy.site import DEADLINE_S, TOKEN, Proxy, ask, fixed, reserved_port
+
+ROUTE = {"hostnames": ["a.example"], "backends": [{"address": "127.0.0.1:3000"}]}
+
+
+@pytest.fixture(scope="module")
+def proxy() -> Iterator[Proxy]:
+    with Proxy("--max-document", "64KiB") as running:
+        yield running
+
+
+def raw(proxy: Proxy, request: bytes) -> bytes:
+    """What comes until the proxy closes."""
+    host, _, port = proxy.address("config").rpartition(":")
+    with socket.create_connection((host, int(port)), timeout=DEADLINE_S) as sock:
+        sock.sendall(request)
+        answer = b""
+        while chunk := sock.recv(65536):
+            answer += chunk
+    return answer
+
+
+@pytest.mark.parametrize("token", [None, "", "wrong", TOKEN[:-1], TOKEN + "x", "tökén"])
+def test_without_the_token_neither_put_nor_get_is_answered(proxy: Proxy, token: str | None) -> None:
+    given = None if token is None else token.encode().decode("latin-1")
+    for response in (proxy.put({"routes": [ROUTE]}, token=given), proxy.get(token=given)):
+        assert response.status_code == 401
+        assert response.headers["WWW-Authenticate"].startswith("Bearer")
+        assert response.json()["error"] == "unauthorized"
+        assert TOKEN not in response.text
+
+
+def test_another_scheme_than_bearer_is_refused_and_its_case_does_not_matter(proxy: Proxy) -> None:
+    assert proxy.put({"routes": []}, token=None, Authorization=f"Basic {TOKEN}").status_code == 401
+    assert proxy.put({"routes": []}, token=None, Authorization=f"bEARER {TOKEN}").status_code == 200
+
+
+def test_many_refusals_make_few_log_lines_and_none_shows_a_token() -> None:
+    with Proxy() as proxy:
+        for _ in range(50):
+            assert proxy.get(token="guess-of-a-token").status_code == 401
+        lines = [line for line in proxy.log if line.get("msg") == "config request refused"]
+        assert 1 <= len(lines) <= 5
+        assert not any("guess-of-a-token" in line or TOKEN in line for line in proxy.lines)
+
+
+def test_nothing_of_a_body_that_is_too_large_is_read(proxy: Proxy) -> None:
+    head = (
+        f"PUT /config HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {TOKEN}\r\nContent-Length: {64 * 1024 + 1}\r\n\r\n"
+    )
+
+    answer = raw(proxy, head.encode())
+
+    assert answer.startswith(b"HTTP/1.1 413 ")
+    assert b"65537 bytes, want at most 65536" in answer
+
+
+def test_a_chunked_body_that_grows_too_large_is_refused(proxy: Proxy) -> None:
+    response = requests.put(
+        proxy.config_url,
+        data=iter([b" " * 16384] * 5),
+        headers={"Authorization": f"Bearer {TOKEN}", "Content-Type": "application/json"},
+        timeout=DEADLINE_S,
+    )
+
+    assert response.status_code == 413
+
+
+def test_a_document_of_exactly_the_limit_is_taken(proxy: Proxy) -> None:
+    document = b'{"routes":[]}'
+
+    assert proxy.put(document + b" " * (64 * 1024 - len(document))).status_code == 200
+
+
+def test_the_default_limit_is_64_mib() -> None:
+    with Proxy() as proxy:
+        head = f"PUT /config HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {TOKEN}\r\nContent-Length: 67108865\r\n\r\n"
+
+        assert raw(proxy, head.encode()).startswith(b"HTTP/1.1 413 ")
+
+
+@pytest.mark.parametrize("media_type", ["text/plain", "application/x-www-form-urlencoded", "application/yaml"])
+def test_a_clearly_foreign_media_type_is_refused(proxy: Proxy, media_type: str) -> None:
+    response = proxy.put({"routes": []}, **{"Content-Type": media_type})
+
+    assert response.status_code == 415
+    assert "application/json" in response.json()["message"]
+
+
+@pytest.mark.parametrize(
+    "media_type", ["application/json; charset=utf-8", "Application/JSON", "application/x+json", ""]
+)
+def test_json_by_any_name_or_none_is_taken(proxy: Proxy, media_type: str) -> None:
+    assert proxy.put({"routes": []}, **{"Content-Type": media_type}).status_code == 200
+
+
+@pytest.mark.parametrize(
+    ("document", "path"),
+    [
+        ({"routes": [{"hostnames": ["a.example"], "colour": 1}]}, "routes[0].colour"),
+        ({"routes": [{"hostnames": None}]}, "routes[0].hostnames"),
+        ({"listeners": [{"name": "a", "port": 70000}]}, "listeners[0].port"),
+        ({"routes": [{"backends": [{"address": "127.0.0.1:3000"}]}, {"backends": [{"address": "x"}]}]}, "routes[1]"),
+    ],
+)
+def test_a_document_that_is_wrong_is_told_where(proxy: Proxy, document: dict[str, object], path: str) -> None:
+    response = proxy.put(document)
+
+    assert response.status_code == 400
+    problems = response.json()["problems"]
+    assert problems[0]["path"].startswith(path)
+    assert problems[0]["message"]
+    assert path in response.json()["message"]
+
+
+def test_all_problems_are_told_at_once(proxy: Proxy) -> None:
+    response = proxy.put({"routes": [{"hostnames": ["A"]}, {"hostnames": ["B"]}]})
+
+    assert [problem["path"] for problem in response.json()["problems"]] == [
+        "routes[0].hostnames[0]",
+        "routes[1].hostnames[0]",
+    ]
+
+
+@pytest.mark.parametrize("body", [b"", b"{", b"[]", b"\xff", b"null", b"[" * 5000])
+def test_what_is_no_document_at_all_is_refused(proxy: Proxy, body: bytes) -> None:
+    response = proxy.put(body)
+
+    assert response.status_code == 400
+    assert response.json()["error"] == "bad document"
+
+
+def test_other_methods_and_paths_are_told_what_there_is(proxy: Proxy) -> None:
+    deleted = requests.delete(proxy.config_url, timeout=DEADLINE_S)
+    unknown = requests.get(f"{proxy.url('config')}/configs", timeout=DEADLINE_S)
+
+    assert (deleted.status_code, unknown.status_code) == (405, 404)
+    assert {"GET", "PUT"} <= set(deleted.headers["Allow"].replace(",", " ").split())
+
+
+def test_before_the_first_document_there_is_none_to_get_and_the_proxy_is_not_ready() -> None:
+    with Proxy() as proxy:
+        assert proxy.get().status_code == 404
+        assert proxy.readiness() == (503, "no configuration is loaded yet")
+
+        proxy.use({"routes": [ROUTE]})
+
+        assert proxy.readiness() == (200, "ready")
+
+
+def test_the_loaded_document_is_shown_with_its_version_and_without_its_keys() -> None:
+    from tests.proxy.supervisor.certificates import certificate
+
+    pair = certificate("a.example")
+    with Proxy() as proxy, reserved_port() as port:
+        listener = {
+            "name": "s",
+            "address": "127.0.0.1",
+            "port": port,
+            "protocol": "HTTPS",
+            "tls": {"certificates": [pair]},
+        }
+        proxy.use({"version": 7, "listeners": [listener], "routes": [ROUTE]})
+
+        shown = proxy.get()
+
+        assert shown.json()["version"] == 7
+        seen = shown.json()["listeners"][0]["tls"]["certificates"][0]
+        assert seen["certificate"] == pair["certificate"]
+        assert seen["privateKey"].startswith("<redacted sha256:")
+        assert not any("PRIVATE KEY" in line for line in (shown.text, *proxy.lines))
+
+
+def test_a_certificate_that_openssl_cannot_use_is_a_problem_of_its_field(proxy: Proxy) -> None:
+    from tests.proxy.supervisor.certificates import certificate
+
+    pair = {**certificate("a.example"), "privateKey": certificate("b.example")["privateKey"]}
+    listener = {"name": "s", "port": 8443, "protocol": "HTTPS", "tls": {"certificates": [pair]}}
+
+    response = proxy.put({"listeners": [listener]})
+
+    assert response.status_code == 400
+    assert response.json()["problems"][0]["path"] == "listeners[0].tls.certificates[0]"
+
+
+def test_requests_are_served_as_soon_as_the_put_is_answered(proxy: Proxy) -> None:
+    with reserved_port() as port:
+        for number in range(10):
+            proxy.use(fixed(port, f"answer {number}"))
+            assert ask(port).text == f"answer {number}"

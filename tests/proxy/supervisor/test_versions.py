@@ -1,0 +1,93 @@
+"""Which version replaces which."""
+
+from __future__ import annotations
+
+import threading
+
+import pytest
+
+from tests.proxy.site import Proxy
+
+ONE = {"routes": [{"hostnames": ["a.example"], "backends": [{"address": "127.0.0.1:3000"}]}]}
+OTHER = {"routes": [{"hostnames": ["b.example"], "backends": [{"address": "127.0.0.1:3000"}]}]}
+
+
+def test_without_a_version_the_loaded_one_is_counted_up() -> None:
+    with Proxy() as proxy:
+        assert proxy.use(ONE) == {"version": 1, "changed": True}
+        assert proxy.use(OTHER) == {"version": 2, "changed": True}
+        assert proxy.use({"version": 10, **ONE}) == {"version": 10, "changed": True}
+        assert proxy.use(OTHER) == {"version": 11, "changed": True}
+
+
+def test_the_loaded_version_with_equal_content_changes_nothing_however_it_is_written() -> None:
+    with Proxy() as proxy:
+        proxy.use({"version": 5, **ONE})
+
+        assert proxy.use({**ONE, "listeners": [], "version": 5}) == {"version": 5, "changed": False}
+        assert proxy.metric("tunnelgw_proxy_config_swaps_total") == 1
+
+
+@pytest.mark.parametrize("version", [5, 4, 0])
+def test_an_older_version_and_the_loaded_one_with_other_content_are_refused_with_the_loaded_one(version: int) -> None:
+    with Proxy() as proxy:
+        proxy.use({"version": 5, **ONE})
+
+        response = proxy.put({"version": version, **OTHER})
+
+        assert response.status_code == 409
+        assert response.json()["loaded"] == 5
+        assert proxy.get().json()["routes"][0]["hostnames"] == ["a.example"]
+
+
+def test_an_older_version_is_refused_even_with_the_loaded_content() -> None:
+    with Proxy() as proxy:
+        proxy.use({"version": 5, **ONE})
+
+        assert proxy.put({"version": 4, **ONE}).status_code == 409
+
+
+def test_a_newer_version_with_equal_content_is_taken_over_without_a_swap() -> None:
+    with Proxy() as proxy:
+        proxy.use({"version": 5, **ONE})
+
+        assert proxy.use({"version": 6, **ONE}) == {"version": 6, "changed": False}
+        assert proxy.put({"version": 5, **ONE}).status_code == 409
+        assert proxy.metric("tunnelgw_proxy_config_swaps_total") == 1
+        assert proxy.metric("tunnelgw_proxy_config_version") == 6
+
+
+def test_the_first_document_may_have_any_version_and_above_the_last_there_is_none() -> None:
+    with Proxy() as proxy:
+        assert proxy.use({"version": 2**63 - 1, **ONE})["version"] == 2**63 - 1
+
+        response = proxy.put(OTHER)
+
+        assert (response.status_code, response.json()["loaded"]) == (409, 2**63 - 1)
+
+
+def test_a_refused_document_leaves_version_and_content_alone() -> None:
+    with Proxy() as proxy:
+        proxy.use({"version": 5, **ONE})
+
+        assert proxy.put({"version": 6, "routes": [{"hostnames": ["NO"]}]}).status_code == 400
+        assert proxy.use(OTHER)["version"] == 6
+
+
+def test_documents_that_come_at_once_are_taken_one_after_another() -> None:
+    with Proxy("--workers", "2") as proxy:
+        proxy.address("config")
+        versions: list[int] = []
+
+        def send(number: int) -> None:
+            route = {"hostnames": [f"h{number}.example"], "backends": [{"address": "127.0.0.1:3000"}]}
+            versions.append(proxy.use({"routes": [route]})["version"])
+
+        threads = [threading.Thread(target=send, args=(number,)) for number in range(12)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+
+        assert sorted(versions) == list(range(1, 13))
+        assert proxy.get().json()["version"] == 12
