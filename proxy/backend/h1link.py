@@ -132,6 +132,8 @@ class H1Link:
             return len(data)
         if end_stream:
             self._is_sending = False
+            if self._codec.is_switched:
+                self._transport.end_output()
         if len(data):
             self._transport.owe(creditor, len(data))
         else:

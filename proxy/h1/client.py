@@ -63,6 +63,11 @@ class ClientConnection(Sending):
         """A next request may be sent."""
         return self._reading == Reading.IDLE and not self._is_sending_body and self._keeps_alive
 
+    @property
+    def is_switched(self) -> bool:
+        """All bytes, both ways, are of the protocol that was switched to."""
+        return self._reading == Reading.RAW
+
     # -- receiving ---------------------------------------------------------------------------------------------------
 
     def receive(self, data: bytes) -> list[Event]:

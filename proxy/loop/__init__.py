@@ -5,8 +5,9 @@ One thread runs it; nothing in here, or called from here, may block. `Loop` wait
 """
 
 from proxy.loop.deadlines import Deadline
+from proxy.loop.debts import Creditor
 from proxy.loop.handshake import Handshake
 from proxy.loop.loop import Handler, Loop
-from proxy.loop.transport import Creditor, Owner, Transport
+from proxy.loop.transport import Owner, Transport
 
 __all__ = ["Creditor", "Deadline", "Handler", "Handshake", "Loop", "Owner", "Transport"]

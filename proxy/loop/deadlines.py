@@ -6,78 +6,94 @@ only sets an attribute, and the heap learns of it when the earlier time has come
 
 import heapq
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 _NEVER_S = math.inf
-_MIN_DEAD = 1000
-"""Entries of cancelled deadlines that the heap may hold before it is cleaned."""
+_MIN_STALE = 1000
+"""Entries of no use that the heap may hold before it is cleaned."""
 
 
 class Deadlines:
     """The deadlines of one loop. Times are in seconds of its clock."""
 
-    __slots__ = ("_count", "_dead", "_heap")
+    __slots__ = ("_count", "_heap", "_stale")
 
     def __init__(self) -> None:
         self._heap: list[tuple[float, int, Deadline]] = []
         self._count = 0
-        """Orders entries of equal times."""
-        self._dead = 0
+        """Numbers the entries, which orders those of equal times."""
+        self._stale = 0
+        """Entries that are not their deadline's valid one any more."""
 
     def next_s(self) -> float | None:
         """When to look again; None: not before another deadline is set."""
         return self._heap[0][0] if self._heap else None
 
-    def due(self, now_s: float) -> list[Callable[[], None]]:
-        """The calls whose time has come, in the order of their times; they are not set any more."""
-        calls: list[Callable[[], None]] = []
+    def due(self, now_s: float) -> Iterator[Callable[[], None]]:
+        """The calls whose time has come, in the order of their times; none of them is set any more.
+
+        Each is looked at when its turn comes, so one that an earlier one clears or cancels is not among them; one that
+        is set during these calls waits for the next time, even when it is due.
+        """
+        last_number = self._count
+        later: list[tuple[float, int, Deadline]] = []
         heap = self._heap
         while heap and heap[0][0] <= now_s:
-            armed_s, _, deadline = heapq.heappop(heap)
-            callback = deadline.callback
-            if callback is None:
-                self._dead -= 1
-            elif deadline.armed_s == armed_s:
-                deadline.armed_s = _NEVER_S
+            entry = heapq.heappop(heap)
+            _, number, deadline = entry
+            if number > last_number and number == deadline.entry:
+                later.append(entry)
+            elif number != deadline.entry:
+                self._stale -= 1
+            else:
+                deadline.entry = 0
                 if deadline.at_s > now_s:
                     if deadline.at_s != _NEVER_S:
                         self.arm(deadline)
-                else:
+                elif deadline.callback is not None:
                     deadline.at_s = _NEVER_S
-                    calls.append(callback)
-        return calls
+                    yield deadline.callback
+                    heap = self._heap
+        for entry in later:
+            heapq.heappush(self._heap, entry)
 
     def arm(self, deadline: "Deadline") -> None:
-        deadline.armed_s = deadline.at_s
+        if deadline.entry:
+            self.forget(deadline)
         self._count += 1
+        deadline.entry = self._count
+        deadline.armed_s = deadline.at_s
         heapq.heappush(self._heap, (deadline.at_s, self._count, deadline))
 
-    def forget(self) -> None:
-        """A deadline with an entry was cancelled."""
-        self._dead += 1
-        if self._dead > _MIN_DEAD and self._dead * 2 > len(self._heap):
-            self._heap = [entry for entry in self._heap if entry[2].callback is not None]
+    def forget(self, deadline: "Deadline") -> None:
+        """Its entry is not valid any more."""
+        deadline.entry = 0
+        self._stale += 1
+        if self._stale > _MIN_STALE and self._stale * 2 > len(self._heap):
+            self._heap = [entry for entry in self._heap if entry[1] == entry[2].entry]
             heapq.heapify(self._heap)
-            self._dead = 0
+            self._stale = 0
 
 
 class Deadline:
     """One deadline, to be set and cleared any number of times, and cancelled when its owner is gone."""
 
-    __slots__ = ("_deadlines", "armed_s", "at_s", "callback")
+    __slots__ = ("_deadlines", "armed_s", "at_s", "callback", "entry")
 
     def __init__(self, deadlines: Deadlines, callback: Callable[[], None]) -> None:
         self._deadlines = deadlines
         self.callback: Callable[[], None] | None = callback
         self.at_s = _NEVER_S
         """When `callback` is to be called; infinity while it is not set."""
+        self.entry = 0
+        """The number of its valid entry in the heap; 0: none."""
         self.armed_s = _NEVER_S
-        """The time of its valid entry in the heap, never later than `at_s`."""
+        """The time of that entry, never later than `at_s`."""
 
     def set(self, at_s: float) -> None:
         """Replaces an earlier setting."""
         self.at_s = at_s
-        if at_s < self.armed_s and self.callback is not None:
+        if (not self.entry or at_s < self.armed_s) and self.callback is not None and at_s != _NEVER_S:
             self._deadlines.arm(self)
 
     def clear(self) -> None:
@@ -86,7 +102,6 @@ class Deadline:
     def cancel(self) -> None:
         """Never call, and let go of the callback's object."""
         self.at_s = _NEVER_S
-        if self.callback is not None:
-            self.callback = None
-            if self.armed_s != _NEVER_S:
-                self._deadlines.forget()
+        self.callback = None
+        if self.entry:
+            self._deadlines.forget(self)

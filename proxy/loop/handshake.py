@@ -48,9 +48,7 @@ class Handshake:
         self._advance()
 
     def on_bug(self) -> None:
-        sock = self._end()
-        if sock is not None:
-            sock.close()
+        self._fail(ConnectionAbortedError("given up after a bug of ours"))
 
     def _advance(self) -> None:
         if self._sock is None:

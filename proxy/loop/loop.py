@@ -51,6 +51,9 @@ class Flusher(Protocol):
     def flush(self) -> None:
         """Called at the end of a turn, once for each `Loop.flush_later`."""
 
+    def on_bug(self) -> None:
+        """`flush` raised: let go of everything, raise nothing."""
+
 
 class Loop:
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
@@ -125,6 +128,7 @@ class Loop:
                     flusher.flush()
                 except Exception:
                     log.exception("bug while sending", handler=type(flusher).__name__)
+                    self._call(flusher.on_bug)
             flushers = self._flushers
 
     def _work(self) -> None:

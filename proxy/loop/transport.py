@@ -18,6 +18,7 @@ import struct
 from collections import deque
 from typing import Final, Protocol
 
+from proxy.loop.debts import Creditor, Debts
 from proxy.loop.loop import Loop
 
 _READ_BYTES: Final = 64 * 1024
@@ -33,13 +34,6 @@ _RESET_ON_CLOSE: Final = struct.pack("ii", 1, 0)
 _NOT_NOW = (BlockingIOError, InterruptedError, ssl.SSLWantReadError, ssl.SSLWantWriteError)
 
 Buffer = bytes | memoryview
-
-
-class Creditor(Protocol):
-    """Whoever handed over body bytes."""
-
-    def release(self, size_bytes: int) -> None:
-        """The other side's socket has taken that many more of them."""
 
 
 class Owner(Protocol):
@@ -67,10 +61,12 @@ class Owner(Protocol):
 class Transport:
     __slots__ = (
         "_debts",
-        "_fresh_debts",
+        "_held_error",
         "_is_eof_seen",
         "_is_finishing",
         "_is_flush_due",
+        "_is_half_closing",
+        "_is_more_known",
         "_is_output_ended",
         "_is_paused",
         "_is_tls",
@@ -97,10 +93,11 @@ class Transport:
         """Handed to this transport since it began."""
         self._sent_bytes = 0
         """Of those, taken by the socket."""
-        self._fresh_debts: list[tuple[Creditor, int]] = []
-        self._debts: deque[tuple[int, list[tuple[Creditor, int]]]] = deque()
-        """Due when `_sent_bytes` has reached the number, in rising order."""
+        self._debts = Debts()
+        self._held_error: OSError | None = None
+        self._is_more_known = False
         self._is_flush_due = False
+        self._is_half_closing = False
         self._is_writing = False
         self._is_paused = False
         self._is_eof_seen = False
@@ -144,7 +141,7 @@ class Transport:
         if self._is_paused:
             self._is_paused = False
             self._rewatch()
-            if self._is_tls and not self.is_closed and self._sock.pending():  # type: ignore[attr-defined]
+            if self._is_tls and not self.is_closed and (self._is_more_known or self._sock.pending()):  # type: ignore[attr-defined]
                 self._loop.call_soon(self._read_pending)
 
     def on_readable(self) -> None:
@@ -170,6 +167,8 @@ class Transport:
 
     def _receive_tls(self) -> bytes:
         """One record, or several when they are full: a large body is coming."""
+        if self._held_error is not None:
+            raise self._held_error
         receive = self._sock.recv
         data = receive(self._read_bytes)
         if len(data) < _TLS_RECORD_BYTES:
@@ -180,12 +179,23 @@ class Transport:
                 data = receive(_TLS_RECORD_BYTES)
             except _NOT_NOW:
                 break
+            except OSError as error:
+                # What came before it counts.
+                self._held_error = error
+                self._read_again()
+                break
             if not data:
                 # The end comes again with the next call.
+                self._read_again()
                 break
             parts.append(data)
             size_bytes += len(data)
         return b"".join(parts)
+
+    def _read_again(self) -> None:
+        """There is something to tell that no event of the socket will bring."""
+        self._is_more_known = True
+        self._loop.call_soon(self._read_pending)
 
     def _read_pending(self) -> None:
         if not self.is_closed and not self._is_paused and not self._is_eof_seen:
@@ -209,7 +219,7 @@ class Transport:
 
     def owe(self, creditor: Creditor, size_bytes: int) -> None:
         """Body bytes of `creditor` are among the output of this turn; implies `flush_later`."""
-        self._fresh_debts.append((creditor, size_bytes))
+        self._debts.owe(creditor, size_bytes)
         if not self._is_flush_due:
             self._is_flush_due = True
             self._loop.flush_later(self)
@@ -217,15 +227,15 @@ class Transport:
     def flush(self) -> None:
         self._is_flush_due = False
         if self.is_closed or self._is_output_ended:
-            self._forgive()
+            self._debts.forgive()
             return
-        buffers = self._owner.buffers_to_send()
-        for buffer in buffers:
-            self._total_bytes += len(buffer)
-        if self._fresh_debts:
-            self._debts.append((self._total_bytes, self._fresh_debts))
-            self._fresh_debts = []
-        self._queue.extend(buffers)
+        for buffer in self._owner.buffers_to_send():
+            size_bytes = len(buffer)
+            # An empty one would never be taken: sending it makes no progress.
+            if size_bytes:
+                self._total_bytes += size_bytes
+                self._queue.append(buffer)
+        self._debts.seal(self._total_bytes)
         if not self._is_writing:
             self._send()
 
@@ -249,12 +259,15 @@ class Transport:
         except OSError as error:
             self._lose(error)
             return
-        self._repay()
+        self._debts.repay(self._sent_bytes)
         if bool(queue) != self._is_writing:
             self._is_writing = bool(queue)
             self._rewatch()
-        if self._is_finishing and not queue and not self._is_flush_due:
-            self._end_output()
+        if not queue and not self._is_flush_due:
+            if self._is_finishing:
+                self._end_output()
+            elif self._is_half_closing:
+                self._half_close()
 
     def _send_some(self, queue: deque[Buffer]) -> bool:
         """False when the socket is full. A piece that TLS refused is offered again as it was, as OpenSSL wants it."""
@@ -286,12 +299,6 @@ class Transport:
             size_bytes += len(pieces[-1])
         queue.appendleft(b"".join(pieces))
 
-    def _repay(self) -> None:
-        debts = self._debts
-        while debts and debts[0][0] <= self._sent_bytes:
-            for creditor, size_bytes in debts.popleft()[1]:
-                creditor.release(size_bytes)
-
     # -- the end -----------------------------------------------------------------------------------------------------
 
     def finish(self) -> None:
@@ -308,6 +315,15 @@ class Transport:
         self._rewatch()
         self.flush_later()
 
+    def end_output(self) -> None:
+        """Send what is queued, then tell the peer that this was all; what it sends is still received.
+
+        Over TLS nothing is told: peers take a close_notify for the end of both directions.
+        """
+        if not self._is_tls and not self.is_closed:
+            self._is_half_closing = True
+            self.flush_later()
+
     def abort(self) -> None:
         """Close at once and tell the peer that something is missing; no call to the owner follows."""
         if self.is_closed:
@@ -322,18 +338,24 @@ class Transport:
 
     def _end_output(self) -> None:
         self._is_output_ended = True
+        # Our close_notify is sent by this call; the peer's is not waited for.
+        with contextlib.suppress(OSError, ValueError):
+            if self._is_tls:
+                self._sock.unwrap()  # type: ignore[attr-defined]
         if self._is_eof_seen:
             self._close()
             return
         self._linger.set(self._loop.now_s + _LINGER_S)
-        # Our close_notify is queued by the first call; the peer's is not waited for.
-        with contextlib.suppress(OSError, ValueError):
-            if self._is_tls:
-                self._sock.unwrap()  # type: ignore[attr-defined]
         try:
             self._sock.shutdown(socket.SHUT_WR)
         except OSError:
             self._close()
+
+    def _half_close(self) -> None:
+        self._is_half_closing = False
+        # A peer that has gone is noticed by reading.
+        with contextlib.suppress(OSError):
+            self._sock.shutdown(socket.SHUT_WR)
 
     def _close(self) -> None:
         if not self.is_closed:
@@ -352,15 +374,7 @@ class Transport:
         self._loop.unwatch(self._sock)
         self._sock.close()
         self._queue.clear()
-        self._forgive()
-
-    def _forgive(self) -> None:
-        """Give credit back for bytes that will never be sent, or their creditors would stand still."""
-        debts = [debt for _, group in self._debts for debt in group] + self._fresh_debts
-        self._debts.clear()
-        self._fresh_debts = []
-        for creditor, size_bytes in debts:
-            creditor.release(size_bytes)
+        self._debts.forgive()
 
     def _rewatch(self) -> None:
         if not self.is_closed:

@@ -1,0 +1,47 @@
+"""The books of the law of credit: whose bytes are among the output, and whether the socket has taken them."""
+
+from collections import deque
+from typing import Protocol
+
+
+class Creditor(Protocol):
+    """Whoever handed over body bytes."""
+
+    def release(self, size_bytes: int) -> None:
+        """The other side's socket has taken that many more of them."""
+
+
+class Debts:
+    """Positions are counted in bytes of output since the transport began."""
+
+    __slots__ = ("_fresh", "_sealed")
+
+    def __init__(self) -> None:
+        self._fresh: list[tuple[Creditor, int]] = []
+        """For output that was not fetched yet."""
+        self._sealed: deque[tuple[int, list[tuple[Creditor, int]]]] = deque()
+        """Due when the position is reached, in rising order."""
+
+    def owe(self, creditor: Creditor, size_bytes: int) -> None:
+        self._fresh.append((creditor, size_bytes))
+
+    def seal(self, end_bytes: int) -> None:
+        """All that is owed so far lies before this position."""
+        if self._fresh:
+            self._sealed.append((end_bytes, self._fresh))
+            self._fresh = []
+
+    def repay(self, sent_bytes: int) -> None:
+        """The socket has taken all before this position."""
+        sealed = self._sealed
+        while sealed and sealed[0][0] <= sent_bytes:
+            for creditor, size_bytes in sealed.popleft()[1]:
+                creditor.release(size_bytes)
+
+    def forgive(self) -> None:
+        """Give credit back for bytes that will never be sent, or their creditors would stand still."""
+        debts = [debt for _, group in self._sealed for debt in group] + self._fresh
+        self._sealed.clear()
+        self._fresh = []
+        for creditor, size_bytes in debts:
+            creditor.release(size_bytes)

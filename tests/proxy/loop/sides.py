@@ -1,0 +1,164 @@
+"""A loop that a test turns by itself, transports over real sockets, and owners that note what they are told."""
+
+import selectors
+import socket
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+from proxy.loop import Loop, Transport
+from proxy.loop.transport import Buffer
+
+PATIENCE_S = 10.0
+
+
+class Clock:
+    """Real time, and what a test has let pass."""
+
+    def __init__(self) -> None:
+        self.passed_s = 0.0
+
+    def __call__(self) -> float:
+        return time.monotonic() + self.passed_s
+
+
+class Side:
+    """An owner."""
+
+    def __init__(self) -> None:
+        self.output: list[Buffer] = []
+        self.received = bytearray()
+        self.reads: list[int] = []
+        self.has_eof = False
+        self.error: OSError | None = None
+        self.drained = 0
+        self.closed = 0
+        self.on_read: Callable[[], None] = lambda: None
+
+    def on_data(self, data: bytes) -> None:
+        assert data
+        self.received += data
+        self.reads.append(len(data))
+        self.on_read()
+
+    def on_eof(self) -> None:
+        assert not self.has_eof
+        self.has_eof = True
+
+    def on_lost(self, error: OSError) -> None:
+        assert self.error is None
+        self.error = error
+
+    def buffers_to_send(self) -> list[Buffer]:
+        output, self.output = self.output, []
+        return output
+
+    def on_drained(self) -> None:
+        self.drained += 1
+
+    def on_closed(self) -> None:
+        self.closed += 1
+
+
+class Owed:
+    """A creditor."""
+
+    def __init__(self) -> None:
+        self.released_bytes = 0
+
+    def release(self, size_bytes: int) -> None:
+        self.released_bytes += size_bytes
+
+
+def until(loop: Loop, condition: Callable[[], bool]) -> None:
+    """Turn the loop until `condition` holds."""
+    end_s = time.monotonic() + PATIENCE_S
+    beat = loop.deadline(lambda: beat.set(loop.now_s + 0.005))
+    beat.set(loop.now_s)
+    while not condition():
+        assert time.monotonic() < end_s, "waited in vain"
+        loop.turn()
+    beat.cancel()
+
+
+def turns(loop: Loop, count: int = 5) -> None:
+    """Let the loop do all that it can do without waiting."""
+    for _ in range(count):
+        loop.call_soon(lambda: None)
+        loop.turn()
+
+
+@contextmanager
+def loop_of(clock: Callable[[], float] | None = None) -> Iterator[Loop]:
+    loop = Loop(clock) if clock is not None else Loop()
+    try:
+        yield loop
+    finally:
+        loop.close()
+
+
+def tcp_pair() -> tuple[socket.socket, socket.socket]:
+    """Ours, which does not block, and the peer's, which waits up to PATIENCE_S."""
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        peer = socket.create_connection(listening.getsockname())
+        ours, _ = listening.accept()
+    ours.setblocking(False)
+    peer.settimeout(PATIENCE_S)
+    return ours, peer
+
+
+class Link:
+    """A transport and its peer."""
+
+    def __init__(self, loop: Loop) -> None:
+        ours, self.peer = tcp_pair()
+        self.loop = loop
+        self.side = Side()
+        self.transport = Transport(loop, ours, self.side)
+        self.transport.start()
+
+    def send(self, *pieces: Buffer) -> Owed:
+        """Queue pieces that are owed to the creditor returned."""
+        owed = Owed()
+        self.side.output += pieces
+        self.transport.owe(owed, sum(map(len, pieces)))
+        return owed
+
+    def until(self, condition: Callable[[], bool]) -> None:
+        until(self.loop, condition)
+
+    def close(self) -> None:
+        self.transport.abort()
+        self.peer.close()
+
+
+@contextmanager
+def linked(clock: Callable[[], float] | None = None) -> Iterator[Link]:
+    with loop_of(clock) as loop:
+        link = Link(loop)
+        try:
+            yield link
+        finally:
+            link.close()
+
+
+def receive(sock: socket.socket, size_bytes: int) -> bytes:
+    """Exactly as many bytes."""
+    parts = []
+    while size_bytes:
+        part = sock.recv(min(size_bytes, 65536))
+        assert part, "the connection ended"
+        parts.append(part)
+        size_bytes -= len(part)
+    return b"".join(parts)
+
+
+def has_ended(sock: socket.socket) -> bool:
+    """The other side sends nothing more, in order."""
+    return sock.recv(1) == b""
+
+
+def is_silent(sock: socket.socket) -> bool:
+    with selectors.DefaultSelector() as selector:
+        selector.register(sock, selectors.EVENT_READ)
+        return not selector.select(0)

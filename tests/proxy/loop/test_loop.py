@@ -1,0 +1,204 @@
+"""The loop: sockets, calls, threads, sliced work, and bugs of handlers."""
+
+import socket
+import threading
+from collections.abc import Iterator
+
+import pytest
+
+from proxy.loop import Loop
+from tests.proxy.loop.sides import Clock, loop_of, turns, until
+
+
+class Watcher:
+    def __init__(self, sock: socket.socket) -> None:
+        self.sock = sock
+        self.reads = 0
+        self.bugs = 0
+        self.fails = False
+
+    def on_readable(self) -> None:
+        if self.fails:
+            raise ZeroDivisionError("a bug")
+        self.reads += 1
+        self.sock.recv(10)
+
+    def on_writable(self) -> None:
+        """Never asked for."""
+
+    def on_bug(self) -> None:
+        self.bugs += 1
+
+
+@pytest.fixture
+def loop() -> Iterator[Loop]:
+    with loop_of() as made:
+        yield made
+
+
+def test_a_thread_wakes_the_loop_and_its_call_is_made_in_the_loops_thread(loop: Loop) -> None:
+    seen: list[threading.Thread] = []
+
+    def call() -> None:
+        seen.append(threading.current_thread())
+        loop.stop()
+
+    thread = threading.Thread(target=lambda: loop.call_from_thread(call))
+    thread.start()
+    loop.run()
+    thread.join()
+
+    assert seen == [threading.current_thread()]
+
+
+def test_calls_of_many_threads_all_come(loop: Loop) -> None:
+    seen: list[int] = []
+    threads = [
+        threading.Thread(target=lambda: [loop.call_from_thread(lambda: seen.append(1)) for _ in range(500)])
+        for _ in range(8)
+    ]
+    for thread in threads:
+        thread.start()
+    until(loop, lambda: len(seen) == 4000)
+    for thread in threads:
+        thread.join()
+
+
+def test_a_closed_loop_is_not_woken_but_neither_does_it_raise() -> None:
+    with loop_of() as loop:
+        pass
+    loop.call_from_thread(lambda: None)
+
+
+def test_a_handler_with_a_bug_is_told_and_others_go_on(loop: Loop, caplog: pytest.LogCaptureFixture) -> None:
+    pairs = [socket.socketpair() for _ in range(2)]
+    watchers = [Watcher(ours) for ours, _ in pairs]
+    watchers[0].fails = True
+    for (ours, theirs), watcher in zip(pairs, watchers, strict=True):
+        loop.watch(ours, watcher)
+        theirs.send(b"x")
+    until(loop, lambda: bool(watchers[1].reads))
+
+    assert watchers[0].bugs
+    assert "bug in the handler of a socket" in caplog.text
+    for ours, theirs in pairs:
+        loop.unwatch(ours)
+        ours.close()
+        theirs.close()
+
+
+def test_a_call_with_a_bug_does_not_keep_the_next_from_being_made(loop: Loop, caplog: pytest.LogCaptureFixture) -> None:
+    seen: list[int] = []
+    loop.call_soon(lambda: seen[5])  # type: ignore[arg-type, return-value]
+    loop.call_soon(lambda: seen.append(1))
+    loop.turn()
+
+    assert seen == [1]
+    assert "bug in a call of the loop" in caplog.text
+
+
+def test_a_sender_with_a_bug_is_told(loop: Loop, caplog: pytest.LogCaptureFixture) -> None:
+    class Sender:
+        bugs = 0
+
+        def flush(self) -> None:
+            raise ZeroDivisionError("a bug")
+
+        def on_bug(self) -> None:
+            self.bugs += 1
+
+    sender = Sender()
+    loop.flush_later(sender)
+    loop.turn()
+
+    assert sender.bugs == 1
+    assert "bug while sending" in caplog.text
+
+
+def test_sliced_work_is_done_in_order_and_sockets_are_served_between_slices() -> None:
+    clock = Clock()
+    with loop_of(clock) as loop:
+        done: list[str] = []
+        turn_of: dict[str, int] = {}
+        turn = 0
+
+        def work(name: str) -> Iterator[None]:
+            for step in range(4):
+                # Each slice takes longer than a turn may work.
+                clock.passed_s += 1
+                done.append(f"{name}{step}")
+                turn_of[done[-1]] = turn
+                yield
+
+        loop.work_through(work("a"))
+        loop.work_through(work("b"))
+        while len(done) < 8:
+            turn += 1
+            loop.turn()
+
+        assert done == ["a0", "a1", "a2", "a3", "b0", "b1", "b2", "b3"]
+        assert len(set(turn_of.values())) == 8
+
+
+def test_short_slices_share_a_turn(loop: Loop) -> None:
+    done: list[int] = []
+    # The clock stands still while they run.
+    loop._clock = lambda: loop.now_s
+
+    def work() -> Iterator[None]:
+        for step in range(100):
+            done.append(step)
+            yield
+
+    loop.work_through(work())
+    loop.turn()
+
+    assert done == list(range(100))
+
+
+def test_work_with_a_bug_is_dropped_and_the_next_is_done(loop: Loop, caplog: pytest.LogCaptureFixture) -> None:
+    done: list[int] = []
+
+    def broken() -> Iterator[None]:
+        yield
+        raise ZeroDivisionError("a bug")
+
+    def whole() -> Iterator[None]:
+        done.append(1)
+        yield
+
+    loop.work_through(broken())
+    loop.work_through(whole())
+    turns(loop)
+
+    assert done == [1]
+    assert "bug in sliced work" in caplog.text
+
+
+def test_a_deadline_is_called_when_its_time_has_come_and_not_before() -> None:
+    clock = Clock()
+    with loop_of(clock) as loop:
+        called: list[float] = []
+        loop.deadline(lambda: called.append(loop.now_s)).set(loop.now_s + 1000)
+        turns(loop)
+        assert not called
+        clock.passed_s += 1001
+        turns(loop)
+
+        assert len(called) == 1
+
+
+def test_a_socket_that_is_rewatched_for_nothing_is_silent_and_can_be_watched_again(loop: Loop) -> None:
+    ours, theirs = socket.socketpair()
+    watcher = Watcher(ours)
+    loop.watch(ours, watcher)
+    loop.rewatch(ours, watcher, reads=False, writes=False)
+    theirs.send(b"x")
+    turns(loop)
+    assert watcher.reads == 0
+    loop.rewatch(ours, watcher, reads=True, writes=False)
+    until(loop, lambda: watcher.reads == 1)
+    loop.unwatch(ours)
+    loop.unwatch(ours)
+    ours.close()
+    theirs.close()

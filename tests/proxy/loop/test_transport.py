@@ -1,0 +1,261 @@
+"""Transports over plain TCP: output, the law of credit, pauses, and every way to end."""
+
+import socket
+import threading
+
+import pytest
+
+from tests.proxy.loop.sides import Clock, Link, has_ended, is_silent, linked, receive, turns
+
+MANY_BYTES = 8 * 1024 * 1024
+
+
+def drain_in_thread(sock: socket.socket, size_bytes: int) -> tuple[threading.Thread, list[bytes]]:
+    got: list[bytes] = []
+    thread = threading.Thread(target=lambda: got.append(receive(sock, size_bytes)))
+    thread.start()
+    return thread, got
+
+
+def test_output_of_a_turn_is_sent_at_its_end_and_credit_given_back() -> None:
+    with linked() as link:
+        owed = link.send(b"hello ", b"world")
+        assert owed.released_bytes == 0
+        link.loop.turn()
+
+        assert receive(link.peer, 11) == b"hello world"
+        assert owed.released_bytes == 11
+        assert link.transport.queued_bytes == 0
+
+
+@pytest.mark.parametrize("pieces", [[b""], [b"", b"x"], [b"x", b""], [b"a" * 40_000, b""], [b"a" * 40_000, b"", b"b"]])
+def test_empty_pieces_are_no_output(pieces: list[bytes]) -> None:
+    """One at the end of a large output would be offered to the socket for ever."""
+    with linked() as link:
+        owed = link.send(*pieces)
+        link.until(lambda: owed.released_bytes == len(b"".join(pieces)))
+        turns(link.loop)
+
+        assert receive(link.peer, len(b"".join(pieces))) == b"".join(pieces)
+        assert is_silent(link.peer)
+
+
+@pytest.mark.parametrize("piece_bytes", [1000, 30_000, 300_000, MANY_BYTES])
+def test_credit_comes_back_only_as_the_peer_takes_bytes(piece_bytes: int) -> None:
+    with linked() as link:
+        data = bytes(range(256)) * (MANY_BYTES // 256)
+        debts = [(place, link.send(data[place : place + piece_bytes])) for place in range(0, MANY_BYTES, piece_bytes)]
+        turns(link.loop)
+        stuck = sum(owed.released_bytes for _, owed in debts)
+        # Owed in one turn, released at once: only when all has gone.
+        assert stuck == 0
+        assert link.transport.queued_bytes > 0
+        thread, got = drain_in_thread(link.peer, MANY_BYTES)
+        link.until(lambda: sum(owed.released_bytes for _, owed in debts) == MANY_BYTES)
+        thread.join()
+
+        assert got == [data]
+        assert link.side.drained == 1
+
+
+def test_credit_of_earlier_turns_comes_back_first() -> None:
+    with linked() as link:
+        first = link.send(b"a" * 100)
+        link.loop.turn()
+        second = link.send(b"b" * MANY_BYTES)
+        turns(link.loop)
+
+        assert (first.released_bytes, second.released_bytes) == (100, 0)
+
+
+def test_output_queued_while_the_socket_is_full_follows_in_order() -> None:
+    with linked() as link:
+        link.send(b"a" * MANY_BYTES)
+        turns(link.loop)
+        for _ in range(3):
+            link.send(b"b" * 10, b"c" * 100_000)
+            turns(link.loop, 1)
+        thread, got = drain_in_thread(link.peer, MANY_BYTES + 3 * 100_010)
+        link.until(lambda: not link.transport.queued_bytes)
+        thread.join()
+
+        assert got == [b"a" * MANY_BYTES + (b"b" * 10 + b"c" * 100_000) * 3]
+
+
+def test_nothing_is_read_while_paused_and_all_of_it_afterwards() -> None:
+    with linked() as link:
+        link.transport.pause_reading()
+        link.peer.sendall(b"x" * 1000)
+        turns(link.loop)
+        assert not link.side.received
+        link.transport.resume_reading()
+        link.until(lambda: len(link.side.received) == 1000)
+
+
+def test_a_pause_from_within_a_read_lets_no_second_read_through() -> None:
+    with linked() as link:
+        link.side.on_read = link.transport.pause_reading
+        thread = threading.Thread(target=lambda: link.peer.sendall(b"x" * MANY_BYTES))
+        thread.start()
+        link.until(lambda: bool(link.side.reads))
+        turns(link.loop)
+        assert len(link.side.reads) == 1
+        link.side.on_read = lambda: None
+        link.transport.resume_reading()
+        link.until(lambda: len(link.side.received) == MANY_BYTES)
+        thread.join()
+
+
+def test_the_peers_end_is_told_once_and_output_still_flows() -> None:
+    with linked() as link:
+        link.peer.sendall(b"bye")
+        link.peer.shutdown(socket.SHUT_WR)
+        link.until(lambda: link.side.has_eof)
+        owed = link.send(b"answer")
+        turns(link.loop)
+
+        assert receive(link.peer, 6) == b"answer"
+        assert owed.released_bytes == 6
+        assert bytes(link.side.received) == b"bye"
+
+
+def test_our_end_is_told_and_input_still_flows() -> None:
+    with linked() as link:
+        link.send(b"that was all")
+        link.transport.end_output()
+        turns(link.loop)
+        assert receive(link.peer, 12) == b"that was all"
+        assert has_ended(link.peer)
+        link.peer.sendall(b"heard")
+        link.until(lambda: bytes(link.side.received) == b"heard")
+
+
+def test_finishing_sends_all_that_is_queued_then_ends_in_order() -> None:
+    with linked() as link:
+        owed = link.send(b"z" * MANY_BYTES)
+        link.transport.finish()
+        thread, got = drain_in_thread(link.peer, MANY_BYTES)
+        link.until(lambda: owed.released_bytes == MANY_BYTES)
+        thread.join()
+        assert has_ended(link.peer)
+        assert not link.side.closed
+        link.peer.close()
+        link.until(lambda: link.side.closed == 1)
+
+        assert got == [b"z" * MANY_BYTES]
+        assert link.transport.is_closed
+
+
+def test_what_the_peer_still_sends_while_we_finish_is_dropped_and_takes_nothing_away() -> None:
+    """Closing a socket with unread data would reset the connection, and the last answer with it."""
+    with linked() as link:
+        link.peer.sendall(b"a request that nobody reads")
+        link.send(b"last words")
+        link.transport.finish()
+        turns(link.loop)
+        link.peer.sendall(b"and more")
+        turns(link.loop)
+
+        assert receive(link.peer, 10) == b"last words"
+        assert has_ended(link.peer)
+        assert not link.side.received
+
+
+def test_a_peer_that_does_not_end_is_lingered_for_a_moment_only() -> None:
+    clock = Clock()
+    with linked(clock) as link:
+        link.transport.finish()
+        turns(link.loop)
+        assert not link.side.closed
+        clock.passed_s += 3
+        turns(link.loop)
+
+        assert link.side.closed == 1
+
+
+def test_a_peer_that_never_reads_cannot_hold_a_finishing_connection() -> None:
+    clock = Clock()
+    with linked(clock) as link:
+        owed = link.send(b"z" * MANY_BYTES)
+        link.transport.finish()
+        turns(link.loop)
+        clock.passed_s += 21
+        turns(link.loop)
+
+        assert link.side.closed == 1
+        assert owed.released_bytes == MANY_BYTES
+
+
+def test_aborting_resets_the_connection_forgives_debts_and_calls_nobody() -> None:
+    with linked() as link:
+        sent = link.send(b"a" * MANY_BYTES)
+        turns(link.loop)
+        fresh = link.send(b"b")
+        link.transport.abort()
+        turns(link.loop)
+
+        assert (sent.released_bytes, fresh.released_bytes) == (MANY_BYTES, 1)
+        with pytest.raises(ConnectionResetError):
+            receive(link.peer, MANY_BYTES)
+        assert (link.side.error, link.side.closed, link.side.has_eof) == (None, 0, False)
+
+
+def test_a_reset_by_the_peer_is_a_loss_and_forgives_debts() -> None:
+    with linked() as link:
+        owed = link.send(b"a" * MANY_BYTES)
+        turns(link.loop)
+        reset(link.peer)
+        link.until(lambda: link.side.error is not None)
+
+        assert owed.released_bytes == MANY_BYTES
+        assert link.transport.is_closed
+
+
+def test_output_for_a_closed_transport_is_forgiven() -> None:
+    with linked() as link:
+        link.transport.abort()
+        owed = link.send(b"too late")
+        turns(link.loop)
+
+        assert owed.released_bytes == 8
+
+
+def test_an_owner_with_a_bug_loses_its_connection_and_no_other(caplog: pytest.LogCaptureFixture) -> None:
+    with linked() as link:
+        other = Link(link.loop)
+
+        def bug() -> None:
+            raise ZeroDivisionError("a bug")
+
+        link.side.on_read = bug
+        link.peer.sendall(b"x")
+        other.peer.sendall(b"x")
+        link.until(lambda: link.side.error is not None and bool(other.side.received))
+        other.close()
+
+        assert isinstance(link.side.error, ConnectionAbortedError)
+        assert "bug in the handler of a socket" in caplog.text
+
+
+def test_a_creditor_that_aborts_its_debtor_while_being_repaid_breaks_nothing() -> None:
+    class Aborter:
+        released_bytes = 0
+
+        def release(self, size_bytes: int) -> None:
+            self.released_bytes += size_bytes
+            link.transport.abort()
+
+    with linked() as link:
+        aborter = Aborter()
+        link.side.output.append(b"ab")
+        link.transport.owe(aborter, 1)
+        link.transport.owe(aborter, 1)
+        turns(link.loop)
+
+        assert aborter.released_bytes == 2
+        assert link.transport.is_closed
+
+
+def reset(sock: socket.socket) -> None:
+    sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, b"\x01\0\0\0\0\0\0\0")
+    sock.close()

@@ -1,0 +1,239 @@
+"""Transports and handshakes over TLS: records, ends, and what only TLS holds back."""
+
+import socket
+import ssl
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import pytest
+import trustme
+
+from proxy.loop import Handshake, Loop, Transport
+from tests.proxy.loop.sides import Clock, Owed, Side, loop_of, receive, tcp_pair, turns, until
+
+MANY_BYTES = 4 * 1024 * 1024
+VERSIONS = [ssl.TLSVersion.TLSv1_2, ssl.TLSVersion.TLSv1_3]
+
+
+@pytest.fixture(scope="module")
+def authority() -> trustme.CA:
+    return trustme.CA()
+
+
+def contexts(authority: trustme.CA, version: ssl.TLSVersion) -> tuple[ssl.SSLContext, ssl.SSLContext]:
+    server = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    authority.issue_cert("a.example").configure_cert(server)
+    client = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    authority.configure_trust(client)
+    client.maximum_version = client.minimum_version = version
+    return server, client
+
+
+class TlsLink:
+    """Our side is the server, driven by the loop; the peer is a client that a thread has connected."""
+
+    def __init__(self, loop: Loop, authority: trustme.CA, version: ssl.TLSVersion) -> None:
+        server, client = contexts(authority, version)
+        ours, raw = tcp_pair()
+        peers: list[ssl.SSLSocket] = []
+        thread = threading.Thread(target=lambda: peers.append(client.wrap_socket(raw, server_hostname="a.example")))
+        thread.start()
+        done: list[ssl.SSLSocket] = []
+        tls_sock = server.wrap_socket(ours, server_side=True, do_handshake_on_connect=False)
+        Handshake(loop, tls_sock, loop.now_s + 5, done.append, lambda _, error: pytest.fail(str(error))).start()
+        until(loop, lambda: bool(done))
+        thread.join()
+        self.loop = loop
+        self.peer = peers[0]
+        self.side = Side()
+        self.transport = Transport(loop, done[0], self.side)
+        self.transport.start()
+
+
+@contextmanager
+def linked(authority: trustme.CA, version: ssl.TLSVersion = ssl.TLSVersion.TLSv1_3) -> Iterator[TlsLink]:
+    with loop_of() as loop:
+        link = TlsLink(loop, authority, version)
+        try:
+            yield link
+        finally:
+            link.transport.abort()
+            link.peer.close()
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+@pytest.mark.parametrize("sizes", [[1], [16_384], [16_383, 2], [16_385], [100_000, 0, 7], [300_000, 300_000]])
+def test_output_of_any_size_arrives_and_credit_comes_back(
+    authority: trustme.CA, version: ssl.TLSVersion, sizes: list[int]
+) -> None:
+    with linked(authority, version) as link:
+        data = [bytes([65 + place]) * size for place, size in enumerate(sizes)]
+        owed = Owed()
+        link.side.output += data
+        link.transport.owe(owed, sum(sizes))
+        got: list[bytes] = []
+        thread = threading.Thread(target=lambda: got.append(receive(link.peer, sum(sizes))))
+        thread.start()
+        until(link.loop, lambda: owed.released_bytes == sum(sizes))
+        thread.join()
+
+        assert got == [b"".join(data)]
+
+
+def test_output_queued_while_a_record_is_half_sent_follows_in_order(authority: trustme.CA) -> None:
+    """OpenSSL wants a refused piece again as it was; more may only come behind it."""
+    with linked(authority) as link:
+        link.side.output.append(b"a" * MANY_BYTES)
+        link.transport.flush_later()
+        turns(link.loop)
+        assert link.transport.queued_bytes
+        for _ in range(3):
+            link.side.output += [b"b" * 10, b"c" * 100_000]
+            link.transport.flush_later()
+            turns(link.loop, 1)
+        got: list[bytes] = []
+        size_bytes = MANY_BYTES + 3 * 100_010
+        thread = threading.Thread(target=lambda: got.append(receive(link.peer, size_bytes)))
+        thread.start()
+        until(link.loop, lambda: not link.transport.queued_bytes)
+        thread.join()
+
+        assert got == [b"a" * MANY_BYTES + (b"b" * 10 + b"c" * 100_000) * 3]
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+@pytest.mark.parametrize("size", [1, 16_384, 16_385, MANY_BYTES])
+def test_input_of_any_size_comes_through_and_so_does_the_end(
+    authority: trustme.CA, version: ssl.TLSVersion, size: int
+) -> None:
+    with linked(authority, version) as link:
+
+        def send() -> None:
+            link.peer.sendall(b"x" * size)
+            socket.socket.shutdown(link.peer, socket.SHUT_WR)
+
+        thread = threading.Thread(target=send)
+        thread.start()
+        until(link.loop, lambda: link.side.has_eof)
+        thread.join()
+
+        assert len(link.side.received) == size
+
+
+@pytest.mark.parametrize("size", [100, 16_384, 200_000])
+def test_an_end_by_close_notify_alone_is_seen(authority: trustme.CA, size: int) -> None:
+    """The peer closes TLS and keeps its socket open: no event of the socket will tell once the record was read."""
+    with linked(authority) as link:
+
+        def send() -> None:
+            link.peer.sendall(b"x" * size)
+            # Waits for our close_notify, which comes when we finish.
+            link.peer.unwrap()
+
+        thread = threading.Thread(target=send)
+        thread.start()
+        until(link.loop, lambda: link.side.has_eof)
+        assert len(link.side.received) == size
+        link.transport.finish()
+        turns(link.loop)
+        thread.join()
+
+
+def test_what_came_before_a_broken_record_counts(authority: trustme.CA) -> None:
+    with linked(authority) as link:
+        link.transport.pause_reading()
+        link.peer.sendall(b"x" * 50_000)
+        raw = socket.socket(fileno=link.peer.detach())
+        raw.sendall(b"\x17\x03\x03\x00\x20" + b"?" * 32)
+        link.transport.resume_reading()
+        until(link.loop, lambda: link.side.error is not None)
+        raw.close()
+
+        assert len(link.side.received) == 50_000
+        assert isinstance(link.side.error, ssl.SSLError)
+
+
+def test_records_that_tls_holds_already_come_after_a_pause(authority: trustme.CA) -> None:
+    with linked(authority) as link:
+        link.side.on_read = link.transport.pause_reading
+        link.peer.sendall(b"x" * 40_000)
+        until(link.loop, lambda: bool(link.side.reads))
+        turns(link.loop)
+        first_bytes = len(link.side.received)
+        link.side.on_read = lambda: None
+        link.transport.resume_reading()
+        until(link.loop, lambda: len(link.side.received) == 40_000)
+
+        assert first_bytes <= 40_000
+
+
+def test_finishing_sends_close_notify_after_the_last_byte(authority: trustme.CA) -> None:
+    with linked(authority) as link:
+        link.peer.suppress_ragged_eofs = False
+        link.side.output.append(b"last words")
+        link.transport.finish()
+        turns(link.loop)
+
+        assert receive(link.peer, 10) == b"last words"
+        assert link.peer.recv(1) == b""
+
+
+def test_aborting_is_not_taken_for_an_end(authority: trustme.CA) -> None:
+    with linked(authority) as link:
+        link.peer.suppress_ragged_eofs = False
+        link.transport.abort()
+
+        with pytest.raises(OSError, match=r"reset|EOF"):
+            link.peer.recv(1)
+
+
+def test_a_handshake_that_does_not_end_times_out(authority: trustme.CA) -> None:
+    clock = Clock()
+    with loop_of(clock) as loop:
+        server, _ = contexts(authority, ssl.TLSVersion.TLSv1_3)
+        ours, peer = tcp_pair()
+        errors: list[OSError] = []
+        tls_sock = server.wrap_socket(ours, server_side=True, do_handshake_on_connect=False)
+        Handshake(loop, tls_sock, loop.now_s + 5, lambda _: pytest.fail("done"), lambda _, e: errors.append(e)).start()
+        turns(loop)
+        assert not errors
+        clock.passed_s += 6
+        turns(loop)
+
+        assert isinstance(errors[0], TimeoutError)
+        tls_sock.close()
+        peer.close()
+
+
+@pytest.mark.parametrize("garbage", [b"GET / HTTP/1.1\r\n\r\n", b"\x16\x03\x01\x00\x05hello", b""])
+def test_a_handshake_with_something_else_fails(authority: trustme.CA, garbage: bytes) -> None:
+    with loop_of() as loop:
+        server, _ = contexts(authority, ssl.TLSVersion.TLSv1_3)
+        ours, peer = tcp_pair()
+        errors: list[OSError] = []
+        tls_sock = server.wrap_socket(ours, server_side=True, do_handshake_on_connect=False)
+        Handshake(loop, tls_sock, loop.now_s + 5, lambda _: pytest.fail("done"), lambda _, e: errors.append(e)).start()
+        peer.sendall(garbage)
+        peer.shutdown(socket.SHUT_WR)
+        until(loop, lambda: bool(errors))
+        tls_sock.close()
+        peer.close()
+
+        assert len(errors) == 1
+
+
+def test_a_cancelled_handshake_calls_nobody(authority: trustme.CA) -> None:
+    with loop_of() as loop:
+        server, _ = contexts(authority, ssl.TLSVersion.TLSv1_3)
+        ours, peer = tcp_pair()
+        tls_sock = server.wrap_socket(ours, server_side=True, do_handshake_on_connect=False)
+        handshake = Handshake(
+            loop, tls_sock, loop.now_s + 5, lambda _: pytest.fail("done"), lambda _, e: pytest.fail(str(e))
+        )
+        handshake.start()
+        handshake.cancel()
+        peer.sendall(b"garbage")
+        turns(loop)
+        tls_sock.close()
+        peer.close()
