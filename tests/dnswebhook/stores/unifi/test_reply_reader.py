@@ -10,7 +10,7 @@ import tracemalloc
 import pytest
 from urllib3.exceptions import DecodeError, ProtocolError
 
-from dnswebhook.stores.unifi.replyreader import MAX_HEAD_BYTES, ReplyTooLong, WholeReply, read_reply
+from dnswebhook.stores.unifi.replyreader import MAX_FRAMING_BYTES, MAX_HEAD_BYTES, ReplyTooLong, WholeReply, read_reply
 
 OK = b"HTTP/1.1 200 OK\r\n"
 
@@ -102,12 +102,25 @@ def test_octets_after_a_reply_belong_to_nobody_so_the_connection_ends() -> None:
         b"SSH-2.0-OpenSSH_9.2\r\n",
         OK + b"Content-Length: -1\r\n\r\n",
         b"HTTP/1.1 101 Switching Protocols\r\nUpgrade: h2c\r\nConnection: Upgrade\r\n\r\n",
-        OK + b"X-Filler: " + b"y" * (MAX_HEAD_BYTES + 300_000),
     ],
 )
 def test_half_a_reply_and_what_is_none_are_refused(text: bytes) -> None:
     with pytest.raises(ProtocolError):
         read(text)
+
+
+@pytest.mark.parametrize(
+    ("start", "filler_bytes"),
+    [
+        (OK + b"X-Filler: ", MAX_HEAD_BYTES),
+        (OK + b"Transfer-Encoding: chunked\r\n\r\n0\r\nX-Trailer: ", MAX_FRAMING_BYTES),
+        (OK + b"Transfer-Encoding: chunked\r\n\r\n1;x=", MAX_FRAMING_BYTES),
+    ],
+    ids=["head", "trailer", "chunk extension"],
+)
+def test_what_is_no_body_is_not_read_without_end(start: bytes, filler_bytes: int) -> None:
+    with pytest.raises(ProtocolError, match=str(filler_bytes)):
+        read(start, b"y" * (filler_bytes + 300_000), ends=False)
 
 
 def test_an_announced_length_beyond_the_limit_is_not_waited_for() -> None:
