@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from types import CodeType
 from typing import Any
 
-_CLIENT_FILES = ("transport", "sockets", "replyreader", "retry", "client", "credentials")
+_CLIENT_FILES = ("transport", "connections", "sockets", "replyreader", "retry", "client", "credentials")
 _PLAN_FILES = ("plan", "difference", "wishes", "ownership", "domains", "operations", "vouchers")
 
 ROOMS = (

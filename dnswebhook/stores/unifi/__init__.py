@@ -2,13 +2,15 @@
 
 `UnifiStore` is the whole of it to the outside, made from `UnifiSettings`. Inside, downwards:
 
-    store                     which API to use, when to ask again
-    check · auto · decision   findings for a person; detection; what is remembered of it
-    v2 · integration · writes the two APIs as stores; what their writes have in common
-    v2rows · integrationrows · targets    rows <-> records, pure
-    client · credentials · retry              one call, complete: sessions, repetition
-    replies · transport · tls · sockets       what a reply means; one HTTP exchange; trust; time limits
-    settings · address        what a person sets
+    store                                   which API to use, when to ask again
+    check · auto · decision                 findings for a person; detection; what is remembered of it
+    v2 · integration · writes               the two APIs as stores; what their writes have in common
+    v2rows · integrationrows · targets      rows <-> records, pure
+    client · credentials · retry            one call, complete: sessions, repetition
+    replies · transport                     what a reply means; one HTTP exchange
+    connections · replyreader               pooled connections; reading a reply
+    tls · sockets                           trust; connecting in time
+    settings · address                      what a person sets
 """
 
 from dnswebhook.stores.unifi.settings import ApiChoice, FlavourChoice, UnifiSettings

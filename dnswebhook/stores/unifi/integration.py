@@ -13,7 +13,7 @@ import msgspec
 from dnswebhook.deadline import Deadline
 from dnswebhook.errors import StoreUnreachable
 from dnswebhook.flights import Flights
-from dnswebhook.model import Capabilities, Listing, Record, RecordSpec
+from dnswebhook.model import Listing, Record, RecordSpec
 from dnswebhook.stores.observed import Observe, observed
 from dnswebhook.stores.unifi import integrationrows, replies
 from dnswebhook.stores.unifi.address import INTEGRATION_PATH
@@ -98,9 +98,6 @@ class IntegrationStore:
         self._last_parts: list[_Part] | None = None
         self._last_listing = Listing(())
         self._pages = ThreadPoolExecutor(max_workers=PARALLEL_PAGES, thread_name_prefix="unifi-page")
-
-    def capabilities(self) -> Capabilities:
-        return integrationrows.CAPABILITIES
 
     def list_records(self, deadline: Deadline) -> Listing:
         return self._flights.get(deadline)

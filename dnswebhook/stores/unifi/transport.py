@@ -19,7 +19,7 @@ from urllib3.exceptions import ConnectTimeoutError, HTTPError, NewConnectionErro
 
 from dnswebhook.deadline import Deadline
 from dnswebhook.errors import StoreError, StoreTimeout, StoreUnreachable, excerpt
-from dnswebhook.stores.unifi import sockets, tls
+from dnswebhook.stores.unifi import connections, tls
 from dnswebhook.stores.unifi.replyreader import ReplyTooLong
 from dnswebhook.stores.unifi.settings import UnifiSettings
 
@@ -148,13 +148,13 @@ def _pool(settings: UnifiSettings) -> urllib3.HTTPConnectionPool:
     address = settings.address
     size = settings.parallel_calls + _SPARE_CONNECTIONS
     if address.scheme == "http":
-        return sockets.PromptHttpPool(
+        return connections.HttpPool(
             address.host, address.port, maxsize=size, max_reply_bytes=settings.max_response_bytes
         )
     if settings.skip_tls_verify:
         # The store says it once in its log; urllib3 would say it at each request.
         urllib3.disable_warnings(urllib3.exceptions.InsecureRequestWarning)
-    return sockets.PromptHttpsPool(
+    return connections.HttpsPool(
         address.host,
         address.port,
         maxsize=size,

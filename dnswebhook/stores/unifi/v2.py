@@ -8,7 +8,7 @@ import msgspec
 
 from dnswebhook.deadline import Deadline
 from dnswebhook.flights import Flights
-from dnswebhook.model import Capabilities, Listing, Record, RecordSpec
+from dnswebhook.model import Listing, Record, RecordSpec
 from dnswebhook.stores.observed import Observe, observed
 from dnswebhook.stores.unifi import replies, v2rows
 from dnswebhook.stores.unifi.client import Client
@@ -43,9 +43,6 @@ class V2Store:
         self._memory = RowMemory()
         self._last_body: bytes | None = None
         self._last_listing = Listing(())
-
-    def capabilities(self) -> Capabilities:
-        return v2rows.CAPABILITIES
 
     def list_records(self, deadline: Deadline) -> Listing:
         return self._flights.get(deadline)
