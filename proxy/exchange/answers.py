@@ -24,6 +24,7 @@ _NO_BODY: Final[Field] = (b"content-length", b"0")
 _VERBATIM: Final = frozenset(("fixed", "preflight"))
 """Reasons of answers that are not errors of ours, whatever their status code: sent as they are."""
 _BODILESS: Final = frozenset((204, 304))
+_PHRASES: Final = {status.value: status.phrase.lower().encode() for status in HTTPStatus}
 _PRINTABLE: Final = frozenset(range(0x20, 0x7F)) - {ord("%")}
 
 
@@ -102,8 +103,8 @@ def redirect_reply(redirect: Redirect, request_id: Field, now_s: float) -> Reply
 
 
 def _error_body(answer: Answer, request_id: bytes) -> bytes:
-    phrase = HTTPStatus(answer.status_code).phrase.lower().encode()
-    return b"%d %b: %brequest id: %b\n" % (answer.status_code, phrase, answer.body or b"\n", request_id)
+    phrase = _PHRASES.get(answer.status_code, b"error")
+    return b"%d %b: %brequest id: %b\n" % (answer.status_code, phrase, answer.body, request_id)
 
 
 def _grpc_reply(answer: Answer, own: list[Field]) -> Reply:

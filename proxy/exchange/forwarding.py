@@ -94,7 +94,8 @@ class Forwarding:
             fields.append((b"x-forwarded-host", authority))
         fields.append((b"x-forwarded-port", b"%d" % listener.public_port))
         if self._has_forwarded:
-            fields.append((b"forwarded", _forwarded(arrival.address.encode(), arrival.scheme, authority)))
+            address = b"" if arrival.is_edge else arrival.address.encode()
+            fields.append((b"forwarded", _forwarded(address, arrival.scheme, authority)))
         if self._has_via:
             fields.append((b"via", _VERSIONS.get(arrival.protocol, b"1.1") + b" tunnelgw"))
         description = Description(arrival, listener, authority, tuple(fields))

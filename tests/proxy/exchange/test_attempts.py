@@ -1,0 +1,54 @@
+"""How long to wait for another attempt, for chance at its ends."""
+
+import pytest
+
+from proxy.backend.stream import Failure, Reason
+from proxy.exchange.attempts import Attempts
+from proxy.routing import RetryPolicy
+
+POLICY = RetryPolicy(100, frozenset((503,)), 0.1, True, 0)
+LUCK = [0.0, 0.5, 0.999999]
+
+
+@pytest.mark.parametrize("draw", LUCK)
+def test_waits_grow_with_chance_and_stay_within_bounds(draw: float) -> None:
+    attempts = Attempts(POLICY, b"GET", 1)
+    waits = [attempts.after_status(503, "a", draw) for _ in range(40)]
+
+    assert all(wait is not None and 0.1 <= wait <= 1.1 for wait in waits)
+    assert waits == sorted(waits)  # type: ignore[type-var]
+
+
+def test_chance_spreads_the_first_wait_already() -> None:
+    first, last = (Attempts(POLICY, b"GET", 1).after_status(503, "a", draw) for draw in (0.0, 0.999999))
+
+    assert first == pytest.approx(0.1)
+    assert last is not None
+    assert last > 0.14
+
+
+def test_the_retry_of_a_kept_connection_does_not_count_against_the_policy() -> None:
+    attempts = Attempts(RetryPolicy(1, frozenset((503,)), 0.1, True, 0), b"GET", 1)
+    broken = Failure(Reason.RESET, "", is_unprocessed=False, was_reused=True)
+
+    assert attempts.after_failure(broken, "a", 0.0) == 0.0
+    assert attempts.after_status(503, "a", 0.0) == pytest.approx(0.1)
+    assert attempts.after_status(503, "a", 0.0) is None
+
+
+def test_addresses_that_failed_are_avoided_once_each() -> None:
+    attempts = Attempts(POLICY, b"GET", 1)
+    for address in ("a", "b", "a", ""):
+        attempts.after_status(503, address, 0.0)
+
+    assert attempts.begin(b"session").avoid == ("a", "b")
+    assert attempts.begin(b"session").session_address == b"session"
+    assert attempts.retries == 2
+
+
+def test_a_kept_connection_that_breaks_again_under_a_policy_asks_for_a_new_one() -> None:
+    attempts = Attempts(POLICY, b"POST", 1)
+    broken = Failure(Reason.RESET, "", is_unprocessed=False, was_reused=True)
+
+    assert attempts.after_failure(broken, "a", 0.0) == pytest.approx(0.1)
+    assert attempts.begin(None).needs_new_connection

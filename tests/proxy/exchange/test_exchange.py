@@ -1,0 +1,350 @@
+"""The plain ways of an exchange: forwarded both ways, answered by the proxy, and what is left of it at the end."""
+
+import pytest
+
+from proxy.backend.stream import Reason
+from proxy.routing import compile_table
+from proxy.stats import NO_ROUTE
+from tests.proxy.exchange.conftest import MakeWorld
+from tests.proxy.exchange.sides import GRPC, World, asked, config, config_of
+
+
+def test_a_request_without_a_body_is_forwarded_and_its_response_passed_on(world: World) -> None:
+    client = world.begin(asked(path=b"/x?q=1"))
+    stream = world.pool.stream
+
+    assert (stream.key, stream.head.path, stream.head.authority) == ("http://192.0.2.10:80", b"/x?q=1", b"a.example")
+    assert stream.has_no_body
+    assert client.head is None
+
+    stream.answer(200, [(b"etag", b"1"), (b"connection", b"keep-alive")])
+    stream.send(b"hel")
+    stream.send(b"lo", end_stream=True)
+
+    assert client.head is not None
+    assert (client.head.status_code, client.head.fields) == (200, [(b"etag", b"1")])
+    assert (client.body, client.is_ended, client.is_request_stopped) == (b"hello", True, False)
+
+
+def test_credit_for_a_response_comes_from_the_socket_of_the_client_alone(world: World) -> None:
+    client = world.begin(asked())
+    world.pool.stream.answer()
+    world.pool.stream.send(b"hello", end_stream=True)
+
+    assert world.pool.stream.owed_bytes == 5
+
+    client.taken.drain()
+
+    assert world.pool.stream.owed_bytes == 0
+
+
+def test_a_request_body_waits_until_the_backend_is_connected(world: World) -> None:
+    world.pool.opens_at_once = False
+    client = world.begin(asked(b"POST"), end_stream=False)
+    client.send(b"one ")
+    client.send(b"two", end_stream=True)
+    stream = world.pool.stream
+
+    assert (stream.body, client.owed_bytes) == (b"", 7)
+
+    stream.open()
+
+    assert (stream.body, stream.is_request_ended, client.owed_bytes) == (b"one two", True, 7)
+
+    stream.taken.drain()
+
+    assert client.owed_bytes == 0
+
+
+def test_what_a_backend_does_not_take_is_sent_when_it_can_take_more(world: World) -> None:
+    client = world.begin(asked(b"POST"), end_stream=False)
+    stream = world.pool.stream
+    stream.taken.window_bytes = 3
+    client.send(b"hello")
+    client.send(b"", end_stream=True)
+
+    assert (stream.body, stream.is_request_ended) == (b"hel", False)
+
+    stream.widen(1)
+
+    assert (stream.body, stream.is_request_ended) == (b"hell", False)
+
+    stream.widen()
+
+    assert (stream.body, stream.is_request_ended) == (b"hello", True)
+
+
+def test_what_a_client_does_not_take_is_sent_when_it_can_take_more(world: World) -> None:
+    client = world.begin(asked())
+    stream = world.pool.stream
+    client.taken.window_bytes = 2
+    stream.answer()
+    stream.send(b"hello")
+    stream.send(b" world", end_stream=True)
+
+    assert (client.body, client.is_ended, world.records) == (b"he", False, [])
+
+    client.widen()
+
+    assert (client.body, client.is_ended, world.record.response_bytes) == (b"hello world", True, 11)
+
+
+def test_trailers_pass_both_ways_without_those_that_frame(world: World) -> None:
+    client = world.begin(asked(b"POST", fields=[GRPC, (b"te", b"trailers")]), end_stream=False)
+    stream = world.pool.stream
+    client.send(b"message")
+    client.exchange.on_request_trailers([(b"checksum", b"1"), (b"content-length", b"9")])
+
+    assert (stream.body, stream.trailers, stream.field(b"te")) == (b"message", [(b"checksum", b"1")], b"trailers")
+
+    stream.answer(200, [GRPC])
+    stream.send(b"reply")
+    stream.end_with([(b"grpc-status", b"0"), (b"transfer-encoding", b"chunked")])
+
+    assert (client.body, client.trailers) == (b"reply", [(b"grpc-status", b"0")])
+    assert world.record.reason == ""
+
+
+def test_trailers_wait_behind_a_body_that_the_client_has_not_taken(world: World) -> None:
+    client = world.begin(asked())
+    client.taken.window_bytes = 1
+    world.pool.stream.answer()
+    world.pool.stream.send(b"reply")
+    world.pool.stream.end_with([(b"grpc-status", b"0")])
+
+    assert (client.trailers, client.is_over) == (None, False)
+
+    client.widen()
+
+    assert (client.body, client.trailers) == (b"reply", [(b"grpc-status", b"0")])
+
+
+def test_a_response_whose_trailers_are_all_forbidden_still_ends(world: World) -> None:
+    client = world.begin(asked())
+    world.pool.stream.answer()
+    world.pool.stream.end_with([(b"content-length", b"9")])
+
+    assert (client.trailers, client.is_ended) == (None, True)
+
+
+@pytest.mark.parametrize(("method", "status_code"), [(b"HEAD", 200), (b"GET", 204), (b"GET", 304)])
+def test_a_response_without_a_body_ends_with_its_head(world: World, method: bytes, status_code: int) -> None:
+    client = world.begin(asked(method))
+    world.pool.stream.answer(status_code, [(b"content-length", b"5")], end_stream=True)
+
+    assert client.is_ended
+    assert client.field(b"content-length") == b"5"
+    assert world.record.status_code == status_code
+
+
+def test_interim_heads_pass_without_the_fields_of_a_body(world: World) -> None:
+    client = world.begin(asked(b"POST", fields=[(b"expect", b"100-continue")]), end_stream=False)
+    stream = world.pool.stream
+
+    assert stream.field(b"expect") == b"100-continue"
+
+    stream.interim(100)
+    stream.interim(103, [(b"link", b"</a.css>"), (b"content-length", b"0"), (b"connection", b"close")])
+
+    assert [(head.status_code, head.fields) for head in client.interims] == [(100, []), (103, [(b"link", b"</a.css>")])]
+
+
+def test_a_response_may_end_before_the_request(world: World) -> None:
+    client = world.begin(asked(b"POST"), end_stream=False)
+    stream = world.pool.stream
+    stream.taken.window_bytes = 2
+    client.send(b"hello")
+    stream.answer(413)
+    stream.send(b"too much")
+
+    assert not client.is_request_stopped
+
+    stream.send(b"", end_stream=True)
+    stream.taken.drain()
+
+    assert (client.is_request_stopped, client.is_ended, client.owed_bytes) == (True, True, 0)
+
+
+def test_the_request_body_still_flows_while_an_early_response_does(world: World) -> None:
+    client = world.begin(asked(b"POST"), end_stream=False)
+    stream = world.pool.stream
+    stream.answer()
+    stream.send(b"early")
+    client.send(b"late", end_stream=True)
+    stream.send(b"", end_stream=True)
+
+    assert (stream.body, stream.is_request_ended, client.is_request_stopped) == (b"late", True, False)
+
+
+def test_a_client_that_goes_takes_its_backend_request_with_it(world: World) -> None:
+    client = world.begin(asked(b"POST"), end_stream=False)
+    stream = world.pool.stream
+    stream.taken.window_bytes = 1
+    client.taken.window_bytes = 1
+    client.send(b"hello")
+    stream.answer()
+    stream.send(b"reply")
+    client.leave("connection lost")
+    client.taken.drain()
+
+    assert (stream.is_cancelled, stream.owed_bytes, client.owed_bytes) == (True, 0, 0)
+    assert (world.record.reason, world.record.detail, world.record.status_code) == (
+        "client_gone",
+        "connection lost",
+        200,
+    )
+
+
+def test_a_client_that_goes_before_the_response_leaves_a_record_without_status(world: World) -> None:
+    world.begin(asked()).leave()
+
+    assert (world.record.status_code, world.record.reason) == (0, "client_gone")
+    assert world.stats.route("shop").responses[0] == 1
+
+
+def test_a_backend_that_breaks_in_the_middle_resets_the_client(world: World) -> None:
+    client = world.begin(asked())
+    world.pool.stream.answer()
+    world.pool.stream.send(b"half")
+    world.pool.stream.fail()
+
+    assert client.is_reset
+    assert (world.record.reason, world.record.status_code) == ("reset", 200)
+
+
+@pytest.mark.parametrize(
+    ("reason", "status_code", "retry_after"),
+    [
+        (Reason.RESOLVE, 502, None),
+        (Reason.REFUSED, 502, None),
+        (Reason.UNREACHABLE, 502, None),
+        (Reason.CONNECT_TIMEOUT, 504, None),
+        (Reason.TLS, 502, None),
+        (Reason.RESET, 502, None),
+        (Reason.PROTOCOL, 502, None),
+        (Reason.OVERLOAD, 503, b"1"),
+        (Reason.UNHEALTHY, 503, b"5"),
+        (Reason.STOPPING, 503, b"1"),
+    ],
+)
+def test_a_failure_before_the_response_is_answered_by_its_reason(
+    world: World, reason: Reason, status_code: int, retry_after: bytes | None
+) -> None:
+    client = world.begin(asked())
+    world.pool.stream.fail(reason)
+
+    assert client.head is not None
+    assert (client.head.status_code, client.field(b"retry-after")) == (status_code, retry_after)
+    assert (world.record.reason, world.record.detail) == (reason.value, "as the test wants")
+    assert world.record.request_id in client.body
+    assert client.field(b"x-request-id") == world.record.request_id
+
+
+def test_a_status_code_that_http_does_not_have_is_no_response(world: World) -> None:
+    client = world.begin(asked())
+    world.pool.stream.answer(999)
+
+    assert world.pool.stream.is_cancelled
+    assert client.head is not None
+    assert (client.head.status_code, world.record.reason) == (502, "protocol")
+
+
+def test_an_error_waits_for_a_client_that_takes_nothing(world: World) -> None:
+    client = world.begin(asked(b"POST"), end_stream=False)
+    client.taken.window_bytes = 4
+    world.pool.stream.fail(Reason.REFUSED, is_unprocessed=True)
+    client.send(b"more")
+
+    assert (len(client.body), client.is_over, client.owed_bytes, client.is_request_stopped) == (4, False, 0, True)
+
+    client.widen()
+
+    assert client.is_ended
+    assert client.body.startswith(b"502 bad gateway: ")
+
+
+def test_a_request_that_no_route_takes_is_answered(make_world: MakeWorld) -> None:
+    world = make_world(config('"matches": [{"path": {"value": "/api"}}],'))
+    client = world.begin(asked(b"POST", b"/other"), end_stream=False)
+
+    assert client.head is not None
+    assert (client.head.status_code, client.is_ended, client.is_request_stopped) == (404, True, True)
+    assert world.pool.streams == []
+    assert (world.record.reason, world.record.listener, world.record.route) == ("no_route", "", "")
+    assert (world.stats.route(NO_ROUTE).responses[4], world.stats.route(NO_ROUTE).in_flight) == (1, 0)
+
+
+def test_a_redirect_is_answered(make_world: MakeWorld) -> None:
+    text = """{"listeners": [{"name": "web", "port": 80}], "routes": [{"name": "shop", "rules": [
+        {"filters": {"requestRedirect": {"scheme": "https"}}}]}]}"""
+    world = make_world(config_of(text))
+    client = world.begin(asked(path=b"/a?b=c"))
+
+    assert client.head is not None
+    assert (client.head.status_code, client.field(b"location")) == (302, b"https://a.example/a?b=c")
+    assert (client.field(b"content-length"), world.record.reason) == (b"0", "redirect")
+
+
+@pytest.mark.parametrize(
+    "head",
+    [asked(b"CONNECT", b""), asked(b"CONNECT", protocol=b"connect-udp")],
+    ids=["to an address", "for an unknown protocol"],
+)
+def test_a_connect_that_is_not_for_websocket_is_refused(world: World, head: object) -> None:
+    client = world.begin(head, end_stream=False)  # type: ignore[arg-type]
+
+    assert client.head is not None
+    assert (client.head.status_code, client.is_request_stopped) == (501, True)
+
+
+@pytest.mark.parametrize("authority", [b"a,b", b"u@a.example", b"a.example:99999", b"x" * 600])
+def test_an_authority_that_backends_may_misread_is_refused(world: World, authority: bytes) -> None:
+    client = world.begin(asked(authority=authority))
+
+    assert client.head is not None
+    assert (client.head.status_code, world.pool.streams, world.record.reason) == (400, [], "bad_host")
+
+
+def test_the_record_holds_all_facts_and_no_query(world: World) -> None:
+    client = world.begin(asked(b"POST", b"/x?secret=1"), end_stream=False)
+    world.wait(0.25)
+    client.send(b"12345", end_stream=True)
+    world.pool.stream.answer(201)
+    world.wait(0.25)
+    world.pool.stream.send(b"123", end_stream=True)
+    record = world.record
+
+    assert (record.method, record.host, record.path) == (b"POST", b"a.example", b"/x")
+    assert (record.client, record.protocol, record.door) == ("203.0.113.7", "HTTP/2", ":80")
+    assert (record.listener, record.route, record.rule_index) == ("web", "shop", 0)
+    assert (record.backend, record.address) == ("http://192.0.2.10:80", "192.0.2.10:80")
+    assert (record.status_code, record.request_bytes, record.response_bytes) == (201, 5, 3)
+    assert (record.response_after_s, record.duration_s) == (0.25, 0.5)
+    assert (record.began_s, record.retries, record.reason) == (1_700_000_100.0, 0, "")
+
+
+def test_an_exchange_is_counted_at_its_route(world: World) -> None:
+    client = world.begin(asked(b"POST"), end_stream=False)
+    route = world.stats.route("shop")
+
+    assert (route.in_flight, world.services.is_idle) == (1, False)
+
+    client.send(b"12345", end_stream=True)
+    world.pool.stream.answer(503)
+    world.wait(2.0)
+    world.pool.stream.send(b"123", end_stream=True)
+
+    assert (route.in_flight, route.responses[5], route.request_bytes, route.response_bytes) == (0, 1, 5, 3)
+    assert (route.duration_sum_s, world.services.is_idle) == (2.0, True)
+
+
+def test_a_running_exchange_keeps_its_table_when_another_comes(make_world: MakeWorld) -> None:
+    world = make_world(config('"filters": {"responseHeaderModifier": {"set": [{"name": "Table", "value": "old"}]}},'))
+    client = world.begin(asked())
+    world.services.use(compile_table(config_of('{"listeners": [{"name": "web", "port": 80}]}')))
+    world.pool.stream.answer(end_stream=True)
+    later = world.begin(asked())
+
+    assert client.field(b"table") == b"old"
+    assert later.head is not None
+    assert later.head.status_code == 404

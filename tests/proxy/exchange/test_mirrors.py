@@ -1,0 +1,144 @@
+"""Mirrors: a copy for another backend that never slows, changes or fails the exchange."""
+
+from proxy.backend.stream import Reason
+from proxy.exchange.mirrors import IDLE_TIMEOUT_S, MAX_BEHIND_BYTES
+from tests.proxy.exchange.conftest import MakeWorld
+from tests.proxy.exchange.sides import MemoryClient, MemoryStream, World, asked, config
+
+MIRRORED = config('"filters": {"requestMirrors": [{"backend": {"address": "192.0.2.99:80"}}]},')
+
+
+def begin(make_world: MakeWorld, *, end_stream: bool = False) -> tuple[World, MemoryClient, MemoryStream, MemoryStream]:
+    """World, client, the mirror's stream, the real one."""
+    world = make_world(MIRRORED)
+    fields = [(b"accept", b"*/*"), (b"expect", b"100-continue")]
+    client = world.begin(asked(b"PUT", b"/a?b", fields), end_stream=end_stream)
+    mirror, stream = world.pool.streams
+    assert (mirror.key, stream.key) == ("http://192.0.2.99:80", "http://192.0.2.10:80")
+    return world, client, mirror, stream
+
+
+def test_head_body_and_trailers_are_copied(make_world: MakeWorld) -> None:
+    _, client, mirror, stream = begin(make_world)
+    client.send(b"one ")
+    client.send(b"two")
+    client.exchange.on_request_trailers([(b"checksum", b"1")])
+
+    assert (mirror.head.method, mirror.head.path, mirror.head.authority) == (b"PUT", b"/a?b", b"a.example")
+    assert mirror.head.fields == [field for field in stream.head.fields if field[0] != b"expect"]
+    assert (mirror.body, mirror.trailers) == (b"one two", [(b"checksum", b"1")])
+    assert (stream.body, stream.trailers) == (b"one two", [(b"checksum", b"1")])
+
+
+def test_what_a_mirror_answers_is_read_and_ignored(make_world: MakeWorld) -> None:
+    world, client, mirror, stream = begin(make_world, end_stream=True)
+    mirror.interim(103)
+    mirror.answer(500)
+    mirror.send(b"nobody reads this")
+
+    assert (client.head, client.interims, mirror.owed_bytes) == (None, [], 0)
+
+    stream.answer(200, end_stream=True)
+    mirror.send(b"", end_stream=True)
+
+    assert client.head is not None
+    assert (client.head.status_code, client.body, world.services.is_idle) == (200, b"", True)
+
+
+def test_a_mirror_that_fails_is_not_noticed(make_world: MakeWorld) -> None:
+    world, client, mirror, stream = begin(make_world)
+    mirror.fail(Reason.REFUSED, is_unprocessed=True)
+    client.send(b"body", end_stream=True)
+    stream.answer(200, end_stream=True)
+
+    assert client.head is not None
+    assert (client.head.status_code, world.record.retries, world.services.is_idle) == (200, 0, True)
+
+
+def test_a_slow_mirror_is_given_up_and_slows_nothing(make_world: MakeWorld) -> None:
+    _, client, mirror, stream = begin(make_world)
+    mirror.taken.window_bytes = 10
+    client.send(b"x" * (MAX_BEHIND_BYTES - 1))
+    stream.taken.drain()
+
+    assert (mirror.is_cancelled, client.owed_bytes) == (False, 0)
+
+    client.send(b"xx")
+    stream.taken.drain()
+
+    assert (mirror.is_cancelled, client.owed_bytes, len(stream.body)) == (True, 0, MAX_BEHIND_BYTES + 1)
+
+    client.send(b"more", end_stream=True)
+
+    assert stream.is_request_ended
+
+
+def test_a_mirror_that_keeps_pace_gets_bodies_of_any_size(make_world: MakeWorld) -> None:
+    _, client, mirror, _ = begin(make_world)
+    for _ in range(10):
+        client.send(b"x" * 100_000)
+        mirror.taken.drain()
+    client.send(b"", end_stream=True)
+
+    assert (len(mirror.body), mirror.is_request_ended, mirror.is_cancelled) == (1_000_000, True, False)
+
+
+def test_a_mirror_that_catches_up_is_given_the_rest(make_world: MakeWorld) -> None:
+    world = make_world(MIRRORED)
+    world.pool.opens_at_once = False
+    client = world.begin(asked(b"PUT"), end_stream=False)
+    mirror, _ = world.pool.streams
+    client.send(b"hello", end_stream=True)
+    mirror.taken.window_bytes = 2
+    mirror.open()
+
+    assert mirror.body == b"he"
+
+    mirror.widen()
+
+    assert (mirror.body, mirror.is_request_ended) == (b"hello", True)
+
+
+def test_a_mirror_outlives_its_exchange_when_it_has_the_whole_request(make_world: MakeWorld) -> None:
+    world, client, mirror, stream = begin(make_world)
+    client.send(b"body", end_stream=True)
+    stream.answer(200, end_stream=True)
+
+    assert (mirror.is_cancelled, world.services.is_idle) == (False, False)
+
+    world.wait(IDLE_TIMEOUT_S + 2.0)
+
+    assert (mirror.is_cancelled, world.services.is_idle) == (True, True)
+
+
+def test_half_a_request_is_not_left_with_a_mirror(make_world: MakeWorld) -> None:
+    world, client, mirror, _ = begin(make_world)
+    client.send(b"half")
+    client.leave()
+
+    assert (mirror.is_cancelled, world.services.is_idle) == (True, True)
+
+
+def test_an_early_response_ends_the_copy_too(make_world: MakeWorld) -> None:
+    world, client, mirror, stream = begin(make_world)
+    client.send(b"half")
+    stream.answer(413, end_stream=True)
+
+    assert (client.is_ended, mirror.is_cancelled, world.services.is_idle) == (True, True, True)
+
+
+def test_a_request_that_is_tried_again_is_copied_once(make_world: MakeWorld) -> None:
+    world, client, _, stream = begin(make_world, end_stream=True)
+    stream.fail(was_reused=True)
+    world.wait()
+    world.pool.stream.answer(200, end_stream=True)
+
+    assert [stream.key for stream in world.pool.streams].count("http://192.0.2.99:80") == 1
+    assert client.is_ended
+
+
+def test_a_switch_of_protocols_is_not_copied(make_world: MakeWorld) -> None:
+    world = make_world(MIRRORED)
+    world.begin(asked(fields=[(b"sec-websocket-key", b"k")], protocol=b"websocket"))
+
+    assert [stream.key for stream in world.pool.streams] == ["http://192.0.2.10:80"]

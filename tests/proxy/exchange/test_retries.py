@@ -1,0 +1,262 @@
+"""When an attempt is repeated, where, with what body; and what the client sees when it is not."""
+
+import pytest
+
+from proxy.backend.stream import Reason
+from tests.proxy.exchange.conftest import MakeWorld
+from tests.proxy.exchange.sides import MemoryClient, World, asked, config
+
+TWICE = config('"retry": {"attempts": 2, "codes": [503, 504], "backoff": "100ms"},')
+TWO_ADDRESSES = config(backend='{"addresses": ["192.0.2.10:80", "192.0.2.11:80"]}')
+
+
+def status_code_of(client: MemoryClient) -> int | None:
+    return None if client.head is None else client.head.status_code
+
+
+def test_a_status_code_of_the_policy_is_tried_again_after_a_wait(make_world: MakeWorld) -> None:
+    world = make_world(TWICE)
+    client = world.begin(asked(b"POST"), end_stream=False)
+    client.send(b"order", end_stream=True)
+    world.pool.stream.answer(503)
+
+    assert (len(world.pool.streams), world.pool.stream.is_cancelled, client.head) == (1, True, None)
+
+    world.wait(0.09)
+
+    assert len(world.pool.streams) == 1
+
+    world.wait(0.2)
+
+    assert (len(world.pool.streams), world.pool.stream.body) == (2, b"order")
+    assert world.pool.stream.wish.avoid == ("192.0.2.10:80",)
+
+    world.pool.stream.answer(201, end_stream=True)
+
+    assert (status_code_of(client), world.record.retries, world.stats.route("shop").retries) == (201, 1, 1)
+    assert client.owed_bytes == 0
+
+
+def test_after_the_last_attempt_the_last_response_is_passed_on(make_world: MakeWorld) -> None:
+    world = make_world(TWICE)
+    client = world.begin(asked())
+    for _ in range(3):
+        world.pool.stream.answer(503, [(b"try", b"%d" % len(world.pool.streams))], end_stream=True)
+        world.wait(2.0)
+
+    assert (status_code_of(client), client.field(b"try"), world.record.retries) == (503, b"3", 2)
+    assert world.record.reason == ""
+
+
+def test_other_status_codes_pass(make_world: MakeWorld) -> None:
+    world = make_world(TWICE)
+    client = world.begin(asked())
+    world.pool.stream.answer(500, end_stream=True)
+
+    assert status_code_of(client) == 500
+
+
+@pytest.mark.parametrize(
+    "reason", [Reason.REFUSED, Reason.UNREACHABLE, Reason.CONNECT_TIMEOUT, Reason.TLS, Reason.RESOLVE]
+)
+def test_failing_to_connect_is_tried_again_by_policy(make_world: MakeWorld, reason: Reason) -> None:
+    world = make_world(TWICE)
+    client = world.begin(asked(b"POST"))
+    world.pool.stream.fail(reason, is_unprocessed=True)
+    world.wait(1.0)
+    world.pool.stream.answer(200, end_stream=True)
+
+    assert (status_code_of(client), world.record.retries) == (200, 1)
+
+
+@pytest.mark.parametrize("reason", [Reason.OVERLOAD, Reason.UNHEALTHY, Reason.STOPPING])
+def test_what_would_fail_again_at_once_is_not_tried_again(make_world: MakeWorld, reason: Reason) -> None:
+    world = make_world(TWICE)
+    client = world.begin(asked())
+    world.pool.stream.fail(reason, is_unprocessed=True)
+
+    assert status_code_of(client) == 503
+
+
+def test_an_answer_that_is_not_http_is_not_tried_again(make_world: MakeWorld) -> None:
+    world = make_world(TWICE)
+    client = world.begin(asked())
+    world.pool.stream.fail(Reason.PROTOCOL)
+
+    assert status_code_of(client) == 502
+
+
+def test_connection_errors_are_not_tried_again_when_the_policy_says_so(make_world: MakeWorld) -> None:
+    world = make_world(config('"retry": {"attempts": 2, "connectionErrors": false},'))
+    client = world.begin(asked())
+    world.pool.stream.fail(Reason.REFUSED, is_unprocessed=True)
+
+    assert status_code_of(client) == 502
+
+
+@pytest.mark.parametrize("method", [b"GET", b"HEAD", b"OPTIONS", b"TRACE", b"PUT", b"DELETE"])
+def test_an_idempotent_request_on_a_kept_connection_that_broke_is_tried_once_more(world: World, method: bytes) -> None:
+    client = world.begin(asked(method))
+    world.pool.stream.fail(was_reused=True)
+
+    assert (len(world.pool.streams), client.head) == (1, None)
+
+    world.wait()
+
+    assert world.pool.stream.wish.needs_new_connection
+    assert world.pool.stream.wish.avoid == ()
+
+    world.pool.stream.fail(was_reused=True)
+
+    assert (status_code_of(client), len(world.pool.streams), world.record.retries) == (502, 2, 1)
+
+
+@pytest.mark.parametrize("method", [b"POST", b"PATCH"])
+def test_another_request_on_a_kept_connection_that_broke_is_not(world: World, method: bytes) -> None:
+    client = world.begin(asked(method))
+    world.pool.stream.fail(was_reused=True)
+
+    assert status_code_of(client) == 502
+
+
+def test_any_request_that_a_kept_connection_certainly_left_unread_is_tried_once_more(world: World) -> None:
+    client = world.begin(asked(b"POST"), end_stream=False)
+    client.send(b"order")
+    world.pool.stream.fail(was_reused=True, is_unprocessed=True)
+    client.send(b"ed", end_stream=True)
+    world.wait()
+
+    assert (world.pool.stream.body, world.pool.stream.is_request_ended) == (b"ordered", True)
+
+
+def test_a_new_connection_that_broke_is_not_tried_again_without_a_policy(world: World) -> None:
+    client = world.begin(asked())
+    world.pool.stream.fail()
+
+    assert status_code_of(client) == 502
+
+
+def test_an_address_that_cannot_be_connected_to_is_avoided_where_there_is_another(make_world: MakeWorld) -> None:
+    world = make_world(TWO_ADDRESSES)
+    world.pool.addresses = ["192.0.2.10:80", "192.0.2.11:80"]
+    client = world.begin(asked(b"POST"))
+    world.pool.stream.fail(Reason.REFUSED, is_unprocessed=True)
+    world.wait()
+
+    assert world.pool.stream.address == "192.0.2.11:80"
+
+    world.pool.stream.answer(200, end_stream=True)
+
+    assert (status_code_of(client), world.record.address) == (200, "192.0.2.11:80")
+
+
+def test_nothing_is_tried_again_once_a_response_has_begun(make_world: MakeWorld) -> None:
+    world = make_world(TWICE)
+    client = world.begin(asked())
+    world.pool.stream.answer()
+    world.pool.stream.fail(was_reused=True)
+    world.wait(5.0)
+
+    assert (client.is_reset, len(world.pool.streams)) == (True, 1)
+
+
+@pytest.mark.parametrize(("size_bytes", "status_code"), [(64 * 1024, None), (64 * 1024 + 1, 502)])
+def test_a_body_is_kept_for_another_attempt_up_to_a_bound(
+    world: World, size_bytes: int, status_code: int | None
+) -> None:
+    client = world.begin(asked(b"PUT"), end_stream=False)
+    client.send(b"x" * size_bytes)
+    world.pool.stream.taken.drain()
+    world.pool.stream.fail(was_reused=True)
+    world.wait()
+
+    assert status_code_of(client) == status_code
+
+
+def test_a_large_body_of_which_nothing_was_sent_can_still_go_elsewhere(make_world: MakeWorld) -> None:
+    world = make_world(TWICE)
+    world.pool.opens_at_once = False
+    client = world.begin(asked(b"POST"), end_stream=False)
+    client.send(b"x" * 100_000, end_stream=True)
+    world.pool.stream.fail(Reason.REFUSED, is_unprocessed=True)
+    world.wait(1.0)
+    world.pool.stream.open()
+
+    assert (len(world.pool.stream.body), client.owed_bytes) == (100_000, 100_000)
+
+
+def test_a_policy_may_keep_more(make_world: MakeWorld) -> None:
+    world = make_world(config('"retry": {"attempts": 1, "codes": [500], "maxBodyBytes": 200000},'))
+    client = world.begin(asked(b"POST"), end_stream=False)
+    client.send(b"x" * 150_000, end_stream=True)
+    world.pool.stream.answer(500, end_stream=True)
+    world.wait(1.0)
+
+    assert len(world.pool.stream.body) == 150_000
+
+
+def test_credit_is_given_once_for_bytes_that_are_sent_twice(make_world: MakeWorld) -> None:
+    world = make_world(TWICE)
+    client = world.begin(asked(b"POST"), end_stream=False)
+    world.pool.stream.taken.window_bytes = 3
+    client.send(b"hello", end_stream=False)
+    world.pool.stream.fail()
+
+    assert client.owed_bytes == 2
+
+    world.wait(1.0)
+    client.send(b" world", end_stream=True)
+
+    assert world.pool.stream.body == b"hello world"
+
+    world.pool.stream.taken.drain()
+
+    assert client.owed_bytes == 0
+
+
+def test_a_failure_in_the_middle_of_a_call_leaves_the_body_whole(world: World) -> None:
+    client = world.begin(asked(b"PUT"), end_stream=False)
+    first = world.pool.stream
+    take = first.send_data
+
+    def send_data(data: bytes | memoryview, end_stream: bool, creditor: object) -> int:
+        taken_bytes = take(data, end_stream, creditor)  # type: ignore[arg-type]
+        first.fail(was_reused=True)
+        return taken_bytes
+
+    first.send_data = send_data  # type: ignore[method-assign,assignment]
+    client.send(b"hello", end_stream=True)
+    world.wait()
+
+    assert (world.pool.stream.body, world.pool.stream.is_request_ended, client.owed_bytes) == (b"hello", True, 0)
+
+
+def test_trailers_are_sent_again_too(make_world: MakeWorld) -> None:
+    world = make_world(TWICE)
+    client = world.begin(asked(b"POST"), end_stream=False)
+    client.send(b"message")
+    client.exchange.on_request_trailers([(b"checksum", b"1")])
+    world.pool.stream.answer(503, end_stream=True)
+    world.wait(1.0)
+
+    assert (world.pool.stream.body, world.pool.stream.trailers) == (b"message", [(b"checksum", b"1")])
+
+
+def test_a_client_that_goes_while_a_retry_waits_ends_it(make_world: MakeWorld) -> None:
+    world = make_world(TWICE)
+    client = world.begin(asked())
+    world.pool.stream.answer(503)
+    client.leave()
+    world.wait(5.0)
+
+    assert (len(world.pool.streams), world.record.reason, world.services.is_idle) == (1, "client_gone", True)
+
+
+def test_no_attempt_begins_after_the_time_for_the_request(make_world: MakeWorld) -> None:
+    world = make_world(
+        config('"timeouts": {"request": "1s"}, "retry": {"attempts": 3, "codes": [503], "backoff": "2s"},')
+    )
+    client = world.begin(asked())
+    world.pool.stream.answer(503, end_stream=True)
+
+    assert status_code_of(client) == 503

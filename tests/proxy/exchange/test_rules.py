@@ -1,0 +1,143 @@
+"""What a rule does to requests and responses on their way: fields, rewrites, sessions, CORS."""
+
+from proxy.backend.stream import Reason
+from proxy.routing import fingerprint
+from tests.proxy.exchange.conftest import MakeWorld
+from tests.proxy.exchange.sides import arrived, asked, config
+
+STICKY = config(
+    '"sessionPersistence": {"sessionName": "s"},', backend='{"addresses": ["192.0.2.10:80", "192.0.2.11:80"]}'
+)
+CORS = config('"filters": {"cors": {"allowOrigins": ["http://b.example"]}},')
+EDITED = config(
+    '"filters": {"requestHeaderModifier": {"set": [{"name": "X-Forwarded-Proto", "value": "mine"}], "remove": ["Dnt"]},'
+    '"responseHeaderModifier": {"set": [{"name": "Server", "value": "ours"}], "remove": ["X-Powered-By"]}},'
+)
+
+
+def test_header_modifiers_have_the_last_word(make_world: MakeWorld) -> None:
+    world = make_world(EDITED)
+    client = world.begin(asked(fields=[(b"dnt", b"1"), (b"accept", b"*/*")]))
+    stream = world.pool.stream
+    stream.answer(200, [(b"server", b"theirs"), (b"x-powered-by", b"them")], end_stream=True)
+
+    assert (stream.field(b"dnt"), stream.field(b"accept")) == (None, b"*/*")
+    assert [value for name, value in stream.head.fields if name == b"x-forwarded-proto"] == [b"mine"]
+    assert client.head is not None
+    assert client.head.fields == [(b"server", b"ours")]
+
+
+def test_header_modifiers_are_on_errors_too(make_world: MakeWorld) -> None:
+    world = make_world(EDITED)
+    client = world.begin(asked())
+    world.pool.stream.fail(Reason.REFUSED)
+
+    assert client.field(b"server") == b"ours"
+
+
+def test_a_rewritten_host_leaves_the_original_to_the_backend(make_world: MakeWorld) -> None:
+    rewrite = '{"hostname": "inner.example", "path": {"type": "ReplaceFullPath", "replaceFullPath": "/in"}}'
+    world = make_world(config(f'"filters": {{"urlRewrite": {rewrite}}},'))
+    world.begin(asked(path=b"/out?q"))
+    stream = world.pool.stream
+
+    assert (stream.head.authority, stream.head.path) == (b"inner.example", b"/in?q")
+    assert stream.field(b"x-forwarded-host") == b"a.example"
+
+
+def test_the_scheme_of_a_request_to_a_tls_backend_is_https(make_world: MakeWorld) -> None:
+    backend = '{"address": "192.0.2.10:443", "protocol": "https", "tls": {"serverName": "b.example"}}'
+    world = make_world(config(backend=backend))
+    world.begin(asked())
+
+    assert world.pool.stream.head.scheme == b"https"
+
+
+def test_a_session_binds_a_client_to_the_address_that_answered(make_world: MakeWorld) -> None:
+    world = make_world(STICKY)
+    world.pool.addresses = ["192.0.2.11:80", "192.0.2.10:80"]
+    first = world.begin(asked())
+    world.pool.stream.answer(200, end_stream=True)
+    cookie = first.field(b"set-cookie")
+
+    assert cookie is not None
+    assert cookie.startswith(b"s=")
+
+    again = world.begin(asked(fields=[(b"cookie", b"a=b"), (b"cookie", cookie.partition(b";")[0])]))
+    world.pool.stream.answer(200, end_stream=True)
+
+    assert world.pool.stream.wish.session_address == fingerprint("192.0.2.11:80")
+    assert again.field(b"set-cookie") is None
+
+
+def test_a_session_moves_with_the_address_that_could_be_reached(make_world: MakeWorld) -> None:
+    world = make_world(STICKY)
+    world.pool.addresses = ["192.0.2.10:80", "192.0.2.11:80"]
+    client = world.begin(asked())
+    world.pool.stream.fail(Reason.REFUSED, is_unprocessed=True)
+    world.wait()
+    world.pool.stream.answer(200, end_stream=True)
+    cookie = client.field(b"set-cookie")
+
+    assert cookie is not None
+
+    world.begin(asked(fields=[(b"cookie", cookie.partition(b";")[0])]))
+
+    assert world.pool.stream.wish.session_address == fingerprint("192.0.2.11:80")
+
+
+def test_a_session_is_not_bound_by_an_error_of_ours(make_world: MakeWorld) -> None:
+    world = make_world(STICKY)
+    client = world.begin(asked())
+    world.pool.stream.fail(Reason.UNHEALTHY)
+
+    assert client.field(b"set-cookie") is None
+
+
+def test_a_cross_origin_response_gets_its_fields(make_world: MakeWorld) -> None:
+    world = make_world(CORS)
+    client = world.begin(asked(fields=[(b"origin", b"http://b.example")]))
+    world.pool.stream.answer(200, [(b"access-control-allow-origin", b"*")], end_stream=True)
+
+    assert client.head is not None
+    assert (b"access-control-allow-origin", b"http://b.example") in client.head.fields
+    assert (b"access-control-allow-origin", b"*") not in client.head.fields
+
+
+def test_a_browser_may_read_an_error_of_a_cross_origin_request(make_world: MakeWorld) -> None:
+    world = make_world(CORS)
+    client = world.begin(asked(fields=[(b"origin", b"http://b.example")]))
+    world.pool.stream.fail(Reason.REFUSED)
+
+    assert client.field(b"access-control-allow-origin") == b"http://b.example"
+
+
+def test_a_preflight_is_answered_without_a_word_about_ids(make_world: MakeWorld) -> None:
+    world = make_world(CORS)
+    fields = [(b"origin", b"http://b.example"), (b"access-control-request-method", b"PUT")]
+    client = world.begin(asked(b"OPTIONS", fields=fields))
+
+    assert client.head is not None
+    assert (client.head.status_code, client.body, world.pool.streams) == (204, b"", [])
+    assert client.field(b"access-control-allow-origin") == b"http://b.example"
+    assert client.field(b"content-length") is None
+
+
+def test_the_request_id_of_a_trusted_client_stays(make_world: MakeWorld) -> None:
+    world = make_world(config(more='"forwarding": {"requestIdHeader": "X-Trace"},'))
+    world.begin(asked(fields=[(b"x-trace", b"abc")]), arrival=arrived(is_trusted=True))
+
+    assert world.pool.stream.field(b"x-trace") == b"abc"
+
+    world.begin(asked(fields=[(b"x-trace", b"abc")])).leave()
+
+    assert world.pool.stream.field(b"x-trace") == world.record.request_id != b"abc"
+
+
+def test_new_request_ids_are_all_different(make_world: MakeWorld) -> None:
+    world, other = make_world(), make_world()
+    for one in (world, other) * 3:
+        one.begin(asked())
+
+    ids = {stream.field(b"x-request-id") for one in (world, other) for stream in one.pool.streams}
+    assert len(ids) == 6

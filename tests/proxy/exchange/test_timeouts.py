@@ -1,0 +1,153 @@
+"""Times that bound an exchange: 504 before the response has begun, a reset afterwards."""
+
+import pytest
+
+from proxy.document import Document
+from tests.proxy.exchange.conftest import MakeWorld
+from tests.proxy.exchange.sides import GRPC, MemoryClient, asked, config
+
+REQUEST = config('"timeouts": {"request": "2s"},')
+BACKEND = config('"timeouts": {"request": "10s", "backendRequest": "2s"},')
+
+
+def status_code_of(client: MemoryClient) -> int | None:
+    return None if client.head is None else client.head.status_code
+
+
+@pytest.mark.parametrize(
+    ("content", "reason"), [(REQUEST, "request_timeout"), (BACKEND, "backend_timeout")], ids=["request", "backend"]
+)
+def test_a_response_that_does_not_begin_in_time_is_answered_504(
+    make_world: MakeWorld, content: Document, reason: str
+) -> None:
+    world = make_world(content)
+    client = world.begin(asked())
+    world.wait(1.9)
+
+    assert client.head is None
+
+    world.wait(0.2)
+
+    assert (status_code_of(client), world.record.reason) == (504, reason)
+    assert (world.pool.stream.is_cancelled, world.pool.stream.is_timed_out) == (True, True)
+
+
+@pytest.mark.parametrize("content", [REQUEST, BACKEND], ids=["request", "backend"])
+def test_a_response_that_does_not_end_in_time_is_cut(make_world: MakeWorld, content: Document) -> None:
+    world = make_world(content)
+    client = world.begin(asked())
+    world.pool.stream.answer()
+    world.pool.stream.send(b"slow")
+    world.wait(2.1)
+
+    assert (client.is_reset, world.pool.stream.is_timed_out, status_code_of(client)) == (True, True, 200)
+
+
+def test_the_default_of_the_document_bounds_rules_that_set_none(make_world: MakeWorld) -> None:
+    world = make_world(config(more='"limits": {"requestTimeout": "3s"},'))
+    client = world.begin(asked())
+    world.wait(3.1)
+
+    assert status_code_of(client) == 504
+
+
+def test_a_rule_may_turn_the_default_off(make_world: MakeWorld) -> None:
+    world = make_world(config('"timeouts": {"request": "0s"},', more='"limits": {"requestTimeout": "3s"},'))
+    client = world.begin(asked())
+    world.wait(4.0)
+
+    assert client.head is None
+
+
+def test_an_attempt_that_takes_too_long_is_repeated_when_the_policy_names_504(make_world: MakeWorld) -> None:
+    world = make_world(
+        config('"timeouts": {"backendRequest": "1s"}, "retry": {"attempts": 1, "codes": [504], "backoff": "100ms"},')
+    )
+    client = world.begin(asked())
+    world.wait(1.0)
+
+    assert (world.pool.stream.is_timed_out, client.head) == (True, None)
+
+    world.wait(1.0)
+
+    assert len(world.pool.streams) == 2
+
+    world.wait(1.0)
+
+    assert (status_code_of(client), world.record.reason, world.record.retries) == (504, "backend_timeout", 1)
+
+
+def test_the_time_for_the_request_covers_all_its_attempts(make_world: MakeWorld) -> None:
+    world = make_world(
+        config(
+            '"timeouts": {"request": "3s", "backendRequest": "2s"},'
+            '"retry": {"attempts": 5, "codes": [504], "backoff": "10ms"},'
+        )
+    )
+    client = world.begin(asked())
+    for _ in range(31):
+        world.wait(0.1)
+
+    assert (status_code_of(client), world.record.reason, world.record.retries) == (504, "request_timeout", 1)
+
+
+def test_a_call_that_takes_too_long_ends_with_the_status_of_grpc(make_world: MakeWorld) -> None:
+    world = make_world(REQUEST)
+    client = world.begin(asked(b"POST", fields=[GRPC]), end_stream=False)
+    world.wait(2.1)
+
+    assert (status_code_of(client), client.field(b"grpc-status"), client.body) == (200, b"4", b"")
+
+
+@pytest.mark.parametrize("moves", ["request", "response", "client", "backend"])
+def test_an_exchange_lives_as_long_as_something_moves(make_world: MakeWorld, moves: str) -> None:
+    world = make_world(config(more='"limits": {"streamIdleTimeout": "10s"},'))
+    client = world.begin(asked(b"POST"), end_stream=False)
+    stream = world.pool.stream
+    stream.answer()
+    for _ in range(5):
+        world.wait(8.0)
+        if moves == "request":
+            client.send(b"x")
+        elif moves == "response":
+            stream.send(b"x")
+        elif moves == "client":
+            client.widen()
+        else:
+            stream.widen()
+
+    assert not client.is_over
+
+    world.wait(11.0)
+
+    assert (client.is_reset, world.record.reason) == (True, "idle_timeout")
+
+
+def test_an_exchange_that_stands_still_before_its_response_is_answered_504(make_world: MakeWorld) -> None:
+    world = make_world(config(more='"limits": {"streamIdleTimeout": "10s"},'))
+    client = world.begin(asked())
+    world.wait(9.0)
+
+    assert client.head is None
+
+    world.wait(2.0)
+
+    assert (status_code_of(client), world.record.reason) == (504, "idle_timeout")
+
+
+def test_an_own_answer_that_nobody_reads_is_given_up(make_world: MakeWorld) -> None:
+    world = make_world(config(more='"limits": {"streamIdleTimeout": "10s"},'))
+    client = world.begin(asked())
+    client.taken.window_bytes = 0
+    world.pool.stream.fail()
+    world.wait(11.0)
+
+    assert (client.is_reset, world.services.is_idle) == (True, True)
+
+
+def test_without_a_limit_nothing_is_ended(make_world: MakeWorld) -> None:
+    world = make_world(config(more='"limits": {"streamIdleTimeout": "0s"},'))
+    client = world.begin(asked())
+    world.wait(1_000_000.0)
+
+    assert not client.is_over

@@ -1,0 +1,201 @@
+"""WebSocket over exchanges: both versions of HTTP on both sides, refusals, and bytes of the other protocol."""
+
+import base64
+
+import pytest
+
+from proxy.exchange.upgrade import accept_of
+from proxy.h2.heads import Fields, RequestHead
+from tests.proxy.exchange.conftest import MakeWorld
+from tests.proxy.exchange.sides import MemoryClient, World, asked, config
+
+KEY = b"dGhlIHNhbXBsZSBub25jZQ=="
+ACCEPT = b"s3pPLMBiTxaQ9kYGzzhZRbK+xOo="
+OVER_HTTP2 = config(backend='{"address": "192.0.2.10:80", "protocol": "h2c"}')
+PLAIN = config()
+VERSION = (b"sec-websocket-version", b"13")
+
+
+def http1_head(fields: Fields | None = None) -> RequestHead:
+    sent = [(b"connection", b"Upgrade"), (b"upgrade", b"websocket"), VERSION, (b"sec-websocket-key", KEY)]
+    return asked(fields=sent if fields is None else fields, protocol=b"websocket")
+
+
+def http2_head() -> RequestHead:
+    return asked(b"CONNECT", fields=[VERSION], protocol=b"websocket")
+
+
+def begin(world: World, *, is_http2: bool) -> MemoryClient:
+    return world.begin(http2_head(), end_stream=False) if is_http2 else world.begin(http1_head())
+
+
+def switch(world: World, *, is_http2: bool) -> None:
+    """The backend agrees."""
+    stream = world.pool.stream
+    if is_http2:
+        stream.answer(200, [(b"sec-websocket-protocol", b"chat")])
+    else:
+        key = stream.field(b"sec-websocket-key")
+        assert key is not None
+        fields = [(b"connection", b"upgrade"), (b"upgrade", b"websocket"), (b"sec-websocket-protocol", b"chat")]
+        stream.answer(101, [*fields, (b"sec-websocket-accept", accept_of(key))])
+
+
+def test_the_key_is_answered_as_the_standard_says() -> None:
+    assert accept_of(KEY) == ACCEPT
+
+
+@pytest.mark.parametrize("is_client_http2", [False, True], ids=["client 1.1", "client 2"])
+@pytest.mark.parametrize("is_backend_http2", [False, True], ids=["backend 1.1", "backend 2"])
+def test_bytes_flow_both_ways_whatever_the_sides_speak(
+    make_world: MakeWorld, is_client_http2: bool, is_backend_http2: bool
+) -> None:
+    world = make_world(OVER_HTTP2 if is_backend_http2 else PLAIN)
+    client = begin(world, is_http2=is_client_http2)
+    stream = world.pool.stream
+
+    assert (stream.head.method, stream.head.protocol) == (b"CONNECT" if is_backend_http2 else b"GET", b"websocket")
+    assert stream.has_no_body is not is_backend_http2
+    assert (stream.field(b"sec-websocket-key") is None) == is_backend_http2
+    assert stream.field(b"sec-websocket-version") == b"13"
+    assert (stream.field(b"connection"), stream.field(b"upgrade")) == (None, None)
+
+    stream.is_request_ended = False
+    switch(world, is_http2=is_backend_http2)
+
+    assert client.head is not None
+    assert client.head.status_code == (200 if is_client_http2 else 101)
+    assert client.field(b"sec-websocket-accept") == (None if is_client_http2 else ACCEPT)
+    assert client.field(b"sec-websocket-protocol") == b"chat"
+    assert (client.field(b"connection"), client.field(b"upgrade")) == (None, None)
+
+    client.send(b"ping")
+    stream.send(b"pong")
+    client.send(b"", end_stream=True)
+
+    assert (stream.body, stream.is_request_ended, client.body, client.is_ended) == (b"ping", True, b"pong", False)
+
+    stream.send(b"bye", end_stream=True)
+    stream.taken.drain()
+    client.taken.drain()
+
+    assert (client.body, client.is_ended, client.is_request_stopped) == (b"pongbye", True, False)
+    assert (client.owed_bytes, stream.owed_bytes, world.record.reason) == (0, 0, "")
+
+
+def test_a_new_key_is_made_for_each_client_that_has_none(world: World) -> None:
+    keys = set()
+    for _ in range(3):
+        begin(world, is_http2=True)
+        key = world.pool.stream.field(b"sec-websocket-key")
+        assert key is not None
+        assert len(base64.b64decode(key)) == 16
+        keys.add(key)
+
+    assert len(keys) == 3
+
+
+@pytest.mark.parametrize("is_backend_http2", [False, True])
+def test_bytes_that_come_too_early_wait_for_the_switch(make_world: MakeWorld, is_backend_http2: bool) -> None:
+    world = make_world(OVER_HTTP2 if is_backend_http2 else PLAIN)
+    client = begin(world, is_http2=True)
+    client.send(b"eager")
+
+    assert world.pool.stream.body == b""
+
+    world.pool.stream.is_request_ended = False
+    switch(world, is_http2=is_backend_http2)
+
+    assert world.pool.stream.body == b"eager"
+
+
+@pytest.mark.parametrize("is_client_http2", [False, True])
+def test_a_refusal_is_a_response_like_others(world: World, is_client_http2: bool) -> None:
+    client = begin(world, is_http2=is_client_http2)
+    world.pool.stream.answer(403, [(b"content-length", b"2")])
+    world.pool.stream.send(b"no", end_stream=True)
+
+    assert client.head is not None
+    assert (client.head.status_code, client.body, client.is_ended) == (403, b"no", True)
+    assert client.is_request_stopped is is_client_http2
+
+
+def test_what_was_sent_for_a_switch_that_was_refused_is_dropped(world: World) -> None:
+    client = begin(world, is_http2=True)
+    client.send(b"eager")
+    world.pool.stream.answer(403)
+
+    assert (client.owed_bytes, client.is_request_stopped, client.is_over) == (0, True, False)
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [(101, [(b"sec-websocket-accept", ACCEPT)]), (101, []), (200, [])],
+    ids=["101 to another key", "101 to no key", "200, which HTTP/2 takes for a switch"],
+)
+def test_an_answer_that_is_no_switch_is_not_passed_on_as_one(world: World, answer: tuple[int, Fields]) -> None:
+    client = begin(world, is_http2=True)
+    world.pool.stream.answer(*answer)
+
+    assert client.head is not None
+    assert (client.head.status_code, world.record.reason) == (502, "protocol")
+    assert world.pool.stream.is_cancelled
+
+
+def test_a_client_of_http1_that_is_answered_200_gets_that(world: World) -> None:
+    client = begin(world, is_http2=False)
+    world.pool.stream.answer(200, end_stream=True)
+
+    assert client.head is not None
+    assert (client.head.status_code, client.is_ended) == (200, True)
+
+
+@pytest.mark.parametrize("fields", [[VERSION], [(b"sec-websocket-key", KEY)] * 2], ids=["no key", "two keys"])
+def test_a_client_that_gives_no_key_to_answer_is_refused(make_world: MakeWorld, fields: Fields) -> None:
+    world = make_world(OVER_HTTP2)
+    client = world.begin(http1_head(fields))
+
+    assert client.head is not None
+    assert (client.head.status_code, world.record.reason) == (400, "bad_upgrade")
+
+
+def test_time_limits_end_with_the_switch_but_not_the_one_for_standing_still(make_world: MakeWorld) -> None:
+    limits = '"limits": {"streamIdleTimeout": "10s"},'
+    world = make_world(config('"timeouts": {"request": "2s", "backendRequest": "1s"},', more=limits))
+    client = begin(world, is_http2=False)
+    world.pool.stream.is_request_ended = False
+    switch(world, is_http2=False)
+    world.wait(9.0)
+
+    assert not client.is_over
+
+    world.wait(2.0)
+
+    assert (client.is_reset, world.record.reason) == (True, "idle_timeout")
+
+
+def test_routes_see_a_get_in_both_versions(make_world: MakeWorld) -> None:
+    world = make_world(config('"matches": [{"method": "GET"}],'))
+    begin(world, is_http2=True)
+
+    assert world.pool.stream.head.method == b"GET"
+
+
+def test_a_switch_whose_connection_broke_is_tried_again(world: World) -> None:
+    client = begin(world, is_http2=False)
+    world.pool.stream.fail(was_reused=True)
+    world.wait()
+    world.pool.stream.is_request_ended = False
+    switch(world, is_http2=False)
+    client.send(b"ping")
+
+    assert (len(world.pool.streams), world.pool.stream.body) == (2, b"ping")
+
+
+def test_a_backend_that_closes_at_once_ends_the_exchange(make_world: MakeWorld) -> None:
+    world = make_world(OVER_HTTP2)
+    client = begin(world, is_http2=False)
+    world.pool.stream.answer(200, end_stream=True)
+
+    assert client.head is not None
+    assert (client.head.status_code, client.is_ended, client.is_request_stopped) == (101, True, True)
