@@ -63,10 +63,16 @@ class Program:
         while time.monotonic() < end_s:
             if self._process.poll() is not None:
                 break
-            with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", self.port), 1):
+            if self._is_serving():
                 return
             time.sleep(0.02)
-        raise RuntimeError(f"{self.name} does not serve on port {self.port}; see {self._log.name}")
+        said = Path(self._log.name).read_text()[-2000:]
+        raise RuntimeError(f"{self.name} does not serve on port {self.port}; it said: {said}")
+
+    def _is_serving(self) -> bool:
+        with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", self.port), 1):
+            return True
+        return False
 
     @property
     def pids(self) -> list[int]:
@@ -105,8 +111,14 @@ class Tunnelgw(Program):
         initial.write_bytes(_json(document))
         command = [sys.executable, "-m", "proxy", "run", "--config", str(initial)]
         command += ["--config-addr", f"127.0.0.1:{self._config_port}", "--allow-unauthenticated-config"]
-        env = {"PROXY_WORKERS": str(workers), "LOG_LEVEL": "warning", "PROXY_ACCESS_LOG": "off"}
+        env = {"PROXY_WORKERS": str(workers), "LOG_LEVEL": "warning"}
         super().__init__("tunnelgw-proxy", command, port, directory, env)
+
+    def _is_serving(self) -> bool:
+        """The supervisor binds its ports before the workers are there."""
+        with contextlib.suppress(requests.RequestException):
+            return requests.get(f"http://127.0.0.1:{self._config_port}/readyz", timeout=1).ok
+        return False
 
     def put(self, document: dict[str, object]) -> float:
         """Returns how long it took until every worker routed by it, in seconds."""
@@ -123,7 +135,7 @@ def document(
     """Our configuration. The last of `routes` is the one that the load uses."""
     listener: dict[str, object] = {"name": "web", "address": "127.0.0.1", "port": port}
     if certificate:
-        pair = {"certificate": certificate.chain.read_text(), "key": certificate.key.read_text()}
+        pair = {"certificate": certificate.chain.read_text(), "privateKey": certificate.key.read_text()}
         listener |= {"protocol": "HTTPS", "tls": {"certificates": [pair]}}
     others = [
         {
