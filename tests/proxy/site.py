@@ -78,6 +78,13 @@ class Proxy(Daemon):
         return int(json.loads(line)["pid"])
 
 
+class _QuietServer(ThreadingHTTPServer):
+    daemon_threads = True
+
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        """A client that goes away is what some tests want."""
+
+
 class Backend:
     """An HTTP server whose answers to `/wait` come when `release` is set."""
 
@@ -103,8 +110,7 @@ class Backend:
             def log_message(self, format: str, *args: Any) -> None:
                 """Tests look at answers."""
 
-        self._server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-        self._server.daemon_threads = True
+        self._server = _QuietServer(("127.0.0.1", 0), Handler)
         self.address = f"127.0.0.1:{self._server.server_port}"
         self._thread = threading.Thread(target=self._server.serve_forever, args=(0.05,), daemon=True)
 

@@ -1,0 +1,192 @@
+"""`check`, `explain` and `schema`: what people are told, and by which exit code."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from proxy.commands.main import run
+from tests.proxy.site import TOKEN, Proxy
+from tests.support.process import REPOSITORY
+
+SHOP: Mapping[str, Any] = {
+    "listeners": [
+        {"name": "web", "address": "127.0.0.1", "port": 8080, "publicPort": 80},
+        {"name": "admin", "address": "127.0.0.1", "port": 9090, "hostname": "admin.example"},
+        {"name": "edge", "protocol": "HTTPS", "tunnel": True},
+    ],
+    "routes": [
+        {
+            "name": "shop/cart",
+            "hostnames": ["shop.example"],
+            "rules": [
+                {
+                    "name": "canary",
+                    "matches": [{"path": {"value": "/cart"}, "headers": [{"name": "X-Canary", "value": "1"}]}],
+                    "backends": [{"address": "10.0.0.2:80"}],
+                },
+                {
+                    "matches": [{"path": {"value": "/cart"}}],
+                    "backends": [
+                        {"address": "10.0.0.1:80", "weight": 3},
+                        {"address": "10.0.0.3:80", "weight": 1},
+                    ],
+                },
+            ],
+        }
+    ],
+}
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> str:
+    path = tmp_path / "shop.json"
+    path.write_text(json.dumps(SHOP))
+    return str(path)
+
+
+def told(capsys: pytest.CaptureFixture[str], *arguments: str, **environ: str) -> tuple[int, str, str]:
+    code = run(arguments, environ)
+    out, err = capsys.readouterr()
+    return code, out, err
+
+
+def test_check_says_that_a_document_is_sound(capsys: pytest.CaptureFixture[str], file: str) -> None:
+    assert told(capsys, "check", file) == (0, f"{file}: sound; 3 listeners, 1 routes, 0 backends\n", "")
+
+
+def test_check_tells_every_problem_of_every_file(capsys: pytest.CaptureFixture[str], file: str, tmp_path: Path) -> None:
+    broken = tmp_path / "broken.json"
+    broken.write_text('{"routes": [{"hostnames": ["A"]}, {"colour": 1}]}')
+
+    code, out, _ = told(capsys, "check", file, str(broken))
+
+    assert code == 1
+    assert f"{file}: sound" in out
+    assert f"{broken}: routes[0].hostnames[0]: " in out
+    assert f"{broken}: routes[1].colour: " in out
+
+
+def test_check_prints_json_for_programs(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    broken = tmp_path / "broken.json"
+    broken.write_text("{")
+
+    code, out, _ = told(capsys, "check", "--json", str(broken))
+
+    (verdict,) = json.loads(out)
+    assert (code, verdict["file"], verdict["is_sound"]) == (1, str(broken), False)
+    assert "not a JSON document" in verdict["problems"][0]["message"]
+
+
+def test_check_reads_standard_input_as_a_real_command() -> None:
+    command = [sys.executable, "-m", "proxy", "check", "-"]
+    done = subprocess.run(command, input=b'{"routes": []}', cwd=REPOSITORY, capture_output=True, check=False)
+
+    assert (done.returncode, done.stdout) == (0, b"-: sound; 0 listeners, 0 routes, 0 backends\n")
+
+
+def test_a_file_that_cannot_be_read_is_a_wrong_question(capsys: pytest.CaptureFixture[str]) -> None:
+    code, out, err = told(capsys, "check", "/nowhere/document.json")
+
+    assert (code, out) == (2, "")
+    assert "/nowhere/document.json: No such file" in err
+
+
+def test_explain_names_route_rule_reason_and_shares(capsys: pytest.CaptureFixture[str], file: str) -> None:
+    code, out, _ = told(capsys, "explain", "--config", file, "GET", "http://shop.example/cart?page=2")
+
+    assert code == 0
+    assert "listener: web (every host)" in out
+    assert "route: shop/cart (http), rules[1], match 0, hostname shop.example" in out
+    assert "because: path PathPrefix /cart" in out
+    assert "backend: 75.0% http://10.0.0.1:80" in out
+    assert "backend: 25.0% http://10.0.0.3:80" in out
+    assert "outcome: forward to http://10.0.0.1:80 as shop.example/cart?page=2" in out
+    assert "near miss: shop/cart (http), canary" in out
+    assert "wants 'Exact 1', seen ''" in out
+
+
+def test_explain_looks_at_header_fields(capsys: pytest.CaptureFixture[str], file: str) -> None:
+    arguments = ["explain", "--config", file, "-H", "x-canary: 1", "-H", "Host: shop.example", "GET", "http://x/cart/1"]
+
+    code, out, _ = told(capsys, *arguments)
+
+    assert code == 0
+    assert "(http), canary, match 0" in out
+    assert "runner-up: shop/cart (http), rules[1], match 0, hostname shop.example, behind by" in out
+
+
+def test_explain_comes_in_by_the_listener_that_is_named(capsys: pytest.CaptureFixture[str], file: str) -> None:
+    code, out, _ = told(capsys, "explain", "--config", file, "--listener", "admin", "GET", "http://shop.example/cart")
+
+    assert code == 1
+    assert "door: 127.0.0.1:9090" in out
+    assert "listener: none takes this host" in out
+
+
+def test_explain_goes_through_the_tunnel_where_the_url_says_https(
+    capsys: pytest.CaptureFixture[str], file: str
+) -> None:
+    code, out, _ = told(capsys, "explain", "--config", file, "--json", "GET", "https://shop.example/cart")
+
+    (report,) = json.loads(out)
+    assert code == 0
+    assert (report["door"], report["listener"]) == ("tunnel-https", "edge")
+    assert report["winner"]["route"] == "shop/cart"
+    assert report["outcome"]["action"] == "forward"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["GET", "http://shop.example:81/"], ["port 81", "web (http, port 80)", "--listener"]),
+        (["GET", "shop.example"], ["'shop.example'", "https://"]),
+        (["GET", "http://shop.example:x/"], ["http://shop.example:x/"]),
+        (["-H", "nonsense", "GET", "http://shop.example/"], ["'nonsense'", "name: value"]),
+        (["--listener", "none", "GET", "http://shop.example/"], ["'none'", "web, admin, edge"]),
+    ],
+)
+def test_a_question_that_makes_no_sense_is_told_why(
+    capsys: pytest.CaptureFixture[str], file: str, arguments: list[str], words: list[str]
+) -> None:
+    code, out, err = told(capsys, "explain", "--config", file, *arguments)
+
+    assert (code, out) == (2, "")
+    assert all(word in err for word in words)
+
+
+def test_explain_of_a_refused_document_tells_its_problems(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    broken = tmp_path / "broken.json"
+    broken.write_text('{"routes": [{"hostnames": ["A"]}]}')
+
+    code, _, err = told(capsys, "explain", "--config", str(broken), "GET", "http://a.example/")
+
+    assert code == 2
+    assert "routes[0].hostnames[0]" in err
+
+
+def test_explain_asks_a_running_proxy(capsys: pytest.CaptureFixture[str]) -> None:
+    with Proxy() as proxy:
+        proxy.use({"routes": SHOP["routes"]})
+        where = ["--proxy", proxy.url("config"), "GET", "https://shop.example/cart"]
+
+        code, out, _ = told(capsys, "explain", *where, PROXY_AUTH_TOKEN=TOKEN)
+        refused = told(capsys, "explain", *where)
+
+    assert code == 0
+    assert "route: shop/cart" in out
+    assert refused[0] == 2
+    assert "PROXY_AUTH_TOKEN" in refused[2]
+
+
+def test_schema_prints_what_the_manual_ships(capsys: pytest.CaptureFixture[str]) -> None:
+    code, out, _ = told(capsys, "schema")
+
+    assert code == 0
+    assert out == (REPOSITORY / "docs" / "proxy-document.schema.json").read_text()

@@ -1,0 +1,89 @@
+"""What `tunnelgw-proxy run` refuses, how, and with which exit code."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from daemonkit.options import BadOptions, parse
+from proxy.options import COMMANDS, PREFIX, Options
+from tests.proxy.site import DEADLINE_S
+from tests.support.daemon import Daemon
+
+
+def options(*arguments: str, **environ: str) -> Options:
+    _, found = parse(Options, prefix=PREFIX, argv=arguments, environ=environ, commands=COMMANDS)
+    return found
+
+
+@pytest.mark.parametrize("blank", ["", "  ", "\n"])
+def test_a_token_that_is_set_but_empty_is_fatal(blank: str) -> None:
+    with Daemon("proxy", ["run"], {"PROXY_AUTH_TOKEN": blank}) as proxy:
+        assert proxy.wait(DEADLINE_S) == 1
+        (line,) = proxy.log
+        assert line["level"] == "ERROR"
+        assert line["msg"] == "refusing to start with a broken config-API auth configuration"
+        assert line["error"] == "PROXY_AUTH_TOKEN is set but empty"
+
+
+def test_a_token_file_that_is_empty_is_fatal_too(tmp_path: Path) -> None:
+    file = tmp_path / "token"
+    file.write_text("\n")
+    with Daemon("proxy", [], {"PROXY_AUTH_TOKEN_FILE": str(file)}) as proxy:
+        assert proxy.wait(DEADLINE_S) == 1
+        (line,) = proxy.log
+        assert line["msg"] == "refusing to start with a broken config-API auth configuration"
+        assert str(file) in line["error"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "environ", "words"),
+    [
+        (["--config-addr", "nowhere"], {}, ["--config-addr", "PROXY_CONFIG_ADDR", "'nowhere'"]),
+        (["--allow-unauthenticated-config"], {}, ["loopback", ":8082"]),
+        (["--allow-unauthenticated-config"], {"PROXY_CONFIG_ADDR": "192.0.2.1:80"}, ["loopback", "192.0.2.1:80"]),
+        (["--config-tls-cert", "x.pem"], {}, ["--config-tls-key"]),
+        (["--workers", "many"], {}, ["--workers", "PROXY_WORKERS"]),
+        ([], {"PROXY_GRACE_PERIOD": "30"}, ["PROXY_GRACE_PERIOD"]),
+        ([], {"PROXY_AUTH_TOKEN": "a", "PROXY_AUTH_TOKEN_FILE": "/dev/null"}, ["both set"]),
+        (["--auth-token", "secret"], {}, ["--auth-token-file", "PROXY_AUTH_TOKEN"]),
+        (["--access-log", "some"], {}, ["off", "errors", "all"]),
+        (["--access-log-sample", "2"], {}, ["--access-log-sample"]),
+    ],
+)
+def test_bad_options_are_told_with_their_names(arguments: list[str], environ: dict[str, str], words: list[str]) -> None:
+    with pytest.raises(BadOptions) as refused:
+        options(*arguments, **environ)
+
+    assert all(word in str(refused.value) for word in words)
+    assert "secret" not in str(refused.value).replace("--auth-token-file", "")
+
+
+def test_bad_options_end_the_process_with_code_2_and_no_log_line() -> None:
+    with Daemon("proxy", ["run", "--workers", "many", "--access-log", "some"]) as proxy:
+        assert proxy.wait(DEADLINE_S) == 2
+        assert proxy.log == ()
+        assert sum(line.startswith("tunnelgw-proxy: ") for line in proxy.lines) == 2
+
+
+@pytest.mark.parametrize("address", ["127.0.0.1:8082", "[::1]:8082", "localhost:8082", "unix:/run/proxy.sock"])
+def test_everybody_may_be_let_in_only_where_the_host_itself_is_the_limit(address: str) -> None:
+    assert options("--allow-unauthenticated-config", "--config-addr", address).allow_unauthenticated_config
+
+
+def test_the_defaults_are_those_of_the_manual() -> None:
+    found = options()
+
+    assert str(found.config_addr) == ":8082"
+    assert (found.grace_period_s, found.shutdown_delay_s) == (30.0, 0.0)
+    assert found.max_document_bytes == 64 * 1024 * 1024
+    assert 1 <= found.worker_count <= 4
+
+
+def test_help_names_the_commands_for_people() -> None:
+    with Daemon("proxy", ["--help"]) as proxy:
+        assert proxy.wait(DEADLINE_S) == 0
+        text = "\n".join(proxy.lines)
+        assert all(word in text for word in ("run", "check", "explain", "schema", "--state-dir", "PROXY_STATE_DIR"))
+        assert "worker --fd" not in text

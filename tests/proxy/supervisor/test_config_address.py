@@ -1,0 +1,114 @@
+"""Where the config API listens: TCP, TLS, a unix socket; and what is said when it cannot."""
+
+from __future__ import annotations
+
+import http.client
+import json
+import socket
+import stat
+from pathlib import Path
+
+import requests
+import trustme
+
+from tests.proxy.site import DEADLINE_S, Proxy, eventually
+
+
+class UnixConnection(http.client.HTTPConnection):
+    def __init__(self, path: Path) -> None:
+        super().__init__("localhost", timeout=DEADLINE_S)
+        self._path = path
+
+    def connect(self) -> None:
+        self.sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        self.sock.settimeout(DEADLINE_S)
+        self.sock.connect(str(self._path))
+
+
+def put(path: Path, document: object, **headers: str) -> tuple[int, dict[str, object]]:
+    connection = UnixConnection(path)
+    try:
+        connection.request("PUT", "/config", json.dumps(document), {"Content-Type": "application/json", **headers})
+        response = connection.getresponse()
+        return response.status, json.loads(response.read())
+    finally:
+        connection.close()
+
+
+def test_a_unix_socket_may_be_used_without_a_token(tmp_path: Path) -> None:
+    path = tmp_path / "config.sock"
+    with Proxy("--config-addr", f"unix:{path}", "--allow-unauthenticated-config", token=None) as proxy:
+        proxy.address("config")
+
+        assert put(path, {"routes": []}) == (200, {"version": 1, "changed": True})
+        assert stat.S_IMODE(path.stat().st_mode) == 0o660
+    assert not path.exists()
+
+
+def test_a_unix_socket_wants_the_token_too_where_there_is_one(tmp_path: Path) -> None:
+    path = tmp_path / "config.sock"
+    with Proxy("--config-addr", f"unix:{path}", token="t") as proxy:
+        proxy.address("config")
+
+        assert put(path, {"routes": []})[0] == 401
+        assert put(path, {"routes": []}, Authorization="Bearer t")[0] == 200
+
+
+def test_without_a_token_and_without_leave_nothing_is_taken() -> None:
+    with Proxy(token=None) as proxy:
+        response = proxy.put({"routes": []}, token=None)
+
+        assert response.status_code == 401
+        assert "PROXY_AUTH_TOKEN" in response.json()["message"]
+        assert proxy.get(token=None).status_code == 401
+        assert any("PROXY_AUTH_TOKEN is not set" in line["msg"] for line in proxy.log)
+
+
+def test_with_leave_loopback_takes_documents_from_everybody() -> None:
+    with Proxy("--allow-unauthenticated-config", token=None) as proxy:
+        assert proxy.put({"routes": []}, token=None).status_code == 200
+        assert proxy.get(token=None).status_code == 200
+
+
+def test_the_config_api_speaks_tls_where_a_certificate_is_given(tmp_path: Path) -> None:
+    authority = trustme.CA()
+    issued = authority.issue_cert("127.0.0.1")
+    cert, key, ca = (tmp_path / name for name in ("cert.pem", "key.pem", "ca.pem"))
+    cert.write_bytes(b"".join(pem.bytes() for pem in issued.cert_chain_pems))
+    key.write_bytes(issued.private_key_pem.bytes())
+    authority.cert_pem.write_to_path(str(ca))
+    with Proxy("--config-tls-cert", str(cert), "--config-tls-key", str(key), token="t") as proxy:
+        url = f"https://{proxy.address('config')}"
+        answer = requests.put(
+            f"{url}/config",
+            json={"routes": []},
+            headers={"Authorization": "Bearer t"},
+            verify=str(ca),
+            timeout=DEADLINE_S,
+        )
+
+        assert answer.json() == {"version": 1, "changed": True}
+        eventually(lambda: requests.get(f"{url}/readyz", verify=str(ca), timeout=5).status_code == 200, "ready")
+
+
+def test_an_address_in_use_ends_the_start_with_a_line_that_says_so() -> None:
+    with socket.socket() as other:
+        other.bind(("127.0.0.1", 0))
+        other.listen()
+        address = f"127.0.0.1:{other.getsockname()[1]}"
+        proxy = Proxy("--config-addr", address).start()
+
+        assert proxy.wait(DEADLINE_S) == 1
+        line = proxy.wait_for_message("exiting")
+        assert address in line["error"]
+
+
+def test_the_token_is_read_once_at_the_start(tmp_path: Path) -> None:
+    file = tmp_path / "token"
+    file.write_text(" first \n")
+    with Proxy(token=None, env={"PROXY_AUTH_TOKEN_FILE": str(file)}) as proxy:
+        assert proxy.put({"routes": []}, token="first").status_code == 200
+        file.write_text("second")
+
+        assert proxy.put({"routes": []}, token="second").status_code == 401
+        assert proxy.put({"routes": []}, token="first").status_code == 200

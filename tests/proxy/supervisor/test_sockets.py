@@ -1,0 +1,150 @@
+"""Listening sockets: what is bound, what cannot be, and what becomes of that."""
+
+from __future__ import annotations
+
+import errno
+import os
+import socket
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from proxy.document import Listener
+from proxy.supervisor.sockets import ListeningSockets
+from tests.proxy.site import DEADLINE_S, Proxy, ask, eventually, fixed, reserved_port
+from tests.support.process import REPOSITORY
+
+
+@pytest.fixture
+def sockets() -> Iterator[ListeningSockets]:
+    """For two workers."""
+    made = ListeningSockets(2)
+    yield made
+    made.close()
+
+
+def listener(port: int, address: str = "127.0.0.1", name: str = "main") -> Listener:
+    return Listener(name, address=address, port=port)
+
+
+def connects(host: str, port: int) -> bool:
+    try:
+        socket.create_connection((host, port), timeout=DEADLINE_S).close()
+    except OSError:
+        return False
+    return True
+
+
+def test_each_worker_gets_a_socket_of_its_own_on_the_same_port(sockets: ListeningSockets) -> None:
+    with reserved_port() as port:
+        sockets.use([listener(port)])
+
+        (group,) = sockets.groups.values()
+        assert [sock.getsockname() for sock in group] == [("127.0.0.1", port)] * 2
+        assert all(sock.getsockopt(socket.SOL_SOCKET, socket.SO_ACCEPTCONN) for sock in group)
+        assert len({sock.fileno() for sock in group}) == 2
+
+
+def test_listeners_that_share_a_port_share_its_sockets(sockets: ListeningSockets) -> None:
+    with reserved_port() as port:
+        sockets.use([listener(port, name="a"), listener(port, name="b")])
+
+        assert list(sockets.groups) == [f"127.0.0.1:{port}"]
+
+
+def test_an_empty_address_means_both_families(sockets: ListeningSockets) -> None:
+    if not socket.has_dualstack_ipv6():
+        pytest.skip("this host has no IPv6")
+    with reserved_port("::") as port:
+        sockets.use([listener(port, address="")])
+
+        assert connects("127.0.0.1", port)
+        assert connects("::1", port)
+
+
+def test_an_ipv6_address_means_that_family_alone(sockets: ListeningSockets) -> None:
+    if not socket.has_dualstack_ipv6():
+        pytest.skip("this host has no IPv6")
+    with reserved_port("::") as port:
+        sockets.use([listener(port, address="::")])
+
+        assert connects("::1", port)
+        assert not connects("127.0.0.1", port)
+
+
+def test_sockets_stay_across_documents_and_are_closed_only_when_released(sockets: ListeningSockets) -> None:
+    with reserved_port() as one, reserved_port() as other:
+        sockets.use([listener(one)])
+        (kept,) = sockets.groups.values()
+        sockets.use([listener(one, name="renamed"), listener(other)])
+        assert sockets.groups[f"127.0.0.1:{one}"] is kept
+
+        sockets.use([listener(other)])
+        assert list(sockets.groups) == [f"127.0.0.1:{other}"]
+        assert connects("127.0.0.1", one)
+        sockets.release()
+        assert not connects("127.0.0.1", one)
+
+
+def test_an_address_of_another_host_is_a_problem_with_its_path_and_a_remedy(sockets: ListeningSockets) -> None:
+    with reserved_port() as port:
+        sockets.use([listener(port), listener(port, address="192.0.2.1", name="far")])
+
+        (problem,) = sockets.problems
+        assert problem.path == "listeners[1].port"
+        assert problem.message.startswith(f"cannot listen on 192.0.2.1:{port}: Cannot assign requested address; choose")
+        assert connects("127.0.0.1", port)
+
+
+def test_a_privileged_port_says_what_to_do() -> None:
+    if int(Path("/proc/sys/net/ipv4/ip_unprivileged_port_start").read_text()) <= 81:
+        pytest.skip("every user may bind low ports on this host")
+    # Rights are given up after the imports: another user may have no way to this interpreter.
+    code = (
+        "import os; from proxy.document import Listener; from proxy.supervisor.sockets import ListeningSockets\n"
+        "if os.geteuid() == 0: os.setgroups([]); os.setgid(65534); os.setuid(65534)\n"
+        "sockets = ListeningSockets(1); sockets.use([Listener('a', address='127.0.0.1', port=81)])\n"
+        "print(sockets.problems[0].message)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], cwd=REPOSITORY, capture_output=True, text=True, check=True)
+
+    assert "127.0.0.1:81: Permission denied; ports below 1024 need" in done.stdout
+    assert "CAP_NET_BIND_SERVICE" in done.stdout
+
+
+def test_a_port_in_use_spoils_nothing_else_and_is_bound_when_it_is_free() -> None:
+    with reserved_port() as free, socket.socket() as other:
+        other.bind(("127.0.0.1", 0))
+        other.listen()
+        taken = int(other.getsockname()[1])
+        document = fixed(free)
+        document["listeners"] = [*document["listeners"], {"name": "late", "address": "127.0.0.1", "port": taken}]
+        with Proxy("--workers", "2") as proxy:
+            answer = proxy.use(document)
+
+            (problem,) = answer["problems"]
+            assert problem["path"] == "listeners[1].port"
+            assert os.strerror(errno.EADDRINUSE) in problem["message"]
+            assert ask(free).text == "fixed"
+            assert proxy.metric("tunnelgw_proxy_config_problems") == 1
+            assert proxy.readiness()[0] == 200
+
+            other.close()
+
+            eventually(lambda: connects("127.0.0.1", taken), "bound at a later try")
+            eventually(lambda: {ask(taken).text for _ in range(8)} == {"fixed"}, "served by all workers")
+            assert proxy.metric("tunnelgw_proxy_config_problems") == 0
+
+
+def test_a_port_that_the_next_document_does_not_name_is_let_go() -> None:
+    with reserved_port() as first, reserved_port() as second, Proxy("--workers", "2") as proxy:
+        proxy.use(fixed(first))
+        proxy.use(fixed(second))
+
+        eventually(lambda: not connects("127.0.0.1", first), "refused")
+        assert ask(second).text == "fixed"
+        proxy.use(fixed(first))
+        assert {ask(first).text for _ in range(8)} == {"fixed"}

@@ -1,0 +1,137 @@
+"""The last good document outlives the process, where a state directory is given; and the file of --config."""
+
+from __future__ import annotations
+
+import json
+import signal
+import stat
+from pathlib import Path
+
+import pytest
+
+from tests.proxy.site import DEADLINE_S, Proxy, ask, eventually, fixed, reserved_port
+
+
+def test_a_restarted_proxy_serves_the_last_document_with_its_version(tmp_path: Path) -> None:
+    with reserved_port() as port:
+        with Proxy("--state-dir", str(tmp_path)) as proxy:
+            proxy.use({"version": 41, **fixed(port, "kept")})
+            proxy.put({"version": 42, "routes": [{"hostnames": ["NO"]}]})
+
+        with Proxy("--state-dir", str(tmp_path)) as proxy:
+            eventually(lambda: proxy.readiness() == (200, "ready"), "ready without a PUT")
+            assert ask(port).text == "kept"
+            assert proxy.get().json()["version"] == 41
+            assert proxy.use({"version": 41, **fixed(port, "kept")}) == {"version": 41, "changed": False}
+            assert proxy.use(fixed(port, "next"))["version"] == 42
+
+
+def test_after_kill_9_the_last_acknowledged_document_is_there(tmp_path: Path) -> None:
+    with reserved_port() as port:
+        proxy = Proxy("--state-dir", str(tmp_path)).start()
+        proxy.use(fixed(port, "one"))
+        proxy.use(fixed(port, "two"))
+        proxy.kill()
+
+        with Proxy("--state-dir", str(tmp_path)) as again:
+            eventually(lambda: again.readiness()[0] == 200, "ready")
+            assert ask(port).text == "two"
+
+
+def test_the_kept_document_is_for_its_owner_alone(tmp_path: Path) -> None:
+    with reserved_port() as port, Proxy("--state-dir", str(tmp_path / "new")) as proxy:
+        proxy.use(fixed(port))
+
+        (kept,) = (tmp_path / "new").iterdir()
+        assert stat.S_IMODE(kept.stat().st_mode) == 0o600
+        assert stat.S_IMODE(kept.parent.stat().st_mode) == 0o700
+
+
+def test_a_state_directory_that_cannot_be_written_costs_a_warning_only(tmp_path: Path) -> None:
+    blocked = tmp_path / "file"
+    blocked.touch()
+    with reserved_port() as port, Proxy("--state-dir", str(blocked / "below")) as proxy:
+        proxy.use(fixed(port, "served"))
+
+        assert ask(port).text == "served"
+        assert any(line["level"] == "WARNING" and "cannot keep the document" in line["msg"] for line in proxy.log)
+
+
+@pytest.mark.parametrize("content", [b"", b"{", b'{"routes":[{"hostnames":["NO"]}]}', b"\x00" * 100])
+def test_a_kept_document_that_cannot_be_used_is_said_and_left_alone(tmp_path: Path, content: bytes) -> None:
+    kept = tmp_path / "document.json"
+    kept.write_bytes(content)
+    with Proxy("--state-dir", str(tmp_path)) as proxy:
+        proxy.wait_for_message("the document in the state directory cannot be used, starting without it")
+        assert proxy.readiness()[0] == 503
+        assert kept.read_bytes() == content
+
+
+def test_the_file_of_config_is_loaded_at_the_start_and_again_on_sighup(tmp_path: Path) -> None:
+    file = tmp_path / "document.json"
+    with reserved_port() as port:
+        file.write_text(json.dumps(fixed(port, "one")))
+        with Proxy("--config", str(file), "--workers", "2") as proxy:
+            eventually(lambda: proxy.readiness()[0] == 200, "ready")
+            assert ask(port).text == "one"
+
+            file.write_text(json.dumps(fixed(port, "two")))
+            proxy.send_signal(signal.SIGHUP)
+
+            proxy.wait_for_message("configuration loaded", version=2)
+            eventually(lambda: {ask(port).text for _ in range(8)} == {"two"}, "the new document is served")
+
+
+def test_sighup_with_a_broken_file_changes_nothing(tmp_path: Path) -> None:
+    file = tmp_path / "document.json"
+    with reserved_port() as port:
+        file.write_text(json.dumps(fixed(port, "one")))
+        with Proxy("--config", str(file)) as proxy:
+            proxy.address("config")
+            file.write_text('{"routes": [{"hostnames": ["NO"]}]}')
+            proxy.send_signal(signal.SIGHUP)
+
+            line = proxy.wait_for_message("configuration file cannot be loaded, the one before stays in use")
+
+            assert "routes[0].hostnames[0]" in line["error"]
+            assert ask(port).text == "one"
+
+
+def test_sighup_without_a_file_is_ignored() -> None:
+    with Proxy() as proxy:
+        proxy.address("config")
+        proxy.send_signal(signal.SIGHUP)
+
+        assert proxy.use({"routes": []})["version"] == 1
+
+
+def test_the_file_comes_before_what_the_state_directory_holds_and_a_put_replaces_both(tmp_path: Path) -> None:
+    file = tmp_path / "document.json"
+    state = tmp_path / "state"
+    with reserved_port() as port:
+        with Proxy("--state-dir", str(state)) as proxy:
+            proxy.use({"version": 9, **fixed(port, "kept")})
+        file.write_text(json.dumps(fixed(port, "from file")))
+
+        with Proxy("--state-dir", str(state), "--config", str(file)) as proxy:
+            eventually(lambda: proxy.readiness()[0] == 200, "ready")
+            assert ask(port).text == "from file"
+            proxy.use(fixed(port, "from put"))
+            assert ask(port).text == "from put"
+
+
+def test_a_file_that_cannot_be_used_ends_the_start_with_all_its_problems(tmp_path: Path) -> None:
+    file = tmp_path / "document.json"
+    file.write_text('{"routes": [{"hostnames": ["A"]}, {"hostnames": ["B"]}]}')
+    proxy = Proxy("--config", str(file)).start()
+
+    assert proxy.wait(DEADLINE_S) == 2
+    assert any(f"{file}: routes[0].hostnames[0]" in line for line in proxy.lines)
+    assert any(f"{file}: routes[1].hostnames[0]" in line for line in proxy.lines)
+
+
+def test_a_file_that_does_not_exist_is_named(tmp_path: Path) -> None:
+    proxy = Proxy("--config", str(tmp_path / "none.json")).start()
+
+    assert proxy.wait(DEADLINE_S) == 2
+    assert any("none.json" in line and "No such file" in line for line in proxy.lines)

@@ -1,0 +1,122 @@
+"""The end: what runs is finished, what is queued is served, and nobody waits longer than was said."""
+
+from __future__ import annotations
+
+import signal
+import socket
+import threading
+import time
+
+import requests
+
+from tests.proxy.site import DEADLINE_S, Backend, Proxy, ask, eventually, fixed, forwarding, reserved_port
+
+
+class Asking:
+    """A request that runs in a thread of its own."""
+
+    def __init__(self, port: int, path: str) -> None:
+        self.response: requests.Response | None = None
+        self.error: Exception | None = None
+        self._thread = threading.Thread(target=self._ask, args=(port, path))
+        self._thread.start()
+
+    def _ask(self, port: int, path: str) -> None:
+        try:
+            self.response = ask(port, path)
+        except requests.RequestException as error:
+            self.error = error
+
+    def join(self) -> None:
+        self._thread.join(DEADLINE_S)
+        assert not self._thread.is_alive()
+
+
+def test_a_running_request_is_finished_before_the_proxy_ends_with_code_0() -> None:
+    with Backend() as backend, reserved_port() as port, Proxy("--workers", "2") as proxy:
+        proxy.use(forwarding(port, backend.address))
+        running = Asking(port, "/wait")
+        assert backend.asked.wait(DEADLINE_S)
+
+        proxy.send_signal(signal.SIGTERM)
+        proxy.wait_for_message("not listening any more")
+        assert proxy.readiness() == (503, "stopping")
+        backend.release.set()
+
+        running.join()
+        assert running.response is not None
+        assert running.response.text == "hello"
+        assert proxy.wait(DEADLINE_S) == 0
+
+
+def test_nobody_is_let_in_after_the_listeners_have_closed() -> None:
+    with Backend() as backend, reserved_port() as port, Proxy() as proxy:
+        proxy.use(forwarding(port, backend.address))
+        running = Asking(port, "/wait")
+        assert backend.asked.wait(DEADLINE_S)
+        proxy.send_signal(signal.SIGTERM)
+
+        def is_refused() -> bool:
+            try:
+                socket.create_connection(("127.0.0.1", port), timeout=DEADLINE_S).close()
+            except ConnectionRefusedError:
+                return True
+            return False
+
+        eventually(is_refused, "connections are refused")
+        backend.release.set()
+        running.join()
+        assert proxy.put({"routes": []}).status_code == 503 if proxy.is_running else True
+
+
+def test_what_still_runs_after_the_grace_period_is_cut_off() -> None:
+    with Backend() as backend, reserved_port() as port, Proxy("--grace-period", "1s") as proxy:
+        proxy.use(forwarding(port, backend.address))
+        running = Asking(port, "/wait")
+        assert backend.asked.wait(DEADLINE_S)
+        began_s = time.monotonic()
+
+        proxy.send_signal(signal.SIGTERM)
+
+        assert proxy.wait(DEADLINE_S) == 0
+        assert time.monotonic() - began_s >= 1
+        running.join()
+        assert running.error is not None
+        assert any(line["msg"].startswith("grace period over") for line in proxy.log)
+
+
+def test_during_the_shutdown_delay_the_proxy_serves_on_but_is_not_ready() -> None:
+    with reserved_port() as port, Proxy("--shutdown-delay", "3s") as proxy:
+        proxy.use(fixed(port))
+        proxy.send_signal(signal.SIGTERM)
+        proxy.wait_for_message("stopping")
+
+        eventually(lambda: proxy.readiness() == (503, "stopping"), "not ready")
+        assert ask(port).text == "fixed"
+        assert proxy.put(fixed(port, "other")).status_code == 503
+
+        assert proxy.wait(DEADLINE_S) == 0
+
+
+def test_a_second_signal_ends_everything_at_once() -> None:
+    with Backend() as backend, reserved_port() as port:
+        proxy = Proxy().start()
+        proxy.use(forwarding(port, backend.address))
+        running = Asking(port, "/wait")
+        assert backend.asked.wait(DEADLINE_S)
+
+        proxy.send_signal(signal.SIGTERM)
+        proxy.wait_for_message("stopping")
+        proxy.send_signal(signal.SIGTERM)
+
+        assert proxy.wait(DEADLINE_S) == 1
+        running.join()
+        assert running.error is not None
+
+
+def test_a_proxy_without_configuration_stops_at_once() -> None:
+    with Proxy() as proxy:
+        proxy.worker_pid()
+        proxy.send_signal(signal.SIGINT)
+
+        assert proxy.wait(DEADLINE_S) == 0

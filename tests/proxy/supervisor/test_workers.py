@@ -1,0 +1,149 @@
+"""Workers die, stand still or cannot start; the others, and their successors, serve."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import threading
+from pathlib import Path
+
+import requests
+
+from tests.proxy.site import Backend, Proxy, ask, eventually, fixed, forwarding, reserved_port
+
+
+def is_gone(pid: int) -> bool:
+    """Ended, waited for or not."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "Z"
+    except OSError:
+        return True
+
+
+def test_a_killed_worker_is_replaced_and_its_successor_serves_the_last_document() -> None:
+    with reserved_port() as port, Proxy() as proxy:
+        proxy.use(fixed(port, "one"))
+        proxy.use(fixed(port, "two"))
+
+        os.kill(proxy.worker_pid(), signal.SIGKILL)
+
+        line = proxy.wait_for_message("worker died, starting another")
+        assert (line["error"], line["worker"]) == ("signal SIGKILL", 0)
+        # Connections wait in the queue of the listening socket, which the supervisor keeps open.
+        assert ask(port).text == "two"
+        assert proxy.metric("tunnelgw_proxy_worker_restarts_total", worker="0") == 1
+
+
+def test_what_a_dead_worker_counted_stays_counted() -> None:
+    with reserved_port() as port, Proxy() as proxy:
+        proxy.use(fixed(port))
+        for _ in range(5):
+            ask(port)
+        assert proxy.metric("tunnelgw_proxy_requests_total", status_class="2xx") == 5
+
+        os.kill(proxy.worker_pid(), signal.SIGKILL)
+        proxy.worker_pid(nth=2)
+        ask(port)
+
+        assert proxy.metric("tunnelgw_proxy_requests_total", status_class="2xx") == 6
+        assert proxy.metric("tunnelgw_proxy_connections_accepted_total") == 6
+
+
+def test_only_the_requests_of_the_killed_worker_are_lost() -> None:
+    with Backend() as backend, reserved_port() as port, Proxy("--workers", "2") as proxy:
+        proxy.use(forwarding(port, backend.address))
+        pids = {0: proxy.worker_pid(0), 1: proxy.worker_pid(1)}
+        stop = threading.Event()
+        outcomes: dict[bool, int] = {True: 0, False: 0}
+        lock = threading.Lock()
+
+        def load() -> None:
+            while not stop.is_set():
+                is_well = False
+                with contextlib.suppress(requests.RequestException):
+                    is_well = ask(port).status_code == 200
+                with lock:
+                    outcomes[is_well] += 1
+
+        threads = [threading.Thread(target=load) for _ in range(4)]
+        for thread in threads:
+            thread.start()
+        try:
+            eventually(lambda: outcomes[True] > 100, "load")
+            os.kill(pids[0], signal.SIGKILL)
+            proxy.worker_pid(0, nth=2)
+            before = outcomes[True]
+            eventually(lambda: outcomes[True] > before + 100, "load after the death")
+        finally:
+            stop.set()
+            for thread in threads:
+                thread.join()
+
+        # Each of the four had at most one request at the worker that died.
+        assert outcomes[False] <= 4
+        assert not is_gone(pids[1])
+        assert proxy.metric("tunnelgw_proxy_worker_restarts_total", worker="1") == 0
+
+
+def test_a_document_that_comes_while_a_worker_is_dead_reaches_its_successor() -> None:
+    with reserved_port() as port, Proxy("--workers", "2") as proxy:
+        proxy.use(fixed(port, "one"))
+        os.kill(proxy.worker_pid(0), signal.SIGKILL)
+        proxy.use(fixed(port, "two"))
+
+        proxy.worker_pid(0, nth=2)
+
+        eventually(lambda: proxy.metric("tunnelgw_proxy_worker_config_version", worker="0") == 2, "served by both")
+        assert {ask(port).text for _ in range(16)} == {"two"}
+
+
+def test_a_worker_that_keeps_dying_is_restarted_more_and_more_slowly_and_makes_the_proxy_not_ready() -> None:
+    with reserved_port() as port, Proxy() as proxy:
+        proxy.use(fixed(port))
+        delays = []
+        for nth in range(1, 6):
+            os.kill(proxy.worker_pid(0, nth), signal.SIGKILL)
+            eventually(
+                lambda nth=nth: sum("worker died" in line for line in proxy.lines) == nth,  # type: ignore[misc]
+                "its death is noticed",
+            )
+            delays.append([line for line in proxy.log if line.get("msg", "").startswith("worker died")][-1]["delay_s"])
+
+        assert proxy.readiness() == (503, "a worker cannot be started")
+        assert delays == sorted(delays)
+        assert delays[-1] >= 8 * delays[0]
+        eventually(lambda: proxy.readiness()[0] == 200, "ready once it has started")
+        assert ask(port).text == "fixed"
+
+
+def test_workers_end_when_their_supervisor_is_killed() -> None:
+    with reserved_port() as port:
+        proxy = Proxy("--workers", "2").start()
+        proxy.use(fixed(port))
+        pids = [proxy.worker_pid(index) for index in range(2)]
+
+        proxy.kill()
+
+        eventually(lambda: all(map(is_gone, pids)), "no worker is left")
+
+
+def test_signals_to_a_worker_are_the_supervisors_business() -> None:
+    with reserved_port() as port, Proxy() as proxy:
+        proxy.use(fixed(port))
+        pid = proxy.worker_pid()
+        for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+            os.kill(pid, number)
+
+        assert ask(port).text == "fixed"
+        assert not is_gone(pid)
+
+
+def test_a_worker_has_no_secret_in_its_environment_and_nothing_open_that_is_not_its_own() -> None:
+    with Proxy() as proxy:
+        pid = proxy.worker_pid()
+        environment = Path(f"/proc/{pid}/environ").read_bytes()
+        assert b"PROXY_AUTH_TOKEN" not in environment
+        listening = [name for name in map(os.readlink, Path(f"/proc/{pid}/fd").iterdir()) if "socket" in name]
+        # The control channel, and the pair that wakes the loop.
+        assert len(listening) == 3
