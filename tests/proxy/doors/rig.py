@@ -53,10 +53,10 @@ class Rig:
         self.doors = Doors(self.loop, self.services, self.stats, self.is_idle.set)
         self._settings = settings
         self._thread = threading.Thread(target=self.loop.run, name="loop", daemon=True)
+        self._thread.start()
         self.port = 0
 
     def __enter__(self) -> Self:
-        self._thread.start()
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, _: TracebackType | None) -> None:
@@ -129,6 +129,14 @@ def connect(port: int) -> socket.socket:
 def read_all(sock: socket.socket) -> bytes:
     """Up to the end of the connection."""
     return b"".join(iter(lambda: sock.recv(65536), b""))
+
+
+def read_all_or_reset(sock: socket.socket) -> bytes:
+    """Where the other side may have left data unread: that turns its close into a reset."""
+    try:
+        return read_all(sock)
+    except ConnectionResetError:
+        return b""
 
 
 def read_until(sock: socket.socket, end: bytes) -> bytes:

@@ -94,6 +94,8 @@ def test_credit_of_answered_uploads_is_never_lost() -> None:
 def test_streams_that_wait_for_the_connection_window_get_turns() -> None:
     with serving() as rig, client_of(rig, gives_credit=False) as client:
         streams = [client.ask(f"/bulk/{MIB}") for _ in range(3)]
+        for _ in streams:
+            rig.services.begun.get(timeout=10)
         client.h2.update_settings({SettingCodes.INITIAL_WINDOW_SIZE: 4 * MIB})
         client.flush()
         total = lambda: sum(len(client.answers[stream_id].body) for stream_id in streams)  # noqa: E731

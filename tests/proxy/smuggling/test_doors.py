@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import pytest
 
 from tests.proxy.doors.echo import Exchange
-from tests.proxy.doors.rig import Rig, read_all, serving
+from tests.proxy.doors.rig import Rig, read_all_or_reset, serving
 from tests.proxy.smuggling.corpus import Case, Forwarded, load
 
 CASES = load()
@@ -58,11 +58,3 @@ def check(wanted: Forwarded, exchange: Exchange) -> None:
 
 def statuses(answer: bytes) -> list[int]:
     return [int(code) for code in re.findall(rb"HTTP/1\.1 (\d{3}) ", answer) if code != b"100"]
-
-
-def read_all_or_reset(client: socket.socket) -> bytes:
-    try:
-        return read_all(client)
-    except ConnectionResetError:
-        # A request that was cut short is given up so.
-        return b""

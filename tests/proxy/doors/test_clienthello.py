@@ -1,0 +1,78 @@
+"""The server name in ClientHellos of a real TLS client, whole, in pieces and damaged."""
+
+import ssl
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from proxy.doors.clienthello import MAX_BYTES, ClientHello, NotTls, parse_client_hello
+
+
+def hello_of(server_name: str | None) -> bytes:
+    context = ssl.create_default_context()
+    context.check_hostname = False
+    context.set_alpn_protocols(["h2", "http/1.1"])
+    output = ssl.MemoryBIO()
+    connection = context.wrap_bio(ssl.MemoryBIO(), output, server_hostname=server_name)
+    with pytest.raises(ssl.SSLWantReadError):
+        connection.do_handshake()
+    return output.read()
+
+
+@pytest.mark.parametrize(
+    ("server_name", "expected"),
+    [("a.example", b"a.example"), ("B.Example", b"b.example"), (None, None), ("127.0.0.1", None)],
+)
+def test_the_name_is_found(server_name: str | None, expected: bytes | None) -> None:
+    assert ClientHello(expected) == parse_client_hello(hello_of(server_name))
+
+
+def test_each_beginning_says_how_many_bytes_another_look_needs() -> None:
+    whole = hello_of("a.example")
+    for size_bytes in range(len(whole)):
+        wanted = parse_client_hello(whole[:size_bytes])
+
+        assert isinstance(wanted, int)
+        assert size_bytes < wanted <= len(whole)
+
+
+def test_a_hello_in_several_records_is_put_together() -> None:
+    message = hello_of("a.example")[5:]
+    records = b"".join(
+        b"\x16\x03\x01" + len(piece).to_bytes(2, "big") + piece
+        for piece in (message[start : start + 100] for start in range(0, len(message), 100))
+    )
+
+    assert ClientHello(b"a.example") == parse_client_hello(records)
+
+
+@pytest.mark.parametrize(
+    "received",
+    [
+        b"GET / HTTP/1.1\r\n\r\n",
+        b"\x15\x03\x03\x00\x02\x02\x28",
+        b"\x16\x03\x01\x00\x00",
+        b"\x16\x03\x01\x00\x04\x02\0\0\0",
+    ],
+    ids=["HTTP", "an alert", "an empty record", "a ServerHello"],
+)
+def test_what_is_no_hello_is_refused(received: bytes) -> None:
+    with pytest.raises(NotTls):
+        parse_client_hello(received)
+
+
+def test_a_hello_of_endless_length_is_refused() -> None:
+    record = b"\x16\x03\x01\x40\x00" + b"\x01\xff\xff\xff" + bytes(16_380)
+    with pytest.raises(NotTls):
+        parse_client_hello(record * (MAX_BYTES // len(record) + 1))
+
+
+@given(st.binary(max_size=300), st.integers(0, 600))
+def test_garbage_is_refused_or_wants_more_or_has_some_name(garbage: bytes, at: int) -> None:
+    for received in (garbage, b"\x16\x03\x01" + garbage, hello_of("a.example")[:at] + garbage):
+        try:
+            found = parse_client_hello(received)
+        except NotTls:
+            continue
+        assert isinstance(found, ClientHello) or len(received) < found <= MAX_BYTES

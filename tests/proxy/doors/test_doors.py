@@ -1,0 +1,316 @@
+"""Doors come and go with the document, have limits, and end gracefully."""
+
+import json
+import os
+import socket
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from proxy.routing import socket_door
+from tests.proxy.doors.h2client import H2Client
+from tests.proxy.doors.rig import (
+    WAIT_S,
+    Rig,
+    ask,
+    connect,
+    listening_socket,
+    plain,
+    port_of,
+    read_all,
+    read_all_or_reset,
+    read_until,
+    serving,
+    table_of,
+)
+
+HELLO = b"\r\n\r\nhello\n"
+
+
+# -- the document ------------------------------------------------------------------------------------------------------
+
+
+def test_doors_are_opened_kept_and_retired_as_listeners_come_and_go() -> None:
+    first, second = listening_socket(), listening_socket()
+    ports = port_of(first), port_of(second)
+    names = [socket_door("127.0.0.1", port) for port in ports]
+    with Rig() as rig:
+        rig.call(lambda: rig.doors.use(table_of(plain(ports[0])), {names[0]: first}))
+        with connect(ports[0]) as kept:
+            ask(kept)
+            read_until(kept, HELLO)
+            both = table_of(plain(ports[0]), plain(ports[1], "two"))
+            rig.call(lambda: rig.doors.use(both, {names[1]: second}))
+            with connect(ports[1]) as other:
+                ask(other)
+                assert read_until(other, HELLO)
+            ask(kept, "/hold")
+            rig.wait_for(lambda: bool(rig.services.held), "the held request")
+
+            rig.call(lambda: rig.doors.use(table_of(plain(ports[1], "two")), {}))
+            assert {names[1]} == rig.doors.open_names
+            with pytest.raises(ConnectionRefusedError):
+                connect(ports[0])
+            rig.call(rig.services.let_go)
+            answer = read_all(kept)
+
+        assert answer.endswith(HELLO)
+        assert b"connection: close\r\n" in answer
+
+
+def test_who_waits_at_a_door_is_let_in_before_it_closes() -> None:
+    waiting = listening_socket()
+    port = port_of(waiting)
+    clients = [connect(port) for _ in range(100)]
+    for client in clients:
+        ask(client)
+    with Rig() as rig:
+
+        def open_and_drain() -> None:
+            rig.doors.use(table_of(plain(port)), {socket_door("127.0.0.1", port): waiting})
+            rig.doors.drain()
+
+        rig.call(open_and_drain)
+        for client in clients:
+            answer = read_all(client)
+            client.close()
+            assert answer.endswith(HELLO)
+            assert b"connection: close\r\n" in answer
+        assert rig.is_idle.wait(WAIT_S)
+
+
+def test_a_door_without_a_socket_stays_shut_until_it_gets_one() -> None:
+    sock = listening_socket()
+    port = port_of(sock)
+    name = socket_door("127.0.0.1", port)
+    with Rig() as rig:
+        rig.call(lambda: rig.doors.use(table_of(plain(port)), {}))
+        assert frozenset() == rig.doors.open_names
+        rig.call(lambda: rig.doors.use(table_of(plain(port)), {name: sock}))
+        with connect(port) as client:
+            ask(client)
+            assert read_until(client, HELLO)
+
+
+def test_a_socket_that_no_listener_wants_is_closed() -> None:
+    sock = listening_socket()
+    with Rig() as rig:
+        rig.call(lambda: rig.doors.use(table_of(), {"127.0.0.1:1": sock}))
+
+        assert sock.fileno() < 0
+
+
+@pytest.mark.skipif(not socket.has_dualstack_ipv6(), reason="no IPv6 here")
+def test_the_address_of_an_ipv4_client_is_ipv4_on_a_dual_stack_socket() -> None:
+    sock = socket.create_server(("::", 0), family=socket.AF_INET6, dualstack_ipv6=True)
+    port = port_of(sock)
+    with Rig() as rig:
+        rig.call(lambda: rig.doors.use(table_of({"name": "web", "port": port}), {socket_door("", port): sock}))
+        for host, expected in (("127.0.0.1", "127.0.0.1"), ("::1", "::1")):
+            with socket.create_connection((host, port), timeout=WAIT_S) as client:
+                ask(client)
+                read_until(client, HELLO)
+            assert expected == rig.services.begun.get(timeout=WAIT_S).client.arrival.address
+
+
+# -- the end -----------------------------------------------------------------------------------------------------------
+
+
+def test_draining_lets_running_exchanges_finish_and_closes_idle_connections() -> None:
+    with serving() as rig, rig.connect() as idle, rig.connect() as busy, H2Client(rig.connect()) as client:
+        ask(idle)
+        read_until(idle, HELLO)
+        ask(busy, "/hold")
+        stream_id = client.ask("/hold")
+        rig.wait_for(lambda: len(rig.services.held) == 2, "two held requests")
+
+        rig.call(rig.doors.drain)
+        assert b"" == idle.recv(10)
+        client.read_until(lambda: bool(client.goaways))
+        assert not rig.is_idle.is_set()
+        rig.call(rig.services.let_go)
+
+        assert read_all(busy).endswith(HELLO)
+        assert b"hello\n" == client.answer(stream_id).body
+        client.read_until(lambda: client.is_closed)
+        assert rig.is_idle.wait(WAIT_S)
+        assert rig.doors.is_idle
+        assert rig.services.gone.empty()
+
+
+def test_a_request_that_lies_in_the_socket_when_draining_begins_is_answered() -> None:
+    with serving() as rig, rig.connect() as client:
+        ask(client)
+        read_until(client, HELLO)
+
+        def drain() -> None:
+            # From within the loop's thread: it cannot have read this.
+            ask(client)
+            rig.doors.drain()
+
+        rig.call(drain)
+        assert read_all(client).endswith(HELLO)
+
+
+def test_a_stream_that_is_opened_before_the_client_knows_of_the_drain_is_answered() -> None:
+    with serving() as rig, H2Client(rig.connect()) as client:
+        client.get("/hello")
+        rig.call(rig.doors.drain)
+        # The client has not read the GOAWAY yet.
+        stream_id = client.ask("/hello")
+
+        assert b"hello\n" == client.answer(stream_id).body
+        client.read_until(lambda: client.is_closed)
+
+
+def test_draining_an_empty_worker_is_done_at_once() -> None:
+    with serving() as rig:
+        rig.call(rig.doors.drain)
+
+        assert rig.is_idle.is_set()
+        with pytest.raises(ConnectionRefusedError):
+            rig.connect()
+
+
+def test_aborting_closes_everything_and_tells_running_exchanges() -> None:
+    with serving() as rig, rig.connect() as client, H2Client(rig.connect()) as other:
+        ask(client, "/hold")
+        other.ask("/hold")
+        rig.wait_for(lambda: len(rig.services.held) == 2, "two held requests")
+        rig.call(rig.doors.drain)
+        rig.call(lambda: rig.doors.abort("grace period over"))
+
+        assert ["grace period over"] * 2 == [rig.services.gone.get(timeout=WAIT_S) for _ in range(2)]
+        assert b"" == read_all_or_reset(client)
+        assert rig.is_idle.wait(WAIT_S)
+
+
+# -- limits ------------------------------------------------------------------------------------------------------------
+
+
+def test_two_hundred_idle_connections_are_kept_and_served() -> None:
+    with serving() as rig:
+        clients = [rig.connect() for _ in range(200)]
+        for client in clients:
+            ask(client)
+            read_until(client, HELLO)
+        rig.wait_for_connections(200)
+        for client in reversed(clients):
+            ask(client)
+            assert read_until(client, HELLO)
+            client.close()
+        rig.wait_for_connections(0)
+        assert (0, 200) == (rig.door_stats.connections, rig.door_stats.accepted)
+
+
+def test_over_the_limit_the_longest_idle_connection_gives_way() -> None:
+    with serving(limits={"maxConnections": 3}) as rig:
+        clients = [rig.connect() for _ in range(3)]
+        for client in (clients[1], clients[0], clients[2]):
+            ask(client)
+            read_until(client, HELLO)
+        ask(clients[1], "/hold")
+        rig.wait_for(lambda: bool(rig.services.held), "the held request")
+        with rig.connect() as newcomer:
+            ask(newcomer)
+            assert read_until(newcomer, HELLO)
+            assert b"" == clients[0].recv(10)
+            ask(clients[2])
+            assert read_until(clients[2], HELLO)
+        for client in clients:
+            client.close()
+        assert {} == rig.door_stats.refused
+
+
+def test_over_the_limit_with_all_in_use_the_newcomer_is_refused() -> None:
+    with serving(limits={"maxConnections": 2}) as rig, rig.connect() as one, rig.connect() as two:
+        ask(one, "/hold")
+        ask(two, "/hold")
+        rig.wait_for(lambda: len(rig.services.held) == 2, "two held requests")
+        with rig.connect() as newcomer:
+            assert b"" == read_all_or_reset(newcomer)
+        rig.call(rig.services.let_go)
+
+        assert read_until(one, HELLO)
+        assert {"limit": 1} == rig.door_stats.refused
+
+
+def test_no_descriptor_is_left_after_fifty_rounds() -> None:
+    def open_descriptors() -> int:
+        return len(list(Path("/proc/self/fd").iterdir()))
+
+    with serving() as rig:
+        before = 0
+        for number in range(50):
+            with rig.connect() as client, rig.connect() as broken, H2Client(rig.connect()) as other:
+                ask(client)
+                read_until(client, HELLO)
+                broken.sendall(b"GET / HT")
+                other.get("/hello")
+                other.ask("/hold")
+            rig.wait_for_connections(0)
+            if number == 0:
+                before = open_descriptors()
+
+        assert before == open_descriptors()
+        assert 0 == rig.door_stats.connections
+
+
+SCARCE = """
+import json, resource, sys
+from tests.proxy.doors.rig import Rig, ask, read_until, serving, connect
+from daemonkit import logs
+
+logs.setup("info", "json")
+resource.setrlimit(resource.RLIMIT_NOFILE, (64, 64))
+with serving(limits={"maxConnections": 1000}) as rig:
+    print(rig.port, flush=True)
+    sys.stdin.readline()
+    rig.wait_for(lambda: rig.door_stats.refused.get("descriptors", 0) > 0, "a lack of descriptors")
+    print("scarce", flush=True)
+    sys.stdin.readline()
+    print(json.dumps(rig.door_stats.refused), flush=True)
+"""
+
+
+def test_without_descriptors_those_who_are_in_are_served_and_it_is_said_once() -> None:
+    root = Path(__file__).parents[3]
+    process = subprocess.Popen(
+        [sys.executable, "-c", SCARCE],
+        cwd=root,
+        env={**os.environ, "PYTHONPATH": str(root)},
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    assert process.stdin is not None
+    assert process.stdout is not None
+    clients = []
+    try:
+        port = int(process.stdout.readline())
+        with connect(port) as first:
+            ask(first, "/hold")
+            for _ in range(80):
+                clients.append(connect(port))
+                ask(clients[-1], "/hold")
+            process.stdin.write("\n")
+            process.stdin.flush()
+            assert "scarce\n" == process.stdout.readline()
+            # Turned away or waiting; when places get free, those who wait are served.
+            for client in clients:
+                client.close()
+            clients.clear()
+            with connect(port) as late:
+                ask(late)
+                assert read_until(late, HELLO)
+    finally:
+        for client in clients:
+            client.close()
+        output, errors = process.communicate("\n", timeout=WAIT_S)
+    lines = [json.loads(line) for line in errors.splitlines() if "cannot accept" in line]
+    assert 1 == len(lines)
+    assert "LimitNOFILE" in lines[0]["msg"]
+    assert json.loads(output.splitlines()[-1])["descriptors"] >= 1

@@ -1,0 +1,403 @@
+"""TLS doors: choice by server name, ALPN, client certificates, 421, and clients that do not get so far."""
+
+import socket
+import ssl
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import trustme
+from h2.errors import ErrorCodes
+
+from proxy.routing import socket_door
+from tests.proxy.doors.h2client import H2Client
+from tests.proxy.doors.rig import (
+    WAIT_S,
+    Rig,
+    ask,
+    connect,
+    listening_socket,
+    port_of,
+    read_all,
+    read_all_or_reset,
+    read_until,
+    table_of,
+)
+
+CA = trustme.CA()
+OTHER_CA = trustme.CA()
+
+
+def pem_of(*names: str, key_type: trustme.KeyType = trustme.KeyType.ECDSA) -> dict[str, str]:
+    leaf = CA.issue_cert(*names, key_type=key_type)
+    chain = "".join(blob.bytes().decode() for blob in leaf.cert_chain_pems)
+    return {"certificate": chain, "privateKey": leaf.private_key_pem.bytes().decode()}
+
+
+def ca_pem(ca: trustme.CA) -> str:
+    return ca.cert_pem.bytes().decode()
+
+
+def https(name: str, *certificates: dict[str, str], hostname: str | None = None, **tls: Any) -> dict[str, Any]:
+    listener: dict[str, Any] = {"name": name, "protocol": "HTTPS", "tls": {"certificates": certificates, **tls}}
+    return listener | ({"hostname": hostname} if hostname else {})
+
+
+class TLSRig(Rig):
+    def open(self, *listeners: dict[str, Any], **settings: Any) -> "TLSRig":
+        sock = listening_socket()
+        self.port = port_of(sock)
+        self.reload(*listeners, sock=sock, **settings)
+        return self
+
+    def reload(self, *listeners: dict[str, Any], sock: socket.socket | None = None, **settings: Any) -> None:
+        table = table_of(*({**one, "address": "127.0.0.1", "port": self.port} for one in listeners), **settings)
+        sockets = {} if sock is None else {socket_door("127.0.0.1", self.port): sock}
+        self.call(lambda: self.doors.use(table, sockets))
+
+    def handshake(
+        self, server_name: str | None = "a.example", *alpn: str, context: ssl.SSLContext | None = None
+    ) -> ssl.SSLSocket:
+        context = context or client_context(*alpn)
+        return context.wrap_socket(connect(self.port), server_hostname=server_name)
+
+
+def client_context(*alpn: str, checks: bool = True) -> ssl.SSLContext:
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    CA.configure_trust(context)
+    context.check_hostname = False
+    if not checks:
+        context.verify_mode = ssl.CERT_NONE
+    if alpn:
+        context.set_alpn_protocols(list(alpn))
+    return context
+
+
+def names_of(sock: ssl.SSLSocket) -> set[str]:
+    certificate = sock.getpeercert()
+    assert certificate is not None
+    return {str(value) for _, value in certificate["subjectAltName"]}
+
+
+def status_of(sock: ssl.SSLSocket, path: str = "/hello") -> int:
+    ask(sock, path)
+    return int(sock.recv(65536).split()[1])
+
+
+A = pem_of("a.example")
+B = pem_of("b.example")
+WILD = pem_of("*.wild.example")
+
+
+def test_alpn_decides_the_protocol() -> None:
+    with TLSRig().open(https("l", A)) as rig:
+        with rig.handshake("a.example", "h2", "http/1.1") as sock:
+            assert "h2" == sock.selected_alpn_protocol()
+            client = H2Client(sock)
+            assert b"hello\n" == client.get("/hello").body
+            assert bytes(300_000) == client.get("/bulk/300000").body
+        with rig.handshake("a.example", "http/1.1") as sock:
+            assert 200 == status_of(sock)
+        with rig.handshake("a.example") as sock:
+            assert 200 == status_of(sock)
+        arrivals = [rig.services.begun.get_nowait().client.arrival for _ in range(4)]
+        assert ["HTTP/2", "HTTP/2", "HTTP/1.1", "HTTP/1.1"] == [arrival.protocol for arrival in arrivals]
+        assert {(b"https", b"a.example")} == {(arrival.scheme, arrival.server_name) for arrival in arrivals}
+
+
+def test_a_listener_offers_what_it_is_told_to() -> None:
+    with TLSRig().open(https("l", A, alpn=["http/1.1"])) as rig, rig.handshake("a.example", "h2", "http/1.1") as sock:
+        assert "http/1.1" == sock.selected_alpn_protocol()
+
+
+@pytest.mark.parametrize(
+    ("server_name", "expected"),
+    [
+        ("a.example", "a.example"),
+        ("A.Example", "a.example"),
+        ("b.example", "b.example"),
+        ("x.wild.example", "*.wild.example"),
+        ("x.y.wild.example", "a.example"),
+        ("unknown.example", "a.example"),
+        (None, "a.example"),
+    ],
+)
+def test_of_several_certificates_the_one_with_the_name_is_shown(server_name: str | None, expected: str) -> None:
+    with TLSRig().open(https("l", A, B, WILD)) as rig, rig.handshake(server_name) as sock:
+        assert {expected} == names_of(sock)
+
+
+def test_of_two_kinds_of_keys_the_client_gets_the_one_it_can_use() -> None:
+    rsa = pem_of("a.example", key_type=trustme.KeyType.RSA)
+    with TLSRig().open(https("l", A, rsa)) as rig:
+        for cipher, kind in (("ECDHE-ECDSA-AES128-GCM-SHA256", "ECDSA"), ("ECDHE-RSA-AES128-GCM-SHA256", "RSA")):
+            context = client_context()
+            context.maximum_version = ssl.TLSVersion.TLSv1_2
+            context.set_ciphers(cipher)
+            with rig.handshake(context=context) as sock:
+                assert kind in str(sock.cipher())
+
+
+def test_listeners_of_one_door_show_their_own_certificates() -> None:
+    listeners = (https("any", A), https("b", B, hostname="b.example"), https("w", WILD, hostname="*.wild.example"))
+    with TLSRig().open(*listeners) as rig:
+        for server_name, expected in (
+            ("b.example", "b.example"),
+            ("x.wild.example", "*.wild.example"),
+            ("other.example", "a.example"),
+            (None, "a.example"),
+        ):
+            with rig.handshake(server_name) as sock:
+                assert {expected} == names_of(sock)
+
+
+@pytest.mark.parametrize("server_name", ["other.example", None])
+def test_a_name_that_no_listener_has_is_refused_with_an_alert(server_name: str | None) -> None:
+    with TLSRig().open(https("b", B, hostname="b.example")) as rig:
+        with pytest.raises(ssl.SSLError, match="UNRECOGNIZED_NAME"):
+            rig.handshake(server_name)
+        rig.wait_for_connections(0)
+        assert {"tls": 1} == rig.door_stats.refused
+
+
+@pytest.mark.filterwarnings("ignore:ssl.TLSVersion:DeprecationWarning")
+def test_old_versions_of_tls_are_refused() -> None:
+    context = client_context()
+    context.minimum_version = ssl.TLSVersion.TLSv1
+    context.maximum_version = ssl.TLSVersion.TLSv1_1
+    context.set_ciphers("DEFAULT:@SECLEVEL=0")
+    with TLSRig().open(https("l", A)) as rig, pytest.raises(ssl.SSLError):
+        rig.handshake(context=context)
+
+
+# -- client certificates -----------------------------------------------------------------------------------------------
+
+
+def with_certificate(ca: trustme.CA, version: ssl.TLSVersion) -> ssl.SSLContext:
+    context = client_context()
+    context.minimum_version = context.maximum_version = version
+    ca.issue_cert("client@example.org").configure_cert(context)
+    return context
+
+
+def is_served(rig: TLSRig, context: ssl.SSLContext, session: ssl.SSLSession | None = None) -> bool:
+    try:
+        with context.wrap_socket(connect(rig.port), server_hostname="a.example", session=session) as sock:
+            return status_of(sock) == 200
+    except (ssl.SSLError, ConnectionError, IndexError):
+        return False
+
+
+VERSIONS = [ssl.TLSVersion.TLSv1_2, ssl.TLSVersion.TLSv1_3]
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_only_clients_with_a_valid_certificate_are_served_where_that_is_wanted(version: ssl.TLSVersion) -> None:
+    with TLSRig().open(https("l", A, clientValidation={"ca": ca_pem(OTHER_CA)})) as rig:
+        without = client_context()
+        without.maximum_version = version
+
+        assert is_served(rig, with_certificate(OTHER_CA, version))
+        assert not is_served(rig, with_certificate(CA, version))
+        assert not is_served(rig, without)
+        assert 1 == rig.services.begun.qsize()
+        rig.wait_for(lambda: rig.door_stats.refused == {"tls": 2}, "two refusals")
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_with_the_insecure_fallback_every_client_is_served(version: ssl.TLSVersion) -> None:
+    validation = {"ca": ca_pem(OTHER_CA), "mode": "AllowInsecureFallback"}
+    with TLSRig().open(https("l", A, clientValidation=validation)) as rig:
+        assert is_served(rig, with_certificate(OTHER_CA, version))
+        assert is_served(rig, with_certificate(CA, version))
+        assert is_served(rig, client_context())
+
+
+def test_a_neighbour_without_validation_is_no_way_around_it() -> None:
+    """Neither by its name in the handshake, nor by a session from there."""
+    strict = https("strict", A, hostname="a.example", clientValidation={"ca": ca_pem(OTHER_CA)})
+    with TLSRig().open(strict, https("open", B, hostname="b.example")) as rig:
+        context = client_context()
+        with rig.handshake("b.example", context=context) as sock:
+            sock.sendall(b"GET /hello HTTP/1.1\r\nHost: b.example\r\n\r\n")
+            read_until(sock, b"hello\n")
+            session = sock.session
+            assert session is not None
+            sock.sendall(b"GET /hello HTTP/1.1\r\nHost: a.example\r\n\r\n")
+            assert sock.recv(65536).startswith(b"HTTP/1.1 421 ")
+
+        assert not is_served(rig, context)
+        assert not is_served(rig, context, session=session)
+
+
+# -- 421 ---------------------------------------------------------------------------------------------------------------
+
+
+def test_a_host_of_another_listener_is_answered_421_and_the_connection_goes_on() -> None:
+    names = pem_of("a.example", "b.example")
+    with TLSRig().open(https("a", names, hostname="a.example"), https("b", names, hostname="b.example")) as rig:
+        with rig.handshake("a.example", "h2") as sock:
+            client = H2Client(sock)
+            assert 200 == client.get("/hello", authority="a.example").status_code
+            assert 421 == client.get("/hello", authority="b.example").status_code
+            assert 200 == client.get("/hello", authority="c.example").status_code
+        assert {"misdirected": 1} == rig.door_stats.refused
+
+
+def test_a_misdirected_upload_is_not_waited_for() -> None:
+    names = pem_of("a.example", "b.example")
+    with TLSRig().open(https("a", names, hostname="a.example"), https("b", names, hostname="b.example")) as rig:
+        with rig.handshake("a.example", "h2") as sock:
+            client = H2Client(sock)
+            answer = client.answers[client.ask("/count", method="POST", authority="b.example", has_body=True)]
+            client.read_until(lambda: answer.reset_code is not None)
+            assert (421, ErrorCodes.NO_ERROR) == (answer.status_code, answer.reset_code)
+        with rig.handshake("a.example") as sock:
+            sock.sendall(b"POST / HTTP/1.1\r\nHost: b.example\r\nContent-Length: 10\r\n\r\n")
+            assert read_all(sock).startswith(b"HTTP/1.1 421 ")
+
+
+# -- sessions and configuration ----------------------------------------------------------------------------------------
+
+
+def session_is_resumed(rig: TLSRig, between: Callable[[], None]) -> bool:
+    context = client_context()
+    with rig.handshake(context=context) as sock:
+        assert 200 == status_of(sock)
+        session = sock.session
+    between()
+    with context.wrap_socket(connect(rig.port), server_hostname="a.example", session=session) as sock:
+        assert 200 == status_of(sock)
+        return sock.session_reused is True
+
+
+def test_a_session_is_resumed_also_after_a_change_that_leaves_its_listener_alone() -> None:
+    with TLSRig().open(https("l", A)) as rig:
+        assert session_is_resumed(rig, lambda: None)
+        assert session_is_resumed(rig, lambda: rig.reload(https("l", A), mergeSlashes=False))
+
+
+def test_a_changed_certificate_is_shown_to_the_next_client() -> None:
+    with TLSRig().open(https("l", A)) as rig, rig.handshake() as kept:
+        assert 200 == status_of(kept)
+        rig.reload(https("l", B))
+
+        with rig.handshake() as sock:
+            assert {"b.example"} == names_of(sock)
+        assert 200 == status_of(kept)
+
+
+def test_a_key_that_does_not_fit_refuses_its_listener_alone() -> None:
+    bad = {"certificate": A["certificate"], "privateKey": B["privateKey"]}
+    with TLSRig().open(https("bad", bad, hostname="a.example"), https("b", B, hostname="b.example")) as rig:
+        with pytest.raises(ssl.SSLError, match="INTERNAL_ERROR"):
+            rig.handshake("a.example")
+        with rig.handshake("b.example") as sock:
+            sock.sendall(b"GET /hello HTTP/1.1\r\nHost: b.example\r\n\r\n")
+            assert read_until(sock, b"hello\n")
+
+
+def test_no_descriptor_or_file_is_left_of_a_key(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
+    with TLSRig().open(https("l", A)) as rig:
+        before = {path.readlink() for path in Path("/proc/self/fd").iterdir() if path.is_symlink()}
+        with rig.handshake():
+            pass
+        rig.wait_for_connections(0)
+        after = {path.readlink() for path in Path("/proc/self/fd").iterdir() if path.is_symlink()}
+
+    assert not any("memfd" in str(link) for link in after - before)
+    assert not list(tmp_path.iterdir())
+
+
+# -- clients that do not get so far ------------------------------------------------------------------------------------
+
+
+def test_a_client_that_speaks_plain_http_is_told() -> None:
+    with TLSRig().open(https("l", A)) as rig, rig.connect() as client:
+        ask(client)
+
+        answer = read_all(client)
+        assert answer.startswith(b"HTTP/1.1 400 ")
+        assert b"https" in answer
+
+
+@pytest.mark.parametrize("first", [b"", b"\x16\x03", b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc"])
+def test_a_client_that_does_not_finish_its_hello_is_left(first: bytes) -> None:
+    with TLSRig().open(https("l", A), limits={"headerTimeout": "50ms"}) as rig, rig.connect() as client:
+        client.sendall(first)
+
+        assert b"" == read_all_or_reset(client)
+        rig.wait_for_connections(0)
+        assert {"header_timeout": 1} == rig.door_stats.refused
+
+
+def test_a_client_that_stops_after_its_hello_is_left() -> None:
+    with TLSRig().open(https("l", A), limits={"headerTimeout": "100ms"}) as rig, rig.connect() as client:
+        client.sendall(hello())
+        while client.recv(65536):
+            continue
+
+        rig.wait_for_connections(0)
+        assert {"header_timeout": 1} == rig.door_stats.refused
+
+
+def test_a_client_that_closes_within_its_hello_is_forgotten() -> None:
+    with TLSRig().open(https("l", A)) as rig:
+        for size_bytes in (0, 3, 100):
+            with rig.connect() as client:
+                client.sendall(hello()[:size_bytes])
+                client.shutdown(socket.SHUT_WR)
+                assert b"" == read_all_or_reset(client)
+        rig.wait_for_connections(0)
+
+
+def test_a_hello_that_comes_byte_by_byte_does_not_keep_the_loop_busy() -> None:
+    with TLSRig().open(https("l", A)) as rig, rig.connect() as client:
+        client.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        data = hello()
+        client.sendall(data[:60])
+        rig.wait_for_connections(1)
+        turns = rig.call(lambda: _Turns(rig))
+        assert not turns.are_many.wait(0.2)
+        for place in range(60, len(data)):
+            client.sendall(data[place : place + 1])
+
+        assert b"\x16" == client.recv(1)
+
+
+class _Turns:
+    """Counts the turns of a loop by its selects."""
+
+    def __init__(self, rig: Rig) -> None:
+        self.are_many = threading.Event()
+        turn, self._count = rig.loop.turn, 0
+
+        def counted() -> None:
+            self._count += 1
+            if self._count > 50:
+                self.are_many.set()
+            turn()
+
+        rig.loop.turn = counted  # type: ignore[method-assign]
+
+
+def hello() -> bytes:
+    output = ssl.MemoryBIO()
+    connection = client_context().wrap_bio(ssl.MemoryBIO(), output, server_hostname="a.example")
+    with pytest.raises(ssl.SSLWantReadError):
+        connection.do_handshake()
+    return output.read()
+
+
+def test_bulk_goes_through_tls_both_ways() -> None:
+    size_bytes = 4 * 1024 * 1024
+    with TLSRig().open(https("l", A)) as rig, rig.handshake("a.example", "h2") as sock:
+        sock.settimeout(WAIT_S)
+        client = H2Client(sock)
+        stream_id = client.ask("/echo", method="POST", has_body=True)
+        client.send(stream_id, bytes(size_bytes), ends=True)
+
+        assert size_bytes == len(client.answer(stream_id).body)
