@@ -85,7 +85,7 @@ def _line_of(moment: str, record: Record) -> _Line:
         record.door,
         record.listener,
         record.route,
-        record.rule,
+        record.rule or (f"rules[{record.rule_index}]" if record.rule_index >= 0 else ""),
         record.backend,
         record.address,
         _ms(record.response_after_s),

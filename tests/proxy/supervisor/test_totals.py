@@ -1,0 +1,77 @@
+"""Adding up workers: counters never run backwards, gauges die with their process."""
+
+from proxy.stats import Stats
+from proxy.supervisor.totals import Totals
+
+
+def counted(requests: int, in_flight: int) -> Stats:
+    stats = Stats()
+    route = stats.route("shop/cart")
+    for _ in range(requests):
+        route.finish(200, 0.02)
+    route.in_flight = in_flight
+    route.request_bytes = 10 * requests
+    backend = stats.backend("cart")
+    backend.requests = requests
+    backend.connections = in_flight
+    backend.failures["reset"] = 1
+    door = stats.door(":80")
+    door.accepted = requests
+    door.connections = in_flight
+    door.refused["limit"] = 2
+    stats.swaps = 1
+    stats.access_log_dropped = 3
+    return stats
+
+
+def total(totals: Totals) -> Stats:
+    result = Stats()
+    totals.add_to(result)
+    return result
+
+
+def test_a_snapshot_replaces_the_one_before() -> None:
+    totals = Totals()
+    totals.update(counted(5, 2))
+    totals.update(counted(7, 1))
+
+    assert total(totals) == counted(7, 1)
+
+
+def test_counters_of_dead_processes_stay_and_gauges_go() -> None:
+    totals = Totals()
+    totals.update(counted(5, 2))
+    totals.retire()
+    totals.update(counted(1, 1))
+    totals.retire()
+
+    seen = total(totals)
+
+    route, backend, door = seen.routes["shop/cart"], seen.backends["cart"], seen.doors[":80"]
+    assert route.responses == [0, 0, 6, 0, 0, 0]
+    assert sum(route.durations) == 6
+    assert (route.request_bytes, route.in_flight) == (60, 0)
+    assert (backend.requests, backend.connections, backend.failures) == (6, 0, {"reset": 2})
+    assert (door.accepted, door.connections, door.refused) == (6, 0, {"limit": 4})
+    assert (seen.swaps, seen.access_log_dropped) == (2, 6)
+
+
+def test_several_slots_add_up() -> None:
+    one, other = Totals(), Totals()
+    one.update(counted(5, 2))
+    other.update(counted(3, 1))
+    result = Stats()
+    for totals in (one, other):
+        totals.add_to(result)
+
+    assert result.routes["shop/cart"].responses[2] == 8
+    assert result.routes["shop/cart"].in_flight == 3
+    assert abs(result.routes["shop/cart"].duration_sum_s - 8 * 0.02) < 1e-9
+
+
+def test_adding_up_changes_nothing_that_is_added() -> None:
+    totals = Totals()
+    totals.update(counted(5, 2))
+    total(totals)
+
+    assert total(totals) == counted(5, 2)

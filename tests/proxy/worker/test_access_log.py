@@ -1,0 +1,201 @@
+"""The access log: which lines there are, what they hold, and that nobody waits for them."""
+
+import contextlib
+import json
+import os
+import select
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from proxy.accesslog import AccessLogSettings
+from proxy.accesslog.lines import LineMaker
+from proxy.accesslog.writer import MAX_WAITING, AccessLogWriter
+from proxy.exchange.record import Record
+from proxy.loop import Loop
+from proxy.stats import Stats
+
+MOMENT_S = 1_800_000_000.25
+
+
+def record(**changes: Any) -> Record:
+    usual: dict[str, Any] = {
+        "began_s": MOMENT_S,
+        "request_id": b"abc-1",
+        "client": "192.0.2.7",
+        "protocol": "HTTP/2",
+        "door": ":443",
+        "listener": "web",
+        "route": "shop/cart",
+        "rule": "",
+        "rule_index": 2,
+        "backend": "cart",
+        "address": "10.0.0.1:80",
+        "method": b"GET",
+        "host": b"shop.example",
+        "path": b"/cart",
+        "status_code": 200,
+        "request_bytes": 0,
+        "response_bytes": 12,
+        "duration_s": 0.5,
+        "response_after_s": 0.25,
+        "retries": 0,
+        "reason": "",
+    }
+    return Record(**{**usual, **changes})
+
+
+def line(fmt: str = "json", **changes: Any) -> str:
+    return LineMaker(fmt).line(record(**changes)).decode()
+
+
+def test_a_line_is_one_json_object_in_the_order_of_all_our_logs() -> None:
+    text = line()
+
+    assert text.endswith("}\n")
+    entry = json.loads(text)
+    assert list(entry)[:3] == ["time", "level", "msg"]
+    assert entry["time"] == "2027-01-15T08:00:00.750Z"
+    assert (entry["level"], entry["msg"]) == ("INFO", "request")
+    assert (entry["status_code"], entry["duration_ms"], entry["response_after_ms"]) == (200, 500.0, 250.0)
+    assert (entry["request_id"], entry["route"], entry["address"]) == ("abc-1", "shop/cart", "10.0.0.1:80")
+
+
+def test_what_there_is_none_of_is_left_out_but_never_the_basics() -> None:
+    entry = json.loads(line(host=b"", path=b"", status_code=0, duration_s=0.0, rule_index=-1, backend="", address=""))
+
+    assert {"method", "host", "path", "status_code", "duration_ms"} <= set(entry)
+    assert not {"rule", "backend", "address", "reason", "detail", "retries"} & set(entry)
+
+
+def test_a_rule_goes_by_its_name_or_by_its_place() -> None:
+    assert json.loads(line())["rule"] == "rules[2]"
+    assert json.loads(line(rule="canary"))["rule"] == "canary"
+
+
+def test_a_query_never_appears() -> None:
+    assert "secret" not in line(path=b"/cart?token=secret")
+    assert json.loads(line(path=b"/cart?token=secret"))["path"] == "/cart"
+
+
+@pytest.mark.parametrize("status_code", [500, 503, 0])
+def test_failures_are_warnings(status_code: int) -> None:
+    assert json.loads(line(status_code=status_code))["level"] == "WARNING"
+
+
+@pytest.mark.parametrize("path", [b'/"\n{"level":"ERROR"}', b"/\xff\xfe", b"/\x1b[31m", "/é".encode()])
+def test_no_path_can_forge_a_line(path: bytes) -> None:
+    for fmt in ("json", "text"):
+        assert line(fmt, path=path).count("\n") == 1
+    assert json.loads(line(path=path))["path"].startswith("/")
+
+
+def test_a_long_path_is_cut() -> None:
+    assert len(line(path=b"/" + b"x" * 100_000)) < 3000
+
+
+def test_text_is_for_people() -> None:
+    text = line("text", status_code=502, reason="refused")
+
+    assert text.startswith("2027-01-15T08:00:00.750Z WARNING request  status_code=502 method=GET host=shop.example")
+    assert text.endswith("reason=refused\n")
+
+
+# The writer.
+
+
+class Pipe:
+    def __init__(self) -> None:
+        self.read, self.write = os.pipe()
+
+    def lines(self, count: int) -> list[dict[str, Any]]:
+        """The next lines; waits for them."""
+        text = b""
+        while text.count(b"\n") < count:
+            assert select.select([self.read], [], [], 10.0)[0], f"seen {text!r}"
+            text += os.read(self.read, 65536)
+        return [json.loads(part) for part in text.splitlines()]
+
+    def is_empty(self) -> bool:
+        return not select.select([self.read], [], [], 0)[0]
+
+    def close(self) -> None:
+        for descriptor in (self.read, self.write):
+            with contextlib.suppress(OSError):
+                os.close(descriptor)
+
+
+@pytest.fixture
+def pipe() -> Iterator[Pipe]:
+    made = Pipe()
+    yield made
+    made.close()
+
+
+class Scene:
+    """A writer and the loop that hands its records over."""
+
+    def __init__(self, pipe: Pipe, mode: str = "all", sample: float = 1.0) -> None:
+        self.loop = Loop()
+        self.stats = Stats()
+        self.writer = AccessLogWriter(self.loop, self.stats, AccessLogSettings(mode, sample), pipe.write)
+        self.writer.start()
+
+    def close(self) -> None:
+        self.writer.close()
+        self.loop.close()
+
+
+def test_records_are_written_soon_and_in_order(pipe: Pipe) -> None:
+    scene = Scene(pipe)
+    for number in range(300):
+        scene.writer.write(record(status_code=200, response_bytes=number + 1))
+    scene.loop.turn()  # waits for the deadline
+
+    assert [entry["response_bytes"] for entry in pipe.lines(300)] == list(range(1, 301))
+    scene.close()
+
+
+def test_closing_writes_what_still_waits(pipe: Pipe) -> None:
+    scene = Scene(pipe)
+    scene.writer.write(record())
+    scene.close()
+
+    assert len(pipe.lines(1)) == 1
+
+
+@pytest.mark.parametrize(("mode", "wanted"), [("off", []), ("errors", [503, 0]), ("all", [200, 404, 503, 0])])
+def test_the_mode_says_which_requests_have_a_line(pipe: Pipe, mode: str, wanted: list[int]) -> None:
+    scene = Scene(pipe, mode)
+    for status_code in (200, 404, 503, 0):
+        scene.writer.write(record(status_code=status_code))
+    scene.close()
+
+    seen = [entry["status_code"] for entry in pipe.lines(len(wanted))] if wanted else []
+    assert seen == wanted
+    assert pipe.is_empty()
+
+
+def test_a_sample_is_about_its_share_and_holds_every_failure(pipe: Pipe) -> None:
+    scene = Scene(pipe, "all", 0.25)
+    for _ in range(400):
+        scene.writer.write(record(path=b"/" + b"x" * 10))
+        scene.writer.write(record(status_code=500, path=b"/e"))
+    # More than the pipe holds at once: read while it is written.
+    scene.loop.turn()
+    entries = pipe.lines(400 + 40)
+    scene.close()
+
+    assert sum(entry["status_code"] == 500 for entry in entries) <= 400
+    assert 40 <= sum(entry["status_code"] == 200 for entry in entries) <= 180
+
+
+def test_a_reader_that_stands_still_costs_lines_and_no_time(pipe: Pipe) -> None:
+    scene = Scene(pipe)
+    for _ in range(MAX_WAITING + 1000):
+        scene.writer.write(record())
+
+    assert 0 < scene.stats.access_log_dropped <= 1000
+    os.close(pipe.read)  # the thread, which waits in its write, is told so
+    scene.close()

@@ -1,0 +1,98 @@
+"""From bytes to a table in slices."""
+
+import gc
+from typing import Any
+
+import msgspec
+import pytest
+
+from proxy.routing import TUNNEL_HTTPS, Forward, PlainHead, Table, decide
+from proxy.worker.swap import swap
+
+
+def content(*hosts: str, name: str = "") -> memoryview:
+    routes = [{"name": f"{name}{host}", "hostnames": [host], "backends": [{"address": f"{host}:80"}]} for host in hosts]
+    return memoryview(msgspec.json.encode({"routes": routes}))
+
+
+def swapped(data: memoryview, previous: Table | None = None) -> tuple[Table, list[Any]]:
+    """The table, and how many steps had been taken when it was used, and in all."""
+    used: list[Table] = []
+    used_at = steps = 0
+    for _ in swap(data, previous, used.append, lambda _: None):
+        steps += 1
+        used_at = used_at or (steps if used else 0)
+    (table,) = used
+    return table, [used_at, steps]
+
+
+def backend_of(table: Table, host: str) -> str | None:
+    decision = decide(table, TUNNEL_HTTPS, PlainHead(b"GET", host.encode(), b"/"), lambda: 0.0, 0.0)
+    return decision.backend.key if isinstance(decision, Forward) else None
+
+
+def test_the_table_routes_as_the_document_says() -> None:
+    table, _ = swapped(content("a.example", "b.example"))
+
+    assert backend_of(table, "b.example") == "http://b.example:80"
+    assert backend_of(table, "c.example") is None
+
+
+def test_many_routes_take_many_steps_and_the_table_is_used_once() -> None:
+    hosts = [f"h{number}.example" for number in range(1000)]
+
+    table, (used_at, steps) = swapped(content(*hosts))
+
+    assert table.route_count == 1000
+    assert used_at >= 200
+    assert steps >= used_at
+
+
+def test_the_table_before_is_taken_apart_only_after_the_new_one_is_in_use() -> None:
+    first, _ = swapped(content("a.example"))
+    seen: list[str | None] = []
+
+    def use(_table: Table) -> None:
+        seen.append(backend_of(first, "a.example"))
+
+    for _ in swap(content("b.example"), first, use, lambda _: seen.append("taken")):
+        pass
+
+    assert seen == ["http://a.example:80", "taken"]
+    assert backend_of(first, "a.example") is None
+
+
+def test_unchanged_routes_are_taken_over_as_they_are() -> None:
+    first, _ = swapped(content("a.example", "b.example"))
+    kept = {route.rules[0] for route in first.known.values()}
+
+    second, _ = swapped(content("a.example", "c.example"), first)
+
+    assert sum(route.rules[0] in kept for route in second.known.values()) == 1
+
+
+def test_garbage_is_not_collected_meanwhile_and_is_again_afterwards() -> None:
+    seen: list[bool] = []
+    steps = swap(content("a.example"), None, lambda _: seen.append(gc.isenabled()), lambda _: None)
+    for _ in steps:
+        pass
+
+    assert seen == [False]
+    assert gc.isenabled()
+
+
+def test_a_failure_on_the_way_leaves_the_collector_at_work() -> None:
+    def use(_table: Table) -> None:
+        raise RuntimeError("cannot be used")
+
+    with pytest.raises(RuntimeError, match="cannot be used"):
+        list(swap(content("a.example"), None, use, lambda _: None))
+
+    assert gc.isenabled()
+
+
+@pytest.fixture(autouse=True)
+def unfrozen() -> Any:
+    """A swap freezes what there is; other tests count garbage."""
+    yield
+    gc.unfreeze()
