@@ -6,6 +6,7 @@ Reading pauses while the exchange holds more than MAX_HELD_BYTES of the response
 """
 
 import socket
+from collections.abc import Callable
 from typing import Final, Protocol
 
 from proxy.backend.means import Means
@@ -53,19 +54,23 @@ class H1Link:
         "_loop",
         "_means",
         "_name",
+        "_on_first_answer",
         "_request",
         "_retire_at_s",
         "_transport",
         "served",
     )
 
-    def __init__(self, means: Means, sock: socket.socket, home: Home, name: str) -> None:
+    def __init__(
+        self, means: Means, sock: socket.socket, home: Home, name: str, on_first_answer: Callable[[], None] | None
+    ) -> None:
         """`name` is for messages: the address in the document, and the one that was dialled."""
         loop = means.loop
         self._loop = loop
         self._means = means
         self._home = home
         self._name = name
+        self._on_first_answer = on_first_answer
         self._codec = ClientConnection(means.h1_caches)
         self._request: Request | None = None
         self._idle = loop.deadline(self._expire)
@@ -109,7 +114,7 @@ class H1Link:
     def close(self) -> None:
         """It is free, and not wanted any more."""
         self._leave()
-        self._transport.finish()
+        self._transport.close()
 
     def abort(self) -> None:
         """At once; no call to the receiver of a running request follows."""
@@ -238,6 +243,9 @@ class H1Link:
         request.end()
         request.link = None
         self.served += 1
+        if self._on_first_answer is not None:
+            self._on_first_answer()
+            self._on_first_answer = None
         if self._is_paused:
             self._is_paused = False
             self._transport.resume_reading()
@@ -251,6 +259,8 @@ class H1Link:
             self.close()
 
     def _break(self, reason: Reason, what: str) -> None:
+        if self._is_gone:
+            return
         request, self._request = self._request, None
         self._leave()
         self._transport.abort()

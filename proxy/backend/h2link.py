@@ -6,6 +6,7 @@ connection that has gone silent it is pinged; one that does not answer is given 
 """
 
 import socket
+from collections.abc import Callable
 from typing import Final, Protocol
 
 from proxy.backend.means import Means
@@ -71,6 +72,7 @@ class H2Link:
         "_loop",
         "_means",
         "_name",
+        "_on_first_answer",
         "_requests",
         "_retire_at_s",
         "_served",
@@ -79,12 +81,15 @@ class H2Link:
         "_unused_since_s",
     )
 
-    def __init__(self, means: Means, sock: socket.socket, home: Home, name: str) -> None:
+    def __init__(
+        self, means: Means, sock: socket.socket, home: Home, name: str, on_first_answer: Callable[[], None] | None
+    ) -> None:
         """`name` is for messages: the address in the document, and the one that was dialled."""
         loop = self._loop = means.loop
         self._means = means
         self._home = home
         self._name = name
+        self._on_first_answer = on_first_answer
         self._codec = Connection.client(means.h2_caches, _SETTINGS)
         self._requests: dict[int, Request] = {}
         """Running, by stream."""
@@ -271,6 +276,9 @@ class H2Link:
             self._codec.reset_stream(stream_id, ErrorCode.NO_ERROR)
         request.end()
         self._served += 1
+        if self._on_first_answer is not None:
+            self._on_first_answer()
+            self._on_first_answer = None
         self._on_stream_over()
 
     def _on_reset(self, event: StreamReset) -> None:
@@ -316,7 +324,7 @@ class H2Link:
     def _close_when_drained(self) -> None:
         if self._codec.is_draining and not self._requests and not self._is_gone:
             self._leave()
-            self._transport.finish()
+            self._transport.close()
 
     def _give_up(self, request: Request, what: str) -> None:
         """Because of a mistake on our side of it."""
@@ -325,11 +333,13 @@ class H2Link:
 
     def _break(self, reason: Reason, what: str, *, is_polite: bool = False) -> None:
         """The connection is lost, and all requests with it. `is_polite`: our last words are sent first."""
+        if self._is_gone:
+            return
         requests = self._take_all()
         was_ready = self._is_ready
         self._leave()
         if is_polite:
-            self._transport.finish()
+            self._transport.close()
         else:
             self._transport.abort()
         if not was_ready:

@@ -6,6 +6,8 @@ is opened for all that wait. Waiting ends with `connect_timeout`.
 """
 
 import socket
+import ssl
+from collections.abc import Callable
 from functools import partial
 from typing import Final, Protocol
 
@@ -153,12 +155,15 @@ class Lane:
         name = self._text if self._text == str(address) else f"{self._text} ({address})"
         self._connecting.remove(connecting)
         self._may_share = self._is_h2c or alpn == ALPN_H2
+        remember: Callable[[], None] | None = None
+        if self._trust is not None and isinstance(sock, ssl.SSLSocket):
+            remember = partial(self._trust.remember, sock, str(address))
         if self._may_share:
-            shared = H2Link(self._means, sock, self, name)
+            shared = H2Link(self._means, sock, self, name, remember)
             self._links.add(shared)
             self._connecting.add(shared)
             return
-        link = H1Link(self._means, sock, self, name)
+        link = H1Link(self._means, sock, self, name, remember)
         self._links.add(link)
         self.on_free(link)
         # Where one was opened to learn what the backend speaks, the others have waited for that.

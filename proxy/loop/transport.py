@@ -324,6 +324,17 @@ class Transport:
             self._is_half_closing = True
             self.flush_later()
 
+    def close(self) -> None:
+        """Send what the socket takes at once, and close it in order; no call to the owner follows.
+
+        For peers that expect nothing more: what they send meanwhile may take away what was sent last.
+        """
+        self.flush()
+        if self._is_tls and not self.is_closed:
+            with contextlib.suppress(OSError, ValueError):
+                self._sock.unwrap()  # type: ignore[attr-defined]
+        self._let_go()
+
     def abort(self) -> None:
         """Close at once and tell the peer that something is missing; no call to the owner follows."""
         if self.is_closed:
@@ -370,6 +381,8 @@ class Transport:
             self._owner.on_lost(error)
 
     def _let_go(self) -> None:
+        if self.is_closed:
+            return
         self._linger.cancel()
         self._loop.unwatch(self._sock)
         self._sock.close()

@@ -1,0 +1,555 @@
+"""Backends that speak HTTP/1.1: what they answer, and what becomes of the connection."""
+
+import threading
+from pathlib import Path
+
+import pytest
+
+from proxy import document
+from proxy.backend.stream import Reason, Wish
+from tests.proxy.backend.servers import OK, Conn, backend, dead_port
+from tests.proxy.backend.world import Owed, world
+
+LARGE_BYTES = 8 * 1024 * 1024
+
+
+def one(address: str, name: str = "b") -> document.Backend:
+    return document.Backend(name=name, addresses=(address,))
+
+
+def test_requests_share_a_kept_connection() -> None:
+    with backend() as peer, world() as w:
+        w.use(one(peer.address))
+        answers = [w.fetch() for _ in range(3)]
+
+        assert [(a.status_code, bytes(a.body)) for a in answers] == [(200, b"ok")] * 3
+        assert peer.connections == 1
+        stats = w.backend()
+        assert (stats.requests, stats.in_flight, stats.connections, stats.connections_opened) == (3, 0, 1, 1)
+
+
+def test_a_kept_connection_takes_a_request_at_once_and_a_new_one_says_when() -> None:
+    with backend() as peer, world() as w:
+        w.use(one(peer.address))
+        first = w.get()
+        assert first.request is not None
+        assert (first.request.is_open, first.request.address) == (False, peer.address)
+        w.until(lambda: first.is_over)
+        assert first.is_open_told == 1
+        second = w.get()
+        assert second.request is not None
+
+        assert second.request.is_open
+        w.until(lambda: second.is_over)
+        assert second.is_open_told == 0
+
+
+def test_requests_at_the_same_time_have_connections_of_their_own() -> None:
+    together = threading.Barrier(3, timeout=10)
+
+    def meet(conn: Conn) -> None:
+        conn.request()
+        together.wait()
+        conn.send(OK)
+        conn.serve()
+
+    with backend(meet) as peer, world() as w:
+        w.use(one(peer.address))
+        answers = [w.get() for _ in range(3)]
+        w.until(lambda: all(a.is_over for a in answers))
+        again = [w.get() for _ in range(3)]
+        w.until(lambda: all(a.is_over for a in again))
+
+        assert all(a.status_code == 200 for a in answers + again)
+        assert peer.connections == 3
+
+
+def test_the_connection_used_last_is_used_first() -> None:
+    def serve(conn: Conn) -> None:
+        conn.serve(b"HTTP/1.1 200 OK\r\ncontent-length: 1\r\n\r\n%d" % conn.place)
+
+    with backend(serve) as peer, world() as w:
+        w.use(one(peer.address))
+        both = [w.get(), w.get()]
+        ended: list[bytes] = []
+        for answer in both:
+            answer.on_end = lambda answer=answer: ended.append(bytes(answer.body))  # type: ignore[misc]
+        w.until(lambda: len(ended) == 2)
+
+        assert bytes(w.fetch().body) == ended[-1]
+
+
+def test_a_body_is_sent_and_its_credit_given_back() -> None:
+    def echo(conn: Conn) -> None:
+        request = conn.request()
+        assert request is not None
+        body = request.partition(b"\r\n\r\n")[2]
+        conn.send(b"HTTP/1.1 200 OK\r\ncontent-length: %d\r\n\r\n%b" % (len(body), body))
+        conn.wait_for_end()
+
+    with backend(echo) as peer, world() as w:
+        w.use(one(peer.address))
+        answer = w.get(method=b"POST", fields=[(b"content-length", b"11")], end_stream=False)
+        assert answer.request is not None
+        owed = Owed()
+        assert answer.request.send_data(b"too early", False, owed) == 0
+        w.until(lambda: answer.is_open_told == 1)
+        assert answer.request.send_data(b"hello ", False, owed) == 6
+        assert answer.request.send_data(b"world", True, owed) == 5
+        w.until(lambda: answer.is_over)
+
+        assert bytes(answer.body) == b"hello world"
+        assert owed.released_bytes == 11
+
+
+def test_a_body_without_length_goes_out_in_chunks_with_trailers() -> None:
+    got: list[bytes] = []
+
+    def take(conn: Conn) -> None:
+        got.append(conn.read_until(b"\r\n\r\n"))
+        if not got[0].endswith(b"0\r\nx-sum: 1\r\n\r\n"):
+            got.append(conn.read_until(b"0\r\nx-sum: 1\r\n\r\n"))
+        conn.send(b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n1\r\na\r\n0\r\nx-done: yes\r\n\r\n")
+        conn.wait_for_end()
+
+    with backend(take) as peer, world() as w:
+        w.use(one(peer.address))
+        answer = w.get(method=b"POST", end_stream=False)
+        request = answer.request
+        assert request is not None
+        w.until(lambda: answer.is_open_told == 1)
+        request.send_data(b"abc", False, Owed())
+        request.send_trailers([(b"x-sum", b"1")])
+        w.until(lambda: answer.is_over)
+
+        assert b"transfer-encoding: chunked" in b"".join(got)
+        assert answer.trailers == [(b"x-done", b"yes")]
+
+
+def test_interim_answers_come_before_the_final_one() -> None:
+    def hint(conn: Conn) -> None:
+        conn.request()
+        conn.send(b"HTTP/1.1 103 Early Hints\r\nlink: </a>\r\n\r\nHTTP/1.1 204 No Content\r\n\r\n")
+        conn.wait_for_end()
+
+    with backend(hint) as peer, world() as w:
+        w.use(one(peer.address))
+        answer = w.fetch()
+
+        assert (answer.interim, answer.status_code) == ([103], 204)
+
+
+def test_a_refused_connection_is_refused_and_unprocessed() -> None:
+    with world() as w:
+        w.use(one(f"127.0.0.1:{dead_port()}"))
+        failure = w.fetch().failure
+
+        assert failure is not None
+        assert (failure.reason, failure.is_unprocessed, failure.was_reused) == (Reason.REFUSED, True, False)
+        assert w.backend().failures == {"refused": 1}
+        assert (w.backend().in_flight, w.backend().connections) == (0, 0)
+
+
+@pytest.mark.parametrize("way", ["close", "reset"])
+@pytest.mark.parametrize("sent", [b"", b"HTTP/1.1 200 O", b"HTTP/1.1 200 OK\r\ncontent-length: 9\r\n\r\nbegin"])
+def test_a_first_connection_that_breaks_is_a_reset_that_may_have_been_processed(way: str, sent: bytes) -> None:
+    def break_off(conn: Conn) -> None:
+        conn.request()
+        conn.send(sent)
+        if way == "reset":
+            conn.reset()
+
+    with backend(break_off) as peer, world() as w:
+        w.use(one(peer.address))
+        failure = w.fetch().failure
+
+        assert failure is not None
+        assert (failure.reason, failure.is_unprocessed, failure.was_reused) == (Reason.RESET, False, False)
+        assert peer.address in failure.detail
+        assert w.backend().connections == 0
+
+
+@pytest.mark.parametrize("way", ["close", "reset"])
+def test_a_kept_connection_that_breaks_before_an_answer_says_that_it_was_reused(way: str) -> None:
+    def once(conn: Conn) -> None:
+        conn.request()
+        conn.send(OK)
+        conn.request()
+        if way == "reset":
+            conn.reset()
+
+    with backend(once) as peer, world() as w:
+        w.use(one(peer.address))
+        assert w.fetch().status_code == 200
+        failure = w.fetch().failure
+        assert failure is not None
+        assert (failure.reason, failure.is_unprocessed, failure.was_reused) == (Reason.RESET, False, True)
+        # What was kept breaks again and again: a new one is asked for.
+        assert w.fetch(wish=Wish(needs_new_connection=True)).status_code == 200
+
+        assert peer.connections == 2
+
+
+def test_a_kept_connection_that_breaks_after_some_answer_was_not_merely_stale() -> None:
+    def once(conn: Conn) -> None:
+        conn.request()
+        conn.send(OK)
+        conn.request()
+        conn.send(b"HTTP/1.1 200")
+
+    with backend(once) as peer, world() as w:
+        w.use(one(peer.address))
+        w.fetch()
+        failure = w.fetch().failure
+
+        assert failure is not None
+        assert not failure.was_reused
+
+
+def test_who_needs_a_new_connection_does_not_get_a_kept_one() -> None:
+    with backend() as peer, world() as w:
+        w.use(one(peer.address))
+        w.fetch()
+        w.fetch(wish=Wish(needs_new_connection=True))
+
+        assert peer.connections == 2
+
+
+@pytest.mark.parametrize("unasked", [b"", b"HTTP/1.1 200 OK\r\ncontent-length: 4\r\n\r\nevil"])
+def test_a_kept_connection_that_ends_or_speaks_unasked_is_not_used_again(unasked: bytes) -> None:
+    go_on = threading.Event()
+
+    def serve(conn: Conn) -> None:
+        conn.request()
+        conn.send(OK)
+        if conn.place == 0:
+            go_on.wait(10)
+            conn.send(unasked)
+            if unasked:
+                conn.wait_for_end()
+        else:
+            conn.wait_for_end()
+
+    with backend(serve) as peer, world() as w:
+        w.use(one(peer.address))
+        w.fetch()
+        go_on.set()
+        w.until(lambda: w.backend().connections == 0)
+
+        assert bytes(w.fetch().body) == b"ok"
+        assert peer.connections == 2
+
+
+def test_more_than_the_answer_closes_the_connection_and_reaches_nobody() -> None:
+    def twice(conn: Conn) -> None:
+        conn.request()
+        conn.send(OK + b"HTTP/1.1 200 OK\r\ncontent-length: 4\r\n\r\nevil")
+        conn.wait_for_end()
+
+    with backend(twice) as peer, world() as w:
+        w.use(one(peer.address))
+        assert [bytes(w.fetch().body) for _ in range(2)] == [b"ok", b"ok"]
+        assert peer.connections == 2
+
+
+@pytest.mark.parametrize(
+    "garbage",
+    [
+        b"\x00\x01\x02\x03",
+        b"HTTP/1.1 999999 OK\r\n\r\n",
+        b"SSH-2.0-OpenSSH_9\r\n",
+        b"HTTP/1.1 200 OK\r\ncontent-length: 1\r\ncontent-length: 2\r\n\r\n",
+        b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\nzz\r\n",
+    ],
+)
+def test_an_answer_that_is_not_http_is_a_protocol_failure(garbage: bytes) -> None:
+    def babble(conn: Conn) -> None:
+        conn.request()
+        conn.send(garbage)
+        conn.wait_for_end()
+
+    with backend(babble) as peer, world() as w:
+        w.use(one(peer.address))
+        failure = w.fetch().failure
+
+        assert failure is not None
+        assert (failure.reason, failure.is_unprocessed) == (Reason.PROTOCOL, False)
+        assert w.backend().connections == 0
+
+
+def test_an_answer_that_ends_with_its_connection_is_whole_when_it_ends() -> None:
+    def close(conn: Conn) -> None:
+        conn.request()
+        conn.send(b"HTTP/1.1 200 OK\r\n\r\nall of it")
+
+    with backend(close) as peer, world() as w:
+        w.use(one(peer.address))
+        assert bytes(w.fetch().body) == b"all of it"
+        w.until(lambda: w.backend().connections == 0)
+
+
+def test_cancelling_closes_the_connection_and_tells_nobody() -> None:
+    gone = threading.Event()
+
+    def stall(conn: Conn) -> None:
+        conn.request()
+        conn.wait_for_end()
+        gone.set()
+
+    with backend(stall) as peer, world() as w:
+        w.use(one(peer.address))
+        answer = w.get()
+        w.until(lambda: answer.is_open_told == 1)
+        assert answer.request is not None
+        w.turns()
+        answer.request.cancel(timed_out=True)
+        w.until(gone.is_set)
+
+        assert not answer.is_over
+        assert (w.backend().in_flight, w.backend().connections) == (0, 0)
+        assert w.backend().failures == {"timeout": 1}
+
+
+def test_cancelling_from_within_a_call_ends_the_calls() -> None:
+    def answer_all(conn: Conn) -> None:
+        conn.request()
+        conn.send(OK)
+        conn.wait_for_end()
+
+    with backend(answer_all) as peer, world() as w:
+        w.use(one(peer.address))
+        answer = w.get()
+        request = answer.request
+        assert request is not None
+        answer.on_head = request.cancel
+        w.until(lambda: answer.head is not None)
+        w.turns()
+
+        assert not answer.body
+        assert not answer.is_over
+
+
+def test_calls_after_the_end_are_ignored_and_give_credit_back() -> None:
+    with backend() as peer, world() as w:
+        w.use(one(peer.address))
+        answer = w.fetch()
+        request = answer.request
+        assert request is not None
+        owed = Owed()
+        request.cancel()
+        request.send_trailers([])
+        request.release(100)
+
+        assert request.send_data(b"late", True, owed) == 4
+        assert owed.released_bytes == 4
+        assert w.fetch().status_code == 200
+        assert peer.connections == 1
+
+
+def test_an_answer_to_half_a_request_ends_it_and_its_connection() -> None:
+    def refuse(conn: Conn) -> None:
+        conn.read_until(b"\r\n\r\n")
+        conn.send(b"HTTP/1.1 413 Content Too Large\r\ncontent-length: 0\r\n\r\n")
+        conn.wait_for_end()
+
+    with backend(refuse) as peer, world() as w:
+        w.use(one(peer.address))
+        answer = w.get(method=b"POST", fields=[(b"content-length", b"1000000")], end_stream=False)
+        w.until(lambda: answer.is_over)
+        request = answer.request
+        assert request is not None
+        owed = Owed()
+
+        assert answer.status_code == 413
+        assert request.send_data(b"x" * 1000, False, owed) == 1000
+        assert owed.released_bytes == 1000
+        w.until(lambda: w.backend().connections == 0)
+
+
+def test_a_reader_that_holds_bytes_stops_the_backend_and_starts_it_again() -> None:
+    sent = [0]
+    has_sent_all = threading.Event()
+
+    def pour(conn: Conn) -> None:
+        conn.request()
+        conn.send(b"HTTP/1.1 200 OK\r\ncontent-length: %d\r\n\r\n" % LARGE_BYTES)
+        while sent[0] < LARGE_BYTES:
+            sent[0] += conn.sock.send(b"x" * 65536)
+        has_sent_all.set()
+        conn.wait_for_end()
+
+    with backend(pour) as peer, world() as w:
+        w.use(one(peer.address))
+        answer = w.get(holds=True)
+        w.until(lambda: answer.held_bytes > 256 * 1024)
+        w.turns(50)
+        held_bytes = answer.held_bytes
+
+        assert held_bytes <= 2 * 256 * 1024
+        assert not has_sent_all.is_set()
+        answer.holds = False
+        answer.release()
+        w.until(lambda: answer.is_over)
+        assert len(answer.body) == LARGE_BYTES
+        # The connection reads again for the next one.
+        assert w.get().request is not None
+
+
+def test_a_slow_backend_holds_the_sender_back_by_its_credit() -> None:
+    go_on = threading.Event()
+
+    has_head = threading.Event()
+
+    def slow(conn: Conn) -> None:
+        conn.read_until(b"\r\n\r\n")
+        has_head.set()
+        go_on.wait(10)
+        left = LARGE_BYTES
+        while left:
+            left -= len(conn.sock.recv(65536))
+        conn.send(OK)
+        conn.wait_for_end()
+
+    with backend(slow) as peer, world() as w:
+        w.use(one(peer.address))
+        length = b"%d" % LARGE_BYTES
+        answer = w.get(method=b"PUT", fields=[(b"content-length", length)], end_stream=False)
+        w.until(lambda: answer.is_open_told == 1)
+        request = answer.request
+        assert request is not None
+        w.until(has_head.is_set)
+        owed = Owed()
+        assert request.send_data(b"x" * LARGE_BYTES, True, owed) == LARGE_BYTES
+        w.turns(20)
+        assert owed.released_bytes == 0
+        go_on.set()
+        w.until(lambda: answer.is_over)
+
+        assert owed.released_bytes == LARGE_BYTES
+
+
+@pytest.mark.parametrize("fields", [[(b"bad name", b"x")], [(b"x", b"line\r\nbreak")], [(b"content-length", b"5")]])
+def test_a_request_that_cannot_be_sent_fails_later_and_costs_no_connection(fields: list[tuple[bytes, bytes]]) -> None:
+    with backend() as peer, world() as w:
+        w.use(one(peer.address))
+        w.fetch()
+        answer = w.get(fields=fields)
+        assert not answer.is_over
+        w.until(lambda: answer.is_over)
+
+        assert answer.failure is not None
+        assert (answer.failure.reason, answer.failure.is_unprocessed) == (Reason.PROTOCOL, True)
+        assert w.fetch().status_code == 200
+        assert peer.connections == 1
+        assert w.backend().in_flight == 0
+
+
+def test_a_body_longer_than_announced_fails_the_request_alone() -> None:
+    def swallow(conn: Conn) -> None:
+        if conn.place:
+            conn.serve()
+        else:
+            conn.wait_for_end()
+
+    with backend(swallow) as peer, world() as w:
+        w.use(one(peer.address))
+        answer = w.get(method=b"PUT", fields=[(b"content-length", b"1")], end_stream=False)
+        w.until(lambda: answer.is_open_told == 1)
+        owed = Owed()
+        assert answer.request is not None
+        assert answer.request.send_data(b"too long", True, owed) == 8
+
+        assert owed.released_bytes == 8
+        assert answer.failure is not None
+        assert answer.failure.reason is Reason.PROTOCOL
+        assert w.fetch().status_code == 200
+
+
+def test_an_unused_connection_is_closed_after_the_idle_timeout() -> None:
+    with backend() as peer, world() as w:
+        w.use(one(peer.address), backend_idle_timeout="30s")
+        w.fetch()
+        w.pass_time(20)
+        w.fetch()
+        w.pass_time(20)
+        assert w.backend().connections == 1
+        w.pass_time(11)
+
+        assert w.backend().connections == 0
+
+
+def test_an_old_connection_is_closed_after_its_request() -> None:
+    with backend() as peer, world() as w:
+        w.use(one(peer.address), backend_idle_timeout="0s")
+        w.fetch()
+        w.pass_time(601)
+        w.fetch()
+
+        assert w.backend().connections == 0
+        assert peer.connections == 1
+
+
+def test_after_a_switch_of_protocols_bytes_go_both_ways_until_both_have_ended() -> None:
+    def chat(conn: Conn) -> None:
+        conn.request()
+        conn.send(b"HTTP/1.1 101 Switching Protocols\r\nupgrade: websocket\r\nconnection: upgrade\r\n\r\nhi")
+        conn.read_until(b"ping")
+        conn.send(b"pong")
+        # Our end of output reaches the backend, which still has something to say.
+        conn.wait_for_end()
+        conn.send(b"bye")
+
+    with backend(chat) as peer, world() as w:
+        w.use(one(peer.address))
+        answer = w.get(protocol=b"websocket", fields=[(b"sec-websocket-key", b"x")])
+        w.until(lambda: bytes(answer.body) == b"hi")
+        request = answer.request
+        assert request is not None
+        owed = Owed()
+        assert request.send_data(b"ping", False, owed) == 4
+        w.until(lambda: bytes(answer.body) == b"hipong")
+        assert owed.released_bytes == 4
+        request.send_data(b"", True, owed)
+        w.until(lambda: answer.is_over)
+
+        assert answer.has_ended
+        assert bytes(answer.body) == b"hipongbye"
+        w.until(lambda: w.backend().connections == 0)
+
+
+def test_fifty_rounds_leave_no_descriptor_behind() -> None:
+    def vary(conn: Conn) -> None:
+        if conn.place % 3 == 0:
+            conn.serve()
+        elif conn.place % 3 == 1:
+            conn.reset()
+
+    with backend(vary) as peer:
+        before = open_descriptors()
+        for _ in range(50):
+            with world() as w:
+                w.use(one(peer.address))
+                w.fetch()
+        peer.close()
+
+        assert open_descriptors() <= before
+
+
+def open_descriptors() -> int:
+    return len(list(Path("/proc/self/fd").iterdir()))
+
+
+def test_closing_with_requests_under_way_calls_nobody_and_refuses_later_ones() -> None:
+    with backend(Conn.wait_for_end) as peer, world() as w:
+        w.use(one(peer.address))
+        answers = [w.get() for _ in range(3)]
+        w.until(lambda: sum(a.is_open_told for a in answers) == 3)
+        waiting = w.get()
+        w.pools.close()
+        w.turns()
+        assert not any(a.is_over for a in [*answers, waiting])
+        assert (w.backend().in_flight, w.backend().connections) == (0, 0)
+        failure = w.fetch().failure
+
+        assert failure is not None
+        assert failure.reason is Reason.STOPPING
