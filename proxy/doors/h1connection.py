@@ -26,6 +26,8 @@ from proxy.loop.transport import Buffer
 
 PAUSE_BYTES: Final = 256 * 1024
 """Held by the exchange: reading stops above, and goes on at half of it."""
+MAX_QUEUED_BYTES: Final = 256 * 1024
+"""Of answers, waiting for the socket; above, no further request is taken until all of it has left."""
 DRAIN_S: Final = 2.0
 """For the first request of a connection that was accepted when its door had begun to drain."""
 
@@ -61,6 +63,8 @@ class H1Connection:
         """No request has come yet."""
         self._is_draining = False
         self._is_paused = False
+        self._is_clogged = False
+        """Answers wait for a client that does not read them."""
         self._is_ending = False
         self.idle_since_s = loop.now_s
 
@@ -107,12 +111,16 @@ class H1Connection:
                 self._pause()
         elif codec.should_close:
             self._finish()
+        elif self._transport.queued_bytes > MAX_QUEUED_BYTES:
+            self._is_clogged = True
+            self._pause()
         elif not self._is_head_timed and not codec.is_idle:
             self._is_head_timed = True
             self._deadline.set(self._loop.now_s + self.terms.header_timeout_s)
 
     def _take_pipelined(self) -> None:
-        if not self._is_ending and (self._stream is None or self._stream.is_switched):
+        is_wanted = self._stream is None or self._stream.is_switched
+        if is_wanted and self._codec.has_pipelined and not self._is_ending and not self._is_clogged:
             self._take(self._codec.receive(b""))
 
     def _begin(self, event: h1.RequestReceived) -> None:
@@ -203,7 +211,7 @@ class H1Connection:
         """If nothing is in the way any more."""
         stream = self._stream
         is_full = stream is not None and not stream.is_request_dropped and stream.unreleased_bytes > PAUSE_BYTES // 2
-        if self._is_paused and not is_full and self._codec.wants_data:
+        if self._is_paused and not is_full and not self._is_clogged and self._codec.wants_data:
             self._is_paused = False
             self._transport.resume_reading()
 
@@ -213,7 +221,10 @@ class H1Connection:
         return self._codec.buffers_to_send()
 
     def on_drained(self) -> None:
-        """Nothing waits for that: credit tells exchanges when to go on."""
+        if self._is_clogged:
+            self._is_clogged = False
+            self._resume()
+            self._take_pipelined()
 
     def on_lost(self, error: OSError) -> None:
         self._lose(f"connection lost: {error.strerror or error}")
@@ -265,7 +276,7 @@ class H1Connection:
         if stream is not None:
             self._let_go(stream)
         self._keeper.refused(cause, detail)
-        if not has_answered:
+        if not has_answered and status_code != h1.NOT_HTTP:
             self._codec.drain()
             head, body = refusal(status_code, detail)
             self._codec.send_headers(head)

@@ -26,6 +26,8 @@ from proxy.loop.transport import Buffer
 
 log = get_logger(__name__)
 
+MAX_QUEUED_BYTES: Final = 1024 * 1024
+"""Waiting for the socket; above, nothing is read until all of it has left."""
 DRAIN_S: Final = 5.0
 """How long a client without streams may take to answer when it is asked to go."""
 
@@ -96,6 +98,9 @@ class H2Connection:
             self._transport.flush_later()
         if self._is_draining and codec.is_drained:
             self._finish()
+        elif self._transport.queued_bytes > MAX_QUEUED_BYTES:
+            # Frames that want an answer, from a client that does not read them.
+            self._transport.pause_reading()
 
     def on_eof(self) -> None:
         self._lose("closed by the client")
@@ -250,7 +255,7 @@ class H2Connection:
         return self._codec.buffers_to_send()
 
     def on_drained(self) -> None:
-        """Nothing waits for that: credit tells exchanges when to go on."""
+        self._transport.resume_reading()
 
     def on_lost(self, error: OSError) -> None:
         self._lose(f"connection lost: {error.strerror or error}")

@@ -10,7 +10,7 @@ from proxy.doors.clienthello import MAX_BYTES, ClientHello, NotTls, parse_client
 
 
 def hello_of(server_name: str | None) -> bytes:
-    context = ssl.create_default_context()
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.check_hostname = False
     context.set_alpn_protocols(["h2", "http/1.1"])
     output = ssl.MemoryBIO()
@@ -18,6 +18,9 @@ def hello_of(server_name: str | None) -> bytes:
     with pytest.raises(ssl.SSLWantReadError):
         connection.do_handshake()
     return output.read()
+
+
+HELLO = hello_of("a.example")
 
 
 @pytest.mark.parametrize(
@@ -29,16 +32,15 @@ def test_the_name_is_found(server_name: str | None, expected: bytes | None) -> N
 
 
 def test_each_beginning_says_how_many_bytes_another_look_needs() -> None:
-    whole = hello_of("a.example")
-    for size_bytes in range(len(whole)):
-        wanted = parse_client_hello(whole[:size_bytes])
+    for size_bytes in range(len(HELLO)):
+        wanted = parse_client_hello(HELLO[:size_bytes])
 
         assert isinstance(wanted, int)
-        assert size_bytes < wanted <= len(whole)
+        assert size_bytes < wanted <= len(HELLO)
 
 
 def test_a_hello_in_several_records_is_put_together() -> None:
-    message = hello_of("a.example")[5:]
+    message = HELLO[5:]
     records = b"".join(
         b"\x16\x03\x01" + len(piece).to_bytes(2, "big") + piece
         for piece in (message[start : start + 100] for start in range(0, len(message), 100))
@@ -70,7 +72,7 @@ def test_a_hello_of_endless_length_is_refused() -> None:
 
 @given(st.binary(max_size=300), st.integers(0, 600))
 def test_garbage_is_refused_or_wants_more_or_has_some_name(garbage: bytes, at: int) -> None:
-    for received in (garbage, b"\x16\x03\x01" + garbage, hello_of("a.example")[:at] + garbage):
+    for received in (garbage, b"\x16\x03\x01" + garbage, HELLO[:at] + garbage):
         try:
             found = parse_client_hello(received)
         except NotTls:

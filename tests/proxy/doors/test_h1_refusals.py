@@ -4,6 +4,7 @@ import contextlib
 import re
 import socket
 import time
+from collections.abc import Callable
 
 import pytest
 
@@ -177,3 +178,32 @@ def test_a_refused_client_that_is_still_sending_reads_the_answer() -> None:
         assert read_all(client).startswith(b"HTTP/1.1 413 ")
         client.shutdown(socket.SHUT_WR)
         rig.wait_for_connections(0)
+
+
+def test_a_client_that_asks_and_never_reads_is_not_asked_for_more() -> None:
+    count = 20_000
+    with serving() as rig, rig.connect() as client:
+        client.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 65536)
+        client.sendall(b"GET /bulk/10000 HTTP/1.1\r\nHost: a\r\n\r\n" * count)
+        rig.wait_for(Standstill(rig.services.begun.qsize), "the end of new exchanges")
+
+        assert rig.services.begun.qsize() * 10_000 < 32 * 1024 * 1024
+        answer_bytes = 0
+        while answer_bytes < count * 10_000:
+            answer_bytes += client.recv(1 << 20).count(b"\0")
+        assert count == rig.services.begun.qsize()
+
+
+class Standstill:
+    """Whether a number is what it was at the last fifty looks."""
+
+    def __init__(self, number: Callable[[], int]) -> None:
+        self._number = number
+        self._last = -1
+        self._looks = 0
+
+    def __call__(self) -> bool:
+        number = self._number()
+        self._looks = self._looks + 1 if number == self._last else 0
+        self._last = number
+        return self._looks > 50

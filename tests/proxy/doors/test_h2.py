@@ -98,12 +98,17 @@ def test_streams_that_wait_for_the_connection_window_get_turns() -> None:
             rig.services.begun.get(timeout=10)
         client.h2.update_settings({SettingCodes.INITIAL_WINDOW_SIZE: 4 * MIB})
         client.flush()
-        total = lambda: sum(len(client.answers[stream_id].body) for stream_id in streams)  # noqa: E731
-        client.read_until(lambda: total() == 65_535)
-        for step in range(1, 31):
+        wanted_bytes = 65_535
+
+        def has_come() -> bool:
+            return sum(len(client.answers[stream_id].body) for stream_id in streams) == wanted_bytes
+
+        client.read_until(has_come)
+        for _ in range(30):
+            wanted_bytes += 10_000
             client.h2.increment_flow_control_window(10_000)
             client.flush()
-            client.read_until(lambda wanted=65_535 + step * 10_000: total() == wanted)
+            client.read_until(has_come)
 
         assert all(len(client.answers[stream_id].body) >= 100_000 for stream_id in streams)
 

@@ -78,7 +78,7 @@ def client_context(*alpn: str, checks: bool = True) -> ssl.SSLContext:
 def names_of(sock: ssl.SSLSocket) -> set[str]:
     certificate = sock.getpeercert()
     assert certificate is not None
-    return {str(value) for _, value in certificate["subjectAltName"]}
+    return {str(pair[1]) for pair in certificate["subjectAltName"]}
 
 
 def status_of(sock: ssl.SSLSocket, path: str = "/hello") -> int:
