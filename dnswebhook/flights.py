@@ -20,23 +20,22 @@ class Flights(Generic[T]):
     def __init__(self, fetch: Callable[[Deadline], T]) -> None:
         self._fetch = fetch
         self._landed = threading.Condition()
-        self._started = 0
-        self._in_flight = False
-        self._number = 0
+        self._departures = 0
+        self._landings = 0
+        """Flights never overlap, so one is in the air exactly while there are fewer landings than departures."""
         self._result: T | None = None
         self._error: Exception | None = None
 
     def get(self, deadline: Deadline) -> T:
         """What a flight that starts from now on brings, or raises; StoreTimeout when none lands in time."""
         with self._landed:
-            wanted = self._started + 1
-            while self._in_flight and self._number < wanted:
+            wanted = self._departures + 1
+            while self._landings < self._departures and self._landings < wanted:
                 if not self._landed.wait(max(0.0, deadline.remaining_s)):
                     raise StoreTimeout("other listings were still running at the deadline of the call")
-            if self._number >= wanted:
+            if self._landings >= wanted:
                 return self._outcome()
-            self._started += 1
-            self._in_flight = True
+            self._departures += 1
         return self._lead(deadline)
 
     def _lead(self, deadline: Deadline) -> T:
@@ -47,9 +46,8 @@ class Flights(Generic[T]):
         except Exception as caught:
             error = caught
         with self._landed:
-            self._number = self._started
+            self._landings += 1
             self._result, self._error = result, error
-            self._in_flight = False
             self._landed.notify_all()
             return self._outcome()
 
