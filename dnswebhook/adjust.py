@@ -5,7 +5,7 @@ written again on every pass, and whatever is left out is not wanted (an owned, e
 deleted). Idempotent: adjusting the result again changes nothing.
 
 An endpoint's result depends on nothing but that endpoint, and external-dns sends all of them on every pass: callers
-may remember results (`dnswebhook.provider` does, by the endpoint's bytes). Only endpoints that differed by their
+may remember results (`dnswebhook.adjuster` does, by the endpoint's bytes). Only endpoints that differed by their
 `setIdentifier` alone need a second look together: `merge_identified`.
 """
 
