@@ -271,3 +271,6 @@ _SPELLINGS: dict[str, Callable[[str], str]] = {
     "NAPTR": _naptr,
     "DNAME": _host("DNAME"),
 }
+
+KNOWN_TYPES = tuple(_SPELLINGS)
+"""Record types as external-dns knows them: each has a spelling."""

@@ -3,8 +3,7 @@
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 
 from dnswebhook.apply import Outcome
-from dnswebhook.canonical import DropReason
-from dnswebhook.records import KNOWN_TYPES
+from dnswebhook.canonical import KNOWN_TYPES, DropReason
 from dnswebhook.wishes import RefusalReason, SkipReason
 
 STORE_OPERATIONS = ("list", "create", "update", "delete", "probe", "login")

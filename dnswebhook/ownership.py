@@ -11,12 +11,12 @@ from collections.abc import Mapping, Set
 
 import msgspec
 
-from dnswebhook.canonical import stored_name
+from dnswebhook.canonical import KNOWN_TYPES, stored_name
 from dnswebhook.model import Endpoint
 
 OWNED_RECORD_LABEL = "ownedRecord"
 _HERITAGE = re.compile(r'"?heritage=external-dns(,|"?$)')
-_TYPE_WORDS = frozenset({"a", "aaaa", "cname", "txt", "mx", "srv", "ns", "ptr", "naptr", "dname"})
+_TYPE_WORDS = frozenset(map(str.lower, KNOWN_TYPES))
 # Static expressions only: compiling one per name would take longer than everything else in a plan.
 _WORD = re.compile(r"[a-z0-9]+")
 

@@ -15,6 +15,7 @@ from daemonkit.logs import get_logger
 from dnswebhook import wire
 from dnswebhook.adjuster import Adjuster
 from dnswebhook.apply import Outcome, Report, Run, dry_run, writes_of
+from dnswebhook.canonical import KNOWN_TYPES
 from dnswebhook.deadline import Deadline
 from dnswebhook.domains import DomainFilter, ProtectedNames
 from dnswebhook.errors import NotFound, RateLimited, StoreError, StoreTimeout
@@ -26,7 +27,6 @@ from dnswebhook.metrics import Metrics
 from dnswebhook.model import Changes, Listing, Origin
 from dnswebhook.operations import Plan
 from dnswebhook.plan import make_plan
-from dnswebhook.records import KNOWN_TYPES
 from dnswebhook.stores.base import Store
 from dnswebhook.vouchers import extended, settle
 

@@ -7,11 +7,10 @@ heritage text comes first, because the client parses only the first target of a 
 
 from collections.abc import Iterable
 
+from dnswebhook.canonical import KNOWN_TYPES
 from dnswebhook.model import Endpoint, Record
 from dnswebhook.ownership import is_heritage
 from dnswebhook.wishes import SetKey
-
-KNOWN_TYPES = frozenset({"A", "AAAA", "CNAME", "TXT", "MX", "SRV", "NS", "PTR", "NAPTR", "DNAME"})
 
 
 def grouped(records: Iterable[Record]) -> dict[SetKey, tuple[Record, ...]]:
@@ -29,11 +28,6 @@ def grouped(records: Iterable[Record]) -> dict[SetKey, tuple[Record, ...]]:
     for key, rows in larger.items():
         sets[key] = tuple(rows)
     return sets
-
-
-def record_sets(records: Iterable[Record]) -> list[Endpoint]:
-    """One endpoint per record set, in the order of `grouped`."""
-    return [endpoint_of(rows) for rows in grouped(records).values()]
 
 
 def endpoint_of(rows: tuple[Record, ...]) -> Endpoint:

@@ -15,7 +15,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from dnswebhook.canonical import MAX_NAME_OCTETS, MAX_TTL_S
+from dnswebhook.canonical import KNOWN_TYPES, MAX_NAME_OCTETS, MAX_TTL_S
 from dnswebhook.deadline import Deadline
 from dnswebhook.errors import AlreadyExists, NotFound, Overlaps, StoreError, StoreFailed, StoreTimeout, excerpt
 from dnswebhook.model import Capabilities, Listing, Record, RecordSpec
@@ -25,14 +25,13 @@ FILE_NAME = "records.sqlite3"
 SCHEMA_VERSION = 1
 MAX_TEXT_OCTETS = 4096
 
-_TYPES = ("A", "AAAA", "CNAME", "TXT", "MX", "SRV", "NS", "PTR", "NAPTR", "DNAME")
 _CAPABILITIES = Capabilities(
     store="embedded",
-    max_ttl_s=dict.fromkeys(_TYPES, MAX_TTL_S),
+    max_ttl_s=dict.fromkeys(KNOWN_TYPES, MAX_TTL_S),
     max_name_octets=MAX_NAME_OCTETS,
     max_target_octets=MAX_NAME_OCTETS,
     max_text_octets=MAX_TEXT_OCTETS,
-    wildcard_types=frozenset(_TYPES),
+    wildcard_types=frozenset(KNOWN_TYPES),
     reserved_name_octets=len("cname-"),
 )
 

@@ -13,10 +13,10 @@ from dnswebhook.canonical import DropReason
 from dnswebhook.domains import DomainFilter, ProtectedNames
 from dnswebhook.model import Capabilities, Changes, Endpoint, Record, RecordSpec
 from dnswebhook.plan import make_plan
-from dnswebhook.records import record_sets
 from dnswebhook.stores.embedded import EmbeddedStore
 from dnswebhook.stores.unifi import integrationrows, v2rows
 from tests.support.plan_world import World
+from tests.support.record_sets import record_sets
 from tests.support.strategies import endpoints
 
 NOTHING_PROTECTED = ProtectedNames()

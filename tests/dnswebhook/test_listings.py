@@ -6,8 +6,8 @@ from hypothesis import strategies as st
 
 from dnswebhook.listings import ListingEncoder
 from dnswebhook.model import Listing, Record
-from dnswebhook.records import record_sets
 from dnswebhook.wire import decode_endpoint
+from tests.support.record_sets import record_sets
 
 rows = st.builds(
     Record,

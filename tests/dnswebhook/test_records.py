@@ -3,8 +3,9 @@
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from dnswebhook.canonical import KNOWN_TYPES
 from dnswebhook.model import Endpoint, Origin, Record
-from dnswebhook.records import KNOWN_TYPES, record_sets
+from tests.support.record_sets import record_sets
 from tests.support.strategies import HERITAGE
 
 
