@@ -133,14 +133,10 @@ def _parse(
     if problems:
         raise BadOptions(tuple(problems))
     try:
-        return command, _build(options, values)
+        return command, options(**values)
     except ValueError as error:
         # Raised by the dataclass itself: options that do not go together.
         raise BadOptions((Problem("", str(error)),)) from error
-
-
-def _build(options: type[O], values: Mapping[str, Any]) -> O:
-    return options(**values)
 
 
 def _warn_of_unknown_variables(options: type[Any], prefix: str, environ: Mapping[str, str]) -> None:

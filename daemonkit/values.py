@@ -10,25 +10,6 @@ from dataclasses import dataclass
 from typing import Any, Final, Generic, TypeVar
 from urllib.parse import urlsplit
 
-from daemonkit.addresses import ListenAddress
-
-__all__ = [
-    "Choice",
-    "CommaList",
-    "ListenAddress",
-    "choice",
-    "comma_list",
-    "duration",
-    "integer",
-    "number",
-    "parse_bool",
-    "parse_duration",
-    "parse_size",
-    "parse_text",
-    "parse_url",
-    "size",
-]
-
 T = TypeVar("T")
 
 _SECONDS_PER_UNIT: Final = {"h": 3600.0, "m": 60.0, "s": 1.0, "ms": 0.001}

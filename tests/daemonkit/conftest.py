@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 from werkzeug.wrappers import Request, Response
 
+from daemonkit.addresses import ListenAddress
 from daemonkit.logs import get_logger
-from daemonkit.values import ListenAddress
 from daemonkit.wsgi import HttpServer
 
 

@@ -6,9 +6,10 @@ from dataclasses import dataclass
 
 import pytest
 
+from daemonkit.addresses import ListenAddress
 from daemonkit.options import BadOptions, CommonOptions, load, option, parse, reference_page
 from daemonkit.secret import Secret
-from daemonkit.values import ListenAddress, comma_list, duration, parse_bool, parse_size
+from daemonkit.values import comma_list, duration, parse_bool, parse_size
 
 PREFIX = "THING_"
 COMMANDS = {"run": "serve", "records": "print what is held"}

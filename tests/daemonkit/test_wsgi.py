@@ -13,8 +13,8 @@ import pytest
 import requests
 import trustme
 
+from daemonkit.addresses import ListenAddress
 from daemonkit.lifecycle import StartFailed
-from daemonkit.values import ListenAddress
 from tests.daemonkit.rawhttp import DEADLINE_S, RawClient
 
 CHUNKED = b"POST /x HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n"

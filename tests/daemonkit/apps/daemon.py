@@ -11,10 +11,10 @@ import threading
 
 from werkzeug.wrappers import Request, Response
 
+from daemonkit.addresses import ListenAddress
 from daemonkit.lifecycle import Daemon
 from daemonkit.logs import get_logger, setup
 from daemonkit.ops import OpsApp
-from daemonkit.values import ListenAddress
 from daemonkit.wsgi import HttpServer
 
 
