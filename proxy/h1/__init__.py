@@ -6,7 +6,7 @@ HTTP/2 codec has too. Three doors: `receive(data) -> list[Event]`, `send_...`, a
 
 from proxy.h1.caches import Caches
 from proxy.h1.client import ClientConnection
-from proxy.h1.errors import LocalProtocolError, ProtocolError, RemoteProtocolError
+from proxy.h1.errors import NOT_HTTP, LocalProtocolError, ProtocolError, RemoteProtocolError
 from proxy.h1.events import (
     ConnectionTerminated,
     DataReceived,
@@ -22,6 +22,7 @@ from proxy.h1.server import ServerConnection
 from proxy.h2.heads import Field, Fields, RequestHead, ResponseHead
 
 __all__ = [
+    "NOT_HTTP",
     "Caches",
     "ClientConnection",
     "ConnectionTerminated",

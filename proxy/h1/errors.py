@@ -5,6 +5,12 @@ peer's; it carries the status code to answer with, is raised and caught inside t
 `ConnectionTerminated` event: after it nothing on the connection can be told apart any more.
 """
 
+from typing import Final
+
+NOT_HTTP: Final = 0
+"""In place of a status code: the peer speaks something else, and would take an answer for something else too. A
+malformed preface of HTTP/2 is such a thing (RFC 9113, 3.4)."""
+
 
 class ProtocolError(Exception):
     """Base of what this codec raises."""

@@ -84,7 +84,10 @@ class TrailersReceived(Event):
 
 
 class ConnectionTerminated(Event):
-    """The peer broke the protocol. Where no response has begun, answer with `status_code`; then close in any case."""
+    """The peer broke the protocol. Where no response has begun, answer with `status_code`; then close in any case.
+
+    `NOT_HTTP` in its place: close without an answer.
+    """
 
     __slots__ = ("reason", "status_code")
 

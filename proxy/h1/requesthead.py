@@ -17,7 +17,7 @@ from typing import Final
 
 from httptools import HttpParserError, HttpParserInvalidMethodError, HttpParserUpgrade, HttpRequestParser
 
-from proxy.h1.errors import RemoteProtocolError
+from proxy.h1.errors import NOT_HTTP, RemoteProtocolError
 from proxy.h1.grammar import LENGTH, is_authority, options_of
 from proxy.h1.headbuffer import BARE_LINE_END
 from proxy.h1.limits import Limits
@@ -25,6 +25,8 @@ from proxy.h2.heads import Fields, RequestHead
 
 # Visible ASCII, which still holds some bytes that no URI has; servers in use take them, and they cannot split a line.
 _REQUEST_LINE = re.compile(rb"([!#$%&'*+\-.^_`|~0-9A-Za-z]+) ([!-~]+) HTTP/([0-9])\.([0-9])\r\n")
+# Words without a path or version: what clients of mail servers say, for one.
+_OTHER_LANGUAGE = re.compile(rb"[A-Za-z]+( [!-)+-.0-~]+)*\r\n")
 _ABSOLUTE = re.compile(rb"(?i:https?)://([^/?#]*)([^#]*)")
 _CODINGS = frozenset((b"gzip", b"x-gzip", b"deflate", b"compress", b"x-compress", b"chunked"))
 
@@ -101,7 +103,7 @@ class RequestHeadDecoder:
     def _decode(self, head: bytes) -> Request:
         line = _REQUEST_LINE.match(head)
         if line is None:
-            raise RemoteProtocolError(400, "malformed request line")
+            raise RemoteProtocolError(NOT_HTTP if _OTHER_LANGUAGE.match(head) else 400, "malformed request line")
         method, target, major, minor = line.groups()
         if major != b"1" or minor > b"1":
             raise RemoteProtocolError(505, f"HTTP version {major.decode()}.{minor.decode()}, want 1.0 or 1.1")

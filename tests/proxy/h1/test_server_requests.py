@@ -4,7 +4,7 @@ import tracemalloc
 
 import pytest
 
-from proxy.h1 import Caches, Limits, LocalProtocolError, RequestReceived, ResponseHead, ServerConnection
+from proxy.h1 import NOT_HTTP, Caches, Limits, LocalProtocolError, RequestReceived, ResponseHead, ServerConnection
 from tests.proxy.h1.transcripts import END, Line, receive_in_pieces, request, three_ways, transcript
 
 GET = b"GET / HTTP/1.1\r\nHost: a.example\r\n\r\n"
@@ -256,3 +256,9 @@ def test_a_client_that_leaves_between_requests_leaves_nothing_to_do() -> None:
 
     assert server.receive_eof() == []
     assert server.should_close
+
+
+@pytest.mark.parametrize("raw", [b"INVALID CONNECTION PREFACE\r\n\r\n", b"EHLO a.example\r\n\r\n", b"QUIT\r\n\r\n"])
+def test_to_what_is_no_http_no_answer_is_given(raw: bytes) -> None:
+    for cuts in three_ways(raw):
+        assert [("terminated", NOT_HTTP)] == receive_in_pieces(ServerConnection(Caches()), raw, cuts)
