@@ -155,6 +155,7 @@ class Ending:
     def _finish(self) -> None:
         """Over: nobody calls any more, but to give credit back for earlier bytes."""
         if self._is_over:
+            # After a bug of ours a door may let go of an exchange that has ended.
             return
         self._is_over = True
         shared, route = self._shared, self._route

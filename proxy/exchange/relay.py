@@ -33,13 +33,14 @@ NOBODY: Final = Nobody()
 
 
 class Relay:
-    __slots__ = ("_has_end", "_is_dropped", "_is_ended", "_is_pumping", "_pieces", "_trailers")
+    __slots__ = ("_has_end", "_is_dropped", "_is_due", "_is_ended", "_is_pumping", "_pieces", "_trailers")
 
     def __init__(self) -> None:
         self._pieces: deque[tuple[Data, Creditor]] = deque()
         self._has_end = False
         self._trailers: Fields | None = None
         self._is_pumping = False
+        self._is_due = False
         self._is_ended = False
         self._is_dropped = False
 
@@ -56,11 +57,14 @@ class Relay:
 
     def pump(self, sink: Sink) -> bool:
         """Hand over what the sink takes; True when that was the end."""
-        if self._is_pumping or self._is_ended or self._is_dropped:
-            # A sink may call back from within its calls: the outer pump goes on.
+        # A sink may call back from within its calls: the outer pump goes on for it.
+        self._is_due = True
+        if self._is_pumping:
             return False
         self._is_pumping = True
-        self._pump(sink)
+        while self._is_due and not self._is_ended and not self._is_dropped:
+            self._is_due = False
+            self._pump(sink)
         self._is_pumping = False
         return self._is_ended and not self._is_dropped
 

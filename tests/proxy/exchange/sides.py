@@ -144,6 +144,8 @@ class MemoryStream:
         self.is_timed_out = False
         self.owed_bytes = 0
         """Of the response, likewise."""
+        self.surprise: Callable[[], None] | None = None
+        """Happens from within the next call of `send_data`."""
         self._receiver = receiver
 
     @property
@@ -163,6 +165,9 @@ class MemoryStream:
         assert not self.is_request_ended, "data after the end of the request"
         taken_bytes = self.taken.take(data, creditor)
         self.is_request_ended = end_stream and taken_bytes == len(data)
+        surprise, self.surprise = self.surprise, None
+        if surprise is not None:
+            surprise()
         return taken_bytes
 
     def send_trailers(self, fields: Fields) -> None:
@@ -197,6 +202,9 @@ class MemoryStream:
 
     def answer(self, status_code: int = 200, fields: Fields | None = None, end_stream: bool = False) -> None:
         self.is_over = end_stream
+        if status_code == 101 and self.head.protocol is not None:
+            # The connection is a pipe of bytes from here on.
+            self.is_request_ended = False
         self._receiver.on_response_head(ResponseHead(status_code, fields or []), end_stream)
 
     def send(self, data: bytes, end_stream: bool = False) -> None:

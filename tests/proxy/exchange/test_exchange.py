@@ -3,6 +3,7 @@
 import pytest
 
 from proxy.backend.stream import Reason
+from proxy.exchange.record import Record
 from proxy.routing import compile_table
 from proxy.stats import NO_ROUTE
 from tests.proxy.exchange.conftest import MakeWorld
@@ -348,3 +349,48 @@ def test_a_running_exchange_keeps_its_table_when_another_comes(make_world: MakeW
     assert client.field(b"table") == b"old"
     assert later.head is not None
     assert later.head.status_code == 404
+
+
+def test_a_stream_that_ends_from_within_a_call_leaves_no_debt(world: World) -> None:
+    client = world.begin(asked(b"POST"), end_stream=False)
+    stream = world.pool.stream
+    stream.taken.window_bytes = 2
+    stream.surprise = lambda: stream.answer(413, end_stream=True)
+    client.send(b"hello")
+    stream.taken.drain()
+
+    assert (client.is_ended, client.is_request_stopped, client.owed_bytes) == (True, True, 0)
+
+
+def test_a_stream_that_wants_more_from_within_a_call_gets_it_in_order(world: World) -> None:
+    client = world.begin(asked(b"POST"), end_stream=False)
+    stream = world.pool.stream
+    stream.taken.window_bytes = 2
+    stream.surprise = stream.widen
+    client.send(b"hello", end_stream=True)
+
+    assert (stream.body, stream.is_request_ended) == (b"hello", True)
+
+
+def test_an_answer_of_ours_is_not_cut_by_the_time_for_the_request(make_world: MakeWorld) -> None:
+    world = make_world(config('"timeouts": {"request": "2s"},'))
+    client = world.begin(asked())
+    client.taken.window_bytes = 1
+    world.pool.stream.fail()
+    world.wait(3.0)
+    client.widen()
+
+    assert (client.is_ended, client.is_reset) == (True, False)
+
+
+def test_an_exchange_that_a_bug_has_ended_is_not_counted_again(world: World) -> None:
+    def fail(record: Record) -> None:
+        raise RuntimeError(record.reason)
+
+    world.services.access_log = fail
+    client = world.begin(asked())
+    with pytest.raises(RuntimeError):
+        world.pool.stream.answer(end_stream=True)
+    client.exchange.on_client_gone("given up after a bug of ours")
+
+    assert (world.stats.route("shop").in_flight, sum(world.stats.route("shop").responses)) == (0, 1)

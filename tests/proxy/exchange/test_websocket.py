@@ -60,7 +60,6 @@ def test_bytes_flow_both_ways_whatever_the_sides_speak(
     assert stream.field(b"sec-websocket-version") == b"13"
     assert (stream.field(b"connection"), stream.field(b"upgrade")) == (None, None)
 
-    stream.is_request_ended = False
     switch(world, is_http2=is_backend_http2)
 
     assert client.head is not None
@@ -103,7 +102,6 @@ def test_bytes_that_come_too_early_wait_for_the_switch(make_world: MakeWorld, is
 
     assert world.pool.stream.body == b""
 
-    world.pool.stream.is_request_ended = False
     switch(world, is_http2=is_backend_http2)
 
     assert world.pool.stream.body == b"eager"
@@ -163,7 +161,6 @@ def test_time_limits_end_with_the_switch_but_not_the_one_for_standing_still(make
     limits = '"limits": {"streamIdleTimeout": "10s"},'
     world = make_world(config('"timeouts": {"request": "2s", "backendRequest": "1s"},', more=limits))
     client = begin(world, is_http2=False)
-    world.pool.stream.is_request_ended = False
     switch(world, is_http2=False)
     world.wait(9.0)
 
@@ -185,7 +182,6 @@ def test_a_switch_whose_connection_broke_is_tried_again(world: World) -> None:
     client = begin(world, is_http2=False)
     world.pool.stream.fail(was_reused=True)
     world.wait()
-    world.pool.stream.is_request_ended = False
     switch(world, is_http2=False)
     client.send(b"ping")
 

@@ -1,0 +1,241 @@
+"""Whatever happens in whatever order: an exchange ends once, all credit comes back, and no byte is lost or doubled."""
+
+from functools import partial
+
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
+
+from proxy.backend.stream import Reason
+from proxy.exchange.upgrade import accept_of
+from tests.proxy.exchange.sides import GRPC, UNLIMITED, MemoryClient, MemoryStream, World, asked, config, config_of
+
+POLICIES = (
+    '"timeouts": {"request": "5s", "backendRequest": "2s"},'
+    '"retry": {"attempts": 2, "codes": [503, 504], "maxBodyBytes": 12},'
+    '"sessionPersistence": {"sessionName": "s"},'
+)
+MIRROR = '"filters": {"requestMirrors": [{"backend": {"address": "192.0.2.99:80"}}]},'
+LIMITS = '"limits": {"streamIdleTimeout": "20s"},'
+CONFIGS = [
+    config(more=LIMITS),
+    config(POLICIES, more=LIMITS),
+    config(MIRROR, more=LIMITS),
+    config(POLICIES + MIRROR, more=LIMITS),
+    config(POLICIES, more=LIMITS, backend='{"addresses": ["192.0.2.10:80", "192.0.2.11:80"], "protocol": "h2c"}'),
+    config_of("{" + LIMITS + '"listeners": [{"name": "web", "port": 80}]}'),
+]
+HEADS = [
+    (asked(), True),
+    (asked(b"HEAD"), True),
+    (asked(b"PUT"), False),
+    (asked(b"POST", fields=[GRPC]), False),
+    (asked(fields=[(b"sec-websocket-key", b"a")], protocol=b"websocket"), True),
+    (asked(b"CONNECT", protocol=b"websocket"), False),
+]
+PIECES = st.binary(max_size=9)
+WINDOWS = st.one_of(st.integers(0, 6), st.just(UNLIMITED))
+
+
+class Interleavings(RuleBasedStateMachine):
+    world: World
+    client: MemoryClient
+
+    @initialize(
+        content=st.sampled_from(CONFIGS),
+        head=st.sampled_from(HEADS),
+        opens_at_once=st.booleans(),
+        window_bytes=WINDOWS,
+    )
+    def begin(self, content, head, opens_at_once, window_bytes):  # type: ignore[no-untyped-def]
+        self.world = World(content)
+        self.world.pool.opens_at_once = opens_at_once
+        self.world.pool.addresses = ["192.0.2.10:80", "192.0.2.11:80"]
+        self.sent = b""
+        self.is_complete = head[1]
+        self.answered: dict[MemoryStream, bytes] = {}
+        self.client = self.world.begin(*head)
+        self.client.taken.window_bytes = window_bytes
+
+    # -- the client
+
+    @property
+    def may_send(self) -> bool:
+        client = self.client
+        is_switched = client.head is not None and client.head.status_code == 101
+        return not client.is_over and not client.is_request_stopped and (not self.is_complete or is_switched)
+
+    @precondition(lambda self: self.may_send)
+    @rule(data=PIECES, end_stream=st.booleans())
+    def client_sends(self, data: bytes, end_stream: bool) -> None:
+        if self.client.head is not None and self.client.head.status_code == 101:
+            end_stream = False
+        self.sent += data
+        self.is_complete = end_stream
+        self.client.send(data, end_stream)
+
+    @precondition(lambda self: self.may_send and not self.is_complete)
+    @rule()
+    def client_ends_with_trailers(self) -> None:
+        self.is_complete = True
+        self.client.exchange.on_request_trailers([(b"checksum", b"1")])
+
+    @precondition(lambda self: not self.client.is_over)
+    @rule(window_bytes=WINDOWS)
+    def client_takes_more(self, window_bytes: int) -> None:
+        self.client.widen(window_bytes)
+
+    @rule()
+    def client_socket_drains(self) -> None:
+        self.client.taken.drain()
+
+    @precondition(lambda self: not self.client.is_over)
+    @rule()
+    def client_leaves(self) -> None:
+        self.client.leave()
+
+    # -- the backends, mirrors among them
+
+    def _live(self, place: int, *, is_answered: bool) -> MemoryStream | None:
+        live = [
+            stream
+            for stream in self.world.pool.streams
+            if stream.is_open and not stream.is_over and (stream in self.answered) is is_answered
+        ]
+        return live[place % len(live)] if live else None
+
+    @rule(place=st.integers(0, 3))
+    def backend_opens(self, place: int) -> None:
+        waiting = [stream for stream in self.world.pool.streams if not stream.is_open and not stream.is_over]
+        if waiting:
+            waiting[place % len(waiting)].open()
+
+    @rule(place=st.integers(0, 3), window_bytes=WINDOWS, is_answered=st.booleans())
+    def backend_takes_more(self, place: int, window_bytes: int, is_answered: bool) -> None:
+        stream = self._live(place, is_answered=is_answered)
+        if stream is not None:
+            stream.widen(window_bytes)
+
+    @rule(place=st.integers(0, 3))
+    def backend_socket_drains(self, place: int) -> None:
+        streams = self.world.pool.streams
+        if streams:
+            streams[place % len(streams)].taken.drain()
+
+    @rule(place=st.integers(0, 3))
+    def backend_says_wait(self, place: int) -> None:
+        stream = self._live(place, is_answered=False)
+        if stream is not None:
+            stream.interim(103)
+
+    @rule(place=st.integers(0, 3), status_code=st.sampled_from([101, 200, 403, 503, 700]), end_stream=st.booleans())
+    def backend_answers(self, place: int, status_code: int, end_stream: bool) -> None:
+        stream = self._live(place, is_answered=False)
+        if stream is None:
+            return
+        fields = []
+        if status_code == 101:
+            key = stream.field(b"sec-websocket-key")
+            if key is None or stream.head.method != b"GET":
+                return
+            fields, end_stream = [(b"sec-websocket-accept", accept_of(key))], False
+        self.answered[stream] = b""
+        stream.answer(status_code, fields, end_stream)
+
+    @rule(place=st.integers(0, 3), data=PIECES, end_stream=st.booleans())
+    def backend_sends(self, place: int, data: bytes, end_stream: bool) -> None:
+        stream = self._live(place, is_answered=True)
+        if stream is not None:
+            self.answered[stream] += data
+            stream.send(data, end_stream)
+
+    @rule(place=st.integers(0, 3))
+    def backend_ends_with_trailers(self, place: int) -> None:
+        stream = self._live(place, is_answered=True)
+        if stream is not None:
+            stream.end_with([(b"grpc-status", b"0")])
+
+    @rule(
+        place=st.integers(0, 3),
+        reason=st.sampled_from(Reason),
+        is_unprocessed=st.booleans(),
+        was_reused=st.booleans(),
+        is_answered=st.booleans(),
+    )
+    def backend_fails(
+        self, place: int, reason: Reason, is_unprocessed: bool, was_reused: bool, is_answered: bool
+    ) -> None:
+        stream = self._live(place, is_answered=is_answered)
+        if stream is not None:
+            stream.fail(reason, is_unprocessed=is_unprocessed, was_reused=was_reused)
+
+    @rule(place=st.integers(0, 3), kind=st.sampled_from(["fail", "answer", "end"]))
+    def backend_will_surprise(self, place: int, kind: str) -> None:
+        stream = self._live(place, is_answered=False)
+        if stream is None or kind == "end":
+            stream = self._live(place, is_answered=True)
+        if stream is not None:
+            stream.surprise = partial(self._surprise, stream, kind)
+
+    def _surprise(self, stream: MemoryStream, kind: str) -> None:
+        if stream.is_over:
+            return
+        if kind == "fail":
+            stream.fail(was_reused=True)
+        elif stream in self.answered:
+            stream.send(b"", end_stream=True)
+        else:
+            self.answered[stream] = b""
+            stream.answer(403, end_stream=kind == "end")
+
+    @rule(seconds=st.sampled_from([0.0, 0.05, 1.0, 3.0, 25.0]))
+    def time_passes(self, seconds: float) -> None:
+        self.world.wait(seconds)
+
+    # -- what must hold
+
+    @invariant()
+    def it_ends_exactly_once(self) -> None:
+        assert len(self.world.records) == (1 if self.client.is_over else 0)
+
+    @invariant()
+    def it_is_counted_while_it_runs(self) -> None:
+        running = sum(route.in_flight for route in self.world.stats.routes.values())
+        assert running == (0 if self.client.is_over else 1)
+
+    @invariant()
+    def backends_get_the_beginning_of_what_was_sent(self) -> None:
+        for stream in self.world.pool.streams:
+            assert self.sent.startswith(stream.body)
+            if stream.is_request_ended and not stream.has_no_body:
+                assert stream.body == self.sent
+
+    @invariant()
+    def a_complete_response_is_that_of_one_backend(self) -> None:
+        client = self.client
+        if client.is_ended and self.world.record.reason == "":
+            assert client.body in [
+                body
+                for stream, body in self.answered.items()
+                if stream.key != "http://192.0.2.99:80" and not stream.is_cancelled
+            ]
+
+    def teardown(self) -> None:
+        if not hasattr(self, "client"):
+            return
+        if not self.client.is_over:
+            self.client.leave()
+        self.world.wait(100.0)
+        self.client.taken.drain()
+        for stream in self.world.pool.streams:
+            stream.taken.drain()
+        assert self.client.owed_bytes == 0
+        assert [stream.owed_bytes for stream in self.world.pool.streams] == [0] * len(self.world.pool.streams)
+        assert all(stream.is_over for stream in self.world.pool.streams)
+        assert self.world.services.is_idle
+        assert len(self.world.records) == 1
+        self.world.close()
+
+
+TestInterleavings = Interleavings.TestCase
+TestInterleavings.settings = settings(max_examples=300, stateful_step_count=40, deadline=None)
