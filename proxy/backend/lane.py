@@ -210,6 +210,8 @@ class Lane:
         self._connecting.remove(link)
         self._shared.append(link)
         self.on_streams_left(link)
+        # For those that it has no stream for.
+        self.open_as_needed()
         if self._is_retired:
             link.drain()
 

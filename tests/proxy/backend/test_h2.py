@@ -1,0 +1,455 @@
+"""Backends that speak HTTP/2, against the h2 package."""
+
+import threading
+
+import h2.events
+import pytest
+from h2.errors import ErrorCodes
+from h2.settings import SettingCodes
+
+from proxy import document
+from proxy.backend.stream import Reason
+from tests.proxy.backend.h2peer import H2Peer, answers, speaks
+from tests.proxy.backend.servers import Conn, backend
+from tests.proxy.backend.world import Answer, Owed, World, world
+
+LARGE_BYTES = 4 * 1024 * 1024
+
+
+def h2c(address: str) -> document.Backend:
+    return document.Backend(name="b", addresses=(address,), protocol="h2c")
+
+
+def all_over(answers_: list[Answer]) -> bool:
+    return all(answer.is_over for answer in answers_)
+
+
+def opened(w: World, answer: Answer) -> Answer:
+    w.until(lambda: answer.request is not None and answer.request.is_open)
+    return answer
+
+
+def test_many_requests_share_one_connection() -> None:
+    with backend(speaks()) as peer, world() as w:
+        w.use(h2c(peer.address))
+        requests = [w.get() for _ in range(20)]
+        w.until(lambda: all_over(requests))
+
+        assert all((a.status_code, bytes(a.body)) == (200, b"ok") for a in requests)
+        assert peer.connections == 1
+        assert (w.backend().in_flight, w.backend().connections_opened) == (0, 1)
+        assert w.get().request.is_open  # type: ignore[union-attr]
+
+
+def test_the_backends_limit_of_streams_is_kept_and_others_wait_in_order() -> None:
+    peers: list[H2Peer] = []
+    settings = {SettingCodes.MAX_CONCURRENT_STREAMS: 1}
+    with backend(speaks(settings=settings, peers=peers)) as peer, world() as w:
+        spec = document.Backend(
+            name="b", addresses=(peer.address,), protocol="h2c", circuit=document.Circuit(max_connections=1)
+        )
+        w.use(spec)
+        ended: list[int] = []
+        requests = [w.get() for _ in range(6)]
+        for place, answer in enumerate(requests):
+            answer.on_end = lambda place=place: ended.append(place)  # type: ignore[misc]
+        w.until(lambda: all_over(requests))
+
+        assert ended == list(range(6))
+        assert peer.connections == 1
+        assert peers[0].most_open == 1
+
+
+def test_more_connections_are_opened_when_the_streams_of_one_do_not_suffice() -> None:
+    together = threading.Barrier(3, timeout=10)
+
+    def meet(peer: H2Peer, event: h2.events.Event) -> None:
+        if isinstance(event, h2.events.StreamEnded):
+            together.wait()
+            peer.answer(event.stream_id)
+
+    with backend(speaks(meet, {SettingCodes.MAX_CONCURRENT_STREAMS: 1})) as peer, world() as w:
+        w.use(h2c(peer.address))
+        requests = [w.get() for _ in range(3)]
+        w.until(lambda: all_over(requests))
+
+        assert peer.connections == 3
+
+
+def test_a_refused_stream_was_not_processed_and_costs_no_other() -> None:
+    def refuse_first(peer: H2Peer, event: h2.events.Event) -> None:
+        if isinstance(event, h2.events.StreamEnded):
+            if event.stream_id == 1:
+                peer.h2.reset_stream(event.stream_id, ErrorCodes.REFUSED_STREAM)
+            else:
+                peer.answer(event.stream_id)
+
+    with backend(speaks(refuse_first)) as peer, world() as w:
+        w.use(h2c(peer.address))
+        requests = [w.get() for _ in range(2)]
+        w.until(lambda: all_over(requests))
+
+        failure = requests[0].failure
+        assert failure is not None
+        assert (failure.reason, failure.is_unprocessed) == (Reason.RESET, True)
+        assert requests[1].status_code == 200
+
+
+def test_a_reset_stream_may_have_been_processed() -> None:
+    def reset(peer: H2Peer, event: h2.events.Event) -> None:
+        if isinstance(event, h2.events.StreamEnded):
+            peer.h2.reset_stream(event.stream_id, ErrorCodes.INTERNAL_ERROR)
+
+    with backend(speaks(reset)) as peer, world() as w:
+        w.use(h2c(peer.address))
+        failure = w.fetch().failure
+
+        assert failure is not None
+        assert (failure.reason, failure.is_unprocessed, failure.was_reused) == (Reason.RESET, False, False)
+        assert w.backend().connections == 1
+
+
+def test_after_a_goaway_what_runs_is_finished_and_new_requests_take_a_new_connection() -> None:
+    peers: list[H2Peer] = []
+    go_on = threading.Event()
+
+    def leave(peer: H2Peer, event: h2.events.Event) -> None:
+        if not isinstance(event, h2.events.StreamEnded):
+            return
+        if peer is peers[0]:
+            peer.h2.send_headers(event.stream_id, [(b":status", b"200")])
+            peer.conn.send(peer.h2.data_to_send() + goaway(event.stream_id))
+            assert go_on.wait(10)
+            peer.h2.send_data(event.stream_id, b"finished", end_stream=True)
+        else:
+            peer.answer(event.stream_id)
+
+    with backend(speaks(leave, peers=peers)) as peer, world() as w:
+        w.use(h2c(peer.address))
+        first = w.get()
+        w.until(lambda: first.head is not None)
+        w.turns()
+        second = w.fetch()
+        assert second.status_code == 200
+        go_on.set()
+        w.until(lambda: first.is_over)
+
+        assert bytes(first.body) == b"finished"
+        assert peer.connections == 2
+        w.until(lambda: w.backend().connections == 1)
+
+
+def test_what_a_goaway_leaves_out_was_not_processed() -> None:
+    def leave(peer: H2Peer, event: h2.events.Event) -> None:
+        if isinstance(event, h2.events.StreamEnded):
+            peer.conn.send(goaway(0))
+
+    with backend(speaks(leave)) as peer, world() as w:
+        w.use(h2c(peer.address))
+        failure = w.fetch().failure
+
+        assert failure is not None
+        assert failure.is_unprocessed
+        w.until(lambda: w.backend().connections == 0)
+
+
+def goaway(last_stream_id: int) -> bytes:
+    return b"\0\0\x08\x07\0\0\0\0\0" + last_stream_id.to_bytes(4, "big") + bytes(4)
+
+
+def test_a_lost_connection_fails_all_its_requests() -> None:
+    def vanish(peer: H2Peer, event: h2.events.Event) -> None:
+        if isinstance(event, h2.events.StreamEnded) and len(peer.requests) == 3:
+            peer.conn.reset()
+
+    with backend(speaks(vanish)) as peer, world() as w:
+        w.use(h2c(peer.address))
+        requests = [w.get() for _ in range(3)]
+        w.until(lambda: all_over(requests))
+
+        assert {a.failure.reason for a in requests if a.failure} == {Reason.RESET}
+        assert all(a.failure and not a.failure.is_unprocessed for a in requests)
+        assert (w.backend().in_flight, w.backend().connections) == (0, 0)
+
+
+def test_a_used_connection_that_breaks_before_an_answer_says_that_it_was_reused() -> None:
+    def once(peer: H2Peer, event: h2.events.Event) -> None:
+        if isinstance(event, h2.events.StreamEnded):
+            if event.stream_id == 1:
+                peer.answer(1)
+            else:
+                peer.conn.reset()
+
+    with backend(speaks(once)) as peer, world() as w:
+        w.use(h2c(peer.address))
+        assert w.fetch().status_code == 200
+        failure = w.fetch().failure
+
+        assert failure is not None
+        assert failure.was_reused
+
+
+@pytest.mark.parametrize("greeting", [b"HTTP/1.1 400 Bad Request\r\n\r\n", b"\0\0\0\0\0\0\0\0\0", b""])
+def test_what_does_not_speak_http2_fails_those_that_wait(greeting: bytes) -> None:
+    def babble(conn: Conn) -> None:
+        conn.send(greeting)
+        if greeting:
+            conn.wait_for_end()
+
+    with backend(babble) as peer, world() as w:
+        w.use(h2c(peer.address))
+        requests = [w.get() for _ in range(2)]
+        w.until(lambda: all_over(requests))
+
+        assert {a.failure.reason for a in requests if a.failure} <= {Reason.PROTOCOL, Reason.RESET}
+        assert all(a.failure and a.failure.is_unprocessed for a in requests)
+        assert w.backend().connections == 0
+
+
+def test_a_backend_that_never_says_its_settings_times_out() -> None:
+    with backend(Conn.wait_for_end) as peer, world() as w:
+        w.use(h2c(peer.address), connect_timeout="3s")
+        answer = w.get()
+        w.until(lambda: w.backend().connections == 1 if "b" in w.stats.backends else False)
+        w.pass_time(4)
+        w.until(lambda: answer.is_over)
+
+        assert answer.failure is not None
+        assert (answer.failure.reason, answer.failure.is_unprocessed) == (Reason.CONNECT_TIMEOUT, True)
+        w.until(lambda: w.backend().connections == 0)
+
+
+def test_a_protocol_error_of_the_backend_fails_its_requests() -> None:
+    def err(peer: H2Peer, event: h2.events.Event) -> None:
+        if isinstance(event, h2.events.StreamEnded):
+            peer.conn.send(b"\0\0\x01\x06\0\0\0\0\0x")
+
+    with backend(speaks(err)) as peer, world() as w:
+        w.use(h2c(peer.address))
+        failure = w.fetch().failure
+
+        assert failure is not None
+        assert failure.reason is Reason.PROTOCOL
+        w.until(lambda: w.backend().connections == 0)
+
+
+def test_a_large_body_follows_the_windows_and_gives_credit_back() -> None:
+    got: list[int] = []
+
+    def take(peer: H2Peer, event: h2.events.Event) -> None:
+        if isinstance(event, h2.events.DataReceived):
+            got.append(len(event.data))
+        answers(peer, event)
+
+    with backend(speaks(take)) as peer, world() as w:
+        w.use(h2c(peer.address))
+        answer = opened(w, w.get(method=b"PUT", end_stream=False))
+        assert answer.request is not None
+        owed = Owed()
+        rest = memoryview(b"x" * LARGE_BYTES)
+        taken = answer.request.send_data(rest, True, owed)
+        assert 0 < taken < LARGE_BYTES
+        while taken < len(rest):
+            told = answer.is_writable_told
+            rest = rest[taken:]
+            w.until(lambda told=told: answer.is_writable_told > told)  # type: ignore[misc]
+            taken = answer.request.send_data(rest, True, owed)
+        w.until(lambda: answer.is_over)
+
+        assert sum(got) == LARGE_BYTES
+        assert owed.released_bytes == LARGE_BYTES
+        assert answer.status_code == 200
+
+
+def test_a_held_response_stops_its_stream_alone() -> None:
+    def pour(peer: H2Peer, event: h2.events.Event) -> None:
+        if isinstance(event, h2.events.StreamEnded):
+            if event.stream_id == 1:
+                peer.h2.send_headers(1, [(b":status", b"200")])
+            else:
+                peer.answer(event.stream_id)
+        has_begun = not isinstance(event, h2.events.RequestReceived) and bool(peer.requests)
+        while has_begun and (room := min(peer.h2.local_flow_control_window(1), 16384)) > 0:
+            peer.h2.send_data(1, b"x" * room)
+
+    with backend(speaks(pour)) as peer, world() as w:
+        w.use(h2c(peer.address))
+        held = w.get(holds=True)
+        w.until(lambda: held.held_bytes >= 262_144)
+        other = w.fetch()
+
+        assert other.status_code == 200
+        assert held.held_bytes == 262_144
+        held.release()
+        w.until(lambda: held.held_bytes >= 100_000)
+        assert held.request is not None
+        held.request.cancel()
+
+
+def test_credit_that_comes_after_the_end_is_given_to_the_connection() -> None:
+    """Else every response that a slow client took late would narrow the connection for good."""
+    peers: list[H2Peer] = []
+
+    def send(peer: H2Peer, event: h2.events.Event) -> None:
+        if isinstance(event, h2.events.StreamEnded):
+            peer.h2.send_headers(event.stream_id, [(b":status", b"200")])
+            for place in range(16):
+                peer.h2.send_data(event.stream_id, b"x" * 16384, end_stream=place == 15)
+
+    with backend(speaks(send, peers=peers)) as peer, world() as w:
+        w.use(h2c(peer.address))
+        # Together much more than the connection's window.
+        for _ in range(100):
+            answer = w.fetch(holds=True)
+            assert answer.held_bytes == 262_144
+            answer.release()
+
+        assert peer.connections == 1
+
+
+def test_cancelling_resets_the_stream_and_keeps_the_connection() -> None:
+    resets: list[int] = []
+
+    def stall(peer: H2Peer, event: h2.events.Event) -> None:
+        if isinstance(event, h2.events.StreamReset):
+            resets.append(event.error_code)
+        elif isinstance(event, h2.events.StreamEnded) and event.stream_id > 1:
+            peer.answer(event.stream_id)
+
+    with backend(speaks(stall)) as peer, world() as w:
+        w.use(h2c(peer.address))
+        answer = opened(w, w.get())
+        w.turns()
+        assert answer.request is not None
+        answer.request.cancel()
+        assert w.fetch().status_code == 200
+
+        assert resets == [ErrorCodes.CANCEL]
+        assert not answer.is_over
+        assert peer.connections == 1
+
+
+def test_an_answer_to_half_a_request_ends_it_and_resets_its_stream() -> None:
+    resets: list[int] = []
+
+    def refuse(peer: H2Peer, event: h2.events.Event) -> None:
+        if isinstance(event, h2.events.StreamReset):
+            resets.append(event.error_code)
+        elif isinstance(event, h2.events.RequestReceived):
+            peer.answer(event.stream_id, status=b"413")
+
+    with backend(speaks(refuse)) as peer, world() as w:
+        w.use(h2c(peer.address))
+        answer = w.get(method=b"POST", end_stream=False)
+        w.until(lambda: answer.is_over)
+        assert answer.status_code == 413
+        w.until(lambda: bool(resets))
+
+        assert resets == [ErrorCodes.NO_ERROR]
+
+
+def test_trailers_and_interim_heads_are_passed_on() -> None:
+    def grpc(peer: H2Peer, event: h2.events.Event) -> None:
+        if isinstance(event, h2.events.StreamEnded):
+            peer.h2.send_headers(event.stream_id, [(b":status", b"103")])
+            peer.h2.send_headers(event.stream_id, [(b":status", b"200")])
+            peer.h2.send_data(event.stream_id, b"message")
+            peer.h2.send_headers(event.stream_id, [(b"grpc-status", b"0")], end_stream=True)
+
+    with backend(speaks(grpc)) as peer, world() as w:
+        w.use(h2c(peer.address))
+        answer = w.fetch()
+
+        assert (answer.interim, answer.trailers) == ([103], [(b"grpc-status", b"0")])
+
+
+def test_a_silent_connection_with_requests_is_pinged_and_given_up() -> None:
+    pings: list[bytes] = []
+
+    def note(peer: H2Peer, event: h2.events.Event) -> None:
+        if isinstance(event, h2.events.PingReceived):
+            pings.append(event.ping_data)
+            # The answer must not leave.
+            peer.h2.clear_outbound_data_buffer()
+        elif isinstance(event, h2.events.StreamEnded) and event.stream_id == 1:
+            peer.answer(1)
+
+    with backend(speaks(note)) as peer, world() as w:
+        w.use(h2c(peer.address), backend_idle_timeout="0s")
+        w.fetch()
+        answer = opened(w, w.get())
+        w.pass_time(16)
+        w.pass_time(16)
+        w.until(lambda: bool(pings) or answer.is_over)
+        w.pass_time(16)
+        w.until(lambda: answer.is_over)
+
+        assert pings
+        assert answer.failure is not None
+        assert answer.failure.reason is Reason.RESET
+        assert "silent" in answer.failure.detail
+
+
+def test_a_slow_backend_that_answers_pings_is_waited_for() -> None:
+    def slow(peer: H2Peer, event: h2.events.Event) -> None:
+        if isinstance(event, h2.events.PingReceived):
+            peer.answer(3)
+        elif isinstance(event, h2.events.StreamEnded) and event.stream_id == 1:
+            peer.answer(1)
+
+    with backend(speaks(slow)) as peer, world() as w:
+        w.use(h2c(peer.address))
+        w.fetch()
+        answer = opened(w, w.get())
+        w.pass_time(16)
+        w.pass_time(16)
+        w.until(lambda: answer.is_over)
+
+        assert answer.status_code == 200
+
+
+def test_an_unused_connection_says_goodbye_after_the_idle_timeout() -> None:
+    said: list[str] = []
+
+    def note(peer: H2Peer, event: h2.events.Event) -> None:
+        if isinstance(event, h2.events.ConnectionTerminated):
+            said.append("goodbye")
+        answers(peer, event)
+
+    with backend(speaks(note)) as peer, world() as w:
+        w.use(h2c(peer.address), backend_idle_timeout="30s")
+        w.fetch()
+        for _ in range(4):
+            w.pass_time(16)
+        w.until(lambda: w.backend().connections == 0 and bool(said))
+
+
+def test_a_switch_that_the_backend_does_not_offer_fails_unsent() -> None:
+    with backend(speaks()) as peer, world() as w:
+        w.use(h2c(peer.address))
+        answer = w.fetch(method=b"CONNECT", protocol=b"websocket", end_stream=False)
+
+        assert answer.failure is not None
+        assert (answer.failure.reason, answer.failure.is_unprocessed) == (Reason.PROTOCOL, True)
+        assert w.fetch().status_code == 200
+
+
+def test_a_switch_that_the_backend_offers_carries_bytes_both_ways() -> None:
+    def chat(peer: H2Peer, event: h2.events.Event) -> None:
+        if isinstance(event, h2.events.RequestReceived):
+            peer.h2.send_headers(event.stream_id, [(b":status", b"200")])
+        elif isinstance(event, h2.events.DataReceived):
+            peer.h2.send_data(event.stream_id, event.data.upper())
+        elif isinstance(event, h2.events.StreamEnded):
+            peer.h2.end_stream(event.stream_id)
+
+    with backend(speaks(chat, {SettingCodes.ENABLE_CONNECT_PROTOCOL: 1})) as peer, world() as w:
+        w.use(h2c(peer.address))
+        answer = w.get(method=b"CONNECT", protocol=b"websocket", end_stream=False)
+        w.until(lambda: answer.head is not None)
+        request = answer.request
+        assert request is not None
+        request.send_data(b"ping", False, Owed())
+        w.until(lambda: bytes(answer.body) == b"PING")
+        request.send_data(b"", True, Owed())
+        w.until(lambda: answer.is_over)
