@@ -83,24 +83,24 @@ class _Walk:
             remedy = "check that this port speaks https"
             yield Finding("TLS", Grade.FAILED, f"no TLS handshake: {error}", remedy)
             return
+        yield self._verdict(presented)
+
+    def _verdict(self, presented: tls.PresentedCertificate) -> Finding:
         seen = (
             f"SHA-256 {presented.fingerprint}, issued by {presented.issuer}, "
             f"valid until {presented.not_after:%Y-%m-%d %H:%M} UTC"
         )
-        yield self._verdict(seen, has_expired=presented.has_expired)
-
-    def _verdict(self, seen: str, *, has_expired: bool) -> Finding:
         if self._settings.skip_tls_verify:
             remedy = "set UNIFI_TLS_FINGERPRINT to the fingerprint shown, and remove UNIFI_SKIP_TLS_VERIFY"
             return Finding("TLS", Grade.WARNING, f"not verified; {seen}", remedy)
         if self._settings.tls_fingerprint:
-            if self._settings.tls_fingerprint.upper() in seen.replace(":", ""):
+            if presented.has_fingerprint(self._settings.tls_fingerprint):
                 return Finding("TLS", Grade.OK, f"the pinned certificate; {seen}")
             remedy = "if the controller's certificate was replaced, set UNIFI_TLS_FINGERPRINT to the new fingerprint"
             return Finding("TLS", Grade.FAILED, f"not the pinned certificate; {seen}", remedy)
         failure = self._verification_failure()
         if failure:
-            expired = "the certificate has expired: renew it, or " if has_expired else ""
+            expired = "the certificate has expired: renew it, or " if presented.has_expired else ""
             remedy = f"{expired}set UNIFI_TLS_FINGERPRINT to the fingerprint shown, or UNIFI_CA_CERT to its authority"
             return Finding("TLS", Grade.FAILED, f"not accepted ({failure}); {seen}", remedy)
         return Finding("TLS", Grade.OK, f"verified; {seen}")

@@ -49,12 +49,15 @@ class PresentedCertificate(msgspec.Struct, frozen=True):
     fingerprint: str
     """SHA-256, upper case with colons, as browsers and openssl print it."""
     issuer: str
-    subject: str
     not_after: datetime
 
     @property
     def has_expired(self) -> bool:
         return self.not_after < datetime.now(UTC)
+
+    def has_fingerprint(self, plain: str) -> bool:
+        """`plain`: lower-case hexadecimal, as `UnifiSettings` keeps it."""
+        return self.fingerprint.replace(":", "").lower() == plain
 
 
 def presented_certificate(address: ControllerAddress, timeout_s: float) -> PresentedCertificate:
@@ -71,7 +74,6 @@ def presented_certificate(address: ControllerAddress, timeout_s: float) -> Prese
     return PresentedCertificate(
         fingerprint=_with_colons(hashlib.sha256(der).hexdigest()),
         issuer=certificate.issuer.rfc4514_string()[:200],
-        subject=certificate.subject.rfc4514_string()[:200],
         not_after=certificate.not_valid_after_utc,
     )
 

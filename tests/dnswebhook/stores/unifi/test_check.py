@@ -1,8 +1,17 @@
 """What a person sees of `dnswebhook check`."""
 
+import contextlib
+import socket
+import ssl
+import threading
+from collections.abc import Iterator
+
+import trustme
+
 from daemonkit.secret import Secret
 from dnswebhook.deadline import Deadline
 from dnswebhook.stores.base import Finding, Grade
+from dnswebhook.stores.unifi import UnifiSettings, UnifiStore
 from tests.dnswebhook.stores.unifi.conftest import OpenStore
 from tests.support.controller import Controller, Hang, faults
 
@@ -51,6 +60,41 @@ def test_pinned_and_unverified_certificates_are_told_apart(open_store: OpenStore
         skipped = found(open_store(controller, skip_tls_verify=True))["TLS"]
 
         assert [pinned.grade, other.grade, skipped.grade] == [Grade.OK, Grade.FAILED, Grade.WARNING]
+
+
+def test_a_certificate_that_only_mentions_the_pinned_fingerprint_is_not_taken_for_it() -> None:
+    pinned = "ab" * 32
+    with tls_peer(trustme.CA(organization_name=pinned.upper())) as url:
+        store = UnifiStore(UnifiSettings(base_url=url, api_key=Secret("k"), tls_fingerprint=pinned))
+        finding = found(store)["TLS"]
+        store.close()
+
+    assert pinned.upper() in finding.detail
+    assert finding.grade is Grade.FAILED
+
+
+@contextlib.contextmanager
+def tls_peer(authority: trustme.CA) -> Iterator[str]:
+    """The URL of a server that shakes hands with a certificate of `authority`, and then closes."""
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    authority.issue_cert("127.0.0.1").configure_cert(context)
+    listener = socket.create_server(("127.0.0.1", 0))
+
+    def accept() -> None:
+        with contextlib.suppress(OSError):
+            while True:
+                connection, _ = listener.accept()
+                with connection, contextlib.suppress(OSError):
+                    context.wrap_socket(connection, server_side=True).close()
+
+    thread = threading.Thread(target=accept)
+    thread.start()
+    try:
+        yield f"https://127.0.0.1:{listener.getsockname()[1]}"
+    finally:
+        listener.shutdown(socket.SHUT_RDWR)
+        listener.close()
+        thread.join(10)
 
 
 def test_a_refused_key_is_a_matter_of_credentials(controller: Controller, open_store: OpenStore) -> None:
