@@ -107,7 +107,7 @@ class Transport:
             message = f"{request.method} {request.path}: the reply is longer than the limit of {limit} bytes"
             raise NoReply(StoreUnreachable(message), was_sent=True, is_repeatable=False) from None
         except (HTTPError, OSError) as error:
-            raise self._no_reply(request, error, timeout_s) from error
+            raise self._no_reply(request, error, timeout_s, deadline) from error
         return Reply(
             request=request,
             status_code=response.status,
@@ -119,11 +119,12 @@ class Transport:
     def close(self) -> None:
         self._pool.close()
 
-    def _no_reply(self, request: Request, error: Exception, timeout_s: float) -> NoReply:
+    def _no_reply(self, request: Request, error: Exception, timeout_s: float, deadline: Deadline) -> NoReply:
         causes = list(_causes(error))
         where = f"{request.method} {self._base_url}{request.path}"
         if any(_is_certificate_refused(cause) for cause in causes):
-            message = tls.verification_failure(self._settings, _certificate_cause(causes), timeout_s)
+            left_s = min(timeout_s, deadline.remaining_s)
+            message = tls.verification_failure(self._settings, _certificate_cause(causes), left_s)
             return NoReply(StoreUnreachable(message), was_sent=False, is_repeatable=False)
         if any(isinstance(cause, NewConnectionError) for cause in causes):
             message = f"{where}: cannot connect: {_deepest(causes)}; is the controller up, and is the address right?"
