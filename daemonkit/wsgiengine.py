@@ -26,7 +26,7 @@ from daemonkit.wsgistreams import Head
 # How late an expired connection is noticed, and how long a stop takes to begin.
 _TURN_S = 0.2
 _MAX_ACCEPTED_AT_STOP = 1024
-_ACCEPT_PAUSE_S = 0.05
+_PAUSE_AFTER_FAILURE_S = 0.05
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -66,7 +66,7 @@ class _Connections(ConnectionManager):
         except OSError as error:
             # Out of descriptors or memory: the listener stays readable, so without a pause this would spin.
             self.server.rare_log.warning("cannot accept a connection", error)
-            time.sleep(_ACCEPT_PAUSE_S)
+            time.sleep(_PAUSE_AFTER_FAILURE_S)
             return None
         return conn
 
@@ -169,6 +169,7 @@ class Engine(Server):
                 self._connections.run(self.expiration_interval)
             except Exception as error:
                 self.log.exception("watching connections failed", error=error)
+                time.sleep(_PAUSE_AFTER_FAILURE_S)  # what fails again at once must not fill the log
 
     def process_conn(self, conn: Connection) -> None:
         """A connection is new, or has become readable, or holds the next request already. Never blocks."""
