@@ -8,23 +8,20 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import trustme
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.x509.oid import NameOID
 
 
 @dataclass(frozen=True)
 class Issued:
     """A certificate with its key, as text for documents and as a file for programs."""
 
-    leaf: trustme.LeafCert
+    key_pem: str
+    chain_pem: str
     file: Path
     """Private key and chain in one."""
-
-    @property
-    def chain_pem(self) -> str:
-        return "".join(blob.bytes().decode() for blob in self.leaf.cert_chain_pems)
-
-    @property
-    def key_pem(self) -> str:
-        return self.leaf.private_key_pem.bytes().decode()
 
     @property
     def pair(self) -> dict[str, str]:
@@ -49,10 +46,40 @@ class Authority:
     def issue(self, *names: str) -> Issued:
         """`names`: DNS names and addresses."""
         leaf = self._ca.issue_cert(*names)
+        chain_pem = "".join(blob.bytes().decode() for blob in leaf.cert_chain_pems)
+        return self._keep(leaf.private_key_pem.bytes().decode(), chain_pem)
+
+    def _keep(self, key_pem: str, chain_pem: str) -> Issued:
         self._count += 1
         file = Path(self._folder.name) / f"{self._count}.pem"
-        leaf.private_key_and_cert_chain_pem.write_to_path(str(file))
-        return Issued(leaf, file)
+        file.write_text(key_pem + chain_pem)
+        return Issued(key_pem, chain_pem, file)
+
+    def issue_with_uri(self, name: str, uri: str) -> Issued:
+        """What `trustme` cannot do: a certificate that also carries a URI."""
+        issuer = x509.load_pem_x509_certificate(self._ca.cert_pem.bytes())
+        issuer_key = serialization.load_pem_private_key(self._ca.private_key_pem.bytes(), None)
+        assert isinstance(issuer_key, ec.EllipticCurvePrivateKey)
+        key = ec.generate_private_key(ec.SECP256R1())
+        names = x509.SubjectAlternativeName([x509.DNSName(name), x509.UniformResourceIdentifier(uri)])
+        identifier = x509.AuthorityKeyIdentifier.from_issuer_public_key(issuer_key.public_key())
+        certificate = (
+            x509.CertificateBuilder()
+            .subject_name(x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "workload")]))
+            .issuer_name(issuer.subject)
+            .public_key(key.public_key())
+            .serial_number(x509.random_serial_number())
+            .not_valid_before(issuer.not_valid_before_utc)
+            .not_valid_after(issuer.not_valid_after_utc)
+            .add_extension(names, critical=False)
+            .add_extension(identifier, critical=False)
+            .sign(issuer_key, hashes.SHA256())
+        )
+        encoding = serialization.Encoding.PEM
+        key_format, no_encryption = serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
+        return self._keep(
+            key.private_bytes(encoding, key_format, no_encryption).decode(), certificate.public_bytes(encoding).decode()
+        )
 
     def client_context(self, *alpn: str) -> ssl.SSLContext:
         """For clients that trust this authority alone."""

@@ -66,7 +66,7 @@ def nginx(certificate: Issued | None = None, locations: str = "") -> Server:
     )
     (home / "nginx.conf").write_text(
         f"""daemon off; master_process off; worker_processes 1; pid {home}/pid; error_log stderr;
-events {{ worker_connections 512; }}
+events {{ worker_connections 4096; }}
 http {{
   access_log off; keepalive_requests 100000; {temporary}
   server {{

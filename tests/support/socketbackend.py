@@ -172,18 +172,26 @@ class SocketBackend:
 
     def _talk(self, sock: socket.socket, number: int) -> None:
         sock.settimeout(PATIENCE_S)
-        talking = sock
         try:
             if self._tls is not None:
-                talking = self._tls.wrap_socket(sock, server_side=True)
-            self.script(Dialogue(self, talking, number))
+                sock = self._wrap(sock, self._tls)
+            self.script(Dialogue(self, sock, number))
         except (ConnectionError, ssl.SSLError):
             pass  # the proxy went away, which tests cause on purpose
         except BaseException as error:
             if not self.over.is_set():
                 self._failures.append(error)
         finally:
-            talking.close()
+            sock.close()
             with self._news:
                 self._open.discard(sock)
                 self._news.notify_all()
+
+    def _wrap(self, sock: socket.socket, tls: ssl.SSLContext) -> ssl.SSLSocket:
+        """What is known of the connection from here on is the wrapping socket, which takes the descriptor over."""
+        wrapped = tls.wrap_socket(sock, server_side=True, do_handshake_on_connect=False)
+        with self._news:
+            self._open.discard(sock)
+            self._open.add(wrapped)
+        wrapped.do_handshake()
+        return wrapped

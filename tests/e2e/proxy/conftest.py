@@ -14,14 +14,14 @@ def shared_gateway() -> Iterator[Gateway]:
         yield gateway
 
 
-@pytest.fixture()
+@pytest.fixture
 def gateway(shared_gateway: Gateway) -> Gateway:
     """Whatever document the test before left there."""
     assert shared_gateway.is_running, f"a test before ended the proxy; its log:\n{shared_gateway.tail}"
     return shared_gateway
 
 
-@pytest.fixture()
+@pytest.fixture
 def backend() -> Iterator[RecordingBackend]:
     with RecordingBackend() as backend:
         yield backend

@@ -51,7 +51,9 @@ def test_a_request_reaches_the_backend_with_all_that_it_says(
 ) -> None:
     gateway.serve(route_to(backend.address))
 
-    shown: dict[str, Any] = json.loads(fetch(gateway, protocol, "/a/b?c=d%20e", "-H", "X-Color: blue", "-H", "X-Empty;"))
+    shown: dict[str, Any] = json.loads(
+        fetch(gateway, protocol, "/a/b?c=d%20e", "-H", "X-Color: blue", "-H", "X-Empty;")
+    )
 
     headers = dict(shown["headers"])
     scheme = PROTOCOLS[protocol][0]
