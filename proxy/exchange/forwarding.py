@@ -27,7 +27,8 @@ _FOR: Final = b"x-forwarded-for"
 _OTHERS: Final = (b"x-forwarded-proto", b"x-forwarded-host", b"x-forwarded-port")
 _IMPERSONAL: Final = (b"x-real-ip", b"true-client-ip")
 _MAX_ID_BYTES: Final = 128
-_MAX_CONNECTIONS: Final = 4096
+_MAX_DESCRIPTIONS: Final = 8192
+_MAX_KEPT_AUTHORITY_BYTES: Final = 260
 _VERSIONS: Final = {"HTTP/1.0": b"1.0", "HTTP/1.1": b"1.1", "HTTP/2": b"2.0"}
 
 
@@ -36,8 +37,9 @@ class Description(msgspec.Struct, frozen=True, gc=False):
 
     arrival: Arrival
     listener: Listener
-    authority: bytes
     fields: tuple[Field, ...]
+    besides: dict[bytes, tuple[Field, ...]]
+    """`fields` without the one that a client we believe has given, by its name."""
 
 
 class Forwarding:
@@ -57,7 +59,7 @@ class Forwarding:
         self._untrusted = Verdicts({**ours, **shared}, (b"x-forwarded-", b"cf-"))
         self._trusted = Verdicts({**believed, _FOR: _FORWARDED_FOR})
         self._edge = Verdicts({**believed, _FOR: _GIVEN if spec.forwarded else KEEP})
-        self._descriptions: dict[int, Description] = {}
+        self._descriptions: dict[tuple[int, bytes], Description] = {}
 
     def request_id_of(self, head: RequestHead) -> bytes | None:
         """The id that a trusted client has given its request."""
@@ -71,17 +73,18 @@ class Forwarding:
             verdicts = self._edge if arrival.is_edge else self._trusted
         kept, special = sort_out(head.fields, verdicts)
         # A description holds its arrival, so no other can have the same id.
-        description = self._descriptions.get(id(arrival))
-        if (
-            description is None
-            or description.authority != head.authority
-            or description.listener is not listener
-            or description.arrival is not arrival
-        ):
+        description = self._descriptions.get((id(arrival), head.authority))
+        if description is None or description.listener is not listener:
             description = self._describe(arrival, listener, head.authority)
-        if special:
-            kept, special = settle(kept, special)
-        kept += self._merged(description, special) if special else description.fields
+        if len(special) == 1 and special[0][0] == _GIVEN and not self._has_forwarded:
+            # What the edge sends: the scheme, and none of the others.
+            given = special[0][1]
+            kept.append(given)
+            kept += description.besides[given[0]]
+        else:
+            if special:
+                kept, special = settle(kept, special)
+            kept += self._merged(description, head.authority, special) if special else description.fields
         kept.append((self.request_id_name, request_id))
         return kept
 
@@ -98,13 +101,18 @@ class Forwarding:
             fields.append((b"forwarded", _forwarded(address, arrival.scheme, authority)))
         if self._has_via:
             fields.append((b"via", _VERSIONS.get(arrival.protocol, b"1.1") + b" tunnelgw"))
-        description = Description(arrival, listener, authority, tuple(fields))
-        if len(self._descriptions) >= _MAX_CONNECTIONS:
-            self._descriptions.clear()
-        self._descriptions[id(arrival)] = description
+        # Only of use for clients that we believe.
+        names = _OTHERS if arrival.is_trusted else ()
+        besides = {name: tuple(field for field in fields if field[0] != name) for name in names}
+        description = Description(arrival, listener, tuple(fields), besides)
+        if len(authority) <= _MAX_KEPT_AUTHORITY_BYTES:
+            if len(self._descriptions) >= _MAX_DESCRIPTIONS:
+                self._descriptions.clear()
+            self._descriptions[id(arrival), authority] = description
         return description
 
-    def _merged(self, description: Description, given: Special) -> Fields:
+    @staticmethod
+    def _merged(description: Description, authority: bytes, given: Special) -> Fields:
         """What a client that we believe has said, with our own words behind it."""
         arrival = description.arrival
         fields = [field for verdict, field in given if verdict == _GIVEN]
@@ -117,7 +125,7 @@ class Forwarding:
             if name == b"forwarded" and arrival.is_edge:
                 addresses = [given_value for given_name, given_value in fields if given_name == _FOR]
                 client = addresses[-1].rpartition(b",")[2].strip() if addresses else b""
-                value = _forwarded(client, arrival.scheme, description.authority)  # noqa: PLW2901
+                value = _forwarded(client, arrival.scheme, authority)  # noqa: PLW2901
             if name in chains:
                 fields.append((name, b", ".join((*chains.pop(name), value))))
             elif name not in names:

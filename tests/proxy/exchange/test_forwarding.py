@@ -214,11 +214,21 @@ def test_listeners_of_one_connection_have_their_own_ports() -> None:
 
 def test_connections_that_come_and_go_are_never_taken_for_each_other() -> None:
     forwarding = Forwarding(PLAIN)
-    for number in range(5000):
+    for number in range(10_000):
         address = f"10.0.{number // 250}.{number % 250}"
         fields = forwarding.request_fields(arrived(address=address), LISTENER, asked(), b"id")
 
         assert dict(fields)[b"x-forwarded-for"] == address.encode()
+
+
+def test_hosts_that_never_repeat_do_not_fill_the_memory() -> None:
+    forwarding = Forwarding(PLAIN)
+    for number in range(10_000):
+        authority = b"%d.example" % number if number % 2 else b"%d" % number * 1000
+        fields = forwarding.request_fields(CLIENT, LISTENER, asked(authority=authority), b"id")
+
+        assert dict(fields)[b"x-forwarded-host"] == authority
+        assert sum(len(authority) for _, authority in forwarding._descriptions) <= 8192 * 260
 
 
 def test_names_that_never_repeat_do_not_fill_the_memory() -> None:
