@@ -1,0 +1,313 @@
+"""TLS towards backends: who is believed, what is offered, and what errors say."""
+
+import datetime
+import os
+import ssl
+from pathlib import Path
+
+import pytest
+import trustme
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec
+from hypothesis import given
+from hypothesis import strategies as st
+
+from proxy import document
+from proxy.backend.certnames import CertificateNames
+from proxy.backend.stream import Failure, Reason
+from proxy.backend.tls import make_context
+from tests.proxy.backend.h2peer import speaks
+from tests.proxy.backend.servers import Backend, Conn, backend
+from tests.proxy.backend.world import World, world
+
+SPIFFE = "spiffe://cluster.local/ns/a/sa/b"
+
+
+@pytest.fixture(scope="module")
+def authority() -> trustme.CA:
+    return trustme.CA()
+
+
+def pem(authority: trustme.CA) -> str:
+    return authority.cert_pem.bytes().decode()
+
+
+def server_context(authority: trustme.CA, *names: str, alpn: tuple[str, ...] = ()) -> ssl.SSLContext:
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    authority.issue_cert(*names).configure_cert(context)
+    if alpn:
+        context.set_alpn_protocols(list(alpn))
+    return context
+
+
+def https(peer: Backend, authority: trustme.CA, name: str = "a.example", **tls: object) -> document.Backend:
+    spec = document.BackendTLS(server_name=name, ca=pem(authority), **tls)  # type: ignore[arg-type]
+    return document.Backend(name="b", addresses=(peer.address,), protocol="https", tls=spec)
+
+
+def failure_of(w: World) -> Failure:
+    failure = w.fetch().failure
+    assert failure is not None
+    assert failure.is_unprocessed
+    return failure
+
+
+def test_a_backend_with_the_wanted_name_is_spoken_to(authority: trustme.CA) -> None:
+    with backend(tls=server_context(authority, "a.example")) as peer, world() as w:
+        w.use(https(peer, authority))
+        assert [w.fetch().status_code for _ in range(3)] == [200, 200, 200]
+        assert peer.connections == 1
+
+
+def test_http2_is_spoken_where_the_backend_chooses_it(authority: trustme.CA) -> None:
+    context = server_context(authority, "a.example", alpn=("h2",))
+    with backend(speaks(), tls=context) as peer, world() as w:
+        w.use(https(peer, authority))
+        requests = [w.get() for _ in range(5)]
+        w.until(lambda: all(a.is_over for a in requests))
+
+        assert {a.status_code for a in requests} == {200}
+        assert peer.connections == 1
+
+
+def test_a_switch_by_get_takes_http1_even_where_requests_go_by_http2(authority: trustme.CA) -> None:
+    def either(conn: Conn) -> None:
+        assert isinstance(conn.sock, ssl.SSLSocket)
+        if conn.sock.selected_alpn_protocol() == "h2":
+            speaks()(conn)
+        else:
+            conn.request()
+            conn.send(b"HTTP/1.1 101 Switching Protocols\r\nupgrade: websocket\r\nconnection: upgrade\r\n\r\nhi")
+            conn.wait_for_end()
+
+    context = server_context(authority, "a.example", alpn=("h2", "http/1.1"))
+    with backend(either, tls=context) as peer, world() as w:
+        w.use(https(peer, authority))
+        assert w.fetch().status_code == 200
+        answer = w.get(protocol=b"websocket")
+        w.until(lambda: bytes(answer.body) == b"hi")
+
+        assert answer.status_code == 101
+        assert peer.connections == 2
+
+
+def test_several_requests_before_it_is_known_what_the_backend_speaks_are_all_answered(authority: trustme.CA) -> None:
+    with backend(tls=server_context(authority, "a.example", alpn=("http/1.1",))) as peer, world() as w:
+        w.use(https(peer, authority))
+        requests = [w.get() for _ in range(5)]
+        w.until(lambda: all(a.is_over for a in requests))
+
+        assert {a.status_code for a in requests} == {200}
+
+
+def test_another_name_is_refused_and_the_error_says_both(authority: trustme.CA) -> None:
+    with backend(tls=server_context(authority, "other.example")) as peer, world() as w:
+        w.use(https(peer, authority))
+        failure = failure_of(w)
+
+        assert failure.reason is Reason.TLS
+        assert "certificate for other.example, want one for a.example" in failure.detail
+        assert w.backend().connections == 0
+
+
+def test_a_foreign_authority_is_refused(authority: trustme.CA) -> None:
+    with backend(tls=server_context(trustme.CA(), "a.example")) as peer, world() as w:
+        w.use(https(peer, authority))
+        failure = failure_of(w)
+
+        assert failure.reason is Reason.TLS
+        assert "certificate not trusted" in failure.detail
+        assert "`tls.ca`" in failure.detail
+
+
+def test_the_systems_authorities_are_used_where_none_are_given(authority: trustme.CA) -> None:
+    with backend(tls=server_context(authority, "a.example")) as peer, world() as w:
+        spec = document.BackendTLS(server_name="a.example")
+        w.use(document.Backend(name="b", addresses=(peer.address,), protocol="https", tls=spec))
+
+        assert "authorities of this system" in failure_of(w).detail
+
+
+def test_a_backend_without_tls_is_refused(authority: trustme.CA) -> None:
+    def plain(conn: Conn) -> None:
+        conn.send(b"HTTP/1.1 400 Bad Request\r\n\r\n")
+        conn.wait_for_end()
+
+    with backend(plain) as peer, world() as w:
+        w.use(https(peer, authority))
+        assert failure_of(w).reason is Reason.TLS
+
+
+def test_a_slow_handshake_ends_with_the_time_to_connect(authority: trustme.CA) -> None:
+    with backend(Conn.wait_for_end) as peer, world() as w:
+        w.use(https(peer, authority), connect_timeout="3s")
+        answer = w.get()
+        w.until(lambda: peer.connections == 1)
+        w.pass_time(4)
+        w.until(lambda: answer.is_over)
+
+        assert answer.failure is not None
+        assert answer.failure.reason is Reason.CONNECT_TIMEOUT
+        w.until(lambda: w.backend().connections == 0)
+
+
+def test_names_of_hosts_and_uris_may_be_wanted_instead(authority: trustme.CA) -> None:
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    authority.issue_cert("real.example").configure_cert(context)
+    wanted = (document.SubjectAltName(uri=SPIFFE), document.SubjectAltName(hostname="real.example"))
+    with backend(tls=context) as peer, world() as w:
+        w.use(https(peer, authority, subject_alt_names=wanted))
+        assert w.fetch().status_code == 200
+        w.use(https(peer, authority, subject_alt_names=wanted[:1]))
+
+        assert f"certificate for real.example, want one for {SPIFFE}" in failure_of(w).detail
+
+
+def test_a_uri_in_the_certificate_satisfies_a_wanted_uri_alone(tmp_path: Path) -> None:
+    certificate, key = self_signed([x509.UniformResourceIdentifier(SPIFFE)])
+    (tmp_path / "pair.pem").write_text(certificate + key)
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(tmp_path / "pair.pem")
+    with backend(tls=context) as peer, world() as w:
+
+        def use(*names: document.SubjectAltName) -> None:
+            tls = document.BackendTLS(server_name="a.example", ca=certificate, subject_alt_names=names)
+            w.use(document.Backend(name="b", addresses=(peer.address,), protocol="https", tls=tls))
+
+        use(document.SubjectAltName(uri=SPIFFE))
+        assert w.fetch().status_code == 200
+        use(document.SubjectAltName(uri=SPIFFE + "x"))
+        assert failure_of(w).reason is Reason.TLS
+        use()
+        assert failure_of(w).reason is Reason.TLS
+
+
+def self_signed(names: list[x509.GeneralName]) -> tuple[str, str]:
+    key = ec.generate_private_key(ec.SECP256R1())
+    subject = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, "a.example")])
+    now = datetime.datetime.now(datetime.UTC)
+    certificate = (
+        x509.CertificateBuilder(subject, subject, key.public_key(), x509.random_serial_number())
+        .not_valid_before(now - datetime.timedelta(hours=1))
+        .not_valid_after(now + datetime.timedelta(hours=1))
+        .add_extension(x509.SubjectAlternativeName(names), critical=False)
+        .add_extension(x509.BasicConstraints(ca=True, path_length=None), critical=True)
+        .sign(key, hashes.SHA256())
+    )
+    secret = key.private_bytes(
+        serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
+    )
+    return certificate.public_bytes(serialization.Encoding.PEM).decode(), secret.decode()
+
+
+def test_our_certificate_is_presented_where_the_backend_asks(authority: trustme.CA) -> None:
+    context = server_context(authority, "a.example")
+    context.verify_mode = ssl.CERT_REQUIRED
+    authority.configure_trust(context)
+    ours = authority.issue_cert("client.example")
+    pair = document.Certificate(
+        certificate="".join(blob.bytes().decode() for blob in ours.cert_chain_pems),
+        private_key=ours.private_key_pem.bytes().decode(),
+    )
+    with backend(tls=context) as peer, world() as w:
+        w.use(https(peer, authority, client_certificate=pair))
+        assert w.fetch().status_code == 200
+        w.use(https(peer, authority))
+
+        assert w.fetch().failure is not None
+
+
+def test_a_key_leaves_no_file_and_no_descriptor_behind(authority: trustme.CA) -> None:
+    ours = authority.issue_cert("client.example")
+    pair = document.Certificate(
+        certificate=ours.cert_chain_pems[0].bytes().decode(), private_key=ours.private_key_pem.bytes().decode()
+    )
+    before = os.listdir("/proc/self/fd")  # noqa: PTH208
+    make_context(document.BackendTLS(server_name="a.example", client_certificate=pair), ["http/1.1"])
+
+    assert os.listdir("/proc/self/fd") == before  # noqa: PTH208
+
+
+@pytest.mark.parametrize("broken", ["ca", "clientCertificate"])
+def test_what_cannot_be_read_is_named_and_no_key_is_shown(authority: trustme.CA, broken: str) -> None:
+    junk = "-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n"
+    secret = "-----BEGIN PRIVATE KEY-----\nc2VjcmV0\n-----END PRIVATE KEY-----\n"
+    options: dict[str, object] = {"client_certificate": document.Certificate(certificate=junk, private_key=secret)}
+    with backend(tls=server_context(authority, "a.example")) as peer, world() as w:
+        if broken == "ca":
+            tls = document.BackendTLS(server_name="a.example", ca=junk)
+            w.use(document.Backend(name="b", addresses=(peer.address,), protocol="https", tls=tls))
+        else:
+            w.use(https(peer, authority, **options))
+        failure = failure_of(w)
+
+        assert failure.reason is Reason.TLS
+        assert f"`tls` cannot be used: {broken}:" in failure.detail
+        assert "c2VjcmV0" not in failure.detail
+        assert peer.connections == 0
+
+
+def test_an_encrypted_key_is_refused_without_asking_anybody_for_its_password() -> None:
+    key = ec.generate_private_key(ec.SECP256R1()).private_bytes(
+        serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.BestAvailableEncryption(b"x")
+    )
+    certificate, _ = self_signed([x509.DNSName("c.example")])
+    pair = document.Certificate(certificate=certificate, private_key=key.decode())
+
+    with pytest.raises(ValueError, match=r"clientCertificate: .*unencrypted"):
+        make_context(document.BackendTLS(server_name="a.example", client_certificate=pair), ["h2"])
+
+
+@pytest.mark.parametrize("version", [ssl.TLSVersion.TLSv1_2, ssl.TLSVersion.TLSv1_3])
+def test_sessions_are_resumed_on_new_connections_and_still_checked(
+    authority: trustme.CA, version: ssl.TLSVersion
+) -> None:
+    def once(conn: Conn) -> None:
+        conn.request()
+        conn.send(b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\nconnection: close\r\n\r\nok")
+
+    context = server_context(authority, "a.example")
+    context.maximum_version = version
+    with backend(once, tls=context) as peer, world() as w:
+        w.use(https(peer, authority))
+        assert [w.fetch().status_code for _ in range(3)] == [200, 200, 200]
+
+        assert peer.resumed[0] is False
+        assert True in peer.resumed
+
+
+@pytest.mark.parametrize(
+    ("pattern", "host", "is_covered"),
+    [
+        ("a.example", "a.example", True),
+        ("A.Example", "a.example", True),
+        ("a.example.", "a.example", True),
+        ("a.example", "b.a.example", False),
+        ("*.a.example", "b.a.example", True),
+        ("*.a.example", "a.example", False),
+        ("*.a.example", "c.b.a.example", False),
+        ("*.a.example", ".a.example", False),
+        ("*.example", "a.example", False),
+        ("*", "a", False),
+        ("b*.a.example", "bc.a.example", False),
+        ("*.*.example", "b.a.example", False),
+        ("b.*.example", "b.a.example", False),
+        ("", "", False),
+    ],
+)
+def test_hosts_are_covered_as_the_standard_says(pattern: str, host: str, is_covered: bool) -> None:
+    assert CertificateNames((pattern,), (), ()).covers_host(host) is is_covered
+
+
+def test_an_ip_is_covered_by_the_ip_alone() -> None:
+    names = CertificateNames(("10.0.0.1", "*.0.0.1"), (), ("::1",))
+
+    assert not names.covers_host("10.0.0.1")
+    assert names.covers_host("0:0:0:0:0:0:0:1")
+
+
+@given(st.text("ab.*", max_size=8), st.text("ab.", min_size=1, max_size=8))
+def test_a_pattern_without_star_covers_itself_only(pattern: str, host: str) -> None:
+    if CertificateNames((pattern,), (), ()).covers_host(host) and "*" not in pattern:
+        assert pattern.rstrip(".") == host.rstrip(".")
