@@ -268,7 +268,7 @@ class H1Connection:
         self._refuse(408, f"no complete request head within {self.terms.header_timeout_s:g} s", "header_timeout")
 
     def _refuse(self, status_code: int, detail: str, cause: str) -> None:
-        """Answer ourselves if nothing was answered yet, and close."""
+        """Answer ourselves if nothing was answered yet and the client would understand it, and close."""
         stream, self._stream = self._stream, None
         has_answered = stream is not None and stream.has_answered
         if stream is not None and stream.exchange is not None:

@@ -14,14 +14,15 @@ import ssl
 from collections.abc import Iterator
 from typing import Final
 
-from cryptography import x509
-from cryptography.x509.oid import NameOID
-
 from proxy import document
 from proxy.document.part import Certificate
 
 _TLS12_CIPHERS: Final = "ECDHE+AESGCM:ECDHE+CHACHA20"
 """Forward secret with authenticated encryption: also all that HTTP/2 allows in TLS 1.2 (RFC 9113, 9.2.2)."""
+
+
+_PEM_BEGIN: Final = "-----BEGIN CERTIFICATE-----"
+_PEM_END: Final = "-----END CERTIFICATE-----"
 
 
 class UnusableTLS(Exception):
@@ -34,7 +35,10 @@ class ListenerTLS:
     def __init__(self, settings: document.ListenerTLS) -> None:
         self.settings = settings
         self._contexts: dict[tuple[int, ...], ssl.SSLContext] = {}
-        self._names: list[frozenset[bytes]] | None = None
+        self._names: list[frozenset[bytes]] = []
+        """Of each certificate; left empty where there is no choice."""
+        if len(settings.certificates) > 1:
+            self._names = [_readable_names(certificate) for certificate in settings.certificates]
 
     def context_for(self, server_name: bytes | None) -> ssl.SSLContext:
         """The context for a client that asked for `server_name` in lower case. Raises UnusableTLS."""
@@ -46,10 +50,6 @@ class ListenerTLS:
 
     def _choose(self, server_name: bytes) -> tuple[int, ...]:
         """Places of the certificates that have the name; several where they differ in their kind of key."""
-        if len(self.settings.certificates) == 1:
-            return (0,)
-        if self._names is None:
-            self._names = [names_of(certificate, place) for place, certificate in enumerate(self.settings.certificates)]
         wildcard = b"*." + server_name.partition(b".")[2]
         for wanted in (server_name, wildcard):
             places = tuple(place for place, names in enumerate(self._names) if wanted in names)
@@ -61,8 +61,11 @@ class ListenerTLS:
 def check(settings: document.ListenerTLS) -> None:
     """Raises UnusableTLS when some client could not be served with these."""
     for place, certificate in enumerate(settings.certificates):
-        names_of(certificate, place)
         make_context(settings, (place,))
+        try:
+            names_of(certificate)
+        except ValueError as error:
+            raise UnusableTLS(f"tls.certificates[{place}].certificate: cannot be read: {_reason(error)}") from error
 
 
 def make_context(settings: document.ListenerTLS, places: tuple[int, ...]) -> ssl.SSLContext:
@@ -112,14 +115,19 @@ def _reason(error: Exception) -> str:
     return str(getattr(error, "reason", None) or error)
 
 
-def names_of(certificate: Certificate, place: int) -> frozenset[bytes]:
-    """The DNS names that a certificate is good for, in lower case; its common name where it has none."""
+def names_of(certificate: Certificate) -> frozenset[bytes]:
+    """The DNS names that a certificate is good for, in lower case. Raises ValueError."""
+    # Here, not above: the parser is 10 MiB that a worker with one certificate a listener does not need.
+    from proxy.backend import certnames
+
+    leaf, end, _ = certificate.certificate.partition(_PEM_END)
+    names = certnames.names_of(ssl.PEM_cert_to_DER_cert(leaf[max(0, leaf.rfind(_PEM_BEGIN)) :] + end))
+    return frozenset(name.lower().encode() for name in names.dns)
+
+
+def _readable_names(certificate: Certificate) -> frozenset[bytes]:
     try:
-        leaf = x509.load_pem_x509_certificate(certificate.certificate.encode())
-        names = leaf.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
-        found = names.get_values_for_type(x509.DNSName)
-    except x509.ExtensionNotFound:
-        found = [str(name.value) for name in leaf.subject.get_attributes_for_oid(NameOID.COMMON_NAME)]
-    except ValueError as error:
-        raise UnusableTLS(f"tls.certificates[{place}].certificate: cannot be read: {_reason(error)}") from error
-    return frozenset(name.lower().encode() for name in found)
+        return names_of(certificate)
+    except ValueError:
+        # It will be refused when it is loaded.
+        return frozenset()

@@ -38,6 +38,14 @@ def test_a_malformed_request_is_answered_and_the_connection_closed(raw: bytes, s
         assert {"protocol": 1} == rig.door_stats.refused
 
 
+def test_a_client_that_speaks_something_else_gets_no_answer() -> None:
+    with serving() as rig, rig.connect() as client:
+        client.sendall(b"EHLO mail.example\r\n\r\n")
+
+        assert b"" == read_all(client)
+        assert {"protocol": 1} == rig.door_stats.refused
+
+
 def test_a_target_of_just_the_limit_is_served() -> None:
     with serving() as rig, rig.connect() as client:
         ask(client, "/" + "a" * 16_383)

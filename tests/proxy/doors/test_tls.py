@@ -7,10 +7,14 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 import trustme
+from cryptography.hazmat.primitives import serialization
 from h2.errors import ErrorCodes
 
+from proxy import document
+from proxy.doors.tls import UnusableTLS, check
 from proxy.routing import socket_door
 from tests.proxy.doors.h2client import H2Client
 from tests.proxy.doors.rig import (
@@ -401,3 +405,40 @@ def test_bulk_goes_through_tls_both_ways() -> None:
         client.send(stream_id, bytes(size_bytes), ends=True)
 
         assert size_bytes == len(client.answer(stream_id).body)
+
+
+# -- what is checked before a document is taken ------------------------------------------------------------------------
+
+
+def listener_tls(**tls: Any) -> document.ListenerTLS:
+    return msgspec.convert(tls, document.ListenerTLS)
+
+
+def test_usable_settings_pass_the_check() -> None:
+    with_comment = {**A, "certificate": "subject=a.example\n" + A["certificate"]}
+
+    check(listener_tls(certificates=[with_comment, B], clientValidation={"ca": ca_pem(OTHER_CA)}))
+
+
+@pytest.mark.parametrize(
+    ("settings", "expected"),
+    [
+        ({"certificates": [A, {**A, "privateKey": B["privateKey"]}]}, r"tls\.certificates\[1\]: .*KEY_VALUES_MISMATCH"),
+        ({"certificates": [{**A, "certificate": "nothing"}]}, r"tls\.certificates\[0\]: "),
+        ({"certificates": [A], "clientValidation": {"ca": "nothing"}}, r"tls\.clientValidation\.ca: "),
+    ],
+    ids=["another key", "no certificate", "no authority"],
+)
+def test_unusable_settings_are_refused_with_their_place(settings: dict[str, Any], expected: str) -> None:
+    with pytest.raises(UnusableTLS, match=expected) as refused:
+        check(listener_tls(**settings))
+    assert "PRIVATE KEY" not in str(refused.value)
+
+
+def test_a_key_with_a_passphrase_is_refused_without_asking_for_it() -> None:
+    key = serialization.load_pem_private_key(A["privateKey"].encode(), None)
+    locked = key.private_bytes(
+        serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.BestAvailableEncryption(b"secret")
+    )
+    with pytest.raises(UnusableTLS, match=r"tls\.certificates\[0\]: "):
+        check(listener_tls(certificates=[{**A, "privateKey": locked.decode()}]))
