@@ -174,7 +174,8 @@ class SocketBackend:
         sock.settimeout(PATIENCE_S)
         try:
             if self._tls is not None:
-                sock = self._wrap(sock, self._tls)
+                sock = wrapped = self._wrap(sock, self._tls)
+                wrapped.do_handshake()
             self.script(Dialogue(self, sock, number))
         except (ConnectionError, ssl.SSLError):
             pass  # the proxy went away, which tests cause on purpose
@@ -193,5 +194,4 @@ class SocketBackend:
         with self._news:
             self._open.discard(sock)
             self._open.add(wrapped)
-        wrapped.do_handshake()
         return wrapped
