@@ -18,6 +18,7 @@ UNIX_SOCKET_MODE = 0o660
 _REMEDIES = {
     errno.EADDRINUSE: "; stop the process that listens there, or choose another address",
     errno.EADDRNOTAVAIL: "; choose an address of this machine",
+    errno.EEXIST: "; remove it, or choose another path",
     errno.EACCES: "; choose a port above 1023, or a directory that this user may write to",
     errno.ENOENT: "; make its directory first, or choose another path",
     socket.EAI_NONAME: "; choose an address of this machine",
