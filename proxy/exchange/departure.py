@@ -4,6 +4,8 @@ from collections.abc import Callable
 from functools import lru_cache
 from typing import Final
 
+import msgspec
+
 from proxy.exchange.answers import error_answer
 from proxy.exchange.client import Arrival
 from proxy.exchange.forwarding import Forwarding
@@ -20,16 +22,13 @@ _NO_KEY: Final = error_answer(400, "bad_upgrade", "an upgrade to websocket needs
 _MAX_AUTHORITY_BYTES: Final = 512
 
 
-class Departure:
+class Departure(msgspec.Struct, eq=False):
     """`switch` is there when the request asks to speak another protocol."""
 
-    __slots__ = ("decision", "end_stream", "head", "switch")
-
-    def __init__(self, decision: Forward, head: RequestHead, end_stream: bool, switch: Switch | None) -> None:
-        self.decision = decision
-        self.head = head
-        self.end_stream = end_stream
-        self.switch = switch
+    decision: Forward
+    head: RequestHead
+    end_stream: bool
+    switch: Switch | None
 
     @property
     def replay_bytes(self) -> int:

@@ -6,17 +6,13 @@ A message always is, in this order: one head (`RequestReceived`, or `Information
 After a switch of protocols (101) all bytes come as `DataReceived`.
 """
 
+import msgspec
+
 from proxy.h2.heads import Fields, RequestHead, ResponseHead
 
 
-class Event:
-    """Base of all events; its repr names every attribute."""
-
-    __slots__: tuple[str, ...] = ()
-
-    def __repr__(self) -> str:
-        pairs = ", ".join(f"{name}={getattr(self, name)!r}" for name in self.__slots__)
-        return f"{type(self).__name__}({pairs})"
+class Event(msgspec.Struct, eq=False):
+    """Base of all events; each is one of its kind, equal only to itself."""
 
 
 class RequestReceived(Event):
@@ -27,60 +23,42 @@ class RequestReceived(Event):
     `is_http_10`: the client cannot read chunks; the codec sees to that, the value is for logs.
     """
 
-    __slots__ = ("end_stream", "expects_continue", "head", "is_http_10")
-
-    def __init__(self, head: RequestHead, end_stream: bool, expects_continue: bool, is_http_10: bool) -> None:
-        self.head = head
-        self.end_stream = end_stream
-        self.expects_continue = expects_continue
-        self.is_http_10 = is_http_10
+    head: RequestHead
+    end_stream: bool
+    expects_continue: bool
+    is_http_10: bool
 
 
 class Http2PrefaceReceived(Event):
     """The client speaks HTTP/2 with prior knowledge: give `data`, which is all it has sent, to an HTTP/2 codec."""
 
-    __slots__ = ("data",)
-
-    def __init__(self, data: bytes) -> None:
-        self.data = data
+    data: bytes
 
 
 class InformationalReceived(Event):
     """A 1xx head other than 101; the final one is still to come (client role)."""
 
-    __slots__ = ("head",)
-
-    def __init__(self, head: ResponseHead) -> None:
-        self.head = head
+    head: ResponseHead
 
 
 class ResponseReceived(Event):
     """The final head of a response, or 101 where a switch of protocols was asked for (client role)."""
 
-    __slots__ = ("end_stream", "head")
-
-    def __init__(self, head: ResponseHead, end_stream: bool) -> None:
-        self.head = head
-        self.end_stream = end_stream
+    head: ResponseHead
+    end_stream: bool
 
 
 class DataReceived(Event):
     """Body bytes without framing: `bytes`, or a view into the `bytes` given to `receive`, which it keeps alive."""
 
-    __slots__ = ("data", "end_stream")
-
-    def __init__(self, data: bytes | memoryview, end_stream: bool) -> None:
-        self.data = data
-        self.end_stream = end_stream
+    data: bytes | memoryview
+    end_stream: bool
 
 
 class TrailersReceived(Event):
     """The fields after a chunked body; the message has ended."""
 
-    __slots__ = ("fields",)
-
-    def __init__(self, fields: Fields) -> None:
-        self.fields = fields
+    fields: Fields
 
 
 class ConnectionTerminated(Event):
@@ -89,8 +67,5 @@ class ConnectionTerminated(Event):
     `NOT_HTTP` in its place: close without an answer.
     """
 
-    __slots__ = ("reason", "status_code")
-
-    def __init__(self, status_code: int, reason: str) -> None:
-        self.status_code = status_code
-        self.reason = reason
+    status_code: int
+    reason: str

@@ -15,6 +15,7 @@ repair it differently (RFC 9112, 11.2). Decisions beyond the letter:
 import re
 from typing import Final
 
+import msgspec
 from httptools import HttpParserError, HttpParserInvalidMethodError, HttpParserUpgrade, HttpRequestParser
 
 from proxy.h1.errors import NOT_HTTP, RemoteProtocolError
@@ -37,19 +38,14 @@ CHUNKED: Final = -1
 _SLASH: Final = 0x2F
 
 
-class Request:
+class Request(msgspec.Struct, eq=False):
     """A request head with what the connection has to know of it; `length_bytes` is CHUNKED for a chunked body."""
 
-    __slots__ = ("expects_continue", "head", "is_http_10", "keeps_alive", "length_bytes")
-
-    def __init__(
-        self, head: RequestHead, length_bytes: int, is_http_10: bool, keeps_alive: bool, expects_continue: bool
-    ) -> None:
-        self.head = head
-        self.length_bytes = length_bytes
-        self.is_http_10 = is_http_10
-        self.keeps_alive = keeps_alive
-        self.expects_continue = expects_continue
+    head: RequestHead
+    length_bytes: int
+    is_http_10: bool
+    keeps_alive: bool
+    expects_continue: bool
 
 
 class _Sink:

@@ -7,6 +7,8 @@ different places would poison the connection for the next client. All flaws are 
 import re
 from typing import Final
 
+import msgspec
+
 from proxy.h1.caches import CREDENTIALS, MAX_LINE_BYTES, ORDINARY, Caches, ReceivedLine
 from proxy.h1.errors import RemoteProtocolError
 from proxy.h1.grammar import LENGTH, decode_field_line, options_of
@@ -30,15 +32,12 @@ _FLAWED: Final = 6
 _UPGRADE: Final = 7
 
 
-class Response:
+class Response(msgspec.Struct, eq=False):
     """A head with where its body ends: `length_bytes`, 0 for none, CHUNKED, or UNTIL_CLOSE."""
 
-    __slots__ = ("head", "keeps_alive", "length_bytes")
-
-    def __init__(self, head: ResponseHead, length_bytes: int, keeps_alive: bool) -> None:
-        self.head = head
-        self.length_bytes = length_bytes
-        self.keeps_alive = keeps_alive
+    head: ResponseHead
+    length_bytes: int
+    keeps_alive: bool
 
 
 class ResponseHeadDecoder:

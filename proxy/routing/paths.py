@@ -20,6 +20,7 @@ MAX_HOST_BYTES = 253 + len(".:65535")
 _UNRESERVED = frozenset(b"abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-._~")
 _PERCENT = re.compile(rb"%([0-9A-Fa-f]{2})?")
 _SLASHES = re.compile(rb"/{2,}")
+_NORMAL = re.compile(rb"(?:/(?![/.])[^%\\#/]*)+")
 
 
 class UnusablePath(ValueError):
@@ -39,14 +40,7 @@ def host_of(authority: bytes) -> bytes:
 
 def is_normal(path: bytes) -> bool:
     """Whether `normalise` would certainly leave the path as it is. This is what nearly all requests ask for."""
-    return (
-        b"%" not in path
-        and b"//" not in path
-        and b"/." not in path
-        and b"\\" not in path
-        and b"#" not in path
-        and path[:1] == b"/"
-    )
+    return _NORMAL.fullmatch(path) is not None
 
 
 def normalise(path: bytes, *, merge_slashes: bool) -> bytes:
