@@ -1,0 +1,161 @@
+"""Doors with the real exchange and real pools behind them; the backend is an echo behind doors of another loop."""
+
+import contextlib
+import random
+import socket
+import time
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from proxy.backend.pools import Pools
+from proxy.exchange.services import Services
+from proxy.routing import socket_door
+from tests.proxy.doors.h2client import H2Client
+from tests.proxy.doors.rig import WAIT_S, Rig, ask, listening_socket, plain, port_of, read_all, read_until, table_of
+
+MIB = 1024 * 1024
+PROTOCOLS = ["http", "h2c"]
+
+
+class Proxy(Rig):
+    """Routes everything to one backend."""
+
+    def __init__(self, backend_port: int, protocol: str) -> None:
+        super().__init__()
+        self.records: list[Any] = []
+        self.pools = Pools(self.loop, self.stats)
+        self.real = Services(
+            loop=self.loop,
+            pools=self.pools,
+            stats=self.stats,
+            access_log=self.records.append,
+            draw=random.Random(1).random,
+            wall_clock_s=time.time,
+        )
+        self.doors = type(self.doors)(self.loop, self.real, self.stats, self.is_idle.set)
+        self._route = {"backends": [{"address": f"127.0.0.1:{backend_port}", "protocol": protocol}]}
+
+    def open(self) -> "Proxy":
+        sock = listening_socket()
+        self.port = port_of(sock)
+        table = table_of(plain(self.port), routes=[self._route])
+
+        def use() -> None:
+            self.real.use(table)
+            self.pools.use(table)
+            self.doors.use(table, {socket_door("127.0.0.1", self.port): sock})
+
+        self.call(use)
+        return self
+
+
+@pytest.fixture(params=PROTOCOLS)
+def chain(request: pytest.FixtureRequest) -> Iterator[tuple[Proxy, Rig]]:
+    with contextlib.ExitStack() as stack:
+        backend = stack.enter_context(Rig()).open_plain()
+        proxy = stack.enter_context(Proxy(backend.port, request.param)).open()
+        yield proxy, backend
+        proxy.call(proxy.pools.close)
+
+
+Chain = tuple[Proxy, Rig]
+
+
+def test_small_requests_go_through_over_both_protocols(chain: Chain) -> None:
+    proxy, backend = chain
+    with proxy.connect() as client, H2Client(proxy.connect()) as other:
+        for _ in range(3):
+            ask(client)
+            assert read_until(client, b"hello\n").startswith(b"HTTP/1.1 200 ")
+            assert b"hello\n" == other.get("/hello").body
+    proxy.wait_for(lambda: len(proxy.records) == 6, "six records")
+    assert 6 == backend.services.begun.qsize()
+
+
+def test_pipelined_requests_keep_their_order(chain: Chain) -> None:
+    with chain[0].connect() as client:
+        requests = [f"GET /bulk/{size} HTTP/1.1\r\nHost: a\r\n\r\n".encode() for size in (5, 0, 300_000, 1)]
+        client.sendall(b"".join(requests) + b"GET /hello HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n")
+
+        answer = read_all(client)
+        assert 300_006 == answer.count(b"\0")
+        assert answer.endswith(b"hello\n")
+
+
+def test_large_bodies_go_through_and_back(chain: Chain) -> None:
+    with H2Client(chain[0].connect()) as client:
+        stream_id = client.ask("/echo", method="POST", has_body=True)
+        client.send(stream_id, b"\xff" * (3 * MIB), ends=True)
+        assert 3 * MIB == len(client.answer(stream_id).body)
+        assert 5 * MIB == len(client.get(f"/bulk/{5 * MIB}").body)
+
+
+def test_a_large_upload_over_http_1_is_counted_whole(chain: Chain) -> None:
+    with chain[0].connect() as client:
+        ask(client, "/count", f"Content-Length: {5 * MIB}\r\n", "POST")
+        client.sendall(bytes(5 * MIB))
+
+        assert b"5242880 bytes" in read_until(client, b"]\n")
+
+
+def test_a_client_that_expects_100_gets_the_one_of_the_backend(chain: Chain) -> None:
+    with chain[0].connect() as client:
+        ask(client, "/count", "Content-Length: 5\r\nExpect: 100-continue\r\n", "POST")
+        assert read_until(client, b"\r\n\r\n").startswith(b"HTTP/1.1 100 ")
+        client.sendall(b"12345")
+        assert b"5 bytes" in read_until(client, b"]\n")
+
+
+def test_trailers_go_both_ways(chain: Chain) -> None:
+    with H2Client(chain[0].connect()) as client:
+        assert {b"checksum": b"1234"} == client.get("/trailers").trailers
+        stream_id = client.ask("/count", method="POST", has_body=True)
+        client.send(stream_id, b"abc")
+        client.h2.send_headers(stream_id, [(b"x-sum", b"1")], end_stream=True)
+        client.flush()
+        assert b"3 bytes, trailers [x-sum]\n" == client.answer(stream_id).body
+
+
+def test_a_client_that_goes_cancels_its_request_at_the_backend(chain: Chain) -> None:
+    proxy, backend = chain
+    with proxy.connect() as client, H2Client(proxy.connect()) as other:
+        ask(client, "/hold")
+        stream_id = other.ask("/hold")
+        for _ in range(2):
+            backend.services.begun.get(timeout=WAIT_S)
+        client.shutdown(socket.SHUT_WR)
+        assert backend.services.gone.get(timeout=WAIT_S)
+        other.h2.reset_stream(stream_id)
+        other.flush()
+        assert backend.services.gone.get(timeout=WAIT_S)
+
+
+def test_an_answer_that_breaks_off_breaks_off_for_the_client(chain: Chain) -> None:
+    with chain[0].connect() as client, H2Client(chain[0].connect()) as other:
+        ask(client, "/break")
+        assert not read_all(client).endswith(b"0\r\n\r\n")
+        assert other.get("/break").reset_code is not None
+        assert b"hello\n" == other.get("/hello").body
+
+
+def test_an_early_answer_reaches_a_client_that_is_still_sending(chain: Chain) -> None:
+    with chain[0].connect() as client, H2Client(chain[0].connect()) as other:
+        ask(client, "/early", f"Content-Length: {MIB}\r\n", "POST")
+        client.sendall(bytes(100_000))
+        assert read_until(client, b"too much\n").startswith(b"HTTP/1.1 413 ")
+        stream_id = other.ask("/early", method="POST", has_body=True)
+        assert (413, b"too much\n") == (other.answer(stream_id).status_code, other.answer(stream_id).body)
+
+
+def test_draining_ends_when_the_last_exchange_has(chain: Chain) -> None:
+    proxy, backend = chain
+    with proxy.connect() as client:
+        ask(client, "/hold")
+        backend.services.begun.get(timeout=WAIT_S)
+        proxy.call(proxy.doors.drain)
+        backend.call(backend.services.let_go)
+
+        assert read_all(client).endswith(b"hello\n")
+        assert proxy.is_idle.wait(WAIT_S)
