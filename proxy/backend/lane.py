@@ -95,9 +95,10 @@ class Lane:
         """Open as many connections as there are requests waiting, within the limit."""
         wanted = min(len(self._waiting), 1) if self._may_share else len(self._waiting)
         while len(self._connecting) < wanted:
-            if not self._circuit.has_connection_left and not self._owner.make_room():
+            if self._circuit.has_connection_left:
+                self._open()
+            elif not self._owner.make_room():
                 return
-            self._open()
 
     def _wait(self, request: Request) -> None:
         circuit = self._circuit

@@ -119,7 +119,9 @@ class Backend:
         except (ConnectionResetError, BrokenPipeError, ssl.SSLEOFError):
             pass
         except BaseException as error:
-            if self._listening.fileno() >= 0:
+            # The behaviour closed its own socket, or the test is over.
+            is_closed = isinstance(error, OSError) and sock.fileno() < 0
+            if self._listening.fileno() >= 0 and not is_closed:
                 self.errors.append(error)
         finally:
             sock.close()

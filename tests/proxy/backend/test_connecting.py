@@ -1,0 +1,250 @@
+"""Names, several addresses, and the time to connect."""
+
+import socket
+import threading
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from proxy import document
+from proxy.backend.eyeballs import Race, alternate
+from proxy.backend.resolver import Address
+from proxy.backend.stream import Reason, Wish
+from tests.proxy.backend.servers import backend, dead_port
+from tests.proxy.backend.world import World, world
+
+V4, V6 = socket.AF_INET, socket.AF_INET6
+
+
+class Names:
+    """A resolver that a test writes into. Called in threads of the proxy."""
+
+    def __init__(self, *addresses: tuple[str, int]) -> None:
+        self.addresses: tuple[tuple[str, int], ...] | None = addresses
+        self.asked = 0
+        self.answered = 0
+        self.may_answer = threading.Event()
+        self.may_answer.set()
+
+    def __call__(self, host: str, _port: int, **_: Any) -> list[tuple[Any, ...]]:
+        self.asked += 1
+        assert self.may_answer.wait(10)
+        self.answered += 1
+        if self.addresses is None:
+            raise socket.gaierror(socket.EAI_NONAME, f"no such host {host}")
+        return [
+            (V6 if ":" in ip else V4, socket.SOCK_STREAM, 6, "", (ip, port, 0, 0) if ":" in ip else (ip, port))
+            for ip, port in self.addresses
+        ]
+
+
+def named(name: str = "b") -> document.Backend:
+    return document.Backend(name=name, addresses=("backend.example:80",))
+
+
+def close_kept(w: World) -> None:
+    """Let the idle timeout pass."""
+    w.pass_time(5)
+    w.until(lambda: w.backend().connections == 0)
+
+
+def test_a_name_is_resolved_off_the_loop() -> None:
+    with backend() as peer:
+        names = Names((peer.host, peer.port))
+        names.may_answer.clear()
+        with world(names) as w:
+            w.use(named())
+            answer = w.get()
+            w.until(lambda: names.asked == 1)
+            w.turns()
+            assert not answer.is_over
+            names.may_answer.set()
+            w.until(lambda: answer.is_over)
+
+            assert answer.status_code == 200
+            assert answer.request is not None
+            assert answer.request.address == "backend.example:80"
+
+
+def test_a_dead_address_is_passed_over_for_one_that_lives() -> None:
+    with backend() as peer, world(Names(("127.0.0.1", dead_port()), (peer.host, peer.port))) as w:
+        w.use(named(), backend_idle_timeout="1s")
+        for _ in range(3):
+            assert w.fetch().status_code == 200
+            close_kept(w)
+
+
+def test_a_silent_address_is_passed_over_after_a_quarter_of_a_second() -> None:
+    # A full queue of connections drops what comes, as a firewall would.
+    with socket.socket() as full, backend() as peer:
+        full.bind(("127.0.0.1", 0))
+        full.listen(0)
+        port = full.getsockname()[1]
+        fillers = [socket.socket() for _ in range(4)]
+        for filler in fillers:
+            filler.setblocking(False)
+            filler.connect_ex(("127.0.0.1", port))
+        with world(Names((peer.host, peer.port), ("127.0.0.1", port))) as w:
+            w.use(named())
+            # The turn of the second address comes first.
+            answer = w.get()
+            w.turns(10)
+            assert not answer.is_over
+            assert peer.connections == 0
+            w.pass_time(0.3)
+            w.until(lambda: answer.is_over)
+
+            assert answer.status_code == 200
+        for filler in fillers:
+            filler.close()
+
+
+def test_both_families_are_tried() -> None:
+    with backend(host="::1") as peer, world(Names(("127.0.0.1", dead_port()), ("::1", peer.port))) as w:
+        w.use(named())
+
+        assert w.fetch().status_code == 200
+
+
+def test_an_ipv6_address_in_brackets_is_dialled() -> None:
+    with backend(host="::1") as peer, world() as w:
+        w.use(document.Backend(name="b", addresses=(peer.address,)))
+
+        assert w.fetch().status_code == 200
+
+
+def test_connections_spread_over_the_addresses_of_a_name() -> None:
+    with backend() as one, backend() as other, world(Names((one.host, one.port), (other.host, other.port))) as w:
+        w.use(named(), backend_idle_timeout="1s")
+        for _ in range(4):
+            w.fetch()
+            close_kept(w)
+
+        assert (one.connections, other.connections) == (2, 2)
+
+
+def test_a_name_without_address_fails_and_says_why() -> None:
+    names = Names()
+    names.addresses = None
+    with world(names) as w:
+        w.use(named())
+        failure = w.fetch().failure
+
+        assert failure is not None
+        assert (failure.reason, failure.is_unprocessed) == (Reason.RESOLVE, True)
+        assert "no such host backend.example" in failure.detail
+
+
+def test_a_name_without_address_is_not_asked_for_again_at_once_but_soon() -> None:
+    names = Names()
+    names.addresses = None
+    with backend() as peer, world(names) as w:
+        w.use(named())
+        for _ in range(3):
+            assert w.fetch().failure is not None
+        assert names.asked == 1
+        names.addresses = ((peer.host, peer.port),)
+        w.pass_time(1.5)
+
+        assert w.fetch().status_code == 200
+
+
+def test_a_name_in_use_is_renewed_and_keeps_its_last_good_answer() -> None:
+    with backend() as peer:
+        names = Names((peer.host, peer.port))
+        with world(names) as w:
+            w.use(named(), backend_idle_timeout="1s")
+            w.fetch()
+            names.addresses = None
+            w.pass_time(31)
+            w.until(lambda: names.asked == 2)
+            w.turns()
+            assert w.fetch().status_code == 200
+            with backend() as moved:
+                names.addresses = ((moved.host, moved.port),)
+                w.pass_time(6)
+                w.until(lambda: names.asked == 3)
+                w.until(
+                    lambda: w.fetch(wish=Wish(needs_new_connection=True)).status_code == 200 and moved.connections > 0
+                )
+
+
+def test_a_name_out_of_use_is_forgotten() -> None:
+    with backend() as peer:
+        names = Names((peer.host, peer.port))
+        with world(names) as w:
+            w.use(named(), backend_idle_timeout="1s")
+            w.fetch()
+            for _ in range(20):
+                w.pass_time(31)
+                # The answer of a thread sets the next time, so it is waited for.
+                w.until(lambda: names.answered == names.asked)
+            asked = names.asked
+            assert asked > 1
+            for _ in range(5):
+                w.pass_time(31)
+            assert names.asked == asked
+            w.fetch()
+
+            assert names.asked == asked + 1
+
+
+def test_the_time_to_connect_includes_the_resolver() -> None:
+    names = Names()
+    names.may_answer.clear()
+    with world(names) as w:
+        w.use(named(), connect_timeout="3s")
+        answer = w.get()
+        w.until(lambda: names.asked == 1)
+        w.pass_time(4)
+        w.until(lambda: answer.is_over)
+        names.may_answer.set()
+
+        assert answer.failure is not None
+        assert answer.failure.reason is Reason.CONNECT_TIMEOUT
+        assert "resolving the name" in answer.failure.detail
+
+
+def test_cancelling_while_waiting_calls_nobody_and_the_connection_serves_the_next() -> None:
+    with backend() as peer:
+        names = Names((peer.host, peer.port))
+        names.may_answer.clear()
+        with world(names) as w:
+            w.use(named())
+            answer = w.get()
+            assert answer.request is not None
+            answer.request.cancel()
+            names.may_answer.set()
+            w.until(lambda: w.backend().connections == 1)
+
+            assert w.fetch().status_code == 200
+            assert not answer.is_over
+            assert peer.connections == 1
+
+
+@pytest.mark.parametrize("place", [0, 1, 2])
+def test_a_cancelled_race_leaves_no_socket_behind(place: int) -> None:
+    with world() as w:
+        addresses = tuple(Address(V4, "127.0.0.1", dead_port()) for _ in range(3))
+        ended: list[object] = []
+        race = Race(w.loop, addresses, lambda sock, _: ended.append(sock), ended.append)
+        race.start()
+        w.turns(place)
+        if not ended:
+            race.cancel()
+            w.turns()
+            assert not ended
+
+
+@given(st.lists(st.tuples(st.booleans(), st.integers(0, 9)), max_size=8, unique=True), st.integers(0, 20))
+def test_the_order_keeps_every_address_and_alternates_families(raw: list[tuple[bool, int]], turn: int) -> None:
+    addresses = tuple(Address(V6 if is_v6 else V4, str(number), 1) for is_v6, number in raw)
+    order = alternate(addresses, turn)
+
+    assert sorted(map(str, order)) == sorted(map(str, addresses))
+    families = [address.family for address in order]
+    fewer = min(families.count(V4), families.count(V6))
+    assert all(families[2 * n] is not families[2 * n + 1] for n in range(fewer))
+    assert not addresses or families[0] is addresses[0].family

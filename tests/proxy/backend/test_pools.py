@@ -1,0 +1,407 @@
+"""Which address is asked, limits, health, and what new tables change."""
+
+import threading
+
+import pytest
+
+from proxy import document
+from proxy.backend.stream import Reason, Wish
+from proxy.routing import fingerprint
+from tests.proxy.backend.servers import OK, Backend, Conn, backend, dead_port
+from tests.proxy.backend.world import Answer, World, world
+
+UNAVAILABLE = b"HTTP/1.1 503 Service Unavailable\r\ncontent-length: 0\r\n\r\n"
+
+
+def of(*peers: Backend | str, name: str = "b", **options: object) -> document.Backend:
+    addresses = tuple(peer if isinstance(peer, str) else peer.address for peer in peers)
+    return document.Backend(name=name, addresses=addresses, **options)  # type: ignore[arg-type]
+
+
+def address_of(answer: Answer) -> str:
+    assert answer.request is not None
+    return answer.request.address
+
+
+def all_over(answers: list[Answer]) -> bool:
+    return all(answer.is_over for answer in answers)
+
+
+# -- choice ------------------------------------------------------------------------------------------------------------
+
+
+def test_addresses_take_turns() -> None:
+    with backend() as one, backend() as other, world() as w:
+        w.use(of(one, other))
+        seen = [address_of(w.fetch()) for _ in range(6)]
+
+        assert seen[:3] != seen[1:4]
+        assert (seen.count(one.address), seen.count(other.address)) == (3, 3)
+
+
+def test_a_busy_address_gets_fewer_requests() -> None:
+    with backend(Conn.wait_for_end) as slow, backend() as fast, world() as w:
+        w.use(of(slow, fast))
+        seen = [address_of(w.get()) for _ in range(2)]
+        assert sorted(seen) == sorted([slow.address, fast.address])
+        w.until(lambda: w.backend().in_flight == 1)
+
+        assert [address_of(w.fetch()) for _ in range(5)] == [fast.address] * 5
+
+
+def test_a_session_goes_to_its_own_address_as_long_as_it_can() -> None:
+    with backend() as one, backend() as other, world() as w:
+        w.use(of(one, other))
+        pin = Wish(session_address=fingerprint(other.address))
+        assert {address_of(w.fetch(wish=pin)) for _ in range(4)} == {other.address}
+        elsewhere = Wish(session_address=fingerprint(other.address), avoid=(other.address,))
+
+        assert address_of(w.fetch(wish=elsewhere)) == one.address
+
+
+def test_an_address_to_avoid_is_taken_only_when_there_is_no_other() -> None:
+    with backend() as one, backend() as other, world() as w:
+        w.use(of(one, other))
+        assert {address_of(w.fetch(wish=Wish(avoid=(one.address,)))) for _ in range(4)} == {other.address}
+
+        assert w.fetch(wish=Wish(avoid=(one.address, other.address))).status_code == 200
+
+
+def test_a_backend_without_addresses_fails_at_once() -> None:
+    with world() as w:
+        w.use(of())
+        failure = w.fetch().failure
+
+        assert failure is not None
+        assert (failure.reason, failure.is_unprocessed) == (Reason.UNHEALTHY, True)
+
+
+# -- limits ------------------------------------------------------------------------------------------------------------
+
+
+def test_requests_over_the_limit_are_refused_unsent() -> None:
+    with backend(Conn.wait_for_end) as peer, world() as w:
+        w.use(of(peer, circuit=document.Circuit(max_requests=2)))
+        running = [w.get(), w.get()]
+        refused = w.get()
+        assert not refused.is_over
+        w.until(lambda: refused.is_over)
+
+        assert refused.failure is not None
+        assert (refused.failure.reason, refused.failure.is_unprocessed) == (Reason.OVERLOAD, True)
+        assert running[0].request is not None
+        running[0].request.cancel()
+        assert not w.get().is_over
+        assert w.backend().in_flight == 2
+
+
+def test_requests_over_the_limit_of_connections_wait_their_turn() -> None:
+    with backend() as peer, world() as w:
+        w.use(of(peer, circuit=document.Circuit(max_connections=1)))
+        ended: list[int] = []
+        answers = [w.get() for _ in range(5)]
+        for place, answer in enumerate(answers):
+            answer.on_end = lambda place=place: ended.append(place)  # type: ignore[misc]
+        w.until(lambda: all_over(answers))
+
+        assert ended == [0, 1, 2, 3, 4]
+        assert peer.connections == 1
+
+
+def test_requests_over_the_limit_of_waiting_are_refused() -> None:
+    with backend(Conn.wait_for_end) as peer, world() as w:
+        w.use(of(peer, circuit=document.Circuit(max_connections=1, max_pending=2)))
+        answers = [w.get() for _ in range(3)]
+        w.until(lambda: answers[2].is_over)
+
+        assert answers[2].failure is not None
+        assert answers[2].failure.reason is Reason.OVERLOAD
+
+
+def test_who_waits_for_a_connection_at_the_limit_waits_no_longer_than_to_connect() -> None:
+    with backend(Conn.wait_for_end) as peer, world() as w:
+        w.use(of(peer, circuit=document.Circuit(max_connections=1)), connect_timeout="3s")
+        first = w.get()
+        w.until(lambda: first.is_open_told == 1)
+        second = w.get()
+        w.pass_time(4)
+
+        assert second.failure is not None
+        assert (second.failure.reason, second.failure.is_unprocessed) == (Reason.OVERLOAD, True)
+        assert not first.is_over
+
+
+def test_an_unused_connection_makes_room_for_one_to_another_address() -> None:
+    with backend() as one, backend() as other, world() as w:
+        w.use(of(one, other, circuit=document.Circuit(max_connections=1)))
+        seen = [address_of(w.fetch()) for _ in range(4)]
+
+        assert set(seen) == {one.address, other.address}
+        assert w.backend().connections == 1
+
+
+def test_a_failed_connection_lets_the_next_one_be_opened() -> None:
+    def reset(conn: Conn) -> None:
+        conn.request()
+        if conn.place < 2:
+            conn.reset()
+        else:
+            conn.send(OK)
+
+    with backend(reset) as peer, world() as w:
+        w.use(of(peer, circuit=document.Circuit(max_connections=1)))
+        answers = [w.get() for _ in range(3)]
+        w.until(lambda: all_over(answers))
+
+        assert [a.failure is None for a in answers] == [False, False, True]
+
+
+# -- passive health ----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("kind", ["refused", "status"])
+def test_an_address_that_keeps_failing_is_ejected_for_a_time(kind: str) -> None:
+    policy = document.PassiveHealth(consecutive_failures=2, ejection_time="10s")
+    with backend() as good, backend(lambda conn: conn.serve(UNAVAILABLE)) as bad, world() as w:
+        address = bad.address if kind == "status" else f"127.0.0.1:{dead_port()}"
+        w.use(of(good, address, passive_health=policy))
+        for _ in range(4):
+            w.fetch()
+        assert (w.backend().ejected, w.backend().ejections) == (1, 1)
+        assert {address_of(w.fetch()) for _ in range(4)} == {good.address}
+        w.pass_time(11)
+        assert w.backend().ejected == 0
+        # On trial: one failure more, and it is ejected again.
+        assert address in {address_of(w.fetch()) for _ in range(2)}
+        assert (w.backend().ejected, w.backend().ejections) == (1, 2)
+
+
+def test_a_success_in_between_begins_the_count_anew() -> None:
+    def alternately(conn: Conn) -> None:
+        while conn.request() is not None:
+            conn.send(UNAVAILABLE)
+            if conn.request() is None:
+                return
+            conn.send(OK)
+
+    policy = document.PassiveHealth(consecutive_failures=2, max_ejected_percent=100)
+    with backend(alternately) as peer, world() as w:
+        w.use(of(peer, passive_health=policy))
+        for _ in range(10):
+            w.fetch()
+
+        assert w.backend().ejections == 0
+
+
+def test_timeouts_count_and_a_closed_kept_connection_does_not() -> None:
+    def once(conn: Conn) -> None:
+        conn.request()
+        conn.send(OK)
+        conn.request()
+
+    policy = document.PassiveHealth(consecutive_failures=1, max_ejected_percent=100)
+    with backend(once) as peer, world() as w:
+        w.use(of(peer, passive_health=policy))
+        w.fetch()
+        stale = w.fetch().failure
+        assert stale is not None
+        assert stale.was_reused
+        assert w.backend().ejected == 0
+        slow = w.get()
+        w.until(lambda: slow.is_open_told == 1)
+        assert slow.request is not None
+        slow.request.cancel(timed_out=True)
+        assert w.backend().ejected == 1
+        failure = w.fetch().failure
+
+        assert failure is not None
+        assert failure.reason is Reason.UNHEALTHY
+
+
+def test_no_more_than_the_wanted_share_is_ejected() -> None:
+    policy = document.PassiveHealth(consecutive_failures=1, max_ejected_percent=50)
+    with world() as w:
+        w.use(of(*(f"127.0.0.1:{dead_port()}" for _ in range(3)), passive_health=policy))
+        for _ in range(10):
+            assert w.fetch().failure is not None
+
+        assert w.backend().ejected == 1
+
+
+# -- active health -----------------------------------------------------------------------------------------------------
+
+
+def test_an_address_whose_probes_fail_is_left_out_until_they_succeed() -> None:
+    is_up = threading.Event()
+    probes: list[bytes] = []
+
+    def serve(conn: Conn) -> None:
+        while (request := conn.request()) is not None:
+            if request.startswith(b"GET /health"):
+                probes.append(request)
+                conn.send(OK if is_up.is_set() else UNAVAILABLE)
+            else:
+                conn.send(OK)
+
+    policy = document.ActiveHealth(path="/health", host="probe.example", interval="5s", unhealthy_threshold=2)
+    with backend(serve) as peer, world() as w:
+        w.use(of(peer, active_health=policy))
+        w.until(lambda: len(probes) == 1)
+        w.turns(20)
+        assert w.fetch().status_code == 200
+        w.pass_time(6)
+        w.until(lambda: w.backend().ejected == 1)
+        failure = w.fetch().failure
+        assert failure is not None
+        assert failure.reason is Reason.UNHEALTHY
+        is_up.set()
+        w.pass_time(6)
+        w.until(lambda: w.backend().ejected == 0)
+
+        assert w.fetch().status_code == 200
+        assert b"host: probe.example\r\n" in probes[0]
+        assert w.backend().requests == 2
+
+
+def test_a_probe_without_answer_fails_after_its_timeout() -> None:
+    def stall(conn: Conn) -> None:
+        conn.wait_for_end()
+
+    policy = document.ActiveHealth(interval="5s", timeout="1s", unhealthy_threshold=1)
+    with backend(stall) as peer, world() as w:
+        w.use(of(peer, active_health=policy))
+        w.until(lambda: peer.connections == 1)
+        w.turns()
+        w.pass_time(2)
+
+        assert w.backend().ejected == 1
+
+
+def test_probes_end_with_their_backend() -> None:
+    with backend() as peer, world() as w:
+        w.use(of(peer, active_health=document.ActiveHealth(interval="5s")))
+        w.until(lambda: peer.connections == 1)
+        w.use()
+        w.turns()
+        w.until(lambda: w.backend().connections == 0)
+        for _ in range(5):
+            w.pass_time(6)
+        w.turns(20)
+
+        assert peer.connections == 1
+
+
+# -- tables ------------------------------------------------------------------------------------------------------------
+
+
+def test_unchanged_backends_keep_their_connections_through_a_hundred_tables() -> None:
+    with backend() as peer, world() as w:
+        for _ in range(100):
+            w.use(of(peer))
+            assert w.fetch().status_code == 200
+
+        assert peer.connections == 1
+
+
+def test_a_changed_backend_is_used_with_the_next_request_and_keeps_what_stays() -> None:
+    with backend() as one, backend() as other, world() as w:
+        w.use(of(one))
+        w.fetch()
+        w.use(of(other))
+        assert address_of(w.fetch()) == other.address
+        w.use(of(one, other))
+        assert {address_of(w.fetch()) for _ in range(2)} == {one.address, other.address}
+
+        assert (one.connections, other.connections) == (2, 1)
+
+
+def test_a_backend_that_leaves_the_table_finishes_its_requests_then_closes() -> None:
+    go_on = threading.Event()
+
+    def slow(conn: Conn) -> None:
+        conn.request()
+        conn.send(b"HTTP/1.1 200 OK\r\ncontent-length: 4\r\n\r\nhalf"[:-2])
+        assert go_on.wait(10)
+        conn.send(b"lf")
+        conn.wait_for_end()
+
+    with backend(slow) as peer, world() as w:
+        w.use(of(peer))
+        answer = w.get()
+        w.until(lambda: bytes(answer.body) == b"ha")
+        for _ in range(100):
+            w.use()
+        w.turns()
+        go_on.set()
+        w.until(lambda: answer.is_over)
+
+        assert bytes(answer.body) == b"half"
+        w.until(lambda: w.backend().connections == 0)
+
+
+def test_exchanges_of_an_earlier_table_still_reach_their_backend_for_a_while() -> None:
+    with backend() as peer, world() as w:
+        w.use(of(peer))
+        w.fetch()
+        w.use()
+        w.until(lambda: w.backend().connections == 0)
+        assert w.fetch().status_code == 200
+        w.until(lambda: w.backend().connections == 0)
+        w.pass_time(61)
+        failure = w.fetch().failure
+
+        assert failure is not None
+        assert failure.reason is Reason.STOPPING
+
+
+def test_another_protocol_is_another_pool() -> None:
+    with backend() as peer, world() as w:
+        w.use(of(peer))
+        w.fetch()
+        w.use(of(peer, protocol="h2c"))
+        answer = w.fetch()
+        assert answer.failure is not None
+        w.use(of(peer))
+
+        assert w.fetch().status_code == 200
+
+
+def test_limits_of_a_new_table_hold_for_connections_of_the_old() -> None:
+    with backend() as peer, world() as w:
+        w.use(of(peer), backend_idle_timeout="60s")
+        w.fetch()
+        w.use(of(peer), backend_idle_timeout="5s")
+        w.fetch()
+        w.pass_time(6)
+        # The deadline that was set for the longer time must not be waited for.
+        assert w.backend().connections == 0
+
+
+def test_draining_finishes_what_runs_and_keeps_nothing() -> None:
+    with backend() as peer, world() as w:
+        w.use(of(peer))
+        w.fetch()
+        w.pools.drain()
+        w.until(lambda: w.backend().connections == 0)
+        assert w.fetch().status_code == 200
+        w.until(lambda: w.backend().connections == 0)
+
+
+def many(w: World, count: int) -> list[Answer]:
+    return [w.get() for _ in range(count)]
+
+
+def test_a_storm_of_requests_is_served_in_full_and_counted_right() -> None:
+    with backend() as one, backend() as other, world() as w:
+        w.use(of(one, other, circuit=document.Circuit(max_connections=7)))
+        answers = many(w, 300)
+        for answer in answers[::7]:
+            assert answer.request is not None
+            answer.request.cancel()
+        rest = [answer for place, answer in enumerate(answers) if place % 7]
+        w.until(lambda: all_over(rest))
+
+        assert {a.status_code for a in rest} == {200}
+        stats = w.backend()
+        assert (stats.requests, stats.in_flight) == (300, 0)
+        assert stats.connections <= 7
