@@ -87,7 +87,8 @@ def reply_to(answer: Answer, request: RequestHead, request_id: Field, now_s: flo
     if not is_verbatim:
         own.append(request_id)
     if is_grpc(request) and answer.reason != "preflight":
-        return _grpc_reply(answer, own)
+        message = answer.body.strip()
+        return _grpc_reply(answer, message if is_verbatim else b"%b, request id %b" % (message, request_id[1]), own)
     body = answer.body if is_verbatim else _error_body(answer, request_id[1])
     fields = _edited(answer.headers, answer.response_edits) + own
     if answer.status_code in _BODILESS:
@@ -107,12 +108,12 @@ def _error_body(answer: Answer, request_id: bytes) -> bytes:
     return b"%d %b: %brequest id: %b\n" % (answer.status_code, phrase, answer.body, request_id)
 
 
-def _grpc_reply(answer: Answer, own: list[Field]) -> Reply:
+def _grpc_reply(answer: Answer, message: bytes, own: list[Field]) -> Reply:
     fields = _edited((field for field in answer.headers if field[0] != b"content-type"), answer.response_edits)
     fields += (
         (b"content-type", b"application/grpc"),
         (b"grpc-status", b"%d" % answer.grpc_status),
-        (b"grpc-message", percent_encoded(answer.body.strip())),
+        (b"grpc-message", percent_encoded(message)),
         *own,
     )
     return Reply(ResponseHead(200, fields), b"")

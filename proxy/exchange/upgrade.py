@@ -63,6 +63,8 @@ class Switch:
         return not self._is_backend_http2
 
     def request_fields(self, fields: Fields) -> Fields:
+        # An upgrade may say that it has no body; a CONNECT of HTTP/2 that says so could send nothing.
+        fields = [field for field in fields if field[0] != b"content-length"]
         if self._is_client_http2 == self._is_backend_http2:
             return fields
         if self._is_backend_http2:

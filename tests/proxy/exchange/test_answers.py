@@ -51,7 +51,7 @@ def test_an_error_to_a_call_has_its_status_in_the_head(reason: Reason, grpc_stat
 
     assert (reply.head.status_code, reply.body) == (200, b"")
     assert (fields[b"content-type"], fields[b"grpc-status"]) == (b"application/grpc", grpc_status)
-    assert fields[b"grpc-message"] == percent_encoded(failure_answer(reason, None).body.strip())
+    assert fields[b"grpc-message"] == failure_answer(reason, None).body.strip() + b", request id abc-1"
     assert (fields[b"x-request-id"], fields[b"server"]) == (b"abc-1", b"ours")
     assert b"content-length" not in fields
 
