@@ -1,0 +1,173 @@
+"""grpcio on both sides: all kinds of calls, deadlines, metadata, and errors as a client of the real thing sees them."""
+
+import queue
+from collections.abc import Callable, Iterator
+
+import grpc
+import pytest
+
+from tests.support.gateway import Gateway, route_to
+from tests.support.grpcpeer import DETAILS, GrpcClient, GrpcServer, clear_client, code_of, tls_client
+from tests.support.ports import ReservedPort
+from tests.support.socketbackend import Dialogue, SocketBackend
+
+BACKEND_NAME = "grpc.internal"
+
+
+@pytest.fixture(params=["h2c", "https"])
+def server(request: pytest.FixtureRequest, gateway: Gateway) -> Iterator[GrpcServer]:
+    """Reached by the route of kind grpc that the gateway serves meanwhile."""
+    authority = gateway.doors.authority
+    certificate = authority.issue(BACKEND_NAME) if request.param == "https" else None
+    tls = {"tls": {"serverName": BACKEND_NAME, "ca": authority.pem}} if certificate else {}
+    with GrpcServer(certificate) as server:
+        gateway.serve(route_to(server.address, kind="grpc", protocol=request.param, **tls))
+        yield server
+
+
+@pytest.fixture(params=["clear", "tls"])
+def client(request: pytest.FixtureRequest, gateway: Gateway) -> Iterator[GrpcClient]:
+    if request.param == "clear":
+        made = clear_client(gateway.clear[1])
+    else:
+        made = tls_client(gateway.tls[1], gateway.doors.authority.pem)
+    with made:
+        yield made
+
+
+def test_a_unary_call_carries_message_and_metadata_both_ways(server: GrpcServer, client: GrpcClient) -> None:
+    answer, call = client.unary("Unary", b"hello", metadata=(("x-note", "a"), ("x-note-bin", b"\x01\x80")))
+
+    assert b"hello" == answer
+    assert ("x-note", "a") in [tuple(pair) for pair in call.initial_metadata()]
+    assert {("x-tail", "17"), ("x-tail-bin", b"\x00\xff")} <= {tuple(pair) for pair in call.trailing_metadata()}
+    assert grpc.StatusCode.OK == call.code()
+
+
+@pytest.mark.parametrize("size_bytes", [0, 65_535, 3_000_000])
+def test_messages_of_any_size_pass(server: GrpcServer, client: GrpcClient, size_bytes: int) -> None:
+    message = bytes(range(256)) * (size_bytes // 256) + bytes(size_bytes % 256)
+
+    assert message == client.unary("Unary", message)[0]
+
+
+def test_a_server_streams_many_messages(server: GrpcServer, client: GrpcClient) -> None:
+    message = b"0123456789" * 50
+
+    assert message == b"".join(client.split("Split", message))
+
+
+def test_a_client_streams_many_messages(server: GrpcServer, client: GrpcClient) -> None:
+    messages = [b"%d," % number for number in range(500)]
+
+    assert b"".join(messages) == client.join(iter(messages))
+
+
+def test_both_sides_talk_in_turns(server: GrpcServer, client: GrpcClient) -> None:
+    """Each message is sent only when the answer to the one before has come."""
+    outbox: queue.Queue[bytes | None] = queue.Queue()
+    answers = client.chat(iter(outbox.get, None))
+
+    for number in range(20):
+        outbox.put(b"turn %d" % number)
+        assert b"turn %d" % number == next(answers)
+    outbox.put(None)
+
+    assert [] == list(answers)
+    assert grpc.StatusCode.OK == answers.code()
+
+
+@pytest.mark.parametrize("code", [code for code in grpc.StatusCode if code is not grpc.StatusCode.OK])
+def test_errors_of_the_backend_come_through_with_their_details(
+    server: GrpcServer, client: GrpcClient, code: grpc.StatusCode
+) -> None:
+    assert (code, DETAILS) == code_of(lambda: client.unary("Fail", code.name.encode()))
+
+
+def test_an_error_after_messages_comes_with_the_trailers(server: GrpcServer, client: GrpcClient) -> None:
+    answers = client.split("Late", b"first")
+
+    assert b"first" == next(answers)
+    assert (grpc.StatusCode.DATA_LOSS, DETAILS) == code_of(lambda: next(answers))
+
+
+def test_the_deadline_reaches_the_backend(server: GrpcServer, client: GrpcClient) -> None:
+    client.unary("Unary", b"", timeout_s=9.0)
+
+    (left_s,) = server.deadlines
+    assert left_s is not None
+    assert 5.0 < left_s <= 9.0
+
+
+def test_a_client_whose_deadline_expires_is_gone_for_the_backend_too(server: GrpcServer, client: GrpcClient) -> None:
+    code, _ = code_of(lambda: client.unary("Hang", b"", timeout_s=0.3))
+
+    assert grpc.StatusCode.DEADLINE_EXCEEDED == code
+    assert server.gone.wait(10)
+
+
+def test_a_cancelled_call_is_cancelled_at_the_backend(server: GrpcServer, client: GrpcClient) -> None:
+    call = client.start("Hang", b"")
+    assert server.hanging.wait(10)
+
+    call.cancel()
+
+    assert server.gone.wait(10)
+
+
+# -- what the proxy answers by itself --------------------------------------------------------------------------------
+
+
+def failing(gateway: Gateway, call: Callable[[GrpcClient], object]) -> tuple[grpc.StatusCode, str]:
+    with clear_client(gateway.clear[1]) as client:
+        return code_of(lambda: call(client))
+
+
+def test_a_method_that_no_route_has_is_unimplemented(gateway: Gateway) -> None:
+    match = {"grpc": {"service": "test.Echo", "method": "Unary"}}
+    with GrpcServer() as server:
+        gateway.serve(route_to(server.address, kind="grpc", protocol="h2c", matches=[match]))
+
+        with clear_client(gateway.clear[1]) as client:
+            assert b"x" == client.unary("Unary", b"x")[0]
+        code, _ = failing(gateway, lambda client: client.unary("Split", b"x"))
+
+    assert grpc.StatusCode.UNIMPLEMENTED == code
+
+
+@pytest.mark.parametrize("rule", ["refused", "no addresses", "no backends"])
+def test_a_backend_that_cannot_be_reached_is_unavailable(gateway: Gateway, rule: str) -> None:
+    with ReservedPort() as nobody:
+        route = route_to(nobody.address, kind="grpc", protocol="h2c")
+        if rule == "no addresses":
+            route["rules"][0]["backends"] = [{"backend": "empty"}]
+        elif rule == "no backends":
+            route["rules"][0]["backends"] = []
+        gateway.serve(route, backends=[{"name": "empty"}])
+
+        code, details = failing(gateway, lambda client: client.unary("Unary", b"x"))
+
+    assert grpc.StatusCode.UNAVAILABLE == code
+    assert details
+
+
+def test_the_routes_own_timeout_is_deadline_exceeded(gateway: Gateway) -> None:
+    with GrpcServer() as server:
+        gateway.serve(route_to(server.address, kind="grpc", protocol="h2c", timeouts={"request": "200ms"}))
+
+        code, _ = failing(gateway, lambda client: client.unary("Hang", b"x"))
+
+    assert grpc.StatusCode.DEADLINE_EXCEEDED == code
+
+
+def test_a_backend_that_breaks_the_protocol_is_unavailable(gateway: Gateway) -> None:
+    def babble(dialogue: Dialogue) -> None:
+        dialogue.send(b"220 mail.example ESMTP\r\n")
+        dialogue.read_to_end()
+
+    with SocketBackend(babble) as server:
+        gateway.serve(route_to(server.address, kind="grpc", protocol="h2c"))
+
+        code, _ = failing(gateway, lambda client: client.unary("Unary", b"x"))
+
+    assert grpc.StatusCode.UNAVAILABLE == code

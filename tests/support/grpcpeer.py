@@ -1,0 +1,155 @@
+"""A gRPC server and clients by grpcio, with bytes as messages so that no generated code is needed.
+
+Service `test.Echo`:
+    Unary        one message -> the same; metadata `x-note` comes back as initial, `x-tail` as trailing metadata
+    Split        one message -> its bytes, one message each
+    Join         many messages -> all of them in one
+    Chat         each message -> the same, at once
+    Fail         aborts with the code that the message names, and its details
+    Late         sends a message, then aborts
+    Hang         answers nothing until the client has gone
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator
+from concurrent import futures
+from types import TracebackType
+from typing import Any, Self
+
+import grpc
+
+from tests.support.certificates import Issued
+from tests.support.ports import LOOPBACK
+
+SERVICE = "test.Echo"
+METHODS = {
+    "Unary": grpc.unary_unary_rpc_method_handler,
+    "Split": grpc.unary_stream_rpc_method_handler,
+    "Join": grpc.stream_unary_rpc_method_handler,
+    "Chat": grpc.stream_stream_rpc_method_handler,
+    "Fail": grpc.unary_unary_rpc_method_handler,
+    "Late": grpc.unary_stream_rpc_method_handler,
+    "Hang": grpc.unary_unary_rpc_method_handler,
+}
+Context = Any
+DETAILS = "details with spaces, and ümläuts"
+
+
+class GrpcServer:
+    """`hanging` is set when a call of `Hang` is there, `gone` when its client has left.
+
+    `deadlines` holds the seconds that clients of `Unary` had left.
+    """
+
+    def __init__(self, certificate: Issued | None = None) -> None:
+        self.hanging = threading.Event()
+        self.gone = threading.Event()
+        self.deadlines: list[float | None] = []
+        self._server = grpc.server(futures.ThreadPoolExecutor(16), options=[("grpc.so_reuseport", 0)])
+        handlers = {name: kind(getattr(self, f"_{name.lower()}")) for name, kind in METHODS.items()}
+        self._server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler(SERVICE, handlers),))
+        if certificate is None:
+            port = self._server.add_insecure_port(f"{LOOPBACK}:0")
+        else:
+            pair = (certificate.key_pem.encode(), certificate.chain_pem.encode())
+            port = self._server.add_secure_port(f"{LOOPBACK}:0", grpc.ssl_server_credentials([pair]))
+        self.address = f"{LOOPBACK}:{port}"
+
+    def __enter__(self) -> Self:
+        self._server.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._server.stop(0).wait(10)
+
+    def _unary(self, message: bytes, context: Context) -> bytes:
+        self.deadlines.append(context.time_remaining())
+        notes = [pair for pair in context.invocation_metadata() if pair[0] == "x-note"]
+        context.send_initial_metadata(notes)
+        context.set_trailing_metadata((("x-tail", "17"), ("x-tail-bin", b"\x00\xff")))
+        return message
+
+    def _split(self, message: bytes, _: Context) -> Iterator[bytes]:
+        for index in range(len(message)):
+            yield message[index : index + 1]
+
+    def _join(self, messages: Iterator[bytes], _: Context) -> bytes:
+        return b"".join(messages)
+
+    def _chat(self, messages: Iterator[bytes], _: Context) -> Iterator[bytes]:
+        yield from messages
+
+    def _fail(self, message: bytes, context: Context) -> bytes:
+        context.abort(grpc.StatusCode[message.decode()], DETAILS)
+        raise AssertionError("abort returns never")
+
+    def _late(self, message: bytes, context: Context) -> Iterator[bytes]:
+        yield message
+        context.abort(grpc.StatusCode.DATA_LOSS, DETAILS)
+
+    def _hang(self, message: bytes, context: Context) -> bytes:
+        context.add_callback(self.gone.set)
+        self.hanging.set()
+        self.gone.wait(30)
+        return message
+
+
+class GrpcClient:
+    """Calls methods of `test.Echo` by name."""
+
+    def __init__(self, channel: grpc.Channel) -> None:
+        self._channel = channel
+
+    def unary(self, method: str, message: bytes, *, timeout_s: float = 15.0, **options: Any) -> Any:
+        """The response message, and the call for the rest."""
+        return self._channel.unary_unary(f"/{SERVICE}/{method}").with_call(message, timeout=timeout_s, **options)
+
+    def start(self, method: str, message: bytes, timeout_s: float = 30.0) -> Any:
+        """A call that is not waited for."""
+        return self._channel.unary_unary(f"/{SERVICE}/{method}").future(message, timeout=timeout_s)
+
+    def split(self, method: str, message: bytes, timeout_s: float = 15.0) -> Any:
+        return self._channel.unary_stream(f"/{SERVICE}/{method}")(message, timeout=timeout_s)
+
+    def join(self, messages: Iterator[bytes], timeout_s: float = 15.0) -> bytes:
+        joined: bytes = self._channel.stream_unary(f"/{SERVICE}/Join")(messages, timeout=timeout_s)
+        return joined
+
+    def chat(self, messages: Iterator[bytes], timeout_s: float = 15.0) -> Any:
+        return self._channel.stream_stream(f"/{SERVICE}/Chat")(messages, timeout=timeout_s)
+
+    def close(self) -> None:
+        self._channel.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+
+def clear_client(port: int) -> GrpcClient:
+    return GrpcClient(grpc.insecure_channel(f"{LOOPBACK}:{port}", options=_OPTIONS))
+
+
+def tls_client(port: int, authority_pem: str) -> GrpcClient:
+    credentials = grpc.ssl_channel_credentials(authority_pem.encode())
+    return GrpcClient(grpc.secure_channel(f"localhost:{port}", credentials, options=_OPTIONS))
+
+
+_OPTIONS = (("grpc.enable_http_proxy", 0), ("grpc.use_local_subchannel_pool", 1), ("grpc.enable_retries", 0))
+
+
+def code_of(call: Callable[[], object]) -> tuple[grpc.StatusCode, str]:
+    """Status code and details of a call that must fail."""
+    try:
+        found = call()
+    except grpc.RpcError as error:
+        return error.code(), error.details()
+    raise AssertionError(f"the call succeeded with {found!r}")
