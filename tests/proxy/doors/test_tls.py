@@ -1,98 +1,29 @@
-"""TLS doors: choice by server name, ALPN, client certificates, 421, and clients that do not get so far."""
+"""TLS doors: choice by server name, ALPN, client certificates, 421, sessions, and changes of the configuration."""
 
-import socket
 import ssl
-import threading
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
-import msgspec
 import pytest
 import trustme
-from cryptography.hazmat.primitives import serialization
 from h2.errors import ErrorCodes
 
-from proxy import document
-from proxy.doors.tls import UnusableTLS, check
-from proxy.routing import socket_door
 from tests.proxy.doors.h2client import H2Client
-from tests.proxy.doors.rig import (
-    WAIT_S,
-    Rig,
-    ask,
-    connect,
-    listening_socket,
-    port_of,
-    read_all,
-    read_all_or_reset,
-    read_until,
-    table_of,
+from tests.proxy.doors.rig import WAIT_S, connect, read_all, read_until
+from tests.proxy.doors.tlsrig import (
+    CA,
+    OTHER_CA,
+    WILD,
+    A,
+    B,
+    TLSRig,
+    ca_pem,
+    client_context,
+    https,
+    names_of,
+    pem_of,
+    status_of,
 )
-
-CA = trustme.CA()
-OTHER_CA = trustme.CA()
-
-
-def pem_of(*names: str, key_type: trustme.KeyType = trustme.KeyType.ECDSA) -> dict[str, str]:
-    leaf = CA.issue_cert(*names, key_type=key_type)
-    chain = "".join(blob.bytes().decode() for blob in leaf.cert_chain_pems)
-    return {"certificate": chain, "privateKey": leaf.private_key_pem.bytes().decode()}
-
-
-def ca_pem(ca: trustme.CA) -> str:
-    return ca.cert_pem.bytes().decode()
-
-
-def https(name: str, *certificates: dict[str, str], hostname: str | None = None, **tls: Any) -> dict[str, Any]:
-    listener: dict[str, Any] = {"name": name, "protocol": "HTTPS", "tls": {"certificates": certificates, **tls}}
-    return listener | ({"hostname": hostname} if hostname else {})
-
-
-class TLSRig(Rig):
-    def open(self, *listeners: dict[str, Any], **settings: Any) -> "TLSRig":
-        sock = listening_socket()
-        self.port = port_of(sock)
-        self.reload(*listeners, sock=sock, **settings)
-        return self
-
-    def reload(self, *listeners: dict[str, Any], sock: socket.socket | None = None, **settings: Any) -> None:
-        table = table_of(*({**one, "address": "127.0.0.1", "port": self.port} for one in listeners), **settings)
-        sockets = {} if sock is None else {socket_door("127.0.0.1", self.port): sock}
-        self.call(lambda: self.doors.use(table, sockets))
-
-    def handshake(
-        self, server_name: str | None = "a.example", *alpn: str, context: ssl.SSLContext | None = None
-    ) -> ssl.SSLSocket:
-        context = context or client_context(*alpn)
-        return context.wrap_socket(connect(self.port), server_hostname=server_name)
-
-
-def client_context(*alpn: str, checks: bool = True) -> ssl.SSLContext:
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
-    CA.configure_trust(context)
-    context.check_hostname = False
-    if not checks:
-        context.verify_mode = ssl.CERT_NONE
-    if alpn:
-        context.set_alpn_protocols(list(alpn))
-    return context
-
-
-def names_of(sock: ssl.SSLSocket) -> set[str]:
-    certificate = sock.getpeercert()
-    assert certificate is not None
-    return {str(pair[1]) for pair in certificate["subjectAltName"]}
-
-
-def status_of(sock: ssl.SSLSocket, path: str = "/hello") -> int:
-    ask(sock, path)
-    return int(sock.recv(65536).split()[1])
-
-
-A = pem_of("a.example")
-B = pem_of("b.example")
-WILD = pem_of("*.wild.example")
 
 
 def test_alpn_decides_the_protocol() -> None:
@@ -316,86 +247,6 @@ def test_no_descriptor_or_file_is_left_of_a_key(tmp_path: Path, monkeypatch: pyt
     assert not list(tmp_path.iterdir())
 
 
-# -- clients that do not get so far ------------------------------------------------------------------------------------
-
-
-def test_a_client_that_speaks_plain_http_is_told() -> None:
-    with TLSRig().open(https("l", A)) as rig, rig.connect() as client:
-        ask(client)
-
-        answer = read_all(client)
-        assert answer.startswith(b"HTTP/1.1 400 ")
-        assert b"https" in answer
-
-
-@pytest.mark.parametrize("first", [b"", b"\x16\x03", b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc"])
-def test_a_client_that_does_not_finish_its_hello_is_left(first: bytes) -> None:
-    with TLSRig().open(https("l", A), limits={"headerTimeout": "50ms"}) as rig, rig.connect() as client:
-        client.sendall(first)
-
-        assert b"" == read_all_or_reset(client)
-        rig.wait_for_connections(0)
-        assert {"header_timeout": 1} == rig.door_stats.refused
-
-
-def test_a_client_that_stops_after_its_hello_is_left() -> None:
-    with TLSRig().open(https("l", A), limits={"headerTimeout": "100ms"}) as rig, rig.connect() as client:
-        client.sendall(hello())
-        while client.recv(65536):
-            continue
-
-        rig.wait_for_connections(0)
-        assert {"header_timeout": 1} == rig.door_stats.refused
-
-
-def test_a_client_that_closes_within_its_hello_is_forgotten() -> None:
-    with TLSRig().open(https("l", A)) as rig:
-        for size_bytes in (0, 3, 100):
-            with rig.connect() as client:
-                client.sendall(hello()[:size_bytes])
-                client.shutdown(socket.SHUT_WR)
-                assert b"" == read_all_or_reset(client)
-        rig.wait_for_connections(0)
-
-
-def test_a_hello_that_comes_byte_by_byte_does_not_keep_the_loop_busy() -> None:
-    with TLSRig().open(https("l", A)) as rig, rig.connect() as client:
-        client.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        data = hello()
-        client.sendall(data[:60])
-        rig.wait_for_connections(1)
-        turns = rig.call(lambda: _Turns(rig))
-        assert not turns.are_many.wait(0.2)
-        for place in range(60, len(data)):
-            client.sendall(data[place : place + 1])
-
-        assert b"\x16" == client.recv(1)
-
-
-class _Turns:
-    """Counts the turns of a loop by its selects."""
-
-    def __init__(self, rig: Rig) -> None:
-        self.are_many = threading.Event()
-        turn, self._count = rig.loop.turn, 0
-
-        def counted() -> None:
-            self._count += 1
-            if self._count > 50:
-                self.are_many.set()
-            turn()
-
-        rig.loop.turn = counted  # type: ignore[method-assign]
-
-
-def hello() -> bytes:
-    output = ssl.MemoryBIO()
-    connection = client_context().wrap_bio(ssl.MemoryBIO(), output, server_hostname="a.example")
-    with pytest.raises(ssl.SSLWantReadError):
-        connection.do_handshake()
-    return output.read()
-
-
 def test_bulk_goes_through_tls_both_ways() -> None:
     size_bytes = 4 * 1024 * 1024
     with TLSRig().open(https("l", A)) as rig, rig.handshake("a.example", "h2") as sock:
@@ -405,40 +256,3 @@ def test_bulk_goes_through_tls_both_ways() -> None:
         client.send(stream_id, bytes(size_bytes), ends=True)
 
         assert size_bytes == len(client.answer(stream_id).body)
-
-
-# -- what is checked before a document is taken ------------------------------------------------------------------------
-
-
-def listener_tls(**tls: Any) -> document.ListenerTLS:
-    return msgspec.convert(tls, document.ListenerTLS)
-
-
-def test_usable_settings_pass_the_check() -> None:
-    with_comment = {**A, "certificate": "subject=a.example\n" + A["certificate"]}
-
-    check(listener_tls(certificates=[with_comment, B], clientValidation={"ca": ca_pem(OTHER_CA)}))
-
-
-@pytest.mark.parametrize(
-    ("settings", "expected"),
-    [
-        ({"certificates": [A, {**A, "privateKey": B["privateKey"]}]}, r"tls\.certificates\[1\]: .*KEY_VALUES_MISMATCH"),
-        ({"certificates": [{**A, "certificate": "nothing"}]}, r"tls\.certificates\[0\]: "),
-        ({"certificates": [A], "clientValidation": {"ca": "nothing"}}, r"tls\.clientValidation\.ca: "),
-    ],
-    ids=["another key", "no certificate", "no authority"],
-)
-def test_unusable_settings_are_refused_with_their_place(settings: dict[str, Any], expected: str) -> None:
-    with pytest.raises(UnusableTLS, match=expected) as refused:
-        check(listener_tls(**settings))
-    assert "PRIVATE KEY" not in str(refused.value)
-
-
-def test_a_key_with_a_passphrase_is_refused_without_asking_for_it() -> None:
-    key = serialization.load_pem_private_key(A["privateKey"].encode(), None)
-    locked = key.private_bytes(
-        serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.BestAvailableEncryption(b"secret")
-    )
-    with pytest.raises(UnusableTLS, match=r"tls\.certificates\[0\]: "):
-        check(listener_tls(certificates=[{**A, "privateKey": locked.decode()}]))

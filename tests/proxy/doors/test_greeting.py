@@ -1,0 +1,87 @@
+"""TLS clients that do not get as far as a request: plain HTTP, silence, half a handshake."""
+
+import socket
+import ssl
+import threading
+
+import pytest
+
+from tests.proxy.doors.rig import Rig, ask, read_all, read_all_or_reset
+from tests.proxy.doors.tlsrig import A, TLSRig, client_context, https
+
+
+def test_a_client_that_speaks_plain_http_is_told() -> None:
+    with TLSRig().open(https("l", A)) as rig, rig.connect() as client:
+        ask(client)
+
+        answer = read_all(client)
+        assert answer.startswith(b"HTTP/1.1 400 ")
+        assert b"https" in answer
+
+
+@pytest.mark.parametrize("first", [b"", b"\x16\x03", b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc"])
+def test_a_client_that_does_not_finish_its_hello_is_left(first: bytes) -> None:
+    with TLSRig().open(https("l", A), limits={"headerTimeout": "50ms"}) as rig, rig.connect() as client:
+        client.sendall(first)
+
+        assert b"" == read_all_or_reset(client)
+        rig.wait_for_connections(0)
+        assert {"header_timeout": 1} == rig.door_stats.refused
+
+
+def test_a_client_that_stops_after_its_hello_is_left() -> None:
+    with TLSRig().open(https("l", A), limits={"headerTimeout": "100ms"}) as rig, rig.connect() as client:
+        client.sendall(hello())
+        while client.recv(65536):
+            continue
+
+        rig.wait_for_connections(0)
+        assert {"header_timeout": 1} == rig.door_stats.refused
+
+
+def test_a_client_that_closes_within_its_hello_is_forgotten() -> None:
+    with TLSRig().open(https("l", A)) as rig:
+        for size_bytes in (0, 3, 100):
+            with rig.connect() as client:
+                client.sendall(hello()[:size_bytes])
+                client.shutdown(socket.SHUT_WR)
+                assert b"" == read_all_or_reset(client)
+        rig.wait_for_connections(0)
+
+
+def test_a_hello_that_comes_byte_by_byte_does_not_keep_the_loop_busy() -> None:
+    with TLSRig().open(https("l", A)) as rig, rig.connect() as client:
+        client.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        data = hello()
+        client.sendall(data[:60])
+        rig.wait_for_connections(1)
+        turns = rig.call(lambda: _Turns(rig))
+        assert not turns.are_many.wait(0.2)
+        for place in range(60, len(data)):
+            client.sendall(data[place : place + 1])
+
+        assert b"\x16" == client.recv(1)
+
+
+class _Turns:
+    """Counts the turns of a loop by its selects."""
+
+    def __init__(self, rig: Rig) -> None:
+        self.are_many = threading.Event()
+        turn, self._count = rig.loop.turn, 0
+
+        def counted() -> None:
+            self._count += 1
+            if self._count > 50:
+                self.are_many.set()
+            turn()
+
+        rig.loop.turn = counted  # type: ignore[method-assign]
+
+
+def hello() -> bytes:
+    output = ssl.MemoryBIO()
+    connection = client_context().wrap_bio(ssl.MemoryBIO(), output, server_hostname="a.example")
+    with pytest.raises(ssl.SSLWantReadError):
+        connection.do_handshake()
+    return output.read()
