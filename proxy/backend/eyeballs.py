@@ -4,11 +4,11 @@ Families alternate, beginning with the one that the resolver put first. The next
 has failed, or has not answered for 250 ms; the first connection wins and the others are closed.
 """
 
-import contextlib
 import errno
 import os
 import socket
 from collections.abc import Callable
+from functools import partial
 from typing import Final
 
 from proxy.backend.resolver import Address, Addresses
@@ -149,14 +149,10 @@ class _Attempt:
         """Never asked for."""
 
     def on_bug(self) -> None:
-        self.close()
+        self._on_end(self, ConnectionAbortedError("given up after a bug of ours"))
 
     def _end_soon(self, error: OSError | None) -> None:
-        def end() -> None:
-            with contextlib.suppress(KeyError):
-                self._on_end(self, error)
-
-        self._loop.call_soon(end)
+        self._loop.call_soon(partial(self._on_end, self, error))
 
 
 def _error(code: int) -> OSError:

@@ -8,6 +8,7 @@ and those that an attempt has failed at are only asked when there are no others.
 from collections.abc import Callable
 from functools import partial
 
+from daemonkit.logs import get_logger
 from proxy import document
 from proxy.backend.circuit import Circuit
 from proxy.backend.health import Outliers
@@ -18,6 +19,8 @@ from proxy.backend.request import Request
 from proxy.backend.stream import Failure, Reason, Receiver, Wish
 from proxy.h2.heads import RequestHead
 from proxy.stats import BackendStats
+
+log = get_logger(__name__)
 
 
 class BackendPool:
@@ -114,6 +117,7 @@ class BackendPool:
         outliers = self._outliers
         if outliers is not None and outliers.failed(member.health, self._means.loop.now_s):
             self._stats.ejections += 1
+            log.warning("backend address ejected", backend=self.spec.name, address=member.text)
             self._restore()
 
     def on_probed(self) -> None:

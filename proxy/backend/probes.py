@@ -4,6 +4,7 @@ A probe counts against no limit and in no number. An address is used until probe
 """
 
 from collections.abc import Callable
+from typing import Final
 
 from daemonkit.logs import get_logger
 from proxy import document
@@ -14,6 +15,9 @@ from proxy.h2.heads import Fields, RequestHead, ResponseHead
 from proxy.loop import Loop
 
 log = get_logger(__name__)
+
+_MAX_BODY_BYTES: Final = 64 * 1024
+"""Of an answer to a probe. Its body does not matter, but reading it keeps the connection."""
 
 
 class Prober:
@@ -35,6 +39,8 @@ class Prober:
         self._next = loop.deadline(self._ask)
         self._timeout = loop.deadline(self._on_timeout)
         self._running: Request | None = None
+        self._is_judged = False
+        self._body_bytes = 0
 
     def start(self, share: float) -> None:
         """Begin after this share of the interval, so that addresses are not all asked at the same moment."""
@@ -43,28 +49,33 @@ class Prober:
     def stop(self) -> None:
         self._next.cancel()
         self._timeout.cancel()
-        if self._running is not None:
-            self._running.cancel()
-            self._running = None
+        self._cancel()
 
     def _ask(self) -> None:
         self._next.set(self._loop.now_s + self._interval_s)
         if self._running is not None:
             return
+        self._is_judged = False
+        self._body_bytes = 0
         request = self._running = Request(self._head, True, self, NO_WISH, self._member.text, self)
         if self._timeout_s:
             self._timeout.set(self._loop.now_s + self._timeout_s)
         self._member.lane.dispatch(request)
 
     def _on_timeout(self) -> None:
-        request = self._running
+        if self._running is not None:
+            self._cancel()
+            self._judge(False, f"no whole answer within {self._timeout_s:g} s")
+
+    def _cancel(self) -> None:
+        request, self._running = self._running, None
         if request is not None:
             request.cancel()
-            self._judge(False, f"no answer within {self._timeout_s:g} s")
 
     def _judge(self, is_success: bool, seen: str) -> None:
-        self._running = None
-        self._timeout.clear()
+        if self._is_judged:
+            return
+        self._is_judged = True
         if self._member.health.probed(is_success, self._policy):
             if is_success:
                 log.info("backend address is up again", address=self._member.text)
@@ -84,19 +95,28 @@ class Prober:
         """The final one is to come."""
 
     def on_response_head(self, head: ResponseHead, end_stream: bool) -> None:
-        if not end_stream and self._running is not None:
-            # The body does not matter. Short ones could be read to keep the connection; nothing says that it is short.
-            self._running.cancel()
         self._judge(head.status_code in self._policy.status_codes, f"status code {head.status_code}")
+        self._end(end_stream)
 
     def on_response_data(self, data: bytes | memoryview, end_stream: bool) -> None:
-        """Not after the head."""
+        self._body_bytes += len(data)
+        if self._running is not None:
+            self._running.release(len(data))
+        self._end(end_stream)
+        if self._body_bytes > _MAX_BODY_BYTES:
+            self._cancel()
 
-    def on_response_trailers(self, fields: Fields) -> None:
-        """Not after the head."""
+    def on_response_trailers(self, _: Fields) -> None:
+        self._end(True)
 
     def on_backend_failed(self, failure: Failure) -> None:
         self._judge(False, f"{failure.reason.value}: {failure.detail}")
+        self._end(True)
+
+    def _end(self, is_over: bool) -> None:
+        if is_over:
+            self._running = None
+            self._timeout.clear()
 
     # -- ledger ------------------------------------------------------------------------------------------------------
 

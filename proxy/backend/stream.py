@@ -84,7 +84,7 @@ class Receiver(Protocol):
     def on_response_data(self, data: bytes | memoryview, end_stream: bool) -> None:
         """The receiver owes `stream.release(len(data))` once the bytes are held by nobody of ours."""
 
-    def on_response_trailers(self, fields: Fields) -> None:
+    def on_response_trailers(self, fields: Fields, /) -> None:
         """The response has ended."""
 
     def on_backend_failed(self, failure: Failure) -> None:

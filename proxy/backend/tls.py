@@ -87,10 +87,13 @@ class Trust:
     def _on_context(self, context: ssl.SSLContext | None, error: Exception | None) -> None:
         self._is_preparing = False
         self._context = context
-        self._error = f"`tls` cannot be used: {error}" if error is not None else ""
+        why = f"`tls` cannot be used: {error}" if error is not None else ""
+        if isinstance(error, ValueError):
+            # It says so for good; a lack of descriptors, for one, passes.
+            self._error = why
         waiting, self._waiting = self._waiting, []
         for on_ready in waiting:
-            on_ready(self._error)
+            on_ready(why)
 
     def _is_wanted(self, names: CertificateNames) -> bool:
         wanted = self._tls.subject_alt_names

@@ -1,5 +1,7 @@
 """Which address is asked, limits, health, and what new tables change."""
 
+import resource
+import socket
 import threading
 
 import pytest
@@ -156,6 +158,24 @@ def test_a_failed_connection_lets_the_next_one_be_opened() -> None:
         assert [a.failure is None for a in answers] == [False, False, True]
 
 
+def test_a_lack_of_descriptors_is_not_the_backends_fault() -> None:
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    with backend() as peer, world() as w:
+        policy = document.PassiveHealth(consecutive_failures=1, max_ejected_percent=100)
+        w.use(of(peer, passive_health=policy))
+        with socket.socket() as next_one:
+            taken = next_one.fileno()
+        resource.setrlimit(resource.RLIMIT_NOFILE, (taken, hard))
+        try:
+            failure = w.fetch().failure
+        finally:
+            resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+
+        assert failure is not None
+        assert (failure.reason, failure.is_unprocessed) == (Reason.OVERLOAD, True)
+        assert w.fetch().status_code == 200
+
+
 # -- passive health ----------------------------------------------------------------------------------------------------
 
 
@@ -260,6 +280,7 @@ def test_an_address_whose_probes_fail_is_left_out_until_they_succeed() -> None:
 
         assert w.fetch().status_code == 200
         assert b"host: probe.example\r\n" in probes[0]
+        assert peer.connections == 1
         assert w.backend().requests == 2
 
 
