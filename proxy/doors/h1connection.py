@@ -28,8 +28,11 @@ PAUSE_BYTES: Final = 256 * 1024
 """Held by the exchange: reading stops above, and goes on at half of it."""
 MAX_QUEUED_BYTES: Final = 256 * 1024
 """Of answers, waiting for the socket; above, no further request is taken until all of it has left."""
-DRAIN_S: Final = 2.0
-"""For the first request of a connection that was accepted when its door had begun to drain."""
+DRAIN_S: Final = 1.0
+"""For the next request of a client in use when its door drains: it is answered with `connection: close`. To close on it
+at once would cross with that request, and many clients do not send one again."""
+RECENT_S: Final = 5.0
+"""A client that has not asked for anything for so long will not just now."""
 
 UpgradeToH2 = Callable[["H1Connection", Transport, bytes], None]
 """Carry on in HTTP/2, with what was received so far."""
@@ -59,8 +62,6 @@ class H1Connection:
         self._deadline = loop.deadline(self._on_deadline)
         self._is_head_timed = True
         """The deadline is for a head, not for the next request to begin."""
-        self._is_fresh = True
-        """No request has come yet."""
         self._is_draining = False
         self._is_paused = False
         self._is_clogged = False
@@ -126,7 +127,7 @@ class H1Connection:
     def _begin(self, event: h1.RequestReceived) -> None:
         head = event.head
         self._deadline.clear()
-        self._is_head_timed = self._is_fresh = False
+        self._is_head_timed = False
         self.idle_since_s = BUSY
         arrival = self.arrival
         if event.is_http_10:
@@ -237,13 +238,14 @@ class H1Connection:
 
     def drain(self) -> None:
         self._is_draining = True
-        if self._stream is None and not self._is_ending and not self._is_fresh:
+        if self._stream is None and not self._is_ending:
             # A request that lies in the socket already is answered.
             self._transport.on_readable()
         if self._is_ending:
             return
-        if self._stream is None and self._is_fresh:
-            self._deadline.set(self._loop.now_s + DRAIN_S)
+        now_s = self._loop.now_s
+        if now_s - self.idle_since_s < RECENT_S and self._codec.is_idle:
+            self._deadline.set(now_s + DRAIN_S)
             return
         self._codec.drain()
         if self._codec.should_close:

@@ -154,6 +154,18 @@ def test_a_request_that_lies_in_the_socket_when_draining_begins_is_answered() ->
         assert read_all(client).endswith(HELLO)
 
 
+def test_a_request_that_crosses_with_the_drain_is_answered() -> None:
+    with serving() as rig, rig.connect() as client:
+        ask(client)
+        read_until(client, HELLO)
+        rig.call(rig.doors.drain)
+        ask(client)
+
+        answer = read_all(client)
+        assert answer.endswith(HELLO)
+        assert b"connection: close\r\n" in answer
+
+
 def test_a_stream_that_is_opened_before_the_client_knows_of_the_drain_is_answered() -> None:
     with serving() as rig, H2Client(rig.connect()) as client:
         client.get("/hello")
