@@ -33,25 +33,29 @@ _MAX_NAME_BYTES: Final = 64
 _TE_TRAILERS: Final[Field] = (b"te", b"trailers")
 
 
-class Verdicts(dict[bytes, int]):
+class Verdicts:
     """Verdicts by name in lower case. Names that are met are kept, up to a bound, since most of them repeat."""
+
+    __slots__ = ("_dropped_prefixes", "_fixed", "known")
 
     def __init__(self, special: Mapping[bytes, int], dropped_prefixes: tuple[bytes, ...] = ()) -> None:
         """`special` beside those of every message; names that begin with one of `dropped_prefixes` are dropped."""
         self._fixed = {**_ALWAYS, **special}
         self._dropped_prefixes = (_PROXY, *dropped_prefixes)
-        super().__init__(self._fixed)
+        self.known: dict[bytes, int] = dict(self._fixed)
 
-    def __missing__(self, name: bytes) -> int:
+    def judge(self, name: bytes) -> int:
+        """The verdict on a name that is not among the known ones."""
         # Backends of the CGI family read x_forwarded_for as X-Forwarded-For.
         plain = name.replace(b"_", b"-")
         is_dropped = plain.startswith(self._dropped_prefixes) or (plain is not name and plain in self._fixed)
         verdict = DROP if is_dropped else KEEP
         if len(name) <= _MAX_NAME_BYTES:
-            if len(self) >= _MAX_NAMES:
-                self.clear()
-                self.update(self._fixed)
-            self[name] = verdict
+            known = self.known
+            if len(known) >= _MAX_NAMES:
+                known.clear()
+                known.update(self._fixed)
+            known[name] = verdict
         return verdict
 
 
@@ -62,8 +66,12 @@ def sort_out(fields: Fields, verdicts: Verdicts) -> tuple[Fields, Special]:
     """The fields to keep, in a new list, and those to look closer at."""
     kept: Fields = []
     special: Special = []
+    known = verdicts.known
     for field in fields:
-        verdict = verdicts[field[0]]
+        try:
+            verdict = known[field[0]]
+        except KeyError:
+            verdict = verdicts.judge(field[0])
         if not verdict:
             kept.append(field)
         elif verdict != DROP:
