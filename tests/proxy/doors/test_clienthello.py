@@ -3,7 +3,7 @@
 import ssl
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from proxy.doors.clienthello import MAX_BYTES, ClientHello, NotTls, parse_client_hello
@@ -70,6 +70,7 @@ def test_a_hello_of_endless_length_is_refused() -> None:
         parse_client_hello(record * (MAX_BYTES // len(record) + 1))
 
 
+@settings(deadline=None)
 @given(st.binary(max_size=300), st.integers(0, 600))
 def test_garbage_is_refused_or_wants_more_or_has_some_name(garbage: bytes, at: int) -> None:
     for received in (garbage, b"\x16\x03\x01" + garbage, HELLO[:at] + garbage):
