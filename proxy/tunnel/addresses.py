@@ -1,0 +1,117 @@
+"""Which of the edge's addresses each connection dials.
+
+The edge has regions, each with several addresses; connections are spread over both, one connection an address. A
+connection keeps its address when it reconnects, until that address itself has failed it: then it takes another one that
+is free. With `IpVersion.AUTO` a region starts with the family that the resolver named first; an IPv6 address that
+cannot be reached turns its region to IPv4 for ten minutes.
+
+An `EdgeAddresses` belongs to whoever gives addresses to all connections of the proxy. Pure: clock and chance are given.
+"""
+
+from collections.abc import Callable, Iterable, Sequence
+from enum import StrEnum
+from typing import Final
+
+import msgspec
+
+AUTO_RETURN_S: Final = 600.0
+
+
+class IpVersion(StrEnum):
+    AUTO = "auto"
+    IPV4 = "4"
+    IPV6 = "6"
+
+
+class EdgeAddress(msgspec.Struct, frozen=True):
+    ip: str
+    port: int
+
+    @property
+    def is_ipv6(self) -> bool:
+        return ":" in self.ip
+
+    def __str__(self) -> str:
+        return f"[{self.ip}]:{self.port}" if self.is_ipv6 else f"{self.ip}:{self.port}"
+
+
+class Region:
+    """The addresses of one region, of which those of one family are in use."""
+
+    def __init__(self, addresses: Iterable[EdgeAddress], ip_version: IpVersion) -> None:
+        addresses = tuple(dict.fromkeys(addresses))
+        prefers_ipv6 = bool(addresses) and addresses[0].is_ipv6
+        if ip_version is not IpVersion.AUTO:
+            prefers_ipv6 = ip_version is IpVersion.IPV6
+        self._primary = tuple(address for address in addresses if address.is_ipv6 == prefers_ipv6)
+        others = tuple(address for address in addresses if address.is_ipv6 != prefers_ipv6)
+        self._secondary = others if ip_version is IpVersion.AUTO else ()
+        self.active = self._primary
+        self._return_at_s = 0.0
+
+    def failed(self, address: EdgeAddress, now_s: float) -> None:
+        """`address` of this region could not be reached."""
+        if self.active is self._primary:
+            if address.is_ipv6 and self._secondary:
+                self.active = self._secondary
+                self._return_at_s = now_s + AUTO_RETURN_S
+        elif not address.is_ipv6 or now_s >= self._return_at_s:
+            self.active = self._primary
+
+    def __contains__(self, address: EdgeAddress) -> bool:
+        return address in self._primary or address in self._secondary
+
+
+class EdgeAddresses:
+    """`draw(n)` gives a number from 0 to n - 1, such as `random.randrange`."""
+
+    def __init__(
+        self, regions: Sequence[Sequence[EdgeAddress]], ip_version: IpVersion, draw: Callable[[int], int]
+    ) -> None:
+        self._regions = [Region(addresses, ip_version) for addresses in regions]
+        self._draw = draw
+        self._used: dict[int, EdgeAddress] = {}
+        """By connection index."""
+
+    @property
+    def free_count(self) -> int:
+        return sum(len(self._free(region, None)) for region in self._regions)
+
+    def address_for(self, conn_index: int) -> EdgeAddress | None:
+        """The address that the connection has, else one that is free; None when there is none."""
+        return self._used.get(conn_index) or self._take(conn_index, None)
+
+    def another_for(self, conn_index: int, now_s: float) -> EdgeAddress | None:
+        """The address that the connection has is no good: another one.
+
+        None when no other is free; the one that failed is free then, for `address_for` of whoever comes next.
+        """
+        failed = self._used.pop(conn_index, None)
+        if failed is not None:
+            for region in self._regions:
+                if failed in region:
+                    region.failed(failed, now_s)
+        return self._take(conn_index, failed)
+
+    def give_back(self, conn_index: int) -> None:
+        """The connection is not to come back."""
+        self._used.pop(conn_index, None)
+
+    def _take(self, conn_index: int, excluded: EdgeAddress | None) -> EdgeAddress | None:
+        choices = [self._free(region, excluded) for region in self._regions]
+        most = max(map(len, choices), default=0)
+        if not most:
+            return None
+        roomiest = [free for free in choices if len(free) == most]
+        free = roomiest[self._draw(len(roomiest))]
+        address = self._used[conn_index] = free[self._draw(len(free))]
+        return address
+
+    def _free(self, region: Region, excluded: EdgeAddress | None) -> list[EdgeAddress]:
+        used = self._used.values()
+        return [address for address in region.active if address not in used and address != excluded]
+
+
+def static_regions(addresses: Sequence[EdgeAddress]) -> tuple[tuple[EdgeAddress, ...], tuple[EdgeAddress, ...]]:
+    """Addresses that an operator names one by one: every other one makes up a region."""
+    return tuple(addresses[::2]), tuple(addresses[1::2])

@@ -1,0 +1,39 @@
+"""Cap'n Proto without a schema compiler: as much of the encoding as the tunnel's control stream needs, and all limits.
+
+`MessageReader.receive(bytes)` yields the roots of messages, `encode(root)` makes one. Layouts of structs are known to
+whoever builds and reads them: see `proxy.tunnel.rpc` and `proxy.tunnel.registration`. Not packed. Pure.
+"""
+
+from proxy.tunnel.capnp.decoding import decode
+from proxy.tunnel.capnp.encoding import encode
+from proxy.tunnel.capnp.errors import MalformedMessage
+from proxy.tunnel.capnp.framing import MAX_MESSAGE_BYTES, MAX_SEGMENTS, MessageReader
+from proxy.tunnel.capnp.values import (
+    EMPTY,
+    Capability,
+    PointerList,
+    Scalars,
+    Struct,
+    StructList,
+    Value,
+    octets,
+    text,
+)
+
+__all__ = [
+    "EMPTY",
+    "MAX_MESSAGE_BYTES",
+    "MAX_SEGMENTS",
+    "Capability",
+    "MalformedMessage",
+    "MessageReader",
+    "PointerList",
+    "Scalars",
+    "Struct",
+    "StructList",
+    "Value",
+    "decode",
+    "encode",
+    "octets",
+    "text",
+]

@@ -1,0 +1,65 @@
+"""What `ControlStream` reports, in the order in which the edge caused it."""
+
+from enum import StrEnum
+from typing import TypeAlias
+
+import msgspec
+
+from proxy.tunnel.registration import ConnectionDetails
+
+
+class FailureCause(StrEnum):
+    """Why a registration failed; for metrics, and for what to do next."""
+
+    DUPLICATE = "duplicate"
+    """The edge server has this connection already: try another address."""
+    UNAUTHORIZED = "unauthorized"
+    """The token is refused. People may repair the tunnel meanwhile, so trying goes on."""
+    REFUSED = "refused"
+    """Refused for another reason, of which the edge tells."""
+    EXCEPTION = "exception"
+    """The edge could not deal with the call."""
+    MALFORMED = "malformed"
+    """What the edge said cannot be understood."""
+    LOST = "lost"
+    """The edge gave the control stream up."""
+
+
+class Registered(msgspec.Struct, frozen=True):
+    """The edge sends requests from now on."""
+
+    details: ConnectionDetails
+
+
+class RegistrationFailed(msgspec.Struct, frozen=True):
+    """Close the connection: the edge may wait for that for ever."""
+
+    cause: FailureCause
+    error: str
+    """What to log: the edge's own words, cut and in one line."""
+    should_retry: bool
+    """What the edge recommends; trying goes on in any case."""
+    retry_after_s: float
+
+
+class LocalConfigurationAnswered(msgspec.Struct, frozen=True):
+    error: str | None
+    """None: the edge has taken it."""
+
+
+class Unregistered(msgspec.Struct, frozen=True):
+    """No new requests will come, but those under way: the edge sends some for a moment still, then closes."""
+
+    error: str | None
+    """None: the edge has agreed. With an error there is no more that can be done."""
+
+
+class ControlStreamBroken(msgspec.Struct, frozen=True):
+    """The control stream is of no use any more, and so is its connection."""
+
+    reason: str
+
+
+ControlEvent: TypeAlias = (
+    Registered | RegistrationFailed | LocalConfigurationAnswered | Unregistered | ControlStreamBroken
+)

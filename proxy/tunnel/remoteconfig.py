@@ -1,0 +1,72 @@
+"""Configurations that the provider pushes to its connectors, and the answers that it waits for.
+
+What routes is the pushed document of our own controller. A provider's configuration is acknowledged, since a push that
+nobody takes is tried again for ever, kept, and shown to people; nothing else. Versions count for the whole proxy: the
+edge pushes over each connection, and a version that is not newer changes nothing. Pure.
+"""
+
+from typing import Any, Final
+
+import msgspec
+
+NO_VERSION: Final = -1
+"""Before any push: version 0 is one."""
+MAX_UPDATE_BYTES: Final = 16 * 1024 * 1024
+LOCAL_CONFIGURATION: Final = b'{"ingress":[],"warp-routing":{}}'
+"""What a tunnel that is not remotely managed is told of us: our routes are not for the provider to know."""
+
+
+class MalformedUpdate(ValueError):
+    """The push is no JSON document of the expected shape: it is answered as a failure of the connector."""
+
+
+class Update(msgspec.Struct, frozen=True):
+    version: int
+    config: bytes
+    """JSON."""
+
+
+class RemoteConfiguration(msgspec.Struct, frozen=True):
+    """The newest configuration that was pushed."""
+
+    version: int = NO_VERSION
+    config: bytes = b"null"
+
+    def updated(self, update: Update) -> "RemoteConfiguration":
+        """This one, or the update's, where that is newer."""
+        return RemoteConfiguration(update.version, update.config) if update.version > self.version else self
+
+
+class _Envelope(msgspec.Struct):
+    version: int = 0
+    config: msgspec.Raw = msgspec.Raw(b"null")
+
+
+class _Answer(msgspec.Struct, rename="camel"):
+    last_applied_version: int
+    err: str | None
+
+
+_decoder: Final = msgspec.json.Decoder(_Envelope)
+
+
+def decode_update(body: bytes) -> Update:
+    """Raises MalformedUpdate."""
+    try:
+        envelope = _decoder.decode(body)
+    except (msgspec.DecodeError, RecursionError) as error:
+        raise MalformedUpdate(f"a pushed configuration that cannot be read: {str(error)[:256]}") from error
+    if not -(1 << 31) <= envelope.version < 1 << 31:
+        raise MalformedUpdate(f"a pushed configuration with version {envelope.version}, want a number of 32 bits")
+    return Update(envelope.version, bytes(envelope.config))
+
+
+def flaw_of(update: Update) -> str | None:
+    """Why the update cannot be taken; None where it can."""
+    config: Any = msgspec.json.decode(update.config)
+    return None if isinstance(config, dict) else "the configuration is no JSON object"
+
+
+def encode_answer(applied: RemoteConfiguration, flaw: str | None) -> bytes:
+    """The body of the response; any `flaw` makes it a refusal."""
+    return msgspec.json.encode(_Answer(applied.version, flaw))

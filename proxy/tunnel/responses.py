@@ -1,0 +1,96 @@
+"""Response heads as the edge wants them: the user's fields in one field, and where the response comes from in another.
+
+    cf-cloudflared-response-headers: base64(name) ":" base64(value) ";" ...      standard alphabet, no padding
+    cf-cloudflared-response-meta: {"src":"origin"}
+
+Field by field the base64 segment is cached, as lines of field blocks are, so a head is a join. A head whose fields were
+all met before is likely to come again as a whole, so its serialised field may enter the cache of lines as well; any
+other is marked as never to be indexed, which keeps it out, and secrets with it.
+
+`content-length` stands beside the serialised fields too, since HTTP/2 itself needs it. Trailers are not serialised:
+they go out as they are. Interim responses (1xx) as well. Pure; one `ResponseHeads` a thread.
+"""
+
+import base64
+from typing import Final
+
+from proxy.h2.fieldcache import (
+    MAX_CACHED_BYTES,
+    MAX_CACHED_FIELD_BYTES,
+    MAX_CACHED_FIELDS,
+    UNCACHED_NAMES,
+)
+from proxy.h2.heads import Field, Fields, ResponseHead
+from proxy.h2.recent import Recent
+
+SERIALIZED: Final = b"cf-cloudflared-response-headers"
+META: Final = b"cf-cloudflared-response-meta"
+FROM_ORIGIN: Final[Field] = (META, b'{"src":"origin"}')
+FROM_CONNECTOR: Final[Field] = (META, b'{"src":"cloudflared"}')
+
+RESERVED_PREFIXES: Final = (b":", b"cf-int-", b"cf-cloudflared-", b"cf-proxy-")
+"""Names between connector and edge: no backend may speak them."""
+_NEVER_INDEXED: Final = frozenset((SERIALIZED,))
+_LENGTH: Final = b"content-length"
+_WEBSOCKET_FIELDS: Final[Fields] = [(b"connection", b"Upgrade"), (b"upgrade", b"websocket")]
+_NO_BODY: Final[Field] = (_LENGTH, b"0")
+
+
+class ResponseHeads:
+    __slots__ = ("_find", "_segments")
+
+    def __init__(self) -> None:
+        self._segments: Recent[Field, bytes] = Recent(MAX_CACHED_FIELDS, MAX_CACHED_BYTES)
+        self._find = self._segments.young.get
+
+    def encode(self, head: ResponseHead) -> ResponseHead:
+        """A final head as it goes to the edge. 101 becomes 200: HTTP/2 has no 101, and the edge knows what it asked."""
+        if head.status_code == 101:
+            fields = [field for field in head.fields if field[0] not in (b"connection", b"upgrade", _LENGTH)]
+            return self._encode(200, fields + _WEBSOCKET_FIELDS)
+        return self._encode(head.status_code, head.fields)
+
+    def _encode(self, status_code: int, fields: Fields) -> ResponseHead:
+        segments = [*map(self._find, fields)]
+        never_indexed: frozenset[bytes] = frozenset()
+        if None in segments:
+            segments = [self._find(field) or self._encode_unseen(field) for field in fields]
+            never_indexed = _NEVER_INDEXED
+        serialized = b"".join(segments)[:-1]  # type: ignore[arg-type] # no None is left
+        encoded: Fields = [(SERIALIZED, serialized), FROM_ORIGIN]
+        for field in fields:
+            if field[0] == _LENGTH:
+                encoded.append(field)
+        return ResponseHead(status_code, encoded, never_indexed)
+
+    def _encode_unseen(self, field: Field) -> bytes:
+        """With the separator behind it; empty for a name that is not for the edge's clients."""
+        name, value = field
+        size_bytes = 2 * (len(name) + len(value))
+        segment = self._segments.revive(field, size_bytes)
+        if segment is None:
+            if name.startswith(RESERVED_PREFIXES):
+                return b""
+            segment = b"%b:%b;" % (_base64(name), _base64(value))
+            if size_bytes <= 2 * MAX_CACHED_FIELD_BYTES and name not in UNCACHED_NAMES:
+                self._segments.add(field, segment, size_bytes)
+        return segment
+
+
+def failure_head() -> ResponseHead:
+    """For what no backend has answered, and for streams that we refuse; the stream ends with it."""
+    return ResponseHead(502, [FROM_CONNECTOR, _NO_BODY])
+
+
+def control_head() -> ResponseHead:
+    """Of the control stream, before its first bytes."""
+    return ResponseHead(200, [(b"content-type", b"application/octet-stream")])
+
+
+def configuration_head() -> ResponseHead:
+    """Of the answer to a pushed configuration."""
+    return ResponseHead(200, [(b"content-type", b"application/json")])
+
+
+def _base64(raw: bytes) -> bytes:
+    return base64.b64encode(raw).rstrip(b"=")

@@ -1,0 +1,63 @@
+"""How long to wait before the edge is dialled again: full jitter under a cap that doubles.
+
+    waits = Waits()
+    waits.lost(registered_for_s)            when a connection that had registered is gone; then, as
+    wait = waits.next(random.random())      after each failed attempt
+
+A connection that has been good for a while earns a quick first retry: then most likely the edge has restarted, and it
+has room. One that is lost right after it registered is a failed attempt like any other. Pure: chance is passed in.
+"""
+
+from collections.abc import Generator
+from typing import Final
+
+import backoff
+import msgspec
+
+FIRST_CAP_S: Final = 2.0
+MAX_CAP_S: Final = 30.0
+QUICK_CAP_S: Final = 1.0
+GOOD_PERIOD_S: Final = 10.0
+
+
+class Wait(msgspec.Struct, frozen=True):
+    attempt: int
+    """The number of the attempt that failed, from 1 on."""
+    delay_s: float
+
+
+class Waits:
+    """Of one connection."""
+
+    def __init__(self) -> None:
+        self._attempts = 0
+        self._is_quick = False
+        self._caps = _caps()
+
+    @property
+    def attempts(self) -> int:
+        """Failed ones since the connection was good."""
+        return self._attempts
+
+    def next(self, chance: float, retry_after_s: float = 0.0) -> Wait:
+        """After a failed attempt. `chance` is from 0 up to 1; `retry_after_s` is what the edge asks for, at least.
+
+        No wait is longer than MAX_CAP_S, whatever the edge asks for.
+        """
+        self._attempts += 1
+        delay_s = chance * (QUICK_CAP_S if self._is_quick else next(self._caps))
+        self._is_quick = False
+        return Wait(self._attempts, min(max(delay_s, retry_after_s), MAX_CAP_S))
+
+    def lost(self, registered_for_s: float) -> None:
+        """A connection that was registered for so long is gone; `next` is to be asked then."""
+        if registered_for_s >= GOOD_PERIOD_S:
+            self._attempts = 0
+            self._is_quick = True
+            self._caps = _caps()
+
+
+def _caps() -> Generator[float, None, None]:
+    caps = backoff.expo(base=2, factor=FIRST_CAP_S, max_value=MAX_CAP_S)
+    next(caps)  # its generators begin with an empty item
+    yield from caps

@@ -1,0 +1,120 @@
+"""The tunnel token: standard base64 of a JSON object with account tag `a`, tunnel id `t`, secret `s`, endpoint `e`.
+
+Read as the provider's own connector reads it, oddities included: CR and LF inside the base64 text are ignored, keys
+match in any letter case, unknown keys are skipped, null counts as absent. Stricter in one respect: a token without
+account, tunnel or secret can never register, so it is refused here. `MalformedToken` says which part is wrong and
+never shows any of it, not even by its cause. White space around a token is the caller's to strip. Pure.
+"""
+
+import base64
+import re
+import uuid
+from typing import Final, NoReturn
+
+import msgspec
+
+from daemonkit.secret import Secret
+
+_BASE64: Final = re.compile(r"(?:[A-Za-z0-9+/]{4})*(?:[A-Za-z0-9+/]{2}==|[A-Za-z0-9+/]{3}=)?")
+_URL_SAFE: Final = re.compile(r"[A-Za-z0-9_=-]*")
+_WHITE_SPACE: Final = re.compile(r"\s")
+_DASHED: Final = "[0-9A-Fa-f]{8}(?:-[0-9A-Fa-f]{4}){3}-[0-9A-Fa-f]{12}"
+_UUID: Final = re.compile(rf"{_DASHED}|[0-9A-Fa-f]{{32}}|\{{{_DASHED}\}}|[Uu][Rr][Nn]:[Uu][Uu][Ii][Dd]:{_DASHED}")
+_ENDPOINT: Final = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9-]{0,40}[A-Za-z0-9])?")
+"""It becomes part of a host name."""
+_NAMES: Final = {"a": "account tag", "t": "tunnel id", "s": "tunnel secret", "e": "endpoint"}
+_REMEDY: Final = "copy the whole token again from the tunnel's page"
+
+
+class MalformedToken(ValueError):
+    """The text is no tunnel token; retrying is of no use."""
+
+
+class TunnelToken(msgspec.Struct, frozen=True):
+    account_tag: str
+    tunnel_id: uuid.UUID
+    secret: Secret
+    """Base64, as `secret_bytes` takes it apart."""
+    endpoint: str = ""
+    """The region whose edge is to be used; empty: the global one."""
+
+    @classmethod
+    def decode(cls, text: str) -> "TunnelToken":
+        """Raises MalformedToken."""
+        parts = _parts_of(_decode_base64("tunnel token", text))
+        return cls(
+            parts.get("a") or _missing("a"),
+            _tunnel_id(parts.get("t") or _missing("t")),
+            _tunnel_secret(parts.get("s") or _missing("s")),
+            _endpoint(parts.get("e") or ""),
+        )
+
+    @classmethod
+    def of(cls, account_tag: str, tunnel_id: uuid.UUID, secret: bytes) -> "TunnelToken":
+        """From what a registration carries."""
+        return cls(account_tag, tunnel_id, Secret(base64.b64encode(secret).decode()))
+
+    @property
+    def secret_bytes(self) -> bytes:
+        """In clear: for the registration alone."""
+        return base64.b64decode(self.secret.reveal())
+
+
+def _decode_base64(what: str, text: str) -> bytes:
+    text = text.replace("\r", "").replace("\n", "")
+    if not text:
+        raise MalformedToken(f"the {what} is empty; {_REMEDY}")
+    if _BASE64.fullmatch(text):
+        return base64.b64decode(text)
+    seen = "other characters than base64 has"
+    if _WHITE_SPACE.search(text):
+        seen = "white space inside"
+    elif _BASE64.fullmatch(text + "=" * (-len(text) % 4)) or not text.strip("ABCDEFGHIJKLMNOPQRSTUVWXYZ"):
+        seen = "a length that is no multiple of 4: its end or its padding is missing"
+    elif _URL_SAFE.fullmatch(text):
+        seen = "the URL-safe alphabet"
+    raise MalformedToken(f"the {what} is no base64: seen {seen}, want the standard alphabet with padding; {_REMEDY}")
+
+
+def _parts_of(raw: bytes) -> dict[str, str]:
+    """The known keys that are there and not null."""
+    try:
+        content = msgspec.json.decode(raw)
+    except (msgspec.DecodeError, RecursionError):
+        # Without its cause: that quotes what it could not read.
+        raise MalformedToken(f"the tunnel token holds no JSON document under its base64; {_REMEDY}") from None
+    if content is None:
+        content = {}
+    if not isinstance(content, dict):
+        raise MalformedToken(f"the tunnel token holds JSON that is no object; {_REMEDY}")
+    parts: dict[str, str] = {}
+    for spelled, value in content.items():
+        key = spelled.casefold()
+        if key not in _NAMES or value is None:
+            continue
+        if not isinstance(value, str):
+            raise MalformedToken(f"the {_NAMES[key]} in the tunnel token is no text; {_REMEDY}")
+        parts[key] = value
+    return parts
+
+
+def _tunnel_id(text: str) -> uuid.UUID:
+    if not _UUID.fullmatch(text):
+        raise MalformedToken(f"the tunnel id in the tunnel token is no UUID; {_REMEDY}")
+    tunnel_id = uuid.UUID(text.lower())
+    return tunnel_id if tunnel_id.int else _missing("t")
+
+
+def _tunnel_secret(text: str) -> Secret:
+    secret = _decode_base64("tunnel secret in the tunnel token", text)
+    return Secret(base64.b64encode(secret).decode())
+
+
+def _endpoint(text: str) -> str:
+    if text and not _ENDPOINT.fullmatch(text):
+        raise MalformedToken(f"the endpoint in the tunnel token is no name of a region; {_REMEDY}")
+    return text
+
+
+def _missing(key: str) -> NoReturn:
+    raise MalformedToken(f"the tunnel token has no {_NAMES[key]}; {_REMEDY}")

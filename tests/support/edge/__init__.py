@@ -1,0 +1,1 @@
+"""An edge for tests: the other side of what `proxy.tunnel` says."""
