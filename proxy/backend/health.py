@@ -26,6 +26,15 @@ class AddressHealth:
     def is_usable(self) -> bool:
         return self.ejected_until_s is None and not self.is_down
 
+    def forget(self, *, is_passive: bool, is_active: bool) -> None:
+        """What was found by checks that are not wanted any more does not count."""
+        if is_passive:
+            self.consecutive_failures = 0
+            self.ejected_until_s = None
+        if is_active:
+            self.is_down = False
+            self.probes_in_a_row = 0
+
     def probed(self, is_success: bool, policy: document.ActiveHealth) -> bool:
         """The outcome of a probe; True when `is_down` has changed."""
         if is_success is not self.is_down:

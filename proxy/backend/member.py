@@ -56,6 +56,7 @@ class Member:
         else:
             self.lane = Lane(means, owner, circuit, stats, text, trust=None, is_h2c=spec.protocol == "h2c")
         self._switching: Lane | None = None
+        self._is_retired = False
 
     def __repr__(self) -> str:
         return f"<Member {self.text}, {self.running} running>"
@@ -70,12 +71,20 @@ class Member:
 
     def lane_for(self, request: Request) -> Lane:
         """A switch of protocols by GET needs HTTP/1.1, also where requests go by HTTP/2."""
-        if not self._tls or request.head.protocol is None or request.head.method != b"GET":
+        if request.head.protocol is None or not self._tls or request.head.method != b"GET":
             return self.lane
         if self._switching is None:
             trust = self._means.trust(self._tls, offers_h2=False)
             self._switching = Lane(self._means, self._owner, self._circuit, self._stats, self.text, trust=trust)
+            if self._is_retired:
+                self._switching.retire()
         return self._switching
+
+    def retire(self) -> None:
+        """Keep no connection after its request."""
+        self._is_retired = True
+        for lane in self.lanes:
+            lane.retire()
 
     @property
     def lanes(self) -> list[Lane]:

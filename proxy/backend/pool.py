@@ -159,8 +159,14 @@ class BackendPool:
             self._let_go(member)
         self._members = members
         health = [member.health for member in members.values()]
+        for one in health:
+            one.forget(is_passive=not spec.passive_health, is_active=not spec.active_health)
         self._outliers = Outliers(spec.passive_health, health) if spec.passive_health else None
-        self._probe()
+        if self._is_retired:
+            for member in members.values():
+                member.retire()
+        else:
+            self._probe()
         self._restore()
 
     def _probe(self) -> None:
@@ -175,8 +181,7 @@ class BackendPool:
     def _let_go(self, member: Member) -> None:
         self._leaving = [other for other in self._leaving if not other.is_idle]
         self._leaving.append(member)
-        for lane in member.lanes:
-            lane.retire()
+        member.retire()
 
     # -- the end -----------------------------------------------------------------------------------------------------
 
@@ -194,8 +199,7 @@ class BackendPool:
             prober.stop()
         self._probers = []
         for member in self._members.values():
-            for lane in member.lanes:
-                lane.retire()
+            member.retire()
 
     def close(self) -> None:
         self.retire()

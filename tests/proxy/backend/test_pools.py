@@ -312,6 +312,18 @@ def test_probes_end_with_their_backend() -> None:
         assert peer.connections == 1
 
 
+def test_addresses_are_asked_again_when_their_health_is_not_checked_any_more() -> None:
+    passive = document.PassiveHealth(consecutive_failures=1, max_ejected_percent=100)
+    active = document.ActiveHealth(unhealthy_threshold=1)
+    with backend(lambda conn: conn.serve(UNAVAILABLE)) as peer, world() as w:
+        w.use(of(peer, passive_health=passive, active_health=active))
+        w.until(lambda: w.backend().ejected == 1)
+        w.use(of(peer))
+
+        assert w.fetch().status_code == 503
+        assert w.backend().ejected == 0
+
+
 # -- tables ------------------------------------------------------------------------------------------------------------
 
 
@@ -406,6 +418,10 @@ def test_draining_finishes_what_runs_and_keeps_nothing() -> None:
         w.until(lambda: w.backend().connections == 0)
         assert w.fetch().status_code == 200
         w.until(lambda: w.backend().connections == 0)
+        with backend() as other:
+            w.use(of(other))
+            assert w.fetch().status_code == 200
+            w.until(lambda: w.backend().connections == 0)
 
 
 def many(w: World, count: int) -> list[Answer]:

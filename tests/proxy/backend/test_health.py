@@ -1,0 +1,51 @@
+"""The pure rules of health, over any history."""
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from proxy import document
+from proxy.backend.health import AddressHealth, Outliers
+
+outcomes = st.lists(st.tuples(st.integers(0, 3), st.booleans(), st.integers(0, 15)), max_size=80)
+
+
+@given(outcomes, st.integers(1, 4), st.integers(0, 100))
+def test_ejections_keep_to_threshold_share_and_time(
+    history: list[tuple[int, bool, int]], threshold: int, percent: int
+) -> None:
+    policy = document.PassiveHealth(consecutive_failures=threshold, ejection_time="10s", max_ejected_percent=percent)
+    addresses = [AddressHealth() for _ in range(4)]
+    outliers = Outliers(policy, addresses)
+    now_s, in_a_row, ejected_at_s = 0.0, [0] * 4, [0.0] * 4
+    has_been_ejected = [False] * 4
+    for place, is_success, passed_s in history:
+        now_s += passed_s
+        next_s = outliers.restore(now_s)
+        address = addresses[place]
+        if is_success:
+            outliers.succeeded(address)
+            in_a_row[place] = 0
+        else:
+            in_a_row[place] += 1
+            if outliers.failed(address, now_s):
+                assert in_a_row[place] >= threshold or has_been_ejected[place]
+                ejected_at_s[place] = now_s
+                has_been_ejected[place] = True
+        assert outliers.ejected * 100 <= percent * 4
+        assert next_s is None or next_s > now_s
+        for other, since_s in zip(addresses, ejected_at_s, strict=True):
+            assert other.is_usable or now_s < since_s + 10
+
+
+@given(st.lists(st.booleans(), max_size=40), st.integers(1, 4), st.integers(1, 4))
+def test_probes_change_the_verdict_after_so_many_in_a_row(results: list[bool], down: int, up: int) -> None:
+    policy = document.ActiveHealth(unhealthy_threshold=down, healthy_threshold=up)
+    address = AddressHealth()
+    is_down = False
+    for place, result in enumerate(results):
+        changed = address.probed(result, policy)
+        tail = results[max(0, place + 1 - (up if is_down else down)) : place + 1]
+        if changed:
+            assert tail == [is_down] * (up if is_down else down)
+            is_down = not is_down
+        assert address.is_down is is_down
