@@ -25,6 +25,7 @@ from datamodel_code_generator.format import Formatter, PythonVersion
 
 from daemonkit.options import reference_page
 from dnswebhook import options as dnswebhook_options
+from proxy import options as proxy_options
 from proxy.commands.schema import make_schema
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -113,13 +114,12 @@ def make_structs(source: Path) -> str:
 
 def make_options_page() -> str:
     """Every option of every daemon."""
-    page = reference_page(
-        dnswebhook_options.Options,
-        prog=dnswebhook_options.PROG,
-        prefix=dnswebhook_options.PREFIX,
-        description=dnswebhook_options.DESCRIPTION,
-    )
-    return f"<!-- Made by `make generate` from the declarations; do not edit. -->\n\n{page.rstrip()}\n"
+    pages = [
+        reference_page(daemon.Options, prog=daemon.PROG, prefix=daemon.PREFIX, description=daemon.DESCRIPTION).rstrip()
+        for daemon in (dnswebhook_options, proxy_options)
+    ]
+    text = "\n\n".join(pages)
+    return f"<!-- Made by `make generate` from the declarations; do not edit. -->\n\n{text}\n"
 
 
 CLIENT_HEAD = '''"""A client of the daemon's APIs with one method per operation; made by tools/generate.py, do not edit.
