@@ -1,0 +1,157 @@
+"""An HTTP/2 client by the `h2` package, for what other clients cannot be told to do: RFC 8441, windows, silence.
+
+One thread, one connection, many streams; every wait has a deadline.
+"""
+
+from __future__ import annotations
+
+import socket
+import ssl
+import time
+from collections.abc import Callable, Iterable
+from types import TracebackType
+from typing import Self
+
+import h2.config
+import h2.connection
+import h2.events
+import h2.settings
+
+from tests.support.ports import LOOPBACK
+
+TIMEOUT_S = 20.0
+
+
+class H2Client:
+    """`grants_credit` False: what was received is not given back to the peer's windows."""
+
+    def __init__(self, port: int, tls: ssl.SSLContext | None = None, *, grants_credit: bool = True) -> None:
+        sock = socket.create_connection((LOOPBACK, port), timeout=TIMEOUT_S)
+        self.sock = tls.wrap_socket(sock, server_hostname="localhost") if tls else sock
+        config = h2.config.H2Configuration(client_side=True, header_encoding="utf-8")
+        self.connection = h2.connection.H2Connection(config)
+        self.events: list[h2.events.Event] = []
+        """All that came."""
+        self._grants_credit = grants_credit
+        self.connection.initiate_connection()
+        self.flush()
+
+    # -- requests ----------------------------------------------------------------------------------------------------
+
+    def request(
+        self, path: str = "/", method: str = "GET", fields: Iterable[tuple[str, str]] = (), *, end_stream: bool = True
+    ) -> int:
+        """The number of the new stream."""
+        pseudo = [(":method", method), (":scheme", "http"), (":authority", "a.example"), (":path", path)]
+        return self.begin([*pseudo, *fields], end_stream=end_stream)
+
+    def connect_websocket(self, path: str = "/", fields: Iterable[tuple[str, str]] = ()) -> int:
+        """RFC 8441."""
+        pseudo = [(":method", "CONNECT"), (":protocol", "websocket"), (":scheme", "http"), (":path", path)]
+        return self.begin([*pseudo, (":authority", "a.example"), ("sec-websocket-version", "13"), *fields])
+
+    def begin(self, fields: list[tuple[str, str]], *, end_stream: bool = False) -> int:
+        stream_id = self.connection.get_next_available_stream_id()
+        self.connection.send_headers(stream_id, fields, end_stream=end_stream)
+        self.flush()
+        return stream_id
+
+    def send(self, stream_id: int, data: bytes, *, end_stream: bool = False) -> None:
+        """As the windows allow."""
+        while data:
+            room = min(self.connection.local_flow_control_window(stream_id), self.connection.max_outbound_frame_size)
+            if not room:
+                self.receive(time.monotonic() + TIMEOUT_S)
+                continue
+            self.connection.send_data(stream_id, data[:room])
+            data = data[room:]
+            self.flush()
+        if end_stream:
+            self.connection.end_stream(stream_id)
+            self.flush()
+
+    def reset(self, stream_id: int) -> None:
+        self.connection.reset_stream(stream_id, 8)
+        self.flush()
+
+    # -- what comes --------------------------------------------------------------------------------------------------
+
+    def wait_for(self, is_there: Callable[[], bool], what: str, timeout_s: float = TIMEOUT_S) -> None:
+        end_s = time.monotonic() + timeout_s
+        while not is_there():
+            if not self.receive(end_s):
+                raise AssertionError(f"never came: {what}; seen {self.events[-10:]}")
+
+    def receive(self, end_s: float) -> bool:
+        """Once; False when the time is over or the peer has closed."""
+        left_s = end_s - time.monotonic()
+        if left_s <= 0:
+            return False
+        self.sock.settimeout(left_s)
+        try:
+            data = self.sock.recv(65536)
+        except TimeoutError:
+            return False
+        if not data:
+            return False
+        for event in self.connection.receive_data(data):
+            self.events.append(event)
+            if isinstance(event, h2.events.DataReceived) and self._grants_credit:
+                self.connection.acknowledge_received_data(event.flow_controlled_length, event.stream_id)
+        self.flush()
+        return True
+
+    def flush(self) -> None:
+        self.sock.settimeout(TIMEOUT_S)
+        self.sock.sendall(self.connection.data_to_send())
+
+    def head(self, stream_id: int) -> dict[str, str]:
+        """Of the response, waited for."""
+
+        def found() -> list[dict[str, str]]:
+            responses = [event for event in self.events if isinstance(event, h2.events.ResponseReceived)]
+            return [dict(event.headers) for event in responses if event.stream_id == stream_id]
+
+        self.wait_for(lambda: bool(found()) or self.is_reset(stream_id), f"a response on stream {stream_id}")
+        assert found(), f"stream {stream_id} was reset"
+        return found()[0]
+
+    def data(self, stream_id: int) -> bytes:
+        """So far."""
+        parts = [event for event in self.events if isinstance(event, h2.events.DataReceived)]
+        return b"".join(event.data for event in parts if event.stream_id == stream_id)
+
+    def has_ended(self, stream_id: int) -> bool:
+        ended = [event for event in self.events if isinstance(event, h2.events.StreamEnded)]
+        return any(event.stream_id == stream_id for event in ended)
+
+    def is_reset(self, stream_id: int) -> bool:
+        resets = [event for event in self.events if isinstance(event, h2.events.StreamReset)]
+        return any(event.stream_id == stream_id for event in resets)
+
+    def body(self, stream_id: int) -> bytes:
+        """To its end."""
+        self.wait_for(lambda: self.has_ended(stream_id), f"the end of stream {stream_id}")
+        return self.data(stream_id)
+
+    @property
+    def has_goaway(self) -> bool:
+        return any(isinstance(event, h2.events.ConnectionTerminated) for event in self.events)
+
+    def setting(self, code: h2.settings.SettingCodes) -> int | None:
+        """As the peer announced it."""
+        self.wait_for(lambda: any(isinstance(e, h2.events.RemoteSettingsChanged) for e in self.events), "SETTINGS")
+        changes = [event for event in self.events if isinstance(event, h2.events.RemoteSettingsChanged)]
+        found = [event.changed_settings[code].new_value for event in changes if code in event.changed_settings]
+        return found[-1] if found else None
+
+    def close(self) -> None:
+        self.sock.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()

@@ -1,0 +1,66 @@
+"""A WebSocket server by the `websockets` library, and what clients over HTTP/2 need of it: frames without a socket.
+
+The server's answer to a message, by its first word: `echo` (any other message too) sends it back, `close CODE REASON`
+closes the connection so, `large N` sends N bytes.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import queue
+import threading
+from collections.abc import Sequence
+from types import TracebackType
+from typing import Self
+
+from websockets.exceptions import ConnectionClosed
+from websockets.sync.server import ServerConnection, serve
+from websockets.typing import Subprotocol
+
+from tests.support.ports import LOOPBACK
+
+MAX_BYTES = 8 << 20
+
+
+class WebSocketServer:
+    def __init__(self) -> None:
+        self.closed: queue.Queue[tuple[int | None, str]] = queue.Queue()
+        """Code and reason of each connection that has ended, as the server saw them."""
+        self.handshakes: queue.Queue[tuple[str, dict[str, str]]] = queue.Queue()
+        """Path and fields of each."""
+        self._server = serve(
+            self._talk, LOOPBACK, 0, max_size=MAX_BYTES, select_subprotocol=_first_offered, ping_interval=None
+        )
+        self.address = f"{LOOPBACK}:{self._server.socket.getsockname()[1]}"
+        self._thread = threading.Thread(target=self._server.serve_forever, name="websocket server", daemon=True)
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._server.shutdown()
+        self._thread.join(20)
+
+    def _talk(self, connection: ServerConnection) -> None:
+        assert connection.request is not None
+        self.handshakes.put((connection.request.path, dict(connection.request.headers.raw_items())))
+        with contextlib.suppress(ConnectionClosed):
+            for message in connection:
+                self._answer(connection, message)
+        self.closed.put((connection.close_code, connection.close_reason or ""))
+
+    def _answer(self, connection: ServerConnection, message: str | bytes) -> None:
+        if isinstance(message, str) and message.startswith("close "):
+            _, code, reason = message.split(" ", 2)
+            connection.close(int(code), reason)
+        elif isinstance(message, str) and message.startswith("large "):
+            connection.send(bytes(int(message.split()[1])))
+        else:
+            connection.send(message)
+
+
+def _first_offered(_: ServerConnection, offered: Sequence[Subprotocol]) -> Subprotocol | None:
+    return offered[0] if offered else None
