@@ -186,6 +186,27 @@ def test_a_peer_that_never_reads_cannot_hold_a_finishing_connection() -> None:
         assert owed.released_bytes == MANY_BYTES
 
 
+def test_closing_sends_what_the_socket_takes_and_ends_in_order_without_a_call() -> None:
+    with linked() as link:
+        owed = link.send(b"last words")
+        link.transport.close()
+
+        assert receive(link.peer, 10) == b"last words"
+        assert has_ended(link.peer)
+        assert owed.released_bytes == 10
+        turns(link.loop)
+        assert (link.side.error, link.side.closed, link.side.has_eof) == (None, 0, False)
+
+
+def test_closing_forgives_what_the_socket_does_not_take() -> None:
+    with linked() as link:
+        owed = link.send(b"a" * MANY_BYTES)
+        link.transport.close()
+
+        assert owed.released_bytes == MANY_BYTES
+        assert link.transport.is_closed
+
+
 def test_aborting_resets_the_connection_forgives_debts_and_calls_nobody() -> None:
     with linked() as link:
         sent = link.send(b"a" * MANY_BYTES)
