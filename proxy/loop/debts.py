@@ -38,6 +38,14 @@ class Debts:
             for creditor, size_bytes in sealed.popleft()[1]:
                 creditor.release(size_bytes)
 
+    def settle(self) -> None:
+        """The socket has taken all that there is."""
+        fresh = self._fresh
+        if fresh:
+            self._fresh = []
+            for creditor, size_bytes in fresh:
+                creditor.release(size_bytes)
+
     def forgive(self) -> None:
         """Give credit back for bytes that will never be sent, or their creditors would stand still."""
         debts = [debt for _, group in self._sealed for debt in group] + self._fresh

@@ -79,6 +79,7 @@ class Transport:
         "_sent_bytes",
         "_sock",
         "_total_bytes",
+        "is_closed",
     )
 
     def __init__(self, loop: Loop, sock: socket.socket, owner: Owner) -> None:
@@ -87,6 +88,7 @@ class Transport:
         self._sock = sock
         self._owner = owner
         self._is_tls = isinstance(sock, ssl.SSLSocket)
+        self.is_closed = False
         self._read_bytes = _READ_BYTES
         self._queue: deque[Buffer] = deque()
         self._total_bytes = 0
@@ -119,10 +121,6 @@ class Transport:
     def hand_over(self, owner: Owner) -> None:
         """From now on `owner` is called: the same connection goes on in another protocol."""
         self._owner = owner
-
-    @property
-    def is_closed(self) -> bool:
-        return self._sock.fileno() < 0
 
     @property
     def queued_bytes(self) -> int:
@@ -229,15 +227,40 @@ class Transport:
         if self.is_closed or self._is_output_ended:
             self._debts.forgive()
             return
-        for buffer in self._owner.buffers_to_send():
-            size_bytes = len(buffer)
-            # An empty one would never be taken: sending it makes no progress.
-            if size_bytes:
-                self._total_bytes += size_bytes
-                self._queue.append(buffer)
+        buffers = self._owner.buffers_to_send()
+        size_bytes = sum(map(len, buffers))
+        if self._queue or size_bytes > _JOIN_BYTES:
+            self._enqueue(buffers, size_bytes)
+            if not self._is_writing:
+                self._send()
+        else:
+            self._send_at_once(buffers, size_bytes)
+
+    def _send_at_once(self, buffers: list[Buffer], size_bytes: int) -> None:
+        """Nothing waits, and this is little: most often the socket takes all of it, and there is nothing to keep."""
+        if size_bytes:
+            data = buffers[0] if len(buffers) == 1 else b"".join(buffers)
+            try:
+                sent_bytes = self._sock.send(data)
+            except _NOT_NOW:
+                sent_bytes = 0
+            except OSError as error:
+                self._lose(error)
+                return
+            if sent_bytes != size_bytes:
+                # OpenSSL wants to be offered again what it has refused.
+                self._enqueue([memoryview(data)[sent_bytes:] if sent_bytes else data], size_bytes - sent_bytes)
+                self._send()
+                return
+        self._debts.settle()
+        if self._is_finishing or self._is_half_closing:
+            self._end_if_asked()
+
+    def _enqueue(self, buffers: list[Buffer], size_bytes: int) -> None:
+        # An empty one would never be taken: sending it makes no progress.
+        self._queue.extend(filter(None, buffers))
+        self._total_bytes += size_bytes
         self._debts.seal(self._total_bytes)
-        if not self._is_writing:
-            self._send()
 
     def on_writable(self) -> None:
         if self.is_closed:
@@ -263,11 +286,8 @@ class Transport:
         if bool(queue) != self._is_writing:
             self._is_writing = bool(queue)
             self._rewatch()
-        if not queue and not self._is_flush_due:
-            if self._is_finishing:
-                self._end_output()
-            elif self._is_half_closing:
-                self._half_close()
+        if not queue:
+            self._end_if_asked()
 
     def _send_some(self, queue: deque[Buffer]) -> bool:
         """False when the socket is full. A piece that TLS refused is offered again as it was, as OpenSSL wants it."""
@@ -347,6 +367,15 @@ class Transport:
         if not self.is_closed:
             self._lose(ConnectionAbortedError("given up after a bug of ours"))
 
+    def _end_if_asked(self) -> None:
+        """All that was queued is sent."""
+        if self._is_flush_due:
+            return
+        if self._is_finishing:
+            self._end_output()
+        elif self._is_half_closing:
+            self._half_close()
+
     def _end_output(self) -> None:
         self._is_output_ended = True
         # Our close_notify is sent by this call; the peer's is not waited for.
@@ -383,6 +412,7 @@ class Transport:
     def _let_go(self) -> None:
         if self.is_closed:
             return
+        self.is_closed = True
         self._linger.cancel()
         self._loop.unwatch(self._sock)
         self._sock.close()
