@@ -1,0 +1,67 @@
+"""The metrics page: what it adds up, and that the manual names all of it."""
+
+from __future__ import annotations
+
+import re
+
+import requests
+from prometheus_client.parser import text_string_to_metric_families
+
+from tests.proxy.site import DEADLINE_S, Backend, Proxy, ask, fixed, forwarding, reserved_port
+from tests.support.process import REPOSITORY
+
+MANUAL = (REPOSITORY / "docs" / "proxy-metrics.md").read_text(encoding="utf-8")
+
+
+def page(proxy: Proxy, accept: str = "text/plain") -> requests.Response:
+    return requests.get(f"{proxy.url('config')}/metrics", headers={"Accept": accept}, timeout=DEADLINE_S)
+
+
+def test_the_manual_names_every_metric_of_ours_with_its_type() -> None:
+    documented = dict(re.findall(r"^\| `(tunnelgw_proxy_\w+)` \| (\w+) \|", MANUAL, re.M))
+    with Backend() as backend, reserved_port() as port, Proxy() as proxy:
+        proxy.use(forwarding(port, backend.address))
+        ask(port)
+
+        families = [
+            family
+            for family in text_string_to_metric_families(page(proxy).text)
+            if family.name.startswith("tunnelgw_proxy_")
+        ]
+
+    seen = {f"{family.name}_total" if family.type == "counter" else family.name: family.type for family in families}
+    assert seen == documented
+
+
+def test_the_requests_of_all_workers_are_added_up() -> None:
+    with Backend() as backend, reserved_port() as port, Proxy("--workers", "3") as proxy:
+        proxy.use(forwarding(port, backend.address))
+        for _ in range(30):
+            ask(port)
+
+        assert proxy.metric("tunnelgw_proxy_requests_total", route="routes[0]", status_class="2xx") == 30
+        assert proxy.metric("tunnelgw_proxy_request_duration_seconds_count", route="routes[0]") == 30
+        assert proxy.metric("tunnelgw_proxy_request_duration_seconds_bucket", route="routes[0]", le="+Inf") == 30
+        assert proxy.metric("tunnelgw_proxy_response_body_bytes_total", route="routes[0]") == 30 * len("hello")
+        assert proxy.metric("tunnelgw_proxy_backend_requests_total", backend=f"http://{backend.address}") == 30
+        assert proxy.metric("tunnelgw_proxy_connections_accepted_total", door=f"127.0.0.1:{port}") == 30
+        for worker in ("0", "1", "2"):
+            assert proxy.metric("tunnelgw_proxy_worker_up", worker=worker) == 1
+
+
+def test_requests_that_no_route_takes_are_counted_as_such() -> None:
+    with reserved_port() as port, Proxy() as proxy:
+        document = fixed(port)
+        document["routes"][0]["hostnames"] = ["a.example"]
+        proxy.use(document)
+        ask(port)
+
+        assert proxy.metric("tunnelgw_proxy_requests_total", route="(none)", status_class="4xx") == 1
+
+
+def test_openmetrics_is_spoken_to_those_who_ask_for_it() -> None:
+    with Proxy() as proxy:
+        answer = page(proxy, "application/openmetrics-text; version=1.0.0")
+
+    assert answer.headers["Content-Type"].startswith("application/openmetrics-text")
+    assert answer.text.rstrip().endswith("# EOF")
