@@ -1,0 +1,361 @@
+"""Backends that fail in every way: what the client gets, how often a backend was asked, and what the log says."""
+
+import http.client
+import threading
+from collections.abc import Callable
+
+import pytest
+
+from tests.support.asking import ask, connect
+from tests.support.gateway import Gateway, resident_bytes, route_to
+from tests.support.h2peer import H2Client
+from tests.support.ports import ReservedPort
+from tests.support.recordingbackend import RecordingBackend
+from tests.support.socketbackend import Dialogue, SocketBackend
+
+MIB = 1 << 20
+HEAD = b"HTTP/1.1 200 OK\r\nContent-Length: 1000000\r\n\r\n"
+
+
+def reason_of(gateway: Gateway, request_id: str | None) -> tuple[int, str]:
+    line = gateway.wait_for_access(lambda entry: entry["request_id"] == request_id, f"with id {request_id}")
+    return line["status_code"], line["reason"]
+
+
+def test_a_backend_that_refuses_is_answered_502(lone_gateway: Gateway) -> None:
+    with ReservedPort() as nobody:
+        lone_gateway.serve(route_to(nobody.address))
+
+        answer = ask(lone_gateway.clear[1])
+
+    assert 502 == answer.status_code
+    assert answer.value("x-request-id") in answer.body.decode()
+    assert 502 == reason_of(lone_gateway, answer.value("x-request-id"))[0]
+
+
+def test_connection_errors_are_retried_at_another_address(lone_gateway: Gateway, backend: RecordingBackend) -> None:
+    with ReservedPort() as nobody:
+        addresses = [nobody.address, backend.address]
+        lone_gateway.serve(route_to("", addresses=addresses, retry={"attempts": 3, "backoff": "1ms"}))
+
+        answers = [ask(lone_gateway.clear[1]).status_code for _ in range(10)]
+
+    assert [200] * 10 == answers
+
+
+def test_a_backend_that_resets_before_it_answers_is_502(lone_gateway: Gateway) -> None:
+    def read_and_reset(dialogue: Dialogue) -> None:
+        dialogue.read_request()
+        dialogue.reset()
+
+    with SocketBackend(read_and_reset) as backend:
+        lone_gateway.serve(route_to(backend.address))
+
+        assert 502 == ask(lone_gateway.clear[1], method="POST", body=b"x").status_code
+        assert 1 == backend.accepted
+
+
+def cut_body(head: bytes, *, is_reset: bool) -> Callable[[Dialogue], None]:
+    def script(dialogue: Dialogue) -> None:
+        dialogue.read_request()
+        dialogue.send(head + b"x" * 5000)
+        if is_reset:
+            dialogue.reset()
+
+    return script
+
+
+CUT = {
+    "length": HEAD,
+    "chunked": b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nfffff\r\n",
+}
+
+
+@pytest.mark.parametrize("is_reset", [True, False], ids=["reset", "closed"])
+@pytest.mark.parametrize("framing", CUT)
+def test_a_body_that_is_cut_is_never_taken_for_whole(lone_gateway: Gateway, framing: str, is_reset: bool) -> None:
+    with SocketBackend(cut_body(CUT[framing], is_reset=is_reset)) as backend:
+        lone_gateway.serve(route_to(backend.address))
+
+        with pytest.raises((http.client.IncompleteRead, ConnectionError)):
+            ask(lone_gateway.clear[1])
+        with H2Client(lone_gateway.clear[1]) as client:
+            stream_id = client.request()
+            client.wait_for(lambda: client.is_reset(stream_id), "RST_STREAM")
+            assert not client.has_ended(stream_id)
+
+            assert "502" != client.head(client.request("/again"))[":status"]
+
+
+def test_a_body_without_a_length_ends_with_its_connection(lone_gateway: Gateway) -> None:
+    def script(dialogue: Dialogue) -> None:
+        dialogue.read_request()
+        dialogue.send(b"HTTP/1.1 200 OK\r\n\r\n" + b"x" * 5000)
+
+    with SocketBackend(script) as backend:
+        lone_gateway.serve(route_to(backend.address))
+
+        assert b"x" * 5000 == ask(lone_gateway.clear[1]).body
+
+
+def stall(dialogue: Dialogue) -> None:
+    dialogue.read_request()
+    dialogue.backend.over.wait(20)
+
+
+@pytest.mark.parametrize("timeouts", [{"request": "150ms"}, {"backendRequest": "150ms"}])
+def test_a_backend_that_stalls_is_answered_504(lone_gateway: Gateway, timeouts: dict[str, str]) -> None:
+    with SocketBackend(stall) as backend:
+        lone_gateway.serve(route_to(backend.address, timeouts=timeouts))
+
+        assert 504 == ask(lone_gateway.clear[1]).status_code
+        backend.over.set()
+
+
+def test_a_backend_that_stalls_for_ever_is_given_up_by_the_idle_limit(lone_gateway: Gateway) -> None:
+    with SocketBackend(stall) as backend:
+        lone_gateway.serve(route_to(backend.address), limits={"streamIdleTimeout": "150ms"})
+
+        assert 504 == ask(lone_gateway.clear[1]).status_code
+        backend.over.set()
+
+
+def test_a_backend_that_stalls_in_its_body_is_cut_off(lone_gateway: Gateway) -> None:
+    def stall_in_body(dialogue: Dialogue) -> None:
+        dialogue.read_request()
+        dialogue.send(HEAD + b"x" * 100)
+        dialogue.read_to_end()
+
+    with SocketBackend(stall_in_body) as backend:
+        lone_gateway.serve(route_to(backend.address, timeouts={"request": "150ms"}))
+
+        with pytest.raises((http.client.IncompleteRead, ConnectionError)):
+            ask(lone_gateway.clear[1])
+        backend.wait_until_closed()
+
+
+GARBAGE = {
+    "another protocol": b"220 mail.example ESMTP ready\r\n",
+    "binary": bytes(range(128, 256)) * 10,
+    "nothing but line ends": b"\r\n" * 3000,
+    "no status code": b"HTTP/1.1 OK\r\n\r\n",
+    "status code of four digits": b"HTTP/1.1 2000 OK\r\nContent-Length: 0\r\n\r\n",
+    "another version": b"HTTP/3.0 200 OK\r\nContent-Length: 0\r\n\r\n",
+    "two lengths": b"HTTP/1.1 200 OK\r\nContent-Length: 1\r\nContent-Length: 2\r\n\r\nxx",
+    "length and chunks": b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n",
+    "folded field": b"HTTP/1.1 200 OK\r\nX: a\r\n b\r\nContent-Length: 0\r\n\r\n",
+    "field name with a space": b"HTTP/1.1 200 OK\r\nX Y: a\r\nContent-Length: 0\r\n\r\n",
+    "NUL in a field": b"HTTP/1.1 200 OK\r\nX: a\0b\r\nContent-Length: 0\r\n\r\n",
+    "a head without end": b"HTTP/1.1 200 OK\r\n" + b"X: " + b"y" * 2_000_000,
+    "a switch nobody asked for": b"HTTP/1.1 101 Switch\r\nUpgrade: websocket\r\nConnection: upgrade\r\n\r\n",
+    "HTTP/2 in answer to HTTP/1.1": b"\x00\x00\x00\x04\x00\x00\x00\x00\x00",
+    "TLS in answer to HTTP/1.1": b"\x15\x03\x01\x00\x02\x02\x46",
+}
+
+
+@pytest.mark.parametrize("garbage", GARBAGE)
+def test_garbage_is_answered_502_and_its_connection_is_closed(lone_gateway: Gateway, garbage: str) -> None:
+    def babble(dialogue: Dialogue) -> None:
+        dialogue.read_request()
+        dialogue.send(GARBAGE[garbage])
+        dialogue.read_to_end()
+
+    with SocketBackend(babble) as backend:
+        lone_gateway.serve(route_to(backend.address))
+
+        assert 502 == ask(lone_gateway.clear[1]).status_code
+        backend.wait_until_closed()
+
+
+def test_bytes_behind_a_response_never_reach_the_next_client(lone_gateway: Gateway) -> None:
+    def answer_twice(dialogue: Dialogue) -> None:
+        dialogue.read_request()
+        dialogue.answer(b"mine")
+        dialogue.answer(b"not asked for")
+        dialogue.read_to_end()
+
+    with SocketBackend(answer_twice) as backend:
+        lone_gateway.serve(route_to(backend.address))
+
+        assert [b"mine"] * 5 == [ask(lone_gateway.clear[1]).body for _ in range(5)]
+
+
+def close_on_second_request(dialogue: Dialogue) -> None:
+    """As a server does whose keep-alive time is over at this very moment."""
+    dialogue.read_request()
+    dialogue.answer(b"connection %d" % dialogue.number)
+    dialogue.read_request()
+
+
+@pytest.mark.parametrize("method", ["GET", "HEAD", "PUT", "DELETE"])
+def test_a_kept_connection_that_closes_under_us_costs_a_safe_request_nothing(
+    lone_gateway: Gateway, method: str
+) -> None:
+    with SocketBackend(close_on_second_request) as backend:
+        lone_gateway.serve(route_to(backend.address))
+        first = ask(lone_gateway.clear[1])
+
+        second = ask(lone_gateway.clear[1], method=method)
+
+        assert (200, b"connection 1") == (first.status_code, first.body)
+        assert 200 == second.status_code
+        assert 2 == backend.accepted
+
+
+def test_a_kept_connection_that_closes_under_us_does_not_repeat_a_post(lone_gateway: Gateway) -> None:
+    """The backend may have acted on it."""
+    with SocketBackend(close_on_second_request) as backend:
+        lone_gateway.serve(route_to(backend.address))
+        ask(lone_gateway.clear[1])
+
+        assert 502 == ask(lone_gateway.clear[1], method="POST", body=b"pay").status_code
+        assert 1 == backend.accepted
+
+
+def test_a_connection_that_the_backend_closed_while_idle_is_not_used_again(lone_gateway: Gateway) -> None:
+    def answer_once(dialogue: Dialogue) -> None:
+        dialogue.read_request()
+        dialogue.answer(b"connection %d" % dialogue.number)
+
+    with SocketBackend(answer_once) as backend:
+        lone_gateway.serve(route_to(backend.address))
+        for number in range(1, 6):
+            answer = ask(lone_gateway.clear[1], method="POST", body=b"pay")
+            assert (200, b"connection %d" % number) == (answer.status_code, answer.body)
+            backend.wait_until_closed()
+
+
+def test_an_early_answer_to_an_upload_reaches_the_client(lone_gateway: Gateway) -> None:
+    def refuse_early(dialogue: Dialogue) -> None:
+        dialogue.read_until(b"\r\n\r\n")
+        dialogue.answer(b"too large", b"Connection: close", status=b"413 Content Too Large")
+        dialogue.read_to_end()
+
+    with SocketBackend(refuse_early) as backend:
+        lone_gateway.serve(route_to(backend.address))
+        with H2Client(lone_gateway.clear[1]) as client:
+            stream_id = client.request(method="POST", fields=[("content-length", "50000000")], end_stream=False)
+            client.send(stream_id, b"x" * 10_000)
+
+            assert "413" == client.head(stream_id)[":status"]
+            assert b"too large" == client.body(stream_id)
+
+
+def test_a_client_that_leaves_cancels_the_backends_request(lone_gateway: Gateway) -> None:
+    arrived = threading.Event()
+
+    def wait_for_the_end(dialogue: Dialogue) -> None:
+        dialogue.read_request()
+        arrived.set()
+        assert dialogue.read_to_end() == b""
+
+    with SocketBackend(wait_for_the_end) as backend:
+        lone_gateway.serve(route_to(backend.address))
+        connection = connect(lone_gateway.clear[1])
+        connection.request("GET", "/", headers={"Host": "a.example"})
+        assert arrived.wait(10)
+
+        connection.close()
+
+        backend.wait_until_closed()
+
+
+def test_a_slow_reader_stops_a_fast_backend_and_costs_little_memory(lone_gateway: Gateway) -> None:
+    """256 MiB for a client that reads nothing until the backend can send no more."""
+    size_bytes = 256 * MIB
+    stuck = threading.Event()
+    sent_bytes = 0
+
+    def pour(dialogue: Dialogue) -> None:
+        nonlocal sent_bytes
+        dialogue.read_request()
+        dialogue.send(b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n" % size_bytes)
+        chunk = memoryview(bytes(MIB))
+        dialogue.sock.settimeout(0.5)
+        while sent_bytes < size_bytes:
+            try:
+                sent_bytes += dialogue.sock.send(chunk[: size_bytes - sent_bytes])
+            except TimeoutError:
+                stuck.set()
+                dialogue.sock.settimeout(20)
+
+    with SocketBackend(pour) as backend:
+        lone_gateway.serve(route_to(backend.address))
+        (worker,) = lone_gateway.worker_pids
+        before_bytes = resident_bytes(worker)
+        connection = connect(lone_gateway.clear[1])
+        connection.request("GET", "/", headers={"Host": "a.example"})
+        response = connection.getresponse()
+
+        assert stuck.wait(20)
+        assert sent_bytes < 32 * MIB
+        assert resident_bytes(worker) - before_bytes < 16 * MIB
+        received_bytes = 0
+        while data := response.read(MIB):
+            received_bytes += len(data)
+        assert size_bytes == received_bytes
+        assert resident_bytes(worker) - before_bytes < 16 * MIB
+        connection.close()
+
+
+def test_a_slow_backend_stops_a_fast_upload(lone_gateway: Gateway) -> None:
+    """The client's writes stand still while the backend does not read; then all of it arrives."""
+    size_bytes = 64 * MIB
+    go_on = threading.Event()
+
+    def read_late(dialogue: Dialogue) -> None:
+        dialogue.read_until(b"\r\n\r\n")
+        assert go_on.wait(20)
+        left_bytes = size_bytes - len(dialogue.unread)
+        while left_bytes:
+            left_bytes -= len(dialogue.sock.recv(min(left_bytes, MIB)))
+        dialogue.answer(b"all there")
+
+    with SocketBackend(read_late) as backend:
+        lone_gateway.serve(route_to(backend.address))
+        (worker,) = lone_gateway.worker_pids
+        before_bytes = resident_bytes(worker)
+        connection = connect(lone_gateway.clear[1])
+        connection.putrequest("PUT", "/")
+        connection.putheader("Content-Length", str(size_bytes))
+        connection.endheaders()
+        assert connection.sock is not None
+        connection.sock.settimeout(0.5)
+        sent_bytes, chunk = 0, memoryview(bytes(MIB))
+        try:
+            while sent_bytes < size_bytes:
+                sent_bytes += connection.sock.send(chunk[: size_bytes - sent_bytes])
+        except TimeoutError:
+            pass
+
+        assert sent_bytes < 32 * MIB
+        assert resident_bytes(worker) - before_bytes < 16 * MIB
+        go_on.set()
+        connection.sock.settimeout(20)
+        while sent_bytes < size_bytes:
+            sent_bytes += connection.sock.send(chunk[: size_bytes - sent_bytes])
+        assert b"all there" == connection.getresponse().read()
+        connection.close()
+
+
+def test_an_address_that_keeps_failing_is_left_alone_for_a_while(
+    lone_gateway: Gateway, backend: RecordingBackend
+) -> None:
+    def fail(dialogue: Dialogue) -> None:
+        while dialogue.read_request():
+            dialogue.answer(b"", status=b"503 Service Unavailable")
+
+    with SocketBackend(fail) as broken:
+        spec = {
+            "name": "pair",
+            "addresses": [broken.address, backend.address],
+            "passiveHealth": {"consecutiveFailures": 3, "ejectionTime": "1h"},
+        }
+        route = route_to("")
+        route["rules"][0]["backends"] = [{"backend": "pair"}]
+        lone_gateway.serve(route, backends=[spec])
+
+        answers = [ask(lone_gateway.clear[1]).status_code for _ in range(40)]
+
+    assert 3 == answers.count(503)
+    assert [200] * 20 == answers[-20:]
