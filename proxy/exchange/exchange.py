@@ -114,9 +114,16 @@ class Exchange(Attempting):
         if status_code > _MAX_STATUS_CODE:
             self._refuse_response(f"status code {status_code}, want at most {_MAX_STATUS_CODE}")
             return
-        policy = departure.decision.rule.retry
+        decision = departure.decision
+        policy = decision.rule.retry
         if policy is not None and status_code in policy.codes and self._retries_after_status(departure, status_code):
             self._let_go()
+            return
+        if decision.response_edits is None and decision.rule.persistence is None and not self._awaits_switch:
+            onward = head.onward
+            if onward is None:
+                onward = head.onward = ResponseHead(status_code, response_fields(head.fields), head.never_indexed)
+            self._pass_head(onward, end_stream)
             return
         fields = self._edited(departure, response_fields(head.fields))
         if self._awaits_switch and departure.switch is not None:

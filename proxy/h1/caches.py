@@ -6,7 +6,8 @@ Credentials are never entered, so that they do not outlive their message.
 
 from typing import Final
 
-from proxy.h2.heads import Field
+from proxy.h1.response import Response
+from proxy.h2.heads import UNREPEATED_NAMES, Field
 from proxy.h2.recent import Recent
 
 ReceivedLine = tuple[int, Field]
@@ -17,14 +18,18 @@ SentLine = tuple[int, bytes]
 ORDINARY: Final = 0
 
 MAX_LINE_BYTES: Final = 1024
+MAX_HEAD_BYTES: Final = 2048
+MAX_HEADS: Final = 1000
 _MAX_LINES: Final = 20_000
 _MAX_BYTES: Final = 4 * 1024 * 1024
-CREDENTIALS: Final = frozenset((b"authorization", b"proxy-authorization", b"cookie", b"set-cookie"))
+UNCACHED_NAMES: Final = UNREPEATED_NAMES | {b"authorization", b"cookie", b"proxy-authorization", b"set-cookie"}
 
 
 class Caches:
-    __slots__ = ("received", "sent")
+    __slots__ = ("heads", "received", "sent")
 
     def __init__(self) -> None:
         self.received: Recent[bytes, ReceivedLine] = Recent(_MAX_LINES, _MAX_BYTES)
         self.sent: Recent[Field, SentLine] = Recent(_MAX_LINES, _MAX_BYTES)
+        self.heads: dict[bytes, Response] = {}
+        """Whole response heads of backends: those of one resource are equal within a second, but for cookies."""

@@ -16,13 +16,15 @@ from proxy.h1.events import ConnectionTerminated, DataReceived, Event, Informati
 from proxy.h1.grammar import TOKEN, is_authority
 from proxy.h1.headbuffer import HeadBuffer
 from proxy.h1.limits import DEFAULT_LIMITS, Limits
-from proxy.h1.responsehead import BAD_GATEWAY, CHUNKED, UNTIL_CLOSE, Response, ResponseHeadDecoder
+from proxy.h1.response import CHUNKED, UNTIL_CLOSE, Response
+from proxy.h1.responsehead import BAD_GATEWAY, ResponseHeadDecoder
 from proxy.h1.sending import Framing, Sending
 from proxy.h2.heads import RequestHead
 
 _RESPONSE_START: Final = frozenset(b"H")
 # Methods whose requests say that they have no body, lest a server waits for one (RFC 9110, 8.6).
 _WITH_LENGTH: Final = frozenset((b"POST", b"PUT", b"PATCH"))
+_USUAL_METHODS: Final = frozenset((b"GET", b"HEAD", b"POST", b"PUT", b"DELETE", b"PATCH", b"OPTIONS"))
 _PATH: Final = re.compile(rb"/[^\x00-\x20\x7f]*|\*")
 
 
@@ -45,6 +47,8 @@ class ClientConnection(Sending):
         self._reading: str = Reading.IDLE
         self._body: BodyReader = EndlessReader()
         self._method = b""
+        # The last one that was sent: on a connection it seldom changes.
+        self._known_authority = b""
         self._asks_protocol = False
         self._keeps_alive = True
         self._informational = 0
@@ -184,12 +188,14 @@ class ClientConnection(Sending):
 
     def _check(self, head: RequestHead, end_stream: bool) -> None:
         """Nothing that leaves here may be read as two requests, whoever made the head."""
-        if not TOKEN.fullmatch(head.method) or head.method == b"CONNECT":
+        if head.method not in _USUAL_METHODS and (not TOKEN.fullmatch(head.method) or head.method == b"CONNECT"):
             raise LocalProtocolError(f"method {head.method[:32]!r} cannot be sent")
         if not _PATH.fullmatch(head.path):
             raise LocalProtocolError("path is not in origin-form, or holds spaces or control characters")
-        if head.authority and not is_authority(head.authority):
-            raise LocalProtocolError("authority is not a host with an optional port")
+        if head.authority != self._known_authority:
+            if head.authority and not is_authority(head.authority):
+                raise LocalProtocolError("authority is not a host with an optional port")
+            self._known_authority = head.authority
         if head.protocol is not None and (head.protocol != b"websocket" or not end_stream or head.method != b"GET"):
             raise LocalProtocolError("a switch of protocols, want websocket, asked for by GET without a body")
 

@@ -133,7 +133,7 @@ class RequestHeadDecoder:
         path = target
         if target[0] != _SLASH:
             authority, path = _other_form(method, target, authority)
-        elif b"#" in target:
+        elif target.find(b"#") >= 0:
             raise RemoteProtocolError(400, "request target with a fragment")
         head = RequestHead(method, self._scheme, authority, path, sink.fields)
         if not sink.special:

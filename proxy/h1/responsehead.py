@@ -7,17 +7,14 @@ different places would poison the connection for the next client. All flaws are 
 import re
 from typing import Final
 
-import msgspec
-
-from proxy.h1.caches import CREDENTIALS, MAX_LINE_BYTES, ORDINARY, Caches, ReceivedLine
+from proxy.h1.caches import MAX_HEAD_BYTES, MAX_HEADS, MAX_LINE_BYTES, ORDINARY, UNCACHED_NAMES, Caches, ReceivedLine
 from proxy.h1.errors import RemoteProtocolError
 from proxy.h1.grammar import LENGTH, decode_field_line, options_of
 from proxy.h1.limits import Limits
+from proxy.h1.response import CHUNKED, UNTIL_CLOSE, Response
 from proxy.h2.heads import Fields, ResponseHead
 
 BAD_GATEWAY: Final = 502
-CHUNKED: Final = -1
-UNTIL_CLOSE: Final = -2
 
 _STATUS_LINE = re.compile(rb"HTTP/1\.([01]) ([1-9][0-9][0-9])(?: [^\x00-\x08\x0a-\x1f\x7f]*)?")
 _BODILESS: Final = frozenset((204, 304))
@@ -32,26 +29,27 @@ _FLAWED: Final = 6
 _UPGRADE: Final = 7
 
 
-class Response(msgspec.Struct, eq=False):
-    """A head with where its body ends: `length_bytes`, 0 for none, CHUNKED, or UNTIL_CLOSE."""
-
-    head: ResponseHead
-    length_bytes: int
-    keeps_alive: bool
-
-
 class ResponseHeadDecoder:
-    """One for each connection; the cache is shared."""
+    """One for each connection; the caches are shared.
 
-    __slots__ = ("_cache", "_find", "_limits")
+    A head enters the cache of whole heads when all of its lines were met before: so none does that is new in each
+    response, or that holds a credential.
+    """
+
+    __slots__ = ("_cache", "_find", "_find_head", "_heads", "_limits")
 
     def __init__(self, caches: Caches, limits: Limits) -> None:
         self._cache = caches.received
         self._find = caches.received.young.get
+        self._heads = caches.heads
+        self._find_head = caches.heads.get
         self._limits = limits
 
     def decode(self, head: bytes, *, answers_head: bool) -> Response:
         """`head` ends with its empty line; `answers_head`: the request's method was HEAD."""
+        known = self._find_head(head)
+        if known is not None and not answers_head:
+            return known
         lines = iter(head[:-4].split(b"\r\n"))
         status = _STATUS_LINE.fullmatch(next(lines))
         if status is None:
@@ -59,18 +57,31 @@ class ResponseHeadDecoder:
         status_code = int(status[2])
         fields: Fields = []
         special: list[ReceivedLine] = []
+        is_repeated = not answers_head
         find = self._find
         for line in lines:
-            entry = find(line) or self._decode_unseen(line)
+            entry = find(line)
+            if entry is None:
+                is_repeated = False
+                entry = self._decode_unseen(line)
             fields.append(entry[1])
             if entry[0]:
                 special.append(entry)
         if len(fields) > self._limits.max_fields:
             raise RemoteProtocolError(BAD_GATEWAY, f"{len(fields)} fields, want at most {self._limits.max_fields}")
-        response = ResponseHead(status_code, fields)
         if status_code < 200:
-            return _informational(response, special)
-        return _final(response, special, status[1] == b"0", answers_head or status_code in _BODILESS)
+            return _informational(ResponseHead(status_code, fields), special)
+        is_bodiless = answers_head or status_code in _BODILESS
+        response = _final(ResponseHead(status_code, fields), special, status[1] == b"0", is_bodiless)
+        if is_repeated:
+            self._keep(head, response)
+        return response
+
+    def _keep(self, head: bytes, response: Response) -> None:
+        if len(head) <= MAX_HEAD_BYTES:
+            if len(self._heads) >= MAX_HEADS:
+                self._heads.clear()
+            self._heads[head] = response
 
     def _decode_unseen(self, line: bytes) -> ReceivedLine:
         size_bytes = 2 * len(line)
@@ -78,7 +89,7 @@ class ResponseHeadDecoder:
         if entry is None:
             field = decode_field_line(line, BAD_GATEWAY)
             entry = (_kind_of(*field), field)
-            if len(line) <= MAX_LINE_BYTES and field[0] not in CREDENTIALS:
+            if len(line) <= MAX_LINE_BYTES and field[0] not in UNCACHED_NAMES:
                 self._cache.add(line, entry, size_bytes)
         return entry
 

@@ -5,9 +5,10 @@ Body data is never copied: the queue keeps the very buffers that were given. A c
 no line break can get out through a name or a value.
 """
 
+from functools import lru_cache
 from typing import Final
 
-from proxy.h1.caches import CREDENTIALS, MAX_LINE_BYTES, ORDINARY, Caches, SentLine
+from proxy.h1.caches import MAX_LINE_BYTES, ORDINARY, UNCACHED_NAMES, Caches, SentLine
 from proxy.h1.errors import LocalProtocolError
 from proxy.h1.grammar import FORBIDDEN_TRAILERS, LENGTH, TOKEN, VALUE
 from proxy.h2.heads import Field, Fields
@@ -16,6 +17,9 @@ LENGTH_LINE: Final = 1
 
 # The codec writes these itself, from the head's attributes and the state of the connection.
 _OWN_FIELDS: Final = frozenset(b"connection host keep-alive proxy-connection transfer-encoding upgrade".split())
+
+
+_MAX_KEPT_NAME_BYTES: Final = 64
 
 
 class Framing:
@@ -119,17 +123,17 @@ class Sending:
     def _line(self, field: Field) -> SentLine:
         name, value = field
         size_bytes = 2 * (len(name) + len(value))
+        if name in UNCACHED_NAMES or size_bytes > 2 * MAX_LINE_BYTES:
+            return _encode_field(name, value)
         entry = self._cache.young.get(field) or self._cache.revive(field, size_bytes)
         if entry is None:
             entry = _encode_field(name, value)
-            if size_bytes <= 2 * MAX_LINE_BYTES and name not in CREDENTIALS:
-                self._cache.add(field, entry, size_bytes)
+            self._cache.add(field, entry, size_bytes)
         return entry
 
 
 def _encode_field(name: bytes, value: bytes) -> SentLine:
-    if not TOKEN.fullmatch(name) or name in _OWN_FIELDS:
-        raise LocalProtocolError(f"field {name[:64]!r} cannot be sent: not a token, or left to the codec")
+    start = _start_of(name) if len(name) <= _MAX_KEPT_NAME_BYTES else _start_of.__wrapped__(name)
     if not VALUE.fullmatch(value):
         raise LocalProtocolError(f"field {name[:64]!r} cannot be sent: control characters in its value")
     kind = ORDINARY
@@ -137,4 +141,12 @@ def _encode_field(name: bytes, value: bytes) -> SentLine:
         if not LENGTH.fullmatch(value):
             raise LocalProtocolError("content-length is not a number of at most 18 digits")
         kind = LENGTH_LINE
-    return kind, b"%b: %b\r\n" % (name, value)
+    return kind, start + value + b"\r\n"
+
+
+@lru_cache(maxsize=1024)
+def _start_of(name: bytes) -> bytes:
+    """A line up to its value. Fields that are new in each message still have one of few names."""
+    if not TOKEN.fullmatch(name) or name in _OWN_FIELDS:
+        raise LocalProtocolError(f"field {name[:64]!r} cannot be sent: not a token, or left to the codec")
+    return name + b": "

@@ -247,11 +247,8 @@ class ServerConnection(Sending):
         """Append the field lines with what frames the body (RFC 9110, 6.4.1; RFC 9112, 6)."""
         request = self._request
         is_http_10 = request is not None and request.is_http_10
-        fields = head.fields
-        if head.status_code == 204:
-            # RFC 9110, 8.6: never with a length; some backends send a 0.
-            fields = [field for field in fields if field[0] != b"content-length"]
-        length_bytes = self._lines(lines, fields)
+        line, length_bytes = head.lines or self._encode(head)
+        lines.append(line)
         if head.status_code in _BODILESS or (request is not None and request.head.method == b"HEAD"):
             return Framing.NOTHING, 0
         if length_bytes is not None:
@@ -265,6 +262,17 @@ class ServerConnection(Sending):
             return Framing.CLOSE, 0
         lines.append(b"transfer-encoding: chunked\r\n")
         return Framing.CHUNKED, 0
+
+    def _encode(self, head: ResponseHead) -> tuple[bytes, int | None]:
+        """The field lines in one piece, and the content-length among them."""
+        fields = head.fields
+        if head.status_code == 204:
+            # RFC 9110, 8.6: never with a length; some backends send a 0.
+            fields = [field for field in fields if field[0] != b"content-length"]
+        lines: list[bytes] = []
+        length_bytes = self._lines(lines, fields)
+        head.lines = b"".join(lines), length_bytes
+        return head.lines
 
     def _send_informational(self, head: ResponseHead, end_stream: bool) -> None:
         request = self._request

@@ -18,28 +18,19 @@ from hpack.table import HeaderTable
 from proxy.h2 import huffman
 from proxy.h2.errors import ErrorCode, RemoteProtocolError
 from proxy.h2.fields import FIRST_PSEUDO, FLAWED, HOST, Entry, FieldBlock, classify
-from proxy.h2.heads import Field
+from proxy.h2.heads import UNREPEATED_NAMES, Field
 from proxy.h2.recent import Recent
 
 MAX_CACHED_FIELDS = 20_000
 MAX_CACHED_BYTES = 16 * 1024 * 1024
 MAX_CACHED_FIELD_BYTES = 1024
-# New in every request, or a credential that must not stay in memory: caching them only drives others out.
-UNCACHED_NAMES = frozenset(
-    (
-        b"authorization",
-        b"cf-access-jwt-assertion",
-        b"cf-ray",
-        b"proxy-authorization",
-        b"sec-websocket-key",
-        b"set-cookie",
-        b"traceparent",
-        b"x-amzn-trace-id",
-        b"x-b3-spanid",
-        b"x-b3-traceid",
-        b"x-request-id",
-    )
-)
+# Credentials must not stay in memory.
+UNCACHED_NAMES = UNREPEATED_NAMES | {
+    b"authorization",
+    b"cf-access-jwt-assertion",
+    b"proxy-authorization",
+    b"set-cookie",
+}
 MAX_KEPT_NAME_BYTES = 64
 INITIAL_TABLE_BYTES = 4_096
 # RFC 9113, 6.5.2 counts 32 bytes a field beside name and value.
@@ -54,15 +45,19 @@ INDEXED: list[Entry | None] = [None, *(classify(field) for field in STATIC_FIELD
 INDEXED += [None] * (128 - len(INDEXED))
 
 # How a field starts, by its first byte (RFC 7541, 6). Without a table, incremental indexing is as good as none.
-_NAMED, _NEW, _STATIC, _OTHER = range(4)
+_NAMED, _NEW, _STATIC, _FAR, _OTHER = range(5)
+# A name index of two bytes, which are 15 or 31 and the rest of it: `accept`, `user-agent` and most others.
+_MAX_FAR_REST = len(STATIC_FIELDS) - 15
 
 
 def _shape(first: int) -> int:
     if first >= 0x80:
         return _STATIC
     index = first & 0x3F if first >= 0x40 else first & 0x0F
-    if 0x20 <= first < 0x40 or (first < 0x20 and index == 0x0F) or index > len(STATIC_FIELDS):
-        return _OTHER  # a size update, a name index of several bytes, or an error
+    if first < 0x20 and index == 0x0F:
+        return _FAR
+    if 0x20 <= first < 0x40 or index > len(STATIC_FIELDS):
+        return _OTHER  # a size update, or an error
     return _NAMED if index else _NEW
 
 
@@ -213,6 +208,9 @@ class BlockDecoder:
                 entry = INDEXED[first & 0x7F]
                 if entry is None:
                     raise _broken(f"field index {first & 0x7F}, want 1 to 61: the announced table is empty")
+            elif shape == _FAR and block[pos + 1] <= _MAX_FAR_REST and block[pos + 2] & 0x7F < 0x7F:
+                pos += 3 + (block[pos + 2] & 0x7F)
+                entry = find(block[start:pos]) or self._decode_unseen(block, start, pos, decoded)
             else:
                 entry, pos = self._decode_other(block, start, decoded)
                 if entry is None:
@@ -226,7 +224,7 @@ class BlockDecoder:
                 decoded.add(entry)
 
     def _decode_other(self, block: bytes, start: int, decoded: FieldBlock) -> tuple[Entry | None, int]:
-        """A name index of two bytes, and the size update, whose entry is None."""
+        """A long field with a name index of two bytes, and the size update, whose entry is None."""
         if 0x20 <= block[start] < 0x40:
             size, pos = _decode_integer(block, start, 0x1F)
             if size or decoded.fields or any(value is not None for value in decoded.special):

@@ -79,11 +79,14 @@ class BlockEncoder:
         self._prologue = TABLE_SIZE_ZERO
 
     def response(self, head: ResponseHead) -> bytes:
-        status_code = head.status_code
-        if not 100 <= status_code <= 999 or status_code == 101:
-            raise LocalProtocolError(f"status code {status_code}, want 100 to 999 without 101")
-        pseudo: Fields = [(b":status", b"%d" % status_code)]
-        return self._encode(pseudo, head.fields, head.never_indexed)
+        block = head.block
+        if block is None:
+            status_code = head.status_code
+            if not 100 <= status_code <= 999 or status_code == 101:
+                raise LocalProtocolError(f"status code {status_code}, want 100 to 999 without 101")
+            pseudo: Fields = [(b":status", b"%d" % status_code)]
+            block = head.block = self._encode(pseudo, head.fields, head.never_indexed)
+        return self._begun(block) if self._prologue else block
 
     def request(self, head: RequestHead) -> bytes:
         pseudo: Fields = [(b":method", head.method)]
@@ -94,10 +97,17 @@ class BlockEncoder:
             pseudo.append((b":authority", head.authority))
         if head.protocol is not None:
             pseudo.append((b":protocol", head.protocol))
-        return self._encode(pseudo, head.fields, head.never_indexed)
+        block = self._encode(pseudo, head.fields, head.never_indexed)
+        return self._begun(block) if self._prologue else block
 
     def trailers(self, fields: Fields) -> bytes:
-        return self._encode([], fields, frozenset())
+        block = self._encode([], fields, frozenset())
+        return self._begun(block) if self._prologue else block
+
+    def _begun(self, block: bytes) -> bytes:
+        """The first block of the connection."""
+        block, self._prologue = self._prologue + block, b""
+        return block
 
     def _encode(self, pseudo: Fields, fields: Fields, never_indexed: frozenset[bytes]) -> bytes:
         lines = [*map(self._find_pseudo, pseudo), *map(self._find, fields)]
@@ -108,10 +118,7 @@ class BlockEncoder:
                     lines.append(self._encode_never_indexed(field))
                 else:
                     lines.append(self._find(field) or self._encode_unseen(field, is_pseudo=False))
-        block = b"".join(lines)  # type: ignore[arg-type] # no None is left
-        if self._prologue:
-            block, self._prologue = self._prologue + block, b""
-        return block
+        return b"".join(lines)  # type: ignore[arg-type] # no None is left
 
     def _encode_unseen(self, field: Field, *, is_pseudo: bool) -> bytes:
         name, value = field

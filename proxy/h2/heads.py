@@ -11,6 +11,11 @@ Fields = list[Field]
 
 NONE_NEVER_INDEXED: frozenset[bytes] = frozenset()
 
+# New in every request: to cache these fields would only drive others out.
+UNREPEATED_NAMES = frozenset(
+    b"cf-ray sec-websocket-key traceparent x-amzn-trace-id x-b3-spanid x-b3-traceid x-request-id".split()
+)
+
 
 class RequestHead(msgspec.Struct, eq=False):
     """`authority` is `:authority`, else the `host` field, else empty; a received head has no field `host`.
@@ -34,11 +39,20 @@ class RequestHead(msgspec.Struct, eq=False):
 
 
 class ResponseHead(msgspec.Struct, eq=False):
-    """`status_code` below 200 makes it informational."""
+    """`status_code` below 200 makes it informational.
+
+    Equal heads from backends may come as one object, which keeps what was made of it: such a head may not be changed.
+    """
 
     status_code: int
     fields: Fields
     never_indexed: frozenset[bytes] = NONE_NEVER_INDEXED
+    block: bytes | None = None
+    """Encoded for HTTP/2."""
+    lines: tuple[bytes, int | None] | None = None
+    """Encoded for HTTP/1.1, and the content-length among them."""
+    onward: "ResponseHead | None" = None
+    """Without the fields that belong to the backend's connection."""
 
     def __repr__(self) -> str:
         return f"ResponseHead({self.status_code}, {len(self.fields)} fields)"

@@ -1,0 +1,18 @@
+"""A response head with what its reader found out about the body that follows."""
+
+from typing import Final
+
+import msgspec
+
+from proxy.h2.heads import ResponseHead
+
+CHUNKED: Final = -1
+UNTIL_CLOSE: Final = -2
+
+
+class Response(msgspec.Struct, eq=False):
+    """`length_bytes` is 0 for no body, CHUNKED, or UNTIL_CLOSE. Shared by all equal heads, so nobody may change it."""
+
+    head: ResponseHead
+    length_bytes: int
+    keeps_alive: bool
