@@ -16,6 +16,7 @@ from proxy.tunnel import capnp
 from proxy.tunnel.capnp import Capability, MalformedMessage, Struct, StructList, Value
 
 _UNIMPLEMENTED, _ABORT, _CALL, _RETURN, _FINISH, _RELEASE, _BOOTSTRAP = 0, 1, 2, 3, 4, 6, 8
+_KNOWN: Final = frozenset((_UNIMPLEMENTED, _ABORT, _CALL, _RETURN, _FINISH, _RELEASE, _BOOTSTRAP))
 _RESULTS, _EXCEPTION = 0, 1
 _IMPORTED_CAP, _PROMISED_ANSWER = 0, 1
 
@@ -180,7 +181,10 @@ def _encode_failure(failure: Failure) -> Struct:
 
 def decode(message: Struct) -> Message:
     """Raises MalformedMessage."""
-    tag, body = message.unsigned(0, 2), message.struct(0)
+    tag = message.unsigned(0, 2)
+    if tag not in _KNOWN:
+        return Foreign(tag, message)
+    body = message.struct(0)
     if tag == _RETURN:
         return Return(body.unsigned(0, 4), _decode_outcome(body))
     if tag == _CALL:
@@ -193,9 +197,7 @@ def decode(message: Struct) -> Message:
         return Release(body.unsigned(0, 4), body.unsigned(4, 4))
     if tag == _ABORT:
         return Abort(_decode_failure(body))
-    if tag == _UNIMPLEMENTED:
-        return Unimplemented(body)
-    return Foreign(tag, message)
+    return Unimplemented(body)
 
 
 def _decode_call(body: Struct) -> Call:

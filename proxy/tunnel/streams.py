@@ -57,6 +57,10 @@ class Entrance:
         self._arrivals: Recent[ArrivalKey, Arrival] = Recent(MAX_ARRIVALS, MAX_ARRIVALS)
         self._find = self._arrivals.young.get
 
+    @property
+    def known_clients(self) -> int:
+        return len(self._arrivals)
+
     def admit(self, head: RequestHead) -> tuple[StreamKind, Arrival]:
         """Sort a new stream; `head` becomes the user's."""
         values = dict(head.fields)

@@ -16,6 +16,7 @@ import msgspec
 from daemonkit.secret import Secret
 
 _BASE64: Final = re.compile(r"(?:[A-Za-z0-9+/]{4})*(?:[A-Za-z0-9+/]{2}==|[A-Za-z0-9+/]{3}=)?")
+_ALPHABET: Final = re.compile(r"[A-Za-z0-9+/]*={0,2}")
 _URL_SAFE: Final = re.compile(r"[A-Za-z0-9_=-]*")
 _WHITE_SPACE: Final = re.compile(r"\s")
 _DASHED: Final = "[0-9A-Fa-f]{8}(?:-[0-9A-Fa-f]{4}){3}-[0-9A-Fa-f]{12}"
@@ -69,7 +70,7 @@ def _decode_base64(what: str, text: str) -> bytes:
     seen = "other characters than base64 has"
     if _WHITE_SPACE.search(text):
         seen = "white space inside"
-    elif _BASE64.fullmatch(text + "=" * (-len(text) % 4)) or not text.strip("ABCDEFGHIJKLMNOPQRSTUVWXYZ"):
+    elif len(text) % 4 and _ALPHABET.fullmatch(text):
         seen = "a length that is no multiple of 4: its end or its padding is missing"
     elif _URL_SAFE.fullmatch(text):
         seen = "the URL-safe alphabet"
@@ -80,7 +81,7 @@ def _parts_of(raw: bytes) -> dict[str, str]:
     """The known keys that are there and not null."""
     try:
         content = msgspec.json.decode(raw)
-    except (msgspec.DecodeError, RecursionError):
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         # Without its cause: that quotes what it could not read.
         raise MalformedToken(f"the tunnel token holds no JSON document under its base64; {_REMEDY}") from None
     if content is None:

@@ -3,7 +3,7 @@
 Every pointer is then a far one; half of them are double-far, whose landing pad is not beside the object.
 """
 
-from proxy.tunnel.capnp import PointerList, Struct, StructList, Value, encode
+from proxy.tunnel.capnp import PointerList, Scalars, Struct, StructList, Value, encode
 
 WORD_BYTES = 8
 
@@ -46,7 +46,7 @@ def _children(value: Value | None) -> list[tuple[int, Value | None]] | None:
     """What the object points at, by the byte where the pointer stands in it; None where there is no object."""
     if isinstance(value, Struct) and (value.data or value.pointers):
         return [(len(value.data) + index * WORD_BYTES, child) for index, child in enumerate(value.pointers)]
-    if isinstance(value, bytes):
+    if isinstance(value, bytes | Scalars):
         return []
     if isinstance(value, PointerList):
         return [(index * WORD_BYTES, child) for index, child in enumerate(value.items)]

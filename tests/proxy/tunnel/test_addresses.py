@@ -1,0 +1,175 @@
+"""Which addresses connections get, and which they get next."""
+
+from collections.abc import Callable
+from random import Random
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from proxy.tunnel.addresses import AUTO_RETURN_S, EdgeAddress, EdgeAddresses, IpVersion, static_regions
+
+
+def v4(number: int) -> EdgeAddress:
+    return EdgeAddress(f"192.0.2.{number}", 7844)
+
+
+def v6(number: int) -> EdgeAddress:
+    return EdgeAddress(f"2001:db8::{number}", 7844)
+
+
+def first(_count: int) -> int:
+    return 0
+
+
+def last(count: int) -> int:
+    return count - 1
+
+
+ONE, TWO = [v4(1), v4(2)], [v4(11), v4(12)]
+
+
+@pytest.mark.parametrize("draw", [first, last])
+def test_connections_are_spread_over_both_regions(draw: Callable[[int], int]) -> None:
+    addresses = EdgeAddresses([ONE, TWO], IpVersion.AUTO, draw)
+    given_out = [addresses.address_for(index) for index in range(4)]
+
+    assert {*ONE, *TWO} == set(given_out)
+    assert 1 == sum(address in ONE for address in given_out[:2])
+    assert None is addresses.address_for(4)
+
+
+def test_chance_decides_between_equals() -> None:
+    assert v4(1) == EdgeAddresses([ONE, TWO], IpVersion.AUTO, first).address_for(0)
+    assert v4(12) == EdgeAddresses([ONE, TWO], IpVersion.AUTO, last).address_for(0)
+
+
+def test_a_connection_keeps_its_address_when_it_reconnects() -> None:
+    addresses = EdgeAddresses([ONE, TWO], IpVersion.AUTO, first)
+
+    assert addresses.address_for(3) == addresses.address_for(3)
+    assert 3 == addresses.free_count
+
+
+def test_a_connection_whose_address_fails_gets_another_one() -> None:
+    addresses = EdgeAddresses([ONE], IpVersion.AUTO, first)
+
+    assert v4(1) == addresses.address_for(0)
+    assert v4(2) == addresses.another_for(0, 0.0)
+    assert v4(1) == addresses.another_for(0, 0.0)
+
+
+def test_the_only_address_is_free_again_after_it_failed() -> None:
+    addresses = EdgeAddresses([[v4(1)]], IpVersion.AUTO, first)
+    addresses.address_for(0)
+
+    assert None is addresses.another_for(0, 0.0)
+    assert v4(1) == addresses.address_for(0)
+
+
+def test_an_address_that_was_given_back_is_for_others() -> None:
+    addresses = EdgeAddresses([[v4(1)]], IpVersion.AUTO, first)
+    addresses.address_for(0)
+    addresses.give_back(0)
+
+    assert v4(1) == addresses.address_for(1)
+
+
+def test_addresses_that_two_hosts_share_count_once() -> None:
+    addresses = EdgeAddresses([[v4(1), v4(1)], [v4(1)]], IpVersion.AUTO, first)
+
+    assert v4(1) == addresses.address_for(0)
+    assert None is addresses.address_for(1)
+
+
+FAMILIES = {
+    "IPv4 alone": (IpVersion.IPV4, [v6(1), v4(1)], {v4(1)}),
+    "IPv6 alone": (IpVersion.IPV6, [v4(1), v6(1)], {v6(1)}),
+    "the resolver prefers IPv4": (IpVersion.AUTO, [v4(1), v6(1), v4(2)], {v4(1), v4(2)}),
+    "the resolver prefers IPv6": (IpVersion.AUTO, [v6(1), v4(1)], {v6(1)}),
+    "nothing of that family": (IpVersion.IPV6, [v4(1)], set()),
+}
+
+
+@pytest.mark.parametrize(("ip_version", "resolved", "usable"), FAMILIES.values(), ids=FAMILIES)
+def test_the_family_is_the_one_asked_for(
+    ip_version: IpVersion, resolved: list[EdgeAddress], usable: set[EdgeAddress]
+) -> None:
+    addresses = EdgeAddresses([resolved], ip_version, first)
+
+    assert len(usable) == addresses.free_count
+    assert usable == {addresses.address_for(index) for index in range(len(usable))}
+
+
+class TestFallbackToIpv4:
+    def site(self) -> EdgeAddresses:
+        addresses = EdgeAddresses([[v6(1), v6(2), v4(1), v4(2)]], IpVersion.AUTO, first)
+        assert v6(1) == addresses.address_for(0)
+        return addresses
+
+    def test_an_ipv6_address_that_fails_turns_its_region_to_ipv4(self) -> None:
+        addresses = self.site()
+
+        assert v4(1) == addresses.another_for(0, 100.0)
+        assert v4(2) == addresses.address_for(1)
+
+    def test_an_ipv4_address_that_fails_turns_it_back(self) -> None:
+        addresses = self.site()
+        addresses.another_for(0, 100.0)
+
+        assert v6(1) == addresses.another_for(0, 101.0)
+
+    def test_an_ipv6_address_that_fails_meanwhile_turns_it_back_after_ten_minutes_only(self) -> None:
+        addresses = self.site()
+        assert v6(2) == addresses.address_for(1)
+        addresses.another_for(0, 100.0)
+
+        assert v4(2) == addresses.another_for(1, 101.0)
+
+        late = self.site()
+        late.address_for(1)
+        late.another_for(0, 100.0)
+        assert v6(1) == late.another_for(1, 100.0 + AUTO_RETURN_S)
+
+    def test_without_ipv4_addresses_ipv6_goes_on(self) -> None:
+        addresses = EdgeAddresses([[v6(1), v6(2)]], IpVersion.AUTO, first)
+        addresses.address_for(0)
+
+        assert v6(2) == addresses.another_for(0, 0.0)
+
+
+@given(
+    st.integers(0, 5),
+    st.integers(0, 5),
+    st.lists(st.tuples(st.sampled_from(["have", "rotate", "leave"]), st.integers(0, 5)), max_size=30),
+    st.randoms(use_true_random=False),
+)
+def test_no_two_connections_ever_share_an_address(
+    one: int, two: int, steps: list[tuple[str, int]], chance: Random
+) -> None:
+    regions = [[v4(number) for number in range(one)], [v4(100 + number) for number in range(two)]]
+    addresses = EdgeAddresses(regions, IpVersion.AUTO, chance.randrange)
+    held: dict[int, EdgeAddress] = {}
+    for step, index in steps:
+        before = held.pop(index, None)
+        got = None
+        if step == "leave":
+            addresses.give_back(index)
+        elif step == "have":
+            got = addresses.address_for(index)
+            assert before in (None, got)
+        else:
+            got = addresses.another_for(index, 0.0)
+            assert got is None or got != before
+        if got is not None:
+            held[index] = got
+        assert len(set(held.values())) == len(held)
+        assert one + two == addresses.free_count + len(held)
+
+
+def test_addresses_named_by_an_operator_make_up_two_regions() -> None:
+    assert ((v4(1), v4(3)), (v4(2),)) == static_regions([v4(1), v4(2), v4(3)])
+
+
+def test_addresses_are_shown_as_people_write_them() -> None:
+    assert ("192.0.2.1:7844", "[2001:db8::1]:7844") == (str(v4(1)), str(v6(1)))

@@ -1,0 +1,49 @@
+"""What is asked of the DNS, and what is made of its answers."""
+
+import pytest
+
+from proxy.tunnel.addresses import EdgeAddress
+from proxy.tunnel.discovery import DiscoveryFailed, SrvTarget, region_targets, resolved_regions, srv_name
+
+ONE = SrvTarget("region1.v2.argotunnel.com", 7844)
+TWO = SrvTarget("region2.v2.argotunnel.com", 7845)
+
+
+@pytest.mark.parametrize(
+    ("endpoint", "name"),
+    [
+        ("", "_v2-origintunneld._tcp.argotunnel.com"),
+        ("us", "_us-v2-origintunneld._tcp.argotunnel.com"),
+        ("FED", "_fed-v2-origintunneld._tcp.argotunnel.com"),
+    ],
+)
+def test_the_endpoint_is_part_of_the_question(endpoint: str, name: str) -> None:
+    assert name == srv_name(endpoint)
+
+
+def test_the_first_two_hosts_are_the_regions() -> None:
+    assert (ONE, TWO) == region_targets("x", [ONE, TWO, SrvTarget("third", 1)])
+    assert (ONE,) == region_targets("x", [ONE])
+
+
+def test_no_host_is_a_failure_that_says_what_to_do() -> None:
+    with pytest.raises(DiscoveryFailed, match=r"SRV _x names no host, want 2; name addresses with --edge"):
+        region_targets("_x", [])
+
+
+def test_each_region_has_the_addresses_of_its_host_and_the_port_of_its_record() -> None:
+    regions = resolved_regions([ONE, TWO], {ONE.host: ["192.0.2.1", "2001:db8::1"], TWO.host: ["192.0.2.9"]})
+
+    assert (
+        (EdgeAddress("192.0.2.1", 7844), EdgeAddress("2001:db8::1", 7844)),
+        (EdgeAddress("192.0.2.9", 7845),),
+    ) == regions
+
+
+def test_one_region_without_addresses_is_borne() -> None:
+    assert ((), (EdgeAddress("192.0.2.9", 7845),)) == resolved_regions([ONE, TWO], {TWO.host: ["192.0.2.9"]})
+
+
+def test_no_address_at_all_is_a_failure() -> None:
+    with pytest.raises(DiscoveryFailed, match=r"no address for region1.v2.argotunnel.com, region2"):
+        resolved_regions([ONE, TWO], {ONE.host: []})

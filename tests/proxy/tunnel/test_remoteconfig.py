@@ -1,0 +1,76 @@
+"""Configurations that the provider pushes: acknowledged, by version, never obeyed."""
+
+import json
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from proxy.tunnel.remoteconfig import (
+    LOCAL_CONFIGURATION,
+    MalformedUpdate,
+    RemoteConfiguration,
+    Update,
+    decode_update,
+    encode_answer,
+    flaw_of,
+)
+
+
+def test_a_push_is_read_and_acknowledged() -> None:
+    update = decode_update(b' {"version": 1, "config": {"ingress": [ ]}, "new": 1} ')
+    applied = RemoteConfiguration().updated(update)
+
+    assert (1, {"ingress": []}) == (update.version, json.loads(update.config))
+    assert None is flaw_of(update)
+    assert b'{"lastAppliedVersion":1,"err":null}' == encode_answer(applied, None)
+
+
+@pytest.mark.parametrize(("loaded", "pushed", "applied"), [(-1, 0, 0), (-1, 7, 7), (7, 7, 7), (7, 6, 7), (7, 9, 9)])
+def test_a_version_that_is_not_newer_changes_nothing(loaded: int, pushed: int, applied: int) -> None:
+    before = RemoteConfiguration(loaded, b'{"old":1}')
+    after = before.updated(Update(pushed, b'{"new":1}'))
+
+    assert applied == after.version
+    assert (after == before) == (pushed <= loaded)
+
+
+@pytest.mark.parametrize("body", [b'{"version":1}', b'{"version":1,"config":null}', b'{"version":1,"config":[]}'])
+def test_a_configuration_that_is_no_object_is_refused_in_the_answer(body: bytes) -> None:
+    flaw = flaw_of(decode_update(body))
+
+    assert flaw is not None
+    answer = json.loads(encode_answer(RemoteConfiguration(), flaw))
+    assert {"lastAppliedVersion": -1, "err": "the configuration is no JSON object"} == answer
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        b"",
+        b"{",
+        b"[]",
+        b"7",
+        b'{"version":"1"}',
+        b'{"version":2147483648}',
+        b'{"version":1.5}',
+        b"[" * 100_000,
+        b"\xff",
+    ],
+)
+def test_a_push_that_cannot_be_read_is_malformed(body: bytes) -> None:
+    with pytest.raises(MalformedUpdate, match="a pushed configuration"):
+        decode_update(body)
+
+
+@given(st.binary(max_size=60) | st.text(max_size=60).map(lambda text: b'{"config":"%b"}' % text.encode()))
+def test_any_bytes_are_an_update_or_malformed(body: bytes) -> None:
+    try:
+        update = decode_update(body)
+    except MalformedUpdate:
+        return
+    assert isinstance(flaw_of(update), str | None)
+
+
+def test_the_local_configuration_is_the_least_that_the_provider_reads() -> None:
+    assert {"ingress": [], "warp-routing": {}} == json.loads(LOCAL_CONFIGURATION)

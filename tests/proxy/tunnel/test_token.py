@@ -1,0 +1,159 @@
+"""Every row of how the provider's connector reads tokens, and where ours is stricter."""
+
+import base64
+import json
+import string
+import uuid
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from proxy.tunnel.token import MalformedToken, TunnelToken
+
+TUNNEL_ID = uuid.UUID("99999999-8888-7777-6666-555555555555")
+SECRET = b"\xfb\xef\xbe 32 bytes that nobody shall see"
+PARTS: dict[str, object] = {"a": "acct", "t": str(TUNNEL_ID), "s": base64.b64encode(SECRET).decode()}
+URL_SAFE = str.maketrans("+/", "-_")
+WANTED = TunnelToken.of("acct", TUNNEL_ID, SECRET)
+
+
+def token_of(content: object) -> str:
+    raw = content if isinstance(content, bytes) else json.dumps(content).encode()
+    return base64.b64encode(raw).decode()
+
+
+TOKEN = token_of(PARTS)
+
+
+def test_a_token_is_decoded() -> None:
+    token = TunnelToken.decode(TOKEN)
+
+    assert ("acct", TUNNEL_ID, SECRET, "") == (
+        token.account_tag,
+        token.tunnel_id,
+        token.secret_bytes,
+        token.endpoint,
+    )
+
+
+def test_the_endpoint_chooses_a_region() -> None:
+    assert "fed" == TunnelToken.decode(token_of({**PARTS, "e": "fed"})).endpoint
+
+
+@pytest.mark.parametrize("line_break", ["\n", "\r", "\r\n"])
+def test_line_breaks_inside_are_ignored(line_break: str) -> None:
+    assert WANTED == TunnelToken.decode(line_break.join((TOKEN[:7], TOKEN[7:-1], TOKEN[-1], "")))
+
+
+ACCEPTED = {
+    "white space around the object": b" \n\t" + json.dumps(PARTS).encode() + b"\r\n ",
+    "unknown keys": {**PARTS, "x": [1, {"a": 2}], "r": None},
+    "keys in capitals": {key.upper(): value for key, value in PARTS.items()},
+    "the last of two spellings": {"A": "another", **PARTS},
+    "a null after the value": json.dumps(PARTS)[:-1].encode() + b',"A":null}',
+    "a UUID without dashes": {**PARTS, "t": TUNNEL_ID.hex},
+    "a UUID in capitals": {**PARTS, "t": str(TUNNEL_ID).upper()},
+    "a UUID in braces": {**PARTS, "t": f"{{{TUNNEL_ID}}}"},
+    "a UUID as URN": {**PARTS, "t": f"urn:uuid:{TUNNEL_ID}"},
+    "a line break in the secret": {**PARTS, "s": f"{PARTS['s']}\n"},
+    "no endpoint": {**PARTS, "e": None},
+    "an empty endpoint": {**PARTS, "e": ""},
+}
+
+
+@pytest.mark.parametrize("content", ACCEPTED.values(), ids=ACCEPTED)
+def test_oddities_of_the_reference_are_accepted(content: object) -> None:
+    assert WANTED == TunnelToken.decode(token_of(content))
+
+
+REJECTED_TEXTS = {
+    "nothing": ("", "the tunnel token is empty"),
+    "line breaks alone": ("\r\n", "the tunnel token is empty"),
+    "space inside": (TOKEN[:8] + " " + TOKEN[8:], "seen white space inside"),
+    "space behind": (TOKEN + " ", "seen white space inside"),
+    "tab before": ("\t" + TOKEN, "seen white space inside"),
+    "no padding": (token_of(b'{"x":1}').rstrip("="), "a length that is no multiple of 4"),
+    "cut": (TOKEN[:-6], "a length that is no multiple of 4"),
+    "too much padding": (TOKEN + "====", "no base64"),
+    "padding in the middle": ("YQ==" + TOKEN, "no base64"),
+    "URL-safe": (token_of(b'{"a":"\xc3\xbf\xc3\xbf?>"}').translate(URL_SAFE), "seen the URL-safe alphabet"),
+    "quotes": (f'"{TOKEN}"', "seen other characters than base64 has"),
+    "another encoding": ("ｅｙＪ" + TOKEN, "seen other characters than base64 has"),
+}
+
+
+@pytest.mark.parametrize(("text", "reason"), REJECTED_TEXTS.values(), ids=REJECTED_TEXTS)
+def test_what_is_no_base64_is_rejected_with_what_was_seen(text: str, reason: str) -> None:
+    with pytest.raises(MalformedToken, match=reason):
+        TunnelToken.decode(text)
+
+
+def without(key: str) -> dict[str, object]:
+    return {other: value for other, value in PARTS.items() if other != key}
+
+
+REJECTED: dict[str, tuple[object, str]] = {
+    "bytes after the object": (json.dumps(PARTS).encode() + b"{}", "no JSON document"),
+    "no JSON": (b"\x00\xff", "no JSON document"),
+    "not UTF-8": (b'{"a":"\xff\xfe"}', "no JSON document"),
+    "JSON nested too deep": (b"[" * 100_000, "no JSON document"),
+    "null": (None, "has no account tag"),
+    "an empty object": ({}, "has no account tag"),
+    "an array": ([], "JSON that is no object"),
+    "a number": (7, "JSON that is no object"),
+    "a string": ("x", "JSON that is no object"),
+    "account tag of another type": ({**PARTS, "a": 7}, "the account tag in the tunnel token is no text"),
+    "no account tag": (without("a"), "has no account tag"),
+    "an empty account tag": ({**PARTS, "a": ""}, "has no account tag"),
+    "tunnel id of another type": ({**PARTS, "t": [1]}, "the tunnel id in the tunnel token is no text"),
+    "no tunnel id": (without("t"), "has no tunnel id"),
+    "null as tunnel id": ({**PARTS, "t": None}, "has no tunnel id"),
+    "an empty tunnel id": ({**PARTS, "t": ""}, "has no tunnel id"),
+    "the nil UUID": ({**PARTS, "t": str(uuid.UUID(int=0))}, "has no tunnel id"),
+    "another text as tunnel id": ({**PARTS, "t": "my-tunnel"}, "the tunnel id in the tunnel token is no UUID"),
+    "dashes in other places": ({**PARTS, "t": "9999-99998888777766665555-55555555"}, "is no UUID"),
+    "one brace": ({**PARTS, "t": f"{{{TUNNEL_ID}"}, "is no UUID"),
+    "secret without padding": ({**PARTS, "s": "AQIDBA"}, "the tunnel secret in the tunnel token is no base64"),
+    "URL-safe secret": ({**PARTS, "s": "--__"}, "the tunnel secret in the tunnel token is no base64"),
+    "null as secret": ({**PARTS, "s": None}, "has no tunnel secret"),
+    "no secret": (without("s"), "has no tunnel secret"),
+    "an empty secret": ({**PARTS, "s": ""}, "has no tunnel secret"),
+    "secret of another type": ({**PARTS, "s": {}}, "the tunnel secret in the tunnel token is no text"),
+    "endpoint of another type": ({**PARTS, "e": False}, "the endpoint in the tunnel token is no text"),
+    "an endpoint that is no name": ({**PARTS, "e": "fed.example.com/"}, "is no name of a region"),
+}
+
+
+@pytest.mark.parametrize(("content", "reason"), REJECTED.values(), ids=REJECTED)
+def test_the_part_that_is_wrong_is_named(content: object, reason: str) -> None:
+    with pytest.raises(MalformedToken, match=reason):
+        TunnelToken.decode(token_of(content))
+
+
+@given(
+    st.dictionaries(
+        st.sampled_from("atse"),
+        st.text(string.ascii_letters + string.digits, min_size=30) | st.lists(st.text(min_size=30)),
+    )
+)
+def test_no_error_shows_anything_of_the_token(parts: dict[str, object]) -> None:
+    text = token_of(parts)
+    with pytest.raises(MalformedToken) as caught:
+        TunnelToken.decode(text)
+
+    shown = f"{caught.value} {caught.value.__cause__} {caught.value.args}"
+    assert text not in shown
+    assert not any(value[:12] in shown for value in parts.values() if isinstance(value, str))
+    assert caught.value.__suppress_context__ or caught.value.__context__ is None
+
+
+@given(st.text(max_size=80) | st.binary(max_size=80).map(lambda raw: base64.b64encode(raw).decode()))
+def test_any_text_is_a_token_or_malformed(text: str) -> None:
+    with pytest.raises(MalformedToken, match="tunnel token"):
+        TunnelToken.decode(text)
+
+
+def test_a_token_is_shown_without_its_secret() -> None:
+    assert "<redacted>" in repr(WANTED)
+    assert str(PARTS["s"]) not in repr(WANTED)
