@@ -18,8 +18,8 @@ log = get_logger(__name__)
 
 FAILING_STARTS = 3
 """From here on a worker is said to be unable to start."""
-STANDSTILL_S = 30.0
-"""A worker that has answered nothing for so long is killed."""
+STANDSTILL_S = 20.0
+"""A worker that has answered nothing for so long is killed; a PUT waits longer, for its successor."""
 _START_S = 15.0
 _REPORT_S = 1.0
 
