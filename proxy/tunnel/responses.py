@@ -11,13 +11,15 @@ other is marked as never to be indexed, which keeps it out, and secrets with it.
 they go out as they are. Interim responses (1xx) as well. Pure; one `ResponseHeads` a thread.
 """
 
-import base64
+from binascii import b2a_base64
+from functools import lru_cache
 from typing import Final
 
 from proxy.h2.fieldcache import (
     MAX_CACHED_BYTES,
     MAX_CACHED_FIELD_BYTES,
     MAX_CACHED_FIELDS,
+    MAX_KEPT_NAME_BYTES,
     UNCACHED_NAMES,
 )
 from proxy.h2.heads import Field, Fields, ResponseHead
@@ -53,14 +55,13 @@ class ResponseHeads:
     def _encode(self, status_code: int, fields: Fields) -> ResponseHead:
         segments = [*map(self._find, fields)]
         never_indexed: frozenset[bytes] = frozenset()
-        if None in segments:
-            segments = [self._find(field) or self._encode_unseen(field) for field in fields]
+        while None in segments:
+            place = segments.index(None)
+            segments[place] = self._encode_unseen(fields[place])
             never_indexed = _NEVER_INDEXED
         serialized = b"".join(segments)[:-1]  # type: ignore[arg-type] # no None is left
         encoded: Fields = [(SERIALIZED, serialized), FROM_ORIGIN]
-        for field in fields:
-            if field[0] == _LENGTH:
-                encoded.append(field)
+        encoded += [field for field in fields if field[0] == _LENGTH]
         return ResponseHead(status_code, encoded, never_indexed)
 
     def _encode_unseen(self, field: Field) -> bytes:
@@ -71,7 +72,8 @@ class ResponseHeads:
         if segment is None:
             if name.startswith(RESERVED_PREFIXES):
                 return b""
-            segment = b"%b:%b;" % (_base64(name), _base64(value))
+            encode_name = _base64_name if len(name) <= MAX_KEPT_NAME_BYTES else _base64
+            segment = b"%b:%b;" % (encode_name(name), _base64(value))
             if size_bytes <= 2 * MAX_CACHED_FIELD_BYTES and name not in UNCACHED_NAMES:
                 self._segments.add(field, segment, size_bytes)
         return segment
@@ -93,4 +95,8 @@ def configuration_head() -> ResponseHead:
 
 
 def _base64(raw: bytes) -> bytes:
-    return base64.b64encode(raw).rstrip(b"=")
+    return b2a_base64(raw, newline=False).rstrip(b"=")
+
+
+# A field that is new in each response still has one of few names.
+_base64_name = lru_cache(maxsize=1024)(_base64)

@@ -64,7 +64,8 @@ class Entrance:
     def admit(self, head: RequestHead) -> tuple[StreamKind, Arrival]:
         """Sort a new stream; `head` becomes the user's."""
         values = dict(head.fields)
-        kind = StreamKind.HTTP if _INTERNAL.isdisjoint(values) else _unwrap(head)
+        is_marked = UPGRADE in values or TCP_SOURCE in values or TRACE_ID in values
+        kind = _unwrap(head) if is_marked else StreamKind.HTTP
         scheme = _SCHEMES.get(values.get(b"x-forwarded-proto", b"")) or _scheme_of(head, values)
         head.scheme = scheme
         key = (scheme, values.get(b"cf-connecting-ip", b""))
