@@ -252,7 +252,8 @@ class H1Connection:
             self._finish()
 
     def evict(self) -> None:
-        self._finish()
+        self._transport.close()
+        self._leave()
 
     def abort(self, reason: str) -> None:
         self._lose(reason)

@@ -277,7 +277,8 @@ class H2Connection:
 
     def evict(self) -> None:
         self._codec.terminate()
-        self._finish()
+        self._transport.close()
+        self._leave()
 
     def abort(self, reason: str) -> None:
         self._lose(reason)

@@ -18,7 +18,7 @@ class Member(Protocol):
         """Finish what runs, take nothing new, then close."""
 
     def evict(self) -> None:
-        """It is idle and its place is needed: close."""
+        """It is idle and its place is needed: close at once, without waiting for the peer to do the same."""
 
     def abort(self, reason: str) -> None:
         """Close at once; `reason` is for the log of running exchanges."""

@@ -45,14 +45,8 @@ class Registry:
         self._members.add(successor)
 
     def make_room(self, now_s: float) -> bool:
-        """Whether one more may come; an idle one may have been sent away for it.
-
-        Those take a moment to close, so the limit is passed by a tenth at most.
-        """
-        count, limit = len(self._members), self.max_connections
-        if count < limit:
-            return True
-        return count < limit + limit // 10 + 1 and self.evict(now_s)
+        """Whether one more may come; an idle one may have been sent away for it."""
+        return len(self._members) < self.max_connections or self.evict(now_s)
 
     def evict(self, now_s: float) -> bool:
         """Send away the one that has been idle longest; False when all are in use."""

@@ -15,6 +15,7 @@ from typing import Self
 import h2.config
 import h2.connection
 import h2.events
+import h2.exceptions
 import h2.settings
 
 from tests.support.ports import LOOPBACK
@@ -33,6 +34,7 @@ class H2Client:
         self.events: list[h2.events.Event] = []
         """All that came."""
         self._grants_credit = grants_credit
+        self._unread = b""
         self.connection.initiate_connection()
         self.flush()
 
@@ -94,12 +96,32 @@ class H2Client:
             return False
         if not data:
             return False
-        for event in self.connection.receive_data(data):
+        self._unread += data
+        for frame in iter(self._next_frame, b""):
+            self._take(frame)
+        self.flush()
+        return True
+
+    def _next_frame(self) -> bytes:
+        """Whole frames only, so that what came before a frame that the library refuses is not lost."""
+        size_bytes = 9 + int.from_bytes(self._unread[:3], "big")
+        if len(self._unread) < size_bytes:
+            return b""
+        frame, self._unread = self._unread[:size_bytes], self._unread[size_bytes:]
+        return frame
+
+    def _take(self, frame: bytes) -> None:
+        try:
+            events = self.connection.receive_data(frame)
+        except h2.exceptions.ProtocolError:
+            # The library takes nothing after a GOAWAY, though streams below its number go on.
+            if not self.has_goaway:
+                raise
+            return
+        for event in events:
             self.events.append(event)
             if isinstance(event, h2.events.DataReceived) and self._grants_credit:
                 self.connection.acknowledge_received_data(event.flow_controlled_length, event.stream_id)
-        self.flush()
-        return True
 
     def flush(self) -> None:
         self.sock.settimeout(TIMEOUT_S)

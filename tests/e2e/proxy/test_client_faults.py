@@ -1,0 +1,233 @@
+"""Clients that are slow, many, or gone, and what they may cost: slow loris, idle connections, no descriptor left."""
+
+import contextlib
+import operator
+import resource
+import socket
+import ssl
+import threading
+import time
+from collections.abc import Iterator
+
+import pytest
+
+from tests.support.asking import ask
+from tests.support.gateway import Gateway, open_descriptors, resident_bytes, route_to, thread_count
+from tests.support.h2peer import H2Client
+from tests.support.recordingbackend import Received, RecordingBackend, Reply, echo
+from tests.support.socketbackend import Dialogue, SocketBackend
+
+MIB = 1 << 20
+WAIT_S = 20.0
+
+
+@contextlib.contextmanager
+def connections(port: int, count: int) -> Iterator[list[socket.socket]]:
+    opened: list[socket.socket] = []
+    try:
+        opened.extend(socket.create_connection(("127.0.0.1", port), timeout=WAIT_S) for _ in range(count))
+        yield opened
+    finally:
+        for sock in opened:
+            sock.close()
+
+
+def read_to_end(sock: socket.socket) -> bytes:
+    sock.settimeout(WAIT_S)
+    received = b""
+    with contextlib.suppress(ConnectionError):
+        while data := sock.recv(65536):
+            received += data
+    return received
+
+
+def test_slow_heads_are_answered_408_and_closed_while_others_are_served(
+    lone_gateway: Gateway, backend: RecordingBackend
+) -> None:
+    """Slow loris: each client has sent a part of its head, and then a byte now and then."""
+    lone_gateway.serve(route_to(backend.address), limits={"headerTimeout": "700ms"})
+    with connections(lone_gateway.clear[1], 200) as slow:
+        for sock in slow:
+            sock.sendall(b"GET / HTTP/1.1\r\nHost: a.example\r\nX-Slow: ")
+        assert 200 == ask(lone_gateway.clear[1]).status_code
+        with contextlib.suppress(ConnectionError):
+            for sock in slow:
+                sock.sendall(b"y")
+
+        answers = [read_to_end(sock) for sock in slow]
+
+    assert {b"HTTP/1.1 408"} == {answer[:12] for answer in answers}
+
+
+def test_a_client_that_dribbles_does_not_prolong_its_time(lone_gateway: Gateway, backend: RecordingBackend) -> None:
+    lone_gateway.serve(route_to(backend.address), limits={"headerTimeout": "500ms"})
+    with connections(lone_gateway.clear[1], 1) as (sock,):
+        sock.settimeout(0.05)
+        sock.sendall(b"GET / HTTP/1.1\r\nX: ")
+        end_s = time.monotonic() + WAIT_S
+        answer = b""
+        while not answer and time.monotonic() < end_s:
+            with contextlib.suppress(TimeoutError):
+                answer = sock.recv(65536)
+                continue
+            sock.sendall(b"y")
+
+    assert answer.startswith(b"HTTP/1.1 408")
+
+
+@pytest.mark.parametrize("sent", [b"", b"\x16\x03\x01"])
+def test_a_tls_handshake_that_does_not_go_on_is_given_up(
+    lone_gateway: Gateway, backend: RecordingBackend, sent: bytes
+) -> None:
+    lone_gateway.serve(route_to(backend.address), limits={"headerTimeout": "300ms"})
+    with connections(lone_gateway.tls[1], 20) as silent:
+        for sock in silent:
+            sock.sendall(sent)
+
+        assert [b""] * 20 == [read_to_end(sock) for sock in silent]
+
+
+def test_idle_connections_are_closed_after_their_time(lone_gateway: Gateway, backend: RecordingBackend) -> None:
+    lone_gateway.serve(route_to(backend.address), limits={"idleTimeout": "300ms"})
+    with connections(lone_gateway.clear[1], 1) as (sock,):
+        sock.sendall(b"GET / HTTP/1.1\r\nHost: a.example\r\n\r\n")
+        assert read_to_end(sock).startswith(b"HTTP/1.1 200")
+    with H2Client(lone_gateway.clear[1]) as client:
+        client.head(client.request())
+        client.wait_for(lambda: client.has_goaway, "GOAWAY")
+
+
+def test_hundreds_of_idle_connections_cost_little_and_disturb_nobody(
+    lone_gateway: Gateway, backend: RecordingBackend
+) -> None:
+    lone_gateway.serve(route_to(backend.address))
+    (worker,) = lone_gateway.worker_pids
+    ask(lone_gateway.clear[1])
+    before_bytes = resident_bytes(worker)
+
+    with connections(lone_gateway.clear[1], 500) as idle:
+        for sock in idle:
+            sock.sendall(b"GET / HTTP/1.1\r\nHost: a.example\r\n\r\n")
+        for sock in idle:
+            assert sock.recv(65536).startswith(b"HTTP/1.1 200")
+
+        assert 200 == ask(lone_gateway.clear[1]).status_code
+        assert (resident_bytes(worker) - before_bytes) / 500 < 24 * 1024
+
+
+@contextlib.contextmanager
+def request_under_way(gateway: Gateway, backend: RecordingBackend) -> Iterator[None]:
+    """One whose backend answers at the end of the block; it must come to its end."""
+    go_on = threading.Event()
+
+    def answer_late(received: Received) -> Reply:
+        if received.target == "/late":
+            go_on.wait(WAIT_S)
+        return echo(received)
+
+    backend.respond = answer_late
+    with connections(gateway.clear[1], 1) as (sock,):
+        sock.sendall(b"GET /late HTTP/1.1\r\nHost: a.example\r\n\r\n")
+        backend.wait_for_requests(1)
+        try:
+            yield
+        finally:
+            go_on.set()
+        assert sock.recv(65536).startswith(b"HTTP/1.1 200")
+
+
+def test_no_descriptor_left_costs_neither_those_who_are_served_nor_those_who_come() -> None:
+    with RecordingBackend() as backend, Gateway(workers=1) as gateway:
+        gateway.serve(route_to(backend.address))
+        (worker,) = gateway.worker_pids
+        with H2Client(gateway.clear[1]) as busy, request_under_way(gateway, backend):
+            late = busy.request("/late")
+            backend.wait_for_requests(2)
+            assert "200" == busy.head(busy.request())[":status"]
+            used = len(list(open_descriptors(worker)))
+            resource.prlimit(worker, resource.RLIMIT_NOFILE, (used + 20, used + 20))
+            with connections(gateway.clear[1], 100):
+                gateway.wait_for_log(lambda entry: "open files" in str(entry.values()), "that no descriptor is left")
+                assert ["200"] * 20 == [busy.head(busy.request())[":status"] for _ in range(20)]
+            busy.reset(late)
+
+        assert 200 == ask(gateway.clear[1]).status_code
+        assert gateway.worker_pids == [worker]
+
+
+def test_beyond_the_limit_of_connections_idle_ones_make_room(lone_gateway: Gateway, backend: RecordingBackend) -> None:
+    lone_gateway.serve(route_to(backend.address), limits={"maxConnections": 10})
+    with request_under_way(lone_gateway, backend), connections(lone_gateway.clear[1], 50):
+        assert [200] * 20 == [ask(lone_gateway.clear[1]).status_code for _ in range(20)]
+
+
+@pytest.mark.parametrize(
+    ("limits", "request_head", "status_code"),
+    [
+        ({"maxHeaderBytes": 4096}, b"GET / HTTP/1.1\r\nHost: a.example\r\nX: " + b"y" * 5000 + b"\r\n\r\n", 431),
+        ({}, b"GET / HTTP/1.1\r\nHost: a.example\r\nX: " + b"y" * 70_000 + b"\r\n\r\n", 431),
+        ({"maxUriBytes": 1024}, b"GET /" + b"y" * 2000 + b" HTTP/1.1\r\nHost: a.example\r\n\r\n", 414),
+        ({}, b"GET /" + b"y" * 17_000 + b" HTTP/1.1\r\nHost: a.example\r\n\r\n", 414),
+    ],
+)
+def test_heads_beyond_the_limits_are_refused(
+    lone_gateway: Gateway, backend: RecordingBackend, limits: dict[str, int], request_head: bytes, status_code: int
+) -> None:
+    lone_gateway.serve(route_to(backend.address), limits=limits)
+    with connections(lone_gateway.clear[1], 1) as (sock,):
+        sock.sendall(request_head)
+
+        assert read_to_end(sock).startswith(b"HTTP/1.1 %d" % status_code)
+    assert [] == backend.received
+
+
+def test_an_http_2_client_that_grants_no_credit_stops_its_stream_only(lone_gateway: Gateway) -> None:
+    def pour(dialogue: Dialogue) -> None:
+        while request := dialogue.read_request():
+            dialogue.answer(b"x" * (8 * MIB if b"GET /large" in request else 10))
+
+    with SocketBackend(pour) as backend:
+        lone_gateway.serve(route_to(backend.address))
+        with H2Client(lone_gateway.clear[1], grants_credit=False) as client:
+            stuck = client.request("/large")
+            client.wait_for(lambda: len(client.data(stuck)) == 65_535, "all that the windows allow")
+        with H2Client(lone_gateway.clear[1]) as client:
+            assert b"x" * 10 == client.body(client.request("/small"))
+
+
+def test_fifty_rounds_of_every_kind_of_client_leave_nothing_open() -> None:
+    """Descriptors and threads of both processes are as before; so is what the proxy counts as open."""
+    with RecordingBackend() as backend, Gateway(workers=1) as gateway:
+        gateway.serve(route_to(backend.address), limits={"backendIdleTimeout": "1s"})
+        (worker,) = gateway.worker_pids
+        tls = gateway.doors.authority.client_context("h2")
+        one_round(gateway, tls)
+        before = usage(gateway, worker)
+
+        for _ in range(50):
+            one_round(gateway, tls)
+
+        end_s = time.monotonic() + WAIT_S
+        while not all(map(operator.le, usage(gateway, worker), before)) and time.monotonic() < end_s:
+            ask(gateway.clear[1])  # gives the worker turns
+        assert all(map(operator.le, usage(gateway, worker), before)), (usage(gateway, worker), before)
+
+
+def usage(gateway: Gateway, worker: int) -> tuple[int, ...]:
+    pids = (worker, gateway.pid)
+    return (*(len(list(open_descriptors(pid))) for pid in pids), *(thread_count(pid) for pid in pids))
+
+
+def one_round(gateway: Gateway, tls: ssl.SSLContext) -> None:
+    assert 200 == ask(gateway.clear[1]).status_code
+    with H2Client(gateway.clear[1]) as client:
+        client.head(client.request())
+        client.request(end_stream=False)
+        client.reset(client.request("/reset"))
+    with H2Client(gateway.tls[1], tls) as client:
+        client.head(client.request())
+    with connections(gateway.clear[1], 3) as (half, gone, _):
+        half.sendall(b"POST / HTTP/1.1\r\nHost: a.example\r\nContent-Length: 10\r\n\r\nhalf")
+        gone.sendall(b"GET / HTTP/1.1\r\n")
+    with connections(gateway.tls[1], 1) as (sock,):
+        sock.sendall(b"\x16\x03\x01\x00")
