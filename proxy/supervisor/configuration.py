@@ -182,6 +182,14 @@ class Configuration:
                 if loaded is not None and not self._is_closed and self._sockets.problems and self._sockets.retry():
                     self._deploy(loaded.version)
 
+    def withdraw(self, index: int) -> None:
+        """A worker cannot be started: connections are for the others, until it can."""
+        with self._turn:
+            if self.loaded is not None and not self._is_closed:
+                self._sockets.withdraw(index)
+                self._deploy(self.loaded.version)
+                log.warning("worker cannot be started, its connections go to the others", worker=index)
+
     def close_sockets(self) -> None:
         """Stop offering connections to workers that drain."""
         with self._turn:

@@ -12,12 +12,10 @@ from daemonkit.logs import get_logger
 from proxy.control import Begin
 from proxy.stats import Stats
 from proxy.supervisor.deployment import Deployment
-from proxy.supervisor.slot import Slot, State
+from proxy.supervisor.slot import FAILING_STARTS, Slot, State
 
 log = get_logger(__name__)
 
-FAILING_STARTS = 3
-"""From here on a worker is said to be unable to start."""
 STANDSTILL_S = 20.0
 """A worker that has answered nothing for so long is killed; a PUT waits longer, for its successor."""
 _START_S = 15.0

@@ -45,6 +45,7 @@ def serve(options: Options) -> int:
     daemon = Daemon(PROG, options.grace_period_s + options.shutdown_delay_s, log)
     _serve_api(daemon, options, configuration, fleet)
     for slot in fleet.slots:
+        slot.on_failing = configuration.withdraw
         daemon.thread(f"worker-{slot.index}", slot.run)
     daemon.serve(fleet)
     daemon.thread("worker-watch", lambda: fleet.watch(daemon.stop))

@@ -3,14 +3,15 @@
 A thread of its own runs `run`, which also reads what the worker says; other threads hand over deployments, ask for
 reports and end it. A worker that keeps dying is started again after longer and longer waits, never in a spin. What a
 dead worker had counted stays in the totals; its listening sockets are still open here, so that connections which wait
-in their queues are served by its successor.
+in their queues are served by its successor. Where there seems to be none, `on_failing` sees to it that new connections
+go to the other workers.
 """
 
 import contextlib
 import socket
 import threading
 import time
-from collections.abc import Generator, Iterator
+from collections.abc import Callable, Generator, Iterator
 from enum import Enum
 
 import backoff
@@ -33,6 +34,7 @@ from proxy.control import (
 )
 from proxy.stats import Stats
 from proxy.supervisor.deployment import Deployment
+from proxy.supervisor.sockets import BACKLOG
 from proxy.supervisor.totals import Totals
 from proxy.supervisor.workerprocess import WorkerProcess
 
@@ -40,6 +42,8 @@ log = get_logger(__name__)
 
 STABLE_S = 10.0
 """A worker that ran as long did start well; one that dies earlier counts as a failed start."""
+FAILING_STARTS = 3
+"""From here on a worker is said to be unable to start."""
 _FIRST_WAIT_S = 0.1
 _MAX_WAIT_S = 30.0
 _REAP_S = 5.0
@@ -72,11 +76,15 @@ class Slot:
         self.dead_cpu_s = 0.0
         """CPU time of the processes that have ended."""
         self.totals = Totals()
+        self.on_failing: Callable[[int], None] = lambda _index: None
+        """Called with the index, in the slot's thread, after each failed start too many."""
         self._begin = begin
         self._news = news
         self._sending = threading.Lock()
         """Guards what follows."""
         self._process: WorkerProcess | None = None
+        self._is_ready = False
+        """The process takes documents."""
         self._wanted: Deployment | None = None
         self._sockets: dict[str, socket.socket] = {}
         """Those that the process has."""
@@ -109,6 +117,8 @@ class Slot:
             log.error(
                 "worker died, starting another", error=how, worker=self.index, ran_s=round(ran_s, 1), delay_s=wait_s
             )
+            if self.failed_starts >= FAILING_STARTS:
+                self.on_failing(self.index)
             self._ending.wait(wait_s)
         with self._news:
             self.state = State.ENDED
@@ -125,10 +135,10 @@ class Slot:
             self.heard_s = time.monotonic()
         with self._sending:
             self._process = process
+            self._is_ready = False
             self._sockets = {}
             with self._or_killed(process):
                 process.channel.send(self._begin)
-                self._hand_over(process)
             if self._ending.is_set():
                 process.channel.hang_up()
         try:
@@ -179,6 +189,9 @@ class Slot:
             self._news.notify_all()
         if isinstance(message, Ready):
             log.info("worker started", worker=self.index, pid=process.pid)
+            with self._sending, self._or_killed(process):
+                self._is_ready = True
+                self._hand_over(process)
 
     # -- other threads -----------------------------------------------------------------------------------------------
 
@@ -187,7 +200,7 @@ class Slot:
         with self._sending:
             self._wanted = deployment
             process = self._process
-            if process is not None:
+            if process is not None and self._is_ready:
                 with self._or_killed(process):
                     self._hand_over(process)
 
@@ -236,6 +249,9 @@ class Slot:
         if wanted is None:
             return
         sockets = {door: group[self.index] for door, group in wanted.sockets.items()}
+        for sock in sockets.values():
+            # Those that were withdrawn do not yet; for the others nothing changes.
+            sock.listen(BACKLOG)
         fresh = [door for door, sock in sockets.items() if self._sockets.get(door) is not sock]
         self._sockets = sockets
         for doors in _batches(fresh):

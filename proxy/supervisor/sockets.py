@@ -79,6 +79,23 @@ class ListeningSockets:
                 log.info("listening", server="listener", address=door)
         return is_better
 
+    def withdraw(self, index: int) -> None:
+        """That worker takes no connections for now: fresh sockets in its places, which do not listen yet.
+
+        Connections that wait in its queues are reset; new ones go to the other workers.
+        """
+        for door, group in self._groups.items():
+            if door not in self._wanted:
+                continue
+            listener = self._wanted[door][1]
+            try:
+                fresh = _bound_socket(listener.address, listener.port or 0)
+            except OSError as error:
+                log.warning("cannot withdraw a socket, its connections wait", error=error, address=door)
+                continue
+            group[index].close()
+            self._groups[door] = (*group[:index], fresh, *group[index + 1 :])
+
     def release(self) -> None:
         """Close our copies of what is not wanted any more."""
         for door in [door for door in self._groups if door not in self._wanted]:
@@ -94,7 +111,9 @@ class ListeningSockets:
         bound: list[socket.socket] = []
         try:
             for _ in range(self._worker_count):
-                bound.append(_listening_socket(listener.address, listener.port or 0))
+                bound.append(_bound_socket(listener.address, listener.port or 0))
+                # At once, so that a queue exists as soon as the port is known to be ours.
+                bound[-1].listen(BACKLOG)
         except OSError:
             _close(bound)
             raise
@@ -107,8 +126,7 @@ class ListeningSockets:
         self._problems[door] = problem
 
 
-def _listening_socket(address: str, port: int) -> socket.socket:
-    """Listens already, so that a queue exists as soon as the port is known to be ours."""
+def _bound_socket(address: str, port: int) -> socket.socket:
     is_everywhere = not address and socket.has_dualstack_ipv6()
     family = socket.AF_INET6 if is_everywhere or ":" in address else socket.AF_INET
     sock = socket.socket(family, socket.SOCK_STREAM)
@@ -120,7 +138,6 @@ def _listening_socket(address: str, port: int) -> socket.socket:
             sock.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 0 if is_everywhere else 1)
         sock.setblocking(False)
         sock.bind((address or ("::" if is_everywhere else "0.0.0.0"), port))  # noqa: S104 - asked for
-        sock.listen(BACKLOG)
     except OSError:
         sock.close()
         raise

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import concurrent.futures
 import contextlib
 import os
 import signal
 import threading
+import time
 from pathlib import Path
 
 import requests
 
-from tests.proxy.site import Backend, Proxy, ask, eventually, fixed, forwarding, reserved_port
+from tests.proxy.site import DEADLINE_S, Backend, Proxy, ask, eventually, fixed, forwarding, reserved_port
 
 
 def is_gone(pid: int) -> bool:
@@ -115,6 +117,36 @@ def test_a_worker_that_keeps_dying_is_restarted_more_and_more_slowly_and_makes_t
         assert delays[-1] >= 8 * delays[0]
         eventually(lambda: proxy.readiness()[0] == 200, "ready once it has started")
         assert ask(port).text == "fixed"
+
+
+def test_a_worker_that_cannot_start_leaves_its_share_of_connections_to_the_others() -> None:
+    with reserved_port() as port, Proxy("--workers", "2") as proxy:
+        proxy.use(fixed(port))
+        for nth in range(1, 8):
+            os.kill(proxy.worker_pid(0, nth), signal.SIGKILL)
+            eventually(
+                lambda nth=nth: sum("worker died" in line for line in proxy.lines) == nth,  # type: ignore[misc]
+                "its death is noticed",
+            )
+        # The next start is more than six seconds away.
+        proxy.wait_for_line(lambda line: "its connections go to the others" in line, "withdrawal", DEADLINE_S, nth=5)
+        began_s = time.monotonic()
+
+        assert {ask(port).text for _ in range(30)} == {"fixed"}
+
+        assert time.monotonic() - began_s < 5
+        proxy.worker_pid(0, nth=8)
+        eventually(lambda: proxy.metric("tunnelgw_proxy_worker_up", worker="0") == 1, "it serves again")
+        os.kill(proxy.worker_pid(1), signal.SIGSTOP)
+        try:
+            # Those that the kernel gives to the other one wait; some are for this one.
+            with concurrent.futures.ThreadPoolExecutor(16) as pool:
+                answers = [pool.submit(ask, port) for _ in range(16)]
+                done, _ = concurrent.futures.wait(answers, DEADLINE_S, concurrent.futures.FIRST_COMPLETED)
+                assert done
+                os.kill(proxy.worker_pid(1), signal.SIGCONT)
+        finally:
+            os.kill(proxy.worker_pid(1), signal.SIGCONT)
 
 
 def test_workers_end_when_their_supervisor_is_killed() -> None:
