@@ -54,13 +54,15 @@ class AccessLogWriter:
         if not self._is_off:
             self._thread.start()
 
-    def write(self, record: Record) -> None:
-        """Never waits; a record that is not wanted, or too many, costs next to nothing."""
+    def wants(self, status_code: int) -> bool:
+        """Whether an exchange that ended so gets a line; asked once for each, before its record is made."""
         share = self._share
-        if share < 1.0 and not is_failure(record.status_code) and (share <= 0.0 or self._draw() >= share):
-            return
-        if self._is_off:
-            return
+        if share < 1.0 and not is_failure(status_code) and (share <= 0.0 or self._draw() >= share):
+            return False
+        return not self._is_off
+
+    def write(self, record: Record) -> None:
+        """One that is wanted. Never waits; too many are dropped."""
         if self._accepted - self._written >= MAX_WAITING:
             self._stats.access_log_dropped += 1
             return

@@ -90,7 +90,8 @@ class Ending:
 
     def _count_in(self, rule: Rule | None) -> None:
         self._rule = rule
-        self._route = route = self._shared.stats.route(NO_ROUTE if rule is None else rule.route_name)
+        stats, name = self._shared.stats, NO_ROUTE if rule is None else rule.route_name
+        self._route = route = stats.routes.get(name) or stats.route(name)
         route.in_flight += 1
 
     # -- our own answers ---------------------------------------------------------------------------------------------
@@ -171,7 +172,8 @@ class Ending:
         route.request_bytes += self._request_bytes
         route.response_bytes += self._response_bytes
         route.finish(self._status_code, duration_s)
-        shared.access_log(self._record(duration_s))
+        if shared.is_logged(self._status_code):
+            shared.access_log(self._record(duration_s))
 
     def _record(self, duration_s: float) -> Record:
         head, arrival, rule, departure = self._head, self._client.arrival, self._rule, self._departure

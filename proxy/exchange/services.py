@@ -28,8 +28,15 @@ _SWEEP_S: Final = 1.0
 _SWEEPS_PER_TIMEOUT: Final = 10
 
 
+def _always(_status_code: int) -> bool:
+    return True
+
+
 class Services(Shared):
-    """`draw` gives numbers from 0.0 up to 1.0; `wall_clock_s` the seconds since 1970."""
+    """`draw` gives numbers from 0.0 up to 1.0; `wall_clock_s` the seconds since 1970.
+
+    `is_logged` says by an exchange's status code whether `access_log` wants its record: most often it does not.
+    """
 
     def __init__(
         self,
@@ -38,10 +45,11 @@ class Services(Shared):
         pools: Pool,
         stats: Stats,
         access_log: Callable[[Record], object],
+        is_logged: Callable[[int], bool] = _always,
         draw: Callable[[], float] = random.random,
         wall_clock_s: Callable[[], float] = time.time,
     ) -> None:
-        super().__init__(loop, pools, stats, access_log, draw, wall_clock_s)
+        super().__init__(loop, pools, stats, access_log, is_logged, draw, wall_clock_s)
         self._sweep = loop.deadline(self._end_idle)
         self._sweep_s = _SWEEP_S
         self._is_sweeping = False

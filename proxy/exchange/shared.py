@@ -37,6 +37,7 @@ class Shared:
         pools: Pool,
         stats: Stats,
         access_log: Callable[[Record], object],
+        is_logged: Callable[[int], bool],
         draw: Callable[[], float],
         wall_clock_s: Callable[[], float],
     ) -> None:
@@ -44,6 +45,7 @@ class Shared:
         self.pools = pools
         self.stats = stats
         self.access_log = access_log
+        self.is_logged = is_logged
         self.draw = draw
         self.wall_clock_s = wall_clock_s
         self.terms: Terms = terms_of(compile_table(document.Document()))

@@ -5,9 +5,9 @@ import socket
 import time
 from collections.abc import Callable, Mapping
 
+from proxy.accesslog.writer import AccessLogWriter
 from proxy.backend.pools import Pools
 from proxy.doors.doors import Doors
-from proxy.exchange.record import Record
 from proxy.exchange.services import Services
 from proxy.loop import Loop
 from proxy.routing import Table
@@ -17,13 +17,14 @@ from proxy.stats import Stats
 class Gateway:
     """Everything behind the listening sockets; belongs to the loop's thread."""
 
-    def __init__(self, loop: Loop, stats: Stats, access_log: Callable[[Record], object]) -> None:
+    def __init__(self, loop: Loop, stats: Stats, access_log: AccessLogWriter) -> None:
         self._pools = Pools(loop, stats)
         self._services = Services(
             loop=loop,
             pools=self._pools,
             stats=stats,
-            access_log=access_log,
+            access_log=access_log.write,
+            is_logged=access_log.wants,
             draw=random.random,
             wall_clock_s=time.time,
         )

@@ -36,7 +36,7 @@ def main(descriptor: int) -> int:
     loop = Loop()
     stats = Stats()
     access_log = AccessLogWriter(loop, stats, begin.access_log)
-    gateway = Gateway(loop, stats, access_log.write)
+    gateway = Gateway(loop, stats, access_log)
     worker = Worker(loop, channel, gateway, stats)
     access_log.start()
     spare_the_collector()
