@@ -76,7 +76,7 @@ class Exchange(Attempting):
         self._is_request_complete = True
         upload = self._upload
         if upload is not None and not self._is_request_stopped:
-            fields = trailer_fields(fields)
+            fields = self._terms.forwarding.request_trailers(fields)
             for mirror in self._mirrors:
                 mirror.add_trailers(fields)
             upload.add_trailers(fields)

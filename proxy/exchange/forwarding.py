@@ -18,7 +18,18 @@ import msgspec
 
 from proxy.document import Forwarding as ForwardingSpec
 from proxy.exchange.client import Arrival
-from proxy.exchange.hopbyhop import COOKIE, DROP, FIRST_FREE, KEEP, TE, Special, Verdicts, settle, sort_out
+from proxy.exchange.hopbyhop import (
+    COOKIE,
+    DROP,
+    FIRST_FREE,
+    KEEP,
+    TE,
+    Special,
+    Verdicts,
+    settle,
+    sort_out,
+    trailer_fields,
+)
 from proxy.h2.heads import Field, Fields, RequestHead
 from proxy.routing import Listener, header
 
@@ -86,6 +97,13 @@ class Forwarding:
                 kept, special = settle(kept, special)
             kept += self._merged(description, head.authority, special) if special else description.fields
         kept.append((self.request_id_name, request_id))
+        return kept
+
+    def request_trailers(self, fields: Fields) -> Fields:
+        """The trailers to send. Some backends read them as if they were of the head, and proxies that we believe pass
+        on what their clients sent: in a trailer nobody's word is taken.
+        """
+        kept, _ = sort_out(trailer_fields(fields), self._untrusted)
         return kept
 
     def _describe(self, arrival: Arrival, listener: Listener, authority: bytes) -> Description:

@@ -20,6 +20,8 @@ Special = list[tuple[int, Field]]
 
 _ALWAYS: Final[dict[bytes, int]] = {
     b"connection": CONNECTION,
+    # Of HTTP/2 clients; those of HTTP/1.1 are refused with it.
+    b"content_length": DROP,
     b"http2-settings": DROP,
     b"keep-alive": DROP,
     b"transfer-encoding": DROP,
@@ -59,7 +61,8 @@ class Verdicts:
         return verdict
 
 
-_RESPONSE = Verdicts({b"te": DROP})
+# Some servers send Host back, which frames nothing but has no meaning, and no codec sends it.
+_RESPONSE = Verdicts({b"te": DROP, b"host": DROP})
 
 
 def sort_out(fields: Fields, verdicts: Verdicts) -> tuple[Fields, Special]:

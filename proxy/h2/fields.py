@@ -25,15 +25,15 @@ VALUE = re.compile(rb"(?:[^\x00-\x20\x7f](?:[^\x00-\x08\x0a-\x1f\x7f]*[^\x00-\x2
 PSEUDO = {
     b":method": (METHOD, TOKEN),
     b":scheme": (SCHEME, re.compile(rb"[A-Za-z][A-Za-z0-9+\-.]*")),
-    b":path": (PATH, re.compile(rb"/[^\x00-\x20\x7f]*|\*")),
+    b":path": (PATH, re.compile(rb"/[^\x00-\x20#\x7f]*|\*")),
     # RFC 3986 reg-name, IP-literal and port; no user information (RFC 9113, 8.3.1). Empty counts as absent.
     b":authority": (AUTHORITY, re.compile(rb"[A-Za-z0-9\-._~%!$&'()*+,;=:\[\]]*")),
     b":protocol": (PROTOCOL, TOKEN),
     b":status": (STATUS, re.compile(rb"[1-9][0-9][0-9]")),
 }
 AUTHORITY_VALUE = PSEUDO[b":authority"][1]
-# 19 digits: no length above 2^63 is honest.
-LENGTH = re.compile(rb"[0-9]{1,19}")
+# 18 digits, as for HTTP/1.1: what one side takes the other must be able to send.
+LENGTH = re.compile(rb"[0-9]{1,18}")
 CONNECTION_SPECIFIC = frozenset((b"connection", b"proxy-connection", b"keep-alive", b"transfer-encoding", b"upgrade"))
 
 

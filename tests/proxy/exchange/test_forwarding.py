@@ -57,7 +57,8 @@ def test_a_local_socket_has_no_address() -> None:
     b"connection keep-alive proxy-connection proxy-authorization proxy-authenticate transfer-encoding upgrade"
     b" http2-settings x-forwarded-for x-forwarded-proto x-forwarded-host x-forwarded-port x-forwarded-user"
     b" x-forwarded-client-cert forwarded x-real-ip true-client-ip cf-connecting-ip cf-ray x-request-id"
-    b" x_forwarded_for x-forwarded_for cf_connecting_ip x_real_ip x_request_id proxy_connection".split(),
+    b" x_forwarded_for x-forwarded_for cf_connecting_ip x_real_ip x_request_id proxy_connection content_length"
+    b" transfer_encoding".split(),
     ids=bytes.decode,
 )
 def test_a_client_that_is_not_trusted_cannot_say(name: bytes) -> None:
@@ -103,6 +104,18 @@ def test_fields_that_connection_names_stay_on_the_connection(options: bytes, is_
 
 def test_connection_cannot_take_our_own_words_away() -> None:
     assert sent([(b"connection", b"close, x-forwarded-for, x-request-id")]) == described()
+
+
+@pytest.mark.parametrize(
+    "name",
+    b"x-forwarded-for x-forwarded-proto cf-connecting-ip forwarded x-request-id x_request_id content-length content_length host cookie"
+    b" http2-settings".split(),
+    ids=bytes.decode,
+)
+def test_trailers_cannot_say_what_the_head_must_not(name: bytes) -> None:
+    given = [(name, b"mine"), (b"checksum", b"1")]
+
+    assert Forwarding(PLAIN).request_trailers(given) == [(b"checksum", b"1")]
 
 
 @pytest.mark.parametrize(
@@ -257,6 +270,7 @@ def test_the_list_of_the_codec_is_left_alone() -> None:
 
 def test_responses_lose_what_belongs_to_their_connection() -> None:
     fields = [
+        (b"host", b"a.example"),
         (b"server", b"s"),
         (b"connection", b"keep-alive, Keep-Alive"),
         (b"keep-alive", b"timeout=5"),

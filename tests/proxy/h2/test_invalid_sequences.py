@@ -130,6 +130,8 @@ STREAM_ERRORS = [
     ("8.3.1 empty path", headers(1, [*GET[:3], (b":path", b"")]), E.PROTOCOL_ERROR),
     ("8.3.1 path without slash", headers(1, [*GET[:3], (b":path", b"x")]), E.PROTOCOL_ERROR),
     ("8.3.1 path that holds another request", headers(1, [*GET[:3], (b":path", b"/ HTTP/1.1")]), E.PROTOCOL_ERROR),
+    ("8.3.1 path with a fragment", headers(1, [*GET[:3], (b":path", b"/x#y")]), E.PROTOCOL_ERROR),
+    ("8.3.1 query with a fragment", headers(1, [*GET[:3], (b":path", b"/?x#y")]), E.PROTOCOL_ERROR),
     ("8.3.1 asterisk on GET", headers(1, [*GET[:3], (b":path", b"*")]), E.PROTOCOL_ERROR),
     ("8.3.1 two methods", headers(1, [GET[0], *GET]), E.PROTOCOL_ERROR),
     ("8.3.1 two paths", headers(1, [GET[3], *GET]), E.PROTOCOL_ERROR),
@@ -142,7 +144,7 @@ STREAM_ERRORS = [
     ("RFC 9110 content-length twice", request_with(*[(b"content-length", b"0")] * 2), E.PROTOCOL_ERROR),
     ("RFC 9110 content-length as a list", request_with((b"content-length", b"0, 0")), E.PROTOCOL_ERROR),
     ("RFC 9110 content-length with sign", request_with((b"content-length", b"+0")), E.PROTOCOL_ERROR),
-    ("RFC 9110 content-length of 20 digits", request_with((b"content-length", b"0" * 20)), E.PROTOCOL_ERROR),
+    ("RFC 9110 content-length of 19 digits", request_with((b"content-length", b"0" * 19)), E.PROTOCOL_ERROR),
 ]
 
 CLIENT_CONNECTION_ERRORS = [
