@@ -3,9 +3,10 @@
     cf-cloudflared-response-headers: base64(name) ":" base64(value) ";" ...      standard alphabet, no padding
     cf-cloudflared-response-meta: {"src":"origin"}
 
-Field by field the base64 segment is cached, as lines of field blocks are, so a head is a join. A head whose fields were
-all met before is likely to come again as a whole, so its serialised field may enter the cache of lines as well; any
-other is marked as never to be indexed, which keeps it out, and secrets with it.
+A head that comes again as the same object keeps what it was encoded to. For others the base64 segment of each field is
+cached, as lines of field blocks are, so that a head is a join. One whose fields were all met before may well repeat, so
+its serialised field may enter the cache of lines too; any other is marked as never to be indexed, which keeps it out,
+and secrets with it.
 
 `content-length` stands beside the serialised fields too, since HTTP/2 itself needs it. Trailers are not serialised:
 they go out as they are. Interim responses (1xx) as well. Pure; one `ResponseHeads` a thread.
@@ -46,11 +47,19 @@ class ResponseHeads:
         self._find = self._segments.young.get
 
     def encode(self, head: ResponseHead) -> ResponseHead:
-        """A final head as it goes to the edge. 101 becomes 200: HTTP/2 has no 101, and the edge knows what it asked."""
-        if head.status_code == 101:
-            fields = [field for field in head.fields if field[0] not in (b"connection", b"upgrade", _LENGTH)]
-            return self._encode(200, fields + _WEBSOCKET_FIELDS)
-        return self._encode(head.status_code, head.fields)
+        """A final head as it goes to the edge. 101 becomes 200: HTTP/2 has no 101, and the edge knows what it asked.
+
+        The result stays with `head`: a backend's heads that repeat are one object.
+        """
+        encoded = head.onward
+        if encoded is None:
+            if head.status_code == 101:
+                fields = [field for field in head.fields if field[0] not in (b"connection", b"upgrade", _LENGTH)]
+                encoded = self._encode(200, fields + _WEBSOCKET_FIELDS)
+            else:
+                encoded = self._encode(head.status_code, head.fields)
+            head.onward = encoded
+        return encoded
 
     def _encode(self, status_code: int, fields: Fields) -> ResponseHead:
         segments = [*map(self._find, fields)]
