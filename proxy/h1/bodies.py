@@ -1,9 +1,9 @@
 """Read message bodies off their framing: by length, in chunks, to the end of the connection (RFC 9112, 6 and 7).
 
 A reader is given the bytes received and where to go on, appends `DataReceived` and `TrailersReceived` events, and says
-how far it came; `is_done` tells that the message has ended there. Data is handed out as views, never copied, except
-small chunks, which are joined. Chunk framing is read here and not by llhttp, because httptools does not say where in
-its input a message ended, and so could not keep a body and the pipelined request behind it apart.
+how far it came; `is_done` tells that the message has ended there. Data is handed out as views, not copied, except
+small pieces; small chunks are joined. Chunk framing is read here and not by llhttp, because httptools does not say
+where in its input a message ended, and so could not keep a body and the pipelined request behind it apart.
 
 Stricter than RFC 9112, 7.1 where readers differ: sizes have at most 16 digits, no space surrounds them, lines end with
 CRLF, extensions hold no control characters and are bounded and dropped.
@@ -21,6 +21,8 @@ from proxy.h1.limits import Limits
 _SIZE_LINE = re.compile(rb"([0-9A-Fa-f]{1,16})(;[^\x00-\x08\x0a-\x1f\x7f]*)?\r\n")
 # What the next byte of a line that is not whole yet may still lead to: judged early, so that rubbish does not wait.
 _SIZE_LINE_START = re.compile(rb"[0-9A-Fa-f]{1,16}(?:\r|;[^\x00-\x08\x0a-\x1f\x7f]*\r?)?")
+COPIED_BYTES = 2048
+"""Below this a copy is cheaper than a view, and does not keep a large read alive."""
 _SMALL_CHUNKS_BYTES = 64 * 1024
 _SMALL_CHUNK_BYTES = 4 * 1024
 
@@ -45,8 +47,12 @@ class LengthReader:
         taken_bytes = min(available_bytes, self._left_bytes)
         self._left_bytes -= taken_bytes
         self.is_done = self._left_bytes == 0
-        whole = start == 0 and taken_bytes == len(data)
-        piece = data if whole else memoryview(data)[start : start + taken_bytes]
+        if start == 0 and taken_bytes == len(data):
+            piece: bytes | memoryview = data
+        elif taken_bytes < COPIED_BYTES:
+            piece = data[start : start + taken_bytes]
+        else:
+            piece = memoryview(data)[start : start + taken_bytes]
         events.append(DataReceived(piece, self.is_done))
         return start + taken_bytes
 

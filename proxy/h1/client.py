@@ -9,7 +9,7 @@ it was closed while idle. Called by one thread; knows no clock.
 import re
 from typing import Final
 
-from proxy.h1.bodies import BodyReader, ChunkedReader, EndlessReader, LengthReader
+from proxy.h1.bodies import COPIED_BYTES, BodyReader, ChunkedReader, EndlessReader, LengthReader
 from proxy.h1.caches import Caches
 from proxy.h1.errors import LocalProtocolError, RemoteProtocolError
 from proxy.h1.events import ConnectionTerminated, DataReceived, Event, InformationalReceived, ResponseReceived
@@ -103,7 +103,14 @@ class ClientConnection(Sending):
                 head, start = self._heads.take(data, start)
                 if head is None:
                     return
-                self._begin_response(head, events)
+                length_bytes = self._begin_response(head, events)
+                if 0 < length_bytes == size - start < COPIED_BYTES:
+                    # The usual response: small, and all of it in one piece.
+                    events.append(DataReceived(data[start:], True))
+                    self._received_all()
+                    return
+                if length_bytes:
+                    self._begin_body(length_bytes)
             elif reading in (Reading.BODY, Reading.RAW):
                 start = self._body.read(data, start, events)
                 if self._body.is_done:
@@ -113,17 +120,20 @@ class ClientConnection(Sending):
             else:
                 return
 
-    def _begin_response(self, head: bytes, events: list[Event]) -> None:
+    def _begin_response(self, head: bytes, events: list[Event]) -> int:
+        """Returns the length of the body that is to come."""
         response = self._decoder.decode(head, answers_head=self._method == b"HEAD")
         if response.head.status_code < 200:
             self._informational_or_switch(response, events)
-            return
+            return 0
         self._keeps_alive = self._keeps_alive and response.keeps_alive
         length_bytes = response.length_bytes
         events.append(ResponseReceived(response.head, length_bytes == 0))
         if length_bytes == 0:
             self._received_all()
-            return
+        return length_bytes
+
+    def _begin_body(self, length_bytes: int) -> None:
         self._reading = Reading.BODY
         if length_bytes == CHUNKED:
             self._body = ChunkedReader(self._limits, BAD_GATEWAY)

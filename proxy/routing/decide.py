@@ -52,7 +52,7 @@ def decide(table: Table, door: str, head: Head, draw: Callable[[], float], now_s
         host = authority
     else:
         host = host_of(authority)
-        listener = entrance.listener_for(host)
+        listener = listener or entrance.listener_for(host)
         if listener is None:
             return NO_LISTENER
     match = listener.routes.find(host, path, query, head)

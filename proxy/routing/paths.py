@@ -14,6 +14,7 @@ Everything else, and all of the query, passes byte for byte.
 """
 
 import re
+from functools import lru_cache
 
 MAX_HOST_BYTES = 253 + len(".:65535")
 
@@ -29,8 +30,11 @@ class UnusablePath(ValueError):
 
 def host_of(authority: bytes) -> bytes:
     """The host in lower case without port and final dot; empty for what is too long to be a name."""
-    if len(authority) > MAX_HOST_BYTES:
-        return b""
+    return _host_of(authority) if len(authority) <= MAX_HOST_BYTES else b""
+
+
+@lru_cache(maxsize=4096)
+def _host_of(authority: bytes) -> bytes:
     host = authority.lower()
     if host.startswith(b"["):
         return host.partition(b"]")[0] + b"]"
