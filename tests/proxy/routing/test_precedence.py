@@ -6,84 +6,8 @@ from typing import Any
 import pytest
 
 from proxy import routing
+from tests.support.goldencases import PAIRS
 from tests.support.routes import headers, path, request, route, table_of, taken
-
-OLD, NEW = "2020-01-01T00:00:00Z", "2024-01-01T00:00:00Z"
-
-# Winner first: each pair differs in one criterion, and the loser is better in all criteria behind it.
-PAIRS: dict[str, tuple[dict[str, Any], dict[str, Any], routing.PlainHead]] = {
-    "exact hostname before wildcard": (
-        route("win", path("/"), hostnames=["a.b.example"], createdAt=NEW),
-        route("lose", path("/x", "Exact", method="GET"), hostnames=["*.b.example"], createdAt=OLD),
-        request("a.b.example/x"),
-    ),
-    "longer wildcard before shorter": (
-        route("win", path("/"), hostnames=["*.b.example"], createdAt=NEW),
-        route("lose", path("/x", "Exact"), hostnames=["*.example"], createdAt=OLD),
-        request("a.b.example/x"),
-    ),
-    "wildcard before no hostname": (
-        route("win", path("/"), hostnames=["*.example"], createdAt=NEW),
-        route("lose", path("/x", "Exact"), createdAt=OLD),
-        request("a.example/x"),
-    ),
-    "Exact before PathPrefix": (
-        route("win", path("/x", "Exact"), createdAt=NEW),
-        route("lose", path("/x", method="GET", headers=headers(a="1")), createdAt=OLD),
-        request("h/x", a="1"),
-    ),
-    "Exact before RegularExpression": (
-        route("win", path("/x", "Exact"), createdAt=NEW),
-        route("lose", path("/.*", "RegularExpression", method="GET"), createdAt=OLD),
-        request("h/x"),
-    ),
-    "RegularExpression before PathPrefix": (
-        route("win", path("/.*", "RegularExpression"), createdAt=NEW),
-        route("lose", path("/long/prefix", method="GET"), createdAt=OLD),
-        request("h/long/prefix"),
-    ),
-    "longer RegularExpression before shorter": (
-        route("win", path("/[a-z]+", "RegularExpression"), createdAt=NEW),
-        route("lose", path("/.*", "RegularExpression", method="GET"), createdAt=OLD),
-        request("h/x"),
-    ),
-    "longer PathPrefix before shorter": (
-        route("win", path("/a/b"), createdAt=NEW),
-        route("lose", path("/a", method="GET", headers=headers(a="1", b="2")), createdAt=OLD),
-        request("h/a/b/c", a="1", b="2"),
-    ),
-    "method before many headers": (
-        route("win", path("/a", method="GET"), createdAt=NEW),
-        route("lose", path("/a", headers=headers(**{f"h{n}": "1" for n in range(12)})), createdAt=OLD),
-        request("h/a", **{f"h{n}": "1" for n in range(12)}),
-    ),
-    "more headers before many query parameters": (
-        route("win", path("/a", headers=headers(a="1", b="2")), createdAt=NEW),
-        route("lose", path("/a", headers=headers(a="1"), queryParams=headers(p="1", q="2", r="3")), createdAt=OLD),
-        request("h/a?p=1&q=2&r=3", a="1", b="2"),
-    ),
-    "more query parameters before age": (
-        route("win", path("/a", queryParams=headers(p="1", q="2")), createdAt=NEW),
-        route("lose", path("/a", queryParams=headers(p="1")), createdAt=OLD),
-        request("h/a?p=1&q=2"),
-    ),
-    "older route before the alphabet": (
-        route("z-win", path("/a"), createdAt=OLD),
-        route("a-lose", path("/a"), createdAt=NEW),
-        request("h/a"),
-    ),
-    "a route with a time before one without": (
-        route("z-win", path("/a"), createdAt=NEW),
-        route("a-lose", path("/a")),
-        request("h/a"),
-    ),
-    "the alphabet last": (route("a-win", path("/a")), route("b-lose", path("/a")), request("h/a")),
-    "a trailing slash makes no prefix longer": (
-        route("a-win", path("/a")),
-        route("b-lose", path("/a/")),
-        request("h/a/b"),
-    ),
-}
 
 
 @pytest.mark.parametrize(("winner", "loser", "head"), PAIRS.values(), ids=PAIRS)

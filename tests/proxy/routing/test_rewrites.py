@@ -6,22 +6,8 @@ import pytest
 
 from proxy import routing
 from proxy.routing.paths import UnusablePath, normalise
+from tests.support.goldencases import NORMAL_FORMS, PREFIX_CHANGES, REDIRECT_HOSTS
 from tests.support.routes import DOOR, draws, forwarded, path, request, route, table_of, taken
-
-REDIRECT_HOSTS = [
-    # listener port, protocol, scheme, port -> Location without path
-    (80, "HTTP", None, None, "http://example.org"),
-    (80, "HTTP", None, 8080, "http://example.org:8080"),
-    (80, "HTTP", "https", None, "https://example.org"),
-    (80, "HTTP", "https", 8443, "https://example.org:8443"),
-    (8080, "HTTP", None, None, "http://example.org:8080"),
-    (8080, "HTTP", None, 80, "http://example.org"),
-    (8080, "HTTP", "https", None, "https://example.org"),
-    (443, "HTTPS", None, None, "https://example.org"),
-    (443, "HTTPS", None, 8443, "https://example.org:8443"),
-    (443, "HTTPS", "http", None, "http://example.org"),
-    (443, "HTTPS", "http", 8080, "http://example.org:8080"),
-]
 
 
 @pytest.mark.parametrize("authority", ["example.org", "example.org:8080", "EXAMPLE.org"])
@@ -54,24 +40,6 @@ def test_redirects_have_the_status_code_that_is_asked_for(status_code: int) -> N
     table = table_of(route("r", rule={"backends": [], "filters": {"requestRedirect": redirect}}))
 
     assert f"{status_code} http://other.example:8080/" == taken(table, request("h/"))
-
-
-PREFIX_CHANGES = [
-    # path, matched prefix, replacement -> result
-    ("/foo/bar", "/foo", "/xyz", "/xyz/bar"),
-    ("/foo/bar", "/foo/", "/xyz", "/xyz/bar"),
-    ("/foo/bar", "/foo", "/xyz/", "/xyz/bar"),
-    ("/foo/bar", "/foo/", "/xyz/", "/xyz/bar"),
-    ("/foo", "/foo", "/xyz", "/xyz"),
-    ("/foo/", "/foo", "/xyz", "/xyz/"),
-    ("/foo/bar", "/foo", "", "/bar"),
-    ("/foo/bar", "/foo", "/", "/bar"),
-    ("/foo/", "/foo", "", "/"),
-    ("/foo/", "/foo", "/", "/"),
-    ("/foo", "/foo", "", "/"),
-    ("/foo", "/foo", "/", "/"),
-    ("/a/b/c", "/", "/x", "/x/a/b/c"),
-]
 
 
 @pytest.mark.parametrize(("sent", "prefix", "replacement", "expected"), PREFIX_CHANGES)
@@ -120,42 +88,6 @@ def test_what_nobody_rewrites_is_passed_on_as_the_same_object() -> None:
 
     assert decision.path is head.path
     assert decision.authority is head.authority
-
-
-NORMAL_FORMS = [
-    ("/a/b", "/a/b"),
-    ("/a/b/", "/a/b/"),
-    ("/%61%2Db", "/a-b"),
-    ("/a%2fb", "/a%2Fb"),
-    ("/a%5cb", "/a%5Cb"),
-    ("/%7e", "/~"),
-    ("/caf%c3%a9", "/caf%C3%A9"),
-    ("/a%20b", "/a%20b"),
-    ("/a%252fb", "/a%252fb"),
-    ("/(a)'!*,;=:@$&+", "/(a)'!*,;=:@$&+"),
-    ("//a///b", "/a/b"),
-    ("/a/./b", "/a/b"),
-    ("/a/../b", "/b"),
-    ("/a/%2e%2e/b", "/b"),
-    ("/a/.", "/a/"),
-    ("/a/..", "/"),
-    ("/.well-known/x", "/.well-known/x"),
-    ("/a/...", "/a/..."),
-    ("/a/b/../../c", "/c"),
-    ("/a//../b", "/b"),
-    ("/..", None),
-    ("/a/../../b", None),
-    ("/%2e%2e/", None),
-    ("/%zz", None),
-    ("/a%", None),
-    ("/a%0", None),
-    ("/%00", None),
-    ("/a\\b", None),
-    ("/a#b", None),
-    ("*", None),
-    ("", None),
-    ("a", None),
-]
 
 
 @pytest.mark.parametrize(("sent", "expected"), NORMAL_FORMS)
