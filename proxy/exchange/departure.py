@@ -34,7 +34,7 @@ class Departure(msgspec.Struct, eq=False):
     def replay_bytes(self) -> int:
         """How much of the body may be kept for another attempt."""
         policy = self.decision.rule.retry
-        return RACE_REPLAY_BYTES if policy is None else max(RACE_REPLAY_BYTES, policy.max_body_bytes)
+        return RACE_REPLAY_BYTES if policy is None else policy.max_body_bytes
 
 
 def depart(
