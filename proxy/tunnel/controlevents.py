@@ -1,28 +1,11 @@
 """What `ControlStream` reports, in the order in which the edge caused it."""
 
-from enum import StrEnum
 from typing import TypeAlias
 
 import msgspec
 
+from proxy.tunnel.failures import FailureCause
 from proxy.tunnel.registration import ConnectionDetails
-
-
-class FailureCause(StrEnum):
-    """Why a registration failed; for metrics, and for what to do next."""
-
-    DUPLICATE = "duplicate"
-    """The edge server has this connection already: try another address."""
-    UNAUTHORIZED = "unauthorized"
-    """The token is refused. People may repair the tunnel meanwhile, so trying goes on."""
-    REFUSED = "refused"
-    """Refused for another reason, of which the edge tells."""
-    EXCEPTION = "exception"
-    """The edge could not deal with the call."""
-    MALFORMED = "malformed"
-    """What the edge said cannot be understood."""
-    LOST = "lost"
-    """The edge gave the control stream up."""
 
 
 class Registered(msgspec.Struct, frozen=True):

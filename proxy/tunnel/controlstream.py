@@ -21,13 +21,13 @@ from proxy.tunnel.capnp import EMPTY, MalformedMessage, MessageReader, Value
 from proxy.tunnel.controlevents import (
     ControlEvent,
     ControlStreamBroken,
-    FailureCause,
     LocalConfigurationAnswered,
     Registered,
     RegistrationFailed,
     Unregistered,
 )
 from proxy.tunnel.errors import LocalProtocolError
+from proxy.tunnel.failures import FailureCause
 from proxy.tunnel.registration import REGISTRATION_SERVER, ConnectionDetails, Method, Registration
 from proxy.tunnel.rpc import Failure, Payload
 
@@ -159,7 +159,7 @@ class ControlStream:
 
     def _on_bootstrap(self, outcome: Outcome) -> ControlEvent | None:
         if isinstance(outcome, Failure):
-            return self._fail(FailureCause.EXCEPTION, f"no access to registration: {_shown(outcome.reason)}")
+            return self._break(f"no access to registration: {_shown(outcome.reason)}", FailureCause.EXCEPTION)
         self._cap_id = rpc.imported_cap(outcome)
         return None
 

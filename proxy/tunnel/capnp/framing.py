@@ -14,8 +14,8 @@ from proxy.tunnel.capnp.errors import MalformedMessage
 from proxy.tunnel.capnp.values import WORD_BYTES, Struct
 
 MAX_SEGMENTS: Final = 512
-MAX_MESSAGE_BYTES: Final = 1 << 20
-"""Answers to a registration have some hundred bytes."""
+MAX_MESSAGE_BYTES: Final = 64 * 1024
+"""Answers to a registration have some hundred bytes. What is read takes about twenty times as much memory, at most."""
 _NUMBER_BYTES: Final = 4
 
 

@@ -8,6 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from proxy.tunnel.addresses import AUTO_RETURN_S, EdgeAddress, EdgeAddresses, IpVersion, static_regions
+from proxy.tunnel.failures import FailureCause
 
 
 def v4(number: int) -> EdgeAddress:
@@ -173,3 +174,23 @@ def test_addresses_named_by_an_operator_make_up_two_regions() -> None:
 
 def test_addresses_are_shown_as_people_write_them() -> None:
     assert ("192.0.2.1:7844", "[2001:db8::1]:7844") == (str(v4(1)), str(v6(1)))
+
+
+@pytest.mark.parametrize(
+    ("cause", "is_of_address"),
+    [
+        (FailureCause.DIAL, True),
+        (FailureCause.TLS, True),
+        (FailureCause.SILENT, True),
+        (FailureCause.DUPLICATE, True),
+        (FailureCause.UNAUTHORIZED, False),
+        (FailureCause.REFUSED, False),
+        (FailureCause.EXCEPTION, False),
+        (FailureCause.MALFORMED, False),
+        (FailureCause.LOST, False),
+    ],
+)
+def test_only_failures_that_another_address_may_spare_cost_the_address(
+    cause: FailureCause, is_of_address: bool
+) -> None:
+    assert is_of_address == cause.is_of_address

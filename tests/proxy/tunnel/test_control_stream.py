@@ -8,7 +8,6 @@ from proxy.tunnel import capnp, rpc
 from proxy.tunnel.controlevents import (
     ControlEvent,
     ControlStreamBroken,
-    FailureCause,
     LocalConfigurationAnswered,
     Registered,
     RegistrationFailed,
@@ -16,6 +15,7 @@ from proxy.tunnel.controlevents import (
 )
 from proxy.tunnel.controlstream import MAX_UNASKED, ControlStream, State
 from proxy.tunnel.errors import LocalProtocolError
+from proxy.tunnel.failures import FailureCause
 from proxy.tunnel.registration import Refusal
 from tests.proxy.tunnel import vectors
 from tests.support.edge.controlserver import (
@@ -149,6 +149,16 @@ def test_a_bootstrap_that_fails_fails_the_registration_at_once() -> None:
     error = "no access to registration: no"
     assert [RegistrationFailed(FailureCause.EXCEPTION, error, False, 0.0)] == site.answered()
     assert State.ENDED is site.stream.state
+
+
+def test_a_bootstrap_that_fails_after_all_breaks_a_registered_stream() -> None:
+    site = Site(ControlServer(answers_bootstrap=False))
+    site.stream.register()
+    site.asked()
+    site.server.accept(1, vectors.DETAILS)
+    site.server.fail(0, "no")
+
+    assert [Registered(vectors.DETAILS), ControlStreamBroken("no access to registration: no")] == site.answered()
 
 
 def test_giving_up_a_registration_that_is_not_answered_says_so() -> None:
