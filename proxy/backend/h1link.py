@@ -95,7 +95,7 @@ class H1Link:
         try:
             self._codec.send_request(request.head, request.end_stream)
         except LocalProtocolError as error:
-            failure = Failure(Reason.PROTOCOL, f"request that cannot be sent: {error}", is_unprocessed=True)
+            failure = Failure(Reason.UNSENDABLE, f"request that cannot be sent: {error}", is_unprocessed=True)
             self._loop.call_soon(lambda: request.fail(failure))
             return False
         self._request = request
@@ -133,7 +133,7 @@ class H1Link:
             self._codec.send_data(data, end_stream)
         except LocalProtocolError as error:
             creditor.release(len(data))
-            self._break(Reason.PROTOCOL, f"request body that cannot be sent: {error}")
+            self._break(Reason.UNSENDABLE, f"request body that cannot be sent: {error}")
             return len(data)
         if end_stream:
             self._is_sending = False
@@ -149,7 +149,7 @@ class H1Link:
         try:
             self._codec.send_trailers(fields)
         except LocalProtocolError as error:
-            self._break(Reason.PROTOCOL, f"request trailers that cannot be sent: {error}")
+            self._break(Reason.UNSENDABLE, f"request trailers that cannot be sent: {error}")
             return
         self._is_sending = False
         self._transport.flush_later()

@@ -127,7 +127,7 @@ class H2Link:
         try:
             stream_id = self._codec.open_stream(request.head, request.end_stream)
         except LocalProtocolError as error:
-            failure = Failure(Reason.PROTOCOL, f"{self._name}: cannot be sent: {error}", is_unprocessed=True)
+            failure = Failure(Reason.UNSENDABLE, f"{self._name}: cannot be sent: {error}", is_unprocessed=True)
             self._loop.call_soon(lambda: request.fail(failure))
             return False
         request.stream_id = stream_id
@@ -329,7 +329,7 @@ class H2Link:
     def _give_up(self, request: Request, what: str) -> None:
         """Because of a mistake on our side of it."""
         self.cancel(request)
-        request.fail(Failure(Reason.PROTOCOL, f"{self._name}: {what}", is_unprocessed=False))
+        request.fail(Failure(Reason.UNSENDABLE, f"{self._name}: {what}", is_unprocessed=False))
 
     def _break(self, reason: Reason, what: str, *, is_polite: bool = False) -> None:
         """The connection is lost, and all requests with it. `is_polite`: our last words are sent first."""

@@ -14,7 +14,7 @@ from proxy.stats import BackendStats
 
 _BAD_STATUS_CODES: Final = frozenset((502, 503, 504))
 # Our own lack, or nothing that the address can be blamed for.
-_BLAMELESS: Final = frozenset((Reason.OVERLOAD, Reason.UNHEALTHY, Reason.STOPPING))
+_BLAMELESS: Final = frozenset((Reason.OVERLOAD, Reason.UNHEALTHY, Reason.STOPPING, Reason.UNSENDABLE))
 
 
 class Observer(Protocol):

@@ -32,6 +32,8 @@ class Reason(Enum):
     """The connection, or the stream, broke before the end of the response."""
     PROTOCOL = "protocol"
     """The answer was not HTTP."""
+    UNSENDABLE = "unsendable"
+    """The backend's protocol has no words for the request, or the backend has not enabled what it asks for."""
     OVERLOAD = "overload"
     """A limit of the circuit was reached: nothing was sent."""
     UNHEALTHY = "unhealthy"
@@ -116,7 +118,7 @@ class BackendStream(Protocol):
         """Credit for response bytes."""
 
     def cancel(self, *, timed_out: bool = False) -> None:
-        """The answer is not wanted any more; `timed_out`: it took too long, which counts against the address."""
+        """The answer is not wanted any more; `timed_out`: the backend was too slow; it counts against the address."""
 
 
 class Creditor(Protocol):

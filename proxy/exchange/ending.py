@@ -145,7 +145,8 @@ class Ending:
             self._download.drop()
         if stream is not None:
             self._address = stream.address
-            stream.cancel(timed_out=timed_out)
+            # Not where the client perhaps is slow, to send or to read: it could have any address set aside.
+            stream.cancel(timed_out=timed_out and self._is_request_complete and not self._is_head_sent)
 
     def _abort(self) -> None:
         """The response cannot be completed."""

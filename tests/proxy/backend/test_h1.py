@@ -438,7 +438,7 @@ def test_a_request_that_cannot_be_sent_fails_later_and_costs_no_connection(field
         w.until(lambda: answer.is_over)
 
         assert answer.failure is not None
-        assert (answer.failure.reason, answer.failure.is_unprocessed) == (Reason.PROTOCOL, True)
+        assert (answer.failure.reason, answer.failure.is_unprocessed) == (Reason.UNSENDABLE, True)
         assert w.fetch().status_code == 200
         assert peer.connections == 1
         assert w.backend().in_flight == 0
@@ -461,7 +461,7 @@ def test_a_body_longer_than_announced_fails_the_request_alone() -> None:
 
         assert owed.released_bytes == 8
         assert answer.failure is not None
-        assert answer.failure.reason is Reason.PROTOCOL
+        assert answer.failure.reason is Reason.UNSENDABLE
         assert w.fetch().status_code == 200
 
 

@@ -430,7 +430,7 @@ def test_a_switch_that_the_backend_does_not_offer_fails_unsent() -> None:
         answer = w.fetch(method=b"CONNECT", protocol=b"websocket", end_stream=False)
 
         assert answer.failure is not None
-        assert (answer.failure.reason, answer.failure.is_unprocessed) == (Reason.PROTOCOL, True)
+        assert (answer.failure.reason, answer.failure.is_unprocessed) == (Reason.UNSENDABLE, True)
         assert w.fetch().status_code == 200
 
 

@@ -238,6 +238,17 @@ def test_timeouts_count_and_a_closed_kept_connection_does_not() -> None:
         assert failure.reason is Reason.UNHEALTHY
 
 
+def test_requests_that_cannot_be_sent_count_against_no_address() -> None:
+    policy = document.PassiveHealth(consecutive_failures=1, max_ejected_percent=100)
+    with backend() as peer, world() as w:
+        w.use(of(peer, passive_health=policy))
+        failure = w.fetch(fields=[(b"bad name", b"x")]).failure
+
+        assert failure is not None
+        assert failure.reason is Reason.UNSENDABLE
+        assert w.backend().ejected == 0
+
+
 def test_no_more_than_the_wanted_share_is_ejected() -> None:
     policy = document.PassiveHealth(consecutive_failures=1, max_ejected_percent=50)
     with world() as w:

@@ -40,7 +40,23 @@ def test_a_response_that_does_not_end_in_time_is_cut(make_world: MakeWorld, cont
     world.pool.stream.send(b"slow")
     world.wait(2.1)
 
-    assert (client.is_reset, world.pool.stream.is_timed_out, status_code_of(client)) == (True, True, 200)
+    assert (client.is_reset, world.pool.stream.is_cancelled, status_code_of(client)) == (True, True, 200)
+
+
+@pytest.mark.parametrize("content", [REQUEST, BACKEND], ids=["request", "backend"])
+def test_a_client_that_is_too_slow_is_not_held_against_the_backend(make_world: MakeWorld, content: Document) -> None:
+    world = make_world(content)
+    world.begin(asked(b"POST"), end_stream=False).send(b"slow")
+    world.wait(2.1)
+    slow_sender = world.pool.stream
+    world.begin(asked())
+    world.pool.stream.answer()
+    world.pool.stream.send(b"slow reader?")
+    world.wait(2.1)
+    slow_reader = world.pool.stream
+
+    assert (slow_sender.is_cancelled, slow_sender.is_timed_out) == (True, False)
+    assert (slow_reader.is_cancelled, slow_reader.is_timed_out) == (True, False)
 
 
 def test_the_default_of_the_document_bounds_rules_that_set_none(make_world: MakeWorld) -> None:
