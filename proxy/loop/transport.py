@@ -22,7 +22,8 @@ from proxy.loop.debts import Creditor, Debts
 from proxy.loop.loop import Loop
 
 _READ_BYTES: Final = 64 * 1024
-_MAX_READ_BYTES: Final = 256 * 1024
+_MAX_READ_BYTES: Final = 252 * 1024
+"""Just below what `daemonkit.memory` has served from mappings of their own, whose fresh pages cost more than reading."""
 _TLS_RECORD_BYTES: Final = 16 * 1024
 _JOIN_BYTES: Final = 32 * 1024
 """Up to here buffers are joined; above, a plain socket gathers them by itself."""
@@ -156,7 +157,7 @@ class Transport:
             self._drop(data)
         elif data:
             if len(data) == self._read_bytes < _MAX_READ_BYTES:
-                self._read_bytes *= 2
+                self._read_bytes = min(2 * self._read_bytes, _MAX_READ_BYTES)
             self._owner.on_data(data)
         else:
             self._is_eof_seen = True
