@@ -25,12 +25,12 @@ from dnswebhook.metrics import ROUTES, STORE_OPERATIONS, Metrics
 from dnswebhook.options import PREFIX, Options
 from dnswebhook.wishes import RefusalReason, SkipReason
 from tests.support.process import REPOSITORY
-from tests.support.transcript_world import World
-from tests.support.transcripts import Story, is_logged, same, stories
+from tests.support.transcripts import Story, is_logged, same, stories, world_of
 
 DOCS = REPOSITORY / "docs"
 MANUAL = (DOCS / "dnswebhook.md").read_text(encoding="utf-8")
 PAGES = sorted(DOCS.glob("*.md"))
+TOLD = [(page, story) for page in PAGES for story in stories(page.read_text(encoding="utf-8"))]
 UNIT = REPOSITORY / "systemd" / "dnswebhook.service"
 ENV_FILE = REPOSITORY / "systemd" / "dnswebhook.env"
 SPECS: tuple[OptionSpec, ...] = tuple(specs_of(Options, PREFIX))
@@ -50,22 +50,24 @@ def needs(program: str) -> None:
 # Transcripts
 
 
-@pytest.mark.parametrize("story", stories(MANUAL), ids=lambda story: story.name)
-def test_the_documented_commands_print_what_is_documented(story: Story) -> None:
+@pytest.mark.parametrize(("page", "story"), TOLD, ids=[f"{page.stem} {story.name}" for page, story in TOLD])
+def test_the_documented_commands_print_what_is_documented(page: Path, story: Story) -> None:
     needs("curl")
-    with World() as world:
+    needs("openssl")
+    with world_of(page) as world:
         for block in story.blocks:
             world.change(block.words)
             for command in block.commands:
                 seen = world.run(command.text)
-                assert same(command.output, seen), told_apart(command.line, command.text, command.output, seen)
+                assert same(command.output, seen), told_apart(page, command.line, command.text, command.output, seen)
             for line in block.log:
                 world.wait_for_log(partial(is_logged, line))
 
 
-def told_apart(line: int, command: str, documented: tuple[str, ...], seen: list[str]) -> str:
-    parts = [f"docs/dnswebhook.md:{line + 1}: $ {command}", "documented:", *documented, "seen:", *seen]
-    return "\n".join([*parts, "if this is right: python -m tests.support.transcripts docs/dnswebhook.md"])
+def told_apart(page: Path, line: int, command: str, documented: tuple[str, ...], seen: list[str]) -> str:
+    name = f"docs/{page.name}"
+    parts = [f"{name}:{line + 1}: $ {command}", "documented:", *documented, "seen:", *seen]
+    return "\n".join([*parts, f"if this is right: python -m tests.support.transcripts {name}"])
 
 
 def test_transcripts_differ_in_what_matters_and_not_in_times_ids_and_fingerprints() -> None:

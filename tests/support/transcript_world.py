@@ -16,20 +16,15 @@ The words of a set-up, in any order:
     until=unready, until=ready    wait until the log says so; of one story, every change has to be waited for
 """
 
-import os
-import subprocess
-import sys
-import tempfile
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
-from contextlib import ExitStack
-from pathlib import Path
 from typing import Self
 
 from tests.support.controller.faults import Effect, Hang, Reset, bad_gateway, rate_limited
 from tests.support.controller.rows import Origin
 from tests.support.controller.simulator import Controller
 from tests.support.daemon import Daemon
+from tests.support.transcript_shell import Shell
 from tests.support.transcripts import CONTINUED
 
 API = "127.0.0.1:8888"
@@ -52,23 +47,17 @@ ROWS = {
     "disabled": (("app.example.com", "A", "192.0.2.10", False, Origin.USER_DEFINED),),
     "derived": (("printer.example.com", "A", "192.0.2.50", True, Origin.DERIVED),),
 }
-CURLRC = 'silent\nshow-error\nwrite-out = "\\n%{http_code}\\n"\n'
-"""What the document tells its readers to use: body and status code, nothing else."""
 WAIT_S = 30.0
-COMMAND_S = 40.0
 
 
-class World:
+class World(Shell):
     """Leaving the block stops everything; the daemon has to end with exit code 0."""
 
     def __init__(self) -> None:
-        self._resources = ExitStack()
+        super().__init__()
         self._controller: Controller | None = None
         self._daemon: Daemon | None = None
-        self._env: dict[str, str] = {}
         self._verdicts: Counter[str] = Counter()
-        self._places: list[tuple[str, str]] = []
-        """What the document says, and what is meant by it here."""
 
     def __enter__(self) -> Self:
         return self
@@ -112,32 +101,12 @@ class World:
             if word.startswith("until="):
                 self._wait_until(word.removeprefix("until="))
 
-    def run(self, command: str) -> list[str]:
-        """The output, both streams as they come, as the document would show it."""
-        finished = subprocess.run(
-            ["bash", "-c", self._as_meant(command)],
-            env=self._env,
-            cwd=self._env["HOME"],
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            timeout=COMMAND_S,
-            check=False,
-        )
-        return self._as_documented(finished.stdout.decode("utf-8", "replace")).splitlines()
-
     def _begin(self, words: Iterable[str]) -> None:
-        home = Path(self._resources.enter_context(tempfile.TemporaryDirectory(prefix="transcript-")))
+        home = self._make_home({})
         state_dir = home / "state"
         state_dir.mkdir()
         self._places.append((STATE_DIR, str(state_dir)))
-        (home / ".curlrc").write_text(CURLRC, encoding="utf-8")
-        self._env = {
-            "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}",
-            "HOME": str(home),
-            "LC_ALL": "C.UTF-8",
-            "DNSWEBHOOK_STATE_DIR": str(state_dir),
-        }
+        self._env["DNSWEBHOOK_STATE_DIR"] = str(state_dir)
         for kind in VERSIONS.keys() & set(words):
             self._begin_controller(VERSIONS[kind])
             self._env |= self._trust(words) | self._credentials(words)
@@ -201,13 +170,3 @@ class World:
     def _simulated(self) -> Controller:
         assert self._controller is not None, "this set-up has no controller, want v2 or integration"
         return self._controller
-
-    def _as_meant(self, text: str) -> str:
-        for documented, meant in self._places:
-            text = text.replace(documented, meant)
-        return text
-
-    def _as_documented(self, text: str) -> str:
-        for documented, meant in self._places:
-            text = text.replace(meant, documented)
-        return text

@@ -2,11 +2,12 @@
 
 A transcript is a fenced `console` block below a comment that names the set-up it was made in:
 
-    <!-- transcript: v2 DOMAIN_FILTER=example.com -->     a new world (see `tests.support.transcript_world`)
+    <!-- transcript: v2 DOMAIN_FILTER=example.com -->     a new world (see `transcript_world`, `transcript_proxy_world`)
     <!-- transcript: continued fault=hangs -->            the world of the block above, after these changes
 
 In the block a line that begins with `$ ` is a command, which goes on in lines indented by four; what follows is its
-output. A `json` block below `<!-- log -->` holds lines that the daemon of that world has logged by then.
+output. A `json` block below `<!-- log -->` holds lines that the daemon of that world has logged by then. A block below
+`<!-- file: NAME -->` is a file that the reader is to make; worlds that take files have it from the beginning.
 
 The document shows addresses, dates and fingerprints as a reader would see them; `same` compares without them.
 Console blocks without a comment are an error, so that nothing in the document is untested by accident.
@@ -17,12 +18,14 @@ Console blocks without a comment are an error, so that nothing in the document i
 import re
 import shlex
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Protocol, Self
 
 FENCE = "```"
 _COMMENT = re.compile(r"<!-- (?:(?P<kind>log)|transcript: (?P<words>.+?)) -->")
+_FILE = re.compile(r"<!-- file: (?P<name>\S+) -->")
 CONTINUATION = " " * 4
 CONTINUED = "continued"
 
@@ -31,7 +34,13 @@ _VOLATILE = tuple(
     for pattern, replacement in (
         (r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d+Z", "TIME"),
         (r"valid until \d{4}-\d\d-\d\d \d\d:\d\d", "valid until DATE"),
-        (r"Date: .*", "Date: DATE"),
+        (r"(?i)\bdate: .*", "Date: DATE"),
+        (r"\b[0-9a-f]{12}-[0-9a-f]+", "REQUEST_ID"),
+        (r"_ms\":[0-9.]+", '_ms":DURATION'),
+        (r"_seconds([{} ].*)? [0-9.e+-]+$", r"_seconds\1 NUMBER"),
+        (r"\"pid\":\d+", '"pid":PID'),
+        (r"(basket=)[A-Za-z0-9_-]{32}", r"\1TOKEN"),
+        (r"sha256:[0-9a-f]{64}", "sha256:HASH"),
         (r"(X-Request-Id: |\"request_id\":\")[0-9a-f]{12}", r"\1ID"),
         (r"(?:[0-9A-F]{2}:){31}[0-9A-F]{2}", "FINGERPRINT"),
         (r"issued by [^;]+?(?=[;,] (?:valid|if that is)|; )", "issued by ISSUER"),
@@ -86,6 +95,16 @@ def stories(document: str) -> list[Story]:
         if not found:
             raise ValueError(f"line {first}: the first block continues nothing")
         found[-1].blocks.append(block)
+    return found
+
+
+def files(document: str) -> dict[str, str]:
+    """What the document has its readers put into files, by name."""
+    found: dict[str, str] = {}
+    for _, comment, _, lines in _fenced_blocks(document):
+        match = _FILE.fullmatch(comment)
+        if match is not None:
+            found[match["name"]] = "".join(f"{line}\n" for line in lines[1:-1])
     return found
 
 
@@ -152,13 +171,37 @@ def _steady(line: str) -> str:
     return line.rstrip()
 
 
-def rewritten(document: str) -> str:
-    """`document` with the output of today wherever it is not the `same`."""
-    from tests.support.transcript_world import World
+class World(Protocol):
+    """What the transcripts of a document are run in: `transcript_world.World` or `transcript_proxy_world.ProxyWorld`."""
 
+    def __enter__(self) -> Self: ...
+
+    def __exit__(self, *_: object) -> None: ...
+
+    def change(self, words: Sequence[str]) -> None: ...
+
+    def run(self, command: str) -> list[str]: ...
+
+    def wait_for_log(self, is_wanted: Callable[[str], bool]) -> None: ...
+
+
+def world_of(document: Path) -> World:
+    """A new one of the kind that this document speaks of."""
+    if document.name.startswith("proxy"):
+        from tests.support.transcript_proxy_world import ProxyWorld
+
+        return ProxyWorld(files(document.read_text(encoding="utf-8")))
+    from tests.support import transcript_world
+
+    return transcript_world.World()
+
+
+def rewritten(path: Path) -> str:
+    """The document with the output of today wherever it is not the `same`."""
+    document = path.read_text(encoding="utf-8")
     lines: list[str | None] = list(document.splitlines())
     for story in stories(document):
-        with World() as world:
+        with world_of(path) as world:
             for block in story.blocks:
                 world.change(block.words)
                 for command in block.commands:
@@ -173,4 +216,4 @@ def rewritten(document: str) -> str:
 if __name__ == "__main__":
     for name in sys.argv[1:]:
         path = Path(name)
-        path.write_text(rewritten(path.read_text(encoding="utf-8")), encoding="utf-8")
+        path.write_text(rewritten(path), encoding="utf-8")
