@@ -23,7 +23,7 @@ from proxy.loop.loop import Loop
 
 _READ_BYTES: Final = 64 * 1024
 _MAX_READ_BYTES: Final = 252 * 1024
-"""Just below what `daemonkit.memory` has served from mappings of their own, whose fresh pages cost more than reading."""
+"""Just below what `daemonkit.memory` has served from mappings of their own: fresh pages cost more than the reading."""
 _TLS_RECORD_BYTES: Final = 16 * 1024
 _JOIN_BYTES: Final = 32 * 1024
 """Up to here buffers are joined; above, a plain socket gathers them by itself."""
