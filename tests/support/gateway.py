@@ -12,7 +12,8 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from functools import cached_property
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
@@ -95,8 +96,9 @@ class Gateway(Daemon):
 
     # -- what it says of itself --------------------------------------------------------------------------------------
 
-    @property
+    @cached_property
     def api(self) -> str:
+        """Looked for once: the log of a proxy under load is long."""
         return f"http://{self.wait_for_log(_is_api, 'where its config API listens')['address']}"
 
     def is_ready(self) -> bool:
@@ -111,11 +113,12 @@ class Gateway(Daemon):
         lines = [line for line in self.metrics().splitlines() if line.startswith((name + "{", name + " "))]
         return sum(float(line.rpartition(" ")[2]) for line in lines if all(pair in line for pair in wanted))
 
-    def wait_for_access(self, is_wanted: Callable[[LogLine], bool], what: str, timeout_s: float = 10.0) -> LogLine:
-        """The first line of the access log that is wanted."""
-        return self.wait_for_log(
-            lambda entry: entry.get("msg") == "request" and is_wanted(entry), f"a request {what}", timeout_s
+    def access_line(self, request_id: str, timeout_s: float = 10.0) -> LogLine:
+        """What the access log says about this request."""
+        found: LogLine = json.loads(
+            self.wait_for_line(lambda line: request_id in line, f"request {request_id}", timeout_s)
         )
+        return found
 
     @property
     def worker_pids(self) -> list[int]:

@@ -206,7 +206,7 @@ def test_what_nobody_serves_is_answered_404_with_the_request_id_of_the_log(
     request_id = next(line for line in head.splitlines() if line.startswith(b"x-request-id:")).split()[1].decode()
     assert b"404" in head.splitlines()[0]
     assert request_id in body.decode()
-    line = gateway.wait_for_access(lambda entry: entry["request_id"] == request_id, f"with id {request_id}")
+    line = gateway.access_line(request_id)
     assert (404, "no_route") == (line["status_code"], line["reason"])
     assert [] == backend.received
 
