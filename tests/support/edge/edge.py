@@ -1,0 +1,297 @@
+"""An edge on loopback that connectors register at, with front doors for clients; faults at the word of a test.
+
+    with Edge() as edge:
+        ... start a connector with edge.addresses, edge.ca_file, edge.tunnel.token
+        edge.wait_for_registered(4)
+        ... ask edge.front as a client, look at edge.ledger, cause faults
+
+One loop in one thread does all of it; the methods here may be called by any other thread. It never tries anything a
+second time. `stop` and `start` are a crash and a restart on the same ports, with the same certificate.
+"""
+
+from __future__ import annotations
+
+import ssl
+import tempfile
+import threading
+from collections.abc import Callable, Iterable, Sequence
+from functools import partial
+from pathlib import Path
+from types import TracebackType
+from typing import Final, Self, TypeVar
+
+import msgspec
+import trustme
+
+from proxy.exchange.relay import NOBODY
+from proxy.h2.heads import Fields, RequestHead
+from proxy.loop import Loop
+from tests.support.edge.behaviour import WELL, Behaviour
+from tests.support.edge.call import Call
+from tests.support.edge.connection import EdgeConnection
+from tests.support.edge.heads import UPDATE_CONFIGURATION
+from tests.support.edge.house import House, Treatment
+from tests.support.edge.ledger import PATIENCE_S, Ledger, Record
+from tests.support.edge.listening import Listening
+from tests.support.edge.tunnels import Tunnels, new_tunnel
+
+T = TypeVar("T")
+
+SERVER_NAMES: Final = ("h2.cftunnel.com", "quic.cftunnel.com", "probe.cftunnel.com")
+"""What connectors ask for, whatever address they dial."""
+_ANY_PORT: Final = "127.0.0.1:0"
+
+
+class PushAnswer(msgspec.Struct, frozen=True, rename="camel"):
+    """A connector's word on a configuration."""
+
+    last_applied_version: int
+    err: object
+
+
+class Edge:
+    def __init__(
+        self,
+        listen: Sequence[str] = (_ANY_PORT, _ANY_PORT),
+        front: str = _ANY_PORT,
+        secure_front: str = _ANY_PORT,
+        *,
+        authority: trustme.CA | None = None,
+        server_names: Iterable[str] = SERVER_NAMES,
+    ) -> None:
+        """Two addresses by default: connectors keep away from one that has failed them. Call `start`, or use `with`."""
+        self._folder = tempfile.TemporaryDirectory(prefix="tunnelgw-edge-")
+        self.ca_file = Path(self._folder.name) / "ca.pem"
+        self.authority = authority or trustme.CA()
+        self.authority.cert_pem.write_to_path(str(self.ca_file))
+        self._certificate = self.authority.issue_cert(*server_names)
+        self._listening = {each.address: each for each in map(Listening, listen)}
+        self._front, self._secure_front = Listening(front), Listening(secure_front)
+        self.ledger = Ledger()
+        self.tunnels = Tunnels()
+        self.tunnel = new_tunnel()
+        """The one that is there from the start, for all hosts."""
+        self.tunnels.add(self.tunnel)
+        self.treatment = Treatment()
+        self._house: House | None = None
+        self._loop = Loop()
+        self._thread: threading.Thread | None = None
+
+    # -- life --------------------------------------------------------------------------------------------------------
+
+    @property
+    def addresses(self) -> list[str]:
+        """host:port, for connectors."""
+        return list(self._listening)
+
+    @property
+    def front(self) -> str:
+        """host:port, for clients; connectors are told that they came over http."""
+        return self._front.address
+
+    @property
+    def secure_front(self) -> str:
+        """The same, over https; it speaks no TLS all the same."""
+        return self._secure_front.address
+
+    def start(self) -> Self:
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        self._certificate.configure_cert(context)
+        self._loop = Loop()
+        house = self._house = House(self._loop, context, self.ledger, self.tunnels, self.treatment)
+        for address, listening in self._listening.items():
+            house.open(address, listening.open())
+        house.open_front(self._front.open(), b"http")
+        house.open_front(self._secure_front.open(), b"https")
+        self._thread = threading.Thread(target=self._loop.run, name="edge", daemon=True)
+        self._thread.start()
+        return self
+
+    def stop(self) -> None:
+        """All connections break, and nobody is let in."""
+        if self._thread is None:
+            return
+        self._do(lambda house: house.close())
+        self._loop.stop_from_thread()
+        self._thread.join(PATIENCE_S)
+        self._loop.close()
+        self._thread = self._house = None
+
+    def close(self) -> None:
+        """Stop for good."""
+        self.stop()
+        for listening in (*self._listening.values(), self._front, self._secure_front):
+            listening.close()
+        self._folder.cleanup()
+
+    def __enter__(self) -> Self:
+        return self.start()
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Connectors that broke the protocol fail the test, unless it has taken note of that."""
+        self.close()
+        if kind is None:
+            assert not self.ledger.violations, self.ledger.violations
+
+    def forgive(self) -> list[str]:
+        """The violations so far, which are what the test wanted."""
+        with self.ledger.writing():
+            violations, self.ledger.violations = self.ledger.violations, []
+        return violations
+
+    # -- waiting -----------------------------------------------------------------------------------------------------
+
+    def wait_for_registered(self, count: int, timeout_s: float = PATIENCE_S) -> list[Record]:
+        """Until at least so many are, at the same time."""
+        self.wait_for(lambda: len(self.ledger.registered) >= count, f"{count} registered connections", timeout_s)
+        return self.ledger.registered
+
+    def wait_for_attempts(self, count: int, timeout_s: float = PATIENCE_S) -> list[Record]:
+        """Until so many connections have been accepted since the beginning."""
+        self.wait_for(lambda: len(self.ledger.records) >= count, f"{count} connections", timeout_s)
+        return self.ledger.records
+
+    def wait_until_closed(self, record: Record, timeout_s: float = PATIENCE_S) -> str:
+        """How it ended."""
+        self.wait_for(lambda: record.closed is not None, f"the end of connection {record.number}", timeout_s)
+        assert record.closed is not None
+        return record.closed
+
+    def wait_for(self, is_there: Callable[[], bool], what: str, timeout_s: float = PATIENCE_S) -> None:
+        """A condition on the ledger and its records."""
+        self.ledger.wait_for(is_there, what, timeout_s)
+
+    # -- faults ------------------------------------------------------------------------------------------------------
+
+    def behave(self, usual: Behaviour = WELL) -> None:
+        """From the next connection on."""
+        self.treatment.planned.clear()
+        self.treatment.usual = usual
+
+    def plan(self, *behaviours: Behaviour) -> None:
+        """For the next connections, one each; the ones after them meet the usual."""
+        self.treatment.planned.extend(behaviours)
+
+    def refuse(self, *addresses: str) -> None:
+        """Connections are refused by the kernel, at all addresses if none is named; those that are stay."""
+        for address in addresses or self.addresses:
+            self._do(partial(House.shut, address=address))
+
+    def admit(self, *addresses: str) -> None:
+        """Undo `refuse`."""
+        for address in addresses or self.addresses:
+            sock = self._listening[address].open()
+            self._do(partial(House.open, address=address, sock=sock))
+
+    def drop(self, *records: Record) -> None:
+        """Break connections: all open ones if none is named."""
+        for record in records or self.ledger.open:
+            self._do(partial(House.drop, number=record.number, why="dropped"))
+
+    def close_connection(self, record: Record) -> None:
+        """In order, as an edge that has enough."""
+        self._at(record, lambda connection: connection.end("closed by the edge"))
+
+    def ask_to_reconnect(self, record: Record) -> None:
+        """GOAWAY, no more requests, and the end when those in flight are answered."""
+        self._at(record, EdgeConnection.ask_to_reconnect)
+
+    def goaway(self, record: Record) -> None:
+        self._at(record, EdgeConnection.goaway)
+
+    def send_bytes(self, record: Record, data: bytes) -> None:
+        """What may be no HTTP/2 at all."""
+        self._at(record, lambda connection: connection.send_bytes(data))
+
+    def send_control(self, record: Record, data: bytes) -> None:
+        """On the control stream, what may be no RPC at all."""
+        self._at(record, lambda connection: connection.control.send(data))
+
+    def end_control(self, record: Record) -> None:
+        """END_STREAM on the control stream."""
+        self._at(record, lambda connection: connection.control.stream.send_data(b"", True, NOBODY))
+
+    def reset_control(self, record: Record) -> None:
+        self._at(record, lambda connection: connection.control.stream.reset())
+
+    def open_second_control(self, record: Record) -> None:
+        self._at(record, EdgeConnection.open_control_stream)
+
+    def stop_reading(self, record: Record) -> None:
+        """Whatever the connector sends stays in the sockets."""
+        self._at(record, EdgeConnection.stop_reading)
+
+    def resume_reading(self, record: Record) -> None:
+        self._at(record, EdgeConnection.resume_reading)
+
+    # -- streams -----------------------------------------------------------------------------------------------------
+
+    def ping(self, record: Record) -> None:
+        """Waits for the answer."""
+        before = record.pings_acked
+        self._at(record, lambda connection: connection.ping(b"edgeping"))
+        self.wait_for(lambda: record.pings_acked > before, "the answer to a PING")
+
+    def call(
+        self,
+        path: str = "/",
+        method: str = "GET",
+        fields: Fields | None = None,
+        *,
+        host: str = "a.example",
+        scheme: str = "https",
+        end_stream: bool = True,
+        record: Record | None = None,
+    ) -> Call:
+        """Open a stream with these fields and no others, on the connection of `record`, or the first registered."""
+        head = RequestHead(method.encode(), scheme.encode(), host.encode(), path.encode(), list(fields or []))
+        call = Call(self._loop.call_from_thread)
+
+        def open_(connection: EdgeConnection) -> None:
+            call.stream = connection.open(head, end_stream, call)
+
+        self._at(record or self.wait_for_registered(1)[0], open_)
+        return call
+
+    def push(self, version: int, config: object, record: Record | None = None) -> PushAnswer:
+        """Send a configuration over one connection; returns what the connector says."""
+        body = msgspec.json.encode({"version": version, "config": config})
+        call = self.call(fields=[UPDATE_CONFIGURATION], end_stream=False, record=record)
+        call.send(body, True)
+        head = call.wait_for_head()
+        assert head.status_code == 200, f"status {head.status_code} to a pushed configuration"
+        assert not any(name.startswith(b"cf-") for name, _ in head.fields), head.fields
+        return msgspec.json.decode(call.read_all(), type=PushAnswer)
+
+    # -- the loop's thread -------------------------------------------------------------------------------------------
+
+    def _at(self, record: Record, what: Callable[[EdgeConnection], object]) -> None:
+        def do(house: House) -> None:
+            connection = house.connections.get(record.number)
+            assert connection is not None, f"connection {record.number} is {record.closed or 'not set up'}"
+            what(connection)
+
+        self._do(do)
+
+    def _do(self, what: Callable[[House], T]) -> T:
+        """In the loop's thread; what it raises is raised here."""
+        assert self._house is not None, "the edge is stopped"
+        house, done = self._house, threading.Event()
+        outcome: list[T] = []
+        errors: list[BaseException] = []
+
+        def run() -> None:
+            try:
+                outcome.append(what(house))
+            except BaseException as error:
+                errors.append(error)
+            finally:
+                done.set()
+
+        self._loop.call_from_thread(run)
+        assert done.wait(PATIENCE_S), "the loop of the edge does not answer"
+        if errors:
+            raise errors[0]
+        return outcome[0]
