@@ -106,7 +106,8 @@ def _reload_on_hangup(configuration: Configuration, options: Options) -> None:
     if path is None:
         return
     # A blocked signal waits to be taken even where it is ignored otherwise; threads started from here on block it too.
-    signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGHUP})
+    # Signals to stop are the daemon's to take: a thread that did not block them would have them end the process.
+    signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGHUP, signal.SIGTERM, signal.SIGINT})
 
     def reload_for_ever() -> None:
         while True:

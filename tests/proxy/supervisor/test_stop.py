@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import json
 import signal
 import socket
 import threading
 import time
+from pathlib import Path
 
+import pytest
 import requests
 
 from tests.proxy.site import DEADLINE_S, Backend, Proxy, ask, eventually, fixed, forwarding, reserved_port
@@ -47,6 +50,20 @@ def test_a_running_request_is_finished_before_the_proxy_ends_with_code_0() -> No
         assert running.response is not None
         assert running.response.text == "hello"
         assert proxy.wait(DEADLINE_S) == 0
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_proxy_that_was_given_a_file_ends_as_any_other(number: signal.Signals, tmp_path: Path) -> None:
+    file = tmp_path / "document.json"
+    with reserved_port() as port:
+        file.write_text(json.dumps(fixed(port)), encoding="utf-8")
+        with Proxy("--config", str(file)) as proxy:
+            proxy.wait_for_message("started")
+
+            proxy.send_signal(number)
+
+            assert proxy.wait(DEADLINE_S) == 0
+            proxy.wait_for_message("stopped")
 
 
 def test_nobody_is_let_in_after_the_listeners_have_closed() -> None:
