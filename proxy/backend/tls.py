@@ -2,19 +2,21 @@
 
 A `Trust` is made for each distinct `tls` of the document. OpenSSL checks the chain of the certificate; the names in it
 are checked here, after the handshake and before a byte is sent, by one rule for `serverName` and `subjectAltNames`,
-which OpenSSL cannot compare with URIs. Reading the authorities takes milliseconds, so a thread does it. Private keys
-go to OpenSSL through memory that has no name in a file system.
+which OpenSSL cannot compare with URIs. Reading the authorities takes milliseconds, so a thread does it.
 """
 
-import os
 import socket
 import ssl
 from collections.abc import Callable
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from proxy import document
-from proxy.backend.certnames import CertificateNames, names_of
 from proxy.backend.errands import Errands
+from proxy.tls import contexts
+from proxy.tls.contexts import UnusableTLS
+
+if TYPE_CHECKING:
+    from proxy.tls.names import CertificateNames
 
 _MAX_SESSIONS: Final = 256
 
@@ -59,6 +61,8 @@ class Trust:
 
     def check(self, sock: ssl.SSLSocket) -> None:
         """The handshake is done: raises UntrustedPeer unless the certificate has a name that was wanted."""
+        from proxy.tls.names import names_of
+
         certificate = sock.getpeercert(binary_form=True)
         try:
             names = names_of(certificate or b"")
@@ -87,15 +91,15 @@ class Trust:
     def _on_context(self, context: ssl.SSLContext | None, error: Exception | None) -> None:
         self._is_preparing = False
         self._context = context
-        why = f"`tls` cannot be used: {error}" if error is not None else ""
-        if isinstance(error, ValueError):
-            # It says so for good; a lack of descriptors, for one, passes.
+        why = str(error) if error is not None else ""
+        if isinstance(error, UnusableTLS):
+            # For good, unlike a lack of descriptors.
             self._error = why
         waiting, self._waiting = self._waiting, []
         for on_ready in waiting:
             on_ready(why)
 
-    def _is_wanted(self, names: CertificateNames) -> bool:
+    def _is_wanted(self, names: "CertificateNames") -> bool:
         wanted = self._tls.subject_alt_names
         if not wanted:
             return names.covers_host(self._tls.server_name)
@@ -106,37 +110,19 @@ class Trust:
         return " or ".join(name.uri or name.hostname or "" for name in wanted) or self._tls.server_name
 
 
-def make_context(tls: document.BackendTLS, protocols: list[str]) -> ssl.SSLContext:
-    """Raises ValueError that says which part of `tls` cannot be read."""
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
-    context.minimum_version = ssl.TLSVersion.TLSv1_2
-    context.options |= ssl.OP_NO_RENEGOTIATION | ssl.OP_NO_COMPRESSION
+def make_context(tls: document.BackendTLS, alpn: list[str]) -> ssl.SSLContext:
+    """Raises UnusableTLS, OSError."""
+    # Here, in a thread, so that the first handshake need not wait for it on the loop.
+    from proxy.tls import names  # noqa: F401
+
+    context = contexts.make_context(ssl.PROTOCOL_TLS_CLIENT, alpn)
     # See the module's docstring; the chain is still verified.
     context.check_hostname = False
     context.verify_mode = ssl.CERT_REQUIRED
-    context.set_alpn_protocols(protocols)
     if tls.ca:
-        try:
-            context.load_verify_locations(cadata=tls.ca)
-        except ssl.SSLError as error:
-            raise ValueError(f"ca: {error.reason or error}, want certificates in PEM") from None
+        contexts.load_authorities(context, tls.ca, "ca")
     else:
         context.load_default_certs(ssl.Purpose.SERVER_AUTH)
     if tls.client_certificate:
-        _load_pair(context, tls.client_certificate)
+        contexts.load_pair(context, tls.client_certificate, "clientCertificate")
     return context
-
-
-def _load_pair(context: ssl.SSLContext, pair: document.Certificate) -> None:
-    descriptor = os.memfd_create("client-certificate", os.MFD_CLOEXEC)
-    try:
-        with os.fdopen(descriptor, "wb", closefd=False) as file:
-            file.write(f"{pair.certificate}\n{pair.private_key}\n".encode())
-        # With no password OpenSSL would ask for that of an encrypted key on the terminal.
-        context.load_cert_chain(f"/proc/self/fd/{descriptor}", password="")
-    except ssl.SSLError as error:
-        raise ValueError(
-            f"clientCertificate: {error.reason or error}, want a certificate with its unencrypted private key"
-        ) from None
-    finally:
-        os.close(descriptor)

@@ -56,6 +56,7 @@ from proxy.document.targets import (
     PassiveHealth,
     SubjectAltName,
 )
+from proxy.document.tlsparts import TLSPart, tls_parts
 
 __all__ = [
     "UNSET",
@@ -98,6 +99,7 @@ __all__ = [
     "SessionPersistence",
     "Settings",
     "SubjectAltName",
+    "TLSPart",
     "Timeouts",
     "Unset",
     "UrlRewrite",
@@ -109,4 +111,5 @@ __all__ = [
     "encode_redacted",
     "seconds",
     "settings_of",
+    "tls_parts",
 ]

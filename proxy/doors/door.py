@@ -22,11 +22,12 @@ from proxy.doors.member import Member
 from proxy.doors.misdirected import Misdirection
 from proxy.doors.registry import Registry
 from proxy.doors.terms import Terms
-from proxy.doors.tls import ListenerTLS, UnusableTLS
+from proxy.doors.tls import ListenerContexts
 from proxy.doors.trusted import TrustedProxies
 from proxy.exchange.client import Arrival
 from proxy.loop import Loop, Transport
 from proxy.stats import DoorStats
+from proxy.tls.contexts import UnusableTLS
 
 log = get_logger(__name__)
 quiet_log = log.every(10.0)
@@ -55,7 +56,7 @@ class Door:
         self._layout: Layout
         self._acceptor: Acceptor | None = None
         self._members: set[Member] = set()
-        self._tls: dict[str, ListenerTLS] = {}
+        self._contexts: dict[str, ListenerContexts] = {}
         """By name of the listener."""
         self._is_draining = False
         self.entrance: routing.Door | None = None
@@ -65,14 +66,16 @@ class Door:
     def use(self, layout: Layout) -> None:
         self._layout = layout
         self.entrance = layout.entrance
-        self._tls = {
-            listener.name: self._kept_tls(listener.name, listener.tls) for listener in layout.listeners if listener.tls
+        self._contexts = {
+            listener.name: self._contexts_of(listener.name, listener.tls)
+            for listener in layout.listeners
+            if listener.tls
         }
 
-    def _kept_tls(self, name: str, settings: document.ListenerTLS) -> ListenerTLS:
-        """The one from before, with its contexts, when nothing has changed."""
-        before = self._tls.get(name)
-        return before if before is not None and before.settings == settings else ListenerTLS(settings)
+    def _contexts_of(self, name: str, settings: document.ListenerTLS) -> ListenerContexts:
+        """Those from before when nothing has changed."""
+        before = self._contexts.get(name)
+        return before if before is not None and before.settings == settings else ListenerContexts(settings)
 
     def open(self, sock: socket.socket) -> None:
         """Let clients in; a socket that was in use before is emptied and closed."""
@@ -111,12 +114,12 @@ class Door:
         """Gateway API: the listener whose hostname fits the server name best, and of its certificates the one."""
         host = routing.host_of(server_name or b"")
         listener = None if self.entrance is None else self.entrance.listener_for(host)
-        tls = None if listener is None else self._tls.get(listener.name)
-        if tls is None:
+        contexts = None if listener is None else self._contexts.get(listener.name)
+        if contexts is None:
             return UNRECOGNIZED_NAME
         try:
-            return tls.context_for(server_name)
-        except UnusableTLS as error:
+            return contexts.context_for(server_name)
+        except (UnusableTLS, OSError) as error:
             quiet_log.error("cannot serve a TLS listener", error, door=self._name, listener=listener and listener.name)
             return INTERNAL_ERROR
 

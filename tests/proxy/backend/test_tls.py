@@ -14,9 +14,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from proxy import document
-from proxy.backend.certnames import CertificateNames
 from proxy.backend.stream import Failure, Reason
 from proxy.backend.tls import make_context
+from proxy.tls.names import CertificateNames
 from tests.proxy.backend.h2peer import speaks
 from tests.proxy.backend.servers import Backend, Conn, backend
 from tests.proxy.backend.world import World, world
@@ -119,6 +119,14 @@ def test_a_foreign_authority_is_refused(authority: trustme.CA) -> None:
         assert failure.reason is Reason.TLS
         assert "certificate not trusted" in failure.detail
         assert "`tls.ca`" in failure.detail
+
+
+def test_an_authority_may_be_given_without_the_root_that_signed_it(authority: trustme.CA) -> None:
+    below = authority.create_child_ca()
+    with backend(tls=server_context(below, "a.example")) as peer, world() as w:
+        w.use(https(peer, below))
+
+        assert w.fetch().status_code == 200
 
 
 def test_the_systems_authorities_are_used_where_none_are_given(authority: trustme.CA) -> None:
@@ -243,7 +251,7 @@ def test_what_cannot_be_read_is_named_and_no_key_is_shown(authority: trustme.CA,
         failure = failure_of(w)
 
         assert failure.reason is Reason.TLS
-        assert f"`tls` cannot be used: {broken}:" in failure.detail
+        assert f"tls.{broken}: " in failure.detail
         assert "c2VjcmV0" not in failure.detail
         assert peer.connections == 0
 

@@ -4,13 +4,21 @@ from __future__ import annotations
 
 import socket
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 import requests
 
 from tests.proxy.site import DEADLINE_S, TOKEN, Proxy, ask, fixed, reserved_port
 
-ROUTE = {"hostnames": ["a.example"], "backends": [{"address": "127.0.0.1:3000"}]}
+SOUND_TARGET = {"address": "127.0.0.1:3000"}
+ROUTE = {"hostnames": ["a.example"], "backends": [SOUND_TARGET]}
+JUNK = "-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n"
+BROKEN_TARGET = {
+    "address": "127.0.0.1:3000",
+    "protocol": "https",
+    "tls": {"serverName": "b.example", "ca": JUNK},
+}
 
 
 @pytest.fixture(scope="module")
@@ -191,6 +199,30 @@ def test_a_certificate_that_openssl_cannot_use_is_a_problem_of_its_field(proxy: 
 
     assert response.status_code == 400
     assert response.json()["problems"][0]["path"] == "listeners[0].tls.certificates[0]"
+
+
+@pytest.mark.parametrize(
+    ("rule", "path"),
+    [
+        ({"backends": [BROKEN_TARGET]}, "backends[0].tls.ca"),
+        (
+            {"backends": [SOUND_TARGET], "filters": {"requestMirrors": [{"backend": BROKEN_TARGET}]}},
+            "filters.requestMirrors[0].backend.tls.ca",
+        ),
+        (
+            {"backends": [{**SOUND_TARGET, "filters": {"requestMirrors": [{"backend": BROKEN_TARGET}]}}]},
+            "backends[0].filters.requestMirrors[0].backend.tls.ca",
+        ),
+    ],
+    ids=["a backend", "a mirror of the rule", "a mirror of a backend"],
+)
+def test_an_authority_that_openssl_cannot_read_is_a_problem_wherever_it_stands(
+    proxy: Proxy, rule: dict[str, Any], path: str
+) -> None:
+    response = proxy.put({"routes": [{"rules": [rule]}]})
+
+    assert response.status_code == 400
+    assert [problem["path"] for problem in response.json()["problems"]] == [f"routes[0].rules[0].{path}"]
 
 
 def test_requests_are_served_as_soon_as_the_put_is_answered(proxy: Proxy) -> None:

@@ -16,6 +16,10 @@ class CertificateNames(msgspec.Struct, frozen=True):
     uris: tuple[str, ...]
     ips: tuple[str, ...]
 
+    def spells_host(self, host: str) -> bool:
+        """Whether `host` is among the names as it stands, not by a wildcard."""
+        return host.lower() in (name.lower() for name in self.dns)
+
     def covers_host(self, host: str) -> bool:
         """`host` is a name in ASCII or an IP address."""
         try:
@@ -32,7 +36,15 @@ class CertificateNames(msgspec.Struct, frozen=True):
 
 def names_of(certificate_der: bytes) -> CertificateNames:
     """Raises ValueError when the certificate, or its extension, cannot be read."""
-    certificate = x509.load_der_x509_certificate(certificate_der)
+    return _names_of(x509.load_der_x509_certificate(certificate_der))
+
+
+def names_of_first(chain_pem: str) -> CertificateNames:
+    """The names of the first certificate of a chain; raises likewise."""
+    return _names_of(x509.load_pem_x509_certificate(chain_pem.encode()))
+
+
+def _names_of(certificate: x509.Certificate) -> CertificateNames:
     try:
         names = certificate.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
     except x509.ExtensionNotFound:

@@ -1,0 +1,41 @@
+"""Where a document speaks of TLS: listeners, shared backends, and every target that is given on the spot."""
+
+from collections.abc import Iterator
+from typing import TypeAlias
+
+from proxy.document.listeners import ListenerTLS
+from proxy.document.model import Document
+from proxy.document.routes import BackendRef, Route
+from proxy.document.targets import BackendTarget, BackendTLS
+
+TLSPart: TypeAlias = ListenerTLS | BackendTLS
+
+
+def tls_parts(document: Document) -> Iterator[tuple[str, TLSPart]]:
+    """Each with the path of its field."""
+    for place, listener in enumerate(document.listeners):
+        if listener.tls:
+            yield f"listeners[{place}].tls", listener.tls
+    for place, backend in enumerate(document.backends):
+        if backend.tls:
+            yield f"backends[{place}].tls", backend.tls
+    for place, route in enumerate(document.routes):
+        for path, target in _targets(route):
+            if target.tls:
+                yield f"routes[{place}].{path}.tls", target.tls
+
+
+def _targets(route: Route) -> Iterator[tuple[str, BackendTarget]]:
+    yield from _targets_of(route.backends, "")
+    for place, rule in enumerate(route.rules):
+        at = f"rules[{place}]."
+        for number, mirror in enumerate(rule.filters.request_mirrors):
+            yield f"{at}filters.requestMirrors[{number}].backend", mirror.backend
+        yield from _targets_of(rule.backends, at)
+
+
+def _targets_of(backends: tuple[BackendRef, ...], at: str) -> Iterator[tuple[str, BackendTarget]]:
+    for place, backend in enumerate(backends):
+        yield f"{at}backends[{place}]", backend
+        for number, mirror in enumerate(backend.filters.request_mirrors):
+            yield f"{at}backends[{place}].filters.requestMirrors[{number}].backend", mirror.backend

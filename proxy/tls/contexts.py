@@ -1,0 +1,69 @@
+"""OpenSSL contexts from what the document holds as text.
+
+Keys go to OpenSSL through a file in memory that has no name in any file system. What OpenSSL refuses becomes
+`UnusableTLS`, which names its place in the document and never holds a key. A lack of descriptors stays an OSError: it
+says nothing about the document, and passes.
+"""
+
+import contextlib
+import os
+import ssl
+from collections.abc import Iterable, Iterator
+
+from proxy.document import Certificate
+
+
+class UnusableTLS(ValueError):
+    """A certificate, key or authority that cannot be used."""
+
+    def __init__(self, place: str, reason: str) -> None:
+        super().__init__(f"tls.{place}: {reason}")
+        self.place = place
+        """Inside of `tls`, such as `certificates[0]`."""
+        self.reason = reason
+
+
+def make_context(protocol: ssl._SSLMethod, alpn: Iterable[str]) -> ssl.SSLContext:
+    """`protocol` is ssl.PROTOCOL_TLS_SERVER or ssl.PROTOCOL_TLS_CLIENT."""
+    context = ssl.SSLContext(protocol)
+    context.minimum_version = ssl.TLSVersion.TLSv1_2
+    context.options |= ssl.OP_NO_RENEGOTIATION | ssl.OP_NO_COMPRESSION
+    context.set_alpn_protocols(list(alpn))
+    return context
+
+
+def load_pair(context: ssl.SSLContext, pair: Certificate, place: str) -> None:
+    """Present this certificate to peers. Raises UnusableTLS, OSError."""
+    try:
+        with _memory_file(f"{pair.certificate}\n{pair.private_key}\n".encode()) as path:
+            # Without a password OpenSSL would ask for that of an encrypted key on the terminal.
+            context.load_cert_chain(path, password="")
+    except (ssl.SSLError, ValueError) as error:
+        reason = f"{_said(error)}, want a certificate chain with its unencrypted private key"
+        raise UnusableTLS(place, reason) from error
+
+
+def load_authorities(context: ssl.SSLContext, ca: str, place: str) -> None:
+    """Trust these, and no others, to name peers. Raises UnusableTLS."""
+    try:
+        context.load_verify_locations(cadata=ca)
+    except (ssl.SSLError, ValueError) as error:
+        raise UnusableTLS(place, f"{_said(error)}, want certificates in PEM") from error
+    context.verify_mode = ssl.CERT_REQUIRED
+    # An authority may be given without the root that has signed it.
+    context.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN
+
+
+@contextlib.contextmanager
+def _memory_file(content: bytes) -> Iterator[str]:
+    descriptor = os.memfd_create("certificate", os.MFD_CLOEXEC)
+    try:
+        with os.fdopen(descriptor, "wb", closefd=False) as file:
+            file.write(content)
+        yield f"/proc/self/fd/{descriptor}"
+    finally:
+        os.close(descriptor)
+
+
+def _said(error: Exception) -> str:
+    return str(getattr(error, "reason", None) or error)
