@@ -18,7 +18,7 @@ import msgspec
 from daemonkit.logs import get_logger
 from proxy import document
 from proxy.control import sealed_file
-from proxy.document import Document, DocumentError, Problem
+from proxy.document import Document, DocumentError, Problem, handover
 from proxy.document.model import MAX_VERSION
 from proxy.supervisor.certificates import CertificateCheck
 from proxy.supervisor.deployment import Deployment
@@ -199,5 +199,5 @@ class Configuration:
 
 def _content_of(config: Document) -> tuple[bytes, bytes]:
     """The canonical bytes for the workers, which have no version, and their hash."""
-    content = document.encode(msgspec.structs.replace(config, version=document.UNSET))
+    content = handover.pack(msgspec.structs.replace(config, version=document.UNSET))
     return content, hashlib.sha256(content).digest()

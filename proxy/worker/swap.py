@@ -9,7 +9,7 @@ import gc
 import time
 from collections.abc import Callable, Iterator
 
-from proxy import document
+from proxy.document import handover
 from proxy.routing import Table, TableBuilder
 
 _ROUTES_PER_STEP = 5
@@ -18,21 +18,24 @@ _ROUTES_PER_STEP = 5
 def swap(
     content: memoryview, previous: Table | None, use: Callable[[Table], None], taken: Callable[[float], None]
 ) -> Iterator[None]:
-    """Each step takes some tenths of a millisecond; `taken` is called with the seconds from the first to use."""
+    """Each step takes some tenths of a millisecond.
+
+    `content` is what `handover.pack` makes; `taken` is called with the seconds from the first step to use.
+    """
     began_s = time.monotonic()
     gc.disable()
     try:
-        outline = document.decode_outline(content)
+        settings, parts = handover.unpack(content)
+        builder = TableBuilder(settings, previous)
         yield
-        builder = TableBuilder(document.settings_of(outline), previous)
-        routes = outline.routes
-        for start in range(0, len(routes), _ROUTES_PER_STEP):
-            builder.add_raw_routes(routes[start : start + _ROUTES_PER_STEP])
-            yield
+        for routes in parts:
+            for start in range(0, len(routes), _ROUTES_PER_STEP):
+                builder.add_raw_routes(routes[start : start + _ROUTES_PER_STEP])
+                yield
         table = builder.finish()
         use(table)
         taken(time.monotonic() - began_s)
-        del outline, routes, builder, table
+        del parts, builder, table
         yield
         if previous is not None:
             yield from previous.dismantle()

@@ -6,13 +6,15 @@ from typing import Any
 import msgspec
 import pytest
 
+from proxy import document
+from proxy.document import handover
 from proxy.routing import TUNNEL_HTTPS, Forward, PlainHead, Table, decide
 from proxy.worker.swap import swap
 
 
 def content(*hosts: str, name: str = "") -> memoryview:
     routes = [{"name": f"{name}{host}", "hostnames": [host], "backends": [{"address": f"{host}:80"}]} for host in hosts]
-    return memoryview(msgspec.json.encode({"routes": routes}))
+    return memoryview(handover.pack(document.decode(msgspec.json.encode({"routes": routes}))))
 
 
 def swapped(data: memoryview, previous: Table | None = None) -> tuple[Table, list[Any]]:
