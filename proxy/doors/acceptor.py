@@ -18,6 +18,8 @@ log = get_logger(__name__).every(60.0)
 
 _BATCH: Final = 64
 """Clients taken a turn, so that those who are in already get theirs."""
+_LAST: Final = 4096
+"""Clients taken before the end: more than a queue holds, and not for ever where they come without a pause."""
 _PAUSE_S: Final = 0.1
 _STARVED: Final = frozenset((errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM))
 _LISTENER_IS_BROKEN: Final = frozenset((errno.EBADF, errno.EINVAL, errno.ENOTSOCK, errno.EOPNOTSUPP))
@@ -89,8 +91,9 @@ class Acceptor:
 
     def finish(self) -> None:
         """Take everybody in who waits already, then close."""
-        while not self.is_closed and self._accept():
-            pass
+        for _ in range(_LAST):
+            if not self._accept():
+                break
         self.close()
 
     def close(self) -> None:
