@@ -10,7 +10,8 @@ backwards, used for the limits of `abuse` only. One thread at a time; connection
 Frames are dispatched by their type; rules about heads, windows, streams, settings live in the modules of these names.
 """
 
-from collections.abc import Callable
+from collections import deque
+from collections.abc import Callable, Iterator
 from typing import Any
 
 from proxy.h2 import events, frames
@@ -19,8 +20,8 @@ from proxy.h2.errors import ErrorCode, RemoteProtocolError, protocol_error
 from proxy.h2.events import Event
 from proxy.h2.fieldcache import BlockDecoder, FieldCache, make_cache
 from proxy.h2.fieldlines import BlockEncoder, LineCache
-from proxy.h2.framereader import FrameReader
-from proxy.h2.receiving import Receiving
+from proxy.h2.framereader import Frame, FrameReader
+from proxy.h2.receiving import UNLIMITED, Receiving
 from proxy.h2.sending import DRAIN_PING
 from proxy.h2.settings import Settings
 from proxy.h2.streams import Gone
@@ -47,6 +48,7 @@ class Connection(Receiving):
         decoder = BlockDecoder(caches.fields, settings.max_header_list_bytes)
         super().__init__(settings, limits, BlockEncoder(caches.lines), decoder, is_server=is_server)
         self._reader = FrameReader(settings.max_frame_bytes, expects_preface=is_server)
+        self._unread: deque[Iterator[Frame]] = deque()
         self._has_peer_settings = False
         self._last_goaway_id = frames.MAX_STREAM_ID
         self._handlers: tuple[Handler, ...] = (
@@ -84,15 +86,35 @@ class Connection(Receiving):
 
     # -- the first door ----------------------------------------------------------------------------------------------
 
-    def receive(self, data: bytes, now_s: float) -> list[Event]:
+    def receive(self, data: bytes, now_s: float, max_work: int = UNLIMITED) -> list[Event]:
+        """`max_work` is for callers who have others to serve: fields and pieces of bodies after which the rest of
+        `data` waits for the next call, while `has_unread` is true.
+        """
         if self.is_terminated:
             return []
         received: list[Event] = []
         self._events = received
         self._guard.renew(now_s)
-        handlers = self._handlers
+        self._work_left = max_work
+        self._unread.append(self._reader.frames(data))
         try:
-            for kind, flags, stream_id, payload in self._reader.frames(data):
+            self._handle_frames()
+        except RemoteProtocolError as error:
+            self._unread.clear()
+            self.terminate(error.code, error.reason.encode())
+            received.append(events.ConnectionTerminated(error.code, error.reason))
+        return received
+
+    @property
+    def has_unread(self) -> bool:
+        """Frames of earlier calls wait for the next `receive`, which may be given nothing new."""
+        return bool(self._unread)
+
+    def _handle_frames(self) -> None:
+        handlers, unread = self._handlers, self._unread
+        while unread:
+            # Frames are cut when their turn comes, so those of the next call follow these.
+            for kind, flags, stream_id, payload in unread[0]:
                 try:
                     if not self._has_peer_settings or self._assembly is not None:
                         self._on_restricted(kind, flags, stream_id, payload)
@@ -104,10 +126,9 @@ class Connection(Receiving):
                     if not error.stream_id:
                         raise
                     self._on_stream_error(error)
-        except RemoteProtocolError as error:
-            self.terminate(error.code, error.reason.encode())
-            received.append(events.ConnectionTerminated(error.code, error.reason))
-        return received
+                if self._work_left <= 0:
+                    return
+            unread.popleft()
 
     def _on_restricted(self, kind: int, flags: int, stream_id: int, payload: Any) -> None:
         """Where only one type of frame may come: at the start, and inside a field block."""

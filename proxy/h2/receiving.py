@@ -4,6 +4,8 @@ The receiving half below `Connection`, which adds the frames of the connection i
 stream identifier and the payload of one frame, changes the stream, appends events, and raises `RemoteProtocolError`.
 """
 
+import sys
+
 from proxy.h2 import events, frames
 from proxy.h2.abuse import Flood, FloodGuard, Limits
 from proxy.h2.blocks import Assembly, header_fragment
@@ -18,6 +20,11 @@ from proxy.h2.streams import UNKNOWN_LENGTH, Gone, Stream
 from proxy.h2.windows import INITIAL_WINDOW_BYTES, ReceiveWindow, widened
 
 BODILESS_STATUS_CODES = frozenset((204, 304))
+
+UNLIMITED = sys.maxsize
+# What a message costs us beside its fields, in fields; and a piece of a body.
+_BLOCK_WORK = 10
+_DATA_WORK = 2
 
 
 class Receiving(Sending):
@@ -34,6 +41,8 @@ class Receiving(Sending):
         # The peer has acknowledged our SETTINGS.
         self._is_acknowledged = False
         self._blocks_before_ack = 0
+        # Of this call of `receive`.
+        self._work_left = UNLIMITED
 
     # -- field blocks ------------------------------------------------------------------------------------------------
 
@@ -55,6 +64,7 @@ class Receiving(Sending):
     def _on_block(self, stream_id: int, block: bytes, end_stream: bool, flaw: str | None) -> None:
         # Before anything else, since a block that is not decoded would break the ones after it.
         decoded = self._decoder.decode(block)
+        self._work_left -= _BLOCK_WORK + len(decoded.fields)
         if not self._is_acknowledged:
             self._count_block_before_ack()
         stream = self._streams.get(stream_id)
@@ -159,6 +169,7 @@ class Receiving(Sending):
 
     def _on_data(self, flags: int, stream_id: int, payload: bytes | memoryview) -> None:
         size = len(payload)
+        self._work_left -= _DATA_WORK
         self._receive_window.take(size, 0)
         data = frames.strip_padding(payload) if flags & frames.PADDED else payload
         stream = self._streams.get(stream_id)

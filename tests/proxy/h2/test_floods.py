@@ -177,3 +177,21 @@ def test_the_memory_of_resets_is_bounded() -> None:
     terminated = ended_by(server, headers(1, [(b"x", b"y")]))
     assert terminated is not None
     assert ErrorCode.STREAM_CLOSED == terminated.error_code
+
+
+@pytest.mark.parametrize(
+    "frame",
+    [headers(1, [*GET, *[(b"x", b"")] * 300]), headers(1, POST, frames.END_HEADERS) + data(1, b"x") * 200],
+    ids=["fields", "pieces of a body"],
+)
+def test_a_peer_that_sends_much_at_once_is_heard_in_turns(frame: bytes) -> None:
+    server = new_server()
+    events = server.receive(frame + b"".join(headers(i, GET) for i in range(3, 203, 2)), 0.0, max_work=300)
+
+    assert server.has_unread
+    steps = 1
+    while server.has_unread:
+        events += server.receive(b"", 0.0, max_work=300)
+        steps += 1
+    assert steps > 4
+    assert sum(isinstance(event, RequestReceived) for event in events) == 101

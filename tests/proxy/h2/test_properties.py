@@ -84,6 +84,17 @@ def test_cuts_never_change_events_or_answers(cuts: list[int]) -> None:
     assert WHOLE == heard([TALK[start:stop] for start, stop in pairwise(edges)])
 
 
+@given(st.lists(st.integers(0, len(TALK)), max_size=4), st.integers(1, 40))
+def test_what_is_read_in_small_steps_is_the_same_talk(cuts: list[int], max_work: int) -> None:
+    server = Connection.server(Caches())
+    edges = [0, *sorted(cuts), len(TALK)]
+    events = [event for start, stop in pairwise(edges) for event in server.receive(TALK[start:stop], 0.0, max_work)]
+    while server.has_unread:
+        events += server.receive(b"", 0.0, max_work)
+
+    assert WHOLE == (shown(events), server.data_to_send())
+
+
 @given(st.integers(1, 60))
 def test_trailing_bytes_of_an_unfinished_frame_change_nothing_yet(lacking: int) -> None:
     unfinished = data(3, b"y" * 60)[:-lacking]
