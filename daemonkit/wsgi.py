@@ -1,6 +1,6 @@
 """A threaded HTTP/1.1 server for WSGI apps, as a Service of a daemon's lifecycle.
 
-    server = HttpServer("api", ListenAddress.parse("127.0.0.1:8888"), app, threads=16, log=log)
+    server = HttpServer("api", ListenAddress.parse("127.0.0.1:8888"), app, log=log, limits=ServerLimits(threads=8))
     daemon.serve(server)
 
 Bounded in threads, connections and waiting requests (beyond: 503); total timeouts for head, body and answer; limits of
@@ -19,7 +19,9 @@ from daemonkit.addresses import ListenAddress
 from daemonkit.lifecycle import StartFailed
 from daemonkit.listening import bound_address, close_listener, open_listener
 from daemonkit.logs import Logger
-from daemonkit.wsgiengine import Engine, Limits
+from daemonkit.wsgiengine import Engine, ServerLimits
+
+__all__ = ["HttpServer", "ServerLimits"]
 
 _LISTEN_BACKLOG = 512
 _START_TIMEOUT_S = 30.0
@@ -36,15 +38,7 @@ class HttpServer:
         app: Callable[..., Any],
         *,
         log: Logger,
-        threads: int = Limits.threads,
-        request_queue: int = Limits.request_queue,
-        max_connections: int = Limits.max_connections,
-        header_timeout_s: float = Limits.header_timeout_s,
-        body_timeout_s: float = Limits.body_timeout_s,
-        idle_timeout_s: float = Limits.idle_timeout_s,
-        send_timeout_s: float = Limits.send_timeout_s,
-        max_header_bytes: int = Limits.max_header_bytes,
-        max_body_bytes: int | None = None,
+        limits: ServerLimits | None = None,
         tls: tuple[str, str] | None = None,
     ) -> None:
         """`tls`: paths of certificate chain and private key."""
@@ -53,17 +47,7 @@ class HttpServer:
         self._app = app
         self._log = log.bind(server=name)
         self._tls = tls
-        self._limits = Limits(
-            threads=threads,
-            request_queue=request_queue,
-            max_connections=max_connections,
-            header_timeout_s=header_timeout_s,
-            body_timeout_s=body_timeout_s,
-            idle_timeout_s=idle_timeout_s,
-            send_timeout_s=send_timeout_s,
-            max_header_bytes=max_header_bytes,
-            max_body_bytes=max_body_bytes,
-        )
+        self._limits = limits or ServerLimits()
         self._listener: socket.socket | None = None
         self._engine: Engine | None = None
         self._stopping: threading.Thread | None = None

@@ -30,7 +30,7 @@ _PAUSE_AFTER_FAILURE_S = 0.05
 
 
 @dataclass(frozen=True, kw_only=True)
-class Limits:
+class ServerLimits:
     """How much, and how long, a client may take."""
 
     threads: int = 16
@@ -121,7 +121,7 @@ class Engine(Server):
         name: str,
         listener: socket.socket,
         app: Callable[..., Any],
-        limits: Limits,
+        limits: ServerLimits,
         tls: tuple[str, str] | None,
         log: Logger,
     ) -> None:

@@ -9,7 +9,6 @@ import time
 import uuid
 from collections.abc import Callable, Iterable
 from threading import Event
-from typing import Any
 from wsgiref.types import StartResponse, WSGIEnvironment
 
 import msgspec
@@ -18,6 +17,7 @@ from werkzeug.routing import Map, Rule
 from werkzeug.wrappers import Request, Response
 
 from daemonkit.logs import get_logger
+from daemonkit.wsgibody import BodyTooLarge, read_body
 from daemonkit.wsgistreams import BodyError
 from dnswebhook import wire
 from dnswebhook.deadline import Deadline
@@ -44,7 +44,6 @@ _ROUTES = Map(
     ],
     merge_slashes=False,
 )
-_READ_CHUNK_BYTES = 65536
 _WRITE_CHUNK_BYTES = 131072
 _RETRY_SOON_S = 5
 
@@ -140,24 +139,7 @@ class WebhookApp:
         content_type = request.headers.get("Content-Type")
         if not is_supported_content_type(content_type):
             raise _Refused(415, "unsupported media type", f"body is {content_type!r}, want {MEDIA_TYPE!r}")
-        limit = self._limits.max_body_bytes
-        announced = request.content_length
-        if announced is not None and announced > limit:
-            raise _too_large(f"{announced} bytes", limit)
-        chunks, size = [], 0
-        stream: Any = request.environ["wsgi.input"]
-        while announced is None or size < announced:
-            wanted = _READ_CHUNK_BYTES if announced is None else min(_READ_CHUNK_BYTES, announced - size)
-            chunk = stream.read(wanted)
-            if not chunk:
-                break
-            chunks.append(chunk)
-            size += len(chunk)
-            if size > limit:
-                raise _too_large(f"more than {limit} bytes", limit)
-        if announced is not None and size < announced:
-            raise _Refused(400, wire.MALFORMED, f"body ended after {size} bytes, want the announced {announced}")
-        return b"".join(chunks)
+        return read_body(request, self._limits.max_body_bytes)
 
     def _refusal(self, error: Exception, deadline: Deadline) -> _Refused | None:
         match error:
@@ -174,8 +156,12 @@ class WebhookApp:
                 return _Refused(error.code or 400, "bad request", error.description or error.name)
             case wire.WireError():
                 return _Refused(400, error.category, str(error))
+            case BodyTooLarge():
+                return _too_large(error)
             case BodyError(status_code=408):
                 return self._cut_short(str(error))
+            case BodyError():
+                return _Refused(error.status_code, wire.MALFORMED, str(error))
             case DeleteGuardTripped():
                 return _Refused(500, "delete guard", str(error))
             case CallerGone():
@@ -243,11 +229,11 @@ def _error_response(refused: _Refused) -> Response:
     return response
 
 
-def _too_large(seen: str, limit: int) -> _Refused:
+def _too_large(error: BodyTooLarge) -> _Refused:
     return _Refused(
         413,
         "body too large",
-        f"body of {seen}, want at most {limit} bytes; raise --max-body for a larger installation",
+        f"{error}; raise --max-body for a larger installation",
         # What was not read of the body would be taken for the next request.
         Connection="close",
     )

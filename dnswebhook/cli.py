@@ -12,7 +12,7 @@ from daemonkit.logs import get_logger
 from daemonkit.memory import give_back_large_buffers, spare_the_collector
 from daemonkit.ops import OpsApp, process_metrics
 from daemonkit.options import load
-from daemonkit.wsgi import HttpServer
+from daemonkit.wsgi import HttpServer, ServerLimits
 from dnswebhook.app import Limits, WebhookApp
 from dnswebhook.errors import CredentialsRefused, StoreError
 from dnswebhook.journal import Journal
@@ -92,11 +92,11 @@ def serve(options: Options, store: Store, metrics: Metrics) -> int:
     limits = Limits(options.max_body_bytes, options.call_deadline_s)
     api = WebhookApp(provider, limits, metrics, daemon.stop, on_store_error)
     ops = OpsApp(liveness=lambda: None, readiness=readiness.problem, registry=metrics.registry)
-    daemon.serve(HttpServer("health", options.health_addr, ops, threads=4, log=log))
+    daemon.serve(HttpServer("health", options.health_addr, ops, log=log, limits=ServerLimits(threads=4)))
     daemon.thread("probe", readiness.run)
     # A body that comes too slowly counts against the call's own deadline.
-    threads, body_timeout_s = options.api_threads, options.call_deadline_s
-    daemon.serve(HttpServer("api", options.api_addr, api, threads=threads, body_timeout_s=body_timeout_s, log=log))
+    server_limits = ServerLimits(threads=options.api_threads, body_timeout_s=options.call_deadline_s)
+    daemon.serve(HttpServer("api", options.api_addr, api, log=log, limits=server_limits))
     daemon.on_stop(readiness.wake)
     spare_the_collector()
     try:

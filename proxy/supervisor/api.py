@@ -1,12 +1,12 @@
 """The config API: `PUT /config` and `GET /config`; health and metrics beside it come from the ops app.
 
-Who may is judged first, then how much, then what: nothing of a body is read before the token was right and the size was
+Who may is judged first, then what, then how much: nothing of a body is read before the token was right and the size was
 within the limit. Errors are `{"error": "<short category>", "message": "<detail>"}`, 400 with all `problems` by path,
 409 with the `loaded` version.
 """
 
 from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import msgspec
 from werkzeug.exceptions import HTTPException, MethodNotAllowed
@@ -15,6 +15,7 @@ from werkzeug.wrappers import Request, Response
 from daemonkit.httperrors import category, from_http_exception
 from daemonkit.logs import get_logger
 from daemonkit.secret import Secret
+from daemonkit.wsgibody import BodyTooLarge, read_body
 from daemonkit.wsgistreams import BodyError
 from proxy import document
 from proxy.document import DocumentError, Problem
@@ -27,7 +28,6 @@ log = get_logger(__name__)
 
 PATH = "/config"
 _METHODS = ("GET", "HEAD", "PUT")
-_READ_CHUNK_BYTES = 256 * 1024
 _REFUSALS_EVERY_S = 10.0
 _MAX_LOGGED_PROBLEMS = 3
 
@@ -156,29 +156,14 @@ class ConfigApi:
         return _json(Answer(outcome.version, outcome.changed, outcome.problems), 200)
 
     def _body(self, request: Request) -> bytes:
-        limit = self._max_document_bytes
-        announced = request.content_length
-        if announced is not None and announced > limit:
-            raise _too_large(f"{announced} bytes", limit)
         _require_json(request)
-        chunks: list[bytes] = []
-        size = 0
-        stream: Any = request.environ["wsgi.input"]
         try:
-            while announced is None or size < announced:
-                wanted = _READ_CHUNK_BYTES if announced is None else min(_READ_CHUNK_BYTES, announced - size)
-                chunk = stream.read(wanted)
-                if not chunk:
-                    break
-                chunks.append(chunk)
-                size += len(chunk)
-                if size > limit:
-                    raise _too_large(f"more than {limit} bytes", limit)
+            return read_body(request, self._max_document_bytes)
+        except BodyTooLarge as error:
+            message = f"{error}; --max-document raises the limit"
+            raise Refused(413, message, headers=(("Connection", "close"),)) from error
         except BodyError as error:
             raise Refused(error.status_code, str(error), headers=(("Connection", "close"),)) from error
-        if announced is not None and size < announced:
-            raise Refused(400, f"body ended after {size} bytes, want the announced {announced}")
-        return b"".join(chunks)
 
 
 def _require_json(request: Request) -> None:
@@ -191,11 +176,6 @@ def _require_json(request: Request) -> None:
     if media_type == "application/x-www-form-urlencoded":
         message += " (curl: add -H 'Content-Type: application/json', or send the file with -T)"
     raise Refused(415, message, headers=(("Connection", "close"), ("Accept", "application/json")))
-
-
-def _too_large(seen: str, limit: int) -> Refused:
-    message = f"document of {seen}, want at most {limit} bytes; --max-document raises the limit"
-    return Refused(413, message, headers=(("Connection", "close"),))
 
 
 def _json(body: Answer | ErrorAnswer, status_code: int) -> Response:

@@ -10,7 +10,7 @@ from daemonkit.lifecycle import Daemon
 from daemonkit.logs import get_logger
 from daemonkit.memory import give_back_large_buffers, spare_the_collector
 from daemonkit.ops import OpsApp, process_metrics
-from daemonkit.wsgi import HttpServer
+from daemonkit.wsgi import HttpServer, ServerLimits
 from proxy.control import Begin
 from proxy.document import DocumentError
 from proxy.options import PROG, Options
@@ -24,8 +24,7 @@ from proxy.supervisor.state import StateFile
 
 log = get_logger(__name__)
 
-_API_THREADS = 8
-_API_BODY_TIMEOUT_S = 60.0
+_API_LIMITS = ServerLimits(threads=8, body_timeout_s=60.0)
 
 
 class UnusableFile(Exception):
@@ -93,8 +92,7 @@ def _serve_api(daemon: Daemon, options: Options, configuration: Configuration, f
             options.config_addr,
             api,
             log=log,
-            threads=_API_THREADS,
-            body_timeout_s=_API_BODY_TIMEOUT_S,
+            limits=_API_LIMITS,
             tls=options.config_tls,
         )
     )

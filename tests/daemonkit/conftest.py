@@ -10,7 +10,7 @@ from werkzeug.wrappers import Request, Response
 
 from daemonkit.addresses import ListenAddress
 from daemonkit.logs import get_logger
-from daemonkit.wsgi import HttpServer
+from daemonkit.wsgi import HttpServer, ServerLimits
 
 
 @dataclass
@@ -60,9 +60,12 @@ def serve(app: EchoApp) -> Iterator[Callable[..., HttpServer]]:
     """Starts servers of `app` with short timeouts; all are stopped afterwards."""
     servers: list[HttpServer] = []
 
-    def serve(address: str = "127.0.0.1:0", **limits: Any) -> HttpServer:
-        chosen = {"threads": 4, "header_timeout_s": 0.6, "body_timeout_s": 0.8, "idle_timeout_s": 20.0, **limits}
-        server = HttpServer("echo", ListenAddress.parse(address), app, log=get_logger("tests.wsgi"), **chosen)
+    def serve(address: str = "127.0.0.1:0", tls: tuple[str, str] | None = None, **limits: Any) -> HttpServer:
+        chosen = ServerLimits(
+            **{"threads": 4, "header_timeout_s": 0.6, "body_timeout_s": 0.8, "idle_timeout_s": 20.0, **limits}
+        )
+        log = get_logger("tests.wsgi")
+        server = HttpServer("echo", ListenAddress.parse(address), app, log=log, limits=chosen, tls=tls)
         servers.append(server)
         server.start()
         return server

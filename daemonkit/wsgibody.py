@@ -1,0 +1,38 @@
+"""A request's body as an app wants it: in one piece, and never more of it than was allowed."""
+
+from typing import Any
+
+from werkzeug.wrappers import Request
+
+from daemonkit.wsgistreams import BodyError
+
+_READ_BYTES = 256 * 1024
+
+
+class BodyTooLarge(Exception):
+    """Nothing, or only a part, was read: the connection cannot be used for another request."""
+
+    def __init__(self, seen: str, max_bytes: int) -> None:
+        super().__init__(f"body of {seen}, want at most {max_bytes} bytes")
+
+
+def read_body(request: Request, max_bytes: int) -> bytes:
+    """Raises BodyTooLarge, before anything is read where the size is announced, and BodyError."""
+    announced = request.content_length
+    if announced is not None and announced > max_bytes:
+        raise BodyTooLarge(f"{announced} bytes", max_bytes)
+    stream: Any = request.environ["wsgi.input"]
+    chunks: list[bytes] = []
+    size = 0
+    while announced is None or size < announced:
+        chunk = stream.read(_READ_BYTES if announced is None else min(_READ_BYTES, announced - size))
+        if not chunk:
+            break
+        chunks.append(chunk)
+        size += len(chunk)
+        if size > max_bytes:
+            raise BodyTooLarge(f"more than {max_bytes} bytes", max_bytes)
+    if announced is not None and size < announced:
+        # Our server says so itself; others hand over what there is.
+        raise BodyError(400, f"body ended after {size} bytes, want the announced {announced}")
+    return b"".join(chunks)
