@@ -12,6 +12,7 @@ import socket
 from typing import Any, Final, Protocol
 
 from daemonkit.logs import get_logger
+from proxy.doors.lastcall import drop_new_handshakes
 from proxy.loop import Loop
 
 log = get_logger(__name__).every(60.0)
@@ -90,7 +91,9 @@ class Acceptor:
         """The socket is fine; whoever was accepted is gone."""
 
     def finish(self) -> None:
-        """Take everybody in who waits already, then close."""
+        """Take everybody in who waits already, then close; who comes meanwhile is left to those who listen next."""
+        if not self.is_closed:
+            drop_new_handshakes(self._sock)
         for _ in range(_LAST):
             if not self._accept():
                 break
