@@ -6,11 +6,14 @@ value. Strings are sent raw: Huffman saves a fifth of the bytes but costs the re
 The first block of a connection starts with a size update to 0, so a peer that shrinks its table later finds ours empty.
 """
 
+from functools import lru_cache
+
 from proxy.h2.errors import LocalProtocolError
 from proxy.h2.fieldcache import (
     MAX_CACHED_BYTES,
     MAX_CACHED_FIELD_BYTES,
     MAX_CACHED_FIELDS,
+    MAX_KEPT_NAME_BYTES,
     STATIC_FIELDS,
     UNCACHED_NAMES,
 )
@@ -60,11 +63,19 @@ def encode_field(field: Field, flags: int = _LITERAL) -> bytes:
     index = _field_index.get(field)
     if index is not None and flags == _LITERAL:
         return bytes((0x80 | index,))
+    start = _start_of(name, flags) if len(name) <= MAX_KEPT_NAME_BYTES else _start_of.__wrapped__(name, flags)
+    return start + (_SHORT_LENGTHS[len(value)] if len(value) < 0x7F else encode_integer(len(value), 7, 0)) + value
+
+
+_SHORT_LENGTHS = tuple(bytes((length,)) for length in range(0x7F))
+
+
+@lru_cache(maxsize=1024)
+def _start_of(name: bytes, flags: int) -> bytes:
+    """A line up to its value. Fields that are new in each message still have one of few names."""
     index = _name_index.get(name, 0)
-    line = encode_integer(index, 4, flags)
-    if not index:
-        line += encode_integer(len(name), 7, 0) + name
-    return line + encode_integer(len(value), 7, 0) + value
+    start = encode_integer(index, 4, flags)
+    return start if index else start + encode_integer(len(name), 7, 0) + name
 
 
 class BlockEncoder:
@@ -111,26 +122,30 @@ class BlockEncoder:
 
     def _encode(self, pseudo: Fields, fields: Fields, never_indexed: frozenset[bytes]) -> bytes:
         lines = [*map(self._find_pseudo, pseudo), *map(self._find, fields)]
-        if None in lines or never_indexed:
-            lines = [self._find_pseudo(field) or self._encode_unseen(field, is_pseudo=True) for field in pseudo]
-            for field in fields:
+        first = len(pseudo)
+        if not all(lines):
+            for place, line in enumerate(lines):
+                if line is None and place < first:
+                    lines[place] = self._encode_unseen(pseudo[place], is_pseudo=True)
+                elif line is None and fields[place - first][0] not in never_indexed:
+                    lines[place] = self._encode_unseen(fields[place - first], is_pseudo=False)
+        if never_indexed:
+            for place, field in enumerate(fields, first):
                 if field[0] in never_indexed:
-                    lines.append(self._encode_never_indexed(field))
-                else:
-                    lines.append(self._find(field) or self._encode_unseen(field, is_pseudo=False))
+                    lines[place] = self._encode_never_indexed(field)
         return b"".join(lines)  # type: ignore[arg-type] # no None is left
 
     def _encode_unseen(self, field: Field, *, is_pseudo: bool) -> bytes:
         name, value = field
         _check(field, is_pseudo)
-        if name in NEVER_INDEXED_NAMES:
-            return encode_field(field, _NEVER_INDEXED)
+        if name in UNCACHED_NAMES:
+            return encode_field(field, _NEVER_INDEXED if name in NEVER_INDEXED_NAMES else _LITERAL)
         cache = self._cache.pseudo if is_pseudo else self._cache.ordinary
         size_bytes = 2 * (len(name) + len(value))
         line = cache.revive(field, size_bytes)
         if line is None:
             line = encode_field(field)
-            if len(line) <= MAX_CACHED_FIELD_BYTES and name not in UNCACHED_NAMES:
+            if len(line) <= MAX_CACHED_FIELD_BYTES:
                 cache.add(field, line, size_bytes)
         return line
 
