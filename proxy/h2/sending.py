@@ -95,8 +95,9 @@ class Sending:
 
     def send_headers(self, stream_id: int, head: ResponseHead, end_stream: bool = False) -> None:
         """Answer a request. A status code below 200 is an interim answer, of which any number may come first."""
-        stream = self._sending(stream_id)
-        if stream is None:
+        stream = self._streams.get(stream_id)
+        if stream is None or not stream.is_local_open:
+            self._refuse_sending(stream_id, stream)
             return
         is_interim = head.status_code < 200
         if stream.has_sent_head or not self.is_server:
@@ -109,7 +110,7 @@ class Sending:
 
     def send_trailers(self, stream_id: int, fields: Fields) -> None:
         """End our direction of the stream with fields after the body."""
-        stream = self._sending(stream_id, after_head=True)
+        stream = self._sending(stream_id)
         if stream is not None:
             self._queue_block(stream, self._encoder.trailers(fields), end_stream=True)
 
@@ -119,9 +120,12 @@ class Sending:
         `end_stream` takes effect only when all of it was taken. `data` must not change until it has been sent. A stream
         that is gone takes nothing.
         """
-        stream = self._sending(stream_id, after_head=True)
-        if stream is None:
+        stream = self._streams.get(stream_id)
+        if stream is None or not stream.is_local_open:
+            self._refuse_sending(stream_id, stream)
             return 0
+        if not stream.has_sent_head:
+            raise _headless(stream_id)
         size = len(data)
         room = min(stream.send_window, self._send_window)
         if size > room:
@@ -139,7 +143,7 @@ class Sending:
 
     def end_stream(self, stream_id: int) -> None:
         """End our direction of the stream; needs no window."""
-        stream = self._sending(stream_id, after_head=True)
+        stream = self._sending(stream_id)
         if stream is not None:
             self._output.append(frames.encode_frame(frames.DATA, frames.END_STREAM, stream_id))
             self._local_end(stream)
@@ -243,16 +247,21 @@ class Sending:
         self.is_draining = True
         self._output.append(frames.encode_goaway(self._last_peer_stream_id, ErrorCode.NO_ERROR, b""))
 
-    def _sending(self, stream_id: int, *, after_head: bool = False) -> Stream | None:
+    def _sending(self, stream_id: int) -> Stream | None:
+        """A stream whose body is being sent; None when it is gone."""
         stream = self._streams.get(stream_id)
-        if stream is None:
-            self._want_opened(stream_id)
+        if stream is None or not stream.is_local_open:
+            self._refuse_sending(stream_id, stream)
             return None
-        if not stream.is_local_open:
-            raise LocalProtocolError(f"stream {stream_id} was ended by us already")
-        if after_head and not stream.has_sent_head:
-            raise LocalProtocolError(f"body or trailers on stream {stream_id} before its head")
+        if not stream.has_sent_head:
+            raise _headless(stream_id)
         return stream
+
+    def _refuse_sending(self, stream_id: int, stream: Stream | None) -> None:
+        """Silent where the stream is gone, which the caller may not know yet."""
+        if stream is not None:
+            raise LocalProtocolError(f"stream {stream_id} was ended by us already")
+        self._want_opened(stream_id)
 
     def _want_opened(self, stream_id: int) -> None:
         if stream_id not in self._streams and self._table.why_gone(stream_id) is Gone.IDLE:
@@ -306,3 +315,7 @@ class Sending:
         increment = self._receive_window.release(size_bytes)
         if increment:
             self._output.append(frames.encode_window_update(0, increment))
+
+
+def _headless(stream_id: int) -> LocalProtocolError:
+    return LocalProtocolError(f"body or trailers on stream {stream_id} before its head")
