@@ -7,7 +7,7 @@ SOURCES := daemonkit dnswebhook proxy tunnelgw tests tools benchmarks examples
 PYTEST_ARGS ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test lint format generate bench bench-dns pins clean
+.PHONY: help demo test lint format generate bench bench-dns limits-proxy pins clean
 
 help: ## this list
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 18
@@ -41,6 +41,9 @@ bench: bench-dns ## all benchmarks
 
 bench-dns: $(VENV)/development ## measure the DNS webhook; peers that are installed are measured beside it
 	$(BIN)/python -m benchmarks.dns $(BENCH_ARGS)
+
+limits-proxy: $(VENV)/development ## 5,000 idle connections and bodies of 1 GiB through the proxy: what they cost
+	$(BIN)/python -m benchmarks.proxy_limits
 
 pins: $(VENV)/development ## write requirements-dev.txt anew, with the newest versions
 	$(BIN)/python -m tools.pins
