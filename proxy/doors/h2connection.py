@@ -28,6 +28,8 @@ log = get_logger(__name__)
 
 MAX_QUEUED_BYTES: Final = 1024 * 1024
 """Waiting for the socket; above, nothing is read until all of it has left."""
+MAX_WORK: Final = 1_000
+"""Fields and pieces of bodies that are taken in a turn, lest other clients wait: some milliseconds."""
 DRAIN_S: Final = 5.0
 """How long a client without streams may take to answer when it is asked to go."""
 
@@ -63,6 +65,8 @@ class H2Connection:
         """Those that wait for the connection's window, in the order in which they get their turns."""
         self._deadline = loop.deadline(self._on_deadline)
         self._has_settings = self._codec.is_established
+        self._reads_on = False
+        """`_read_on` will be called."""
         self._is_draining = False
         self._is_ending = False
         self.idle_since_s = loop.now_s
@@ -88,7 +92,7 @@ class H2Connection:
 
     def on_data(self, data: bytes) -> None:
         codec = self._codec
-        for event in codec.receive(data, self._loop.now_s):
+        for event in codec.receive(data, self._loop.now_s, MAX_WORK):
             try:
                 self._on_event(event)
             except Exception:
@@ -101,6 +105,19 @@ class H2Connection:
         elif self._transport.queued_bytes > MAX_QUEUED_BYTES:
             # Frames that want an answer, from a client that does not read them.
             self._transport.pause_reading()
+        elif codec.has_unread:
+            self._transport.pause_reading()
+            if not self._reads_on:
+                self._reads_on = True
+                self._loop.call_soon(self._read_on)
+        else:
+            self._transport.resume_reading()
+
+    def _read_on(self) -> None:
+        """The next turn's share of what has come already."""
+        self._reads_on = False
+        if not self._is_ending:
+            self.on_data(b"")
 
     def on_eof(self) -> None:
         self._lose("closed by the client")
@@ -255,7 +272,8 @@ class H2Connection:
         return self._codec.buffers_to_send()
 
     def on_drained(self) -> None:
-        self._transport.resume_reading()
+        if not self._reads_on:
+            self._read_on()
 
     def on_lost(self, error: OSError) -> None:
         self._lose(f"connection lost: {error.strerror or error}")

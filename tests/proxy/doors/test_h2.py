@@ -7,7 +7,7 @@ import pytest
 from h2.errors import ErrorCodes
 from h2.settings import SettingCodes
 
-from tests.proxy.doors.h2client import H2Client
+from tests.proxy.doors.h2client import Answer, H2Client
 from tests.proxy.doors.rig import Rig, read_all, serving
 
 MIB = 1024 * 1024
@@ -191,6 +191,30 @@ def test_a_request_over_a_limit_is_answered(path: str, fields: list[tuple[bytes,
         assert rig.services.begun.empty()
         assert {"protocol": 1} == rig.door_stats.refused
         assert b"hello\n" == client.get("/hello").body
+
+
+def test_a_client_that_asks_much_at_once_does_not_keep_others_waiting() -> None:
+    with serving() as rig, client_of(rig) as client, rig.connect() as other:
+        client.get("/hello")
+        for _ in range(200):
+            stream_id = client.h2.get_next_available_stream_id()
+            head = [(b":method", b"GET"), (b":scheme", b"http"), (b":authority", b"a.example"), (b":path", b"/hello")]
+            client.h2.send_headers(stream_id, head + [(b"x", b"")] * 40, end_stream=True)
+            client.answers[stream_id] = Answer()
+        much = client.h2.data_to_send()
+
+        def both() -> None:
+            """In the loop's thread, so that both have come when it looks."""
+            client.sock.sendall(much)
+            other.sendall(b"GET /hello HTTP/1.1\r\nHost: a.example\r\nConnection: close\r\n\r\n")
+
+        rig.call(both)
+        assert read_all(other).endswith(b"hello\n")
+        begun = [rig.services.begun.get_nowait() for _ in range(rig.services.begun.qsize())]
+        place = next(i for i, exchange in enumerate(begun) if exchange.client.arrival.protocol == "HTTP/1.1")
+
+        assert place < 50
+        assert {b"hello\n"} == {client.answer(stream_id).body for stream_id in client.answers}
 
 
 def test_a_flood_ends_the_connection_and_its_streams() -> None:
