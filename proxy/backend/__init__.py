@@ -1,1 +1,10 @@
-"""Backends: connections to them, which of their addresses is asked, and what becomes of those that fail."""
+"""Backends: where requests go. Exchanges need `Pools` alone; what the two know of each other is in `stream`.
+
+    Pools           all backends of the table
+    Balancer        one backend: which of its addresses gets a request, and whether it may go at all (`circuit`)
+    Member          one address: its requests are counted, its `health` is judged, `probes` ask it
+    ConnectionPool  the connections to it, and the requests that wait for one
+    H1Link, H2Link  one connection; `connecting` makes it, with `resolver`, `eyeballs` and `tls`
+
+All of it belongs to the loop's thread; what blocks is done by a `threadpool`. `health` and `circuit` are pure.
+"""

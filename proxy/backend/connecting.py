@@ -8,8 +8,8 @@ from collections.abc import Callable
 from typing import Final
 
 from proxy.backend.eyeballs import Race, alternate
-from proxy.backend.means import Means
 from proxy.backend.resolver import Address, Addresses, literal
+from proxy.backend.shared import Shared
 from proxy.backend.stream import Failure, Reason
 from proxy.backend.tls import Trust, UntrustedPeer
 from proxy.loop import Handshake
@@ -29,11 +29,11 @@ class Connecting:
         "_handshake",
         "_host",
         "_is_over",
-        "_means",
         "_on_connected",
         "_on_failed",
         "_port",
         "_race",
+        "_shared",
         "_text",
         "_tls_sock",
         "_trust",
@@ -41,7 +41,7 @@ class Connecting:
 
     def __init__(
         self,
-        means: Means,
+        shared: Shared,
         text: str,
         host: str,
         port: int,
@@ -50,7 +50,7 @@ class Connecting:
         on_failed: Callable[[Failure], None],
     ) -> None:
         """`text` is the address as the document has it; with `trust` TLS is spoken."""
-        self._means = means
+        self._shared = shared
         self._text = text
         self._host = host
         self._port = port
@@ -63,13 +63,13 @@ class Connecting:
         self._address: Address | None = None
         self._doing = "resolving the name"
         self._is_over = False
-        self._deadline = means.loop.deadline(self._expire)
+        self._deadline = shared.loop.deadline(self._expire)
 
     def start(self) -> None:
-        if self._means.connect_timeout_s:
-            self._deadline.set(self._means.loop.now_s + self._means.connect_timeout_s)
+        if self._shared.connect_timeout_s:
+            self._deadline.set(self._shared.loop.now_s + self._shared.connect_timeout_s)
         # What is known already is told at once, and nothing is to be called before `start` returns.
-        self._means.loop.call_soon(self._prepare)
+        self._shared.loop.call_soon(self._prepare)
 
     def cancel(self) -> None:
         self._is_over = True
@@ -99,7 +99,7 @@ class Connecting:
         elif address is not None:
             self._race_for((address,))
         else:
-            self._means.resolver.resolve(self._host, self._port, self._on_answer)
+            self._shared.resolver.resolve(self._host, self._port, self._on_answer)
 
     def _on_answer(self, addresses: Addresses, error: str) -> None:
         if self._is_over:
@@ -107,11 +107,11 @@ class Connecting:
         if not addresses:
             self._fail(Reason.RESOLVE, f"{self._text}: name not resolved: {error}")
             return
-        self._race_for(alternate(addresses, self._means.next_turn()))
+        self._race_for(alternate(addresses, self._shared.next_turn()))
 
     def _race_for(self, addresses: Addresses) -> None:
         self._doing = "connecting to " + ", ".join(map(str, addresses))
-        self._race = Race(self._means.loop, addresses, self._on_won, self._on_lost)
+        self._race = Race(self._shared.loop, addresses, self._on_won, self._on_lost)
         self._race.start()
 
     def _on_won(self, sock: socket.socket, address: Address) -> None:
@@ -128,7 +128,7 @@ class Connecting:
             self._fail(Reason.TLS, f"{self._text}: TLS with {address}: {error}")
             return
         self._tls_sock = tls_sock
-        self._handshake = Handshake(self._means.loop, tls_sock, math.inf, self._on_shaken, self._on_broken)
+        self._handshake = Handshake(self._shared.loop, tls_sock, math.inf, self._on_shaken, self._on_broken)
         self._handshake.start()
 
     def _on_lost(self, errors: list[tuple[Address, OSError]]) -> None:
@@ -161,7 +161,7 @@ class Connecting:
     # -- the end -----------------------------------------------------------------------------------------------------
 
     def _expire(self) -> None:
-        self._fail(Reason.CONNECT_TIMEOUT, f"{self._text}: {self._means.connect_timeout_s:g} s are over {self._doing}")
+        self._fail(Reason.CONNECT_TIMEOUT, f"{self._text}: {self._shared.connect_timeout_s:g} s are over {self._doing}")
 
     def _finish(self, sock: socket.socket, alpn: str) -> None:
         assert self._address is not None  # noqa: S101

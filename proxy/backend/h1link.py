@@ -9,9 +9,9 @@ import socket
 from collections.abc import Callable
 from typing import Final, Protocol
 
-from proxy.backend.means import Means
 from proxy.backend.request import Request
-from proxy.backend.stream import Creditor, Failure, Reason
+from proxy.backend.shared import Shared
+from proxy.backend.stream import Failure, Reason
 from proxy.h1 import (
     ClientConnection,
     ConnectionTerminated,
@@ -23,7 +23,7 @@ from proxy.h1 import (
     TrailersReceived,
 )
 from proxy.h2.heads import Fields
-from proxy.loop import Transport
+from proxy.loop import Creditor, Transport
 from proxy.loop.transport import Buffer
 
 MAX_HELD_BYTES: Final = 256 * 1024
@@ -33,7 +33,7 @@ MAX_AGE_S: Final = 600.0
 
 
 class Home(Protocol):
-    """The lane that a link belongs to."""
+    """The pool that a link belongs to."""
 
     def on_free(self, link: "H1Link") -> None:
         """It may carry a next request."""
@@ -52,26 +52,26 @@ class H1Link:
         "_is_paused",
         "_is_sending",
         "_loop",
-        "_means",
         "_name",
         "_on_first_answer",
         "_request",
         "_retire_at_s",
+        "_shared",
         "_transport",
         "served",
     )
 
     def __init__(
-        self, means: Means, sock: socket.socket, home: Home, name: str, on_first_answer: Callable[[], None] | None
+        self, shared: Shared, sock: socket.socket, home: Home, name: str, on_first_answer: Callable[[], None] | None
     ) -> None:
         """`name` is for messages: the address in the document, and the one that was dialled."""
-        loop = means.loop
+        loop = shared.loop
         self._loop = loop
-        self._means = means
+        self._shared = shared
         self._home = home
         self._name = name
         self._on_first_answer = on_first_answer
-        self._codec = ClientConnection(means.h1_caches)
+        self._codec = ClientConnection(shared.h1_caches)
         self._request: Request | None = None
         self._idle = loop.deadline(self._expire)
         self._retire_at_s = loop.now_s + MAX_AGE_S
@@ -88,7 +88,7 @@ class H1Link:
     def __repr__(self) -> str:
         return f"<H1Link {self._name}, {'gone' if self._is_gone else 'busy' if self._request else 'idle'}>"
 
-    # -- called by the lane ------------------------------------------------------------------------------------------
+    # -- called by the pool ------------------------------------------------------------------------------------------
 
     def begin(self, request: Request) -> bool:
         """Send a request over this link, which is free. False: it cannot be sent at all, and the link is still free."""
@@ -107,7 +107,7 @@ class H1Link:
 
     def rest(self) -> None:
         """It is kept, unused, for a while."""
-        idle_timeout_s = self._means.idle_timeout_s
+        idle_timeout_s = self._shared.idle_timeout_s
         if idle_timeout_s:
             self._idle.set(self._loop.now_s + idle_timeout_s)
 

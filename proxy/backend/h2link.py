@@ -9,9 +9,9 @@ import socket
 from collections.abc import Callable
 from typing import Final, Protocol
 
-from proxy.backend.means import Means
 from proxy.backend.request import Request
-from proxy.backend.stream import Creditor, Failure, Reason
+from proxy.backend.shared import Shared
+from proxy.backend.stream import Failure, Reason
 from proxy.h2 import (
     Connection,
     ConnectionTerminated,
@@ -29,7 +29,7 @@ from proxy.h2 import (
     WindowUpdated,
 )
 from proxy.h2.heads import Fields
-from proxy.loop import Transport
+from proxy.loop import Creditor, Transport
 from proxy.loop.transport import Buffer
 
 MAX_AGE_S: Final = 600.0
@@ -42,7 +42,7 @@ _SETTINGS: Final = Settings(connection_window_bytes=16 * 1024 * 1024)
 
 
 class Home(Protocol):
-    """The lane that a link belongs to."""
+    """The pool that a link belongs to."""
 
     def on_ready(self, link: "H2Link") -> None:
         """It may carry requests."""
@@ -70,27 +70,27 @@ class H2Link:
         "_is_pinged",
         "_is_ready",
         "_loop",
-        "_means",
         "_name",
         "_on_first_answer",
         "_requests",
         "_retire_at_s",
         "_served",
+        "_shared",
         "_tick",
         "_transport",
         "_unused_since_s",
     )
 
     def __init__(
-        self, means: Means, sock: socket.socket, home: Home, name: str, on_first_answer: Callable[[], None] | None
+        self, shared: Shared, sock: socket.socket, home: Home, name: str, on_first_answer: Callable[[], None] | None
     ) -> None:
         """`name` is for messages: the address in the document, and the one that was dialled."""
-        loop = self._loop = means.loop
-        self._means = means
+        loop = self._loop = shared.loop
+        self._shared = shared
         self._home = home
         self._name = name
         self._on_first_answer = on_first_answer
-        self._codec = Connection.client(means.h2_caches, _SETTINGS)
+        self._codec = Connection.client(shared.h2_caches, _SETTINGS)
         self._requests: dict[int, Request] = {}
         """Running, by stream."""
         self._blocked: dict[Request, None] = {}
@@ -104,7 +104,7 @@ class H2Link:
         self._retire_at_s = loop.now_s + MAX_AGE_S
         self._unused_since_s = loop.now_s
         self._tick = loop.deadline(self._on_tick)
-        self._tick.set(loop.now_s + (means.connect_timeout_s or SILENCE_S))
+        self._tick.set(loop.now_s + (shared.connect_timeout_s or SILENCE_S))
         self._transport = Transport(loop, sock, self)
         self._transport.start()
         self._transport.flush_later()
@@ -112,7 +112,7 @@ class H2Link:
     def __repr__(self) -> str:
         return f"<H2Link {self._name}, {'gone' if self._is_gone else f'{len(self._requests)} requests'}>"
 
-    # -- called by the lane ------------------------------------------------------------------------------------------
+    # -- called by the pool ------------------------------------------------------------------------------------------
 
     @property
     def has_room(self) -> bool:
@@ -356,7 +356,7 @@ class H2Link:
 
     def _on_tick(self) -> None:
         now_s = self._loop.now_s
-        idle_timeout_s = self._means.idle_timeout_s
+        idle_timeout_s = self._shared.idle_timeout_s
         if not self._is_ready:
             self._break(Reason.CONNECT_TIMEOUT, "no HTTP/2 SETTINGS within the time to connect")
         elif not self._requests and idle_timeout_s and now_s >= self._unused_since_s + idle_timeout_s:

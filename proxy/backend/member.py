@@ -4,10 +4,10 @@ from typing import Final, Protocol
 
 from proxy import document
 from proxy.backend.circuit import Circuit
+from proxy.backend.connectionpool import ConnectionPool, Owner
 from proxy.backend.health import AddressHealth
-from proxy.backend.lane import Lane, Owner
-from proxy.backend.means import Means
 from proxy.backend.request import Request
+from proxy.backend.shared import Shared
 from proxy.backend.stream import Failure, Reason
 from proxy.routing import fingerprint
 from proxy.stats import BackendStats
@@ -30,7 +30,7 @@ class Member:
 
     def __init__(
         self,
-        means: Means,
+        shared: Shared,
         owner: Owner,
         circuit: Circuit,
         stats: BackendStats,
@@ -39,7 +39,7 @@ class Member:
         observer: Observer | None,
     ) -> None:
         """Without `observer` nobody wants to know."""
-        self._means = means
+        self._shared = shared
         self._owner = owner
         self._circuit = circuit
         self._stats = stats
@@ -51,11 +51,11 @@ class Member:
         self.health = AddressHealth()
         self.running = 0
         if spec.tls:
-            trust = means.trust(spec.tls, offers_h2=True)
-            self.lane = Lane(means, owner, circuit, stats, text, trust=trust, offers_h2=True)
+            trust = shared.trust(spec.tls, offers_h2=True)
+            self.pool = ConnectionPool(shared, owner, circuit, stats, text, trust=trust, offers_h2=True)
         else:
-            self.lane = Lane(means, owner, circuit, stats, text, trust=None, is_h2c=spec.protocol == "h2c")
-        self._switching: Lane | None = None
+            self.pool = ConnectionPool(shared, owner, circuit, stats, text, trust=None, is_h2c=spec.protocol == "h2c")
+        self._switching: ConnectionPool | None = None
         self._is_retired = False
 
     def __repr__(self) -> str:
@@ -67,15 +67,17 @@ class Member:
         self._circuit.running += 1
         self._stats.requests += 1
         self._stats.in_flight += 1
-        self.lane_for(request).dispatch(request)
+        self.pool_for(request).dispatch(request)
 
-    def lane_for(self, request: Request) -> Lane:
+    def pool_for(self, request: Request) -> ConnectionPool:
         """A switch of protocols by GET needs HTTP/1.1, also where requests go by HTTP/2."""
         if request.head.protocol is None or not self._tls or request.head.method != b"GET":
-            return self.lane
+            return self.pool
         if self._switching is None:
-            trust = self._means.trust(self._tls, offers_h2=False)
-            self._switching = Lane(self._means, self._owner, self._circuit, self._stats, self.text, trust=trust)
+            trust = self._shared.trust(self._tls, offers_h2=False)
+            self._switching = ConnectionPool(
+                self._shared, self._owner, self._circuit, self._stats, self.text, trust=trust
+            )
             if self._is_retired:
                 self._switching.retire()
         return self._switching
@@ -83,16 +85,16 @@ class Member:
     def retire(self) -> None:
         """Keep no connection after its request."""
         self._is_retired = True
-        for lane in self.lanes:
-            lane.retire()
+        for pool in self.pools:
+            pool.retire()
 
     @property
-    def lanes(self) -> list[Lane]:
-        return [self.lane] if self._switching is None else [self.lane, self._switching]
+    def pools(self) -> list[ConnectionPool]:
+        return [self.pool] if self._switching is None else [self.pool, self._switching]
 
     @property
     def is_idle(self) -> bool:
-        return not self.running and not any(lane.has_connections for lane in self.lanes)
+        return not self.running and not any(pool.has_connections for pool in self.pools)
 
     # -- the ledger --------------------------------------------------------------------------------------------------
 

@@ -6,9 +6,9 @@
     pools.drain()                                       keep no connection any longer
     pools.close()
 
-A backend gets a pool with its first request, or when it wants active health checks. After a new table, pools whose
-backend has not changed keep everything; where only addresses, limits or health checks have, connections to addresses
-that stay are kept. The others finish what runs, and are still there for exchanges that run on an earlier table.
+A backend gets a balancer with its first request, or when it wants active health checks. After a new table, balancers
+whose backend has not changed keep everything; where only addresses, limits or health checks have, connections to
+addresses that stay are kept. The others finish what runs, and are still there for exchanges on an earlier table.
 """
 
 import random
@@ -17,10 +17,10 @@ from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Final
 
-from proxy.backend.means import Means
-from proxy.backend.pool import BackendPool, Refusals
+from proxy.backend.balancer import Balancer, Refusals
 from proxy.backend.request import Request
 from proxy.backend.resolver import GetAddrInfo
+from proxy.backend.shared import Shared
 from proxy.backend.stream import NO_WISH, Failure, Reason, Receiver, Wish
 from proxy.h2.heads import RequestHead
 from proxy.loop import Loop
@@ -28,9 +28,9 @@ from proxy.routing import Backend, Table
 from proxy.stats import Stats
 
 _STEP: Final = 50
-"""Pools that are compared with a new table at a time."""
+"""Balancers that are compared with a new table at a time."""
 _LINGER_S: Final = 60.0
-"""How long a pool outlives its backend at least: exchanges on earlier tables may still retry."""
+"""How long a balancer outlives its backend at least: exchanges on earlier tables may still retry."""
 
 
 class Pools:
@@ -45,12 +45,12 @@ class Pools:
         self._loop = loop
         self._stats = stats
         self._draw = draw
-        self._means = Means(loop, getaddrinfo)
+        self._shared = Shared(loop, getaddrinfo)
         self._backends: dict[str, Backend] = {}
-        self._pools: dict[str, BackendPool] = {}
-        self._former: dict[str, BackendPool] = {}
+        self._balancers: dict[str, Balancer] = {}
+        self._former: dict[str, Balancer] = {}
         """Of backends that have left the table, by key."""
-        self._retired: list[tuple[float, BackendPool]] = []
+        self._retired: list[tuple[float, Balancer]] = []
         """With the time at which each may go."""
         self._sweep = loop.deadline(self._forget_retired)
         self._generation = 0
@@ -61,20 +61,20 @@ class Pools:
         self, key: str, head: RequestHead, end_stream: bool, receiver: Receiver, wish: Wish = NO_WISH
     ) -> Request:
         """See `stream.Pool`."""
-        pool = self._pools.get(key)
-        if pool is None or pool.generation != self._generation:
-            pool = self._renew(key)
-            if pool is None:
-                pool = self._former.get(key)
-            if pool is None or self._is_closed:
+        balancer = self._balancers.get(key)
+        if balancer is None or balancer.generation != self._generation:
+            balancer = self._renew(key)
+            if balancer is None:
+                balancer = self._former.get(key)
+            if balancer is None or self._is_closed:
                 return self._refuse(key, head, receiver)
-        return pool.request(head, end_stream, receiver, wish)
+        return balancer.request(head, end_stream, receiver, wish)
 
     def use(self, table: Table) -> None:
         """Serve the backends of `table` from now on."""
         self._generation += 1
         self._backends = table.backends
-        self._means.apply(table.settings.limits)
+        self._shared.apply(table.settings.limits)
         for spec in table.settings.backends:
             if spec.active_health:
                 self._renew(spec.name)
@@ -83,66 +83,66 @@ class Pools:
     def drain(self) -> None:
         """Let running requests finish, and take new ones, but keep no connection after its request."""
         self._is_draining = True
-        for pool in self._pools.values():
-            pool.retire()
+        for balancer in self._balancers.values():
+            balancer.retire()
 
     def close(self) -> None:
         """At once: nobody is called any more."""
         self._is_closed = True
         self._sweep.cancel()
-        for pool in [*self._pools.values(), *(pool for _, pool in self._retired)]:
-            pool.close()
-        self._pools.clear()
+        for balancer in [*self._balancers.values(), *(balancer for _, balancer in self._retired)]:
+            balancer.close()
+        self._balancers.clear()
         self._former.clear()
         self._retired.clear()
-        self._means.close()
+        self._shared.close()
 
     # -- tables ------------------------------------------------------------------------------------------------------
 
-    def _renew(self, key: str) -> BackendPool | None:
-        """The pool of a backend of the table, made to fit it; None: the table has no such backend."""
-        backend, pool = self._backends.get(key), self._pools.get(key)
-        if pool is not None and pool.generation == self._generation:
-            return pool
-        if pool is not None and (backend is None or not pool.can_become(backend.spec)):
-            self._retire(key, pool)
-            pool = None
+    def _renew(self, key: str) -> Balancer | None:
+        """The balancer of a backend of the table, made to fit it; None: the table has no such backend."""
+        backend, balancer = self._backends.get(key), self._balancers.get(key)
+        if balancer is not None and balancer.generation == self._generation:
+            return balancer
+        if balancer is not None and (backend is None or not balancer.can_become(backend.spec)):
+            self._retire(key, balancer)
+            balancer = None
         if backend is None or self._is_closed:
             return None
-        if pool is None:
-            pool = self._pools[key] = BackendPool(self._means, backend.spec, self._stats.backend(key), self._draw)
+        if balancer is None:
+            balancer = self._balancers[key] = Balancer(self._shared, backend.spec, self._stats.backend(key), self._draw)
             if self._is_draining:
-                pool.retire()
-        elif pool.spec != backend.spec:
-            pool.change(backend.spec)
-        pool.generation = self._generation
-        return pool
+                balancer.retire()
+        elif balancer.spec != backend.spec:
+            balancer.change(backend.spec)
+        balancer.generation = self._generation
+        return balancer
 
     def _renew_all(self, generation: int) -> Iterator[None]:
-        for place, key in enumerate(list(self._pools)):
+        for place, key in enumerate(list(self._balancers)):
             if generation != self._generation or self._is_closed:
                 # A newer table has come.
                 return
-            if key in self._pools:
+            if key in self._balancers:
                 self._renew(key)
             if place % _STEP == _STEP - 1:
                 yield
-        tls = {pool.spec.tls for pool in self._pools.values() if pool.spec.tls}
-        tls |= {pool.spec.tls for _, pool in self._retired if pool.spec.tls}
-        self._means.forget_trusts(tls)
+        tls = {balancer.spec.tls for balancer in self._balancers.values() if balancer.spec.tls}
+        tls |= {balancer.spec.tls for _, balancer in self._retired if balancer.spec.tls}
+        self._shared.forget_trusts(tls)
 
-    def _retire(self, key: str, pool: BackendPool) -> None:
-        del self._pools[key]
-        pool.retire()
-        self._former[key] = pool
-        self._retired.append((self._loop.now_s + _LINGER_S, pool))
+    def _retire(self, key: str, balancer: Balancer) -> None:
+        del self._balancers[key]
+        balancer.retire()
+        self._former[key] = balancer
+        self._retired.append((self._loop.now_s + _LINGER_S, balancer))
         self._sweep.set(self._loop.now_s + _LINGER_S)
 
     def _forget_retired(self) -> None:
         now_s = self._loop.now_s
-        kept = [(until_s, pool) for until_s, pool in self._retired if until_s > now_s or not pool.is_idle]
-        gone = {id(pool) for _, pool in self._retired} - {id(pool) for _, pool in kept}
-        self._former = {key: pool for key, pool in self._former.items() if id(pool) not in gone}
+        kept = [(until_s, balancer) for until_s, balancer in self._retired if until_s > now_s or not balancer.is_idle]
+        gone = {id(balancer) for _, balancer in self._retired} - {id(balancer) for _, balancer in kept}
+        self._former = {key: balancer for key, balancer in self._former.items() if id(balancer) not in gone}
         self._retired = kept
         if kept:
             self._sweep.set(now_s + _LINGER_S)

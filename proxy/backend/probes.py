@@ -60,7 +60,7 @@ class Prober:
         request = self._running = Request(self._head, True, self, NO_WISH, self._member.text, self)
         if self._timeout_s:
             self._timeout.set(self._loop.now_s + self._timeout_s)
-        self._member.lane.dispatch(request)
+        self._member.pool.dispatch(request)
 
     def _on_timeout(self) -> None:
         if self._running is not None:
@@ -106,7 +106,7 @@ class Prober:
         if self._body_bytes > _MAX_BODY_BYTES:
             self._cancel()
 
-    def on_response_trailers(self, _: Fields) -> None:
+    def on_response_trailers(self, fields: Fields) -> None:  # noqa: ARG002
         self._end(True)
 
     def on_backend_failed(self, failure: Failure) -> None:

@@ -12,7 +12,7 @@ from typing import Any, Final
 
 import msgspec
 
-from proxy.backend.errands import Errands
+from proxy.backend.threadpool import ThreadPool
 from proxy.loop import Deadline, Loop
 
 RENEW_S: Final = 30.0
@@ -80,7 +80,7 @@ class Resolver:
     def __init__(self, loop: Loop, getaddrinfo: GetAddrInfo = socket.getaddrinfo) -> None:
         self._loop = loop
         self._getaddrinfo = getaddrinfo
-        self._errands = Errands(loop, "resolver", _THREADS)
+        self._threads = ThreadPool(loop, "resolver", _THREADS)
         self._entries: dict[tuple[str, int], _Entry] = {}
 
     def resolve(self, host: str, port: int, on_answer: OnAnswer) -> None:
@@ -102,7 +102,7 @@ class Resolver:
         for entry in self._entries.values():
             entry.renewal.cancel()
         self._entries.clear()
-        self._errands.close()
+        self._threads.close()
 
     def _new_entry(self, host: str, port: int) -> _Entry:
         return _Entry(self._loop.deadline(lambda: self._renew(host, port)))
@@ -127,7 +127,7 @@ class Resolver:
         def on_done(addresses: Addresses | None, error: Exception | None) -> None:
             self._answer(entry, addresses or (), error)
 
-        self._errands.run(work, on_done)
+        self._threads.run(work, on_done)
 
     def _answer(self, entry: _Entry, addresses: Addresses, error: Exception | None) -> None:
         entry.is_asking = False

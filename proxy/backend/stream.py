@@ -5,9 +5,10 @@
     receiver.on_response_head(...), on_response_data(...), ...  the answer, in order
     stream.cancel()                                             no call to the receiver follows
 
-Exactly one of these ends a stream: the response's end, `on_backend_failed`, or `cancel`. Calls to the receiver may come
-from within calls to the stream, `pool.request` excepted: what it starts is reported in a later call of the loop, but
-for `is_open`, which is true at once where an idle connection was found.
+Exactly one of these ends a stream: the response's end, `on_backend_failed`, or `cancel`; after it nobody is called but
+for credit: `stream.release` by the receiver, `creditor.release` by the stream. Calls to the receiver may come from
+within calls to the stream, `pool.request` excepted: what it starts is reported in a later call of the loop, but for
+`is_open`, which is true at once where a connection was free.
 """
 
 from enum import Enum
@@ -16,6 +17,7 @@ from typing import Protocol
 import msgspec
 
 from proxy.h2.heads import Fields, RequestHead, ResponseHead
+from proxy.loop import Creditor
 
 
 class Reason(Enum):
@@ -86,7 +88,7 @@ class Receiver(Protocol):
     def on_response_data(self, data: bytes | memoryview, end_stream: bool) -> None:
         """The receiver owes `stream.release(len(data))` once the bytes are held by nobody of ours."""
 
-    def on_response_trailers(self, fields: Fields, /) -> None:
+    def on_response_trailers(self, fields: Fields) -> None:
         """The response has ended."""
 
     def on_backend_failed(self, failure: Failure) -> None:
@@ -102,9 +104,9 @@ class BackendStream(Protocol):
 
     @property
     def address(self) -> str:
-        """The chosen address as the document has it; empty before one is chosen."""
+        """The chosen address as the document has it; empty where the request was refused before one was."""
 
-    def send_data(self, data: bytes | memoryview, end_stream: bool, creditor: "Creditor") -> int:
+    def send_data(self, data: bytes | memoryview, end_stream: bool, creditor: Creditor) -> int:
         """Hand over body bytes; returns how many were taken. The end counts only when all were taken.
 
         Those are given back by `creditor.release` when the socket has taken them. A stream that has ended takes all and
@@ -121,13 +123,6 @@ class BackendStream(Protocol):
         """The answer is not wanted any more; `timed_out`: the backend was too slow; it counts against the address."""
 
 
-class Creditor(Protocol):
-    """Whoever handed over body bytes; the same as `proxy.loop.Creditor`, and as both kinds of streams."""
-
-    def release(self, size_bytes: int) -> None:
-        """The other side's socket has taken that many more of them."""
-
-
 class Pool(Protocol):
     """The connections of one worker to all backends."""
 
@@ -136,8 +131,7 @@ class Pool(Protocol):
     ) -> BackendStream:
         """Send a request to the backend of the table with this key.
 
-        `head` is complete, as it is to be sent (authority included). Where the address was chosen by a reused
-        connection or at once, `address` is set when this returns.
+        `head` is complete, as it is to be sent (authority included). `address` is settled when this returns.
 
         A head with `protocol` says by its method over what it goes: GET over HTTP/1.1 alone, also where TLS would
         offer HTTP/2; CONNECT over HTTP/2 alone, and where the backend has not enabled it, it fails unprocessed.

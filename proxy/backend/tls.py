@@ -11,7 +11,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
 from proxy import document
-from proxy.backend.errands import Errands
+from proxy.backend.threadpool import ThreadPool
 from proxy.tls import contexts
 from proxy.tls.contexts import UnusableTLS
 
@@ -26,9 +26,9 @@ class UntrustedPeer(Exception):
 
 
 class Trust:
-    def __init__(self, tls: document.BackendTLS, errands: Errands, *, offers_h2: bool) -> None:
+    def __init__(self, tls: document.BackendTLS, threads: ThreadPool, *, offers_h2: bool) -> None:
         self._tls = tls
-        self._errands = errands
+        self._threads = threads
         self._protocols = ["h2", "http/1.1"] if offers_h2 else ["http/1.1"]
         self._context: ssl.SSLContext | None = None
         self._waiting: list[Callable[[str], None]] = []
@@ -47,7 +47,7 @@ class Trust:
         self._waiting.append(on_ready)
         if not self._is_preparing:
             self._is_preparing = True
-            self._errands.run(lambda: make_context(self._tls, self._protocols), self._on_context)
+            self._threads.run(lambda: make_context(self._tls, self._protocols), self._on_context)
 
     def wrap(self, sock: socket.socket, peer: str) -> ssl.SSLSocket:
         """For the handshake, which is still to come; an earlier session with `peer` is taken up again."""

@@ -5,7 +5,8 @@
     client.send_headers(...), send_data(...), ...           the exchange, in answer
 
 The exchange ends when it has sent the end of the response or called `reset`, or when `on_client_gone` was called; after
-that neither side calls the other. A door whose request body is not wanted any more is told by `stop_request`.
+that neither side calls the other, but for credit: `client.release`, and `creditor.release` for what the socket takes
+later. A door whose request body is not wanted any more is told by `stop_request`.
 """
 
 from typing import Protocol

@@ -7,12 +7,12 @@ never handed over. Windows are set by the test; what was taken is given back wit
 from collections.abc import Callable
 
 from proxy import document
-from proxy.backend.stream import NO_WISH, Creditor, Failure, Reason, Receiver, Wish
+from proxy.backend.stream import NO_WISH, Failure, Reason, Receiver, Wish
 from proxy.exchange.client import Arrival, ClientExchange
 from proxy.exchange.record import Record
 from proxy.exchange.services import Services
 from proxy.h2.heads import Field, Fields, RequestHead, ResponseHead
-from proxy.loop import Loop
+from proxy.loop import Creditor, Loop
 from proxy.routing import compile_table
 from proxy.stats import Stats
 

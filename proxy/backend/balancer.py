@@ -12,10 +12,10 @@ from daemonkit.logs import get_logger
 from proxy import document
 from proxy.backend.circuit import Circuit
 from proxy.backend.health import Outliers
-from proxy.backend.means import Means
 from proxy.backend.member import Member
 from proxy.backend.probes import Prober
 from proxy.backend.request import Request
+from proxy.backend.shared import Shared
 from proxy.backend.stream import Failure, Reason, Receiver, Wish
 from proxy.h2.heads import RequestHead
 from proxy.stats import BackendStats
@@ -23,12 +23,12 @@ from proxy.stats import BackendStats
 log = get_logger(__name__)
 
 
-class BackendPool:
-    def __init__(self, means: Means, spec: document.Backend, stats: BackendStats, draw: Callable[[], float]) -> None:
+class Balancer:
+    def __init__(self, shared: Shared, spec: document.Backend, stats: BackendStats, draw: Callable[[], float]) -> None:
         self.generation = 0
-        """Of the table that this pool was last compared with."""
+        """Of the table that this balancer was last compared with."""
         self.spec = spec
-        self._means = means
+        self._shared = shared
         self._stats = stats
         self._draw = draw
         self._refusals = Refusals(stats)
@@ -38,7 +38,7 @@ class BackendPool:
         """Not in the backend any more; their last requests run."""
         self._usable: list[Member] = []
         self._outliers: Outliers | None = None
-        self._restoring = means.loop.deadline(self._restore)
+        self._restoring = shared.loop.deadline(self._restore)
         self._probers: list[Prober] = []
         self._turn = 0
         self._is_retired = False
@@ -46,7 +46,7 @@ class BackendPool:
         self._arrange()
 
     def __repr__(self) -> str:
-        return f"<BackendPool {self.spec.name}, {len(self._members)} addresses, {self._circuit.running} running>"
+        return f"<Balancer {self.spec.name}, {len(self._members)} addresses, {self._circuit.running} running>"
 
     # -- requests ----------------------------------------------------------------------------------------------------
 
@@ -67,7 +67,7 @@ class BackendPool:
         """A request that fails soon, unsent."""
         request = Request(head, True, receiver, Wish(), "", self._refusals)
         failure = Failure(reason, f"{self.spec.name}: {what}", is_unprocessed=True)
-        self._means.loop.call_soon(partial(request.fail, failure))
+        self._shared.loop.call_soon(partial(request.fail, failure))
         return request
 
     def _choose(self, usable: list[Member], wish: Wish) -> Member:
@@ -85,11 +85,11 @@ class BackendPool:
         member, other = usable[turn], usable[(turn + 1 + int(self._draw() * (size - 1))) % size]
         return other if other.running < member.running else member
 
-    # -- connections, on behalf of lanes -----------------------------------------------------------------------------
+    # -- connections, on behalf of pools -----------------------------------------------------------------------------
 
     def make_room(self) -> bool:
-        """Close a connection that nobody uses, in any lane; False: there is none."""
-        return any(lane.close_idle() for member in self._all_members for lane in member.lanes)
+        """Close a connection that nobody uses, in any pool; False: there is none."""
+        return any(pool.close_idle() for member in self._all_members for pool in member.pools)
 
     def on_room(self) -> None:
         """A connection less, or one that only others could use: open what is waited for."""
@@ -98,9 +98,9 @@ class BackendPool:
         # Making room closes connections, which leads here again.
         self._is_serving_waiting = True
         for member in self._all_members:
-            for lane in member.lanes:
-                if lane.is_waited_for:
-                    lane.open_as_needed()
+            for pool in member.pools:
+                if pool.is_waited_for:
+                    pool.open_as_needed()
         self._is_serving_waiting = False
 
     @property
@@ -115,7 +115,7 @@ class BackendPool:
 
     def on_failure(self, member: Member) -> None:
         outliers = self._outliers
-        if outliers is not None and outliers.failed(member.health, self._means.loop.now_s):
+        if outliers is not None and outliers.failed(member.health, self._shared.loop.now_s):
             self._stats.ejections += 1
             log.warning("backend address ejected", backend=self.spec.name, address=member.text)
             self._restore()
@@ -126,7 +126,7 @@ class BackendPool:
 
     def _restore(self) -> None:
         if self._outliers is not None:
-            next_s = self._outliers.restore(self._means.loop.now_s)
+            next_s = self._outliers.restore(self._shared.loop.now_s)
             if next_s is not None:
                 self._restoring.set(next_s)
         self._update_usable()
@@ -153,7 +153,7 @@ class BackendPool:
         members: dict[str, Member] = {}
         for text in spec.addresses:
             member = self._members.pop(text, None) or members.get(text)
-            members[text] = member or Member(self._means, self, self._circuit, self._stats, spec, text, observer)
+            members[text] = member or Member(self._shared, self, self._circuit, self._stats, spec, text, observer)
             members[text].observer = observer
         for member in self._members.values():
             self._let_go(member)
@@ -174,7 +174,7 @@ class BackendPool:
             prober.stop()
         policy = self.spec.active_health
         members = self._members.values() if policy else ()
-        self._probers = [Prober(self._means.loop, policy, member, self.on_probed) for member in members if policy]
+        self._probers = [Prober(self._shared.loop, policy, member, self.on_probed) for member in members if policy]
         for place, prober in enumerate(self._probers):
             prober.start(place / len(self._probers))
 
@@ -204,8 +204,8 @@ class BackendPool:
     def close(self) -> None:
         self.retire()
         for member in self._all_members:
-            for lane in member.lanes:
-                lane.close()
+            for pool in member.pools:
+                pool.close()
 
 
 class Refusals:

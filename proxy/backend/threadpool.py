@@ -1,10 +1,10 @@
 """Work that blocks, done by threads: name resolution, and reading certificates.
 
-    errands = Errands(loop, "resolver", threads=4)
-    errands.run(work, on_done)          on_done(result, None) or on_done(None, error), in the loop's thread
+    threads = ThreadPool(loop, "resolver", threads=4)
+    threads.run(work, on_done)          on_done(result, None) or on_done(None, error), in the loop's thread
 
-Threads are daemons, since a resolver cannot be told to stop, and start with the first errand. More errands than threads
-wait in order.
+Threads start with the first task and are daemons, since a resolver cannot be told to stop: the process would wait for
+those of concurrent.futures before it ends. More tasks than threads wait in order.
 """
 
 import queue
@@ -17,7 +17,7 @@ from proxy.loop import Loop
 R = TypeVar("R")
 
 
-class Errands:
+class ThreadPool:
     def __init__(self, loop: Loop, name: str, threads: int) -> None:
         self._loop = loop
         self._name = name
@@ -30,7 +30,7 @@ class Errands:
     def run(self, work: Callable[[], R], on_done: Callable[[R | None, Exception | None], None]) -> None:
         """Do `work` in a thread. What it raises is given to `on_done`; nothing is called after `close`."""
 
-        def errand() -> None:
+        def task() -> None:
             result: R | None = None
             failed: Exception | None = None
             try:
@@ -40,13 +40,13 @@ class Errands:
             self._loop.call_from_thread(lambda: self._finish(lambda: on_done(result, failed)))
 
         self._unfinished += 1
-        self._queue.put(errand)
+        self._queue.put(task)
         if self._threads < min(self._max_threads, self._unfinished):
             self._threads += 1
             threading.Thread(target=self._serve, name=f"{self._name}-{self._threads}", daemon=True).start()
 
     def close(self) -> None:
-        """Threads end with the errand that they are doing."""
+        """Threads end with the task that they are doing."""
         self._is_closed = True
         for _ in range(self._threads):
             self._queue.put(None)
@@ -57,6 +57,6 @@ class Errands:
             done()
 
     def _serve(self) -> None:
-        while (errand := self._queue.get()) is not None:
+        while (task := self._queue.get()) is not None:
             if not self._is_closed:
-                errand()
+                task()

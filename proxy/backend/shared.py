@@ -1,29 +1,27 @@
 """What all connections of a worker to its backends share."""
 
 from proxy import document
-from proxy.backend.errands import Errands
 from proxy.backend.resolver import GetAddrInfo, Resolver
+from proxy.backend.threadpool import ThreadPool
 from proxy.backend.tls import Trust
 from proxy.h1 import Caches as H1Caches
 from proxy.h2 import Caches as H2Caches
 from proxy.loop import Loop
 
 
-class Means:
+class Shared:
     def __init__(self, loop: Loop, getaddrinfo: GetAddrInfo) -> None:
         self.loop = loop
         self.resolver = Resolver(loop, getaddrinfo)
         self.h1_caches = H1Caches()
         self.h2_caches = H2Caches()
-        self.connect_timeout_s = 5.0
-        """0: no limit, as in the document; so the other one."""
-        self.idle_timeout_s = 60.0
-        self._certificates = Errands(loop, "certificates", threads=1)
+        self.apply(document.Limits())
+        self._certificates = ThreadPool(loop, "certificates", threads=1)
         self._trusts: dict[tuple[document.BackendTLS, bool], Trust] = {}
         self._turn = 0
 
     def apply(self, limits: document.Limits) -> None:
-        """Take over what a new document says."""
+        """Take over what a new document says; 0 is no limit, as there."""
         self.connect_timeout_s = document.seconds(limits.connect_timeout)
         self.idle_timeout_s = document.seconds(limits.backend_idle_timeout)
 

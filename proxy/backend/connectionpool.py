@@ -15,9 +15,9 @@ from proxy.backend.circuit import Circuit
 from proxy.backend.connecting import Connecting
 from proxy.backend.h1link import H1Link
 from proxy.backend.h2link import H2Link
-from proxy.backend.means import Means
 from proxy.backend.request import Request
 from proxy.backend.resolver import Address, split
+from proxy.backend.shared import Shared
 from proxy.backend.stream import Failure, Reason
 from proxy.backend.tls import Trust
 from proxy.stats import BackendStats
@@ -26,21 +26,21 @@ ALPN_H2: Final = "h2"
 
 
 class Owner(Protocol):
-    """The pool that lanes belong to."""
+    """The balancer that pools belong to."""
 
     def make_room(self) -> bool:
-        """Close a connection that nobody uses, in any lane; False: there is none."""
+        """Close a connection that nobody uses, in any pool; False: there is none."""
 
     def on_room(self) -> None:
         """A connection less: others may open one."""
 
 
-class Lane:
+class ConnectionPool:
     """`text` is the address as the document has it. With `is_h2c` HTTP/2 is spoken without asking; with `trust` TLS."""
 
     def __init__(
         self,
-        means: Means,
+        shared: Shared,
         owner: Owner,
         circuit: Circuit,
         stats: BackendStats,
@@ -50,7 +50,7 @@ class Lane:
         is_h2c: bool = False,
         offers_h2: bool = False,
     ) -> None:
-        self._means = means
+        self._shared = shared
         self._owner = owner
         self._circuit = circuit
         self._stats = stats
@@ -58,10 +58,10 @@ class Lane:
         self._host, self._port = split(text)
         self._trust = trust
         self._is_h2c = is_h2c
-        self._may_share = is_h2c or offers_h2
+        self._may_multiplex = is_h2c or offers_h2
         """Connections carry several requests, or that is not known yet."""
         self._idle: list[H1Link] = []
-        self._shared: list[H2Link] = []
+        self._multiplexed: list[H2Link] = []
         self._links: set[H1Link | H2Link] = set()
         self._connecting: set[Connecting | H2Link] = set()
         """Those whose backend has not yet said anything in HTTP/2 included."""
@@ -77,9 +77,9 @@ class Lane:
             if not link.begin(request):
                 self._idle.append(link)
             return
-        for shared in self._shared:
-            if shared.has_room:
-                shared.begin(request)
+        for carrier in self._multiplexed:
+            if carrier.has_room:
+                carrier.begin(request)
                 return
         self._wait(request)
 
@@ -93,7 +93,7 @@ class Lane:
 
     def open_as_needed(self) -> None:
         """Open as many connections as there are requests waiting, within the limit."""
-        wanted = min(len(self._waiting), 1) if self._may_share else len(self._waiting)
+        wanted = min(len(self._waiting), 1) if self._may_multiplex else len(self._waiting)
         while len(self._connecting) < wanted:
             if self._circuit.has_connection_left:
                 self._open()
@@ -105,16 +105,16 @@ class Lane:
         if circuit.pending >= circuit.limits.max_pending:
             what = f"{self._text}: {circuit.pending} requests wait for a connection, which is the limit"
             failure = Failure(Reason.OVERLOAD, what, is_unprocessed=True)
-            self._means.loop.call_soon(partial(request.fail, failure))
+            self._shared.loop.call_soon(partial(request.fail, failure))
             return
         circuit.pending += 1
         self._waiting[request] = None
         request.queue = self
         # First, as its own deadline has more to tell than the one of waiting.
         self.open_as_needed()
-        if self._means.connect_timeout_s:
-            request.deadline = self._means.loop.deadline(partial(self._expire, request))
-            request.deadline.set(self._means.loop.now_s + self._means.connect_timeout_s)
+        if self._shared.connect_timeout_s:
+            request.deadline = self._shared.loop.deadline(partial(self._expire, request))
+            request.deadline.set(self._shared.loop.now_s + self._shared.connect_timeout_s)
 
     def _take(self, request: Request) -> None:
         """It waits no longer."""
@@ -131,7 +131,7 @@ class Lane:
             reason, what = Reason.CONNECT_TIMEOUT, "a new connection"
         else:
             reason, what = Reason.OVERLOAD, f"one of {self._circuit.limits.max_connections} connections, the limit"
-        detail = f"{self._text}: waited {self._means.connect_timeout_s:g} s for {what}"
+        detail = f"{self._text}: waited {self._shared.connect_timeout_s:g} s for {what}"
         request.fail(Failure(reason, detail, is_unprocessed=True))
 
     # -- connections -------------------------------------------------------------------------------------------------
@@ -139,7 +139,7 @@ class Lane:
     def _open(self) -> None:
         self._circuit.connections += 1
         connecting = Connecting(
-            self._means,
+            self._shared,
             self._text,
             self._host,
             self._port,
@@ -155,16 +155,16 @@ class Lane:
         self._stats.connections_opened += 1
         name = self._text if self._text == str(address) else f"{self._text} ({address})"
         self._connecting.remove(connecting)
-        self._may_share = self._is_h2c or alpn == ALPN_H2
+        self._may_multiplex = self._is_h2c or alpn == ALPN_H2
         remember: Callable[[], None] | None = None
         if self._trust is not None and isinstance(sock, ssl.SSLSocket):
             remember = partial(self._trust.remember, sock, str(address))
-        if self._may_share:
-            shared = H2Link(self._means, sock, self, name, remember)
-            self._links.add(shared)
-            self._connecting.add(shared)
+        if self._may_multiplex:
+            carrier = H2Link(self._shared, sock, self, name, remember)
+            self._links.add(carrier)
+            self._connecting.add(carrier)
             return
-        link = H1Link(self._means, sock, self, name, remember)
+        link = H1Link(self._shared, sock, self, name, remember)
         self._links.add(link)
         self.on_free(link)
         # Where one was opened to learn what the backend speaks, the others have waited for that.
@@ -179,7 +179,7 @@ class Lane:
     def _fail_waiting(self, failure: Failure) -> None:
         """A connection was not made: tell the one that it was opened for."""
         waiting = list(self._waiting)
-        for request in waiting if self._may_share else waiting[:1]:
+        for request in waiting if self._may_multiplex else waiting[:1]:
             if not request.has_ended:
                 self._take(request)
                 request.fail(failure)
@@ -209,7 +209,7 @@ class Lane:
     def on_ready(self, link: H2Link) -> None:
         """The backend speaks HTTP/2."""
         self._connecting.remove(link)
-        self._shared.append(link)
+        self._multiplexed.append(link)
         self.on_streams_left(link)
         # For those that it has no stream for.
         self.open_as_needed()
@@ -238,8 +238,8 @@ class Lane:
                 self._idle.remove(link)
         else:
             self._connecting.discard(link)
-            if link in self._shared:
-                self._shared.remove(link)
+            if link in self._multiplexed:
+                self._multiplexed.remove(link)
         self._links.discard(link)
         self._circuit.connections -= 1
         self._stats.connections -= 1
@@ -256,7 +256,7 @@ class Lane:
         if self._idle:
             self._idle[0].close()
             return True
-        for link in self._shared:
+        for link in self._multiplexed:
             if link.is_idle:
                 link.drain()
                 return True
@@ -267,7 +267,7 @@ class Lane:
         self._is_retired = True
         while self._idle:
             self._idle[-1].close()
-        for link in list(self._shared):
+        for link in list(self._multiplexed):
             link.drain()
 
     def close(self) -> None:
