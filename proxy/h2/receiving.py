@@ -24,6 +24,7 @@ BODILESS_STATUS_CODES = frozenset((204, 304))
 UNLIMITED = sys.maxsize
 # What a message costs us beside its fields, in fields; and a piece of a body.
 _BLOCK_WORK = 10
+_BYTES_PER_WORK = 64
 _DATA_WORK = 2
 
 
@@ -64,7 +65,7 @@ class Receiving(Sending):
     def _on_block(self, stream_id: int, block: bytes, end_stream: bool, flaw: str | None) -> None:
         # Before anything else, since a block that is not decoded would break the ones after it.
         decoded = self._decoder.decode(block)
-        self._work_left -= _BLOCK_WORK + len(decoded.fields)
+        self._work_left -= _BLOCK_WORK + len(decoded.fields) + len(block) // _BYTES_PER_WORK
         if not self._is_acknowledged:
             self._count_block_before_ack()
         stream = self._streams.get(stream_id)

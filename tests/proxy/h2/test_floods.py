@@ -181,8 +181,12 @@ def test_the_memory_of_resets_is_bounded() -> None:
 
 @pytest.mark.parametrize(
     "frame",
-    [headers(1, [*GET, *[(b"x", b"")] * 300]), headers(1, POST, frames.END_HEADERS) + data(1, b"x") * 200],
-    ids=["fields", "pieces of a body"],
+    [
+        headers(1, [*GET, *[(b"x", b"")] * 300]),
+        headers(1, [*GET, *[(b"x", b"y" * 120)] * 150]),
+        headers(1, POST, frames.END_HEADERS) + data(1, b"x") * 200,
+    ],
+    ids=["fields", "long fields", "pieces of a body"],
 )
 def test_a_peer_that_sends_much_at_once_is_heard_in_turns(frame: bytes) -> None:
     server = new_server()
