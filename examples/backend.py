@@ -11,6 +11,7 @@ import argparse
 import sys
 import time
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
 
 SLOW_S = 5.0
 SHOWN = ("host", "x-", "forwarded", "via", "origin", "cookie")
@@ -31,7 +32,7 @@ class _Handler(BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
     server: Backend
 
-    def _answer(self) -> None:
+    def do_GET(self) -> None:
         size_bytes = int(self.headers.get("Content-Length", 0))
         received = self.rfile.read(size_bytes)
         if self.path.partition("?")[0] == "/slow":
@@ -48,7 +49,14 @@ class _Handler(BaseHTTPRequestHandler):
         if self.command != "HEAD":
             self.wfile.write(body)
 
-    do_GET = do_HEAD = do_POST = do_PUT = do_PATCH = do_DELETE = do_OPTIONS = _answer
+    def __getattr__(self, name: str) -> Any:
+        """All methods are answered alike."""
+        if name.startswith("do_"):
+            return self.do_GET
+        raise AttributeError(name)
+
+    def version_string(self) -> str:
+        return "example-backend"
 
     def log_message(self, format: str, *args: object) -> None:
         """The answers tell enough."""

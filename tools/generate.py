@@ -5,8 +5,9 @@
 
 Input are `dnswebhook/openapi/*.yaml`. Output are msgspec structs in `dnswebhook/openapi/generated/`, one module for
 each file, and `tests/support/webhook_client.py` with one method for each operation. `docs/options.md` is made from the
-Options class of each daemon, and `docs/proxy-document.schema.json` from the structs of `proxy/document`. Equal input
-gives equal bytes: no times, no absolute paths, code formatted by ruff.
+Options class of each daemon, `docs/proxy-document.schema.json` from the structs of `proxy/document`, and
+`docs/proxy-document-fields.md` from that schema. Equal input gives equal bytes: no times, no absolute paths, code
+formatted by ruff.
 """
 
 import argparse
@@ -27,6 +28,7 @@ from daemonkit.options import reference_page
 from dnswebhook import options as dnswebhook_options
 from proxy import options as proxy_options
 from proxy.commands.schema import make_schema
+from tools.fieldpage import make_field_page
 
 ROOT = Path(__file__).resolve().parent.parent
 OPENAPI = ROOT / "dnswebhook" / "openapi"
@@ -34,6 +36,7 @@ STRUCTS = OPENAPI / "generated"
 CLIENT = ROOT / "tests" / "support" / "webhook_client.py"
 OPTIONS_PAGE = ROOT / "docs" / "options.md"
 DOCUMENT_SCHEMA = ROOT / "docs" / "proxy-document.schema.json"
+DOCUMENT_FIELDS = ROOT / "docs" / "proxy-document-fields.md"
 
 STRUCTS_DOCSTRING = '"""Structs of openapi/{name}; made by tools/generate.py, do not edit."""\n'
 PACKAGE_DOCSTRING = '"""What tools/generate.py makes of the OpenAPI files beside this package; do not edit."""\n'
@@ -55,7 +58,9 @@ def make_all() -> dict[Path, str]:
         made[STRUCTS / f"{source.stem}.py"] = make_structs(source)
     made[CLIENT] = make_client(sources)
     code = {path: formatted(text) for path, text in made.items()}
-    return {**code, OPTIONS_PAGE: make_options_page(), DOCUMENT_SCHEMA: make_schema()}
+    schema = make_schema()
+    pages = {OPTIONS_PAGE: make_options_page(), DOCUMENT_SCHEMA: schema, DOCUMENT_FIELDS: make_field_page(schema)}
+    return {**code, **pages}
 
 
 def write(made: dict[Path, str]) -> int:

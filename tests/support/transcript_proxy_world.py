@@ -1,11 +1,13 @@
 """The world of a proxy's transcript: a real proxy, the small backends of `examples/`, and a shell beside them.
 
 Readers are told to use the ports below; here each stands for a free one. The files that the documents show lie in the
-shell's working directory, and so does `examples/`. The words of a set-up, in any order:
+shell's working directory, and so does `examples/`. PROXY_AUTH_TOKEN is set unless the proxy is to be open to all. The
+words of a set-up, in any order:
 
     NAME=value           an environment variable of daemon and shell
     --flag=value         an argument of `tunnelgw-proxy run`
     document=FILE        sent with PUT /config first
+    empty                a proxy without a document
     alone                no proxy: for commands that need none
     stopped=PORT         the backend on that port is stopped
     status=PORT:CODE     the backend on that port is started anew, and answers with this status code
@@ -37,6 +39,7 @@ HOME = "/home/you"
 STATE_DIR = "/var/lib/tunnelgw-proxy"
 SOCKET = "/run/tunnelgw-proxy/config.sock"
 TOKEN = "a-long-random-text"
+OPEN = "--allow-unauthenticated-config"
 WAIT_S = 30.0
 
 
@@ -96,7 +99,8 @@ class ProxyWorld(Shell):
     def _begin(self, words: Sequence[str]) -> None:
         variables = dict(word.split("=", 1) for word in words if word.partition("=")[0].isupper())
         self._flags = [word for word in words if word.startswith("--")]
-        home = self._make_home({"PROXY_AUTH_TOKEN": TOKEN, **variables})
+        token = {} if OPEN in words else {"PROXY_AUTH_TOKEN": TOKEN}
+        home = self._make_home({**token, **variables})
         for port in DOOR_PORTS:
             self._ports[port] = str(self._resources.enter_context(ReservedPort()).number)
         for port in BACKENDS:

@@ -172,7 +172,7 @@ def _steady(line: str) -> str:
 
 
 class World(Protocol):
-    """What the transcripts of a document are run in: `transcript_world.World` or `transcript_proxy_world.ProxyWorld`."""
+    """What the transcripts of a document are run in: see `transcript_world` and `transcript_proxy_world`."""
 
     def __enter__(self) -> Self: ...
 
