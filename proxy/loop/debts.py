@@ -23,7 +23,11 @@ class Debts:
         """Due when the position is reached, in rising order."""
 
     def owe(self, creditor: Creditor, size_bytes: int) -> None:
-        self._fresh.append((creditor, size_bytes))
+        fresh = self._fresh
+        if fresh and fresh[-1][0] is creditor:
+            # The pieces of a large body, which come many in a turn.
+            size_bytes += fresh.pop()[1]
+        fresh.append((creditor, size_bytes))
 
     def seal(self, end_bytes: int) -> None:
         """All that is owed so far lies before this position."""
