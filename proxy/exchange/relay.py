@@ -13,6 +13,10 @@ from proxy.loop import Creditor
 
 Data = bytes | memoryview
 
+_SMALL_BYTES: Final = 2048
+_MAX_KEPT_ALIVE: Final = 8
+"""How many times its own size a view may keep in memory while it waits."""
+
 
 class Sink(Protocol):
     """The side that takes the bytes; both kinds of streams are one."""
@@ -48,8 +52,24 @@ class Relay:
         self._has_end = self._has_end or end_stream
         if self._is_dropped:
             creditor.release(len(data))
+        elif self._pieces:
+            self._add_behind(data, creditor)
         elif len(data):
             self._pieces.append((data, creditor))
+
+    def _add_behind(self, data: Data, creditor: Creditor) -> None:
+        """Something waits already, so this will too. What credit bounds are bytes: in tiny pieces, or in views that
+        keep alive all that was received with them, they would cost a hundred times as much.
+        """
+        pieces = self._pieces
+        size_bytes = len(data)
+        last, last_creditor = pieces[-1]
+        if size_bytes < _SMALL_BYTES and len(last) < _SMALL_BYTES and last_creditor is creditor:
+            pieces[-1] = (b"".join((last, data)), creditor)
+        elif size_bytes:
+            if isinstance(data, memoryview) and size_bytes * _MAX_KEPT_ALIVE < len(data.obj):  # type: ignore[arg-type]
+                data = bytes(data)
+            pieces.append((data, creditor))
 
     def add_trailers(self, fields: Fields) -> None:
         self._has_end = True
@@ -101,14 +121,13 @@ class Relay:
 class Upload(Relay):
     """A request's body. Up to `replay_bytes` of it are kept until the response begins, to be sent a second time."""
 
-    __slots__ = ("_client", "_is_kept", "_is_rewind_due", "_kept", "_kept_bytes", "_replay_bytes", "_total_bytes")
+    __slots__ = ("_client", "_is_kept", "_is_rewind_due", "_kept", "_replay_bytes", "_total_bytes")
 
     def __init__(self, client: Creditor, replay_bytes: int) -> None:
         super().__init__()
         self._client = client
         self._replay_bytes = replay_bytes
-        self._kept: list[bytes] = []
-        self._kept_bytes = 0
+        self._kept = bytearray()
         self._is_kept = replay_bytes > 0
         """All that has come is in `_kept`."""
         self._total_bytes = 0
@@ -116,12 +135,10 @@ class Upload(Relay):
 
     def add_data(self, data: Data, end_stream: bool) -> None:
         if self._is_kept:
-            self._kept_bytes += len(data)
-            if self._kept_bytes > self._replay_bytes:
+            if len(self._kept) + len(data) > self._replay_bytes:
                 self.forget()
             else:
-                # A view would keep all alive that was received with it.
-                self._kept.append(bytes(data))
+                self._kept += data
         self._total_bytes += len(data)
         self.add(data, end_stream, self._client)
 
@@ -145,14 +162,14 @@ class Upload(Relay):
         unsent = [piece for piece in self._pieces if piece[1] is self._client]
         self._pieces.clear()
         if sent_bytes:
-            self._pieces.append((b"".join(self._kept)[:sent_bytes], NOBODY))
+            self._pieces.append((bytes(self._kept[:sent_bytes]), NOBODY))
         self._pieces.extend(unsent)
         self._is_ended = False
 
     def forget(self) -> None:
         """There will be no other attempt."""
         self._is_kept = False
-        self._kept.clear()
+        self._kept = bytearray()
 
     @property
     def _owed_bytes(self) -> int:
