@@ -9,8 +9,8 @@ from daemonkit.logs import get_logger
 
 log = get_logger(__name__)
 
-PEOPLES = ("check", "explain", "schema")
-"""Commands that people ask questions with; see `proxy.commands`."""
+QUESTIONS = ("check", "explain", "schema")
+"""Commands for people, who want to know something of a document; see `proxy.commands`."""
 WORKER = "worker"
 """Hidden: the supervisor starts it, nobody else."""
 
@@ -22,7 +22,7 @@ def main() -> None:
         from proxy.worker.main import main as work
 
         sys.exit(work(int(arguments[2])))
-    if arguments[:1] and arguments[0] in PEOPLES:
+    if arguments[:1] and arguments[0] in QUESTIONS:
         from proxy.commands.main import run
 
         sys.exit(run(arguments, os.environ))

@@ -16,9 +16,9 @@ from proxy.document import DocumentError
 from proxy.options import PROG, Options
 from proxy.supervisor.api import ConfigApi
 from proxy.supervisor.configuration import Configuration
-from proxy.supervisor.entrance import Entrance
 from proxy.supervisor.fleet import Fleet
 from proxy.supervisor.metrics import ProxyCollector
+from proxy.supervisor.shutdowndelay import ShutdownDelay
 from proxy.supervisor.sockets import ListeningSockets
 from proxy.supervisor.state import StateFile
 
@@ -49,7 +49,7 @@ def serve(options: Options) -> int:
     daemon.serve(fleet)
     daemon.thread("worker-watch", lambda: fleet.watch(daemon.stop))
     daemon.thread("listeners", lambda: configuration.retry_sockets(daemon.stop))
-    daemon.serve(Entrance(configuration, options.shutdown_delay_s))
+    daemon.serve(ShutdownDelay(configuration, options.shutdown_delay_s))
     daemon.on_stop(fleet.stop_is_near)
     _reload_on_hangup(configuration, options)
     spare_the_collector()

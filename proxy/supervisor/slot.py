@@ -8,10 +8,11 @@ go to the other workers.
 """
 
 import contextlib
+import os
 import socket
 import threading
 import time
-from collections.abc import Callable, Generator, Iterator
+from collections.abc import Callable, Generator, Iterator, Sequence
 from enum import Enum
 
 import backoff
@@ -23,6 +24,7 @@ from proxy.control import (
     Begin,
     Drain,
     FromWorker,
+    OfEdge,
     Ready,
     Refused,
     Report,
@@ -30,13 +32,16 @@ from proxy.control import (
     TakeDocument,
     Taken,
     TakeSockets,
+    ToEdge,
     mapped,
+    sealed_file,
 )
 from proxy.stats import Stats
 from proxy.supervisor.deployment import Deployment
 from proxy.supervisor.sockets import BACKLOG
 from proxy.supervisor.totals import Totals
 from proxy.supervisor.workerprocess import WorkerProcess
+from proxy.tunnel.orders import EdgeOrder, EdgeReport
 
 log = get_logger(__name__)
 
@@ -78,6 +83,10 @@ class Slot:
         self.totals = Totals()
         self.on_failing: Callable[[int], None] = lambda _index: None
         """Called with the index, in the slot's thread, after each failed start too many."""
+        self.on_edge: Callable[[Slot, EdgeReport, memoryview | None], None] = lambda _slot, _report, _content: None
+        """Called with what the worker says of its connections to the edge, in the slot's thread."""
+        self.on_change: Callable[[Slot], None] = lambda _slot: None
+        """Called when the worker has begun, has taken a document, or has ended, in the slot's thread."""
         self._begin = begin
         self._news = news
         self._sending = threading.Lock()
@@ -156,6 +165,7 @@ class Slot:
                 self.usage = None
                 self.totals.retire()
                 self._news.notify_all()
+            self.on_change(self)
         return process.ending()
 
     def _listen(self, process: WorkerProcess) -> None:
@@ -171,7 +181,11 @@ class Slot:
             self._note(*received, process)
 
     def _note(self, message: FromWorker, descriptors: list[int], process: WorkerProcess) -> None:
-        stats = msgspec.msgpack.decode(mapped(descriptors[0]), type=Stats) if descriptors else None
+        content = mapped(descriptors[0]) if descriptors else None
+        if isinstance(message, OfEdge):
+            self.on_edge(self, message.report, content)
+            return
+        stats = msgspec.msgpack.decode(content, type=Stats) if content is not None else None
         with self._news:
             self.heard_s = time.monotonic()
             match message:
@@ -192,6 +206,8 @@ class Slot:
             with self._sending, self._or_killed(process):
                 self._is_ready = True
                 self._hand_over(process)
+        if isinstance(message, Ready | Taken):
+            self.on_change(self)
 
     # -- other threads -----------------------------------------------------------------------------------------------
 
@@ -207,6 +223,15 @@ class Slot:
     def report(self) -> None:
         """Ask for a snapshot."""
         self._send(Report())
+
+    def order(self, order: EdgeOrder, content: bytes | None = None) -> None:
+        """About connections to the edge; a worker that has died meanwhile has none."""
+        descriptors = [sealed_file("tunnelgw-proxy-edge", content)] if content is not None else []
+        try:
+            self._send(ToEdge(order), descriptors)
+        finally:
+            for descriptor in descriptors:
+                os.close(descriptor)
 
     def drain(self) -> None:
         """Finish what runs; no successor is started from now on."""
@@ -227,12 +252,12 @@ class Slot:
             if self._process is not None:
                 self._process.kill()
 
-    def _send(self, message: Report | Drain) -> None:
+    def _send(self, message: Report | ToEdge | Drain, descriptors: Sequence[int] = ()) -> None:
         with self._sending:
             process = self._process
             if process is not None:
                 with self._or_killed(process):
-                    process.channel.send(message)
+                    process.channel.send(message, descriptors)
 
     @contextlib.contextmanager
     def _or_killed(self, process: WorkerProcess) -> Iterator[None]:

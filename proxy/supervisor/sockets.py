@@ -133,10 +133,8 @@ def _bound_socket(address: str, port: int) -> socket.socket:
     try:
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
-        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)  # accepted sockets inherit it
         if family == socket.AF_INET6:
             sock.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 0 if is_everywhere else 1)
-        sock.setblocking(False)
         sock.bind((address or ("::" if is_everywhere else "0.0.0.0"), port))  # noqa: S104 - asked for
     except OSError:
         sock.close()

@@ -1,0 +1,134 @@
+"""Whom to believe to be the edge: the operator's authorities, or the provider's two published roots.
+
+The roots are not ours to ship. They are fetched over HTTPS, and believed only if they are the very certificates whose
+SHA-256 stands here, whoever answered. Kept in the state directory, where what was tampered with is not believed either.
+"""
+
+import hashlib
+import ssl
+import urllib.request
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Final, Protocol
+
+import msgspec
+
+from daemonkit.logs import get_logger
+from daemonkit.statefile import replace_file
+
+log = get_logger(__name__)
+
+NAME: Final = "edge-roots.pem"
+_TIMEOUT_S: Final = 10.0
+_MAX_BYTES: Final = 64 * 1024
+_BASE: Final = "https://developers.cloudflare.com/ssl/static/"
+
+
+class PublishedRoot(msgspec.Struct, frozen=True):
+    url: str
+    sha256: str
+    """Of the certificate, in hex."""
+
+
+PUBLISHED: Final = (
+    PublishedRoot(
+        _BASE + "origin_ca_ecc_root.pem", "aa63697a22764b67b2134ce14cb5690ea336940b93986113f49545917832d80d"
+    ),
+    PublishedRoot(
+        _BASE + "origin_ca_rsa_root.pem", "d3c7e85c91707fc0a12abc5d88266747aa4fa8e7b162f633ffb3c9d989947620"
+    ),
+)
+
+
+class TrustUnavailable(Exception):
+    """The authorities cannot be had now; they may be later."""
+
+
+class EdgeTrust(Protocol):
+    def roots(self) -> str:
+        """PEM. Raises TrustUnavailable."""
+
+
+class NamedAuthorities:
+    """The file of --edge-ca-file, read anew for each search so that it may be renewed."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+
+    def roots(self) -> str:
+        try:
+            return self._path.read_text(encoding="ascii", errors="ignore")
+        except OSError as error:
+            raise TrustUnavailable(f"cannot read --edge-ca-file {self._path}: {error.strerror}") from error
+
+
+class PublishedRoots:
+    def __init__(self, state_dir: Path | None, published: Sequence[PublishedRoot] = PUBLISHED) -> None:
+        self._published = published
+        self._path = state_dir / NAME if state_dir is not None else None
+        self._roots = ""
+
+    def roots(self) -> str:
+        if not self._roots:
+            self._roots = self._kept() or self._fetched()
+        return self._roots
+
+    def _kept(self) -> str:
+        """From the state directory; empty where there is nothing to believe."""
+        if self._path is None:
+            return ""
+        try:
+            roots = self._path.read_text(encoding="ascii", errors="ignore")
+            if sorted(_fingerprints(roots)) == sorted(root.sha256 for root in self._published):
+                return roots
+            log.warning("the edge's roots in the state directory are not the published ones", path=str(self._path))
+        except FileNotFoundError:
+            pass
+        except OSError as error:
+            log.warning("cannot read the edge's roots in the state directory", error=error, path=str(self._path))
+        return ""
+
+    def _fetched(self) -> str:
+        roots = fetch(self._published)
+        if self._path is not None:
+            try:
+                replace_file(self._path, roots.encode())
+            except OSError as error:
+                log.warning("cannot keep the edge's roots", error=error, path=str(self._path))
+        return roots
+
+
+def fetch(published: Sequence[PublishedRoot] = PUBLISHED) -> str:
+    """The roots as PEM, each checked. Raises TrustUnavailable."""
+    return "".join(map(_fetch_one, published))
+
+
+def _fetch_one(root: PublishedRoot) -> str:
+    remedy = "; where there is no Internet, bring them with `tunnelgw-proxy edge-ca` and name the file (--edge-ca-file)"
+    try:
+        request = urllib.request.Request(root.url, headers={"User-Agent": "tunnelgw-proxy"})  # noqa: S310 - https
+        with urllib.request.urlopen(request, timeout=_TIMEOUT_S, context=ssl.create_default_context()) as response:  # noqa: S310
+            text = response.read(_MAX_BYTES).decode("ascii", "ignore")
+    except (OSError, ValueError) as error:
+        reason = getattr(error, "reason", None) or error
+        raise TrustUnavailable(f"cannot fetch the edge's root certificate {root.url}: {reason}{remedy}") from error
+    found = _fingerprints(text)
+    if found != [root.sha256]:
+        raise TrustUnavailable(
+            f"{root.url} is not the certificate that is known: SHA-256 {', '.join(found) or 'none'}, "
+            f"want {root.sha256}{remedy}"
+        )
+    return text.strip() + "\n"
+
+
+def _fingerprints(text: str) -> list[str]:
+    """Of each certificate in the text."""
+    found = []
+    for part in text.split("-----BEGIN CERTIFICATE-----")[1:]:
+        body = part.partition("-----END CERTIFICATE-----")[0]
+        try:
+            der = ssl.PEM_cert_to_DER_cert(f"{ssl.PEM_HEADER}{body}{ssl.PEM_FOOTER}")
+        except ValueError:
+            continue
+        found.append(hashlib.sha256(der).hexdigest())
+    return found

@@ -1,0 +1,324 @@
+"""The tunnel's will: who dials the edge when, where, and from which worker; whether the tunnel is up.
+
+One thread (`run`) decides, so that "one line per failed attempt" holds for the whole proxy; workers carry out and
+report (`proxy.tunnel.orders`). The first connection is dialled alone until it has registered. Without a configuration
+the edge is only looked at, since a proxy that registers gets requests at once. Searches that may take long (DNS,
+fetching root certificates) run in a thread of their own, so that a stop never waits for them.
+"""
+
+import queue
+import random
+import threading
+import time
+import uuid
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Final
+
+import msgspec
+
+from daemonkit.logs import get_logger
+from daemonkit.secret import Secret
+from proxy.supervisor.edgefinder import EdgeFinder, Regions
+from proxy.supervisor.edgetrust import EdgeTrust, TrustUnavailable
+from proxy.supervisor.places import Place
+from proxy.supervisor.slot import Slot, State
+from proxy.tunnel.addresses import EdgeAddresses, IpVersion
+from proxy.tunnel.discovery import DiscoveryFailed
+from proxy.tunnel.failures import FailureCause
+from proxy.tunnel.orders import (
+    Dial,
+    DialMeans,
+    EdgeReport,
+    Ended,
+    Pushed,
+    PushTaken,
+    Reached,
+    Registered,
+    Withdraw,
+)
+from proxy.tunnel.remoteconfig import RemoteConfiguration, Update
+from proxy.tunnel.retry import Waits
+
+log = get_logger(__name__)
+
+PROBE_PERIOD_S: Final = 30.0
+SEARCH_AGAIN_S: Final = 60.0
+"""Addresses that all fail are looked for again, but not more often."""
+_NO_ADDRESS_S: Final = 30.0
+
+
+class TunnelSettings(msgspec.Struct, frozen=True):
+    ha_connections: int
+    ip_version: IpVersion
+    registers_without_configuration: bool
+
+
+class Tunnel:
+    def __init__(
+        self,
+        settings: TunnelSettings,
+        token: Secret,
+        slots: Sequence[Slot],
+        finder: EdgeFinder,
+        trust: EdgeTrust,
+        stop: threading.Event,
+    ) -> None:
+        self._settings = settings
+        self._token = token
+        self._slots = slots
+        self._finder = finder
+        self._trust = trust
+        self._stop = stop
+        self._client_id = uuid.uuid4()
+        self._events: queue.SimpleQueue[Callable[[], None]] = queue.SimpleQueue()
+        self.places = [Place(index) for index in range(settings.ha_connections)]
+        self.remote = RemoteConfiguration()
+        """The newest configuration that the provider has pushed."""
+        self._addresses: EdgeAddresses | None = None
+        self._roots = ""
+        self._is_searching = False
+        self._searched_at_s = 0.0
+        self._next_number = 1
+        self._has_registered = False
+        """Once at least."""
+        self._is_waiting_told = False
+        self._is_stopping = False
+        for slot in slots:
+            slot.on_edge = self._on_report
+            slot.on_change = self._on_change
+
+    # -- other threads -----------------------------------------------------------------------------------------------
+
+    @property
+    def registered(self) -> int:
+        return sum(place.is_registered for place in self.places)
+
+    def problem(self) -> str | None:
+        """None: ready; else which part is missing."""
+        if self.registered:
+            return None
+        return "all edge connections are lost" if self._has_registered else "no edge connection is registered yet"
+
+    def use_token(self, token: Secret) -> None:
+        """Register anew with this one, connection by connection."""
+        self._events.put(partial(self._take_token, token))
+
+    def stop_is_near(self) -> None:
+        """Nothing is dialled any more."""
+        self._is_stopping = True
+        self._events.put(lambda: None)
+
+    def _on_report(self, slot: Slot, report: EdgeReport, content: memoryview | None) -> None:
+        self._events.put(partial(self._take_report, slot, report, content))
+
+    def _on_change(self, slot: Slot) -> None:
+        self._events.put(partial(self._take_change, slot))
+
+    # -- the thread --------------------------------------------------------------------------------------------------
+
+    def run(self) -> None:
+        self.places[0].due_s = time.monotonic()
+        while not self._is_stopping:
+            self._dial_what_is_due()
+            try:
+                self._events.get(timeout=self._wait_s())()
+            except queue.Empty:
+                continue
+        self._stop.wait()
+
+    def _wait_s(self) -> float | None:
+        """What is due already waits for an event."""
+        now_s = time.monotonic()
+        times = [place.due_s - now_s for place in self.places if not place.number and place.due_s > now_s]
+        wait_s = min(times, default=threading.TIMEOUT_MAX)
+        return wait_s if wait_s < threading.TIMEOUT_MAX else None
+
+    def _dial_what_is_due(self) -> None:
+        now_s = time.monotonic()
+        for place in self.places:
+            if not place.number and place.due_s <= now_s and not self._dial(place, now_s):
+                return
+
+    def _dial(self, place: Place, now_s: float) -> bool:
+        """False: something is missing that all wait for."""
+        if self._addresses is None:
+            self._search()
+            return False
+        registers = self._has_document
+        slot = self._slot_for(registers)
+        if slot is None:
+            return False
+        address = self._addresses.address_for(place.index)
+        if address is None:
+            place.due_s = now_s + _NO_ADDRESS_S
+            return True
+        place.number, self._next_number = self._next_number, self._next_number + 1
+        place.slot, place.pid, place.address = slot, slot.pid, address
+        place.token = self._token.reveal()
+        order = Dial(place.number, place.index, address, place.waits.attempts, registers)
+        means = DialMeans(place.token, self._client_id.bytes, self._roots)
+        slot.order(order, msgspec.msgpack.encode(means))
+        return True
+
+    @property
+    def _has_document(self) -> bool:
+        """Requests can be routed, or nobody minds that they cannot."""
+        return self._settings.registers_without_configuration or any(slot.taken for slot in self._slots)
+
+    def _slot_for(self, registers: bool) -> Slot | None:
+        """The worker with the fewest connections, of those that can serve."""
+        is_open = registers and not self._settings.registers_without_configuration
+        able = [slot for slot in self._slots if slot.state is State.RUNNING and (slot.taken or not is_open)]
+        counts = {slot.index: 0 for slot in able}
+        for place in self.places:
+            if place.number and place.slot is not None and place.slot.index in counts:
+                counts[place.slot.index] += 1
+        return min(able, key=lambda slot: (counts[slot.index], slot.index), default=None)
+
+    # -- searches ----------------------------------------------------------------------------------------------------
+
+    def _search(self) -> None:
+        if not self._is_searching:
+            self._is_searching = True
+            threading.Thread(target=self._search_in_thread, name="edge-search", daemon=True).start()
+
+    def _search_in_thread(self) -> None:
+        try:
+            found, roots = self._finder.find(), self._trust.roots()
+        except (DiscoveryFailed, TrustUnavailable) as error:
+            self._events.put(partial(self._take_failed_search, str(error)))
+        except Exception as error:
+            log.exception("bug in the search for the edge")
+            self._events.put(partial(self._take_failed_search, str(error)))
+        else:
+            self._events.put(partial(self._take_found, found, roots))
+
+    def _take_found(self, regions: Regions, roots: str) -> None:
+        self._is_searching = False
+        self._searched_at_s = time.monotonic()
+        self._roots = roots
+        self._addresses = EdgeAddresses(regions, self._settings.ip_version, random.randrange)
+
+    def _take_failed_search(self, error: str) -> None:
+        self._is_searching = False
+        self._failed(self.places[0], FailureCause.DIAL, error, self._finder.name)
+
+    # -- what comes of it --------------------------------------------------------------------------------------------
+
+    def _take_report(self, slot: Slot, report: EdgeReport, content: memoryview | None) -> None:
+        if isinstance(report, Pushed):
+            self._keep(slot, report, content)
+            return
+        place = next((place for place in self.places if place.number == report.number), None)
+        if place is None:
+            return
+        match report:
+            case Reached():
+                self._take_reached(place)
+            case Registered():
+                self._take_registered(place, report)
+            case Ended():
+                self._take_ended(place, report)
+
+    def _take_reached(self, place: Place) -> None:
+        if not self._is_waiting_told:
+            self._is_waiting_told = True
+            log.info("edge reachable, waiting for the first configuration", edge=str(place.address))
+        place.clear()
+        place.waits = Waits()
+        place.due_s = time.monotonic() + (0.0 if self._has_document else PROBE_PERIOD_S)
+
+    def _take_registered(self, place: Place, report: Registered) -> None:
+        place.is_registered = True
+        place.registered_at_s = time.monotonic()
+        place.is_moving = False
+        place.location, place.connection_id = report.location, report.connection_id
+        place.registrations += 1
+        log.info(
+            "edge connection registered",
+            conn_index=place.index,
+            edge=str(place.address),
+            location=report.location,
+            connection_id=report.connection_id,
+            worker=place.slot.index if place.slot is not None else None,
+        )
+        if not self._has_registered:
+            self._has_registered = True
+            self._open_the_others()
+        self._move_one()
+
+    def _open_the_others(self) -> None:
+        """No more connections than the edge has addresses: a second one to the same is refused as a duplicate."""
+        free = self._addresses.free_count if self._addresses is not None else 0
+        count = min(len(self.places), 1 + free)
+        if count < len(self.places):
+            log.info("fewer edge addresses than connections wanted", addresses=count, wanted=len(self.places))
+        now_s = time.monotonic()
+        for place in self.places[1:]:
+            place.due_s = now_s if place.index < count else now_s + _NO_ADDRESS_S
+
+    def _take_ended(self, place: Place, report: Ended) -> None:
+        edge = str(place.address)
+        was_moving = place.is_moving and report.registered_for_s > 0
+        place.clear()
+        if was_moving:
+            place.due_s = time.monotonic()
+            return
+        if report.registered_for_s:
+            place.waits.lost(report.registered_for_s)
+        self._failed(place, report.cause, report.error, edge, report.retry_after_s)
+
+    def _failed(
+        self, place: Place, cause: FailureCause, error: str, edge: str, retry_after_s: float = 0.0
+    ) -> None:
+        now_s = time.monotonic()
+        place.failures[cause] += 1
+        if self._addresses is not None and cause.is_of_address:
+            self._addresses.another_for(place.index, now_s)
+            if not self.registered and now_s - self._searched_at_s > SEARCH_AGAIN_S:
+                self._addresses = None
+        wait = place.waits.next(random.random(), retry_after_s)  # noqa: S311 - spreads load
+        place.due_s = now_s + wait.delay_s
+        if self._is_stopping:
+            return
+        said = {"attempt": wait.attempt, "delay_s": round(wait.delay_s, 2), "edge": edge}
+        if self._has_registered:
+            log.warning("edge connection failed, retrying", error=error, **said, conn_index=place.index)
+        else:
+            log.warning("tunnel bootstrap dial failed, retrying", error=error, **said)
+
+    def _take_change(self, slot: Slot) -> None:
+        """Its worker has begun, has ended, or has taken a document."""
+        for place in self.places:
+            if place.number and place.slot is slot and place.pid != slot.pid:
+                registered_for_s = time.monotonic() - place.registered_at_s if place.is_registered else 0.0
+                ended = Ended(place.number, FailureCause.LOST, "its worker died", 0.0, registered_for_s)
+                self._take_ended(place, ended)
+        first = self.places[0]
+        if self._is_waiting_told and not self._has_registered and not first.number and self._has_document:
+            first.due_s = time.monotonic()
+
+    def _keep(self, slot: Slot, report: Pushed, content: memoryview | None) -> None:
+        before = self.remote
+        self.remote = before.updated(msgspec.msgpack.decode(content or b"", type=Update))
+        if self.remote is not before:
+            log.info("configuration of the provider acknowledged, not used for routing", version=self.remote.version)
+        slot.order(PushTaken(report.push, self.remote.version))
+
+    # -- another token -----------------------------------------------------------------------------------------------
+
+    def _take_token(self, token: Secret) -> None:
+        self._token = token
+        self._move_one()
+
+    def _move_one(self) -> None:
+        """Let the next connection register with the token that holds now; the others serve meanwhile."""
+        token = self._token.reveal()
+        if any(place.is_moving for place in self.places):
+            return
+        for place in self.places:
+            if place.is_registered and place.token != token and place.slot is not None:
+                place.is_moving = True
+                place.slot.order(Withdraw(place.number))
+                return
