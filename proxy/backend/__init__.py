@@ -2,7 +2,7 @@
 
     Pools           all backends of the table
     Balancer        one backend: which of its addresses gets a request, and whether it may go at all (`circuit`)
-    Member          one address: its requests are counted, its `health` is judged, `probes` ask it
+    Destination     one address: its requests are counted, its `health` is judged, `probes` ask it
     ConnectionPool  the connections to it, and the requests that wait for one
     H1Link, H2Link  one connection; `connecting` makes it, with `resolver`, `eyeballs` and `tls`
 

@@ -11,8 +11,8 @@ from functools import partial
 from daemonkit.logs import get_logger
 from proxy import document
 from proxy.backend.circuit import Circuit
+from proxy.backend.destination import Destination
 from proxy.backend.health import Outliers
-from proxy.backend.member import Member
 from proxy.backend.probes import Prober
 from proxy.backend.request import Request
 from proxy.backend.shared import Shared
@@ -33,10 +33,10 @@ class Balancer:
         self._draw = draw
         self._refusals = Refusals(stats)
         self._circuit = Circuit(spec.circuit)
-        self._members: dict[str, Member] = {}
-        self._leaving: list[Member] = []
+        self._destinations: dict[str, Destination] = {}
+        self._leaving: list[Destination] = []
         """Not in the backend any more; their last requests run."""
-        self._usable: list[Member] = []
+        self._usable: list[Destination] = []
         self._outliers: Outliers | None = None
         self._restoring = shared.loop.deadline(self._restore)
         self._probers: list[Prober] = []
@@ -46,9 +46,9 @@ class Balancer:
         self._arrange()
 
     def __repr__(self) -> str:
-        return f"<Balancer {self.spec.name}, {len(self._members)} addresses, {self._circuit.running} running>"
+        return f"<Balancer {self.spec.name}, {len(self._destinations)} addresses, {self._circuit.running} running>"
 
-    # -- requests ----------------------------------------------------------------------------------------------------
+    # -- requests ------------------------------------------------------------------------------------------------------
 
     def request(self, head: RequestHead, end_stream: bool, receiver: Receiver, wish: Wish) -> Request:
         circuit = self._circuit
@@ -57,10 +57,12 @@ class Balancer:
             return self.refuse(head, receiver, Reason.OVERLOAD, what)
         usable = self._usable
         if not usable:
-            return self.refuse(head, receiver, Reason.UNHEALTHY, f"none of {len(self._members)} addresses may be asked")
-        member = usable[0] if len(usable) == 1 else self._choose(usable, wish)
-        request = Request(head, end_stream, receiver, wish, member.text, member)
-        member.send(request)
+            return self.refuse(
+                head, receiver, Reason.UNHEALTHY, f"none of {len(self._destinations)} addresses may be asked"
+            )
+        destination = usable[0] if len(usable) == 1 else self._choose(usable, wish)
+        request = Request(head, end_stream, receiver, wish, destination.text, destination)
+        destination.send(request)
         return request
 
     def refuse(self, head: RequestHead, receiver: Receiver, reason: Reason, what: str) -> Request:
@@ -70,26 +72,26 @@ class Balancer:
         self._shared.loop.call_soon(partial(request.fail, failure))
         return request
 
-    def _choose(self, usable: list[Member], wish: Wish) -> Member:
+    def _choose(self, usable: list[Destination], wish: Wish) -> Destination:
         """`usable` has two or more."""
         if wish.session_address is not None:
-            for member in usable:
-                if member.fingerprint == wish.session_address and member.text not in wish.avoid:
-                    return member
+            for destination in usable:
+                if destination.fingerprint == wish.session_address and destination.text not in wish.avoid:
+                    return destination
         if wish.avoid:
-            usable = [member for member in usable if member.text not in wish.avoid] or usable
+            usable = [destination for destination in usable if destination.text not in wish.avoid] or usable
         size = len(usable)
         self._turn = turn = (self._turn + 1) % size
         if size == 1:
             return usable[0]
-        member, other = usable[turn], usable[(turn + 1 + int(self._draw() * (size - 1))) % size]
-        return other if other.running < member.running else member
+        destination, other = usable[turn], usable[(turn + 1 + int(self._draw() * (size - 1))) % size]
+        return other if other.running < destination.running else destination
 
-    # -- connections, on behalf of pools -----------------------------------------------------------------------------
+    # -- connections, on behalf of pools -------------------------------------------------------------------------------
 
     def make_room(self) -> bool:
         """Close a connection that nobody uses, in any pool; False: there is none."""
-        return any(pool.close_idle() for member in self._all_members for pool in member.pools)
+        return any(pool.close_idle() for destination in self._all_destinations for pool in destination.pools)
 
     def on_room(self) -> None:
         """A connection less, or one that only others could use: open what is waited for."""
@@ -97,27 +99,27 @@ class Balancer:
             return
         # Making room closes connections, which leads here again.
         self._is_serving_waiting = True
-        for member in self._all_members:
-            for pool in member.pools:
+        for destination in self._all_destinations:
+            for pool in destination.pools:
                 if pool.is_waited_for:
                     pool.open_as_needed()
         self._is_serving_waiting = False
 
     @property
-    def _all_members(self) -> list[Member]:
-        return [*self._members.values(), *self._leaving]
+    def _all_destinations(self) -> list[Destination]:
+        return [*self._destinations.values(), *self._leaving]
 
-    # -- health, on behalf of members and probers ---------------------------------------------------------------------
+    # -- health, on behalf of destinations and probers -----------------------------------------------------------------
 
-    def on_success(self, member: Member) -> None:
+    def on_success(self, destination: Destination) -> None:
         if self._outliers is not None:
-            self._outliers.succeeded(member.health)
+            self._outliers.succeeded(destination.health)
 
-    def on_failure(self, member: Member) -> None:
+    def on_failure(self, destination: Destination) -> None:
         outliers = self._outliers
-        if outliers is not None and outliers.failed(member.health, self._shared.loop.now_s):
+        if outliers is not None and outliers.failed(destination.health, self._shared.loop.now_s):
             self._stats.ejections += 1
-            log.warning("backend address ejected", backend=self.spec.name, address=member.text)
+            log.warning("backend address ejected", backend=self.spec.name, address=destination.text)
             self._restore()
 
     def on_probed(self) -> None:
@@ -132,10 +134,10 @@ class Balancer:
         self._update_usable()
 
     def _update_usable(self) -> None:
-        self._usable = [member for member in self._members.values() if member.health.is_usable]
-        self._stats.ejected = len(self._members) - len(self._usable)
+        self._usable = [destination for destination in self._destinations.values() if destination.health.is_usable]
+        self._stats.ejected = len(self._destinations) - len(self._usable)
 
-    # -- changes -----------------------------------------------------------------------------------------------------
+    # -- changes -------------------------------------------------------------------------------------------------------
 
     def can_become(self, spec: document.Backend) -> bool:
         """Whether connections to addresses that stay may stay as well."""
@@ -150,21 +152,23 @@ class Balancer:
         spec = self.spec
         self._circuit.limits = spec.circuit
         observer = self if spec.passive_health else None
-        members: dict[str, Member] = {}
+        destinations: dict[str, Destination] = {}
         for text in spec.addresses:
-            member = self._members.pop(text, None) or members.get(text)
-            members[text] = member or Member(self._shared, self, self._circuit, self._stats, spec, text, observer)
-            members[text].observer = observer
-        for member in self._members.values():
-            self._let_go(member)
-        self._members = members
-        health = [member.health for member in members.values()]
+            destination = self._destinations.pop(text, None) or destinations.get(text)
+            destinations[text] = destination or Destination(
+                self._shared, self, self._circuit, self._stats, spec, text, observer
+            )
+            destinations[text].observer = observer
+        for destination in self._destinations.values():
+            self._let_go(destination)
+        self._destinations = destinations
+        health = [destination.health for destination in destinations.values()]
         for one in health:
             one.forget(is_passive=not spec.passive_health, is_active=not spec.active_health)
         self._outliers = Outliers(spec.passive_health, health) if spec.passive_health else None
         if self._is_retired:
-            for member in members.values():
-                member.retire()
+            for destination in destinations.values():
+                destination.retire()
         else:
             self._probe()
         self._restore()
@@ -173,21 +177,23 @@ class Balancer:
         for prober in self._probers:
             prober.stop()
         policy = self.spec.active_health
-        members = self._members.values() if policy else ()
-        self._probers = [Prober(self._shared.loop, policy, member, self.on_probed) for member in members if policy]
+        destinations = self._destinations.values() if policy else ()
+        self._probers = [
+            Prober(self._shared.loop, policy, destination, self.on_probed) for destination in destinations if policy
+        ]
         for place, prober in enumerate(self._probers):
             prober.start(place / len(self._probers))
 
-    def _let_go(self, member: Member) -> None:
+    def _let_go(self, destination: Destination) -> None:
         self._leaving = [other for other in self._leaving if not other.is_idle]
-        self._leaving.append(member)
-        member.retire()
+        self._leaving.append(destination)
+        destination.retire()
 
-    # -- the end -----------------------------------------------------------------------------------------------------
+    # -- the end -------------------------------------------------------------------------------------------------------
 
     @property
     def is_idle(self) -> bool:
-        return all(member.is_idle for member in self._all_members)
+        return all(destination.is_idle for destination in self._all_destinations)
 
     def retire(self) -> None:
         """Finish what runs; keep no connection after that. Requests are still taken, from tables of the past."""
@@ -198,13 +204,13 @@ class Balancer:
         for prober in self._probers:
             prober.stop()
         self._probers = []
-        for member in self._members.values():
-            member.retire()
+        for destination in self._destinations.values():
+            destination.retire()
 
     def close(self) -> None:
         self.retire()
-        for member in self._all_members:
-            for pool in member.pools:
+        for destination in self._all_destinations:
+            for pool in destination.pools:
                 pool.close()
 
 

@@ -8,7 +8,7 @@ from typing import Final
 
 from daemonkit.logs import get_logger
 from proxy import document
-from proxy.backend.member import Member
+from proxy.backend.destination import Destination
 from proxy.backend.request import Request
 from proxy.backend.stream import NO_WISH, Failure
 from proxy.h2.heads import Fields, RequestHead, ResponseHead
@@ -24,16 +24,16 @@ class Prober:
     """Asks one address; the receiver and the ledger of its own requests."""
 
     def __init__(
-        self, loop: Loop, policy: document.ActiveHealth, member: Member, on_change: Callable[[], None]
+        self, loop: Loop, policy: document.ActiveHealth, destination: Destination, on_change: Callable[[], None]
     ) -> None:
         self._loop = loop
         self._policy = policy
-        self._member = member
+        self._destination = destination
         self._on_change = on_change
         self._interval_s = document.seconds(policy.interval) or document.seconds("10s")
         self._timeout_s = document.seconds(policy.timeout)
-        authority = (policy.host or member.text).encode()
-        scheme = b"https" if member.is_tls else b"http"
+        authority = (policy.host or destination.text).encode()
+        scheme = b"https" if destination.is_tls else b"http"
         fields = [(b"user-agent", b"tunnelgw-health"), (b"accept", b"*/*")]
         self._head = RequestHead(b"GET", scheme, authority, policy.path.encode(), fields)
         self._next = loop.deadline(self._ask)
@@ -57,10 +57,10 @@ class Prober:
             return
         self._is_judged = False
         self._body_bytes = 0
-        request = self._running = Request(self._head, True, self, NO_WISH, self._member.text, self)
+        request = self._running = Request(self._head, True, self, NO_WISH, self._destination.text, self)
         if self._timeout_s:
             self._timeout.set(self._loop.now_s + self._timeout_s)
-        self._member.pool.dispatch(request)
+        self._destination.pool.dispatch(request)
 
     def _on_timeout(self) -> None:
         if self._running is not None:
@@ -76,11 +76,11 @@ class Prober:
         if self._is_judged:
             return
         self._is_judged = True
-        if self._member.health.probed(is_success, self._policy):
+        if self._destination.health.probed(is_success, self._policy):
             if is_success:
-                log.info("backend address is up again", address=self._member.text)
+                log.info("backend address is up again", address=self._destination.text)
             else:
-                log.warning("backend address is down", address=self._member.text, error=seen)
+                log.warning("backend address is down", address=self._destination.text, error=seen)
             self._on_change()
 
     # -- receiver ----------------------------------------------------------------------------------------------------

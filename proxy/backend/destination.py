@@ -20,12 +20,12 @@ _BLAMELESS: Final = frozenset((Reason.OVERLOAD, Reason.UNHEALTHY, Reason.STOPPIN
 class Observer(Protocol):
     """Is told how the requests to an address end, for its passive health."""
 
-    def on_success(self, member: "Member") -> None: ...
+    def on_success(self, destination: "Destination") -> None: ...
 
-    def on_failure(self, member: "Member") -> None: ...
+    def on_failure(self, destination: "Destination") -> None: ...
 
 
-class Member:
+class Destination:
     """The ledger of its requests."""
 
     def __init__(
@@ -59,7 +59,7 @@ class Member:
         self._is_retired = False
 
     def __repr__(self) -> str:
-        return f"<Member {self.text}, {self.running} running>"
+        return f"<Destination {self.text}, {self.running} running>"
 
     def send(self, request: Request) -> None:
         """Count it, and send it or let it wait."""
