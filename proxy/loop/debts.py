@@ -1,7 +1,7 @@
 """The books of the law of credit: whose bytes are among the output, and whether the socket has taken them."""
 
 from collections import deque
-from typing import Protocol
+from typing import Final, Protocol
 
 
 class Creditor(Protocol):
@@ -9,6 +9,10 @@ class Creditor(Protocol):
 
     def release(self, size_bytes: int) -> None:
         """The other side's socket has taken that many more of them."""
+
+
+_MANY: Final = 32
+"""Debts of a turn; more are summed up, so that tiny pieces cost no more than their bytes while they wait."""
 
 
 class Debts:
@@ -31,8 +35,9 @@ class Debts:
 
     def seal(self, end_bytes: int) -> None:
         """All that is owed so far lies before this position."""
-        if self._fresh:
-            self._sealed.append((end_bytes, self._fresh))
+        fresh = self._fresh
+        if fresh:
+            self._sealed.append((end_bytes, fresh if len(fresh) < _MANY else _summed(fresh)))
             self._fresh = []
 
     def repay(self, sent_bytes: int) -> None:
@@ -57,3 +62,10 @@ class Debts:
         self._fresh = []
         for creditor, size_bytes in debts:
             creditor.release(size_bytes)
+
+
+def _summed(debts: list[tuple[Creditor, int]]) -> list[tuple[Creditor, int]]:
+    sums: dict[Creditor, int] = {}
+    for creditor, size_bytes in debts:
+        sums[creditor] = sums.get(creditor, 0) + size_bytes
+    return list(sums.items())

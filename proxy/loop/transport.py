@@ -29,6 +29,8 @@ _JOIN_BYTES: Final = 32 * 1024
 """Up to here buffers are joined; above, a plain socket gathers them by itself."""
 _MAX_BUFFERS: Final = 1024
 """IOV_MAX."""
+_MANY_BUFFERS: Final = 32
+_SMALL_BUFFER_BYTES: Final = 512
 _LINGER_S: Final = 2.0
 _RESET_ON_CLOSE: Final = struct.pack("ii", 1, 0)
 
@@ -258,6 +260,9 @@ class Transport:
             self._end_if_asked()
 
     def _enqueue(self, buffers: list[Buffer], size_bytes: int) -> None:
+        if len(buffers) > _MANY_BUFFERS and size_bytes < len(buffers) * _SMALL_BUFFER_BYTES:
+            # While they wait, what lies around them would cost more than they do.
+            buffers = [b"".join(buffers)]
         # An empty one would never be taken: sending it makes no progress.
         self._queue.extend(filter(None, buffers))
         self._total_bytes += size_bytes

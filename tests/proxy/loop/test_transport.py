@@ -2,10 +2,11 @@
 
 import socket
 import threading
+import tracemalloc
 
 import pytest
 
-from tests.proxy.loop.sides import Clock, Link, has_ended, is_silent, linked, receive, turns
+from tests.proxy.loop.sides import Clock, Link, Owed, has_ended, is_silent, linked, receive, turns
 
 MANY_BYTES = 8 * 1024 * 1024
 
@@ -280,3 +281,26 @@ def test_a_creditor_that_aborts_its_debtor_while_being_repaid_breaks_nothing() -
 def reset(sock: socket.socket) -> None:
     sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, b"\x01\0\0\0\0\0\0\0")
     sock.close()
+
+
+def test_tiny_pieces_that_wait_cost_little_more_than_their_bytes() -> None:
+    with linked() as link:
+        filling = link.send(bytes(MANY_BYTES))
+        turns(link.loop)
+        tracemalloc.start()
+        before = tracemalloc.get_traced_memory()[0]
+        creditors = [Owed(), Owed()]
+        for _ in range(10):
+            for number in range(5000):
+                link.side.output.append(b"%03x" % (number % 4096))
+                link.transport.owe(creditors[number % 2], 3)
+            turns(link.loop)
+        held_bytes = tracemalloc.get_traced_memory()[0] - before
+        tracemalloc.stop()
+
+        assert held_bytes < 2 * 150_000
+        thread, got = drain_in_thread(link.peer, MANY_BYTES + 150_000)
+        link.until(lambda: all(owed.released_bytes == 75_000 for owed in creditors))
+        thread.join()
+        assert filling.released_bytes == MANY_BYTES
+        assert got[0].endswith(b"".join(b"%03x" % (number % 4096) for number in range(5000)))
