@@ -7,13 +7,13 @@ SOURCES := daemonkit dnswebhook proxy tunnelgw tests tools benchmarks examples
 PYTEST_ARGS ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test lint format generate bench bench-dns limits-proxy pins clean
+.PHONY: help demo test lint format generate bench bench-dns bench-proxy limits-proxy pins clean
 
 help: ## this list
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 18
 
-demo: $(VENV)/runtime ## show the DNS webhook at work on this machine; ONCE=1 ends after the table
-	@$(BIN)/python -m examples.demo $(if $(ONCE),--once)
+demo: $(VENV)/runtime ## show DNS webhook and proxy at work on this machine; ONCE=1 ends after some requests
+	@$(BIN)/python -m examples.demo $(if $(ONCE),--once) $(DEMO_ARGS)
 
 test: $(VENV)/development ## run all tests; builds the real external-dns, etcd, kube-apiserver and h2spec first where Go is installed
 	@if command -v go >/dev/null; then \
@@ -34,13 +34,16 @@ format: $(VENV)/development ## put the sources into the one format
 	$(BIN)/ruff check --fix-only $(SOURCES)
 	$(BIN)/ruff format $(SOURCES)
 
-generate: $(VENV)/development ## write what is made from other files: structs and client from OpenAPI, the options page
+generate: $(VENV)/development ## write what is made from other files: structs and client from OpenAPI, schema, pages of docs/
 	$(BIN)/python -m tools.generate
 
-bench: bench-dns ## all benchmarks
+bench: bench-dns bench-proxy ## all benchmarks; BENCH_ARGS=--quick tries whether they work
 
 bench-dns: $(VENV)/development ## measure the DNS webhook; peers that are installed are measured beside it
 	$(BIN)/python -m benchmarks.dns $(BENCH_ARGS)
+
+bench-proxy: $(VENV)/development ## measure the proxy, beside nginx and nghttpx where they are installed
+	$(BIN)/python -m benchmarks.proxy $(BENCH_ARGS)
 
 limits-proxy: $(VENV)/development ## 5,000 idle connections and bodies of 1 GiB through the proxy: what they cost
 	$(BIN)/python -m benchmarks.proxy_limits

@@ -30,6 +30,9 @@ class Backend(ThreadingHTTPServer):
 
 class _Handler(BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
+    disable_nagle_algorithm = (
+        True  # head and body are written one by one, and the body must not wait for the head's ACK
+    )
     server: Backend
 
     def do_GET(self) -> None:
