@@ -1,0 +1,141 @@
+"""What the proxy's documents say is true: names exist, tables are complete, examples are those of the folder."""
+
+import dataclasses
+import json
+import re
+import sys
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from daemonkit.optionspec import specs_of
+from daemonkit.values import size
+from proxy import document
+from proxy.exchange import answers
+from proxy.options import PREFIX, Options
+from proxy.pattern import automaton, syntax
+from tests.support.process import REPOSITORY
+from tests.support.transcripts import files
+from tools.fieldpage import make_field_page
+
+DOCS = REPOSITORY / "docs"
+MANUAL = (DOCS / "proxy.md").read_text(encoding="utf-8")
+REFERENCE = (DOCS / "proxy-document.md").read_text(encoding="utf-8")
+SCHEMA = (DOCS / "proxy-document.schema.json").read_text(encoding="utf-8")
+FIELDS = (DOCS / "proxy-document-fields.md").read_text(encoding="utf-8")
+EXAMPLES = sorted((REPOSITORY / "examples" / "proxy").glob("*.json"))
+SOURCES = [*(REPOSITORY / "proxy" / "routing").glob("*.py"), *(REPOSITORY / "proxy" / "exchange").glob("*.py")]
+SPECS = tuple(specs_of(Options, PREFIX))
+
+
+# Examples
+
+
+@pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: path.stem)
+def test_every_example_is_a_sound_document(path: Path) -> None:
+    assert document.decode(path.read_bytes()).routes
+
+
+def test_the_reference_shows_every_example_but_that_of_the_demo_as_it_is_in_its_file() -> None:
+    shown = files(REFERENCE)
+
+    assert shown == {
+        f"examples/proxy/{path.name}": path.read_text(encoding="utf-8") for path in EXAMPLES if path.stem != "demo"
+    }
+
+
+# Names and tables
+
+
+def test_the_page_of_fields_is_made_from_the_schema_and_has_every_field() -> None:
+    objects = json.loads(SCHEMA)["$defs"]
+    sections = {part.partition("\n")[0]: part for part in FIELDS.split("\n## ")}
+
+    missing = [
+        f"{name}.{field}"
+        for name, schema in objects.items()
+        if name in sections
+        for field in schema["properties"]
+        if f"| `{field}` |" not in sections[name]
+    ]
+
+    assert missing == []
+    assert make_field_page(SCHEMA) == FIELDS
+
+
+def test_every_variable_and_flag_that_the_manual_names_exists() -> None:
+    variables = {spec.env for spec in SPECS} | {spec.file_env for spec in SPECS if spec.is_secret}
+    flags = {spec.flag for spec in SPECS} | {"--proxy", "--json"}
+    named = re.findall(r"`(--[a-z-]+)", MANUAL)
+
+    assert set(re.findall(rf"\b{PREFIX}[A-Z_]+\b", MANUAL)) - variables == set()
+    assert named
+    assert set(named) - flags == set()
+
+
+def test_every_limit_of_the_document_is_in_the_manual_with_its_default() -> None:
+    rows = re.findall(r"^\| [^|]+ \| ([^|]+) \|.*`limits\.(\w+)`", MANUAL, re.M)
+    fields = {field.encode_name: field.default for field in msgspec.structs.fields(document.Limits)}
+
+    documented = {name: default for default, name in rows}
+
+    assert documented.keys() | {"requestTimeout", "backendIdleTimeout"} == fields.keys()
+    for name, default in documented.items():
+        if default != "none":
+            assert amount(default) == amount(str(fields[name])), name
+
+
+def amount(text: str) -> float:
+    """Of a number, size or duration, as people write it."""
+    plain = text.replace(",", "").replace(" ", "").replace("min", "m")
+    if re.fullmatch(r"[0-9]+(B|KiB|MiB)?", plain):
+        return size(0)(plain)
+    return document.seconds(plain)
+
+
+def test_every_error_answer_has_a_row_with_its_status_code() -> None:
+    text = "\n".join(path.read_text(encoding="utf-8") for path in SOURCES)
+    given = set(re.findall(r'(?:Answer|error_answer)\(\s*(\d{3}), "(\w+)"', text))
+    given |= {(code, reason) for code, reason in re.findall(r'FixedAnswer\((\d{3}), .*"(\w+)"\)', text)}
+    given |= {(str(wording.status_code), reason.value) for reason, wording in answers._FAILURES.items()}
+    given |= {("504", reason) for reason in re.findall(r'_time_out\(\s*"(\w+)"', text)}
+
+    missing = [
+        f"{status} {reason}"
+        for status, reason in sorted(given)
+        if not re.search(rf"^\| {status} \|[^|]*`{reason}`", MANUAL, re.M)
+    ]
+
+    assert len(given) > 20, "the expressions above do not fit the sources any more"
+    assert missing == []
+
+
+def test_every_message_of_readiness_has_a_row() -> None:
+    sources = [REPOSITORY / "proxy" / "supervisor" / name for name in ("fleet.py", "main.py")]
+    text = "\n".join(path.read_text(encoding="utf-8") for path in sources)
+    problem = text.partition("def problem")[2].partition("# -- numbers")[0]
+    messages = re.findall(r'return "([a-z ]+)"', problem + text.partition("def missing")[2].partition("\n    if ")[0])
+
+    assert len(messages) == 4
+    assert [message for message in messages if f"| {message} |" not in MANUAL] == []
+
+
+def test_the_bounds_of_regular_expressions_are_those_of_the_code() -> None:
+    states = sys.modules[automaton.__module__].MAX_STATES  # the package's function hides the module of that name
+    bounds = (syntax.MAX_LENGTH, syntax.MAX_DEPTH, syntax.MAX_POSITIONS, states)
+
+    found = re.search(
+        r"Bounds: ([\d,]+) char\D+([\d,]+) nested\D+([\d,]+) characters[^,]+?\D+([\d,]+) states", REFERENCE
+    )
+
+    assert found is not None
+    assert tuple(int(number.replace(",", "")) for number in found.groups()) == bounds
+
+
+def test_defaults_of_options_in_the_manual_are_those_of_the_code() -> None:
+    defaults = {field.name: field.default for field in dataclasses.fields(Options)}
+
+    assert f"`{defaults['config_addr']}` by default" in MANUAL
+    assert f"`PROXY_GRACE_PERIOD` ({defaults['grace_period_s']:.0f} s)" in MANUAL
+    assert f"`PROXY_SHUTDOWN_DELAY` ({defaults['shutdown_delay_s']:.0f} s)" in MANUAL
