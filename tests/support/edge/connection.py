@@ -205,16 +205,16 @@ class EdgeConnection:
             return
         owner = stream.owner
         if isinstance(event, h2.DataReceived):
-            stream.has_ended = event.end_stream
             owner.on_data(event.data, event.end_stream)
-        elif isinstance(event, h2.ResponseReceived):
             stream.has_ended = event.end_stream
+        elif isinstance(event, h2.ResponseReceived):
             owner.on_head(event.head, event.end_stream)
+            stream.has_ended = event.end_stream
         elif isinstance(event, h2.InformationalReceived):
             owner.on_interim(event.head)
         elif isinstance(event, h2.TrailersReceived):
-            stream.has_ended = True
             owner.on_trailers(event.fields)
+            stream.has_ended = True
         elif isinstance(event, h2.StreamReset):
             if not event.by_peer:
                 self._write_violation(f"stream {event.stream_id}: {event.reason}")

@@ -74,7 +74,6 @@ class Edge:
         self.tunnels.add(self.tunnel)
         self.treatment = Treatment()
         self._house: House | None = None
-        self._loop = Loop()
         self._thread: threading.Thread | None = None
 
     # -- life --------------------------------------------------------------------------------------------------------
@@ -97,24 +96,25 @@ class Edge:
     def start(self) -> Self:
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         self._certificate.configure_cert(context)
-        self._loop = Loop()
-        house = self._house = House(self._loop, context, self.ledger, self.tunnels, self.treatment)
+        loop = Loop()
+        house = self._house = House(loop, context, self.ledger, self.tunnels, self.treatment)
         for address, listening in self._listening.items():
             house.open(address, listening.open())
         house.open_front(self._front.open(), b"http")
         house.open_front(self._secure_front.open(), b"https")
-        self._thread = threading.Thread(target=self._loop.run, name="edge", daemon=True)
+        self._thread = threading.Thread(target=loop.run, name="edge", daemon=True)
         self._thread.start()
         return self
 
     def stop(self) -> None:
         """All connections break, and nobody is let in."""
-        if self._thread is None:
+        if self._thread is None or self._house is None:
             return
+        loop = self._house.loop
         self._do(lambda house: house.close())
-        self._loop.stop_from_thread()
+        loop.stop_from_thread()
         self._thread.join(PATIENCE_S)
-        self._loop.close()
+        loop.close()
         self._thread = self._house = None
 
     def close(self) -> None:
@@ -247,7 +247,8 @@ class Edge:
     ) -> Call:
         """Open a stream with these fields and no others, on the connection of `record`, or the first registered."""
         head = RequestHead(method.encode(), scheme.encode(), host.encode(), path.encode(), list(fields or []))
-        call = Call(self._loop.call_from_thread)
+        assert self._house is not None, "the edge is stopped"
+        call = Call(self._house.loop.call_from_thread)
 
         def open_(connection: EdgeConnection) -> None:
             call.stream = connection.open(head, end_stream, call)
@@ -290,7 +291,7 @@ class Edge:
             finally:
                 done.set()
 
-        self._loop.call_from_thread(run)
+        house.loop.call_from_thread(run)
         assert done.wait(PATIENCE_S), "the loop of the edge does not answer"
         if errors:
             raise errors[0]
