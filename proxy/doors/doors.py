@@ -46,20 +46,6 @@ class Doors:
         self._is_closed = False
         """Nobody is let in any more."""
 
-    @property
-    def connection_count(self) -> int:
-        """Those in their TLS handshake included."""
-        return len(self._registry)
-
-    @property
-    def is_idle(self) -> bool:
-        return not self._registry
-
-    @property
-    def open_names(self) -> frozenset[str]:
-        """Doors that let clients in."""
-        return frozenset(self._doors)
-
     def use(self, table: Table, sockets: Mapping[str, socket.socket]) -> None:
         """Serve by `table`. `sockets` needs those only that are new; a door without one, or not of the table, is shut.
 

@@ -69,11 +69,6 @@ class Services(Shared):
         exchange.begin()
         return exchange
 
-    @property
-    def is_idle(self) -> bool:
-        """No exchange and no mirror is running."""
-        return not self.running
-
     def _end_idle(self) -> None:
         """One look at all that runs, instead of a deadline for each request."""
         now_s = self.loop.now_s

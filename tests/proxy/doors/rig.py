@@ -119,7 +119,8 @@ class Rig:
             is_over.set()
 
     def wait_for_connections(self, count: int) -> None:
-        self.wait_for(lambda: self.doors.connection_count == count, f"{count} connections")
+        doors = self.stats.doors
+        self.wait_for(lambda: sum(door.connections for door in doors.values()) == count, f"{count} connections")
 
 
 def connect(port: int) -> socket.socket:

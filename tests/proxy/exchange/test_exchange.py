@@ -329,7 +329,7 @@ def test_an_exchange_is_counted_at_its_route(world: World) -> None:
     client = world.begin(asked(b"POST"), end_stream=False)
     route = world.stats.route("shop")
 
-    assert (route.in_flight, world.services.is_idle) == (1, False)
+    assert (route.in_flight, not world.services.running) == (1, False)
 
     client.send(b"12345", end_stream=True)
     world.pool.stream.answer(503)
@@ -337,7 +337,7 @@ def test_an_exchange_is_counted_at_its_route(world: World) -> None:
     world.pool.stream.send(b"123", end_stream=True)
 
     assert (route.in_flight, route.responses[5], route.request_bytes, route.response_bytes) == (0, 1, 5, 3)
-    assert (route.duration_sum_s, world.services.is_idle) == (2.0, True)
+    assert (route.duration_sum_s, not world.services.running) == (2.0, True)
 
 
 def test_a_running_exchange_keeps_its_table_when_another_comes(make_world: MakeWorld) -> None:

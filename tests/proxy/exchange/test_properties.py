@@ -232,7 +232,7 @@ class Interleavings(RuleBasedStateMachine):
         assert self.client.owed_bytes == 0
         assert [stream.owed_bytes for stream in self.world.pool.streams] == [0] * len(self.world.pool.streams)
         assert all(stream.is_over for stream in self.world.pool.streams)
-        assert self.world.services.is_idle
+        assert not self.world.services.running
         assert len(self.world.records) == 1
         self.world.close()
 
