@@ -46,7 +46,13 @@ def judge(name: str, data: bytes) -> Verdict:
 
 
 def _summary(verdict: Verdict) -> str:
-    return f"{verdict.file}: sound; {verdict.listeners} listeners, {verdict.routes} routes, {verdict.backends} backends"
+    listeners = _count(verdict.listeners, "listener") + ("" if verdict.listeners else " (the tunnel alone is served)")
+    others = f"{_count(verdict.routes, 'route')}, {_count(verdict.backends, 'backend')}"
+    return f"{verdict.file}: sound; {listeners}, {others}"
+
+
+def _count(number: int, what: str) -> str:
+    return f"{number} {what}{'' if number == 1 else 's'}"
 
 
 def _print(verdict: Verdict) -> None:

@@ -110,7 +110,9 @@ def _doors_for(table: Table, question: Question) -> list[str]:
     if tunnel in table.doors and question.port == _DEFAULT_PORTS[question.scheme]:
         doors[tunnel] = None
     if not doors:
-        known = ", ".join(f"{one.name} ({one.protocol.lower()}, port {one.visible_port})" for one in listeners)
+        known = (
+            ", ".join(f"{one.name} ({one.protocol.lower()}, port {one.visible_port})" for one in listeners) or "none"
+        )
         raise SourceError(
             f"no listener takes {question.scheme} on port {question.port}; the document's listeners: {known}; "
             "name one with --listener"

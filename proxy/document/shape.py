@@ -17,6 +17,14 @@ from proxy.document.problems import Findings, excerpt
 
 SECRET_FIELDS = frozenset({"privateKey"})
 
+_WORDS = {
+    "`int`": "a whole number",
+    "`str`": "text",
+    "`bool`": "true or false",
+    "`array`": "a list",
+    "`object`": "an object",
+}
+"""What the decoder calls the types of JSON."""
 _PLACE = re.compile(r" - at `\$\.?(?P<path>.*)`$")
 
 
@@ -76,6 +84,8 @@ def _add(error: msgspec.ValidationError, data: object, kind: Any, findings: Find
         path = f"{path}.{inner}" if path and inner and not inner.startswith("[") else path + inner
     is_secret = path.rpartition(".")[2] in SECRET_FIELDS
     message, _, seen = message.replace("Expected ", "want ").partition(", got ")
+    for type_name, words in _WORDS.items():
+        message = message.replace(type_name, words)
     if not place:
         message = _wanted(message, kind)
         seen = seen if is_secret else excerpt(data)

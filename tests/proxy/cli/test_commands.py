@@ -58,7 +58,7 @@ def told(capsys: pytest.CaptureFixture[str], *arguments: str, **environ: str) ->
 
 
 def test_check_says_that_a_document_is_sound(capsys: pytest.CaptureFixture[str], file: str) -> None:
-    assert told(capsys, "check", file) == (0, f"{file}: sound; 3 listeners, 1 routes, 0 backends\n", "")
+    assert told(capsys, "check", file) == (0, f"{file}: sound; 3 listeners, 1 route, 0 backends\n", "")
 
 
 def test_check_tells_every_problem_of_every_file(capsys: pytest.CaptureFixture[str], file: str, tmp_path: Path) -> None:
@@ -88,7 +88,10 @@ def test_check_reads_standard_input_as_a_real_command() -> None:
     command = [sys.executable, "-m", "proxy", "check", "-"]
     done = subprocess.run(command, input=b'{"routes": []}', cwd=REPOSITORY, capture_output=True, check=False)
 
-    assert (done.returncode, done.stdout) == (0, b"-: sound; 0 listeners, 0 routes, 0 backends\n")
+    assert (done.returncode, done.stdout) == (
+        0,
+        b"-: sound; 0 listeners (the tunnel alone is served), 0 routes, 0 backends\n",
+    )
 
 
 def test_a_file_that_cannot_be_read_is_a_wrong_question(capsys: pytest.CaptureFixture[str]) -> None:
