@@ -30,7 +30,7 @@ class Prober:
         self._policy = policy
         self._destination = destination
         self._on_change = on_change
-        self._interval_s = document.seconds(policy.interval) or document.seconds("10s")
+        self._interval_s = document.seconds(policy.interval)
         self._timeout_s = document.seconds(policy.timeout)
         authority = (policy.host or destination.text).encode()
         scheme = b"https" if destination.is_tls else b"http"
@@ -58,8 +58,7 @@ class Prober:
         self._is_judged = False
         self._body_bytes = 0
         request = self._running = Request(self._head, True, self, NO_WISH, self._destination.text, self)
-        if self._timeout_s:
-            self._timeout.set(self._loop.now_s + self._timeout_s)
+        self._timeout.set(self._loop.now_s + self._timeout_s)
         self._destination.pool.dispatch(request)
 
     def _on_timeout(self) -> None:

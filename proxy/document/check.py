@@ -5,7 +5,7 @@ from collections.abc import Iterable
 from typing import TypeAlias
 
 from proxy.document.checkroutes import RouteChecker
-from proxy.document.checktargets import check_addresses, check_certificate, check_pem, check_tls
+from proxy.document.checktargets import check_active_health, check_addresses, check_certificate, check_pem, check_tls
 from proxy.document.listeners import Listener
 from proxy.document.model import Document, Forwarding, Settings
 from proxy.document.problems import Findings
@@ -33,6 +33,8 @@ def check_settings(document: Settings, findings: Findings) -> Names:
         at = f"backends[{place}]"
         check_addresses(backend.addresses, f"{at}.addresses", findings)
         check_tls(backend.protocol, backend.tls, at, findings)
+        if backend.active_health:
+            check_active_health(backend.active_health, f"{at}.activeHealth", findings)
         if "://" in backend.name:
             findings.add(f"{at}.name", f"`{backend.name}` contains `://`, which is kept for backends without a name")
     _check_unique("backends", (backend.name for backend in document.backends), findings)

@@ -4,9 +4,10 @@ import ipaddress
 import re
 from collections.abc import Iterable
 
+from proxy.document.durations import seconds
 from proxy.document.part import Certificate, Unset
 from proxy.document.problems import Findings, excerpt
-from proxy.document.targets import BackendTarget, BackendTLS
+from proxy.document.targets import ActiveHealth, BackendTarget, BackendTLS
 
 _NAMED = re.compile(r"(?P<host>[A-Za-z0-9_]([A-Za-z0-9_.-]{0,251}[A-Za-z0-9_.])?):(?P<port>[0-9]{1,5})")
 _BRACKETED = re.compile(r"\[(?P<host>[0-9A-Fa-f:.]+)\]:(?P<port>[0-9]{1,5})")
@@ -66,6 +67,14 @@ def check_tls(protocol: str, tls: BackendTLS | Unset, at: str, findings: Finding
             findings.add(f"{at}.tls.subjectAltNames[{place}]", "want either `hostname` or `uri`")
     if tls.client_certificate:
         check_certificate(tls.client_certificate, f"{at}.tls.clientCertificate", findings)
+
+
+def check_active_health(policy: ActiveHealth, at: str, findings: Findings) -> None:
+    """The two durations of the document that cannot be turned off."""
+    if not seconds(policy.interval):
+        findings.add(f"{at}.interval", f"{policy.interval} is no time between two questions, want one such as 10s")
+    if not seconds(policy.timeout):
+        findings.add(f"{at}.timeout", f"{policy.timeout} would wait for ever for an answer, want a time such as 2s")
 
 
 def check_certificate(certificate: Certificate, at: str, findings: Findings) -> None:

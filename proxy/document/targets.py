@@ -64,7 +64,9 @@ class ActiveHealth(Part, frozen=True):
     host: PlainHostname | Unset = UNSET
     """Host of the question. Default: the address."""
     interval: Duration = "10s"
+    """Longer than 0s."""
     timeout: Duration = "2s"
+    """Longer than 0s: an answer that never comes is a failure."""
     unhealthy_threshold: Count = 3
     """Failures in a row."""
     healthy_threshold: Count = 1

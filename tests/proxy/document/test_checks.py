@@ -22,6 +22,10 @@ def path_of(type_: str, value: str) -> dict[str, Any]:
     return rule(matches=[{"path": {"type": type_, "value": value}}])
 
 
+def probing(**policy: str) -> dict[str, Any]:
+    return {"backends": [{"name": "a", "addresses": ["b:80"], "activeHealth": policy}]}
+
+
 RULE = "routes[0].rules[0]"
 PATH = f"{RULE}.matches[0].path.value"
 
@@ -35,6 +39,8 @@ REFUSED: list[tuple[dict[str, Any], str, str]] = [
     ({"backends": [{"name": "a", "addresses": ["b"]}]}, "backends[0].addresses[0]", "want host:port"),
     ({"backends": [{"name": "a", "addresses": ["b:0"]}]}, "backends[0].addresses[0]", "want host:port"),
     ({"backends": [{"name": "a", "protocol": "https"}]}, "backends[0]", "serverName"),
+    (probing(interval="0s"), "backends[0].activeHealth.interval", "no time between two questions"),
+    (probing(timeout="0ms"), "backends[0].activeHealth.timeout", "wait for ever"),
     ({"forwarding": {"trustedProxies": ["10.0.0.1/8"]}}, "forwarding.trustedProxies[0]", "host bits set"),
     ({"routes": [{}]}, "routes[0]", "no `rules` and no `backends`"),
     ({"routes": [{"backends": HERE, "listeners": ["x"]}]}, "routes[0].listeners[0]", "no entry of `listeners`"),
