@@ -5,12 +5,14 @@ Everything that can pile up has a limit: connections, and complete requests that
 answer is 503. TLS handshakes run in small steps in the watching thread, never blocking the others.
 """
 
+import contextlib
 import logging
 import queue
 import socket
 import ssl
+import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -151,9 +153,22 @@ class Engine(Server):
         self.open_connections: set[Connection] = set()
         """From accept to close, whoever holds them: the watching thread, the queue or a worker. Any thread adds and
         discards, each at one stroke."""
+        self._patient_threads = threading.BoundedSemaphore(max(1, limits.threads // 4))
         self.socket = listener
         if tls is not None:
             self.ssl_adapter = _Tls(*tls)
+
+    @contextlib.contextmanager
+    def patience(self) -> Iterator[bool]:
+        """Whether this thread may wait for what a client still sends and nobody wants: a quarter of them may, or such
+        clients would keep all others waiting.
+        """
+        is_allowed = self._patient_threads.acquire(blocking=False)
+        try:
+            yield is_allowed
+        finally:
+            if is_allowed:
+                self._patient_threads.release()
 
     def prepare(self) -> None:
         """cheroot would open a socket here, which cannot be told modes, stale files or systemd's variables apart."""

@@ -127,13 +127,21 @@ class Request(HTTPRequest):
             self.conn.wfile.write(b"0\r\n\r\n")
 
     def send_headers(self) -> None:
-        if self.body is not None and not self.body.is_consumed:
+        body = self.body
+        if body is not None and not body.is_consumed and not self._can_go_on_after(body):
             # An unread rest would be taken for the next request.
-            is_reusable = not self.close_connection and self.body.skip(_MAX_SKIPPED_BYTES, _SKIP_TIMEOUT_S)
-            if not is_reusable:
-                self.close_connection = True
-                self.conn.must_linger = True
+            self.close_connection = True
+            self.conn.must_linger = True
         super().send_headers()
+
+    def _can_go_on_after(self, body: RequestBody) -> bool:
+        """Whether the rest of a body that the app did not want is little, and comes soon."""
+        if self.close_connection or (b"connection", b"close") in (
+            (name.lower(), value.lower()) for name, value in self.outheaders
+        ):
+            return False
+        with self.server.patience() as is_allowed:
+            return is_allowed and body.skip(_MAX_SKIPPED_BYTES, _SKIP_TIMEOUT_S)
 
     def simple_response(self, status: str, msg: str = "") -> None:
         """What cheroot itself answers when it cannot go on, in our shape."""
@@ -281,7 +289,10 @@ class Connection(HTTPConnection):
     def close(self) -> None:
         """May be called again."""
         if self.must_linger:
-            self._linger()
+            self.must_linger = False
+            with self.server.patience() as is_allowed:
+                if is_allowed:
+                    self._linger()
         self.server.open_connections.discard(self)
         self.rfile.close()
         self.wfile.close()
@@ -290,7 +301,6 @@ class Connection(HTTPConnection):
         self.socket.close()
 
     def _linger(self) -> None:
-        self.must_linger = False
         deadline_s = time.monotonic() + _LINGER_S
         taken_bytes = 0
         with contextlib.suppress(OSError, ValueError):

@@ -195,3 +195,16 @@ def test_clients_that_vanish_at_any_point_leave_the_server_well(serve) -> None:
     with RawClient(port) as client:
         assert client.get().status_code == 200
     assert sum(thread.name.startswith("CP Server") for thread in threading.enumerate()) >= 1
+
+
+def test_bodies_that_nobody_reads_and_never_come_leave_threads_to_the_others(serve) -> None:
+    port = serve(threads=2).bound_address.port
+    unfinished = [RawClient(port) for _ in range(40)]
+    try:
+        for client in unfinished:
+            client.send(b"POST /unread HTTP/1.1\r\nHost: x\r\nContent-Length: 5\r\n\r\nx")
+        with RawClient(port) as other:
+            assert other.get("/ready").body == b"GET /ready 0"
+    finally:
+        for client in unfinished:
+            client.socket.close()
