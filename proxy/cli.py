@@ -11,6 +11,11 @@ log = get_logger(__name__)
 
 QUESTIONS = ("check", "explain", "schema")
 """Commands for people, who want to know something of a document; see `proxy.commands`."""
+_TUNNEL_REFUSED = "refusing to start with a broken tunnel token"
+_FATAL_WHEN_EMPTY = {
+    "auth_token": "refusing to start with a broken config-API auth configuration",
+    "tunnel_token": _TUNNEL_REFUSED,
+}
 WORKER = "worker"
 """Hidden: the supervisor starts it, nobody else."""
 
@@ -33,23 +38,28 @@ def _run(arguments: Sequence[str], environ: Mapping[str, str]) -> int:
     from daemonkit.options import load
     from proxy.options import COMMANDS, DESCRIPTION, PREFIX, PROG, Options
     from proxy.supervisor.main import UnusableFile, serve
+    from proxy.tunnel.token import MalformedToken
 
-    if (broken := _broken_auth_token(arguments, environ)) is not None:
-        logs.setup("info", "text" if environ.get("LOG_FORMAT") == "text" else "json")
-        log.error("refusing to start with a broken config-API auth configuration", error=broken)
-        return 1
+    for field, msg in _FATAL_WHEN_EMPTY.items():
+        if (broken := _empty_secret(field, arguments, environ)) is not None:
+            logs.setup("info", "text" if environ.get("LOG_FORMAT") == "text" else "json")
+            log.error(msg, error=broken)
+            return 1
     _, options = load(
         Options, prog=PROG, prefix=PREFIX, argv=arguments, environ=environ, description=DESCRIPTION, commands=COMMANDS
     )
     try:
         return serve(options)
+    except MalformedToken as error:
+        log.error(_TUNNEL_REFUSED, error=error)
+        return 1
     except UnusableFile as error:
         sys.stderr.write(f"{PROG}: {error}\n")
         return 2
 
 
-def _broken_auth_token(arguments: Sequence[str], environ: Mapping[str, str]) -> str | None:
-    """What is wrong when the token is set but empty: a Secret that was never filled, not a misspelt option."""
+def _empty_secret(field: str, arguments: Sequence[str], environ: Mapping[str, str]) -> str | None:
+    """What is wrong when it is set but empty: a Secret that was never filled, not a misspelt option."""
     from daemonkit.options import BadOptions, parse
     from proxy.options import COMMANDS, PREFIX, Options
 
@@ -58,6 +68,6 @@ def _broken_auth_token(arguments: Sequence[str], environ: Mapping[str, str]) -> 
     try:
         parse(Options, prefix=PREFIX, argv=arguments, environ=environ, commands=COMMANDS)
     except BadOptions as bad:
-        texts = [problem.text for problem in bad.problems if problem.field == "auth_token"]
+        texts = [problem.text for problem in bad.problems if problem.field == field]
         return next((text for text in texts if text.endswith("empty")), None)
     return None

@@ -7,9 +7,10 @@ from pathlib import Path
 from daemonkit.addresses import ListenAddress
 from daemonkit.options import CommonOptions, option
 from daemonkit.secret import Secret
-from daemonkit.values import choice, duration, integer, number, parse_bool, size
+from daemonkit.values import choice, comma_list, duration, integer, number, parse_bool, size
 from proxy.accesslog import AccessLogSettings
 from proxy.accesslog.settings import CHOICES, ERRORS
+from proxy.tunnel.addresses import IpVersion
 
 PROG = "tunnelgw-proxy"
 PREFIX = "PROXY_"
@@ -21,6 +22,14 @@ DESCRIPTION = (
 COMMANDS = {"run": "serve until told to stop"}
 
 _MOST_DEFAULT_WORKERS = 4
+
+
+def parse_edge(text: str) -> ListenAddress:
+    """An address of the edge."""
+    address = ListenAddress.parse(text)
+    if not address.host or not address.port:
+        raise ValueError(f"seen {text.strip()!r}, want host:port or [IPv6]:port")
+    return address
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -67,6 +76,44 @@ class Options(CommonOptions):
         group="configuration",
         metavar="DIR",
         help="keep the last good document here (mode 0600, private keys included), and begin with it after a restart",
+    )
+    tunnel_token: Secret | None = option(
+        secret=True,
+        env="TUNNEL_TOKEN",
+        group="tunnel",
+        help="the tunnel's token: register at the provider's edge and serve what it sends; without it there are direct "
+        "listeners only. A file that changes is read again",
+    )
+    edge: tuple[ListenAddress, ...] = option(
+        parse=comma_list(parse_edge),
+        default="",
+        group="tunnel",
+        metavar="HOST:PORT",
+        help="addresses of the edge, instead of those that the DNS names; for private edges and tests; may be repeated",
+    )
+    edge_ca_file: str | None = option(
+        group="tunnel",
+        metavar="FILE",
+        help="authorities (PEM) that alone vouch for the edge; without it the provider's two published roots are "
+        "fetched, checked, and kept in the state directory",
+    )
+    edge_ip_version: str = option(
+        parse=choice(*IpVersion),
+        default="auto",
+        group="tunnel",
+        help="which addresses of the edge to dial; auto: what the resolver names first, and the others when that fails",
+    )
+    ha_connections: int = option(
+        parse=integer(1, 64),
+        default="4",
+        group="tunnel",
+        help="connections to the edge, spread over its addresses and over the workers",
+    )
+    register_without_config: bool = option(
+        parse=parse_bool,
+        default="false",
+        group="tunnel",
+        help="register at the edge before there is a configuration; requests are answered 404 until it comes",
     )
     workers: int = option(
         parse=integer(0, 256),

@@ -61,7 +61,21 @@ class DoorStats(msgspec.Struct, gc=False):
     connections: int = 0
     accepted: int = 0
     refused: dict[str, int] = msgspec.field(default_factory=dict)
-    """By cause: limit, descriptors, tls, protocol, header_timeout."""
+    """By cause: limit, descriptors, tls, protocol, header_timeout, misdirected."""
+
+
+class EdgeStats(msgspec.Struct, gc=False):
+    """The tunnel's connections of one index, one after another."""
+
+    is_up: int = 0
+    """1: it is registered."""
+    in_flight: int = 0
+    requests: int = 0
+    sent_bytes: int = 0
+    """Acknowledged by the edge, TLS included."""
+    received_bytes: int = 0
+    round_trip_s: float = 0.0
+    """Of the last PING."""
 
 
 class Stats(msgspec.Struct):
@@ -70,6 +84,8 @@ class Stats(msgspec.Struct):
     routes: dict[str, RouteStats] = msgspec.field(default_factory=dict)
     backends: dict[str, BackendStats] = msgspec.field(default_factory=dict)
     doors: dict[str, DoorStats] = msgspec.field(default_factory=dict)
+    edges: dict[int, EdgeStats] = msgspec.field(default_factory=dict)
+    """By index of the tunnel's connection."""
     table_version: int = 0
     """Of the document that requests are routed by; 0: none."""
     swaps: int = 0
@@ -85,6 +101,9 @@ class Stats(msgspec.Struct):
 
     def door(self, name: str) -> DoorStats:
         return _series(self.doors, name, DoorStats)
+
+    def edge(self, conn_index: int) -> EdgeStats:
+        return self.edges.setdefault(conn_index, EdgeStats())
 
 
 def _series(series: dict[str, S], name: str, make: type[S]) -> S:

@@ -11,6 +11,7 @@ from proxy.control.messages import (
     Begin,
     Drain,
     FromWorker,
+    OfEdge,
     Ready,
     Refused,
     Report,
@@ -18,6 +19,7 @@ from proxy.control.messages import (
     TakeDocument,
     Taken,
     TakeSockets,
+    ToEdge,
     ToWorker,
 )
 
@@ -27,6 +29,7 @@ __all__ = [
     "Channel",
     "Drain",
     "FromWorker",
+    "OfEdge",
     "Ready",
     "Refused",
     "Report",
@@ -34,6 +37,7 @@ __all__ = [
     "TakeDocument",
     "TakeSockets",
     "Taken",
+    "ToEdge",
     "ToWorker",
     "channel_pair",
     "mapped",

@@ -5,6 +5,7 @@ from typing import TypeAlias
 import msgspec
 
 from proxy.accesslog import AccessLogSettings
+from proxy.tunnel.orders import EdgeOrder, EdgeReport
 
 
 class Message(msgspec.Struct, frozen=True, tag=True, array_like=True):
@@ -39,8 +40,14 @@ class Report(Message, frozen=True):
     """Answer with a Snapshot."""
 
 
+class ToEdge(Message, frozen=True):
+    """About connections to the tunnel's edge; `DialMeans` come along with a dial, as a memory file."""
+
+    order: EdgeOrder
+
+
 class Drain(Message, frozen=True):
-    """Accept what is queued, close the listening sockets, finish what runs, end."""
+    """Accept what is queued, close the listening sockets, unregister from the edge, finish what runs, end."""
 
 
 class Ready(Message, frozen=True):
@@ -69,5 +76,11 @@ class Snapshot(Message, frozen=True):
     open_descriptors: int
 
 
-ToWorker: TypeAlias = Begin | TakeSockets | TakeDocument | Report | Drain
-FromWorker: TypeAlias = Ready | Taken | Refused | Snapshot
+class OfEdge(Message, frozen=True):
+    """What became of connections to the edge; a pushed configuration comes along as a memory file."""
+
+    report: EdgeReport
+
+
+ToWorker: TypeAlias = Begin | TakeSockets | TakeDocument | Report | ToEdge | Drain
+FromWorker: TypeAlias = Ready | Taken | Refused | Snapshot | OfEdge

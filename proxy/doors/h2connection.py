@@ -20,7 +20,7 @@ from proxy.doors.misdirected import Misdirection
 from proxy.doors.refusals import MISDIRECTED, refusal
 from proxy.doors.terms import Terms
 from proxy.exchange.client import Arrival
-from proxy.h2 import ErrorCode, RequestHead, ResponseHead
+from proxy.h2 import ErrorCode, ResponseHead
 from proxy.loop import Loop, Transport
 from proxy.loop.transport import Buffer
 
@@ -43,20 +43,17 @@ class H2Connection:
         keeper: Keeper,
         codec: h2.Connection | None = None,
         misdirection: Misdirection | None = None,
-        arrival_of: Callable[[RequestHead], Arrival] | None = None,
         encode_head: Callable[[ResponseHead], ResponseHead] | None = None,
     ) -> None:
         """Call `start` next.
 
-        `codec` has perhaps spoken with the client before. `arrival_of` is asked for each request where `arrival` does
-        not hold for all; `encode_head` changes final heads before they are sent.
+        `codec` has perhaps spoken with the client before; `encode_head` changes final heads before they are sent.
         """
         self._loop = loop
         self._terms = terms
         self._arrival = arrival
         self._keeper = keeper
         self._misdirection = misdirection
-        self._arrival_of = arrival_of
         self.encode_head = encode_head
         self._codec = codec or h2.Connection.server(terms.caches.of_h2, terms.h2_settings)
         self._transport: Transport
@@ -151,6 +148,11 @@ class H2Connection:
             self._has_settings = True
             if not self._streams:
                 self._on_streams_gone()
+        else:
+            self.on_other(event)
+
+    def on_other(self, event: h2.Event) -> None:
+        """What only a peer that we look after does: answers PINGs, says that it goes. Clients may do as they like."""
 
     def _begin(self, event: h2.RequestReceived) -> None:
         head, stream_id, has_body = event.head, event.stream_id, not event.end_stream
@@ -161,12 +163,11 @@ class H2Connection:
         if self._misdirection is not None and self._misdirection.is_misdirected(head.authority):
             self._refuse(stream_id, 421, MISDIRECTED, "misdirected")
             return
-        arrival = self._arrival if self._arrival_of is None else self._arrival_of(head)
         streams = self._streams
         if not streams:
             self._deadline.clear()
             self.idle_since_s = BUSY
-        stream = streams[stream_id] = H2Stream(self, self._codec, self._transport, stream_id, arrival, has_body)
+        stream = streams[stream_id] = H2Stream(self, self._codec, self._transport, stream_id, self._arrival, has_body)
         exchange = self._terms.begin(stream, head, event.end_stream)
         if stream_id in streams:
             stream.exchange = exchange
@@ -292,6 +293,12 @@ class H2Connection:
         self._transport.flush_later()
         if not self._streams:
             self._on_streams_gone()
+
+    def close(self, reason: str, code: ErrorCode = ErrorCode.NO_ERROR) -> None:
+        """Say what is queued and that this is the end; every stream is gone."""
+        self._lose(reason)
+        self._codec.terminate(code, reason.encode())
+        self._finish()
 
     def evict(self) -> None:
         self._codec.terminate()

@@ -98,6 +98,13 @@ def reply_to(answer: Answer, request: RequestHead, request_id: Field, now_s: flo
     return Reply(ResponseHead(answer.status_code, fields), b"" if request.method == b"HEAD" else body)
 
 
+def for_edge(reply: Reply, answer: Answer) -> Reply:
+    """The same, to the tunnel's edge: of a backend that has not answered it tells its clients in its own words."""
+    if reply.head.status_code != HTTPStatus.BAD_GATEWAY or answer.reason in _VERBATIM:
+        return reply
+    return Reply(ResponseHead(reply.head.status_code, [_NO_BODY], is_failure=True), b"")
+
+
 def redirect_reply(redirect: Redirect, request_id: Field, now_s: float) -> Reply:
     fields = _edited(((b"location", redirect.location),), redirect.response_edits)
     fields += ((b"date", http_date(int(now_s))), request_id, _NO_BODY)

@@ -102,7 +102,8 @@ class Ending:
 
     def _answer(self, answer: Answer) -> None:
         self._reason = answer.reason
-        self._send_own(answers.reply_to(answer, self._head, self._id_field, self._began_wall_s))
+        reply = answers.reply_to(answer, self._head, self._id_field, self._began_wall_s)
+        self._send_own(answers.for_edge(reply, answer) if self._client.arrival.is_edge else reply)
 
     def _send_own(self, reply: Reply) -> None:
         if self._timers is not None:

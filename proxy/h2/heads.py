@@ -53,6 +53,8 @@ class ResponseHead(msgspec.Struct, eq=False):
     """Encoded for HTTP/1.1, and the content-length among them."""
     onward: "ResponseHead | None" = None
     """Without the fields that belong to the backend's connection."""
+    is_failure: bool = False
+    """Stands for a backend that has not answered."""
 
     def __repr__(self) -> str:
         return f"ResponseHead({self.status_code}, {len(self.fields)} fields)"

@@ -20,6 +20,7 @@ from daemonkit.wsgistreams import BodyError
 from proxy import document
 from proxy.document import DocumentError, Problem
 from proxy.supervisor.configuration import Configuration, NotServed, VersionConflict
+from proxy.tunnel.remoteconfig import NO_VERSION
 
 if TYPE_CHECKING:
     from _typeshed.wsgi import StartResponse, WSGIEnvironment
@@ -27,6 +28,8 @@ if TYPE_CHECKING:
 log = get_logger(__name__)
 
 PATH = "/config"
+REMOTE_VERSION = "Remote-Configuration-Version"
+"""Of the configuration that the tunnel's provider has pushed; not used for routing."""
 _METHODS = ("GET", "HEAD", "PUT")
 _REFUSALS_EVERY_S = 10.0
 _MAX_LOGGED_PROBLEMS = 3
@@ -78,6 +81,7 @@ class ConfigApi:
         is_open: bool,
         max_document_bytes: int,
         is_stopping: Callable[[], bool],
+        remote_version: Callable[[], int] | None = None,
     ) -> None:
         self._configuration = configuration
         self._ops = ops
@@ -85,6 +89,7 @@ class ConfigApi:
         self._is_open = is_open
         self._max_document_bytes = max_document_bytes
         self._is_stopping = is_stopping
+        self._remote_version = remote_version
         self._rare_log = log.every(_REFUSALS_EVERY_S)
 
     def __call__(self, environ: "WSGIEnvironment", start_response: "StartResponse") -> Iterable[bytes]:
@@ -135,7 +140,11 @@ class ConfigApi:
         if loaded is None:
             raise Refused(404, f"no configuration is loaded yet; send one with PUT {PATH}")
         shown = msgspec.structs.replace(loaded.document, version=loaded.version)
-        return Response(document.encode_redacted(shown) + b"\n", content_type="application/json")
+        response = Response(document.encode_redacted(shown) + b"\n", content_type="application/json")
+        if self._remote_version is not None and self._remote_version() != NO_VERSION:
+            # Beside the document, so that what is read can be sent again.
+            response.headers[REMOTE_VERSION] = str(self._remote_version())
+        return response
 
     def _put(self, request: Request) -> Response:
         if self._is_stopping():

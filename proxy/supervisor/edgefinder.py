@@ -124,10 +124,10 @@ def _ordered(records: "Sequence[object] | dns.resolver.Answer") -> list[SrvTarge
 
     def rank(record: object) -> tuple[int, float]:
         weight: int = record.weight  # type: ignore[attr-defined]
-        return record.priority, -(random.random() ** (1.0 / weight)) if weight else 0.0  # type: ignore[attr-defined] # noqa: S311
+        return record.priority, -(random.random() ** (1.0 / weight)) if weight else 0.0  # type: ignore[attr-defined]
 
     ordered = sorted(records, key=rank)
-    return [SrvTarget(str(record.target).rstrip("."), record.port) for record in ordered]  # type: ignore[attr-defined]
+    return [SrvTarget(str(record.target).rstrip("."), record.port) for record in ordered]
 
 
 def _addresses_of(host: str, port: int) -> list[str]:

@@ -31,12 +31,8 @@ class PublishedRoot(msgspec.Struct, frozen=True):
 
 
 PUBLISHED: Final = (
-    PublishedRoot(
-        _BASE + "origin_ca_ecc_root.pem", "aa63697a22764b67b2134ce14cb5690ea336940b93986113f49545917832d80d"
-    ),
-    PublishedRoot(
-        _BASE + "origin_ca_rsa_root.pem", "d3c7e85c91707fc0a12abc5d88266747aa4fa8e7b162f633ffb3c9d989947620"
-    ),
+    PublishedRoot(_BASE + "origin_ca_ecc_root.pem", "aa63697a22764b67b2134ce14cb5690ea336940b93986113f49545917832d80d"),
+    PublishedRoot(_BASE + "origin_ca_rsa_root.pem", "d3c7e85c91707fc0a12abc5d88266747aa4fa8e7b162f633ffb3c9d989947620"),
 )
 
 
@@ -106,9 +102,9 @@ def fetch(published: Sequence[PublishedRoot] = PUBLISHED) -> str:
 def _fetch_one(root: PublishedRoot) -> str:
     remedy = "; where there is no Internet, bring them with `tunnelgw-proxy edge-ca` and name the file (--edge-ca-file)"
     try:
-        request = urllib.request.Request(root.url, headers={"User-Agent": "tunnelgw-proxy"})  # noqa: S310 - https
-        with urllib.request.urlopen(request, timeout=_TIMEOUT_S, context=ssl.create_default_context()) as response:  # noqa: S310
-            text = response.read(_MAX_BYTES).decode("ascii", "ignore")
+        request = urllib.request.Request(root.url, headers={"User-Agent": "tunnelgw-proxy"})
+        with urllib.request.urlopen(request, timeout=_TIMEOUT_S, context=ssl.create_default_context()) as response:
+            text: str = response.read(_MAX_BYTES).decode("ascii", "ignore")
     except (OSError, ValueError) as error:
         reason = getattr(error, "reason", None) or error
         raise TrustUnavailable(f"cannot fetch the edge's root certificate {root.url}: {reason}{remedy}") from error

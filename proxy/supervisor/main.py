@@ -2,6 +2,8 @@
 
 import signal
 import threading
+from pathlib import Path
+from typing import TYPE_CHECKING
 
 from prometheus_client import CollectorRegistry
 
@@ -21,6 +23,11 @@ from proxy.supervisor.metrics import ProxyCollector
 from proxy.supervisor.shutdowndelay import ShutdownDelay
 from proxy.supervisor.sockets import ListeningSockets
 from proxy.supervisor.state import StateFile
+from proxy.tunnel.addresses import IpVersion
+from proxy.tunnel.token import TunnelToken
+
+if TYPE_CHECKING:
+    from proxy.supervisor.tunnel import Tunnel
 
 log = get_logger(__name__)
 
@@ -32,7 +39,7 @@ class UnusableFile(Exception):
 
 
 def serve(options: Options) -> int:
-    """Returns the exit code. Raises UnusableFile before anything has started."""
+    """Returns the exit code. Raises UnusableFile and MalformedToken before anything has started."""
     give_back_large_buffers()
     sockets = ListeningSockets(options.worker_count)
     settings = options.access_log_settings()
@@ -42,12 +49,16 @@ def serve(options: Options) -> int:
     configuration = Configuration(fleet, sockets, state)
     _load(configuration, options)
     daemon = Daemon(PROG, options.grace_period_s + options.shutdown_delay_s, log)
-    _serve_api(daemon, options, configuration, fleet)
+    tunnel = _tunnel(daemon, options, fleet)
+    _serve_api(daemon, options, configuration, fleet, tunnel)
     for slot in fleet.slots:
         slot.on_failing = configuration.withdraw
         daemon.thread(f"worker-{slot.index}", slot.run)
     daemon.serve(fleet)
     daemon.thread("worker-watch", lambda: fleet.watch(daemon.stop))
+    if tunnel is not None:
+        daemon.thread("tunnel", tunnel.run)
+        daemon.on_stop(tunnel.stop_is_near)
     daemon.thread("listeners", lambda: configuration.retry_sockets(daemon.stop))
     daemon.serve(ShutdownDelay(configuration, options.shutdown_delay_s))
     daemon.on_stop(fleet.stop_is_near)
@@ -68,13 +79,44 @@ def _load(configuration: Configuration, options: Options) -> None:
         raise UnusableFile("\n".join(f"{options.config}: {problem}" for problem in error.problems)) from error
 
 
-def _serve_api(daemon: Daemon, options: Options, configuration: Configuration, fleet: Fleet) -> None:
+def _tunnel(daemon: Daemon, options: Options, fleet: Fleet) -> "Tunnel | None":
+    if options.tunnel_token is None:
+        return None
+    # Here, not above: what only a tunnel needs.
+    from proxy.supervisor.edgefinder import DiscoveredEdge, EdgeFinder, NamedEdge
+    from proxy.supervisor.edgetrust import EdgeTrust, NamedAuthorities, PublishedRoots, TrustUnavailable
+    from proxy.supervisor.tunnel import Tunnel, TunnelSettings
+
+    token = TunnelToken.decode(options.tunnel_token.reveal())
+    finder: EdgeFinder = NamedEdge(options.edge) if options.edge else DiscoveredEdge(token.endpoint)
+    trust: EdgeTrust = PublishedRoots(options.state_path)
+    if options.edge_ca_file is not None:
+        trust = NamedAuthorities(Path(options.edge_ca_file))
+        try:
+            trust.roots()
+        except TrustUnavailable as error:
+            raise UnusableFile(str(error)) from error
+    settings = TunnelSettings(
+        options.ha_connections, IpVersion(options.edge_ip_version), options.register_without_config
+    )
+    return Tunnel(settings, options.tunnel_token, fleet.slots, finder, trust, daemon.stop)
+
+
+def _serve_api(
+    daemon: Daemon, options: Options, configuration: Configuration, fleet: Fleet, tunnel: "Tunnel | None"
+) -> None:
     registry = CollectorRegistry()
     process_metrics(registry, PROG.replace("-", "_"), daemonkit.__version__)
     registry.register(ProxyCollector(fleet, configuration))
+    if tunnel is not None:
+        from proxy.supervisor.tunnelmetrics import TunnelCollector
+
+        registry.register(TunnelCollector(fleet, tunnel))
 
     def missing() -> str | None:
-        return "no configuration is loaded yet" if configuration.loaded is None else fleet.problem()
+        if configuration.loaded is None:
+            return "no configuration is loaded yet"
+        return fleet.problem() or (tunnel.problem() if tunnel is not None else None)
 
     if options.auth_token is None and not options.allow_unauthenticated_config:
         log.warning("PROXY_AUTH_TOKEN is not set: PUT /config and GET /config are refused")
@@ -85,6 +127,7 @@ def _serve_api(daemon: Daemon, options: Options, configuration: Configuration, f
         is_open=options.allow_unauthenticated_config,
         max_document_bytes=options.max_document_bytes,
         is_stopping=daemon.stop.is_set,
+        remote_version=None if tunnel is None else lambda: tunnel.remote.version,
     )
     daemon.serve(
         HttpServer(

@@ -5,7 +5,7 @@ Counters of dead processes are kept; gauges (in flight, open connections) die wi
 
 import msgspec
 
-from proxy.stats import BackendStats, DoorStats, RouteStats, Stats
+from proxy.stats import BackendStats, DoorStats, EdgeStats, RouteStats, Stats
 
 
 class Totals:
@@ -42,6 +42,8 @@ def add(total: Stats, stats: Stats, *, with_gauges: bool) -> None:
         _add_backend(total.backend(key), backend, with_gauges)
     for name, door in stats.doors.items():
         _add_door(total.door(name), door, with_gauges)
+    for conn_index, edge in stats.edges.items():
+        _add_edge(total.edge(conn_index), edge, with_gauges)
     total.swaps += stats.swaps
     total.access_log_dropped += stats.access_log_dropped
 
@@ -67,6 +69,14 @@ def _add_door(total: DoorStats, door: DoorStats, with_gauges: bool) -> None:
     _add_words(total.refused, door.refused)
     if with_gauges:
         total.connections += door.connections
+
+
+def _add_edge(total: EdgeStats, edge: EdgeStats, with_gauges: bool) -> None:
+    _add_numbers(total, edge, ("requests", "sent_bytes", "received_bytes"))
+    if with_gauges:
+        total.in_flight += edge.in_flight
+        if edge.is_up:
+            total.round_trip_s = edge.round_trip_s
 
 
 def _add_numbers(total: msgspec.Struct, part: msgspec.Struct, names: tuple[str, ...]) -> None:

@@ -83,6 +83,7 @@ class Tunnel:
         self._has_registered = False
         """Once at least."""
         self._is_waiting_told = False
+        self._knows_document = False
         self._is_stopping = False
         for slot in slots:
             slot.on_edge = self._on_report
@@ -203,6 +204,8 @@ class Tunnel:
     def _take_failed_search(self, error: str) -> None:
         self._is_searching = False
         self._failed(self.places[0], FailureCause.DIAL, error, self._finder.name)
+        for place in self.places[1:]:
+            place.due_s = max(place.due_s, self.places[0].due_s)
 
     # -- what comes of it --------------------------------------------------------------------------------------------
 
@@ -269,16 +272,14 @@ class Tunnel:
             place.waits.lost(report.registered_for_s)
         self._failed(place, report.cause, report.error, edge, report.retry_after_s)
 
-    def _failed(
-        self, place: Place, cause: FailureCause, error: str, edge: str, retry_after_s: float = 0.0
-    ) -> None:
+    def _failed(self, place: Place, cause: FailureCause, error: str, edge: str, retry_after_s: float = 0.0) -> None:
         now_s = time.monotonic()
         place.failures[cause] += 1
         if self._addresses is not None and cause.is_of_address:
             self._addresses.another_for(place.index, now_s)
             if not self.registered and now_s - self._searched_at_s > SEARCH_AGAIN_S:
                 self._addresses = None
-        wait = place.waits.next(random.random(), retry_after_s)  # noqa: S311 - spreads load
+        wait = place.waits.next(random.random(), retry_after_s)
         place.due_s = now_s + wait.delay_s
         if self._is_stopping:
             return
@@ -295,9 +296,10 @@ class Tunnel:
                 registered_for_s = time.monotonic() - place.registered_at_s if place.is_registered else 0.0
                 ended = Ended(place.number, FailureCause.LOST, "its worker died", 0.0, registered_for_s)
                 self._take_ended(place, ended)
-        first = self.places[0]
-        if self._is_waiting_told and not self._has_registered and not first.number and self._has_document:
-            first.due_s = time.monotonic()
+        if self._has_document and not self._knows_document:
+            self._knows_document = True
+            # Whatever the wait was for.
+            self.places[0].due_s = time.monotonic()
 
     def _keep(self, slot: Slot, report: Pushed, content: memoryview | None) -> None:
         before = self.remote

@@ -67,5 +67,5 @@ def _environment() -> dict[str, str]:
     return kept
 
 
-_SECRETS = frozenset({"PROXY_AUTH_TOKEN", "NOTIFY_SOCKET", "WATCHDOG_USEC", "WATCHDOG_PID"})
+_SECRETS = frozenset({"PROXY_AUTH_TOKEN", "TUNNEL_TOKEN", "NOTIFY_SOCKET", "WATCHDOG_USEC", "WATCHDOG_PID"})
 """And what only the main process may say to the service manager."""

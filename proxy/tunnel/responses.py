@@ -53,7 +53,9 @@ class ResponseHeads:
         """
         encoded = head.onward
         if encoded is None:
-            if head.status_code == 101:
+            if head.is_failure:
+                encoded = failure_head()
+            elif head.status_code == 101:
                 fields = [field for field in head.fields if field[0] not in (b"connection", b"upgrade", _LENGTH)]
                 encoded = self._encode(200, fields + _WEBSOCKET_FIELDS)
             else:
@@ -90,17 +92,23 @@ class ResponseHeads:
 
 def failure_head() -> ResponseHead:
     """For what no backend has answered, and for streams that we refuse; the stream ends with it."""
-    return ResponseHead(502, [FROM_CONNECTOR, _NO_BODY])
+    return _as_it_is(ResponseHead(502, [FROM_CONNECTOR, _NO_BODY]))
 
 
 def control_head() -> ResponseHead:
     """Of the control stream, before its first bytes."""
-    return ResponseHead(200, [(b"content-type", b"application/octet-stream")])
+    return _as_it_is(ResponseHead(200, [(b"content-type", b"application/octet-stream")]))
 
 
 def configuration_head() -> ResponseHead:
     """Of the answer to a pushed configuration."""
-    return ResponseHead(200, [(b"content-type", b"application/json")])
+    return _as_it_is(ResponseHead(200, [(b"content-type", b"application/json")]))
+
+
+def _as_it_is(head: ResponseHead) -> ResponseHead:
+    """Nothing more is to be encoded."""
+    head.onward = head
+    return head
 
 
 def _base64(raw: bytes) -> bytes:

@@ -4,6 +4,7 @@ import random
 import socket
 import time
 from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING
 
 from proxy.accesslog.writer import AccessLogWriter
 from proxy.backend.pools import Pools
@@ -12,12 +13,21 @@ from proxy.exchange.services import Services
 from proxy.loop import Loop
 from proxy.routing import Table
 from proxy.stats import Stats
+from proxy.tunnel.orders import EdgeOrder, EdgeReport
+
+if TYPE_CHECKING:
+    from proxy.tunnel.links import Links
+
+SayOfEdge = Callable[[EdgeReport, bytes | None], None]
+"""A report, and what comes along."""
 
 
 class Gateway:
-    """Everything behind the listening sockets; belongs to the loop's thread."""
+    """Everything behind the listening sockets and the tunnel; belongs to the loop's thread."""
 
     def __init__(self, loop: Loop, stats: Stats, access_log: AccessLogWriter) -> None:
+        self._loop = loop
+        self._stats = stats
         self._pools = Pools(loop, stats)
         self._services = Services(
             loop=loop,
@@ -29,18 +39,55 @@ class Gateway:
             wall_clock_s=time.time,
         )
         self._doors = Doors(loop, self._services, stats)
+        self._links: Links | None = None
+        """Of the tunnel, once there are orders for it."""
+        self._table: Table | None = None
 
     def use(self, table: Table, sockets: Mapping[str, socket.socket]) -> None:
         """From now on, with the sockets of new doors; running exchanges keep the table that they began with."""
         self._pools.use(table)
         self._services.use(table)
         self._doors.use(table, sockets)
+        self._table = table
+        if self._links is not None:
+            self._links.use(table.settings.limits)
+
+    def obey(self, order: EdgeOrder, content: memoryview | None, say: SayOfEdge) -> None:
+        """About connections to the tunnel's edge."""
+        if self._links is None:
+            # Here, not above: without a tunnel it would be memory for nothing.
+            from proxy.tunnel.links import Links
+
+            self._links = Links(self._loop, self._services, self._doors.caches, self._stats, say)
+            if self._table is not None:
+                self._links.use(self._table.settings.limits)
+        self._links.obey(order, content)
 
     def drain(self, on_idle: Callable[[], None]) -> None:
         """Take nothing new; `on_idle` is called when nothing runs any more."""
-        self._doors.on_idle = on_idle
-        self._doors.drain()
+        parts = [self._drain_doors, *([self._links.drain] if self._links is not None else [])]
+        waiting = len(parts)
+
+        def one_idle() -> None:
+            nonlocal waiting
+            waiting -= 1
+            if not waiting:
+                on_idle()
+
+        for drain in parts:
+            drain(one_idle)
         self._pools.drain()
 
+    def _drain_doors(self, on_idle: Callable[[], None]) -> None:
+        self._doors.on_idle = on_idle
+        self._doors.drain()
+
+    def measure(self) -> None:
+        """Bring the numbers up to date that are not counted as they change."""
+        if self._links is not None:
+            self._links.measure()
+
     def close(self) -> None:
+        if self._links is not None:
+            self._links.close()
         self._pools.close()

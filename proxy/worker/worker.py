@@ -19,6 +19,7 @@ from proxy.control import (
     Channel,
     Drain,
     FromWorker,
+    OfEdge,
     Ready,
     Refused,
     Report,
@@ -26,6 +27,7 @@ from proxy.control import (
     TakeDocument,
     Taken,
     TakeSockets,
+    ToEdge,
     ToWorker,
     mapped,
     sealed_file,
@@ -79,7 +81,11 @@ class Worker:
                     self._sockets[door] = socket.socket(fileno=descriptor)
             case TakeDocument():
                 self._take(message, mapped(descriptors[0]))
+            case ToEdge(order):
+                content = mapped(descriptors[0]) if descriptors else None
+                self._gateway.obey(order, content, lambda report, content: self._say(OfEdge(report), content))
             case Report():
+                self._gateway.measure()
                 self._say(_usage(), msgspec.msgpack.encode(self._stats))
             case Drain():
                 self._gateway.drain(self._end)
@@ -112,7 +118,7 @@ class Worker:
         if content is None:
             self._channel.send(message)
             return
-        descriptor = sealed_file("tunnelgw-proxy-stats", content)
+        descriptor = sealed_file("tunnelgw-proxy-worker", content)
         try:
             self._channel.send(message, (descriptor,))
         finally:

@@ -1,0 +1,80 @@
+"""Metrics of the tunnel, by index of the connection: what the supervisor knows, and what the workers have counted."""
+
+from collections.abc import Iterable, Iterator
+
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
+from prometheus_client.registry import Collector
+
+from proxy.stats import Stats
+from proxy.supervisor.fleet import Fleet
+from proxy.supervisor.places import Place
+from proxy.supervisor.tunnel import Tunnel
+
+_P = "tunnelgw_proxy_tunnel_"
+_LABEL = ["conn_index"]
+
+
+class TunnelCollector(Collector):
+    def __init__(self, fleet: Fleet, tunnel: Tunnel) -> None:
+        self._fleet = fleet
+        self._tunnel = tunnel
+
+    def describe(self) -> Iterable[Metric]:
+        """Nothing, so that registering asks no worker."""
+        return ()
+
+    def collect(self) -> Iterator[Metric]:
+        places = self._tunnel.places
+        yield _gauge("connections_wanted", "Connections to the edge that are wanted", len(places))
+        yield _gauge("connections_registered", "Connections registered at the edge", self._tunnel.registered)
+        yield _gauge(
+            "remote_config_version",
+            "Version of the configuration that the provider has pushed, not used for routing; -1: none",
+            self._tunnel.remote.version,
+        )
+        yield from _places(places)
+        # The collector of the proxy has asked the workers a moment ago.
+        yield from _traffic(self._fleet.total())
+
+
+def _gauge(name: str, text: str, value: float) -> Metric:
+    return GaugeMetricFamily(_P + name, text, value=value)
+
+
+def _places(places: list[Place]) -> Iterator[Metric]:
+    up = GaugeMetricFamily(_P + "connection_up", "1: the connection is registered", labels=_LABEL)
+    info = GaugeMetricFamily(
+        _P + "connection_info", "Where the connection is registered", labels=[*_LABEL, "location", "edge", "worker"]
+    )
+    registrations = CounterMetricFamily(
+        _P + "registrations", "Registrations that succeeded; all but the first are reconnects", labels=_LABEL
+    )
+    failures = CounterMetricFamily(
+        _P + "connection_failures", "Attempts that failed and connections that were lost", labels=[*_LABEL, "cause"]
+    )
+    for place in places:
+        label = [str(place.index)]
+        up.add_metric(label, int(place.is_registered))
+        slot = place.slot
+        if place.is_registered and slot is not None:
+            info.add_metric([*label, place.location, str(place.address), str(slot.index)], 1)
+        registrations.add_metric(label, place.registrations)
+        for cause, count in place.failures.copy().items():
+            failures.add_metric([*label, cause], count)
+    yield from (up, info, registrations, failures)
+
+
+def _traffic(total: Stats) -> Iterator[Metric]:
+    requests = CounterMetricFamily(_P + "requests", "Requests that came through the tunnel", labels=_LABEL)
+    in_flight = GaugeMetricFamily(_P + "requests_in_flight", "Requests under way in the tunnel", labels=_LABEL)
+    sent = CounterMetricFamily(_P + "sent_bytes", "Bytes to the edge that it has acknowledged", labels=_LABEL)
+    received = CounterMetricFamily(_P + "received_bytes", "Bytes from the edge", labels=_LABEL)
+    round_trip = GaugeMetricFamily(_P + "round_trip_seconds", "From a PING to its answer, at the last", labels=_LABEL)
+    for conn_index, edge in sorted(total.edges.items()):
+        label = [str(conn_index)]
+        requests.add_metric(label, edge.requests)
+        in_flight.add_metric(label, edge.in_flight)
+        sent.add_metric(label, edge.sent_bytes)
+        received.add_metric(label, edge.received_bytes)
+        round_trip.add_metric(label, edge.round_trip_s)
+    yield from (requests, in_flight, sent, received, round_trip)

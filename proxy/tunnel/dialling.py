@@ -1,0 +1,157 @@
+"""One dial: TCP, then TLS, driven by the loop.
+
+HTTP/2 has no heartbeat that the edge is known to answer to in time, so the kernel is told to notice a peer that is
+gone: keep-alive probes while nothing moves, a limit on unacknowledged data while something does.
+"""
+
+import contextlib
+import errno
+import os
+import socket
+import ssl
+from collections.abc import Callable
+from typing import Any, Final
+
+from proxy.loop import Handshake, Loop
+from proxy.tunnel.addresses import EdgeAddress
+from proxy.tunnel.discovery import SERVER_NAME
+from proxy.tunnel.failures import FailureCause
+
+CONNECT_TIMEOUT_S: Final = 15.0
+HANDSHAKE_TIMEOUT_S: Final = 15.0
+_SOCKET_OPTIONS: Final = (
+    (socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1),
+    (socket.IPPROTO_TCP, socket.TCP_KEEPIDLE, 15),
+    (socket.IPPROTO_TCP, socket.TCP_KEEPINTVL, 15),
+    (socket.IPPROTO_TCP, socket.TCP_KEEPCNT, 3),
+    (socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, 60_000),
+    (socket.IPPROTO_TCP, socket.TCP_NODELAY, 1),
+)
+
+OnFailed = Callable[[FailureCause, str], None]
+
+
+def make_context(trusted_roots: str) -> ssl.SSLContext:
+    """Trusts these authorities (PEM) and no others. Raises ssl.SSLError and ValueError."""
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.minimum_version = ssl.TLSVersion.TLSv1_2
+    context.load_verify_locations(cadata=trusted_roots)
+    return context
+
+
+class Dialling:
+    """Calls exactly one of `on_connected(sock)` and `on_failed(cause, error)`, later than `start`, unless cancelled."""
+
+    def __init__(
+        self,
+        loop: Loop,
+        address: EdgeAddress,
+        context: ssl.SSLContext,
+        on_connected: Callable[[ssl.SSLSocket], None],
+        on_failed: OnFailed,
+    ) -> None:
+        self._loop = loop
+        self._address = address
+        self._context = context
+        self._on_connected = on_connected
+        self._on_failed = on_failed
+        self._sock: socket.socket | None = None
+        self._handshake: Handshake | None = None
+        self._deadline = loop.deadline(self._on_deadline)
+
+    def start(self) -> None:
+        family = socket.AF_INET6 if self._address.is_ipv6 else socket.AF_INET
+        try:
+            self._sock = sock = socket.socket(family, socket.SOCK_STREAM)
+            sock.setblocking(False)
+            for option in _SOCKET_OPTIONS:
+                sock.setsockopt(*option)
+            code = sock.connect_ex((self._address.ip, self._address.port))
+        except OSError as error:
+            reason = str(error.strerror or error)
+            self._loop.call_soon(lambda: self._fail(FailureCause.DIAL, reason))
+            return
+        if code not in (0, errno.EINPROGRESS):
+            self._loop.call_soon(lambda: self._fail(FailureCause.DIAL, os.strerror(code)))
+            return
+        self._deadline.set(self._loop.now_s + CONNECT_TIMEOUT_S)
+        self._loop.watch(sock, self, reads=False, writes=True)
+
+    def cancel(self) -> None:
+        """Neither call comes any more."""
+        self._deadline.cancel()
+        if self._handshake is not None:
+            self._handshake.cancel()
+            self._handshake = None
+        if self._sock is not None:
+            self._loop.unwatch(self._sock)
+            self._sock.close()
+            self._sock = None
+
+    # -- TCP ---------------------------------------------------------------------------------------------------------
+
+    def on_readable(self) -> None:
+        """Never asked for."""
+
+    def on_writable(self) -> None:
+        sock = self._sock
+        if sock is None or self._handshake is not None:
+            return
+        code = sock.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR)
+        if code:
+            self._fail(FailureCause.DIAL, os.strerror(code))
+            return
+        self._loop.unwatch(sock)
+        self._deadline.cancel()
+        try:
+            tls_sock = self._context.wrap_socket(sock, server_hostname=SERVER_NAME, do_handshake_on_connect=False)
+        except (OSError, ValueError) as error:
+            self._fail(FailureCause.TLS, str(error))
+            return
+        self._sock = tls_sock
+        deadline_s = self._loop.now_s + HANDSHAKE_TIMEOUT_S
+        self._handshake = Handshake(self._loop, tls_sock, deadline_s, self._on_shaken, self._on_broken)
+        self._handshake.start()
+
+    def on_bug(self) -> None:
+        self._fail(FailureCause.DIAL, "given up after a bug of ours")
+
+    def _on_deadline(self) -> None:
+        self._fail(FailureCause.DIAL, f"no answer within {CONNECT_TIMEOUT_S:g} s")
+
+    # -- TLS ---------------------------------------------------------------------------------------------------------
+
+    def _on_shaken(self, sock: ssl.SSLSocket) -> None:
+        self._handshake = self._sock = None
+        self._on_connected(sock)
+
+    def _on_broken(self, sock: ssl.SSLSocket, error: OSError) -> None:
+        self._fail(FailureCause.TLS, _explained(sock, error))
+
+    def _fail(self, cause: FailureCause, error: str) -> None:
+        if self._sock is None and self._handshake is None and cause is not FailureCause.DIAL:
+            return
+        self.cancel()
+        self._on_failed(cause, error)
+
+
+def _explained(sock: ssl.SSLSocket, error: OSError) -> str:
+    if isinstance(error, TimeoutError):
+        return f"TLS was not set up within {HANDSHAKE_TIMEOUT_S:g} s"
+    if isinstance(error, ssl.SSLCertVerificationError):
+        issuer = _issuer_seen(sock)
+        seen = f", issued by {issuer}" if issuer else ""
+        return (
+            f"the edge's certificate{seen} is not trusted: {error.verify_message}; "
+            f"want one for {SERVER_NAME} of an authority of --edge-ca-file, or of the published roots without it"
+        )
+    return f"TLS failed: {getattr(error, 'reason', None) or error.strerror or error}"
+
+
+def _issuer_seen(sock: ssl.SSLSocket) -> str:
+    """Of the certificate that was refused, for people; Python keeps it behind a name that may change."""
+    with contextlib.suppress(Exception):
+        leaf: Any = sock._sslobj.get_unverified_chain()[0]  # type: ignore[attr-defined]
+        issuer = leaf.get_info()["issuer"]
+        return ", ".join(f"{name}={value}" for part in issuer for name, value in part)[:200]
+    return ""

@@ -1,0 +1,64 @@
+"""HTTP/2 with the edge: a door's connection with wider limits, which looks after its peer."""
+
+from collections.abc import Callable
+from typing import Final
+
+from proxy import h2
+from proxy.doors.h2connection import H2Connection
+from proxy.doors.member import Keeper
+from proxy.doors.terms import Terms
+from proxy.exchange.client import Arrival
+from proxy.h2 import ResponseHead
+from proxy.h2.abuse import Limits
+from proxy.loop import Loop
+
+SETTINGS: Final = h2.Settings(
+    max_concurrent_streams=10_000,
+    # A stalled upload leaves room for fifteen others.
+    stream_window_bytes=1 << 20,
+    connection_window_bytes=16 << 20,
+    # What the provider's own connector takes; heads with Access tokens and cookies are large.
+    max_header_list_bytes=1_048_896,
+    is_extended_connect_enabled=False,
+)
+LIMITS: Final = Limits(
+    max_resets=20_000,
+    max_stream_errors=5_000,
+    max_empty_data=20_000,
+    max_window_updates=100_000,
+    max_ignored=50_000,
+    max_dribbles=50_000,
+    max_continuations=80,
+    max_blocks_before_ack=10_000,
+)
+"""Thousands of clients are behind this one peer."""
+
+
+class EdgeHttp(H2Connection):
+    def __init__(
+        self,
+        loop: Loop,
+        terms: Terms,
+        arrival: Arrival,
+        keeper: Keeper,
+        codec: h2.Connection,
+        encode_head: Callable[[ResponseHead], ResponseHead],
+        on_pong: Callable[[], None],
+        on_goaway: Callable[[], None],
+    ) -> None:
+        super().__init__(loop, terms, arrival, keeper, codec, encode_head=encode_head)
+        self._on_pong = on_pong
+        self._on_goaway = on_goaway
+        self._pings = 0
+
+    def ping(self) -> None:
+        self._pings += 1
+        self._codec.ping(self._pings.to_bytes(8, "big"))
+        self._transport.flush_later()
+
+    def on_other(self, event: h2.Event) -> None:
+        if isinstance(event, h2.PingAcked):
+            if event.payload == self._pings.to_bytes(8, "big"):
+                self._on_pong()
+        elif isinstance(event, h2.GoawayReceived):
+            self._on_goaway()

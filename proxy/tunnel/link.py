@@ -1,0 +1,384 @@
+"""One connection to the edge, from its dial to its end: registered, then serving what the edge sends.
+
+    dialling -> opening (the edge is to open its control stream) -> registering -> registered -> leaving -> gone
+
+Silence at any step ends it: of an edge that does not register us in time, and of one that answers no PING, since
+nothing else would tell that a connection without requests is dead. Leaving means unregistered: the edge sends what is
+under way for a moment still, then closes; we close where it does not.
+"""
+
+import contextlib
+import math
+import socket
+import ssl
+import struct
+from collections.abc import Callable
+from enum import Enum, auto
+from functools import partial
+from typing import Final, Protocol
+
+import msgspec
+
+from daemonkit.logs import get_logger
+from proxy import h2
+from proxy.doors.h2stream import H2Stream
+from proxy.doors.member import Member
+from proxy.doors.terms import Terms
+from proxy.exchange.client import Arrival, ClientExchange, ClientStream
+from proxy.h2 import ErrorCode, RequestHead, ResponseHead
+from proxy.h2.heads import Fields
+from proxy.loop import Loop, Transport
+from proxy.routing import TUNNEL_HTTPS
+from proxy.stats import EdgeStats
+from proxy.tunnel.control import Control
+from proxy.tunnel.controlevents import (
+    ControlEvent,
+    ControlStreamBroken,
+    LocalConfigurationAnswered,
+    Registered,
+    RegistrationFailed,
+    Unregistered,
+)
+from proxy.tunnel.dialling import Dialling
+from proxy.tunnel.edgehttp import LIMITS, SETTINGS, EdgeHttp
+from proxy.tunnel.failures import FailureCause
+from proxy.tunnel.identity import ClientInfo, connection_options
+from proxy.tunnel.orders import Dial, EdgeReport, Ended, Reached
+from proxy.tunnel.orders import Registered as RegisteredReport
+from proxy.tunnel.pushes import Keep, Push
+from proxy.tunnel.registration import Registration
+from proxy.tunnel.responses import failure_head
+from proxy.tunnel.streams import Entrance, StreamKind, is_bodiless
+from proxy.tunnel.token import TunnelToken
+
+log = get_logger(__name__)
+
+RPC_TIMEOUT_S: Final = 5.0
+PING_PERIOD_S: Final = 10.0
+LINGER_S: Final = 5.0
+"""Without a request after the edge was told that we leave."""
+_CLOSED: Final = "closed by the client"
+_TCP_INFO_BYTES: Final = 136
+
+
+class Phase(Enum):
+    DIALLING = auto()
+    OPENING = auto()
+    REGISTERING = auto()
+    REGISTERED = auto()
+    LEAVING = auto()
+    GONE = auto()
+
+
+class Home(Protocol):
+    """What all connections of a worker share."""
+
+    def begin(self, client: ClientStream, head: RequestHead, end_stream: bool) -> ClientExchange: ...
+    def encode_head(self, head: ResponseHead) -> ResponseHead: ...
+    def report(self, report: EdgeReport) -> None: ...
+    def forget(self, link: "Link") -> None: ...
+    @property
+    def keep(self) -> Keep: ...
+
+
+class Refused:
+    """The exchange of a stream that was refused at once."""
+
+    def on_request_data(self, data: bytes | memoryview, end_stream: bool) -> None: ...
+    def on_request_trailers(self, fields: Fields) -> None: ...
+    def on_client_writable(self) -> None: ...
+    def on_client_gone(self, reason: str) -> None: ...
+
+
+_REFUSED: Final = Refused()
+
+
+class Link:
+    """Keeps account of its one HTTP/2 connection."""
+
+    def __init__(
+        self,
+        loop: Loop,
+        order: Dial,
+        token: TunnelToken,
+        client: ClientInfo,
+        context: ssl.SSLContext,
+        terms: Callable[[], Terms],
+        home: Home,
+        stats: EdgeStats,
+    ) -> None:
+        self._loop = loop
+        self._order = order
+        self._token = token
+        self._client = client
+        self._terms = terms
+        self._home = home
+        self._stats = stats
+        self._phase = Phase.DIALLING
+        self._dialling = Dialling(loop, order.address, context, self._on_connected, self._on_failed)
+        self._deadline = loop.deadline(self._on_deadline)
+        self._entrance = Entrance(order.address.ip)
+        self._begin = home.begin
+        self._sock: socket.socket
+        self._http: EdgeHttp | None = None
+        self._control: Control | None = None
+        self._cause = FailureCause.LOST
+        self._error = ""
+        self._retry_after_s = 0.0
+        self._detail = ""
+        """Of the last refusal by the HTTP/2 codec."""
+        self._registered_at_s = math.nan
+        self._active_at_s = 0.0
+        self._pinged_at_s: float | None = None
+        self._sent_bytes = self._received_bytes = 0
+
+    @property
+    def number(self) -> int:
+        return self._order.number
+
+    def start(self) -> None:
+        self._dialling.start()
+
+    # -- the connection ----------------------------------------------------------------------------------------------
+
+    def _on_failed(self, cause: FailureCause, error: str) -> None:
+        self._note(cause, error)
+        self._end()
+
+    def _on_connected(self, sock: ssl.SSLSocket) -> None:
+        if not self._order.registers:
+            with contextlib.suppress(OSError, ValueError):
+                sock.unwrap()
+            sock.close()
+            self._phase = Phase.GONE
+            self._home.report(Reached(self.number))
+            self._home.forget(self)
+            return
+        self._sock = sock
+        self._enter(Phase.OPENING, RPC_TIMEOUT_S)
+        terms = msgspec.structs.replace(
+            self._terms(), begin=self.begin, header_timeout_s=math.inf, idle_timeout_s=math.inf
+        )
+        codec = h2.Connection.server(terms.caches.of_h2, SETTINGS, LIMITS)
+        http = self._http = EdgeHttp(
+            self._loop, terms, _NOBODY_YET, self, codec, self._home.encode_head, self._on_pong, self._on_goaway
+        )
+        http.start(Transport(self._loop, sock, http))
+
+    def _enter(self, phase: Phase, wait_s: float) -> None:
+        self._phase = phase
+        self._deadline.set(self._loop.now_s + wait_s)
+
+    def forget(self, member: Member) -> None:  # noqa: ARG002 - there is one
+        self._end()
+
+    def refused(self, cause: str, detail: str) -> None:  # noqa: ARG002 - the edge vouches for its clients
+        self._detail = detail
+
+    # -- streams -----------------------------------------------------------------------------------------------------
+
+    def begin(self, stream: ClientStream, head: RequestHead, end_stream: bool) -> ClientExchange:
+        """In the place of `Services.begin`."""
+        kind, stream.arrival = self._entrance.admit(head)
+        if kind is StreamKind.HTTP:
+            self._stats.requests += 1
+            if not end_stream and is_bodiless(head):
+                stream.stop_request()
+                end_stream = True
+            return self._begin(stream, head, end_stream)
+        if kind is StreamKind.WEBSOCKET:
+            self._stats.requests += 1
+            return self._begin(stream, head, end_stream)
+        if kind is StreamKind.CONTROL:
+            return self._on_control_stream(stream)
+        if kind is StreamKind.CONFIGURATION:
+            push = Push(stream, self._home.keep)
+            if end_stream:
+                push.take()
+            return push
+        stream.send_headers(failure_head(), True)
+        return _REFUSED
+
+    def _on_control_stream(self, stream: ClientStream) -> ClientExchange:
+        if self._control is not None:
+            # Not from within the codec's events: all streams end.
+            self._loop.call_soon(partial(self._break, "the edge opened a second control stream"))
+            return _REFUSED
+        assert isinstance(stream, H2Stream) and isinstance(self._sock, ssl.SSLSocket)  # noqa: S101, PT018
+        options = connection_options(self._client, self._sock.getsockname()[0], self._order.previous_attempts)
+        registration = Registration(self._token, self._order.conn_index, options)
+        self._control = Control(stream, registration, self._on_event, self._on_control_gone)
+        self._enter(Phase.REGISTERING, RPC_TIMEOUT_S)
+        self._control.register()
+        return self._control
+
+    # -- the control stream ------------------------------------------------------------------------------------------
+
+    def _on_event(self, event: ControlEvent) -> None:
+        match event:
+            case Registered(details):
+                self._registered_at_s = self._loop.now_s
+                self._enter(Phase.REGISTERED, PING_PERIOD_S)
+                self._ping()
+                self._home.report(
+                    RegisteredReport(
+                        self.number, str(details.connection_id), details.location, details.is_remotely_managed
+                    )
+                )
+                if not details.is_remotely_managed and self._order.conn_index == 0 and self._control is not None:
+                    self._control.describe()
+            case RegistrationFailed():
+                self._retry_after_s = event.retry_after_s
+                self._loop.call_soon(partial(self._leave, event.cause, event.error))
+            case LocalConfigurationAnswered(complaint):
+                if complaint is not None:
+                    log.warning("the edge does not take our local configuration", error=complaint)
+            case Unregistered(complaint):
+                if complaint is not None:
+                    log.warning("edge connection not unregistered in order", error=complaint)
+                if self._control is not None:
+                    self._control.close()
+            case ControlStreamBroken(reason):
+                self._loop.call_soon(partial(self._break, reason))
+
+    def _on_control_gone(self, reason: str) -> None:
+        """With its connection, or alone."""
+        if self._phase is Phase.GONE:
+            return
+        if reason == _CLOSED:
+            self._note(FailureCause.LOST, "the edge closed the connection")
+        elif reason == self._detail:
+            self._note(FailureCause.MALFORMED, f"the edge broke HTTP/2: {reason}")
+        elif reason.startswith("reset by the client"):
+            self._loop.call_soon(partial(self._break, "the edge reset the control stream"))
+        else:
+            self._note(FailureCause.LOST, reason)
+
+    def _break(self, reason: str) -> None:
+        if self._phase not in (Phase.GONE, Phase.LEAVING):
+            self._leave(FailureCause.MALFORMED, reason, ErrorCode.PROTOCOL_ERROR)
+
+    # -- leaving -----------------------------------------------------------------------------------------------------
+
+    def withdraw(self) -> None:
+        """Unregister, finish what runs, close; at once where it is not registered."""
+        if self._phase is Phase.REGISTERED and self._control is not None and self._control.is_registered:
+            self._active_at_s = self._loop.now_s
+            self._enter(Phase.LEAVING, 1.0)
+            self._control.unregister()
+        elif self._phase not in (Phase.LEAVING, Phase.GONE):
+            self.abandon("given up before it was registered")
+
+    def abandon(self, why: str) -> None:
+        """Close at once, whatever runs."""
+        self._note(FailureCause.LOST, why)
+        if self._http is not None:
+            self._http.abort(why)
+        else:
+            self._dialling.cancel()
+            self._end()
+
+    def _on_goaway(self) -> None:
+        if self._phase is Phase.REGISTERED:
+            self._note(FailureCause.LOST, "the edge takes this connection out of service (GOAWAY)")
+            self.withdraw()
+
+    def _leave(self, cause: FailureCause, error: str, code: ErrorCode = ErrorCode.NO_ERROR) -> None:
+        """Say the last words and close."""
+        if self._phase is Phase.GONE or self._http is None:
+            return
+        self._note(cause, error)
+        self._deadline.clear()
+        if self._control is not None:
+            self._control.close()
+        self._http.close(error, code)
+
+    def _note(self, cause: FailureCause, error: str) -> None:
+        """The first reason is the one."""
+        if not self._error:
+            self._cause, self._error = cause, error
+
+    def _end(self) -> None:
+        if self._phase is Phase.GONE:
+            return
+        if not self._error:
+            if self._phase is Phase.OPENING:
+                self._error = self._detail or "the edge closed the connection before it opened its control stream"
+            else:
+                self._error = self._detail or "the edge closed the connection"
+        self._phase = Phase.GONE
+        self._deadline.cancel()
+        self._stats.is_up = 0
+        self._stats.in_flight = 0
+        registered_for_s = self._loop.now_s - self._registered_at_s
+        duration_s = 0.0 if math.isnan(registered_for_s) else max(registered_for_s, 0.001)
+        self._home.report(Ended(self.number, self._cause, self._error, self._retry_after_s, duration_s))
+        self._home.forget(self)
+
+    # -- watching ----------------------------------------------------------------------------------------------------
+
+    def _on_deadline(self) -> None:
+        if self._phase is Phase.OPENING:
+            self._leave(
+                FailureCause.SILENT, f"the edge did not open its control stream within {RPC_TIMEOUT_S:g} s of TLS"
+            )
+        elif self._phase is Phase.REGISTERING:
+            self._leave(FailureCause.SILENT, f"the edge did not answer the registration within {RPC_TIMEOUT_S:g} s")
+        elif self._phase is Phase.REGISTERED:
+            self._look_after()
+        elif self._phase is Phase.LEAVING:
+            self._linger()
+
+    def _look_after(self) -> None:
+        if self._pinged_at_s is not None:
+            self.abandon(f"the edge answered no PING within {PING_PERIOD_S:g} s")
+            return
+        self.measure()
+        self._ping()
+        self._deadline.set(self._loop.now_s + PING_PERIOD_S)
+
+    def _ping(self) -> None:
+        if self._http is not None:
+            self._pinged_at_s = self._loop.now_s
+            self._http.ping()
+
+    def _on_pong(self) -> None:
+        if self._pinged_at_s is not None:
+            self._stats.round_trip_s = self._loop.now_s - self._pinged_at_s
+            self._pinged_at_s = None
+
+    def _linger(self) -> None:
+        now_s = self._loop.now_s
+        if self._http is not None and self._running:
+            self._active_at_s = now_s
+        elif self._http is not None and now_s - self._active_at_s >= LINGER_S:
+            self._http.close("unregistered")
+            return
+        self._deadline.set(now_s + 1.0)
+
+    @property
+    def _running(self) -> int:
+        """Requests."""
+        if self._http is None:
+            return 0
+        return self._http.stream_count - (1 if self._control is not None and not self._control.has_ended else 0)
+
+    def measure(self) -> None:
+        """Bring the numbers of this connection up to date."""
+        stats = self._stats
+        stats.is_up = 1 if self._phase is Phase.REGISTERED else 0
+        stats.in_flight = max(0, self._running)
+        if self._http is None or self._phase is Phase.GONE:
+            return
+        with contextlib.suppress(OSError, struct.error):
+            info = self._sock.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, _TCP_INFO_BYTES)
+            acked_bytes, received_bytes = struct.unpack_from("QQ", info, 120)
+            stats.sent_bytes += acked_bytes - self._sent_bytes
+            stats.received_bytes += received_bytes - self._received_bytes
+            self._sent_bytes, self._received_bytes = acked_bytes, received_bytes
+
+
+_NOBODY_YET: Final = Arrival(
+    door=TUNNEL_HTTPS, scheme=b"https", address="", port=0, public_port=443, protocol="HTTP/2", is_trusted=False
+)
+"""Each stream gets its own."""

@@ -1,0 +1,140 @@
+"""All connections of a worker to the edge: made and ended as the supervisor orders, serving what the doors serve.
+
+They share the exchanges and backends of the listeners, and one cache of encoded heads. Called in the loop's thread.
+"""
+
+import platform
+import ssl
+import uuid
+from collections.abc import Callable
+from typing import Final
+
+import msgspec
+
+import daemonkit
+from daemonkit.logs import get_logger
+from proxy import document
+from proxy.doors.doors import Services
+from proxy.doors.terms import Caches, Terms, terms_of
+from proxy.exchange.client import ClientExchange, ClientStream
+from proxy.h2 import RequestHead, ResponseHead
+from proxy.loop import Loop
+from proxy.stats import Stats
+from proxy.tunnel.dialling import make_context
+from proxy.tunnel.failures import FailureCause
+from proxy.tunnel.identity import client_info
+from proxy.tunnel.link import Link
+from proxy.tunnel.orders import Dial, DialMeans, EdgeOrder, EdgeReport, Ended, Pushed, PushTaken, Withdraw
+from proxy.tunnel.remoteconfig import Update
+from proxy.tunnel.responses import ResponseHeads
+from proxy.tunnel.token import TunnelToken
+
+log = get_logger(__name__)
+
+CONNECTOR_VERSION: Final = f"tunnelgw-{daemonkit.__version__}"
+
+Say = Callable[[EdgeReport, bytes | None], None]
+"""A report, and what comes along."""
+
+
+class Links:
+    def __init__(self, loop: Loop, services: Services, caches: Caches, stats: Stats, say: Say) -> None:
+        self._loop = loop
+        self._services = services
+        self._caches = caches
+        self._stats = stats
+        self._say = say
+        self._links: dict[int, Link] = {}
+        """By number of the dial."""
+        self._limits = document.Limits()
+        self._roots = ""
+        self._context: ssl.SSLContext | None = None
+        self._pushes: dict[int, Callable[[int], None]] = {}
+        """Those that wait for the supervisor's word."""
+        self._next_push = 0
+        self._on_idle: Callable[[], None] | None = None
+        self.begin: Callable[[ClientStream, RequestHead, bool], ClientExchange] = services.begin
+        self._heads = ResponseHeads()
+        self.encode_head: Callable[[ResponseHead], ResponseHead] = self._heads.encode
+
+    def use(self, limits: document.Limits) -> None:
+        """For connections that begin from now on."""
+        self._limits = limits
+
+    # -- orders ------------------------------------------------------------------------------------------------------
+
+    def obey(self, order: EdgeOrder, content: memoryview | None) -> None:
+        match order:
+            case Dial():
+                self._dial(order, msgspec.msgpack.decode(content or b"", type=DialMeans))
+            case Withdraw(number):
+                link = self._links.get(number)
+                if link is not None:
+                    link.withdraw()
+            case PushTaken(push, applied_version):
+                answer = self._pushes.pop(push, None)
+                if answer is not None:
+                    answer(applied_version)
+
+    def _dial(self, order: Dial, means: DialMeans) -> None:
+        try:
+            context = self._context_of(means.trusted_roots)
+        except (ssl.SSLError, ValueError) as error:
+            reason = f"the edge's authorities cannot be used: {error}"
+            self.report(Ended(order.number, FailureCause.TLS, reason, 0.0, 0.0))
+            return
+        client = client_info(uuid.UUID(bytes=means.client_id), CONNECTOR_VERSION, platform.system(), platform.machine())
+        token = TunnelToken.decode(means.token)
+        stats = self._stats.edge(order.conn_index)
+        link = Link(self._loop, order, token, client, context, self._terms, self, stats)
+        self._links[order.number] = link
+        link.start()
+
+    def _context_of(self, roots: str) -> ssl.SSLContext:
+        if self._context is None or roots != self._roots:
+            self._context, self._roots = make_context(roots), roots
+        return self._context
+
+    def _terms(self) -> Terms:
+        return terms_of(self._limits, self.begin, self._caches)
+
+    # -- what connections say ----------------------------------------------------------------------------------------
+
+    def report(self, report: EdgeReport) -> None:
+        self._say(report, None)
+
+    def keep(self, update: Update, flaw: str | None, answer: Callable[[int], None]) -> None:
+        """`proxy.tunnel.pushes.Keep`: the supervisor keeps it, for all workers."""
+        push, self._next_push = self._next_push, self._next_push + 1
+        self._pushes[push] = answer
+        # One that cannot be taken only asks which version is in force.
+        kept = update if flaw is None else Update(-(1 << 31), b"null")
+        self._say(Pushed(push), msgspec.msgpack.encode(kept))
+
+    def forget(self, link: Link) -> None:
+        self._links.pop(link.number, None)
+        self._look_if_idle()
+
+    def measure(self) -> None:
+        """Bring the numbers of all connections up to date."""
+        for link in self._links.values():
+            link.measure()
+
+    # -- the end -----------------------------------------------------------------------------------------------------
+
+    def drain(self, on_idle: Callable[[], None]) -> None:
+        """Unregister all; `on_idle` is called when the last one is gone."""
+        self._on_idle = on_idle
+        for link in tuple(self._links.values()):
+            link.withdraw()
+        self._look_if_idle()
+
+    def _look_if_idle(self) -> None:
+        if not self._links and self._on_idle is not None:
+            on_idle, self._on_idle = self._on_idle, None
+            on_idle()
+
+    def close(self) -> None:
+        """At once."""
+        for link in tuple(self._links.values()):
+            link.abandon("the worker ends")

@@ -1,0 +1,93 @@
+"""What the supervisor wants of a worker's connections to the edge, and what they report.
+
+The supervisor decides who dials when and where (`proxy.supervisor.tunnel`); a worker carries it out (`links`) and
+reports each step of a dial by its number: `Registered` at most once, and in the end one of `Reached` and `Ended`.
+"""
+
+from typing import TypeAlias
+
+import msgspec
+
+from proxy.tunnel.addresses import EdgeAddress
+from proxy.tunnel.failures import FailureCause
+
+
+class Order(msgspec.Struct, frozen=True, tag=True, array_like=True):
+    """To a worker."""
+
+
+class Dial(Order, frozen=True):
+    """Make a connection; `DialMeans` come along."""
+
+    number: int
+    """New for every dial of the proxy."""
+    conn_index: int
+    address: EdgeAddress
+    previous_attempts: int
+    registers: bool
+    """False: only see whether the edge can be reached, then close."""
+
+
+class Withdraw(Order, frozen=True):
+    """Unregister, let running requests finish, close."""
+
+    number: int
+
+
+class PushTaken(Order, frozen=True):
+    """The answer to a `Pushed`."""
+
+    push: int
+    applied_version: int
+
+
+class DialMeans(msgspec.Struct, frozen=True):
+    """What is the same for all connections; secret."""
+
+    token: str
+    client_id: bytes
+    trusted_roots: str
+    """PEM; no other authority is trusted."""
+
+    def __repr__(self) -> str:
+        return "<DialMeans>"
+
+
+class Report(msgspec.Struct, frozen=True, tag=True, array_like=True):
+    """From a worker."""
+
+
+class Reached(Report, frozen=True):
+    """TLS is set up, and was closed again as ordered."""
+
+    number: int
+
+
+class Registered(Report, frozen=True):
+    number: int
+    connection_id: str
+    location: str
+    is_remotely_managed: bool
+
+
+class Ended(Report, frozen=True):
+    """The connection is gone, or never came to be."""
+
+    number: int
+    cause: FailureCause
+    error: str
+    """In one line, for the log."""
+    retry_after_s: float
+    registered_for_s: float
+    """0: it was never registered."""
+
+
+class Pushed(Report, frozen=True):
+    """The provider has pushed a configuration, which comes along: an `Update` in MessagePack."""
+
+    push: int
+    """Number of the worker's own; the answer names it."""
+
+
+EdgeOrder: TypeAlias = Dial | Withdraw | PushTaken
+EdgeReport: TypeAlias = Reached | Registered | Ended | Pushed

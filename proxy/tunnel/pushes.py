@@ -1,0 +1,84 @@
+"""A pushed configuration on its stream: collected, decoded, handed to whoever keeps it, and answered."""
+
+from collections.abc import Callable
+from typing import Protocol
+
+from proxy.exchange.client import ClientStream
+from proxy.h2.heads import Fields
+from proxy.tunnel.control import NOBODY
+from proxy.tunnel.remoteconfig import (
+    MAX_UPDATE_BYTES,
+    MalformedUpdate,
+    RemoteConfiguration,
+    Update,
+    decode_update,
+    encode_answer,
+    flaw_of,
+)
+from proxy.tunnel.responses import configuration_head, failure_head
+
+
+class Keep(Protocol):
+    def __call__(self, update: Update, flaw: str | None, answer: Callable[[int], None], /) -> None:
+        """`answer` is to be called, perhaps later, with the version that is in force then."""
+
+
+class Push:
+    """A `ClientExchange`."""
+
+    def __init__(self, stream: ClientStream, keep: Keep) -> None:
+        self._stream = stream
+        self._keep = keep
+        self._body = bytearray()
+        self._unsent = b""
+        self._is_over = False
+
+    def on_request_data(self, data: bytes | memoryview, end_stream: bool) -> None:
+        self._stream.release(len(data))
+        if self._is_over:
+            return
+        self._body += data
+        if len(self._body) > MAX_UPDATE_BYTES:
+            self._refuse()
+        elif end_stream:
+            self.take()
+
+    def on_request_trailers(self, fields: Fields) -> None:  # noqa: ARG002 - there is nothing in them
+        self.take()
+
+    def on_client_writable(self) -> None:
+        self._send()
+
+    def on_client_gone(self, reason: str) -> None:  # noqa: ARG002 - there is nobody to tell
+        self._is_over = True
+
+    def take(self) -> None:
+        """The body is complete."""
+        try:
+            update = decode_update(bytes(self._body))
+        except MalformedUpdate:
+            self._refuse()
+            return
+        finally:
+            self._body.clear()
+        flaw = flaw_of(update)
+
+        def answer(applied_version: int) -> None:
+            if self._is_over:
+                return
+            self._unsent = encode_answer(RemoteConfiguration(applied_version), flaw)
+            self._stream.send_headers(configuration_head(), False)
+            self._send()
+
+        self._keep(update, flaw, answer)
+
+    def _refuse(self) -> None:
+        self._is_over = True
+        self._stream.stop_request()
+        self._stream.send_headers(failure_head(), True)
+
+    def _send(self) -> None:
+        if self._unsent and not self._is_over:
+            taken_bytes = self._stream.send_data(self._unsent, True, NOBODY)
+            self._unsent = self._unsent[taken_bytes:]
+            self._is_over = not self._unsent
