@@ -17,7 +17,7 @@ from hpack.table import HeaderTable
 
 from proxy.h2 import huffman
 from proxy.h2.errors import ErrorCode, RemoteProtocolError
-from proxy.h2.fields import FIRST_PSEUDO, FLAWED, HOST, Entry, FieldBlock, classify
+from proxy.h2.fields import FIRST_PSEUDO, FLAWED, HOST, KINDS, Entry, FieldBlock, classify
 from proxy.h2.heads import UNREPEATED_NAMES, Field
 from proxy.h2.recent import Recent
 
@@ -35,8 +35,9 @@ MAX_KEPT_NAME_BYTES = 64
 INITIAL_TABLE_BYTES = 4_096
 # RFC 9113, 6.5.2 counts 32 bytes a field beside name and value.
 FIELD_OVERHEAD_BYTES = 32
-# The most that one byte of a block can stand for: the longest static field, `accept-encoding: gzip, deflate`.
-MAX_LIST_BYTES_PER_BYTE = 28 + FIELD_OVERHEAD_BYTES
+# What a field may count beside twice its encoded bytes, which is above what Huffman's shortest codes give: the longest
+# static one, `accept-encoding: gzip, deflate`.
+_MAX_STATIC_BYTES = 28 + FIELD_OVERHEAD_BYTES
 
 FieldCache = Recent[bytes, Entry]
 
@@ -178,7 +179,8 @@ class BlockDecoder:
             self._decode_stateless(block, decoded)
         except IndexError:
             raise _broken("field block ends inside a field") from None
-        if len(block) * MAX_LIST_BYTES_PER_BYTE > self._max_list_bytes:
+        count = len(decoded.fields) + KINDS
+        if 2 * len(block) + count * _MAX_STATIC_BYTES > self._max_list_bytes:
             self._measure(decoded)
         return decoded
 
