@@ -8,49 +8,23 @@
 Called by the loop's thread alone.
 """
 
-import random
-import time
-from collections.abc import Callable
 from typing import Final
 
-from proxy.backend.stream import Pool
 from proxy.exchange.client import ClientExchange, ClientStream
 from proxy.exchange.exchange import Exchange
-from proxy.exchange.record import Record
 from proxy.exchange.shared import Shared
 from proxy.exchange.terms import terms_of
 from proxy.h2.heads import RequestHead
-from proxy.loop import Loop
 from proxy.routing import Table
-from proxy.stats import Stats
 
 _SWEEP_S: Final = 1.0
 _SWEEPS_PER_TIMEOUT: Final = 10
 
 
-def _always(_status_code: int) -> bool:
-    return True
-
-
 class Services(Shared):
-    """`draw` gives numbers from 0.0 up to 1.0; `wall_clock_s` the seconds since 1970.
-
-    `is_logged` says by an exchange's status code whether `access_log` wants its record: most often it does not.
-    """
-
-    def __init__(
-        self,
-        *,
-        loop: Loop,
-        pools: Pool,
-        stats: Stats,
-        access_log: Callable[[Record], object],
-        is_logged: Callable[[int], bool] = _always,
-        draw: Callable[[], float] = random.random,
-        wall_clock_s: Callable[[], float] = time.time,
-    ) -> None:
-        super().__init__(loop, pools, stats, access_log, is_logged, draw, wall_clock_s)
-        self._sweep = loop.deadline(self._end_idle)
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self._sweep = self.loop.deadline(self._end_idle)
         self._sweep_s = _SWEEP_S
         self._is_sweeping = False
 

@@ -1,7 +1,10 @@
 """What all exchanges of a worker share: the terms in use, the backends, the numbers, the log, chance and the clocks."""
 
+import random
 import secrets
+import time
 from collections.abc import Callable
+from dataclasses import dataclass
 from itertools import count
 from typing import Final, Protocol
 
@@ -18,6 +21,10 @@ from proxy.stats import Stats
 _ID_PREFIX_BYTES: Final = 6
 
 
+def _always(_status_code: int) -> bool:
+    return True
+
+
 class Running(Protocol):
     """An exchange or a mirror, as the sweep for idle ones sees it."""
 
@@ -30,24 +37,21 @@ class Running(Protocol):
     def on_idle(self) -> None: ...
 
 
+@dataclass(kw_only=True, eq=False)
 class Shared:
-    def __init__(
-        self,
-        loop: Loop,
-        pools: Pool,
-        stats: Stats,
-        access_log: Callable[[Record], object],
-        is_logged: Callable[[int], bool],
-        draw: Callable[[], float],
-        wall_clock_s: Callable[[], float],
-    ) -> None:
-        self.loop = loop
-        self.pools = pools
-        self.stats = stats
-        self.access_log = access_log
-        self.is_logged = is_logged
-        self.draw = draw
-        self.wall_clock_s = wall_clock_s
+    """`is_logged` says by an exchange's status code whether `access_log` wants its record: most often it does not."""
+
+    loop: Loop
+    pools: Pool
+    stats: Stats
+    access_log: Callable[[Record], object]
+    is_logged: Callable[[int], bool] = _always
+    draw: Callable[[], float] = random.random
+    """Numbers from 0.0 up to 1.0."""
+    wall_clock_s: Callable[[], float] = time.time
+    """Seconds since 1970."""
+
+    def __post_init__(self) -> None:
         self.terms: Terms = terms_of(compile_table(document.Document()))
         self.running: set[Running] = set()
         """Exchanges and mirrors that have not ended."""
