@@ -9,6 +9,7 @@ import socket
 from collections.abc import Callable
 from typing import Final, Protocol
 
+from proxy.backend.keeping import MAX_AGE_S
 from proxy.backend.request import Request
 from proxy.backend.shared import Shared
 from proxy.backend.stream import Failure, Reason
@@ -28,8 +29,6 @@ from proxy.loop.transport import Buffer
 
 MAX_HELD_BYTES: Final = 256 * 1024
 RESUME_BYTES: Final = MAX_HELD_BYTES // 2
-MAX_AGE_S: Final = 600.0
-"""Older connections are not kept, so that a name's new addresses come into use."""
 
 
 class Home(Protocol):

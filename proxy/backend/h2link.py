@@ -9,6 +9,7 @@ import socket
 from collections.abc import Callable
 from typing import Final, Protocol
 
+from proxy.backend.keeping import SILENCE_S, Keeping, Sign
 from proxy.backend.request import Request
 from proxy.backend.shared import Shared
 from proxy.backend.stream import Failure, Reason
@@ -32,10 +33,6 @@ from proxy.h2.heads import Fields
 from proxy.loop import Creditor, Transport
 from proxy.loop.transport import Buffer
 
-MAX_AGE_S: Final = 600.0
-"""Older connections get no more requests, so that a name's new addresses come into use."""
-SILENCE_S: Final = 15.0
-"""After which a backend that owes answers is pinged, and after as much again given up."""
 _PING: Final = b"alive?\0\0"
 # Slow readers hold up to a stream's window each; the connection's is wide, lest a few of them stop all the others.
 _SETTINGS: Final = Settings(connection_window_bytes=16 * 1024 * 1024)
@@ -66,19 +63,16 @@ class H2Link:
         "_codec",
         "_home",
         "_is_gone",
-        "_is_heard",
-        "_is_pinged",
         "_is_ready",
+        "_keeping",
         "_loop",
         "_name",
         "_on_first_answer",
         "_requests",
-        "_retire_at_s",
         "_served",
         "_shared",
         "_tick",
         "_transport",
-        "_unused_since_s",
     )
 
     def __init__(
@@ -97,12 +91,8 @@ class H2Link:
         """Those whose body waits for a window."""
         self._is_ready = False
         self._is_gone = False
-        self._is_heard = True
-        """Something has come since the last tick."""
-        self._is_pinged = False
         self._served = 0
-        self._retire_at_s = loop.now_s + MAX_AGE_S
-        self._unused_since_s = loop.now_s
+        self._keeping = Keeping(loop.now_s)
         self._tick = loop.deadline(self._on_tick)
         self._tick.set(loop.now_s + (shared.connect_timeout_s or SILENCE_S))
         self._transport = Transport(loop, sock, self)
@@ -116,7 +106,7 @@ class H2Link:
 
     @property
     def has_room(self) -> bool:
-        return self._is_ready and self._codec.openable > 0 and self._loop.now_s < self._retire_at_s
+        return self._is_ready and self._codec.openable > 0 and self._loop.now_s < self._keeping.retire_at_s
 
     @property
     def is_idle(self) -> bool:
@@ -196,7 +186,7 @@ class H2Link:
     # -- called by the transport -------------------------------------------------------------------------------------
 
     def on_data(self, data: bytes) -> None:
-        self._is_heard = True
+        self._keeping.is_heard = True
         for event in self._codec.receive(data, self._loop.now_s):
             self._on_event(event)
             if self._is_gone:
@@ -315,7 +305,7 @@ class H2Link:
     def _on_stream_over(self) -> None:
         """A request less."""
         if not self._requests:
-            self._unused_since_s = self._loop.now_s
+            self._keeping.unused_since_s = self._loop.now_s
         if self._codec.is_draining:
             self._close_when_drained()
         elif not self._is_gone:
@@ -355,23 +345,21 @@ class H2Link:
         return requests
 
     def _on_tick(self) -> None:
-        now_s = self._loop.now_s
-        idle_timeout_s = self._shared.idle_timeout_s
         if not self._is_ready:
             self._break(Reason.CONNECT_TIMEOUT, "no HTTP/2 SETTINGS within the time to connect")
-        elif not self._requests and idle_timeout_s and now_s >= self._unused_since_s + idle_timeout_s:
-            self.drain()
-        elif self._requests and not self._is_heard and self._is_pinged:
+            return
+        now_s, keeping = self._loop.now_s, self._keeping
+        idle_timeout_s = self._shared.idle_timeout_s
+        sign = keeping.look(now_s, is_used=bool(self._requests), idle_timeout_s=idle_timeout_s)
+        if sign is Sign.DEAD:
             self._break(Reason.RESET, f"silent for {2 * SILENCE_S:g} s, a ping included")
-        else:
-            if now_s >= self._retire_at_s:
-                self.drain()
-            self._is_pinged = bool(self._requests) and not self._is_heard
-            if self._is_pinged:
-                self._codec.ping(_PING)
-                self._transport.flush_later()
-            self._is_heard = False
-            self._tick.set(now_s + min(SILENCE_S, idle_timeout_s or SILENCE_S))
+            return
+        if sign is Sign.UNUSED or now_s >= keeping.retire_at_s:
+            self.drain()
+        if sign is Sign.SILENT:
+            self._codec.ping(_PING)
+            self._transport.flush_later()
+        self._tick.set(keeping.next_look_s(now_s, idle_timeout_s))
 
     def _leave(self) -> None:
         if not self._is_gone:
