@@ -31,8 +31,9 @@ from tests.support.edge.call import Call
 from tests.support.edge.connection import EdgeConnection
 from tests.support.edge.heads import UPDATE_CONFIGURATION
 from tests.support.edge.house import House, Treatment
-from tests.support.edge.ledger import PATIENCE_S, Ledger, Record
+from tests.support.edge.ledger import PATIENCE_S, Ledger, PushAnswer, Record
 from tests.support.edge.listening import Listening
+from tests.support.edge.pushing import Update, check_head
 from tests.support.edge.tunnels import Tunnels, new_tunnel
 
 T = TypeVar("T")
@@ -40,13 +41,6 @@ T = TypeVar("T")
 SERVER_NAMES: Final = ("h2.cftunnel.com", "quic.cftunnel.com", "probe.cftunnel.com")
 """What connectors ask for, whatever address they dial."""
 _ANY_PORT: Final = "127.0.0.1:0"
-
-
-class PushAnswer(msgspec.Struct, frozen=True, rename="camel"):
-    """A connector's word on a configuration."""
-
-    last_applied_version: int
-    err: object
 
 
 class Edge:
@@ -163,6 +157,10 @@ class Edge:
         """A condition on the ledger and its records."""
         self.ledger.wait_for(is_there, what, timeout_s)
 
+    def push_at_registration(self, version: int, config: object) -> None:
+        """To every connection from now on; see `Record.push_answers`."""
+        self.treatment.configuration = Update(version, config)
+
     # -- faults ------------------------------------------------------------------------------------------------------
 
     def behave(self, usual: Behaviour = WELL) -> None:
@@ -258,12 +256,9 @@ class Edge:
 
     def push(self, version: int, config: object, record: Record | None = None) -> PushAnswer:
         """Send a configuration over one connection; returns what the connector says."""
-        body = msgspec.json.encode({"version": version, "config": config})
         call = self.call(fields=[UPDATE_CONFIGURATION], end_stream=False, record=record)
-        call.send(body, True)
-        head = call.wait_for_head()
-        assert head.status_code == 200, f"status {head.status_code} to a pushed configuration"
-        assert not any(name.startswith(b"cf-") for name, _ in head.fields), head.fields
+        call.send(msgspec.json.encode(Update(version, config)), True)
+        check_head(call.wait_for_head())
         return msgspec.json.decode(call.read_all(), type=PushAnswer)
 
     # -- the loop's thread -------------------------------------------------------------------------------------------

@@ -25,6 +25,7 @@ from tests.support.edge.connection import EdgeConnection
 from tests.support.edge.front import Front
 from tests.support.edge.ledger import Ledger, Record
 from tests.support.edge.passage import Passage
+from tests.support.edge.pushing import Update, push
 from tests.support.edge.tunnels import Tunnels
 
 
@@ -36,6 +37,8 @@ class Treatment:
         self.planned: deque[Behaviour] = deque()
         self.refuses_duplicates = False
         """One connection of a connector at each address, as where an address is one server."""
+        self.configuration: Update | None = None
+        """Pushed over every connection once it is registered, as the provider does with a tunnel that it manages."""
 
     def next(self) -> Behaviour:
         return self.planned.popleft() if self.planned else self.usual
@@ -139,6 +142,8 @@ class House:
     def on_registered(self, connection: EdgeConnection) -> None:
         assert connection.registration is not None
         self._rotation.setdefault(connection.registration.token.tunnel_id, []).append(connection)
+        if self._treatment.configuration is not None:
+            push(connection, self._treatment.configuration, self.ledger)
 
     def on_leaving(self, connection: EdgeConnection) -> None:
         for connections in self._rotation.values():

@@ -11,11 +11,21 @@ from collections import Counter, deque
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 
+import msgspec
+
 from proxy.tunnel.registration import ConnectionDetails, Refusal, Registration
 from tests.support.edge.heads import Response
 
 PATIENCE_S = 20.0
 MAX_RESPONSES = 2000
+
+
+class PushAnswer(msgspec.Struct, frozen=True, rename="camel"):
+    """A connector's word on a configuration."""
+
+    last_applied_version: int
+    err: object
+    """None: it is applied, or is not newer."""
 
 
 @dataclass(eq=False)
@@ -33,6 +43,8 @@ class Record:
     answers: list[ConnectionDetails | Refusal | str] = field(default_factory=list)
     """To the registrations; a text is the reason of an exception."""
     local_configurations: list[bytes] = field(default_factory=list)
+    push_answers: list[PushAnswer] = field(default_factory=list)
+    """To configurations that were pushed by the edge of its own accord."""
     is_registered: bool = False
     is_in_rotation: bool = False
     """Requests are sent over it."""

@@ -31,7 +31,8 @@ from proxy.tunnel.controlevents import ControlEvent
 from proxy.tunnel.controlstream import ControlStream
 from proxy.tunnel.identity import client_info, connection_options
 from proxy.tunnel.registration import Registration
-from proxy.tunnel.responses import ResponseHeads, control_head
+from proxy.tunnel.remoteconfig import RemoteConfiguration, decode_update, encode_answer, flaw_of
+from proxy.tunnel.responses import ResponseHeads, configuration_head, control_head
 from proxy.tunnel.token import TunnelToken
 
 WAIT_S = 20.0
@@ -76,6 +77,8 @@ class Connector:
         self.held: list[tuple[int, int]] = []
         """Credit that is kept back: streams and bytes."""
         self.goaways: list[int] = []
+        self.configuration = RemoteConfiguration()
+        self.control_streams = 0
         self.is_closed = False
         self._paths: dict[int, str] = {}
         self._flush()
@@ -104,6 +107,12 @@ class Connector:
     def unregister(self) -> None:
         with self._news:
             self._control.unregister()
+            self._flush_control()
+
+    def upload(self, config: bytes) -> None:
+        """Tell of a local configuration."""
+        with self._news:
+            self._control.update_local_configuration(config)
             self._flush_control()
 
     def let_go(self) -> None:
@@ -180,10 +189,17 @@ class Connector:
         stream_id, head = event.stream_id, event.head
         upgrade = dict(head.fields).get(b"cf-cloudflared-proxy-connection-upgrade")
         if upgrade == b"control-stream":
+            self.control_streams += 1
+            if self.control_streams > 1:
+                self._codec.reset_stream(stream_id, h2.ErrorCode.REFUSED_STREAM)
+                return
             self._control_id = stream_id
             self._codec.send_headers(stream_id, control_head() if self._is_polite else ResponseHead(500, []))
             self._control.register()
             self._flush_control()
+            return
+        if upgrade == b"update-configuration":
+            self._paths[stream_id] = "/configuration"
             return
         self.requests.append(head)
         path = head.path.decode().partition("?")[0]
@@ -204,10 +220,16 @@ class Connector:
         if stream_id == self._control_id:
             self._codec.release(stream_id, size_bytes)
             self.said += self._control.receive(event.data)
+            if event.end_stream:
+                self.said += self._control.receive_end()
             self._flush_control()
             return
         path = self._paths[stream_id]
         self.received[path] = self.received.get(path, 0) + size_bytes
+        if path == "/configuration":
+            # Small enough for one frame.
+            self._take_configuration(stream_id, bytes(event.data))
+            return
         if path == "/hold":
             self.held.append((stream_id, size_bytes))
             return
@@ -216,6 +238,12 @@ class Connector:
             self._put(stream_id, bytes(event.data), event.end_stream)
         elif event.end_stream:
             self._answer(stream_id, path)
+
+    def _take_configuration(self, stream_id: int, body: bytes) -> None:
+        update = decode_update(body)
+        self.configuration = self.configuration.updated(update)
+        self._codec.send_headers(stream_id, configuration_head())
+        self._codec.send_data(stream_id, encode_answer(self.configuration, flaw_of(update)), True)
 
     def _answer(self, stream_id: int, path: str) -> None:
         name, _, argument = path[1:].partition("/")
