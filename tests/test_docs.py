@@ -173,7 +173,7 @@ def broken_links(page: Path) -> Iterator[str]:
             yield target
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+@pytest.mark.parametrize("page", [*PAGES, REPOSITORY / "README.md"], ids=lambda page: f"{page.parent.name} {page.name}")
 def test_links_lead_somewhere(page: Path) -> None:
     assert list(broken_links(page)) == []
 

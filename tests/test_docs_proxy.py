@@ -45,6 +45,12 @@ def test_the_reference_shows_every_example_but_that_of_the_demo_as_it_is_in_its_
     }
 
 
+def test_the_document_of_the_readme_is_sound() -> None:
+    [text] = re.findall(r"^```json\n(.*?)^```$", (REPOSITORY / "README.md").read_text(encoding="utf-8"), re.M | re.S)
+
+    assert document.decode(text.encode()).listeners
+
+
 # Names and tables
 
 
