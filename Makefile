@@ -4,7 +4,8 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 SOURCES := daemonkit dnswebhook proxy tunnelgw tests tools benchmarks examples
-PYTEST_ARGS ?=
+# The tests mostly wait for real programs, so somewhat more than a file a core at a time.
+PYTEST_ARGS ?= --numprocesses=3 --dist=loadfile
 
 .DEFAULT_GOAL := help
 .PHONY: help demo test lint format generate bench bench-dns bench-proxy limits-proxy pins clean

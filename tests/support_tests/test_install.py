@@ -5,7 +5,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-INSTALL = Path(__file__).resolve().parents[1] / "kube" / "install.py"
+INSTALL = Path(__file__).resolve().parents[1] / "programs" / "install.py"
 
 
 def run(*arguments: str, tools: Path, path: str) -> subprocess.CompletedProcess[str]:
