@@ -12,7 +12,8 @@ from werkzeug.exceptions import HTTPException
 from werkzeug.wrappers import Response
 
 # Where the standard phrase would not help: the server could not read or would not take the request.
-_CATEGORIES: Final = {431: "request header too large", 500: "internal error"}
+_CATEGORIES: Final = {413: "content too large", 431: "request header too large", 500: "internal error"}
+"""Instead of the phrase, which for some differs between versions of Python."""
 
 
 def category(status_code: int) -> str:

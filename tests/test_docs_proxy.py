@@ -9,6 +9,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from daemonkit.httperrors import category
 from daemonkit.optionspec import specs_of
 from daemonkit.values import size
 from proxy import document
@@ -114,6 +115,18 @@ def test_every_error_answer_has_a_row_with_its_status_code() -> None:
     ]
 
     assert len(given) > 20, "the expressions above do not fit the sources any more"
+    assert missing == []
+
+
+def test_every_error_of_the_config_api_has_a_row_with_its_category() -> None:
+    source = (REPOSITORY / "proxy" / "supervisor" / "api.py").read_text(encoding="utf-8")
+    named = set(re.findall(r'Refused\((\d{3}), [^\n]*error="([a-z ]+)"', source))
+    plain = {(code, category(int(code))) for code in re.findall(r"Refused\((\d{3}), (?![^\n]*error=)", source)}
+    given = named | plain | {("405", category(405))}
+
+    missing = [each for each in sorted(given) if not re.search(rf"^\| {each[0]} \| .*`{each[1]}`", MANUAL, re.M)]
+
+    assert {code for code, _ in given} == {"400", "401", "404", "405", "409", "413", "415", "503"}
     assert missing == []
 
 
