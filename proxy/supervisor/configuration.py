@@ -150,11 +150,13 @@ class Configuration:
     def _adopt(self, config: Document, version: int, content: bytes, digest: bytes, *, keeps: bool = True) -> bool:
         """True when the content is another one than before."""
         before = self.loaded
-        self.loaded = Loaded(config, version, digest, time.time())
         changed = before is None or before.digest != digest
+        # What may fail comes first: a document is loaded only when workers can be given it.
+        descriptor = sealed_file("tunnelgw-proxy-document", content) if changed else -1
+        self.loaded = Loaded(config, version, digest, time.time())
         if changed:
             self._sockets.use(config.listeners)
-            self._deploy(version, content)
+            self._deploy(version, descriptor)
             log.info("configuration loaded", version=version, routes=len(config.routes), size_bytes=len(content))
         if keeps and self._state is not None and (before is None or changed or before.version != version):
             self._state.write(document.encode(msgspec.structs.replace(config, version=version)))
@@ -162,15 +164,15 @@ class Configuration:
 
     # -- the workers -------------------------------------------------------------------------------------------------
 
-    def _deploy(self, version: int, content: bytes | None = None) -> None:
-        """`content` None: that of before, with other sockets."""
+    def _deploy(self, version: int, content: int = -1) -> None:
+        """`content`: a memory file, ours from here on; without one that of before, with other sockets."""
         self._generation += 1
         before = self._content
-        if content is not None:
-            self._content = sealed_file("tunnelgw-proxy-document", content)
+        if content >= 0:
+            self._content = content
         self._fleet.deploy(Deployment(self._generation, version, self._content, self._sockets.groups))
         # From here on no slot hands over what was before.
-        if content is not None and before >= 0:
+        if before >= 0 and before != self._content:
             os.close(before)
         self._sockets.release()
 

@@ -8,6 +8,7 @@ a connection in a queue is lost only when every copy of its socket is closed.
 
 import errno
 import os
+import resource
 import socket
 from collections.abc import Iterable, Mapping
 from typing import Final
@@ -19,6 +20,8 @@ from proxy.routing import socket_door
 log = get_logger(__name__)
 
 BACKLOG: Final = 1024
+SPARE_DESCRIPTORS: Final = 64
+"""Left for the config API and for what workers send: without them nothing could be mended."""
 
 _REMEDIES: Final = {
     errno.EADDRINUSE: "stop the program that listens there, or choose another port",
@@ -131,6 +134,8 @@ def _bound_socket(address: str, port: int) -> socket.socket:
     family = socket.AF_INET6 if is_everywhere or ":" in address else socket.AF_INET
     sock = socket.socket(family, socket.SOCK_STREAM)
     try:
+        if sock.fileno() >= resource.getrlimit(resource.RLIMIT_NOFILE)[0] - SPARE_DESCRIPTORS:
+            raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
         if family == socket.AF_INET6:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import os
+import resource
 import socket
 import subprocess
 import sys
@@ -13,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from proxy.document import Listener
-from proxy.supervisor.sockets import ListeningSockets
+from proxy.supervisor.sockets import SPARE_DESCRIPTORS, ListeningSockets
 from tests.proxy.site import DEADLINE_S, Proxy, ask, eventually, fixed, reserved_port
 from tests.support.process import REPOSITORY
 
@@ -148,3 +150,21 @@ def test_a_port_that_the_next_document_does_not_name_is_let_go() -> None:
         assert ask(second).text == "fixed"
         proxy.use(fixed(first))
         assert {ask(first).text for _ in range(8)} == {"fixed"}
+
+
+def test_listeners_leave_descriptors_for_everything_else(sockets: ListeningSockets) -> None:
+    """The config API and the workers need some, or no smaller document could ever come."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    with contextlib.ExitStack() as held:
+        ports = [held.enter_context(reserved_port()) for _ in range(5)]
+        with Path(os.devnull).open() as first_free:
+            limit = first_free.fileno() + 3 * 2 + SPARE_DESCRIPTORS
+        resource.setrlimit(resource.RLIMIT_NOFILE, (limit, hard))
+        try:
+            sockets.use(listener(port, name=f"l{port}") for port in ports)
+        finally:
+            resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+
+    assert len(sockets.groups) == 3
+    assert [problem.path for problem in sockets.problems] == ["listeners[3].port", "listeners[4].port"]
+    assert "LimitNOFILE" in sockets.problems[0].message
