@@ -58,14 +58,13 @@ class Taken(Message, frozen=True):
     """The document is in use."""
 
     generation: int
-    swap_s: float
 
 
 class Refused(Message, frozen=True):
-    """The document could not be used, which is a bug: the supervisor had accepted it. The one before stays in use."""
+    """The document could not be used, which is a bug: the supervisor had accepted it. The worker's log has the stack.
+    The document before stays in use."""
 
     generation: int
-    error: str
 
 
 class Snapshot(Message, frozen=True):

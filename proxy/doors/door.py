@@ -95,7 +95,7 @@ class Door:
             return
         layout = self._layout
         if layout.listeners[0].protocol == "HTTP":
-            self._serve_h1(sock, self._arrival(address, b"http", None, "HTTP/1.1"), None)
+            self._serve_h1(sock, self._arrival(address, b"http", "HTTP/1.1"), None)
             return
 
         def on_greeted(greeting: Greeting, tls_sock: ssl.SSLSocket, server_name: bytes | None) -> None:
@@ -127,14 +127,14 @@ class Door:
         self._leave(greeting)
         misdirection = Misdirection(server_name, self)
         if sock.selected_alpn_protocol() == "h2":
-            arrival = self._arrival(address, b"https", server_name, "HTTP/2")
+            arrival = self._arrival(address, b"https", "HTTP/2")
             connection = H2Connection(self._loop, self._layout.terms, arrival, self, misdirection=misdirection)
             self._enter(connection)
             connection.start(Transport(self._loop, sock, connection))
             self._drain_late(connection)
         else:
             # Also without ALPN: a client that knows nothing newer.
-            self._serve_h1(sock, self._arrival(address, b"https", server_name, "HTTP/1.1"), misdirection)
+            self._serve_h1(sock, self._arrival(address, b"https", "HTTP/1.1"), misdirection)
         self._registry.remove(greeting)
 
     def _serve_h1(self, sock: socket.socket, arrival: Arrival, misdirection: Misdirection | None) -> None:
@@ -158,18 +158,14 @@ class Door:
         if self._is_draining:
             connection.drain()
 
-    def _arrival(self, address: Any, scheme: bytes, server_name: bytes | None, protocol: str) -> Arrival:
-        layout = self._layout
-        peer, port = _peer(address)
+    def _arrival(self, address: Any, scheme: bytes, protocol: str) -> Arrival:
+        peer = _address_of(address)
         return Arrival(
             door=self._name,
             scheme=scheme,
             address=peer,
-            port=port,
-            public_port=layout.listeners[0].visible_port,
             protocol=protocol,
-            is_trusted=layout.trusted.trusts(peer),
-            server_name=server_name,
+            is_trusted=self._layout.trusted.trusts(peer),
         )
 
     # -- account -----------------------------------------------------------------------------------------------------
@@ -227,8 +223,8 @@ def layouts(table: routing.Table, terms: Terms) -> Iterable[tuple[str, Layout]]:
         yield name, Layout(table.doors[name], tuple(listeners), trusted, terms)
 
 
-def _peer(address: Any) -> tuple[str, int]:
-    """Address and port of a client. IPv4 over a dual-stack socket is IPv4; a unix socket's peers have no names."""
+def _address_of(address: Any) -> str:
+    """Of a client, without its port. IPv4 over a dual-stack socket is IPv4; a unix socket's peers have no names."""
     if not isinstance(address, tuple):
-        return "unix", 0
-    return address[0].removeprefix("::ffff:"), address[1]
+        return "unix"
+    return str(address[0]).removeprefix("::ffff:")

@@ -1,6 +1,6 @@
 """All doors of a worker.
 
-    doors = Doors(loop, services, stats)
+    doors = Doors(loop, services.begin, stats)
     doors.use(table, sockets)       at the start and with each new table; sockets by `routing.socket_door` name
     doors.drain()                   who waits is let in, the sockets are closed, running exchanges finish
     doors.abort(reason)             the rest, when the grace period is over
@@ -11,30 +11,21 @@ Called in the loop's thread only.
 
 import socket
 from collections.abc import Callable, Mapping
-from typing import Protocol
 
-from proxy import h2
 from proxy.doors.acceptor import Reserve
 from proxy.doors.door import Door, layouts
 from proxy.doors.registry import Registry
-from proxy.doors.terms import Caches, terms_of
-from proxy.exchange.client import ClientExchange, ClientStream
+from proxy.doors.terms import Begin, Caches, terms_of
 from proxy.loop import Loop
 from proxy.routing import Table
 from proxy.stats import Stats
 
 
-class Services(Protocol):
-    """What doors need of `proxy.exchange.services.Services`."""
-
-    def begin(self, client: ClientStream, head: h2.RequestHead, end_stream: bool) -> ClientExchange: ...
-
-
 class Doors:
-    def __init__(self, loop: Loop, services: Services, stats: Stats, on_idle: Callable[[], None] | None = None) -> None:
+    def __init__(self, loop: Loop, begin: Begin, stats: Stats, on_idle: Callable[[], None] | None = None) -> None:
         """`on_idle` is called when the last connection has closed after `drain`, perhaps from within it."""
         self._loop = loop
-        self._services = services
+        self._begin = begin
         self._stats = stats
         self.on_idle = on_idle
         self.caches = Caches()
@@ -57,7 +48,7 @@ class Doors:
             return
         limits = table.settings.limits
         self._registry.max_connections = limits.max_connections
-        wanted = dict(layouts(table, terms_of(limits, self._services.begin, self.caches)))
+        wanted = dict(layouts(table, terms_of(limits, self._begin, self.caches)))
         for name in self._doors.keys() - wanted.keys():
             self._doors.pop(name).retire()
         for name, layout in wanted.items():

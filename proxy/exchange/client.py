@@ -26,15 +26,10 @@ class Arrival(msgspec.Struct, frozen=True, gc=False):
     """b"http" or b"https"."""
     address: str
     """Of the peer, without port; "unix" for a local socket."""
-    port: int
-    public_port: int
-    """The port of ours that clients connect to; for X-Forwarded-Port where no listener says better."""
     protocol: str
     """HTTP/1.0, HTTP/1.1 or HTTP/2, for logs."""
     is_trusted: bool
     """What the client says about its own client is believed: the edge, and the document's trusted proxies."""
-    server_name: bytes | None = None
-    """SNI of the TLS handshake."""
     is_edge: bool = False
     """Came through the tunnel: the edge's own fields pass unchanged."""
 

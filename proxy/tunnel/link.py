@@ -378,7 +378,5 @@ class Link:
             self._sent_bytes, self._received_bytes = acked_bytes, received_bytes
 
 
-_NOBODY_YET: Final = Arrival(
-    door=TUNNEL_HTTPS, scheme=b"https", address="", port=0, public_port=443, protocol="HTTP/2", is_trusted=False
-)
+_NOBODY_YET: Final = Arrival(door=TUNNEL_HTTPS, scheme=b"https", address="", protocol="HTTP/2", is_trusted=False)
 """Each stream gets its own."""

@@ -14,10 +14,8 @@ import msgspec
 import daemonkit
 from daemonkit.logs import get_logger
 from proxy import document
-from proxy.doors.doors import Services
-from proxy.doors.terms import Caches, Terms, terms_of
-from proxy.exchange.client import ClientExchange, ClientStream
-from proxy.h2 import RequestHead, ResponseHead
+from proxy.doors.terms import Begin, Caches, Terms, terms_of
+from proxy.h2 import ResponseHead
 from proxy.loop import Loop
 from proxy.stats import Stats
 from proxy.tunnel.dialling import make_context
@@ -38,9 +36,8 @@ Say = Callable[[EdgeReport, bytes | None], None]
 
 
 class Links:
-    def __init__(self, loop: Loop, services: Services, caches: Caches, stats: Stats, say: Say) -> None:
+    def __init__(self, loop: Loop, begin: Begin, caches: Caches, stats: Stats, say: Say) -> None:
         self._loop = loop
-        self._services = services
         self._caches = caches
         self._stats = stats
         self._say = say
@@ -53,7 +50,7 @@ class Links:
         """Those that wait for the supervisor's word."""
         self._next_push = 0
         self._on_idle: Callable[[], None] | None = None
-        self.begin: Callable[[ClientStream, RequestHead, bool], ClientExchange] = services.begin
+        self.begin = begin
         self._heads = ResponseHeads()
         self.encode_head: Callable[[ResponseHead], ResponseHead] = self._heads.encode
 

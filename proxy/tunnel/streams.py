@@ -81,8 +81,6 @@ class Entrance:
             door=TUNNEL_HTTPS if is_secure else TUNNEL_HTTP,
             scheme=scheme,
             address=_address_of(address) or self._edge_address,
-            port=0,
-            public_port=443 if is_secure else 80,
             protocol="HTTP/2",
             is_trusted=True,
             is_edge=True,

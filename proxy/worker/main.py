@@ -11,7 +11,7 @@ from proxy.accesslog.writer import AccessLogWriter
 from proxy.control import Begin, Channel, ToWorker
 from proxy.loop import Loop
 from proxy.stats import Stats
-from proxy.worker.gateway import Gateway
+from proxy.worker.dataplane import DataPlane
 from proxy.worker.worker import Worker
 
 log = get_logger(__name__)
@@ -36,13 +36,13 @@ def main(descriptor: int) -> int:
     loop = Loop()
     stats = Stats()
     access_log = AccessLogWriter(loop, stats, begin.access_log)
-    gateway = Gateway(loop, stats, access_log)
-    worker = Worker(loop, channel, gateway, stats)
+    data_plane = DataPlane(loop, stats, access_log)
+    worker = Worker(loop, channel, data_plane, stats)
     access_log.start()
     spare_the_collector()
     worker.start()
     loop.run()
-    gateway.close()
+    data_plane.close()
     access_log.close()
     gc.disable()
     return EXIT_DRAINED if worker.is_drained else EXIT_ABANDONED

@@ -35,7 +35,7 @@ from proxy.control import (
 from proxy.loop import Loop
 from proxy.routing import Table
 from proxy.stats import Stats
-from proxy.worker.gateway import Gateway
+from proxy.worker.dataplane import DataPlane
 from proxy.worker.swap import swap
 
 log = get_logger(__name__)
@@ -46,10 +46,10 @@ _PAGE_BYTES = resource.getpagesize()
 class Worker:
     """Handler of the control channel; all calls belong to the loop's thread."""
 
-    def __init__(self, loop: Loop, channel: Channel[ToWorker], gateway: Gateway, stats: Stats) -> None:
+    def __init__(self, loop: Loop, channel: Channel[ToWorker], data_plane: DataPlane, stats: Stats) -> None:
         self._loop = loop
         self._channel = channel
-        self._gateway = gateway
+        self._data_plane = data_plane
         self._stats = stats
         self._table: Table | None = None
         self._sockets: dict[str, socket.socket] = {}
@@ -83,12 +83,12 @@ class Worker:
                 self._take(message, mapped(descriptors[0]))
             case ToEdge(order):
                 content = mapped(descriptors[0]) if descriptors else None
-                self._gateway.obey(order, content, lambda report, content: self._say(OfEdge(report), content))
+                self._data_plane.obey(order, content, lambda report, content: self._say(OfEdge(report), content))
             case Report():
-                self._gateway.measure()
+                self._data_plane.measure()
                 self._say(_usage(), msgspec.msgpack.encode(self._stats))
             case Drain():
-                self._gateway.drain(self._end)
+                self._data_plane.drain(self._end)
 
     def on_writable(self) -> None:
         self._send()
@@ -130,7 +130,7 @@ class Worker:
         sockets, self._sockets = self._sockets, {}
 
         def use(table: Table) -> None:
-            self._gateway.use(table, sockets)
+            self._data_plane.use(table, sockets)
             self._table = table
 
         def taken(swap_s: float) -> None:
@@ -138,7 +138,7 @@ class Worker:
             self._stats.swaps += 1
             self._stats.last_swap_s = swap_s
             log.debug("document in use", version=order.version, swap_ms=round(swap_s * 1000, 1))
-            self._say(Taken(order.generation, swap_s))
+            self._say(Taken(order.generation))
 
         self._loop.work_through(self._guarded(order, lambda: swap(content, self._table, use, taken)))
 
@@ -146,9 +146,9 @@ class Worker:
         """Begins when earlier documents are through, so that the table before is the one of the document before."""
         try:
             yield from begin()
-        except Exception as error:
+        except Exception:
             log.exception("bug: a document that was accepted cannot be used", version=order.version)
-            self._say(Refused(order.generation, f"{type(error).__name__}: {error}"[:1000]))
+            self._say(Refused(order.generation))
 
     def _end(self) -> None:
         self.is_drained = True

@@ -293,7 +293,7 @@ def arrived(
     protocol: str = "HTTP/2",
     scheme: bytes = b"http",
 ) -> Arrival:
-    return Arrival(":80", scheme, address, 50000, 80, protocol, is_trusted or is_edge, is_edge=is_edge)
+    return Arrival(":80", scheme, address, protocol, is_trusted or is_edge, is_edge=is_edge)
 
 
 def asked(

@@ -54,7 +54,7 @@ def test_messages_to_a_worker_arrive_as_they_were_sent(pair: Pair, message: ToWo
 
 def test_messages_keep_their_order_and_their_borders(pair: Pair) -> None:
     supervisor, worker = pair
-    sent: list[FromWorker] = [Taken(number, 0.5) for number in range(20)]
+    sent: list[FromWorker] = [Taken(number) for number in range(20)]
     for message in sent:
         worker.send(message)
 

@@ -55,8 +55,6 @@ class Front:
             door="edge",
             scheme=self._scheme,
             address=address[0],
-            port=address[1],
-            public_port=443 if self._scheme == b"https" else 80,
             protocol="HTTP/1.1",
             is_trusted=False,
         )

@@ -22,7 +22,7 @@ SayOfEdge = Callable[[EdgeReport, bytes | None], None]
 """A report, and what comes along."""
 
 
-class Gateway:
+class DataPlane:
     """Everything behind the listening sockets and the tunnel; belongs to the loop's thread."""
 
     def __init__(self, loop: Loop, stats: Stats, access_log: AccessLogWriter) -> None:
@@ -38,7 +38,7 @@ class Gateway:
             draw=random.random,
             wall_clock_s=time.time,
         )
-        self._doors = Doors(loop, self._services, stats)
+        self._doors = Doors(loop, self._services.begin, stats)
         self._links: Links | None = None
         """Of the tunnel, once there are orders for it."""
         self._table: Table | None = None
@@ -58,7 +58,7 @@ class Gateway:
             # Here, not above: without a tunnel it would be memory for nothing.
             from proxy.tunnel.links import Links
 
-            self._links = Links(self._loop, self._services, self._doors.caches, self._stats, say)
+            self._links = Links(self._loop, self._services.begin, self._doors.caches, self._stats, say)
             if self._table is not None:
                 self._links.use(self._table.settings.limits)
         self._links.obey(order, content)
