@@ -19,6 +19,7 @@ from proxy.options import PROG, Options
 from proxy.supervisor.api import ConfigApi
 from proxy.supervisor.configuration import Configuration
 from proxy.supervisor.fleet import Fleet
+from proxy.supervisor.limits import raise_open_files
 from proxy.supervisor.metrics import ProxyCollector
 from proxy.supervisor.shutdowndelay import ShutdownDelay
 from proxy.supervisor.sockets import ListeningSockets
@@ -41,6 +42,7 @@ class UnusableFile(Exception):
 def serve(options: Options) -> int:
     """Returns the exit code. Raises UnusableFile and MalformedToken before anything has started."""
     give_back_large_buffers()
+    raise_open_files()
     sockets = ListeningSockets(options.worker_count)
     settings = options.access_log_settings()
     begins = [Begin(index, options.log_level, options.log_format, settings) for index in range(options.worker_count)]

@@ -1,0 +1,25 @@
+"""The limit of open files, raised as far as this process may: each client costs one descriptor, or two with a backend.
+
+The low limit that shells and service managers begin with is for programs that call select(2), which none of ours does.
+"""
+
+import resource
+from typing import Final
+
+from daemonkit.logs import get_logger
+
+log = get_logger(__name__)
+
+_MOST: Final = 1 << 20
+
+
+def raise_open_files() -> None:
+    """Workers inherit it. Where it cannot be raised, what there is has to do."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = _MOST if hard == resource.RLIM_INFINITY else min(hard, _MOST)
+    if soft == resource.RLIM_INFINITY or soft >= wanted:
+        return
+    try:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
+    except (OSError, ValueError) as error:
+        log.warning("cannot raise the limit of open files", error=error, limit=soft)
