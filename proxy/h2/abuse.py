@@ -33,6 +33,8 @@ class Limits:
     max_dribbles: int = 1_000
     # In one field block, CVE-2024-27316: at 16 KiB each they hold every list that is within bounds.
     max_continuations: int = 16
+    # Responses with 1xx on one stream, as for HTTP/1.1.
+    max_interim: int = 32
     # Field blocks before the peer acknowledges our SETTINGS, which it has seen before any answer of ours.
     max_blocks_before_ack: int = 1_000
 

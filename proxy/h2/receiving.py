@@ -124,6 +124,10 @@ class Receiving(Sending):
         if head.status_code < 200:
             if end_stream:
                 raise Malformed(f"interim response {head.status_code} ends the stream")
+            # Nothing but this bounds them: they pass without flow control.
+            stream.interim_count += 1
+            if stream.interim_count > self._limits.max_interim:
+                raise Malformed(f"more than {self._limits.max_interim} interim responses")
             self._events.append(events.InformationalReceived(stream.stream_id, head))
             return
         stream.is_bodiless = stream.is_bodiless or head.status_code in BODILESS_STATUS_CODES

@@ -21,6 +21,7 @@ class Stream:
         "expected_bytes",
         "has_received_head",
         "has_sent_head",
+        "interim_count",
         "is_bodiless",
         "is_local_open",
         "is_remote_open",
@@ -38,6 +39,8 @@ class Stream:
         self.is_local_open = True
         self.has_received_head = False
         self.has_sent_head = False
+        # Responses with 1xx before the final one.
+        self.interim_count = 0
         self.expected_bytes = UNKNOWN_LENGTH
         # The response to a HEAD request, or one of 204 or 304: a content-length says nothing about DATA.
         self.is_bodiless = False
