@@ -2,7 +2,8 @@
 
 The client carries a token in a cookie or header field: fingerprints of the backend and of its address, and two times.
 So every worker and every proxy with the same document understands it, and none keeps a list of sessions. A fingerprint
-tells nothing about the address; a forged token reaches no backend that the rule would not have chosen by itself.
+tells nothing about the address; a forged token reaches the backends of the rule and no others, those of weight 0
+included: sessions outlive the weight of their backend.
 """
 
 import base64
