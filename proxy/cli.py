@@ -9,6 +9,7 @@ from daemonkit.logs import get_logger
 
 log = get_logger(__name__)
 
+RUN = "run"
 QUESTIONS = ("check", "explain", "schema")
 """Commands for people, who want to know something of a document; see `proxy.commands`."""
 _TUNNEL_REFUSED = "refusing to start with a broken tunnel token"
@@ -31,6 +32,10 @@ def main() -> None:
         from proxy.commands.main import run
 
         sys.exit(run(arguments, os.environ))
+    if arguments[:1] and arguments[0] != RUN and not arguments[0].startswith("-"):
+        known = ", ".join((RUN, *QUESTIONS))
+        sys.stderr.write(f"tunnelgw-proxy: unknown command {arguments[0]!r}, want one of {known}\n")
+        sys.exit(2)
     sys.exit(_run(arguments, os.environ))
 
 

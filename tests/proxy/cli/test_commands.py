@@ -193,3 +193,12 @@ def test_schema_prints_what_the_manual_ships(capsys: pytest.CaptureFixture[str])
 
     assert code == 0
     assert out == (REPOSITORY / "docs" / "proxy-document.schema.json").read_text()
+
+
+def test_a_command_that_does_not_exist_is_told_all_that_do() -> None:
+    command = [sys.executable, "-m", "proxy", "chek", "document.json"]
+
+    done = subprocess.run(command, cwd=REPOSITORY, capture_output=True, text=True, check=False)
+
+    assert done.returncode == 2
+    assert done.stderr == "tunnelgw-proxy: unknown command 'chek', want one of run, check, explain, schema\n"
