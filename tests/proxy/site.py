@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import json
-import socket
 import threading
 from collections.abc import Callable, Iterator, Mapping
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -12,7 +11,8 @@ from typing import Any, Self
 
 import requests
 
-from tests.support.daemon import Daemon
+from tests.support.ports import LOOPBACK, ReservedPort
+from tests.support.proxydaemon import ProxyDaemon
 
 TOKEN = "a-token-of-the-tests"
 DEADLINE_S = 30.0
@@ -20,25 +20,18 @@ DEADLINE_S = 30.0
 Document = Mapping[str, Any]
 
 
-class Proxy(Daemon):
+class Proxy(ProxyDaemon):
     """`tunnelgw-proxy run`, its config API on a free port of loopback."""
 
     def __init__(self, *arguments: str, token: str | None = TOKEN, env: Mapping[str, str] | None = None) -> None:
-        address = [] if "--config-addr" in arguments else ["--config-addr", "127.0.0.1:0"]
         workers = [] if "--workers" in arguments else ["--workers", "1"]
         secret = {} if token is None else {"PROXY_AUTH_TOKEN": token}
-        super().__init__("proxy", ["run", *address, *workers, *arguments], {**secret, **(env or {})})
-
-    @property
-    def config_url(self) -> str:
-        return f"{self.url('config')}/config"
+        super().__init__([*workers, *arguments], {**secret, **(env or {})})
 
     def put(self, document: Document | bytes, token: str | None = TOKEN, **headers: str) -> requests.Response:
         body = document if isinstance(document, bytes) else json.dumps(document).encode()
-        given = {"Content-Type": "application/json", **headers}
-        if token is not None:
-            given["Authorization"] = f"Bearer {token}"
-        return requests.put(self.config_url, data=body, headers=given, timeout=DEADLINE_S)
+        authorization = {} if token is None else {"Authorization": f"Bearer {token}"}
+        return self.send(body, {**headers, **authorization})
 
     def use(self, document: Document) -> Mapping[str, Any]:
         """The answer to a PUT that must succeed."""
@@ -53,19 +46,8 @@ class Proxy(Daemon):
 
     def readiness(self) -> tuple[int, str]:
         """Status code and message."""
-        response = requests.get(f"{self.url('config')}/readyz", timeout=DEADLINE_S)
+        response = requests.get(f"{self.api}/readyz", timeout=DEADLINE_S)
         return response.status_code, response.json()["message"]
-
-    def metric(self, name: str, **labels: str) -> float | None:
-        """The value of one series."""
-        for line in requests.get(f"{self.url('config')}/metrics", timeout=DEADLINE_S).text.splitlines():
-            if line.startswith("#") or not line.startswith(name):
-                continue
-            series, _, value = line.rpartition(" ")
-            wanted = [f'{label}="{text}"' for label, text in labels.items()]
-            if series.partition("{")[0] == name and all(part in series for part in wanted):
-                return float(value)
-        return None
 
     def worker_pid(self, index: int = 0, nth: int = 1) -> int:
         """Of the `nth` process in that place."""
@@ -126,12 +108,10 @@ class Backend:
 
 
 @contextlib.contextmanager
-def reserved_port(host: str = "127.0.0.1") -> Iterator[int]:
+def reserved_port(host: str = LOOPBACK) -> Iterator[int]:
     """A port that nobody else is given, and that the proxy, which sets SO_REUSEPORT as well, can bind."""
-    with socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET) as holder:
-        holder.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
-        holder.bind((host, 0))
-        yield int(holder.getsockname()[1])
+    with ReservedPort(host) as port:
+        yield port.number
 
 
 def fixed(port: int, body: str = "fixed", **more: Any) -> dict[str, Any]:

@@ -13,7 +13,6 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Iterator, Mapping, Sequence
-from functools import cached_property
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
@@ -21,10 +20,9 @@ from typing import Any, Self
 import requests
 
 from tests.support.certificates import Authority
-from tests.support.daemon import Daemon, LogLine
+from tests.support.daemon import LogLine
 from tests.support.ports import LOOPBACK, ReservedPort
-
-PUT_S = 60.0
+from tests.support.proxydaemon import ProxyDaemon
 
 Json = Mapping[str, Any]
 
@@ -57,7 +55,7 @@ class Doors:
         self.authority.close()
 
 
-class Gateway(Daemon):
+class Gateway(ProxyDaemon):
     """`tunnelgw-proxy run` without a document; stopping it fails when it does not stop by itself."""
 
     def __init__(
@@ -68,8 +66,8 @@ class Gateway(Daemon):
         arguments: Sequence[str] = (),
         env: Mapping[str, str] | None = None,
     ) -> None:
-        common = ["--config-addr", "127.0.0.1:0", "--allow-unauthenticated-config", "--access-log", "all"]
-        super().__init__("proxy", ["run", *common, "--workers", str(workers), *arguments], env)
+        common = ["--allow-unauthenticated-config", "--access-log", "all", "--workers", str(workers)]
+        super().__init__([*common, *arguments], env)
         self._owns_doors = doors is None
         self.doors = doors or Doors()
 
@@ -91,27 +89,16 @@ class Gateway(Daemon):
         return answer
 
     def try_put(self, body: bytes) -> requests.Response:
-        fields = {"Content-Type": "application/json"}
-        return requests.put(f"{self.api}/config", data=body, headers=fields, timeout=PUT_S)
+        return self.send(body, {})
 
     # -- what it says of itself --------------------------------------------------------------------------------------
-
-    @cached_property
-    def api(self) -> str:
-        """Looked for once: the log of a proxy under load is long."""
-        return f"http://{self.wait_for_log(_is_api, 'where its config API listens')['address']}"
 
     def is_ready(self) -> bool:
         return requests.get(f"{self.api}/readyz", timeout=5).status_code == 200
 
-    def metrics(self) -> str:
-        return requests.get(f"{self.api}/metrics", timeout=10).text
-
     def metric(self, name: str, **labels: str) -> float:
-        """The sum of the samples of this name that have these labels."""
-        wanted = [f'{label}="{value}"' for label, value in labels.items()]
-        lines = [line for line in self.metrics().splitlines() if line.startswith((name + "{", name + " "))]
-        return sum(float(line.rpartition(" ")[2]) for line in lines if all(pair in line for pair in wanted))
+        """0.0 also where there is no such sample yet."""
+        return super().metric(name, **labels) or 0.0
 
     def access_line(self, request_id: str, timeout_s: float = 10.0) -> LogLine:
         """What the access log says about this request."""
@@ -153,10 +140,6 @@ class Gateway(Daemon):
 
     def __enter__(self) -> Self:
         return super().__enter__()
-
-
-def _is_api(entry: LogLine) -> bool:
-    return entry.get("msg") == "listening" and entry.get("server") == "config"
 
 
 def route_to(address: str, *, name: str = "all", **fields: Any) -> dict[str, Any]:

@@ -14,12 +14,12 @@ LOOPBACK = "127.0.0.1"
 
 
 class ReservedPort:
-    """A port of the loopback address, held until `close`."""
+    """A port of a loopback address, held until `close`."""
 
-    def __init__(self) -> None:
-        self._sock = socket.socket()
+    def __init__(self, host: str = LOOPBACK) -> None:
+        self._sock = socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET)
         self._sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
-        self._sock.bind((LOOPBACK, 0))
+        self._sock.bind((host, 0))
         self.number: int = self._sock.getsockname()[1]
 
     @property
