@@ -1,0 +1,50 @@
+"""The proxy as a connector of an edge: started with its token, and asked through it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import requests
+
+from tests.support.daemon import LogLine
+from tests.support.edge.edge import Edge
+from tests.support.gateway import Gateway
+
+BOOTSTRAP_LINE = "tunnel bootstrap dial failed, retrying"
+RETRY_LINE = "edge connection failed, retrying"
+WAITING_LINE = "edge reachable, waiting for the first configuration"
+REGISTERED_LINE = "edge connection registered"
+
+
+class Connector(Gateway):
+    """Serves nothing directly unless a test says so."""
+
+    def __init__(
+        self,
+        edge: Edge,
+        *,
+        connections: int = 1,
+        workers: int = 1,
+        arguments: Sequence[str] = (),
+        env: Mapping[str, str] | None = None,
+        ca_file: str | None = None,
+    ) -> None:
+        given = ["--edge", ",".join(edge.addresses), "--edge-ca-file", ca_file or str(edge.ca_file)]
+        given += ["--ha-connections", str(connections), *arguments]
+        super().__init__(workers=workers, arguments=given, env={"TUNNEL_TOKEN": edge.tunnel.token, **(env or {})})
+        self.edge = edge
+
+    def readiness(self) -> tuple[int, str]:
+        reply = requests.get(f"{self.api}/readyz", timeout=10)
+        return reply.status_code, reply.json()["message"]
+
+    def lines_of(self, msg: str) -> list[LogLine]:
+        return [line for line in self.log if line.get("msg") == msg]
+
+    def wait_for_request(self, path: str) -> LogLine:
+        """What the access log says of it."""
+        return self.wait_for_message("request", path=path)
+
+    def ask(self, path: str = "/", *, host: str = "a.example", is_secure: bool = True) -> requests.Response:
+        front = self.edge.secure_front if is_secure else self.edge.front
+        return requests.get(f"http://{front}{path}", headers={"Host": host}, timeout=30, allow_redirects=False)

@@ -1,0 +1,164 @@
+"""Connections of the tunnel: how many, from which worker, and what ends and mends them."""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import Callable, Iterator
+
+import pytest
+
+from proxy.tunnel.failures import FailureCause
+from tests.e2e.tunnel.connector import BOOTSTRAP_LINE, REGISTERED_LINE, RETRY_LINE, Connector
+from tests.support.edge.behaviour import DUPLICATE, Behaviour, Hang
+from tests.support.edge.edge import Edge
+from tests.support.edge.ledger import Record
+from tests.support.gateway import open_descriptors
+
+ADDRESSES = ("127.0.0.1:0",) * 4
+HEAL_S = 60.0
+
+
+@pytest.fixture
+def edge() -> Iterator[Edge]:
+    with Edge(ADDRESSES) as edge:
+        yield edge
+
+
+FIXED = {"name": "fixed", "rules": [{"respond": {"statusCode": 200}}]}
+
+
+def begin(proxy: Connector, connections: int = 1) -> list[Record]:
+    proxy.put(proxy.document(FIXED, listeners=[]))
+    return proxy.edge.wait_for_registered(connections, HEAL_S)
+
+
+def test_connections_are_spread_over_workers_and_addresses(edge: Edge) -> None:
+    with Connector(edge, connections=4, workers=2) as proxy:
+        records = begin(proxy, 4)
+        assert len({record.address for record in records}) == 4
+        assert sorted(record.registration.conn_index for record in records) == [0, 1, 2, 3]
+        assert len({record.registration.options.client.client_id for record in records}) == 1
+        assert records[0].registration.conn_index == 0
+
+        lines = [proxy.wait_for_message(REGISTERED_LINE, conn_index=index) for index in range(4)]
+        assert sorted(line["worker"] for line in lines) == [0, 0, 1, 1]
+        assert proxy.metric("tunnelgw_proxy_tunnel_connection_up") == 4
+        assert proxy.metric("tunnelgw_proxy_tunnel_connection_info", location="LIS", worker="1") == 2
+        for _ in range(8):
+            assert proxy.ask().status_code == 200
+        assert proxy.metric("tunnelgw_proxy_tunnel_requests_total") == 8
+        assert proxy.metric("tunnelgw_proxy_tunnel_received_bytes_total") > 0
+
+
+def test_there_are_no_more_connections_than_addresses() -> None:
+    with Edge(("127.0.0.1:0",)) as edge, Connector(edge, connections=4) as proxy:
+        begin(proxy)
+        line = proxy.wait_for_message("fewer edge addresses than connections wanted")
+        assert (line["addresses"], line["wanted"]) == (1, 4)
+        assert proxy.readiness() == (200, "ready")
+        assert len(edge.ledger.records) <= 2
+
+
+def test_connections_of_a_dead_worker_come_back_from_the_others(edge: Edge) -> None:
+    with Connector(edge, connections=2, workers=2) as proxy:
+        begin(proxy, 2)
+        pid = proxy.wait_for_message("worker started", worker=0)["pid"]
+
+        os.kill(pid, signal.SIGKILL)
+
+        proxy.wait_for_message(RETRY_LINE, error="its worker died")
+        proxy.wait_for_line(lambda line: REGISTERED_LINE in line, "a third registration", HEAL_S, 3)
+        assert proxy.ask().status_code == 200
+
+
+Fault = Callable[[Edge, Record], None]
+
+FAULTS: dict[str, Fault] = {
+    "dropped": lambda edge, record: edge.drop(record),
+    "closed": lambda edge, record: edge.close_connection(record),
+    "no HTTP/2": lambda edge, record: edge.send_bytes(record, b"\x00" * 64),
+    "no RPC": lambda edge, record: edge.send_control(record, b"\xff" * 64),
+    "control stream ended": lambda edge, record: edge.end_control(record),
+    "control stream reset": lambda edge, record: edge.reset_control(record),
+    "second control stream": lambda edge, record: edge.open_second_control(record),
+    "asked to reconnect": lambda edge, record: edge.ask_to_reconnect(record),
+    "GOAWAY": lambda edge, record: edge.goaway(record),
+}
+
+
+@pytest.mark.parametrize("fault", FAULTS)
+def test_a_connection_that_is_lost_comes_back_with_its_index(fault: str, edge: Edge) -> None:
+    with Connector(edge) as proxy:
+        (record,) = begin(proxy)
+
+        FAULTS[fault](edge, record)
+
+        edge.wait_until_closed(record, HEAL_S)
+        (again,) = edge.wait_for_registered(1, HEAL_S)
+        assert again is not record
+        assert again.registration.conn_index == record.registration.conn_index
+        assert again.registration.options.client == record.registration.options.client
+        assert again.registration.options.previous_attempts == 1
+        assert proxy.ask().status_code == 200
+        line = proxy.wait_for_message(RETRY_LINE)
+        assert list(line) == ["time", "level", "msg", "error", "attempt", "delay_s", "edge", "conn_index"]
+        assert "edge" in line["error"] or "connection lost" in line["error"], line["error"]
+        edge.forgive()
+
+
+@pytest.mark.parametrize("hang", [hang for hang in Hang if hang is not Hang.BEFORE_TLS])
+def test_silence_before_the_registration_costs_an_attempt_and_the_address(hang: Hang, edge: Edge) -> None:
+    edge.plan(Behaviour(hang=hang))
+    with Connector(edge, arguments=["--register-without-config"]) as proxy:
+        line = proxy.wait_for_message(BOOTSTRAP_LINE)
+        assert "within 5 s" in line["error"]
+        (record,) = edge.wait_for_registered(1, HEAL_S)
+        assert record.address != line["edge"]
+        assert proxy.metric("tunnelgw_proxy_tunnel_connection_failures_total", cause=FailureCause.SILENT) == 1
+
+
+def test_a_duplicate_takes_another_address(edge: Edge) -> None:
+    edge.behave(Behaviour(refusal=DUPLICATE))
+    with Connector(edge, arguments=["--register-without-config"]) as proxy:
+        line = proxy.wait_for_message(BOOTSTRAP_LINE, attempt=1)
+        assert "EDUPCONN" in line["error"]
+        assert proxy.wait_for_message(BOOTSTRAP_LINE, attempt=2)["edge"] != line["edge"]
+        edge.behave()
+        edge.wait_for_registered(1, HEAL_S)
+        assert proxy.metric("tunnelgw_proxy_tunnel_connection_failures_total", cause=FailureCause.DUPLICATE) >= 2
+
+
+def test_a_pushed_configuration_is_kept_for_all_connections_and_shown(edge: Edge) -> None:
+    with Connector(edge, connections=4, workers=2) as proxy:
+        records = begin(proxy, 4)
+        assert [edge.push(7, {"ingress": []}, record).last_applied_version for record in records] == [7] * 4
+        assert edge.push(6, {"ingress": []}, records[1]).last_applied_version == 7
+        refused = edge.push(8, "no object", records[2])
+        assert (refused.last_applied_version, refused.err is None) == (7, False)
+        assert proxy.ask().status_code == 200
+        assert proxy.metric("tunnelgw_proxy_tunnel_remote_config_version") == 7
+
+
+def test_a_tunnel_that_is_not_remotely_managed_is_told_what_serves_it(edge: Edge) -> None:
+    edge.behave(Behaviour(is_remotely_managed=False))
+    with Connector(edge, connections=2) as proxy:
+        records = begin(proxy, 2)
+        edge.wait_for(lambda: bool(records[0].local_configurations), "the local configuration")
+        assert records[0].local_configurations == [b'{"ingress":[],"warp-routing":{}}']
+        assert proxy.ask().status_code == 200
+        assert not records[1].local_configurations
+
+
+def test_twenty_four_losses_leave_nothing_behind() -> None:
+    with Edge(("127.0.0.1:0",) * 8) as edge, Connector(edge, connections=8) as proxy:
+        begin(proxy, 8)
+        (pid,) = proxy.worker_pids
+        before = len(list(open_descriptors(pid)))
+        for _ in range(3):
+            edge.drop()
+            # Each index comes back by itself, later and later.
+            edge.wait_for_registered(8, HEAL_S)
+            assert proxy.ask().status_code == 200
+        assert len(list(open_descriptors(pid))) <= before
+        assert proxy.metric("tunnelgw_proxy_tunnel_connection_failures_total") == 24

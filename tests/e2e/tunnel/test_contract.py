@@ -1,0 +1,195 @@
+"""What operators rely on when a proxy with a tunnel starts, waits, loses the edge and stops; with its real log."""
+
+from __future__ import annotations
+
+import base64
+import json
+import signal
+from pathlib import Path
+
+import pytest
+import requests
+import trustme
+
+from tests.e2e.tunnel.connector import BOOTSTRAP_LINE, REGISTERED_LINE, RETRY_LINE, WAITING_LINE, Connector
+from tests.support.daemon import Daemon
+from tests.support.edge.behaviour import Behaviour, busy, unauthorized
+from tests.support.edge.edge import Edge
+from tests.support.gateway import route_to
+from tests.support.recordingbackend import RecordingBackend
+
+EXIT_S = 20.0
+BOOTSTRAP_FIELDS = ["time", "level", "msg", "error", "attempt", "delay_s", "edge"]
+
+
+def cap_s(attempt: int) -> float:
+    return min(30.0, 2.0 * 2 ** (attempt - 1))
+
+
+def malformed_tokens() -> list[str]:
+    secret = base64.b64encode(b"a very secret secret").decode()
+    parts = [{"a": "acct", "t": "no-uuid", "s": secret}, {"a": "acct", "s": secret}, {"a": "", "t": "0" * 32, "s": ""}]
+    return ["not base64!", *(base64.b64encode(json.dumps(part).encode()).decode() for part in parts)]
+
+
+@pytest.mark.parametrize("token", malformed_tokens())
+def test_a_malformed_token_ends_the_process_with_one_line_that_does_not_show_it(token: str) -> None:
+    with Daemon("proxy", ["run", "--config-addr", "127.0.0.1:0"], {"TUNNEL_TOKEN": token}) as proxy:
+        assert proxy.wait(EXIT_S) == 1
+        (line,) = proxy.log
+        assert (line["level"], line["msg"]) == ("ERROR", "refusing to start with a broken tunnel token")
+        assert token not in "\n".join(proxy.lines)
+        assert "very secret" not in "\n".join(proxy.lines)
+
+
+@pytest.mark.parametrize("blank", ["", " \n"])
+def test_a_token_that_is_set_but_empty_is_fatal(blank: str, tmp_path: Path) -> None:
+    file = tmp_path / "token"
+    file.write_text(blank)
+    for env in ({"TUNNEL_TOKEN": blank}, {"TUNNEL_TOKEN_FILE": str(file)}):
+        with Daemon("proxy", ["run", "--config-addr", "127.0.0.1:0"], env) as proxy:
+            assert proxy.wait(EXIT_S) == 1
+            (line,) = proxy.log
+            assert (line["level"], line["msg"]) == ("ERROR", "refusing to start with a broken tunnel token")
+            assert "empty" in line["error"]
+
+
+def test_an_edge_that_is_away_is_dialled_until_it_is_there(backend: RecordingBackend) -> None:
+    with Edge() as edge:
+        edge.refuse()
+        with Connector(edge) as proxy:
+            proxy.put(proxy.document(route_to(backend.address), listeners=[]))
+            assert proxy.readiness() == (503, "no edge connection is registered yet")
+            proxy.wait_for_message(BOOTSTRAP_LINE, 60, attempt=3)
+            assert proxy.readiness() == (503, "no edge connection is registered yet")
+            assert not proxy.lines_of(REGISTERED_LINE)
+
+            edge.admit()
+
+            edge.wait_for_registered(1, 60)
+            proxy.wait_for_message(REGISTERED_LINE)
+            assert proxy.readiness() == (200, "ready")
+            assert proxy.ask().status_code == 200
+            lines = proxy.lines_of(BOOTSTRAP_LINE)
+            attempts = [line["attempt"] for line in lines]
+            assert attempts == list(range(1, len(lines) + 1))
+            assert all(list(line) == BOOTSTRAP_FIELDS for line in lines)
+            assert all(0 <= line["delay_s"] <= cap_s(line["attempt"]) for line in lines)
+            assert all(line["error"] == "Connection refused" for line in lines)
+            assert {line["edge"] for line in lines} <= set(edge.addresses)
+            assert not proxy.lines_of(RETRY_LINE)
+
+
+@pytest.mark.parametrize(
+    ("behaviour", "said"),
+    [
+        (Behaviour(refusal=unauthorized()), "Unauthorized: Invalid tunnel secret"),
+        (Behaviour(refusal=busy(0.1)), "try later"),
+        (Behaviour(exception="a bug of the edge"), "a bug of the edge"),
+        (Behaviour(drops_at_register=True), "edge"),
+        (Behaviour(refusal=unauthorized("Unauthorized: Tunnel not found"), closes_refused=False), "Tunnel not found"),
+    ],
+    ids=["unauthorized", "try later", "exception", "dropped", "refused and kept open"],
+)
+def test_a_registration_that_fails_is_tried_again_for_ever(
+    behaviour: Behaviour, said: str, backend: RecordingBackend
+) -> None:
+    with Edge() as edge:
+        edge.behave(behaviour)
+        with Connector(edge) as proxy:
+            proxy.put(proxy.document(route_to(backend.address), listeners=[]))
+            last = proxy.wait_for_message(BOOTSTRAP_LINE, 60, attempt=2)
+            assert said in last["error"]
+            assert proxy.readiness() == (503, "no edge connection is registered yet")
+
+            edge.behave()
+
+            edge.wait_for_registered(1, 60)
+            registrations = edge.ledger.registrations
+            assert len({registration.options.client.client_id for registration in registrations}) == 1
+            tries = [registration.options.previous_attempts for registration in registrations]
+            assert tries == list(range(tries[0], tries[0] + len(tries)))
+            assert edge.tunnel.token not in "\n".join(proxy.lines)
+
+
+def test_without_a_configuration_the_edge_is_only_looked_at(backend: RecordingBackend) -> None:
+    with Edge() as edge, Connector(edge) as proxy:
+        proxy.wait_for_message(WAITING_LINE)
+        assert proxy.readiness() == (503, "no configuration is loaded yet")
+        assert not edge.ledger.registrations
+
+        proxy.put(proxy.document(route_to(backend.address), listeners=[]))
+
+        edge.wait_for_registered(1)
+        assert proxy.ask("/first").status_code == 200
+        assert len(proxy.lines_of(WAITING_LINE)) == 1
+        assert not proxy.lines_of(BOOTSTRAP_LINE)
+
+
+def test_registering_does_not_wait_for_a_configuration_where_that_was_asked_for() -> None:
+    with Edge() as edge, Connector(edge, arguments=["--register-without-config"]) as proxy:
+        edge.wait_for_registered(1)
+        assert proxy.ask().status_code == 404
+        assert proxy.readiness() == (503, "no configuration is loaded yet")
+
+
+def test_a_certificate_of_a_stranger_is_told_with_its_issuer(tmp_path: Path, backend: RecordingBackend) -> None:
+    stranger = tmp_path / "ca.pem"
+    trustme.CA(organization_name="Somebody Else").cert_pem.write_to_path(str(stranger))
+    authority = trustme.CA(organization_name="The Seen Issuer")
+    with Edge(authority=authority) as edge, Connector(edge, ca_file=str(stranger)) as proxy:
+        line = proxy.wait_for_message(BOOTSTRAP_LINE)
+        assert "not trusted" in line["error"]
+        assert "The Seen Issuer" in line["error"]
+        assert "--edge-ca-file" in line["error"]
+
+
+def test_a_certificate_for_another_name_is_refused() -> None:
+    with Edge(server_names=["quic.cftunnel.com"]) as edge, Connector(edge) as proxy:
+        assert "h2.cftunnel.com" in proxy.wait_for_message(BOOTSTRAP_LINE)["error"]
+
+
+def test_a_proxy_serves_and_takes_documents_while_the_edge_is_away(backend: RecordingBackend) -> None:
+    with Edge() as edge, Connector(edge) as proxy:
+        listeners = [*proxy.doors.listeners(), {"name": "tunnel", "tunnel": True}]
+        proxy.serve(route_to(backend.address), listeners=listeners)
+        edge.wait_for_registered(1)
+
+        edge.stop()
+
+        proxy.wait_for_message(RETRY_LINE)
+        assert proxy.readiness() == (503, "all edge connections are lost")
+        assert requests.get(proxy.url_of("/direct"), timeout=10).status_code == 200
+        assert proxy.serve(route_to(backend.address, name="other"), listeners=listeners)["changed"]
+        edge.start()
+        edge.wait_for_registered(1, 60)
+        assert proxy.ask().status_code == 200
+        assert not proxy.lines_of(BOOTSTRAP_LINE)
+
+
+def test_a_wait_for_the_next_attempt_ends_with_sigterm() -> None:
+    with Edge() as edge:
+        edge.refuse()
+        with Connector(edge) as proxy:
+            line = proxy.wait_for_log(lambda line: line.get("delay_s", 0) > 2, "a long wait", 60)
+            proxy.send_signal(signal.SIGTERM)
+            assert proxy.wait(line["delay_s"]) == 0
+
+
+def test_a_stop_unregisters_and_lets_requests_finish(backend: RecordingBackend) -> None:
+    with Edge() as edge, Connector(edge, connections=2) as proxy:
+        proxy.put(proxy.document(route_to(backend.address), listeners=[]))
+        edge.wait_for_registered(2)
+        record = edge.ledger.registered[0]
+        call = edge.call("/slow", "POST", [(b"content-length", b"4")], end_stream=False, record=record)
+        call.send(b"fo")
+        edge.wait_for(lambda: record.streams == 1, "the request")
+
+        proxy.send_signal(signal.SIGTERM)
+
+        edge.wait_for(lambda: edge.ledger.unregistrations == 2, "both unregistrations")
+        call.send(b"ur", True)
+        assert call.response().status_code == 200
+        assert b'"body_bytes": 4' in call.read_all()
+        assert proxy.wait(EXIT_S) == 0
+        assert not proxy.lines_of(RETRY_LINE)
