@@ -17,6 +17,7 @@ class ReservedPort:
     """A port of a loopback address, held until `close`."""
 
     def __init__(self, host: str = LOOPBACK) -> None:
+        self._host = host
         self._sock = socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET)
         self._sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
         self._sock.bind((host, 0))
@@ -24,7 +25,7 @@ class ReservedPort:
 
     @property
     def address(self) -> str:
-        return f"{LOOPBACK}:{self.number}"
+        return f"[{self._host}]:{self.number}" if ":" in self._host else f"{self._host}:{self.number}"
 
     def close(self) -> None:
         self._sock.close()

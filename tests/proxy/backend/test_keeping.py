@@ -1,0 +1,44 @@
+"""Which connections to backends are kept, and for how long."""
+
+import pytest
+
+from proxy.backend.keeping import SILENCE_S, Keeping, Sign
+
+
+def looks(keeping: Keeping, *, is_used: bool, count: int) -> list[Sign]:
+    return [keeping.look(n * SILENCE_S, is_used=is_used, idle_timeout_s=0.0) for n in range(1, count + 1)]
+
+
+def test_a_connection_that_owes_answers_and_says_nothing_is_pinged_then_dead() -> None:
+    assert [Sign.ALIVE, Sign.SILENT, Sign.DEAD] == looks(Keeping(0.0), is_used=True, count=3)
+
+
+def test_one_that_answers_its_pings_lives_on() -> None:
+    keeping = Keeping(0.0)
+    for _ in range(5):
+        assert looks(keeping, is_used=True, count=2)[-1] is Sign.SILENT
+        keeping.is_heard = True
+
+
+def test_one_that_owes_nothing_may_be_silent() -> None:
+    assert {Sign.ALIVE} == set(looks(Keeping(0.0), is_used=False, count=10))
+
+
+def test_silence_before_the_first_request_does_not_count_against_it() -> None:
+    keeping = Keeping(0.0)
+    looks(keeping, is_used=False, count=3)
+
+    assert looks(keeping, is_used=True, count=2) == [Sign.SILENT, Sign.DEAD]
+
+
+@pytest.mark.parametrize(("now_s", "expected"), [(129.9, Sign.ALIVE), (130.0, Sign.UNUSED)])
+def test_one_that_nobody_uses_goes_after_the_idle_timeout(now_s: float, expected: Sign) -> None:
+    keeping = Keeping(0.0)
+    keeping.unused_since_s = 100.0
+
+    assert keeping.look(now_s, is_used=False, idle_timeout_s=30.0) is expected
+
+
+@pytest.mark.parametrize(("idle_timeout_s", "after_s"), [(0.0, SILENCE_S), (2.0, 2.0), (60.0, SILENCE_S)])
+def test_it_is_looked_at_often_enough_for_a_short_idle_timeout(idle_timeout_s: float, after_s: float) -> None:
+    assert Keeping.next_look_s(10.0, idle_timeout_s) == 10.0 + after_s
