@@ -14,7 +14,7 @@ from proxy.tls import contexts
 from proxy.tls.contexts import UnusableTLS
 
 if TYPE_CHECKING:
-    from proxy.tls.names import CertificateNames
+    from proxy.tls.names import CertificateNames, NameIndex
 
 _TLS12_CIPHERS: Final = "ECDHE+AESGCM:ECDHE+CHACHA20"
 """Forward secret with authenticated encryption: also all that HTTP/2 allows in TLS 1.2 (RFC 9113, 9.2.2)."""
@@ -26,10 +26,7 @@ class ListenerContexts:
     def __init__(self, settings: document.ListenerTLS) -> None:
         self.settings = settings
         self._contexts: dict[tuple[int, ...], ssl.SSLContext] = {}
-        self._names: list[CertificateNames] = []
-        """Of each certificate; left empty where there is no choice."""
-        if len(settings.certificates) > 1:
-            self._names = [_readable_names(certificate) for certificate in settings.certificates]
+        self._index = _index_of(settings.certificates)
 
     def context_for(self, server_name: bytes | None) -> ssl.SSLContext:
         """The context for a client that asked for `server_name` in lower case. Raises UnusableTLS, OSError."""
@@ -41,11 +38,7 @@ class ListenerContexts:
 
     def _choose(self, server_name: str) -> tuple[int, ...]:
         """Places of the certificates that have the name; several where they differ in their kind of key."""
-        return (
-            tuple(place for place, names in enumerate(self._names) if names.spells_host(server_name))
-            or tuple(place for place, names in enumerate(self._names) if names.covers_host(server_name))
-            or (0,)
-        )
+        return (self._index.places_of(server_name) if self._index is not None else ()) or (0,)
 
 
 def check(settings: document.ListenerTLS) -> None:
@@ -72,6 +65,15 @@ def make_context(settings: document.ListenerTLS, places: tuple[int, ...]) -> ssl
     # AllowInsecureFallback serves clients whatever they present, and nobody behind us is told what that was: there is
     # nothing to ask them for.
     return context
+
+
+def _index_of(certificates: tuple[document.Certificate, ...]) -> "NameIndex | None":
+    """None where there is no choice."""
+    if len(certificates) == 1:
+        return None
+    from proxy.tls.names import NameIndex
+
+    return NameIndex(map(_readable_names, certificates))
 
 
 def _readable_names(certificate: document.Certificate) -> "CertificateNames":

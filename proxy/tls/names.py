@@ -1,6 +1,7 @@
 """Which names a certificate is for, and whether a wanted one is among them (RFC 6125, 6.4; RFC 9525, 6). Pure."""
 
 import ipaddress
+from collections.abc import Iterable
 from typing import Final
 
 import msgspec
@@ -16,10 +17,6 @@ class CertificateNames(msgspec.Struct, frozen=True):
     uris: tuple[str, ...]
     ips: tuple[str, ...]
 
-    def spells_host(self, host: str) -> bool:
-        """Whether `host` is among the names as it stands, not by a wildcard."""
-        return host.lower() in (name.lower() for name in self.dns)
-
     def covers_host(self, host: str) -> bool:
         """`host` is a name in ASCII or an IP address."""
         try:
@@ -32,6 +29,24 @@ class CertificateNames(msgspec.Struct, frozen=True):
         names = [*self.dns, *self.ips, *self.uris]
         shown = ", ".join(name[:128] for name in names[:_MAX_SHOWN]) or "no names"
         return shown if len(names) <= _MAX_SHOWN else f"{shown} and {len(names) - _MAX_SHOWN} more"
+
+
+class NameIndex:
+    """Which of several certificates cover a host name, found without a look at each of them."""
+
+    def __init__(self, certificates: Iterable[CertificateNames]) -> None:
+        self._places: dict[str, list[int]] = {}
+        for place, names in enumerate(certificates):
+            for pattern in dict.fromkeys(map(_normal, names.dns)):
+                self._places.setdefault(pattern, []).append(place)
+
+    def places_of(self, host: str) -> tuple[int, ...]:
+        """Places of those that name it; where there is none, of those that cover it by a wildcard."""
+        host = _normal(host)
+        for pattern in (host, "*." + host.partition(".")[2]):
+            if _covers(pattern, host) and pattern in self._places:
+                return tuple(self._places[pattern])
+        return ()
 
 
 def names_of(certificate_der: bytes) -> CertificateNames:
@@ -58,10 +73,14 @@ def _names_of(certificate: x509.Certificate) -> CertificateNames:
 
 def _covers(pattern: str, host: str) -> bool:
     """A wildcard stands for exactly one whole label, the first, and never for one directly under the root."""
-    pattern, host = pattern.lower().rstrip("."), host.lower().rstrip(".")
+    pattern, host = _normal(pattern), _normal(host)
     if pattern == host:
         return bool(host) and "*" not in pattern
     if not pattern.startswith("*.") or "*" in pattern[1:] or pattern.count(".") < 2:
         return False
     label, _, rest = host.partition(".")
     return bool(label) and rest == pattern[2:]
+
+
+def _normal(name: str) -> str:
+    return name.lower().rstrip(".")

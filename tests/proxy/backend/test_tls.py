@@ -10,13 +10,10 @@ import trustme
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
-from hypothesis import given
-from hypothesis import strategies as st
 
 from proxy import document
 from proxy.backend.stream import Failure, Reason
 from proxy.backend.tls import make_context
-from proxy.tls.names import CertificateNames
 from tests.proxy.backend.h2peer import speaks
 from tests.proxy.backend.servers import Backend, Conn, backend
 from tests.proxy.backend.world import World, world
@@ -283,39 +280,3 @@ def test_sessions_are_resumed_on_new_connections_and_still_checked(
 
         assert peer.resumed[0] is False
         assert True in peer.resumed
-
-
-@pytest.mark.parametrize(
-    ("pattern", "host", "is_covered"),
-    [
-        ("a.example", "a.example", True),
-        ("A.Example", "a.example", True),
-        ("a.example.", "a.example", True),
-        ("a.example", "b.a.example", False),
-        ("*.a.example", "b.a.example", True),
-        ("*.a.example", "a.example", False),
-        ("*.a.example", "c.b.a.example", False),
-        ("*.a.example", ".a.example", False),
-        ("*.example", "a.example", False),
-        ("*", "a", False),
-        ("b*.a.example", "bc.a.example", False),
-        ("*.*.example", "b.a.example", False),
-        ("b.*.example", "b.a.example", False),
-        ("", "", False),
-    ],
-)
-def test_hosts_are_covered_as_the_standard_says(pattern: str, host: str, is_covered: bool) -> None:
-    assert CertificateNames((pattern,), (), ()).covers_host(host) is is_covered
-
-
-def test_an_ip_is_covered_by_the_ip_alone() -> None:
-    names = CertificateNames(("10.0.0.1", "*.0.0.1"), (), ("::1",))
-
-    assert not names.covers_host("10.0.0.1")
-    assert names.covers_host("0:0:0:0:0:0:0:1")
-
-
-@given(st.text("ab.*", max_size=8), st.text("ab.", min_size=1, max_size=8))
-def test_a_pattern_without_star_covers_itself_only(pattern: str, host: str) -> None:
-    if CertificateNames((pattern,), (), ()).covers_host(host) and "*" not in pattern:
-        assert pattern.rstrip(".") == host.rstrip(".")
