@@ -68,7 +68,7 @@ def _read_plain(spec: OptionSpec, texts: Sequence[str], environ: Mapping[str, st
 
 def _read_secret(spec: OptionSpec, files: Sequence[str], environ: Mapping[str, str], values: dict[str, Any]) -> None:
     if files:
-        values[spec.field] = _secret_of_file(files[-1], f"{spec.flag} ({spec.file_env})")
+        values[spec.field] = read_secret(files[-1], f"{spec.flag} ({spec.file_env})")
         return
     if spec.env in environ and spec.file_env in environ:
         raise ValueError(f"{spec.env} and {spec.file_env} are both set, want only one of them")
@@ -77,17 +77,18 @@ def _read_secret(spec: OptionSpec, files: Sequence[str], environ: Mapping[str, s
     elif spec.file_env in environ:
         if not environ[spec.file_env].strip():
             raise ValueError(f"{spec.file_env} is set but empty")
-        values[spec.field] = _secret_of_file(environ[spec.file_env].strip(), f"{spec.file_env} ({spec.flag})")
+        values[spec.field] = read_secret(environ[spec.file_env].strip(), f"{spec.file_env} ({spec.flag})")
 
 
-def _secret(text: str, when_empty: str) -> Secret:
+def _secret(text: str, when_empty: str, path: str = "") -> Secret:
     text = text.strip()
     if not text:
         raise ValueError(when_empty)
-    return Secret(text)
+    return Secret(text, path)
 
 
-def _secret_of_file(path: str, names: str) -> Secret:
+def read_secret(path: str, names: str) -> Secret:
+    """The secret that a file holds; `names` are for the message. Raises ValueError."""
     try:
         with Path(path).open("rb") as file:
             octets = file.read(MAX_SECRET_FILE_BYTES + 1)
@@ -101,7 +102,7 @@ def _secret_of_file(path: str, names: str) -> Secret:
     except UnicodeDecodeError:
         # `from None`: the original error holds the content.
         raise ValueError(f"{names}: the file {path!r} is no UTF-8 text") from None
-    return _secret(text, f"{names}: the file {path!r} is empty")
+    return _secret(text, f"{names}: the file {path!r} is empty", path)
 
 
 def unknown_variables(

@@ -12,12 +12,15 @@ REDACTED: Final = "<redacted>"
 
 
 class Secret:
-    """Immutable; falsy when empty."""
+    """Immutable; falsy when empty. `path` is the file that it was read from, if it was."""
 
-    __slots__ = ("__text",)
+    __slots__ = ("__text", "path")
 
-    def __init__(self, text: str) -> None:
+    path: str
+
+    def __init__(self, text: str, path: str = "") -> None:
         object.__setattr__(self, "_Secret__text", text)
+        object.__setattr__(self, "path", path)
 
     def reveal(self) -> str:
         """The text itself."""

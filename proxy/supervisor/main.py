@@ -101,7 +101,13 @@ def _tunnel(daemon: Daemon, options: Options, fleet: Fleet) -> "Tunnel | None":
     settings = TunnelSettings(
         options.ha_connections, IpVersion(options.edge_ip_version), options.register_without_config
     )
-    return Tunnel(settings, options.tunnel_token, fleet.slots, finder, trust, daemon.stop)
+    tunnel = Tunnel(settings, options.tunnel_token, fleet.slots, finder, trust, daemon.stop)
+    if options.tunnel_token.path:
+        from proxy.supervisor.tokenfile import TokenFile
+
+        file = TokenFile(options.tunnel_token, tunnel.use_token)
+        daemon.thread("tunnel-token", lambda: file.watch(daemon.stop))
+    return tunnel
 
 
 def _serve_api(

@@ -28,10 +28,12 @@ class Connector(Gateway):
         arguments: Sequence[str] = (),
         env: Mapping[str, str] | None = None,
         ca_file: str | None = None,
+        has_token: bool = True,
     ) -> None:
         given = ["--edge", ",".join(edge.addresses), "--edge-ca-file", ca_file or str(edge.ca_file)]
         given += ["--ha-connections", str(connections), *arguments]
-        super().__init__(workers=workers, arguments=given, env={"TUNNEL_TOKEN": edge.tunnel.token, **(env or {})})
+        token = {"TUNNEL_TOKEN": edge.tunnel.token} if has_token else {}
+        super().__init__(workers=workers, arguments=given, env={**token, **(env or {})})
         self.edge = edge
 
     def readiness(self) -> tuple[int, str]:

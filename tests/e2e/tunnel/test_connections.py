@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import os
 import signal
+import uuid
 from collections.abc import Callable, Iterator
+from pathlib import Path
 
 import pytest
 
@@ -13,6 +15,7 @@ from tests.e2e.tunnel.connector import BOOTSTRAP_LINE, REGISTERED_LINE, RETRY_LI
 from tests.support.edge.behaviour import DUPLICATE, Behaviour, Hang
 from tests.support.edge.edge import Edge
 from tests.support.edge.ledger import Record
+from tests.support.edge.tunnels import new_tunnel
 from tests.support.gateway import open_descriptors
 
 ADDRESSES = ("127.0.0.1:0",) * 4
@@ -162,3 +165,30 @@ def test_twenty_four_losses_leave_nothing_behind() -> None:
             assert proxy.ask().status_code == 200
         assert len(list(open_descriptors(pid))) <= before
         assert proxy.metric("tunnelgw_proxy_tunnel_connection_failures_total") == 24
+
+
+def test_a_token_that_changes_is_taken_connection_by_connection(edge: Edge, tmp_path: Path) -> None:
+    file = tmp_path / "token"
+    file.write_text(edge.tunnel.token)
+    with Connector(edge, connections=2, env={"TUNNEL_TOKEN_FILE": str(file)}, has_token=False) as proxy:
+        before = begin(proxy, 2)
+
+        file.write_text("not base64!")
+        line = proxy.wait_for_message("the tunnel token's file cannot be used, the token before stays in use")
+        assert line["level"] == "ERROR"
+        assert "not base64!" not in "\n".join(proxy.lines)
+        assert edge.ledger.registered == before
+
+        renewed = new_tunnel()
+        edge.tunnels.add(renewed, "b.example")
+        file.write_text(renewed.token)
+        edge.wait_for(
+            lambda: (
+                [record.registration.token.tunnel_id for record in edge.ledger.registered] == [renewed.tunnel_id] * 2
+            ),
+            "both connections with the new token",
+            HEAL_S,
+        )
+        assert proxy.ask(host="b.example").status_code == 200
+        assert edge.ledger.unregistrations == 2
+        assert not proxy.lines_of(RETRY_LINE)

@@ -1,0 +1,44 @@
+"""The file of the tunnel's token, looked at again and again: a token is renewed by writing it there."""
+
+import threading
+from collections.abc import Callable
+
+from daemonkit.logs import get_logger
+from daemonkit.optionsources import read_secret
+from daemonkit.secret import Secret
+from proxy.tunnel.token import MalformedToken, TunnelToken
+
+log = get_logger(__name__)
+
+_PERIOD_S = 2.0
+
+
+class TokenFile:
+    """`use` is called with each new token that is well-formed."""
+
+    def __init__(self, token: Secret, use: Callable[[Secret], None]) -> None:
+        self._token = token
+        self._use = use
+        self._told = ""
+        """What is wrong with the file, as it was logged."""
+
+    def watch(self, stop: threading.Event) -> None:
+        """A thread."""
+        while not stop.wait(_PERIOD_S):
+            try:
+                token = read_secret(self._token.path, "TUNNEL_TOKEN_FILE")
+                if token != self._token:
+                    TunnelToken.decode(token.reveal())
+            except (MalformedToken, ValueError) as error:
+                self._tell(str(error))
+                continue
+            self._told = ""
+            if token != self._token:
+                self._token = token
+                log.info("another tunnel token, connections register anew one after another", path=token.path)
+                self._use(token)
+
+    def _tell(self, error: str) -> None:
+        if error != self._told:
+            self._told = error
+            log.error("the tunnel token's file cannot be used, the token before stays in use", error=error)
