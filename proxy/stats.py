@@ -6,7 +6,7 @@ supervisor gets, adds up over its workers, and shows as metrics.
 """
 
 from bisect import bisect_left
-from typing import Final, TypeVar
+from typing import Final, Literal, TypeAlias, TypeVar, get_args
 
 import msgspec
 
@@ -15,6 +15,9 @@ OTHER: Final = "(other)"
 NO_ROUTE: Final = "(none)"
 """Requests that no route took."""
 
+RefusalCause: TypeAlias = Literal["limit", "descriptors", "tls", "protocol", "header_timeout", "misdirected"]
+"""Why a door turns a client, or a request, away."""
+REFUSAL_CAUSES: Final = get_args(RefusalCause)
 DURATION_BOUNDS_S: Final = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0)
 
 
@@ -61,7 +64,7 @@ class DoorStats(msgspec.Struct, gc=False):
     connections: int = 0
     accepted: int = 0
     refused: dict[str, int] = msgspec.field(default_factory=dict)
-    """By cause: limit, descriptors, tls, protocol, header_timeout, misdirected."""
+    """By `RefusalCause`."""
 
 
 class EdgeStats(msgspec.Struct, gc=False):

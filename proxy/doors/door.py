@@ -26,7 +26,7 @@ from proxy.doors.tls import ListenerContexts
 from proxy.doors.trusted import TrustedProxies
 from proxy.exchange.client import Arrival
 from proxy.loop import Loop, Transport
-from proxy.stats import DoorStats
+from proxy.stats import DoorStats, RefusalCause
 from proxy.tls.contexts import UnusableTLS
 
 log = get_logger(__name__)
@@ -183,7 +183,7 @@ class Door:
         self._leave(member)
         self._registry.remove(member)
 
-    def refused(self, cause: str, detail: str) -> None:
+    def refused(self, cause: RefusalCause, detail: str) -> None:
         counts = self._stats.refused
         counts[cause] = counts.get(cause, 0) + 1
         quiet_log.info("client refused", door=self._name, cause=cause, detail=detail[:256])

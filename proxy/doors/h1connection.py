@@ -23,6 +23,7 @@ from proxy.doors.terms import Terms
 from proxy.exchange.client import Arrival
 from proxy.loop import Loop, Transport
 from proxy.loop.transport import Buffer
+from proxy.stats import RefusalCause
 
 PAUSE_BYTES: Final = 256 * 1024
 """Held by the exchange: reading stops above, and goes on at half of it."""
@@ -270,7 +271,7 @@ class H1Connection:
         self._codec.receive_eof()
         self._refuse(408, f"no complete request head within {self.terms.header_timeout_s:g} s", "header_timeout")
 
-    def _refuse(self, status_code: int, detail: str, cause: str) -> None:
+    def _refuse(self, status_code: int, detail: str, cause: RefusalCause) -> None:
         """Answer ourselves if nothing was answered yet and the client would understand it, and close."""
         stream, self._stream = self._stream, None
         has_answered = stream is not None and stream.has_answered

@@ -23,6 +23,7 @@ from proxy.exchange.client import Arrival
 from proxy.h2 import ErrorCode, ResponseHead
 from proxy.loop import Loop, Transport
 from proxy.loop.transport import Buffer
+from proxy.stats import RefusalCause
 
 log = get_logger(__name__)
 
@@ -233,7 +234,7 @@ class H2Connection:
         if not self._streams:
             self._on_streams_gone()
 
-    def _refuse(self, stream_id: int, status_code: int, detail: str, cause: str) -> None:
+    def _refuse(self, stream_id: int, status_code: int, detail: str, cause: RefusalCause) -> None:
         """Answer a stream that has not become an exchange. A window too small for the text cuts it: no harm."""
         self._keeper.refused(cause, detail)
         head, body = refusal(status_code, detail)

@@ -3,6 +3,8 @@
 import math
 from typing import Final, Protocol
 
+from proxy.stats import RefusalCause
+
 BUSY: Final = math.inf
 """`idle_since_s` of a connection that is in use."""
 
@@ -30,5 +32,5 @@ class Keeper(Protocol):
     def forget(self, member: Member) -> None:
         """It is closed; called exactly once."""
 
-    def refused(self, cause: str, detail: str) -> None:
-        """The client was turned down; `cause` from the closed set of `DoorStats.refused`, `detail` for the log."""
+    def refused(self, cause: RefusalCause, detail: str) -> None:
+        """The client was turned down; `detail` is for the log."""

@@ -9,12 +9,14 @@ from collections.abc import Iterable, Iterator
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
 from prometheus_client.registry import Collector
 
-from proxy.stats import DURATION_BOUNDS_S, Stats
+from proxy.stats import DURATION_BOUNDS_S, REFUSAL_CAUSES, Stats
 from proxy.supervisor.configuration import Configuration
 from proxy.supervisor.fleet import Fleet
 from proxy.supervisor.slot import Slot
 
 _P = "tunnelgw_proxy_"
+_USUAL_CLASSES = range(2, 6)
+"""There from the beginning, so that the first 5xx is seen as a rise."""
 
 
 class ProxyCollector(Collector):
@@ -66,7 +68,7 @@ def _routes(total: Stats) -> Iterator[Metric]:
     retries = CounterMetricFamily(_P + "retries", "Requests sent to a backend once more", labels=["route"])
     for name, route in total.routes.items():
         for digit, count in enumerate(route.responses):
-            if count:
+            if count or digit in _USUAL_CLASSES:
                 requests.add_metric([name, f"{digit}xx" if digit else "none"], count)
         durations.add_metric([name], list(_buckets(route.durations)), route.duration_sum_s)
         in_flight.add_metric([name], route.in_flight)
@@ -118,8 +120,8 @@ def _doors(total: Stats) -> Iterator[Metric]:
     for name, door in total.doors.items():
         connections.add_metric([name], door.connections)
         accepted.add_metric([name], door.accepted)
-        for cause, count in door.refused.items():
-            refused.add_metric([name, cause], count)
+        for cause in REFUSAL_CAUSES:
+            refused.add_metric([name, cause], door.refused.get(cause, 0))
     yield from (connections, accepted, refused)
 
 

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import re
+import socket
 
 import requests
 from prometheus_client.parser import text_string_to_metric_families
 
+from proxy.stats import REFUSAL_CAUSES
 from tests.proxy.site import DEADLINE_S, Backend, Proxy, ask, fixed, forwarding, reserved_port
 from tests.support.process import REPOSITORY
 
@@ -65,3 +67,23 @@ def test_openmetrics_is_spoken_to_those_who_ask_for_it() -> None:
 
     assert answer.headers["Content-Type"].startswith("application/openmetrics-text")
     assert answer.text.rstrip().endswith("# EOF")
+
+
+def test_what_may_be_counted_of_a_door_and_a_route_is_zero_before_it_happens() -> None:
+    with reserved_port() as port, Proxy() as proxy:
+        proxy.use(fixed(port))
+        ask(port)
+
+        assert proxy.metric("tunnelgw_proxy_requests_total", route="routes[0]", status_class="5xx") == 0
+        for cause in REFUSAL_CAUSES:
+            assert proxy.metric("tunnelgw_proxy_connections_refused_total", cause=cause) == 0
+
+
+def test_a_refused_client_is_counted_under_a_cause_that_is_known() -> None:
+    with reserved_port() as port, Proxy() as proxy:
+        proxy.use(fixed(port))
+        with socket.create_connection(("127.0.0.1", port), timeout=DEADLINE_S) as client:
+            client.sendall(b"GET / HTTP/1.1\r\nbad header\r\n\r\n")
+            assert client.recv(65536).startswith(b"HTTP/1.1 400 ")
+
+        assert proxy.metric("tunnelgw_proxy_connections_refused_total", cause="protocol") == 1
