@@ -47,7 +47,9 @@ def depart(
     nonce: Callable[[int], bytes],
 ) -> Departure | Answer:
     """The request `asked` as it leaves, or why it cannot."""
-    if not _is_sendable(decision.authority):
+    authority = decision.authority
+    # Another than the client's was rewritten; the client's goes into X-Forwarded-Host.
+    if not (_is_sendable(authority) and (authority is asked.authority or _is_sendable(asked.authority))):
         return _BAD_HOST
     backend = decision.backend
     fields = forwarding.request_fields(arrival, decision.listener, asked, request_id)

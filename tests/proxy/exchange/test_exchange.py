@@ -307,6 +307,14 @@ def test_an_authority_that_backends_may_misread_is_refused(world: World, authori
     assert (client.head.status_code, world.pool.streams, world.record.reason) == (400, [], "bad_host")
 
 
+def test_an_authority_that_is_rewritten_is_not_passed_on_unjudged_in_other_fields(make_world: MakeWorld) -> None:
+    world = make_world(config('"filters": {"urlRewrite": {"hostname": "b.example"}},'))
+    client = world.begin(asked(authority=b"a.example:80,evil.example"))
+
+    assert client.head is not None
+    assert (client.head.status_code, world.pool.streams) == (400, [])
+
+
 def test_the_record_holds_all_facts_and_no_query(world: World) -> None:
     client = world.begin(asked(b"POST", b"/x?secret=1"), end_stream=False)
     world.wait(0.25)
