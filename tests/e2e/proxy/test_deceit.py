@@ -1,0 +1,48 @@
+"""What one side says to deceive the other, by what the other really received."""
+
+import socket
+
+import pytest
+import requests
+
+from tests.support.gateway import Gateway, route_to
+from tests.support.h2peer import H2Client
+from tests.support.recordingbackend import RecordingBackend, Reply
+
+DEADLINE_S = 20.0
+
+
+def test_a_backend_that_sends_host_back_is_answered_for(gateway: Gateway, backend: RecordingBackend) -> None:
+    backend.respond = lambda received: Reply(headers=(("Host", "a.example"), ("X-Kept", "1")), body=b"ok")
+    gateway.serve(route_to(backend.address))
+    reply = requests.get(gateway.url_of("/"), timeout=DEADLINE_S)
+
+    assert (reply.status_code, reply.content, reply.headers["X-Kept"]) == (200, b"ok", "1")
+    assert "Host" not in reply.headers
+
+
+def test_trailers_tell_backends_nothing_about_the_client(gateway: Gateway, backend: RecordingBackend) -> None:
+    gateway.serve(route_to(backend.address))
+    head = b"POST / HTTP/1.1\r\nHost: a.example\r\nConnection: close\r\nTransfer-Encoding: chunked\r\n\r\n"
+    trailers = b"X-Forwarded-For: 192.0.2.1\r\nX-Request-Id: mine\r\nX_Forwarded_Host: b.example\r\nChecksum: 1\r\n"
+    with socket.create_connection(gateway.clear, timeout=DEADLINE_S) as client:
+        client.sendall(head + b"4\r\nbody\r\n0\r\n" + trailers + b"\r\n")
+        while client.recv(65536):
+            pass
+    (received,) = backend.wait_for_requests(1)
+
+    assert received.trailers == (("checksum", "1"),)
+    assert received.value("x-forwarded-for") == "127.0.0.1"
+
+
+@pytest.mark.parametrize("name", ["content_length", "transfer_encoding", "x_forwarded_for"])
+def test_fields_spelled_with_underscores_do_not_pass_over_http2(
+    gateway: Gateway, backend: RecordingBackend, name: str
+) -> None:
+    gateway.serve(route_to(backend.address))
+    with H2Client(gateway.clear[1]) as client:
+        stream_id = client.request(fields=[(name, "7"), ("x-kept", "1")])
+        assert client.head(stream_id)[":status"] == "200"
+    (received,) = backend.wait_for_requests(1)
+
+    assert (received.values(name), received.value("x-kept")) == ([], "1")
