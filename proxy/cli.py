@@ -10,7 +10,7 @@ from daemonkit.logs import get_logger
 log = get_logger(__name__)
 
 RUN = "run"
-QUESTIONS = ("check", "explain", "schema")
+QUESTIONS = ("check", "explain", "schema", "edge-ca", "tunnel-check")
 """Commands for people, who want to know something of a document; see `proxy.commands`."""
 _TUNNEL_REFUSED = "refusing to start with a broken tunnel token"
 _FATAL_WHEN_EMPTY = {

@@ -1,4 +1,4 @@
-"""The command lines of `check`, `explain` and `schema`."""
+"""The command lines of `check`, `explain`, `schema`, `edge-ca` and `tunnel-check`."""
 
 import argparse
 import sys
@@ -19,6 +19,8 @@ def run(arguments: Sequence[str], environ: Mapping[str, str]) -> int:
         "check": _check,
         "explain": _explain,
         "schema": _schema,
+        "edge-ca": _edge_ca,
+        "tunnel-check": _tunnel_check,
     }
     try:
         return commands[command](rest, environ)
@@ -78,3 +80,22 @@ def _schema(arguments: Sequence[str], _environ: Mapping[str, str]) -> int:
     )
     sys.stdout.write(make_schema())
     return EXIT_WELL
+
+
+def _edge_ca(arguments: Sequence[str], _environ: Mapping[str, str]) -> int:
+    from proxy.commands.edgeca import write_roots
+
+    parser = argparse.ArgumentParser(
+        prog=f"{PROG} edge-ca",
+        description="Fetch the root certificates of the tunnel's edge, check them against the known fingerprints, and "
+        "write them to a file for --edge-ca-file: for images, and hosts without Internet.",
+        allow_abbrev=False,
+    )
+    parser.add_argument("--out", required=True, metavar="FILE", help="where to write them (PEM); - is standard output")
+    return EXIT_WELL if write_roots(parser.parse_args(arguments).out) else EXIT_NOT_WELL
+
+
+def _tunnel_check(arguments: Sequence[str], environ: Mapping[str, str]) -> int:
+    from proxy.commands.tunnelcheck import check_tunnel
+
+    return check_tunnel(arguments, environ)

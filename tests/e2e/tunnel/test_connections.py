@@ -182,13 +182,11 @@ def test_a_token_that_changes_is_taken_connection_by_connection(edge: Edge, tmp_
         renewed = new_tunnel()
         edge.tunnels.add(renewed, "b.example")
         file.write_text(renewed.token)
-        edge.wait_for(
-            lambda: (
-                [record.registration.token.tunnel_id for record in edge.ledger.registered] == [renewed.tunnel_id] * 2
-            ),
-            "both connections with the new token",
-            HEAL_S,
-        )
+
+        def tunnels() -> list[uuid.UUID]:
+            return [record.registration.token.tunnel_id for record in edge.ledger.registered]
+
+        edge.wait_for(lambda: tunnels() == [renewed.tunnel_id] * 2, "both with the new token", HEAL_S)
         assert proxy.ask(host="b.example").status_code == 200
         assert edge.ledger.unregistrations == 2
         assert not proxy.lines_of(RETRY_LINE)

@@ -1,0 +1,25 @@
+"""`tunnelgw-proxy edge-ca`: the edge's root certificates, checked, as a file."""
+
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from proxy.options import PROG
+from proxy.supervisor.edgetrust import PUBLISHED, PublishedRoot, TrustUnavailable, fetch
+
+
+def write_roots(out: str, published: Sequence[PublishedRoot] = PUBLISHED) -> bool:
+    """To the file of that name; False when that was not possible, which is told on standard error."""
+    try:
+        roots = fetch(published)
+        if out == "-":
+            sys.stdout.write(roots)
+        else:
+            Path(out).write_text(roots, encoding="ascii")
+    except TrustUnavailable as error:
+        sys.stderr.write(f"{PROG} edge-ca: {error}\n")
+        return False
+    except OSError as error:
+        sys.stderr.write(f"{PROG} edge-ca: cannot write {out}: {error.strerror}\n")
+        return False
+    return True

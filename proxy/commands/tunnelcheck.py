@@ -1,0 +1,151 @@
+"""`tunnelgw-proxy tunnel-check`: every step from the token to a registration, each told with what helps where it fails.
+
+It takes the options and variables of `run`. Registering is the one step that has an effect: the edge may send requests
+as soon as it is done, so it is tried only with --register, and undone at once.
+"""
+
+import sys
+import time
+import uuid
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Final
+
+import msgspec
+
+from daemonkit.options import BadOptions, parse
+from proxy.doors.terms import Caches
+from proxy.exchange.client import ClientExchange, ClientStream
+from proxy.h2 import RequestHead
+from proxy.loop import Loop
+from proxy.options import PREFIX, PROG, Options
+from proxy.stats import Stats
+from proxy.supervisor.edgefinder import DiscoveredEdge, EdgeFinder, NamedEdge
+from proxy.supervisor.edgetrust import EdgeTrust, NamedAuthorities, PublishedRoots, TrustUnavailable
+from proxy.tunnel.addresses import EdgeAddress, IpVersion, Region
+from proxy.tunnel.discovery import DiscoveryFailed
+from proxy.tunnel.failures import FailureCause
+from proxy.tunnel.link import Refused
+from proxy.tunnel.links import Links
+from proxy.tunnel.orders import Dial, DialMeans, EdgeReport, Ended, Reached, Registered, Withdraw
+from proxy.tunnel.responses import failure_head
+from proxy.tunnel.token import MalformedToken, TunnelToken
+
+REGISTER: Final = "--register"
+_DIAL_TIMEOUT_S: Final = 40.0
+_HELP: Final = f"""usage: {PROG} tunnel-check [{REGISTER}] [options of `{PROG} run`]
+
+Try each step of a tunnel: token, addresses of the edge, its root certificates, TCP and TLS to each address. With
+{REGISTER} also register once and unregister; requests that the edge sends in between are answered 502.
+"""
+_REMEDIES: Final = {
+    FailureCause.DIAL: "let outgoing TCP connections to this address through (firewall, network policy, routes); where "
+    "only IPv6 fails: --edge-ip-version 4",
+    FailureCause.TLS: "a proxy on the way may break TLS: exempt this address; for a private edge name its authority "
+    "with --edge-ca-file",
+    FailureCause.SILENT: "what accepts connections there is no edge: look at --edge, and at proxies on the way",
+    FailureCause.DUPLICATE: "harmless: the edge has this connection already",
+    FailureCause.UNAUTHORIZED: "the token is refused: look whether the tunnel still exists, and copy its token again",
+    FailureCause.REFUSED: "see what the edge says; most such refusals pass by themselves",
+}
+
+
+def check_tunnel(arguments: Sequence[str], environ: Mapping[str, str]) -> int:
+    """Returns the exit code: 0 when all is well, 1 when something failed, 2 for bad options."""
+    if {"-h", "--help"} & set(arguments):
+        sys.stdout.write(_HELP)
+        return 0
+    given = [argument for argument in arguments if argument != REGISTER]
+    try:
+        _, options = parse(Options, prefix=PREFIX, argv=given, environ=environ)
+    except BadOptions as bad:
+        sys.stderr.write("".join(f"{PROG} tunnel-check: {problem.text}\n" for problem in bad.problems))
+        return 2
+    is_well = True
+    for step_is_well, step, text in _steps(options, registers=REGISTER in arguments):
+        is_well = is_well and step_is_well
+        sys.stdout.write(f"{'ok  ' if step_is_well else 'FAIL'}  {step:<12}  {text}\n")
+        sys.stdout.flush()
+    return 0 if is_well else 1
+
+
+Step = tuple[bool, str, str]
+"""Whether it is well, its name, what is to be said."""
+
+
+def _steps(options: Options, *, registers: bool) -> Iterator[Step]:
+    if options.tunnel_token is None:
+        yield False, "token", "no token: set TUNNEL_TOKEN or TUNNEL_TOKEN_FILE"
+        return
+    try:
+        token = TunnelToken.decode(options.tunnel_token.reveal())
+    except MalformedToken as error:
+        yield False, "token", str(error)
+        return
+    yield True, "token", f"tunnel {token.tunnel_id}, account {token.account_tag}, region {token.endpoint or 'global'}"
+    finder: EdgeFinder = NamedEdge(options.edge) if options.edge else DiscoveredEdge(token.endpoint)
+    try:
+        regions = finder.find()
+    except DiscoveryFailed as error:
+        yield False, "addresses", f"{error}; look at the DNS of this host, which must answer SRV questions"
+        return
+    version = IpVersion(options.edge_ip_version)
+    addresses = [address for region in regions for address in Region(region, version).active]
+    yield bool(addresses), "addresses", f"{finder.name}: {', '.join(map(str, addresses)) or 'none of this IP version'}"
+    trust: EdgeTrust = PublishedRoots(options.state_path)
+    if options.edge_ca_file:
+        trust = NamedAuthorities(Path(options.edge_ca_file))
+    try:
+        roots = trust.roots()
+    except TrustUnavailable as error:
+        yield False, "roots", str(error)
+        return
+    yield True, "roots", options.edge_ca_file or "the two published ones"
+    means = DialMeans(options.tunnel_token.reveal(), uuid.uuid4().bytes, roots)
+    reached = []
+    for address in addresses:
+        step = _dial(address, means, registers=False)
+        reached += [address] if step[0] else []
+        yield step
+    if registers and reached:
+        yield _dial(reached[0], means, registers=True)
+
+
+def _dial(address: EdgeAddress, means: DialMeans, *, registers: bool) -> Step:
+    """With the very code that a worker runs."""
+    loop = Loop()
+    heard: list[EdgeReport] = []
+    began_s = time.monotonic()
+
+    def say(report: EdgeReport, _content: bytes | None) -> None:
+        heard.append(report)
+        if isinstance(report, Registered):
+            links.obey(Withdraw(1), None)
+        elif isinstance(report, Ended | Reached):
+            loop.stop()
+
+    links = Links(loop, _refuse, Caches(), Stats(), say)
+    links.obey(Dial(1, 0, address, 0, registers), memoryview(msgspec.msgpack.encode(means)))
+    loop.deadline(loop.stop).set(loop.now_s + _DIAL_TIMEOUT_S)
+    loop.run()
+    links.close()
+    loop.close()
+    return _told(address, heard, time.monotonic() - began_s, registers=registers)
+
+
+def _refuse(client: ClientStream, _head: RequestHead, _end_stream: bool) -> ClientExchange:
+    client.send_headers(failure_head(), True)
+    return Refused()
+
+
+def _told(address: EdgeAddress, heard: Sequence[EdgeReport], took_s: float, *, registers: bool) -> Step:
+    step = "registration" if registers else "TCP and TLS"
+    for report in heard:
+        if isinstance(report, Registered):
+            return True, step, f"{address}: registered at {report.location}, and unregistered"
+        if isinstance(report, Reached):
+            return True, step, f"{address}: {took_s * 1000:.0f} ms"
+        if isinstance(report, Ended):
+            remedy = _REMEDIES.get(report.cause)
+            return False, step, f"{address}: {report.error}" + (f"; {remedy}" if remedy else "")
+    return False, step, f"{address}: nothing within {_DIAL_TIMEOUT_S:g} s"

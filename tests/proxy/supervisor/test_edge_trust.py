@@ -1,0 +1,144 @@
+"""The edge's published roots: fetched over HTTPS, believed only by their fingerprints, kept."""
+
+from __future__ import annotations
+
+import hashlib
+import http.server
+import ssl
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import trustme
+
+from proxy.commands.edgeca import write_roots
+from proxy.supervisor.edgetrust import NAME, PUBLISHED, PublishedRoot, PublishedRoots, TrustUnavailable, fetch
+
+
+class Publisher:
+    """A web site with two certificates, whose own certificate the system store of the test verifies."""
+
+    def __init__(self, directory: Path) -> None:
+        self.requests = 0
+        authority = trustme.CA()
+        self.store = directory / "system.pem"
+        authority.cert_pem.write_to_path(str(self.store))
+        self.pages = {f"/{name}.pem": trustme.CA().cert_pem.bytes().decode() for name in ("ecc", "rsa")}
+        publisher = self
+
+        class Handler(http.server.BaseHTTPRequestHandler):
+            def do_GET(self) -> None:
+                publisher.requests += 1
+                page = publisher.pages.get(self.path, "nothing here").encode()
+                self.send_response(200 if self.path in publisher.pages else 404)
+                self.send_header("Content-Length", str(len(page)))
+                self.end_headers()
+                self.wfile.write(page)
+
+            def log_message(self, format: str, *args: object) -> None: ...
+
+        self._server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        authority.issue_cert("localhost").configure_cert(context)
+        self._server.socket = context.wrap_socket(self._server.socket, server_side=True)
+        threading.Thread(target=self._server.serve_forever, daemon=True).start()
+
+    @property
+    def published(self) -> tuple[PublishedRoot, ...]:
+        base = f"https://localhost:{self._server.server_address[1]}"
+        return tuple(PublishedRoot(base + path, fingerprint(page)) for path, page in self.pages.items())
+
+    def close(self) -> None:
+        self._server.shutdown()
+        self._server.server_close()
+
+
+def fingerprint(pem: str) -> str:
+    return hashlib.sha256(ssl.PEM_cert_to_DER_cert(pem.strip())).hexdigest()
+
+
+@pytest.fixture
+def publisher(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Publisher]:
+    publisher = Publisher(tmp_path)
+    monkeypatch.setenv("SSL_CERT_FILE", str(publisher.store))
+    yield publisher
+    publisher.close()
+
+
+def test_roots_are_fetched_once_and_kept(publisher: Publisher, tmp_path: Path) -> None:
+    state = tmp_path / "state"
+    published = publisher.published
+    roots = PublishedRoots(state, published).roots()
+    assert roots.count("BEGIN CERTIFICATE") == 2
+    assert (state / NAME).read_text() == roots
+    assert (state / NAME).stat().st_mode & 0o777 == 0o600
+
+    assert PublishedRoots(state, published).roots() == roots
+    assert publisher.requests == 2
+
+
+def test_roots_are_kept_in_memory_without_a_state_directory(publisher: Publisher) -> None:
+    trust = PublishedRoots(None, publisher.published)
+    assert trust.roots() == trust.roots()
+    assert publisher.requests == 2
+
+
+def test_a_certificate_with_another_fingerprint_is_not_believed(publisher: Publisher, tmp_path: Path) -> None:
+    published = publisher.published
+    publisher.pages["/rsa.pem"] = trustme.CA().cert_pem.bytes().decode()
+    with pytest.raises(TrustUnavailable) as refused:
+        PublishedRoots(tmp_path / "state", published).roots()
+    assert published[1].sha256 in str(refused.value)
+    assert fingerprint(publisher.pages["/rsa.pem"]) in str(refused.value)
+    assert not (tmp_path / "state" / NAME).exists()
+
+
+def test_two_certificates_in_the_place_of_one_are_not_believed(publisher: Publisher) -> None:
+    published = publisher.published
+    publisher.pages["/ecc.pem"] += trustme.CA().cert_pem.bytes().decode()
+    with pytest.raises(TrustUnavailable):
+        fetch(published)
+
+
+def test_what_was_tampered_with_in_the_state_directory_is_fetched_anew(publisher: Publisher, tmp_path: Path) -> None:
+    published = publisher.published
+    (tmp_path / NAME).write_text(trustme.CA().cert_pem.bytes().decode() * 2)
+    roots = PublishedRoots(tmp_path, published).roots()
+    assert [
+        fingerprint(part + "-----END CERTIFICATE-----") for part in roots.split("-----END CERTIFICATE-----")[:2]
+    ] == [root.sha256 for root in published]
+    assert publisher.requests == 2
+
+
+@pytest.mark.parametrize("url", ["https://localhost:1/x.pem", "https://nowhere.invalid/x.pem"])
+def test_a_download_that_fails_says_what_helps(url: str) -> None:
+    with pytest.raises(TrustUnavailable, match="edge-ca"):
+        fetch((PublishedRoot(url, "0" * 64),))
+
+
+def test_a_site_that_the_system_store_does_not_vouch_for_is_refused(
+    publisher: Publisher, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    other = tmp_path / "other.pem"
+    trustme.CA().cert_pem.write_to_path(str(other))
+    monkeypatch.setenv("SSL_CERT_FILE", str(other))
+    with pytest.raises(TrustUnavailable, match="certificate verify failed"):
+        fetch(publisher.published)
+
+
+def test_the_command_writes_a_file_that_the_option_takes(
+    publisher: Publisher, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    out = tmp_path / "roots.pem"
+    assert write_roots(str(out), publisher.published)
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.load_verify_locations(cafile=str(out))
+    assert len(context.get_ca_certs()) == 2
+    assert not write_roots(str(tmp_path / "no" / "directory"), publisher.published)
+    assert "cannot write" in capsys.readouterr().err
+
+
+def test_the_fingerprints_are_those_of_the_fact_sheet() -> None:
+    assert [root.sha256[:8] for root in PUBLISHED] == ["aa63697a", "d3c7e85c"]
+    assert all(root.url.startswith("https://developers.cloudflare.com/ssl/static/") for root in PUBLISHED)
