@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import itertools
 import os
 import resource
 import socket
@@ -157,9 +158,10 @@ def test_listeners_leave_descriptors_for_everything_else(sockets: ListeningSocke
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     with contextlib.ExitStack() as held:
         ports = [held.enter_context(reserved_port()) for _ in range(5)]
-        with Path(os.devnull).open() as first_free:
-            limit = first_free.fileno() + 3 * 2 + SPARE_DESCRIPTORS
-        resource.setrlimit(resource.RLIMIT_NOFILE, (limit, hard))
+        used = {int(entry.name) for entry in Path("/proc/self/fd").iterdir()}
+        free = (number for number in itertools.count() if number not in used)
+        last = list(itertools.islice(free, 3 * 2))[-1]
+        resource.setrlimit(resource.RLIMIT_NOFILE, (last + 1 + SPARE_DESCRIPTORS, hard))
         try:
             sockets.use(listener(port, name=f"l{port}") for port in ports)
         finally:
