@@ -1,0 +1,40 @@
+"""What the proxy counts of its tunnel."""
+
+from __future__ import annotations
+
+import re
+
+import requests
+from prometheus_client.parser import text_string_to_metric_families
+
+from tests.e2e.tunnel.connector import Connector
+from tests.support.edge.behaviour import Behaviour, unauthorized
+from tests.support.edge.edge import Edge
+from tests.support.process import REPOSITORY
+
+FIXED = {"name": "fixed", "rules": [{"respond": {"statusCode": 200}}]}
+
+
+def test_the_manual_names_every_metric_of_the_tunnel_with_its_type() -> None:
+    manual = (REPOSITORY / "docs" / "proxy-metrics.md").read_text(encoding="utf-8").partition("## With a tunnel")[2]
+    documented = dict(re.findall(r"^\| `(tunnelgw_proxy_tunnel_\w+)` \| (\w+) \|", manual, re.M))
+    with Edge() as edge, Connector(edge) as proxy:
+        page = requests.get(f"{proxy.api}/metrics", timeout=10).text
+    families = [f for f in text_string_to_metric_families(page) if f.name.startswith("tunnelgw_proxy_tunnel_")]
+    assert {f"{f.name}_total" if f.type == "counter" else f.name: f.type for f in families} == documented
+
+
+def test_registrations_failures_and_requests_are_counted_by_connection() -> None:
+    with Edge() as edge:
+        edge.plan(Behaviour(refusal=unauthorized()))
+        with Connector(edge, arguments=["--register-without-config"]) as proxy:
+            proxy.put(proxy.document(FIXED, listeners=[]))
+            edge.wait_for_registered(1)
+            assert proxy.ask().status_code == 200
+            failures = "tunnelgw_proxy_tunnel_connection_failures_total"
+            assert proxy.metric(failures, conn_index="0", cause="unauthorized") == 1
+            assert proxy.metric("tunnelgw_proxy_tunnel_registrations_total", conn_index="0") == 1
+            assert proxy.metric("tunnelgw_proxy_tunnel_connections_registered") == 1
+            assert proxy.metric("tunnelgw_proxy_tunnel_requests_total", conn_index="0") == 1
+            assert proxy.metric("tunnelgw_proxy_tunnel_sent_bytes_total", conn_index="0") > 0
+            assert 0 < proxy.metric("tunnelgw_proxy_tunnel_round_trip_seconds") < 5

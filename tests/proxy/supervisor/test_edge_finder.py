@@ -1,0 +1,146 @@
+"""The edge's addresses, asked of name servers that are ours."""
+
+from __future__ import annotations
+
+import contextlib
+import socket
+import socketserver
+import ssl
+import struct
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import dns.message
+import dns.rcode
+import dns.resolver
+import dns.rrset
+import pytest
+import trustme
+
+from daemonkit.addresses import ListenAddress
+from proxy.supervisor.edgefinder import DiscoveredEdge, NamedEdge
+from proxy.tunnel.addresses import EdgeAddress
+from proxy.tunnel.discovery import DiscoveryFailed, DnsOverTls
+
+SRV = "_v2-origintunneld._tcp.argotunnel.com."
+RECORDS = ("1 1 7844 localhost.", "2 1 7844 nowhere.invalid.", "3 1 7844 unused.invalid.")
+
+
+def answer(wire: bytes, records: tuple[str, ...], asked: list[str]) -> bytes:
+    query = dns.message.from_wire(wire)
+    name = query.question[0].name.to_text()
+    asked.append(name)
+    response = dns.message.make_response(query)
+    if records and name == SRV:
+        response.answer.append(dns.rrset.from_text(name, 60, "IN", "SRV", *records))
+    else:
+        response.set_rcode(dns.rcode.NXDOMAIN)
+    return response.to_wire()
+
+
+class NameServer:
+    """Over UDP, as the host's resolver."""
+
+    def __init__(self, records: tuple[str, ...]) -> None:
+        self.asked: list[str] = []
+        self._sock = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+        self._sock.bind(("127.0.0.1", 0))
+        self.port = self._sock.getsockname()[1]
+        self._records = records
+        threading.Thread(target=self._serve, daemon=True).start()
+
+    def _serve(self) -> None:
+        with contextlib.suppress(OSError):
+            while True:
+                wire, client = self._sock.recvfrom(4096)
+                if not wire:
+                    return
+                self._sock.sendto(answer(wire, self._records, self.asked), client)
+
+    def close(self) -> None:
+        with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sock:
+            sock.sendto(b"", ("127.0.0.1", self.port))
+        self._sock.close()
+
+
+@contextlib.contextmanager
+def resolver(records: tuple[str, ...], monkeypatch: pytest.MonkeyPatch) -> Iterator[NameServer]:
+    server = NameServer(records)
+    found = dns.resolver.Resolver(configure=False)
+    found.nameservers, found.port = ["127.0.0.1"], server.port
+    monkeypatch.setattr(dns.resolver, "default_resolver", found)
+    try:
+        yield server
+    finally:
+        server.close()
+
+
+@contextlib.contextmanager
+def over_tls(
+    records: tuple[str, ...], directory: Path, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[tuple[DnsOverTls, list[str]]]:
+    authority = trustme.CA()
+    authority.cert_pem.write_to_path(str(directory / "system.pem"))
+    monkeypatch.setenv("SSL_CERT_FILE", str(directory / "system.pem"))
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    authority.issue_cert("resolver.example").configure_cert(context)
+    asked: list[str] = []
+
+    class Handler(socketserver.BaseRequestHandler):
+        def handle(self) -> None:
+            with contextlib.suppress(OSError), context.wrap_socket(self.request, server_side=True) as sock:
+                (size,) = struct.unpack("!H", sock.recv(2))
+                reply = answer(sock.recv(size), records, asked)
+                sock.sendall(struct.pack("!H", len(reply)) + reply)
+
+    with socketserver.ThreadingTCPServer(("127.0.0.1", 0), Handler) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        address: Any = server.server_address
+        yield DnsOverTls("127.0.0.1", address[1], "resolver.example", 10.0), asked
+        server.shutdown()
+
+
+def test_two_regions_with_the_port_of_the_record(monkeypatch: pytest.MonkeyPatch) -> None:
+    with resolver(RECORDS, monkeypatch) as server:
+        first, second = DiscoveredEdge("").find()
+    assert EdgeAddress("127.0.0.1", 7844) in first
+    assert second == ()
+    assert server.asked == [SRV]
+
+
+def test_the_region_of_the_token_is_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    with resolver((), monkeypatch) as server, pytest.raises(DiscoveryFailed, match="_fed-v2-origintunneld"):
+        DiscoveredEdge("fed", DnsOverTls("127.0.0.1", 1, "localhost", 1.0)).find()
+    assert server.asked == ["_fed-v2-origintunneld._tcp.argotunnel.com."]
+
+
+def test_a_resolver_without_an_answer_is_passed_over_for_one_over_tls(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    with resolver((), monkeypatch), over_tls(RECORDS, tmp_path, monkeypatch) as (fallback, asked):
+        first, _ = DiscoveredEdge("", fallback).find()
+    assert EdgeAddress("127.0.0.1", 7844) in first
+    assert asked == [SRV]
+
+
+def test_an_answer_over_tls_counts_only_with_the_right_certificate(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    with resolver((), monkeypatch), over_tls(RECORDS, tmp_path, monkeypatch) as (fallback, asked):
+        stranger = DnsOverTls(fallback.ip, fallback.port, "other.example", 10.0)
+        with pytest.raises(DiscoveryFailed, match="--edge"):
+            DiscoveredEdge("", stranger).find()
+    assert asked == []
+
+
+def test_named_addresses_make_two_regions_and_names_that_do_not_exist_are_left_out() -> None:
+    named = ["127.0.0.1:1", "nowhere.invalid:2", "127.0.0.3:3", "[::1]:4"]
+    regions = NamedEdge([ListenAddress.parse(text) for text in named]).find()
+    assert regions == ((EdgeAddress("127.0.0.1", 1), EdgeAddress("::1", 4)), (EdgeAddress("127.0.0.3", 3),))
+
+
+def test_no_name_that_exists_is_told_with_the_host() -> None:
+    with pytest.raises(DiscoveryFailed, match=r"nowhere\.invalid: no such host"):
+        NamedEdge([ListenAddress.parse("nowhere.invalid:1")]).find()
