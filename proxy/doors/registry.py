@@ -19,7 +19,8 @@ _RESCAN_S: Final = 0.1
 
 class Registry:
     def __init__(self, on_empty: Callable[[], None]) -> None:
-        self.max_connections = 10_000
+        self.max_connections = 0
+        """As the document says; before there is one nobody comes in."""
         self._on_empty = on_empty
         self._members: set[Member] = set()
         self._candidates: deque[tuple[Member, float]] = deque()
