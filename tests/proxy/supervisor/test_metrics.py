@@ -20,7 +20,8 @@ def page(proxy: Proxy, accept: str = "text/plain") -> requests.Response:
 
 
 def test_the_manual_names_every_metric_of_ours_with_its_type() -> None:
-    documented = dict(re.findall(r"^\| `(tunnelgw_proxy_\w+)` \| (\w+) \|", MANUAL.partition("## With a tunnel")[0], re.M))
+    always = MANUAL.partition("## With a tunnel")[0]
+    documented = dict(re.findall(r"^\| `(tunnelgw_proxy_\w+)` \| (\w+) \|", always, re.M))
     with Backend() as backend, reserved_port() as port, Proxy() as proxy:
         proxy.use(forwarding(port, backend.address))
         ask(port)
