@@ -49,6 +49,7 @@ class Links:
         self._pushes: dict[int, Callable[[int], None]] = {}
         """Those that wait for the supervisor's word."""
         self._next_push = 0
+        self._is_draining = False
         self._on_idle: Callable[[], None] | None = None
         self.begin = begin
         self._heads = ResponseHeads()
@@ -74,6 +75,10 @@ class Links:
                     answer(applied_version)
 
     def _dial(self, order: Dial, means: DialMeans) -> None:
+        if self._is_draining:
+            # The order was on its way when the end was.
+            self.report(Ended(order.number, FailureCause.LOST, "the worker ends", 0.0, 0.0))
+            return
         try:
             context = self._context_of(means.trusted_roots)
         except (ssl.SSLError, ValueError) as error:
@@ -121,6 +126,7 @@ class Links:
 
     def drain(self, on_idle: Callable[[], None]) -> None:
         """Unregister all; `on_idle` is called when the last one is gone."""
+        self._is_draining = True
         self._on_idle = on_idle
         for link in tuple(self._links.values()):
             link.withdraw()

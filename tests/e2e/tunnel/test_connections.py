@@ -110,6 +110,16 @@ def test_a_connection_that_is_lost_comes_back_with_its_index(fault: str, edge: E
         edge.forgive()
 
 
+def test_a_connection_whose_edge_answers_no_ping_is_given_up(edge: Edge) -> None:
+    with Connector(edge) as proxy:
+        (record,) = begin(proxy)
+        edge.stop_reading(record)
+        line = proxy.wait_for_message(RETRY_LINE, HEAL_S)
+        assert "PING" in line["error"]
+        edge.wait_for(lambda: len(edge.ledger.records) > 1 and edge.ledger.records[-1].is_registered, "another", HEAL_S)
+        assert proxy.readiness() == (200, "ready")
+
+
 @pytest.mark.parametrize("hang", [hang for hang in Hang if hang is not Hang.BEFORE_TLS])
 def test_silence_before_the_registration_costs_an_attempt_and_the_address(hang: Hang, edge: Edge) -> None:
     edge.plan(Behaviour(hang=hang))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import json
 import signal
+import threading
 from pathlib import Path
 
 import pytest
@@ -16,7 +17,7 @@ from tests.support.daemon import Daemon
 from tests.support.edge.behaviour import Behaviour, busy, unauthorized
 from tests.support.edge.edge import Edge
 from tests.support.gateway import route_to
-from tests.support.recordingbackend import RecordingBackend
+from tests.support.recordingbackend import Received, RecordingBackend, Reply
 
 EXIT_S = 20.0
 BOOTSTRAP_FIELDS = ["time", "level", "msg", "error", "attempt", "delay_s", "edge"]
@@ -174,6 +175,35 @@ def test_a_wait_for_the_next_attempt_ends_with_sigterm() -> None:
             line = proxy.wait_for_log(lambda line: line.get("delay_s", 0) > 2, "a long wait", 60)
             proxy.send_signal(signal.SIGTERM)
             assert proxy.wait(line["delay_s"]) == 0
+
+
+def test_a_stop_does_not_wait_for_an_edge_that_says_nothing_any_more(backend: RecordingBackend) -> None:
+    with Edge() as edge, Connector(edge, arguments=["--grace-period", "60s"]) as proxy:
+        proxy.put(proxy.document(route_to(backend.address), listeners=[]))
+        (record,) = edge.wait_for_registered(1)
+        edge.stop_reading(record)
+        proxy.send_signal(signal.SIGTERM)
+        assert proxy.wait(45) == 0
+
+
+def test_a_stop_ends_with_the_grace_period_whatever_runs() -> None:
+    gate = threading.Event()
+
+    def never(_: Received) -> Reply:
+        gate.wait(EXIT_S)
+        return Reply()
+
+    with RecordingBackend(respond=never) as backend, Edge() as edge:
+        with Connector(edge, arguments=["--grace-period", "1s"]) as proxy:
+            proxy.put(proxy.document(route_to(backend.address), listeners=[]))
+            (record,) = edge.wait_for_registered(1)
+            call = edge.call("/endless", record=record)
+            backend.wait_for_requests(1)
+            proxy.send_signal(signal.SIGTERM)
+            assert proxy.wait(EXIT_S) == 0
+            proxy.wait_for_message("grace period over, cutting off what still runs")
+            call.wait_until_lost()
+        gate.set()
 
 
 def test_a_stop_unregisters_and_lets_requests_finish(backend: RecordingBackend) -> None:

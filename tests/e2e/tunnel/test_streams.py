@@ -1,0 +1,174 @@
+"""Streams through the tunnel that last: events, WebSockets, bodies that one side holds back; and many at a time."""
+
+from __future__ import annotations
+
+import base64
+import contextlib
+import hashlib
+import os
+import threading
+from collections.abc import Iterator
+
+import pytest
+import requests
+import websockets.sync.server
+
+from tests.e2e.tunnel.connector import Connector
+from tests.support.edge.edge import Edge
+from tests.support.edge.heads import WEBSOCKET
+from tests.support.gateway import route_to
+from tests.support.recordingbackend import Received, RecordingBackend, Reply
+from tests.support.socketbackend import Dialogue, SocketBackend
+
+EVENTS = 200
+MESSAGES = 1000
+STREAMS = 500
+
+
+@pytest.fixture(scope="module")
+def edge() -> Iterator[Edge]:
+    with Edge() as edge:
+        yield edge
+
+
+@pytest.fixture(scope="module")
+def proxy(edge: Edge) -> Iterator[Connector]:
+    with Connector(edge) as proxy:
+        proxy.put({"listeners": [], "routes": []})
+        edge.wait_for_registered(1)
+        yield proxy
+
+
+def test_each_event_comes_before_the_next_is_sent(proxy: Connector) -> None:
+    confirmed = threading.Semaphore(0)
+
+    def talk(dialogue: Dialogue) -> None:
+        dialogue.sock.recv(65536)
+        dialogue.send(b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ntransfer-encoding: chunked\r\n\r\n")
+        for number in range(EVENTS):
+            event = b"data: %04d\n\n" % number
+            dialogue.send(b"%x\r\n%b\r\n" % (len(event), event))
+            assert confirmed.acquire(timeout=20), f"event {number} was never confirmed"
+        dialogue.send(b"0\r\n\r\n")
+
+    backend = SocketBackend(talk)
+    try:
+        proxy.put({"listeners": [], "routes": [route_to(backend.address)]})
+        call = proxy.edge.call("/events")
+        for number in range(EVENTS):
+            assert call.read(12) == b"data: %04d\n\n" % number
+            confirmed.release()
+        assert call.read_all() == b""
+    finally:
+        backend.close()
+
+
+def frame(payload: bytes) -> bytes:
+    """A client's text message (RFC 6455, 5.2), masked by zeros."""
+    return bytes((0x81, 0x80 | len(payload), 0, 0, 0, 0)) + payload
+
+
+def test_websocket_messages_go_both_ways(proxy: Connector) -> None:
+    def echo(connection: websockets.sync.server.ServerConnection) -> None:
+        for message in connection:
+            connection.send(message)
+
+    with websockets.sync.server.serve(echo, "127.0.0.1", 0, compression=None) as server:
+        thread = threading.Thread(target=server.serve_forever)
+        thread.start()
+        try:
+            port = server.socket.getsockname()[1]
+            proxy.put({"listeners": [], "routes": [route_to(f"127.0.0.1:{port}")]})
+            key = base64.b64encode(os.urandom(16))
+            fields = [WEBSOCKET, (b"sec-websocket-key", key), (b"sec-websocket-version", b"13")]
+            call = proxy.edge.call("/ws", fields=fields, end_stream=False)
+            response = call.response()
+            assert response.status_code == 200
+            accept = base64.b64encode(hashlib.sha1(key + b"258EAFA5-E914-47DA-95CA-C5AB0DC85B11").digest())
+            assert response.values(b"sec-websocket-accept") == [accept]
+            assert response.values(b"upgrade") == [b"websocket"]
+            for number in range(MESSAGES):
+                payload = b"message %04d" % number
+                call.send(frame(payload))
+                assert call.read(2 + len(payload)) == bytes((0x81, len(payload))) + payload
+            call.end()
+        finally:
+            server.shutdown()
+            thread.join()
+
+
+def test_many_streams_at_once_share_a_connection(proxy: Connector) -> None:
+    gate = threading.Event()
+
+    def respond(received: Received) -> Reply:
+        assert gate.wait(30)
+        return Reply(body=received.target.encode())
+
+    with RecordingBackend(respond=respond) as backend:
+        proxy.put({"listeners": [], "routes": [route_to(backend.address)]})
+        calls = [proxy.edge.call(f"/{number}") for number in range(STREAMS)]
+        proxy.edge.wait_for(lambda: proxy.edge.ledger.in_flight == STREAMS, "all of them at once")
+        gate.set()
+        assert [call.read_all() for call in calls] == [b"/%d" % number for number in range(STREAMS)]
+
+
+def test_an_upload_that_stands_still_holds_no_other_up(proxy: Connector) -> None:
+    stalled = threading.Event()
+
+    def talk(dialogue: Dialogue) -> None:
+        head = dialogue.sock.recv(4096)
+        if b"/stalled" in head.partition(b"\r\n")[0]:
+            assert stalled.wait(30)
+            return
+        dialogue.send(b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nok")
+
+    backend = SocketBackend(talk)
+    try:
+        proxy.put({"listeners": [], "routes": [route_to(backend.address)]})
+        blocked = proxy.edge.call("/stalled", "POST", end_stream=False)
+        blocked.send(bytes(64 << 20), waits=False)
+        for _ in range(20):
+            other = proxy.edge.call("/other", "POST", end_stream=False)
+            other.send(bytes(1000), True)
+            assert other.read_all() == b"ok"
+        blocked.reset()
+    finally:
+        stalled.set()
+        backend.close()
+
+
+def test_a_proxy_that_is_replaced_under_load_loses_no_request() -> None:
+    with (
+        RecordingBackend(respond=lambda received: Reply(body=received.body)) as backend,
+        Edge() as edge,
+        contextlib.ExitStack() as stack,
+    ):
+        document = {"listeners": [], "routes": [route_to(backend.address)]}
+        stop = threading.Event()
+        statuses: list[int] = []
+
+        def load() -> None:
+            with requests.Session() as session:
+                while not stop.is_set():
+                    reply = session.post(f"http://{edge.front}/", data=b"x" * 2000, timeout=30)
+                    statuses.append(reply.status_code if reply.content == b"x" * 2000 else 0)
+
+        threads = [threading.Thread(target=load) for _ in range(4)]
+        first = stack.enter_context(Connector(edge, connections=2))
+        first.put(document)
+        edge.wait_for_registered(2)
+        try:
+            for thread in threads:
+                thread.start()
+            for _ in range(2):
+                second = stack.enter_context(Connector(edge, connections=2))
+                second.put(document)
+                edge.wait_for_registered(4)
+                assert first.stop() == 0
+                first = second
+        finally:
+            stop.set()
+            for thread in threads:
+                thread.join()
+        assert set(statuses) == {200}
+        assert not edge.ledger.failures
