@@ -1,4 +1,6 @@
-"""The tunnel's protocol, without input or output: what is said to the provider's edge, and what its answers mean.
+"""The tunnel: connections that we dial at the provider's edge, registered there, and what the edge sends over them.
+
+What is said and what it means, without input or output:
 
     token           who we are allowed to be             identity        what we say of ourselves
     discovery       where the edge is                    addresses       which of its addresses each connection dials
@@ -7,6 +9,12 @@
     remoteconfig    configurations that it pushes       failures        what can go wrong, in a closed set of words
 
 Under `controlstream` lie `registration` (the interface's structs), `rpc` (the envelope) and `capnp` (the encoding).
-No sockets, clocks, chance, threads or logs: HTTP/2 itself is `proxy.h2`, in its server role on a connection that we
-have dialled.
+No sockets, clocks, chance, threads or logs there.
+
+At work, in a worker's loop:
+
+    links           all connections of the worker        link            one, from its dial to its end
+    dialling        TCP and TLS                          edgehttp        HTTP/2 in its server role, towards one peer
+    control         the control stream, carried          pushes          pushed configurations, carried
+    orders          what the supervisor wants of all that, and is told: `proxy.supervisor.tunnel` decides
 """

@@ -9,9 +9,7 @@ under way for a moment still, then closes; we close where it does not.
 
 import contextlib
 import math
-import socket
 import ssl
-import struct
 from collections.abc import Callable
 from enum import Enum, auto
 from functools import partial
@@ -21,7 +19,6 @@ import msgspec
 
 from daemonkit.logs import get_logger
 from proxy import h2
-from proxy.doors.h2stream import H2Stream
 from proxy.doors.member import Member
 from proxy.doors.terms import Terms
 from proxy.exchange.client import Arrival, ClientExchange, ClientStream
@@ -50,6 +47,7 @@ from proxy.tunnel.registration import Registration
 from proxy.tunnel.responses import failure_head
 from proxy.tunnel.streams import Entrance, StreamKind, is_bodiless
 from proxy.tunnel.token import TunnelToken
+from proxy.tunnel.wirebytes import WireBytes
 
 log = get_logger(__name__)
 
@@ -58,7 +56,6 @@ PING_PERIOD_S: Final = 10.0
 LINGER_S: Final = 5.0
 """Without a request after the edge was told that we leave."""
 _CLOSED: Final = "closed by the client"
-_TCP_INFO_BYTES: Final = 136
 
 
 class Phase(Enum):
@@ -119,7 +116,7 @@ class Link:
         self._deadline = loop.deadline(self._on_deadline)
         self._entrance = Entrance(order.address.ip)
         self._begin = home.begin
-        self._sock: socket.socket
+        self._local_address = ""
         self._http: EdgeHttp | None = None
         self._control: Control | None = None
         self._cause = FailureCause.LOST
@@ -130,7 +127,7 @@ class Link:
         self._registered_at_s = math.nan
         self._active_at_s = 0.0
         self._pinged_at_s: float | None = None
-        self._sent_bytes = self._received_bytes = 0
+        self._wire: WireBytes | None = None
 
     @property
     def number(self) -> int:
@@ -154,7 +151,8 @@ class Link:
             self._home.report(Reached(self.number))
             self._home.forget(self)
             return
-        self._sock = sock
+        self._local_address = sock.getsockname()[0]
+        self._wire = WireBytes(sock)
         self._enter(Phase.OPENING, RPC_TIMEOUT_S)
         terms = msgspec.structs.replace(
             self._terms(), begin=self.begin, header_timeout_s=math.inf, idle_timeout_s=math.inf
@@ -204,8 +202,7 @@ class Link:
             # Not from within the codec's events: all streams end.
             self._loop.call_soon(partial(self._break, "the edge opened a second control stream"))
             return _REFUSED
-        assert isinstance(stream, H2Stream) and isinstance(self._sock, ssl.SSLSocket)  # noqa: S101, PT018
-        options = connection_options(self._client, self._sock.getsockname()[0], self._order.previous_attempts)
+        options = connection_options(self._client, self._local_address, self._order.previous_attempts)
         registration = Registration(self._token, self._order.conn_index, options)
         self._control = Control(stream, registration, self._on_event, self._on_control_gone)
         self._enter(Phase.REGISTERING, RPC_TIMEOUT_S)
@@ -368,14 +365,10 @@ class Link:
         stats = self._stats
         stats.is_up = 1 if self._phase is Phase.REGISTERED else 0
         stats.in_flight = max(0, self._running)
-        if self._http is None or self._phase is Phase.GONE:
-            return
-        with contextlib.suppress(OSError, struct.error):
-            info = self._sock.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, _TCP_INFO_BYTES)
-            acked_bytes, received_bytes = struct.unpack_from("QQ", info, 120)
-            stats.sent_bytes += acked_bytes - self._sent_bytes
-            stats.received_bytes += received_bytes - self._received_bytes
-            self._sent_bytes, self._received_bytes = acked_bytes, received_bytes
+        if self._wire is not None:
+            sent_bytes, received_bytes = self._wire.growth()
+            stats.sent_bytes += sent_bytes
+            stats.received_bytes += received_bytes
 
 
 _NOBODY_YET: Final = Arrival(door=TUNNEL_HTTPS, scheme=b"https", address="", protocol="HTTP/2", is_trusted=False)

@@ -116,7 +116,7 @@ def test_a_connection_whose_edge_answers_no_ping_is_given_up(edge: Edge) -> None
         edge.stop_reading(record)
         line = proxy.wait_for_message(RETRY_LINE, HEAL_S)
         assert "PING" in line["error"]
-        edge.wait_for(lambda: len(edge.ledger.records) > 1 and edge.ledger.records[-1].is_registered, "another", HEAL_S)
+        proxy.wait_for_line(lambda line: REGISTERED_LINE in line, "a second registration", HEAL_S, 2)
         assert proxy.readiness() == (200, "ready")
 
 
