@@ -33,6 +33,9 @@ FIXED = {"name": "fixed", "rules": [{"respond": {"statusCode": 200}}]}
 
 def begin(proxy: Connector, connections: int = 1) -> list[Record]:
     proxy.put(proxy.document(FIXED, listeners=[]))
+    for index in range(connections):
+        # The edge knows first.
+        proxy.wait_for_message(REGISTERED_LINE, HEAL_S, conn_index=index)
     return proxy.edge.wait_for_registered(connections, HEAL_S)
 
 

@@ -154,7 +154,7 @@ def test_a_proxy_serves_and_takes_documents_while_the_edge_is_away(backend: Reco
     with Edge() as edge, Connector(edge) as proxy:
         listeners = [*proxy.doors.listeners(), {"name": "tunnel", "tunnel": True}]
         proxy.serve(route_to(backend.address), listeners=listeners)
-        edge.wait_for_registered(1)
+        proxy.wait_for_message(REGISTERED_LINE)
 
         edge.stop()
 

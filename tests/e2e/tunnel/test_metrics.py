@@ -7,7 +7,7 @@ import re
 import requests
 from prometheus_client.parser import text_string_to_metric_families
 
-from tests.e2e.tunnel.connector import Connector
+from tests.e2e.tunnel.connector import REGISTERED_LINE, Connector
 from tests.support.edge.behaviour import Behaviour, unauthorized
 from tests.support.edge.edge import Edge
 from tests.support.process import REPOSITORY
@@ -29,7 +29,7 @@ def test_registrations_failures_and_requests_are_counted_by_connection() -> None
         edge.plan(Behaviour(refusal=unauthorized()))
         with Connector(edge, arguments=["--register-without-config"]) as proxy:
             proxy.put(proxy.document(FIXED, listeners=[]))
-            edge.wait_for_registered(1)
+            proxy.wait_for_message(REGISTERED_LINE)
             assert proxy.ask().status_code == 200
             failures = "tunnelgw_proxy_tunnel_connection_failures_total"
             assert proxy.metric(failures, conn_index="0", cause="unauthorized") == 1
