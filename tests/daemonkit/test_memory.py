@@ -3,9 +3,8 @@
 import subprocess
 import sys
 
-import pytest
-
 from daemonkit.memory import give_back_large_buffers
+from tests.support.requirements import not_possible_here
 
 # Freed below something that is still used, so that the heap's top could not be trimmed.
 PROGRAM = """
@@ -27,10 +26,11 @@ print(resident_kib() - started_kib)
 """
 
 
-@pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
 def test_freed_buffers_do_not_stay_resident() -> None:
+    if sys.platform != "linux":
+        not_possible_here("reads /proc")
     if not give_back_large_buffers():
-        pytest.skip("this C library has no mallopt")
+        not_possible_here("this C library has no mallopt")
 
     run = subprocess.run([sys.executable, "-c", PROGRAM], capture_output=True, text=True, check=True)
 

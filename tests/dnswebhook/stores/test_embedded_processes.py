@@ -16,6 +16,7 @@ from dnswebhook.model import RecordSpec
 from dnswebhook.stores.base import Grade
 from dnswebhook.stores.embedded import FILE_NAME, EmbeddedStore
 from tests.support.process import REPOSITORY
+from tests.support.requirements import not_possible_here
 
 WAIT_S = 60.0
 
@@ -122,7 +123,7 @@ def without_write_access() -> list[str]:
     if subprocess.run(["unshare", "-rm", "true"], check=False, capture_output=True).returncode == 0:
         return ["unshare", "-rm", "sh", "-c", BY_MOUNT]
     if os.geteuid() == 0:
-        pytest.skip("root without the right to mount cannot be kept from writing")
+        not_possible_here("root without the right to mount cannot be kept from writing")
     return ["sh", "-c", BY_MODE]
 
 

@@ -25,6 +25,7 @@ from tests.proxy.doors.rig import (
     serving,
     table_of,
 )
+from tests.support.requirements import not_possible_here
 
 HELLO = b"\r\n\r\nhello\n"
 
@@ -102,8 +103,9 @@ def test_a_socket_that_no_listener_wants_is_closed() -> None:
         assert sock.fileno() < 0
 
 
-@pytest.mark.skipif(not socket.has_dualstack_ipv6(), reason="no IPv6 here")
 def test_the_address_of_an_ipv4_client_is_ipv4_on_a_dual_stack_socket() -> None:
+    if not socket.has_dualstack_ipv6():
+        not_possible_here("this host has no IPv6")
     sock = socket.create_server(("::", 0), family=socket.AF_INET6, dualstack_ipv6=True)
     port = port_of(sock)
     with Rig() as rig:

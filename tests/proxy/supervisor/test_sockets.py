@@ -17,6 +17,7 @@ from proxy.document import Listener
 from proxy.supervisor.sockets import ListeningSockets
 from tests.proxy.site import DEADLINE_S, Proxy, ask, eventually, fixed, reserved_port
 from tests.support.process import REPOSITORY
+from tests.support.requirements import not_possible_here
 
 
 @pytest.fixture
@@ -58,7 +59,7 @@ def test_listeners_that_share_a_port_share_its_sockets(sockets: ListeningSockets
 
 def test_an_empty_address_means_both_families(sockets: ListeningSockets) -> None:
     if not socket.has_dualstack_ipv6():
-        pytest.skip("this host has no IPv6")
+        not_possible_here("this host has no IPv6")
     with reserved_port("::") as port:
         sockets.use([listener(port, address="")])
 
@@ -68,7 +69,7 @@ def test_an_empty_address_means_both_families(sockets: ListeningSockets) -> None
 
 def test_an_ipv6_address_means_that_family_alone(sockets: ListeningSockets) -> None:
     if not socket.has_dualstack_ipv6():
-        pytest.skip("this host has no IPv6")
+        not_possible_here("this host has no IPv6")
     with reserved_port("::") as port:
         sockets.use([listener(port, address="::")])
 
@@ -102,7 +103,7 @@ def test_an_address_of_another_host_is_a_problem_with_its_path_and_a_remedy(sock
 
 def test_a_privileged_port_says_what_to_do() -> None:
     if int(Path("/proc/sys/net/ipv4/ip_unprivileged_port_start").read_text()) <= 81:
-        pytest.skip("every user may bind low ports on this host")
+        not_possible_here("every user may bind low ports on this host")
     # Rights are given up after the imports: another user may have no way to this interpreter.
     code = (
         "import os; from proxy.document import Listener; from proxy.supervisor.sockets import ListeningSockets\n"
