@@ -10,10 +10,10 @@ from pathlib import Path
 
 import pytest
 import requests
-import trustme
 
 from tests.e2e.tunnel.connector import BOOTSTRAP_LINE, REGISTERED_LINE, RETRY_LINE, WAITING_LINE, Connector
 from tests.support.daemon import Daemon
+from tests.support.edge.authority import EdgeAuthority
 from tests.support.edge.behaviour import Behaviour, busy, unauthorized
 from tests.support.edge.edge import Edge
 from tests.support.gateway import route_to
@@ -136,9 +136,8 @@ def test_registering_does_not_wait_for_a_configuration_where_that_was_asked_for(
 
 def test_a_certificate_of_a_stranger_is_told_with_its_issuer(tmp_path: Path, backend: RecordingBackend) -> None:
     stranger = tmp_path / "ca.pem"
-    trustme.CA(organization_name="Somebody Else").cert_pem.write_to_path(str(stranger))
-    authority = trustme.CA(organization_name="The Seen Issuer")
-    with Edge(authority=authority) as edge, Connector(edge, ca_file=str(stranger)) as proxy:
+    stranger.write_bytes(EdgeAuthority.make("Somebody Else").pem)
+    with Edge(authority=EdgeAuthority.make("The Seen Issuer")) as edge, Connector(edge, ca_file=str(stranger)) as proxy:
         line = proxy.wait_for_message(BOOTSTRAP_LINE)
         assert "not trusted" in line["error"]
         assert "The Seen Issuer" in line["error"]

@@ -8,8 +8,7 @@ import threading
 import uuid
 from pathlib import Path
 
-import trustme
-
+from tests.support.edge.authority import EdgeAuthority
 from tests.support.edge.behaviour import Behaviour, Hang, busy, unauthorized
 from tests.support.edge.edge import Edge
 from tests.support.edge.ledger import Record
@@ -29,7 +28,7 @@ def main() -> None:
     edge.tunnels.add(TUNNEL)
     edge.behave(_behaviour(options))
     if options.ca_out:
-        edge.authority.cert_pem.write_to_path(str(options.ca_out))
+        options.ca_out.write_bytes(edge.authority.pem)
     # Blocked before any thread starts, so that every thread inherits it and the wait below gets the signal.
     ending = {signal.SIGTERM, signal.SIGINT}
     signal.pthread_sigmask(signal.SIG_BLOCK, ending)
@@ -75,16 +74,15 @@ def _state(record: Record) -> str:
     return "refused" if record.answers else "connected"
 
 
-def _authority(file: Path | None) -> trustme.CA | None:
+def _authority(file: Path | None) -> EdgeAuthority | None:
     """Kept in `file`, key and certificate, so that a restarted edge is trusted as the one before."""
     if file is None:
         return None
     if file.exists():
-        pem = file.read_bytes()
-        return trustme.CA.from_pem(cert_bytes=pem, private_key_bytes=pem)
-    authority = trustme.CA()
+        return EdgeAuthority.load(file.read_bytes())
+    authority = EdgeAuthority.make()
     file.touch(mode=0o600)
-    file.write_bytes(authority.private_key_pem.bytes() + authority.cert_pem.bytes())
+    file.write_bytes(authority.pem_with_key)
     return authority
 
 

@@ -11,7 +11,6 @@ second time. `stop` and `start` are a crash and a restart on the same ports, wit
 
 from __future__ import annotations
 
-import ssl
 import tempfile
 import threading
 from collections.abc import Callable, Iterable, Sequence
@@ -21,11 +20,11 @@ from types import TracebackType
 from typing import Final, Self, TypeVar
 
 import msgspec
-import trustme
 
 from proxy.exchange.relay import NOBODY
 from proxy.h2.heads import Fields, RequestHead
 from proxy.loop import Loop
+from tests.support.edge.authority import EdgeAuthority
 from tests.support.edge.behaviour import WELL, Behaviour
 from tests.support.edge.call import Call
 from tests.support.edge.connection import EdgeConnection
@@ -50,15 +49,15 @@ class Edge:
         front: str = _ANY_PORT,
         secure_front: str = _ANY_PORT,
         *,
-        authority: trustme.CA | None = None,
+        authority: EdgeAuthority | None = None,
         server_names: Iterable[str] = SERVER_NAMES,
     ) -> None:
         """Two addresses by default: connectors keep away from one that has failed them. Call `start`, or use `with`."""
         self._folder = tempfile.TemporaryDirectory(prefix="tunnelgw-edge-")
         self.ca_file = Path(self._folder.name) / "ca.pem"
-        self.authority = authority or trustme.CA()
-        self.authority.cert_pem.write_to_path(str(self.ca_file))
-        self._certificate = self.authority.issue_cert(*server_names)
+        self.authority = authority or EdgeAuthority.make()
+        self.ca_file.write_bytes(self.authority.pem)
+        self._context = self.authority.server_context(server_names)
         self._listening = {each.address: each for each in map(Listening, listen)}
         self._front, self._secure_front = Listening(front), Listening(secure_front)
         self.ledger = Ledger()
@@ -88,10 +87,8 @@ class Edge:
         return self._secure_front.address
 
     def start(self) -> Self:
-        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-        self._certificate.configure_cert(context)
         loop = Loop()
-        house = self._house = House(loop, context, self.ledger, self.tunnels, self.treatment)
+        house = self._house = House(loop, self._context, self.ledger, self.tunnels, self.treatment)
         for address, listening in self._listening.items():
             house.open(address, listening.open())
         house.open_front(self._front.open(), b"http")
