@@ -1,9 +1,14 @@
-"""One proxy for all tests that only push documents; tests that kill or stop one start their own."""
+"""One proxy for all tests that only push documents; tests that kill or stop one start their own.
+
+Tests marked by `tests.e2e.proxy.doors` meet it twice: behind its own listeners, and behind an edge and the tunnel.
+"""
 
 from collections.abc import Iterator
 
 import pytest
 
+from tests.e2e.tunnel.connector import Connector
+from tests.support.edge.edge import Edge
 from tests.support.gateway import Gateway
 from tests.support.recordingbackend import RecordingBackend
 
@@ -14,11 +19,15 @@ def shared_gateway() -> Iterator[Gateway]:
         yield gateway
 
 
+@pytest.fixture(scope="session")
+def shared_tunnel_gateway() -> Iterator[Connector]:
+    yield from tunnelled(workers=2)
+
+
 @pytest.fixture
-def gateway(shared_gateway: Gateway) -> Gateway:
+def gateway(request: pytest.FixtureRequest) -> Gateway:
     """Whatever document the test before left there."""
-    assert shared_gateway.is_running, f"a test before ended the proxy; its log:\n{shared_gateway.tail}"
-    return shared_gateway
+    return chosen(request, listener="shared_gateway", tunnel="shared_tunnel_gateway")
 
 
 @pytest.fixture(scope="session")
@@ -27,11 +36,29 @@ def shared_lone_gateway() -> Iterator[Gateway]:
         yield gateway
 
 
+@pytest.fixture(scope="session")
+def shared_lone_tunnel_gateway() -> Iterator[Connector]:
+    yield from tunnelled(workers=1)
+
+
 @pytest.fixture
-def lone_gateway(shared_lone_gateway: Gateway) -> Gateway:
+def lone_gateway(request: pytest.FixtureRequest) -> Gateway:
     """With one worker, where a test counts what is kept by each: connections to backends, failures, memory."""
-    assert shared_lone_gateway.is_running, f"a test before ended the proxy; its log:\n{shared_lone_gateway.tail}"
-    return shared_lone_gateway
+    return chosen(request, listener="shared_lone_gateway", tunnel="shared_lone_tunnel_gateway")
+
+
+def tunnelled(workers: int) -> Iterator[Connector]:
+    """One connection for each worker."""
+    with Edge() as edge, Connector(edge, connections=workers, workers=workers) as gateway:
+        gateway.serve()
+        edge.wait_for_registered(workers)
+        yield gateway
+
+
+def chosen(request: pytest.FixtureRequest, **names: str) -> Gateway:
+    shared: Gateway = request.getfixturevalue(names[getattr(request, "param", "listener")])
+    assert shared.is_running, f"a test before ended the proxy; its log:\n{shared.tail}"
+    return shared
 
 
 @pytest.fixture

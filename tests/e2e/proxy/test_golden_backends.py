@@ -9,10 +9,13 @@ from typing import Any
 
 import pytest
 
+from tests.e2e.proxy.doors import through_both_doors
 from tests.support.asking import Answer, ask, connect
 from tests.support.gateway import Gateway, route_to
 from tests.support.ports import ReservedPort
 from tests.support.recordingbackend import Received, RecordingBackend, Reply, echo
+
+pytestmark = through_both_doors
 
 
 @pytest.fixture

@@ -6,6 +6,9 @@ from typing import Any
 
 import pytest
 
+from proxy.document.check import TUNNEL_PORTS
+from tests.e2e.proxy.doors import through_both_doors
+from tests.e2e.tunnel.connector import Connector
 from tests.support.asking import ask
 from tests.support.gateway import Gateway, route_to
 from tests.support.goldencases import NORMAL_FORMS, ORIGINS, PAIRS, PREFIX_CHANGES, REDIRECT_HOSTS
@@ -32,6 +35,7 @@ def at(address: str, entry: dict[str, Any]) -> dict[str, Any]:
 # -- matches ---------------------------------------------------------------------------------------------------------
 
 
+@through_both_doors
 @pytest.mark.parametrize("case", PAIRS)
 def test_the_better_match_wins_in_either_order(gateway: Gateway, recorder: RecordingBackend, case: str) -> None:
     winner, loser, head = PAIRS[case]
@@ -84,6 +88,22 @@ def test_redirects_name_scheme_and_port(
     assert (302, f"{expected}/row/{row}/a?q=1") == (answer.status_code, answer.value("location"))
 
 
+@pytest.mark.parametrize("row", [row for row, case in enumerate(REDIRECT_HOSTS) if case[0] in TUNNEL_PORTS])
+@pytest.mark.parametrize("host", ["example.org", "example.org:8080", "EXAMPLE.org"])
+def test_redirects_of_the_tunnel_name_scheme_and_port(shared_tunnel_gateway: Connector, row: int, host: str) -> None:
+    public_port, protocol, scheme, port_wanted, expected = REDIRECT_HOSTS[row]
+    wanted = {name: value for name, value in (("scheme", scheme), ("port", port_wanted)) if value}
+    listener = {"name": "one", "tunnel": True, "publicPort": public_port, "protocol": protocol}
+    redirecting = route("r", rule={"backends": [], "filters": {"requestRedirect": wanted}})
+    shared_tunnel_gateway.serve(redirecting, listeners=[listener])
+    front = shared_tunnel_gateway.secure if protocol == "HTTPS" else shared_tunnel_gateway.clear
+
+    answer = ask(front[1], "/a?q=1", host=host)
+
+    assert (302, f"{expected}/a?q=1") == (answer.status_code, answer.value("location"))
+
+
+@through_both_doors
 @pytest.mark.parametrize("status_code", [301, 302, 303, 307, 308])
 def test_redirects_have_the_status_code_that_is_asked_for(gateway: Gateway, status_code: int) -> None:
     redirect = {"hostname": "other.example", "statusCode": status_code, "port": 80}
@@ -97,6 +117,7 @@ def test_redirects_have_the_status_code_that_is_asked_for(gateway: Gateway, stat
 # -- rewrites --------------------------------------------------------------------------------------------------------
 
 
+@through_both_doors
 def test_prefixes_are_exchanged_by_elements(gateway: Gateway, recorder: RecordingBackend) -> None:
     """Row N of the table is the host rN.example."""
     routes = []
@@ -117,6 +138,7 @@ def test_prefixes_are_exchanged_by_elements(gateway: Gateway, recorder: Recordin
         assert (f"{expected}?q=/foo", f"http://o{expected}") == (rewritten, redirected), PREFIX_CHANGES[row]
 
 
+@through_both_doors
 @pytest.mark.parametrize(("replacement", "expected"), [("/new", "/new?q=1"), ("", "/?q=1"), ("new", "/new?q=1")])
 def test_full_paths_are_replaced_and_the_query_is_kept(
     gateway: Gateway, recorder: RecordingBackend, replacement: str, expected: str
@@ -127,6 +149,7 @@ def test_full_paths_are_replaced_and_the_query_is_kept(
     assert expected == ask(gateway.clear[1], "/a/b?q=1").seen.target
 
 
+@through_both_doors
 def test_host_rewrite_is_what_the_backend_sees_as_host(gateway: Gateway, recorder: RecordingBackend) -> None:
     gateway.serve(route_to(recorder.address, filters={"urlRewrite": {"hostname": "inner.example"}}))
 
@@ -138,6 +161,7 @@ def test_host_rewrite_is_what_the_backend_sees_as_host(gateway: Gateway, recorde
 SENDABLE = [(sent, expected) for sent, expected in NORMAL_FORMS if sent.startswith("/")]
 
 
+@through_both_doors
 def test_paths_are_matched_and_forwarded_in_their_normal_form(gateway: Gateway, recorder: RecordingBackend) -> None:
     gateway.serve(route_to(recorder.address))
 
@@ -158,6 +182,7 @@ CHANGES = {
 }
 
 
+@through_both_doors
 def test_request_fields_are_set_added_and_removed(gateway: Gateway, recorder: RecordingBackend) -> None:
     gateway.serve(route_to(recorder.address, filters={"requestHeaderModifier": CHANGES}))
     sent = {"x-set": "old", "X-ADD": "first", "X-Remove": "1", "X-Remove-Too": "1", "X-Keep": "1"}
@@ -170,6 +195,7 @@ def test_request_fields_are_set_added_and_removed(gateway: Gateway, recorder: Re
     assert ["1"] == seen.values("x-keep")
 
 
+@through_both_doors
 def test_response_fields_are_set_added_and_removed(gateway: Gateway, backend: RecordingBackend) -> None:
     fields = (("X-Set", "old"), ("x-add", "first"), ("X-Remove", "1"), ("X-Remove-Too", "1"), ("X-Keep", "1"))
     backend.respond = lambda _: Reply(headers=fields)
@@ -186,6 +212,7 @@ def test_response_fields_are_set_added_and_removed(gateway: Gateway, backend: Re
 # -- CORS ------------------------------------------------------------------------------------------------------------
 
 
+@through_both_doors
 def test_origins(gateway: Gateway, backend: RecordingBackend) -> None:
     """Row N of the table is the host rN.example."""
 
@@ -214,6 +241,7 @@ def test_origins(gateway: Gateway, backend: RecordingBackend) -> None:
         assert 1 == len(backend.received)
 
 
+@through_both_doors
 def test_a_preflight_says_all_that_is_configured(gateway: Gateway, recorder: RecordingBackend) -> None:
     cors = {
         "allowOrigins": ["https://a.example"],

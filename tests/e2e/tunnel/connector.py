@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 import requests
 
 from tests.support.daemon import LogLine
 from tests.support.edge.edge import Edge
-from tests.support.gateway import Gateway
+from tests.support.gateway import Gateway, Json
 
 BOOTSTRAP_LINE = "tunnel bootstrap dial failed, retrying"
 RETRY_LINE = "edge connection failed, retrying"
@@ -17,7 +18,7 @@ REGISTERED_LINE = "edge connection registered"
 
 
 class Connector(Gateway):
-    """Serves nothing directly unless a test says so."""
+    """Serves nothing directly unless a test says so; clients find it behind the edge."""
 
     def __init__(
         self,
@@ -36,6 +37,22 @@ class Connector(Gateway):
         super().__init__(workers=workers, arguments=given, env={**token, **(env or {})})
         self.edge = edge
 
+    def document(self, *routes: Json, **settings: Any) -> dict[str, Any]:
+        """Without listeners the tunnel serves every route."""
+        return super().document(*routes, **{"listeners": [], **settings})
+
+    @property
+    def clear(self) -> tuple[str, int]:
+        return address_of(self.edge.front)
+
+    @property
+    def secure(self) -> tuple[str, int]:
+        """For clients whose TLS has ended at the edge: this speaks none."""
+        return address_of(self.edge.secure_front)
+
+    def url_of(self, path: str, *, scheme: str = "http") -> str:
+        return f"http://{self.edge.secure_front if scheme == 'https' else self.edge.front}{path}"
+
     def readiness(self) -> tuple[int, str]:
         reply = requests.get(f"{self.api}/readyz", timeout=10)
         return reply.status_code, reply.json()["message"]
@@ -50,3 +67,8 @@ class Connector(Gateway):
     def ask(self, path: str = "/", *, host: str = "a.example", is_secure: bool = True) -> requests.Response:
         front = self.edge.secure_front if is_secure else self.edge.front
         return requests.get(f"http://{front}{path}", headers={"Host": host}, timeout=30, allow_redirects=False)
+
+
+def address_of(text: str) -> tuple[str, int]:
+    host, _, port = text.rpartition(":")
+    return host, int(port)
