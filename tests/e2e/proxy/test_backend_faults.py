@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
+from tests.e2e.proxy.doors import through_both_doors_alone
 from tests.support.asking import ask, connect
 from tests.support.gateway import Gateway, resident_bytes, route_to
 from tests.support.h2peer import H2Client
@@ -31,6 +32,7 @@ def test_a_backend_that_refuses_is_answered_502(lone_gateway: Gateway) -> None:
     assert (502, "refused") == (line["status_code"], line["reason"])
 
 
+@through_both_doors_alone
 def test_connection_errors_are_retried_at_another_address(lone_gateway: Gateway, backend: RecordingBackend) -> None:
     with ReservedPort() as nobody:
         addresses = [nobody.address, backend.address]
@@ -41,6 +43,7 @@ def test_connection_errors_are_retried_at_another_address(lone_gateway: Gateway,
     assert [200] * 10 == answers
 
 
+@through_both_doors_alone
 def test_a_backend_that_resets_before_it_answers_is_502(lone_gateway: Gateway) -> None:
     def read_and_reset(dialogue: Dialogue) -> None:
         dialogue.read_request()
@@ -69,6 +72,7 @@ CUT = {
 }
 
 
+@through_both_doors_alone
 @pytest.mark.parametrize("is_reset", [True, False], ids=["reset", "closed"])
 @pytest.mark.parametrize("framing", CUT)
 def test_a_body_that_is_cut_is_never_taken_for_whole(lone_gateway: Gateway, framing: str, is_reset: bool) -> None:
@@ -85,6 +89,7 @@ def test_a_body_that_is_cut_is_never_taken_for_whole(lone_gateway: Gateway, fram
             assert "502" != client.head(client.request("/again"))[":status"]
 
 
+@through_both_doors_alone
 def test_a_body_without_a_length_ends_with_its_connection(lone_gateway: Gateway) -> None:
     def script(dialogue: Dialogue) -> None:
         dialogue.read_request()
@@ -101,6 +106,7 @@ def stall(dialogue: Dialogue) -> None:
     dialogue.backend.over.wait(20)
 
 
+@through_both_doors_alone
 @pytest.mark.parametrize("timeouts", [{"request": "150ms"}, {"backendRequest": "150ms"}])
 def test_a_backend_that_stalls_is_answered_504(lone_gateway: Gateway, timeouts: dict[str, str]) -> None:
     with SocketBackend(stall) as backend:
@@ -110,6 +116,7 @@ def test_a_backend_that_stalls_is_answered_504(lone_gateway: Gateway, timeouts: 
         backend.over.set()
 
 
+@through_both_doors_alone
 def test_a_backend_that_stalls_for_ever_is_given_up_by_the_idle_limit(lone_gateway: Gateway) -> None:
     with SocketBackend(stall) as backend:
         lone_gateway.serve(route_to(backend.address), limits={"streamIdleTimeout": "150ms"})
@@ -118,6 +125,7 @@ def test_a_backend_that_stalls_for_ever_is_given_up_by_the_idle_limit(lone_gatew
         backend.over.set()
 
 
+@through_both_doors_alone
 def test_a_backend_that_stalls_in_its_body_is_cut_off(lone_gateway: Gateway) -> None:
     def stall_in_body(dialogue: Dialogue) -> None:
         dialogue.read_request()
@@ -151,6 +159,7 @@ GARBAGE = {
 }
 
 
+@through_both_doors_alone
 @pytest.mark.parametrize("garbage", GARBAGE)
 def test_garbage_is_answered_502_and_its_connection_is_closed(lone_gateway: Gateway, garbage: str) -> None:
     def babble(dialogue: Dialogue) -> None:
@@ -165,6 +174,7 @@ def test_garbage_is_answered_502_and_its_connection_is_closed(lone_gateway: Gate
         backend.wait_until_closed()
 
 
+@through_both_doors_alone
 def test_bytes_behind_a_response_never_reach_the_next_client(lone_gateway: Gateway) -> None:
     def answer_twice(dialogue: Dialogue) -> None:
         dialogue.read_request()
@@ -185,6 +195,7 @@ def close_on_second_request(dialogue: Dialogue) -> None:
     dialogue.read_request()
 
 
+@through_both_doors_alone
 @pytest.mark.parametrize("method", ["GET", "HEAD", "PUT", "DELETE"])
 def test_a_kept_connection_that_closes_under_us_costs_a_safe_request_nothing(
     lone_gateway: Gateway, method: str
@@ -200,6 +211,7 @@ def test_a_kept_connection_that_closes_under_us_costs_a_safe_request_nothing(
         assert 2 == backend.accepted
 
 
+@through_both_doors_alone
 def test_a_kept_connection_that_closes_under_us_does_not_repeat_a_post(lone_gateway: Gateway) -> None:
     """The backend may have acted on it."""
     with SocketBackend(close_on_second_request) as backend:
@@ -210,6 +222,7 @@ def test_a_kept_connection_that_closes_under_us_does_not_repeat_a_post(lone_gate
         assert 1 == backend.accepted
 
 
+@through_both_doors_alone
 def test_a_connection_that_the_backend_closed_while_idle_is_not_used_again(lone_gateway: Gateway) -> None:
     def answer_once(dialogue: Dialogue) -> None:
         dialogue.read_request()
@@ -223,6 +236,7 @@ def test_a_connection_that_the_backend_closed_while_idle_is_not_used_again(lone_
             backend.wait_until_closed()
 
 
+@through_both_doors_alone
 def test_an_early_answer_to_an_upload_reaches_the_client(lone_gateway: Gateway) -> None:
     def refuse_early(dialogue: Dialogue) -> None:
         dialogue.read_until(b"\r\n\r\n")
@@ -239,6 +253,7 @@ def test_an_early_answer_to_an_upload_reaches_the_client(lone_gateway: Gateway) 
             assert b"too large" == client.body(stream_id)
 
 
+@through_both_doors_alone
 def test_a_client_that_leaves_cancels_the_backends_request(lone_gateway: Gateway) -> None:
     arrived = threading.Event()
 
@@ -258,6 +273,7 @@ def test_a_client_that_leaves_cancels_the_backends_request(lone_gateway: Gateway
         backend.wait_until_closed()
 
 
+@through_both_doors_alone
 def test_a_slow_reader_stops_a_fast_backend_and_costs_little_memory(lone_gateway: Gateway) -> None:
     """256 MiB for a client that reads nothing until the backend can send no more."""
     size_bytes = 256 * MIB
@@ -296,6 +312,7 @@ def test_a_slow_reader_stops_a_fast_backend_and_costs_little_memory(lone_gateway
         connection.close()
 
 
+@through_both_doors_alone
 def test_a_slow_backend_stops_a_fast_upload(lone_gateway: Gateway) -> None:
     """The client's writes stand still while the backend does not read; then all of it arrives."""
     size_bytes = 64 * MIB
@@ -336,6 +353,7 @@ def test_a_slow_backend_stops_a_fast_upload(lone_gateway: Gateway) -> None:
         connection.close()
 
 
+@through_both_doors_alone
 def test_an_address_that_keeps_failing_is_left_alone_for_a_while(
     lone_gateway: Gateway, backend: RecordingBackend
 ) -> None:

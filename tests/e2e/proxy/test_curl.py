@@ -20,10 +20,20 @@ PROTOCOLS = {
     "h2c": ("http", ["--http2-prior-knowledge"], "2"),
     "http/1.1 over tls": ("https", ["--http1.1"], "1.1"),
     "h2 over tls": ("https", ["--http2"], "2"),
+    "http/1.1 to the edge": ("http", ["--http1.1"], "1.1"),
+    "h2c to the edge": ("http", ["--http2-prior-knowledge"], "2"),
 }
+"""An edge sends what comes to it through the tunnel."""
 MIB = 1 << 20
 
-each_protocol = pytest.mark.parametrize("protocol", PROTOCOLS)
+
+def each(*protocols: str) -> pytest.MarkDecorator:
+    """With the gateway that the protocol leads to."""
+    ways = [("tunnel" if "edge" in protocol else "listener", protocol) for protocol in protocols]
+    return pytest.mark.parametrize(("gateway", "protocol"), ways, indirect=["gateway"])
+
+
+each_protocol = each(*PROTOCOLS)
 
 
 def fetch(gateway: Gateway, protocol: str, path: str, *arguments: str, stdin: bytes = b"") -> bytes:
@@ -45,7 +55,7 @@ def files() -> Iterator[Server]:
         yield server
 
 
-@each_protocol
+@each(*(name for name in PROTOCOLS if "edge" not in name))
 def test_a_request_reaches_the_backend_with_all_that_it_says(
     gateway: Gateway, backend: RecordingBackend, protocol: str
 ) -> None:
@@ -83,7 +93,7 @@ def test_uploads_arrive_whole(
     assert (size_bytes, hashlib.sha256(body).hexdigest()) == (shown["body_bytes"], shown["body_sha256"])
 
 
-@pytest.mark.parametrize("protocol", [name for name in PROTOCOLS if name != "http/1.0"])
+@each(*(name for name in PROTOCOLS if name != "http/1.0"))
 def test_uploads_of_unknown_length_arrive_whole(gateway: Gateway, backend: RecordingBackend, protocol: str) -> None:
     gateway.serve(route_to(backend.address))
     body = b"streamed " * 40000
@@ -101,7 +111,7 @@ def test_downloads_arrive_whole(gateway: Gateway, files: Server, protocol: str) 
     assert (files.root / "large").read_bytes() == fetch(gateway, protocol, "/large")
 
 
-@pytest.mark.parametrize("protocol", ["http/1.1", "h2c", "h2 over tls"])
+@each("http/1.1", "h2c", "h2 over tls", "h2c to the edge")
 def test_ranges_and_conditions_are_the_backends_business(gateway: Gateway, files: Server, protocol: str) -> None:
     gateway.serve(route_to(files.address))
 
@@ -126,7 +136,7 @@ def test_head_has_the_length_and_no_body(gateway: Gateway, files: Server, protoc
     assert answer.endswith(b"\r\n\r\n")
 
 
-@pytest.mark.parametrize("protocol", [name for name in PROTOCOLS if name != "http/1.0"])
+@each(*(name for name in PROTOCOLS if name != "http/1.0"))
 def test_expect_100_continue_is_answered_before_the_body_is_sent(
     gateway: Gateway, backend: RecordingBackend, protocol: str
 ) -> None:
@@ -139,7 +149,7 @@ def test_expect_100_continue_is_answered_before_the_body_is_sent(
     assert hashlib.sha256(b"hello").hexdigest() == shown["body_sha256"]
 
 
-@pytest.mark.parametrize("protocol", ["http/1.1", "h2c", "h2 over tls"])
+@each("http/1.1", "h2c", "h2 over tls", "h2c to the edge")
 def test_chunked_responses_keep_their_trailers(gateway: Gateway, backend: RecordingBackend, protocol: str) -> None:
     backend.respond = lambda _: Reply(
         headers=(("Trailer", "X-Sum"),), chunks=(b"one ", b"two"), trailers=(("X-Sum", "7"),)
@@ -178,7 +188,7 @@ def test_an_http_1_0_client_gets_a_body_of_unknown_length_ended_by_the_connectio
     assert b"transfer-encoding" not in answer.lower()
 
 
-@pytest.mark.parametrize("protocol", ["http/1.1", "http/1.1 over tls", "h2 over tls"])
+@each("http/1.1", "http/1.1 over tls", "h2 over tls")
 def test_several_requests_share_a_connection_on_both_sides(
     gateway: Gateway, backend: RecordingBackend, protocol: str
 ) -> None:

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator
 import grpc
 import pytest
 
+from tests.e2e.proxy.doors import through_both_doors
 from tests.support.gateway import Gateway, route_to
 from tests.support.grpcpeer import DETAILS, GrpcClient, GrpcServer, clear_client, code_of, tls_client
 from tests.support.ports import ReservedPort
@@ -25,7 +26,12 @@ def server(request: pytest.FixtureRequest, gateway: Gateway) -> Iterator[GrpcSer
         yield server
 
 
-@pytest.fixture(params=["clear", "tls"])
+each_client = pytest.mark.parametrize(
+    ("gateway", "client"), [("listener", "clear"), ("listener", "tls"), ("tunnel", "clear")], indirect=True
+)
+
+
+@pytest.fixture
 def client(request: pytest.FixtureRequest, gateway: Gateway) -> Iterator[GrpcClient]:
     if request.param == "clear":
         made = clear_client(gateway.clear[1])
@@ -35,6 +41,7 @@ def client(request: pytest.FixtureRequest, gateway: Gateway) -> Iterator[GrpcCli
         yield made
 
 
+@each_client
 def test_a_unary_call_carries_message_and_metadata_both_ways(server: GrpcServer, client: GrpcClient) -> None:
     answer, call = client.unary("Unary", b"hello", metadata=(("x-note", "a"), ("x-note-bin", b"\x01\x80")))
 
@@ -44,6 +51,7 @@ def test_a_unary_call_carries_message_and_metadata_both_ways(server: GrpcServer,
     assert grpc.StatusCode.OK == call.code()
 
 
+@each_client
 @pytest.mark.parametrize("size_bytes", [0, 65_535, 3_000_000])
 def test_messages_of_any_size_pass(server: GrpcServer, client: GrpcClient, size_bytes: int) -> None:
     message = bytes(range(256)) * (size_bytes // 256) + bytes(size_bytes % 256)
@@ -51,18 +59,21 @@ def test_messages_of_any_size_pass(server: GrpcServer, client: GrpcClient, size_
     assert message == client.unary("Unary", message)[0]
 
 
+@each_client
 def test_a_server_streams_many_messages(server: GrpcServer, client: GrpcClient) -> None:
     message = b"0123456789" * 50
 
     assert message == b"".join(client.split("Split", message))
 
 
+@each_client
 def test_a_client_streams_many_messages(server: GrpcServer, client: GrpcClient) -> None:
     messages = [b"%d," % number for number in range(500)]
 
     assert b"".join(messages) == client.join(iter(messages))
 
 
+@each_client
 def test_both_sides_talk_in_turns(server: GrpcServer, client: GrpcClient) -> None:
     """Each message is sent only when the answer to the one before has come."""
     outbox: queue.Queue[bytes | None] = queue.Queue()
@@ -77,6 +88,7 @@ def test_both_sides_talk_in_turns(server: GrpcServer, client: GrpcClient) -> Non
     assert grpc.StatusCode.OK == answers.code()
 
 
+@each_client
 @pytest.mark.parametrize("code", [code for code in grpc.StatusCode if code is not grpc.StatusCode.OK])
 def test_errors_of_the_backend_come_through_with_their_details(
     server: GrpcServer, client: GrpcClient, code: grpc.StatusCode
@@ -84,6 +96,7 @@ def test_errors_of_the_backend_come_through_with_their_details(
     assert (code, DETAILS) == code_of(lambda: client.unary("Fail", code.name.encode()))
 
 
+@each_client
 def test_an_error_after_messages_comes_with_the_trailers(server: GrpcServer, client: GrpcClient) -> None:
     answers = client.split("Late", b"first")
 
@@ -91,6 +104,7 @@ def test_an_error_after_messages_comes_with_the_trailers(server: GrpcServer, cli
     assert (grpc.StatusCode.DATA_LOSS, DETAILS) == code_of(lambda: next(answers))
 
 
+@each_client
 def test_the_deadline_reaches_the_backend(server: GrpcServer, client: GrpcClient) -> None:
     client.unary("Unary", b"", timeout_s=9.0)
 
@@ -99,6 +113,7 @@ def test_the_deadline_reaches_the_backend(server: GrpcServer, client: GrpcClient
     assert 5.0 < left_s <= 9.0
 
 
+@each_client
 def test_a_client_whose_deadline_expires_is_gone_for_the_backend_too(server: GrpcServer, client: GrpcClient) -> None:
     code, _ = code_of(lambda: client.unary("Hang", b"", timeout_s=0.3))
 
@@ -106,6 +121,7 @@ def test_a_client_whose_deadline_expires_is_gone_for_the_backend_too(server: Grp
     assert server.gone.wait(10)
 
 
+@each_client
 def test_a_cancelled_call_is_cancelled_at_the_backend(server: GrpcServer, client: GrpcClient) -> None:
     call = client.start("Hang", b"")
     assert server.hanging.wait(10)
@@ -123,6 +139,7 @@ def failing(gateway: Gateway, call: Callable[[GrpcClient], object]) -> tuple[grp
         return code_of(lambda: call(client))
 
 
+@through_both_doors
 def test_a_method_that_no_route_has_is_unimplemented(gateway: Gateway) -> None:
     match = {"grpc": {"service": "test.Echo", "method": "Unary"}}
     with GrpcServer() as server:
@@ -135,6 +152,7 @@ def test_a_method_that_no_route_has_is_unimplemented(gateway: Gateway) -> None:
     assert grpc.StatusCode.UNIMPLEMENTED == code
 
 
+@through_both_doors
 @pytest.mark.parametrize("rule", ["refused", "no addresses", "no backends"])
 def test_a_backend_that_cannot_be_reached_is_unavailable(gateway: Gateway, rule: str) -> None:
     with ReservedPort() as nobody:
@@ -151,6 +169,7 @@ def test_a_backend_that_cannot_be_reached_is_unavailable(gateway: Gateway, rule:
     assert details
 
 
+@through_both_doors
 def test_the_routes_own_timeout_is_deadline_exceeded(gateway: Gateway) -> None:
     with GrpcServer() as server:
         gateway.serve(route_to(server.address, kind="grpc", protocol="h2c", timeouts={"request": "200ms"}))
@@ -160,6 +179,7 @@ def test_the_routes_own_timeout_is_deadline_exceeded(gateway: Gateway) -> None:
     assert grpc.StatusCode.DEADLINE_EXCEEDED == code
 
 
+@through_both_doors
 def test_a_backend_that_breaks_the_protocol_is_unavailable(gateway: Gateway) -> None:
     def babble(dialogue: Dialogue) -> None:
         dialogue.send(b"220 mail.example ESMTP\r\n")

@@ -5,6 +5,7 @@ from collections.abc import Iterator
 
 import pytest
 
+from tests.e2e.proxy.doors import through_both_doors
 from tests.support.gateway import Gateway, route_to
 from tests.support.programs import program, run
 from tests.support.recordingbackend import RecordingBackend
@@ -27,7 +28,12 @@ def h2_server() -> Iterator[Server]:
         yield server
 
 
-@pytest.mark.parametrize("scheme", ["http", "https"])
+each_way = pytest.mark.parametrize(
+    ("gateway", "scheme"), [("listener", "http"), ("listener", "https"), ("tunnel", "http")], indirect=["gateway"]
+)
+
+
+@each_way
 @pytest.mark.parametrize("protocol", ["http", "h2c"])
 def test_every_one_of_many_concurrent_streams_is_answered(
     gateway: Gateway, h1_server: Server, h2_server: Server, scheme: str, protocol: str
@@ -44,7 +50,7 @@ def test_every_one_of_many_concurrent_streams_is_answered(
     assert f"status codes: {REQUESTS} 2xx" in report
 
 
-@pytest.mark.parametrize("scheme", ["http", "https"])
+@each_way
 def test_many_connections_of_http_1_1_are_answered(gateway: Gateway, h1_server: Server, scheme: str) -> None:
     gateway.serve(route_to(h1_server.address))
 
@@ -54,6 +60,7 @@ def test_many_connections_of_http_1_1_are_answered(gateway: Gateway, h1_server: 
     assert f"{REQUESTS} succeeded, 0 failed, 0 errored, 0 timeout" in done.stdout.decode()
 
 
+@through_both_doors
 def test_uploads_on_many_streams_are_echoed(gateway: Gateway, tmp_path_factory: pytest.TempPathFactory) -> None:
     body = tmp_path_factory.mktemp("upload") / "body"
     body.write_bytes(b"u" * 200_000)
@@ -69,6 +76,7 @@ def test_uploads_on_many_streams_are_echoed(gateway: Gateway, tmp_path_factory: 
     assert 100 * 200_000 <= int(found[1])
 
 
+@through_both_doors
 @pytest.mark.parametrize("size_bytes", [0, 1, 70_000, 2_000_000])
 def test_nghttp_gets_bodies_and_trailers_from_an_http2_backend(gateway: Gateway, size_bytes: int) -> None:
     with nghttpd(None, "--trailer=x-sum: 17") as server:

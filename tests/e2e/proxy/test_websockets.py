@@ -12,6 +12,7 @@ from websockets.sync.client import ClientConnection, connect
 from websockets.typing import Subprotocol
 from websockets.utils import accept_key
 
+from tests.e2e.proxy.doors import through_both_doors
 from tests.support.asking import ask
 from tests.support.gateway import Gateway, route_to
 from tests.support.h2peer import H2Client
@@ -48,6 +49,7 @@ def test_messages_go_both_ways(gateway: Gateway, server: WebSocketServer, scheme
     assert "127.0.0.1" == fields["x-forwarded-for"]
 
 
+@through_both_doors
 @pytest.mark.parametrize("size_bytes", [125, 126, 65_535, 65_536, 5_000_000])
 @pytest.mark.parametrize("compression", [None, "deflate"])
 def test_frames_of_any_size_pass(
@@ -62,6 +64,7 @@ def test_frames_of_any_size_pass(
         assert bytes(size_bytes) == client.recv(WAIT_S)
 
 
+@through_both_doors
 def test_subprotocol_and_extension_are_negotiated_end_to_end(gateway: Gateway, server: WebSocketServer) -> None:
     wanted = [Subprotocol("superchat"), Subprotocol("chat")]
     with dial(gateway, subprotocols=wanted, compression="deflate") as client:
@@ -69,6 +72,7 @@ def test_subprotocol_and_extension_are_negotiated_end_to_end(gateway: Gateway, s
         assert client.protocol.extensions
 
 
+@through_both_doors
 @pytest.mark.parametrize("code", [1000, 1001, 3000, 4999])
 def test_close_codes_of_the_client_reach_the_server(gateway: Gateway, server: WebSocketServer, code: int) -> None:
     client = dial(gateway)
@@ -77,6 +81,7 @@ def test_close_codes_of_the_client_reach_the_server(gateway: Gateway, server: We
     assert (code, "for a reason") == server.closed.get(timeout=WAIT_S)
 
 
+@through_both_doors
 @pytest.mark.parametrize("code", [1000, 1001, 1011, 4000])
 def test_close_codes_of_the_server_reach_the_client(gateway: Gateway, server: WebSocketServer, code: int) -> None:
     with dial(gateway) as client:
@@ -87,11 +92,13 @@ def test_close_codes_of_the_server_reach_the_client(gateway: Gateway, server: We
         assert (code, "enough of it") == (client.close_code, client.close_reason)
 
 
+@through_both_doors
 def test_pings_are_answered_by_the_other_side(gateway: Gateway, server: WebSocketServer) -> None:
     with dial(gateway) as client:
         assert client.ping(b"are you there").wait(WAIT_S)
 
 
+@through_both_doors
 def test_a_client_that_vanishes_is_gone_for_the_server(gateway: Gateway, server: WebSocketServer) -> None:
     client = dial(gateway)
     client.send("hello")
@@ -102,6 +109,7 @@ def test_a_client_that_vanishes_is_gone_for_the_server(gateway: Gateway, server:
     assert (1006, "") == server.closed.get(timeout=WAIT_S)
 
 
+@through_both_doors
 def test_a_server_that_vanishes_is_gone_for_the_client(gateway: Gateway) -> None:
     def accept_and_reset(dialogue: Dialogue) -> None:
         dialogue.send(accepting(dialogue.read_until(b"\r\n\r\n")))
@@ -125,6 +133,7 @@ def accepting(request: bytes) -> bytes:
     return upgrade + b"Sec-WebSocket-Accept: " + accept + b"\r\n\r\n"
 
 
+@through_both_doors
 def test_bytes_right_behind_the_handshake_are_not_lost(gateway: Gateway) -> None:
     """Frames that come in one segment with the heads, on both sides."""
 
@@ -139,6 +148,7 @@ def test_bytes_right_behind_the_handshake_are_not_lost(gateway: Gateway) -> None
             assert "first" == client.recv(WAIT_S)
 
 
+@through_both_doors
 def test_a_refused_handshake_comes_through(gateway: Gateway, backend: RecordingBackend) -> None:
     backend.respond = lambda _: Reply(status_code=403, body=b"not you")
     gateway.serve(route_to(backend.address))
@@ -149,6 +159,7 @@ def test_a_refused_handshake_comes_through(gateway: Gateway, backend: RecordingB
     assert (403, b"not you") == (refused.value.response.status_code, refused.value.response.body)
 
 
+@through_both_doors
 def test_host_rewrite_holds_for_handshakes(gateway: Gateway, server: WebSocketServer) -> None:
     gateway.serve(route_to(server.address, filters={"urlRewrite": {"hostname": "inner.example"}}))
 
@@ -219,6 +230,7 @@ def test_an_http_2_client_talks_to_a_server_of_http_1_1(
     assert (1000, "bye") == server.closed.get(timeout=WAIT_S)
 
 
+@through_both_doors
 def test_websockets_and_requests_share_a_connection(gateway: Gateway, server: WebSocketServer) -> None:
     with H2Client(gateway.clear[1]) as client:
         streams = [client.connect_websocket(f"/{number}") for number in range(5)]
@@ -234,6 +246,7 @@ def test_websockets_and_requests_share_a_connection(gateway: Gateway, server: We
         assert "426" == client.head(plain)[":status"]
 
 
+@through_both_doors
 def test_a_reset_stream_is_gone_for_the_server(gateway: Gateway, server: WebSocketServer) -> None:
     with H2Client(gateway.clear[1]) as client:
         stream_id = client.connect_websocket()
@@ -244,6 +257,7 @@ def test_a_reset_stream_is_gone_for_the_server(gateway: Gateway, server: WebSock
         assert (1006, "") == server.closed.get(timeout=WAIT_S)
 
 
+@through_both_doors
 def test_a_refusal_over_http_2_is_a_plain_response(gateway: Gateway, backend: RecordingBackend) -> None:
     backend.respond = lambda _: Reply(status_code=403, body=b"not you")
     gateway.serve(route_to(backend.address))
