@@ -1,15 +1,16 @@
-"""`make demo`: the DNS webhook and the proxy at work on this machine, from nothing.
+"""`make demo`: the DNS webhook and the proxy with its tunnel at work on this machine, from nothing.
 
-Starts both, shows what they hold and do, prints what to try, and waits for Ctrl-C.
+Starts them, shows what they hold and do, prints what to try, and waits for Ctrl-C.
 """
 
 import argparse
 import signal
 import sys
 import tempfile
+import time
 from pathlib import Path
 
-from examples import proxy_demo, webhook_demo
+from examples import edge_demo, proxy_demo, webhook_demo
 from examples.stage import console, free_address, say
 
 
@@ -31,7 +32,8 @@ def parse() -> argparse.Namespace:
         ("api", 8888, "where external-dns would call the webhook"),
         ("health", 8080, "health and metrics of the webhook"),
         ("config", 8082, "the proxy's config API"),
-        ("listener", 8000, "where the proxy serves"),
+        ("listener", 8000, "where the proxy serves directly"),
+        ("front", 8001, "where clients ask the simulated edge"),
     ):
         help_text = f"{what}; default {port}, or a free port when something else has it"
         parser.add_argument(f"--{name}-port", type=int, default=port, metavar="PORT", help=help_text)
@@ -41,17 +43,23 @@ def parse() -> argparse.Namespace:
 def show(directory: Path, options: argparse.Namespace) -> int:
     api, health = free_address(options.api_port), free_address(options.health_port)
     config, listener = free_address(options.config_port), free_address(options.listener_port)
-    with webhook_demo.webhook(directory, api, health), proxy_demo.proxy(directory, config, listener):
+    with (
+        webhook_demo.webhook(directory, api, health),
+        edge_demo.edge(directory, free_address(options.front_port)) as edge,
+        proxy_demo.proxy(directory, config, listener, edge),
+    ):
         if options.once:
-            say("Without ONCE=1 both keep running now, to be tried with curl.")
+            say("Without ONCE=1 all of it keeps running now, to be tried with curl.")
             return 0
         say("[bold]Try, in another terminal:[/bold]")
         webhook_demo.print_hints(api, health, directory)
         proxy_demo.print_hints(config, listener, directory)
+        edge_demo.print_hints(edge, proxy_demo.HOST)
         say(f"   tail -f {directory}/*.log")
-        say("Manuals: docs/dnswebhook.md, docs/proxy.md. Press Ctrl-C to stop.")
+        say("Manuals: docs/dnswebhook.md, docs/proxy.md, docs/tunnel.md. Press Ctrl-C to stop.")
         while True:
-            signal.pause()
+            time.sleep(1.0)
+            edge_demo.look_after(edge)
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""The proxy's part of `make demo`: two small backends, a document, and requests that take its routes."""
+"""The proxy's part of `make demo`: two small backends, a document, and requests that take its routes by two doors."""
 
 import json
 import threading
@@ -13,6 +13,7 @@ from rich.table import Table
 
 from daemonkit.optionspec import specs_of
 from examples.backend import Backend
+from examples.edge_demo import Edge, show_outage, tell_readiness
 from examples.stage import PROGRAMS, console, running, say, show_lines
 from proxy import document
 from proxy.options import PREFIX, Options
@@ -22,29 +23,37 @@ DOCUMENT = Path(__file__).parent / "proxy" / "demo.json"
 HOST = "demo.example"
 ASKED = ("/", "/api/orders?page=2", "/old", "/health", "/")
 REQUESTS = 200
+WAITING = "edge reachable, waiting for the first configuration"
 
 
 @contextmanager
-def proxy(directory: Path, config: str, listener: str) -> Iterator[None]:
+def proxy(directory: Path, config: str, listener: str, edge: Edge) -> Iterator[None]:
     """Runs while the block does; its routes and some requests are printed first."""
-    say("[bold]Proxy[/bold], with two backends: blue and green")
+    say("[bold]Proxy[/bold], with two backends, blue and green, and two doors: a port, and a tunnel to an edge")
     arguments = ["--config-addr", config, "--allow-unauthenticated-config", "--access-log", "all"]
+    arguments += edge.proxy_arguments
     with ExitStack() as stack:
         addresses = [stack.enter_context(backend(name)) for name in ("blue", "green")]
         file = directory / "document.json"
         file.write_text(made_for(listener, addresses), encoding="utf-8")
         began_s = time.monotonic()
         daemon = stack.enter_context(running("proxy", arguments, specs_of(Options, PREFIX), directory / LOG))
-        daemon.wait_until(f"http://{config}/healthz")
-        put(config, b"{}")  # answered when the workers run
-        ready_s = time.monotonic()
+        daemon.wait_for_line(WAITING)
+        up_s = time.monotonic()
+        tell_readiness(config, 503)
         put(config, file.read_bytes())
         live_s = time.monotonic()
+        say(f"   PUT /config: live after {(live_s - up_s) * 1e3:.0f} ms")
+        tell_readiness(config, 200)
         print_routes(file.read_bytes())
-        print_answers(listener)
-        live_ms, one_ms = (live_s - ready_s) * 1e3, time_requests(listener) * 1e3
-        say(f"   ready after {ready_s - began_s:.1f} s; the document was live {live_ms:.0f} ms after PUT /config")
-        say(f"   {REQUESTS} requests one by one: {one_ms:.1f} ms each, client and backend included\n")
+        print_answers(listener, edge.front)
+        port_ms, tunnel_ms = time_requests(listener) * 1e3, time_requests(edge.front) * 1e3
+        say(
+            f"   up after {up_s - began_s:.1f} s; {REQUESTS} requests one by one took {port_ms:.1f} ms each by the port,"
+        )
+        say(f"   and {tunnel_ms:.1f} ms by the tunnel: client, edge and backend included")
+        show_outage(edge, daemon, config)
+        say(f"   GET {HOST}/health by the tunnel → {ask(edge.front, '/health').status_code}\n")
         yield
 
 
@@ -97,11 +106,15 @@ def outcome(rule: document.Rule) -> str:
     return ", ".join(f"{ref.backend} {ref.weight / total:.0%}" for ref in rule.backends) + rewritten
 
 
-def print_answers(listener: str) -> None:
+def print_answers(listener: str, front: str) -> None:
     for path in ASKED:
-        response = ask(listener, path)
-        first = response.headers.get("Location") or response.text.partition("\n")[0]
-        say(f"   GET {HOST}{path} → {response.status_code} {first}")
+        say(f"   GET {HOST}{path} → {gist(ask(listener, path))}")
+    say(f"   GET {HOST}{ASKED[1]} → {gist(ask(front, ASKED[1]))}, through the tunnel")
+
+
+def gist(response: requests.Response) -> str:
+    first = response.headers.get("Location") or response.text.partition("\n")[0]
+    return f"{response.status_code} {first}"
 
 
 def ask(listener: str, path: str) -> requests.Response:

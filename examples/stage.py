@@ -5,7 +5,7 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -44,11 +44,12 @@ def free_address(port: int) -> str:
 
 
 class Running:
-    """A daemon that answers on its health address, or the part of it that can be told already."""
+    """A program that was started here, with its log."""
 
-    def __init__(self, process: "subprocess.Popen[bytes]", log: Path) -> None:
-        self.process = process
+    def __init__(self, command: Sequence[str], environ: Mapping[str, str], log: Path) -> None:
         self.log = log
+        with log.open("wb") as file:
+            self.process = subprocess.Popen(command, env=environ, stdout=file, stderr=file)
 
     @property
     def memory_mib(self) -> float:
@@ -56,18 +57,44 @@ class Running:
         pages = int(Path(f"/proc/{self.process.pid}/statm").read_text(encoding="ascii").split()[1])
         return pages * os.sysconf("SC_PAGE_SIZE") / (1 << 20)
 
+    @property
+    def lines(self) -> list[str]:
+        """All of its log so far, but for a line that is being written."""
+        return self.log.read_text(encoding="utf-8").rpartition("\n")[0].splitlines()
+
     def wait_until(self, url: str, status_codes: Sequence[int] = (200,)) -> None:
         """Ends the demo, with the log, when it takes too long."""
+
+        def is_answered() -> bool:
+            try:
+                return requests.get(url, timeout=1).status_code in status_codes
+            except requests.RequestException:
+                return False
+
+        self._wait_for(is_answered, f"did not answer {url}")
+
+    def wait_for_line(self, text: str, start: int = 0) -> str:
+        """The first line with `text` in it from line `start` on; else as above."""
+        found: list[str] = []
+
+        def is_there() -> bool:
+            found[:] = [line for line in self.lines[start:] if text in line]
+            return bool(found)
+
+        self._wait_for(is_there, f"did not say {text!r}")
+        return found[0]
+
+    def _wait_for(self, is_there: Callable[[], bool], what: str) -> None:
         end_s = time.monotonic() + READY_S
         while time.monotonic() < end_s and self.process.poll() is None:
-            try:
-                if requests.get(url, timeout=1).status_code in status_codes:
-                    return
-            except requests.RequestException:
-                pass
+            if is_there():
+                return
             time.sleep(0.02)
-        name = self.log.stem
-        sys.exit(f"demo: {name} did not answer {url} within {READY_S:.0f} s; its log:\n{self.log.read_text()}")
+        sys.exit(f"demo: {self.log.stem} {what} within {READY_S:.0f} s; its log:\n{self.log.read_text()}")
+
+    def end(self) -> None:
+        self.process.terminate()
+        self.process.wait(timeout=READY_S)
 
 
 @contextmanager
@@ -75,11 +102,8 @@ def running(package: str, arguments: Sequence[str], options: Iterable[OptionSpec
     """`python -m PACKAGE run ARGUMENTS`, without the settings of the reader's shell; ends with the block."""
     ours = {name for spec in options for name in (spec.env, spec.file_env)}
     environ = {name: value for name, value in os.environ.items() if name not in ours}  # the demo looks alike everywhere
-    with log.open("wb") as file:
-        command = [sys.executable, "-m", package, "run", *arguments]
-        process = subprocess.Popen(command, env=environ, stdout=file, stderr=file)
+    daemon = Running([sys.executable, "-m", package, "run", *arguments], environ, log)
     try:
-        yield Running(process, log)
+        yield daemon
     finally:
-        process.terminate()
-        process.wait(timeout=READY_S)
+        daemon.end()
