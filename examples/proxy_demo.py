@@ -48,10 +48,8 @@ def proxy(directory: Path, config: str, listener: str, edge: Edge) -> Iterator[N
         print_routes(file.read_bytes())
         print_answers(listener, edge.front)
         port_ms, tunnel_ms = time_requests(listener) * 1e3, time_requests(edge.front) * 1e3
-        say(
-            f"   up after {up_s - began_s:.1f} s; {REQUESTS} requests one by one took {port_ms:.1f} ms each by the port,"
-        )
-        say(f"   and {tunnel_ms:.1f} ms by the tunnel: client, edge and backend included")
+        say(f"   up after {up_s - began_s:.1f} s; {REQUESTS} requests one by one took {port_ms:.1f} ms each by the")
+        say(f"   port, and {tunnel_ms:.1f} ms by the tunnel: client, edge and backend included")
         show_outage(edge, daemon, config)
         say(f"   GET {HOST}/health by the tunnel → {ask(edge.front, '/health').status_code}\n")
         yield
