@@ -8,10 +8,9 @@ from pathlib import Path
 
 import msgspec
 
+from benchmarks.comparison import Row
 from benchmarks.proxy import load, programs
 from benchmarks.proxy.programs import Certificate, Program, Tunnelgw
-
-OURS = "tunnelgw-proxy"
 
 
 class Plan(msgspec.Struct, frozen=True):
@@ -26,12 +25,6 @@ class Plan(msgspec.Struct, frozen=True):
     routes: tuple[int, ...] = (1, 100, 10_000)
     rate: int = 2000
     in_flight: int = 64
-
-
-class Row(msgspec.Struct, frozen=True):
-    case: str
-    who: str
-    values: dict[str, float]
 
 
 class Shape(msgspec.Struct, frozen=True):

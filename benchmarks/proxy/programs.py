@@ -25,7 +25,7 @@ from benchmarks import procfs
 
 START_S = 20.0
 BULK_BYTES = 1 << 30
-_SMALL_BODY = "ok, this is the answer of the backend, some sixty bytes long\n"
+SMALL_BODY = "ok, this is the answer of the backend, some sixty bytes long\n"
 
 
 def free_port() -> int:
@@ -204,17 +204,16 @@ def nginx(workers: int, backend: str, directory: Path, certificate: Certificate 
     return _nginx("nginx", workers, servers, port, directory)
 
 
-def http_backend(directory: Path) -> Program:
-    """Answers / with a small text and /bulk with 1 GiB."""
+def http_backend(directory: Path, *, bulk_bytes: int = BULK_BYTES) -> Program:
+    """Answers / with a small text and /bulk with 1 GiB, or as much as is asked for."""
     port = free_port()
     bulk = directory / "bulk"
-    if not bulk.exists():
-        with bulk.open("wb") as file:
-            file.truncate(BULK_BYTES)  # sparse: takes no room
+    with bulk.open("wb") as file:
+        file.truncate(bulk_bytes)  # sparse: takes no room
     servers = f"""
     server {{
       listen 127.0.0.1:{port} backlog=4096;
-      location / {{ default_type text/plain; return 200 "{_SMALL_BODY.strip()}\\n"; }}
+      location / {{ default_type text/plain; return 200 "{SMALL_BODY.strip()}\\n"; }}
       location /bulk {{ alias {bulk}; }}
     }}"""
     return _nginx("backend", 1, servers, port, directory)
@@ -224,7 +223,7 @@ def h2c_backend(directory: Path) -> Program:
     port = free_port()
     root = directory / "root"
     root.mkdir(exist_ok=True)
-    (root / "index.html").write_text(_SMALL_BODY)
+    (root / "index.html").write_text(SMALL_BODY)
     return Program("nghttpd", ["nghttpd", "--no-tls", "-d", str(root), str(port)], port, directory)
 
 

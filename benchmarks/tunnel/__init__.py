@@ -1,0 +1,1 @@
+"""Measures the tunnel: `make bench-tunnel`."""
