@@ -10,6 +10,7 @@ import io
 import socket
 import time
 
+import msgspec
 import urllib3
 from httptools import HttpParserError, HttpParserUpgrade, HttpResponseParser
 from urllib3.exceptions import ProtocolError
@@ -28,25 +29,12 @@ class ReplyTooLong(Exception):
     """The body is longer than the limit."""
 
 
-class WholeReply(urllib3.BaseHTTPResponse):
-    """A reply that has been read to its end, as urllib3 hands it on."""
+class WholeReply(msgspec.Struct, frozen=True):
+    """A reply that has been read to its end."""
 
-    def __init__(self, status: int, headers: urllib3.HTTPHeaderDict, body: bytes) -> None:
-        super().__init__(
-            headers=headers,
-            status=status,
-            version=11,
-            version_string="HTTP/1.1",
-            reason=None,
-            decode_content=False,
-            request_url=None,
-        )
-        self.length_remaining = 0
-        self._body = body
-
-    @property
-    def data(self) -> bytes:
-        return self._body
+    status: int
+    headers: urllib3.HTTPHeaderDict
+    data: bytes
 
 
 class _Sink:
@@ -58,6 +46,7 @@ class _Sink:
         self.headers = urllib3.HTTPHeaderDict()
         self.has_head = self.is_whole = self.keeps_alive = self.has_excess = False
         self.status = 0
+        self.announced_bytes = 0
         self.body = io.BytesIO()
         """One buffer: a list of chunks of two bytes each would take 25 times the memory of the body."""
 
@@ -72,6 +61,8 @@ class _Sink:
         if self.parser is not None and not self.is_whole:
             self.status = self.parser.get_status_code()
             self.has_head = True
+            announced = self.headers.get("Content-Length", "")
+            self.announced_bytes = int(announced) if announced.isdecimal() else 0
 
     def on_body(self, chunk: bytes) -> None:
         self.body.write(chunk)
@@ -80,6 +71,7 @@ class _Sink:
         if self.status < 200:
             self.headers.clear()
             self.has_head = False
+            self.announced_bytes = 0
         elif self.parser is not None and not self.is_whole:
             self.is_whole = True
             self.keeps_alive = self.parser.should_keep_alive()
@@ -88,11 +80,6 @@ class _Sink:
     def ends_with_connection(self) -> bool:
         """Only the end of the connection can tell the end of the body."""
         return self.has_head and not ("Content-Length" in self.headers or "Transfer-Encoding" in self.headers)
-
-    @property
-    def expected_bytes(self) -> int:
-        announced = self.headers.get("Content-Length", "") if self.has_head else ""
-        return max(self.body.tell(), int(announced) if announced.isdecimal() else 0)
 
 
 def read_reply(sock: socket.socket, timeout_s: float, max_body_bytes: int) -> tuple[WholeReply, bool]:
@@ -123,11 +110,12 @@ def _feed(parser: HttpResponseParser, sink: _Sink, sock: socket.socket, at: floa
             raise ProtocolError("the controller closed the connection before its answer was whole")
         received_bytes += len(octets)
         parser.feed_data(octets)
-        if sink.expected_bytes > max_body_bytes:
+        body_bytes = sink.body.tell()
+        if max(body_bytes, sink.announced_bytes) > max_body_bytes:
             raise ReplyTooLong
         if not sink.has_head and received_bytes > MAX_HEAD_BYTES:
             raise ProtocolError(f"the head of the answer is longer than {MAX_HEAD_BYTES} bytes")
-        if received_bytes - sink.body.tell() > MAX_FRAMING_BYTES:
+        if received_bytes - body_bytes > MAX_FRAMING_BYTES:
             raise ProtocolError(f"the answer has more than {MAX_FRAMING_BYTES} bytes that are no body")
 
 

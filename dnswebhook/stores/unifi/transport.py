@@ -1,16 +1,15 @@
 """One HTTP exchange with the controller: request out, whole reply in, or a typed reason why there is none.
 
 Redirects are not followed here or anywhere: a redirect is a reply like any other, and `replies` calls it an error. The
-connection pool is urllib3's, used directly: requests would halve the number of writes per CPU second (measured: 530 us
-against 330 us a call), and would consult the environment at each call (`HTTPS_PROXY`, `.netrc`, `REQUESTS_CA_BUNDLE`).
-A proxy variable that is meant for the Internet must not lead our credentials away from an appliance on the LAN, so the
-environment is not consulted. A pooled connection that the controller closed meanwhile is noticed and replaced before
-use. May be called from any thread.
+environment is not consulted (`HTTPS_PROXY`, `.netrc`, `REQUESTS_CA_BUNDLE`), as requests would at each call: a proxy
+variable that is meant for the Internet must not lead our credentials away from an appliance on the LAN. A pooled
+connection that the controller closed meanwhile is noticed and replaced before use. May be called from any thread.
 """
 
 import contextlib
 import ssl
 from collections.abc import Iterator, Mapping
+from functools import partial
 from http.cookies import CookieError, SimpleCookie
 
 import msgspec
@@ -23,7 +22,6 @@ from dnswebhook.stores.unifi import connections, tls
 from dnswebhook.stores.unifi.replyreader import ReplyTooLong
 from dnswebhook.stores.unifi.settings import UnifiSettings
 
-_NO_RETRIES = urllib3.Retry(False)
 _SPARE_CONNECTIONS = 6
 """Pooled beyond the parallel writes: pages of a listing, a probe, a login."""
 
@@ -91,16 +89,8 @@ class Transport:
             late = StoreTimeout(f"no time left for {request.method} {request.path}")
             raise NoReply(late, was_sent=False, is_repeatable=False)
         try:
-            response = self._pool.urlopen(
-                request.method,
-                self._prefix + request.path,
-                body=request.body or None,
-                headers=_headers(request, headers),
-                retries=_NO_RETRIES,
-                redirect=False,
-                timeout=urllib3.Timeout(total=timeout_s),
-                preload_content=False,
-                release_conn=True,  # the answer is read to its end by then
+            reply = self._pool.exchange(
+                request.method, self._prefix + request.path, _fields(request, headers), request.body, timeout_s
             )
         except ReplyTooLong:
             limit = self._settings.max_response_bytes
@@ -110,10 +100,10 @@ class Transport:
             raise self._no_reply(request, error, timeout_s, deadline) from error
         return Reply(
             request=request,
-            status_code=response.status,
-            content_type=response.headers.get("Content-Type", "").partition(";")[0].strip().lower(),
-            headers=response.headers,
-            body=response.data,
+            status_code=reply.status,
+            content_type=reply.headers.get("Content-Type", "").partition(";")[0].strip().lower(),
+            headers=reply.headers,
+            body=reply.data,
         )
 
     def close(self) -> None:
@@ -145,31 +135,20 @@ class Transport:
         return NoReply(StoreUnreachable(message), was_sent=True, is_repeatable=True)
 
 
-def _pool(settings: UnifiSettings) -> urllib3.HTTPConnectionPool:
-    address = settings.address
-    size = settings.parallel_calls + _SPARE_CONNECTIONS
-    if address.scheme == "http":
-        return connections.HttpPool(
-            address.host, address.port, maxsize=size, max_reply_bytes=settings.max_response_bytes
-        )
-    if settings.skip_tls_verify:
-        # The store says it once in its log; urllib3 would say it at each request.
-        urllib3.disable_warnings(urllib3.exceptions.InsecureRequestWarning)
-    return connections.HttpsPool(
-        address.host,
-        address.port,
-        maxsize=size,
-        max_reply_bytes=settings.max_response_bytes,
-        ssl_context=tls.context_for(settings),
-        assert_fingerprint=settings.tls_fingerprint or None,
-    )
+def _pool(settings: UnifiSettings) -> connections.Pool:
+    host, port = settings.address.host, settings.address.port
+    if settings.address.scheme == "http":
+        open_one = partial(connections.http, host, port)
+    else:
+        open_one = partial(connections.https, host, port, tls.context_for(settings), settings.tls_fingerprint)
+    return connections.Pool(open_one, settings.parallel_calls + _SPARE_CONNECTIONS, settings.max_response_bytes)
 
 
-def _headers(request: Request, credentials: Mapping[str, str]) -> dict[str, str]:
-    headers = {"Accept": "application/json", "User-Agent": "dnswebhook", **credentials}
+def _fields(request: Request, credentials: Mapping[str, str]) -> dict[str, str]:
+    fields = {"Accept": "application/json", "User-Agent": "dnswebhook", **credentials}
     if request.body:
-        headers["Content-Type"] = "application/json"
-    return headers
+        fields["Content-Type"] = "application/json"
+    return fields
 
 
 def _causes(error: BaseException) -> Iterator[BaseException]:
