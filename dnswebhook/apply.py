@@ -10,7 +10,6 @@ Success is what the store holds afterwards: "exists already" on create and "not 
 import threading
 from collections import Counter
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor, wait
 from enum import StrEnum
 
 import msgspec
@@ -30,6 +29,7 @@ from dnswebhook.errors import (
 from dnswebhook.model import Record, RecordSpec
 from dnswebhook.operations import Create, CreateTogether, Delete, Operation, Plan, Strand, Switch, Update
 from dnswebhook.stores.base import Store
+from dnswebhook.writers import Writers
 
 log = get_logger(__name__)
 
@@ -109,12 +109,12 @@ def writes_of(operation: Operation) -> list[tuple[str, RecordSpec]]:
 
 
 class Run:
-    """One plan on its way. `execute` may be called once, by one thread; strands run on the pool's threads."""
+    """One plan on its way. `execute` may be called once, by one thread; strands run on the writers' threads."""
 
-    def __init__(self, store: Store, deadline: Deadline, pool: ThreadPoolExecutor) -> None:
+    def __init__(self, store: Store, deadline: Deadline, writers: Writers) -> None:
         self._store = store
         self._deadline = deadline
-        self._pool = pool
+        self._writers = writers
         self._lock = threading.Lock()
         self._report = Report(Counter(), [])
         self._failures_in_a_row = 0
@@ -122,10 +122,7 @@ class Run:
 
     def execute(self, plan: Plan) -> Report:
         """Returns only when no write is in flight any more."""
-        futures = [self._pool.submit(self._run_strand, strand) for strand in plan.strands]
-        wait(futures)  # all of them, even when one met a bug
-        for future in futures:
-            future.result()
+        self._writers.for_each(plan.strands, self._run_strand)
         return self._report
 
     def _run_strand(self, strand: Strand) -> None:

@@ -6,7 +6,6 @@ of one. Every apply lists first, plans against what it saw, and writes only the 
 
 import time
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from threading import Lock
 
 import msgspec
@@ -29,6 +28,7 @@ from dnswebhook.operations import Plan
 from dnswebhook.plan import make_plan
 from dnswebhook.stores.base import Store
 from dnswebhook.vouchers import extended, settle
+from dnswebhook.writers import Writers
 
 log = get_logger(__name__)
 
@@ -78,7 +78,7 @@ class Provider:
         self._turn = Lock()
         self._flights = Flights(self._fetch_records)
         self._encoder = ListingEncoder()
-        self._pool = ThreadPoolExecutor(policy.write_parallelism, thread_name_prefix="writer")
+        self._writers = Writers(policy.write_parallelism)
         domain_filter = policy.domain_filter
         self._negotiation = wire.encode_filter(
             domain_filter.include, domain_filter.exclude, domain_filter.regex_include, domain_filter.regex_exclude
@@ -123,14 +123,14 @@ class Provider:
         writes = [write for strand in plan.strands for step in strand.steps for write in writes_of(step.operation)]
         added = [spec for verb, spec in writes if verb != "delete"]
         self._journal.note((*extended(self._journal.vouchers, added), *plan.vouchers))
-        report = Run(self._store, deadline, self._pool).execute(plan)
+        report = Run(self._store, deadline, self._writers).execute(plan)
         if report.is_complete:
             settled = set(plan.vouchers)
             self._journal.replace(tuple(voucher for voucher in self._journal.vouchers if voucher not in settled))
         return report
 
     def close(self) -> None:
-        self._pool.shutdown(wait=True)
+        self._writers.close()
 
     def _wait_for_turn(self, deadline: Deadline) -> None:
         if not self._turn.acquire(timeout=max(0.0, deadline.remaining_s)):

@@ -11,6 +11,7 @@ from typing import Any
 
 _CLIENT_FILES = ("transport", "connections", "sockets", "replyreader", "retry", "client", "credentials")
 _PLAN_FILES = ("plan", "difference", "wishes", "ownership", "domains", "operations", "vouchers")
+_APPLY_FILES = ("apply", "writers", "provider", "flights")
 
 ROOMS = (
     ("HTTP server", ("daemonkit/wsgi", "/cheroot/", "/werkzeug/", "dnswebhook/app.py", "dnswebhook/mediatypes.py")),
@@ -19,7 +20,7 @@ ROOMS = (
     ("spelling", ("dnswebhook/canonical.py", "/ipaddress.py", "/idna/")),
     ("record sets", ("dnswebhook/records.py", "dnswebhook/listings.py")),
     ("plan", tuple(f"dnswebhook/{name}.py" for name in _PLAN_FILES)),
-    ("apply", ("dnswebhook/apply.py", "dnswebhook/provider.py", "dnswebhook/flights.py", "/concurrent/futures/")),
+    ("apply", (*(f"dnswebhook/{name}.py" for name in _APPLY_FILES), "/concurrent/futures/")),
     ("SQLite", ("dnswebhook/stores/embedded.py",)),
     ("HTTP client", ("/urllib3/", "/http/client.py", *(f"stores/unifi/{name}.py" for name in _CLIENT_FILES))),
     ("store rows", ("dnswebhook/stores/",)),

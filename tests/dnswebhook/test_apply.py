@@ -1,8 +1,8 @@
 """A plan on its way into a store: what one failure stops and what it does not, and when a run ends early."""
 
+import contextlib
 import threading
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
@@ -19,6 +19,7 @@ from dnswebhook.errors import (
 )
 from dnswebhook.model import Record, RecordSpec
 from dnswebhook.operations import Create, Delete, Operation, Plan, Step, Strand, Switch, Update
+from dnswebhook.writers import Writers
 from tests.support.memory_store import WAIT_S, MemoryStore
 
 A = RecordSpec("app.example.com", "A", "192.0.2.1", 300)
@@ -37,43 +38,43 @@ def strand(*steps: Step | Operation) -> Strand:
 
 
 @pytest.fixture
-def pool() -> Iterator[ThreadPoolExecutor]:
-    with ThreadPoolExecutor(4) as executor:
-        yield executor
+def writers() -> Iterator[Writers]:
+    with contextlib.closing(Writers(4)) as four:
+        yield four
 
 
 @pytest.fixture
-def lone_pool() -> Iterator[ThreadPoolExecutor]:
-    """One writer: strands run one after the other."""
-    with ThreadPoolExecutor(1) as executor:
-        yield executor
+def lone_writer() -> Iterator[Writers]:
+    """Strands run one after the other."""
+    with contextlib.closing(Writers(1)) as one:
+        yield one
 
 
-def executed(store: MemoryStore, pool: ThreadPoolExecutor, *strands: Strand) -> Report:
-    return Run(store, Deadline.after(WAIT_S), pool).execute(Plan(strands))
+def executed(store: MemoryStore, writers: Writers, *strands: Strand) -> Report:
+    return Run(store, Deadline.after(WAIT_S), writers).execute(Plan(strands))
 
 
 def counted(report: Report) -> dict[tuple[str, str], int]:
     return {(verb, outcome.value): count for (verb, outcome), count in report.counts.items() if count}
 
 
-def test_every_write_is_made_and_counted(pool: ThreadPoolExecutor) -> None:
+def test_every_write_is_made_and_counted(writers: Writers) -> None:
     store = MemoryStore.holding(ROW_A)
 
-    report = executed(store, pool, strand(Create(TXT)), strand(Update(ROW_A, A)), strand(Create(host(1))))
+    report = executed(store, writers, strand(Create(TXT)), strand(Update(ROW_A, A)), strand(Create(host(1))))
 
     assert {("create", "applied"): 2, ("update", "applied"): 1} == counted(report)
     assert report.is_complete
     assert 3 == report.total_done
 
 
-def test_a_step_that_needs_a_failed_one_is_left_out_and_so_is_what_needs_that(pool: ThreadPoolExecutor) -> None:
+def test_a_step_that_needs_a_failed_one_is_left_out_and_so_is_what_needs_that(writers: Writers) -> None:
     store = MemoryStore.holding(ROW_CNAME)
     store.fail("create", RecordError("refused"), name=TXT.name)
 
     report = executed(
         store,
-        pool,
+        writers,
         strand(Create(TXT), Step(Create(A), needs=(0,)), Step(Switch((ROW_CNAME,), (host(1), host(2))), needs=(1,))),
     )
 
@@ -86,50 +87,50 @@ def test_a_step_that_needs_a_failed_one_is_left_out_and_so_is_what_needs_that(po
     assert not report.is_complete
 
 
-def test_one_failing_name_does_not_stop_the_others(pool: ThreadPoolExecutor) -> None:
+def test_one_failing_name_does_not_stop_the_others(writers: Writers) -> None:
     store = MemoryStore()
     store.fail("create", RecordError("refused"), name="host-3.example.com")
 
-    report = executed(store, pool, *(strand(Create(host(number))) for number in range(10)))
+    report = executed(store, writers, *(strand(Create(host(number))) for number in range(10)))
 
     assert 9 == len(store.live)
     assert ["host-3.example.com"] == [failure.name for failure in report.failures]
     assert {("create", "applied"): 9, ("create", "failed"): 1} == counted(report)
 
 
-def test_what_exists_already_and_what_is_gone_already_are_successes(pool: ThreadPoolExecutor) -> None:
+def test_what_exists_already_and_what_is_gone_already_are_successes(writers: Writers) -> None:
     store = MemoryStore.holding(ROW_A)
 
-    report = executed(store, pool, strand(Create(A), Delete(ROW_CNAME), Step(Create(host(1)), needs=(0, 1))))
+    report = executed(store, writers, strand(Create(A), Delete(ROW_CNAME), Step(Create(host(1)), needs=(0, 1))))
 
     assert {("create", "unchanged"): 1, ("delete", "unchanged"): 1, ("create", "applied"): 1} == counted(report)
     assert report.is_complete
 
 
-def test_an_update_of_a_row_that_is_gone_creates_it(pool: ThreadPoolExecutor) -> None:
+def test_an_update_of_a_row_that_is_gone_creates_it(writers: Writers) -> None:
     store = MemoryStore()
 
-    report = executed(store, pool, strand(Update(ROW_A, A)))
+    report = executed(store, writers, strand(Update(ROW_A, A)))
 
     assert {(A.name, A.type, A.value)} == store.live
     assert report.is_complete
 
 
-def test_where_rows_cannot_be_changed_the_new_value_comes_before_the_old_one_goes(pool: ThreadPoolExecutor) -> None:
+def test_where_rows_cannot_be_changed_the_new_value_comes_before_the_old_one_goes(writers: Writers) -> None:
     store = MemoryStore.holding(ROW_A, can_update=False)
 
-    report = executed(store, pool, strand(Update(ROW_A, RecordSpec(A.name, "A", "192.0.2.2"))))
+    report = executed(store, writers, strand(Update(ROW_A, RecordSpec(A.name, "A", "192.0.2.2"))))
 
     assert ["update", "create", "delete"] == store.verbs
     assert {(A.name, "A", "192.0.2.2")} == store.live
     assert {("create", "applied"): 1, ("delete", "applied"): 1} == counted(report)
 
 
-def test_an_old_value_stays_when_its_successor_cannot_be_added(pool: ThreadPoolExecutor) -> None:
+def test_an_old_value_stays_when_its_successor_cannot_be_added(writers: Writers) -> None:
     store = MemoryStore.holding(ROW_A, can_update=False)
     store.fail("create", RecordError("refused"))
 
-    executed(store, pool, strand(Update(ROW_A, RecordSpec(A.name, "A", "192.0.2.2"))))
+    executed(store, writers, strand(Update(ROW_A, RecordSpec(A.name, "A", "192.0.2.2"))))
 
     assert {(A.name, "A", A.value)} == store.live
     assert ["update", "create"] == store.verbs
@@ -142,76 +143,74 @@ def test_an_old_value_stays_when_its_successor_cannot_be_added(pool: ThreadPoolE
         pytest.param(ROW_A, RecordSpec(A.name, "A", A.value, 60), id="another TTL of one value"),
     ],
 )
-def test_what_cannot_stand_beside_its_successor_goes_first(
-    row: Record, spec: RecordSpec, pool: ThreadPoolExecutor
-) -> None:
+def test_what_cannot_stand_beside_its_successor_goes_first(row: Record, spec: RecordSpec, writers: Writers) -> None:
     store = MemoryStore.holding(row, can_update=False)
 
-    report = executed(store, pool, strand(Update(row, spec)))
+    report = executed(store, writers, strand(Update(row, spec)))
 
     assert ["update", "delete", "create"] == store.verbs
     assert [spec] == [held.spec for held in store.rows.values()]
     assert report.is_complete
 
 
-def test_a_cname_is_put_back_when_its_successor_is_refused(pool: ThreadPoolExecutor) -> None:
+def test_a_cname_is_put_back_when_its_successor_is_refused(writers: Writers) -> None:
     store = MemoryStore.holding(ROW_CNAME, can_update=False)
     store.fail("create", RecordError("refused"), value=CNAME.value)
 
-    report = executed(store, pool, strand(Update(ROW_CNAME, CNAME)))
+    report = executed(store, writers, strand(Update(ROW_CNAME, CNAME)))
 
     assert {(ROW_CNAME.name, "CNAME", ROW_CNAME.value)} == store.live
     assert not report.is_complete
 
 
-def test_a_wanted_value_that_somebody_added_meanwhile_lets_the_old_one_go(pool: ThreadPoolExecutor) -> None:
+def test_a_wanted_value_that_somebody_added_meanwhile_lets_the_old_one_go(writers: Writers) -> None:
     wanted = Record("9", "app.example.com", "A", "192.0.2.2")
     store = MemoryStore.holding(ROW_A, wanted)
 
-    report = executed(store, pool, strand(Update(ROW_A, wanted.spec)))
+    report = executed(store, writers, strand(Update(ROW_A, wanted.spec)))
 
     assert {(wanted.name, "A", wanted.value)} == store.live
     assert report.is_complete
 
 
-def test_a_switch_removes_everything_then_adds_everything(pool: ThreadPoolExecutor) -> None:
+def test_a_switch_removes_everything_then_adds_everything(writers: Writers) -> None:
     other = Record("3", "app.example.com", "A", "192.0.2.3")
     store = MemoryStore.holding(ROW_A, other)
 
-    report = executed(store, pool, strand(Switch((ROW_A, other), (CNAME,))))
+    report = executed(store, writers, strand(Switch((ROW_A, other), (CNAME,))))
 
     assert ["delete", "delete", "create"] == store.verbs
     assert {(CNAME.name, CNAME.type, CNAME.value)} == store.live
     assert report.is_complete
 
 
-def test_a_switch_of_which_nothing_could_be_added_puts_everything_back(pool: ThreadPoolExecutor) -> None:
+def test_a_switch_of_which_nothing_could_be_added_puts_everything_back(writers: Writers) -> None:
     other = Record("3", "app.example.com", "A", "192.0.2.3")
     store = MemoryStore.holding(ROW_A, other)
     store.fail("create", RecordError("refused"), value=CNAME.value)
 
-    executed(store, pool, strand(Switch((ROW_A, other), (CNAME,))))
+    executed(store, writers, strand(Switch((ROW_A, other), (CNAME,))))
 
     assert {(A.name, "A", A.value), (A.name, "A", other.value)} == store.live
 
 
-def test_a_switch_that_could_add_something_puts_nothing_back(pool: ThreadPoolExecutor) -> None:
+def test_a_switch_that_could_add_something_puts_nothing_back(writers: Writers) -> None:
     store = MemoryStore.holding(ROW_CNAME)
     aaaa = RecordSpec("app.example.com", "AAAA", "2001:db8::1")
     store.fail("create", RecordError("refused"), value=aaaa.value)
 
-    report = executed(store, pool, strand(Switch((ROW_CNAME,), (A, aaaa))))
+    report = executed(store, writers, strand(Switch((ROW_CNAME,), (A, aaaa))))
 
     assert {(A.name, "A", A.value)} == store.live
     assert not report.is_complete
 
 
-def test_a_switch_whose_removal_fails_adds_nothing_and_puts_back_what_it_removed(pool: ThreadPoolExecutor) -> None:
+def test_a_switch_whose_removal_fails_adds_nothing_and_puts_back_what_it_removed(writers: Writers) -> None:
     others = [Record(str(number), "app.example.com", "A", f"192.0.2.{number}") for number in (3, 4)]
     store = MemoryStore.holding(ROW_A, *others)
     store.fail("delete", RecordError("refused"), value="192.0.2.3")
 
-    report = executed(store, pool, strand(Switch((ROW_A, *others), (CNAME,))))
+    report = executed(store, writers, strand(Switch((ROW_A, *others), (CNAME,))))
 
     assert {(A.name, "A", f"192.0.2.{number}") for number in (1, 3, 4)} == store.live
     expected = {
@@ -226,12 +225,12 @@ def test_a_switch_whose_removal_fails_adds_nothing_and_puts_back_what_it_removed
 
 @pytest.mark.parametrize("error", [StoreUnreachable("gone"), StoreFailed("disk full"), StoreTimeout("slow")])
 def test_after_many_failures_in_a_row_that_would_repeat_the_rest_is_not_tried(
-    error: StoreError, lone_pool: ThreadPoolExecutor
+    error: StoreError, lone_writer: Writers
 ) -> None:
     store = MemoryStore()
     store.fail("create", error)
 
-    report = executed(store, lone_pool, *(strand(Create(host(number))) for number in range(60)))
+    report = executed(store, lone_writer, *(strand(Create(host(number))) for number in range(60)))
 
     assert MAX_SYSTEMIC_FAILURES == len(store.calls)
     assert {
@@ -242,55 +241,53 @@ def test_after_many_failures_in_a_row_that_would_repeat_the_rest_is_not_tried(
 
 
 @pytest.mark.parametrize("error", [CredentialsRefused("no"), RateLimited("slow down", 60)])
-def test_a_failure_that_is_sure_to_repeat_ends_the_run_at_once(
-    error: StoreError, lone_pool: ThreadPoolExecutor
-) -> None:
+def test_a_failure_that_is_sure_to_repeat_ends_the_run_at_once(error: StoreError, lone_writer: Writers) -> None:
     store = MemoryStore()
     store.fail("create", error)
 
-    report = executed(store, lone_pool, *(strand(Create(host(number))) for number in range(20)))
+    report = executed(store, lone_writer, *(strand(Create(host(number))) for number in range(20)))
 
     assert 1 == len(store.calls)
     assert {("create", "failed"): 1, ("create", "not_tried"): 19} == counted(report)
 
 
-def test_a_success_in_between_starts_the_count_of_failures_anew(lone_pool: ThreadPoolExecutor) -> None:
+def test_a_success_in_between_starts_the_count_of_failures_anew(lone_writer: Writers) -> None:
     store = MemoryStore()
     for number in range(20):
         if number % 5:
             store.fail("create", StoreUnreachable("reset"), name=f"host-{number}.example.com")
 
-    report = executed(store, lone_pool, *(strand(Create(host(number))) for number in range(20)))
+    report = executed(store, lone_writer, *(strand(Create(host(number))) for number in range(20)))
 
     assert 20 == len(store.calls)
     assert {("create", "applied"): 4, ("create", "failed"): 16} == counted(report)
 
 
-def test_records_that_are_refused_for_themselves_never_end_the_run(lone_pool: ThreadPoolExecutor) -> None:
+def test_records_that_are_refused_for_themselves_never_end_the_run(lone_writer: Writers) -> None:
     store = MemoryStore()
     store.fail("create", RecordError("refused"))
 
-    executed(store, lone_pool, *(strand(Create(host(number))) for number in range(20)))
+    executed(store, lone_writer, *(strand(Create(host(number))) for number in range(20)))
 
     assert 20 == len(store.calls)
 
 
-def test_nothing_is_begun_after_the_deadline(pool: ThreadPoolExecutor) -> None:
+def test_nothing_is_begun_after_the_deadline(writers: Writers) -> None:
     store = MemoryStore()
 
-    report = Run(store, Deadline.after(-1), pool).execute(Plan((strand(Create(A)), strand(Create(host(1))))))
+    report = Run(store, Deadline.after(-1), writers).execute(Plan((strand(Create(A)), strand(Create(host(1))))))
 
     assert [] == store.calls
     assert report.was_cut_short
     assert {("create", "not_tried"): 2} == counted(report)
 
 
-def test_a_stop_ends_the_run_but_not_the_write_in_flight(lone_pool: ThreadPoolExecutor) -> None:
+def test_a_stop_ends_the_run_but_not_the_write_in_flight(lone_writer: Writers) -> None:
     store = MemoryStore()
     gate = store.halt("create")
     stop = threading.Event()
     reports: list[Report] = []
-    run = Run(store, Deadline.after(WAIT_S, stop), lone_pool)
+    run = Run(store, Deadline.after(WAIT_S, stop), lone_writer)
     plan = Plan(tuple(strand(Create(host(number))) for number in range(5)))
     runner = threading.Thread(target=lambda: reports.append(run.execute(plan)))
 
@@ -305,11 +302,11 @@ def test_a_stop_ends_the_run_but_not_the_write_in_flight(lone_pool: ThreadPoolEx
     assert 0 == store.in_flight
 
 
-def test_no_more_writes_than_the_pool_has_threads_are_in_flight(pool: ThreadPoolExecutor) -> None:
+def test_no_more_writes_than_there_are_writers_are_in_flight(writers: Writers) -> None:
     store = MemoryStore()
     gate = store.halt("create")
     plan = Plan(tuple(strand(Create(host(number))) for number in range(30)))
-    runner = threading.Thread(target=Run(store, Deadline.after(WAIT_S), pool).execute, args=(plan,))
+    runner = threading.Thread(target=Run(store, Deadline.after(WAIT_S), writers).execute, args=(plan,))
 
     runner.start()
     gate.wait_for_arrivals(4)
@@ -329,11 +326,11 @@ class Defective(MemoryStore):
         return super().create(spec, deadline)
 
 
-def test_even_a_bug_in_a_store_leaves_no_write_in_flight(pool: ThreadPoolExecutor) -> None:
+def test_even_a_bug_in_a_store_leaves_no_write_in_flight(writers: Writers) -> None:
     store = Defective()
     gate = store.halt("create")
     in_flight_at_return: list[int] = []
-    run = Run(store, Deadline.after(WAIT_S), pool)
+    run = Run(store, Deadline.after(WAIT_S), writers)
 
     def execute() -> None:
         with pytest.raises(ZeroDivisionError):
