@@ -102,16 +102,17 @@ class Desk:
     def answer(self, request: Request) -> Answer:
         if request.path.startswith(ADMIN_PREFIX):
             return self._admin(request)
-        route = self._router.route(request.method, request.path)
-        name = self._name_of(request, route)
-        if route.operation in WRITES:
-            with self._ledger.parallel_write():
+        with self._ledger.in_progress():
+            route = self._router.route(request.method, request.path)
+            name = self._name_of(request, route)
+            if route.operation in WRITES:
+                with self._ledger.parallel_write():
+                    answer = self._carry_out(request, route, name)
+            else:
                 answer = self._carry_out(request, route, name)
-        else:
-            answer = self._carry_out(request, route, name)
-        status = answer.status if answer.delivery in (Delivery.WHOLE, Delivery.TRUNCATED) else 0
-        self._ledger.note(route.room, route.operation, Call(request.method, route.template, status, name))
-        return answer
+            status = answer.status if answer.delivery in (Delivery.WHOLE, Delivery.TRUNCATED) else 0
+            self._ledger.note(route.room, route.operation, Call(request.method, route.template, status, name))
+            return answer
 
     def _carry_out(self, request: Request, route: Route, name: str) -> Answer:
         effect = None if self._board.is_empty else self._board.strike(route.operation, route.room, name)

@@ -25,6 +25,7 @@ class Ledger:
     def __init__(self) -> None:
         self._lock = threading.RLock()
         self._noted = threading.Condition(self._lock)
+        self._calls_now = 0
         self._writes_now = 0
         self.calls: Counter[tuple[str, Operation, int]] = Counter()
         """By API (`v2`, `integration`, `session`, `other`), operation and status."""
@@ -36,6 +37,24 @@ class Ledger:
             self.calls[api, operation, call.status] += 1
             self.log.append(call)
             self._noted.notify_all()
+
+    @contextmanager
+    def in_progress(self) -> Iterator[None]:
+        """Also while a fault keeps the answer back, and the peer has left long ago."""
+        with self._lock:
+            self._calls_now += 1
+        try:
+            yield
+        finally:
+            with self._noted:
+                self._calls_now -= 1
+                self._noted.notify_all()
+
+    def wait_until_idle(self, timeout_s: float = 30.0) -> None:
+        """Return once no call is in progress: what was asked before can then change and count nothing any more."""
+        with self._noted:
+            if not self._noted.wait_for(lambda: self._calls_now == 0, timeout_s):
+                raise TimeoutError(f"{self._calls_now} calls still in progress after {timeout_s} s")
 
     @contextmanager
     def parallel_write(self) -> Iterator[None]:
