@@ -8,7 +8,7 @@ SOURCES := daemonkit dnswebhook proxy tunnelgw tests tools benchmarks examples
 PYTEST_ARGS ?= --numprocesses=3 --dist=loadfile
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test lint format generate bench bench-dns bench-proxy bench-tunnel limits-proxy pins clean
+.PHONY: help demo test lint format generate bench bench-dns bench-proxy bench-tunnel limits-proxy limits-tunnel pins clean
 
 help: ## this list
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 18
@@ -51,6 +51,9 @@ bench-tunnel: $(VENV)/development ## measure the tunnel, beside cloudflared wher
 
 limits-proxy: $(VENV)/development ## 5,000 idle connections and bodies of 1 GiB through the proxy: what they cost
 	$(BIN)/python -m benchmarks.proxy_limits
+
+limits-tunnel: $(VENV)/development ## bodies of 1 GiB through the tunnel, and a minute of restarts at 500 requests/s that may lose none
+	$(BIN)/python -m benchmarks.tunnel_limits
 
 pins: $(VENV)/development ## write requirements-dev.txt anew, with the newest versions
 	$(BIN)/python -m tools.pins

@@ -13,7 +13,7 @@ import ssl
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from benchmarks import procfs
@@ -35,8 +35,8 @@ def main() -> int:
     _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
     is_fine = idle_connections()
-    with tempfile.TemporaryDirectory() as directory:
-        is_fine &= bodies(Path(directory))
+    with tempfile.TemporaryDirectory() as directory, Gateway(workers=1) as gateway:
+        is_fine &= bodies(Path(directory), gateway, PROTOCOLS)
     return 0 if is_fine else 1
 
 
@@ -96,17 +96,17 @@ PROTOCOLS = {
 }
 
 
-def bodies(directory: Path) -> bool:
+def bodies(directory: Path, gateway: Gateway, protocols: Mapping[str, tuple[str, str]]) -> bool:
     is_fine = True
     print("\n| 1 GiB | client | rate | CPU of the worker | memory grew by |")
     print("|---|---|---|---|---|")
-    with programs.http_backend(directory) as files, programs.sink() as sink, Gateway(workers=1) as gateway:
+    with programs.http_backend(directory) as files, programs.sink() as sink:
         up = route_to(f"127.0.0.1:{sink}", name="up", matches=[{"method": "PUT"}])
         gateway.serve(up, route_to(f"127.0.0.1:{files.port}", name="down"))
         (worker,) = gateway.worker_pids
         curl(gateway.url_of("/"))
         for direction, options in (("down", []), ("up", ["-T", str(directory / "bulk")])):
-            for name, (scheme, version) in PROTOCOLS.items():
+            for name, (scheme, version) in protocols.items():
                 is_fine &= body(gateway, worker, f"{direction} | {name}", [version, *options], scheme)
     return is_fine
 

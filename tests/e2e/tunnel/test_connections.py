@@ -16,7 +16,6 @@ from tests.support.edge.behaviour import DUPLICATE, Behaviour, Hang
 from tests.support.edge.edge import Edge
 from tests.support.edge.ledger import Record
 from tests.support.edge.tunnels import new_tunnel
-from tests.support.gateway import open_descriptors
 
 ADDRESSES = ("127.0.0.1:0",) * 4
 HEAL_S = 60.0
@@ -164,20 +163,6 @@ def test_a_tunnel_that_is_not_remotely_managed_is_told_what_serves_it(edge: Edge
         assert records[0].local_configurations == [b'{"ingress":[],"warp-routing":{}}']
         assert proxy.ask().status_code == 200
         assert not records[1].local_configurations
-
-
-def test_twenty_four_losses_leave_nothing_behind() -> None:
-    with Edge(("127.0.0.1:0",) * 8) as edge, Connector(edge, connections=8) as proxy:
-        begin(proxy, 8)
-        (pid,) = proxy.worker_pids
-        before = len(list(open_descriptors(pid)))
-        for _ in range(3):
-            edge.drop()
-            # Each index comes back by itself, later and later.
-            edge.wait_for_registered(8, HEAL_S)
-            assert proxy.ask().status_code == 200
-        assert len(list(open_descriptors(pid))) <= before
-        assert proxy.metric("tunnelgw_proxy_tunnel_connection_failures_total") == 24
 
 
 def test_a_token_that_changes_is_taken_connection_by_connection(edge: Edge, tmp_path: Path) -> None:
