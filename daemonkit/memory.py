@@ -8,18 +8,28 @@ top is kept; with a dozen threads that adds up. A fixed limit keeps such buffers
 import ctypes
 import gc
 
-_M_MMAP_THRESHOLD = -3  # malloc.h
+_M_TRIM_THRESHOLD = -1  # malloc.h
+_M_MMAP_THRESHOLD = -3
 _LARGE_BYTES = 256 * 1024
 _YOUNG_OBJECTS = 50_000
 
 
 def give_back_large_buffers() -> bool:
     """Call once, early. False where the C library has no such setting (musl, macOS), and nothing was changed."""
+    return _set(_M_MMAP_THRESHOLD, _LARGE_BYTES)
+
+
+def keep_free_heap(size_bytes: int) -> bool:
+    """Let each heap keep a free top of this size. Call after `give_back_large_buffers`; the answer means the same."""
+    return _set(_M_TRIM_THRESHOLD, size_bytes)
+
+
+def _set(parameter: int, value: int) -> bool:
     try:
         mallopt = ctypes.CDLL(None).mallopt
     except (OSError, AttributeError):
         return False
-    return bool(mallopt(_M_MMAP_THRESHOLD, _LARGE_BYTES))
+    return bool(mallopt(parameter, value))
 
 
 def spare_the_collector() -> None:

@@ -25,6 +25,7 @@ _READ_BYTES: Final = 64 * 1024
 _MAX_READ_BYTES: Final = 252 * 1024
 """Just below what `daemonkit.memory` has served from mappings of their own: fresh pages cost more than the reading."""
 _TLS_RECORD_BYTES: Final = 16 * 1024
+_CORK_BYTES: Final = 2 * _TLS_RECORD_BYTES
 _JOIN_BYTES: Final = 32 * 1024
 """Up to here buffers are joined; above, a plain socket gathers them by itself."""
 _MAX_BUFFERS: Final = 1024
@@ -280,9 +281,10 @@ class Transport:
     def _send(self) -> None:
         queue = self._queue
         try:
-            while queue:
-                if not self._send_some(queue):
-                    break
+            if self._is_tls and self.queued_bytes > _CORK_BYTES:
+                self._send_corked(queue)
+            else:
+                self._send_pieces(queue)
         except _NOT_NOW:
             pass
         except OSError as error:
@@ -294,6 +296,25 @@ class Transport:
             self._rewatch()
         if not queue:
             self._end_if_asked()
+
+    def _send_corked(self, queue: deque[Buffer]) -> None:
+        """OpenSSL hands over each record by itself: the kernel is to make full segments of them, and to wake the peer
+        for those.
+        """
+        self._cork(True)
+        try:
+            self._send_pieces(queue)
+        finally:
+            self._cork(False)
+
+    def _cork(self, is_in: bool) -> None:
+        # Sockets of the local system have none.
+        with contextlib.suppress(OSError):
+            self._sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_CORK, is_in)
+
+    def _send_pieces(self, queue: deque[Buffer]) -> None:
+        while queue and self._send_some(queue):
+            pass
 
     def _send_some(self, queue: deque[Buffer]) -> bool:
         """False when the socket is full. A piece that TLS refused is offered again as it was, as OpenSSL wants it."""

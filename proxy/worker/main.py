@@ -6,7 +6,7 @@ import socket
 
 from daemonkit import logs
 from daemonkit.logs import get_logger
-from daemonkit.memory import give_back_large_buffers, spare_the_collector
+from daemonkit.memory import give_back_large_buffers, keep_free_heap, spare_the_collector
 from proxy.accesslog.writer import AccessLogWriter
 from proxy.control import Begin, Channel, ToWorker
 from proxy.loop import Loop
@@ -18,12 +18,15 @@ log = get_logger(__name__)
 
 EXIT_DRAINED = 0
 EXIT_ABANDONED = 1
+_TURN_BYTES = 2 * 1024 * 1024
+"""What the bodies of one turn of the loop take, copies for TLS included."""
 
 
 def main(descriptor: int) -> int:
     """`descriptor`: the worker's end of the control channel. Returns the exit code."""
     _leave_signals_to_the_supervisor()
     give_back_large_buffers()
+    keep_free_heap(_TURN_BYTES)
     channel: Channel[ToWorker] = Channel(socket.socket(fileno=descriptor), ToWorker)
     channel.sock.set_inheritable(False)
     first = channel.receive()

@@ -1,9 +1,9 @@
-"""Large buffers go back to the system when they are freed."""
+"""Large buffers go back to the system when they are freed; those of a turn of work stay."""
 
 import subprocess
 import sys
 
-from daemonkit.memory import give_back_large_buffers
+from daemonkit.memory import give_back_large_buffers, keep_free_heap
 from tests.support.requirements import not_possible_here
 
 # Freed below something that is still used, so that the heap's top could not be trimmed.
@@ -35,3 +35,29 @@ def test_freed_buffers_do_not_stay_resident() -> None:
     run = subprocess.run([sys.executable, "-c", PROGRAM], capture_output=True, text=True, check=True)
 
     assert int(run.stdout) < 8_000
+
+
+WORK = """
+import resource
+from daemonkit.memory import give_back_large_buffers, keep_free_heap
+
+def work():
+    for _ in range(50):
+        del [bytes(200_000) for _ in range(5)][:]
+
+give_back_large_buffers()
+keep_free_heap(2 << 20)
+work()
+before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
+work()
+print(resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before)
+"""
+
+
+def test_a_heap_that_is_kept_is_not_got_from_the_system_again() -> None:
+    if not keep_free_heap(128 * 1024):  # the library's own
+        not_possible_here("this C library has no mallopt")
+
+    run = subprocess.run([sys.executable, "-c", WORK], capture_output=True, text=True, check=True)
+
+    assert int(run.stdout) < 1_000  # 12,000 where each round gets its pages anew
