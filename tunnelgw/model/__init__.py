@@ -1,0 +1,13 @@
+"""The objects that the controller knows, as frozen values.
+
+What the API server holds is decoded once, at the rim, into these structs; unknown fields are ignored, so that newer
+API versions do not stop us, and closed sets of words (types, kinds, modes) stay plain text, so that an unknown word
+becomes a verdict on its object rather than an object that cannot be read.
+
+    part · meta · refs · conditions     what all kinds share
+    gateways · routes · policies        Gateway API
+    core                                Kubernetes' own kinds
+    own                                 the kinds of tunnelgw.dev
+    kinds                               every kind with its group, version, plural and struct
+    snapshot                            all objects at one moment, with the indexes that translation looks through
+"""

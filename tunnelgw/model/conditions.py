@@ -1,0 +1,99 @@
+"""Conditions of Gateway API: types, reasons, and the entry in a status. The words are the API's own."""
+
+from enum import StrEnum
+
+from tunnelgw.model.part import Part
+
+
+class ConditionType(StrEnum):
+    ACCEPTED = "Accepted"
+    PROGRAMMED = "Programmed"
+    RESOLVED_REFS = "ResolvedRefs"
+    CONFLICTED = "Conflicted"
+    OVERLAPPING_TLS_CONFIG = "OverlappingTLSConfig"
+    PARTIALLY_INVALID = "PartiallyInvalid"
+    SUPPORTED_VERSION = "SupportedVersion"
+    INSECURE_FRONTEND_VALIDATION_MODE = "InsecureFrontendValidationMode"
+    DELIVERED = "tunnelgw.dev/Delivered"
+    """On Gateways: whether every proxy and the provider hold what was wanted."""
+
+
+class Status(StrEnum):
+    TRUE = "True"
+    FALSE = "False"
+    UNKNOWN = "Unknown"
+
+
+class Reason(StrEnum):
+    """Each reason once, whichever kinds use it."""
+
+    ACCEPTED = "Accepted"
+    PENDING = "Pending"
+    INVALID = "Invalid"
+    PROGRAMMED = "Programmed"
+    RESOLVED_REFS = "ResolvedRefs"
+    # GatewayClass
+    INVALID_PARAMETERS = "InvalidParameters"
+    SUPPORTED_VERSION = "SupportedVersion"
+    UNSUPPORTED_VERSION = "UnsupportedVersion"
+    # Gateway
+    LISTENERS_NOT_VALID = "ListenersNotValid"
+    LISTENERS_NOT_RESOLVED = "ListenersNotResolved"
+    UNSUPPORTED_ADDRESS = "UnsupportedAddress"
+    ADDRESS_NOT_ASSIGNED = "AddressNotAssigned"
+    ADDRESS_NOT_USABLE = "AddressNotUsable"
+    NO_RESOURCES = "NoResources"
+    INVALID_CLIENT_CERTIFICATE_REF = "InvalidClientCertificateRef"
+    CONFIGURATION_CHANGED = "ConfigurationChanged"
+    # Listeners
+    UNSUPPORTED_PROTOCOL = "UnsupportedProtocol"
+    PORT_UNAVAILABLE = "PortUnavailable"
+    HOSTNAME_CONFLICT = "HostnameConflict"
+    PROTOCOL_CONFLICT = "ProtocolConflict"
+    NO_CONFLICTS = "NoConflicts"
+    INVALID_CERTIFICATE_REF = "InvalidCertificateRef"
+    INVALID_ROUTE_KINDS = "InvalidRouteKinds"
+    NO_VALID_CA_CERTIFICATE = "NoValidCACertificate"
+    INVALID_CA_CERTIFICATE_REF = "InvalidCACertificateRef"
+    INVALID_CA_CERTIFICATE_KIND = "InvalidCACertificateKind"
+    OVERLAPPING_HOSTNAMES = "OverlappingHostnames"
+    OVERLAPPING_CERTIFICATES = "OverlappingCertificates"
+    # ListenerSet
+    NOT_ALLOWED = "NotAllowed"
+    PARENT_NOT_ACCEPTED = "ParentNotAccepted"
+    PARENT_NOT_PROGRAMMED = "ParentNotProgrammed"
+    # Routes
+    NOT_ALLOWED_BY_LISTENERS = "NotAllowedByListeners"
+    NO_MATCHING_LISTENER_HOSTNAME = "NoMatchingListenerHostname"
+    NO_MATCHING_PARENT = "NoMatchingParent"
+    UNSUPPORTED_VALUE = "UnsupportedValue"
+    INCOMPATIBLE_FILTERS = "IncompatibleFilters"
+    REF_NOT_PERMITTED = "RefNotPermitted"
+    INVALID_KIND = "InvalidKind"
+    BACKEND_NOT_FOUND = "BackendNotFound"
+    # BackendTLSPolicy
+    CONFLICTED = "Conflicted"
+    TARGET_NOT_FOUND = "TargetNotFound"
+    # tunnelgw.dev/Delivered
+    DELIVERED = "Delivered"
+    DELIVERY_FAILED = "DeliveryFailed"
+
+
+class Finding(Part, frozen=True):
+    """A condition as translation sees it, before time and generation are known."""
+
+    type: ConditionType
+    status: Status
+    reason: Reason
+    message: str = ""
+
+
+class Condition(Part, frozen=True):
+    """A condition as a status holds it."""
+
+    type: str
+    status: str
+    reason: str = ""
+    message: str = ""
+    last_transition_time: str = ""
+    observed_generation: int = 0

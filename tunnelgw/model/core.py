@@ -1,0 +1,97 @@
+"""Kubernetes' own kinds, as far as routes and listeners refer to them."""
+
+from typing import Any
+
+from tunnelgw.model.meta import Object, ObjectMeta
+from tunnelgw.model.part import Part
+
+
+class ServicePort(Part, frozen=True):
+    port: int
+    name: str = ""
+    protocol: str = "TCP"
+    app_protocol: str = ""
+
+
+class ServiceSpec(Part, frozen=True):
+    type: str = "ClusterIP"
+    ports: tuple[ServicePort, ...] | None = None
+
+
+class LoadBalancerIngress(Part, frozen=True):
+    ip: str = ""
+    hostname: str = ""
+
+
+class LoadBalancerStatus(Part, frozen=True):
+    ingress: tuple[LoadBalancerIngress, ...] | None = None
+
+
+class ServiceStatus(Part, frozen=True):
+    load_balancer: LoadBalancerStatus = LoadBalancerStatus()
+
+
+class Service(Object, frozen=True):
+    spec: ServiceSpec = ServiceSpec()
+    status: ServiceStatus = ServiceStatus()
+
+
+class EndpointConditions(Part, frozen=True):
+    """Absent `ready` means true, absent `serving` means as `ready`, absent `terminating` means false."""
+
+    ready: bool | None = None
+    serving: bool | None = None
+    terminating: bool | None = None
+
+
+class Endpoint(Part, frozen=True):
+    addresses: tuple[str, ...] = ()
+    conditions: EndpointConditions = EndpointConditions()
+
+
+class EndpointPort(Part, frozen=True):
+    """`name` equals the Service port's name; `port` absent: not usable."""
+
+    name: str | None = None
+    port: int | None = None
+    protocol: str | None = None
+
+
+class EndpointSlice(Object, frozen=True):
+    """Belongs to the Service that the label kubernetes.io/service-name names."""
+
+    address_type: str
+    """IPv4, IPv6 or FQDN."""
+    endpoints: tuple[Endpoint, ...] | None = None
+    ports: tuple[EndpointPort, ...] | None = None
+
+
+class Secret(Object, frozen=True):
+    """`data` in base64, as the API has it. Never log a Secret: its representation leaves the data out."""
+
+    type: str = "Opaque"
+    data: dict[str, str] | None = None
+
+    def __repr__(self) -> str:
+        return f"Secret({self.key}, type={self.type!r})"
+
+
+class ConfigMap(Object, frozen=True):
+    data: dict[str, str] | None = None
+
+
+class Namespace(Object, frozen=True):
+    pass
+
+
+class CustomResourceDefinition(Object, frozen=True):
+    """Only what tells which version of Gateway API is installed: its annotations."""
+
+
+class Untyped(Part, frozen=True):
+    """An object before its kind is known."""
+
+    api_version: str
+    kind: str
+    metadata: ObjectMeta
+    spec: Any = None

@@ -1,0 +1,53 @@
+"""What every object carries beside its content, and the names by which objects are found."""
+
+from typing import NamedTuple
+
+import msgspec
+
+from tunnelgw.model.part import Part
+
+NO_STATUS = msgspec.Raw(b"{}")
+
+
+class Key(NamedTuple):
+    """An object's place among those of its kind. `namespace` is empty for kinds of cluster scope."""
+
+    namespace: str
+    name: str
+
+    def __str__(self) -> str:
+        return f"{self.namespace}/{self.name}" if self.namespace else self.name
+
+
+class ObjectMeta(Part, frozen=True):
+    name: str
+    namespace: str = ""
+    uid: str = ""
+    generation: int = 0
+    """Rises with the spec; 0 for kinds that have none."""
+    resource_version: str = ""
+    creation_timestamp: str = ""
+    """RFC 3339 in UTC to the second, as text: it sorts by time."""
+    deletion_timestamp: str = ""
+    labels: dict[str, str] = {}
+    annotations: dict[str, str] = {}
+    finalizers: tuple[str, ...] = ()
+
+    @property
+    def key(self) -> Key:
+        return Key(self.namespace, self.name)
+
+
+class Object(Part, frozen=True):
+    """What all kinds have. `status` stays undecoded: other controllers' parts of it must survive byte for byte."""
+
+    metadata: ObjectMeta
+
+    @property
+    def key(self) -> Key:
+        return self.metadata.key
+
+    @property
+    def age(self) -> tuple[str, str]:
+        """Sorts older objects before younger ones, then by `namespace/name`, as Gateway API breaks ties."""
+        return (self.metadata.creation_timestamp, f"{self.metadata.namespace}/{self.metadata.name}")

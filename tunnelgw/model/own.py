@@ -1,0 +1,81 @@
+"""The kinds of tunnelgw.dev/v1alpha1. Their CRDs are files under helm/; docs/controller.md explains them to people."""
+
+import msgspec
+
+from tunnelgw.model.meta import NO_STATUS, Object
+from tunnelgw.model.part import Part
+from tunnelgw.model.refs import SecretKeyRef
+
+TUNNELGW = "tunnelgw.dev"
+
+
+class DirectService(Part, frozen=True):
+    name: str
+    namespace: str = ""
+
+
+class Direct(Part, frozen=True):
+    """The direct door: addresses that the proxy binds, or the Service whose addresses lead to it."""
+
+    addresses: tuple[str, ...] = ()
+    """A pool: one address per Gateway, or a single one that all Gateways share."""
+    service: DirectService | None = None
+
+
+class GatewayClassConfigSpec(Part, frozen=True):
+    tunnel_id: str = msgspec.field(default="", name="tunnelID")
+    """Lower-case UUID; empty: no tunnel, direct listeners only."""
+    account_id: str = msgspec.field(default="", name="accountID")
+    """Empty: found from the connector's token, or from the provider when it lists exactly one."""
+    provider_credentials_secret_ref: SecretKeyRef | None = None
+    """Key `api-token` unless it names another."""
+    direct: Direct | None = None
+    publish: str = ""
+    """Tunnel or Direct: which address a Gateway shows first. Empty: Direct where there are direct listeners."""
+
+
+class GatewayClassConfig(Object, frozen=True):
+    """Cluster scope; GatewayClass.spec.parametersRef names it."""
+
+    spec: GatewayClassConfigSpec = GatewayClassConfigSpec()
+    status: msgspec.Raw = NO_STATUS
+
+
+class GatewayConfigSpec(GatewayClassConfigSpec, frozen=True):
+    """A Gateway's own proxy, with its own tunnel and its own auth Secret."""
+
+    auth_secret_ref: SecretKeyRef | None = None
+    """Token of the proxy's config API, key `auth-token` unless it names another."""
+    tunnel_token_secret_ref: SecretKeyRef | None = None
+    """Token of the tunnel, key `tunnel-token` unless it names another."""
+    proxy_endpoints: tuple[str, ...] = ()
+    """Config APIs of the Gateway's proxy where it is not run by the chart: http://host:port or unix:/path."""
+
+
+class GatewayConfig(Object, frozen=True):
+    """Namespaced; Gateway.spec.infrastructure.parametersRef names it."""
+
+    spec: GatewayConfigSpec = GatewayConfigSpec()
+    status: msgspec.Raw = NO_STATUS
+
+
+class BackendTls(Part, frozen=True):
+    """How the target proves who it is; `caCertificate` empty: the system's authorities."""
+
+    hostname: str
+    ca_certificate: str = ""
+
+
+class BackendSpec(Part, frozen=True):
+    """A target outside the cluster."""
+
+    host: str
+    port: int
+    protocol: str = "http"
+    """http, h2c or https."""
+    tls: BackendTls | None = None
+
+
+class Backend(Object, frozen=True):
+    spec: BackendSpec
+    status: msgspec.Raw = NO_STATUS

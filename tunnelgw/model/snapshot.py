@@ -1,0 +1,115 @@
+"""All objects at one moment, with the indexes that translation looks through. Made by the store, read by one thread.
+
+A snapshot never changes. The next one shares everything that did not change with it, down to the identity of objects
+and buckets; so "is it still the same object?" is how translation knows what it need not do again.
+"""
+
+from collections.abc import Iterable, Mapping
+from enum import StrEnum
+from typing import NamedTuple
+
+from tunnelgw.model.core import EndpointSlice
+from tunnelgw.model.gateways import Gateway, ListenerSet
+from tunnelgw.model.kinds import Kind
+from tunnelgw.model.meta import Key, Object
+from tunnelgw.model.policies import BackendTlsPolicy, ReferenceGrant
+from tunnelgw.model.refs import CORE, GATEWAY_API
+from tunnelgw.model.routes import GrpcRoute, HttpRoute
+
+SERVICE_NAME_LABEL = "kubernetes.io/service-name"
+
+
+class Index(StrEnum):
+    """What objects are looked up by, beside their own name."""
+
+    GATEWAYS_BY_CLASS = "gateways by class"
+    """Key("", class name)."""
+    LISTENER_SETS_BY_GATEWAY = "listener sets by gateway"
+    ROUTES_BY_PARENT = "routes by parent"
+    """Key of the Gateway or ListenerSet, under the index of its kind."""
+    ROUTES_BY_LISTENER_SET = "routes by listener set"
+    GRANTS_BY_NAMESPACE = "grants by namespace"
+    """Key(namespace, "")."""
+    POLICIES_BY_SERVICE = "policies by service"
+    SLICES_BY_SERVICE = "slices by service"
+
+
+class Entry(NamedTuple):
+    """One thing that translation can read: an object of a kind, or the bucket of an index."""
+
+    room: Kind | Index
+    key: Key
+
+
+def index_entries(item: Object) -> Iterable[tuple[Index, Key]]:
+    """The buckets that an object belongs to."""
+    namespace = item.metadata.namespace
+    match item:
+        case Gateway():
+            yield (Index.GATEWAYS_BY_CLASS, Key("", item.spec.gateway_class_name))
+        case ListenerSet():
+            ref = item.spec.parent_ref
+            if (ref.group, ref.kind) == (GATEWAY_API, Kind.GATEWAY):
+                yield (Index.LISTENER_SETS_BY_GATEWAY, Key(ref.namespace or namespace, ref.name))
+        case HttpRoute() | GrpcRoute():
+            for room, key in {
+                (_ROUTE_PARENTS[ref.kind], Key(ref.namespace or namespace, ref.name))
+                for ref in item.spec.parent_refs
+                if ref.group == GATEWAY_API and ref.kind in _ROUTE_PARENTS
+            }:
+                yield (room, key)
+        case ReferenceGrant():
+            yield (Index.GRANTS_BY_NAMESPACE, Key(namespace, ""))
+        case BackendTlsPolicy():
+            for name in {ref.name for ref in item.spec.target_refs if (ref.group, ref.kind) == (CORE, Kind.SERVICE)}:
+                yield (Index.POLICIES_BY_SERVICE, Key(namespace, name))
+        case EndpointSlice():
+            if service := item.metadata.labels.get(SERVICE_NAME_LABEL):
+                yield (Index.SLICES_BY_SERVICE, Key(namespace, service))
+
+
+_ROUTE_PARENTS = {"Gateway": Index.ROUTES_BY_PARENT, "ListenerSet": Index.ROUTES_BY_LISTENER_SET}
+
+
+class Snapshot:
+    """`objects` by kind and key; `buckets` by index and key, each in the order of age (`Object.age`).
+
+    `absent` are kinds that are not installed.
+    """
+
+    __slots__ = ("_buckets", "_objects", "absent")
+
+    def __init__(
+        self,
+        objects: Mapping[Kind, Mapping[Key, Object]],
+        buckets: Mapping[Index, Mapping[Key, tuple[Object, ...]]],
+        absent: frozenset[Kind] = frozenset(),
+    ) -> None:
+        self._objects = objects
+        self._buckets = buckets
+        self.absent = absent
+
+    @classmethod
+    def of(cls, items: Iterable[tuple[Kind, Object]], absent: frozenset[Kind] = frozenset()) -> "Snapshot":
+        """From nothing, for commands that run once."""
+        objects: dict[Kind, dict[Key, Object]] = {kind: {} for kind in Kind}
+        buckets: dict[Index, dict[Key, tuple[Object, ...]]] = {index: {} for index in Index}
+        for kind, item in items:
+            objects[kind][item.key] = item
+        for by_key in objects.values():
+            for item in by_key.values():
+                for index, key in index_entries(item):
+                    buckets[index][key] = (*buckets[index].get(key, ()), item)
+        for by_bucket in buckets.values():
+            for key, members in by_bucket.items():
+                by_bucket[key] = tuple(sorted(members, key=lambda member: member.age))
+        return cls(objects, buckets, absent)
+
+    def all(self, kind: Kind) -> Mapping[Key, Object]:
+        return self._objects[kind]
+
+    def read(self, entry: Entry) -> Object | tuple[Object, ...] | None:
+        """An object, None where there is none; of an index the bucket, empty where there is none."""
+        if isinstance(entry.room, Index):
+            return self._buckets[entry.room].get(entry.key, ())
+        return self._objects[entry.room].get(entry.key)
