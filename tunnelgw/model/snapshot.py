@@ -52,12 +52,11 @@ def index_entries(item: Object) -> Iterable[tuple[Index, Key]]:
             if (ref.group, ref.kind) == (GATEWAY_API, Kind.GATEWAY):
                 yield (Index.LISTENER_SETS_BY_GATEWAY, Key(ref.namespace or namespace, ref.name))
         case HttpRoute() | GrpcRoute():
-            for room, key in {
+            yield from {
                 (_ROUTE_PARENTS[ref.kind], Key(ref.namespace or namespace, ref.name))
                 for ref in item.spec.parent_refs
                 if ref.group == GATEWAY_API and ref.kind in _ROUTE_PARENTS
-            }:
-                yield (room, key)
+            }
         case ReferenceGrant():
             yield (Index.GRANTS_BY_NAMESPACE, Key(namespace, ""))
         case BackendTlsPolicy():
