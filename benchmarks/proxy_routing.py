@@ -3,26 +3,28 @@
 One process, no sockets. The figures are CPU time of this process, the best of several runs, so other load on the
 machine matters little. Each route of the document has a host of its own, two matches, a header modifier and two
 backends; the one that is asked for has four such rules. "longest slice" is the longest that a worker's loop stands
-still when it reads the document in slices of `SLICE_ROUTES` routes, without the garbage collector, which the worker
-turns off for a swap.
+still when it takes the document.
 """
 
-import gc
 import random
 import time
-from collections.abc import Callable
+from collections import deque
+from collections.abc import Callable, Iterator
 from functools import partial
+from itertools import cycle
+from typing import cast
 
 import msgspec
 from rich.console import Console
 from rich.table import Table as Grid
 
 from proxy import document, routing
+from proxy.document import handover
+from proxy.worker.swap import Swapper
 
 SIZES = (1, 10, 100, 10_000)
 CALLS = 20_000
 RUNS = 5
-SLICE_ROUTES = 10
 
 
 def main() -> None:
@@ -110,55 +112,46 @@ def cost_us(call: Callable[[], object]) -> float:
 def change_costs(routes: int) -> Grid:
     data = configuration(routes)
     grid = Grid(f"{routes:,} routes, {len(data) / 1e6:.1f} MB", "ms of CPU")
-    checked = document.decode(data)
-    before = build(data)
-    changed = data.replace(b"10.0.7.7:8080", b"10.0.7.8:8080")
     reader = document.Reader()
-    reader.read(data)
-    gc.disable()
+    before, after = (reader.read(one).content for one in (data, data.replace(b"10.0.7.7:8080", b"10.0.7.8:8080")))
+    texts = cycle([data, data.replace(b"10.0.7.7:8080", b"10.0.7.8:8080")])
+    whole, change, back = handover.pack(None, before), handover.pack(before, after), handover.pack(after, before)
+    swapper = swaps(whole)
+    changes = cycle([change, back])
     jobs: dict[str, Callable[[], object]] = {
         "decode and check (supervisor)": lambda: document.decode(data),
-        "canonical encoding and hash (supervisor)": lambda: document.content_hash(checked),
-        "take apart (worker)": lambda: document.decode_outline(data),
-        "decode and compile at once (worker)": lambda: build(data),
-        "the same after a change of one route (worker)": partial(build, changed, before),
-        "decode and check after a change of one route (supervisor)": lambda: reader.read(changed),
+        "the same after a change of one route (supervisor)": lambda: reader.read(next(texts)),
+        "compare and pack that change (supervisor)": lambda: (
+            before.says_the_same_as(after),
+            handover.pack(before, after),
+        ),
+        "decode and compile (worker)": lambda: swaps(whole),
+        "the change of one route (worker)": lambda: deque(steps_of(swapper, next(changes)), maxlen=0),
     }
     for name, call in jobs.items():
-        grid.add_row(name, f"{min(_once_ms(call) for _ in range(3)):.1f}")
-    slices = min((slices_ms(data) for _ in range(3)), key=max)
-    grid.add_row(f"longest slice of {SLICE_ROUTES} routes (worker)", f"{max(slices):.2f}")
+        grid.add_row(name, f"{min(_once_ms(call) for _ in range(4)):.2f}")
+    slices = min((steps_ms(steps_of(Swapper(), whole)) for _ in range(3)), key=max)
+    grid.add_row("longest slice of a whole document (worker)", f"{max(slices):.2f}")
     grid.add_row("mean slice (worker)", f"{sum(slices) / len(slices):.2f}")
-    letting_go = steps_ms(build(data))
+    letting_go = steps_ms(cast("routing.Table", swaps(whole).table).dismantle())
     grid.add_row("let go of a table (worker)", f"{sum(letting_go):.1f}")
     grid.add_row("longest step of it (worker)", f"{max(letting_go):.2f}")
-    gc.enable()
     return grid
 
 
-def build(data: bytes, before: routing.Table | None = None) -> routing.Table:
-    outline = document.decode_outline(data)
-    builder = routing.TableBuilder(outline, before)
-    builder.add_raw_routes(outline.routes)
-    return builder.finish()
+def swaps(*packed: bytes) -> Swapper:
+    """A swapper that has taken all of these."""
+    swapper = Swapper()
+    for one in packed:
+        deque(steps_of(swapper, one), maxlen=0)
+    return swapper
 
 
-def slices_ms(data: bytes) -> list[float]:
-    outline = document.decode_outline(data)
-    builder = routing.TableBuilder(outline)
-    spent = []
-    for first in range(0, len(outline.routes), SLICE_ROUTES):
-        start = time.thread_time()
-        builder.add_raw_routes(outline.routes[first : first + SLICE_ROUTES])
-        spent.append((time.thread_time() - start) * 1000)
-    start = time.thread_time()
-    builder.finish()
-    spent.append((time.thread_time() - start) * 1000)
-    return spent
+def steps_of(swapper: Swapper, packed: bytes) -> Iterator[None]:
+    return swapper.swap(memoryview(packed), lambda _table: None, lambda _swap_s: None)
 
 
-def steps_ms(table: routing.Table) -> list[float]:
-    steps = table.dismantle()
+def steps_ms(steps: Iterator[None]) -> list[float]:
     spent = []
     running = True
     while running:

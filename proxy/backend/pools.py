@@ -75,9 +75,8 @@ class Pools:
         self._generation += 1
         self._backends = table.backends
         self._shared.apply(table.settings.limits)
-        for spec in table.settings.backends:
-            if spec.active_health:
-                self._renew(spec.name)
+        for key in table.probed:
+            self._renew(key)
         self._loop.work_through(self._renew_all(self._generation))
 
     def drain(self) -> None:
@@ -103,6 +102,9 @@ class Pools:
         """The balancer of a backend of the table, made to fit it; None: the table has no such backend."""
         backend, balancer = self._backends.get(key), self._balancers.get(key)
         if balancer is not None and balancer.generation == self._generation:
+            return balancer
+        if balancer is not None and backend is not None and balancer.spec is backend.spec:
+            balancer.generation = self._generation
             return balancer
         if balancer is not None and (backend is None or not balancer.can_become(backend.spec)):
             self._retire(key, balancer)

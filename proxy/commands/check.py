@@ -9,7 +9,7 @@ from rich.table import Table
 from rich.text import Text
 
 from proxy import document
-from proxy.document import DocumentError, Problem
+from proxy.document import DocumentError, Problem, tls_parts
 from proxy.supervisor.certificates import CertificateCheck
 
 
@@ -39,7 +39,7 @@ def check(documents: Sequence[tuple[str, bytes]], *, as_json: bool) -> bool:
 def judge(name: str, data: bytes) -> Verdict:
     try:
         config = document.decode(data)
-        CertificateCheck().check(config)
+        CertificateCheck().check(tls_parts(config))
     except DocumentError as error:
         return Verdict(name, is_sound=False, problems=error.problems)
     return Verdict(name, True, (), len(config.listeners), len(config.routes), len(config.backends))

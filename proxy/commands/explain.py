@@ -14,7 +14,7 @@ from proxy.commands.explainview import draw, lines_of
 from proxy.commands.report import report_of
 from proxy.commands.sources import SourceError
 from proxy.document import DocumentError
-from proxy.routing import TUNNEL_HTTP, TUNNEL_HTTPS, PlainHead, Table, TableBuilder, socket_door
+from proxy.routing import TUNNEL_HTTP, TUNNEL_HTTPS, PlainHead, Table, TableBuilder, compile_table, socket_door
 from proxy.routing import explain as explain_request
 
 _DEFAULT_PORTS = {"http": 80, "https": 443}
@@ -77,12 +77,13 @@ def explain(data: bytes, question: Question, *, as_json: bool) -> bool:
 def _table_of(data: bytes) -> Table:
     """Of a document as it is written, or as a running proxy shows it, without its keys."""
     try:
-        outline = document.decode_outline(data)
-        builder = TableBuilder(document.settings_of(outline))
         is_redacted = b"<redacted sha256:" in data
         if not is_redacted:
-            document.decode(data)
-        builder.add_raw_routes(outline.routes)
+            return compile_table(document.decode(data))
+        outline = document.decode_outline(data)
+        builder = TableBuilder(document.settings_of(outline))
+        builder.put_backends(map(document.decode_backend, outline.backends))
+        builder.add_routes((place, place, document.decode_route(raw)) for place, raw in enumerate(outline.routes))
     except (msgspec.MsgspecError, DocumentError, UnicodeDecodeError, RecursionError) as error:
         problems = judge("", data).problems
         raise SourceError("\n".join(["the document is refused:", *map(str, problems)])) from error

@@ -29,11 +29,13 @@ class TakeSockets(Message, frozen=True):
 
 
 class TakeDocument(Message, frozen=True):
-    """With the document as a memory file: make a table of it and use it."""
+    """With a memory file: what is to be changed in the document that is served. Make a table of it and use it."""
 
     generation: int
     """Rises with every message of this kind, while a version may come twice."""
     version: int
+    since: int
+    """Generation that the change begins at; 0: nothing is needed of it, the document comes whole."""
 
 
 class Report(Message, frozen=True):
@@ -62,7 +64,7 @@ class Taken(Message, frozen=True):
 
 class Refused(Message, frozen=True):
     """The document could not be used, which is a bug: the supervisor had accepted it. The worker's log has the stack.
-    The document before stays in use."""
+    The document before stays in use, and the next one has to come whole."""
 
     generation: int
 

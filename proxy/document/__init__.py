@@ -7,15 +7,16 @@ docs/proxy-document.schema.json its JSON Schema. Field names and meanings follow
 """
 
 from proxy.document.codec import (
-    Reader,
     content_hash,
     decode,
+    decode_backend,
     decode_outline,
     decode_route,
     encode,
     encode_redacted,
     settings_of,
 )
+from proxy.document.content import Content, KnownRoute
 from proxy.document.durations import seconds
 from proxy.document.filters import (
     BackendFilters,
@@ -33,6 +34,7 @@ from proxy.document.listeners import ClientValidation, Listener, ListenerTLS
 from proxy.document.model import Document, Forwarding, Limits, Outline, Settings
 from proxy.document.part import UNSET, Certificate, Unset
 from proxy.document.problems import DocumentError, Problem
+from proxy.document.reader import Reader, Reading
 from proxy.document.routes import (
     BackendRef,
     FixedResponse,
@@ -69,6 +71,7 @@ __all__ = [
     "Certificate",
     "Circuit",
     "ClientValidation",
+    "Content",
     "Cors",
     "Document",
     "DocumentError",
@@ -80,6 +83,7 @@ __all__ = [
     "HeaderMatch",
     "HeaderModifier",
     "HeaderValue",
+    "KnownRoute",
     "Limits",
     "Listener",
     "ListenerTLS",
@@ -91,6 +95,7 @@ __all__ = [
     "Problem",
     "QueryParamMatch",
     "Reader",
+    "Reading",
     "RequestMirror",
     "RequestRedirect",
     "Retry",
@@ -105,6 +110,7 @@ __all__ = [
     "UrlRewrite",
     "content_hash",
     "decode",
+    "decode_backend",
     "decode_outline",
     "decode_route",
     "encode",

@@ -1,7 +1,7 @@
 """Check what spans several fields: names that must be unique or known, fields that exclude or need each other."""
 
 import ipaddress
-from collections.abc import Iterable
+from collections.abc import Iterable, Set
 from typing import TypeAlias
 
 from proxy.document.checkroutes import RouteChecker
@@ -10,26 +10,39 @@ from proxy.document.listeners import Listener
 from proxy.document.model import Document, Forwarding, Settings
 from proxy.document.problems import Findings
 from proxy.document.routes import Route
+from proxy.document.targets import Backend
 
 TUNNEL_PORTS = (80, 443)
 
-Names: TypeAlias = tuple[frozenset[str], frozenset[str]]
+Names: TypeAlias = tuple[Set[str], Set[str]]
 """Of listeners and of backends."""
 
 
 def check(document: Document) -> None:
     """Raises DocumentError with the first problems, in the order of the document."""
     findings = Findings()
-    names = check_settings(document, findings)
-    check_routes(document.routes, names, findings)
+    check_settings(document, findings)
+    check_backends(document.backends, findings)
+    check_backend_names(document.backends, findings)
+    check_routes(document.routes, names_of(document, {backend.name for backend in document.backends}), findings)
     check_route_names(document.routes, findings)
     findings.raise_if_any()
 
 
-def check_settings(document: Settings, findings: Findings) -> Names:
-    """Check all but the routes; the names that routes may use."""
-    _check_listeners(document.listeners, findings)
-    for place, backend in enumerate(document.backends):
+def names_of(settings: Settings, backends: Set[str]) -> Names:
+    """The names that routes may use."""
+    return {listener.name for listener in settings.listeners}, backends
+
+
+def check_settings(settings: Settings, findings: Findings) -> None:
+    """Check all but backends and routes."""
+    _check_listeners(settings.listeners, findings)
+    _check_forwarding(settings.forwarding, findings)
+
+
+def check_backends(backends: Iterable[Backend], findings: Findings) -> None:
+    """Check each backend by itself."""
+    for place, backend in enumerate(backends):
         at = f"backends[{place}]"
         check_addresses(backend.addresses, f"{at}.addresses", findings)
         check_tls(backend.protocol, backend.tls, at, findings)
@@ -37,10 +50,11 @@ def check_settings(document: Settings, findings: Findings) -> Names:
             check_active_health(backend.active_health, f"{at}.activeHealth", findings)
         if "://" in backend.name:
             findings.add(f"{at}.name", f"`{backend.name}` contains `://`, which is kept for backends without a name")
-    _check_unique("backends", (backend.name for backend in document.backends), findings)
-    _check_forwarding(document.forwarding, findings)
-    listeners = frozenset(listener.name for listener in document.listeners)
-    return listeners, frozenset(backend.name for backend in document.backends)
+
+
+def check_backend_names(backends: Iterable[Backend], findings: Findings) -> None:
+    """Names are unique."""
+    _check_unique("backends", (backend.name for backend in backends), findings)
 
 
 def check_routes(routes: Iterable[Route], names: Names, findings: Findings) -> None:

@@ -1,7 +1,7 @@
 """Check routes: parts of rules that exclude or need each other, paths no request can have, regular expressions."""
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Set
 
 from proxy.document.checkfilters import check_filters
 from proxy.document.checktargets import check_target
@@ -19,7 +19,7 @@ _FOREIGN_IN_PATH = re.compile(r"//|/\.\.?(?:/|\Z)|%2[fF]|[#?\\\x00-\x20\x7f]|%(?
 class RouteChecker:
     """Checks one route after the other, each by itself."""
 
-    def __init__(self, listeners: frozenset[str], backends: frozenset[str], findings: Findings) -> None:
+    def __init__(self, listeners: Set[str], backends: Set[str], findings: Findings) -> None:
         self._listeners = listeners
         self._backends = backends
         self._findings = findings

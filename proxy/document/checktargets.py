@@ -2,7 +2,7 @@
 
 import ipaddress
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Set
 
 from proxy.document.durations import seconds
 from proxy.document.part import Certificate, Unset
@@ -14,7 +14,7 @@ _BRACKETED = re.compile(r"\[(?P<host>[0-9A-Fa-f:.]+)\]:(?P<port>[0-9]{1,5})")
 _PEM = re.compile(r"-----BEGIN (?P<kind>[A-Z0-9 ]{1,40})-----\r?\n[A-Za-z0-9+/=\s]+-----END (?P=kind)-----")
 
 
-def check_target(target: BackendTarget, known: frozenset[str], at: str, findings: Findings) -> None:
+def check_target(target: BackendTarget, known: Set[str], at: str, findings: Findings) -> None:
     """Check where a reference or a mirror goes; `known` are the names in `backends`."""
     inline = bool(target.address or target.addresses or target.tls or target.protocol != "http")
     if target.backend:

@@ -1,9 +1,8 @@
 """Bytes to document and back.
 
-`decode` is what the supervisor calls: all checks, every problem at once. A worker trusts what the supervisor has
-accepted, so it takes the document apart with `decode_outline` (its routes stay bytes) and reads a few routes at a
-time with `decode_route`, between turns of its loop. `encode` is canonical: documents that say the same in another
-order of keys or with other white space have the same bytes, hence the same `content_hash`.
+`decode` makes all checks and tells every problem at once. `decode_outline` leaves backends and routes as bytes, for
+readers that know most of them from before, or must not stop for long. `encode` is canonical: documents that say the
+same in another order of keys or with other white space have the same bytes, hence the same `content_hash`.
 """
 
 import hashlib
@@ -11,16 +10,18 @@ from typing import Any
 
 import msgspec
 
-from proxy.document.check import check, check_route_names, check_routes, check_settings
+from proxy.document.check import check
 from proxy.document.model import Document, Outline, Settings
 from proxy.document.part import UNSET
 from proxy.document.problems import DocumentError, Findings, Problem
 from proxy.document.routes import Route
 from proxy.document.shape import SECRET_FIELDS, find_shape_problems
+from proxy.document.targets import Backend
 
 _document_decoder = msgspec.json.Decoder(Document)
 _outline_decoder = msgspec.json.Decoder(Outline)
 _route_decoder = msgspec.json.Decoder(Route)
+_backend_decoder = msgspec.json.Decoder(Backend)
 _encoder = msgspec.json.Encoder()
 
 
@@ -37,62 +38,22 @@ def decode(data: bytes) -> Document:
 
 
 def decode_outline(data: bytes | memoryview) -> Outline:
-    """The document with its routes still encoded. For documents that `decode` has accepted."""
+    """The document with its backends and routes still encoded. Raises msgspec.MsgspecError and UnicodeDecodeError."""
     return _outline_decoder.decode(data)
 
 
-def decode_route(raw: msgspec.Raw) -> Route:
-    """One route of an outline. For documents that `decode` has accepted."""
+def decode_route(raw: msgspec.Raw | bytes) -> Route:
+    """One route of an outline; its types are right then, no more. Raises msgspec.ValidationError."""
     return _route_decoder.decode(raw)
 
 
-class Reader:
-    """Reads one document after another and looks only at routes whose bytes have changed; answers as `decode` does.
-
-    Not thread-safe: for the one thread that takes configurations.
-    """
-
-    def __init__(self) -> None:
-        self._routes: dict[bytes, Route] = {}
-        self._names: tuple[frozenset[str], frozenset[str]] | None = None
-
-    def read(self, data: bytes) -> Document:
-        """The document in `data`, checked as a whole. Raises DocumentError."""
-        try:
-            document, routes = self._read(data)
-        except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError, DocumentError):
-            # Rare, and then all problems are wanted, with their places.
-            return decode(data)
-        self._routes = routes
-        return document
-
-    def _read(self, data: bytes) -> tuple[Document, dict[bytes, Route]]:
-        outline = decode_outline(data)
-        findings = Findings()
-        names = check_settings(outline, findings)
-        # What a sound route may name has not changed, so it is sound still.
-        known = self._routes if names == self._names else {}
-        routes: list[Route] = []
-        fresh: list[Route] = []
-        remembered: dict[bytes, Route] = {}
-        for raw in outline.routes:
-            text = bytes(raw)
-            route = known.get(text)
-            if route is None:
-                route = decode_route(raw)
-                fresh.append(route)
-            remembered[text] = route
-            routes.append(route)
-        check_routes(fresh, names, findings)
-        check_route_names(routes, findings)
-        findings.raise_if_any()
-        self._names = names
-        settings = {name: getattr(outline, name) for name in Settings.__struct_fields__}
-        return Document(**settings, routes=tuple(routes)), remembered
+def decode_backend(raw: msgspec.Raw) -> Backend:
+    """Likewise a backend."""
+    return _backend_decoder.decode(raw)
 
 
 def settings_of(document: Settings) -> Settings:
-    """The document without its routes."""
+    """The document without backends and routes."""
     return Settings(**{name: getattr(document, name) for name in Settings.__struct_fields__})
 
 

@@ -52,14 +52,12 @@ class Limits(Part, frozen=True):
 
 
 class Settings(Part, frozen=True):
-    """Everything but the routes: small, and read at once, while routes are read a few at a time."""
+    """Everything but backends and routes: small, and read at once, while those are read a few at a time."""
 
     version: Version | Unset = UNSET
     """Rises with each change. Absent: the loaded version plus one."""
     listeners: tuple[Listener, ...] = ()
     """Empty: the tunnel serves every route, http and https alike."""
-    backends: tuple[Backend, ...] = ()
-    """Backends that several rules share."""
     merge_slashes: bool = True
     """Read several slashes in a row in request paths as one, for matching and forwarding alike."""
     forwarding: Forwarding = Forwarding()
@@ -72,10 +70,13 @@ class Document(Settings, frozen=True):
     {"routes": [{"hostnames": ["a.example"], "backends": [{"address": "127.0.0.1:3000"}]}]}
     """
 
+    backends: tuple[Backend, ...] = ()
+    """Backends that several rules share."""
     routes: tuple[Route, ...] = ()
 
 
 class Outline(Settings, frozen=True):
-    """The document with its routes still undecoded, for readers that must not stop for long."""
+    """The document with its backends and routes still undecoded: most of them have been read before."""
 
+    backends: tuple[msgspec.Raw, ...] = ()
     routes: tuple[msgspec.Raw, ...] = ()

@@ -20,12 +20,13 @@ def tls_parts(document: Document) -> Iterator[tuple[str, TLSPart]]:
         if backend.tls:
             yield f"backends[{place}].tls", backend.tls
     for place, route in enumerate(document.routes):
-        for path, target in _targets(route):
+        for path, target in targets_of(route):
             if target.tls:
                 yield f"routes[{place}].{path}.tls", target.tls
 
 
-def _targets(route: Route) -> Iterator[tuple[str, BackendTarget]]:
+def targets_of(route: Route) -> Iterator[tuple[str, BackendTarget]]:
+    """All that a route forwards or copies requests to, each with its path in the route."""
     yield from _targets_of(route.backends, "")
     for place, rule in enumerate(route.rules):
         at = f"rules[{place}]."

@@ -1,158 +1,104 @@
 """From host and path to the best match, without looking at the matches of other hosts and paths.
 
 A `RouteSet` holds the routes of one listener. Hosts are looked up in a dict, wildcards label by label, the longest
-first. Each hostname has a `PathIndex`: exact paths and prefixes are dict keys, and a path is asked for its own
-prefixes, longest first, so siblings cost nothing. A list under one key holds the matches that differ in conditions
-only, in order of rank. A request thus meets matches in exactly the order of their precedence, and the first that
-accepts it wins.
+first; each hostname has a `PathIndex`. A request thus meets matches in exactly the order of their precedence, and the
+first that accepts it wins.
 
-Matches are added one at a time and each addition leaves the set complete, so a table can be built in small slices.
+Matches are added and removed one at a time and each step leaves the set complete, so a table can be built in small
+slices. The next table begins with copies of the sets of the one before, which share the index of every hostname until
+it is changed: so a change costs what it changes, and a table that is in use never does.
 """
 
-from bisect import insort
 from collections.abc import Iterable, Iterator
-from operator import attrgetter
-from typing import TypeVar
 
 from proxy.routing.head import Head, header
-from proxy.routing.match import CallKind, GrpcMatch, HttpMatch, Match, PathKind
-
-_by_rank = attrgetter("rank")
-_M = TypeVar("_M", bound=Match)
-
-
-class PathIndex:
-    """The matches of one hostname."""
-
-    __slots__ = ("_exact", "_longest", "_patterns", "_prefixes", "_root", "calls")
-
-    def __init__(self) -> None:
-        self.calls: CallIndex | None = None
-        self._exact: dict[bytes, list[HttpMatch]] = {}
-        self._patterns: list[HttpMatch] = []
-        self._prefixes: dict[bytes, list[HttpMatch]] = {}
-        self._longest = 0
-        """Length of the longest prefix, so that long paths are not asked for prefixes that nobody has."""
-        self._root: list[HttpMatch] = []
-
-    def add(self, match: Match) -> None:
-        if isinstance(match, HttpMatch):
-            self._add_http(match)
-        elif isinstance(match, GrpcMatch):
-            self.calls = self.calls or CallIndex()
-            self.calls.add(match)
-
-    def _add_http(self, match: HttpMatch) -> None:
-        if match.kind is PathKind.EXACT:
-            _add(self._exact, match)
-        elif match.kind is PathKind.PATTERN:
-            insort(self._patterns, match, key=_by_rank)
-        elif match.path:
-            _add(self._prefixes, match)
-            self._longest = max(self._longest, len(match.path))
-        else:
-            insort(self._root, match, key=_by_rank)
-
-    def find(self, path: bytes, query: bytes, head: Head) -> HttpMatch | None:
-        """The best match of a request whose path is in normal form."""
-        for match in self._exact.get(path, ()):
-            if match.is_open or match.accepts(query, head):
-                return match
-        for match in self._patterns:
-            if match.pattern.matches(path) and (match.is_open or match.accepts(query, head)):  # type: ignore[union-attr]
-                return match
-        longest = self._longest
-        if longest:
-            end = len(path)
-            if end > longest:
-                end = path.rfind(b"/", 0, longest + 1)
-            prefixes = self._prefixes
-            while end > 0:
-                for match in prefixes.get(path[:end], ()):
-                    if match.is_open or match.accepts(query, head):
-                        return match
-                end = path.rfind(b"/", 0, end)
-        for match in self._root:
-            if match.is_open or match.accepts(query, head):
-                return match
-        return None
-
-    def __iter__(self) -> Iterator[Match]:
-        for matches in (*self._exact.values(), self._patterns, *self._prefixes.values(), self._root):
-            yield from matches
-        if self.calls is not None:
-            yield from self.calls
-
-
-class CallIndex:
-    """The gRPC matches of one hostname."""
-
-    __slots__ = ("_exact", "_others", "_services")
-
-    def __init__(self) -> None:
-        self._exact: dict[bytes, list[GrpcMatch]] = {}
-        self._services: dict[bytes, list[GrpcMatch]] = {}
-        self._others: list[GrpcMatch] = []
-
-    def add(self, match: GrpcMatch) -> None:
-        if match.kind is CallKind.EXACT:
-            _add(self._exact, match)
-        elif match.kind is CallKind.SERVICE:
-            _add(self._services, match)
-        else:
-            insort(self._others, match, key=_by_rank)
-
-    def find(self, path: bytes, head: Head) -> GrpcMatch | None:
-        """The best match of a gRPC request for `path`, /service/method."""
-        cut = path.rfind(b"/")
-        service = path[:cut]
-        for matches in (self._exact.get(path, ()), self._services.get(service, ())):
-            for match in matches:
-                if match.is_open or match.accepts(b"", head):
-                    return match
-        for match in self._others:
-            if match.accepts_call(service[1:], path[cut + 1 :]) and match.accepts(b"", head):
-                return match
-        return None
-
-    def __iter__(self) -> Iterator[Match]:
-        for matches in (*self._exact.values(), *self._services.values(), self._others):
-            yield from matches
+from proxy.routing.indexes import PathIndex
+from proxy.routing.match import Match
 
 
 class RouteSet:
     """The routes of one listener."""
 
-    __slots__ = ("_any", "_wildcards", "exact", "has_grpc")
+    __slots__ = ("_any", "_call_hosts", "_own", "_replaced", "_wildcards", "exact")
 
-    def __init__(self) -> None:
+    def __init__(self, replaced: list[object] | None = None) -> None:
+        """`replaced` gets the indexes that this set no longer shares with the one that it was copied from."""
         self.exact: dict[bytes, PathIndex] = {}
         """By host in lower case."""
         self._wildcards: dict[bytes, PathIndex] = {}
         """By the part behind the star, such as b".example.com"."""
         self._any: PathIndex | None = None
-        self.has_grpc = False
+        self._call_hosts = 0
+        """Hostnames with gRPC matches."""
+        self._own: set[bytes] = set()
+        """Hostnames whose index belongs to this set alone, so that it may be changed."""
+        self._replaced: list[object] = [] if replaced is None else replaced
+
+    def copy(self, replaced: list[object]) -> "RouteSet":
+        """A set that may be changed while this one is in use; each index is shared until it is."""
+        routes = RouteSet(replaced)
+        routes.exact = self.exact.copy()
+        routes._wildcards = self._wildcards.copy()
+        routes._any = self._any
+        routes._call_hosts = self._call_hosts
+        return routes
 
     def add(self, hostname: str, matches: Iterable[Match]) -> None:
         """Add the matches of a route under one of its hostnames; an empty one stands for every host."""
-        index = self._index(hostname.encode())
+        index = self._owned(hostname.encode())
+        had_calls = index.calls is not None
         for match in matches:
             index.add(match)
-        self.has_grpc = self.has_grpc or index.calls is not None
+        self._call_hosts += (index.calls is not None) - had_calls
 
-    def _index(self, hostname: bytes) -> PathIndex:
-        if not hostname:
-            self._any = self._any or PathIndex()
-            return self._any
-        group, key = (self._wildcards, hostname[1:]) if hostname.startswith(b"*.") else (self.exact, hostname)
-        index = group.get(key)
-        if index is None:
-            index = group[key] = PathIndex()
+    def remove(self, hostname: str, matches: Iterable[Match]) -> None:
+        """Remove what was added under that hostname."""
+        key = hostname.encode()
+        index = self._owned(key)
+        had_calls = index.calls is not None
+        for match in matches:
+            index.remove(match)
+        self._call_hosts += (index.calls is not None) - had_calls
+        if index.is_empty:
+            self._put(key, None)
+
+    def seal(self) -> None:
+        """It is complete, and from now on shared."""
+        self._own = set()
+        self._replaced = []
+
+    def _owned(self, hostname: bytes) -> PathIndex:
+        index = self._get(hostname)
+        if index is None or hostname not in self._own:
+            if index is None:
+                index = PathIndex()
+            else:
+                self._replaced.append(index)
+                index = index.copy()
+            self._put(hostname, index)
+            self._own.add(hostname)
         return index
+
+    def _get(self, hostname: bytes) -> PathIndex | None:
+        if not hostname:
+            return self._any
+        if hostname.startswith(b"*."):
+            return self._wildcards.get(hostname[1:])
+        return self.exact.get(hostname)
+
+    def _put(self, hostname: bytes, index: PathIndex | None) -> None:
+        if not hostname:
+            self._any = index
+            return
+        group, key = (self._wildcards, hostname[1:]) if hostname.startswith(b"*.") else (self.exact, hostname)
+        if index is not None:
+            group[key] = index
+        else:
+            del group[key]
 
     def find(self, host: bytes, path: bytes, query: bytes, head: Head) -> Match | None:
         """The best match; a better hostname always wins, and worse ones are tried when nothing under it accepts."""
-        if self.has_grpc and is_grpc(head):
+        if self._call_hosts and is_grpc(head):
             return self._find_call(host, path, query, head)
         index = self.exact.get(host)
         if index is not None:
@@ -174,14 +120,19 @@ class RouteSet:
                 return found_http
         return None
 
-    def dismantle(self, step: int) -> Iterator[None]:
-        """Let go of what the set holds, `step` hostnames at a time; it must not be asked any more."""
-        for group in (self.exact, self._wildcards):
-            while group:
-                for _ in range(min(step, len(group))):
-                    group.popitem()
-                yield
+    def clear(self) -> None:
+        """Let go of all indexes at once, which costs little while others still hold them."""
+        self.exact.clear()
+        self._wildcards.clear()
         self._any = None
+
+    @property
+    def indexes(self) -> Iterator[PathIndex]:
+        """All of them."""
+        yield from self.exact.values()
+        yield from self._wildcards.values()
+        if self._any is not None:
+            yield self._any
 
     def indexes_of(self, host: bytes) -> Iterator[tuple[str, PathIndex]]:
         """The hostnames that cover `host` with their indexes, best first."""
@@ -222,11 +173,3 @@ def is_grpc(head: Head) -> bool:
         and content_type.startswith(b"application/grpc")
         and content_type[16:17] in (b"", b"+", b";")
     )
-
-
-def _add(group: dict[bytes, list[_M]], match: _M) -> None:
-    matches = group.get(match.path)
-    if matches is None:
-        group[match.path] = [match]
-    else:
-        insort(matches, match, key=_by_rank)

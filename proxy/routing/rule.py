@@ -1,7 +1,7 @@
 """Rules of the compiled table: everything that can be worked out before a request comes is worked out here."""
 
 from bisect import bisect_right
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping
 from itertools import accumulate
 
 import msgspec
@@ -129,10 +129,13 @@ _NO_ADDRESS = FixedAnswer(503, b"the backend has no address\n", b"text/plain; ch
 
 
 class RuleCompiler:
-    """Compiles rules; keeps one `Backend` for each backend that they speak of."""
+    """Compiles rules; keeps one `Backend` for each backend that they speak of, as long as they do."""
 
-    def __init__(self, backends: tuple[document.Backend, ...]) -> None:
-        self.backends: dict[str, Backend] = {spec.name: Backend(spec.name, spec) for spec in backends}
+    def __init__(self, backends: Mapping[str, Backend] | None = None, uses: Mapping[str, int] | None = None) -> None:
+        """Begins with what an earlier table has."""
+        self.backends: dict[str, Backend] = dict(backends or {})
+        self.uses: dict[str, int] = dict(uses or {})
+        """References to each of those that rules describe themselves; without one it is gone."""
 
     def compile(self, rule: document.Rule, index: int, route_name: str, route_kind: str) -> Rule:
         filters = rule.filters
@@ -162,12 +165,19 @@ class RuleCompiler:
             branches[0] if is_plain and _is_plain(branches[0]) else None,
         )
 
-    def adopt(self, rule: Rule) -> None:
-        """Take over a rule that was compiled for an earlier table from the same `backends`."""
-        for branch in rule.branches:
-            for backend in (branch.backend, *(mirror.backend for mirror in branch.mirrors)):
-                if backend is not None:
-                    self.backends.setdefault(backend.key, backend)
+    def forget(self, rules: Iterable[Rule]) -> None:
+        """Rules that were compiled here or for the earlier table, and are not part of the next."""
+        for rule in rules:
+            for branch in rule.branches:
+                for backend in (branch.backend, *(mirror.backend for mirror in branch.mirrors)):
+                    if backend is not None and backend.key in self.uses:
+                        self._forget(backend.key)
+
+    def _forget(self, key: str) -> None:
+        self.uses[key] -= 1
+        if not self.uses[key]:
+            del self.uses[key]
+            del self.backends[key]
 
     def _branch(self, reference: document.BackendRef, filters: document.Filters) -> Branch:
         backend = None if reference.respond else self._backend(reference)
@@ -201,6 +211,7 @@ class RuleCompiler:
         if known is None:
             spec = document.Backend(name=key, addresses=addresses, protocol=target.protocol, tls=target.tls)
             known = self.backends[key] = Backend(key, spec)
+        self.uses[key] = self.uses.get(key, 0) + 1
         return known
 
 

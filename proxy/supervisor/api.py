@@ -139,7 +139,7 @@ class ConfigApi:
         loaded = self._configuration.loaded
         if loaded is None:
             raise Refused(404, f"no configuration is loaded yet; send one with PUT {PATH}")
-        shown = msgspec.structs.replace(loaded.document, version=loaded.version)
+        shown = loaded.content.document(loaded.version)
         response = Response(document.encode_redacted(shown) + b"\n", content_type="application/json")
         if self._remote_version is not None and self._remote_version() != NO_VERSION:
             # Beside the document, so that what is read can be sent again.

@@ -3,7 +3,9 @@
 What was found sound is remembered as long as the document has it, since loading a key takes about a millisecond.
 """
 
-from proxy.document import Document, DocumentError, ListenerTLS, Problem, TLSPart, tls_parts
+from collections.abc import Iterable
+
+from proxy.document import DocumentError, ListenerTLS, Problem, TLSPart
 from proxy.document.problems import MAX_PROBLEMS
 
 
@@ -13,11 +15,14 @@ class CertificateCheck:
     def __init__(self) -> None:
         self._sound: set[TLSPart] = set()
 
-    def check(self, config: Document) -> None:
-        """Raises DocumentError with the place of each certificate, key or authority that cannot be used; OSError."""
+    def check(self, parts: Iterable[tuple[str, TLSPart]]) -> None:
+        """All parts of a document, each with the path of its field.
+
+        Raises DocumentError with the place of each certificate, key or authority that cannot be used; OSError.
+        """
         problems: list[Problem] = []
         sound: set[TLSPart] = set()
-        for path, tls in tls_parts(config):
+        for path, tls in parts:
             if tls in sound:
                 continue
             problem = None if tls in self._sound else _problem(path, tls)

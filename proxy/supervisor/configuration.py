@@ -6,19 +6,14 @@ was accepted is deployed first, written to the state directory while the workers
 when all of them use it.
 """
 
-import hashlib
-import os
 import threading
 import time
 from dataclasses import dataclass
 from pathlib import Path
 
-import msgspec
-
 from daemonkit.logs import get_logger
 from proxy import document
-from proxy.control import sealed_file
-from proxy.document import Document, DocumentError, Problem, handover
+from proxy.document import Content, DocumentError, Problem, Reading
 from proxy.document.model import MAX_VERSION
 from proxy.supervisor.certificates import CertificateCheck
 from proxy.supervisor.deployment import Deployment
@@ -54,10 +49,8 @@ class Outcome:
 
 @dataclass(frozen=True)
 class Loaded:
-    document: Document
+    content: Content
     version: int
-    digest: bytes
-    """SHA-256 of all but the version."""
     loaded_at_s: float
 
 
@@ -73,7 +66,6 @@ class Configuration:
         self._turn = threading.Lock()
         """Held while a document is taken; guards all that follows."""
         self._generation = 0
-        self._content = -1
         self._is_closed = False
         self.loaded: Loaded | None = None
         """Replaced as a whole, so it may be read without the lock."""
@@ -87,10 +79,10 @@ class Configuration:
     def put(self, data: bytes) -> Outcome:
         """Returns when every live worker serves it. Raises DocumentError, VersionConflict, NotServed."""
         with self._turn:
-            config = self._read(data)
-            content, digest = _content_of(config)
-            version = self._next_version(config, digest)
-            changed = self._adopt(config, version, content, digest)
+            reading = self._read(data)
+            changed = self._is_news(reading.content)
+            version = self._next_version(reading.version, is_news=changed)
+            self._adopt(reading.content, version, is_news=changed)
             generation = self._generation
             problems = self._sockets.problems
         missing = self._fleet.wait_until_taken(generation, TAKE_S)
@@ -105,14 +97,13 @@ class Configuration:
         """
         data = path.read_bytes()
         with self._turn:
-            config = self._read(data)
-            content, digest = _content_of(config)
-            loaded = self.loaded
-            if loaded is not None and loaded.digest == digest:
+            reading = self._read(data)
+            if not self._is_news(reading.content):
                 return False
-            least = 1 if loaded is None else loaded.version + 1
-            version = max(least, config.version or 0)
-            return self._adopt(config, min(version, MAX_VERSION), content, digest)
+            least = 1 if self.loaded is None else self.loaded.version + 1
+            version = max(least, reading.version or 0)
+            self._adopt(reading.content, min(version, MAX_VERSION), is_news=True)
+            return True
 
     def restore(self) -> None:
         """Load what the state directory holds, if anything; a document that cannot be used is left alone."""
@@ -121,59 +112,49 @@ class Configuration:
             return
         with self._turn:
             try:
-                config = self._read(data)
+                reading = self._read(data)
             except DocumentError as error:
                 log.error("the document in the state directory cannot be used, starting without it", error=error)
                 return
-            content, digest = _content_of(config)
-            self._adopt(config, config.version or 1, content, digest, keeps=False)
+            self._adopt(reading.content, reading.version or 1, is_news=True, keeps=False)
 
-    def _read(self, data: bytes) -> Document:
-        config = self._reader.read(data)
-        self._certificates.check(config)
-        return config
+    def _read(self, data: bytes) -> Reading:
+        reading = self._reader.read(data)
+        self._certificates.check(reading.content.tls_parts())
+        return reading
 
-    def _next_version(self, config: Document, digest: bytes) -> int:
+    def _is_news(self, content: Content) -> bool:
+        return self.loaded is None or not self.loaded.content.says_the_same_as(content)
+
+    def _next_version(self, version: int | document.Unset, *, is_news: bool) -> int:
         loaded = self.loaded
         if loaded is None:
-            return 1 if config.version is document.UNSET else config.version
-        if config.version is document.UNSET:
+            return 1 if version is document.UNSET else version
+        if version is document.UNSET:
             if loaded.version >= MAX_VERSION:
                 raise VersionConflict(loaded.version, "no version is left above the loaded one")
             return loaded.version + 1
-        if config.version < loaded.version:
-            raise VersionConflict(loaded.version, f"version {config.version} is older than the loaded {loaded.version}")
-        if config.version == loaded.version and digest != loaded.digest:
-            raise VersionConflict(loaded.version, f"version {config.version} is loaded with other content")
-        return config.version
+        if version < loaded.version:
+            raise VersionConflict(loaded.version, f"version {version} is older than the loaded {loaded.version}")
+        if version == loaded.version and is_news:
+            raise VersionConflict(loaded.version, f"version {version} is loaded with other content")
+        return version
 
-    def _adopt(self, config: Document, version: int, content: bytes, digest: bytes, *, keeps: bool = True) -> bool:
-        """True when the content is another one than before."""
-        before = self.loaded
-        changed = before is None or before.digest != digest
-        # What may fail comes first: a document is loaded only when workers can be given it.
-        descriptor = sealed_file("tunnelgw-proxy-document", content) if changed else -1
-        self.loaded = Loaded(config, version, digest, time.time())
-        if changed:
-            self._sockets.use(config.listeners)
-            self._deploy(version, descriptor)
-            log.info("configuration loaded", version=version, routes=len(config.routes), size_bytes=len(content))
-        if keeps and self._state is not None and (before is None or changed or before.version != version):
-            self._state.write(document.encode(msgspec.structs.replace(config, version=version)))
-        return changed
+    def _adopt(self, content: Content, version: int, *, is_news: bool, keeps: bool = True) -> None:
+        before, self.loaded = self.loaded, Loaded(content, version, time.time())
+        if is_news:
+            self._sockets.use(content.settings.listeners)
+            self._deploy(self.loaded)
+            log.info("configuration loaded", version=version, routes=len(content.routes))
+        if keeps and self._state is not None and (before is None or is_news or before.version != version):
+            self._state.write(content.encode(version))
 
     # -- the workers -------------------------------------------------------------------------------------------------
 
-    def _deploy(self, version: int, content: int = -1) -> None:
-        """`content`: a memory file, ours from here on; without one that of before, with other sockets."""
+    def _deploy(self, loaded: Loaded) -> None:
+        """A document, or the one of before with other sockets."""
         self._generation += 1
-        before = self._content
-        if content >= 0:
-            self._content = content
-        self._fleet.deploy(Deployment(self._generation, version, self._content, self._sockets.groups))
-        # From here on no slot hands over what was before.
-        if before >= 0 and before != self._content:
-            os.close(before)
+        self._fleet.deploy(Deployment(self._generation, loaded.version, loaded.content, self._sockets.groups))
         self._sockets.release()
 
     def retry_sockets(self, stop: threading.Event, period_s: float = 5.0) -> None:
@@ -182,14 +163,14 @@ class Configuration:
             with self._turn:
                 loaded = self.loaded
                 if loaded is not None and not self._is_closed and self._sockets.problems and self._sockets.retry():
-                    self._deploy(loaded.version)
+                    self._deploy(loaded)
 
     def withdraw(self, index: int) -> None:
         """A worker cannot be started: connections are for the others, until it can."""
         with self._turn:
             if self.loaded is not None and not self._is_closed:
                 self._sockets.withdraw(index)
-                self._deploy(self.loaded.version)
+                self._deploy(self.loaded)
                 log.warning("worker cannot be started, its connections go to the others", worker=index)
 
     def close_sockets(self) -> None:
@@ -197,9 +178,3 @@ class Configuration:
         with self._turn:
             self._is_closed = True
             self._sockets.close()
-
-
-def _content_of(config: Document) -> tuple[bytes, bytes]:
-    """The canonical bytes for the workers, which have no version, and their hash."""
-    content = handover.pack(msgspec.structs.replace(config, version=document.UNSET))
-    return content, hashlib.sha256(content).digest()

@@ -2,7 +2,9 @@
 
 import socket
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+
+from proxy.document import Content, handover
 
 
 @dataclass(frozen=True, eq=False)
@@ -10,7 +12,20 @@ class Deployment:
     generation: int
     """Rises with every deployment, while a version may be deployed twice."""
     version: int
-    content: int
-    """Descriptor of the memory file with the document."""
+    content: Content
     sockets: Mapping[str, tuple[socket.socket, ...]]
     """By door; one listening socket for each worker."""
+    _packed: dict[int, bytes] = field(default_factory=dict)
+
+    def since(self, before: "Deployment | None") -> bytes:
+        """What a worker has to be told that serves `before`; several workers usually serve the same."""
+        generation = 0 if before is None else before.generation
+        packed = self._packed.get(generation)
+        if packed is None:
+            packed = handover.pack(None if before is None else before.content, self.content)
+            self._packed[generation] = packed
+        return packed
+
+    def forget_packed(self) -> None:
+        """All workers were told."""
+        self._packed.clear()

@@ -34,6 +34,7 @@ class Fleet:
         """To all workers, those started later included; returns before they have it in use."""
         for slot in self.slots:
             slot.deploy(deployment)
+        deployment.forget_packed()
 
     def wait_until_taken(self, generation: int, timeout_s: float) -> str | None:
         """None: every live worker serves that generation; else a sentence that says what is missing."""

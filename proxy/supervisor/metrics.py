@@ -43,7 +43,7 @@ class ProxyCollector(Collector):
         loaded = self._configuration.loaded
         yield _gauge("config_version", "Version of the loaded document; 0: none", loaded.version if loaded else 0)
         yield _gauge("config_loaded_timestamp_seconds", "When it was loaded", loaded.loaded_at_s if loaded else 0)
-        yield _gauge("config_routes", "Routes of the document", len(loaded.document.routes) if loaded else 0)
+        yield _gauge("config_routes", "Routes of the document", len(loaded.content.routes) if loaded else 0)
         yield _gauge("config_problems", "Ports of the document that cannot be bound", len(self._configuration.problems))
         swaps = CounterMetricFamily(_P + "config_swaps", "Tables that workers have taken into use")
         swaps.add_metric([], total.swaps)

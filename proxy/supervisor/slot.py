@@ -95,6 +95,8 @@ class Slot:
         self._is_ready = False
         """The process takes documents."""
         self._wanted: Deployment | None = None
+        self._given: Deployment | None = None
+        """What the process was told last; None: the next document goes to it whole."""
         self._sockets: dict[str, socket.socket] = {}
         """Those that the process has."""
         self._ending = threading.Event()
@@ -145,6 +147,7 @@ class Slot:
         with self._sending:
             self._process = process
             self._is_ready = False
+            self._given = None
             self._sockets = {}
             with self._or_killed(process):
                 process.channel.send(self._begin)
@@ -206,8 +209,17 @@ class Slot:
             with self._sending, self._or_killed(process):
                 self._is_ready = True
                 self._hand_over(process)
+        if isinstance(message, Refused):
+            self._start_over(message.generation, process)
         if isinstance(message, Ready | Taken):
             self.on_change(self)
+
+    def _start_over(self, refused: int, process: WorkerProcess) -> None:
+        """Changes that begin at a document which the worker does not serve were refused too, or will be."""
+        with self._sending, self._or_killed(process):
+            given, self._given = self._given, None
+            if given is not None and given.generation > refused:
+                self._hand_over(process)
 
     # -- other threads -----------------------------------------------------------------------------------------------
 
@@ -281,7 +293,13 @@ class Slot:
         self._sockets = sockets
         for doors in _batches(fresh):
             process.channel.send(TakeSockets(doors), [sockets[door].fileno() for door in doors])
-        process.channel.send(TakeDocument(wanted.generation, wanted.version), [wanted.content])
+        before, self._given = self._given, wanted
+        descriptor = sealed_file("tunnelgw-proxy-document", wanted.since(before))
+        try:
+            since = 0 if before is None else before.generation
+            process.channel.send(TakeDocument(wanted.generation, wanted.version, since), [descriptor])
+        finally:
+            os.close(descriptor)
 
 
 def _batches(doors: list[str]) -> list[tuple[str, ...]]:

@@ -1,44 +1,76 @@
-"""From a document to the table in use, in slices between the loop's turns.
+"""From the table in use to the next one, in slices between the loop's turns.
 
 Collecting garbage is put off meanwhile: the many new objects would set it off again and again, and each time it would
-walk all of them. Afterwards the table is frozen out of its sight. The table before is taken apart in slices too, since
-letting go of ten thousand routes at once would stop the loop for a moment.
+walk all of them. Once enough of them have come, all are frozen out of its sight. What only the table before needed is
+let go of in slices too, since ten thousand routes at once would stop the loop for a moment.
 """
 
 import gc
 import time
 from collections.abc import Callable, Iterator
 
+from proxy import document
 from proxy.document import handover
 from proxy.routing import Table, TableBuilder
 
 _ROUTES_PER_STEP = 5
+_LEAVING_PER_STEP = 50
+_FREEZE_AT = 500
+"""Routes: less is no work for the collector, and freezing often would keep garbage alive that was about to go."""
 
 
-def swap(
-    content: memoryview, previous: Table | None, use: Callable[[Table], None], taken: Callable[[float], None]
-) -> Iterator[None]:
-    """Each step takes some tenths of a millisecond.
+class Swapper:
+    """Takes one change after the other; `table` is the one in use."""
 
-    `content` is what `handover.pack` makes; `taken` is called with the seconds from the first step to use.
-    """
-    began_s = time.monotonic()
-    gc.disable()
-    try:
-        settings, parts = handover.unpack(content)
-        builder = TableBuilder(settings, previous)
-        yield
-        for routes in parts:
-            for start in range(0, len(routes), _ROUTES_PER_STEP):
-                builder.add_raw_routes(routes[start : start + _ROUTES_PER_STEP])
+    def __init__(self) -> None:
+        self.table: Table | None = None
+        self._unfrozen = 0
+        """Routes that came since the last freezing."""
+
+    def swap(self, content: memoryview, use: Callable[[Table], None], taken: Callable[[float], None]) -> Iterator[None]:
+        """Each step takes some tenths of a millisecond.
+
+        `content` is what `handover.pack` makes; `taken` is called with the seconds from the first step to use.
+        """
+        began_s = time.monotonic()
+        gc.disable()
+        try:
+            leaving, parts = handover.unpack(content)
+            before = self.table
+            if before is None or leaving.settings is not None:
+                settings = leaving.settings or document.Settings()
+            else:
+                settings = before.settings
+            builder = TableBuilder(settings, None if leaving.is_whole else before)
+            yield
+            yield from self._build(builder, leaving, parts)
+            self.table = builder.finish()
+            use(self.table)
+            taken(time.monotonic() - began_s)
+            yield
+            if leaving.is_whole and before is not None:
+                yield from before.dismantle()
+            else:
+                del before
+                yield from builder.let_go()
+        finally:
+            gc.enable()
+            if self._unfrozen >= _FREEZE_AT:
+                gc.freeze()
+                self._unfrozen = 0
+
+    def _build(
+        self, builder: TableBuilder, leaving: handover.Leaving, parts: Iterator[handover.Coming]
+    ) -> Iterator[None]:
+        for start in range(0, len(leaving.routes), _LEAVING_PER_STEP):
+            builder.remove_routes(leaving.routes[start : start + _LEAVING_PER_STEP])
+            yield
+        builder.remove_backends(leaving.backends)
+        yield from builder.fill()
+        for part in parts:
+            builder.put_backends(part.backends)
+            for start in range(0, len(part.routes), _ROUTES_PER_STEP):
+                routes = part.routes[start : start + _ROUTES_PER_STEP]
+                builder.add_routes((one.number, one.place, document.decode_route(one.text)) for one in routes)
+                self._unfrozen += len(routes)
                 yield
-        table = builder.finish()
-        use(table)
-        taken(time.monotonic() - began_s)
-        del parts, builder, table
-        yield
-        if previous is not None:
-            yield from previous.dismantle()
-    finally:
-        gc.enable()
-        gc.freeze()

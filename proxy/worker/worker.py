@@ -9,7 +9,7 @@ import os
 import resource
 import socket
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import msgspec
@@ -36,7 +36,7 @@ from proxy.loop import Loop
 from proxy.routing import Table
 from proxy.stats import Stats
 from proxy.worker.dataplane import DataPlane
-from proxy.worker.swap import swap
+from proxy.worker.swap import Swapper
 
 log = get_logger(__name__)
 
@@ -51,7 +51,9 @@ class Worker:
         self._channel = channel
         self._data_plane = data_plane
         self._stats = stats
-        self._table: Table | None = None
+        self._swapper = Swapper()
+        self._generation = 0
+        """Of the document in use."""
         self._sockets: dict[str, socket.socket] = {}
         """New ones, for the next document."""
         self._outbox: deque[tuple[FromWorker, bytes | None]] = deque()
@@ -131,7 +133,7 @@ class Worker:
 
         def use(table: Table) -> None:
             self._data_plane.use(table, sockets)
-            self._table = table
+            self._generation = order.generation
 
         def taken(swap_s: float) -> None:
             self._stats.table_version = order.version
@@ -140,12 +142,21 @@ class Worker:
             log.debug("document in use", version=order.version, swap_ms=round(swap_s * 1000, 1))
             self._say(Taken(order.generation))
 
-        self._loop.work_through(self._guarded(order, lambda: swap(content, self._table, use, taken)))
+        self._loop.work_through(self._guarded(order, self._swapper.swap(content, use, taken)))
 
-    def _guarded(self, order: TakeDocument, begin: Callable[[], Iterator[None]]) -> Iterator[None]:
+    def _guarded(self, order: TakeDocument, steps: Iterator[None]) -> Iterator[None]:
         """Begins when earlier documents are through, so that the table before is the one of the document before."""
+        if order.since not in (0, self._generation):
+            log.error(
+                "change of a document that is not in use",
+                version=order.version,
+                since=order.since,
+                served=self._generation,
+            )
+            self._say(Refused(order.generation))
+            return
         try:
-            yield from begin()
+            yield from steps
         except Exception:
             log.exception("bug: a document that was accepted cannot be used", version=order.version)
             self._say(Refused(order.generation))

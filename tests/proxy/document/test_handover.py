@@ -1,4 +1,6 @@
-"""Documents on their way to workers."""
+"""What workers are told: everything at first, then what has changed."""
+
+from typing import Any
 
 import msgspec
 import pytest
@@ -7,31 +9,93 @@ from proxy import document
 from proxy.document import handover
 
 
-def routes(count: int) -> list[dict[str, object]]:
+def route(number: int, **changed: Any) -> dict[str, Any]:
     backends = [{"address": "a.example:80"}]
-    return [{"name": f"r{n}", "hostnames": [f"h{n}.example"], "backends": backends} for n in range(count)]
+    return {"name": f"r{number}", "hostnames": [f"h{number}.example"], "backends": backends, **changed}
+
+
+def contents(*documents: dict[str, Any]) -> list[document.Content]:
+    reader = document.Reader()
+    return [reader.read(msgspec.json.encode(content)).content for content in documents]
+
+
+def told(before: document.Content | None, after: document.Content) -> tuple[handover.Leaving, list[handover.Coming]]:
+    leaving, parts = handover.unpack(memoryview(handover.pack(before, after)))
+    return leaving, list(parts)
 
 
 @pytest.mark.parametrize("count", [0, 1, 50, 51, 1000])
-def test_what_is_packed_is_unpacked_in_order(count: int) -> None:
-    config = document.decode(msgspec.json.encode({"mergeSlashes": False, "routes": routes(count)}))
+def test_who_serves_nothing_is_told_everything_in_order(count: int) -> None:
+    (content,) = contents({"mergeSlashes": False, "routes": [route(number) for number in range(count)]})
 
-    settings, parts = handover.unpack(memoryview(handover.pack(config)))
+    leaving, parts = told(None, content)
 
-    assert settings == document.settings_of(config)
-    assert tuple(document.decode_route(raw) for part in parts for raw in part) == config.routes
-
-
-def test_no_part_holds_many_routes() -> None:
-    config = document.decode(msgspec.json.encode({"routes": routes(1000)}))
-
-    _, parts = handover.unpack(memoryview(handover.pack(config)))
-
-    assert max(map(len, parts)) <= 100
+    assert leaving.is_whole
+    assert leaving.settings == content.settings
+    texts = [one.text for part in parts for one in part.routes]
+    assert tuple(map(document.decode_route, texts)) == content.document(document.UNSET).routes
 
 
-def test_documents_that_say_the_same_have_the_same_bytes() -> None:
-    one = document.decode(b'{"routes": [{"backends": [{"address": "b:1"}], "name": "a"}], "mergeSlashes": true}')
-    other = document.decode(b'{"routes":[{"name":"a","backends":[{"address":"b:1"}]}]}')
+def test_no_part_holds_much() -> None:
+    backends = [{"name": f"b{number}", "addresses": ["a.example:80"]} for number in range(300)]
+    (content,) = contents({"backends": backends, "routes": [route(number) for number in range(300)]})
 
-    assert handover.pack(one) == handover.pack(other)
+    _, parts = told(None, content)
+
+    assert sum(len(part.backends) for part in parts) == sum(len(part.routes) for part in parts) == 300
+    assert max(len(part.backends) + len(part.routes) for part in parts) <= 100
+
+
+def test_one_changed_route_of_many_is_all_that_is_told() -> None:
+    routes = [route(number) for number in range(100)]
+    before, after = contents({"routes": routes}, {"routes": [*routes[:-1], route(99, hostnames=["new.example"])]})
+
+    leaving, (part,) = told(before, after)
+
+    assert leaving == handover.Leaving(False, None, (), ([*before.routes][-1],))
+    assert [document.decode_route(one.text).hostnames for one in part.routes] == [("new.example",)]
+
+
+def test_routes_of_a_changed_backend_leave_and_come_again() -> None:
+    def backend(name: str, address: str) -> dict[str, Any]:
+        return {"name": name, "addresses": [address]}
+
+    routes = [route(number, backends=[{"backend": f"b{number % 2}"}]) for number in range(2)]
+    routes += [route(number) for number in range(2, 6)]
+    before, after = contents(
+        {"backends": [backend("b0", "a:1"), backend("b1", "a:1"), backend("gone", "a:1")], "routes": routes},
+        {"backends": [backend("b0", "a:1"), backend("b1", "a:2")], "routes": routes},
+    )
+
+    leaving, parts = told(before, after)
+
+    again = [*after.routes][1]
+    assert leaving == handover.Leaving(False, None, ("gone",), (again,))
+    assert [[one.name for one in part.backends] + [one.number for one in part.routes] for part in parts] == [
+        ["b1"],
+        [again],
+    ]
+
+
+def test_what_is_mostly_new_is_told_as_a_whole() -> None:
+    before, after = contents({"routes": [route(0), route(1)]}, {"routes": [route(2), route(3)]})
+
+    leaving, _ = told(before, after)
+
+    assert leaving.is_whole
+
+
+def test_nothing_is_told_of_a_document_that_says_the_same() -> None:
+    routes = [route(number) for number in range(3)]
+    before, after = contents({"routes": routes, "version": 1}, {"mergeSlashes": True, "routes": routes, "version": 2})
+
+    assert told(before, after) == (handover.Leaving(False, None, (), ()), [])
+
+
+def test_white_space_and_the_order_of_keys_say_nothing() -> None:
+    reader = document.Reader()
+    one = reader.read(b'{"routes": [{"backends": [{"address": "b:1"}], "name": "a"}], "mergeSlashes": true}').content
+    other = reader.read(b'{"routes":[{"name":"a","backends":[{"address":"b:1"}]}]}').content
+
+    assert one.says_the_same_as(other)
+    assert one.encode(3) == other.encode(3) == document.encode(other.document(3))

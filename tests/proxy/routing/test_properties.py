@@ -6,10 +6,10 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from proxy import document, routing
-from proxy.routing.hosts import PathIndex
+from proxy import routing
+from proxy.routing.indexes import PathIndex
 from tests.support.reference_router import best_route
-from tests.support.routes import DOOR, document_of, table_of, taken
+from tests.support.routes import DOOR, table_of, taken
 
 HOSTS = ["a.example", "b.a.example", "c.b.a.example", "example", "other.test"]
 HOSTNAMES = [*HOSTS, "*.example", "*.a.example", "*.b.a.example", "*.test"]
@@ -106,10 +106,8 @@ def test_explain_names_the_route_that_decide_takes(plain: list[dict[str, Any]], 
 @settings(max_examples=80, deadline=None)
 def test_precedence_is_a_total_order(plain: list[dict[str, Any]]) -> None:
     """Ranks are distinct and comparable, even of matches that say the same."""
-    builder = routing.TableBuilder(document.Settings())
     listed = named([{"rules": [{"matches": [match]}]} for match in plain])
-    builder.add_routes(document_of(*listed).routes)
-    routes_ = next(iter(builder.finish().doors[routing.TUNNEL_HTTP])).routes
+    routes_ = next(iter(table_of(*listed, listeners=[]).doors[routing.TUNNEL_HTTP])).routes
     ranks = [match.rank for _, match in routes_]
 
     assert len(plain) == len(set(ranks)) == len(sorted(ranks))

@@ -42,7 +42,7 @@ def pair() -> Iterator[Pair]:
 
 @pytest.mark.parametrize(
     "message",
-    [Begin(3, "info", "json", AccessLogSettings("all", 0.5, "text")), Drain(), TakeDocument(7, 2**63 - 1)],
+    [Begin(3, "info", "json", AccessLogSettings("all", 0.5, "text")), Drain(), TakeDocument(7, 2**63 - 1, 6)],
     ids=lambda message: type(message).__name__,
 )
 def test_messages_to_a_worker_arrive_as_they_were_sent(pair: Pair, message: ToWorker) -> None:
@@ -67,7 +67,7 @@ def test_a_document_crosses_as_a_memory_file_that_nobody_can_change(pair: Pair) 
     supervisor, worker = pair
     content = os.urandom(3 * 1024 * 1024)
     descriptor = sealed_file("test", content)
-    supervisor.send(TakeDocument(1, 1), [descriptor])
+    supervisor.send(TakeDocument(1, 1, 0), [descriptor])
     os.close(descriptor)
 
     received = worker.receive()

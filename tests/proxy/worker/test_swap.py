@@ -9,23 +9,32 @@ import pytest
 from proxy import document
 from proxy.document import handover
 from proxy.routing import TUNNEL_HTTPS, Forward, PlainHead, Table, decide
-from proxy.worker.swap import swap
+from proxy.worker.swap import Swapper
 
 
-def content(*hosts: str, name: str = "") -> memoryview:
-    routes = [{"name": f"{name}{host}", "hostnames": [host], "backends": [{"address": f"{host}:80"}]} for host in hosts]
-    return memoryview(handover.pack(document.decode(msgspec.json.encode({"routes": routes}))))
+class Told:
+    """A worker's swapper, told of one document after the other."""
 
+    def __init__(self) -> None:
+        self.swapper = Swapper()
+        self._reader = document.Reader()
+        self._content: document.Content | None = None
 
-def swapped(data: memoryview, previous: Table | None = None) -> tuple[Table, list[Any]]:
-    """The table, and how many steps had been taken when it was used, and in all."""
-    used: list[Table] = []
-    used_at = steps = 0
-    for _ in swap(data, previous, used.append, lambda _: None):
-        steps += 1
-        used_at = used_at or (steps if used else 0)
-    (table,) = used
-    return table, [used_at, steps]
+    def change_to(self, *hosts: str) -> memoryview:
+        routes = [{"name": host, "hostnames": [host], "backends": [{"address": f"{host}:80"}]} for host in hosts]
+        before = self._content
+        self._content = self._reader.read(msgspec.json.encode({"routes": routes})).content
+        return memoryview(handover.pack(before, self._content))
+
+    def swap(self, *hosts: str) -> tuple[Table, int, int]:
+        """The table, and how many steps had been taken when it was used, and in all."""
+        used: list[Table] = []
+        used_at = steps = 0
+        for _ in self.swapper.swap(self.change_to(*hosts), used.append, lambda _: None):
+            steps += 1
+            used_at = used_at or (steps if used else 0)
+        (table,) = used
+        return table, used_at, steps
 
 
 def backend_of(table: Table, host: str) -> str | None:
@@ -34,7 +43,7 @@ def backend_of(table: Table, host: str) -> str | None:
 
 
 def test_the_table_routes_as_the_document_says() -> None:
-    table, _ = swapped(content("a.example", "b.example"))
+    table, _, _ = Told().swap("a.example", "b.example")
 
     assert backend_of(table, "b.example") == "http://b.example:80"
     assert backend_of(table, "c.example") is None
@@ -43,21 +52,37 @@ def test_the_table_routes_as_the_document_says() -> None:
 def test_many_routes_take_many_steps_and_the_table_is_used_once() -> None:
     hosts = [f"h{number}.example" for number in range(1000)]
 
-    table, (used_at, steps) = swapped(content(*hosts))
+    table, used_at, steps = Told().swap(*hosts)
 
     assert table.route_count == 1000
     assert used_at >= 200
     assert steps >= used_at
 
 
-def test_the_table_before_is_taken_apart_only_after_the_new_one_is_in_use() -> None:
-    first, _ = swapped(content("a.example"))
+def test_one_change_among_many_routes_takes_few_steps() -> None:
+    hosts = [f"h{number}.example" for number in range(1000)]
+    told = Told()
+    told.swap(*hosts)
+
+    table, _, steps = told.swap(*hosts[1:], "other.example")
+
+    assert backend_of(table, "h0.example") is None
+    assert backend_of(table, "h999.example") == "http://h999.example:80"
+    assert backend_of(table, "other.example") == "http://other.example:80"
+    assert steps <= 6
+
+
+@pytest.mark.parametrize("kept", [["k.example"] * 3, []], ids=["in part", "as a whole"])
+def test_the_table_before_is_taken_apart_only_after_the_new_one_is_in_use(kept: list[str]) -> None:
+    hosts = [f"{place}{host}" for place, host in enumerate(kept)]
+    told = Told()
+    first, _, _ = told.swap("a.example", *hosts)
     seen: list[str | None] = []
 
     def use(_table: Table) -> None:
         seen.append(backend_of(first, "a.example"))
 
-    for _ in swap(content("b.example"), first, use, lambda _: seen.append("taken")):
+    for _ in told.swapper.swap(told.change_to("b.example", *hosts), use, lambda _: seen.append("taken")):
         pass
 
     assert seen == ["http://a.example:80", "taken"]
@@ -65,18 +90,19 @@ def test_the_table_before_is_taken_apart_only_after_the_new_one_is_in_use() -> N
 
 
 def test_unchanged_routes_are_taken_over_as_they_are() -> None:
-    first, _ = swapped(content("a.example", "b.example"))
-    kept = {route.rules[0] for route in first.known.values()}
+    told = Told()
+    first, _, _ = told.swap("a.example", "b.example")
+    kept = {route.rules[0] for route in first.routes.values()}
 
-    second, _ = swapped(content("a.example", "c.example"), first)
+    second, _, _ = told.swap("a.example", "c.example")
 
-    assert sum(route.rules[0] in kept for route in second.known.values()) == 1
+    assert sum(route.rules[0] in kept for route in second.routes.values()) == 1
 
 
 def test_garbage_is_not_collected_meanwhile_and_is_again_afterwards() -> None:
     seen: list[bool] = []
-    steps = swap(content("a.example"), None, lambda _: seen.append(gc.isenabled()), lambda _: None)
-    for _ in steps:
+    told = Told()
+    for _ in told.swapper.swap(told.change_to("a.example"), lambda _: seen.append(gc.isenabled()), lambda _: None):
         pass
 
     assert seen == [False]
@@ -87,8 +113,9 @@ def test_a_failure_on_the_way_leaves_the_collector_at_work() -> None:
     def use(_table: Table) -> None:
         raise RuntimeError("cannot be used")
 
+    told = Told()
     with pytest.raises(RuntimeError, match="cannot be used"):
-        list(swap(content("a.example"), None, use, lambda _: None))
+        list(told.swapper.swap(told.change_to("a.example"), use, lambda _: None))
 
     assert gc.isenabled()
 

@@ -1,0 +1,96 @@
+"""What a document says, in pieces that are known again: routes and backends that did not change stay the same objects.
+
+So the difference between two documents is found by comparing numbers, and whoever serves the one needs to be told no
+more than the difference to serve the other.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import msgspec
+
+from proxy.document.model import Document, Outline, Settings, Version
+from proxy.document.part import Unset
+from proxy.document.routes import Route
+from proxy.document.targets import Backend, BackendTLS
+from proxy.document.tlsparts import TLSPart, targets_of
+
+_encode = msgspec.json.Encoder().encode
+
+
+class KnownRoute(msgspec.Struct, frozen=True, gc=False):
+    """A route that was checked."""
+
+    number: int
+    """No other route of the same reader ever has it; equal numbers, equal routes."""
+    place: int
+    """In the document, of a route without a name, which it is known and ranked by; -1 of others."""
+    route: Route
+    text: msgspec.Raw
+    """Canonical JSON."""
+    backends: tuple[str, ...]
+    """Names of the backends that it refers to."""
+    tls: tuple[tuple[str, BackendTLS], ...]
+    """Of targets that it describes itself, with the path in the route."""
+
+
+def known_route(number: int, place: int, route: Route) -> KnownRoute:
+    """Remember a route; `place` counts only when it has no name."""
+    targets = [*targets_of(route)]
+    return KnownRoute(
+        number,
+        -1 if route.name else place,
+        route,
+        msgspec.Raw(_encode(route)),
+        tuple({target.backend for _, target in targets if target.backend}),
+        tuple((f"{path}.tls", target.tls) for path, target in targets if target.tls),
+    )
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Content:
+    """A checked document without its version."""
+
+    settings: Settings
+    backends: dict[str, Backend]
+    """By name, in the order of the document."""
+    routes: dict[int, KnownRoute]
+    """By number, in the order of the document."""
+
+    def says_the_same_as(self, other: "Content") -> bool:
+        """Compared as canonical JSON: white space and the order of keys do not count."""
+        return (
+            self.settings == other.settings
+            and [*self.backends.values()] == [*other.backends.values()]
+            and (
+                [*self.routes] == [*other.routes]
+                or [route.text for route in self.routes.values()] == [route.text for route in other.routes.values()]
+            )
+        )
+
+    def tls_parts(self) -> Iterator[tuple[str, TLSPart]]:
+        """All that speaks of TLS, each with the path of its field."""
+        for place, listener in enumerate(self.settings.listeners):
+            if listener.tls:
+                yield f"listeners[{place}].tls", listener.tls
+        for place, backend in enumerate(self.backends.values()):
+            if backend.tls:
+                yield f"backends[{place}].tls", backend.tls
+        for place, route in enumerate(self.routes.values()):
+            for path, tls in route.tls:
+                yield f"routes[{place}].{path}", tls
+
+    def document(self, version: Version | Unset) -> Document:
+        """The whole document again."""
+        routes = tuple(known.route for known in self.routes.values())
+        return Document(**self._settings(version), backends=tuple(self.backends.values()), routes=routes)
+
+    def encode(self, version: Version | Unset) -> bytes:
+        """The bytes that `codec.encode` makes of the whole document."""
+        backends = tuple(msgspec.Raw(_encode(backend)) for backend in self.backends.values())
+        routes = tuple(known.text for known in self.routes.values())
+        return _encode(Outline(**self._settings(version), backends=backends, routes=routes))
+
+    def _settings(self, version: Version | Unset) -> dict[str, Any]:
+        return {**{name: getattr(self.settings, name) for name in Settings.__struct_fields__}, "version": version}

@@ -1,0 +1,149 @@
+"""Reads one document after another, and looks only at what has changed since the last.
+
+A document of ten thousand routes usually differs from the one before in one of them. Taking it apart without decoding
+its parts costs little; a part whose bytes were there before is known to be sound, as long as the names that it refers
+to are still there.
+"""
+
+from collections.abc import Iterable
+from itertools import count
+
+import msgspec
+
+from proxy.document.check import (
+    Names,
+    check_backend_names,
+    check_backends,
+    check_route_names,
+    check_routes,
+    check_settings,
+    names_of,
+)
+from proxy.document.codec import decode, decode_backend, decode_outline, decode_route, settings_of
+from proxy.document.content import Content, KnownRoute, known_route
+from proxy.document.model import Settings, Version
+from proxy.document.part import UNSET, Unset
+from proxy.document.problems import DocumentError, Findings
+from proxy.document.routes import Route
+from proxy.document.targets import Backend
+
+_RouteName = tuple[str, str]
+"""Kind and name."""
+
+
+class Reading(msgspec.Struct, frozen=True):
+    """What was read."""
+
+    version: Version | Unset
+    content: Content
+
+
+class Reader:
+    """Accepts and refuses what `decode` does. Not thread-safe: for the one thread that takes configurations."""
+
+    def __init__(self) -> None:
+        self._numbers = count(1)
+        self._content = Content(Settings(), {}, {})
+        """The last one that was sound; what follows belongs to it."""
+        self._backends: dict[bytes, Backend] = {}
+        """By their bytes as they came; likewise the routes."""
+        self._routes: dict[bytes, KnownRoute] = {}
+        self._route_names: set[_RouteName] = set()
+
+    def read(self, data: bytes) -> Reading:
+        """The document in `data`, checked as a whole. Raises DocumentError with up to MAX_PROBLEMS problems."""
+        try:
+            return self._read(data)
+        except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError, DocumentError):
+            # Rare, and then all problems are wanted, with their places.
+            decode(data)
+            raise
+
+    def _read(self, data: bytes) -> Reading:
+        outline = decode_outline(data)
+        findings = Findings()
+        settings = msgspec.structs.replace(settings_of(outline), version=UNSET)
+        if settings == self._content.settings:
+            settings = self._content.settings
+        else:
+            check_settings(settings, findings)
+        backends = self._read_backends(outline.backends, findings)
+        by_name = {backend.name: backend for backend in backends.values()}
+        if len(by_name) != len(outline.backends):
+            check_backend_names(map(decode_backend, outline.backends), findings)
+        texts, routes, fresh = self._read_routes(outline.routes)
+        content = Content(settings, by_name, {known.number: known for known in routes})
+        check_routes(fresh, _names(content), findings)
+        self._check_kept(content, findings)
+        left, come = self._check_route_names(content, routes, findings)
+        findings.raise_if_any()
+        self._content = content
+        self._backends = backends
+        self._routes = dict(zip(texts, routes, strict=True))
+        self._route_names -= left
+        self._route_names |= come
+        return Reading(outline.version, content)
+
+    def _read_backends(self, raws: Iterable[msgspec.Raw], findings: Findings) -> dict[bytes, Backend]:
+        backends: dict[bytes, Backend] = {}
+        fresh: list[Backend] = []
+        for raw in raws:
+            text = bytes(raw)
+            backend = self._backends.get(text)
+            if backend is None:
+                backend = decode_backend(raw)
+                fresh.append(backend)
+            backends[text] = backend
+        check_backends(fresh, findings)
+        return backends
+
+    def _read_routes(self, raws: Iterable[msgspec.Raw]) -> tuple[list[bytes], list[KnownRoute], list[Route]]:
+        """The bytes of all routes, the routes, and those that have to be checked."""
+        texts = [bytes(raw) for raw in raws]
+        routes: list[KnownRoute] = []
+        fresh: list[Route] = []
+        for place, text in enumerate(texts):
+            known = self._routes.get(text)
+            if known is None:
+                route = decode_route(text)
+                fresh.append(route)
+                known = known_route(next(self._numbers), place, route)
+            elif known.place not in (-1, place):
+                # Without a name, so another one: it is known by its place.
+                known = msgspec.structs.replace(known, number=next(self._numbers), place=place)
+            routes.append(known)
+        return texts, routes, fresh
+
+    def _check_kept(self, content: Content, findings: Findings) -> None:
+        """Names that a route of before refers to may have left."""
+        before, now = _names(self._content), _names(content)
+        lost_listeners, lost_backends = before[0] - now[0], before[1] - now[1]
+        if not lost_listeners and not lost_backends:
+            return
+        stale = [
+            known.route
+            for known in content.routes.values()
+            if not (lost_listeners.isdisjoint(known.route.listeners) and lost_backends.isdisjoint(known.backends))
+        ]
+        check_routes(stale, now, findings)
+
+    def _check_route_names(
+        self, content: Content, routes: list[KnownRoute], findings: Findings
+    ) -> tuple[set[_RouteName], set[_RouteName]]:
+        """The names that have left and those that have come."""
+        before, now = self._content.routes, content.routes
+        left = {_name_of(before[number]) for number in before.keys() - now.keys() if before[number].place < 0}
+        newcomers = [_name_of(now[number]) for number in now.keys() - before.keys() if now[number].place < 0]
+        come = set(newcomers)
+        is_unique = len(come) == len(newcomers) and come.isdisjoint(self._route_names - left)
+        if not is_unique or len(now) != len(routes):
+            check_route_names((known.route for known in routes), findings)
+        return left, come
+
+
+def _name_of(known: KnownRoute) -> _RouteName:
+    return known.route.kind, known.route.name or ""
+
+
+def _names(content: Content) -> Names:
+    return names_of(content.settings, content.backends.keys())

@@ -1,0 +1,178 @@
+"""The matches of one hostname by path: exact paths and prefixes are dict keys.
+
+A path is asked for its own prefixes, longest first, so siblings cost nothing. Under one key are the matches that differ
+in conditions only, in order of rank. They are tuples, so a copy of an index shares them.
+"""
+
+from bisect import bisect
+from collections.abc import Callable, Iterator
+from operator import attrgetter
+from typing import TypeAlias, TypeVar
+
+from proxy.routing.head import Head
+from proxy.routing.match import CallKind, GrpcMatch, HttpMatch, Match, PathKind
+
+_by_rank = attrgetter("rank")
+_M = TypeVar("_M", bound=Match)
+_Change: TypeAlias = Callable[[tuple[_M, ...], _M], tuple[_M, ...]]
+
+
+class PathIndex:
+    """The matches of one hostname."""
+
+    __slots__ = ("_exact", "_longest", "_patterns", "_prefixes", "_root", "calls")
+
+    def __init__(self) -> None:
+        self.calls: CallIndex | None = None
+        self._exact: dict[bytes, tuple[HttpMatch, ...]] = {}
+        self._patterns: tuple[HttpMatch, ...] = ()
+        self._prefixes: dict[bytes, tuple[HttpMatch, ...]] = {}
+        self._longest = 0
+        """Length of the longest prefix, so that long paths are not asked for prefixes that nobody has."""
+        self._root: tuple[HttpMatch, ...] = ()
+
+    def copy(self) -> "PathIndex":
+        index = PathIndex()
+        index.calls = None if self.calls is None else self.calls.copy()
+        index._exact = self._exact.copy()
+        index._patterns = self._patterns
+        index._prefixes = self._prefixes.copy()
+        index._longest = self._longest
+        index._root = self._root
+        return index
+
+    @property
+    def is_empty(self) -> bool:
+        return not (self._exact or self._patterns or self._prefixes or self._root or self.calls is not None)
+
+    def add(self, match: Match) -> None:
+        if isinstance(match, GrpcMatch):
+            self.calls = self.calls or CallIndex()
+            self.calls.add(match)
+        elif isinstance(match, HttpMatch):
+            self._change(match, _with)
+            if match.kind is PathKind.PREFIX:
+                self._longest = max(self._longest, len(match.path))
+
+    def remove(self, match: Match) -> None:
+        """One that was added."""
+        if isinstance(match, GrpcMatch):
+            if self.calls is not None:
+                self.calls.remove(match)
+                self.calls = None if self.calls.is_empty else self.calls
+        elif isinstance(match, HttpMatch):
+            self._change(match, _without)
+            if match.kind is PathKind.PREFIX and len(match.path) == self._longest:
+                self._longest = max(map(len, self._prefixes), default=0)
+
+    def _change(self, match: HttpMatch, change: "_Change[HttpMatch]") -> None:
+        if match.kind is PathKind.EXACT:
+            _change_under(self._exact, match, change)
+        elif match.kind is PathKind.PATTERN:
+            self._patterns = change(self._patterns, match)
+        elif match.path:
+            _change_under(self._prefixes, match, change)
+        else:
+            self._root = change(self._root, match)
+
+    def find(self, path: bytes, query: bytes, head: Head) -> HttpMatch | None:
+        """The best match of a request whose path is in normal form."""
+        for match in self._exact.get(path, ()):
+            if match.is_open or match.accepts(query, head):
+                return match
+        for match in self._patterns:
+            if match.pattern.matches(path) and (match.is_open or match.accepts(query, head)):  # type: ignore[union-attr]
+                return match
+        longest = self._longest
+        if longest:
+            end = len(path)
+            if end > longest:
+                end = path.rfind(b"/", 0, longest + 1)
+            prefixes = self._prefixes
+            while end > 0:
+                for match in prefixes.get(path[:end], ()):
+                    if match.is_open or match.accepts(query, head):
+                        return match
+                end = path.rfind(b"/", 0, end)
+        for match in self._root:
+            if match.is_open or match.accepts(query, head):
+                return match
+        return None
+
+    def __iter__(self) -> Iterator[Match]:
+        for matches in (*self._exact.values(), self._patterns, *self._prefixes.values(), self._root):
+            yield from matches
+        if self.calls is not None:
+            yield from self.calls
+
+
+class CallIndex:
+    """The gRPC matches of one hostname."""
+
+    __slots__ = ("_exact", "_others", "_services")
+
+    def __init__(self) -> None:
+        self._exact: dict[bytes, tuple[GrpcMatch, ...]] = {}
+        self._services: dict[bytes, tuple[GrpcMatch, ...]] = {}
+        self._others: tuple[GrpcMatch, ...] = ()
+
+    def copy(self) -> "CallIndex":
+        index = CallIndex()
+        index._exact = self._exact.copy()
+        index._services = self._services.copy()
+        index._others = self._others
+        return index
+
+    @property
+    def is_empty(self) -> bool:
+        return not (self._exact or self._services or self._others)
+
+    def add(self, match: GrpcMatch) -> None:
+        self._change(match, _with)
+
+    def remove(self, match: GrpcMatch) -> None:
+        """One that was added."""
+        self._change(match, _without)
+
+    def _change(self, match: GrpcMatch, change: "_Change[GrpcMatch]") -> None:
+        if match.kind is CallKind.EXACT:
+            _change_under(self._exact, match, change)
+        elif match.kind is CallKind.SERVICE:
+            _change_under(self._services, match, change)
+        else:
+            self._others = change(self._others, match)
+
+    def find(self, path: bytes, head: Head) -> GrpcMatch | None:
+        """The best match of a gRPC request for `path`, /service/method."""
+        cut = path.rfind(b"/")
+        service = path[:cut]
+        for matches in (self._exact.get(path, ()), self._services.get(service, ())):
+            for match in matches:
+                if match.is_open or match.accepts(b"", head):
+                    return match
+        for match in self._others:
+            if match.accepts_call(service[1:], path[cut + 1 :]) and match.accepts(b"", head):
+                return match
+        return None
+
+    def __iter__(self) -> Iterator[Match]:
+        for matches in (*self._exact.values(), *self._services.values(), self._others):
+            yield from matches
+
+
+def _with(matches: tuple[_M, ...], match: _M) -> tuple[_M, ...]:
+    """In order of rank; ranks are distinct, so it does not matter who came first."""
+    place = bisect(matches, match.rank, key=_by_rank)
+    return (*matches[:place], match, *matches[place:])
+
+
+def _without(matches: tuple[_M, ...], match: _M) -> tuple[_M, ...]:
+    return tuple(other for other in matches if other is not match)
+
+
+def _change_under(group: dict[bytes, tuple[_M, ...]], match: _M, change: _Change[_M]) -> None:
+    matches = change(group.get(match.path, ()), match)
+    if matches:
+        group[match.path] = matches
+    else:
+        del group[match.path]

@@ -1,0 +1,155 @@
+"""A table that was changed again and again is the table that its last document makes alone."""
+
+import json
+from typing import Any
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from proxy import document, routing
+from tests.proxy.routing.served import Served
+
+HOSTS = ["a.example", "b.a.example", "other.test"]
+PATHS = ["/", "/a", "/a/b", "/s/m", "/t/m"]
+hostnames = st.lists(st.sampled_from([*HOSTS, "*.example", "*.test"]), max_size=2, unique=True)
+http_matches = st.fixed_dictionaries(
+    {},
+    optional={
+        "path": st.fixed_dictionaries(
+            {
+                "type": st.sampled_from(["Exact", "PathPrefix", "RegularExpression"]),
+                "value": st.sampled_from(PATHS),
+            }
+        ),
+        "method": st.sampled_from(["GET", "POST"]),
+    },
+)
+grpc_matches = st.fixed_dictionaries(
+    {"grpc": st.sampled_from([{"service": "s"}, {"service": "s", "method": "m"}, {"method": "m"}])}
+)
+targets = st.one_of(
+    st.fixed_dictionaries({"address": st.sampled_from(["x.test:80", "y.test:80"])}),
+    st.fixed_dictionaries({"backend": st.sampled_from(["one", "two"])}),
+)
+backends = st.fixed_dictionaries(
+    {
+        "name": st.sampled_from(["one", "two"]),
+        "addresses": st.lists(st.sampled_from(["p.test:80", "q.test:80"]), max_size=1),
+    },
+    optional={"activeHealth": st.just({"path": "/healthy"})},
+)
+listeners = st.lists(
+    st.sampled_from(
+        [
+            {"name": "web", "port": 8080},
+            {"name": "web", "port": 8080, "hostname": "*.example"},
+            {"name": "side", "port": 8081},
+            {"name": "inner", "port": 8080, "hostname": "b.a.example"},
+        ]
+    ),
+    max_size=3,
+    unique_by=(lambda one: one["name"], lambda one: (one["port"], one.get("hostname"))),
+)
+
+
+def rules(matches: st.SearchStrategy[dict[str, Any]]) -> st.SearchStrategy[dict[str, Any]]:
+    return st.fixed_dictionaries(
+        {"matches": st.lists(matches, max_size=2), "backends": st.lists(targets, min_size=1, max_size=2)},
+        optional={
+            "filters": st.fixed_dictionaries({"requestMirrors": st.lists(st.builds(dict, backend=targets), max_size=1)})
+        },
+    )
+
+
+def routes(kind: str, matches: st.SearchStrategy[dict[str, Any]]) -> st.SearchStrategy[dict[str, Any]]:
+    return st.fixed_dictionaries(
+        {"kind": st.just(kind), "hostnames": hostnames, "rules": st.lists(rules(matches), min_size=1, max_size=2)},
+        optional={
+            "name": st.sampled_from(["r", "s", "t"]),
+            "listeners": st.lists(st.sampled_from(["web", "side", "inner"]), max_size=2, unique=True),
+            "createdAt": st.just("2020-01-01T00:00:00Z"),
+        },
+    )
+
+
+pool = st.lists(st.one_of(routes("http", http_matches), routes("grpc", grpc_matches)), min_size=1, max_size=6)
+
+
+@st.composite
+def histories(draw: st.DrawFn) -> list[bytes]:
+    """Documents that have much in common; some are refused, and nothing must come of those."""
+    shared = draw(pool)
+    history = []
+    for _ in range(draw(st.integers(2, 5))):
+        parts = {
+            "listeners": draw(listeners),
+            "backends": draw(st.lists(backends, max_size=2)),
+            "routes": draw(st.lists(st.sampled_from(shared), max_size=6)),
+        }
+        history.append(json.dumps(parts).encode())
+    return history
+
+
+def heads() -> list[routing.PlainHead]:
+    fields = [(), ((b"content-type", b"application/grpc"),)]
+    return [
+        routing.PlainHead(method, host.encode(), path.encode(), of_call)
+        for host in HOSTS
+        for path in PATHS
+        for method in (b"GET", b"POST")
+        for of_call in fields
+    ]
+
+
+HEADS = heads()
+
+
+def fresh(data: bytes) -> tuple[routing.Table | None, tuple[document.Problem, ...]]:
+    """The table that a document makes alone, or what is wrong with it."""
+    try:
+        return routing.compile_table(document.decode(data)), ()
+    except document.DocumentError as error:
+        return None, error.problems
+
+
+def decisions(table: routing.Table) -> list[object]:
+    """What becomes of each request at each door: by route, rule and match for all that could be taken."""
+    found: list[object] = []
+    for door in sorted(table.doors):
+        for head in HEADS:
+            decision = routing.decide(table, door, head, lambda: 0.6, 0.0)
+            taken = (type(decision).__name__, getattr(decision, "reason", ""))
+            if isinstance(decision, routing.Forward):
+                rule = decision.rule
+                found.append((*taken, rule.route_name, rule.route_kind, rule.index, decision.backend))
+            else:
+                found.append(taken)
+    return found
+
+
+def holdings(table: routing.Table) -> dict[str, object]:
+    """All that is in the table, so that nothing stays of what has left."""
+    return {
+        name: sorted((hostname, match.rule.route_kind, match.rank) for hostname, match in routes)
+        for name, routes in table.sets.items()
+    } | {"backends": table.backends, "probed": table.probed, "uses": table.uses, "doors": sorted(table.doors)}
+
+
+@given(histories())
+@settings(max_examples=300, deadline=None)
+def test_differences_lead_to_the_table_of_the_whole_document(history: list[bytes]) -> None:
+    served = Served()
+    for data in history:
+        whole, problems = fresh(data)
+        if whole is None:
+            assert served.refusal_of(data) == problems
+            continue
+        before = served.table
+        seen = decisions(before) if before is not None else []
+
+        table = served.take(data)
+
+        assert decisions(table) == decisions(whole)
+        assert holdings(table) == holdings(whole)
+        assert table.route_count == whole.route_count
+        assert before is None or decisions(before) == seen
