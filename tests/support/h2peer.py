@@ -23,13 +23,20 @@ from tests.support.ports import LOOPBACK
 TIMEOUT_S = 20.0
 
 
-class H2Client:
-    """`grants_credit` False: what was received is not given back to the peer's windows."""
+class H2Peer:
+    """`grants_credit` False: what was received is not given back to the peer's windows.
 
-    def __init__(self, port: int, tls: ssl.SSLContext | None = None, *, grants_credit: bool = True) -> None:
-        sock = socket.create_connection((LOOPBACK, port), timeout=TIMEOUT_S)
-        self.sock = tls.wrap_socket(sock, server_hostname="localhost") if tls else sock
-        config = h2.config.H2Configuration(client_side=True, header_encoding="utf-8")
+    `is_strict` False: it sends any fields that it is told to, also such as no request may have.
+    """
+
+    def __init__(self, sock: socket.socket, *, grants_credit: bool = True, is_strict: bool = True) -> None:
+        self.sock = sock
+        config = h2.config.H2Configuration(
+            client_side=True,
+            header_encoding="utf-8",
+            validate_outbound_headers=is_strict,
+            normalize_outbound_headers=is_strict,
+        )
         self.connection = h2.connection.H2Connection(config)
         self.events: list[h2.events.Event] = []
         """All that came."""
@@ -151,6 +158,11 @@ class H2Client:
         resets = [event for event in self.events if isinstance(event, h2.events.StreamReset)]
         return any(event.stream_id == stream_id for event in resets)
 
+    def reset_code(self, stream_id: int) -> int:
+        """Of a stream that was reset."""
+        resets = [event for event in self.events if isinstance(event, h2.events.StreamReset)]
+        return next(int(event.error_code) for event in resets if event.stream_id == stream_id)
+
     def body(self, stream_id: int) -> bytes:
         """To its end."""
         self.wait_for(lambda: self.has_ended(stream_id), f"the end of stream {stream_id}")
@@ -177,3 +189,13 @@ class H2Client:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.close()
+
+
+class H2Client(H2Peer):
+    """On a connection that it makes itself."""
+
+    def __init__(self, port: int, tls: ssl.SSLContext | None = None, *, grants_credit: bool = True) -> None:
+        sock = socket.create_connection((LOOPBACK, port), timeout=TIMEOUT_S)
+        super().__init__(
+            tls.wrap_socket(sock, server_hostname="localhost") if tls else sock, grants_credit=grants_credit
+        )

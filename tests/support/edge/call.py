@@ -77,6 +77,12 @@ class Call:
         assert self.raw_head is not None, self.lost
         return self.raw_head
 
+    def wait_for_interim(self) -> ResponseHead:
+        """The first 1xx head."""
+        self._wait(lambda: bool(self.interims) or self.lost is not None, "an interim head")
+        assert self.interims, self.lost
+        return self.interims[0]
+
     def response(self) -> Response:
         """The head, read."""
         return read_response(self.wait_for_head())
