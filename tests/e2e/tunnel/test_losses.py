@@ -89,7 +89,7 @@ def usage(proxy: Connector) -> tuple[int, ...]:
 
 
 def memory_bytes(proxy: Connector) -> int:
-    return max(map(resident_bytes, (*proxy.worker_pids, proxy.pid)))
+    return sum(map(resident_bytes, (*proxy.worker_pids, proxy.pid)))
 
 
 def wait_until_at_most(proxy: Connector, most: tuple[int, ...]) -> None:
