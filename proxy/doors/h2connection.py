@@ -238,11 +238,11 @@ class H2Connection:
         """Answer a stream that has not become an exchange. A window too small for the text cuts it: no harm."""
         self._keeper.refused(cause, detail)
         head, body = refusal(status_code, detail)
-        if self.encode_head is not None:
-            head = self.encode_head(head)
         codec = self._codec
         if codec.sendable(stream_id) < len(body):
             head, body = ResponseHead(status_code, []), b""
+        if self.encode_head is not None:
+            head = self.encode_head(head)
         codec.send_headers(stream_id, head, not body)
         if body:
             codec.send_data(stream_id, body, True)

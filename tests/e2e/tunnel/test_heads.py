@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from proxy import h2
 from proxy.h2 import ErrorCode
 from tests.e2e.tunnel.connector import Connector
 from tests.support.edge.behaviour import Behaviour
@@ -193,14 +194,34 @@ def test_trailers_of_a_request_reach_the_backend(proxy: Connector, backend: Reco
     assert backend.received[0].trailers == (("x-sum", "1"),)
 
 
+# -- too large ---------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("window_bytes", [1, 1 << 20])
+def test_a_request_that_is_too_large_is_answered_as_the_edge_reads_answers(window_bytes: int) -> None:
+    """Also where the window has no room for the words."""
+    windows = h2.Settings(stream_window_bytes=window_bytes, connection_window_bytes=1 << 20)
+    with Edge() as edge:
+        edge.behave(Behaviour(h2_settings=windows))
+        with Connector(edge, arguments=["--register-without-config"]) as proxy:
+            edge.wait_for_registered(1)
+            for call, status_code in (
+                (edge.call("/" + "x" * 100_000), 414),
+                (edge.call(fields=[(b"x-large", b"v" * 60_000)] * 18), 431),
+            ):
+                response = call.response()
+                assert (response.status_code, response.source) == (status_code, "origin")
+                assert (str(status_code).encode() in call.read_all()) is (window_bytes > 1)
+            assert proxy.ask().status_code == 404
+
+
 # -- small windows -----------------------------------------------------------------------------------------------------
 
 
 def test_bodies_pass_through_small_windows_in_small_pieces() -> None:
     """Of the edge: it takes 1,000 bytes at a time."""
     body = bytes(range(256)) * 400
-    settings = Behaviour().h2_settings
-    windows = type(settings)(stream_window_bytes=1000, connection_window_bytes=70_000)
+    windows = h2.Settings(stream_window_bytes=1000, connection_window_bytes=70_000)
 
     def respond(received: Received) -> Reply:
         return Reply(body=received.body)
