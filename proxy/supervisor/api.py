@@ -28,6 +28,8 @@ if TYPE_CHECKING:
 log = get_logger(__name__)
 
 PATH = "/config"
+VERSION = "Configuration-Version"
+"""Of the loaded document: what `HEAD` is asked for, since no document has to be encoded for it."""
 REMOTE_VERSION = "Remote-Configuration-Version"
 """Of the configuration that the tunnel's provider has pushed; not used for routing."""
 _METHODS = ("GET", "HEAD", "PUT")
@@ -110,7 +112,7 @@ class ConfigApi:
         if request.method not in _METHODS:
             raise MethodNotAllowed(_METHODS, f"method {request.method[:20]!r}, want GET or PUT")
         self._authorize(request)
-        return self._put(request) if request.method == "PUT" else self._get()
+        return self._put(request) if request.method == "PUT" else self._get(is_head=request.method == "HEAD")
 
     # -- who may -----------------------------------------------------------------------------------------------------
 
@@ -135,12 +137,15 @@ class ConfigApi:
 
     # -- what --------------------------------------------------------------------------------------------------------
 
-    def _get(self) -> Response:
+    def _get(self, *, is_head: bool) -> Response:
         loaded = self._configuration.loaded
         if loaded is None:
             raise Refused(404, f"no configuration is loaded yet; send one with PUT {PATH}")
-        shown = loaded.content.document(loaded.version)
-        response = Response(document.encode_redacted(shown) + b"\n", content_type="application/json")
+        body = b"" if is_head else document.encode_redacted(loaded.content.document(loaded.version)) + b"\n"
+        response = Response(body, content_type="application/json")
+        response.headers[VERSION] = str(loaded.version)
+        if is_head:
+            del response.headers["Content-Length"]  # RFC 9110, 9.3.2: it may be left out where it costs the content
         if self._remote_version is not None and self._remote_version() != NO_VERSION:
             # Beside the document, so that what is read can be sent again.
             response.headers[REMOTE_VERSION] = str(self._remote_version())

@@ -189,6 +189,19 @@ def test_the_loaded_document_is_shown_with_its_version_and_without_its_keys() ->
         assert not any("PRIVATE KEY" in line for line in (shown.text, *proxy.lines))
 
 
+def test_the_version_alone_can_be_asked_for(proxy: Proxy) -> None:
+    proxy.put({"version": 10**9, "routes": [ROUTE]})
+    headers = {"Authorization": f"Bearer {TOKEN}"}
+
+    with requests.Session() as session:
+        heads = [session.head(proxy.config_url, headers=headers, timeout=DEADLINE_S) for _ in range(2)]
+        got = session.get(proxy.config_url, headers=headers, timeout=DEADLINE_S)
+
+    assert [head.headers["Configuration-Version"] for head in heads] == ["1000000000"] * 2
+    assert (got.headers["Configuration-Version"], got.json()["version"]) == ("1000000000", 10**9)
+    assert requests.head(proxy.config_url, timeout=DEADLINE_S).status_code == 401
+
+
 def test_a_certificate_that_openssl_cannot_use_is_a_problem_of_its_field(proxy: Proxy) -> None:
     from tests.proxy.supervisor.certificates import certificate
 
