@@ -1,0 +1,186 @@
+"""The engine of incremental translation, on ConfigMaps that hold numbers and name each other."""
+
+from collections.abc import Iterable
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tunnelgw.model.core import ConfigMap
+from tunnelgw.model.kinds import Kind
+from tunnelgw.model.meta import Key, ObjectMeta
+from tunnelgw.model.snapshot import Entry, Snapshot
+from tunnelgw.translate.queries import Queries, View
+
+NAMES = "abcdef"
+
+
+def cell(name: str, number: int = 0, adds: str = "") -> ConfigMap:
+    return ConfigMap(ObjectMeta(name, "ns"), data={"number": str(number), "adds": adds})
+
+
+def sheet(*cells: ConfigMap) -> Snapshot:
+    return Snapshot.of((Kind.CONFIG_MAP, item) for item in cells)
+
+
+def entries(names: Iterable[str]) -> list[Entry]:
+    return [Entry(Kind.CONFIG_MAP, Key("ns", name)) for name in names]
+
+
+def total(view: View, name: str) -> int:
+    """The cell's number, and the totals of the cells after it in the alphabet that it names."""
+    found = view.get(Kind.CONFIG_MAP, Key("ns", name))
+    if not isinstance(found, ConfigMap) or found.data is None:
+        return -1
+    return int(found.data["number"]) + sum(view.ask(total, other) for other in found.data["adds"] if other > name)
+
+
+def sign(view: View, name: str) -> bool:
+    return view.ask(total, name) >= 0
+
+
+def praise(view: View, name: str) -> str:
+    return f"{name} is {'fine' if view.ask(sign, name) else 'low'}"
+
+
+def spread(view: View, name: str) -> tuple[int, int, bool]:
+    """Asks low and high queries alike, and what it asks depends on what it was told."""
+    first = view.ask(total, name)
+    other = NAMES[first % len(NAMES)]
+    return first, view.ask(total, other), view.ask(sign, other)
+
+
+def test_an_answer_is_computed_once() -> None:
+    queries = Queries(sheet(cell("a", 1, "b"), cell("b", 2)))
+
+    assert [queries.keep(total, "a"), queries.keep(total, "a"), queries.keep(total, "b")] == [3, 3, 2]
+    assert queries.evaluations == 2
+
+
+def test_a_change_that_nobody_read_costs_nothing() -> None:
+    queries = Queries(sheet(cell("a", 1)))
+    queries.keep(total, "a")
+
+    assert queries.update(sheet(cell("a", 1), cell("b", 1)), entries("b")) == set()
+    assert queries.evaluations == 1
+
+
+def test_what_was_absent_is_noticed_when_it_comes() -> None:
+    queries = Queries(sheet(cell("a", 1, "b")))
+
+    assert queries.keep(total, "a") == 0
+    assert queries.update(sheet(cell("a", 1, "b"), cell("b", 5)), entries("b")) == {(total, "a")}
+    assert queries.keep(total, "a") == 6
+
+
+def test_an_equal_answer_leaves_those_who_asked_alone() -> None:
+    queries = Queries(sheet(cell("a", 1)))
+    queries.keep(praise, "a")
+
+    assert queries.update(sheet(cell("a", 2)), entries("a")) == set()
+    assert queries.evaluations == 5  # praise was not asked again
+
+
+def test_an_equal_answer_stays_the_same_object() -> None:
+    queries = Queries(sheet(cell("a", 1)))
+    first = queries.keep(praise, "a")
+    queries.update(sheet(cell("a", -1)), entries("a"))
+    queries.update(sheet(cell("a", 1)), entries("a"))
+    second = queries.keep(praise, "a")
+    queries.update(sheet(cell("a", 3)), entries("a"))
+
+    assert first == second
+    assert queries.keep(praise, "a") is second
+
+
+def test_what_nobody_asks_for_is_forgotten() -> None:
+    queries = Queries(sheet(cell("a", 1, "b"), cell("b", 2)))
+    queries.keep(total, "a")
+    queries.let_go(total, "a")
+    queries.update(sheet(cell("a", 1, "b"), cell("b", 3)), entries("b"))
+
+    assert queries.evaluations == 2
+    assert queries.ask(total, "a") == 4
+
+
+def test_what_another_question_needs_survives_being_let_go() -> None:
+    queries = Queries(sheet(cell("a", 1, "b"), cell("b", 2)))
+    queries.keep(total, "b")
+    queries.keep(total, "a")
+    queries.let_go(total, "b")
+
+    assert queries.update(sheet(cell("a", 1, "b"), cell("b", 3)), entries("b")) == {(total, "a")}
+
+
+def test_work_does_not_grow_with_the_number_of_answers() -> None:
+    def evaluations(count: int) -> int:
+        names = [f"n{number}" for number in range(count)]
+        queries = Queries(sheet(*(cell(name, 1) for name in names)))
+        for name in names:
+            queries.keep(praise, name)
+        before = queries.evaluations
+        queries.update(sheet(*(cell(name, -1 if name == "n3" else 1) for name in names)), entries(["n3"]))
+        return queries.evaluations - before
+
+    assert evaluations(10) == evaluations(1000) == 3
+
+
+def test_a_query_that_asks_for_itself_is_a_bug_that_says_so() -> None:
+    def circle(view: View, name: str) -> int:
+        return view.ask(circle, name) + 1
+
+    with pytest.raises(RuntimeError, match="circle of a asks for itself"):
+        Queries(sheet()).ask(circle, "a")
+
+
+def test_a_query_that_raised_is_tried_again() -> None:
+    queries = Queries(sheet(cell("a", 1)))
+    queries.keep(total, "a")
+    broken = Snapshot.of([(Kind.CONFIG_MAP, ConfigMap(ObjectMeta("a", "ns"), data={"number": "x", "adds": ""}))])
+    with pytest.raises(ValueError, match="x"):
+        queries.update(broken, entries("a"))
+
+    assert queries.update(sheet(cell("a", 2)), ()) == {(total, "a")}
+    assert queries.keep(total, "a") == 2
+
+
+cells = st.builds(cell, st.sampled_from(NAMES), st.integers(-9, 9), st.text(NAMES, max_size=3))
+sheets = st.lists(cells, max_size=6, unique_by=lambda item: item.metadata.name)
+questions = st.tuples(st.sampled_from([total, sign, praise, spread]), st.sampled_from(NAMES))
+
+
+@settings(max_examples=300, deadline=None)
+@given(st.lists(st.tuples(sheets, st.sets(questions), st.sets(questions)), min_size=2, max_size=6))
+def test_answers_after_any_edits_are_those_from_nothing(
+    steps: list[tuple[list[ConfigMap], set[tuple[object, str]], set[tuple[object, str]]]],
+) -> None:
+    queries, old, kept = Queries(sheet()), {}, {}
+    for items, keeps, drops in steps:
+        new = {item.metadata.name: item for item in items}
+        told = queries.update(sheet(*items), entries(name for name in NAMES if old.get(name) != new.get(name)))
+        fresh = Queries(sheet(*items))
+
+        assert told == {question for question, answer in kept.items() if fresh.ask(*question) != answer}
+        for question in keeps:
+            assert queries.keep(*question) == fresh.ask(*question)
+        kept = {question: fresh.ask(*question) for question in {*kept, *keeps} - drops}
+        for question in drops:
+            queries.let_go(*question)
+        old = new
+
+    assert {question: queries.ask(*question) for question in kept} == kept
+
+
+@given(st.lists(sheets, min_size=1, max_size=4))
+def test_nothing_is_left_when_all_was_let_go(steps: list[list[ConfigMap]]) -> None:
+    queries = Queries(sheet())
+    for items in steps:
+        queries.update(sheet(*items), entries(NAMES))
+        for name in NAMES:
+            queries.keep(spread, name)
+    for name in NAMES:
+        queries.let_go(spread, name)
+    before = queries.evaluations
+    queries.update(sheet(), entries(NAMES))
+
+    assert queries.evaluations == before

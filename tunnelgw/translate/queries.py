@@ -1,0 +1,235 @@
+"""Derived values that are computed once and again only when something they were made of has changed.
+
+A *query* is a pure function of a module, `(view, key) -> value`. What it reads of the snapshot and which other queries
+it asks is recorded, so an update evaluates only what has read a changed entry, and goes on to those who asked for it
+only where the new value differs (==) from the old one, which is otherwise kept as the same object. So work grows with
+what changed, not with what exists.
+
+Queries are evaluated from the lowest height to the highest (a query is higher than all that it asks), so each at most
+once in an update, and none ever sees values of two snapshots. Values that nobody asks for any more are forgotten.
+One thread.
+"""
+
+import heapq
+from collections.abc import Callable, Hashable, Iterable
+from typing import Any, Protocol, TypeAlias, TypeVar
+
+from tunnelgw.model.kinds import Kind
+from tunnelgw.model.meta import Key, Object
+from tunnelgw.model.snapshot import Entry, Index, Snapshot
+
+K = TypeVar("K", bound=Hashable)
+V = TypeVar("V")
+
+
+class View(Protocol):
+    """What a query sees of the world. It looks nowhere else."""
+
+    def get(self, kind: Kind, key: Key) -> Object | None:
+        """An object, None where there is none."""
+
+    def bucket(self, index: Index, key: Key) -> tuple[Object, ...]:
+        """The objects of an index under a key, the oldest first."""
+
+    def ask(self, query: "Query[K, V]", key: K) -> V:
+        """The value of another query."""
+
+
+Query: TypeAlias = Callable[[View, K], V]
+Question: TypeAlias = tuple[Query[Any, Any], Hashable]
+"""A query with its key."""
+
+_NOTHING: Any = object()
+
+
+class _Node:
+    """A question with its answer, and what the answer was made of."""
+
+    __slots__ = ("asked", "dependants", "height", "is_dirty", "is_kept", "is_running", "question", "read", "value")
+
+    def __init__(self, question: Question) -> None:
+        self.question = question
+        self.value: Any = _NOTHING
+        self.read: frozenset[Entry] = frozenset()
+        self.asked: frozenset[_Node] = frozenset()
+        self.dependants: set[_Node] = set()
+        self.height = 0
+        self.is_dirty = False
+        self.is_kept = False
+        self.is_running = False
+
+
+class Queries:
+    """The values of all questions asked so far, for one snapshot after the other. Also the view of each query."""
+
+    def __init__(self, snapshot: Snapshot) -> None:
+        self.evaluations = 0
+        """How many times a query was evaluated."""
+        self._snapshot = snapshot
+        self._nodes: dict[Question, _Node] = {}
+        self._readers: dict[Entry, set[_Node]] = {}
+        self._dirty: list[tuple[int, int, _Node]] = []
+        """A heap by height; the second number only keeps nodes from being compared."""
+        self._loose: list[_Node] = []
+        """Nodes that may not be needed any more."""
+        self._changed: set[Question] = set()
+        self._read: set[Entry] | None = None
+        """What the query that is being evaluated has read; None outside of all queries."""
+        self._asked: set[_Node] | None = None
+
+    def update(self, snapshot: Snapshot, changed: Iterable[Entry]) -> set[Question]:
+        """Go on to the next snapshot, which differs in these entries. Returns kept questions with a new answer."""
+        self._sweep()
+        self._snapshot = snapshot
+        for entry in changed:
+            for node in self._readers.get(entry, ()):
+                self._soil(node)
+        while self._dirty:
+            self._evaluate_next()
+        self._sweep()
+        answered, self._changed = self._changed, set()
+        return answered
+
+    def keep(self, query: Query[K, V], key: K) -> V:
+        """Answer now, and keep the answer up to date until it is let go."""
+        node = self._current((query, key))
+        node.is_kept = True
+        value: V = node.value
+        return value
+
+    def let_go(self, query: Query[K, V], key: K) -> None:
+        """The answer is not needed any more, unless another question needs it."""
+        node = self._nodes.get((query, key))
+        if node is not None:
+            node.is_kept = False
+            self._changed.discard(node.question)
+            self._loose.append(node)
+
+    def get(self, kind: Kind, key: Key) -> Object | None:
+        found = self._look_up(Entry(kind, key))
+        assert not isinstance(found, tuple)  # noqa: S101  # only indexes have buckets
+        return found
+
+    def bucket(self, index: Index, key: Key) -> tuple[Object, ...]:
+        found = self._look_up(Entry(index, key))
+        assert isinstance(found, tuple)  # noqa: S101
+        return found
+
+    def ask(self, query: Query[K, V], key: K) -> V:
+        node = self._current((query, key))
+        if self._asked is not None:
+            self._asked.add(node)
+        elif not node.dependants:
+            self._loose.append(node)
+        value: V = node.value
+        return value
+
+    def _look_up(self, entry: Entry) -> Object | tuple[Object, ...] | None:
+        if self._read is not None:
+            self._read.add(entry)
+        return self._snapshot.read(entry)
+
+    def _current(self, question: Question) -> _Node:
+        node = self._nodes.get(question)
+        if node is None:
+            node = self._nodes[question] = _Node(question)
+            self._evaluate(node)
+        else:
+            self._refresh(node)
+        return node
+
+    def _refresh(self, node: _Node) -> None:
+        """Bring up to date what a query asks in an update, if it has not asked it before and it is not lower."""
+        if node.is_running:
+            raise RuntimeError(f"{node.question[0].__name__} of {node.question[1]} asks for itself")
+        if not self._dirty or node.height < self._dirty[0][0]:
+            return  # nothing below it is dirty
+        for below in tuple(node.asked):
+            if not below.is_running:
+                self._refresh(below)
+        if node.is_dirty:
+            self._evaluate(node)
+        elif any(below.is_running for below in node.asked):
+            raise RuntimeError(f"{node.question[0].__name__} of {node.question[1]} asks for who asks for it")
+
+    def _evaluate_next(self) -> None:
+        height, _, node = heapq.heappop(self._dirty)
+        if node.is_dirty:
+            if height < node.height:
+                self._enqueue(node)
+            else:
+                self._evaluate(node)
+
+    def _evaluate(self, node: _Node) -> None:
+        self.evaluations += 1
+        outer = self._read, self._asked
+        read: set[Entry] = set()
+        asked: set[_Node] = set()
+        self._read, self._asked = read, asked
+        node.is_dirty, node.is_running = False, True
+        query, key = node.question
+        try:
+            value = query(self, key)
+        except BaseException:
+            self._soil(node)  # to be tried again: what it was made of is unknown now
+            self._loose.extend(asked)
+            raise
+        finally:
+            node.is_running = False
+            self._read, self._asked = outer
+        self._link(node, read, asked)
+        if node.value is _NOTHING or value != node.value:
+            node.value = value
+            if node.is_kept:
+                self._changed.add(node.question)
+            for dependant in node.dependants:
+                self._soil(dependant)
+
+    def _soil(self, node: _Node) -> None:
+        if not node.is_dirty:
+            node.is_dirty = True
+            self._enqueue(node)
+
+    def _enqueue(self, node: _Node) -> None:
+        heapq.heappush(self._dirty, (node.height, id(node), node))
+
+    def _link(self, node: _Node, read: set[Entry], asked: set[_Node]) -> None:
+        for entry in node.read - read:
+            self._stop_reading(node, entry)
+        for entry in read - node.read:
+            self._readers.setdefault(entry, set()).add(node)
+        for below in node.asked - asked:
+            self._stop_asking(node, below)
+        for below in asked - node.asked:
+            below.dependants.add(node)
+        node.read, node.asked = frozenset(read), frozenset(asked)
+        self._raise(node, 1 + max((below.height for below in asked), default=0))
+
+    def _raise(self, node: _Node, height: int) -> None:
+        if height > node.height:
+            node.height = height
+            for dependant in node.dependants:
+                self._raise(dependant, height + 1)
+
+    def _stop_reading(self, node: _Node, entry: Entry) -> None:
+        readers = self._readers[entry]
+        readers.discard(node)
+        if not readers:
+            del self._readers[entry]
+
+    def _stop_asking(self, node: _Node, below: _Node) -> None:
+        below.dependants.discard(node)
+        if not below.dependants:
+            self._loose.append(below)
+
+    def _sweep(self) -> None:
+        while self._loose:
+            node = self._loose.pop()
+            if node.is_kept or node.dependants or self._nodes.get(node.question) is not node:
+                continue
+            del self._nodes[node.question]
+            node.is_dirty = False
+            for entry in node.read:
+                self._stop_reading(node, entry)
+            for below in node.asked:
+                self._stop_asking(node, below)
