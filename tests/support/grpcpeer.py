@@ -92,7 +92,8 @@ class GrpcServer:
         context.abort(grpc.StatusCode.DATA_LOSS, DETAILS)
 
     def _hang(self, message: bytes, context: Context) -> bytes:
-        context.add_callback(self.gone.set)
+        if not context.add_callback(self.gone.set):
+            self.gone.set()  # it was over before we came here
         self.hanging.set()
         self.gone.wait(30)
         return message

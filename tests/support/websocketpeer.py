@@ -62,5 +62,15 @@ class WebSocketServer:
             connection.send(message)
 
 
+def client_frame(payload: bytes) -> bytes:
+    """A short text message (RFC 6455, 5.2), masked by zeros."""
+    return bytes((0x81, 0x80 | len(payload), 0, 0, 0, 0)) + payload
+
+
+def server_frame(payload: bytes) -> bytes:
+    """The same from the other side."""
+    return bytes((0x81, len(payload))) + payload
+
+
 def _first_offered(_: ServerConnection, offered: Sequence[Subprotocol]) -> Subprotocol | None:
     return offered[0] if offered else None

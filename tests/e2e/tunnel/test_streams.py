@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import base64
-import contextlib
 import hashlib
 import os
 import threading
 from collections.abc import Iterator
 
 import pytest
-import requests
 import websockets.sync.server
 
 from tests.e2e.tunnel.connector import Connector
@@ -19,6 +17,7 @@ from tests.support.edge.heads import WEBSOCKET
 from tests.support.gateway import route_to
 from tests.support.recordingbackend import Received, RecordingBackend, Reply
 from tests.support.socketbackend import Dialogue, SocketBackend
+from tests.support.websocketpeer import client_frame, server_frame
 
 EVENTS = 200
 MESSAGES = 1000
@@ -63,11 +62,6 @@ def test_each_event_comes_before_the_next_is_sent(proxy: Connector) -> None:
         backend.close()
 
 
-def frame(payload: bytes) -> bytes:
-    """A client's text message (RFC 6455, 5.2), masked by zeros."""
-    return bytes((0x81, 0x80 | len(payload), 0, 0, 0, 0)) + payload
-
-
 def test_websocket_messages_go_both_ways(proxy: Connector) -> None:
     def echo(connection: websockets.sync.server.ServerConnection) -> None:
         for message in connection:
@@ -89,8 +83,8 @@ def test_websocket_messages_go_both_ways(proxy: Connector) -> None:
             assert response.values(b"upgrade") == [b"websocket"]
             for number in range(MESSAGES):
                 payload = b"message %04d" % number
-                call.send(frame(payload))
-                assert call.read(2 + len(payload)) == bytes((0x81, len(payload))) + payload
+                call.send(client_frame(payload))
+                assert call.read(2 + len(payload)) == server_frame(payload)
             call.end()
         finally:
             server.shutdown()
@@ -135,40 +129,3 @@ def test_an_upload_that_stands_still_holds_no_other_up(proxy: Connector) -> None
     finally:
         stalled.set()
         backend.close()
-
-
-def test_a_proxy_that_is_replaced_under_load_loses_no_request() -> None:
-    with (
-        RecordingBackend(respond=lambda received: Reply(body=received.body)) as backend,
-        Edge() as edge,
-        contextlib.ExitStack() as stack,
-    ):
-        document = {"listeners": [], "routes": [route_to(backend.address)]}
-        stop = threading.Event()
-        statuses: list[int] = []
-
-        def load() -> None:
-            with requests.Session() as session:
-                while not stop.is_set():
-                    reply = session.post(f"http://{edge.front}/", data=b"x" * 2000, timeout=30)
-                    statuses.append(reply.status_code if reply.content == b"x" * 2000 else 0)
-
-        threads = [threading.Thread(target=load) for _ in range(4)]
-        first = stack.enter_context(Connector(edge, connections=2))
-        first.put(document)
-        edge.wait_for_registered(2)
-        try:
-            for thread in threads:
-                thread.start()
-            for _ in range(2):
-                second = stack.enter_context(Connector(edge, connections=2))
-                second.put(document)
-                edge.wait_for_registered(4)
-                assert first.stop() == 0
-                first = second
-        finally:
-            stop.set()
-            for thread in threads:
-                thread.join()
-        assert set(statuses) == {200}
-        assert not edge.ledger.failures
