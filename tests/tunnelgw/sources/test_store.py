@@ -1,0 +1,323 @@
+"""The store: what a reader sees after any edits, what it is told has changed, and when it may look."""
+
+import threading
+import time
+from collections.abc import Callable
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tests.tunnelgw.sources.objects import gateway, make, route, secret
+from tunnelgw.model.kinds import Kind
+from tunnelgw.model.meta import Key
+from tunnelgw.model.snapshot import Entry, Index, Snapshot
+from tunnelgw.sources.store import Store, Unreadable
+
+DEADLINE_S = 30.0
+CERT = Entry(Kind.SECRET, Key("default", "cert"))
+
+
+def is_ready(store: Store) -> bool:
+    return store.wait(time.monotonic())
+
+
+def listed(*kinds: Kind) -> Store:
+    """A store whose kinds were listed, empty, and taken."""
+    store = Store(kinds)
+    for kind in kinds:
+        store.replace(kind, ())
+    store.take()
+    return store
+
+
+def test_nothing_is_taken_before_every_kind_was_listed_or_is_absent() -> None:
+    store = Store([Kind.GATEWAY, Kind.HTTP_ROUTE, Kind.BACKEND])
+
+    store.replace(Kind.GATEWAY, [gateway("gw")])
+    store.upsert(Kind.HTTP_ROUTE, route("a"))
+    assert not is_ready(store)
+    store.set_absent(Kind.BACKEND)
+    assert store.unlisted == {Kind.HTTP_ROUTE}
+    store.replace(Kind.HTTP_ROUTE, [route("b")])
+
+    assert is_ready(store)
+    change = store.take()
+    assert set(change.snapshot.all(Kind.HTTP_ROUTE)) == {Key("default", "b")}
+    assert change.snapshot.absent == {Kind.BACKEND}
+
+
+def test_a_changed_spec_changes_the_object_and_every_bucket_of_it() -> None:
+    store = listed(Kind.HTTP_ROUTE)
+    store.upsert(Kind.HTTP_ROUTE, route("a", "old"))
+    store.take()
+
+    store.upsert(Kind.HTTP_ROUTE, route("a", "new"))
+
+    change = store.take()
+    old, new = (Entry(Index.ROUTES_BY_PARENT, Key("default", name)) for name in ("old", "new"))
+    assert change.changed == {Entry(Kind.HTTP_ROUTE, Key("default", "a")), old, new}
+    assert change.snapshot.read(old) == ()
+    assert change.snapshot.read(new) == (route("a", "new"),)
+
+
+def test_a_status_or_a_version_alone_touches_the_object_and_changes_nothing() -> None:
+    store = listed(Kind.HTTP_ROUTE)
+    store.upsert(Kind.HTTP_ROUTE, route("a", metadata={"resourceVersion": "1"}))
+    store.take()
+    newer = route("a", metadata={"resourceVersion": "2"}, status={"parents": []})
+
+    store.upsert(Kind.HTTP_ROUTE, newer)
+
+    change = store.take()
+    assert change.changed == frozenset()
+    assert change.touched == {Entry(Kind.HTTP_ROUTE, Key("default", "a"))}
+    assert change.snapshot.read(Entry(Index.ROUTES_BY_PARENT, Key("default", "gw"))) == (newer,)
+
+
+def test_the_status_of_a_service_is_its_addresses_and_so_a_change() -> None:
+    store = listed(Kind.SERVICE)
+    store.upsert(Kind.SERVICE, make(Kind.SERVICE, "lb", {"type": "LoadBalancer"}))
+    store.take()
+
+    store.upsert(
+        Kind.SERVICE,
+        make(Kind.SERVICE, "lb", {"type": "LoadBalancer"}, status={"loadBalancer": {"ingress": [{"ip": "192.0.2.1"}]}}),
+    )
+
+    assert store.take().changed == {Entry(Kind.SERVICE, Key("default", "lb"))}
+
+
+def test_the_same_list_again_is_nothing_to_take() -> None:
+    store = listed(Kind.HTTP_ROUTE)
+    store.replace(Kind.HTTP_ROUTE, [route("a"), route("b")])
+    store.take()
+
+    store.replace(Kind.HTTP_ROUTE, [route("b"), route("a")])
+
+    assert not is_ready(store)
+
+
+def test_a_snapshot_stays_as_it_was_and_shares_what_did_not_change() -> None:
+    store = listed(Kind.HTTP_ROUTE, Kind.GATEWAY)
+    store.replace(Kind.HTTP_ROUTE, [route("a"), route("b", "other")])
+    store.replace(Kind.GATEWAY, [gateway("gw")])
+    first = store.take().snapshot
+
+    store.delete(Kind.HTTP_ROUTE, Key("default", "a"))
+
+    second = store.take().snapshot
+    assert len(first.all(Kind.HTTP_ROUTE)) == 2
+    assert len(second.all(Kind.HTTP_ROUTE)) == 1
+    assert second.all(Kind.GATEWAY) is first.all(Kind.GATEWAY)
+    other = Entry(Index.ROUTES_BY_PARENT, Key("default", "other"))
+    assert second.read(other) is first.read(other)
+
+
+def test_an_unreadable_object_is_kept_out_until_it_can_be_read() -> None:
+    store = listed(Kind.HTTP_ROUTE)
+    store.upsert(Kind.HTTP_ROUTE, route("a"))
+    entry = Entry(Kind.HTTP_ROUTE, Key("default", "a"))
+
+    store.reject(Kind.HTTP_ROUTE, entry.key, Unreadable("expected int, got str"))
+    kept_out = store.take()
+    counts = store.counts()
+    store.upsert(Kind.HTTP_ROUTE, route("a"))
+    back = store.take()
+
+    assert kept_out.snapshot.read(entry) is None
+    assert kept_out.unreadable == {entry: Unreadable("expected int, got str")}
+    assert (counts[Kind.HTTP_ROUTE, True], counts[Kind.HTTP_ROUTE, False]) == (0, 1)
+    assert back.snapshot.read(entry) == route("a")
+    assert back.unreadable == {}
+
+
+def test_an_unreadable_object_that_a_new_list_lacks_is_forgotten() -> None:
+    store = listed(Kind.HTTP_ROUTE)
+    store.reject(Kind.HTTP_ROUTE, Key("default", "a"), Unreadable("bad"))
+    store.take()
+
+    store.replace(Kind.HTTP_ROUTE, ())
+
+    assert is_ready(store)
+    assert store.take().unreadable == {}
+
+
+def test_a_secret_that_nothing_names_is_kept_without_its_data() -> None:
+    store = listed(Kind.SECRET, Kind.GATEWAY)
+
+    store.upsert(Kind.SECRET, secret("cert", key="cHJpdmF0ZQ=="))
+
+    assert store.take().snapshot.read(CERT) == secret("cert")
+
+
+def test_a_named_secret_has_its_data_until_the_last_reference_goes() -> None:
+    store = listed(Kind.SECRET, Kind.GATEWAY)
+    store.replace(Kind.GATEWAY, [gateway("one", "cert"), gateway("two", "cert")])
+    store.upsert(Kind.SECRET, secret("cert", key="cHJpdmF0ZQ=="))
+
+    store.delete(Kind.GATEWAY, Key("default", "one"))
+    held = store.take().snapshot.read(CERT)
+    store.upsert(Kind.GATEWAY, gateway("two"))
+    dropped = store.take().snapshot.read(CERT)
+
+    assert held == secret("cert", key="cHJpdmF0ZQ==")
+    assert dropped == secret("cert")
+
+
+def test_a_secret_named_later_is_awaited_until_the_source_has_fetched_it() -> None:
+    store = listed(Kind.SECRET, Kind.GATEWAY)
+    store.upsert(Kind.SECRET, secret("cert", key="cHJpdmF0ZQ=="))
+    store.take()
+
+    store.upsert(Kind.GATEWAY, gateway("gw", "cert"))
+    was_ready = is_ready(store)
+    assert store.wait_unread(DEADLINE_S) == (CERT,)
+    store.fill(CERT, secret("cert", key="cHJpdmF0ZQ=="))
+
+    assert not was_ready
+    assert is_ready(store)
+    change = store.take()
+    assert change.snapshot.read(CERT) == secret("cert", key="cHJpdmF0ZQ==")
+    assert CERT in change.changed
+
+
+def test_a_secret_that_cannot_be_fetched_holds_nothing_up() -> None:
+    store = listed(Kind.SECRET, Kind.GATEWAY)
+    store.upsert(Kind.SECRET, secret("cert", key="cHJpdmF0ZQ=="))
+    store.upsert(Kind.GATEWAY, gateway("gw", "cert"))
+
+    store.give_up(CERT)
+
+    assert is_ready(store)
+    store.upsert(Kind.GATEWAY, gateway("another", "new"))
+    assert store.wait_unread(0.0) == (CERT,), "it is tried again with the next ones"
+
+
+def test_a_secret_trimmed_before_it_was_named_is_fetched() -> None:
+    store = listed(Kind.SECRET, Kind.GATEWAY)
+    trimmed = store.trim(Kind.SECRET, secret("cert", key="cHJpdmF0ZQ=="))
+    store.upsert(Kind.GATEWAY, gateway("gw", "cert"))
+
+    store.replace(Kind.SECRET, [trimmed])
+
+    assert trimmed == secret("cert")
+    assert store.wait_unread(0.0) == (CERT,)
+    store.fill(CERT, secret("cert"))
+    assert is_ready(store), "a Secret that really has no data is not fetched for ever"
+
+
+def test_the_controllers_own_secret_keeps_its_data_without_a_reference() -> None:
+    store = Store([Kind.SECRET], own=[CERT])
+
+    store.replace(Kind.SECRET, [secret("cert", token="dA==")])
+
+    assert store.take().snapshot.read(CERT) == secret("cert", token="dA==")
+
+
+@pytest.mark.parametrize(
+    ("kind", "spec"),
+    [
+        (Kind.GATEWAY, {"gatewayClassName": "c", "tls": {"backend": {"clientCertificateRef": {"name": "cert"}}}}),
+        (
+            Kind.GATEWAY,
+            {
+                "gatewayClassName": "c",
+                "tls": {
+                    "frontend": {"default": {"validation": {"caCertificateRefs": [{"name": "cert", "kind": "Secret"}]}}}
+                },
+            },
+        ),
+        (
+            Kind.LISTENER_SET,
+            {
+                "parentRef": {"name": "gw"},
+                "listeners": [
+                    {"name": "x", "port": 1, "protocol": "HTTPS", "tls": {"certificateRefs": [{"name": "cert"}]}}
+                ],
+            },
+        ),
+        (
+            Kind.BACKEND_TLS_POLICY,
+            {
+                "targetRefs": [],
+                "validation": {
+                    "hostname": "h",
+                    "caCertificateRefs": [{"group": "", "kind": "Secret", "name": "cert"}],
+                },
+            },
+        ),
+        (Kind.GATEWAY_CONFIG, {"tunnelTokenSecretRef": {"name": "cert"}}),
+        (Kind.GATEWAY_CLASS_CONFIG, {"providerCredentialsSecretRef": {"name": "cert", "namespace": "default"}}),
+    ],
+)
+def test_every_way_to_name_a_secret_keeps_its_data(kind: Kind, spec: dict[str, object]) -> None:
+    store = listed(kind, Kind.SECRET)
+    store.upsert(kind, make(kind, "any", spec))
+
+    store.upsert(Kind.SECRET, secret("cert", key="dA=="))
+
+    assert store.take().snapshot.read(CERT) == secret("cert", key="dA==")
+
+
+def test_waiting_ends_when_another_thread_edits() -> None:
+    store = listed(Kind.HTTP_ROUTE)
+    seen: list[bool] = []
+    waiter = threading.Thread(target=lambda: seen.append(store.wait(time.monotonic() + DEADLINE_S)))
+    waiter.start()
+
+    store.upsert(Kind.HTTP_ROUTE, route("a"))
+
+    waiter.join(DEADLINE_S)
+    assert seen == [True]
+
+
+_NAMES = st.sampled_from("abcd")
+_ROUTES = st.builds(
+    lambda name, parent, path, version, born: route(
+        name, parent, path, metadata={"resourceVersion": version, "creationTimestamp": born}
+    ),
+    _NAMES,
+    st.sampled_from(["gw", "other"]),
+    st.sampled_from(["/", "/x"]),
+    st.sampled_from("12"),
+    st.sampled_from(["2026-01-01T00:00:00Z", "2026-01-02T00:00:00Z"]),
+)
+_KINDS = st.sampled_from([Kind.HTTP_ROUTE, Kind.GRPC_ROUTE])
+Edit = Callable[[Store], None]
+_EDITS: st.SearchStrategy[Edit] = st.one_of(
+    st.builds(lambda kind, item: lambda store: store.upsert(kind, item), st.just(Kind.HTTP_ROUTE), _ROUTES),
+    st.builds(lambda kind, name: lambda store: store.delete(kind, Key("default", name)), _KINDS, _NAMES),
+    st.builds(
+        lambda items: lambda store: store.replace(Kind.HTTP_ROUTE, items),
+        st.lists(_ROUTES, unique_by=lambda item: item.key, max_size=4),
+    ),
+    st.just(lambda store: store.set_absent(Kind.HTTP_ROUTE)),
+)
+
+
+@settings(max_examples=200, deadline=None)
+@given(st.lists(st.lists(_EDITS, max_size=4), max_size=6))
+def test_after_any_edits_a_snapshot_is_the_one_made_from_nothing_and_what_differs_was_reported(
+    rounds: list[list[Edit]],
+) -> None:
+    store = listed(Kind.HTTP_ROUTE, Kind.GRPC_ROUTE)
+    before = store.take().snapshot
+
+    for edits in rounds:
+        for edit in edits:
+            edit(store)
+        change = store.take()
+        after = change.snapshot
+
+        afresh = Snapshot.of([(Kind.HTTP_ROUTE, item) for item in after.all(Kind.HTTP_ROUTE).values()])
+        buckets = {Entry(Index.ROUTES_BY_PARENT, Key("default", parent)) for parent in ("gw", "other")}
+        objects = {Entry(Kind.HTTP_ROUTE, Key("default", name)) for name in "abcd"}
+        for entry in buckets:
+            assert after.read(entry) == afresh.read(entry)
+        for entry in buckets | objects:
+            if entry not in change.changed | change.touched and entry.room is Kind.HTTP_ROUTE:
+                assert after.read(entry) is before.read(entry)
+            if entry.room is not Kind.HTTP_ROUTE and not change.touched and entry not in change.changed:
+                assert after.read(entry) == before.read(entry)
+        before = after

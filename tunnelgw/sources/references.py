@@ -1,0 +1,83 @@
+"""Which Secrets and ConfigMaps an object names: the only ones whose content the store keeps.
+
+A cluster's other Secrets (releases of charts, other people's keys) are none of our business, and they can be large. Of
+those the store holds a stub: the object without its data.
+"""
+
+from collections.abc import Iterable
+
+import msgspec
+
+from tunnelgw.model.core import ConfigMap, Secret
+from tunnelgw.model.gateways import Gateway, GatewayTls, Listener, ListenerSet
+from tunnelgw.model.kinds import Kind
+from tunnelgw.model.meta import Key, Object
+from tunnelgw.model.own import GatewayClassConfig, GatewayConfig
+from tunnelgw.model.policies import BackendTlsPolicy
+from tunnelgw.model.refs import CORE, LocalRef, ObjectRef, SecretKeyRef
+from tunnelgw.model.snapshot import Entry
+
+WITH_DATA = frozenset({Kind.SECRET, Kind.CONFIG_MAP})
+REFERRING = frozenset(
+    {
+        Kind.GATEWAY,
+        Kind.LISTENER_SET,
+        Kind.BACKEND_TLS_POLICY,
+        Kind.GATEWAY_CLASS_CONFIG,
+        Kind.GATEWAY_CONFIG,
+    }
+)
+"""Kinds of which an object can name a Secret or ConfigMap."""
+
+
+def references(item: Object, home: str) -> frozenset[Entry]:
+    """`home`: the controller's namespace, which is meant where an object of cluster scope names none."""
+    namespace = item.metadata.namespace
+    match item:
+        case Gateway():
+            return frozenset((*_of_listeners(item.spec.listeners, namespace), *_of_tls(item.spec.tls, namespace)))
+        case ListenerSet():
+            return frozenset(_of_listeners(item.spec.listeners, namespace))
+        case BackendTlsPolicy():
+            return frozenset(_entries(item.spec.validation.ca_certificate_refs, namespace))
+        case GatewayClassConfig():
+            return frozenset(_of_keys((item.spec.provider_credentials_secret_ref,), home))
+        case GatewayConfig():
+            spec = item.spec
+            named = (spec.provider_credentials_secret_ref, spec.auth_secret_ref, spec.tunnel_token_secret_ref)
+            return frozenset(_of_keys(named, namespace))
+    return frozenset()
+
+
+def stub(item: Object) -> Object:
+    """The object without its data."""
+    if isinstance(item, Secret | ConfigMap):
+        return msgspec.structs.replace(item, data=None)
+    return item
+
+
+def _of_listeners(listeners: Iterable[Listener], namespace: str) -> Iterable[Entry]:
+    for listener in listeners:
+        if listener.tls:
+            yield from _entries(listener.tls.certificate_refs, namespace)
+
+
+def _of_tls(tls: GatewayTls | None, namespace: str) -> Iterable[Entry]:
+    if tls and tls.backend and tls.backend.client_certificate_ref:
+        yield from _entries((tls.backend.client_certificate_ref,), namespace)
+    if tls and tls.frontend:
+        for part in (tls.frontend.default, *(per_port.tls for per_port in tls.frontend.per_port)):
+            if part.validation:
+                yield from _entries(part.validation.ca_certificate_refs, namespace)
+
+
+def _entries(refs: Iterable[ObjectRef | LocalRef], namespace: str) -> Iterable[Entry]:
+    for ref in refs:
+        if ref.group == CORE and ref.kind in WITH_DATA:
+            yield Entry(Kind(ref.kind), Key(getattr(ref, "namespace", "") or namespace, ref.name))
+
+
+def _of_keys(refs: Iterable[SecretKeyRef | None], namespace: str) -> Iterable[Entry]:
+    for ref in refs:
+        if ref:
+            yield Entry(Kind.SECRET, Key(ref.namespace or namespace, ref.name))

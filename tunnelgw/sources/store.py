@@ -1,0 +1,229 @@
+"""The one store that sources fill and the reconciler reads: level, not events.
+
+    watch threads:  store.replace(kind, items) after a list, then upsert, delete, reject; set_absent where not installed
+    reconciler:     if store.wait(deadline_s): change = store.take()
+
+Nothing is there to take before every kind was listed once or is known to be absent. Secrets and ConfigMaps are kept
+with their data only while an object names them (see `references`); one that is named later than it was listed is
+*unread*, and the source fetches it. Until it has tried, nothing is taken, so that a new reference never looks broken
+for a moment.
+"""
+
+import threading
+import time
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from tunnelgw.model.core import ConfigMap, Secret
+from tunnelgw.model.kinds import Kind
+from tunnelgw.model.meta import Key, Object
+from tunnelgw.model.snapshot import Entry, Snapshot
+from tunnelgw.sources.references import WITH_DATA, references, stub
+from tunnelgw.sources.tables import Tables
+
+
+@dataclass(frozen=True, slots=True)
+class Unreadable:
+    """Why an object is kept out, in words for its author."""
+
+    reason: str
+    where: str = ""
+    """File and line, where there are such."""
+    generation: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """What the store holds now, and what has changed since the last one."""
+
+    snapshot: Snapshot
+    changed: frozenset[Entry]
+    """For translation: objects and buckets that are not what they were."""
+    touched: frozenset[Entry]
+    """For the statuses: objects of which the status or the resource version alone is another."""
+    unreadable: Mapping[Entry, Unreadable]
+    """All that are kept out now."""
+
+
+class Store:
+    def __init__(self, kinds: Iterable[Kind] = Kind, home: str = "", own: Iterable[Entry] = ()) -> None:
+        """`kinds`: those that a source lists. `home`: the controller's namespace. `own`: Secrets it needs itself."""
+        self._turn = threading.Condition()
+        self._tables = Tables()
+        self._home = home
+        self._unlisted = set(kinds)
+        self._named: Counter[Entry] = Counter(own)
+        """How many objects name each Secret and ConfigMap."""
+        self._stubs: set[Entry] = set()
+        self._unread: dict[Entry, bool] = {}
+        """True while the source has not tried yet."""
+        self._unreadable: dict[Entry, Unreadable] = {}
+        self._is_dirty = False
+
+    def upsert(self, kind: Kind, item: Object) -> None:
+        with self._turn:
+            self._put(kind, item)
+
+    def delete(self, kind: Kind, key: Key) -> None:
+        with self._turn:
+            self._remove(kind, key)
+
+    def reject(self, kind: Kind, key: Key, problem: Unreadable) -> None:
+        """An object that cannot be read is kept out, whatever it was before."""
+        with self._turn:
+            self._reject(kind, key, problem)
+
+    def replace(self, kind: Kind, items: Sequence[Object], rejected: Mapping[Key, Unreadable] | None = None) -> None:
+        """All objects of a kind, as a list gave them: others are gone."""
+        rejected = rejected or {}
+        with self._turn:
+            here = {*self._tables.keys(kind), *(entry.key for entry in self._unreadable if entry.room is kind)}
+            for key in here - {item.key for item in items} - rejected.keys():
+                self._remove(kind, key)
+            for item in items:
+                self._put(kind, item)
+            for key, problem in rejected.items():
+                self._reject(kind, key, problem)
+            self._listed(kind, is_absent=False)
+
+    def set_absent(self, kind: Kind) -> None:
+        """The kind is not installed: it has no objects, and nothing waits for it."""
+        with self._turn:
+            for key in list(self._tables.keys(kind)):
+                self._remove(kind, key)
+            self._listed(kind, is_absent=True)
+
+    def trim(self, kind: Kind, item: Object) -> Object:
+        """The object as it will be kept, so that a long list need not hold the data of all Secrets at once."""
+        if kind not in WITH_DATA:
+            return item
+        with self._turn:
+            return item if self._named[Entry(kind, item.key)] else stub(item)
+
+    def wait_listed(self, kinds: Iterable[Kind], timeout_s: float) -> bool:
+        """Until each of these was listed or is absent; False after `timeout_s`."""
+        awaited = frozenset(kinds)
+        with self._turn:
+            return self._turn.wait_for(lambda: self._unlisted.isdisjoint(awaited), timeout_s)
+
+    @property
+    def unlisted(self) -> frozenset[Kind]:
+        """Kinds that are still awaited. Empty: there is something to reconcile."""
+        with self._turn:
+            return frozenset(self._unlisted)
+
+    def wait(self, deadline_s: float) -> bool:
+        """Until there is something to take; False at `deadline_s` (monotonic clock)."""
+        with self._turn:
+            return self._turn.wait_for(self._can_take, max(0.0, deadline_s - time.monotonic()))
+
+    def take(self) -> Change:
+        with self._turn:
+            self._is_dirty = False
+            snapshot, edits = self._tables.take()
+            return Change(snapshot, edits.changed, edits.touched, dict(self._unreadable))
+
+    def counts(self) -> dict[tuple[Kind, bool], int]:
+        """Objects by kind and whether they can be read."""
+        with self._turn:
+            unreadable = Counter(entry.room for entry in self._unreadable)
+            readable = {(kind, True): self._tables.count(kind) for kind in Kind}
+            return readable | {(kind, False): unreadable[kind] for kind in Kind}
+
+    def wait_unread(self, timeout_s: float) -> tuple[Entry, ...]:
+        """Objects that are named but held without their data, as soon as there is one that was not tried yet."""
+        with self._turn:
+            self._turn.wait_for(lambda: any(self._unread.values()), timeout_s)
+            return tuple(self._unread)
+
+    def fill(self, entry: Entry, item: Object | None) -> None:
+        """What the source found for an unread entry, None for nothing. Left alone if a watch was quicker."""
+        with self._turn:
+            if entry in self._unread:
+                if item is None:
+                    self._remove(Kind(entry.room), entry.key)
+                else:
+                    self._put(Kind(entry.room), item, is_whole=True)
+
+    def give_up(self, entry: Entry) -> None:
+        """It could not be fetched now: nothing waits for it any longer, but it stays unread."""
+        with self._turn:
+            if entry in self._unread:
+                self._unread[entry] = False
+                self._turn.notify_all()
+
+    def _can_take(self) -> bool:
+        return self._is_dirty and not self._unlisted and not any(self._unread.values())
+
+    def _listed(self, kind: Kind, *, is_absent: bool) -> None:
+        if self._tables.set_absent(kind, is_absent=is_absent) or kind in self._unlisted:
+            self._unlisted.discard(kind)
+            self._mark()
+
+    def _put(self, kind: Kind, item: Object, *, is_whole: bool = False) -> None:
+        entry = Entry(kind, item.key)
+        if self._unreadable.pop(entry, None):
+            self._mark()
+        if isinstance(item, Secret | ConfigMap):
+            item = self._kept(entry, item, is_whole=is_whole)
+        old = self._tables.get(entry)
+        if self._tables.put(kind, item):
+            self._mark()
+            self._name(old, item)
+
+    def _remove(self, kind: Kind, key: Key) -> None:
+        entry = Entry(kind, key)
+        self._unread.pop(entry, None)  # its end is a change, which wakes whoever waits
+        self._stubs.discard(entry)
+        old = self._tables.get(entry)
+        if self._tables.remove(kind, key) | (self._unreadable.pop(entry, None) is not None):
+            self._mark()
+            self._name(old, None)
+
+    def _reject(self, kind: Kind, key: Key, problem: Unreadable) -> None:
+        entry = Entry(kind, key)
+        if self._unreadable.get(entry) != problem:
+            self._remove(kind, key)
+            self._unreadable[entry] = problem
+            self._mark()
+
+    def _kept(self, entry: Entry, item: Secret | ConfigMap, *, is_whole: bool) -> Object:
+        """With its data if an object names it. Without data it may have been trimmed before it was named."""
+        if not self._named[entry]:
+            self._stubs.add(entry)
+            return stub(item)
+        if item.data is None and not is_whole:
+            self._stubs.add(entry)
+            self._unread.setdefault(entry, True)
+            return item
+        self._stubs.discard(entry)
+        if self._unread.pop(entry, None) is not None:
+            self._turn.notify_all()
+        return item
+
+    def _name(self, old: Object | None, new: Object | None) -> None:
+        """Count references anew, after `new` has taken the place of `old`."""
+        before = references(old, self._home) if old else frozenset()
+        after = references(new, self._home) if new else frozenset()
+        for entry in after - before:
+            self._named[entry] += 1
+            if entry in self._stubs:
+                self._unread.setdefault(entry, True)
+        for entry in before - after:
+            self._named[entry] -= 1
+            if not self._named[entry]:
+                self._forget(entry)
+
+    def _forget(self, entry: Entry) -> None:
+        """Nobody names it any more."""
+        del self._named[entry]
+        self._unread.pop(entry, None)
+        item = self._tables.get(entry)
+        if item is not None:
+            self._stubs.add(entry)
+            self._tables.put(Kind(entry.room), stub(item))
+
+    def _mark(self) -> None:
+        self._is_dirty = True
+        self._turn.notify_all()

@@ -1,0 +1,141 @@
+"""Objects by kind and key, and the indexes over them; says what each edit changed. Belongs to one thread at a time.
+
+Snapshots share what did not change: a dictionary is copied only when a snapshot is taken after an edit in it, and the
+order of a bucket is kept from edit to edit. So an edit costs a search in its buckets, and a snapshot a shallow copy of
+the dictionaries that edits have touched.
+"""
+
+import bisect
+from collections.abc import Iterable, Mapping
+from typing import NamedTuple
+
+import msgspec
+
+from tunnelgw.model.kinds import Kind
+from tunnelgw.model.meta import Key, Object
+from tunnelgw.model.snapshot import Entry, Index, Snapshot, index_entries
+
+
+class Edits(NamedTuple):
+    """What has changed between two snapshots."""
+
+    changed: frozenset[Entry]
+    """Objects that came, went or differ in what translation reads, and the buckets that hold them."""
+    touched: frozenset[Entry]
+    """Objects of which the status or the resource version alone is another."""
+
+
+class Tables:
+    def __init__(self) -> None:
+        self._objects: dict[Kind, dict[Key, Object]] = {kind: {} for kind in Kind}
+        self._buckets: dict[Index, dict[Key, list[Object]]] = {index: {} for index in Index}
+        self._absent: set[Kind] = set()
+        self._changed: set[Entry] = set()
+        self._touched: set[Entry] = set()
+        self._stale_kinds: set[Kind] = set()
+        self._stale_buckets: dict[Index, set[Key]] = {index: set() for index in Index}
+        self._taken_objects: dict[Kind, Mapping[Key, Object]] = {kind: {} for kind in Kind}
+        self._taken_buckets: dict[Index, Mapping[Key, tuple[Object, ...]]] = {index: {} for index in Index}
+
+    def get(self, entry: Entry) -> Object | None:
+        return self._objects[Kind(entry.room)].get(entry.key)
+
+    def keys(self, kind: Kind) -> Iterable[Key]:
+        return self._objects[kind].keys()
+
+    def count(self, kind: Kind) -> int:
+        return len(self._objects[kind])
+
+    def is_absent(self, kind: Kind) -> bool:
+        return kind in self._absent
+
+    def set_absent(self, kind: Kind, *, is_absent: bool) -> bool:
+        """True when that is news."""
+        if is_absent == (kind in self._absent):
+            return False
+        (self._absent.add if is_absent else self._absent.remove)(kind)
+        return True
+
+    def put(self, kind: Kind, item: Object) -> bool:
+        """False when exactly this object was here already."""
+        key = item.key
+        old = self._objects[kind].get(key)
+        if old == item:
+            return False
+        if old is not None:
+            self._unfile(old)
+        self._objects[kind][key] = item
+        self._stale_kinds.add(kind)
+        self._file(item)
+        if old is not None and is_same_to_translation(old, item):
+            self._touched.add(Entry(kind, key))
+        else:
+            self._note(kind, old, item)
+        return True
+
+    def remove(self, kind: Kind, key: Key) -> bool:
+        """False when there was none."""
+        old = self._objects[kind].pop(key, None)
+        if old is None:
+            return False
+        self._stale_kinds.add(kind)
+        self._unfile(old)
+        self._note(kind, old)
+        return True
+
+    def take(self) -> tuple[Snapshot, Edits]:
+        """All objects now, and what changed since the last call."""
+        for kind in self._stale_kinds:
+            self._taken_objects[kind] = dict(self._objects[kind])
+        for index, keys in self._stale_buckets.items():
+            if keys:
+                self._taken_buckets[index] = self._with_buckets(index, keys)
+        edits = Edits(frozenset(self._changed), frozenset(self._touched - self._changed))
+        snapshot = Snapshot(dict(self._taken_objects), dict(self._taken_buckets), frozenset(self._absent))
+        self._stale_kinds, self._changed, self._touched = set(), set(), set()
+        self._stale_buckets = {index: set() for index in Index}
+        return snapshot, edits
+
+    def _with_buckets(self, index: Index, keys: Iterable[Key]) -> Mapping[Key, tuple[Object, ...]]:
+        buckets = dict(self._taken_buckets[index])
+        for key in keys:
+            if members := self._buckets[index].get(key):
+                buckets[key] = tuple(members)
+            else:
+                buckets.pop(key, None)
+        return buckets
+
+    def _note(self, kind: Kind, *items: Object | None) -> None:
+        for item in items:
+            if item is not None:
+                self._changed.add(Entry(kind, item.key))
+                self._changed.update(Entry(index, key) for index, key in index_entries(item))
+
+    def _file(self, item: Object) -> None:
+        for index, key in index_entries(item):
+            bisect.insort(self._buckets[index].setdefault(key, []), item, key=_age)
+            self._stale_buckets[index].add(key)
+
+    def _unfile(self, item: Object) -> None:
+        for index, key in index_entries(item):
+            members = self._buckets[index][key]
+            place = bisect.bisect_left(members, _age(item), key=_age)
+            while members[place] is not item:  # of another kind, with the same age and name
+                place += 1
+            del members[place]
+            if not members:
+                del self._buckets[index][key]
+            self._stale_buckets[index].add(key)
+
+
+def is_same_to_translation(old: Object, new: Object) -> bool:
+    """Whether they differ in nothing but an undecoded status and the resource version."""
+    metadata = msgspec.structs.replace(new.metadata, resource_version=old.metadata.resource_version)
+    status = getattr(old, "status", None)
+    if isinstance(status, msgspec.Raw):
+        return bool(old == msgspec.structs.replace(new, metadata=metadata, status=status))
+    return bool(old == msgspec.structs.replace(new, metadata=metadata))
+
+
+def _age(item: Object) -> tuple[str, str]:
+    return item.age
