@@ -42,6 +42,7 @@ _MAX_STATIC_BYTES = 28 + FIELD_OVERHEAD_BYTES
 FieldCache = Recent[bytes, Entry]
 
 STATIC_FIELDS: tuple[Field, ...] = tuple((bytes(name), bytes(value)) for name, value in HeaderTable.STATIC_TABLE)
+_NAMES = (b"", *(name for name, _ in STATIC_FIELDS))
 INDEXED: list[Entry | None] = [None, *(classify(field) for field in STATIC_FIELDS)]
 INDEXED += [None] * (128 - len(INDEXED))
 
@@ -105,19 +106,28 @@ def _decode_string(block: bytes, pos: int, decode: Callable[[bytes], bytes]) -> 
     return (decode(raw) if is_huffman else raw), pos + length
 
 
-def decode_literal(block: bytes, pos: int) -> tuple[Field, int]:
-    """Decode the literal field at `pos`; returns it and where the next one starts."""
-    first = block[pos]
-    index, pos = _decode_integer(block, pos, 0x3F if first >= 0x40 else 0x0F)
-    if index > len(STATIC_FIELDS):
-        raise _broken(f"name index {index}, want at most {len(STATIC_FIELDS)}: the announced table is empty")
-    if index:
-        name = STATIC_FIELDS[index - 1][0]
+def _decode_literal(raw: bytes) -> Field:
+    """Decode a literal field; `raw` is all of it, or less where its block ends inside it."""
+    first = raw[0]
+    shape = SHAPES[first]
+    if shape == _NAMED:
+        name, pos = _NAMES[first & 0x3F if first >= 0x40 else first & 0x0F], 1
+    elif shape == _NEW:
+        is_short = raw[1] & 0x7F <= MAX_KEPT_NAME_BYTES
+        name, pos = _decode_string(raw, 1, _decode_name if is_short else huffman.decode)
     else:
-        is_short = block[pos] & 0x7F <= MAX_KEPT_NAME_BYTES
-        name, pos = _decode_string(block, pos, _decode_name if is_short else huffman.decode)
-    value, pos = _decode_string(block, pos, huffman.decode)
-    return (name, value), pos
+        index, pos = _decode_integer(raw, 0, 0x3F if first >= 0x40 else 0x0F)
+        if index > len(STATIC_FIELDS):
+            raise _broken(f"name index {index}, want at most {len(STATIC_FIELDS)}: the announced table is empty")
+        name = _NAMES[index]
+    length = raw[pos]
+    if length & 0x7F == 0x7F:
+        value, _ = _decode_string(raw, pos, huffman.decode)
+        return name, value
+    value = raw[pos + 1 :]
+    if len(value) != length & 0x7F:
+        raise _broken("field block ends inside a string")
+    return name, huffman.decode(value) if length >= 0x80 else value
 
 
 def find_end(block: bytes, pos: int) -> int:
@@ -239,11 +249,11 @@ class BlockDecoder:
         raw = block[start:end]
         entry = self._cache.revive(raw, 2 * len(raw))
         if entry is None:
-            field, pos = decode_literal(block, start)
+            field = _decode_literal(raw)
             entry = classify(field)
             if raw[0] & 0xF0 == 0x10:
                 decoded.never_indexed |= {field[0]}
-            elif pos - start <= MAX_CACHED_FIELD_BYTES and entry[0] != FLAWED and field[0] not in UNCACHED_NAMES:
+            elif len(raw) <= MAX_CACHED_FIELD_BYTES and entry[0] != FLAWED and field[0] not in UNCACHED_NAMES:
                 self._cache.add(raw, entry, 2 * len(raw))
         return entry
 

@@ -7,6 +7,7 @@ something through to an HTTP/1.1 backend: names are tokens, values hold no contr
 """
 
 import re
+from functools import lru_cache
 
 from proxy.h2.heads import NONE_NEVER_INDEXED, Field, Fields, RequestHead, ResponseHead
 
@@ -20,8 +21,7 @@ Entry = tuple[int, Field]
 
 TOKEN = re.compile(rb"[!#$%&'*+\-.^_`|~0-9A-Za-z]+")
 NAME = re.compile(rb"[!#$%&'*+\-.^_`|~0-9a-z]+")
-# No control character but the tab; no space or tab at either end.
-VALUE = re.compile(rb"(?:[^\x00-\x20\x7f](?:[^\x00-\x08\x0a-\x1f\x7f]*[^\x00-\x20\x7f])?)?")
+_CONTROLS = bytes({*range(0x20), 0x7F} - {0x09})
 PSEUDO = {
     b":method": (METHOD, TOKEN),
     b":scheme": (SCHEME, re.compile(rb"[A-Za-z][A-Za-z0-9+\-.]*")),
@@ -35,6 +35,9 @@ AUTHORITY_VALUE = PSEUDO[b":authority"][1]
 # 18 digits, as for HTTP/1.1: what one side takes the other must be able to send.
 LENGTH = re.compile(rb"[0-9]{1,18}")
 CONNECTION_SPECIFIC = frozenset((b"connection", b"proxy-connection", b"keep-alive", b"transfer-encoding", b"upgrade"))
+
+_SPECIAL_NAMES = CONNECTION_SPECIFIC | {b"content-length", b"host", b"te"}
+_MAX_KEPT_NAME_BYTES = 64
 
 
 class Malformed(Exception):
@@ -76,13 +79,31 @@ class FieldBlock:
 
 def classify(field: Field) -> Entry:
     name, value = field
+    if len(name) <= _MAX_KEPT_NAME_BYTES and _is_plain(name) and _is_value(value):
+        return ORDINARY, field
+    return _classify_by_name(field)
+
+
+@lru_cache(maxsize=1024)
+def _is_plain(name: bytes) -> bool:
+    """Fields of this name mean nothing to a head. Those that are new in each request still have one of few names."""
+    return bool(NAME.fullmatch(name)) and name not in _SPECIAL_NAMES
+
+
+def _is_value(value: bytes) -> bool:
+    """A field's value as RFC 9113, 8.2.1 wants it: no control character but the tab, no space or tab at either end."""
+    return len(value.translate(None, _CONTROLS)) == len(value) == len(value.strip(b" \t"))
+
+
+def _classify_by_name(field: Field) -> Entry:
+    name, value = field
     pseudo = PSEUDO.get(name)
     if pseudo is not None:
         kind, grammar = pseudo
         return (kind, field) if grammar.fullmatch(value) else _flawed(field, f"malformed {name.decode()}")
     if not NAME.fullmatch(name):
         return _flawed(field, f"field name {name[:64]!r}, want a lower-case token")
-    if not VALUE.fullmatch(value):
+    if not _is_value(value):
         return _flawed(field, f"value of field {name.decode()} holds control characters or starts or ends with space")
     if name == b"content-length":
         return (CONTENT_LENGTH, field) if LENGTH.fullmatch(value) else _flawed(field, "content-length is not a number")

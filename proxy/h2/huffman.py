@@ -1,7 +1,8 @@
 """Decode the Huffman code of header strings (RFC 7541, 5.2 and appendix B), a byte at a time.
 
-A state is a node of the code tree; a table maps (state, input byte) to (output bytes, next state). It has 65,536 slots
-and is filled on demand, since real headers visit a few thousand. The code is canonical: the lengths determine it.
+A state is a node of the code tree; its table maps an input byte to output bytes and the table of the next state. Of the
+65,536 steps those are filled in that occur, since real headers take a few thousand. The code is canonical: the lengths
+determine it.
 We never encode: raw strings cost the receiver less, and our lines are cached.
 """
 
@@ -37,23 +38,34 @@ def _grow_tree() -> list[list[Branch]]:
 NODES = _grow_tree()
 
 
-def _padding_states() -> frozenset[int]:
+# What a byte leads to: symbols, and the table for the next byte. Tables are shared by all that lead to their state.
+Step = tuple[bytes, "Table"]
+Table = list[Step | None]
+_tables: list[Table | None] = [None] * len(NODES)
+
+
+def _table_of(state: int) -> Table:
+    table = _tables[state]
+    if table is None:
+        table = _tables[state] = [None] * 256
+    return table
+
+
+def _padding_states() -> list[int]:
     """Where a string may end: after a symbol and at most seven bits of the end-of-string code, which is all ones."""
     states = [0]
     for _ in range(7):
         following = NODES[states[-1]][1]
         assert following is not None  # noqa: S101 - the longest code, all ones, is 30 bits
         states.append(following)
-    return frozenset(state << 8 for state in states)
+    return states
 
 
-PADDING_STATES = _padding_states()
-# Indexed by state << 8 | byte; the next state is kept shifted too.
-_steps: list[tuple[bytes, int] | None] = [None] * (len(NODES) << 8)
+_START = _table_of(0)
+_ENDS = frozenset(id(_table_of(state)) for state in _padding_states())
 
 
-def _walk(key: int) -> tuple[bytes, int]:
-    state, byte = key >> 8, key & 0xFF
+def _walk(state: int, byte: int) -> tuple[bytes, int]:
     output = bytearray()
     for shift in range(7, -1, -1):
         branch = NODES[state][byte >> shift & 1]
@@ -64,22 +76,32 @@ def _walk(key: int) -> tuple[bytes, int]:
             state = 0
         else:
             state = branch
-    step = _steps[key] = bytes(output), state << 8
-    return step
+    return bytes(output), state
+
+
+def _learn(data: bytes) -> None:
+    """Fill in every step that `data` takes."""
+    state = 0
+    for byte in data:
+        symbols, following = _walk(state, byte)
+        _table_of(state)[byte] = symbols, _table_of(following)
+        state = following
 
 
 def decode(data: bytes) -> bytes:
     """Raises RemoteProtocolError (COMPRESSION_ERROR, connection) for wrong padding and for the end-of-string code."""
-    steps = _steps
-    output = []
-    state = 0
-    for byte in data:
-        step = steps[state | byte]
-        if step is None:
-            step = _walk(state | byte)
-        symbols, state = step
-        output.append(symbols)
-    if state not in PADDING_STATES:
+    output: list[bytes] = []
+    append = output.append
+    table = _START
+    try:
+        for byte in data:
+            # No question whether the step is there: it nearly always is.
+            symbols, table = table[byte]  # type: ignore[misc]
+            append(symbols)
+    except TypeError:
+        _learn(data)
+        return decode(data)
+    if id(table) not in _ENDS:
         raise RemoteProtocolError(
             ErrorCode.COMPRESSION_ERROR, "Huffman string ends inside a symbol, want padding of ones"
         )

@@ -17,6 +17,8 @@ SETTINGS: Final = h2.Settings(
     # A stalled upload leaves room for fifteen others.
     stream_window_bytes=1 << 20,
     connection_window_bytes=16 << 20,
+    # Each frame of an upload passes through some twenty calls of ours.
+    max_frame_bytes=65_536,
     # What the provider's own connector takes; heads with Access tokens and cookies are large.
     max_header_list_bytes=1_048_896,
     is_extended_connect_enabled=False,

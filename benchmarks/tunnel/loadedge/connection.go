@@ -388,7 +388,7 @@ func (c *Connection) onSettings(flags byte, payload []byte) error {
 			}
 			c.peerWindow = int64(value)
 		case settingMaxFrameSize:
-			c.peerFrame = min(int64(value), maxFrameBytes)
+			c.peerFrame = int64(value)
 		}
 	}
 	c.output = appendFrameHead(c.output, 0, frameSettings, flagAck, 0)

@@ -59,7 +59,7 @@ func (h *Heads) make(seed uint64) []hpack.HeaderField {
 		{Name: "referer", Value: "https://" + h.host + "/from/" + token()},
 		{Name: "cf-connecting-ip", Value: client},
 		{Name: "x-forwarded-for", Value: client},
-		{Name: "traceparent", Value: "00-" + token() + token() + "-" + token() + "-01"},
+		{Name: "if-none-match", Value: `"` + token() + `"`},
 		{Name: "cf-ray", Value: ray(mixed(seed))},
 	}
 }

@@ -9,6 +9,8 @@ import (
 	"time"
 )
 
+const uploadPartBytes = 256 << 10
+
 // Tally is what a load saw.
 type Tally struct {
 	mu        sync.Mutex
@@ -171,7 +173,7 @@ func oneUpload(connections []*Connection, command Command) *Tally {
 }
 
 func upload(c *Connection, stream *Stream, size int64) {
-	part := make([]byte, 16*maxFrameBytes)
+	part := make([]byte, uploadPartBytes) // and frames of it, where the connector allows such large ones
 	for sent := int64(0); sent < size; sent += int64(len(part)) {
 		part = part[:min(int64(len(part)), size-sent)]
 		if !c.Send(stream, part, sent+int64(len(part)) == size) {
