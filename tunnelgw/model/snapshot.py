@@ -14,7 +14,7 @@ from tunnelgw.model.kinds import Kind
 from tunnelgw.model.meta import Key, Object
 from tunnelgw.model.policies import BackendTlsPolicy, ReferenceGrant
 from tunnelgw.model.refs import CORE, GATEWAY_API
-from tunnelgw.model.routes import GrpcRoute, HttpRoute
+from tunnelgw.model.routes import GrpcRoute, HttpRoute, backend_refs
 
 SERVICE_NAME_LABEL = "kubernetes.io/service-name"
 
@@ -28,6 +28,10 @@ class Index(StrEnum):
     ROUTES_BY_PARENT = "routes by parent"
     """Key of the Gateway or ListenerSet, under the index of its kind."""
     ROUTES_BY_LISTENER_SET = "routes by listener set"
+    ROUTES_BY_SERVICE = "routes by service"
+    """Routes that forward or copy requests to it, whether they may or not."""
+    ROUTES_BY_SERVICE = "routes by service"
+    """Routes that forward or copy requests to it, whether they may or not."""
     GRANTS_BY_NAMESPACE = "grants by namespace"
     """Key(namespace, "")."""
     POLICIES_BY_SERVICE = "policies by service"
@@ -56,6 +60,16 @@ def index_entries(item: Object) -> Iterable[tuple[Index, Key]]:
                 (_ROUTE_PARENTS[ref.kind], Key(ref.namespace or namespace, ref.name))
                 for ref in item.spec.parent_refs
                 if ref.group == GATEWAY_API and ref.kind in _ROUTE_PARENTS
+            }
+            yield from {
+                (Index.ROUTES_BY_SERVICE, Key(ref.namespace or namespace, ref.name))
+                for ref in backend_refs(item)
+                if (ref.group, ref.kind) == (CORE, Kind.SERVICE)
+            }
+            yield from {
+                (Index.ROUTES_BY_SERVICE, Key(ref.namespace or namespace, ref.name))
+                for ref in backend_refs(item)
+                if (ref.group, ref.kind) == (CORE, Kind.SERVICE)
             }
         case ReferenceGrant():
             yield (Index.GRANTS_BY_NAMESPACE, Key(namespace, ""))
