@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import base64
+import datetime
+import itertools
 import json
 import signal
 import threading
+import time
 from pathlib import Path
+from typing import Self
 
 import pytest
 import requests
 
 from tests.e2e.tunnel.connector import BOOTSTRAP_LINE, REGISTERED_LINE, RETRY_LINE, WAITING_LINE, Connector
-from tests.support.daemon import Daemon
+from tests.support.daemon import Daemon, LogLine
 from tests.support.edge.authority import EdgeAuthority
 from tests.support.edge.behaviour import Behaviour, busy, unauthorized
 from tests.support.edge.edge import Edge
@@ -29,8 +33,19 @@ def cap_s(attempt: int) -> float:
 
 def malformed_tokens() -> list[str]:
     secret = base64.b64encode(b"a very secret secret").decode()
-    parts = [{"a": "acct", "t": "no-uuid", "s": secret}, {"a": "acct", "s": secret}, {"a": "", "t": "0" * 32, "s": ""}]
-    return ["not base64!", *(base64.b64encode(json.dumps(part).encode()).decode() for part in parts)]
+    whole = {"a": "acct", "t": "99999999-8888-7777-6666-555555555555", "s": secret}
+    contents = [
+        {**whole, "t": "no-uuid"},
+        {**whole, "t": "00000000-0000-0000-0000-000000000000"},
+        {**whole, "s": ""},
+        {**whole, "s": "not base64!"},
+        {**whole, "a": ""},
+        *({key: value for key, value in whole.items() if key != missing} for missing in "ats"),
+        [secret],
+        None,
+    ]
+    encoded = [base64.b64encode(json.dumps(content).encode()).decode() for content in contents]
+    return ["not base64!", base64.b64encode(b"{").decode(), *encoded]
 
 
 @pytest.mark.parametrize("token", malformed_tokens())
@@ -55,29 +70,65 @@ def test_a_token_that_is_set_but_empty_is_fatal(blank: str, tmp_path: Path) -> N
             assert "empty" in line["error"]
 
 
-def test_an_edge_that_is_away_is_dialled_until_it_is_there(backend: RecordingBackend) -> None:
+def seconds_of(line: LogLine) -> float:
+    return datetime.datetime.fromisoformat(line["time"]).timestamp()
+
+
+class Watch:
+    """Asks for readiness again and again; `answers` are those that came, in order, without repetitions."""
+
+    def __init__(self, proxy: Connector) -> None:
+        self._proxy = proxy
+        self._over = threading.Event()
+        self.answers: list[tuple[int, str]] = []
+        self._thread = threading.Thread(target=self._look, daemon=True)
+
+    def _look(self) -> None:
+        while not self._over.wait(0.05):
+            answer = self._proxy.readiness()
+            if self.answers[-1:] != [answer]:
+                self.answers.append(answer)
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._over.set()
+        self._thread.join()
+
+
+@pytest.mark.timeout(240)
+def test_an_edge_that_is_away_for_ten_seconds_is_dialled_until_it_is_there(backend: RecordingBackend) -> None:
     with Edge() as edge:
         edge.refuse()
         with Connector(edge) as proxy:
             proxy.put(proxy.document(route_to(backend.address), listeners=[]))
-            assert proxy.readiness() == (503, "no edge connection is registered yet")
-            proxy.wait_for_message(BOOTSTRAP_LINE, 60, attempt=3)
-            assert proxy.readiness() == (503, "no edge connection is registered yet")
-            assert not proxy.lines_of(REGISTERED_LINE)
-
-            edge.admit()
-
-            edge.wait_for_registered(1, 60)
-            proxy.wait_for_message(REGISTERED_LINE)
-            assert proxy.readiness() == (200, "ready")
+            with Watch(proxy) as watch:
+                first = proxy.wait_for_message(BOOTSTRAP_LINE)
+                proxy.wait_for_log(
+                    lambda line: line.get("msg") == BOOTSTRAP_LINE and seconds_of(line) >= seconds_of(first) + 10,
+                    "an attempt ten seconds later",
+                    60,
+                )
+                assert not proxy.lines_of(REGISTERED_LINE)
+                edge.admit()
+                admitted_at_s = time.time()
+                edge.wait_for_registered(1, 60)
+                proxy.wait_for_message(REGISTERED_LINE)
+                assert proxy.readiness() == (200, "ready")
+            assert watch.answers[0] == (503, "no edge connection is registered yet")
+            assert watch.answers[1:] in ([], [(200, "ready")])
             assert proxy.ask().status_code == 200
             lines = proxy.lines_of(BOOTSTRAP_LINE)
-            attempts = [line["attempt"] for line in lines]
-            assert attempts == list(range(1, len(lines) + 1))
+            assert [line["attempt"] for line in lines] == list(range(1, len(lines) + 1))
             assert all(list(line) == BOOTSTRAP_FIELDS for line in lines)
             assert all(0 <= line["delay_s"] <= cap_s(line["attempt"]) for line in lines)
+            for before, after in itertools.pairwise(lines):
+                assert seconds_of(after) - seconds_of(before) >= before["delay_s"] - 0.1, "waited as it said"
             assert all(line["error"] == "Connection refused" for line in lines)
             assert {line["edge"] for line in lines} <= set(edge.addresses)
+            assert sum(seconds_of(line) > admitted_at_s for line in lines) <= 1, "found at the next attempt"
             assert not proxy.lines_of(RETRY_LINE)
 
 
@@ -107,6 +158,9 @@ def test_a_registration_that_fails_is_tried_again_for_ever(
 
             edge.wait_for_registered(1, 60)
             registrations = edge.ledger.registrations
+            lines = proxy.lines_of(BOOTSTRAP_LINE)
+            assert [line["attempt"] for line in lines] == list(range(1, len(lines) + 1))
+            assert all(0 <= line["delay_s"] <= cap_s(line["attempt"]) for line in lines)
             assert len({registration.options.client.client_id for registration in registrations}) == 1
             tries = [registration.options.previous_attempts for registration in registrations]
             assert tries == list(range(tries[0], tries[0] + len(tries)))
@@ -159,7 +213,8 @@ def test_a_proxy_serves_and_takes_documents_while_the_edge_is_away(backend: Reco
 
         proxy.wait_for_message(RETRY_LINE)
         assert proxy.readiness() == (503, "all edge connections are lost")
-        assert requests.get(proxy.url_of("/direct"), timeout=10).status_code == 200
+        direct = f"http://127.0.0.1:{proxy.doors.clear.number}/direct"
+        assert requests.get(direct, timeout=10).status_code == 200
         assert proxy.serve(route_to(backend.address, name="other"), listeners=listeners)["changed"]
         edge.start()
         edge.wait_for_registered(1, 60)
@@ -217,6 +272,9 @@ def test_a_stop_unregisters_and_lets_requests_finish(backend: RecordingBackend) 
         proxy.send_signal(signal.SIGTERM)
 
         edge.wait_for(lambda: edge.ledger.unregistrations == 2, "both unregistrations")
+        assert proxy.readiness()[0] == 503
+        late = edge.call("/late", record=record)
+        assert late.response().status_code == 200, "the edge sends requests for a moment still"
         call.send(b"ur", True)
         assert call.response().status_code == 200
         assert b'"body_bytes": 4' in call.read_all()

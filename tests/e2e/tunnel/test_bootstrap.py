@@ -1,0 +1,145 @@
+"""How connections come to be where the edge is odd: silent before TLS, away at one family, renewed, wordy."""
+
+from __future__ import annotations
+
+import socket
+import time
+from pathlib import Path
+
+import pytest
+
+from proxy.tunnel.failures import FailureCause
+from tests.e2e.tunnel.connector import BOOTSTRAP_LINE, REGISTERED_LINE, Connector
+from tests.support.edge.authority import EdgeAuthority
+from tests.support.edge.behaviour import Behaviour, Hang, busy
+from tests.support.edge.edge import Edge
+from tests.support.requirements import not_possible_here
+
+FIXED = {"name": "fixed", "rules": [{"respond": {"statusCode": 200}}]}
+PATIENCE_S = 60.0
+EAGER = ["--register-without-config"]
+
+
+def serves(proxy: Connector) -> None:
+    proxy.put(proxy.document(FIXED))
+    assert proxy.ask().status_code == 200
+
+
+def test_an_edge_that_says_nothing_before_tls_costs_an_attempt_and_the_address() -> None:
+    with Edge() as edge:
+        edge.plan(Behaviour(hang=Hang.BEFORE_TLS))
+        with Connector(edge, arguments=EAGER) as proxy:
+            line = proxy.wait_for_message(BOOTSTRAP_LINE, PATIENCE_S)
+            assert line["error"] == "TLS was not set up within 15 s"
+            (record,) = edge.wait_for_registered(1, PATIENCE_S)
+            assert record.address != line["edge"]
+            assert proxy.metric("tunnelgw_proxy_tunnel_connection_failures_total", cause=FailureCause.TLS) == 1
+
+
+def test_a_connector_speaks_tls_as_the_edge_wants_it() -> None:
+    with Edge() as edge, Connector(edge, arguments=EAGER) as proxy:
+        (record,) = edge.wait_for_registered(1)
+        assert (record.server_name, record.tls_version) == ("h2.cftunnel.com", "TLSv1.3")
+        registration = record.registration
+        assert registration.token.account_tag == edge.tunnel.account_tag
+        assert (registration.token.tunnel_id, registration.token.secret_bytes) == (
+            edge.tunnel.tunnel_id,
+            edge.tunnel.secret,
+        )
+        options = registration.options
+        assert options.origin_local_ip == bytes(10) + b"\xff\xff\x7f\0\0\x01"
+        assert options.client.features == ("allow_remote_config", "serialized_headers")
+        assert (len(options.client.client_id), options.replace_existing, options.previous_attempts) == (16, False, 0)
+        serves(proxy)
+
+
+@pytest.mark.parametrize(
+    "behaviour",
+    [Behaviour(is_scattered=True), Behaviour(rpc_piece_bytes=1), Behaviour(is_scattered=True, rpc_piece_bytes=7)],
+    ids=["in several segments", "byte by byte", "both"],
+)
+def test_answers_of_the_edge_may_come_in_any_pieces(behaviour: Behaviour) -> None:
+    with Edge() as edge:
+        edge.behave(behaviour)
+        with Connector(edge, arguments=EAGER) as proxy:
+            (record,) = edge.wait_for_registered(1)
+            serves(proxy)
+            edge.ping(record)
+            assert proxy.stop() == 0
+            assert record.is_unregistered
+            assert record.has_control_ended
+            assert record.abort_reason == "rpc: shutdown"
+        assert len(edge.ledger.records) == 1
+
+
+def test_a_refused_connector_says_its_last_words_and_closes() -> None:
+    with Edge() as edge:
+        edge.plan(Behaviour(refusal=busy(0.1), closes_refused=False))
+        with Connector(edge, arguments=EAGER):
+            edge.wait_for_registered(1, PATIENCE_S)
+        refused = edge.ledger.records[0]
+        assert edge.wait_until_closed(refused) == "closed by the connector"
+        assert refused.has_control_ended
+        assert refused.abort_reason == "rpc: shutdown"
+
+
+def test_a_time_that_the_edge_asks_for_is_waited() -> None:
+    with Edge() as edge:
+        edge.plan(Behaviour(refusal=busy(3.0)))
+        with Connector(edge, arguments=EAGER) as proxy:
+            assert 3.0 <= proxy.wait_for_message(BOOTSTRAP_LINE)["delay_s"] <= 30.0
+            edge.wait_for_registered(1, PATIENCE_S)
+            first, second = (record.accepted_at_s for record in edge.ledger.records)
+            assert second - first >= 2.9
+
+
+def has_ipv6() -> bool:
+    try:
+        with socket.socket(socket.AF_INET6) as sock:
+            sock.bind(("::1", 0))
+    except OSError:
+        return False
+    return True
+
+
+def test_a_region_whose_ipv6_is_refused_is_reached_by_ipv4() -> None:
+    """The first and the third address are one region, whose addresses of the first family are tried alone at first."""
+    if not has_ipv6():
+        not_possible_here("this machine has no IPv6 on loopback")
+    with Edge(("[::1]:0", "127.0.0.1:0", "127.0.0.1:0")) as edge:
+        refused, second, third = edge.addresses
+        edge.refuse(refused)
+        with Connector(edge, connections=2, arguments=EAGER) as proxy:
+            records = edge.wait_for_registered(2, PATIENCE_S)
+            assert sorted(record.address for record in records) == sorted((second, third))
+            failed = [line for line in proxy.log if line.get("attempt")]
+            assert [line["edge"] for line in failed] == [refused]
+            serves(proxy)
+
+
+@pytest.mark.parametrize(("version", "wanted"), [("4", "127.0.0.1"), ("6", "[::1]")])
+def test_one_family_alone_is_dialled_where_that_is_asked_for(version: str, wanted: str) -> None:
+    if not has_ipv6():
+        not_possible_here("this machine has no IPv6 on loopback")
+    listen = ("[::1]:0", "[::1]:0", "127.0.0.1:0", "127.0.0.1:0")
+    with Edge(listen) as edge:
+        arguments = [*EAGER, "--edge-ip-version", version]
+        with Connector(edge, connections=4, arguments=arguments) as proxy:
+            records = edge.wait_for_registered(2, PATIENCE_S)
+            assert {record.address.rpartition(":")[0] for record in records} == {wanted}
+            proxy.wait_for_message("fewer edge addresses than connections wanted", addresses=2)
+
+
+@pytest.mark.timeout(300)
+def test_addresses_that_all_fail_are_looked_for_again_with_the_authorities_read_anew(tmp_path: Path) -> None:
+    """A minute after the search before: that is when a renewed file is read, and the DNS asked again."""
+    authority = EdgeAuthority.make()
+    ca_file = tmp_path / "ca.pem"
+    ca_file.write_bytes(EdgeAuthority.make("Yesterday's").pem)
+    with Edge(authority=authority) as edge, Connector(edge, ca_file=str(ca_file), arguments=EAGER) as proxy:
+        began_s = time.monotonic()
+        assert "not trusted" in proxy.wait_for_message(BOOTSTRAP_LINE)["error"]
+        ca_file.write_bytes(authority.pem)
+        proxy.wait_for_message(REGISTERED_LINE, 200)
+        assert time.monotonic() - began_s >= 60
+        serves(proxy)
