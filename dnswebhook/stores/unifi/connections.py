@@ -66,7 +66,8 @@ class Pool:
     def _connected(self, timeout_s: float) -> HTTPConnection:
         while (connection := self._taken()) is not None:
             if connection.is_connected:
-                connection.sock.settimeout(timeout_s)
+                if connection.sock.gettimeout() != timeout_s:  # a system call, for 1,000 writes with the same timeout
+                    connection.sock.settimeout(timeout_s)
                 return connection
             connection.close()  # the controller closed it meanwhile, or says something that nobody asked for
         connection = self._open_one()
