@@ -1,0 +1,201 @@
+"""Secrets and ConfigMaps into certificates that a proxy can use, or into the reason why not.
+
+A proxy refuses a document as a whole when OpenSSL refuses one certificate in it, so what OpenSSL would not take (small
+keys, broken digests) is found here and refused alone. What is used is written anew in PEM, without what stood around.
+Expiry is no matter of translation, which knows no clock. Messages never hold what a Secret holds.
+"""
+
+import base64
+import binascii
+from enum import Enum, auto
+
+from cryptography import x509
+from cryptography.exceptions import InvalidSignature, UnsupportedAlgorithm
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec, ed448, ed25519, rsa
+from cryptography.hazmat.primitives.asymmetric.types import CertificatePublicKeyTypes
+
+from proxy.document import Certificate
+from tunnelgw.model.conditions import ConditionType, Finding, Reason, Status
+from tunnelgw.model.core import ConfigMap, Secret
+from tunnelgw.model.gateways import Gateway
+from tunnelgw.model.kinds import Kind
+from tunnelgw.model.meta import Key
+from tunnelgw.model.part import Part
+from tunnelgw.model.refs import CORE, GATEWAY_API, ObjectRef
+from tunnelgw.translate.grants import ReferenceFrom, ReferenceTo, is_permitted, not_permitted
+from tunnelgw.translate.queries import View
+
+TLS_SECRET = "kubernetes.io/tls"  # noqa: S105  # a type, not a secret
+CA_KEY = "ca.crt"
+_MIN_RSA_BITS, _MIN_EC_BITS = 2048, 224  # OpenSSL's security level 2, the default of the distributions
+_WEAK_DIGESTS = (hashes.MD5, hashes.SHA1)
+_PEM = serialization.Encoding.PEM
+_UNREADABLE = (
+    ValueError,
+    TypeError,
+    UnsupportedAlgorithm,
+    x509.InvalidVersion,
+    x509.DuplicateExtension,
+    x509.UnsupportedGeneralNameType,
+)
+
+
+class Cause(Enum):
+    """Why a reference leads to nothing usable; each kind of referrer has its own reason for each."""
+
+    NOT_PERMITTED = auto()
+    WRONG_KIND = auto()
+    NOT_FOUND = auto()
+    NOT_USABLE = auto()
+
+
+class BadReference(Part, frozen=True):
+    cause: Cause
+    message: str
+
+
+class KeyPair(Part, frozen=True):
+    """A certificate with its key, and the DNS names that it is for, in lower case."""
+
+    certificate: Certificate
+    names: tuple[str, ...]
+
+
+class CaBundle(Part, frozen=True):
+    """Authorities to trust, in PEM."""
+
+    pem: str
+
+
+def key_pair(view: View, referrer: ReferenceFrom, ref: ObjectRef) -> KeyPair | BadReference:
+    """What a certificateRef leads to: a Secret of type kubernetes.io/tls."""
+    if (ref.group, ref.kind) != (CORE, Kind.SECRET):
+        return BadReference(Cause.WRONG_KIND, f"{_spell(ref)} is not a Secret of the core group")
+    target = ReferenceTo(CORE, Kind.SECRET, ref.namespace or referrer.namespace, ref.name)
+    if not is_permitted(view, referrer, target):
+        return BadReference(Cause.NOT_PERMITTED, not_permitted(referrer, target))
+    return view.ask(pair_in_secret, Key(target.namespace, ref.name))
+
+
+def ca_bundle(view: View, referrer: ReferenceFrom, ref: ObjectRef) -> CaBundle | BadReference:
+    """What a caCertificateRef leads to: a ConfigMap with the key `ca.crt`."""
+    if (ref.group, ref.kind) != (CORE, Kind.CONFIG_MAP):
+        return BadReference(Cause.WRONG_KIND, f"{_spell(ref)} is not a ConfigMap of the core group")
+    target = ReferenceTo(CORE, Kind.CONFIG_MAP, ref.namespace or referrer.namespace, ref.name)
+    if not is_permitted(view, referrer, target):
+        return BadReference(Cause.NOT_PERMITTED, not_permitted(referrer, target))
+    return view.ask(bundle_in_config_map, Key(target.namespace, ref.name))
+
+
+def client_certificate(view: View, gateway: Key) -> Certificate | Finding | None:
+    """A query: what a Gateway shows to backends over TLS (`tls.backend.clientCertificateRef`); None: nothing."""
+    found = view.get(Kind.GATEWAY, gateway)
+    tls = found.spec.tls if isinstance(found, Gateway) else None
+    ref = tls.backend.client_certificate_ref if tls and tls.backend else None
+    if ref is None:
+        return None
+    pair = key_pair(view, ReferenceFrom(GATEWAY_API, Kind.GATEWAY, gateway.namespace), ref)
+    if isinstance(pair, KeyPair):
+        return pair.certificate
+    reason = Reason.REF_NOT_PERMITTED if pair.cause is Cause.NOT_PERMITTED else Reason.INVALID_CLIENT_CERTIFICATE_REF
+    return Finding(
+        ConditionType.RESOLVED_REFS, Status.FALSE, reason, f"tls.backend.clientCertificateRef: {pair.message}"
+    )
+
+
+def pair_in_secret(view: View, key: Key) -> KeyPair | BadReference:
+    """A query, so that a Secret is parsed once for all who refer to it."""
+    secret = view.get(Kind.SECRET, key)
+    if not isinstance(secret, Secret):
+        return BadReference(Cause.NOT_FOUND, f"Secret {key} does not exist")
+    if secret.type != TLS_SECRET:
+        return _unusable(key, f"is of type {secret.type}, want {TLS_SECRET}")
+    data = secret.data or {}
+    try:
+        chain = x509.load_pem_x509_certificates(_decode(data.get("tls.crt", "")))
+        names = _dns_names(chain[0])
+    except _UNREADABLE:
+        return _unusable(key, "has no certificate in PEM under tls.crt")
+    try:
+        private_key = serialization.load_pem_private_key(_decode(data.get("tls.key", "")), password=None)
+    except _UNREADABLE:
+        return _unusable(key, "has no private key in PEM without password under tls.key")
+    try:
+        if private_key.public_key() != chain[0].public_key():
+            return _unusable(key, "has a private key under tls.key that is not that of the certificate under tls.crt")
+        if weakness := next(filter(None, map(_weakness, chain)), ""):
+            return _unusable(key, f"has {weakness} under tls.crt")
+        text = "".join(certificate.public_bytes(_PEM).decode() for certificate in chain)
+        secret_text = private_key.private_bytes(
+            _PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
+        ).decode()
+    except _UNREADABLE:
+        return _unusable(key, "has a kind of key that TLS cannot use")
+    return KeyPair(Certificate(text, secret_text), names)
+
+
+def bundle_in_config_map(view: View, key: Key) -> CaBundle | BadReference:
+    """A query, so that a ConfigMap is parsed once for all who refer to it."""
+    config_map = view.get(Kind.CONFIG_MAP, key)
+    if not isinstance(config_map, ConfigMap):
+        return BadReference(Cause.NOT_FOUND, f"ConfigMap {key} does not exist")
+    try:
+        authorities = x509.load_pem_x509_certificates((config_map.data or {}).get(CA_KEY, "").encode())
+        text = "".join(certificate.public_bytes(_PEM).decode() for certificate in dict.fromkeys(authorities))
+    except _UNREADABLE:
+        return BadReference(Cause.NOT_USABLE, f"ConfigMap {key} has no certificates in PEM under {CA_KEY}")
+    return CaBundle(text)
+
+
+def _unusable(key: Key, problem: str) -> BadReference:
+    return BadReference(Cause.NOT_USABLE, f"Secret {key} {problem}")
+
+
+def _spell(ref: ObjectRef) -> str:
+    return f"{ref.group}/{ref.kind} {ref.name}" if ref.group else f"{ref.kind} {ref.name}"
+
+
+def _decode(data: str) -> bytes:
+    try:
+        return base64.b64decode(data, validate=True)
+    except binascii.Error as error:
+        raise ValueError("not base64") from error
+
+
+def _dns_names(leaf: x509.Certificate) -> tuple[str, ...]:
+    try:
+        names = leaf.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
+    except x509.ExtensionNotFound:
+        return ()
+    return tuple(name.lower() for name in names.get_values_for_type(x509.DNSName))
+
+
+def _weakness(certificate: x509.Certificate) -> str:
+    """What OpenSSL refuses to present, in words; empty when it does not."""
+    if found := _key_weakness(certificate.public_key()):
+        return found
+    digest = certificate.signature_hash_algorithm
+    if isinstance(digest, _WEAK_DIGESTS) and not _is_self_signed(certificate):
+        return f"a signature by {digest.name}, want SHA-256 or better"
+    return ""
+
+
+def _key_weakness(key: CertificatePublicKeyTypes) -> str:
+    match key:
+        case rsa.RSAPublicKey():
+            return "" if key.key_size >= _MIN_RSA_BITS else f"a key of {key.key_size} bits, want {_MIN_RSA_BITS}"
+        case ec.EllipticCurvePublicKey():
+            return "" if key.key_size >= _MIN_EC_BITS else f"a key on a curve of {key.key_size} bits, want P-256"
+        case ed25519.Ed25519PublicKey() | ed448.Ed448PublicKey():
+            return ""
+    return "a kind of key that TLS cannot use"
+
+
+def _is_self_signed(certificate: x509.Certificate) -> bool:
+    """OpenSSL does not look at the signatures of roots."""
+    try:
+        certificate.verify_directly_issued_by(certificate)
+    except (InvalidSignature, *_UNREADABLE):
+        return False
+    return True
