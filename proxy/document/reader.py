@@ -5,7 +5,7 @@ its parts costs little; a part whose bytes were there before is known to be soun
 to are still there.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from itertools import count
 
 import msgspec
@@ -46,8 +46,9 @@ class Reader:
         self._content = Content(Settings(), {}, {})
         """The last one that was sound; what follows belongs to it."""
         self._backends: dict[bytes, Backend] = {}
-        """By their bytes as they came; likewise the routes."""
-        self._routes: dict[bytes, KnownRoute] = {}
+        """By their bytes as they came."""
+        self._raws: tuple[msgspec.Raw, ...] = ()
+        """The bytes of its routes as they came."""
         self._route_names: set[_RouteName] = set()
 
     def read(self, data: bytes) -> Reading:
@@ -71,7 +72,7 @@ class Reader:
         by_name = {backend.name: backend for backend in backends.values()}
         if len(by_name) != len(outline.backends):
             check_backend_names(map(decode_backend, outline.backends), findings)
-        texts, routes, fresh = self._read_routes(outline.routes)
+        routes, fresh = self._read_routes(outline.routes)
         content = Content(settings, by_name, {known.number: known for known in routes})
         check_routes(fresh, _names(content), findings)
         self._check_kept(content, findings)
@@ -79,7 +80,7 @@ class Reader:
         findings.raise_if_any()
         self._content = content
         self._backends = backends
-        self._routes = dict(zip(texts, routes, strict=True))
+        self._raws = outline.routes
         self._route_names -= left
         self._route_names |= come
         return Reading(outline.version, content)
@@ -97,22 +98,30 @@ class Reader:
         check_backends(fresh, findings)
         return backends
 
-    def _read_routes(self, raws: Iterable[msgspec.Raw]) -> tuple[list[bytes], list[KnownRoute], list[Route]]:
-        """The bytes of all routes, the routes, and those that have to be checked."""
-        texts = [bytes(raw) for raw in raws]
-        routes: list[KnownRoute] = []
+    def _read_routes(self, raws: tuple[msgspec.Raw, ...]) -> tuple[list[KnownRoute], list[Route]]:
+        """All routes, and those that have to be checked.
+
+        Beginning and end are usually those of before, and to compare costs less than to look up.
+        """
+        before = [*self._content.routes.values()]
+        head = _equal(raws, self._raws)
+        tail = _equal(raws[head:][::-1], self._raws[head:][::-1])
+        last, last_before = len(raws) - tail, len(before) - tail
+        moved = dict(zip(map(bytes, self._raws[head:last_before]), before[head:last_before], strict=True))
+        routes = before[:head]
         fresh: list[Route] = []
-        for place, text in enumerate(texts):
-            known = self._routes.get(text)
+        for place in range(head, len(raws)):
+            raw = raws[place]
+            known = before[place - last + last_before] if place >= last else moved.get(bytes(raw))
             if known is None:
-                route = decode_route(text)
+                route = decode_route(raw)
                 fresh.append(route)
                 known = known_route(next(self._numbers), place, route)
             elif known.place not in (-1, place):
                 # Without a name, so another one: it is known by its place.
                 known = msgspec.structs.replace(known, number=next(self._numbers), place=place)
             routes.append(known)
-        return texts, routes, fresh
+        return routes, fresh
 
     def _check_kept(self, content: Content, findings: Findings) -> None:
         """Names that a route of before refers to may have left."""
@@ -135,10 +144,18 @@ class Reader:
         left = {_name_of(before[number]) for number in before.keys() - now.keys() if before[number].place < 0}
         newcomers = [_name_of(now[number]) for number in now.keys() - before.keys() if now[number].place < 0]
         come = set(newcomers)
-        is_unique = len(come) == len(newcomers) and come.isdisjoint(self._route_names - left)
+        is_unique = len(come) == len(newcomers) and (come & self._route_names) <= left
         if not is_unique or len(now) != len(routes):
             check_route_names((known.route for known in routes), findings)
         return left, come
+
+
+def _equal(some: Sequence[msgspec.Raw], others: Sequence[msgspec.Raw]) -> int:
+    """How many of the first are equal."""
+    return next(
+        (place for place, (one, other) in enumerate(zip(some, others, strict=False)) if one != other),
+        min(len(some), len(others)),
+    )
 
 
 def _name_of(known: KnownRoute) -> _RouteName:

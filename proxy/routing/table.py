@@ -54,7 +54,7 @@ class Table(msgspec.Struct, frozen=True):
 
         For a table that `decide` is not called with any more; decisions that were taken from it stay good.
         """
-        return _dismantle(self, [*self.routes.values()], frozenset())
+        return _dismantle(self, [*self.routes.values(), *self.backends.values()], frozenset())
 
 
 class TableBuilder:

@@ -91,7 +91,7 @@ def test_decisions_outlive_a_table_that_is_taken_apart() -> None:
 
     steps = sum(1 for _ in table.dismantle())
 
-    assert 4 == steps
+    assert 6 == steps
     assert not table.routes
     assert "r3" == decision.rule.route_name
     assert "web" == decision.listener.name
