@@ -1,0 +1,141 @@
+"""A worker's connections to an edge, in a loop of a thread of its own, with a clock that tests put forward.
+
+The edge is the simulated one on real sockets; requests are answered by the exchanges of the doors' tests.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from types import TracebackType
+from typing import Self, TypeVar
+
+import msgspec
+
+from proxy.doors.terms import Caches
+from proxy.loop import Loop
+from proxy.stats import Stats
+from proxy.tunnel.addresses import EdgeAddress
+from proxy.tunnel.links import Links
+from proxy.tunnel.orders import Dial, DialMeans, EdgeOrder, EdgeReport, Ended, PushTaken, Registered, Withdraw
+from tests.proxy.doors.echo import Services
+from tests.proxy.loop.sides import Clock
+from tests.support.edge.edge import Edge
+from tests.support.edge.ledger import PATIENCE_S
+
+CLIENT_ID = b"c" * 16
+
+T = TypeVar("T")
+R = TypeVar("R", bound=EdgeReport)
+
+
+def address_of(text: str) -> EdgeAddress:
+    host, _, port = text.rpartition(":")
+    return EdgeAddress(host.strip("[]"), int(port))
+
+
+class Rig:
+    def __init__(self, edge: Edge) -> None:
+        self.edge = edge
+        self.clock = Clock()
+        self.loop = Loop(self.clock)
+        self.services = Services(self.loop)
+        self.stats = Stats()
+        self.is_idle = threading.Event()
+        self._news = threading.Condition()
+        self._reports: list[tuple[EdgeReport, bytes | None]] = []
+        self.links = Links(self.loop, self.services.begin, Caches(), self.stats, self._note)
+        self._numbers = 0
+        self._thread = threading.Thread(target=self.loop.run, name="loop", daemon=True)
+        self._thread.start()
+
+    # -- orders ------------------------------------------------------------------------------------------------------
+
+    def dial(
+        self, address: str = "", *, token: str = "", roots: str = "", registers: bool = True, conn_index: int = 0
+    ) -> int:
+        """Its number."""
+        self._numbers += 1
+        roots = roots or self.edge.authority.pem.decode()
+        means = DialMeans(token or self.edge.tunnel.token, CLIENT_ID, roots)
+        order = Dial(self._numbers, conn_index, address_of(address or self.edge.addresses[0]), 0, registers)
+        self.obey(order, msgspec.msgpack.encode(means))
+        return self._numbers
+
+    def register(self) -> int:
+        number = self.dial()
+        self.wait_for(Registered, number)
+        return number
+
+    def withdraw(self, number: int) -> None:
+        self.obey(Withdraw(number))
+
+    def take_push(self, push: int, version: int) -> None:
+        self.obey(PushTaken(push, version))
+
+    def obey(self, order: EdgeOrder, content: bytes | None = None) -> None:
+        self.call(lambda: self.links.obey(order, memoryview(content) if content is not None else None))
+
+    # -- reports -----------------------------------------------------------------------------------------------------
+
+    def _note(self, report: EdgeReport, content: bytes | None) -> None:
+        with self._news:
+            self._reports.append((report, content))
+            self._news.notify_all()
+
+    @property
+    def reports(self) -> list[EdgeReport]:
+        with self._news:
+            return [report for report, _ in self._reports]
+
+    def wait_for(self, kind: type[R], number: int) -> R:
+        """The only report of this kind on a dial."""
+        return self.wait_with_content(kind, lambda report: getattr(report, "number", None) == number)[0]
+
+    def wait_with_content(
+        self, kind: type[R], is_wanted: Callable[[R], bool] = lambda _: True
+    ) -> tuple[R, bytes | None]:
+        def found() -> list[tuple[R, bytes | None]]:
+            return [(each, content) for each, content in self._reports if isinstance(each, kind) and is_wanted(each)]
+
+        with self._news:
+            assert self._news.wait_for(found, PATIENCE_S), f"no {kind.__name__}; reports so far: {self._reports}"
+            (only,) = found()
+            return only
+
+    def wait_for_end(self, number: int) -> Ended:
+        return self.wait_for(Ended, number)
+
+    # -- the loop ----------------------------------------------------------------------------------------------------
+
+    def call(self, what: Callable[[], T]) -> T:
+        """In the loop's thread."""
+        done = threading.Event()
+        found: list[T] = []
+
+        def run() -> None:
+            try:
+                found.append(what())
+            finally:
+                done.set()
+
+        self.loop.call_from_thread(run)
+        assert done.wait(PATIENCE_S), "the loop does not answer"
+        return found[0]
+
+    def pass_time(self, seconds: float) -> None:
+        """For the loop; deadlines that are over by then are met before this returns."""
+        self.clock.passed_s += seconds
+        for _ in range(2):
+            self.call(lambda: None)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.call(self.links.close)
+        self.loop.stop_from_thread()
+        self._thread.join(PATIENCE_S)
+        self.loop.close()

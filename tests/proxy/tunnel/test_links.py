@@ -1,0 +1,274 @@
+"""A worker's connections to the edge: what it is ordered, what it reports, and how each way of ending is told."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import msgspec
+import pytest
+
+from proxy.tunnel.failures import FailureCause
+from proxy.tunnel.orders import DialMeans, Ended, Pushed, Reached, Registered
+from proxy.tunnel.remoteconfig import Update
+from tests.proxy.tunnel.rig import CLIENT_ID, Rig
+from tests.support.edge.authority import EdgeAuthority
+from tests.support.edge.behaviour import DUPLICATE, Behaviour, Hang, busy, unauthorized
+from tests.support.edge.edge import Edge
+from tests.support.edge.heads import UPDATE_CONFIGURATION
+from tests.support.edge.ledger import Record
+
+
+@pytest.fixture
+def edge() -> Iterator[Edge]:
+    with Edge() as edge:
+        yield edge
+
+
+@pytest.fixture
+def rig(edge: Edge) -> Iterator[Rig]:
+    with Rig(edge) as rig:
+        yield rig
+
+
+def record_of(rig: Rig) -> Record:
+    (record,) = rig.edge.wait_for_registered(1)
+    return record
+
+
+def settle(rig: Rig, record: Record) -> None:
+    """Whatever either side had under way has come: the second round trip begins after the first has ended."""
+    rig.edge.ping(record)
+    rig.edge.ping(record)
+
+
+# -- coming to be ------------------------------------------------------------------------------------------------------
+
+
+def test_a_dial_registers_serves_and_is_counted(rig: Rig) -> None:
+    number = rig.dial(conn_index=3)
+    report = rig.wait_for(Registered, number)
+    record = record_of(rig)
+    assert (report.location, report.is_remotely_managed) == ("LIS", True)
+    assert (record.registration.conn_index, record.registration.options.client.client_id) == (3, CLIENT_ID)
+
+    assert rig.edge.call("/hello").read_all() == b"hello\n"
+    call = rig.edge.call("/hold")
+    rig.edge.wait_for(lambda: record.streams == 1, "the request that is held")
+    rig.services.begun.get(timeout=20)
+    rig.services.begun.get(timeout=20)
+    rig.call(rig.links.measure)
+    stats = rig.stats.edge(3)
+    assert (stats.is_up, stats.requests, stats.in_flight) == (1, 2, 1)
+    assert min(stats.sent_bytes, stats.received_bytes) > 0
+    rig.call(rig.services.let_go)
+    assert call.read_all() == b"hello\n"
+
+
+def test_a_look_at_the_edge_is_closed_again_without_a_word(rig: Rig) -> None:
+    rig.wait_for(Reached, rig.dial(registers=False))
+    (record,) = rig.edge.wait_for_attempts(1)
+    rig.edge.wait_until_closed(record)
+    assert not record.registrations
+    assert len(rig.reports) == 1
+
+
+def test_a_port_that_nobody_listens_on_is_a_failure_of_the_address(rig: Rig) -> None:
+    rig.edge.refuse()
+    end = rig.wait_for_end(rig.dial())
+    assert (end.cause, end.error, end.registered_for_s) == (FailureCause.DIAL, "Connection refused", 0.0)
+    assert end.cause.is_of_address
+
+
+@pytest.mark.parametrize(
+    ("behaviour", "cause", "error"),
+    [
+        (Behaviour(refusal=unauthorized("Unauthorized: gone")), FailureCause.UNAUTHORIZED, "Unauthorized: gone"),
+        (Behaviour(refusal=busy(7.0)), FailureCause.REFUSED, "try later"),
+        (Behaviour(refusal=DUPLICATE), FailureCause.DUPLICATE, "EDUPCONN"),
+        (Behaviour(exception="a bug"), FailureCause.EXCEPTION, "a bug"),
+        (Behaviour(drops_at_register=True), FailureCause.LOST, "connection"),
+    ],
+    ids=["unauthorized", "refused", "duplicate", "exception", "dropped"],
+)
+def test_a_registration_that_fails_ends_with_its_cause(
+    rig: Rig, behaviour: Behaviour, cause: FailureCause, error: str
+) -> None:
+    rig.edge.behave(behaviour)
+    end = rig.wait_for_end(rig.dial())
+    assert (end.cause, error in end.error) == (cause, True), end
+    assert end.retry_after_s == (7.0 if behaviour.refusal == busy(7.0) else 0.0)
+
+
+@pytest.mark.parametrize(
+    ("hang", "wait_s", "cause", "error"),
+    [
+        (Hang.BEFORE_TLS, 15, FailureCause.TLS, "TLS was not set up within 15 s"),
+        (Hang.BEFORE_HTTP, 5, FailureCause.SILENT, "the edge did not open its control stream within 5 s of TLS"),
+        (Hang.BEFORE_CONTROL, 5, FailureCause.SILENT, "the edge did not open its control stream within 5 s of TLS"),
+        (Hang.BEFORE_BOOTSTRAP, 5, FailureCause.SILENT, "the edge did not answer the registration within 5 s"),
+        (Hang.BEFORE_REGISTRATION, 5, FailureCause.SILENT, "the edge did not answer the registration within 5 s"),
+    ],
+)
+def test_silence_ends_a_connection_when_its_time_is_over_and_not_before(
+    rig: Rig, hang: Hang, wait_s: float, cause: FailureCause, error: str
+) -> None:
+    rig.edge.behave(Behaviour(hang=hang))
+    number = rig.dial()
+    (record,) = rig.edge.wait_for_attempts(1)
+    if hang is not Hang.BEFORE_TLS:
+        rig.edge.wait_for(lambda: record.tls_version is not None, "TLS")
+        if hang is not Hang.BEFORE_HTTP:
+            settle(rig, record)
+    rig.pass_time(wait_s / 2)
+    assert not rig.reports
+    while not rig.reports:
+        rig.pass_time(1.5)
+    end = rig.wait_for_end(number)
+    assert (end.cause, end.error) == (cause, error)
+
+
+@pytest.mark.parametrize("roots", ["no PEM", EdgeAuthority.make("Another").pem.decode()])
+def test_authorities_that_do_not_vouch_for_the_edge_end_the_dial(rig: Rig, roots: str) -> None:
+    end = rig.wait_for_end(rig.dial(roots=roots))
+    assert end.cause is FailureCause.TLS
+    assert "authorit" in end.error
+    assert rig.stats.edge(0).is_up == 0
+
+
+def test_authorities_that_were_renewed_hold_for_the_next_dial(rig: Rig) -> None:
+    rig.wait_for_end(rig.dial(roots=EdgeAuthority.make("Yesterday's").pem.decode()))
+    rig.register()
+
+
+# -- looked after ------------------------------------------------------------------------------------------------------
+
+
+def test_a_connection_is_pinged_and_its_round_trip_measured(rig: Rig) -> None:
+    rig.register()
+    settle(rig, record_of(rig))
+    assert rig.stats.edge(0).round_trip_s > 0
+    for _ in range(3):
+        rig.pass_time(11)
+        settle(rig, record_of(rig))
+    assert [type(report) for report in rig.reports] == [Registered]
+
+
+def test_a_connection_without_an_answer_to_a_ping_is_given_up(rig: Rig) -> None:
+    number = rig.register()
+    record = record_of(rig)
+    settle(rig, record)
+    rig.edge.stop_reading(record)
+    rig.pass_time(11)
+    assert not [report for report in rig.reports if isinstance(report, Ended)]
+    rig.pass_time(11)
+    end = rig.wait_for_end(number)
+    assert (end.cause, end.error) == (FailureCause.LOST, "the edge answered no PING within 10 s")
+    assert end.registered_for_s >= 20
+
+
+# -- leaving -----------------------------------------------------------------------------------------------------------
+
+
+def test_a_connection_that_is_withdrawn_unregisters_and_finishes_what_runs(rig: Rig) -> None:
+    number = rig.register()
+    record = record_of(rig)
+    call = rig.edge.call("/hold")
+    rig.services.begun.get(timeout=20)
+    rig.withdraw(number)
+    rig.edge.wait_for(lambda: record.is_unregistered, "the unregistration")
+    rig.pass_time(3600)
+    assert not [report for report in rig.reports if isinstance(report, Ended)]
+    rig.call(rig.services.let_go)
+    assert call.read_all() == b"hello\n"
+    end = rig.wait_for_end(number)
+    assert (end.cause, end.retry_after_s) == (FailureCause.LOST, 0.0)
+    assert record.has_control_ended
+    assert rig.stats.edge(0).is_up == 0
+
+
+def test_a_withdrawal_before_the_registration_is_carried_out_at_once(rig: Rig) -> None:
+    rig.edge.behave(Behaviour(hang=Hang.BEFORE_CONTROL))
+    number = rig.dial()
+    rig.withdraw(number)
+    assert rig.wait_for_end(number).error == "given up before it was registered"
+    rig.withdraw(number)
+    rig.withdraw(12345)
+    assert len(rig.reports) == 1
+
+
+def test_a_worker_that_drains_is_idle_when_its_last_connection_is_gone_and_dials_no_more(rig: Rig) -> None:
+    numbers = [rig.dial(address, conn_index=index) for index, address in enumerate(rig.edge.addresses)]
+    for number in numbers:
+        rig.wait_for(Registered, number)
+    rig.call(lambda: rig.links.drain(rig.is_idle.set))
+    assert rig.is_idle.wait(20)
+    assert all(record.is_unregistered for record in rig.edge.ledger.records)
+    for number in numbers:
+        rig.wait_for_end(number)
+    late = rig.wait_for_end(rig.dial())
+    assert (late.cause, late.error) == (FailureCause.LOST, "the worker ends")
+
+
+def test_a_worker_without_connections_is_idle_at_once(rig: Rig) -> None:
+    rig.call(lambda: rig.links.drain(rig.is_idle.set))
+    assert rig.is_idle.is_set()
+
+
+@pytest.mark.parametrize("hang", [None, Hang.BEFORE_TLS, Hang.BEFORE_HTTP, Hang.BEFORE_REGISTRATION])
+def test_a_worker_that_is_cut_off_gives_up_each_connection_whatever_its_state(rig: Rig, hang: Hang | None) -> None:
+    rig.edge.behave(Behaviour(hang=hang))
+    number = rig.dial()
+    (record,) = rig.edge.wait_for_attempts(1)
+    if hang is None:
+        rig.wait_for(Registered, number)
+    rig.call(rig.links.close)
+    assert rig.wait_for_end(number).error == "the worker ends"
+    rig.edge.wait_until_closed(record)
+
+
+def test_the_edge_that_says_goaway_is_left_in_order(rig: Rig) -> None:
+    number = rig.register()
+    record = record_of(rig)
+    rig.edge.goaway(record)
+    rig.edge.wait_for(lambda: record.is_unregistered, "the unregistration")
+    assert rig.wait_for_end(number).error == "the edge takes this connection out of service (GOAWAY)"
+
+
+# -- configurations ----------------------------------------------------------------------------------------------------
+
+
+def test_a_pushed_configuration_is_reported_and_answered_with_the_version_that_holds(rig: Rig) -> None:
+    rig.register()
+    call = rig.edge.call(fields=[UPDATE_CONFIGURATION], end_stream=False)
+    call.send(b'{"version":5,"config":{"ingress":[]}}', True)
+    pushed, content = rig.wait_with_content(Pushed)
+    assert content is not None
+    assert msgspec.msgpack.decode(content, type=Update) == Update(5, b'{"ingress":[]}')
+    rig.take_push(pushed.push, 9)
+    assert call.read_all() == b'{"lastAppliedVersion":9,"err":null}'
+    rig.take_push(pushed.push, 10)
+
+
+def test_an_answer_to_a_push_that_the_edge_has_given_up_goes_nowhere(rig: Rig) -> None:
+    rig.register()
+    call = rig.edge.call(fields=[UPDATE_CONFIGURATION], end_stream=False)
+    call.send(b'{"version":5,"config":{}}', True)
+    pushed, _ = rig.wait_with_content(Pushed)
+    call.reset()
+    rig.edge.ping(record_of(rig))
+    rig.take_push(pushed.push, 5)
+    assert rig.edge.call("/hello").read_all() == b"hello\n"
+
+
+@pytest.mark.parametrize("body", [b"", b"no json", b'{"version":"1"}', b"[" * 100_000])
+def test_a_push_that_cannot_be_read_is_refused(rig: Rig, body: bytes) -> None:
+    rig.register()
+    call = rig.edge.call(fields=[UPDATE_CONFIGURATION], end_stream=not body)
+    if body:
+        call.send(body, True, waits=False)
+    assert (call.response().status_code, call.response().source) == (502, "cloudflared")
+    assert [type(report) for report in rig.reports] == [Registered]
+
+
+def test_the_means_of_a_dial_show_nothing() -> None:
+    assert repr(DialMeans("secret", b"secret", "roots")) == "<DialMeans>"
