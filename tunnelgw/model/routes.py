@@ -6,8 +6,6 @@ is empty in the other.
 
 from collections.abc import Iterator
 
-from collections.abc import Iterator
-
 import msgspec
 
 from tunnelgw.model.meta import NO_STATUS, Object
@@ -192,14 +190,6 @@ class GrpcRoute(Object, frozen=True):
 
 Route = HttpRoute | GrpcRoute
 Rule = HttpRule | GrpcRule
-
-
-def backend_refs(route: Route) -> Iterator[BackendObjectRef]:
-    """All that a route forwards or copies requests to."""
-    for rule in route.spec.rules:
-        yield from rule.backend_refs
-        for filters in (rule.filters, *(ref.filters for ref in rule.backend_refs)):
-            yield from (entry.request_mirror.backend_ref for entry in filters if entry.request_mirror)
 
 
 def backend_refs(route: Route) -> Iterator[BackendObjectRef]:

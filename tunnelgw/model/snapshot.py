@@ -30,8 +30,6 @@ class Index(StrEnum):
     ROUTES_BY_LISTENER_SET = "routes by listener set"
     ROUTES_BY_SERVICE = "routes by service"
     """Routes that forward or copy requests to it, whether they may or not."""
-    ROUTES_BY_SERVICE = "routes by service"
-    """Routes that forward or copy requests to it, whether they may or not."""
     GRANTS_BY_NAMESPACE = "grants by namespace"
     """Key(namespace, "")."""
     POLICIES_BY_SERVICE = "policies by service"
@@ -60,11 +58,6 @@ def index_entries(item: Object) -> Iterable[tuple[Index, Key]]:
                 (_ROUTE_PARENTS[ref.kind], Key(ref.namespace or namespace, ref.name))
                 for ref in item.spec.parent_refs
                 if ref.group == GATEWAY_API and ref.kind in _ROUTE_PARENTS
-            }
-            yield from {
-                (Index.ROUTES_BY_SERVICE, Key(ref.namespace or namespace, ref.name))
-                for ref in backend_refs(item)
-                if (ref.group, ref.kind) == (CORE, Kind.SERVICE)
             }
             yield from {
                 (Index.ROUTES_BY_SERVICE, Key(ref.namespace or namespace, ref.name))
