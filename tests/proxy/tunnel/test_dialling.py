@@ -1,0 +1,89 @@
+"""Dials that come to nothing: what answers is no edge, or nobody answers."""
+
+from __future__ import annotations
+
+import contextlib
+import socket
+from collections.abc import Callable, Iterator
+
+import pytest
+
+from proxy.tunnel.failures import FailureCause
+from proxy.tunnel.orders import Ended
+from tests.proxy.tunnel.rig import Rig
+from tests.support.edge.edge import Edge
+from tests.support.ports import LOOPBACK
+from tests.support.socketbackend import Dialogue, SocketBackend
+
+
+@pytest.fixture
+def rig() -> Iterator[Rig]:
+    with Edge() as edge, Rig(edge) as rig:
+        yield rig
+
+
+@contextlib.contextmanager
+def nobody_answers() -> Iterator[str]:
+    """An address whose queue of connections is full: the kernel drops whoever asks."""
+    with socket.socket() as listener, contextlib.ExitStack() as stack:
+        listener.bind((LOOPBACK, 0))
+        listener.listen(0)
+        for _ in range(4):
+            sock = stack.enter_context(socket.socket())
+            sock.setblocking(False)
+            with contextlib.suppress(BlockingIOError):
+                sock.connect(listener.getsockname())
+        yield f"{LOOPBACK}:{listener.getsockname()[1]}"
+
+
+def failure_at(rig: Rig, script: Callable[[Dialogue], None]) -> Ended:
+    with SocketBackend(script) as server:
+        return rig.wait_for_end(rig.dial(server.address))
+
+
+def test_an_address_that_does_not_answer_is_given_up_after_15_seconds(rig: Rig) -> None:
+    with nobody_answers() as address:
+        number = rig.dial(address)
+        rig.pass_time(10)
+        assert not rig.reports
+        rig.pass_time(6)
+        end = rig.wait_for_end(number)
+    assert (end.cause, end.error) == (FailureCause.DIAL, "no answer within 15 s")
+
+
+def test_a_dial_that_waits_can_be_given_up(rig: Rig) -> None:
+    with nobody_answers() as address:
+        number = rig.dial(address)
+        rig.withdraw(number)
+        assert rig.wait_for_end(number).error == "given up before it was registered"
+        rig.pass_time(60)
+        assert len(rig.reports) == 1
+
+
+def test_a_server_that_speaks_no_tls_is_no_edge(rig: Rig) -> None:
+    end = failure_at(rig, lambda dialogue: dialogue.send(b"SSH-2.0-OpenSSH_9.2\r\n" * 10))
+    assert end.cause is FailureCause.TLS
+    assert end.error.startswith("TLS failed: ")
+
+
+def test_a_server_that_hangs_up_is_no_edge(rig: Rig) -> None:
+    def hang_up(dialogue: Dialogue) -> None:
+        dialogue.sock.recv(1)
+
+    end = failure_at(rig, hang_up)
+    assert end.cause is FailureCause.TLS
+    assert end.cause.is_of_address
+
+
+@pytest.mark.parametrize("names", [["quic.cftunnel.com"], ["127.0.0.1.nip.example"]])
+def test_a_certificate_for_another_name_is_told_with_the_name_that_is_wanted(names: list[str]) -> None:
+    with Edge(server_names=names) as edge, Rig(edge) as rig:
+        end = rig.wait_for_end(rig.dial())
+    assert end.cause is FailureCause.TLS
+    assert "want one for h2.cftunnel.com" in end.error
+    assert "An edge on loopback" in end.error, "the issuer"
+
+
+def test_a_bad_address_ends_its_dial_alone(rig: Rig) -> None:
+    assert rig.wait_for_end(rig.dial("[ff02::1]:7844")).cause is FailureCause.DIAL
+    rig.register()
