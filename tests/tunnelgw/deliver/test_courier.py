@@ -1,0 +1,162 @@
+"""Couriers bring the newest parcel until it is held, each at its own pace."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import msgspec
+
+from tunnelgw.deliver.courier import Courier, Undelivered
+from tunnelgw.deliver.receipts import Receipt, Remark
+
+WAIT_S = 30.0
+
+
+class Parcel(msgspec.Struct, frozen=True):
+    digest: str
+
+
+class Doorstep:
+    """A target that a test commands: what the next deliveries come to, and what was brought."""
+
+    def __init__(self) -> None:
+        self.name = "doorstep"
+        self.failures: list[Undelivered] = []
+        self.brought: list[str] = []
+        self.times_s: list[float] = []
+        self.open = threading.Event()
+        self.open.set()
+        self.is_closed = threading.Event()
+        self.changed = threading.Condition()
+
+    def deliver(self, parcel: Parcel) -> tuple[Remark, ...]:
+        with self.changed:
+            self.times_s.append(time.monotonic())
+            self.brought.append(parcel.digest)
+            self.changed.notify_all()
+        self.open.wait(WAIT_S)
+        if self.failures:
+            raise self.failures.pop(0)
+        return ()
+
+    def close(self) -> None:
+        self.is_closed.set()
+
+    def wait_for(self, count: int) -> None:
+        with self.changed:
+            assert self.changed.wait_for(lambda: len(self.brought) >= count, WAIT_S), self.brought
+
+
+class Desk:
+    def __init__(self) -> None:
+        self.receipts: list[Receipt] = []
+        self.crashes: list[BaseException] = []
+        self.changed = threading.Condition()
+
+    def report(self, receipt: Receipt) -> None:
+        with self.changed:
+            self.receipts.append(receipt)
+            self.changed.notify_all()
+
+    def wait_for_current(self, digest: str) -> Receipt:
+        def newest() -> bool:
+            return bool(self.receipts) and self.receipts[-1].is_current and self.receipts[-1].held == digest
+
+        with self.changed:
+            assert self.changed.wait_for(newest, WAIT_S), self.receipts
+            return self.receipts[-1]
+
+
+@contextmanager
+def couriered(target: Doorstep, desk: Desk, visit_every_s: float = 3600.0) -> Iterator[Courier[Parcel]]:
+    courier = Courier(target, desk.report, desk.crashes.append, visit_every_s=visit_every_s)
+    courier.start()
+    yield courier
+    courier.stop()
+    target.open.set()
+    assert courier.join(WAIT_S)
+    assert target.is_closed.is_set()
+
+
+def test_a_parcel_is_brought_once_and_receipted() -> None:
+    target, desk = Doorstep(), Desk()
+    with couriered(target, desk) as courier:
+        courier.send(Parcel("one"))
+        desk.wait_for_current("one")
+
+    assert target.brought == ["one"]
+    assert desk.receipts == [Receipt("doorstep", "one", "one")]
+
+
+def test_what_fails_is_tried_again_until_it_is_held_and_what_was_held_is_remembered() -> None:
+    target, desk = Doorstep(), Desk()
+    with couriered(target, desk) as courier:
+        courier.send(Parcel("one"))
+        desk.wait_for_current("one")
+        target.failures = [Undelivered("down"), Undelivered("refused", is_refusal=True)]
+        courier.send(Parcel("two"))
+        desk.wait_for_current("two")
+
+    assert desk.receipts[1:3] == [
+        Receipt("doorstep", "two", "one", "down", attempts=1),
+        Receipt("doorstep", "two", "one", "refused", is_refusal=True, attempts=2),
+    ]
+    assert not desk.receipts[1].is_current
+
+
+def test_only_the_newest_of_what_was_sent_meanwhile_is_brought() -> None:
+    target, desk = Doorstep(), Desk()
+    target.open.clear()
+    with couriered(target, desk) as courier:
+        courier.send(Parcel("one"))
+        target.wait_for(1)
+        for digest in ("two", "three", "four"):
+            courier.send(Parcel(digest))
+        target.open.set()
+        desk.wait_for_current("four")
+
+    assert target.brought == ["one", "four"]
+
+
+def test_a_target_that_asks_for_a_pause_gets_it_even_when_there_is_news() -> None:
+    target, desk = Doorstep(), Desk()
+    target.failures = [Undelivered("busy", retry_after_s=0.5)]
+    with couriered(target, desk) as courier:
+        courier.send(Parcel("one"))
+        target.wait_for(1)
+        courier.send(Parcel("two"))
+        desk.wait_for_current("two")
+
+    assert target.brought[-1] == "two"
+    assert target.times_s[1] - target.times_s[0] >= 0.5
+
+
+def test_a_target_is_visited_again_without_news() -> None:
+    target, desk = Doorstep(), Desk()
+    with couriered(target, desk, visit_every_s=0.01) as courier:
+        courier.send(Parcel("one"))
+        target.wait_for(3)
+
+    assert set(target.brought) == {"one"}
+    assert len(desk.receipts) == 1, "a receipt that says nothing new is not reported"
+
+
+def test_a_courier_without_anything_to_bring_stops() -> None:
+    target, desk = Doorstep(), Desk()
+    with couriered(target, desk):
+        pass
+
+    assert target.brought == []
+
+
+def test_a_bug_in_a_target_is_handed_on() -> None:
+    target, desk = Doorstep(), Desk()
+    target.failures = [ZeroDivisionError("bug")]  # type: ignore[list-item]
+    with couriered(target, desk) as courier:
+        courier.send(Parcel("one"))
+        assert target.is_closed.wait(WAIT_S)
+
+    assert [type(crash) for crash in desk.crashes] == [ZeroDivisionError]

@@ -1,0 +1,160 @@
+"""Documents pushed to a real proxy: versions, restarts, other writers, refusals."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from daemonkit.secret import Secret
+from tests.proxy.site import TOKEN, Proxy
+from tunnelgw.deliver.configclient import ConfigClient, ConfigEndpoint
+from tunnelgw.deliver.courier import Undelivered
+from tunnelgw.deliver.proxies import DocumentParcel, ProxyTarget
+
+
+def parcel(host: str) -> DocumentParcel:
+    routes = [{"hostnames": [host], "backends": [{"address": "127.0.0.1:3000"}]}]
+    return DocumentParcel(host, b"," + json.dumps({"routes": routes}).encode()[1:])
+
+
+def target_of(proxy: Proxy, token: str = TOKEN, *, leads: bool = True) -> ProxyTarget:
+    endpoint = ConfigEndpoint(f"http://{proxy.address('config')}")
+    return ProxyTarget(endpoint, ConfigClient(endpoint, Secret(token)), lambda: leads)
+
+
+def target_at(url: str) -> ProxyTarget:
+    endpoint = ConfigEndpoint(url)
+    return ProxyTarget(endpoint, ConfigClient(endpoint, Secret(TOKEN)), lambda: True)
+
+
+@contextmanager
+def listening(url: str) -> Iterator[Proxy]:
+    with Proxy("--config-addr", url) as proxy:
+        proxy.wait_for_message("listening", server="config")
+        yield proxy
+
+
+def hosts(proxy: Proxy) -> tuple[int, list[str]]:
+    document = proxy.get().json()
+    return document["version"], [host for route in document["routes"] for host in route["hostnames"]]
+
+
+def test_the_first_document_is_version_1_and_each_change_one_more() -> None:
+    with Proxy() as proxy:
+        target = target_of(proxy)
+        assert target.deliver(parcel("a.example")) == ()
+        assert hosts(proxy) == (1, ["a.example"])
+
+        target.deliver(parcel("a.example"))
+        assert hosts(proxy)[0] == 1
+        target.deliver(parcel("b.example"))
+
+        assert hosts(proxy) == (2, ["b.example"])
+        target.close()
+
+
+def test_a_new_controller_goes_on_after_the_version_that_is_loaded() -> None:
+    with Proxy() as proxy:
+        proxy.put({"version": 10**15, "routes": []})
+        target = target_of(proxy)
+
+        target.deliver(parcel("a.example"))
+
+        assert hosts(proxy) == (10**15 + 1, ["a.example"])
+        target.close()
+
+
+def test_what_somebody_put_by_hand_is_replaced_at_the_next_visit() -> None:
+    with Proxy() as proxy:
+        target = target_of(proxy)
+        target.deliver(parcel("a.example"))
+        proxy.put({"version": 40, "routes": []})
+
+        target.deliver(parcel("a.example"))
+
+        assert hosts(proxy) == (41, ["a.example"])
+        target.close()
+
+
+def test_a_newer_version_than_expected_is_overtaken_at_once() -> None:
+    with Proxy() as proxy:
+        target = target_of(proxy)
+        target.deliver(parcel("a.example"))
+        proxy.put({"version": 40, "routes": []})
+
+        target.deliver(parcel("b.example"))
+
+        assert hosts(proxy) == (41, ["b.example"])
+        target.close()
+
+
+def test_a_proxy_that_was_restarted_empty_gets_its_document_again(tmp_path: Path) -> None:
+    url = f"unix:{tmp_path / 'config.sock'}"
+    target = target_at(url)
+    with listening(url):
+        target.deliver(parcel("a.example"))
+    with pytest.raises(Undelivered, match="No such file"):
+        target.deliver(parcel("a.example"))
+    with listening(url) as proxy:
+        target.deliver(parcel("a.example"))
+
+        proxy.wait_for_message("configuration loaded", version=1)
+        target.close()
+
+
+def test_another_token_is_told_with_its_repair() -> None:
+    with Proxy() as proxy:
+        target = target_of(proxy, "another-token")
+
+        with pytest.raises(Undelivered, match=r"401.*restart") as raised:
+            target.deliver(parcel("a.example"))
+
+        assert raised.value.is_refusal
+        assert "another-token" not in str(raised.value)
+        target.close()
+
+
+def test_a_document_that_the_proxy_refuses_is_told_with_the_place() -> None:
+    with Proxy() as proxy:
+        target = target_of(proxy)
+        bad = DocumentParcel("bad", b',"routes":[{"hostnames":["UPPER"]}]}')
+
+        with pytest.raises(Undelivered, match=r"400.*routes\[0\]\.hostnames\[0\]") as raised:
+            target.deliver(bad)
+
+        assert raised.value.is_refusal
+        target.close()
+
+
+def test_a_port_that_the_proxy_cannot_bind_is_remarked_every_time() -> None:
+    with Proxy() as proxy:
+        listeners = [{"name": "web", "address": "192.0.2.1", "port": 80}]
+        unbindable = DocumentParcel("l", b"," + json.dumps({"listeners": listeners}).encode()[1:])
+        target = target_of(proxy)
+
+        first, second = target.deliver(unbindable), target.deliver(unbindable)
+
+        assert first == second
+        assert [(remark.kind, remark.subject) for remark in first] == [("port", "listeners[0].port")]
+        target.close()
+
+
+def test_a_deposed_leader_writes_nothing_more() -> None:
+    with Proxy() as proxy:
+        target = target_of(proxy, leads=False)
+
+        with pytest.raises(Undelivered, match="another controller leads now"):
+            target.deliver(parcel("a.example"))
+
+        assert proxy.get().status_code == 404
+        target.close()
+
+
+@pytest.mark.parametrize("url", ["", "proxy:8082", "ftp://proxy", "http://", "http://proxy/config"])
+def test_an_endpoint_of_another_form_is_refused(url: str) -> None:
+    with pytest.raises(ValueError, match="want http://host:port, https://host:port or unix:/path"):
+        ConfigClient(ConfigEndpoint(url), None)

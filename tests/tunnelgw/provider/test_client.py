@@ -1,0 +1,191 @@
+"""The provider's API through a socket: what each answer means, and that every call ends."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from daemonkit.secret import Secret
+from tests.support.controller.faults import Effect, Huge, Reply, Reset, Truncate, bad_gateway, html_page
+from tests.support.ports import ReservedPort
+from tests.support.provider import ACCOUNT_ID, TOKEN, TUNNEL_ID, Provider
+from tunnelgw.provider.client import ProviderClient
+from tunnelgw.provider.errors import (
+    AuthenticationFailed,
+    NameUnknown,
+    NotThere,
+    ProviderError,
+    ProviderUnreachable,
+    RateLimited,
+    Refused,
+)
+
+CONFIG = {"ingress": [{"service": "http_status:404"}]}
+
+
+@pytest.fixture
+def provider() -> Iterator[Provider]:
+    with Provider() as running:
+        yield running
+
+
+@pytest.fixture
+def client(provider: Provider) -> Iterator[ProviderClient]:
+    made = ProviderClient(Secret(TOKEN), provider.url)
+    yield made
+    made.close()
+
+
+def client_with(provider: Provider, token: str) -> ProviderClient:
+    return ProviderClient(Secret(token), provider.url)
+
+
+def test_a_tunnel_and_its_document_are_read_and_replaced(provider: Provider, client: ProviderClient) -> None:
+    assert [account.id for account in client.accounts()] == [ACCOUNT_ID]
+    assert client.tunnel(ACCOUNT_ID, TUNNEL_ID).config_src == "cloudflare"
+    assert client.configuration(ACCOUNT_ID, TUNNEL_ID).config is None
+
+    written = client.put_configuration(ACCOUNT_ID, TUNNEL_ID, CONFIG)
+
+    assert written.version == 1
+    found = client.configuration(ACCOUNT_ID, TUNNEL_ID)
+    assert (found.version, provider.tunnel.config) == (1, CONFIG)
+    assert found.config is not None
+    assert found.config["ingress"][0]["service"] == "http_status:404"
+
+
+def test_a_wrong_token_and_a_missing_permission_both_name_both_causes(provider: Provider) -> None:
+    provider.tokens["without-permission"] = False
+    for token in ("wrong-token", "without-permission", "two words"):
+        with pytest.raises(AuthenticationFailed) as raised:
+            client_with(provider, token).tunnel(ACCOUNT_ID, TUNNEL_ID)
+        message = str(raised.value)
+        assert "authentication failed" in message
+        assert "Cloudflare Tunnel: Edit" in message
+        assert token not in message
+        assert raised.value.is_refusal
+
+
+@pytest.mark.parametrize(
+    ("account", "tunnel", "error"),
+    [
+        (ACCOUNT_ID, "00000000-0000-4000-8000-000000000000", NotThere),
+        (ACCOUNT_ID, "not-a-uuid", NotThere),
+        ("f" * 32, TUNNEL_ID, AuthenticationFailed),
+    ],
+)
+def test_what_is_not_there_is_told_apart(
+    client: ProviderClient, account: str, tunnel: str, error: type[ProviderError]
+) -> None:
+    with pytest.raises(error):
+        client.configuration(account, tunnel)
+
+
+def test_a_deleted_tunnel_is_not_there(provider: Provider, client: ProviderClient) -> None:
+    provider.tunnel.deleted_at = "2026-01-01T00:00:00Z"
+
+    with pytest.raises(NotThere, match="was deleted at 2026-01-01"):
+        client.tunnel(ACCOUNT_ID, TUNNEL_ID)
+
+
+def test_a_document_that_the_provider_refuses_is_told_with_its_reason(client: ProviderClient) -> None:
+    with pytest.raises(Refused, match="1056 Bad Configuration: the last rule must match all requests"):
+        client.put_configuration(ACCOUNT_ID, TUNNEL_ID, {"ingress": [{"hostname": "a.b", "service": "http://x"}]})
+
+
+@pytest.mark.parametrize(
+    ("headers", "pause_s"),
+    [
+        ((("Retry-After", "0"),), 0),
+        ((("Retry-After", "300"),), 300),
+        ((("Retry-After", "999999999"),), 900),
+        ((("Retry-After", "Sat, 21 Nov 2026 10:00:30 GMT"), ("Date", "Sat, 21 Nov 2026 10:00:00 GMT")), 30),
+        ((("Retry-After", "soon"),), 60),
+        ((), 60),
+    ],
+)
+def test_a_rate_limit_says_how_long_to_wait_within_reason(
+    provider: Provider, client: ProviderClient, headers: tuple[tuple[str, str], ...], pause_s: float
+) -> None:
+    provider.fault(Reply(status=429, body="slow down", headers=headers))
+
+    with pytest.raises(RateLimited) as raised:
+        client.configuration(ACCOUNT_ID, TUNNEL_ID)
+
+    assert raised.value.retry_after_s == pause_s
+
+
+def test_after_a_rate_limit_nothing_is_asked_before_its_time(provider: Provider, client: ProviderClient) -> None:
+    provider.fault(Reply(status=429, headers=(("Retry-After", "300"),)), count=1)
+    for _ in range(3):
+        with pytest.raises(RateLimited) as raised:
+            client.configuration(ACCOUNT_ID, TUNNEL_ID)
+
+    assert provider.calls.total() == 1
+    assert 290 < raised.value.retry_after_s <= 300
+
+
+@pytest.mark.parametrize(
+    "effect",
+    [
+        Reply(status=500, body='{"success":false,"errors":[{"code":1000,"message":"internal"}],"result":null}'),
+        Reply(status=200, body='{"success":false,"errors":[{"code":1000,"message":"internal"}],"result":null}'),
+        Reply(status=200, body=""),
+        Reply(status=200, body='{"success":true,"errors":null,"result":{"version":"many"}}'),
+        Reply(status=302, headers=(("Location", "/elsewhere"),)),
+        Reply(status=408),
+        Reply(status=409, body="conflict"),
+        html_page(),
+        bad_gateway(),
+        Truncate(),
+        Reset(),
+        Huge(size_bytes=17 * 1024 * 1024),
+    ],
+    ids=repr,
+)
+def test_no_answer_or_garbage_is_worth_another_try(provider: Provider, client: ProviderClient, effect: Effect) -> None:
+    client.put_configuration(ACCOUNT_ID, TUNNEL_ID, CONFIG)
+    provider.fault(effect)
+
+    with pytest.raises(ProviderUnreachable) as raised:
+        client.configuration(ACCOUNT_ID, TUNNEL_ID)
+
+    assert TOKEN not in str(raised.value)
+    assert len(str(raised.value)) < 1000
+    provider.heal()
+    assert client.configuration(ACCOUNT_ID, TUNNEL_ID).version == 1
+
+
+def test_a_provider_that_is_away_or_has_no_address_is_told_in_words_people_search_for() -> None:
+    nameless = ProviderClient(Secret(TOKEN), "http://provider.invalid/client/v4")
+
+    with ReservedPort() as port:
+        away = ProviderClient(Secret(TOKEN), f"http://{port.address}/client/v4")
+        with pytest.raises(ProviderUnreachable, match="refused"):
+            away.accounts()
+    with pytest.raises(NameUnknown, match=r"no such host: provider\.invalid"):
+        nameless.accounts()
+
+
+def test_each_call_is_observed_with_its_outcome(provider: Provider) -> None:
+    seen: list[tuple[str, str]] = []
+    client = ProviderClient(Secret(TOKEN), provider.url, lambda call, outcome, seconds: seen.append((call, outcome)))
+    client.accounts()
+    provider.fault(Reset())
+    with pytest.raises(ProviderUnreachable):
+        client.tunnel(ACCOUNT_ID, TUNNEL_ID)
+    client.close()
+
+    assert seen == [("list accounts", "ok"), ("read tunnel", "ProviderUnreachable")]
+
+
+def test_a_netrc_entry_does_not_replace_the_token(
+    provider: Provider, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    netrc = tmp_path / "netrc"
+    netrc.write_text("machine 127.0.0.1 login someone password else\n")
+    monkeypatch.setenv("NETRC", str(netrc))
+
+    assert client_with(provider, TOKEN).accounts()

@@ -1,0 +1,176 @@
+"""The ingress document revised: ours as wanted, everybody else's as it was."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.support.provider import rules
+from tunnelgw.provider.ingress import EVERYTHING, Conflict, marker, revise
+
+OURS = marker("tunnel-gateway-controller")
+CATCH_ALL = {"service": "http_status:404"}
+
+
+def ours(hostname: str) -> dict[str, str]:
+    return {"hostname": hostname, "service": OURS}
+
+
+def theirs(hostname: str, **more: Any) -> dict[str, Any]:
+    return {"hostname": hostname, "service": "http://10.0.0.9:80", **more}
+
+
+def config(*parts: dict[str, Any], **more: Any) -> dict[str, Any]:
+    return {"ingress": [*parts, CATCH_ALL], **more}
+
+
+@pytest.mark.parametrize("current", [None, {}, {"ingress": None}, {"ingress": []}, {"warp-routing": {"enabled": True}}])
+def test_a_new_tunnel_gets_a_rule_for_each_hostname_and_a_catch_all(current: dict[str, Any] | None) -> None:
+    revision = revise(current, ["b.example", "a.example"], OURS)
+
+    assert revision.config["ingress"] == [ours("a.example"), ours("b.example"), CATCH_ALL]
+    assert revision.is_changed
+    assert revision.added == ("a.example", "b.example")
+    assert {key: value for key, value in revision.config.items() if key != "ingress"} == {
+        key: value for key, value in (current or {}).items() if key != "ingress"
+    }
+
+
+def test_a_document_that_means_the_same_is_not_written_again() -> None:
+    first = revise(None, ["a.example", "*.b.example"], OURS)
+    shown = rules.read_back(dict(first.config))
+
+    second = revise(shown, ["*.b.example", "a.example"], OURS)
+
+    assert not second.is_changed
+    assert (second.added, second.removed) == ((), ())
+
+
+def test_hostnames_that_are_wanted_no_more_go_and_ours_return() -> None:
+    current = config(ours("gone.example"), ours("kept.example"))
+
+    revision = revise(current, ["kept.example", "back.example"], OURS)
+
+    assert revision.config["ingress"] == [ours("back.example"), ours("kept.example"), CATCH_ALL]
+    assert (revision.added, revision.removed) == (("back.example",), ("gone.example",))
+
+
+def test_foreign_rules_and_keys_survive_in_their_order_and_are_told() -> None:
+    one = theirs("z.example", path="/x", originRequest={"noTLSVerify": True}, unknown=[1])
+    two = theirs("y.example")
+    current = config(one, ours("gone.example"), two, **{"originRequest": {"connectTimeout": 5}, "future": {"k": 1}})
+
+    revision = revise(current, ["a.example"], OURS)
+
+    assert revision.config == config(
+        ours("a.example"), one, two, **{"originRequest": {"connectTimeout": 5}, "future": {"k": 1}}
+    )
+    assert revision.foreign == ("z.example", "y.example")
+
+
+def test_when_the_last_hostname_goes_only_foreign_rules_and_the_catch_all_stay() -> None:
+    last = {"service": "http://10.0.0.1:8000"}
+    current = {"ingress": [ours("a.example"), theirs("b.example"), last]}
+
+    revision = revise(current, [], OURS)
+
+    assert revision.config["ingress"] == [theirs("b.example"), last]
+    assert revision.foreign == ("b.example", EVERYTHING)
+
+
+def test_our_exact_hostnames_come_before_foreign_wildcards() -> None:
+    revision = revise(config(theirs("*.example")), ["a.example"], OURS)
+
+    assert revision.config["ingress"] == [ours("a.example"), theirs("*.example"), CATCH_ALL]
+
+
+def test_our_wildcards_take_nothing_from_more_specific_rules() -> None:
+    current = config(theirs("x.b.example"), theirs("*.example"))
+
+    revision = revise(current, ["*.b.example", "*.a.b.example", "*.other"], OURS)
+
+    assert revision.config["ingress"] == [
+        theirs("x.b.example"),
+        ours("*.a.b.example"),
+        ours("*.b.example"),
+        theirs("*.example"),
+        ours("*.other"),
+        CATCH_ALL,
+    ]
+
+
+def test_a_foreign_rule_for_our_hostname_is_a_conflict_until_it_is_adopted() -> None:
+    foreign = theirs("A.example", path="/admin")
+    current = config(foreign)
+
+    revision = revise(current, ["a.example"], OURS)
+
+    assert not revision.is_changed
+    assert revision.conflicts == (Conflict("a.example", "http://10.0.0.9:80", "/admin"),)
+    adopted = revise(current, ["a.example"], OURS, adopt=True)
+    assert adopted.config["ingress"] == [ours("a.example"), CATCH_ALL]
+    assert adopted.conflicts == ()
+
+
+def test_routes_for_every_host_take_the_catch_all_from_a_placeholder_only() -> None:
+    assert revise(config(), [EVERYTHING], OURS).config["ingress"] == [{"service": OURS}]
+    foreign = {"ingress": [{"service": "http://10.0.0.1:8000"}]}
+
+    revision = revise(foreign, [EVERYTHING], OURS)
+
+    assert revision.config["ingress"] == foreign["ingress"]
+    assert revision.conflicts == (Conflict(EVERYTHING, "http://10.0.0.1:8000"),)
+    assert revise(foreign, [EVERYTHING], OURS, adopt=True).config["ingress"] == [{"service": OURS}]
+    assert revise({"ingress": [{"service": OURS}]}, [], OURS).config["ingress"] == [CATCH_ALL]
+
+
+LABELS = st.sampled_from(["a", "b", "c"])
+NAMES = st.lists(LABELS, min_size=1, max_size=3).map(".".join)
+HOSTNAMES = st.one_of(NAMES, NAMES.map(lambda name: f"*.{name}"))
+FOREIGN = st.builds(
+    lambda hostname, path, origin: theirs(hostname, **({"path": path} if path else {}), originRequest=origin),
+    HOSTNAMES,
+    st.sampled_from(["", "/x"]),
+    st.sampled_from([{}, {"noTLSVerify": True}]),
+)
+DOCUMENTS = st.lists(st.one_of(FOREIGN, HOSTNAMES.map(ours)), max_size=6).map(lambda parts: config(*parts))
+
+
+def taken_by(document: dict[str, Any], host: str) -> str:
+    """The service of the first rule that fits, by host alone, as the edge decides."""
+    for rule in document["ingress"]:
+        hostname = rule.get("hostname") or "*"
+        if hostname in ("*", host) or (hostname.startswith("*.") and host.endswith(hostname[1:])):
+            return str(rule["service"])
+    raise AssertionError("no catch-all")
+
+
+@given(current=DOCUMENTS, wanted=st.sets(HOSTNAMES, max_size=4), adopt=st.booleans())
+def test_any_document_is_revised_to_one_that_the_provider_takes_and_the_second_time_changes_nothing(
+    current: dict[str, Any], wanted: set[str], adopt: bool
+) -> None:
+    revision = revise(current, wanted, OURS, adopt=adopt)
+
+    after = dict(revision.config)
+    assert rules.problem_of(after) is None
+    foreign_before = [rule for rule in current["ingress"][:-1] if rule["service"] != OURS]
+    foreign_after = [rule for rule in after["ingress"][:-1] if rule["service"] != OURS]
+    if adopt:
+        assert foreign_after == [rule for rule in foreign_before if rule["hostname"] not in wanted]
+    else:
+        assert foreign_after == foreign_before
+    conflicting = {conflict.hostname for conflict in revision.conflicts}
+    assert {rule["hostname"] for rule in after["ingress"][:-1] if rule["service"] == OURS} == wanted - conflicting
+    again = revise(rules.read_back(after), wanted, OURS, adopt=adopt)
+    assert not again.is_changed
+
+
+@given(current=DOCUMENTS, wanted=st.sets(NAMES, max_size=4))
+def test_an_exact_hostname_of_ours_is_always_sent_to_us(current: dict[str, Any], wanted: set[str]) -> None:
+    revision = revise(current, wanted, OURS)
+
+    conflicting = {conflict.hostname for conflict in revision.conflicts}
+    assert {taken_by(dict(revision.config), host) for host in wanted - conflicting} <= {OURS}

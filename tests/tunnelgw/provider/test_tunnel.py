@@ -1,0 +1,99 @@
+"""One tunnel's document kept as wanted, pass by pass, against the simulated provider."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from daemonkit.secret import Secret
+from tests.support.controller.faults import Reset
+from tests.support.provider import ACCOUNT_ID, TOKEN, TUNNEL_ID, Provider
+from tunnelgw.provider.client import ProviderClient
+from tunnelgw.provider.errors import NotThere, ProviderUnreachable, Refused
+from tunnelgw.provider.ingress import marker
+from tunnelgw.provider.tunnel import TunnelDocument, TunnelRef
+
+OURS = marker("tunnel-gateway-controller")
+
+
+@pytest.fixture
+def provider() -> Iterator[Provider]:
+    with Provider() as running:
+        yield running
+
+
+@pytest.fixture
+def client(provider: Provider) -> Iterator[ProviderClient]:
+    made = ProviderClient(Secret(TOKEN), provider.url)
+    yield made
+    made.close()
+
+
+def document(client: ProviderClient, account_id: str = ACCOUNT_ID, *, is_dry_run: bool = False) -> TunnelDocument:
+    return TunnelDocument(client, TunnelRef(TUNNEL_ID, account_id), OURS, is_dry_run=is_dry_run)
+
+
+def test_a_pass_reads_before_it_writes_and_a_second_one_writes_nothing(
+    provider: Provider, client: ProviderClient
+) -> None:
+    kept = document(client)
+    assert kept.keep({"a.example"}).was_written
+
+    second = kept.keep({"a.example"})
+
+    assert not second.was_written
+    assert (provider.calls["tunnel"], provider.calls["read"], provider.calls["write"]) == (1, 2, 1)
+    assert provider.hostnames == ["a.example", "*"]
+
+
+def test_what_somebody_else_wrote_in_between_is_told_and_survives(provider: Provider, client: ProviderClient) -> None:
+    kept = document(client)
+    kept.keep({"a.example"})
+    provider.write({"ingress": [{"hostname": "z.example", "service": "http://x"}, {"service": "http_status:404"}]})
+
+    after = kept.keep({"a.example"})
+
+    assert (after.foreign_edits, after.revision.foreign, after.was_written) == (1, ("z.example",), True)
+    assert provider.hostnames == ["a.example", "z.example", "*"]
+
+
+def test_a_dry_run_writes_nothing_and_says_what_it_would(provider: Provider, client: ProviderClient) -> None:
+    would = document(client, is_dry_run=True).keep({"a.example"})
+
+    assert not would.was_written
+    assert would.revision.added == ("a.example",)
+    assert provider.calls["write"] == 0
+
+
+def test_a_write_whose_answer_is_lost_is_found_by_the_next_pass(provider: Provider, client: ProviderClient) -> None:
+    kept = document(client)
+    provider.fault(Reset(after_commit=True), "write", count=1)
+    with pytest.raises(ProviderUnreachable):
+        kept.keep({"a.example"})
+
+    after = kept.keep({"a.example"})
+
+    assert not after.was_written
+    assert provider.tunnel.version == 1
+
+
+def test_without_an_account_id_the_only_one_that_is_listed_is_taken(provider: Provider, client: ProviderClient) -> None:
+    assert document(client, "").keep({"a.example"}).was_written
+
+    provider.accounts.append("f" * 32)
+    with pytest.raises(NotThere, match=r"lists 2 accounts.*want exactly one: set accountID"):
+        document(client, "").keep({"a.example"})
+    provider.accounts.clear()
+    with pytest.raises(NotThere, match="lists 0 accounts, want exactly one"):
+        document(client, "").keep({"a.example"})
+
+
+def test_a_tunnel_that_is_configured_locally_is_refused_before_anything_is_written(
+    provider: Provider, client: ProviderClient
+) -> None:
+    provider.tunnel.config_src = "local"
+
+    with pytest.raises(Refused, match="configured locally"):
+        document(client).keep({"a.example"})
+    assert provider.calls["write"] == 0

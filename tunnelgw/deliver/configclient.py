@@ -1,0 +1,203 @@
+"""A proxy's config API, from the side of who pushes: `PUT /config`, and `HEAD` for the loaded version.
+
+Over http, https (verified, by the system's authorities or a CA file) or a unix socket; one connection is kept open and
+replaced when the proxy has closed it. One thread may call.
+"""
+
+import http.client
+import socket
+import ssl
+from http import HTTPStatus
+from urllib.parse import urlsplit
+
+import msgspec
+
+from daemonkit.secret import Secret
+from tunnelgw.deliver.courier import Undelivered
+
+CONNECT_TIMEOUT_S = 5.0
+ANSWER_TIMEOUT_S = 40.0
+"""The proxy itself waits up to 30 s for its workers."""
+_MAX_ANSWER_BYTES = 64 * 1024
+_MAX_TEXT = 512
+_MAX_SHOWN_PROBLEMS = 5
+
+
+class VersionConflict(Exception):
+    def __init__(self, loaded: int) -> None:
+        super().__init__(f"version {loaded} is loaded")
+        self.loaded = loaded
+
+
+class Problem(msgspec.Struct, frozen=True):
+    path: str = ""
+    message: str = ""
+
+
+class PutAnswer(msgspec.Struct, frozen=True):
+    version: int
+    changed: bool = False
+    problems: tuple[Problem, ...] = ()
+
+
+class _ErrorAnswer(msgspec.Struct, frozen=True):
+    error: str = ""
+    message: str = ""
+    problems: tuple[Problem, ...] = ()
+    loaded: int = 0
+
+
+class ConfigEndpoint(msgspec.Struct, frozen=True):
+    """`url` is `http://host:port`, `https://host:port` or `unix:/path`."""
+
+    url: str
+    ca_file: str = ""
+    """Empty: the system's authorities."""
+    server_name: str = ""
+    """The name that the certificate must carry, where the URL holds an address; empty: the URL's host."""
+
+
+class _UnixConnection(http.client.HTTPConnection):
+    def __init__(self, path: str) -> None:
+        super().__init__("proxy", timeout=CONNECT_TIMEOUT_S)
+        self._path = path
+
+    def connect(self) -> None:
+        sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        try:
+            sock.settimeout(CONNECT_TIMEOUT_S)
+            sock.connect(self._path)
+        except BaseException:
+            sock.close()
+            raise
+        self.sock = sock
+
+
+class _TlsConnection(http.client.HTTPConnection):
+    """Unlike HTTPSConnection, the name that is verified may differ from the address that is dialled."""
+
+    default_port = http.client.HTTPS_PORT
+
+    def __init__(self, host: str, port: int, context: ssl.SSLContext, server_name: str) -> None:
+        super().__init__(host, port, timeout=CONNECT_TIMEOUT_S)
+        self._context = context
+        self._server_name = server_name
+
+    def connect(self) -> None:
+        super().connect()
+        try:
+            self.sock = self._context.wrap_socket(self.sock, server_hostname=self._server_name)
+        except BaseException:
+            self.sock.close()
+            raise
+
+
+class ConfigClient:
+    def __init__(self, endpoint: ConfigEndpoint, token: Secret | None) -> None:
+        """Raises ValueError for a URL of another form, or a CA file that cannot be used."""
+        self._endpoint = endpoint
+        self._headers = {"Authorization": f"Bearer {token.reveal()}"} if token is not None else {}
+        self._connection = _connection(endpoint)
+        self._is_used = False
+
+    def close(self) -> None:
+        self._connection.close()
+        self._is_used = False
+
+    def loaded_version(self) -> int | None:
+        """None: nothing is loaded. Raises Undelivered."""
+        status_code, headers, _ = self._exchange("HEAD", b"")
+        if status_code == HTTPStatus.NOT_FOUND:
+            return None
+        version = headers.get("Configuration-Version", "")
+        if status_code != HTTPStatus.OK or not version.isdigit():
+            raise self._undelivered("HEAD", status_code, b"")
+        return int(version)
+
+    def put(self, document: bytes) -> PutAnswer:
+        """Raises VersionConflict and Undelivered."""
+        status_code, _, body = self._exchange("PUT", document)
+        if status_code == HTTPStatus.CONFLICT:
+            raise VersionConflict(_error_in(body).loaded)
+        if status_code != HTTPStatus.OK:
+            raise self._undelivered("PUT", status_code, body)
+        try:
+            return msgspec.json.decode(body, type=PutAnswer)
+        except msgspec.DecodeError as error:
+            raise Undelivered(
+                f"{self._endpoint.url} is no proxy of ours: its answer to PUT /config: {error}"
+            ) from error
+
+    def _exchange(self, method: str, body: bytes) -> tuple[int, http.client.HTTPMessage, bytes]:
+        """Once more on a new connection, when the proxy has closed the one that was kept."""
+        was_used = self._is_used
+        try:
+            return self._once(method, body)
+        except (http.client.RemoteDisconnected, ConnectionError) as error:
+            self.close()
+            if not was_used:
+                raise self._unreachable(error) from error
+        except (OSError, http.client.HTTPException, ValueError) as error:
+            self.close()
+            raise self._unreachable(error) from error
+        try:
+            return self._once(method, body)
+        except (OSError, http.client.HTTPException, ValueError) as error:
+            self.close()
+            raise self._unreachable(error) from error
+
+    def _once(self, method: str, body: bytes) -> tuple[int, http.client.HTTPMessage, bytes]:
+        headers = {**self._headers, "Content-Type": "application/json"} if method == "PUT" else self._headers
+        connection = self._connection
+        if connection.sock is None:
+            connection.connect()
+        if connection.sock is not None:
+            connection.sock.settimeout(ANSWER_TIMEOUT_S)
+        connection.request(method, "/config", body=body or None, headers=headers)
+        response = connection.getresponse()
+        content = response.read(_MAX_ANSWER_BYTES)
+        if not response.isclosed():
+            connection.close()  # an answer longer than any of a proxy's
+        self._is_used = connection.sock is not None
+        return response.status, response.headers, content
+
+    def _unreachable(self, error: Exception) -> Undelivered:
+        reason = str(error)[:_MAX_TEXT] or type(error).__name__
+        return Undelivered(f"{self._endpoint.url}: {reason}")
+
+    def _undelivered(self, method: str, status_code: int, body: bytes) -> Undelivered:
+        said = _error_in(body)
+        seen = f"{self._endpoint.url} answered {status_code} to {method} /config"
+        if status_code == HTTPStatus.UNAUTHORIZED:
+            return Undelivered(
+                f"{seen}: it was started with another token than ours: both read it once, at their start, so restart "
+                "the proxy, or the controller, after changing the Secret",
+                is_refusal=True,
+            )
+        problems = "; ".join(f"{each.path}: {each.message}" for each in said.problems[:_MAX_SHOWN_PROBLEMS])
+        detail = (problems or said.message)[:_MAX_TEXT]
+        is_refusal = 400 <= status_code < 500
+        return Undelivered(f"{seen}{f': {detail}' if detail else ''}", is_refusal=is_refusal)
+
+
+def _connection(endpoint: ConfigEndpoint) -> http.client.HTTPConnection:
+    if endpoint.url.startswith("unix:"):
+        return _UnixConnection(endpoint.url.removeprefix("unix:"))
+    parts = urlsplit(endpoint.url)
+    if parts.scheme not in ("http", "https") or not parts.hostname or parts.path not in ("", "/"):
+        raise ValueError(f"config API {endpoint.url!r}, want http://host:port, https://host:port or unix:/path")
+    port = parts.port or (443 if parts.scheme == "https" else 80)
+    if parts.scheme == "http":
+        return http.client.HTTPConnection(parts.hostname, port, timeout=CONNECT_TIMEOUT_S)
+    try:
+        context = ssl.create_default_context(cafile=endpoint.ca_file or None)
+    except (OSError, ssl.SSLError) as error:
+        raise ValueError(f"CA file {endpoint.ca_file}: {error}") from error
+    return _TlsConnection(parts.hostname, port, context, endpoint.server_name or parts.hostname)
+
+
+def _error_in(body: bytes) -> _ErrorAnswer:
+    try:
+        return msgspec.json.decode(body, type=_ErrorAnswer)
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        return _ErrorAnswer(message=" ".join(body[:_MAX_TEXT].decode("utf-8", "replace").split()))

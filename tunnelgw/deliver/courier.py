@@ -1,0 +1,162 @@
+"""A thread per target that brings it the newest of what it should hold, again and again until it does.
+
+Targets never wait for each other: one that is down, slow or refusing has its own back-off. A newer parcel replaces an
+older one that is still on its way out. Every now and then the target is visited anyway, since it may have been
+restarted empty, or edited by somebody else.
+"""
+
+import threading
+import time
+from collections.abc import Callable
+from typing import Generic, Protocol, TypeVar
+
+import backoff
+
+from daemonkit.logs import get_logger
+from tunnelgw.deliver.receipts import Receipt, Remark
+
+log = get_logger(__name__)
+
+FIRST_PAUSE_S = 0.25
+MAX_PAUSE_S = 30.0
+
+
+class Undelivered(Exception):
+    """What a target raises; the message says what was seen and what to do."""
+
+    def __init__(self, message: str, *, retry_after_s: float = 0.0, is_refusal: bool = False) -> None:
+        super().__init__(message)
+        self.retry_after_s = retry_after_s
+        self.is_refusal = is_refusal
+
+
+class Parcel(Protocol):
+    @property
+    def digest(self) -> str:
+        """Equal digests, equal content."""
+
+
+P = TypeVar("P", bound=Parcel)
+P_contra = TypeVar("P_contra", bound=Parcel, contravariant=True)
+
+
+class Target(Protocol[P_contra]):
+    """Used by one thread."""
+
+    @property
+    def name(self) -> str: ...
+
+    def deliver(self, parcel: P_contra) -> tuple[Remark, ...]:
+        """Returns when the target holds the parcel, whether or not it had to be sent. Raises Undelivered."""
+
+    def close(self) -> None: ...
+
+
+class Courier(Generic[P]):
+    """`report` is called from the courier's thread after every visit that changed the receipt."""
+
+    def __init__(
+        self,
+        target: Target[P],
+        report: Callable[[Receipt], None],
+        on_crash: Callable[[BaseException], None],
+        *,
+        visit_every_s: float,
+    ) -> None:
+        self.target = target
+        self._report = report
+        self._on_crash = on_crash
+        self._visit_every_s = visit_every_s
+        self._changed = threading.Condition()
+        self._parcel: P | None = None
+        self._is_stopping = False
+        self._receipt: Receipt | None = None
+        self._thread = threading.Thread(target=self._run, name=f"courier {target.name}", daemon=True)
+
+    @property
+    def receipt(self) -> Receipt | None:
+        return self._receipt
+
+    def start(self) -> None:
+        self._thread.start()
+
+    def send(self, parcel: P) -> None:
+        """From now on this is what the target should hold."""
+        with self._changed:
+            self._parcel = parcel
+            self._changed.notify_all()
+
+    def stop(self) -> None:
+        """The delivery under way is finished or times out; nothing begins any more. See `join`."""
+        with self._changed:
+            self._is_stopping = True
+            self._changed.notify_all()
+
+    def join(self, timeout_s: float) -> bool:
+        """True when the thread has ended, or never started."""
+        if self._thread.ident is not None:
+            self._thread.join(max(0.0, timeout_s))
+        return not self._thread.is_alive()
+
+    def _run(self) -> None:
+        try:
+            self._serve()
+        except BaseException as error:
+            self._on_crash(error)
+        finally:
+            self.target.close()
+
+    def _serve(self) -> None:
+        done: P | None = None
+        not_before_s = next_visit_s = 0.0
+        pauses = _Pauses()
+        while (parcel := self._next_parcel(done, not_before_s, next_visit_s)) is not None:
+            try:
+                remarks = self.target.deliver(parcel)
+            except Undelivered as failure:
+                pause_s = next(pauses)
+                self._note_failure(parcel, failure, max(pause_s, failure.retry_after_s))
+                not_before_s = time.monotonic() + failure.retry_after_s
+                next_visit_s = time.monotonic() + max(pause_s, failure.retry_after_s)
+            else:
+                pauses = _Pauses()
+                not_before_s = 0.0
+                next_visit_s = time.monotonic() + self._visit_every_s
+                self._note(Receipt(self.target.name, parcel.digest, parcel.digest, remarks=remarks))
+            done = parcel
+
+    def _next_parcel(self, done: P | None, not_before_s: float, next_visit_s: float) -> P | None:
+        """The parcel to deliver now: a new one at once, the last one again when its time has come; None to stop."""
+        with self._changed:
+            while not self._is_stopping:
+                due_s = not_before_s if self._parcel is not done else next_visit_s
+                wait_s = due_s - time.monotonic()
+                if self._parcel is not None and wait_s <= 0:
+                    return self._parcel
+                self._changed.wait(wait_s if self._parcel is not None else None)
+            return None
+
+    def _note_failure(self, parcel: P, failure: Undelivered, pause_s: float) -> None:
+        last = self._receipt
+        attempts = last.attempts + 1 if last is not None else 1
+        held = last.held if last is not None else ""
+        log.warning(
+            "delivery failed, retrying", error=failure, target=self.target.name, attempt=attempts, delay_s=pause_s
+        )
+        self._note(Receipt(self.target.name, parcel.digest, held, str(failure), failure.is_refusal, attempts))
+
+    def _note(self, receipt: Receipt) -> None:
+        if receipt != self._receipt:
+            self._receipt = receipt
+            self._report(receipt)
+
+
+class _Pauses:
+    """Full jitter below a cap that doubles."""
+
+    def __init__(self) -> None:
+        self._caps = backoff.expo(factor=FIRST_PAUSE_S, max_value=MAX_PAUSE_S)
+        next(self._caps)  # backoff's generators begin with an empty item
+
+    def __next__(self) -> float:
+        return backoff.full_jitter(next(self._caps))

@@ -1,0 +1,63 @@
+"""A proxy replica as a target: it should hold the newest document of its data plane.
+
+Versions rise by one from what the proxy has loaded, so no clock matters, and whoever takes over goes on where the last
+controller stopped. A proxy that was restarted empty, or was given another document by hand, shows another version than
+we left it with, and gets ours again.
+"""
+
+from collections.abc import Callable
+
+import msgspec
+
+from tunnelgw.deliver.configclient import ConfigClient, ConfigEndpoint, VersionConflict
+from tunnelgw.deliver.courier import Undelivered
+from tunnelgw.deliver.receipts import Remark, RemarkKind
+
+_MAX_CONFLICTS = 3
+"""In a row: more means that somebody else keeps writing."""
+
+
+class DocumentParcel(msgspec.Struct, frozen=True):
+    """A document without its version: what follows `{"version":N` in its JSON, so it begins with a comma or brace."""
+
+    digest: str
+    tail: bytes
+
+
+class ProxyTarget:
+    """`may_write` is false once we lead no more."""
+
+    def __init__(self, endpoint: ConfigEndpoint, client: ConfigClient, may_write: Callable[[], bool]) -> None:
+        self.name = endpoint.url
+        self._client = client
+        self._may_write = may_write
+        self._held_digest = ""
+        self._held_version: int | None = None
+        self._remarks: tuple[Remark, ...] = ()
+
+    def close(self) -> None:
+        self._client.close()
+
+    def deliver(self, parcel: DocumentParcel) -> tuple[Remark, ...]:
+        if parcel.digest == self._held_digest:
+            loaded = self._client.loaded_version()
+            if loaded == self._held_version:
+                return self._remarks
+            self._held_version = loaded
+        elif self._held_version is None:
+            self._held_version = self._client.loaded_version()
+        for _ in range(_MAX_CONFLICTS):
+            if not self._may_write():
+                raise Undelivered("another controller leads now")
+            try:
+                return self._put(parcel, (self._held_version or 0) + 1)
+            except VersionConflict as conflict:
+                self._held_version = conflict.loaded
+        raise Undelivered(f"{self.name}: somebody else keeps replacing its document, at version {self._held_version}")
+
+    def _put(self, parcel: DocumentParcel, version: int) -> tuple[Remark, ...]:
+        answer = self._client.put(b'{"version":%d' % version + parcel.tail)
+        self._held_digest = parcel.digest
+        self._held_version = answer.version
+        self._remarks = tuple(Remark(RemarkKind.PORT, each.path, each.message) for each in answer.problems)
+        return self._remarks

@@ -1,0 +1,47 @@
+"""What became of a delivery: the value that statuses, readiness and metrics are made of. Pure."""
+
+from enum import StrEnum
+
+import msgspec
+
+
+class RemarkKind(StrEnum):
+    PORT = "port"
+    """A proxy holds the document, but cannot do a part of it now: `subject` is the path of the field."""
+    CONFLICT = "conflict"
+    """Somebody else's rule has the hostname `subject`."""
+    FOREIGN_RULE = "foreign rule"
+    """Somebody else's rule for the hostname `subject` is in the ingress document, and stays."""
+    FOREIGN_EDIT = "foreign edit"
+    """Somebody else changed the ingress document since we looked last."""
+
+
+class Remark(msgspec.Struct, frozen=True):
+    """Something people should know about a delivery that succeeded."""
+
+    kind: RemarkKind
+    subject: str
+    message: str
+
+
+class Receipt(msgspec.Struct, frozen=True):
+    """The newest word on one target. It never expires: a target that answered once and is silent now keeps what it
+    held, with the error beside it."""
+
+    target: str
+    """For people: `http://10.0.0.7:8082`, or `tunnel 6f1c...`."""
+    wanted: str
+    """Digest of what the target should hold."""
+    held: str = ""
+    """Digest of what it last said it holds; empty: never said so."""
+    error: str = ""
+    """Why it does not hold what is wanted, or could not be asked; empty when all is well."""
+    is_refusal: bool = False
+    """The same delivery will be refused again until somebody changes something."""
+    attempts: int = 0
+    """Failed ones in a row."""
+    remarks: tuple[Remark, ...] = ()
+
+    @property
+    def is_current(self) -> bool:
+        return self.held == self.wanted and not self.error

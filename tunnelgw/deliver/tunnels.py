@@ -1,0 +1,74 @@
+"""A tunnel's ingress document at the provider, as a target."""
+
+import hashlib
+from collections.abc import Callable, Iterable
+
+import msgspec
+
+from tunnelgw.deliver.courier import Undelivered
+from tunnelgw.deliver.receipts import Remark, RemarkKind
+from tunnelgw.provider.errors import ProviderError
+from tunnelgw.provider.tunnel import Pass, TunnelDocument
+
+
+class HostnamesParcel(msgspec.Struct, frozen=True):
+    """The hostnames that a tunnel should be sent requests for."""
+
+    digest: str
+    hostnames: frozenset[str]
+
+    @classmethod
+    def of(cls, hostnames: Iterable[str]) -> "HostnamesParcel":
+        wanted = frozenset(hostnames)
+        return cls(hashlib.sha256("\n".join(sorted(wanted)).encode()).hexdigest(), wanted)
+
+
+class TunnelTarget:
+    """`may_write` is false once we lead no more; `on_pass` hears of each look at the document."""
+
+    def __init__(
+        self,
+        name: str,
+        document: TunnelDocument,
+        may_write: Callable[[], bool],
+        on_pass: Callable[[Pass], None],
+        close: Callable[[], None],
+    ) -> None:
+        self.name = name
+        self._document = document
+        self._may_write = may_write
+        self._on_pass = on_pass
+        self._close = close
+
+    def close(self) -> None:
+        self._close()
+
+    def deliver(self, parcel: HostnamesParcel) -> tuple[Remark, ...]:
+        if not self._may_write():
+            raise Undelivered("another controller leads now")
+        try:
+            found = self._document.keep(parcel.hostnames)
+        except ProviderError as error:
+            raise Undelivered(str(error), retry_after_s=error.retry_after_s, is_refusal=error.is_refusal) from error
+        self._on_pass(found)
+        return _remarks(found)
+
+
+def _remarks(found: Pass) -> tuple[Remark, ...]:
+    revision = found.revision
+    conflicts = [
+        Remark(
+            RemarkKind.CONFLICT,
+            conflict.hostname,
+            f"the ingress document has a rule of somebody else for {conflict.hostname} (service {conflict.service}): "
+            "remove that rule, or run with --adopt to replace it",
+        )
+        for conflict in revision.conflicts
+    ]
+    conflicting = {conflict.hostname for conflict in revision.conflicts}
+    foreign = [
+        Remark(RemarkKind.FOREIGN_RULE, hostname, f"a rule for {hostname} that is not ours is kept")
+        for hostname in dict.fromkeys(revision.foreign)
+        if hostname not in conflicting
+    ]
+    return (*conflicts, *foreign)

@@ -1,0 +1,195 @@
+"""The tunnel provider's HTTP API (version 4), as far as one remotely configured tunnel needs it. One method, one call.
+
+Nothing is retried here: whoever calls knows what else changed meanwhile, and each configuration is read before it is
+written anyway. A call ends within its time, whatever the provider does, and every failure is a ProviderError. One
+thread at a time may call.
+"""
+
+import time
+from collections.abc import Callable, Iterator
+from typing import Any, TypeVar
+from urllib.parse import quote, urlsplit
+
+import msgspec
+import requests
+from requests.adapters import HTTPAdapter
+from requests.auth import AuthBase
+from urllib3.exceptions import HTTPError, NameResolutionError
+
+import daemonkit
+from daemonkit.secret import Secret
+from tunnelgw.provider.envelope import Answer, Envelope, opened
+from tunnelgw.provider.errors import NameUnknown, NotThere, ProviderError, ProviderUnreachable, RateLimited
+from tunnelgw.provider.ingress import Config
+from tunnelgw.provider.pacing import Pace
+
+DEFAULT_URL = "https://api.cloudflare.com/client/v4"
+CONNECT_TIMEOUT_S = 5.0
+READ_TIMEOUT_S = 15.0
+TOTAL_TIMEOUT_S = 30.0
+MAX_ANSWER_BYTES = 16 * 1024 * 1024
+_CHUNK_BYTES = 64 * 1024
+_ACCOUNTS_PER_PAGE = 50
+_MAX_TEXT = 256
+
+T = TypeVar("T")
+Observer = Callable[[str, str, float], None]
+"""Told of each call: its name, `ok` or the class of its error, seconds."""
+
+
+class Tunnel(msgspec.Struct, frozen=True):
+    """`GET /accounts/{a}/cfd_tunnel/{t}`."""
+
+    id: str
+    name: str = ""
+    status: str = ""
+    config_src: str = ""
+    """`cloudflare`: configured remotely; `local`: its connectors ignore the ingress document."""
+    deleted_at: str | None = None
+
+
+class Configuration(msgspec.Struct, frozen=True):
+    """`GET` and `PUT /accounts/{a}/cfd_tunnel/{t}/configurations`."""
+
+    version: int = 0
+    """Rises with each accepted PUT, whoever made it."""
+    config: dict[str, Any] | None = None
+    """None for a new tunnel."""
+    source: str = ""
+
+
+class Account(msgspec.Struct, frozen=True):
+    id: str
+    name: str = ""
+
+
+class _Bearer(AuthBase):
+    """As `auth`, not as a header: a .netrc entry would replace the header."""
+
+    def __init__(self, token: Secret) -> None:
+        self._token = token
+
+    def __call__(self, request: requests.PreparedRequest) -> requests.PreparedRequest:
+        request.headers["Authorization"] = f"Bearer {self._token.reveal()}"
+        return request
+
+
+def _observe_nothing(call: str, outcome: str, seconds: float) -> None:
+    pass
+
+
+class ProviderClient:
+    """For one token."""
+
+    def __init__(self, token: Secret, base_url: str = DEFAULT_URL, observe: Observer = _observe_nothing) -> None:
+        self._base_url = base_url.rstrip("/")
+        self._observe = observe
+        self._pace = Pace()
+        self._session = requests.Session()
+        self._session.auth = _Bearer(token)
+        self._session.headers.update({"Accept": "application/json", "User-Agent": f"tunnelgw/{daemonkit.__version__}"})
+        adapter = HTTPAdapter(max_retries=0)
+        self._session.mount("https://", adapter)
+        self._session.mount("http://", adapter)
+
+    def close(self) -> None:
+        self._session.close()
+
+    def accounts(self) -> list[Account]:
+        """The first page: more than one account is as ambiguous as a thousand."""
+        envelope = self._call("list accounts", "GET", f"/accounts?per_page={_ACCOUNTS_PER_PAGE}")
+        return self._result(envelope, list[Account])
+
+    def tunnel(self, account_id: str, tunnel_id: str) -> Tunnel:
+        """Raises NotThere for a deleted one too."""
+        tunnel = self._result(self._call("read tunnel", "GET", _tunnel_path(account_id, tunnel_id)), Tunnel)
+        if tunnel.deleted_at:
+            raise NotThere(f"tunnel {tunnel_id} was deleted at {tunnel.deleted_at}: create one, and change tunnelID")
+        return tunnel
+
+    def configuration(self, account_id: str, tunnel_id: str) -> Configuration:
+        path = f"{_tunnel_path(account_id, tunnel_id)}/configurations"
+        return self._result(self._call("read configuration", "GET", path), Configuration)
+
+    def put_configuration(self, account_id: str, tunnel_id: str, config: Config) -> Configuration:
+        """Replaces the whole document. After ProviderUnreachable it may or may not have been replaced."""
+        path = f"{_tunnel_path(account_id, tunnel_id)}/configurations"
+        body = msgspec.json.encode({"config": config})
+        return self._result(self._call("write configuration", "PUT", path, body), Configuration)
+
+    def _call(self, name: str, method: str, path: str, body: bytes | None = None) -> Envelope:
+        started_s = time.monotonic()
+        wait_s = self._pace.wait_s(started_s)
+        if wait_s > 0:
+            raise RateLimited(f"{name}: waiting {wait_s:.0f} s, to stay below the provider's limit of calls", wait_s)
+        self._pace.note_call(started_s)
+        outcome = "ok"
+        try:
+            return opened(self._exchange(name, method, path, body))
+        except ProviderError as error:
+            outcome = type(error).__name__
+            if isinstance(error, RateLimited):
+                self._pace.block(time.monotonic() + error.retry_after_s)
+            raise
+        finally:
+            self._observe(name, outcome, time.monotonic() - started_s)
+
+    def _exchange(self, name: str, method: str, path: str, body: bytes | None) -> Answer:
+        call = f"{name} ({method} {path.partition('?')[0]})"
+        deadline_s = time.monotonic() + TOTAL_TIMEOUT_S
+        headers = {"Content-Type": "application/json"} if body is not None else {}
+        try:
+            with self._session.request(
+                method,
+                self._base_url + path,
+                data=body,
+                headers=headers,
+                timeout=(CONNECT_TIMEOUT_S, READ_TIMEOUT_S),
+                allow_redirects=False,
+                stream=True,
+            ) as response:
+                content = _read(response, call, deadline_s)
+                return Answer(call, response.status_code, content, response.headers)
+        except (requests.RequestException, HTTPError) as error:
+            raise _unreachable(call, self._base_url, error) from error
+
+    def _result(self, envelope: Envelope, wanted: type[T]) -> T:
+        try:
+            return msgspec.json.decode(envelope.result, type=wanted)
+        except msgspec.DecodeError as error:
+            raise ProviderUnreachable(f"the provider's answer is not what its documentation says: {error}") from error
+
+
+def _tunnel_path(account_id: str, tunnel_id: str) -> str:
+    return f"/accounts/{quote(account_id, safe='')}/cfd_tunnel/{quote(tunnel_id, safe='')}"
+
+
+def _read(response: requests.Response, call: str, deadline_s: float) -> bytes:
+    content = bytearray()
+    for chunk in response.iter_content(_CHUNK_BYTES):
+        content += chunk
+        if len(content) > MAX_ANSWER_BYTES:
+            raise ProviderUnreachable(f"{call}: the answer is longer than {MAX_ANSWER_BYTES} bytes")
+        if time.monotonic() > deadline_s:
+            raise ProviderUnreachable(f"{call}: the answer was not complete after {TOTAL_TIMEOUT_S:.0f} s")
+    return bytes(content)
+
+
+def _unreachable(call: str, base_url: str, error: Exception) -> ProviderError:
+    """requests and urllib3 wrap reasons several times over: people see the innermost."""
+    innermost: BaseException = error
+    for reason in _reasons(error):
+        if isinstance(reason, NameResolutionError):
+            host = urlsplit(base_url).hostname
+            return NameUnknown(f"{call}: no such host: {host}: check DNS on this machine, or the provider's API URL")
+        innermost = reason
+    return ProviderUnreachable(f"{call}: {str(innermost)[:_MAX_TEXT] or type(innermost).__name__}")
+
+
+def _reasons(error: BaseException) -> Iterator[BaseException]:
+    """An error and what it was raised for, from the outside in."""
+    reason: BaseException | None = error
+    while reason is not None:
+        yield reason
+        inner = getattr(reason, "reason", None) or next((a for a in reason.args if isinstance(a, BaseException)), None)
+        reason = inner if isinstance(inner, BaseException) else reason.__cause__

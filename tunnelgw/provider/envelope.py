@@ -1,0 +1,130 @@
+"""The shape of the provider's answers, and which error each answer is. Pure.
+
+Every answer is `{"success", "errors", "messages", "result", "result_info"}`; but a gateway before the API may answer in
+HTML or with nothing at all. Error code 10000 stands for a wrong token and for a missing permission alike, so the
+message names both; `messages` also carries code 10000 when all is well, so only `errors` is looked at.
+"""
+
+import email.utils
+from collections.abc import Mapping
+from datetime import datetime
+
+import msgspec
+
+from tunnelgw.provider.errors import (
+    AuthenticationFailed,
+    NotThere,
+    ProviderError,
+    ProviderUnreachable,
+    RateLimited,
+    Refused,
+)
+
+MAX_PAUSE_S = 900.0
+"""However long the provider asks us to wait; its own block lasts 300 s."""
+DEFAULT_PAUSE_S = 60.0
+_MAX_TEXT = 256
+_SCOPE = "the token needs the account permission Cloudflare Tunnel: Edit for this tunnel's account"
+
+
+class ApiError(msgspec.Struct, frozen=True):
+    code: int | float | str = 0
+    message: str = ""
+    error_chain: tuple["ApiError", ...] = ()
+
+    def __str__(self) -> str:
+        chain = "".join(f"; {link}" for link in self.error_chain)
+        return f"{self.code} {self.message}{chain}"[:_MAX_TEXT]
+
+
+class ResultInfo(msgspec.Struct, frozen=True):
+    page: int = 1
+    per_page: int = 0
+    count: int = 0
+    total_count: int = 0
+
+
+class Envelope(msgspec.Struct, frozen=True):
+    success: bool = False
+    errors: tuple[ApiError, ...] | None = None
+    result: msgspec.Raw = msgspec.Raw(b"null")
+    result_info: ResultInfo | None = None
+
+    @property
+    def error_text(self) -> str:
+        return "; ".join(str(error) for error in self.errors or ())
+
+
+_decoder = msgspec.json.Decoder(Envelope)
+
+
+class Answer(msgspec.Struct, frozen=True):
+    """What came back for `call` (method and path, for messages)."""
+
+    call: str
+    status_code: int
+    body: bytes
+    headers: Mapping[str, str]
+    """Looked up without regard to case."""
+
+
+def opened(answer: Answer) -> Envelope:
+    """The envelope of a success; raises ProviderError for everything else."""
+    try:
+        envelope = _decoder.decode(answer.body)
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        envelope = None
+    if envelope is not None and envelope.success and 200 <= answer.status_code < 300:
+        return envelope
+    raise _failure(answer, envelope)
+
+
+def _failure(answer: Answer, envelope: Envelope | None) -> ProviderError:
+    said = envelope.error_text if envelope else _text(answer.body)
+    seen = f"{answer.call}: the provider answered {answer.status_code}" + (f" ({said})" if said else "")
+    if ray := answer.headers.get("cf-ray"):
+        seen += f", cf-ray {ray[:64]}"
+    match answer.status_code:
+        case 401 | 403:
+            return AuthenticationFailed(f"authentication failed: {seen}: the token is wrong or expired, or {_SCOPE}")
+        case 404:
+            return NotThere(f"{seen}: check tunnelID and accountID")
+        case 429:
+            pause_s = _pause_s(answer.headers)
+            return RateLimited(f"{seen}: too many requests, asking again in {pause_s:.0f} s", pause_s)
+        case 400 if envelope and _has_code(envelope, 6003):
+            return AuthenticationFailed(f"authentication failed: {seen}: the token is malformed, or {_SCOPE}")
+        case 400 if envelope and _has_code(envelope, 7003):
+            return NotThere(f"{seen}: check tunnelID and accountID")
+        case status_code if 400 <= status_code < 500 and status_code not in (408, 409):
+            return Refused(seen)
+    if envelope is None and 200 <= answer.status_code < 300:
+        return ProviderUnreachable(f"{answer.call}: want a JSON envelope, the provider sent {said or 'nothing'}")
+    return ProviderUnreachable(seen)
+
+
+def _has_code(envelope: Envelope, code: int) -> bool:
+    return any(error.code == code for error in envelope.errors or ())
+
+
+def _text(body: bytes) -> str:
+    return " ".join(body[: 4 * _MAX_TEXT].decode("utf-8", "replace").split())[:_MAX_TEXT]
+
+
+def _pause_s(headers: Mapping[str, str]) -> float:
+    """From both forms of Retry-After (RFC 9110, 10.2.3); a moment is compared with the answer's own Date."""
+    text = headers.get("Retry-After", "").strip()
+    if text.isascii() and text.isdigit():
+        return min(float(text[:9]), MAX_PAUSE_S)
+    until, now = _moment(text), _moment(headers.get("Date", ""))
+    if until is None or now is None:
+        return DEFAULT_PAUSE_S
+    return min(max((until - now).total_seconds(), 0.0), MAX_PAUSE_S)
+
+
+def _moment(text: str) -> datetime | None:
+    try:
+        moment = email.utils.parsedate_to_datetime(text)
+    except (ValueError, OverflowError):
+        return None
+    return moment if moment.tzinfo is not None else None

@@ -1,0 +1,85 @@
+"""One tunnel's ingress document, kept as wanted: read, compared by meaning, written only when it differs.
+
+Every pass reads first, since others write the same document; what they wrote since is drift, which is told and kept.
+A write whose outcome is unclear is settled by the next pass. One thread may call.
+"""
+
+from collections.abc import Collection
+
+import msgspec
+
+from tunnelgw.provider.client import Configuration, ProviderClient
+from tunnelgw.provider.errors import NotThere, Refused
+from tunnelgw.provider.ingress import Revision, revise
+
+
+class TunnelRef(msgspec.Struct, frozen=True):
+    tunnel_id: str
+    account_id: str = ""
+    """Empty: the only account that the token lists."""
+
+
+class Pass(msgspec.Struct, frozen=True):
+    """What one look at the document came to."""
+
+    version: int
+    """Of the document that the provider has now."""
+    was_written: bool
+    revision: Revision
+    foreign_edits: int = 0
+    """Versions that others made since the last pass."""
+
+
+class TunnelDocument:
+    def __init__(
+        self, client: ProviderClient, tunnel: TunnelRef, service: str, *, adopt: bool = False, is_dry_run: bool = False
+    ) -> None:
+        """`service` is the marker of our rules; `adopt` and the dry run are the options of these names."""
+        self._client = client
+        self._tunnel = tunnel
+        self._service = service
+        self._adopt = adopt
+        self._is_dry_run = is_dry_run
+        self._account_id = tunnel.account_id
+        self._is_checked = False
+        self._last_version: int | None = None
+
+    def check(self) -> None:
+        """Raises ProviderError unless the tunnel can be configured here."""
+        tunnel = self._client.tunnel(self._account(), self._tunnel.tunnel_id)
+        if tunnel.config_src == "local":
+            raise Refused(
+                f"tunnel {tunnel.id} is configured locally (config_src local), so its connectors ignore the ingress "
+                "document: migrate it in the provider's dashboard, or create a tunnel that is configured remotely"
+            )
+        self._is_checked = True
+
+    def compare(self, hostnames: Collection[str]) -> tuple[Configuration, Revision]:
+        """What the provider has, and what would become of it. Raises ProviderError."""
+        found = self._client.configuration(self._account(), self._tunnel.tunnel_id)
+        return found, revise(found.config, hostnames, self._service, adopt=self._adopt)
+
+    def keep(self, hostnames: Collection[str]) -> Pass:
+        """Make the provider have rules of ours for exactly `hostnames`. Raises ProviderError."""
+        if not self._is_checked:
+            self.check()
+        found, revision = self.compare(hostnames)
+        foreign_edits = 0 if self._last_version is None else max(0, found.version - self._last_version)
+        self._last_version = found.version
+        if not revision.is_changed or self._is_dry_run:
+            return Pass(found.version, False, revision, foreign_edits)
+        written = self._client.put_configuration(self._account(), self._tunnel.tunnel_id, revision.config)
+        self._last_version = written.version
+        return Pass(written.version, True, revision, foreign_edits)
+
+    def _account(self) -> str:
+        if not self._account_id:
+            accounts = self._client.accounts()
+            if len(accounts) != 1:
+                names = ", ".join(f"{account.name} {account.id}" for account in accounts[:5])
+                raise NotThere(
+                    f"the token lists {len(accounts)} accounts{f' ({names})' if names else ''}, want exactly one: "
+                    "set accountID in the GatewayClassConfig"
+                )
+            self._account_id = accounts[0].id
+        return self._account_id
