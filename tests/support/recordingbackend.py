@@ -136,12 +136,14 @@ class RecordingBackend:
     def _read(self, dialogue: Dialogue, reader: h11.Connection, raw: bytearray) -> Received | None:
         head: h11.Request | None = None
         body: list[bytes] = []
+        receive = dialogue.receive_idle
         while True:
             event = reader.next_event()
             if event is h11.NEED_DATA:
                 if reader.they_are_waiting_for_100_continue:
                     dialogue.send(reader.send(h11.InformationalResponse(status_code=100, headers=[])) or b"")
-                data = dialogue.sock.recv(65536)
+                data = receive()
+                receive = dialogue.receive
                 raw += data
                 reader.receive_data(data)
             elif isinstance(event, h11.Request):

@@ -52,9 +52,25 @@ class Dialogue:
         found, self.unread = self.unread[:size_bytes], self.unread[size_bytes:]
         return found
 
+    def receive(self) -> bytes:
+        return self.sock.recv(65536)
+
+    def receive_idle(self) -> bytes:
+        """The first bytes of a request, for as long as the proxy keeps the connection; empty: it has closed."""
+        self.sock.settimeout(None)
+        try:
+            return self.receive()
+        finally:
+            self.sock.settimeout(PATIENCE_S)
+
+    def read_head(self) -> bytes:
+        """Of the next request; empty when there is none."""
+        self.unread = self.unread or self.receive_idle()
+        return self.read_until(b"\r\n\r\n")
+
     def read_request(self) -> bytes:
         """Head and body as sent; empty when there is no further request."""
-        head = self.read_until(b"\r\n\r\n")
+        head = self.read_head()
         lowered = head.lower()
         if b"\r\ntransfer-encoding: chunked" in lowered:
             return head + self._read_chunks()
