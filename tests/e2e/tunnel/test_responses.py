@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from proxy.h2 import ErrorCode
+from proxy.tunnel.responses import META, SERIALIZED
 from tests.e2e.tunnel.connector import Connector
 from tests.support.gateway import route_to
 from tests.support.recordingbackend import Received, RecordingBackend, Reply
@@ -120,6 +121,13 @@ def test_fields_of_the_hop_are_not_passed_and_a_body_without_length_is(proxy: Co
     names = {name for name, _ in call.response().fields}
     assert b"x-end" in names
     assert not names & {b"connection", b"x-hop", b"keep-alive", b"transfer-encoding", b"content-length"}
+
+
+def test_a_response_without_fields_has_an_empty_list_of_them(proxy: Connector) -> None:
+    with served_by(proxy, answering(b"HTTP/1.1 204 No Content\r\n\r\n")):
+        response = proxy.edge.call().response()
+    assert (response.status_code, response.fields) == (204, [])
+    assert response.raw.fields == [(SERIALIZED, b""), (META, b'{"src":"origin"}')]
 
 
 def test_a_body_that_ends_with_the_backends_connection_passes(proxy: Connector) -> None:
