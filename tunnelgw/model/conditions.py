@@ -14,6 +14,8 @@ class ConditionType(StrEnum):
     PARTIALLY_INVALID = "PartiallyInvalid"
     SUPPORTED_VERSION = "SupportedVersion"
     INSECURE_FRONTEND_VALIDATION_MODE = "InsecureFrontendValidationMode"
+    PARTLY_UNREACHABLE = "tunnelgw.dev/PartlyUnreachable"
+    """On listeners, only ever True: a door that the Gateway has does not lead to this listener."""
     DELIVERED = "tunnelgw.dev/Delivered"
     """On Gateways: whether every proxy and the provider hold what was wanted."""
 

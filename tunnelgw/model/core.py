@@ -11,6 +11,8 @@ class ServicePort(Part, frozen=True):
     name: str = ""
     protocol: str = "TCP"
     app_protocol: str = ""
+    target_port: int | str = 0
+    """A number or the name of a container port; 0: the same as `port`."""
 
 
 class ServiceSpec(Part, frozen=True):

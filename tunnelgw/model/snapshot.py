@@ -9,7 +9,7 @@ from enum import StrEnum
 from typing import NamedTuple
 
 from tunnelgw.model.core import EndpointSlice
-from tunnelgw.model.gateways import Gateway, ListenerSet
+from tunnelgw.model.gateways import Gateway, GatewayClass, ListenerSet
 from tunnelgw.model.kinds import Kind
 from tunnelgw.model.meta import Key, Object
 from tunnelgw.model.policies import BackendTlsPolicy, ReferenceGrant
@@ -22,6 +22,8 @@ SERVICE_NAME_LABEL = "kubernetes.io/service-name"
 class Index(StrEnum):
     """What objects are looked up by, beside their own name."""
 
+    CLASSES_BY_CONTROLLER = "classes by controller"
+    """Key("", controller name)."""
     GATEWAYS_BY_CLASS = "gateways by class"
     """Key("", class name)."""
     LISTENER_SETS_BY_GATEWAY = "listener sets by gateway"
@@ -47,6 +49,8 @@ def index_entries(item: Object) -> Iterable[tuple[Index, Key]]:
     """The buckets that an object belongs to."""
     namespace = item.metadata.namespace
     match item:
+        case GatewayClass():
+            yield (Index.CLASSES_BY_CONTROLLER, Key("", item.spec.controller_name))
         case Gateway():
             yield (Index.GATEWAYS_BY_CLASS, Key("", item.spec.gateway_class_name))
         case ListenerSet():

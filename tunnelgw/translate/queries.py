@@ -22,8 +22,15 @@ K = TypeVar("K", bound=Hashable)
 V = TypeVar("V")
 
 
+CONTROLLER_NAME = "tunnelgw.dev/tunnel-gateway-controller"
+
+
 class View(Protocol):
     """What a query sees of the world. It looks nowhere else."""
+
+    @property
+    def controller_name(self) -> str:
+        """GatewayClasses with this controllerName are ours. It never changes."""
 
     def get(self, kind: Kind, key: Key) -> Object | None:
         """An object, None where there is none."""
@@ -62,7 +69,8 @@ class _Node:
 class Queries:
     """The values of all questions asked so far, for one snapshot after the other. Also the view of each query."""
 
-    def __init__(self, snapshot: Snapshot) -> None:
+    def __init__(self, snapshot: Snapshot, controller_name: str = CONTROLLER_NAME) -> None:
+        self.controller_name = controller_name
         self.evaluations = 0
         """How many times a query was evaluated."""
         self._snapshot = snapshot
