@@ -1,0 +1,56 @@
+"""Conditions merged by type, as Gateway API asks for: ours as found, everybody else's as they were, times kept.
+
+`lastTransitionTime` moves only when `status` does. All of our conditions carry the generation of the spec that was
+looked at, also those that did not change. A status that somebody wrote for a newer generation than ours is not touched.
+"""
+
+from collections.abc import Collection, Sequence
+
+from tunnelgw.model.conditions import Condition, ConditionType, Finding
+
+MAX_CONDITIONS = 8
+MAX_MESSAGE_CHARACTERS = 32_768
+
+
+class Outdated(Exception):
+    """The stored status is about a newer generation than the object that was looked at: look again later."""
+
+
+def merge_conditions(
+    current: Sequence[Condition],
+    findings: Sequence[Finding],
+    owned: Collection[ConditionType],
+    generation: int,
+    now: str,
+) -> tuple[Condition, ...]:
+    """What the status should hold; equal to `current` when nothing changed. Raises Outdated.
+
+    `owned` are the types that we write on this kind of entry: one that was not found again is dropped. `now` in
+    RFC 3339 to the second.
+    """
+    found = {finding.type.value: finding for finding in findings}
+    ours = {*owned, *found}
+    newest = max((condition.observed_generation for condition in current if condition.type in ours), default=0)
+    if newest > generation:
+        raise Outdated(f"the status is about generation {newest}, the object at hand is generation {generation}")
+    merged: list[Condition] = []
+    for condition in current:
+        finding = found.pop(condition.type, None)
+        if finding is not None:
+            merged.append(_condition(finding, generation, now, condition))
+        elif condition.type not in ours:
+            merged.append(condition)
+    merged += [_condition(finding, generation, now, None) for finding in found.values()]
+    return tuple(merged)
+
+
+def _condition(finding: Finding, generation: int, now: str, last: Condition | None) -> Condition:
+    is_transition = last is None or last.status != finding.status
+    return Condition(
+        type=finding.type.value,
+        status=finding.status.value,
+        reason=finding.reason.value,
+        message=finding.message[:MAX_MESSAGE_CHARACTERS],
+        last_transition_time=now if last is None or is_transition else last.last_transition_time,
+        observed_generation=generation,
+    )
