@@ -1,0 +1,111 @@
+"""Which BackendTLSPolicy governs a port of a Service, and what it wants of the TLS connections to it.
+
+A policy for the port by name goes before one for the whole Service; among equals the oldest wins, then the first
+`namespace/name`. The winner is the winner however broken it is: then nothing is sent to the port at all, since neither
+plain text nor a connection that nobody vouches for is what its author asked for.
+"""
+
+import msgspec
+
+from proxy.document import UNSET, Backend, BackendTLS, SubjectAltName, Unset
+from tunnelgw.model.conditions import ConditionType, Finding, Reason, Status
+from tunnelgw.model.kinds import Kind
+from tunnelgw.model.meta import Key
+from tunnelgw.model.policies import BackendTlsPolicy, BackendTlsValidation
+from tunnelgw.model.policies import SubjectAltName as PolicyName
+from tunnelgw.model.refs import CORE, GATEWAY_API, ObjectRef
+from tunnelgw.model.snapshot import Index
+from tunnelgw.translate.certificates import BadReference, Cause, ca_bundle
+from tunnelgw.translate.endpoints import ServicePortName
+from tunnelgw.translate.grants import ReferenceFrom
+from tunnelgw.translate.parts import problems_of_backend
+from tunnelgw.translate.queries import View
+from tunnelgw.translate.remarks import unresolved
+
+_SYSTEM = "System"
+_RESOLVED = Finding(ConditionType.RESOLVED_REFS, Status.TRUE, Reason.RESOLVED_REFS)
+
+
+class PolicyTls(msgspec.Struct, frozen=True):
+    """What a policy comes to, wherever it is in force."""
+
+    tls: BackendTLS | None
+    """None: the policy is broken, and nothing may be sent where it governs."""
+    findings: tuple[Finding, ...]
+    """ResolvedRefs always; Accepted where it is False."""
+
+
+def governing_policy(view: View, port: ServicePortName) -> Key | None:
+    """A query: the policy for connections to this port; None: there is none."""
+    for_port = view.ask(policy_of_target, port) if port.port else None
+    return for_port or view.ask(policy_of_target, ServicePortName(port.service, ""))
+
+
+def policy_of_target(view: View, target: ServicePortName) -> Key | None:
+    """A query: among the policies with this very target, the one that wins. No port: the Service as a whole."""
+    for policy in view.bucket(Index.POLICIES_BY_SERVICE, target.service):
+        if isinstance(policy, BackendTlsPolicy) and target in targets_of(policy):
+            return policy.key
+    return None
+
+
+def targets_of(policy: BackendTlsPolicy) -> tuple[ServicePortName, ...]:
+    """What the policy is for, other kinds than Service left out."""
+    return tuple(
+        ServicePortName(Key(policy.metadata.namespace, ref.name), ref.section_name)
+        for ref in policy.spec.target_refs
+        if (ref.group, ref.kind) == (CORE, Kind.SERVICE)
+    )
+
+
+def policy_tls(view: View, key: Key) -> PolicyTls:
+    """A query: what the policy says of TLS, with the certificates it refers to."""
+    policy = view.get(Kind.BACKEND_TLS_POLICY, key)
+    if not isinstance(policy, BackendTlsPolicy):
+        return PolicyTls(None, (_RESOLVED,))
+    validation = policy.spec.validation
+    ca, refusals = _authorities(view, key, validation)
+    references = refusals[0] if refusals else _RESOLVED
+    if ca is None:
+        message = references.message or "want caCertificateRefs, or wellKnownCACertificates: System"
+        return PolicyTls(None, (_refused(Reason.NO_VALID_CA_CERTIFICATE, message), references))
+    names = tuple(map(_subject_alt_name, validation.subject_alt_names))
+    tls = BackendTLS(validation.hostname, ca, names)
+    problems = problems_of_backend(Backend("policy", protocol="https", tls=tls))
+    well_known = validation.well_known_ca_certificates
+    if well_known not in ("", _SYSTEM):
+        problems.append(f"wellKnownCACertificates: {well_known!r} is not known here, want {_SYSTEM}")
+    if problems:
+        return PolicyTls(None, (_refused(Reason.INVALID, "; ".join(problems)), references))
+    return PolicyTls(tls, (references,))
+
+
+def _authorities(
+    view: View, policy: Key, validation: BackendTlsValidation
+) -> tuple[str | Unset | None, tuple[Finding, ...]]:
+    """PEM of all good references, UNSET for the system's authorities, None where there is nobody to trust."""
+    if not validation.ca_certificate_refs:
+        return (UNSET if validation.well_known_ca_certificates else None), ()
+    referrer = ReferenceFrom(GATEWAY_API, Kind.BACKEND_TLS_POLICY, policy.namespace)
+    bundles: list[str] = []
+    refusals: list[Finding] = []
+    for place, ref in enumerate(validation.ca_certificate_refs):
+        found = ca_bundle(view, referrer, ObjectRef(ref.name, ref.group, ref.kind))
+        if isinstance(found, BadReference):
+            reason = Reason.INVALID_KIND if found.cause is Cause.WRONG_KIND else Reason.INVALID_CA_CERTIFICATE_REF
+            refusals.append(unresolved(reason, f"caCertificateRefs[{place}]: {found.message}"))
+        else:
+            bundles.append(found.pem)
+    return ("".join(bundles) if bundles else None), tuple(refusals)
+
+
+def _subject_alt_name(name: PolicyName) -> SubjectAltName:
+    """Of an unknown type neither field is filled, which the document refuses."""
+    return SubjectAltName(
+        name.hostname if name.type == "Hostname" else UNSET,
+        name.uri if name.type == "URI" else UNSET,
+    )
+
+
+def _refused(reason: Reason, message: str) -> Finding:
+    return Finding(ConditionType.ACCEPTED, Status.FALSE, reason, message)

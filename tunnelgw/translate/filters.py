@@ -1,0 +1,138 @@
+"""Filters of routes as filters of the document.
+
+Gateway API has them as a list, the document as fields with a fixed order of effect; so a filter that may stand only
+once must not stand twice. A filter that is not known here is never skipped: requests that should have passed it are
+answered 500, for it may have been what keeps them out.
+"""
+
+from collections.abc import Callable
+from typing import Any, TypeAlias
+
+import msgspec
+
+from proxy import document
+from tunnelgw.model.conditions import Reason
+from tunnelgw.model.kinds import Kind
+from tunnelgw.model.part import Part
+from tunnelgw.model.routes import BackendObjectRef, Filter, RequestMirror
+from tunnelgw.translate.parts import carry, excerpt
+from tunnelgw.translate.remarks import Remarks, unresolved
+
+NameBackend: TypeAlias = Callable[[BackendObjectRef, str], str | None]
+"""Gives the document's name of a backend, for a reference at a place of the rule; None where it leads nowhere."""
+
+_PARTS: dict[str, tuple[str, type[msgspec.Struct]]] = {
+    "RequestHeaderModifier": ("request_header_modifier", document.HeaderModifier),
+    "ResponseHeaderModifier": ("response_header_modifier", document.HeaderModifier),
+    "RequestRedirect": ("request_redirect", document.RequestRedirect),
+    "URLRewrite": ("url_rewrite", document.UrlRewrite),
+    "CORS": ("cors", document.Cors),
+}
+"""Field and struct, the same in the API and in the document, of filters that may stand once in a list."""
+
+_EVERYWHERE = frozenset(("RequestHeaderModifier", "ResponseHeaderModifier", "RequestMirror", "ExtensionRef"))
+_KNOWN = {
+    # by kind of route: on rules, on backendRefs
+    Kind.HTTP_ROUTE: (_EVERYWHERE | {"RequestRedirect", "URLRewrite", "CORS"}, _EVERYWHERE | {"URLRewrite"}),
+    Kind.GRPC_ROUTE: (_EVERYWHERE, _EVERYWHERE),
+}
+
+
+_NO_FILTERS, _NO_BACKEND_FILTERS = document.Rule().filters, document.BackendRef().filters
+"""The very defaults, which the encoder leaves out."""
+
+
+class Translated(msgspec.Struct, frozen=True):
+    """The filters of a rule, or of one of its backends."""
+
+    filters: document.Filters
+    has_extension: bool
+    """Whether one of them is not known, so that nothing may be forwarded."""
+
+    @property
+    def of_backend(self) -> document.BackendFilters:
+        """Without those that only a rule has."""
+        own = self.filters
+        if own is _NO_FILTERS:
+            return _NO_BACKEND_FILTERS
+        return document.BackendFilters(
+            own.request_header_modifier, own.response_header_modifier, own.url_rewrite, own.request_mirrors
+        )
+
+
+class FilterReader:
+    """Reads the filter lists of one rule."""
+
+    def __init__(self, kind: Kind, name_backend: NameBackend, remarks: Remarks) -> None:
+        self._kind = kind
+        self._name_backend = name_backend
+        self._remarks = remarks
+
+    def of_rule(self, filters: tuple[Filter, ...]) -> Translated:
+        return self._read(filters, _KNOWN[self._kind][0], "filters")
+
+    def of_backend(self, filters: tuple[Filter, ...], at: str) -> Translated:
+        return self._read(filters, _KNOWN[self._kind][1], f"{at}.filters")
+
+    def _read(self, filters: tuple[Filter, ...], known: frozenset[str], at: str) -> Translated:
+        if not filters:
+            return Translated(_NO_FILTERS, has_extension=False)
+        parts: dict[str, Any] = {}
+        mirrors: list[document.RequestMirror] = []
+        has_extension = False
+        for place, entry in enumerate(filters):
+            where = f"{at}[{place}]"
+            if entry.type not in known:
+                wanted = ", ".join(sorted(known))
+                self._remarks.unsupported.append(
+                    f"{where}.type: {excerpt(entry.type)} is not served here, want {wanted}"
+                )
+            elif entry.type == "ExtensionRef":
+                has_extension = True
+                self._refuse_extension(entry, where)
+            elif entry.type == "RequestMirror":
+                mirrors += self._mirror(entry.request_mirror, where)
+            else:
+                self._single(entry, where, parts)
+        return Translated(document.Filters(request_mirrors=tuple(mirrors), **parts), has_extension)
+
+    def _single(self, entry: Filter, at: str, parts: dict[str, Any]) -> None:
+        field, struct = _PARTS[entry.type]
+        content: Part | None = getattr(entry, field)
+        if content is None:
+            self._remarks.unsupported.append(f"{at}: type is {entry.type}, but its field is missing")
+        elif field in parts:
+            self._remarks.incompatible.append(f"{at}: a second {entry.type}, want it once")
+        else:
+            parts[field] = carry(content, struct, f"{at}.{_spelled(field)}", self._remarks) or document.UNSET
+
+    def _mirror(self, mirror: RequestMirror | None, at: str) -> list[document.RequestMirror]:
+        """Empty where there is nowhere to copy to: the requests themselves go on."""
+        if mirror is None:
+            self._remarks.unsupported.append(f"{at}: type is RequestMirror, but its field is missing")
+            return []
+        name = self._name_backend(mirror.backend_ref, f"{at}.requestMirror.backendRef")
+        if name is None:
+            return []
+        fraction: document.Fraction | document.Unset | None = document.UNSET
+        if mirror.fraction:
+            fraction = carry(mirror.fraction, document.Fraction, f"{at}.requestMirror.fraction", self._remarks)
+        return [
+            document.RequestMirror(
+                document.BackendTarget(backend=name),
+                document.UNSET if mirror.percent is None else mirror.percent,
+                fraction or document.UNSET,
+            )
+        ]
+
+    def _refuse_extension(self, entry: Filter, at: str) -> None:
+        ref = entry.extension_ref
+        named = f"{ref.group}/{ref.kind}" if ref else "nothing"
+        message = f"{named} is not a filter that is known here; requests that should pass it are answered 500"
+        self._remarks.refer(f"{at}.extensionRef", unresolved(Reason.INVALID_KIND, message))
+
+
+def _spelled(field: str) -> str:
+    """A field's name in camelCase."""
+    first, *rest = field.split("_")
+    return first + "".join(map(str.capitalize, rest))

@@ -1,0 +1,71 @@
+"""From parts of Gateway API objects to parts of the proxy's document, judged by the document's own rules.
+
+The document has Gateway API's names and meanings wherever it has them. So a part is carried over by its fields, and
+whether the proxy takes it is asked of the very functions with which the proxy checks a document: what they refuse
+becomes a problem of the rule it stands in, and no document that leaves here is refused.
+"""
+
+from typing import Literal, TypeAlias, TypeVar
+
+import msgspec
+
+from proxy import document
+from proxy.document.check import check_backends, check_routes
+from proxy.document.problems import Findings, excerpt
+from proxy.document.routes import Route, Rule
+from proxy.document.shape import find_shape_problems
+from proxy.document.targets import Backend
+from proxy.document.tlsparts import targets_of
+from tunnelgw.model.part import Part
+from tunnelgw.translate.remarks import Remarks
+
+T = TypeVar("T", bound=msgspec.Struct)
+RouteKind: TypeAlias = Literal["http", "grpc"]
+"""As the document has it."""
+
+_AT_RULE = "routes[0].rules[0]."
+_AT_BACKEND = "backends[0]."
+
+__all__ = ["RouteKind", "carry", "excerpt", "problems_of_backend", "problems_of_rule"]
+
+
+def carry(part: Part, into: type[T], at: str, remarks: Remarks) -> T | None:
+    """`part` as a part of the document; None, with remarks, where it has a value that the document does not know."""
+    plain = msgspec.to_builtins(part)
+    try:
+        return msgspec.convert(plain, into)
+    except msgspec.ValidationError:
+        findings = Findings()
+        find_shape_problems(plain, into, findings, at)
+        remarks.unsupported += _told(findings, "")
+        return None
+
+
+def problems_of_rule(rule: Rule, kind: RouteKind) -> list[str]:
+    """Why the proxy would refuse this rule in a route of this kind; empty: it would not."""
+    plain = msgspec.to_builtins(rule)
+    findings = Findings()
+    if find_shape_problems(plain, Rule, findings):
+        return _told(findings, "")
+    route = Route(kind=kind, rules=(rule,))
+    known = {target.backend for _, target in targets_of(route) if target.backend}
+    check_routes((route,), (frozenset(), known), findings)
+    return _told(findings, _AT_RULE)
+
+
+def problems_of_backend(backend: Backend) -> list[str]:
+    """Why the proxy would refuse this backend; empty: it would not."""
+    findings = Findings()
+    if find_shape_problems(msgspec.to_builtins(backend), Backend, findings):
+        return _told(findings, "")
+    check_backends((backend,), findings)
+    return _told(findings, _AT_BACKEND)
+
+
+def _told(findings: Findings, place: str) -> list[str]:
+    """In the words of Gateway API."""
+    try:
+        findings.raise_if_any()
+    except document.DocumentError as error:
+        return [str(problem).removeprefix(place).replace("backends[", "backendRefs[") for problem in error.problems]
+    return []

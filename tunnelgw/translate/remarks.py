@@ -1,0 +1,78 @@
+"""What is wrong with the rules of a route, collected while they are translated, and the conditions that say so.
+
+Three kinds of wrong: a rule that cannot be served as it is written (a value that the proxy does not know, filters that
+exclude each other), which takes the rule out of service; and a reference that leads nowhere, which costs only the
+requests that would have gone there.
+"""
+
+from collections.abc import Iterable, Sequence
+
+from tunnelgw.model.conditions import ConditionType, Finding, Reason, Status
+
+_MAX_TOLD = 8
+"""Problems that a message lists; a condition is read by people."""
+_MAX_PROBLEM_CHARS = 400
+
+
+def unresolved(reason: Reason, message: str) -> Finding:
+    """A reference that cannot be followed."""
+    return Finding(ConditionType.RESOLVED_REFS, Status.FALSE, reason, message)
+
+
+class Remarks:
+    """Of one rule, whose place in the route begins each message."""
+
+    def __init__(self, at: str) -> None:
+        self.at = at
+        self.unsupported: list[str] = []
+        self.incompatible: list[str] = []
+        self.unresolved: list[Finding] = []
+
+    @property
+    def is_refused(self) -> bool:
+        """Whether the rule cannot be served as it is written."""
+        return bool(self.unsupported or self.incompatible)
+
+    @property
+    def problems(self) -> list[str]:
+        return [f"{self.at}.{text}" for text in (*self.incompatible, *self.unsupported)]
+
+    def refer(self, at: str, finding: Finding) -> None:
+        """Add a reference that cannot be followed, found at this place of the rule."""
+        message = f"{self.at}.{at}: {finding.message}"
+        self.unresolved.append(unresolved(finding.reason, message))
+
+
+def findings_of(rules: Sequence[Remarks]) -> tuple[Finding, ...]:
+    """The conditions that a route's rules decide: ResolvedRefs always, the others where something is wrong."""
+    refused = [remarks for remarks in rules if remarks.is_refused]
+    references = [finding for remarks in rules for finding in remarks.unresolved]
+    resolved = Finding(ConditionType.RESOLVED_REFS, Status.TRUE, Reason.RESOLVED_REFS)
+    if references:
+        # References fail for different reasons, a condition has one: that of the first. All are told.
+        resolved = unresolved(references[0].reason, _told(finding.message for finding in references))
+    return (*_acceptance(refused, len(rules)), resolved)
+
+
+def _acceptance(refused: Sequence[Remarks], rules: int) -> Iterable[Finding]:
+    if not refused:
+        return
+    told = _told(problem for remarks in refused for problem in remarks.problems)
+    if len(refused) < rules:
+        places = ", ".join(remarks.at for remarks in refused)
+        message = f"Dropped Rule {places}, whose requests are answered 500: {told}"
+        yield Finding(ConditionType.PARTIALLY_INVALID, Status.TRUE, Reason.UNSUPPORTED_VALUE, message)
+    else:
+        is_incompatible = not any(remarks.unsupported for remarks in refused)
+        reason = Reason.INCOMPATIBLE_FILTERS if is_incompatible else Reason.UNSUPPORTED_VALUE
+        yield Finding(ConditionType.ACCEPTED, Status.FALSE, reason, f"no rule can be served: {told}")
+
+
+def _told(problems: Iterable[str]) -> str:
+    listed = [_cut(problem) for problem in problems]
+    told = "; ".join(listed[:_MAX_TOLD])
+    return told if len(listed) <= _MAX_TOLD else f"{told}; and {len(listed) - _MAX_TOLD} more"
+
+
+def _cut(problem: str) -> str:
+    return problem if len(problem) <= _MAX_PROBLEM_CHARS else f"{problem[: _MAX_PROBLEM_CHARS - 1]}…"

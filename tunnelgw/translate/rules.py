@@ -1,0 +1,173 @@
+"""The rules of an HTTPRoute or GRPCRoute as rules of the document, with what is to be said about them.
+
+A rule that cannot be served as it is written answers 500 to the requests it claims. It does not just go away: another
+rule might then serve them without the filter, say, that was to keep them out. Only matches that the proxy cannot
+express claim nothing. A backendRef that leads nowhere keeps its share of the requests, which is answered 500.
+"""
+
+from typing import NamedTuple
+
+import msgspec
+
+from proxy import document
+from tunnelgw.model.conditions import Finding
+from tunnelgw.model.kinds import Kind
+from tunnelgw.model.meta import Key
+from tunnelgw.model.routes import BackendObjectRef, BackendRef, GrpcRoute, GrpcRule, HttpRoute, HttpRule, Rule
+from tunnelgw.translate.backendrefs import Referrer
+from tunnelgw.translate.backends import BackendId
+from tunnelgw.translate.filters import FilterReader, Translated
+from tunnelgw.translate.matches import matches_of
+from tunnelgw.translate.parts import RouteKind, carry, excerpt, problems_of_rule
+from tunnelgw.translate.queries import View
+from tunnelgw.translate.remarks import Remarks, findings_of
+from tunnelgw.translate.sessions import persistence_of
+
+_REFUSED = document.FixedResponse(500, "the rule for this request cannot be served as it is written\n")
+_NOWHERE = document.FixedResponse(500, "the route's backend for this request cannot be used\n")
+_NO_TIMEOUTS = document.Rule().timeouts
+"""The very default, which the encoder leaves out."""
+
+
+class RouteId(NamedTuple):
+    """A route on a Gateway. The Gateway matters for the certificate that it shows to backends."""
+
+    kind: Kind
+    """HTTPRoute or GRPCRoute."""
+    key: Key
+    gateway: Key
+
+
+class RouteContent(msgspec.Struct, frozen=True):
+    """What a route is for the document."""
+
+    rules: tuple[document.Rule, ...] = ()
+    """To be served wherever the route is attached, even if `findings` refuse it: then all of them answer 500. Empty:
+    no request can be meant."""
+    backends: tuple[BackendId, ...] = ()
+    """Those that the rules refer to, each once."""
+    findings: tuple[Finding, ...] = ()
+    """ResolvedRefs always; Accepted where no rule can be served; PartiallyInvalid where some cannot."""
+
+
+def route_content(view: View, id_: RouteId) -> RouteContent:
+    """A query."""
+    route = view.get(id_.kind, id_.key)
+    if not isinstance(route, HttpRoute | GrpcRoute):
+        return RouteContent()
+    default: Rule = HttpRule() if isinstance(route, HttpRoute) else GrpcRule()
+    reader = _RouteReader(view, id_)
+    for rule in route.spec.rules or (default,):
+        reader.read(rule)
+    return RouteContent(tuple(reader.rules), tuple(reader.backends), findings_of(reader.remarks))
+
+
+class _RouteReader:
+    """Reads the rules of one route in their order."""
+
+    def __init__(self, view: View, id_: RouteId) -> None:
+        self._referrer = Referrer(view, id_.kind, id_.key.namespace, id_.gateway)
+        self._id = id_
+        self._names: set[str] = set()
+        self.rules: list[document.Rule] = []
+        self.backends: dict[BackendId, None] = {}
+        """In the order of their first use."""
+        self.remarks: list[Remarks] = []
+
+    def read(self, rule: Rule) -> None:
+        remarks = Remarks(f"rules[{len(self.remarks)}]")
+        self.remarks.append(remarks)
+        reader = _RuleReader(rule, self._id, self._referrer, remarks)
+        made = reader.read()
+        if rule.name in self._names:
+            remarks.unsupported.append(f"name: {excerpt(rule.name)} is the name of an earlier rule")
+        if remarks.is_refused or reader.has_extension:
+            refused = reader.answering_500("" if rule.name in self._names else rule.name)
+            self.rules += [refused] if refused else []
+        else:
+            self.rules.append(made)
+            self.backends |= dict.fromkeys(reader.backends)
+        self._names |= {rule.name} - {""}
+
+
+class _RuleReader:
+    """Reads one rule."""
+
+    def __init__(self, rule: Rule, route: RouteId, referrer: Referrer, remarks: Remarks) -> None:
+        self._rule = rule
+        self._route = route
+        self._referrer = referrer
+        self._remarks = remarks
+        self._filters = FilterReader(route.kind, self._name_backend, remarks)
+        self._matches = matches_of(rule, remarks)
+        self.backends: list[BackendId] = []
+        self.has_extension = False
+        """Whether a filter is not known, so that no request may pass."""
+
+    def read(self) -> document.Rule:
+        """The rule, which is of use only if nothing is remarked upon."""
+        rule, remarks = self._rule, self._remarks
+        filters = self._filters.of_rule(rule.filters)
+        self.has_extension = filters.has_extension
+        self._check_combination(filters)
+        backends = tuple(self._backend_ref(ref, f"backendRefs[{place}]") for place, ref in enumerate(rule.backend_refs))
+        timeouts: document.Timeouts | None = None
+        retry: document.Retry | None = None
+        if isinstance(rule, HttpRule):
+            timeouts = carry(rule.timeouts, document.Timeouts, "timeouts", remarks) if rule.timeouts else None
+            retry = carry(rule.retry, document.Retry, "retry", remarks) if rule.retry else None
+        made = document.Rule(
+            name=rule.name,
+            matches=self._matches,
+            filters=filters.filters,
+            backends=backends,
+            timeouts=timeouts or _NO_TIMEOUTS,
+            retry=retry or document.UNSET,
+            session_persistence=persistence_of(rule.session_persistence, self._identity, remarks),
+        )
+        if not remarks.is_refused:
+            remarks.unsupported += problems_of_rule(made, self._kind)
+        return made
+
+    def answering_500(self, name: str) -> document.Rule | None:
+        """A rule for the same requests; None where no match can be expressed."""
+        sound = tuple(match for match in self._matches if not problems_of_rule(_claim((match,)), self._kind))
+        if self._rule.matches and not sound:
+            return None
+        made = msgspec.structs.replace(_claim(sound), name=name)
+        return None if problems_of_rule(made, self._kind) else made
+
+    def _check_combination(self, filters: Translated) -> None:
+        if not filters.filters.request_redirect:
+            return
+        if filters.filters.url_rewrite:
+            self._remarks.incompatible.append("filters: RequestRedirect and URLRewrite, want one of the two")
+        if self._rule.backend_refs:
+            self._remarks.incompatible.append("filters: RequestRedirect answers all requests, so want no backendRefs")
+
+    def _backend_ref(self, ref: BackendRef, at: str) -> document.BackendRef:
+        filters = self._filters.of_backend(ref.filters, at)
+        name = self._name_backend(ref, at)
+        if name is None or filters.has_extension:
+            return document.BackendRef(weight=ref.weight, respond=_NOWHERE)
+        return document.BackendRef(backend=name, weight=ref.weight, filters=filters.of_backend)
+
+    def _name_backend(self, ref: BackendObjectRef, at: str) -> str | None:
+        found = self._referrer.follow(ref)
+        if isinstance(found, Finding):
+            self._remarks.refer(at, found)
+            return None
+        self.backends.append(found)
+        return found.name
+
+    @property
+    def _kind(self) -> RouteKind:
+        return "grpc" if self._route.kind is Kind.GRPC_ROUTE else "http"
+
+    @property
+    def _identity(self) -> str:
+        return f"{self._route.kind} {self._route.key} {self._rule.name or self._remarks.at}"
+
+
+def _claim(matches: tuple[document.Match, ...]) -> document.Rule:
+    return document.Rule(matches=matches, respond=_REFUSED)
