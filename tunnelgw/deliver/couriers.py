@@ -55,7 +55,7 @@ class Couriers(Generic[K, P]):
 
     def join(self, deadline_s: float) -> bool:
         """True when all have ended by `deadline_s` (monotonic clock)."""
-        return all([courier.join(deadline_s - time.monotonic()) for courier in self._leaving])
+        return all(courier.join(deadline_s - time.monotonic()) for courier in self._leaving)
 
     def _hire(self, key: K) -> Courier[P]:
         courier: Courier[P] = Courier(
