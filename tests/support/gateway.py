@@ -145,7 +145,7 @@ class Gateway(ProxyDaemon):
 def route_to(address: str, *, name: str = "all", **fields: Any) -> dict[str, Any]:
     """A route for every host and path with one backend; keywords are fields of the rule, `protocol` and `tls` of it."""
     target = {key: fields.pop(key) for key in ("protocol", "tls", "addresses") if key in fields}
-    route = {key: fields.pop(key) for key in ("hostnames", "kind", "listeners") if key in fields}
+    route: dict[str, Any] = {key: fields.pop(key) for key in ("hostnames", "kind", "listeners") if key in fields}
     addresses = {} if "addresses" in target else {"address": address}
     return {"name": name, **route, "rules": [{"backends": [{**addresses, **target}], **fields}]}
 

@@ -1,5 +1,6 @@
 """WebSockets through the proxy: the `websockets` library on both sides, and clients over HTTP/2 (RFC 8441)."""
 
+import threading
 from collections.abc import Iterator
 from typing import Any
 
@@ -62,6 +63,18 @@ def test_frames_of_any_size_pass(
         assert message == client.recv(WAIT_S)
         client.send(f"large {size_bytes}")
         assert bytes(size_bytes) == client.recv(WAIT_S)
+
+
+@through_both_doors
+def test_a_thousand_messages_each_way_cross(gateway: Gateway, server: WebSocketServer) -> None:
+    """Neither side waits for the other."""
+    messages = [b"%d " % number * 1000 for number in range(1000)]
+    with dial(gateway, compression=None) as client:
+        sender = threading.Thread(target=lambda: [client.send(message) for message in messages], daemon=True)
+        sender.start()
+
+        assert messages == [client.recv(WAIT_S) for _ in messages]
+        sender.join(WAIT_S)
 
 
 @through_both_doors
