@@ -52,6 +52,9 @@ _UNITS: dict[str, tuple[str, Callable[[float], str], bool]] = {
     "all_ms": ("all registered after ms", "{:,.0f}".format, True),
     "first_again_ms": ("first again after ms", "{:,.0f}".format, True),
     "all_again_ms": ("all again after ms", "{:,.0f}".format, True),
+    "live_p50_ms": ("live after p50 ms", "{:.1f}".format, False),
+    "live_p99_ms": ("live after p99 ms", "{:.1f}".format, False),
+    "change_cpu_ms": ("CPU ms a change", "{:.1f}".format, False),
     "failed": ("failed", "{:.0f}".format, False),
 }
 

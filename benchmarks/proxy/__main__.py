@@ -11,15 +11,17 @@ import shutil
 import sys
 from collections.abc import Callable
 from functools import partial
+from pathlib import Path
 
 from benchmarks import comparison
 from benchmarks.comparison import Row
 from benchmarks.proxy import programs
+from benchmarks.proxy.changes import changes
 from benchmarks.proxy.measure import SHAPES, Bench, Plan, workplace
 
-FULL = Plan(requests=60_000, rate_s=8, bulks=3, repeats=3)
-QUICK = Plan(requests=10_000, rate_s=2, bulks=1, repeats=1)
-TABLES = ("small", "bulk", "routes", "swap")
+FULL = Plan(requests=60_000, rate_s=8, bulks=3, repeats=3, changes=200)
+QUICK = Plan(requests=10_000, rate_s=2, bulks=1, repeats=1, changes=40)
+TABLES = ("small", "bulk", "routes", "changes", "swap")
 
 
 def main() -> None:
@@ -37,13 +39,15 @@ def main() -> None:
     rows: dict[str, list[Row]] = {}
     with workplace() as directory:
         bench = Bench(plan, directory, peers)
-        for title, measure in _tables(bench, options.only or TABLES, options.workers or (1, 2)):
+        for title, measure in _tables(bench, plan, directory, options.only or TABLES, options.workers or (1, 2)):
             rows[title] = measure()
             comparison.show(title, rows[title])
     print(f"written: {comparison.write('proxy', rows, plan)}")
 
 
-def _tables(bench: Bench, only: tuple[str, ...], workers: tuple[int, ...]) -> list[tuple[str, Callable[[], list[Row]]]]:
+def _tables(
+    bench: Bench, plan: Plan, directory: Path, only: tuple[str, ...], workers: tuple[int, ...]
+) -> list[tuple[str, Callable[[], list[Row]]]]:
     found: list[tuple[str, Callable[[], list[Row]]]] = []
     if "small" in only:
         found += [
@@ -58,6 +62,8 @@ def _tables(bench: Bench, only: tuple[str, ...], workers: tuple[int, ...]) -> li
         found += [(f"Bulk, {client}", partial(bench.bulk, client)) for client in ("h1", "h2")]
     if "routes" in only:
         found.append(("Routes", bench.routes))
+    if "changes" in only:
+        found.append(("One route changes", partial(changes, directory, plan.changes)))
     if "swap" in only:
         found.append(("Swap of 10,000 routes under load", bench.swap))
     return found

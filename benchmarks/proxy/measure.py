@@ -22,6 +22,8 @@ class Plan(msgspec.Struct, frozen=True):
     """Downloads, and uploads, of 1 GiB, one after another."""
     repeats: int
     """Runs of which the median counts."""
+    changes: int
+    """Changes of one route."""
     routes: tuple[int, ...] = (1, 100, 10_000)
     rate: int = 2000
     in_flight: int = 64
@@ -235,7 +237,7 @@ class Bench:
             for route in routes[:-1]:
                 headers = route["rules"][0]["filters"]["requestHeaderModifier"]["set"]
                 headers[0]["value"] = stamp
-            took_s.append(program.put(document))
+            took_s.append(program.put(msgspec.json.encode(document)))
         return took_s
 
 
