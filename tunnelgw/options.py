@@ -1,0 +1,218 @@
+"""Everything that `tunnelgw run` can be told, declared once: flags, variables, defaults, help, reference page."""
+
+import re
+from dataclasses import dataclass
+from pathlib import Path
+from urllib.parse import urlsplit
+
+from daemonkit.addresses import ListenAddress
+from daemonkit.options import CommonOptions, option
+from daemonkit.secret import Secret
+from daemonkit.values import choice, comma_list, duration, parse_bool, parse_url
+from tunnelgw.model.meta import Key
+from tunnelgw.provider.client import DEFAULT_URL
+
+PROG = "tunnelgw"
+PREFIX = "TUNNELGW_"
+DESCRIPTION = (
+    "A Gateway API controller: turns Gateways and routes into the configuration of tunnelgw-proxy and the tunnel "
+    "provider's ingress document, and writes the truth into their statuses. Besides `run` there are commands for "
+    "people, each with its own --help: `check` says what of a folder of manifests would be accepted, refused and why, "
+    "`explain` what becomes of a URL, `diff` what would change at the provider and in the proxies, `status` shows "
+    "statuses as tables."
+)
+COMMANDS = {"run": "control until told to stop"}
+
+KUBERNETES, DIRECTORY = "kubernetes", "directory"
+DEFAULT_CONTROLLER = "tunnelgw.dev/tunnel-gateway-controller"
+AUTH_KEY = "auth-token"
+_CONTROLLER_NAME = re.compile(r"[a-z0-9]([a-z0-9.-]*[a-z0-9])?/[A-Za-z0-9/._~%!$&'()*+,;=:-]+")
+_UNSAFE = re.compile(r"[^a-z0-9]+")
+_MAX_LABEL_CHARACTERS = 63
+
+
+def parse_controller_name(text: str) -> str:
+    """As `spec.controllerName` of a GatewayClass has it."""
+    name = text.strip()
+    if not _CONTROLLER_NAME.fullmatch(name) or len(name) > 253:
+        raise ValueError(f"seen {name!r}, want domain/path, such as {DEFAULT_CONTROLLER}")
+    return name
+
+
+def parse_endpoint(text: str) -> str:
+    """The base URL of a proxy's config API."""
+    endpoint = text.strip()
+    if endpoint.startswith("unix:/"):
+        return endpoint
+    parts = urlsplit(endpoint)
+    if parts.scheme not in ("http", "https") or not parts.hostname or parts.path not in ("", "/") or parts.query:
+        raise ValueError(f"seen {endpoint!r}, want http://host:port, https://host:port or unix:/path")
+    return endpoint.rstrip("/")
+
+
+def parse_key(text: str) -> Key:
+    """`namespace/name`."""
+    namespace, slash, name = text.strip().partition("/")
+    if not namespace or not slash or not name or "/" in name:
+        raise ValueError(f"seen {text.strip()!r}, want namespace/name")
+    return Key(namespace, name)
+
+
+def dns_label(text: str) -> str:
+    """The nearest DNS label: lower case, hyphens for what it cannot hold."""
+    return _UNSAFE.sub("-", text.lower()).strip("-")[:_MAX_LABEL_CHARACTERS].rstrip("-")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Options(CommonOptions):
+    """Raises ValueError for options that do not go together."""
+
+    source: str = option(
+        parse=choice(KUBERNETES, DIRECTORY),
+        default=KUBERNETES,
+        group="source",
+        help="where Gateways, routes and all else come from: a Kubernetes API server, or a folder of manifests",
+    )
+    kubeconfig: str | None = option(
+        env="KUBECONFIG",
+        group="source",
+        metavar="FILE",
+        help="how to reach the API server; without it the Pod's own account, then ~/.kube/config",
+    )
+    manifests: str | None = option(
+        group="source", metavar="DIR", help="with --source directory: YAML and JSON files, with all folders below"
+    )
+    status_dir: str | None = option(
+        group="source",
+        metavar="DIR",
+        help="with --source directory: where statuses are written; without it, `status` beside the manifests",
+    )
+    controller_name: str = option(
+        parse=parse_controller_name,
+        default=DEFAULT_CONTROLLER,
+        group="source",
+        help="GatewayClasses with this spec.controllerName are ours",
+    )
+    namespace: str = option(
+        default="tunnelgw-system",
+        group="source",
+        help="the controller's own namespace: its auth Secret, its Lease, Secrets of cluster-scoped objects",
+    )
+    leader_elect: bool = option(
+        parse=parse_bool,
+        default="false",
+        group="source",
+        help="with --source kubernetes: of several controllers only the holder of a Lease writes",
+    )
+    debounce_s: float = option(
+        parse=duration(0, 10),
+        default="5ms",
+        unit="duration",
+        group="source",
+        help="wait this long after a change for more of them, before all are carried out together",
+    )
+    proxy_endpoints: tuple[str, ...] = option(
+        parse=comma_list(parse_endpoint),
+        default="",
+        group="proxies",
+        metavar="URL",
+        help="config APIs of the proxies: http://host:port, https://host:port or unix:/path; may be repeated",
+    )
+    proxy_service: Key | None = option(
+        parse=parse_key,
+        group="proxies",
+        metavar="NAMESPACE/NAME",
+        help="the proxies are the endpoints of this Service's port `config`, ready or not",
+    )
+    proxy_ca_file: str | None = option(
+        group="proxies", metavar="FILE", help="authorities (PEM) that vouch for https config APIs"
+    )
+    proxy_tls_server_name: str | None = option(
+        group="proxies",
+        metavar="NAME",
+        help="with --proxy-service: speak https to its endpoints, whose certificates must carry this name",
+    )
+    proxy_auth_token: Secret | None = option(
+        secret=True,
+        env="PROXY_AUTH_TOKEN",
+        group="proxies",
+        help="the token of the proxies' config APIs, where no Secret of the API server holds it",
+    )
+    proxy_auth_secret: str | None = option(
+        group="proxies",
+        metavar="NAME",
+        help="Secret in the controller's namespace whose key auth-token is the token of the proxies' config APIs; made "
+        "when it is absent, never changed. Without it: the last part of the controller name, -proxy-auth-token",
+    )
+    proxy_auth_secret_managed: bool = option(
+        parse=parse_bool,
+        default="false",
+        group="proxies",
+        help="somebody else makes that Secret: wait for it, never create it",
+    )
+    proxy_visit_interval_s: float = option(
+        parse=duration(0.1, 3600),
+        default="5s",
+        unit="duration",
+        group="proxies",
+        help="how often each proxy is asked whether it still holds its configuration",
+    )
+    provider_api_url: str = option(
+        parse=parse_url, default=DEFAULT_URL, group="tunnel provider", help="base URL of the provider's API"
+    )
+    drift_interval_s: float = option(
+        parse=duration(1, 24 * 3600),
+        default="10m",
+        unit="duration",
+        group="tunnel provider",
+        help="how often the ingress document is read, to notice what others changed",
+    )
+    adopt: bool = option(
+        parse=parse_bool,
+        default="false",
+        group="tunnel provider",
+        help="replace rules of others in the ingress document that have a hostname of ours",
+    )
+    dry_run: bool = option(
+        parse=parse_bool,
+        default="false",
+        group="tunnel provider",
+        help="write nothing: neither configurations nor the ingress document nor statuses; `tunnelgw diff` shows what "
+        "would be written",
+    )
+    metrics_addr: ListenAddress = option(
+        parse=ListenAddress.parse, default=":8080", group="observability", help="where /metrics is served"
+    )
+    health_addr: ListenAddress = option(
+        parse=ListenAddress.parse, default=":8081", group="observability", help="where /healthz and /readyz are served"
+    )
+
+    def __post_init__(self) -> None:
+        if self.source == DIRECTORY and not self.manifests:
+            raise ValueError("--source directory wants --manifests (TUNNELGW_MANIFESTS)")
+        if self.source == KUBERNETES and self.manifests:
+            raise ValueError("--manifests (TUNNELGW_MANIFESTS) goes with --source directory (TUNNELGW_SOURCE)")
+        if self.source == DIRECTORY and (self.leader_elect or self.proxy_service or self.proxy_auth_secret):
+            raise ValueError(
+                "--leader-elect, --proxy-service and --proxy-auth-secret need an API server, so --source kubernetes; "
+                "from a directory name the proxies with --proxy-endpoints and give PROXY_AUTH_TOKEN"
+            )
+        if self.proxy_endpoints and self.proxy_service:
+            raise ValueError("--proxy-endpoints and --proxy-service exclude each other")
+
+    @property
+    def manifests_path(self) -> Path:
+        return Path(self.manifests or ".")
+
+    @property
+    def status_path(self) -> Path:
+        return Path(self.status_dir) if self.status_dir else self.manifests_path / "status"
+
+    @property
+    def controller_id(self) -> str:
+        """The last part of the controller's name as a DNS label: marks our rules at the provider, names our Secret."""
+        return dns_label(self.controller_name.rpartition("/")[2]) or "tunnelgw"
+
+    @property
+    def auth_secret_key(self) -> Key:
+        return Key(self.namespace, self.proxy_auth_secret or f"{self.controller_id}-proxy-auth-token")
