@@ -1,4 +1,4 @@
-"""What the controller tells of itself. Label values come from closed sets, but for targets, whose series go with them."""
+"""What the controller tells of itself. Labels are closed sets, but for targets, whose series go with them."""
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 
