@@ -31,11 +31,13 @@ RESULTS = Path(__file__).resolve().parents[1] / "results"
 class Session:
     """One run: everything that is measured in it, and the tables so far."""
 
-    def __init__(self, plan: Plan, stores: Sequence[str], peers: Sequence[Candidate], appliance: Appliance) -> None:
+    def __init__(
+        self, plan: Plan, stores: Sequence[str], writers: int, peers: Sequence[Candidate], appliance: Appliance
+    ) -> None:
         self._plan = plan
         self._stores = stores
         self._appliance = appliance
-        self._candidates = [ours(store, appliance.url) for store in stores] + list(peers)
+        self._candidates = [ours(store, appliance.url, writers) for store in stores] + list(peers)
         self._tables = Tables([peer.name for peer in peers])
         self._stored = data.stored_sets(plan.sets)
         self._embedded_version = 0
@@ -110,7 +112,7 @@ def main() -> None:
                 sys.exit(f"benchmarks.dns: {error}")
             names = ", ".join(peer.name for peer in peers) or "none (none found on the PATH, none given with --peer)"
             print(f"{os.cpu_count()} CPUs, Python {platform.python_version()}; peers: {names}\n", flush=True)
-            session = Session(plan, options.store or STORES, peers, appliance)
+            session = Session(plan, options.store or STORES, options.writers, peers, appliance)
             session.run()
     print(f"written: {_write(session.rows, plan)}")
 
@@ -135,6 +137,7 @@ def _parser() -> argparse.ArgumentParser:
         metavar="NAME=COMMAND",
         help="another webhook to compare with; {api_port} and {health_port} in COMMAND are replaced; may be repeated",
     )
+    parser.add_argument("--writers", type=int, default=4, help="--write-parallelism of ours (default %(default)s)")
     parser.add_argument("--no-peers", action="store_true", help="ignore peers that are on the PATH")
     return parser
 

@@ -141,9 +141,12 @@ def our_environment(store: str, controller_url: str, state_dir: Path) -> dict[st
     return env
 
 
-def ours(store: str, controller_url: str) -> Candidate:
+def ours(store: str, controller_url: str, writers: int = 4) -> Candidate:
+    """`writers` is `--write-parallelism`."""
+
     def start(state_dir: Path) -> Webhook:
-        return OurWebhook(store, Daemon.dnswebhook(our_environment(store, controller_url, state_dir)))
+        env = our_environment(store, controller_url, state_dir) | {"DNSWEBHOOK_WRITE_PARALLELISM": str(writers)}
+        return OurWebhook(store, Daemon.dnswebhook(env))
 
     return Candidate(store, is_peer=False, uses_controller=store != "embedded", start=start)
 
