@@ -1,16 +1,13 @@
-"""How connections come to be where the edge is odd: silent before TLS, away at one family, renewed, wordy."""
+"""How connections come to be where the edge is odd: silent before TLS, away at one family, wordy."""
 
 from __future__ import annotations
 
 import socket
-import time
-from pathlib import Path
 
 import pytest
 
 from proxy.tunnel.failures import FailureCause
-from tests.e2e.tunnel.connector import BOOTSTRAP_LINE, REGISTERED_LINE, Connector
-from tests.support.edge.authority import EdgeAuthority
+from tests.e2e.tunnel.connector import BOOTSTRAP_LINE, Connector
 from tests.support.edge.behaviour import Behaviour, Hang, busy
 from tests.support.edge.edge import Edge
 from tests.support.requirements import not_possible_here
@@ -128,18 +125,3 @@ def test_one_family_alone_is_dialled_where_that_is_asked_for(version: str, wante
             records = edge.wait_for_registered(2, PATIENCE_S)
             assert {record.address.rpartition(":")[0] for record in records} == {wanted}
             proxy.wait_for_message("fewer edge addresses than connections wanted", addresses=2)
-
-
-@pytest.mark.timeout(300)
-def test_addresses_that_all_fail_are_looked_for_again_with_the_authorities_read_anew(tmp_path: Path) -> None:
-    """A minute after the search before: that is when a renewed file is read, and the DNS asked again."""
-    authority = EdgeAuthority.make()
-    ca_file = tmp_path / "ca.pem"
-    ca_file.write_bytes(EdgeAuthority.make("Yesterday's").pem)
-    with Edge(authority=authority) as edge, Connector(edge, ca_file=str(ca_file), arguments=EAGER) as proxy:
-        began_s = time.monotonic()
-        assert "not trusted" in proxy.wait_for_message(BOOTSTRAP_LINE)["error"]
-        ca_file.write_bytes(authority.pem)
-        proxy.wait_for_message(REGISTERED_LINE, 200)
-        assert time.monotonic() - began_s >= 60
-        serves(proxy)

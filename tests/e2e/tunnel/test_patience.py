@@ -1,0 +1,52 @@
+"""What takes its time by nature, in a file of its own so that other tests run beside it."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+
+import h2.events
+import pytest
+
+from proxy.tunnel.retry import QUICK_CAP_S
+from tests.e2e.tunnel.connector import BOOTSTRAP_LINE, REGISTERED_LINE, RETRY_LINE, Connector
+from tests.support.edge.authority import EdgeAuthority
+from tests.support.edge.edge import Edge
+from tests.support.edge.hostile import HostileEdge, HostilePeer
+
+EAGER = ["--register-without-config"]
+
+
+def pings_of(peer: HostilePeer) -> int:
+    return sum(isinstance(event, h2.events.PingReceived) for event in peer.events)
+
+
+def test_a_connection_that_was_good_for_ten_seconds_is_dialled_again_within_one() -> None:
+    with (
+        Edge(("127.0.0.1:0",)) as edge,
+        HostileEdge(edge) as hostile,
+        Connector(edge, connections=2, arguments=[*EAGER, "--edge", hostile.address]) as proxy,
+    ):
+        with hostile.register() as peer:
+            # The first comes with the registration, the next ten seconds later.
+            peer.wait_for(lambda: pings_of(peer) >= 2, "the second PING", 60)
+        with hostile.register() as again:
+            assert again.registration is not None
+            assert again.registration.options.previous_attempts == 1
+        line = proxy.wait_for_message(RETRY_LINE, edge=hostile.address)
+        assert (line["attempt"], line["delay_s"] <= QUICK_CAP_S) == (1, True)
+
+
+@pytest.mark.timeout(300)
+def test_addresses_that_all_fail_are_looked_for_again_with_the_authorities_read_anew(tmp_path: Path) -> None:
+    """A minute after the search before: that is when a renewed file is read, and the DNS asked again."""
+    authority = EdgeAuthority.make()
+    ca_file = tmp_path / "ca.pem"
+    ca_file.write_bytes(EdgeAuthority.make("Yesterday's").pem)
+    with Edge(authority=authority) as edge, Connector(edge, ca_file=str(ca_file), arguments=EAGER) as proxy:
+        began_s = time.monotonic()
+        assert "not trusted" in proxy.wait_for_message(BOOTSTRAP_LINE)["error"]
+        ca_file.write_bytes(authority.pem)
+        proxy.wait_for_message(REGISTERED_LINE, 200)
+        assert time.monotonic() - began_s >= 60
+        assert proxy.readiness() == (503, "no configuration is loaded yet")
