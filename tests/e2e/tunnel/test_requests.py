@@ -2,30 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
-import pytest
-
 from tests.e2e.tunnel.connector import Connector
-from tests.support.edge.edge import Edge
 from tests.support.edge.heads import WEBSOCKET
 from tests.support.gateway import route_to
 from tests.support.ports import ReservedPort
 from tests.support.recordingbackend import Received, RecordingBackend, Reply
-
-
-@pytest.fixture(scope="module")
-def edge() -> Iterator[Edge]:
-    with Edge() as edge:
-        yield edge
-
-
-@pytest.fixture(scope="module")
-def proxy(edge: Edge) -> Iterator[Connector]:
-    with Connector(edge) as proxy:
-        proxy.put(proxy.document(listeners=[]))
-        edge.wait_for_registered(1)
-        yield proxy
 
 
 def serve(proxy: Connector, *routes: object, **settings: object) -> None:

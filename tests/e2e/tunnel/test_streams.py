@@ -6,13 +6,10 @@ import base64
 import hashlib
 import os
 import threading
-from collections.abc import Iterator
 
-import pytest
 import websockets.sync.server
 
 from tests.e2e.tunnel.connector import Connector
-from tests.support.edge.edge import Edge
 from tests.support.edge.heads import WEBSOCKET
 from tests.support.gateway import route_to
 from tests.support.recordingbackend import Received, RecordingBackend, Reply
@@ -22,20 +19,7 @@ from tests.support.websocketpeer import client_frame, server_frame
 EVENTS = 200
 MESSAGES = 1000
 STREAMS = 500
-
-
-@pytest.fixture(scope="module")
-def edge() -> Iterator[Edge]:
-    with Edge() as edge:
-        yield edge
-
-
-@pytest.fixture(scope="module")
-def proxy(edge: Edge) -> Iterator[Connector]:
-    with Connector(edge) as proxy:
-        proxy.put({"listeners": [], "routes": []})
-        edge.wait_for_registered(1)
-        yield proxy
+STALLED = 15
 
 
 def test_each_event_comes_before_the_next_is_sent(proxy: Connector) -> None:
@@ -106,7 +90,7 @@ def test_many_streams_at_once_share_a_connection(proxy: Connector) -> None:
         assert [call.read_all() for call in calls] == [b"/%d" % number for number in range(STREAMS)]
 
 
-def test_an_upload_that_stands_still_holds_no_other_up(proxy: Connector) -> None:
+def test_uploads_that_stand_still_hold_no_other_up(proxy: Connector) -> None:
     stalled = threading.Event()
 
     def talk(dialogue: Dialogue) -> None:
@@ -120,13 +104,15 @@ def test_an_upload_that_stands_still_holds_no_other_up(proxy: Connector) -> None
     backend = SocketBackend(talk)
     try:
         proxy.put({"listeners": [], "routes": [route_to(backend.address)]})
-        blocked = proxy.edge.call("/stalled", "POST", end_stream=False)
-        blocked.send(bytes(64 << 20), waits=False)
+        blocked = [proxy.edge.call("/stalled", "POST", end_stream=False) for _ in range(STALLED)]
+        for call in blocked:
+            call.send(bytes(32 << 20), waits=False)
         for _ in range(20):
             other = proxy.edge.call("/other", "POST", [(b"content-length", b"1000")], end_stream=False)
             other.send(bytes(1000), True)
             assert other.read_all() == b"ok"
-        blocked.reset()
+        for call in blocked:
+            call.reset()
     finally:
         stalled.set()
         backend.close()
