@@ -1,10 +1,10 @@
 """Open connections to the controller, and exchanges on them: a request in one piece, a whole reply in time.
 
 Opening a connection, TLS and fingerprints are urllib3's, with resolving and connecting bounded together (`sockets`).
-The pool and the exchange are our own, since a plan pays for them at each write: http.client writes and reads a head
-field by field (0.60 ms of CPU a write instead of 0.37, measured), and urllib3's pool works its options out anew for each
-request (a third of what a call takes without it). `timeout_s` covers an exchange as a whole, since a socket's own
-timeout would let a peer go on for ever that sends a byte now and then.
+The pool and the exchange are our own, since a plan pays for them at each write. http.client writes and reads a head
+field by field (0.60 ms of CPU a write instead of 0.37, measured); urllib3's pool works timeouts, retries and the target
+out anew for each request (130 us of CPU a call instead of 95). `timeout_s` covers an exchange as a whole, since a
+socket's own timeout would let a peer go on for ever that sends a byte now and then.
 """
 
 import contextlib
