@@ -1,0 +1,147 @@
+"""The doors of a Gateway: addresses that the proxy binds or a Service has, and the tunnel; and what is shown of them.
+
+`spec.addresses` narrows the doors to what it asks for: who asks for IP addresses alone is not served through the
+tunnel, who asks for the tunnel's hostname alone has no direct door. Without it a Gateway has every door of its class,
+and shows one kind of address, since a name in DNS cannot have a CNAME beside an A record.
+"""
+
+from tunnelgw.model.conditions import ConditionType, Finding, Reason
+from tunnelgw.model.core import LoadBalancerIngress, Service
+from tunnelgw.model.gateways import Gateway, GatewayAddress
+from tunnelgw.model.kinds import Kind
+from tunnelgw.model.meta import Key
+from tunnelgw.model.own import DirectService
+from tunnelgw.model.part import Part
+from tunnelgw.translate.gateways import GatewaySetup, gateway_setup
+from tunnelgw.translate.pools import pool_share, same_address
+from tunnelgw.translate.queries import View
+from tunnelgw.translate.verdicts import false
+
+TUNNEL_DOMAIN = "cfargotunnel.com"
+IP_ADDRESS, HOSTNAME = "IPAddress", "Hostname"
+
+
+class Doors(Part, frozen=True):
+    """Where requests to a Gateway come in."""
+
+    shown: tuple[GatewayAddress, ...] = ()
+    """For status.addresses."""
+    bound: tuple[str, ...] = ()
+    """IP addresses on which listeners are bound; an empty one stands for all addresses of the host."""
+    ports: dict[int, int] | None = None
+    """Ports of the Service before the proxy, and the ports that they lead to. None: clients see the bound port."""
+    tunnel: str = ""
+    findings: tuple[Finding, ...] = ()
+    """Accepted or Programmed, where they are False for the sake of an address."""
+
+
+class _Offer(Part, frozen=True):
+    """What a Gateway may have."""
+
+    ips: tuple[str, ...] = ()
+    hostnames: tuple[str, ...] = ()
+    bound: tuple[str, ...] | None = None
+    """Where it differs from `ips`."""
+    ports: dict[int, int] | None = None
+    lack: str = ""
+    """Why there is no direct address although one was wanted."""
+
+
+def doors(view: View, key: Key) -> Doors:
+    """A query about a Gateway that is ours."""
+    gateway, setup = view.get(Kind.GATEWAY, key), view.ask(gateway_setup, key)
+    if not isinstance(gateway, Gateway) or setup is None or setup.problem:
+        return Doors()
+    offer = _offer(view, key, setup)
+    wanted = gateway.spec.addresses
+    return _requested(wanted, setup, offer) if wanted else _all(setup, offer)
+
+
+def _offer(view: View, key: Key, setup: GatewaySetup) -> _Offer:
+    direct = setup.direct
+    if direct is None:
+        return _Offer()
+    if direct.service is not None:
+        return _service_offer(view, direct.service, key.namespace)
+    if not direct.addresses:
+        return _Offer()
+    share = view.ask(pool_share, key)
+    lack = "" if share else f"all addresses of the pool ({len(direct.addresses)}) are taken by older Gateways"
+    return _Offer(share, lack=lack)
+
+
+def _service_offer(view: View, ref: DirectService, namespace: str) -> _Offer:
+    key = Key(ref.namespace or namespace, ref.name)
+    service = view.get(Kind.SERVICE, key)
+    if not isinstance(service, Service):
+        return _Offer(lack=f"Service {key}, which leads to the proxy, does not exist")
+    ingress: tuple[LoadBalancerIngress, ...] = service.status.load_balancer.ingress or ()
+    ips = tuple(entry.ip for entry in ingress if entry.ip)
+    hostnames = tuple(entry.hostname for entry in ingress if entry.hostname)
+    ports = {
+        port.port: port.target_port or port.port
+        for port in service.spec.ports or ()
+        if isinstance(port.target_port, int) and port.protocol == "TCP"
+    }
+    lack = "" if ingress else f"Service {key} has no address yet"
+    return _Offer(ips, hostnames, ("",) if ingress else (), ports, lack)
+
+
+def _all(setup: GatewaySetup, offer: _Offer) -> Doors:
+    direct = _shown(IP_ADDRESS, offer.ips) + _shown(HOSTNAME, offer.hostnames)
+    tunnel = _shown(HOSTNAME, _tunnel_names(setup))
+    first, second = (tunnel, direct) if setup.publish == "Tunnel" else (direct, tunnel)
+    lack = offer.lack or "neither a tunnel nor direct addresses: see `parametersRef` of the GatewayClass"
+    findings = () if direct or tunnel else (_not_assigned(lack),)
+    return Doors(first or second, _bound(offer), offer.ports, setup.tunnel, findings)
+
+
+def _requested(wanted: tuple[GatewayAddress, ...], setup: GatewaySetup, offer: _Offer) -> Doors:
+    foreign = next((address for address in wanted if address.type not in (IP_ADDRESS, HOSTNAME)), None)
+    if foreign is not None:
+        message = f"addresses of type {foreign.type} are not supported, want {IP_ADDRESS} or {HOSTNAME}"
+        return Doors(findings=(false(ConditionType.ACCEPTED, Reason.UNSUPPORTED_ADDRESS, message),))
+    granted = _granted(wanted, {IP_ADDRESS: [*offer.ips], HOSTNAME: [*_tunnel_names(setup), *offer.hostnames]})
+    shown = tuple(GatewayAddress(granted[place], wanted[place].type) for place in sorted(granted))
+    direct = tuple(address.value for address in shown if address.value in offer.ips + offer.hostnames)
+    bound = direct if offer.bound is None or not direct else offer.bound
+    has_tunnel = any(address.value in _tunnel_names(setup) for address in shown)
+    refused = [address for place, address in enumerate(wanted) if place not in granted]
+    return Doors(shown, bound, offer.ports, setup.tunnel if has_tunnel else "", _refusals(refused, offer))
+
+
+def _granted(wanted: tuple[GatewayAddress, ...], free: dict[str, list[str]]) -> dict[int, str]:
+    """What each wanted address becomes, by its place. Who asks for no special one gets what the others leave."""
+    granted: dict[int, str] = {}
+    for place, address in sorted(enumerate(wanted), key=lambda item: not item[1].value):
+        values = free[address.type]
+        found = next((value for value in values if not address.value or same_address(value, address.value)), None)
+        if found is not None:
+            values.remove(found)
+            granted[place] = found
+    return granted
+
+
+def _refusals(refused: list[GatewayAddress], offer: _Offer) -> tuple[Finding, ...]:
+    if unusable := [address.value for address in refused if address.value]:
+        message = f"{', '.join(unusable)}: not among the addresses that this Gateway can have"
+        return (false(ConditionType.PROGRAMMED, Reason.ADDRESS_NOT_USABLE, message),)
+    if any(address.type == IP_ADDRESS for address in refused):
+        return (_not_assigned(offer.lack or "there are no direct addresses, see `direct` of the GatewayClassConfig"),)
+    return (_not_assigned("there is no further hostname, see `tunnelID` of the GatewayClassConfig"),) if refused else ()
+
+
+def _not_assigned(lack: str) -> Finding:
+    return false(ConditionType.PROGRAMMED, Reason.ADDRESS_NOT_ASSIGNED, lack)
+
+
+def _tunnel_names(setup: GatewaySetup) -> tuple[str, ...]:
+    return (f"{setup.tunnel}.{TUNNEL_DOMAIN}",) if setup.tunnel else ()
+
+
+def _shown(type_: str, values: tuple[str, ...]) -> tuple[GatewayAddress, ...]:
+    return tuple(GatewayAddress(value, type_) for value in values)
+
+
+def _bound(offer: _Offer) -> tuple[str, ...]:
+    return offer.ips if offer.bound is None else offer.bound

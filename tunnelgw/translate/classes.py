@@ -1,0 +1,105 @@
+"""GatewayClasses with our controllerName, and the GatewayClassConfig that each may name."""
+
+import ipaddress
+import re
+
+from tunnelgw.model.conditions import ConditionType, Finding, Reason
+from tunnelgw.model.gateways import GatewayClass
+from tunnelgw.model.kinds import Kind
+from tunnelgw.model.meta import Key
+from tunnelgw.model.own import TUNNELGW, GatewayClassConfig, GatewayClassConfigSpec
+from tunnelgw.model.part import Part
+from tunnelgw.model.refs import ParametersRef
+from tunnelgw.translate.queries import View
+from tunnelgw.translate.verdicts import ClassVerdict, false, true
+
+BUNDLE_VERSION = "gateway.networking.k8s.io/bundle-version"
+SUPPORTED_VERSIONS = ("v1.4.", "v1.5.", "v1.6.")
+"""Releases of Gateway API whose objects are understood: those whose kinds we read are all served as v1."""
+
+_CRDS = ("gatewayclasses", "gateways", "httproutes", "grpcroutes")
+_UUID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
+
+
+class ClassSetup(Part, frozen=True):
+    """What the Gateways of a class have in common."""
+
+    config: GatewayClassConfigSpec
+    problem: str = ""
+    """Why the class is not accepted; empty: it is."""
+
+
+def class_setup(view: View, name: str) -> ClassSetup | None:
+    """A query. None: there is no such class, or it is another controller's."""
+    found = view.get(Kind.GATEWAY_CLASS, Key("", name))
+    if not isinstance(found, GatewayClass) or found.spec.controller_name != view.controller_name:
+        return None
+    return _with_parameters(view, found.spec.parameters_ref)
+
+
+def class_verdict(view: View, name: str) -> ClassVerdict | None:
+    """A query. None: not ours to judge."""
+    setup = view.ask(class_setup, name)
+    if setup is None:
+        return None
+    accepted = (
+        false(ConditionType.ACCEPTED, Reason.INVALID_PARAMETERS, setup.problem)
+        if setup.problem
+        else true(ConditionType.ACCEPTED, Reason.ACCEPTED, "the class is served by this controller")
+    )
+    return ClassVerdict((accepted, view.ask(supported_version, "")))
+
+
+def supported_version(view: View, _: str) -> Finding:
+    """A query: whether we know the release of Gateway API that is installed. Without CRDs our own schemas hold."""
+    for name in _CRDS:
+        crd = view.get(Kind.CUSTOM_RESOURCE_DEFINITION, Key("", f"{name}.gateway.networking.k8s.io"))
+        version = crd.metadata.annotations.get(BUNDLE_VERSION, "without a version") if crd else ""
+        if crd and not version.startswith(SUPPORTED_VERSIONS):
+            message = (
+                f"Gateway API {version[:64]} is installed (CRD {crd.metadata.name}), this controller knows "
+                f"{', '.join(version + 'x' for version in SUPPORTED_VERSIONS)}; it goes on with what it understands"
+            )
+            return false(ConditionType.SUPPORTED_VERSION, Reason.UNSUPPORTED_VERSION, message)
+    return true(ConditionType.SUPPORTED_VERSION, Reason.SUPPORTED_VERSION, "the installed Gateway API is supported")
+
+
+def config_problem(config: GatewayClassConfigSpec) -> str:
+    """Why no Gateway can be served with this; empty when all is well."""
+    if config.tunnel_id and not _UUID.fullmatch(config.tunnel_id):
+        return f"tunnelID is {config.tunnel_id[:64]!r}, want a UUID in lower case"
+    if config.publish not in ("", "Tunnel", "Direct"):
+        return f"publish is {config.publish[:64]!r}, want Tunnel or Direct"
+    if config.direct is not None:
+        for address in config.direct.addresses:
+            if not is_ip_address(address):
+                return f"direct.addresses has {address[:64]!r}, which is not an IP address"
+        if config.direct.addresses and config.direct.service:
+            return "direct has both `addresses` and `service`, want one of the two"
+    return ""
+
+
+def is_ip_address(text: str) -> bool:
+    try:
+        ipaddress.ip_address(text)
+    except ValueError:
+        return False
+    return True
+
+
+def _with_parameters(view: View, ref: ParametersRef | None) -> ClassSetup:
+    nothing = GatewayClassConfigSpec()
+    if ref is None:
+        return ClassSetup(nothing)
+    if (ref.group, ref.kind) != (TUNNELGW, Kind.GATEWAY_CLASS_CONFIG):
+        return ClassSetup(
+            nothing, f"parametersRef names a {ref.group}/{ref.kind}, want {TUNNELGW}/{Kind.GATEWAY_CLASS_CONFIG}"
+        )
+    if ref.namespace:
+        return ClassSetup(nothing, f"parametersRef has namespace {ref.namespace}, but {ref.kind} has cluster scope")
+    config = view.get(Kind.GATEWAY_CLASS_CONFIG, Key("", ref.name))
+    if not isinstance(config, GatewayClassConfig):
+        return ClassSetup(nothing, f"{ref.kind} {ref.name} does not exist")
+    if problem := config_problem(config.spec):
+        return ClassSetup(nothing, f"{ref.kind} {ref.name}: {problem}")
+    return ClassSetup(config.spec)

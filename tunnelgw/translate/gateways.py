@@ -1,0 +1,91 @@
+"""Which Gateways are ours, which proxy serves each, and by what parameters.
+
+The shared data plane serves all Gateways but those with a GatewayConfig, which have one each.
+"""
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from tunnelgw.model.gateways import Gateway, GatewayClass
+from tunnelgw.model.kinds import Kind
+from tunnelgw.model.meta import Key
+from tunnelgw.model.own import TUNNELGW, Direct, GatewayClassConfigSpec, GatewayConfig
+from tunnelgw.model.part import Part
+from tunnelgw.model.refs import LocalRef
+from tunnelgw.model.snapshot import Index
+from tunnelgw.translate.classes import class_setup, config_problem
+from tunnelgw.translate.queries import View
+
+SHARED = "shared"
+"""Id of the data plane of all Gateways without a GatewayConfig; the others' are `namespace/name`."""
+
+
+class Age(NamedTuple):
+    """Sorts older Gateways before younger ones, and of one age by name."""
+
+    created_at: str
+    name: str
+
+
+class GatewaySetup(Part, frozen=True):
+    """All that its listeners and routes need to know of a Gateway but its listeners."""
+
+    class_name: str
+    data_plane: str
+    age: Age
+    tunnel: str = ""
+    direct: Direct | None = None
+    publish: str = ""
+    problem: str = ""
+    """Parameters that cannot be used: nothing of the Gateway is served."""
+
+
+def gateway_setup(view: View, key: Key) -> GatewaySetup | None:
+    """A query. None: there is no such Gateway, or its class is not ours."""
+    gateway = view.get(Kind.GATEWAY, key)
+    if not isinstance(gateway, Gateway):
+        return None
+    name = gateway.spec.gateway_class_name
+    setup = view.ask(class_setup, name)
+    if setup is None:
+        return None
+    age = Age(*gateway.age)
+    if setup.problem:
+        return GatewaySetup(name, SHARED, age, problem=f"GatewayClass {name} is not accepted: {setup.problem}")
+    ref = gateway.spec.infrastructure.parameters_ref if gateway.spec.infrastructure else None
+    if ref is None:
+        return _with(name, SHARED, age, setup.config)
+    config = _own_config(view, key.namespace, ref)
+    if isinstance(config, str):
+        return GatewaySetup(name, str(key), age, problem=f"infrastructure.parametersRef: {config}")
+    return _with(name, str(key), age, config)
+
+
+def gateways_of(view: View, data_plane: str) -> tuple[Key, ...]:
+    """A query: the Gateways of a data plane, the oldest first."""
+    ours = {key: view.ask(gateway_setup, key) for key in _candidates(view, data_plane)}
+    members = [(setup.age, key) for key, setup in ours.items() if setup and setup.data_plane == data_plane]
+    return tuple(key for _, key in sorted(members))
+
+
+def _candidates(view: View, data_plane: str) -> Iterator[Key]:
+    if data_plane != SHARED:
+        yield Key(*data_plane.split("/", 1))
+        return
+    for item in view.bucket(Index.CLASSES_BY_CONTROLLER, Key("", view.controller_name)):
+        if isinstance(item, GatewayClass):
+            yield from (gateway.key for gateway in view.bucket(Index.GATEWAYS_BY_CLASS, item.key))
+
+
+def _with(class_name: str, data_plane: str, age: Age, config: GatewayClassConfigSpec) -> GatewaySetup:
+    return GatewaySetup(class_name, data_plane, age, config.tunnel_id, config.direct, config.publish)
+
+
+def _own_config(view: View, namespace: str, ref: LocalRef) -> GatewayClassConfigSpec | str:
+    if (ref.group, ref.kind) != (TUNNELGW, Kind.GATEWAY_CONFIG):
+        return f"names a {ref.group}/{ref.kind}, want {TUNNELGW}/{Kind.GATEWAY_CONFIG}"
+    config = view.get(Kind.GATEWAY_CONFIG, Key(namespace, ref.name))
+    if not isinstance(config, GatewayConfig):
+        return f"{ref.kind} {Key(namespace, ref.name)} does not exist"
+    problem = config_problem(config.spec)
+    return f"{ref.kind} {config.key}: {problem}" if problem else config.spec

@@ -1,0 +1,124 @@
+"""What is told about a Gateway and about a ListenerSet as a whole."""
+
+from collections.abc import Sequence
+
+from tunnelgw.model.conditions import ConditionType, Finding, Reason, Status
+from tunnelgw.model.gateways import Gateway
+from tunnelgw.model.kinds import Kind
+from tunnelgw.model.meta import Key
+from tunnelgw.translate.addresses import Doors, doors
+from tunnelgw.translate.certificates import client_certificate
+from tunnelgw.translate.gateways import gateway_setup
+from tunnelgw.translate.listeners import Report, gateway_of_set, reports
+from tunnelgw.translate.listenertls import is_insecure
+from tunnelgw.translate.queries import View
+from tunnelgw.translate.slots import allowed_sets
+from tunnelgw.translate.verdicts import GatewayVerdict, ListenerSetVerdict, ObjectId, false, true
+
+ACCEPTED, PROGRAMMED = ConditionType.ACCEPTED, ConditionType.PROGRAMMED
+
+
+def gateway_verdict(view: View, key: Key) -> GatewayVerdict | None:
+    """A query. None: not ours to judge. Routes are counted elsewhere."""
+    gateway, setup = view.get(Kind.GATEWAY, key), view.ask(gateway_setup, key)
+    if not isinstance(gateway, Gateway) or setup is None:
+        return None
+    gateway_doors, all_reports = view.ask(doors, key), view.ask(reports, key)
+    own = [report for report in all_reports if report.owner.kind is Kind.GATEWAY]
+    accepted = view.ask(gateway_accepted, key)
+    findings = [accepted, *_programmed(accepted, gateway_doors, all_reports)]
+    findings.append(_resolved_refs(view, key, own))
+    if is_insecure(gateway):
+        message = "AllowInsecureFallback lets clients in whose certificate is missing or not valid"
+        findings.append(true(ConditionType.INSECURE_FRONTEND_VALIDATION_MODE, Reason.CONFIGURATION_CHANGED, message))
+    sets = [view.ask(set_verdict, item.key) for item in view.ask(allowed_sets, key)]
+    return GatewayVerdict(
+        tuple(findings),
+        setup.data_plane,
+        gateway_doors.tunnel,
+        gateway_doors.shown,
+        tuple(report.verdict for report in own),
+        sum(1 for verdict in sets if verdict and verdict.findings[0].status is Status.TRUE),
+    )
+
+
+def gateway_accepted(view: View, key: Key) -> Finding:
+    """A query about a Gateway that is ours."""
+    setup = view.ask(gateway_setup, key)
+    if setup is not None and setup.problem:
+        return false(ACCEPTED, Reason.INVALID_PARAMETERS, setup.problem)
+    for finding in view.ask(doors, key).findings:
+        if finding.type is ACCEPTED:
+            return finding
+    own = [report for report in view.ask(reports, key) if report.owner.kind is Kind.GATEWAY]
+    return _of_listeners(own, [report for report in own if not report.is_accepted])
+
+
+def set_verdict(view: View, key: Key) -> ListenerSetVerdict | None:
+    """A query. None: its Gateway is not ours, or does not exist."""
+    gateway = gateway_of_set(view, key)
+    setup = view.ask(gateway_setup, gateway) if gateway else None
+    if gateway is None or setup is None:
+        return None
+    if key not in (item.key for item in view.ask(allowed_sets, gateway)):
+        message = f"allowedListeners of Gateway {gateway} does not admit namespace {key.namespace}"
+        findings = tuple(false(type_, Reason.NOT_ALLOWED, message) for type_ in (ACCEPTED, PROGRAMMED))
+        return ListenerSetVerdict(gateway, setup.data_plane, findings)
+    owner = ObjectId(Kind.LISTENER_SET, key)
+    own = [report for report in view.ask(reports, gateway) if report.owner == owner]
+    findings = _set_findings(view, gateway, own)
+    return ListenerSetVerdict(gateway, setup.data_plane, findings, tuple(report.verdict for report in own))
+
+
+def _set_findings(view: View, gateway: Key, own: list[Report]) -> tuple[Finding, ...]:
+    parent = view.ask(gateway_accepted, gateway)
+    if parent.status is not Status.TRUE:
+        message = f"Gateway {gateway} is not accepted: {parent.message}"
+        return (
+            false(ACCEPTED, Reason.PARENT_NOT_ACCEPTED, message),
+            false(PROGRAMMED, Reason.PARENT_NOT_PROGRAMMED, message),
+        )
+    accepted = _of_listeners(own, [report for report in own if not report.is_sound])
+    if accepted.status is not Status.TRUE:
+        return accepted, false(PROGRAMMED, Reason.LISTENERS_NOT_VALID, accepted.message)
+    for finding in _programmed(parent, view.ask(doors, gateway), view.ask(reports, gateway)):
+        message = f"Gateway {gateway} is not programmed: {finding.message}"
+        return accepted, false(PROGRAMMED, Reason.PARENT_NOT_PROGRAMMED, message)
+    return (accepted,)
+
+
+def _of_listeners(own: Sequence[Report], bad: Sequence[Report]) -> Finding:
+    if not bad:
+        return true(ACCEPTED, Reason.ACCEPTED)
+    names = ", ".join(report.verdict.name for report in bad)
+    if len(bad) == len(own):
+        return false(ACCEPTED, Reason.LISTENERS_NOT_VALID, f"no listener can be served: see {names}")
+    return true(ACCEPTED, Reason.LISTENERS_NOT_VALID, f"some listeners are not valid: see {names}")
+
+
+def _programmed(accepted: Finding, gateway_doors: Doors, all_reports: Sequence[Report]) -> tuple[Finding, ...]:
+    """What prevents it; nothing: it is for the proxies to say."""
+    if accepted.status is not Status.TRUE:
+        return (false(PROGRAMMED, Reason.INVALID, "the Gateway is not accepted"),)
+    for finding in gateway_doors.findings:
+        if finding.type is PROGRAMMED:
+            return (finding,)
+    if all_reports and not any(report.is_sound for report in all_reports):
+        return (false(PROGRAMMED, Reason.INVALID, "no listener can be served"),)
+    return ()
+
+
+def _resolved_refs(view: View, key: Key, own: Sequence[Report]) -> Finding:
+    certificate = view.ask(client_certificate, key)
+    if isinstance(certificate, Finding):
+        return certificate
+    bad = [
+        report.verdict.name
+        for report in own
+        for finding in report.verdict.findings
+        if finding.type is ConditionType.RESOLVED_REFS and finding.status is not Status.TRUE
+    ]
+    if bad:
+        message = f"see listeners {', '.join(bad)}"
+        return false(ConditionType.RESOLVED_REFS, Reason.LISTENERS_NOT_RESOLVED, message)
+    return true(ConditionType.RESOLVED_REFS, Reason.RESOLVED_REFS)

@@ -1,0 +1,209 @@
+"""Listeners as they are told and served: their conditions, their entries in the document, and what routes attach to."""
+
+import msgspec
+
+from proxy import document
+from tunnelgw.model.conditions import ConditionType, Finding, Reason, Status
+from tunnelgw.model.gateways import ListenerSet, NamespacesFrom, RouteGroupKind
+from tunnelgw.model.kinds import Kind
+from tunnelgw.model.meta import Key
+from tunnelgw.model.part import Part
+from tunnelgw.model.refs import GATEWAY_API
+from tunnelgw.translate.addresses import doors
+from tunnelgw.translate.contest import Loss, losses
+from tunnelgw.translate.drafts import Draft, Obstacle, Socket, drafts
+from tunnelgw.translate.gateways import GatewaySetup, gateway_setup
+from tunnelgw.translate.hostnames import intersection
+from tunnelgw.translate.names import created_at, short
+from tunnelgw.translate.queries import View
+from tunnelgw.translate.slots import allowed_sets
+from tunnelgw.translate.verdicts import ListenerVerdict, ObjectId, false, true
+
+
+class Report(Part, frozen=True):
+    owner: ObjectId
+    verdict: ListenerVerdict
+    is_accepted: bool
+    is_sound: bool
+    """Accepted, and its references lead to enough to serve it."""
+    documents: tuple[document.Listener, ...] = ()
+    """One for each address that it is bound on; none: it is not served."""
+
+
+class Entrance(Part, frozen=True):
+    """What routes need to know of a listener, so that nothing else of it makes them be looked at again."""
+
+    name: str
+    port: int
+    hostname: str
+    kinds: tuple[RouteGroupKind, ...]
+    namespaces: NamespacesFrom
+    id: str
+    """Names the listener among all of them."""
+    documents: tuple[str, ...]
+    """Its names in the document."""
+    is_on_tunnel: bool
+
+
+class Parent(Part, frozen=True):
+    """A Gateway or ListenerSet that routes refer to."""
+
+    gateway: Key
+    setup: GatewaySetup
+    entrances: tuple[Entrance, ...] = ()
+    refusal: str = ""
+    """Of a ListenerSet that its Gateway does not let in."""
+
+
+def parent(view: View, owner: ObjectId) -> Parent | None:
+    """A query. None: it does not exist, or leads to no Gateway of ours."""
+    key: Key | None = owner.key
+    if owner.kind is Kind.LISTENER_SET:
+        key = gateway_of_set(view, owner.key)
+    setup = view.ask(gateway_setup, key) if key else None
+    if key is None or setup is None:
+        return None
+    if owner.kind is Kind.LISTENER_SET and owner.key not in (item.key for item in view.ask(allowed_sets, key)):
+        return Parent(key, setup, refusal=f"Gateway {key} does not allow listeners of {owner}")
+    entrances = tuple(
+        _entrance(draft, report)
+        for draft, report in zip(view.ask(drafts, key), view.ask(reports, key), strict=True)
+        if draft.slot.owner == owner
+    )
+    return Parent(key, setup, entrances)
+
+
+def gateway_of_set(view: View, key: Key) -> Key | None:
+    """The Gateway that a ListenerSet names, whether it exists or not."""
+    found = view.get(Kind.LISTENER_SET, key)
+    if not isinstance(found, ListenerSet):
+        return None
+    ref = found.spec.parent_ref
+    if (ref.group, ref.kind) != (GATEWAY_API, Kind.GATEWAY):
+        return None
+    return Key(ref.namespace or key.namespace, ref.name)
+
+
+def reports(view: View, key: Key) -> tuple[Report, ...]:
+    """A query about a Gateway that is ours: its listeners and those of its ListenerSets, in their order."""
+    setup = view.ask(gateway_setup, key)
+    if setup is None:
+        return ()
+    lost, all_drafts = view.ask(losses, key), view.ask(drafts, key)
+    shut = _shut(view, key, setup)
+    return tuple(_report(key, setup, draft, lost.get(draft.name, Loss()), all_drafts, shut) for draft in all_drafts)
+
+
+def _shut(view: View, key: Key, setup: GatewaySetup) -> str:
+    """Why no listener of the Gateway can be reached at all."""
+    gateway_doors = view.ask(doors, key)
+    if setup.problem or any(finding.type is ConditionType.ACCEPTED for finding in gateway_doors.findings):
+        return "the Gateway is not accepted"
+    return "" if gateway_doors.tunnel or gateway_doors.bound else "the Gateway has no address"
+
+
+def _report(key: Key, setup: GatewaySetup, draft: Draft, loss: Loss, others: tuple[Draft, ...], shut: str) -> Report:
+    sockets = tuple(socket for socket in draft.sockets if socket not in loss.sockets)
+    is_served = bool(sockets or draft.is_on_tunnel)
+    accepted = draft.accepted
+    if draft.is_served and not is_served:
+        message = "; ".join(obstacle.message for obstacle in loss.obstacles)
+        accepted = false(ConditionType.ACCEPTED, Reason.PORT_UNAVAILABLE, message)
+    is_accepted = accepted.status is Status.TRUE and draft.slot.conflict is None
+    findings = [*_main_findings(draft, accepted, shut)]
+    if is_accepted:
+        findings += [*_overlap(draft, others), *_unreachable(draft.obstacles + loss.obstacles)]
+    listener = draft.slot.listener
+    verdict = ListenerVerdict(listener.name, tuple(findings), draft.kinds)
+    documents = _documents(key, setup, draft, sockets) if is_served else ()
+    return Report(draft.slot.owner, verdict, is_accepted, is_accepted and not draft.blocked, documents)
+
+
+def _main_findings(draft: Draft, accepted: Finding, shut: str) -> tuple[Finding, ...]:
+    conflict = draft.slot.conflict
+    if conflict is not None:
+        message = f"port {draft.slot.listener.port} is wanted by {draft.slot.rival} too"
+        return (
+            false(ConditionType.ACCEPTED, conflict, message),
+            false(ConditionType.PROGRAMMED, conflict, message),
+            draft.resolved,
+            true(ConditionType.CONFLICTED, conflict, message),
+        )
+    no_conflict = false(ConditionType.CONFLICTED, Reason.NO_CONFLICTS)
+    if accepted.status is not Status.TRUE or draft.blocked:
+        why = draft.blocked or "the listener is not accepted"
+        return accepted, false(ConditionType.PROGRAMMED, Reason.INVALID, why), draft.resolved, no_conflict
+    if shut:
+        return accepted, false(ConditionType.PROGRAMMED, Reason.PENDING, shut), draft.resolved, no_conflict
+    return accepted, draft.resolved, no_conflict
+
+
+def _overlap(draft: Draft, others: tuple[Draft, ...]) -> tuple[Finding, ...]:
+    """Clients may use one connection for the hosts of two such listeners, and are answered 421 then."""
+    mine = draft.slot.listener
+    if mine.protocol != "HTTPS":
+        return ()
+    rivals = [
+        other
+        for other in others
+        if other is not draft
+        and other.slot.conflict is None
+        and (other.slot.listener.protocol, other.slot.listener.port) == ("HTTPS", mine.port)
+    ]
+    for other in rivals:
+        if intersection(mine.hostname, other.slot.listener.hostname) is not None:
+            message = f"listener {other.slot.listener.name} has hosts of this one too"
+            return (true(ConditionType.OVERLAPPING_TLS_CONFIG, Reason.OVERLAPPING_HOSTNAMES, message),)
+    for other in rivals:
+        if _have_common_names(draft.certificate_names, other.certificate_names):
+            message = f"a certificate of listener {other.slot.listener.name} has names of those of this one"
+            return (true(ConditionType.OVERLAPPING_TLS_CONFIG, Reason.OVERLAPPING_CERTIFICATES, message),)
+    return ()
+
+
+def _have_common_names(first: tuple[str, ...], second: tuple[str, ...]) -> bool:
+    return any(intersection(mine, other) is not None for mine in first for other in second)
+
+
+def _unreachable(obstacles: tuple[Obstacle, ...]) -> tuple[Finding, ...]:
+    if not obstacles:
+        return ()
+    message = "; ".join(obstacle.message for obstacle in obstacles)
+    return (true(ConditionType.PARTLY_UNREACHABLE, obstacles[0].reason, message),)
+
+
+def _documents(
+    key: Key, setup: GatewaySetup, draft: Draft, sockets: tuple[Socket, ...]
+) -> tuple[document.Listener, ...]:
+    listener = draft.slot.listener
+    common = document.Listener(
+        name=draft.name,
+        gateway=str(key),
+        created_at=created_at(setup.age.created_at),
+        public_port=listener.port,
+        protocol="HTTPS" if listener.protocol == "HTTPS" else "HTTP",
+        hostname=listener.hostname or document.UNSET,
+        tunnel=draft.is_on_tunnel,
+    )
+    if not sockets:
+        return (common,)
+    return tuple(
+        msgspec.structs.replace(
+            common,
+            name=draft.name if place == 0 else short(f"{draft.name}@{address}"),
+            address=address,
+            port=port,
+            tls=draft.tls or document.UNSET,
+            tunnel=draft.is_on_tunnel and place == 0,
+        )
+        for place, (address, port) in enumerate(sockets)
+    )
+
+
+def _entrance(draft: Draft, report: Report) -> Entrance:
+    listener = draft.slot.listener
+    names = tuple(part.name for part in report.documents)
+    allowed = listener.allowed_routes.namespaces
+    return Entrance(
+        listener.name, listener.port, listener.hostname, draft.kinds, allowed, draft.name, names, draft.is_on_tunnel
+    )

@@ -1,0 +1,105 @@
+"""TLS of a listener: its certificates, and whether clients must show one.
+
+References that lead nowhere are told, and the others used. A listener with certificateRefs of which none is usable
+serves nobody, through the tunnel neither; so does one whose clients must be checked against authorities that are not
+there. Without certificateRefs a listener can serve the tunnel, where TLS ends at the provider's edge.
+"""
+
+from tunnelgw.model.conditions import ConditionType, Finding, Reason
+from tunnelgw.model.gateways import FrontendValidation, Gateway, Listener
+from tunnelgw.model.kinds import Kind
+from tunnelgw.model.meta import Key
+from tunnelgw.model.part import Part
+from tunnelgw.model.refs import GATEWAY_API
+from tunnelgw.translate.certificates import BadReference, CaBundle, Cause, KeyPair, ca_bundle, key_pair
+from tunnelgw.translate.grants import ReferenceFrom
+from tunnelgw.translate.queries import View
+from tunnelgw.translate.verdicts import ObjectId, false
+
+MODES = ("AllowValidOnly", "AllowInsecureFallback")
+
+
+class TlsDraft(Part, frozen=True):
+    pairs: tuple[KeyPair, ...] = ()
+    authorities: str = ""
+    """In PEM; empty: clients are not asked for certificates."""
+    mode: str = MODES[0]
+    accepted: Finding | None = None
+    """Where it is False."""
+    unresolved: Finding | None = None
+    blocked: str = ""
+    """Why nothing can be served; empty: it can."""
+
+
+def tls_draft(view: View, gateway: Gateway, owner: ObjectId, listener: Listener) -> TlsDraft:
+    """Of a listener with protocol HTTPS."""
+    mode = listener.tls.mode if listener.tls else "Terminate"
+    if mode != "Terminate":
+        message = f"tls.mode {mode} is not supported with protocol HTTPS, want Terminate"
+        return TlsDraft(accepted=false(ConditionType.ACCEPTED, Reason.UNSUPPORTED_VALUE, message), blocked=message)
+    pairs, unresolved, blocked = _certificates(view, owner, listener)
+    validation = frontend_validation(gateway, listener.port)
+    if validation is None:
+        return TlsDraft(pairs, unresolved=unresolved, blocked=blocked)
+    if validation.mode not in MODES:
+        message = f"tls.frontend: mode {validation.mode} is not supported, want {' or '.join(MODES)}"
+        refused = false(ConditionType.ACCEPTED, Reason.UNSUPPORTED_VALUE, message)
+        return TlsDraft(pairs, accepted=refused, unresolved=unresolved, blocked=message)
+    authorities, problem = _authorities(view, gateway.key, validation)
+    accepted = None
+    if not authorities:
+        blocked = "tls.frontend: no caCertificateRef leads to a usable certificate authority"
+        accepted = false(ConditionType.ACCEPTED, Reason.NO_VALID_CA_CERTIFICATE, blocked)
+    return TlsDraft(pairs, authorities, validation.mode, accepted, unresolved or problem, blocked)
+
+
+def frontend_validation(gateway: Gateway, port: int) -> FrontendValidation | None:
+    """What clients on a port must show: the settings of the port replace the default ones, also by having none."""
+    frontend = gateway.spec.tls.frontend if gateway.spec.tls else None
+    if frontend is None:
+        return None
+    own = next((entry.tls for entry in frontend.per_port if entry.port == port), frontend.default)
+    return own.validation
+
+
+def is_insecure(gateway: Gateway) -> bool:
+    """Whether clients without a valid certificate are let in on some port, although certificates are asked for."""
+    frontend = gateway.spec.tls.frontend if gateway.spec.tls else None
+    parts = (frontend.default, *(entry.tls for entry in frontend.per_port)) if frontend else ()
+    return any(part.validation is not None and part.validation.mode == MODES[1] for part in parts)
+
+
+def _certificates(view: View, owner: ObjectId, listener: Listener) -> tuple[tuple[KeyPair, ...], Finding | None, str]:
+    refs = listener.tls.certificate_refs if listener.tls else ()
+    referrer = ReferenceFrom(GATEWAY_API, owner.kind, owner.key.namespace)
+    found = [key_pair(view, referrer, ref) for ref in refs]
+    pairs = tuple(pair for pair in found if isinstance(pair, KeyPair))
+    bad = [pair for pair in found if isinstance(pair, BadReference)]
+    if not bad:
+        return pairs, None, ""
+    message = "; ".join(reference.message for reference in bad)
+    is_refused = any(reference.cause is Cause.NOT_PERMITTED for reference in bad)
+    reason = Reason.REF_NOT_PERMITTED if is_refused else Reason.INVALID_CERTIFICATE_REF
+    blocked = "" if pairs else "no certificateRef leads to a usable certificate"
+    return pairs, false(ConditionType.RESOLVED_REFS, reason, f"tls.certificateRefs: {message}"), blocked
+
+
+_CA_REASONS = {
+    Cause.NOT_PERMITTED: Reason.REF_NOT_PERMITTED,
+    Cause.WRONG_KIND: Reason.INVALID_CA_CERTIFICATE_KIND,
+    Cause.NOT_FOUND: Reason.INVALID_CA_CERTIFICATE_REF,
+    Cause.NOT_USABLE: Reason.INVALID_CA_CERTIFICATE_REF,
+}
+
+
+def _authorities(view: View, gateway: Key, validation: FrontendValidation) -> tuple[str, Finding | None]:
+    """Also for the listeners of ListenerSets: it is the Gateway that refers."""
+    referrer = ReferenceFrom(GATEWAY_API, Kind.GATEWAY, gateway.namespace)
+    found = [ca_bundle(view, referrer, ref) for ref in validation.ca_certificate_refs]
+    bundles = dict.fromkeys(bundle.pem for bundle in found if isinstance(bundle, CaBundle))
+    bad = [reference for reference in found if isinstance(reference, BadReference)]
+    if not bad:
+        return "".join(bundles), None
+    reason = min((_CA_REASONS[reference.cause] for reference in bad), key=[*_CA_REASONS.values()].index)
+    message = "; ".join(reference.message for reference in bad)
+    return "".join(bundles), false(ConditionType.RESOLVED_REFS, reason, f"tls.frontend caCertificateRefs: {message}")

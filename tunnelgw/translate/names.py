@@ -1,0 +1,34 @@
+"""Names in the proxy's document. They are made of names of objects, which together may be longer than it admits."""
+
+import hashlib
+import re
+
+from proxy.document import UNSET, Unset
+from proxy.document.part import TIMESTAMP
+from tunnelgw.model.kinds import Kind
+from tunnelgw.model.meta import Key
+from tunnelgw.translate.verdicts import ObjectId
+
+MAX_LENGTH = 512
+_DIGITS = 32
+
+_TIMESTAMP = re.compile(TIMESTAMP)
+
+
+def listener_name(gateway: Key, owner: ObjectId, listener: str) -> str:
+    """`namespace/gateway/listener`, of a ListenerSet `namespace/gateway/setnamespace/set/listener`."""
+    within = "" if owner.kind is Kind.GATEWAY else f"{owner.key}/"
+    return short(f"{gateway}/{within}{listener}")
+
+
+def short(name: str) -> str:
+    """The name, or where it is too long its beginning with a digest of the whole."""
+    if len(name) <= MAX_LENGTH:
+        return name
+    digest = hashlib.sha256(name.encode()).hexdigest()[:_DIGITS]
+    return f"{name[: MAX_LENGTH - _DIGITS - 1]}~{digest}"
+
+
+def created_at(timestamp: str) -> str | Unset:
+    """As the document wants it; UNSET, which counts as youngest, for what is no time in UTC to the second."""
+    return timestamp if _TIMESTAMP.match(timestamp) else UNSET

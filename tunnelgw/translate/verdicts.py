@@ -1,0 +1,79 @@
+"""What translation decided about each object: findings that time, generation and receipts turn into a status.
+
+`Accepted` and `ResolvedRefs` are decided here for good. `Programmed` is a finding only where something prevents it;
+else the receipts of deliveries decide. Abnormal-true conditions are findings only where they are true.
+"""
+
+from typing import NamedTuple, TypeAlias
+
+from tunnelgw.model.conditions import ConditionType, Finding, Reason, Status
+from tunnelgw.model.gateways import GatewayAddress, RouteGroupKind
+from tunnelgw.model.kinds import Kind
+from tunnelgw.model.meta import Key
+from tunnelgw.model.part import Part
+from tunnelgw.model.refs import ParentRef
+
+
+class ObjectId(NamedTuple):
+    """An object of any kind."""
+
+    kind: Kind
+    key: Key
+
+    def __str__(self) -> str:
+        return f"{self.kind} {self.key}"
+
+
+class ClassVerdict(Part, frozen=True):
+    findings: tuple[Finding, ...]
+
+
+class ListenerVerdict(Part, frozen=True):
+    """Of a Gateway's or a ListenerSet's listener."""
+
+    name: str
+    findings: tuple[Finding, ...]
+    supported_kinds: tuple[RouteGroupKind, ...] = ()
+    attached_routes: int = 0
+
+
+class GatewayVerdict(Part, frozen=True):
+    findings: tuple[Finding, ...]
+    data_plane: str
+    """Whose receipts decide whether it is programmed."""
+    tunnel: str = ""
+    """Id of the tunnel that leads to it; empty: none does."""
+    addresses: tuple[GatewayAddress, ...] = ()
+    listeners: tuple[ListenerVerdict, ...] = ()
+    attached_listener_sets: int = 0
+
+
+class ListenerSetVerdict(Part, frozen=True):
+    gateway: Key
+    data_plane: str
+    findings: tuple[Finding, ...]
+    listeners: tuple[ListenerVerdict, ...] = ()
+
+
+class ParentVerdict(Part, frozen=True):
+    """Of a route for one of its parentRefs, as that is written."""
+
+    parent_ref: ParentRef
+    findings: tuple[Finding, ...]
+
+
+class RouteVerdict(Part, frozen=True):
+    """`parents` are those that we manage, in the order of the route; none: the route is not ours to judge."""
+
+    parents: tuple[ParentVerdict, ...]
+
+
+Verdict: TypeAlias = ClassVerdict | GatewayVerdict | ListenerSetVerdict | RouteVerdict
+
+
+def true(type_: ConditionType, reason: Reason, message: str = "") -> Finding:
+    return Finding(type_, Status.TRUE, reason, message)
+
+
+def false(type_: ConditionType, reason: Reason, message: str = "") -> Finding:
+    return Finding(type_, Status.FALSE, reason, message)
