@@ -128,7 +128,7 @@ class Sending:
         entry = self._cache.young.get(field) or self._cache.revive(field, size_bytes)
         if entry is None:
             entry = _encode_field(name, value)
-            self._cache.add(field, entry, size_bytes)
+            self._cache.offer(field, entry, size_bytes)
         return entry
 
 

@@ -254,7 +254,7 @@ class BlockDecoder:
             if raw[0] & 0xF0 == 0x10:
                 decoded.never_indexed |= {field[0]}
             elif len(raw) <= MAX_CACHED_FIELD_BYTES and entry[0] != FLAWED and field[0] not in UNCACHED_NAMES:
-                self._cache.add(raw, entry, 2 * len(raw))
+                self._cache.offer(raw, entry, 2 * len(raw))
         return entry
 
     def _decode_stateful(self, decoder: Decoder, block: bytes) -> FieldBlock:

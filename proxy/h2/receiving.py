@@ -175,7 +175,10 @@ class Receiving(Sending):
     def _on_data(self, flags: int, stream_id: int, payload: bytes | memoryview) -> None:
         size = len(payload)
         self._work_left -= _DATA_WORK
-        self._receive_window.take(size, 0)
+        window = self._receive_window
+        window.take(size, 0)
+        if window.is_due:
+            self._output.append(frames.encode_window_update(0, window.announce()))
         data = frames.strip_padding(payload) if flags & frames.PADDED else payload
         stream = self._streams.get(stream_id)
         if stream is None or not stream.is_remote_open or not stream.has_received_head:

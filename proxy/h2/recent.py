@@ -3,6 +3,9 @@
 Readers look into `young` directly, one C call. On a miss they ask `revive`, which moves an entry of the older
 generation back. When the young generation is full, it becomes the old one and the old one is dropped: what is in use
 survives, what an attacker floods in is gone after two generations.
+
+What comes once and never again is better not entered at all: `offer` enters from the second time on. A trace of each key
+lies in a table of fixed size, where younger ones overwrite older ones.
 """
 
 from typing import Generic, TypeVar
@@ -10,16 +13,19 @@ from typing import Generic, TypeVar
 K = TypeVar("K")
 V = TypeVar("V")
 
+_TRACES = 1 << 15
+
 
 class Recent(Generic[K, V]):
     """At most `max_entries` and `max_bytes` (as stated by whoever adds) in both generations together."""
 
-    __slots__ = ("_bytes", "_half_bytes", "_half_entries", "old", "young")
+    __slots__ = ("_bytes", "_half_bytes", "_half_entries", "_traces", "old", "young")
 
     def __init__(self, max_entries: int, max_bytes: int) -> None:
         self._half_entries = max_entries // 2
         self._half_bytes = max_bytes // 2
         self._bytes = 0
+        self._traces = bytearray(_TRACES)
         self.young: dict[K, V] = {}
         self.old: dict[K, V] = {}
 
@@ -40,3 +46,12 @@ class Recent(Generic[K, V]):
             self._bytes = 0
         self.young[key] = value
         self._bytes += size_bytes
+
+    def offer(self, key: K, value: V, size_bytes: int) -> None:
+        """`add` what was offered before; one of 256 others passes for that."""
+        trace = hash(key)
+        place, mark = trace % _TRACES, trace >> 15 & 0xFF
+        if self._traces[place] == mark:
+            self.add(key, value, size_bytes)
+        else:
+            self._traces[place] = mark

@@ -14,7 +14,7 @@ from proxy.h2.fieldlines import BlockEncoder
 from proxy.h2.heads import Fields, RequestHead, ResponseHead
 from proxy.h2.settings import PeerSettings, Settings
 from proxy.h2.streams import Gone, Stream, StreamTable
-from proxy.h2.windows import INITIAL_WINDOW_BYTES, ReceiveWindow
+from proxy.h2.windows import INITIAL_WINDOW_BYTES, SharedWindow
 
 # Larger DATA frames gain nothing (measured) and keep other streams waiting.
 MAX_DATA_FRAME_BYTES = 65_536
@@ -42,7 +42,7 @@ class Sending:
         self._streams = self._table.live
         self._output: list[bytes | memoryview] = []
         self._send_window = INITIAL_WINDOW_BYTES
-        self._receive_window = ReceiveWindow(settings.connection_window_bytes)
+        self._receive_window = SharedWindow(settings.connection_window_bytes)
         if not is_server:
             self._output.append(frames.PREFACE)
         self._output.append(frames.encode_settings(settings.announced(is_server=is_server)))

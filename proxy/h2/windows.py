@@ -2,7 +2,8 @@
 
 A send window is a plain integer, narrowed by what is sent and widened by `widened`. A `ReceiveWindow` has one law:
 credit returns to the peer only for bytes that the caller has released, in steps of half a window. So what a peer can
-make us hold is never more than the window, and an update costs one frame for half a window of data.
+make us hold is never more than the window, and an update costs one frame for half a window of data, or for less where
+streams that stand still take up the window of their connection.
 """
 
 from proxy.h2.errors import ErrorCode, LocalProtocolError, RemoteProtocolError
@@ -45,8 +46,28 @@ class ReceiveWindow:
             raise LocalProtocolError(f"{size_bytes} bytes released, want 0 to {self.held}")
         self.held -= size_bytes
         self.returnable += size_bytes
-        if self.returnable < self.step:
-            return 0
+        return self.announce() if self.returnable >= self.step else 0
+
+    def announce(self) -> int:
+        """All credit that waits, as the increment to announce now."""
         increment, self.returnable = self.returnable, 0
         self.available += increment
         return increment
+
+
+class SharedWindow(ReceiveWindow):
+    """Of a connection: what one stream holds and does not release is missing for all others.
+
+    Their credit cannot wait for half a window then, which may never come together: it is due as soon as more of it
+    waits than the peer can still send.
+    """
+
+    __slots__ = ()
+
+    @property
+    def is_due(self) -> bool:
+        """Also after `take`, which may be the last event of the connection for long."""
+        return self.returnable > self.available
+
+    def release(self, size_bytes: int) -> int:
+        return super().release(size_bytes) or (self.announce() if self.is_due else 0)

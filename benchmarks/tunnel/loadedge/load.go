@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-const uploadPartBytes = 256 << 10
+const uploadPartBytes = 64 << 10 // of large frames, a usual size
 
 // Tally is what a load saw.
 type Tally struct {
@@ -173,7 +173,7 @@ func oneUpload(connections []*Connection, command Command) *Tally {
 }
 
 func upload(c *Connection, stream *Stream, size int64) {
-	part := make([]byte, uploadPartBytes) // and frames of it, where the connector allows such large ones
+	part := make([]byte, uploadPartBytes)
 	for sent := int64(0); sent < size; sent += int64(len(part)) {
 		part = part[:min(int64(len(part)), size-sent)]
 		if !c.Send(stream, part, sent+int64(len(part)) == size) {

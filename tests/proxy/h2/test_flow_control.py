@@ -89,7 +89,32 @@ def test_data_on_a_stream_that_we_reset_is_credited_to_the_connection() -> None:
     for _ in range(3):
         server.receive(data(1, bytes(16_000)), 0.0)
 
-    assert [(0, 48_000)] == window_updates(server)
+    assert [(0, 32_000)] == window_updates(server)
+
+
+def test_streams_that_stand_still_leave_others_all_the_rest_of_the_connections_window() -> None:
+    """Credit for what the others have sent does not wait until it is half of the window, which it can never be."""
+    server = new_server(Settings(stream_window_bytes=60_000, connection_window_bytes=65_535))
+    server.receive(OPEN + b"".join(data(1, bytes(15_000)) for _ in range(4)), 0.0)
+    server.receive(headers(3, POST, frames.END_HEADERS), 0.0)
+    left_bytes = 65_535 - 60_000
+
+    for _ in range(100):
+        events = server.receive(data(3, bytes(left_bytes)), 0.0)
+        assert [DataReceived] == [type(event) for event in events]
+        server.release(3, left_bytes)
+        assert (0, left_bytes) in window_updates(server)
+
+
+def test_credit_that_waits_is_due_when_a_stream_takes_the_last_of_the_window() -> None:
+    server = new_server(Settings(stream_window_bytes=60_000, connection_window_bytes=65_535))
+    server.receive(OPEN + headers(3, POST, frames.END_HEADERS) + data(3, bytes(16_000)), 0.0)
+    server.release(3, 16_000)
+    assert [] == window_updates(server)
+
+    server.receive(b"".join(data(1, bytes(12_000)) for _ in range(4)), 0.0)
+
+    assert [(0, 16_000)] == window_updates(server)
 
 
 @pytest.mark.parametrize("by_peer", [True, False])
