@@ -4,8 +4,8 @@ Readers look into `young` directly, one C call. On a miss they ask `revive`, whi
 generation back. When the young generation is full, it becomes the old one and the old one is dropped: what is in use
 survives, what an attacker floods in is gone after two generations.
 
-What comes once and never again is better not entered at all: `offer` enters from the second time on. A trace of each key
-lies in a table of fixed size, where younger ones overwrite older ones.
+What comes once and never again is better not entered at all: `offer` enters from the second time on. A trace of each
+key lies in a table of fixed size, where younger ones overwrite older ones.
 """
 
 from typing import Generic, TypeVar
