@@ -5,6 +5,7 @@ whether the proxy takes it is asked of the very functions with which the proxy c
 becomes a problem of the rule it stands in, and no document that leaves here is refused.
 """
 
+from collections.abc import Set
 from typing import Literal, TypeAlias, TypeVar
 
 import msgspec
@@ -15,7 +16,6 @@ from proxy.document.problems import Findings, excerpt
 from proxy.document.routes import Route, Rule
 from proxy.document.shape import find_shape_problems
 from proxy.document.targets import Backend
-from proxy.document.tlsparts import targets_of
 from tunnelgw.model.part import Part
 from tunnelgw.translate.remarks import Remarks
 
@@ -41,15 +41,17 @@ def carry(part: Part, into: type[T], at: str, remarks: Remarks) -> T | None:
         return None
 
 
-def problems_of_rule(rule: Rule, kind: RouteKind) -> list[str]:
-    """Why the proxy would refuse this rule in a route of this kind; empty: it would not."""
+def problems_of_rule(rule: Rule, kind: RouteKind, backends: Set[str] = frozenset()) -> list[str]:
+    """Why the proxy would refuse this rule in a route of this kind, where the document has backends of these names.
+
+    Empty: it would not.
+    """
     plain = msgspec.to_builtins(rule)
     findings = Findings()
     if find_shape_problems(plain, Rule, findings):
         return _told(findings, "")
     route = Route(kind=kind, rules=(rule,))
-    known = {target.backend for _, target in targets_of(route) if target.backend}
-    check_routes((route,), (frozenset(), known), findings)
+    check_routes((route,), (frozenset(), backends), findings)
     return _told(findings, _AT_RULE)
 
 

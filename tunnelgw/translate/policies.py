@@ -11,7 +11,7 @@ import msgspec
 from tunnelgw.model import refs
 from tunnelgw.model.conditions import ConditionType, Finding, Reason, Status
 from tunnelgw.model.core import Service
-from tunnelgw.model.gateways import ListenerSet
+from tunnelgw.model.gateways import Gateway, GatewayClass, ListenerSet
 from tunnelgw.model.kinds import Kind
 from tunnelgw.model.meta import Key, Object
 from tunnelgw.model.policies import BackendTlsPolicy
@@ -54,7 +54,7 @@ def policy_verdict(view: View, key: Key) -> PolicyVerdict:
 
 
 def gateways_of_service(view: View, service: Key) -> tuple[Key, ...]:
-    """A query: Gateways that exist and have routes that may forward or copy requests to this Service, sorted."""
+    """A query: our Gateways that have routes that may forward or copy requests to this Service, sorted."""
     found: set[Key] = set()
     for route in view.bucket(Index.ROUTES_BY_SERVICE, service):
         if isinstance(route, HttpRoute | GrpcRoute) and _may_use(view, route, service):
@@ -71,7 +71,7 @@ def _may_use(view: View, route: Route, service: Key) -> bool:
 def _gateways(view: View, route: Route) -> Iterable[Key]:
     for ref in route.spec.parent_refs:
         gateway = _gateway(view, ref, route.metadata.namespace)
-        if gateway and view.get(Kind.GATEWAY, gateway):
+        if gateway and view.ask(_is_ours, gateway):
             yield gateway
 
 
@@ -87,6 +87,15 @@ def _gateway(view: View, ref: ParentRef, namespace: str) -> Key | None:
                 above = listener_set.spec.parent_ref
                 return Key(above.namespace or parent.namespace, above.name)
     return None
+
+
+def _is_ours(view: View, key: Key) -> bool:
+    """A query: whether this Gateway exists, and its class is one of ours."""
+    gateway = view.get(Kind.GATEWAY, key)
+    if not isinstance(gateway, Gateway):
+        return False
+    gateway_class = view.get(Kind.GATEWAY_CLASS, Key("", gateway.spec.gateway_class_name))
+    return isinstance(gateway_class, GatewayClass) and gateway_class.spec.controller_name == view.controller_name
 
 
 def _findings(view: View, policy: Key, targets: list[ServicePortName]) -> tuple[Finding, ...]:

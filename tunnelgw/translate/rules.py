@@ -126,7 +126,7 @@ class _RuleReader:
             session_persistence=persistence_of(rule.session_persistence, self._identity, remarks),
         )
         if not remarks.is_refused:
-            remarks.unsupported += problems_of_rule(made, self._kind)
+            remarks.unsupported += problems_of_rule(made, self._kind, {id_.name for id_ in self.backends})
         return made
 
     def answering_500(self, name: str) -> document.Rule | None:
