@@ -14,7 +14,7 @@ from proxy.document.model import Document, Outline, Settings, Version
 from proxy.document.part import Unset
 from proxy.document.routes import Route
 from proxy.document.targets import Backend, BackendTLS
-from proxy.document.tlsparts import TLSPart, targets_of
+from proxy.document.tlsparts import TLSPart, targets_of, tls_parts_of
 
 _encode = msgspec.json.Encoder().encode
 
@@ -37,14 +37,14 @@ class KnownRoute(msgspec.Struct, frozen=True, gc=False):
 
 def known_route(number: int, place: int, route: Route) -> KnownRoute:
     """Remember a route; `place` counts only when it has no name."""
-    targets = [*targets_of(route)]
+    targets = targets_of(route)
     return KnownRoute(
         number,
         -1 if route.name else place,
         route,
         msgspec.Raw(_encode(route)),
-        tuple({target.backend for _, target in targets if target.backend}),
-        tuple((f"{path}.tls", target.tls) for path, target in targets if target.tls),
+        tuple({target.backend for target in targets if target.backend}),
+        tuple(tls_parts_of(route)) if any(target.tls for target in targets) else (),
     )
 
 

@@ -20,13 +20,30 @@ def tls_parts(document: Document) -> Iterator[tuple[str, TLSPart]]:
         if backend.tls:
             yield f"backends[{place}].tls", backend.tls
     for place, route in enumerate(document.routes):
-        for path, target in targets_of(route):
-            if target.tls:
-                yield f"routes[{place}].{path}.tls", target.tls
+        for path, tls in tls_parts_of(route):
+            yield f"routes[{place}].{path}", tls
 
 
-def targets_of(route: Route) -> Iterator[tuple[str, BackendTarget]]:
-    """All that a route forwards or copies requests to, each with its path in the route."""
+def tls_parts_of(route: Route) -> Iterator[tuple[str, BackendTLS]]:
+    """Likewise, with the path in the route."""
+    for path, target in _placed_targets(route):
+        if target.tls:
+            yield f"{path}.tls", target.tls
+
+
+def targets_of(route: Route) -> list[BackendTarget]:
+    """All that a route forwards or copies requests to."""
+    references = [*route.backends]
+    targets: list[BackendTarget] = []
+    for rule in route.rules:
+        references += rule.backends
+        targets += [mirror.backend for mirror in rule.filters.request_mirrors]
+    targets += references
+    targets += [mirror.backend for reference in references for mirror in reference.filters.request_mirrors]
+    return targets
+
+
+def _placed_targets(route: Route) -> Iterator[tuple[str, BackendTarget]]:
     yield from _targets_of(route.backends, "")
     for place, rule in enumerate(route.rules):
         at = f"rules[{place}]."
