@@ -121,6 +121,18 @@ def start(state: Path, programs: Programs, *, is_tied: bool) -> Environment:
     return environment
 
 
+def restart_apiserver(environment: Environment) -> Environment:
+    """End the API server and start it again on the same port and data; tied to the caller."""
+    etcd, old = environment.processes
+    command = Path(f"/proc/{old.pid}/cmdline").read_text().rstrip("\0").split("\0")
+    stop(old, STOP_GRACE_S)
+    new = spawn(old.name, tied(command), Path(old.log))
+    restarted = Environment(environment.state, environment.server, (etcd, new))
+    port = int(environment.server.rpartition(":")[2])
+    wait_ready(new, _apiserver_probe(environment.pki, port), APISERVER_READY_S)
+    return restarted
+
+
 @contextmanager
 def running(state: Path, programs: Programs) -> Iterator[Environment]:
     """An API server for as long as the block runs, and at most as long as this process lives."""

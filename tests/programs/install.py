@@ -4,9 +4,9 @@
     tests/programs/install.py [--list] [NAME ...]
 
 They land in `$TUNNELGW_TOOLS` (default `~/.cache/tunnelgw/tools`), outside the checkout, as `NAME-VERSION`, together
-with the definition of external-dns's DNSEndpoint objects. What is already there is left alone. Prints one path per
-name. Needs `go` on PATH and a Go module proxy; exits 1 and says what is missing otherwise. Standard library only,
-so that it runs before any virtual environment exists.
+with the definitions of external-dns's DNSEndpoint objects and of Gateway API's. What is already there is left alone.
+Prints one path per name. Needs `go` on PATH and a Go module proxy; exits 1 and says what is missing otherwise. Standard
+library only, so that it runs before any virtual environment exists.
 """
 
 import argparse
@@ -26,6 +26,7 @@ EXTERNAL_DNS_VERSION = "0.21.0"  # the newest whose module requirements can be f
 ETCD_VERSION = "3.6.16"
 KUBERNETES_VERSION = "1.36.3"
 H2SPEC_VERSION = "2.2.1"
+GATEWAY_API_VERSION = "1.6.1"
 LONGEST_ERROR_LINES = 40
 
 
@@ -95,11 +96,22 @@ def build_h2spec(work: Path, program: Path) -> None:
     shutil.move(work / "h2spec", program)
 
 
+def copy_gateway_api_crds(work: Path, crds: Path) -> None:
+    """Folders `standard` and `experimental`."""
+    module = Path(download(f"sigs.k8s.io/gateway-api@v{GATEWAY_API_VERSION}", work)["Dir"])
+    crds.mkdir()
+    for channel in ("standard", "experimental"):
+        (crds / channel).mkdir()
+        for manifest in (module / "config" / "crd" / channel).glob("*.yaml"):
+            shutil.copyfile(manifest, crds / channel / manifest.name)
+
+
 TOOLS: dict[str, tuple[str, Callable[[Path, Path], None]]] = {
     "external-dns": (EXTERNAL_DNS_VERSION, build_external_dns),
     "dnsendpoint-crd": (EXTERNAL_DNS_VERSION, copy_dnsendpoint_crd),
     "etcd": (ETCD_VERSION, build_etcd),
     "kube-apiserver": (KUBERNETES_VERSION, build_kube_apiserver),
+    "gateway-api-crds": (GATEWAY_API_VERSION, copy_gateway_api_crds),
     "h2spec": (H2SPEC_VERSION, build_h2spec),
 }
 

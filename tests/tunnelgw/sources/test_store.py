@@ -56,7 +56,8 @@ def test_a_changed_spec_changes_the_object_and_every_bucket_of_it() -> None:
 
     change = store.take()
     old, new = (Entry(Index.ROUTES_BY_PARENT, Key("default", name)) for name in ("old", "new"))
-    assert change.changed == {Entry(Kind.HTTP_ROUTE, Key("default", "a")), old, new}
+    service = Entry(Index.ROUTES_BY_SERVICE, Key("default", "web"))
+    assert change.changed == {Entry(Kind.HTTP_ROUTE, Key("default", "a")), old, new, service}
     assert change.snapshot.read(old) == ()
     assert change.snapshot.read(new) == (route("a", "new"),)
 

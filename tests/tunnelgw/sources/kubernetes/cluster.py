@@ -1,0 +1,114 @@
+"""A real API server as an operator prepares it: Gateway API, our CRDs, and the controller's account with its roles."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import requests
+import yaml
+
+from tests.kube.kubeenv import Environment, find_program
+from tests.kube.processes import wait_until
+from tests.support.dns_endpoints import KubeApi
+from tests.support.kube_fixtures import require
+from tunnelgw.model.kinds import RESOURCES, Kind
+
+HELM = Path(__file__).resolve().parents[4] / "helm" / "tunnelgw"
+HOME = "tunnelgw-system"
+ACCOUNT = "tunnelgw"
+READY_S = 30.0
+LATE = "backends.yaml"
+"""Of our CRDs the one that is not installed from the start."""
+_CRDS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
+
+
+class Cluster:
+    def __init__(self, environment: Environment, admin: KubeApi, folder: Path, channel: str = "experimental") -> None:
+        self.environment = environment
+        self.admin = admin
+        self.kubeconfig = folder / "kubeconfig"
+        gateway_api = require(lambda: find_program("gateway-api-crds")) / channel
+        manifests = [*gateway_api.glob("gateway.networking.k8s.io_*.yaml"), *(HELM / "crds").glob("*.yaml")]
+        for manifest in manifests:
+            if manifest.name != LATE and "_vap_" not in manifest.name:
+                admin.install_crd(manifest)
+        self._make_account()
+
+    def create(self, kind: Kind, name: str, spec: Any = None, namespace: str = "", **fields: Any) -> Any:
+        resource = RESOURCES[kind]
+        document = {
+            "apiVersion": f"{resource.group}/{resource.versions[0]}".lstrip("/"),
+            "kind": str(kind),
+            "metadata": {"name": name, **fields.pop("metadata", {})},
+            **fields,
+        }
+        if spec is not None:
+            document["spec"] = spec
+        return self.admin.call("POST", self.path(kind, namespace), document)
+
+    def patch(self, kind: Kind, name: str, namespace: str, document: Any) -> Any:
+        path = f"{self.path(kind, namespace)}/{name}"
+        return self.admin.call("PATCH", path, document, "application/merge-patch+json")
+
+    def delete(self, kind: Kind, name: str, namespace: str = "") -> None:
+        self.admin.call("DELETE", f"{self.path(kind, namespace)}/{name}")
+
+    def path(self, kind: Kind, namespace: str = "") -> str:
+        resource = RESOURCES[kind]
+        middle = f"/namespaces/{namespace}" if resource.is_namespaced else ""
+        return f"{resource.path}{middle}/{resource.plural}"
+
+    @contextmanager
+    def late_crd(self) -> Iterator[None]:
+        """Our kind Backend, installed for the length of the block."""
+        self.admin.install_crd(HELM / "crds" / LATE)
+        try:
+            yield
+        finally:
+            self.remove_late_crd()
+
+    def remove_late_crd(self) -> None:
+        path = f"{_CRDS}/backends.tunnelgw.dev"
+
+        def is_gone() -> bool:
+            try:
+                self.admin.call("DELETE", path)
+            except requests.HTTPError:
+                return True
+            return False
+
+        assert wait_until(is_gone, READY_S), f"{path} is still there after {READY_S:g} s"
+
+    def through(self, server: str, folder: Path) -> Path:
+        """A kubeconfig of our account that leads to another address."""
+        document = json.loads(self.kubeconfig.read_text())
+        document["clusters"][0]["cluster"]["server"] = server
+        path = folder / "kubeconfig-through"
+        path.write_text(json.dumps(document))
+        return path
+
+    def _make_account(self) -> None:
+        """Exactly the roles that the chart ships, bound to a service account, whose token we use."""
+        self.admin.call("POST", "/api/v1/namespaces", {"metadata": {"name": HOME}})
+        self.admin.call("POST", f"/api/v1/namespaces/{HOME}/serviceaccounts", {"metadata": {"name": ACCOUNT}})
+        rbac = "/apis/rbac.authorization.k8s.io/v1"
+        subjects = [{"kind": "ServiceAccount", "name": ACCOUNT, "namespace": HOME}]
+        for file, place, kind in (
+            ("clusterrole.yaml", rbac, "ClusterRole"),
+            ("role.yaml", f"{rbac}/namespaces/{HOME}", "Role"),
+        ):
+            role = yaml.safe_load((HELM / "files" / file).read_text())
+            self.admin.call("POST", f"{place}/{kind.lower()}s", role)
+            name = role["metadata"]["name"]
+            ref = {"apiGroup": "rbac.authorization.k8s.io", "kind": kind, "name": name}
+            binding = {"metadata": {"name": name}, "roleRef": ref, "subjects": subjects}
+            self.admin.call("POST", f"{place}/{kind.lower()}bindings", binding)
+        path = f"/api/v1/namespaces/{HOME}/serviceaccounts/{ACCOUNT}/token"
+        answer = self.admin.call("POST", path, {"spec": {"expirationSeconds": 3600}})
+        document = json.loads(self.environment.kubeconfig.read_text())
+        document["users"] = [{"name": "admin", "user": {"token": answer["status"]["token"]}}]
+        self.kubeconfig.write_text(json.dumps(document))

@@ -1,0 +1,168 @@
+"""The source against a real API server, with no rights but those of the chart's roles."""
+
+import json
+
+import pytest
+import yaml
+
+from tests.tunnelgw.sources.kubernetes.cluster import HELM, Cluster
+from tests.tunnelgw.sources.kubernetes.running import running
+from tunnelgw.model.core import ConfigMap, Secret
+from tunnelgw.model.kinds import RESOURCES, Kind
+from tunnelgw.model.meta import Key
+from tunnelgw.model.routes import HttpRoute
+from tunnelgw.model.snapshot import Entry, Index
+from tunnelgw.sources.kubernetes.watch import Restart, Timing
+
+ROUTE = {"parentRefs": [{"name": "gw"}], "rules": [{"backendRefs": [{"name": "web", "port": 80}]}]}
+
+CONDITION = {
+    "type": "Accepted",
+    "status": "True",
+    "reason": "Accepted",
+    "message": "",
+    "lastTransitionTime": "2026-01-01T00:00:00Z",
+}
+
+
+def test_every_kind_is_listed_with_the_rights_of_the_chart(cluster: Cluster, namespace: str) -> None:
+    cluster.create(Kind.HTTP_ROUTE, "web", ROUTE, namespace)
+
+    with running(cluster.kubeconfig) as world:
+        world.until_here(Kind.HTTP_ROUTE, Key(namespace, "web"))
+
+        assert world.change is not None
+        assert world.change.snapshot.absent == {Kind.BACKEND}
+        assert Key("", namespace) in world.change.snapshot.all(Kind.NAMESPACE)
+        assert Key("", "gateways.gateway.networking.k8s.io") in world.change.snapshot.all(
+            Kind.CUSTOM_RESOURCE_DEFINITION
+        )
+        assert Restart.FORBIDDEN not in {cause for _, cause in world.restarts}
+
+
+def test_an_object_is_followed_from_its_creation_to_its_end(cluster: Cluster, namespace: str) -> None:
+    key = Key(namespace, "web")
+    with running(cluster.kubeconfig) as world:
+        world.until(lambda change: True, "the first listing")
+
+        cluster.create(Kind.HTTP_ROUTE, "web", ROUTE, namespace)
+        created = world.until_here(Kind.HTTP_ROUTE, key)
+        cluster.patch(Kind.HTTP_ROUTE, "web", namespace, {"spec": {"hostnames": ["a.example.org"]}})
+
+        def has_hostname(item: object) -> bool:
+            return isinstance(item, HttpRoute) and item.spec.hostnames == ("a.example.org",)
+
+        world.until(lambda change: has_hostname(change.snapshot.all(Kind.HTTP_ROUTE).get(key)), "the hostname")
+        assert (created.metadata.generation, created.metadata.uid != "") == (1, True)
+        assert Entry(Index.ROUTES_BY_PARENT, Key(namespace, "gw")) in world.changed
+
+        cluster.delete(Kind.HTTP_ROUTE, "web", namespace)
+        world.until_gone(Kind.HTTP_ROUTE, key)
+
+
+def test_another_controllers_status_touches_the_route_only(cluster: Cluster, namespace: str) -> None:
+    key = Key(namespace, "web")
+    cluster.create(Kind.HTTP_ROUTE, "web", ROUTE, namespace)
+    with running(cluster.kubeconfig) as world:
+        world.until_here(Kind.HTTP_ROUTE, key)
+        world.changed.clear()
+        parent = {"parentRef": {"name": "gw"}, "controllerName": "example.net/other", "conditions": [CONDITION]}
+
+        cluster.admin.call(
+            "PATCH",
+            cluster.path(Kind.HTTP_ROUTE, namespace) + "/web/status",
+            {"status": {"parents": [parent]}},
+            "application/merge-patch+json",
+        )
+
+        change = world.until(lambda _: Entry(Kind.HTTP_ROUTE, key) in world.touched, "the status")
+        assert Entry(Kind.HTTP_ROUTE, key) not in world.changed
+        route = change.snapshot.all(Kind.HTTP_ROUTE)[key]
+        assert isinstance(route, HttpRoute)
+        assert json.loads(bytes(route.status))["parents"][0]["controllerName"] == "example.net/other"
+
+
+def test_a_list_of_many_pages_is_complete(cluster: Cluster, namespace: str) -> None:
+    names = {f"web-{number}" for number in range(12)}
+    for name in names:
+        cluster.create(Kind.HTTP_ROUTE, name, ROUTE, namespace)
+
+    with running(cluster.kubeconfig, Timing(page_size=5, page_size_with_data=2)) as world:
+        change = world.until(lambda change: True, "the first listing")
+
+        keys = change.snapshot.all(Kind.HTTP_ROUTE)
+        assert {key.name for key in keys if key.namespace == namespace} == names
+
+
+def test_a_kind_whose_crd_comes_later_is_followed_and_forgotten_when_the_crd_goes(
+    cluster: Cluster, namespace: str
+) -> None:
+    with running(cluster.kubeconfig) as world:
+        world.until(lambda change: Kind.BACKEND in change.snapshot.absent, "Backend absent")
+
+        with cluster.late_crd():
+            world.until(lambda change: Kind.BACKEND not in change.snapshot.absent, "Backend installed")
+            cluster.create(Kind.BACKEND, "nas", {"host": "nas.example.org", "port": 80}, namespace)
+            world.until_here(Kind.BACKEND, Key(namespace, "nas"))
+
+        world.until(lambda change: Kind.BACKEND in change.snapshot.absent, "Backend absent again")
+        world.until_gone(Kind.BACKEND, Key(namespace, "nas"))
+
+
+def test_secrets_have_their_data_only_while_something_names_them(cluster: Cluster, namespace: str) -> None:
+    for name in ("named", "other"):
+        cluster.create(Kind.SECRET, name, namespace=namespace, data={"tls.key": "cHJpdmF0ZQ=="})
+    listener = {"name": "tls", "port": 443, "protocol": "HTTPS", "tls": {"certificateRefs": [{"name": "named"}]}}
+    cluster.create(Kind.GATEWAY, "gw", {"gatewayClassName": "tunnel", "listeners": [listener]}, namespace)
+
+    with running(cluster.kubeconfig) as world:
+
+        def data(name: str) -> object:
+            assert world.change is not None
+            item = world.change.snapshot.all(Kind.SECRET)[Key(namespace, name)]
+            assert isinstance(item, Secret)
+            return item.data
+
+        world.until_here(Kind.SECRET, Key(namespace, "other"))
+        assert (data("named"), data("other")) == ({"tls.key": "cHJpdmF0ZQ=="}, None)
+
+        listener["tls"] = {"certificateRefs": [{"name": "other"}]}
+        cluster.patch(Kind.GATEWAY, "gw", namespace, {"spec": {"listeners": [listener]}})
+        world.until(lambda _: data("other") is not None, "the data of the Secret that is named now")
+        assert (data("named"), data("other")) == (None, {"tls.key": "cHJpdmF0ZQ=="})
+
+
+def test_config_maps_have_their_data_only_while_something_names_them(cluster: Cluster, namespace: str) -> None:
+    cluster.create(Kind.CONFIG_MAP, "ca", namespace=namespace, data={"ca.crt": "pem"})
+    with running(cluster.kubeconfig) as world:
+        world.until_here(Kind.CONFIG_MAP, Key(namespace, "ca"))
+        ref = {"group": "", "kind": "ConfigMap", "name": "ca"}
+        cluster.create(
+            Kind.BACKEND_TLS_POLICY,
+            "policy",
+            {
+                "targetRefs": [{"group": "", "kind": "Service", "name": "web"}],
+                "validation": {"hostname": "web.example.org", "caCertificateRefs": [ref]},
+            },
+            namespace,
+        )
+
+        def has_data(item: object) -> bool:
+            return isinstance(item, ConfigMap) and item.data == {"ca.crt": "pem"}
+
+        world.until(lambda change: has_data(change.snapshot.all(Kind.CONFIG_MAP)[Key(namespace, "ca")]), "its data")
+
+
+@pytest.mark.parametrize("kind", sorted(RESOURCES))
+def test_the_cluster_role_lets_every_kind_be_read_and_no_secret_be_changed(kind: Kind) -> None:
+    role = yaml.safe_load((HELM / "files" / "clusterrole.yaml").read_text())
+    resource = RESOURCES[kind]
+
+    verbs = {
+        verb
+        for rule in role["rules"]
+        if resource.group in rule["apiGroups"] and resource.plural in rule["resources"]
+        for verb in rule["verbs"]
+    }
+
+    assert verbs == {"get", "list", "watch"}

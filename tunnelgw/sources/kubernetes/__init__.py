@@ -1,0 +1,12 @@
+"""A Kubernetes API server as a source, and what is written back to it.
+
+The package `kubernetes` reads kubeconfig and service accounts, and sets up TLS. Its informer and its typed models are
+not used: objects are decoded from the raw bytes of a list or watch, one at a time.
+
+    source      a thread per kind, and one that fetches what was named late
+    watch       one kind: list, watch, start again
+    discovery   which version of a kind is served, and waiting for one that is not installed
+    decode      bytes of the API to objects
+    server      requests and streams, with deadlines, and the errors of both
+    statuses · secrets · lease · events     what is written
+"""

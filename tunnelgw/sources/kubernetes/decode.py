@@ -1,0 +1,117 @@
+"""Bytes of the API to objects of one kind, one object at a time.
+
+An object that does not fit its struct is a `Rejected`: kept out, and told why. Objects keep no reference to the bytes
+they came in.
+"""
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import msgspec
+
+from tunnelgw.model.kinds import Resource
+from tunnelgw.model.meta import Key, Object
+from tunnelgw.sources.kubernetes.server import Status, Unreachable
+from tunnelgw.sources.store import Unreadable
+
+
+class Rejected(NamedTuple):
+    key: Key
+    problem: Unreadable
+
+
+class Page(NamedTuple):
+    items: Sequence[Object | Rejected]
+    version: str
+    continue_: str
+    """Empty: this was the last page."""
+
+
+class Event(NamedTuple):
+    type: str
+    """ADDED, MODIFIED, DELETED, BOOKMARK."""
+    version: str
+    item: Object | Rejected | None
+    """None for a bookmark."""
+
+
+class _Listing(msgspec.Struct, rename="camel"):
+    class Metadata(msgspec.Struct, rename="camel"):
+        resource_version: str = ""
+        continue_: str = msgspec.field(default="", name="continue")
+
+    metadata: Metadata
+    items: list[msgspec.Raw] | None = None
+
+
+class _Change(msgspec.Struct):
+    type: str
+    object: msgspec.Raw
+
+
+class _Named(msgspec.Struct):
+    class Metadata(msgspec.Struct, rename="camel"):
+        name: str = ""
+        namespace: str = ""
+        resource_version: str = ""
+        generation: int = 0
+
+    metadata: Metadata
+
+
+_LISTING = msgspec.json.Decoder(_Listing)
+_CHANGE = msgspec.json.Decoder(_Change)
+_NAMED = msgspec.json.Decoder(_Named)
+_STATUS = msgspec.json.Decoder(Status)
+
+
+class ObjectDecoder:
+    def __init__(self, resource: Resource) -> None:
+        self._decoder = msgspec.json.Decoder(resource.struct)
+
+    def object(self, raw: bytes | msgspec.Raw) -> Object | Rejected:
+        """Raises Unreachable for what is no object of Kubernetes at all."""
+        try:
+            item: Object = self._decoder.decode(raw)
+        except msgspec.ValidationError as error:
+            metadata = _named(raw).metadata
+            return Rejected(
+                Key(metadata.namespace, metadata.name), Unreadable(str(error), generation=metadata.generation)
+            )
+        except msgspec.DecodeError as error:
+            raise Unreachable(f"not JSON: {error}") from error
+        status = getattr(item, "status", None)
+        if isinstance(status, msgspec.Raw):
+            msgspec.structs.force_setattr(item, "status", status.copy())
+        return item
+
+    def page(self, body: bytes) -> Page:
+        """Raises Unreachable for what is no list."""
+        try:
+            listing = _LISTING.decode(body)
+        except msgspec.DecodeError as error:
+            raise Unreachable(f"not a list of the API: {error}") from error
+        items = [self.object(raw) for raw in listing.items or ()]
+        return Page(items, listing.metadata.resource_version, listing.metadata.continue_)
+
+    def event(self, line: bytes) -> Event:
+        """Raises Refused for an event that ends the watch, Unreachable for what is none."""
+        try:
+            change = _CHANGE.decode(line)
+            if change.type == "ERROR":
+                raise _STATUS.decode(change.object).refusal()
+        except msgspec.DecodeError as error:
+            raise Unreachable(f"not a watch event: {error}") from error
+        if change.type == "BOOKMARK":
+            return Event(change.type, _named(change.object).metadata.resource_version, None)
+        item = self.object(change.object)
+        if isinstance(item, Rejected):
+            return Event(change.type, _named(change.object).metadata.resource_version, item)
+        return Event(change.type, item.metadata.resource_version, item)
+
+
+def _named(raw: bytes | msgspec.Raw) -> _Named:
+    try:
+        return _NAMED.decode(raw)
+    except msgspec.DecodeError as error:
+        raise Unreachable(f"not an object of the API: {error}") from error

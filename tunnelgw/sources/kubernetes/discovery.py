@@ -1,0 +1,61 @@
+"""Which version of a kind the server serves, and the bell that rings when that may have changed."""
+
+import threading
+from http import HTTPStatus
+
+import msgspec
+
+from tunnelgw.model.kinds import Resource
+from tunnelgw.sources.kubernetes.server import ApiServer, Refused, Unreachable
+
+
+class _Served(msgspec.Struct):
+    class Named(msgspec.Struct):
+        name: str
+
+    resources: list[Named] = []
+
+
+def find(server: ApiServer, resource: Resource) -> str | None:
+    """The path of the newest version of ours that is served, None when the kind is not installed.
+
+    Raises ApiServerError while that cannot be known.
+    """
+    if not resource.is_optional:
+        return f"{resource.path}/{resource.plural}"
+    for version in resource.versions:
+        path = f"/apis/{resource.group}/{version}"
+        try:
+            served = msgspec.json.decode(server.request("GET", path), type=_Served)
+        except Refused as refusal:
+            if refusal.status_code != HTTPStatus.NOT_FOUND:
+                raise
+        except msgspec.DecodeError as error:
+            raise Unreachable(f"GET {path}: not a list of resources: {error}") from error
+        else:
+            if any(each.name == resource.plural for each in served.resources):
+                return f"{path}/{resource.plural}"
+    return None
+
+
+class Bell:
+    """Rung when a CustomResourceDefinition comes, goes or changes; ends the wait of those whose kind is not there."""
+
+    def __init__(self) -> None:
+        self._turn = threading.Condition()
+        self._rings = 0
+
+    @property
+    def rings(self) -> int:
+        with self._turn:
+            return self._rings
+
+    def ring(self) -> None:
+        with self._turn:
+            self._rings += 1
+            self._turn.notify_all()
+
+    def wait(self, heard: int, timeout_s: float) -> bool:
+        """Until it has rung more often than `heard`; False after `timeout_s`."""
+        with self._turn:
+            return self._turn.wait_for(lambda: self._rings > heard, timeout_s)

@@ -1,0 +1,287 @@
+"""Requests to the API server: authentication and TLS by the package `kubernetes`, deadlines and errors by us.
+
+    server = ApiServer(lambda: load_configuration(kubeconfig))
+    body = server.request("GET", "/api/v1/namespaces", {"limit": "500"})
+    with server.stream("/api/v1/namespaces", {"watch": "1"}, timeout_s=75.0) as lines: ...
+
+Nothing is tried again in here. After a 401 the configuration is read anew: certificates and tokens of a kubeconfig
+are replaced while we run. `interrupt` ends every wait on a socket, whichever thread it is in.
+"""
+
+import os
+import socket
+import threading
+import weakref
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
+from http import HTTPStatus
+from typing import Any
+from urllib.parse import urlencode
+
+import msgspec
+import urllib3
+from kubernetes.client import Configuration
+from kubernetes.client.rest import RESTClientObject
+from kubernetes.config import ConfigException, load_incluster_config, load_kube_config
+from urllib3.connection import HTTPConnection, HTTPSConnection
+from urllib3.connectionpool import HTTPConnectionPool, HTTPSConnectionPool
+
+CONNECT_S = 5.0
+REQUEST_S = 60.0
+"""The longest that the server may stay silent within an answer."""
+_LONGEST_MESSAGE = 256
+_CHUNK_BYTES = 64 * 1024
+_CONNECTIONS = 32
+# A peer that has gone without a word is noticed after about half a minute, even by a watch on which nothing happens.
+_SOCKET_OPTIONS = [
+    (socket.IPPROTO_TCP, socket.TCP_NODELAY, 1),
+    (socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1),
+    (socket.IPPROTO_TCP, socket.TCP_KEEPIDLE, 15),
+    (socket.IPPROTO_TCP, socket.TCP_KEEPINTVL, 5),
+    (socket.IPPROTO_TCP, socket.TCP_KEEPCNT, 3),
+]
+
+
+class ApiServerError(Exception):
+    """A request that came to nothing; the message is fit for people."""
+
+
+class Unreachable(ApiServerError):
+    """No answer, or none to its end."""
+
+
+class Refused(ApiServerError):
+    """An answer that is not success."""
+
+    def __init__(self, status_code: int, reason: str, message: str) -> None:
+        super().__init__(f"{status_code} {reason}: {message[:_LONGEST_MESSAGE]}")
+        self.status_code = status_code
+        self.reason = reason
+        """The API's word, for example `Expired` or `AlreadyExists`."""
+
+
+class Status(msgspec.Struct, frozen=True):
+    """How the API words a failure, in an answer or in a watch."""
+
+    code: int = 0
+    reason: str = ""
+    message: str = ""
+
+    def refusal(self) -> Refused:
+        return Refused(self.code, self.reason, self.message)
+
+
+def load_configuration(kubeconfig: str = "") -> Configuration:
+    """Of the file named; else of the Pod's service account; else of `~/.kube/config`. Raises Unreachable."""
+    configuration = Configuration()
+    try:
+        if not kubeconfig and "KUBERNETES_SERVICE_HOST" in os.environ:
+            load_incluster_config(configuration)  # type: ignore[no-untyped-call]
+        else:
+            load_kube_config(kubeconfig or "~/.kube/config", client_configuration=configuration, persist_config=False)  # type: ignore[no-untyped-call]
+    except (ConfigException, OSError, ValueError) as error:
+        raise Unreachable(f"no access to a cluster: {str(error)[:_LONGEST_MESSAGE]}") from error
+    return configuration
+
+
+class ApiServer:
+    """Any thread may ask."""
+
+    def __init__(self, load: Callable[[], Configuration]) -> None:
+        """`load` is called at the first request, and after the server refused our credentials."""
+        self._load = load
+        self._lock = threading.Lock()
+        self._access: _Access | None = None
+        self._is_interrupted = False
+
+    def request(
+        self,
+        method: str,
+        path: str,
+        query: Mapping[str, str] = {},  # never written
+        body: bytes | None = None,
+        content_type: str = "application/json",
+        accept: str = "application/json",
+        timeout_s: float = REQUEST_S,
+    ) -> bytes:
+        """The answer's body. Raises ApiServerError."""
+        headers = {"Accept": accept}
+        if body is not None:
+            headers["Content-Type"] = content_type
+        with self._exchange(method, path, query, headers, body, timeout_s) as response:
+            return response.read()
+
+    @contextmanager
+    def stream(
+        self, path: str, query: Mapping[str, str], accept: str = "application/json", timeout_s: float = REQUEST_S
+    ) -> Iterator[Iterator[bytes]]:
+        """Whole lines as they come; the last one is left out if it was cut. Raises ApiServerError, also in between."""
+        with self._exchange("GET", path, query, {"Accept": accept}, None, timeout_s) as response:
+            try:
+                yield _lines(response.stream(_CHUNK_BYTES))
+            finally:
+                response.close()  # what was not read must not be taken for the next answer
+
+    def interrupt(self) -> None:
+        """End all requests, for good."""
+        with self._lock:
+            self._is_interrupted = True
+            access = self._access
+        if access:
+            access.interrupt()
+
+    def close(self) -> None:
+        with self._lock:
+            access, self._access = self._access, None
+        if access:
+            access.close()
+
+    @contextmanager
+    def _exchange(
+        self,
+        method: str,
+        path: str,
+        query: Mapping[str, str],
+        headers: Mapping[str, str],
+        body: bytes | None,
+        timeout_s: float,
+    ) -> Iterator[urllib3.BaseHTTPResponse]:
+        access = self._current()
+        try:
+            with access.open(method, path, query, headers, body, timeout_s) as response:
+                if response.status >= HTTPStatus.BAD_REQUEST:
+                    if response.status == HTTPStatus.UNAUTHORIZED:
+                        self._renew(access)
+                    raise _refusal(response.status, response.read())
+                yield response
+        except (urllib3.exceptions.HTTPError, OSError) as error:
+            raise Unreachable(f"{method} {path}: {str(error)[:_LONGEST_MESSAGE]}") from error
+
+    def _current(self) -> "_Access":
+        with self._lock:
+            if self._is_interrupted:
+                raise Unreachable("interrupted")
+            if self._access is None:
+                self._access = _Access(self._load())
+            return self._access
+
+    def _renew(self, refused: "_Access") -> None:
+        """Other threads may still read from the old connections, which end with them."""
+        with self._lock:
+            if self._access is refused:
+                self._access = None
+
+
+class _Access:
+    """One reading of the configuration, with its connections."""
+
+    def __init__(self, configuration: Configuration) -> None:
+        configuration.connection_pool_maxsize = _CONNECTIONS
+        configuration.socket_options = _SOCKET_OPTIONS
+        self._configuration = configuration
+        self._connections = _Connections()
+        self._pools: urllib3.PoolManager = RESTClientObject(configuration).pool_manager
+        self._pools.pool_classes_by_scheme = self._connections.pool_classes()
+
+    @contextmanager
+    def open(
+        self,
+        method: str,
+        path: str,
+        query: Mapping[str, str],
+        headers: Mapping[str, str],
+        body: bytes | None,
+        timeout_s: float,
+    ) -> Iterator[urllib3.BaseHTTPResponse]:
+        response = self._pools.request(
+            method,
+            self._configuration.host + path + ("?" + urlencode(query) if query else ""),
+            headers={**headers, **self._credentials()},
+            body=body,
+            timeout=urllib3.Timeout(connect=CONNECT_S, read=timeout_s),
+            retries=False,
+            redirect=False,
+            preload_content=False,
+        )
+        try:
+            yield response
+        finally:
+            response.release_conn()
+
+    def interrupt(self) -> None:
+        self._connections.end()
+
+    def close(self) -> None:
+        self._pools.clear()
+
+    def _credentials(self) -> dict[str, str]:
+        settings: Mapping[str, Any] = self._configuration.auth_settings()
+        return {each["key"]: each["value"] for each in settings.values() if each["in"] == "header" and each["value"]}
+
+
+class _Connections:
+    """All that are open, so that another thread can end them."""
+
+    def __init__(self) -> None:
+        self._open: weakref.WeakSet[HTTPConnection] = weakref.WeakSet()
+        self._lock = threading.Lock()
+        self._is_ended = False
+
+    def add(self, connection: HTTPConnection) -> None:
+        """Raises OSError once all were ended: one that was being made meanwhile must not live on."""
+        with self._lock:
+            if self._is_ended:
+                connection.close()
+                raise OSError("interrupted")
+            self._open.add(connection)
+
+    def end(self) -> None:
+        with self._lock:
+            self._is_ended = True
+            connections = list(self._open)
+        for connection in connections:
+            if connection.sock is not None:
+                with suppress(OSError):
+                    # Not SSLSocket's own, which takes the TLS session away from the thread that reads.
+                    socket.socket.shutdown(connection.sock, socket.SHUT_RDWR)
+
+    def pool_classes(self) -> dict[str, type[HTTPConnectionPool]]:
+        """Of urllib3, with connections that are known here."""
+        known = self
+
+        class Plain(HTTPConnection):
+            def connect(self) -> None:
+                super().connect()
+                known.add(self)
+
+        class Encrypted(HTTPSConnection):
+            def connect(self) -> None:
+                super().connect()
+                known.add(self)
+
+        class PlainPool(HTTPConnectionPool):
+            ConnectionCls = Plain
+
+        class EncryptedPool(HTTPSConnectionPool):
+            ConnectionCls = Encrypted
+
+        return {"http": PlainPool, "https": EncryptedPool}
+
+
+def _refusal(status_code: int, body: bytes) -> Refused:
+    try:
+        status = msgspec.json.decode(body, type=Status)
+    except msgspec.DecodeError:  # something in front of the API server answers
+        return Refused(status_code, HTTPStatus(status_code).phrase, body[:_LONGEST_MESSAGE].decode("utf-8", "replace"))
+    return Refused(status_code, status.reason, status.message)
+
+
+def _lines(chunks: Iterator[bytes]) -> Iterator[bytes]:
+    begun: list[bytes] = []
+    for chunk in chunks:
+        *whole, rest = chunk.split(b"\n")
+        if whole:
+            yield b"".join([*begun, whole[0]])
+            yield from whole[1:]
+            begun = []
+        begun.append(rest)

@@ -1,0 +1,103 @@
+"""The API server as a source: a thread per kind, and one that fetches Secrets and ConfigMaps that are named late.
+
+    source = KubernetesSource(server, store, daemon.stop)
+    for name, target in source.threads(): daemon.thread(name, target)
+    daemon.serve(source)
+
+Once `stop` is set, `drain` ends whatever waits on a socket.
+"""
+
+import threading
+from collections.abc import Callable, Sequence
+from http import HTTPStatus
+
+import backoff
+
+from daemonkit.logs import get_logger
+from tunnelgw.model.kinds import RESOURCES, Kind
+from tunnelgw.model.meta import Object
+from tunnelgw.model.snapshot import Entry
+from tunnelgw.sources.kubernetes.decode import ObjectDecoder, Rejected
+from tunnelgw.sources.kubernetes.discovery import Bell
+from tunnelgw.sources.kubernetes.server import ApiServer, ApiServerError, Refused
+from tunnelgw.sources.kubernetes.watch import Restart, Timing, Watch
+from tunnelgw.sources.references import WITH_DATA
+from tunnelgw.sources.store import Store
+
+_IDLE_S = 1.0
+_LONGEST_RETRY_S = 5.0
+
+_log = get_logger("tunnelgw.sources.kubernetes")
+
+
+class KubernetesSource:
+    def __init__(
+        self,
+        server: ApiServer,
+        store: Store,
+        stop: threading.Event,
+        timing: Timing = Timing(),  # noqa: B008  # frozen
+        on_restart: Callable[[Kind, Restart], None] = lambda _kind, _cause: None,
+    ) -> None:
+        self._server = server
+        self._store = store
+        self._stop = stop
+        self._bell = Bell()
+        self._watches = [
+            Watch(resource, server, store, self._bell, stop, timing, on_restart) for resource in RESOURCES.values()
+        ]
+        self._decoders = {kind: ObjectDecoder(RESOURCES[kind]) for kind in WITH_DATA}
+
+    def threads(self) -> Sequence[tuple[str, Callable[[], None]]]:
+        """Names and targets; each runs until `stop` is set."""
+        watches = [
+            (f"watch-{resource.plural}", watch.run)
+            for resource, watch in zip(RESOURCES.values(), self._watches, strict=True)
+        ]
+        return [*watches, ("fetch-named", self._fetch_named)]
+
+    def start(self) -> None:
+        """The threads do it."""
+
+    def drain(self, deadline_s: float) -> None:  # noqa: ARG002
+        self._server.interrupt()
+        self._bell.ring()
+
+    def stop(self) -> None:
+        self._server.close()
+
+    def _fetch_named(self) -> None:
+        wait_s = _IDLE_S
+        waits = backoff.expo(factor=_IDLE_S, max_value=_LONGEST_RETRY_S)
+        while not self._stop.is_set():
+            results = [self._fetch(entry) for entry in self._store.wait_unread(wait_s) if not self._stop.is_set()]
+            if all(results):
+                waits = backoff.expo(factor=_IDLE_S, max_value=_LONGEST_RETRY_S)
+                wait_s = _IDLE_S
+            else:
+                wait_s = next(waits) or _IDLE_S
+
+    def _fetch(self, entry: Entry) -> bool:
+        """False when it has to be tried again."""
+        try:
+            self._store.fill(entry, self._read(entry))
+        except ApiServerError as error:
+            _log.warning("named object could not be read, retrying", error, kind=str(entry.room), name=str(entry.key))
+            self._store.give_up(entry)
+            return False
+        return True
+
+    def _read(self, entry: Entry) -> Object | None:
+        kind = Kind(entry.room)
+        resource = RESOURCES[kind]
+        path = f"{resource.path}/namespaces/{entry.key.namespace}/{resource.plural}/{entry.key.name}"
+        try:
+            item = self._decoders[kind].object(self._server.request("GET", path))
+        except Refused as refusal:
+            if refusal.status_code == HTTPStatus.NOT_FOUND:
+                return None
+            raise
+        if isinstance(item, Rejected):
+            self._store.reject(kind, item.key, item.problem)
+            return None
+        return item

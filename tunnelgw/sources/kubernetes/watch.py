@@ -1,0 +1,251 @@
+"""One kind, followed for ever: find it, list it in pages, watch it from there, begin again where that ends.
+
+    where the watch ends                                  goes on with
+    the server's time is up, the connection broke         a watch from the last version
+    410: the version is too old for the server            a list; what the store holds stays until it is complete
+    404: the kind is not installed any more               discovery; the store forgets its objects
+    anything else                                         the same, after a wait
+
+Waits have full jitter under a cap that doubles while nothing gets better.
+"""
+
+import random
+import threading
+import time
+from collections.abc import Callable, Generator
+from enum import StrEnum
+from http import HTTPStatus
+from typing import Final
+
+import backoff
+import msgspec
+
+from daemonkit.logs import get_logger
+from tunnelgw.model.kinds import Kind, Resource
+from tunnelgw.model.meta import Key, Object
+from tunnelgw.sources.kubernetes.decode import Event, ObjectDecoder, Rejected
+from tunnelgw.sources.kubernetes.discovery import Bell, find
+from tunnelgw.sources.kubernetes.server import ApiServer, ApiServerError, Refused, Unreachable
+from tunnelgw.sources.references import REFERRING, WITH_DATA
+from tunnelgw.sources.store import Store, Unreadable
+
+# Of these the names suffice, and the whole ones are large.
+_METADATA_ONLY: Final = frozenset({Kind.CUSTOM_RESOURCE_DEFINITION, Kind.NAMESPACE})
+_PARTIAL: Final = "application/json;as=PartialObjectMetadata{};g=meta.k8s.io;v=v1"
+# Releases of charts can be a megabyte each, and tokens are nobody's certificate: they need not come over the wire.
+_SELECTED_SECRETS: Final = "type!=helm.sh/release.v1,type!=kubernetes.io/service-account-token"
+
+_PASSING: Final = frozenset(
+    {
+        HTTPStatus.UNAUTHORIZED,
+        HTTPStatus.TOO_MANY_REQUESTS,
+        HTTPStatus.INTERNAL_SERVER_ERROR,
+        HTTPStatus.SERVICE_UNAVAILABLE,
+    }
+)
+"""Refusals that say nothing about the version that a watch was to begin at."""
+_STRETCH: Final = 2.0
+"""Looking for a kind may wait longer than a broken connection."""
+
+_log = get_logger("tunnelgw.sources.kubernetes")
+
+
+class Timing(msgspec.Struct, frozen=True):
+    watch_s: float = 55.0
+    """After this the server ends a watch, plus up to a tenth of it by chance."""
+    silence_s: float = 75.0
+    """A watch on which nothing came for longer is given up."""
+    first_wait_s: float = 0.2
+    longest_wait_s: float = 15.0
+    poll_s: float = 30.0
+    """How often to look for a kind that is not installed."""
+    page_size: int = 500
+    page_size_with_data: int = 50
+    """Of Secrets and ConfigMaps, which can be a megabyte each."""
+
+
+class Restart(StrEnum):
+    """Why a watch began anew; a closed set, for metrics."""
+
+    DISCONNECTED = "disconnected"
+    EXPIRED = "expired"
+    FORBIDDEN = "forbidden"
+    """A right is missing: a person must act."""
+    REFUSED = "refused"
+    REMOVED = "removed"
+
+
+class Watch:
+    """`run` is a thread's target; it goes on until `stop` is set."""
+
+    def __init__(
+        self,
+        resource: Resource,
+        server: ApiServer,
+        store: Store,
+        bell: Bell,
+        stop: threading.Event,
+        timing: Timing,
+        on_restart: Callable[[Kind, Restart], None],
+    ) -> None:
+        self._resource = resource
+        self._kind = resource.kind
+        self._server = server
+        self._store = store
+        self._bell = bell
+        self._stop = stop
+        self._timing = timing
+        self._on_restart = on_restart
+        self._decoder = ObjectDecoder(resource)
+        self._path: str | None = None
+        self._version: str | None = None
+        self._waits = self._new_waits()
+        self._is_missed = False
+        self._limited = _log.bind(kind=str(self._kind)).every(60.0)
+
+    def run(self) -> None:
+        self._await_referring()
+        while not self._stop.is_set():
+            try:
+                self._turn()
+            except Unreachable as error:
+                self._restart(Restart.DISCONNECTED, error)
+            except Refused as refusal:
+                self._refused(refusal)
+
+    def _turn(self) -> None:
+        heard = self._bell.rings
+        if self._path is None:
+            self._path = find(self._server, self._resource)
+        if self._path is None:
+            self._await_kind(heard)
+        elif self._version is None:
+            self._version = self._list(self._path)
+            self._waits = self._new_waits()
+        else:
+            self._watch(self._path, self._version)
+
+    def _await_referring(self) -> None:
+        """Which Secrets and ConfigMaps matter is known when the objects that name them are."""
+        while self._kind in WITH_DATA and not self._stop.is_set():
+            if self._store.wait_listed(REFERRING, 1.0):
+                return
+
+    def _await_kind(self, heard: int) -> None:
+        self._store.set_absent(self._kind)
+        if not self._is_missed:
+            self._is_missed = True
+            self._waits = self._new_waits()
+            _log.info("kind is not installed, waiting for its CRD", kind=str(self._kind), group=self._resource.group)
+        # A definition is served a moment after it was made, so a ring makes us look several times.
+        if self._bell.wait(heard, min(self._timing.poll_s, next(self._waits) * _STRETCH)):
+            self._waits = self._new_waits()
+
+    def _list(self, path: str) -> str:
+        """Tell the store all objects; returns their version. One page at a time, and only all of them together."""
+        page_size = self._timing.page_size_with_data if self._kind in WITH_DATA else self._timing.page_size
+        items: list[Object] = []
+        rejected: dict[Key, Unreadable] = {}
+        continue_ = ""
+        while True:
+            query = {"limit": str(page_size), **({"continue": continue_} if continue_ else {}), **self._selector()}
+            page = self._decoder.page(self._server.request("GET", path, query, accept=self._accept("List")))
+            for item in page.items:
+                if isinstance(item, Rejected):
+                    rejected[item.key] = item.problem
+                    self._say_rejected(item)
+                else:
+                    items.append(self._store.trim(self._kind, item))
+            continue_ = page.continue_
+            if not continue_:
+                break
+        self._store.replace(self._kind, items, rejected)
+        self._noticed()
+        if self._is_missed:
+            self._is_missed = False
+            _log.info("kind is installed now", kind=str(self._kind), path=path)
+        return page.version
+
+    def _watch(self, path: str, version: str) -> None:
+        began_s = time.monotonic()
+        timing = self._timing
+        timeout_s = timing.watch_s * random.uniform(1.0, 1.1)  # spreads the load of many watches
+        query = {
+            "watch": "1",
+            "allowWatchBookmarks": "true",
+            "resourceVersion": version,
+            "timeoutSeconds": str(max(1, int(timeout_s))),
+            **self._selector(),
+        }
+        count = 0
+        with self._server.stream(path, query, accept=self._accept(""), timeout_s=timing.silence_s) as lines:
+            for count, line in enumerate(lines, start=1):  # noqa: B007
+                self._apply(self._decoder.event(line))
+                self._waits = self._new_waits()
+        if not count and time.monotonic() - began_s < min(1.0, timing.watch_s / 2):
+            raise Unreachable("the server ended the watch at once")
+
+    def _apply(self, event: Event) -> None:
+        item = event.item
+        if isinstance(item, Rejected):
+            if event.type == "DELETED":
+                self._store.delete(self._kind, item.key)
+            else:
+                self._say_rejected(item)
+                self._store.reject(self._kind, item.key, item.problem)
+        elif item is not None:
+            if event.type == "DELETED":
+                self._store.delete(self._kind, item.key)
+            else:
+                self._store.upsert(self._kind, item)
+        if item is not None:
+            self._noticed()
+        self._version = event.version
+
+    def _refused(self, refusal: Refused) -> None:
+        match refusal.status_code:
+            case HTTPStatus.GONE:
+                self._version = None
+                self._restart(Restart.EXPIRED, refusal)
+            case HTTPStatus.NOT_FOUND:
+                self._path = self._version = None
+                self._restart(Restart.REMOVED, refusal)
+            case HTTPStatus.FORBIDDEN:
+                self._restart(Restart.FORBIDDEN, refusal)
+            case status_code:
+                if status_code not in _PASSING:
+                    self._version = None  # for example one newer than the server's own, after a restored backup
+                self._restart(Restart.REFUSED, refusal)
+
+    def _restart(self, cause: Restart, error: ApiServerError) -> None:
+        if self._stop.is_set():
+            return
+        self._on_restart(self._kind, cause)
+        delay_s = backoff.full_jitter(next(self._waits))
+        fields = {"path": self._path, "delay_s": round(delay_s, 3)}
+        if cause is Restart.FORBIDDEN:
+            self._limited.error("watch forbidden, retrying", error, **fields)
+        elif cause is Restart.REFUSED:
+            self._limited.warning("watch refused, retrying", error, **fields)
+        elif cause is Restart.DISCONNECTED:
+            self._limited.info("watch disconnected, retrying", error, **fields)
+        self._stop.wait(delay_s)
+
+    def _say_rejected(self, rejected: Rejected) -> None:
+        namespace, name = rejected.key
+        self._limited.warning("object left out", rejected.problem.reason, namespace=namespace, name=name)
+
+    def _noticed(self) -> None:
+        if self._kind is Kind.CUSTOM_RESOURCE_DEFINITION:
+            self._bell.ring()
+
+    def _accept(self, suffix: str) -> str:
+        return _PARTIAL.format(suffix) if self._kind in _METADATA_ONLY else "application/json"
+
+    def _selector(self) -> dict[str, str]:
+        return {"fieldSelector": _SELECTED_SECRETS} if self._kind is Kind.SECRET else {}
+
+    def _new_waits(self) -> Generator[float, None, None]:
+        waits = backoff.expo(base=2, factor=self._timing.first_wait_s, max_value=self._timing.longest_wait_s)
+        next(waits)  # the generator's first value is for its caller's start
+        return waits
