@@ -1,0 +1,151 @@
+"""All that a route comes to: what is told to each of its parents, and what it is in the documents of data planes."""
+
+from collections.abc import Iterable
+from typing import NamedTuple
+
+from proxy import document
+from tunnelgw.model.conditions import ConditionType, Finding, Reason, Status
+from tunnelgw.model.kinds import Kind
+from tunnelgw.model.meta import Key
+from tunnelgw.model.part import Part
+from tunnelgw.model.refs import GATEWAY_API, ParentRef
+from tunnelgw.model.routes import GrpcRoute, HttpRoute, Route
+from tunnelgw.translate.attach import Attachment, Refusal, attach
+from tunnelgw.translate.backends import BackendId
+from tunnelgw.translate.listeners import Parent, parent
+from tunnelgw.translate.names import created_at, short
+from tunnelgw.translate.queries import View
+from tunnelgw.translate.rules import RouteContent, RouteId, route_content
+from tunnelgw.translate.verdicts import ObjectId, ParentVerdict, RouteVerdict, false, true
+
+
+class ListenerId(NamedTuple):
+    owner: ObjectId
+    name: str
+
+
+class TunnelHost(NamedTuple):
+    """A name that the tunnel must lead to us. An empty hostname stands for every host."""
+
+    tunnel: str
+    hostname: str
+
+
+class PlanePart(Part, frozen=True):
+    """A route in the document of a data plane."""
+
+    data_plane: str
+    routes: tuple[document.Route, ...]
+    """Several where listeners differ in the hosts or the rules that they have of it."""
+    backends: tuple[BackendId, ...]
+
+
+class RouteParts(Part, frozen=True):
+    verdict: RouteVerdict
+    planes: tuple[PlanePart, ...] = ()
+    attached: tuple[ListenerId, ...] = ()
+    """Listeners that count it."""
+    hosts: tuple[TunnelHost, ...] = ()
+
+
+class _Bond(NamedTuple):
+    parent: Parent
+    content: RouteContent
+    attachment: Attachment
+
+
+def route_parts(view: View, id_: ObjectId) -> RouteParts:
+    """A query about an HTTPRoute or GRPCRoute."""
+    route = view.get(id_.kind, id_.key)
+    if not isinstance(route, HttpRoute | GrpcRoute):
+        return RouteParts(RouteVerdict(()))
+    verdicts: list[ParentVerdict] = []
+    attached: dict[ListenerId, None] = {}
+    bonds: dict[str, _Bond] = {}
+    for ref in route.spec.parent_refs:
+        owner = _owner(ref, id_.key.namespace)
+        found = view.ask(parent, owner) if owner else None
+        if owner is None or found is None:
+            continue
+        content = view.ask(route_content, RouteId(id_.kind, id_.key, found.gateway))
+        outcome = attach(view, id_, route, ref, owner, found)
+        findings = _findings(outcome, content)
+        verdicts.append(ParentVerdict(ref, findings))
+        if isinstance(outcome, Refusal):
+            continue
+        for attachment in outcome:
+            bonds[attachment.entrance.id] = _Bond(found, content, attachment)
+            if findings[0].status is Status.TRUE:
+                attached[ListenerId(owner, attachment.entrance.name)] = None
+    served = [bond for bond in bonds.values() if bond.attachment.entrance.documents and bond.content.rules]
+    return RouteParts(RouteVerdict(tuple(verdicts)), _planes(route, id_, served), tuple(attached), _hosts(served))
+
+
+def _owner(ref: ParentRef, namespace: str) -> ObjectId | None:
+    if ref.group != GATEWAY_API or ref.kind not in (Kind.GATEWAY, Kind.LISTENER_SET):
+        return None
+    return ObjectId(Kind(ref.kind), Key(ref.namespace or namespace, ref.name))
+
+
+def _findings(outcome: tuple[Attachment, ...] | Refusal, content: RouteContent) -> tuple[Finding, ...]:
+    """Accepted first. ResolvedRefs is told to parents that refuse the route too."""
+    others = tuple(finding for finding in content.findings if finding.type is not ConditionType.ACCEPTED)
+    if isinstance(outcome, Refusal):
+        return (false(ConditionType.ACCEPTED, outcome.reason, outcome.message), *others)
+    for finding in content.findings:
+        if finding.type is ConditionType.ACCEPTED:
+            return (finding, *others)
+    return (true(ConditionType.ACCEPTED, Reason.ACCEPTED), *others)
+
+
+def _planes(route: Route, id_: ObjectId, bonds: list[_Bond]) -> tuple[PlanePart, ...]:
+    planes = dict.fromkeys(bond.parent.setup.data_plane for bond in bonds)
+    return tuple(
+        _plane(plane, route, id_, [bond for bond in bonds if bond.parent.setup.data_plane == plane]) for plane in planes
+    )
+
+
+class _Group(NamedTuple):
+    """Listeners for which the route is the same."""
+
+    content: RouteContent
+    hostnames: tuple[str, ...]
+    listeners: list[str]
+
+
+def _plane(plane: str, route: Route, id_: ObjectId, bonds: list[_Bond]) -> PlanePart:
+    groups: list[_Group] = []
+    for _, content, attachment in bonds:
+        for group in groups:
+            if group.hostnames == attachment.hostnames and group.content.rules == content.rules:
+                group.listeners.extend(attachment.entrance.documents)
+                break
+        else:
+            groups.append(_Group(content, attachment.hostnames, [*attachment.entrance.documents]))
+    routes = tuple(_document_route(route, id_, place, group) for place, group in enumerate(groups))
+    backends = dict.fromkeys(name for group in groups for name in group.content.backends)
+    return PlanePart(plane, routes, tuple(backends))
+
+
+def _document_route(route: Route, id_: ObjectId, place: int, group: _Group) -> document.Route:
+    # Routes of one age are ranked by name, and `#` sorts before all that a name of an object can have.
+    name = str(id_.key) if place == 0 else f"{id_.key}#{group.listeners[0]}"
+    return document.Route(
+        name=short(name),
+        kind="grpc" if id_.kind is Kind.GRPC_ROUTE else "http",
+        created_at=created_at(route.metadata.creation_timestamp),
+        hostnames=() if "" in group.hostnames else group.hostnames,
+        listeners=tuple(group.listeners),
+        rules=group.content.rules,
+    )
+
+
+def _hosts(bonds: Iterable[_Bond]) -> tuple[TunnelHost, ...]:
+    return tuple(
+        dict.fromkeys(
+            TunnelHost(bond.parent.setup.tunnel, hostname)
+            for bond in bonds
+            if bond.attachment.entrance.is_on_tunnel
+            for hostname in bond.attachment.hostnames
+        )
+    )
