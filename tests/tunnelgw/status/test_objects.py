@@ -1,0 +1,223 @@
+"""Statuses of whole objects: what is written, and when nothing is."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import msgspec
+
+from tunnelgw.model.conditions import ConditionType, Finding, Reason, Status
+from tunnelgw.model.gateways import GatewayAddress, RouteGroupKind
+from tunnelgw.model.meta import NO_STATUS, Key
+from tunnelgw.model.refs import ParentRef
+from tunnelgw.status.entries import Entry, Writer
+from tunnelgw.status.objects import (
+    Delivery,
+    Patch,
+    class_status,
+    gateway_status,
+    listener_set_status,
+    policy_status,
+    route_status,
+)
+from tunnelgw.translate.verdicts import (
+    ClassVerdict,
+    GatewayVerdict,
+    ListenerSetVerdict,
+    ListenerVerdict,
+    ParentVerdict,
+    RouteVerdict,
+    false,
+    true,
+)
+
+NOW, LATER = "2026-11-21T12:00:00Z", "2026-11-21T13:00:00Z"
+ACCEPTED = true(ConditionType.ACCEPTED, Reason.ACCEPTED)
+RESOLVED = true(ConditionType.RESOLVED_REFS, Reason.RESOLVED_REFS)
+INVALID = false(ConditionType.PROGRAMMED, Reason.INVALID, "not accepted")
+HELD, NOT_HELD = Delivery(True), Delivery(False)
+LISTENER = ListenerVerdict("web", (ACCEPTED, RESOLVED), (RouteGroupKind("HTTPRoute"),), 2)
+GATEWAY = GatewayVerdict(
+    (ACCEPTED, RESOLVED), "shared", "", (GatewayAddress("192.0.2.1"),), (LISTENER,), attached_listener_sets=1
+)
+WRITER = Writer("tunnelgw.dev/tunnel-gateway-controller", "apps", 4, NOW)
+
+
+def stored(patch: Patch | None) -> msgspec.Raw:
+    assert patch is not None
+    return msgspec.Raw(msgspec.json.encode(patch))
+
+
+def conditions(part: Any) -> dict[str, tuple[str, str]]:
+    return {each["type"]: (each["status"], each["reason"]) for each in part["conditions"]}
+
+
+def test_a_gateway_is_programmed_as_soon_as_a_proxy_holds_its_document() -> None:
+    patch = gateway_status(NO_STATUS, GATEWAY, HELD, 3, NOW)
+
+    assert patch is not None
+    assert conditions(patch) == {
+        "Accepted": ("True", "Accepted"),
+        "Programmed": ("True", "Programmed"),
+        "ResolvedRefs": ("True", "ResolvedRefs"),
+    }
+    assert patch["addresses"] == [{"type": "IPAddress", "value": "192.0.2.1"}]
+    assert patch["attachedListenerSets"] == 1
+    (listener,) = patch["listeners"]
+    assert (listener["name"], listener["attachedRoutes"]) == ("web", 2)
+    assert listener["supportedKinds"] == [{"group": "gateway.networking.k8s.io", "kind": "HTTPRoute"}]
+    assert conditions(listener)["Programmed"] == ("True", "Programmed")
+
+
+def test_nothing_is_written_again() -> None:
+    first = stored(gateway_status(NO_STATUS, GATEWAY, HELD, 3, NOW))
+
+    assert gateway_status(first, GATEWAY, HELD, 3, LATER) is None
+
+
+def test_a_gateway_stays_programmed_when_proxies_fail_later() -> None:
+    first = stored(gateway_status(NO_STATUS, GATEWAY, HELD, 3, NOW))
+
+    assert gateway_status(first, GATEWAY, NOT_HELD, 3, LATER) is None
+
+
+def test_a_new_generation_is_not_programmed_before_a_proxy_says_so() -> None:
+    first = stored(gateway_status(NO_STATUS, GATEWAY, HELD, 3, NOW))
+
+    patch = gateway_status(first, GATEWAY, NOT_HELD, 4, LATER)
+
+    assert patch is not None
+    assert conditions(patch)["Programmed"] == ("False", "Pending")
+    assert conditions(patch["listeners"][0])["Programmed"] == ("False", "Pending")
+
+
+def test_what_prevents_a_gateway_from_being_programmed_is_told_whatever_proxies_say() -> None:
+    verdict = msgspec.structs.replace(GATEWAY, findings=(ACCEPTED, INVALID))
+
+    patch = gateway_status(NO_STATUS, verdict, HELD, 3, NOW)
+
+    assert patch is not None
+    assert conditions(patch)["Programmed"] == ("False", "Invalid")
+
+
+def test_failed_deliveries_are_a_condition_of_their_own() -> None:
+    failing = Finding(ConditionType.DELIVERED, Status.FALSE, Reason.DELIVERY_FAILED, "proxy 10.0.0.7: refused")
+
+    patch = gateway_status(NO_STATUS, GATEWAY, Delivery(True, failing), 3, NOW)
+
+    assert patch is not None
+    assert conditions(patch)["tunnelgw.dev/Delivered"] == ("False", "DeliveryFailed")
+    assert conditions(patch)["Programmed"] == ("True", "Programmed")
+
+
+def test_a_listener_whose_port_no_proxy_can_bind_is_not_programmed() -> None:
+    patch = gateway_status(NO_STATUS, GATEWAY, Delivery(True, unbound={"web": "address in use"}), 3, NOW)
+
+    assert patch is not None
+    assert conditions(patch["listeners"][0])["Programmed"] == ("False", "PortUnavailable")
+    assert conditions(patch)["Programmed"] == ("True", "Programmed")
+
+
+def test_listeners_that_are_gone_leave_no_entry_and_foreign_conditions_stay() -> None:
+    first = gateway_status(NO_STATUS, GATEWAY, HELD, 3, NOW)
+    assert first is not None
+    foreign = {
+        "type": "example.net/Scanned",
+        "status": "True",
+        "reason": "Scanned",
+        "message": "",
+        "lastTransitionTime": NOW,
+        "observedGeneration": 1,
+    }
+    first["listeners"][0]["conditions"].append(foreign)
+    first["listeners"].append({**first["listeners"][0], "name": "gone"})
+    first["conditions"].insert(0, foreign)
+
+    patch = gateway_status(stored(first), GATEWAY, HELD, 3, LATER)
+
+    assert patch is not None
+    assert [listener["name"] for listener in patch["listeners"]] == ["web"]
+    assert patch["listeners"][0]["conditions"][-1] == foreign
+    assert patch["conditions"][0] == foreign
+
+
+def test_a_gateway_without_listeners_or_addresses_clears_what_was_there() -> None:
+    first = stored(gateway_status(NO_STATUS, GATEWAY, HELD, 3, NOW))
+    empty = GatewayVerdict((ACCEPTED,), "shared")
+
+    patch = gateway_status(first, empty, HELD, 4, LATER)
+
+    assert patch is not None
+    assert (patch["addresses"], patch["listeners"], patch["attachedListenerSets"]) == ([], [], 0)
+
+
+def test_the_status_that_the_crd_begins_with_is_replaced() -> None:
+    begun = {
+        "conditions": [
+            {
+                "type": type_,
+                "status": "Unknown",
+                "reason": "Pending",
+                "message": "Waiting for controller",
+                "lastTransitionTime": "1970-01-01T00:00:00Z",
+            }
+            for type_ in ("Accepted", "Programmed")
+        ]
+    }
+
+    patch = gateway_status(stored(begun), GATEWAY, HELD, 1, NOW)
+
+    assert patch is not None
+    assert [each["type"] for each in patch["conditions"]] == ["Accepted", "Programmed", "ResolvedRefs"]
+    assert {each["lastTransitionTime"] for each in patch["conditions"]} == {NOW}
+
+
+def test_a_class_says_which_features_are_served() -> None:
+    verdict = ClassVerdict((ACCEPTED,))
+
+    patch = class_status(NO_STATUS, verdict, ["Gateway", "HTTPRoute"], 1, NOW)
+
+    assert patch is not None
+    assert patch["supportedFeatures"] == [{"name": "Gateway"}, {"name": "HTTPRoute"}]
+    assert class_status(stored(patch), verdict, ["Gateway", "HTTPRoute"], 1, LATER) is None
+
+
+def test_a_listener_set_has_conditions_and_listeners_of_its_own() -> None:
+    verdict = ListenerSetVerdict(Key("infra", "gw"), "shared", (ACCEPTED,), (LISTENER,))
+
+    patch = listener_set_status(NO_STATUS, verdict, HELD, 2, NOW)
+
+    assert patch is not None
+    assert conditions(patch) == {"Accepted": ("True", "Accepted"), "Programmed": ("True", "Programmed")}
+    assert listener_set_status(stored(patch), verdict, NOT_HELD, 2, LATER) is None
+
+
+def test_a_route_says_something_to_each_parent_of_ours_and_nothing_twice() -> None:
+    verdict = RouteVerdict((ParentVerdict(ParentRef("gw"), (ACCEPTED, RESOLVED)),))
+
+    patch = route_status(NO_STATUS, verdict, WRITER)
+
+    assert patch is not None
+    assert conditions(json.loads(bytes(patch["parents"][0]))) == {
+        "Accepted": ("True", "Accepted"),
+        "ResolvedRefs": ("True", "ResolvedRefs"),
+    }
+    assert route_status(stored(patch), verdict, WRITER) is None
+
+
+def test_a_route_that_left_us_loses_our_entries_only() -> None:
+    first = stored(route_status(NO_STATUS, RouteVerdict((ParentVerdict(ParentRef("gw"), (ACCEPTED,)),)), WRITER))
+
+    assert route_status(first, RouteVerdict(()), WRITER) == {"parents": []}
+    assert route_status(NO_STATUS, RouteVerdict(()), WRITER) is None
+
+
+def test_a_policy_says_something_to_each_gateway_that_it_concerns() -> None:
+    ancestors = [Entry(ParentRef("gw", namespace="infra"), (ACCEPTED, RESOLVED))]
+
+    patch = policy_status(NO_STATUS, ancestors, WRITER)
+
+    assert patch is not None
+    assert json.loads(bytes(patch["ancestors"][0]))["ancestorRef"]["namespace"] == "infra"
+    assert policy_status(stored(patch), ancestors, WRITER) is None

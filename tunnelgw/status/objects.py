@@ -1,0 +1,214 @@
+"""A verdict into the status of its object: what to write, as a JSON merge patch, or None when it says so already. Pure.
+
+Lists are written whole, since a merge patch replaces them, with everything in them that others own. What a status
+holds beside our fields is not in the patch and thus stays.
+
+`Programmed` needs the word of a proxy. It turns true when one holds the document of this generation, and stays true for
+that generation whatever happens to proxies later; `tunnelgw.dev/Delivered` says what happens to them.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Any, TypeAlias
+
+import msgspec
+
+from tunnelgw.model.conditions import Condition, ConditionType, Finding, Reason, Status
+from tunnelgw.model.gateways import GatewayAddress, RouteGroupKind
+from tunnelgw.model.part import Part
+from tunnelgw.status.conditions import merge_conditions
+from tunnelgw.status.entries import Entry, Writer, conditions_json, merge_ancestors, merge_parents
+from tunnelgw.translate.verdicts import ClassVerdict, GatewayVerdict, ListenerSetVerdict, ListenerVerdict, RouteVerdict
+
+Patch: TypeAlias = dict[str, Any]
+
+MAX_FEATURES = 64
+_T = ConditionType
+CLASS_CONDITIONS = frozenset({_T.ACCEPTED, _T.SUPPORTED_VERSION})
+GATEWAY_CONDITIONS = frozenset(
+    {_T.ACCEPTED, _T.PROGRAMMED, _T.RESOLVED_REFS, _T.INSECURE_FRONTEND_VALIDATION_MODE, _T.DELIVERED}
+)
+LISTENER_CONDITIONS = frozenset(
+    {_T.ACCEPTED, _T.PROGRAMMED, _T.RESOLVED_REFS, _T.CONFLICTED, _T.OVERLAPPING_TLS_CONFIG}
+)
+LISTENER_SET_CONDITIONS = frozenset({_T.ACCEPTED, _T.PROGRAMMED})
+ROUTE_CONDITIONS = frozenset({_T.ACCEPTED, _T.RESOLVED_REFS, _T.PARTIALLY_INVALID})
+POLICY_CONDITIONS = frozenset({_T.ACCEPTED, _T.RESOLVED_REFS})
+
+
+class Delivery(msgspec.Struct, frozen=True):
+    """What is known of the proxies and the provider, for the Gateways of one data plane."""
+
+    is_held: bool
+    """At least one proxy holds the document that this snapshot gave."""
+    finding: Finding | None = None
+    """`tunnelgw.dev/Delivered`; None while nothing is known."""
+    unbound: Mapping[str, str] = {}
+    """Why ports cannot be bound, by listener name as the status has it; of one Gateway or ListenerSet."""
+
+
+class _Listener(Part, frozen=True):
+    name: str
+    supported_kinds: tuple[RouteGroupKind, ...] = ()
+    attached_routes: int = -1
+    conditions: tuple[Condition, ...] = ()
+
+
+class _Class(Part, frozen=True):
+    conditions: tuple[Condition, ...] = ()
+    supported_features: tuple[Any, ...] = ()
+
+
+class _Gateway(Part, frozen=True):
+    addresses: tuple[GatewayAddress, ...] = ()
+    conditions: tuple[Condition, ...] = ()
+    listeners: tuple[_Listener, ...] = ()
+    attached_listener_sets: int = 0
+
+
+class _ListenerSet(Part, frozen=True):
+    conditions: tuple[Condition, ...] = ()
+    listeners: tuple[_Listener, ...] = ()
+
+
+class _Route(Part, frozen=True):
+    parents: tuple[msgspec.Raw, ...] = ()
+
+
+class _Policy(Part, frozen=True):
+    ancestors: tuple[msgspec.Raw, ...] = ()
+
+
+def class_status(
+    stored: msgspec.Raw, verdict: ClassVerdict, features: Sequence[str], generation: int, now: str
+) -> Patch | None:
+    """`features` are the names of all that is served, in the order of the alphabet. Raises Outdated."""
+    current = msgspec.json.decode(stored, type=_Class)
+    conditions = merge_conditions(current.conditions, verdict.findings, CLASS_CONDITIONS, generation, now)
+    named = tuple({"name": feature} for feature in features[:MAX_FEATURES])
+    if (conditions, named) == (current.conditions, current.supported_features):
+        return None
+    return {"conditions": conditions_json(conditions), "supportedFeatures": list(named)}
+
+
+def gateway_status(
+    stored: msgspec.Raw, verdict: GatewayVerdict, delivery: Delivery, generation: int, now: str
+) -> Patch | None:
+    """Raises Outdated."""
+    current = msgspec.json.decode(stored, type=_Gateway)
+    findings = [*_with_programmed(verdict.findings, current.conditions, delivery.is_held, generation)]
+    if delivery.finding is not None:
+        findings.append(delivery.finding)
+    new = _Gateway(
+        verdict.addresses,
+        merge_conditions(current.conditions, findings, GATEWAY_CONDITIONS, generation, now),
+        _listeners(current.listeners, verdict.listeners, delivery, generation, now),
+        verdict.attached_listener_sets,
+    )
+    if new == current:
+        return None
+    return {
+        "addresses": [{"type": address.type, "value": address.value} for address in new.addresses],
+        "conditions": conditions_json(new.conditions),
+        "listeners": [_listener_json(listener) for listener in new.listeners],
+        "attachedListenerSets": new.attached_listener_sets,
+    }
+
+
+def listener_set_status(
+    stored: msgspec.Raw, verdict: ListenerSetVerdict, delivery: Delivery, generation: int, now: str
+) -> Patch | None:
+    """Raises Outdated."""
+    current = msgspec.json.decode(stored, type=_ListenerSet)
+    findings = _with_programmed(verdict.findings, current.conditions, delivery.is_held, generation)
+    new = _ListenerSet(
+        merge_conditions(current.conditions, findings, LISTENER_SET_CONDITIONS, generation, now),
+        _listeners(current.listeners, verdict.listeners, delivery, generation, now),
+    )
+    if new == current:
+        return None
+    return {
+        "conditions": conditions_json(new.conditions),
+        "listeners": [_listener_json(listener) for listener in new.listeners],
+    }
+
+
+def route_status(stored: msgspec.Raw, verdict: RouteVerdict, writer: Writer) -> Patch | None:
+    """Raises Outdated."""
+    current = msgspec.json.decode(stored, type=_Route)
+    ours = [Entry(parent.parent_ref, parent.findings) for parent in verdict.parents]
+    parents, _ = merge_parents(current.parents, ours, ROUTE_CONDITIONS, writer)
+    return None if _same(parents, current.parents) else {"parents": list(parents)}
+
+
+def policy_status(stored: msgspec.Raw, ancestors: Sequence[Entry], writer: Writer) -> Patch | None:
+    """Raises Outdated."""
+    current = msgspec.json.decode(stored, type=_Policy)
+    merged, _ = merge_ancestors(current.ancestors, ancestors, POLICY_CONDITIONS, writer)
+    return None if _same(merged, current.ancestors) else {"ancestors": list(merged)}
+
+
+def _same(one: Sequence[msgspec.Raw], other: Sequence[msgspec.Raw]) -> bool:
+    return [bytes(entry) for entry in one] == [bytes(entry) for entry in other]
+
+
+def _listeners(
+    current: Sequence[_Listener],
+    verdicts: Sequence[ListenerVerdict],
+    delivery: Delivery,
+    generation: int,
+    now: str,
+) -> tuple[_Listener, ...]:
+    """One entry for each listener of the spec, in its order, and none for others."""
+    stored = {listener.name: listener.conditions for listener in current}
+    merged = []
+    for verdict in verdicts:
+        before = stored.get(verdict.name, ())
+        findings = list(_with_programmed(verdict.findings, before, delivery.is_held, generation))
+        if verdict.name in delivery.unbound:
+            findings = _unbound(findings, delivery.unbound[verdict.name])
+        merged.append(
+            _Listener(
+                verdict.name,
+                verdict.supported_kinds,
+                verdict.attached_routes,
+                merge_conditions(before, findings, LISTENER_CONDITIONS, generation, now),
+            )
+        )
+    return tuple(merged)
+
+
+def _with_programmed(
+    findings: Sequence[Finding], stored: Sequence[Condition], is_held: bool, generation: int
+) -> tuple[Finding, ...]:
+    """Findings with `Programmed`, in its usual place after `Accepted`."""
+    if any(finding.type is ConditionType.PROGRAMMED for finding in findings):
+        return tuple(findings)
+    was_held = any(
+        (condition.type, condition.status, condition.observed_generation)
+        == (ConditionType.PROGRAMMED, Status.TRUE, generation)
+        for condition in stored
+    )
+    if is_held or was_held:
+        programmed = Finding(ConditionType.PROGRAMMED, Status.TRUE, Reason.PROGRAMMED)
+    else:
+        programmed = Finding(
+            ConditionType.PROGRAMMED, Status.FALSE, Reason.PENDING, "no proxy has acknowledged this generation yet"
+        )
+    return (*findings[:1], programmed, *findings[1:])
+
+
+def _unbound(findings: Sequence[Finding], reason: str) -> list[Finding]:
+    programmed = Finding(ConditionType.PROGRAMMED, Status.FALSE, Reason.PORT_UNAVAILABLE, reason)
+    return [
+        programmed if (finding.type, finding.status) == (ConditionType.PROGRAMMED, Status.TRUE) else finding
+        for finding in findings
+    ]
+
+
+def _listener_json(listener: _Listener) -> dict[str, Any]:
+    return {
+        "name": listener.name,
+        "supportedKinds": [{"group": kind.group, "kind": kind.kind} for kind in listener.supported_kinds],
+        "attachedRoutes": listener.attached_routes,
+        "conditions": conditions_json(listener.conditions),
+    }
