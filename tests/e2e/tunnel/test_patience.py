@@ -2,15 +2,10 @@
 
 from __future__ import annotations
 
-import time
-from pathlib import Path
-
 import h2.events
-import pytest
 
 from proxy.tunnel.retry import QUICK_CAP_S
-from tests.e2e.tunnel.connector import BOOTSTRAP_LINE, REGISTERED_LINE, RETRY_LINE, Connector
-from tests.support.edge.authority import EdgeAuthority
+from tests.e2e.tunnel.connector import RETRY_LINE, Connector
 from tests.support.edge.edge import Edge
 from tests.support.edge.hostile import HostileEdge, HostilePeer
 
@@ -35,18 +30,3 @@ def test_a_connection_that_was_good_for_ten_seconds_is_dialled_again_within_one(
             assert again.registration.options.previous_attempts == 1
         line = proxy.wait_for_message(RETRY_LINE, edge=hostile.address)
         assert (line["attempt"], line["delay_s"] <= QUICK_CAP_S) == (1, True)
-
-
-@pytest.mark.timeout(300)
-def test_addresses_that_all_fail_are_looked_for_again_with_the_authorities_read_anew(tmp_path: Path) -> None:
-    """A minute after the search before: that is when a renewed file is read, and the DNS asked again."""
-    authority = EdgeAuthority.make()
-    ca_file = tmp_path / "ca.pem"
-    ca_file.write_bytes(EdgeAuthority.make("Yesterday's").pem)
-    with Edge(authority=authority) as edge, Connector(edge, ca_file=str(ca_file), arguments=EAGER) as proxy:
-        began_s = time.monotonic()
-        assert "not trusted" in proxy.wait_for_message(BOOTSTRAP_LINE)["error"]
-        ca_file.write_bytes(authority.pem)
-        proxy.wait_for_message(REGISTERED_LINE, 200)
-        assert time.monotonic() - began_s >= 60
-        assert proxy.readiness() == (503, "no configuration is loaded yet")

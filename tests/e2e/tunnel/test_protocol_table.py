@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import functools
 import re
 from pathlib import Path
 
@@ -22,9 +23,10 @@ def is_row(line: str) -> bool:
     return line.startswith("|") and not line.startswith("|---")
 
 
-def functions_of(path: Path) -> set[str]:
+@functools.cache
+def functions_of(path: Path) -> frozenset[str]:
     tree = ast.parse(path.read_text(encoding="utf-8"))
-    return {node.name for node in ast.walk(tree) if isinstance(node, ast.FunctionDef)}
+    return frozenset(node.name for node in ast.walk(tree) if isinstance(node, ast.FunctionDef))
 
 
 def test_every_row_names_tests_that_exist() -> None:

@@ -1,0 +1,154 @@
+"""The tunnel's will, with real workers and a simulated edge: what it makes of searches that fail, hang or change."""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+from collections.abc import Callable, Iterator, Sequence
+
+import pytest
+
+from daemonkit.logformat import line_of
+from daemonkit.secret import Secret
+from proxy.accesslog import AccessLogSettings
+from proxy.control import Begin
+from proxy.supervisor import tunnel as rules
+from proxy.supervisor.edgefinder import Regions
+from proxy.supervisor.edgetrust import TrustUnavailable
+from proxy.supervisor.fleet import Fleet
+from proxy.supervisor.tunnel import Tunnel, TunnelSettings
+from proxy.tunnel.addresses import EdgeAddress, IpVersion
+from proxy.tunnel.discovery import DiscoveryFailed
+from tests.support.edge.edge import Edge
+
+WAIT_S = 30.0
+BOOTSTRAP_LINE = "tunnel bootstrap dial failed, retrying"
+
+
+class Searches:
+    """Finder and trust: each search has the next of these outcomes, the last one for ever."""
+
+    name = "the edge of this test"
+
+    def __init__(self, edge: Edge, *outcomes: Callable[[], Regions]) -> None:
+        self._edge = edge
+        self._outcomes = outcomes
+        self.count = 0
+
+    def find(self) -> Regions:
+        outcome = self._outcomes[min(self.count, len(self._outcomes) - 1)]
+        self.count += 1
+        return outcome()
+
+    def roots(self) -> str:
+        return self._edge.authority.pem.decode()
+
+
+def failing(error: Exception) -> Callable[[], Regions]:
+    def fail() -> Regions:
+        raise error
+
+    return fail
+
+
+def found(addresses: Sequence[str]) -> Callable[[], Regions]:
+    split = [address.rpartition(":") for address in addresses]
+    return lambda: [[EdgeAddress(host, int(port)) for host, _, port in split]]
+
+
+@contextlib.contextmanager
+def tunnel_of(edge: Edge, searches: Searches, workers: int = 1) -> Iterator[Tunnel]:
+    """Running, and registering without a document."""
+    stop = threading.Event()
+    access_log = AccessLogSettings("off", 1.0)
+    fleet = Fleet([Begin(index, "error", "json", access_log) for index in range(workers)])
+    settings = TunnelSettings(1, IpVersion.AUTO, True)
+    tunnel = Tunnel(settings, Secret(edge.tunnel.token), fleet.slots, searches, searches, stop)
+    threads = [threading.Thread(target=run, daemon=True) for run in (*(slot.run for slot in fleet.slots), tunnel.run)]
+    for thread in threads:
+        thread.start()
+    try:
+        fleet.start()
+        yield tunnel
+    finally:
+        tunnel.stop_is_near()
+        stop.set()
+        fleet.stop()
+        for thread in threads:
+            thread.join(WAIT_S)
+            assert not thread.is_alive()
+
+
+def until(is_there: Callable[[], bool], what: str) -> None:
+    tick, left = threading.Event(), int(WAIT_S / 0.02)
+    while not is_there():
+        left -= 1
+        assert left, f"never came: {what}"
+        tick.wait(0.02)
+
+
+def lines_of(caplog: pytest.LogCaptureFixture, msg: str) -> list[dict[str, object]]:
+    return [line for line in map(line_of, caplog.records) if line["msg"] == msg]
+
+
+@pytest.fixture
+def edge() -> Iterator[Edge]:
+    with Edge() as edge:
+        yield edge
+
+
+@pytest.mark.parametrize(
+    "error",
+    [DiscoveryFailed("SRV: no answer"), TrustUnavailable("cannot fetch the roots"), RuntimeError("a bug")],
+    ids=["no address", "no authorities", "bug"],
+)
+def test_a_search_that_fails_is_a_failed_attempt_and_is_made_again(
+    edge: Edge, error: Exception, caplog: pytest.LogCaptureFixture
+) -> None:
+    searches = Searches(edge, failing(error), failing(error), found(edge.addresses))
+    with tunnel_of(edge, searches) as tunnel:
+        assert tunnel.problem() == "no edge connection is registered yet"
+        edge.wait_for_registered(1, WAIT_S)
+        assert searches.count == 3
+    lines = lines_of(caplog, BOOTSTRAP_LINE)
+    assert [(line["attempt"], line["edge"], str(line["error"])) for line in lines] == [
+        (1, searches.name, str(error)),
+        (2, searches.name, str(error)),
+    ]
+    bugs = lines_of(caplog, "bug in the search for the edge")
+    assert len(bugs) == (2 if isinstance(error, RuntimeError) else 0)
+
+
+def test_addresses_that_all_fail_are_looked_for_again(edge: Edge, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(rules, "SEARCH_AGAIN_S", 0.0)
+    gone, here = edge.addresses
+    edge.refuse(gone)
+    searches = Searches(edge, found([gone]), found([here]))
+    with tunnel_of(edge, searches) as tunnel:
+        (record,) = edge.wait_for_registered(1, WAIT_S)
+        assert (record.address, searches.count) == (here, 2)
+        assert tunnel.places[0].failures == {"dial": 1}
+
+
+def test_addresses_are_not_looked_for_again_soon(edge: Edge) -> None:
+    edge.refuse()
+    searches = Searches(edge, found(edge.addresses))
+    with tunnel_of(edge, searches) as tunnel:
+        place = tunnel.places[0]
+        until(lambda: place.waits.attempts >= 2, "two failed attempts")
+        edge.admit()
+        edge.wait_for_registered(1, WAIT_S)
+        assert searches.count == 1
+
+
+def test_a_stop_does_not_wait_for_a_search(edge: Edge) -> None:
+    searching, over = threading.Event(), threading.Event()
+
+    def hang() -> Regions:
+        searching.set()
+        over.wait(4 * WAIT_S)
+        return []
+
+    with tunnel_of(edge, Searches(edge, hang)):
+        assert searching.wait(WAIT_S)
+    over.set()
