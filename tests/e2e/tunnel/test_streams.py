@@ -20,6 +20,7 @@ EVENTS = 200
 MESSAGES = 1000
 STREAMS = 500
 STALLED = 15
+SMALL_BYTES = 10_000
 
 
 def test_each_event_comes_before_the_next_is_sent(proxy: Connector) -> None:
@@ -98,7 +99,7 @@ def test_uploads_that_stand_still_hold_no_other_up(proxy: Connector) -> None:
             if head.startswith(b"POST /stalled "):
                 assert stalled.wait(30)
                 return
-            dialogue.read_exactly(1000)
+            dialogue.read_exactly(SMALL_BYTES)
             dialogue.answer(b"ok")
 
     backend = SocketBackend(talk)
@@ -107,9 +108,10 @@ def test_uploads_that_stand_still_hold_no_other_up(proxy: Connector) -> None:
         blocked = [proxy.edge.call("/stalled", "POST", end_stream=False) for _ in range(STALLED)]
         for call in blocked:
             call.send(bytes(32 << 20), waits=False)
-        for _ in range(20):
-            other = proxy.edge.call("/other", "POST", [(b"content-length", b"1000")], end_stream=False)
-            other.send(bytes(1000), True)
+        for _ in range(300):
+            length = (b"content-length", b"%d" % SMALL_BYTES)
+            other = proxy.edge.call("/other", "POST", [length], end_stream=False)
+            other.send(bytes(SMALL_BYTES), True)
             assert other.read_all() == b"ok"
         for call in blocked:
             call.reset()
