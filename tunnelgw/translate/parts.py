@@ -31,13 +31,11 @@ __all__ = ["RouteKind", "carry", "excerpt", "problems_of_backend", "problems_of_
 
 def carry(part: Part, into: type[T], at: str, remarks: Remarks) -> T | None:
     """`part` as a part of the document; None, with remarks, where it has a value that the document does not know."""
-    plain = msgspec.to_builtins(part)
+    text = msgspec.json.encode(part)
     try:
-        return msgspec.convert(plain, into)
+        return msgspec.json.decode(text, type=into)
     except msgspec.ValidationError:
-        findings = Findings()
-        find_shape_problems(plain, into, findings, at)
-        remarks.unsupported += _told(findings, "")
+        remarks.unsupported += _problems_of_shape(text, into, at)
         return None
 
 
@@ -46,25 +44,33 @@ def problems_of_rule(rule: Rule, kind: RouteKind, backends: Set[str] = frozenset
 
     Empty: it would not.
     """
-    plain = msgspec.to_builtins(rule)
+    if problems := _problems_of_shape(msgspec.json.encode(rule), Rule):
+        return problems
     findings = Findings()
-    if find_shape_problems(plain, Rule, findings):
-        return _told(findings, "")
-    route = Route(kind=kind, rules=(rule,))
-    check_routes((route,), (frozenset(), backends), findings)
+    check_routes((Route(kind=kind, rules=(rule,)),), (frozenset(), backends), findings)
     return _told(findings, _AT_RULE)
 
 
 def problems_of_backend(backend: Backend) -> list[str]:
     """Why the proxy would refuse this backend; empty: it would not."""
+    if problems := _problems_of_shape(msgspec.json.encode(backend), Backend):
+        return problems
     findings = Findings()
-    if find_shape_problems(msgspec.to_builtins(backend), Backend, findings):
-        return _told(findings, "")
     check_backends((backend,), findings)
     return _told(findings, _AT_BACKEND)
 
 
-def _told(findings: Findings, place: str) -> list[str]:
+def _problems_of_shape(text: bytes, into: type[msgspec.Struct], at: str = "") -> list[str]:
+    try:
+        msgspec.json.decode(text, type=into)
+    except msgspec.ValidationError:
+        findings = Findings()
+        find_shape_problems(msgspec.json.decode(text), into, findings, at)
+        return _told(findings)
+    return []
+
+
+def _told(findings: Findings, place: str = "") -> list[str]:
     """In the words of Gateway API."""
     try:
         findings.raise_if_any()
