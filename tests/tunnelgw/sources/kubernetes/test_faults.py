@@ -1,0 +1,128 @@
+"""The API server restarts, and the network cuts, freezes and refuses: nothing is lost, and it converges."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator
+from pathlib import Path
+from urllib.parse import urlsplit
+
+import pytest
+
+from tests.kube.kubeenv import find_programs, restart_apiserver, start
+from tests.support.dns_endpoints import KubeApi
+from tests.support.kube_fixtures import require
+from tests.tunnelgw.sources.kubernetes.cluster import Cluster
+from tests.tunnelgw.sources.kubernetes.relay import Relay
+from tests.tunnelgw.sources.kubernetes.running import QUICK, World, running
+from tunnelgw.model.kinds import Kind
+from tunnelgw.model.meta import Key
+from tunnelgw.model.routes import HttpRoute
+from tunnelgw.sources.kubernetes.watch import Restart, Timing
+
+ROUTE = {"parentRefs": [{"name": "gw"}], "rules": [{"backendRefs": [{"name": "web", "port": 80}]}]}
+
+
+@pytest.fixture
+def relay(cluster: Cluster) -> Iterator[Relay]:
+    url = urlsplit(cluster.environment.server)
+    assert url.hostname is not None
+    assert url.port is not None
+    with Relay((url.hostname, url.port)) as relay:
+        yield relay
+
+
+def settled(world: World) -> World:
+    world.until(lambda change: True, "the first listing")
+    return world
+
+
+def hostnames(world: World, key: Key) -> tuple[str, ...]:
+    assert world.change is not None
+    item = world.change.snapshot.all(Kind.HTTP_ROUTE).get(key)
+    return item.spec.hostnames if isinstance(item, HttpRoute) else ()
+
+
+def test_what_happened_while_the_network_was_away_is_seen_afterwards(
+    cluster: Cluster, namespace: str, relay: Relay, tmp_path: Path
+) -> None:
+    cluster.create(Kind.HTTP_ROUTE, "ends", ROUTE, namespace)
+    with running(cluster.through(relay.address, tmp_path)) as world:
+        settled(world).until_here(Kind.HTTP_ROUTE, Key(namespace, "ends"))
+
+        relay.refuse()
+        cluster.delete(Kind.HTTP_ROUTE, "ends", namespace)
+        cluster.create(Kind.HTTP_ROUTE, "comes", ROUTE, namespace)
+        relay.accept()
+
+        world.until_here(Kind.HTTP_ROUTE, Key(namespace, "comes"))
+        world.until_gone(Kind.HTTP_ROUTE, Key(namespace, "ends"))
+        assert (Kind.HTTP_ROUTE, Restart.DISCONNECTED) in world.restarts
+        assert (Kind.HTTP_ROUTE, Restart.EXPIRED) not in world.restarts, "a watch goes on from its last version"
+
+
+@pytest.mark.parametrize("octets", [1, 700, 1500, 3000])
+def test_a_watch_cut_in_the_middle_of_an_event_loses_nothing(
+    cluster: Cluster, namespace: str, relay: Relay, tmp_path: Path, octets: int
+) -> None:
+    key = Key(namespace, "web")
+    cluster.create(Kind.HTTP_ROUTE, "web", ROUTE, namespace)
+    with running(cluster.through(relay.address, tmp_path)) as world:
+        settled(world).until_here(Kind.HTTP_ROUTE, key)
+
+        relay.cut_after(octets)
+        edits = itertools.count()
+        while not relay.has_cut.is_set():
+            names = [f"edit-{next(edits)}.example.org"]
+            cluster.patch(Kind.HTTP_ROUTE, "web", namespace, {"spec": {"hostnames": names}})
+        cluster.patch(Kind.HTTP_ROUTE, "web", namespace, {"spec": {"hostnames": ["last.example.org"]}})
+
+        world.until(lambda _: hostnames(world, key) == ("last.example.org",), "the last edit")
+
+
+def test_a_connection_that_has_died_without_a_word_is_noticed(
+    cluster: Cluster, namespace: str, relay: Relay, tmp_path: Path
+) -> None:
+    impatient = Timing(first_wait_s=0.05, longest_wait_s=0.5, silence_s=2.0)
+    with running(cluster.through(relay.address, tmp_path), impatient) as world:
+        settled(world)
+
+        relay.freeze()
+        cluster.create(Kind.HTTP_ROUTE, "web", ROUTE, namespace)
+
+        world.until_here(Kind.HTTP_ROUTE, Key(namespace, "web"))
+        assert (Kind.HTTP_ROUTE, Restart.DISCONNECTED) in world.restarts
+
+
+def test_a_restarted_api_server_is_followed_again(tmp_path: Path) -> None:
+    environment = start(tmp_path / "state", require(find_programs), is_tied=True)
+    try:
+        with KubeApi(environment) as admin:
+            cluster = Cluster(environment, admin, tmp_path)
+            namespace = admin.create_namespace("sources")
+            cluster.create(Kind.HTTP_ROUTE, "ends", ROUTE, namespace)
+            url = urlsplit(environment.server)
+            with (
+                Relay((str(url.hostname), url.port or 0)) as relay,
+                running(cluster.through(relay.address, tmp_path), QUICK) as world,
+            ):
+                settled(world).until_here(Kind.HTTP_ROUTE, Key(namespace, "ends"))
+
+                relay.refuse()
+                cluster.delete(Kind.HTTP_ROUTE, "ends", namespace)
+                cluster.create(Kind.HTTP_ROUTE, "comes", ROUTE, namespace)
+                environment = restart_apiserver(environment)
+                relay.accept()
+
+                world.until_here(Kind.HTTP_ROUTE, Key(namespace, "comes"))
+                world.until_gone(Kind.HTTP_ROUTE, Key(namespace, "ends"))
+                cluster.create(Kind.HTTP_ROUTE, "later", ROUTE, namespace)
+                world.until_here(Kind.HTTP_ROUTE, Key(namespace, "later"))
+    finally:
+        environment.stop()
+
+
+def test_the_source_ends_at_once_also_while_the_server_cannot_be_reached(tmp_path: Path, cluster: Cluster) -> None:
+    # `running` asserts that all threads end.
+    with running(cluster.through("https://127.0.0.1:1", tmp_path)) as world:
+        assert not world.store.wait(0.0)

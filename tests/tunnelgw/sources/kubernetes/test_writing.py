@@ -1,0 +1,185 @@
+"""Statuses and the auth Secret, written with the rights of the chart's roles."""
+
+import json
+import uuid
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from daemonkit.secret import Secret
+from tests.tunnelgw.sources.kubernetes.cluster import HOME, Cluster
+from tunnelgw.model.kinds import RESOURCES, Kind
+from tunnelgw.model.meta import Key, Object
+from tunnelgw.sources.kubernetes.decode import ObjectDecoder
+from tunnelgw.sources.kubernetes.secrets import UnusableSecret, create, read_value
+from tunnelgw.sources.kubernetes.server import ApiServer, Refused, load_configuration
+from tunnelgw.sources.kubernetes.statuses import StatusWriter
+from tunnelgw.sources.writing import Outcome
+
+OURS = "tunnelgw.dev/tunnel-gateway-controller"
+ROUTE = {"parentRefs": [{"name": "gw"}], "hostnames": ["a.example.org"]}
+EMPTY = {Kind.GRPC_ROUTE: b'{"parents":[]}', Kind.BACKEND_TLS_POLICY: b'{"ancestors":[]}'}
+
+
+@pytest.fixture
+def server(cluster: Cluster) -> Iterator[ApiServer]:
+    server = ApiServer(lambda: load_configuration(str(cluster.kubeconfig)))
+    yield server
+    server.close()
+
+
+def status(message: str) -> bytes:
+    condition = {
+        "type": "Accepted",
+        "status": "True",
+        "reason": "Accepted",
+        "message": message,
+        "lastTransitionTime": "2026-01-01T00:00:00Z",
+        "observedGeneration": 1,
+    }
+    return json.dumps(
+        {"parents": [{"parentRef": {"name": "gw"}, "controllerName": OURS, "conditions": [condition]}]}
+    ).encode()
+
+
+def read(server: ApiServer, cluster: Cluster, kind: Kind, key: Key) -> Object:
+    item = ObjectDecoder(RESOURCES[kind]).object(
+        server.request("GET", f"{cluster.path(kind, key.namespace)}/{key.name}")
+    )
+    assert isinstance(item, Object)
+    return item
+
+
+def stored(cluster: Cluster, kind: Kind, key: Key) -> Any:
+    return cluster.admin.call("GET", f"{cluster.path(kind, key.namespace)}/{key.name}")
+
+
+def test_a_status_is_replaced_whole_and_the_rest_stays(cluster: Cluster, namespace: str, server: ApiServer) -> None:
+    key = Key(namespace, "web")
+    cluster.create(Kind.HTTP_ROUTE, "web", ROUTE, namespace, metadata={"labels": {"kept": "yes"}})
+    writer = StatusWriter(server)
+
+    for message in ("first", "second"):
+        item = read(server, cluster, Kind.HTTP_ROUTE, key)
+        assert writer.write(Kind.HTTP_ROUTE, item, status(message)).outcome is Outcome.WRITTEN
+
+    document = stored(cluster, Kind.HTTP_ROUTE, key)
+    assert [each["conditions"][0]["message"] for each in document["status"]["parents"]] == ["second"]
+    assert document["spec"]["hostnames"] == ["a.example.org"]
+    assert document["metadata"]["labels"] == {"kept": "yes"}
+    assert document["metadata"]["generation"] == 1
+
+
+def test_a_status_for_an_older_version_is_a_conflict(cluster: Cluster, namespace: str, server: ApiServer) -> None:
+    cluster.create(Kind.HTTP_ROUTE, "web", ROUTE, namespace)
+    item = read(server, cluster, Kind.HTTP_ROUTE, Key(namespace, "web"))
+    cluster.patch(Kind.HTTP_ROUTE, "web", namespace, {"spec": {"hostnames": ["b.example.org"]}})
+
+    written = StatusWriter(server).write(Kind.HTTP_ROUTE, item, status("late"))
+
+    assert written.outcome is Outcome.CONFLICT
+    assert not stored(cluster, Kind.HTTP_ROUTE, Key(namespace, "web")).get("status")
+
+
+def test_a_status_never_lands_on_another_object_of_the_same_name(
+    cluster: Cluster, namespace: str, server: ApiServer
+) -> None:
+    cluster.create(Kind.HTTP_ROUTE, "web", ROUTE, namespace)
+    item = read(server, cluster, Kind.HTTP_ROUTE, Key(namespace, "web"))
+    cluster.delete(Kind.HTTP_ROUTE, "web", namespace)
+    gone = StatusWriter(server).write(Kind.HTTP_ROUTE, item, status("late")).outcome
+    cluster.create(Kind.HTTP_ROUTE, "web", ROUTE, namespace)
+
+    replaced = StatusWriter(server).write(Kind.HTTP_ROUTE, item, status("late")).outcome
+
+    assert (gone, replaced) == (Outcome.GONE, Outcome.CONFLICT)
+
+
+def test_a_status_that_the_crd_refuses_is_invalid(cluster: Cluster, namespace: str, server: ApiServer) -> None:
+    cluster.create(Kind.HTTP_ROUTE, "web", ROUTE, namespace)
+    item = read(server, cluster, Kind.HTTP_ROUTE, Key(namespace, "web"))
+
+    written = StatusWriter(server).write(Kind.HTTP_ROUTE, item, b'{"parents":[{"controllerName":""}]}')
+
+    assert written.outcome is Outcome.INVALID
+    assert "controllerName" in written.error
+
+
+def test_a_server_that_is_not_there_is_a_value_too(cluster: Cluster, namespace: str, server: ApiServer) -> None:
+    cluster.create(Kind.HTTP_ROUTE, "web", ROUTE, namespace)
+    item = read(server, cluster, Kind.HTTP_ROUTE, Key(namespace, "web"))
+    server.interrupt()
+
+    assert StatusWriter(server).write(Kind.HTTP_ROUTE, item, status("lost")).outcome is Outcome.FAILED
+
+
+@pytest.mark.parametrize(
+    ("kind", "spec"),
+    [
+        (Kind.GATEWAY_CLASS, {"controllerName": OURS}),
+        (
+            Kind.GATEWAY,
+            {"gatewayClassName": "tunnel", "listeners": [{"name": "http", "port": 80, "protocol": "HTTP"}]},
+        ),
+        (
+            Kind.LISTENER_SET,
+            {"parentRef": {"name": "gw"}, "listeners": [{"name": "http", "port": 80, "protocol": "HTTP"}]},
+        ),
+        (Kind.GRPC_ROUTE, ROUTE),
+        (
+            Kind.BACKEND_TLS_POLICY,
+            {
+                "targetRefs": [{"group": "", "kind": "Service", "name": "web"}],
+                "validation": {"hostname": "web.example.org", "wellKnownCACertificates": "System"},
+            },
+        ),
+        (Kind.GATEWAY_CLASS_CONFIG, {"direct": {"addresses": ["192.0.2.1"]}}),
+        (Kind.GATEWAY_CONFIG, {"direct": {"addresses": ["192.0.2.1"]}}),
+    ],
+)
+def test_the_role_lets_the_status_of_each_kind_be_written(
+    cluster: Cluster, namespace: str, server: ApiServer, kind: Kind, spec: dict[str, Any]
+) -> None:
+    name = f"any-{uuid.uuid4().hex[:8]}"
+    key = Key(namespace if RESOURCES[kind].is_namespaced else "", name)
+    cluster.create(kind, name, spec, key.namespace)
+
+    written = StatusWriter(server).write(kind, read(server, cluster, kind, key), EMPTY.get(kind, b"{}"))
+
+    assert written.outcome is Outcome.WRITTEN, written.error
+
+
+def test_the_auth_secret_is_made_once_and_never_changed(cluster: Cluster, server: ApiServer) -> None:
+    key = Key(HOME, f"auth-{uuid.uuid4().hex[:8]}")
+
+    absent = read_value(server, key, "auth-token")
+    first = create(server, key, "auth-token", Secret("one"))
+    second = create(server, key, "auth-token", Secret("two"))
+
+    assert (absent, first, second) == (None, True, False)
+    assert read_value(server, key, "auth-token") == Secret("one")
+    with pytest.raises(Refused) as refused:
+        server.request("DELETE", f"/api/v1/namespaces/{HOME}/secrets/{key.name}")
+    assert refused.value.status_code == 403
+
+
+def test_a_secret_is_made_in_the_controllers_namespace_only(
+    cluster: Cluster, namespace: str, server: ApiServer
+) -> None:
+    with pytest.raises(Refused, match="forbidden"):
+        create(server, Key(namespace, "auth"), "auth-token", Secret("one"))
+
+
+@pytest.mark.parametrize("data", [None, {"other": "b25l"}, {"auth-token": ""}, {"auth-token": "IAo="}])
+def test_a_secret_without_a_usable_value_says_which_key(
+    cluster: Cluster, server: ApiServer, data: dict[str, str] | None
+) -> None:
+    name = f"broken-{uuid.uuid4().hex[:8]}"
+    cluster.create(Kind.SECRET, name, namespace=HOME, **({"data": data} if data else {}))
+
+    with pytest.raises(UnusableSecret) as unusable:
+        read_value(server, Key(HOME, name), "auth-token")
+
+    wanted = "the Secret exists but has no usable value at the expected key"
+    assert str(unusable.value) == f"{HOME}/{name} key auth-token: {wanted}"

@@ -1,0 +1,62 @@
+"""The auth Secret of the shared proxy: read once at start, made when absent, and never changed."""
+
+import base64
+import binascii
+from http import HTTPStatus
+
+import msgspec
+
+from daemonkit.secret import Secret as SecretText
+from tunnelgw.model import core
+from tunnelgw.model.kinds import RESOURCES, Kind
+from tunnelgw.model.meta import Key
+from tunnelgw.sources.kubernetes.server import ApiServer, Refused
+
+_PATH = RESOURCES[Kind.SECRET].path
+
+
+class UnusableSecret(Exception):
+    """It exists, but has no usable value at the key."""
+
+
+def read_value(server: ApiServer, key: Key, field: str) -> SecretText | None:
+    """The value, without white space around it; None where there is no such Secret.
+
+    Raises UnusableSecret, and ApiServerError.
+    """
+    try:
+        body = server.request("GET", f"{_PATH}/namespaces/{key.namespace}/secrets/{key.name}")
+    except Refused as refusal:
+        if refusal.status_code == HTTPStatus.NOT_FOUND:
+            return None
+        raise
+    return value_of(msgspec.json.decode(body, type=core.Secret), field)
+
+
+def value_of(secret: core.Secret, field: str) -> SecretText:
+    """Raises UnusableSecret."""
+    try:
+        text = base64.b64decode((secret.data or {}).get(field, ""), validate=True).decode().strip()
+    except (binascii.Error, UnicodeDecodeError):
+        text = ""
+    if not text:
+        raise UnusableSecret(f"{secret.key} key {field}: the Secret exists but has no usable value at the expected key")
+    return SecretText(text)
+
+
+def create(server: ApiServer, key: Key, field: str, value: SecretText) -> bool:
+    """False when another was quicker: then its value holds. Raises ApiServerError."""
+    document = {
+        "apiVersion": "v1",
+        "kind": "Secret",
+        "metadata": {"name": key.name, "namespace": key.namespace},
+        "type": "Opaque",
+        "data": {field: base64.b64encode(value.reveal().encode()).decode()},
+    }
+    try:
+        server.request("POST", f"{_PATH}/namespaces/{key.namespace}/secrets", body=msgspec.json.encode(document))
+    except Refused as refusal:
+        if refusal.reason == "AlreadyExists":
+            return False
+        raise
+    return True

@@ -1,0 +1,64 @@
+"""Statuses written to the API server: the whole status of an object, if nobody has written it since we read it.
+
+A conflict is a value, for then the object is looked at again. `PUT` on the subresource, since a merge patch could not
+remove what is not wanted any more.
+"""
+
+from http import HTTPStatus
+
+import msgspec
+
+from tunnelgw.model.kinds import RESOURCES, Kind
+from tunnelgw.model.meta import Object
+from tunnelgw.sources.kubernetes.server import ApiServer, ApiServerError, Refused
+from tunnelgw.sources.writing import Outcome, Written
+
+_TIMEOUT_S = 15.0
+
+
+class _Update(msgspec.Struct, rename="camel", omit_defaults=True):
+    class Metadata(msgspec.Struct, rename="camel", omit_defaults=True):
+        name: str
+        resource_version: str
+        uid: str
+        namespace: str = ""
+
+    api_version: str
+    kind: str
+    metadata: Metadata
+    status: msgspec.Raw
+
+
+class StatusWriter:
+    def __init__(self, server: ApiServer) -> None:
+        self._server = server
+
+    def write(self, kind: Kind, item: Object, status: bytes) -> Written:
+        """`item`: the object as it was when `status` (JSON) was made for it."""
+        resource = RESOURCES[kind]
+        metadata = item.metadata
+        place = f"/namespaces/{metadata.namespace}" if resource.is_namespaced else ""
+        body = msgspec.json.encode(
+            _Update(
+                f"{resource.group}/{resource.versions[0]}",
+                str(kind),
+                _Update.Metadata(metadata.name, metadata.resource_version, metadata.uid, metadata.namespace),
+                msgspec.Raw(status),
+            )
+        )
+        path = f"{resource.path}{place}/{resource.plural}/{metadata.name}/status"
+        try:
+            self._server.request("PUT", path, body=body, timeout_s=_TIMEOUT_S)
+        except Refused as refusal:
+            return Written(_OUTCOMES.get(refusal.status_code, Outcome.FAILED), str(refusal))
+        except ApiServerError as error:
+            return Written(Outcome.FAILED, str(error))
+        return Written(Outcome.WRITTEN)
+
+
+_OUTCOMES: dict[int, Outcome] = {
+    HTTPStatus.CONFLICT: Outcome.CONFLICT,
+    HTTPStatus.NOT_FOUND: Outcome.GONE,
+    HTTPStatus.UNPROCESSABLE_ENTITY: Outcome.INVALID,
+    HTTPStatus.BAD_REQUEST: Outcome.INVALID,
+}

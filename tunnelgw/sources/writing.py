@@ -1,0 +1,32 @@
+"""What comes of writing a status, whichever source the object is from."""
+
+from enum import StrEnum
+from typing import NamedTuple, Protocol
+
+from tunnelgw.model.kinds import Kind
+from tunnelgw.model.meta import Object
+
+
+class Outcome(StrEnum):
+    """A closed set, for metrics."""
+
+    WRITTEN = "written"
+    CONFLICT = "conflict"
+    """The object has been written since: it will be in a later snapshot, and its status is made anew."""
+    GONE = "gone"
+    """The object has been deleted since."""
+    INVALID = "invalid"
+    """Refused for what it says: a bug of ours, and the same status need not be tried again."""
+    FAILED = "failed"
+    """Nobody knows what became of it: to be tried again."""
+
+
+class Written(NamedTuple):
+    outcome: Outcome
+    error: str = ""
+
+
+class Writer(Protocol):
+    """Whoever writes statuses. Never raises."""
+
+    def write(self, kind: Kind, item: Object, status: bytes) -> Written: ...
