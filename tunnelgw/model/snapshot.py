@@ -123,3 +123,7 @@ class Snapshot:
         if isinstance(entry.room, Index):
             return self._buckets[entry.room].get(entry.key, ())
         return self._objects[entry.room].get(entry.key)
+
+    def bucket(self, index: Index, key: Key) -> tuple[Object, ...]:
+        """Empty where there is none."""
+        return self._buckets[index].get(key, ())

@@ -1,0 +1,170 @@
+"""Who must be told what: the proxies of each data plane, and the tunnels with the credentials of their provider. Pure.
+
+    Snapshot -> {data plane: config APIs}, {tunnel: credentials}
+
+Proxies in a cluster are found through the EndpointSlices of their Service, ready or not, since a proxy is not ready
+before it is configured; those that end are left alone.
+"""
+
+import base64
+import binascii
+from collections.abc import Iterator, Mapping
+
+import msgspec
+
+from daemonkit.secret import Secret
+from tunnelgw.model import core
+from tunnelgw.model.core import EndpointSlice
+from tunnelgw.model.gateways import Gateway, GatewayClass
+from tunnelgw.model.kinds import Kind
+from tunnelgw.model.meta import Key
+from tunnelgw.model.own import TUNNELGW, GatewayClassConfig, GatewayClassConfigSpec, GatewayConfig, GatewayConfigSpec
+from tunnelgw.model.refs import SecretKeyRef
+from tunnelgw.model.snapshot import Entry, Index, Snapshot
+from tunnelgw.translate.gateways import SHARED
+
+CONFIG_PORT = "config"
+"""Name of the Service port at which proxies serve their config API."""
+AUTH_FIELD = "auth-token"
+API_TOKEN_FIELD = "api-token"  # noqa: S105  # the name of a key
+TUNNEL_TOKEN_FIELD = "tunnel-token"  # noqa: S105
+
+
+class Credentials(msgspec.Struct, frozen=True):
+    """A secret as a reference leads to it: either there, or the reason why not."""
+
+    secret: Secret | None
+    problem: str = ""
+
+
+class Plane(msgspec.Struct, frozen=True):
+    """Where a data plane's document goes."""
+
+    endpoints: tuple[str, ...]
+    """URLs of config APIs."""
+    token: Credentials
+
+
+class Tunnel(msgspec.Struct, frozen=True):
+    """A tunnel whose ingress document is ours to keep."""
+
+    tunnel_id: str
+    account_id: str
+    token: Credentials
+
+
+class Discovery(msgspec.Struct, frozen=True):
+    """How the shared proxies are found, from the options."""
+
+    controller_name: str
+    namespace: str
+    """Of Secrets that objects of cluster scope name without one."""
+    endpoints: tuple[str, ...] = ()
+    service: Key | None = None
+    is_tls: bool = False
+    token: Secret | None = None
+
+
+def planes(snapshot: Snapshot, discovery: Discovery) -> dict[str, Plane]:
+    """By id of the data plane."""
+    shared = discovery.endpoints or tuple(_service_endpoints(snapshot, discovery))
+    found = {SHARED: Plane(shared, Credentials(discovery.token))}
+    for gateway, config in _own_configs(snapshot, discovery.controller_name):
+        ref = config.spec.auth_secret_ref
+        token = _secret(snapshot, ref, config.metadata.namespace, AUTH_FIELD) if ref else Credentials(discovery.token)
+        found[str(gateway)] = Plane(config.spec.proxy_endpoints, token)
+    return found
+
+
+def tunnels(snapshot: Snapshot, discovery: Discovery) -> dict[str, Tunnel]:
+    """By id of the tunnel; of several configurations that name one, the first with credentials decides."""
+    found: dict[str, Tunnel] = {}
+    for config, namespace in _configs(snapshot, discovery):
+        if not config.tunnel_id or config.provider_credentials_secret_ref is None or config.tunnel_id in found:
+            continue
+        token = _secret(snapshot, config.provider_credentials_secret_ref, namespace, API_TOKEN_FIELD)
+        account = config.account_id or _account_in_token(snapshot, config, namespace)
+        found[config.tunnel_id] = Tunnel(config.tunnel_id, account, token)
+    return found
+
+
+def _service_endpoints(snapshot: Snapshot, discovery: Discovery) -> Iterator[str]:
+    if discovery.service is None:
+        return
+    scheme = "https" if discovery.is_tls else "http"
+    found: set[str] = set()
+    for item in snapshot.bucket(Index.SLICES_BY_SERVICE, discovery.service):
+        if not isinstance(item, EndpointSlice) or item.address_type not in ("IPv4", "IPv6"):
+            continue
+        port = next((each.port for each in item.ports or () if each.name == CONFIG_PORT and each.port), None)
+        if port is None:
+            continue
+        for endpoint in item.endpoints or ():
+            if endpoint.addresses and not endpoint.conditions.terminating:
+                host = f"[{endpoint.addresses[0]}]" if item.address_type == "IPv6" else endpoint.addresses[0]
+                found.add(f"{scheme}://{host}:{port}")
+    yield from sorted(found)
+
+
+def _classes(snapshot: Snapshot, controller_name: str) -> Iterator[GatewayClass]:
+    for item in snapshot.bucket(Index.CLASSES_BY_CONTROLLER, Key("", controller_name)):
+        if isinstance(item, GatewayClass):
+            yield item
+
+
+def _own_configs(snapshot: Snapshot, controller_name: str) -> Iterator[tuple[Key, GatewayConfig]]:
+    """Gateways with a data plane of their own."""
+    for gateway_class in _classes(snapshot, controller_name):
+        for gateway in snapshot.bucket(Index.GATEWAYS_BY_CLASS, gateway_class.key):
+            infrastructure = gateway.spec.infrastructure if isinstance(gateway, Gateway) else None
+            ref = infrastructure.parameters_ref if infrastructure else None
+            if ref is None or (ref.group, ref.kind) != (TUNNELGW, Kind.GATEWAY_CONFIG):
+                continue
+            config = snapshot.read(Entry(Kind.GATEWAY_CONFIG, Key(gateway.metadata.namespace, ref.name)))
+            if isinstance(config, GatewayConfig):
+                yield gateway.key, config
+
+
+def _configs(snapshot: Snapshot, discovery: Discovery) -> Iterator[tuple[GatewayClassConfigSpec, str]]:
+    """With the namespace of their references."""
+    for gateway_class in _classes(snapshot, discovery.controller_name):
+        ref = gateway_class.spec.parameters_ref
+        if ref is None or (ref.group, ref.kind) != (TUNNELGW, Kind.GATEWAY_CLASS_CONFIG):
+            continue
+        config = snapshot.read(Entry(Kind.GATEWAY_CLASS_CONFIG, Key("", ref.name)))
+        if isinstance(config, GatewayClassConfig):
+            yield config.spec, discovery.namespace
+    for gateway, own in _own_configs(snapshot, discovery.controller_name):
+        yield own.spec, gateway.namespace
+
+
+def _secret(snapshot: Snapshot, ref: SecretKeyRef, namespace: str, field: str) -> Credentials:
+    key = Key(ref.namespace or namespace, ref.name)
+    field = ref.key or field
+    found = snapshot.read(Entry(Kind.SECRET, key))
+    if not isinstance(found, core.Secret):
+        return Credentials(None, f"secret not found: {key} (key {field})")
+    try:
+        text = base64.b64decode((found.data or {}).get(field, ""), validate=True).decode().strip()
+    except (binascii.Error, UnicodeDecodeError):
+        return Credentials(None, f"Secret {key} key {field}: not text in base64")
+    if not text:
+        return Credentials(
+            None, f"Secret {key} key {field}: the Secret exists but has no usable value at the expected key"
+        )
+    return Credentials(Secret(text))
+
+
+def _account_in_token(snapshot: Snapshot, config: GatewayClassConfigSpec, namespace: str) -> str:
+    """The account that the connector's token names, where we are given that; empty: ask the provider."""
+    ref = config.tunnel_token_secret_ref if isinstance(config, GatewayConfigSpec) else None
+    if ref is None:
+        return ""
+    token = _secret(snapshot, ref, namespace, TUNNEL_TOKEN_FIELD).secret
+    if token is None:
+        return ""
+    try:
+        content: Mapping[str, object] = msgspec.json.decode(base64.b64decode(token.reveal()), type=dict[str, object])
+    except (binascii.Error, msgspec.DecodeError, UnicodeDecodeError):
+        return ""
+    return str(content.get("a") or "")
