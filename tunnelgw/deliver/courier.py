@@ -24,10 +24,18 @@ MAX_PAUSE_S = 30.0
 class Undelivered(Exception):
     """What a target raises; the message says what was seen and what to do."""
 
-    def __init__(self, message: str, *, retry_after_s: float = 0.0, is_refusal: bool = False) -> None:
+    def __init__(
+        self,
+        message: str,
+        *,
+        retry_after_s: float = 0.0,
+        is_refusal: bool = False,
+        is_credential_problem: bool = False,
+    ) -> None:
         super().__init__(message)
         self.retry_after_s = retry_after_s
         self.is_refusal = is_refusal
+        self.is_credential_problem = is_credential_problem
 
 
 class Parcel(Protocol):
@@ -143,7 +151,17 @@ class Courier(Generic[P]):
         log.warning(
             "delivery failed, retrying", error=failure, target=self.target.name, attempt=attempts, delay_s=pause_s
         )
-        self._note(Receipt(self.target.name, parcel.digest, held, str(failure), failure.is_refusal, attempts))
+        self._note(
+            Receipt(
+                self.target.name,
+                parcel.digest,
+                held,
+                str(failure),
+                is_refusal=failure.is_refusal,
+                is_credential_problem=failure.is_credential_problem,
+                attempts=attempts,
+            )
+        )
 
     def _note(self, receipt: Receipt) -> None:
         if receipt != self._receipt:

@@ -38,6 +38,8 @@ class Receipt(msgspec.Struct, frozen=True):
     """Why it does not hold what is wanted, or could not be asked; empty when all is well."""
     is_refusal: bool = False
     """The same delivery will be refused again until somebody changes something."""
+    is_credential_problem: bool = False
+    """We are not let in, or have nothing to show."""
     attempts: int = 0
     """Failed ones in a row."""
     remarks: tuple[Remark, ...] = ()

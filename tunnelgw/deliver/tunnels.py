@@ -7,7 +7,7 @@ import msgspec
 
 from tunnelgw.deliver.courier import Undelivered
 from tunnelgw.deliver.receipts import Remark, RemarkKind
-from tunnelgw.provider.errors import ProviderError
+from tunnelgw.provider.errors import AuthenticationFailed, ProviderError
 from tunnelgw.provider.tunnel import Pass, TunnelDocument
 
 
@@ -49,7 +49,12 @@ class TunnelTarget:
         try:
             found = self._document.keep(parcel.hostnames)
         except ProviderError as error:
-            raise Undelivered(str(error), retry_after_s=error.retry_after_s, is_refusal=error.is_refusal) from error
+            raise Undelivered(
+                str(error),
+                retry_after_s=error.retry_after_s,
+                is_refusal=error.is_refusal,
+                is_credential_problem=isinstance(error, AuthenticationFailed),
+            ) from error
         self._on_pass(found)
         return _remarks(found)
 

@@ -1,0 +1,205 @@
+"""What was translated goes out: documents to all proxies, then hostnames to the provider; and what became of it.
+
+    translation + targets -> couriers -> receipts -> Delivery (for statuses)
+
+A tunnel's ingress document follows once a proxy of each data plane behind it holds that plane's newest document: an
+edge that sends requests too early would see them refused. The reconciler's thread calls everything here; receipts come
+in from the couriers' own threads.
+"""
+
+import hashlib
+import time
+from collections.abc import Callable, Iterable, Mapping
+
+import msgspec
+
+from daemonkit.logs import get_logger
+from proxy.document import Listener
+from tunnelgw.deliver.barred import BarredTarget
+from tunnelgw.deliver.configclient import ConfigClient, ConfigEndpoint
+from tunnelgw.deliver.courier import Target
+from tunnelgw.deliver.couriers import Couriers
+from tunnelgw.deliver.proxies import DocumentParcel, ProxyTarget
+from tunnelgw.deliver.receipts import Receipt
+from tunnelgw.deliver.targets import Credentials, Plane, Tunnel
+from tunnelgw.deliver.tunnels import HostnamesParcel, TunnelTarget
+from tunnelgw.provider.client import Observer, ProviderClient
+from tunnelgw.provider.ingress import EVERYTHING
+from tunnelgw.provider.tunnel import Pass, TunnelDocument, TunnelRef
+
+log = get_logger(__name__)
+
+_VERSION_PREFIX = b'{"version":0'
+
+
+class Settings(msgspec.Struct, frozen=True):
+    provider_url: str
+    marker: str
+    """`service` of our rules in ingress documents."""
+    proxy_ca_file: str = ""
+    proxy_server_name: str = ""
+    visit_every_s: float = 5.0
+    drift_every_s: float = 600.0
+    adopt: bool = False
+    is_dry_run: bool = False
+
+
+class ProxyKey(msgspec.Struct, frozen=True):
+    plane: str
+    url: str
+    token: Credentials
+
+
+class Dispatch:
+    """`may_write` is false once we lead no more; `on_news` is called from other threads when a receipt has changed."""
+
+    def __init__(
+        self,
+        settings: Settings,
+        may_write: Callable[[], bool],
+        on_news: Callable[[], None],
+        on_crash: Callable[[BaseException], None],
+        observe: Observer,
+        on_pass: Callable[[str, Pass], None],
+    ) -> None:
+        self._settings = settings
+        self._may_write = may_write
+        self._observe = observe
+        self._on_pass = on_pass
+        self._proxies: Couriers[ProxyKey, DocumentParcel] = Couriers(
+            self._proxy, on_news, on_crash, visit_every_s=settings.visit_every_s
+        )
+        self._tunnels: Couriers[Tunnel, HostnamesParcel] = Couriers(
+            self._tunnel, on_news, on_crash, visit_every_s=settings.drift_every_s
+        )
+        self._documents: dict[str, DocumentParcel] = {}
+        self._listeners: dict[str, tuple[Listener, ...]] = {}
+        self._planes: Mapping[str, Plane] = {}
+        self._sent_hosts: dict[Tunnel, HostnamesParcel] = {}
+        self._unsettled_since_s: float | None = None
+
+    # -- out ---------------------------------------------------------------------------------------------------------
+
+    def put_document(self, plane: str, encoded: bytes, listeners: tuple[Listener, ...]) -> None:
+        """What a data plane is to serve from now on: a document of version 0."""
+        if not encoded.startswith(_VERSION_PREFIX):
+            raise ValueError(f"document of data plane {plane}: want version 0 first, seen {encoded[:20]!r}")
+        tail = encoded[len(_VERSION_PREFIX) :]
+        self._documents[plane] = DocumentParcel(hashlib.sha256(tail).hexdigest(), tail)
+        self._listeners[plane] = listeners
+
+    def drop_document(self, plane: str) -> None:
+        self._documents.pop(plane, None)
+        self._listeners.pop(plane, None)
+
+    def send(self, planes: Mapping[str, Plane]) -> None:
+        """Hand the newest documents to exactly the proxies of these data planes."""
+        self._planes = planes
+        if self._settings.is_dry_run:
+            return
+        wanted = {
+            ProxyKey(name, url, plane.token): self._documents[name]
+            for name, plane in planes.items()
+            if name in self._documents
+            for url in plane.endpoints
+        }
+        self._proxies.send(wanted)
+        self._unsettled_since_s = None if self.is_settled() else time.monotonic()
+
+    def send_hosts(
+        self, tunnels: Iterable[Tunnel], hosts: Callable[[str], frozenset[str]], planes_of: Mapping[str, Iterable[str]]
+    ) -> None:
+        """Hand each tunnel's hostnames to the provider, as soon as a proxy of each of its data planes can serve them.
+
+        `planes_of`: data planes by id of the tunnel that leads to them.
+        """
+        held = self.held_planes()
+        sent: dict[Tunnel, HostnamesParcel] = {}
+        for tunnel in tunnels:
+            if self._settings.is_dry_run or held.issuperset(planes_of.get(tunnel.tunnel_id, ())):
+                names = (hostname or EVERYTHING for hostname in hosts(tunnel.tunnel_id))
+                sent[tunnel] = HostnamesParcel.of(names)
+            elif tunnel in self._sent_hosts:
+                sent[tunnel] = self._sent_hosts[tunnel]
+        self._sent_hosts = sent
+        self._tunnels.send(sent)
+
+    def stop(self) -> None:
+        self._proxies.stop()
+        self._tunnels.stop()
+
+    def join(self, deadline_s: float) -> bool:
+        """True when all couriers have ended by `deadline_s` (monotonic clock)."""
+        return self._proxies.join(deadline_s) & self._tunnels.join(deadline_s)
+
+    # -- what became of it -------------------------------------------------------------------------------------------
+
+    def held_planes(self) -> frozenset[str]:
+        """Data planes of which at least one proxy holds the newest document."""
+        return frozenset(
+            key.plane
+            for key, receipt in self._proxies.receipts().items()
+            if key.plane in self._documents and receipt.held == self._documents[key.plane].digest
+        )
+
+    def is_settled(self) -> bool:
+        """Whether each data plane's newest document is held by a proxy, or all of its proxies failed to take it."""
+        receipts = self._proxies.receipts()
+        held = self.held_planes()
+        return all(
+            name in held
+            or all(
+                (receipt := receipts.get(ProxyKey(name, url, plane.token))) is not None
+                and receipt.wanted == self._documents[name].digest
+                for url in plane.endpoints
+            )
+            for name, plane in self._planes.items()
+            if name in self._documents
+        )
+
+    @property
+    def unsettled_since_s(self) -> float | None:
+        """Monotonic; None: nothing is waited for."""
+        if self._unsettled_since_s is not None and self.is_settled():
+            self._unsettled_since_s = None
+        return self._unsettled_since_s
+
+    def proxy_receipts(self, plane: str) -> tuple[Receipt, ...]:
+        found = [receipt for key, receipt in self._proxies.receipts().items() if key.plane == plane]
+        return tuple(sorted(found, key=lambda receipt: receipt.target))
+
+    def tunnel_receipts(self) -> dict[str, Receipt]:
+        """By id of the tunnel."""
+        return {tunnel.tunnel_id: receipt for tunnel, receipt in self._tunnels.receipts().items()}
+
+    def listeners(self, plane: str) -> tuple[Listener, ...]:
+        """Those of the newest document, in its order, to which remarks about ports refer."""
+        return self._listeners.get(plane, ())
+
+    # -- targets -----------------------------------------------------------------------------------------------------
+
+    def _proxy(self, key: ProxyKey) -> Target[DocumentParcel]:
+        if key.token.problem:
+            return BarredTarget(key.url, key.token.problem)
+        endpoint = ConfigEndpoint(key.url, self._settings.proxy_ca_file, self._settings.proxy_server_name)
+        try:
+            client = ConfigClient(endpoint, key.token.secret)
+        except ValueError as error:
+            return BarredTarget(key.url, str(error), is_credential_problem=False)
+        return ProxyTarget(endpoint, client, self._may_write)
+
+    def _tunnel(self, tunnel: Tunnel) -> Target[HostnamesParcel]:
+        name = f"tunnel {tunnel.tunnel_id}"
+        if tunnel.token.secret is None:
+            return BarredTarget(name, tunnel.token.problem)
+        client = ProviderClient(tunnel.token.secret, self._settings.provider_url, self._observe)
+        document = TunnelDocument(
+            client,
+            TunnelRef(tunnel.tunnel_id, tunnel.account_id),
+            self._settings.marker,
+            adopt=self._settings.adopt,
+            is_dry_run=self._settings.is_dry_run,
+        )
+        return TunnelTarget(
+            name, document, self._may_write, lambda found: self._on_pass(tunnel.tunnel_id, found), client.close
+        )
