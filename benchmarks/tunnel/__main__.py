@@ -18,7 +18,7 @@ from benchmarks.tunnel import edge
 from benchmarks.tunnel.measure import Bench, Plan, workplace
 
 FULL = Plan(repeats=5, closed_s=3, steady_s=4, bulk_bytes=1 << 30, drops_peer=True)
-QUICK = Plan(repeats=1, closed_s=0.7, steady_s=1, bulk_bytes=128 << 20, drops_peer=False)
+QUICK = Plan(repeats=1, closed_s=0.7, steady_s=1, bulk_bytes=128 << 20, drops_peer=False, routes=(1, 1_000))
 TABLES = ("small", "bulk", "routes", "life")
 
 

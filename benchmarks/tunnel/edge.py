@@ -7,6 +7,7 @@ programs of the tests, and talks by lines of JSON.
 import hashlib
 import json
 import subprocess
+import sys
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
@@ -28,6 +29,8 @@ class Seen(msgspec.Struct, frozen=True):
     requests: int
     """Answered as they should be."""
     failed: int
+    failure: str
+    """Of the first."""
     wall_s: float
     p50_ms: float
     p99_ms: float
@@ -72,7 +75,10 @@ class LoadEdge:
 
     def load(self, op: str, **how: object) -> Seen:
         """`op` and its parameters as `loadedge/edge.go` has them: closed, open, down, up."""
-        return msgspec.convert(self._do(op, **how), Seen)
+        seen = msgspec.convert(self._do(op, **how), Seen)
+        if seen.failed:
+            print(f"load edge, {op}: {seen.failed} failed, the first: {seen.failure}", file=sys.stderr)
+        return seen
 
     def _do(self, op: str, **how: object) -> dict[str, Any]:
         assert self._process.stdin is not None

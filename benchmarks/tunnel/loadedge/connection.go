@@ -53,7 +53,8 @@ type Stream struct {
 	id           uint32
 	began        time.Time
 	hasHead      bool
-	isGood       bool // status 200, with the connector's own fields
+	status       string
+	meta         string // who made the answer, as the connector says
 	gotBytes     int64
 	unreleased   int64 // received, and not given back to the connector's window yet
 	sendWindow   int64
@@ -125,6 +126,7 @@ func (c *Connection) Serve() {
 	c.conn.Close()
 	for id, stream := range c.streams {
 		delete(c.streams, id)
+		stream.status = fmt.Sprintf("%s, connection ended: %v", stream.status, err)
 		stream.onEnd(stream, false)
 	}
 	c.windowOpen.Broadcast()
@@ -268,6 +270,7 @@ func (c *Connection) onFrame(kind, flags byte, id uint32, payload []byte) error 
 		return c.onHeaders(kind, flags, id, payload)
 	case frameRSTStream:
 		if stream := c.streams[id]; stream != nil {
+			stream.status = fmt.Sprintf("%s, reset with code %x", stream.status, payload)
 			c.end(stream, false)
 		}
 	case frameSettings:
@@ -356,9 +359,9 @@ func (c *Connection) onField(field hpack.HeaderField) {
 	}
 	switch field.Name {
 	case ":status":
-		c.decoding.isGood = field.Value == "200"
+		c.decoding.status = field.Value
 	case "cf-cloudflared-response-meta":
-		c.decoding.isGood = c.decoding.isGood && field.Value == `{"src":"origin"}`
+		c.decoding.meta = field.Value
 	}
 }
 

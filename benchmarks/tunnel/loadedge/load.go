@@ -11,6 +11,8 @@ import (
 
 const uploadPartBytes = 64 << 10 // of large frames, a usual size
 
+const goodMeta = `{"src":"origin"}`
+
 // Tally is what a load saw.
 type Tally struct {
 	mu        sync.Mutex
@@ -18,6 +20,7 @@ type Tally struct {
 	last      time.Time
 	latencies []time.Duration
 	failed    int
+	failure   string // the first one
 	running   sync.WaitGroup
 }
 
@@ -25,6 +28,7 @@ type Tally struct {
 type Report struct {
 	Requests int     `json:"requests"`
 	Failed   int     `json:"failed"`
+	Failure  string  `json:"failure"`
 	WallS    float64 `json:"wall_s"`
 	P50Ms    float64 `json:"p50_ms"`
 	P99Ms    float64 `json:"p99_ms"`
@@ -38,7 +42,7 @@ func (t *Tally) Report() Report {
 	defer t.mu.Unlock()
 	slices.Sort(t.latencies)
 	return Report{
-		Requests: len(t.latencies), Failed: t.failed, WallS: t.last.Sub(t.began).Seconds(),
+		Requests: len(t.latencies), Failed: t.failed, Failure: t.failure, WallS: t.last.Sub(t.began).Seconds(),
 		P50Ms: t.quantileMs(0.5), P99Ms: t.quantileMs(0.99), P999Ms: t.quantileMs(0.999),
 	}
 }
@@ -57,8 +61,13 @@ func (t *Tally) ended(stream *Stream, isComplete bool, want int64) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.last = now
-	if !isComplete || !stream.isGood || stream.gotBytes != want {
+	isGood := stream.status == "200" && stream.meta == goodMeta
+	if !isComplete || !isGood || stream.gotBytes != want {
 		t.failed++
+		if t.failure == "" {
+			t.failure = fmt.Sprintf("status %q from %q, %d bytes of %d, complete: %t",
+				stream.status, stream.meta, stream.gotBytes, want, isComplete)
+		}
 		return
 	}
 	t.latencies = append(t.latencies, now.Sub(stream.began))
