@@ -64,9 +64,11 @@ class Taken(Message, frozen=True):
 
 class Refused(Message, frozen=True):
     """The document could not be used, which is a bug: the supervisor had accepted it. The worker's log has the stack.
-    The document before stays in use, and the next one has to come whole."""
+    The document before stays in use."""
 
     generation: int
+    since: int
+    """As in `TakeDocument`: a change that builds on a document which is not in use is refused too."""
 
 
 class Snapshot(Message, frozen=True):

@@ -97,6 +97,7 @@ class Slot:
         self._wanted: Deployment | None = None
         self._given: Deployment | None = None
         """What the process was told last; None: the next document goes to it whole."""
+        self._is_given_whole = False
         self._sockets: dict[str, socket.socket] = {}
         """Those that the process has."""
         self._ending = threading.Event()
@@ -196,7 +197,7 @@ class Slot:
                     self.state = State.RUNNING
                 case Taken(generation):
                     self.taken = generation
-                case Refused(generation):
+                case Refused(generation, since=0):
                     self.refused = generation
                 case Snapshot():
                     self.usage = message
@@ -209,16 +210,16 @@ class Slot:
             with self._sending, self._or_killed(process):
                 self._is_ready = True
                 self._hand_over(process)
-        if isinstance(message, Refused):
-            self._start_over(message.generation, process)
+        if isinstance(message, Refused) and message.since:
+            self._start_over(process)
         if isinstance(message, Ready | Taken):
             self.on_change(self)
 
-    def _start_over(self, refused: int, process: WorkerProcess) -> None:
-        """Changes that begin at a document which the worker does not serve were refused too, or will be."""
+    def _start_over(self, process: WorkerProcess) -> None:
+        """The worker does not serve what it was thought to serve."""
         with self._sending, self._or_killed(process):
-            given, self._given = self._given, None
-            if given is not None and given.generation > refused:
+            if not self._is_given_whole:
+                self._given = None
                 self._hand_over(process)
 
     # -- other threads -----------------------------------------------------------------------------------------------
@@ -294,6 +295,7 @@ class Slot:
         for doors in _batches(fresh):
             process.channel.send(TakeSockets(doors), [sockets[door].fileno() for door in doors])
         before, self._given = self._given, wanted
+        self._is_given_whole = before is None
         descriptor = sealed_file("tunnelgw-proxy-document", wanted.since(before))
         try:
             since = 0 if before is None else before.generation

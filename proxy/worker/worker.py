@@ -153,13 +153,13 @@ class Worker:
                 since=order.since,
                 served=self._generation,
             )
-            self._say(Refused(order.generation))
+            self._say(Refused(order.generation, order.since))
             return
         try:
             yield from steps
         except Exception:
             log.exception("bug: a document that was accepted cannot be used", version=order.version)
-            self._say(Refused(order.generation))
+            self._say(Refused(order.generation, order.since))
 
     def _end(self) -> None:
         self.is_drained = True
