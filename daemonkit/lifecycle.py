@@ -53,7 +53,8 @@ class Service(Protocol):
 
 class _Event(Enum):
     STOP_SIGNAL = "stop signal"
-    THREAD_ENDED = "thread ended"
+    FATAL = "fatal"
+    """A thread ended, or something cannot go on."""
 
 
 class _NamedThread:
@@ -127,6 +128,11 @@ class Daemon:
         """Called first of all when asked to stop, in order of registration: readiness turns false."""
         self._on_stop.append(callback)
 
+    def fail(self, error: BaseException | str) -> None:
+        """End the process with exit code 1, for a reason that an operator can mend. From any thread."""
+        self._log.error("exiting", error, daemon=self._name)
+        self._events.put(_Event.FATAL)
+
     def run(self) -> int:
         """The whole life; returns the exit code."""
         self._take_signals()
@@ -145,7 +151,7 @@ class Daemon:
             return EXIT_FATAL
         self._notifier.ready()
         self._log.info("started", daemon=self._name)
-        is_fatal = self._wait() is _Event.THREAD_ENDED
+        is_fatal = self._wait() is _Event.FATAL
         self._notifier.stopping()
         self._shut_down(started, min(self._grace_period_s, _FATAL_GRACE_PERIOD_S if is_fatal else float("inf")))
         self._log.info("stopped", daemon=self._name)
@@ -183,12 +189,12 @@ class Daemon:
 
     def _thread_failed(self, name: str, error: BaseException) -> None:
         self._log.exception("thread failed", error, thread=name)
-        self._events.put(_Event.THREAD_ENDED)
+        self._events.put(_Event.FATAL)
 
     def _thread_returned(self, name: str) -> None:
         if not self.stop.is_set():
             self._log.error("thread ended unexpectedly", thread=name)
-            self._events.put(_Event.THREAD_ENDED)
+            self._events.put(_Event.FATAL)
 
     def _take_signals(self) -> None:
         # A terminal that closes or a pipe that breaks is no reason to stop.

@@ -9,7 +9,7 @@ in from the couriers' own threads.
 
 import hashlib
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Mapping
 
 import msgspec
 
@@ -24,7 +24,6 @@ from tunnelgw.deliver.receipts import Receipt
 from tunnelgw.deliver.targets import Credentials, Plane, Tunnel
 from tunnelgw.deliver.tunnels import HostnamesParcel, TunnelTarget
 from tunnelgw.provider.client import Observer, ProviderClient
-from tunnelgw.provider.ingress import EVERYTHING
 from tunnelgw.provider.tunnel import Pass, TunnelDocument, TunnelRef
 
 log = get_logger(__name__)
@@ -106,19 +105,16 @@ class Dispatch:
         self._proxies.send(wanted)
         self._unsettled_since_s = None if self.is_settled() else time.monotonic()
 
-    def send_hosts(
-        self, tunnels: Iterable[Tunnel], hosts: Callable[[str], frozenset[str]], planes_of: Mapping[str, Iterable[str]]
-    ) -> None:
+    def send_hosts(self, tunnels: Mapping[Tunnel, HostnamesParcel], planes_of: Mapping[str, Collection[str]]) -> None:
         """Hand each tunnel's hostnames to the provider, as soon as a proxy of each of its data planes can serve them.
 
         `planes_of`: data planes by id of the tunnel that leads to them.
         """
         held = self.held_planes()
         sent: dict[Tunnel, HostnamesParcel] = {}
-        for tunnel in tunnels:
+        for tunnel, hosts in tunnels.items():
             if self._settings.is_dry_run or held.issuperset(planes_of.get(tunnel.tunnel_id, ())):
-                names = (hostname or EVERYTHING for hostname in hosts(tunnel.tunnel_id))
-                sent[tunnel] = HostnamesParcel.of(names)
+                sent[tunnel] = hosts
             elif tunnel in self._sent_hosts:
                 sent[tunnel] = self._sent_hosts[tunnel]
         self._sent_hosts = sent

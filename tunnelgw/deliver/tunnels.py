@@ -8,6 +8,7 @@ import msgspec
 from tunnelgw.deliver.courier import Undelivered
 from tunnelgw.deliver.receipts import Remark, RemarkKind
 from tunnelgw.provider.errors import AuthenticationFailed, ProviderError
+from tunnelgw.provider.ingress import EVERYTHING
 from tunnelgw.provider.tunnel import Pass, TunnelDocument
 
 
@@ -19,7 +20,8 @@ class HostnamesParcel(msgspec.Struct, frozen=True):
 
     @classmethod
     def of(cls, hostnames: Iterable[str]) -> "HostnamesParcel":
-        wanted = frozenset(hostnames)
+        """An empty hostname stands for every host."""
+        wanted = frozenset(hostname or EVERYTHING for hostname in hostnames)
         return cls(hashlib.sha256("\n".join(sorted(wanted)).encode()).hexdigest(), wanted)
 
 

@@ -60,6 +60,7 @@ class Store:
         """True while the source has not tried yet."""
         self._unreadable: dict[Entry, Unreadable] = {}
         self._is_dirty = False
+        self._is_called = False
 
     def upsert(self, kind: Kind, item: Object) -> None:
         with self._turn:
@@ -114,9 +115,20 @@ class Store:
             return frozenset(self._unlisted)
 
     def wait(self, deadline_s: float) -> bool:
-        """Until there is something to take; False at `deadline_s` (monotonic clock)."""
+        """Until there is something to take, somebody calls, or it is `deadline_s` (monotonic clock).
+
+        True: there is something to take.
+        """
         with self._turn:
-            return self._turn.wait_for(self._can_take, max(0.0, deadline_s - time.monotonic()))
+            self._turn.wait_for(lambda: self._can_take() or self._is_called, max(0.0, deadline_s - time.monotonic()))
+            self._is_called = False
+            return self._can_take()
+
+    def call(self) -> None:
+        """End a wait: there is something to do besides what the store holds."""
+        with self._turn:
+            self._is_called = True
+            self._turn.notify_all()
 
     def take(self) -> Change:
         with self._turn:

@@ -1,0 +1,65 @@
+"""What statuses say of deliveries: receipts of a data plane's proxies and of its tunnel, in words. Pure."""
+
+import re
+from collections.abc import Mapping, Sequence
+
+from proxy.document import Listener
+from tunnelgw.deliver.receipts import Receipt, RemarkKind
+from tunnelgw.model.conditions import ConditionType, Finding, Reason, Status
+from tunnelgw.model.kinds import Kind
+from tunnelgw.model.meta import Key
+from tunnelgw.translate.verdicts import ObjectId
+
+_PLACE = re.compile(r"listeners\[(\d+)\]")
+_MAX_ERRORS = 5
+
+
+def delivered(proxies: Sequence[Receipt], expected: int, tunnel: Receipt | None) -> Finding:
+    """`tunnelgw.dev/Delivered`. `expected`: how many proxies the data plane has. `tunnel`: None where none leads."""
+    if not expected:
+        return _failed("no proxy is known for this data plane: see --proxy-endpoints and --proxy-service")
+    errors = [f"proxy {receipt.target}: {receipt.error}" for receipt in proxies if receipt.error]
+    if tunnel is not None and tunnel.error:
+        errors.append(f"{tunnel.target}: {tunnel.error}")
+    if errors:
+        more = f"; and {len(errors) - _MAX_ERRORS} more" if len(errors) > _MAX_ERRORS else ""
+        return _failed("; ".join(errors[:_MAX_ERRORS]) + more)
+    if len(proxies) < expected:
+        return _failed(f"{expected - len(proxies)} of {expected} proxies have not answered yet")
+    conflicts = [remark.message for remark in tunnel.remarks if remark.kind is RemarkKind.CONFLICT] if tunnel else []
+    if conflicts:
+        return _failed("; ".join(conflicts[:_MAX_ERRORS]))
+    where = f"{expected} {'proxy' if expected == 1 else 'proxies'}" + (f" and {tunnel.target}" if tunnel else "")
+    return Finding(ConditionType.DELIVERED, Status.TRUE, Reason.DELIVERED, f"held by {where}")
+
+
+def unbound(listeners: Sequence[Listener], proxies: Sequence[Receipt]) -> dict[ObjectId, Mapping[str, str]]:
+    """Why ports cannot be bound, by Gateway or ListenerSet and the name of its listener.
+
+    `listeners` are those of the document that the receipts are about.
+    """
+    found: dict[ObjectId, Mapping[str, str]] = {}
+    for receipt in proxies:
+        for remark in receipt.remarks:
+            place = _PLACE.match(remark.subject) if remark.kind is RemarkKind.PORT else None
+            if place is None or int(place[1]) >= len(listeners):
+                continue
+            named = _owner(listeners[int(place[1])].name)
+            if named is not None:
+                owner, name = named
+                found[owner] = {**found.get(owner, {}), name: f"proxy {receipt.target}: {remark.message}"}
+    return found
+
+
+def _owner(listener: str) -> tuple[ObjectId, str] | None:
+    """From a listener's name in a document: `namespace/gateway/name`, or with a ListenerSet's key in the middle."""
+    match listener.split("/"):
+        case [namespace, gateway, name]:
+            return ObjectId(Kind.GATEWAY, Key(namespace, gateway)), name
+        case [_, _, namespace, listener_set, name]:
+            return ObjectId(Kind.LISTENER_SET, Key(namespace, listener_set)), name
+    return None
+
+
+def _failed(message: str) -> Finding:
+    return Finding(ConditionType.DELIVERED, Status.FALSE, Reason.DELIVERY_FAILED, message)

@@ -1,0 +1,85 @@
+"""The whole status of an object as it should be, made from what was decided about it. Pure.
+
+Wish (object, verdict, delivery) -> bytes to write, or None when the stored status says so already
+"""
+
+from collections.abc import Sequence
+
+import msgspec
+
+from tunnelgw.model.gateways import Gateway, GatewayClass, ListenerSet
+from tunnelgw.model.meta import Object
+from tunnelgw.model.policies import BackendTlsPolicy
+from tunnelgw.model.refs import ParentRef
+from tunnelgw.model.routes import GrpcRoute, HttpRoute
+from tunnelgw.status.entries import Entry, Writer
+from tunnelgw.status.objects import (
+    Delivery,
+    Patch,
+    class_status,
+    gateway_status,
+    listener_set_status,
+    policy_status,
+    route_status,
+)
+from tunnelgw.translate.pipeline import AnyVerdict
+from tunnelgw.translate.policies import PolicyVerdict
+from tunnelgw.translate.verdicts import ClassVerdict, GatewayVerdict, ListenerSetVerdict, RouteVerdict
+
+
+class Wish(msgspec.Struct, frozen=True):
+    item: Object
+    """As the snapshot has it: with the status that is stored."""
+    verdict: AnyVerdict | None
+    """None: the object is not ours to judge, and what we once said of it goes."""
+    delivery: Delivery = Delivery(False)
+
+
+class Author(msgspec.Struct, frozen=True):
+    controller_name: str
+    features: tuple[str, ...]
+    """Names of the features of Gateway API that are served, in the order of the alphabet."""
+
+
+def compose(wish: Wish, author: Author, now: str) -> bytes | None:
+    """JSON of the whole status. `now` in RFC 3339 to the second. Raises Outdated."""
+    patch = _patch(wish, author, now)
+    if patch is None:
+        return None
+    stored = msgspec.json.decode(_stored(wish.item), type=dict[str, msgspec.Raw])
+    return msgspec.json.encode({**stored, **patch})
+
+
+def _patch(wish: Wish, author: Author, now: str) -> Patch | None:
+    item, verdict = wish.item, wish.verdict
+    generation = item.metadata.generation
+    match item, verdict:
+        case GatewayClass(), ClassVerdict():
+            return class_status(item.status, verdict, author.features, generation, now)
+        case Gateway(), GatewayVerdict():
+            return gateway_status(item.status, verdict, wish.delivery, generation, now)
+        case ListenerSet(), ListenerSetVerdict():
+            return listener_set_status(item.status, verdict, wish.delivery, generation, now)
+        case ((HttpRoute() | GrpcRoute()), (RouteVerdict() | None)):
+            return route_status(item.status, verdict or RouteVerdict(()), _writer(item, author, now))
+        case BackendTlsPolicy(), (PolicyVerdict() | None):
+            return policy_status(item.status, _ancestors(verdict), _writer(item, author, now))
+    return None  # conditions of these kinds have no author's name: what others may have written stays
+
+
+def _writer(item: Object, author: Author, now: str) -> Writer:
+    return Writer(author.controller_name, item.metadata.namespace, item.metadata.generation, now)
+
+
+def _ancestors(verdict: PolicyVerdict | None) -> Sequence[Entry]:
+    return [
+        Entry(ParentRef(ancestor.gateway.name, namespace=ancestor.gateway.namespace), ancestor.findings)
+        for ancestor in (verdict.ancestors if verdict else ())
+    ]
+
+
+def _stored(item: Object) -> msgspec.Raw:
+    match item:
+        case GatewayClass() | Gateway() | ListenerSet() | HttpRoute() | GrpcRoute() | BackendTlsPolicy():
+            return item.status
+    raise TypeError(f"{type(item).__name__} has no status of ours")
