@@ -8,7 +8,7 @@ plain text nor a connection that nobody vouches for is what its author asked for
 import msgspec
 
 from proxy.document import UNSET, Backend, BackendTLS, SubjectAltName, Unset
-from tunnelgw.model.conditions import ConditionType, Finding, Reason, Status
+from tunnelgw.model.conditions import ConditionType, Finding, Reason
 from tunnelgw.model.kinds import Kind
 from tunnelgw.model.meta import Key
 from tunnelgw.model.policies import BackendTlsPolicy, BackendTlsValidation
@@ -21,12 +21,13 @@ from tunnelgw.translate.grants import ReferenceFrom
 from tunnelgw.translate.parts import problems_of_backend
 from tunnelgw.translate.queries import View
 from tunnelgw.translate.remarks import unresolved
+from tunnelgw.translate.verdicts import false, true
 
 _SYSTEM = "System"
-_RESOLVED = Finding(ConditionType.RESOLVED_REFS, Status.TRUE, Reason.RESOLVED_REFS)
+_RESOLVED = true(ConditionType.RESOLVED_REFS, Reason.RESOLVED_REFS)
 
 
-class PolicyTls(msgspec.Struct, frozen=True):
+class PolicyTls(msgspec.Struct, frozen=True, gc=False):
     """What a policy comes to, wherever it is in force."""
 
     tls: BackendTLS | None
@@ -68,7 +69,7 @@ def policy_tls(view: View, key: Key) -> PolicyTls:
     references = refusals[0] if refusals else _RESOLVED
     if ca is None:
         message = references.message or "want caCertificateRefs, or wellKnownCACertificates: System"
-        return PolicyTls(None, (_refused(Reason.NO_VALID_CA_CERTIFICATE, message), references))
+        return PolicyTls(None, (false(ConditionType.ACCEPTED, Reason.NO_VALID_CA_CERTIFICATE, message), references))
     names = tuple(map(_subject_alt_name, validation.subject_alt_names))
     tls = BackendTLS(validation.hostname, ca, names)
     problems = problems_of_backend(Backend("policy", protocol="https", tls=tls))
@@ -76,7 +77,7 @@ def policy_tls(view: View, key: Key) -> PolicyTls:
     if well_known not in ("", _SYSTEM):
         problems.append(f"wellKnownCACertificates: {well_known!r} is not known here, want {_SYSTEM}")
     if problems:
-        return PolicyTls(None, (_refused(Reason.INVALID, "; ".join(problems)), references))
+        return PolicyTls(None, (false(ConditionType.ACCEPTED, Reason.INVALID, "; ".join(problems)), references))
     return PolicyTls(tls, (references,))
 
 
@@ -105,7 +106,3 @@ def _subject_alt_name(name: PolicyName) -> SubjectAltName:
         name.hostname if name.type == "Hostname" else UNSET,
         name.uri if name.type == "URI" else UNSET,
     )
-
-
-def _refused(reason: Reason, message: str) -> Finding:
-    return Finding(ConditionType.ACCEPTED, Status.FALSE, reason, message)

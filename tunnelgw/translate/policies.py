@@ -4,36 +4,35 @@ A policy can have several targets, and a status has one Accepted per Gateway: it
 for at least one target that the Gateway uses, and its message names the targets where it is not.
 """
 
-from collections.abc import Iterable
-
 import msgspec
 
-from tunnelgw.model import refs
-from tunnelgw.model.conditions import ConditionType, Finding, Reason, Status
+from tunnelgw.model.conditions import ConditionType, Finding, Reason
 from tunnelgw.model.core import Service
-from tunnelgw.model.gateways import Gateway, GatewayClass, ListenerSet
 from tunnelgw.model.kinds import Kind
 from tunnelgw.model.meta import Key, Object
 from tunnelgw.model.policies import BackendTlsPolicy
-from tunnelgw.model.refs import CORE, GATEWAY_API, ParentRef
-from tunnelgw.model.routes import GrpcRoute, HttpRoute, Route
+from tunnelgw.model.refs import CORE, GATEWAY_API
+from tunnelgw.model.routes import HttpRoute
 from tunnelgw.model.snapshot import Index
 from tunnelgw.translate.backendtls import policy_of_target, policy_tls, targets_of
 from tunnelgw.translate.endpoints import ServicePortName
 from tunnelgw.translate.grants import ReferenceFrom, ReferenceTo, is_permitted
+from tunnelgw.translate.listeners import parent
 from tunnelgw.translate.queries import View
+from tunnelgw.translate.routes import route_parts
+from tunnelgw.translate.verdicts import ObjectId, false, true
 
 MAX_ANCESTORS = 16
 """Of a policy's status, those of other controllers included."""
 
 
-class AncestorVerdict(msgspec.Struct, frozen=True):
+class AncestorVerdict(msgspec.Struct, frozen=True, gc=False):
     gateway: Key
     findings: tuple[Finding, ...]
     """Accepted and ResolvedRefs."""
 
 
-class PolicyVerdict(msgspec.Struct, frozen=True):
+class PolicyVerdict(msgspec.Struct, frozen=True, gc=False):
     ancestors: tuple[AncestorVerdict, ...] = ()
     """In the order of their keys, at most MAX_ANCESTORS."""
     left_out: int = 0
@@ -54,48 +53,16 @@ def policy_verdict(view: View, key: Key) -> PolicyVerdict:
 
 
 def gateways_of_service(view: View, service: Key) -> tuple[Key, ...]:
-    """A query: our Gateways that have routes that may forward or copy requests to this Service, sorted."""
+    """A query: our Gateways with routes that may forward or copy requests to this Service, sorted."""
     found: set[Key] = set()
     for route in view.bucket(Index.ROUTES_BY_SERVICE, service):
-        if isinstance(route, HttpRoute | GrpcRoute) and _may_use(view, route, service):
-            found.update(_gateways(view, route))
+        kind = Kind.HTTP_ROUTE if isinstance(route, HttpRoute) else Kind.GRPC_ROUTE
+        referrer = ReferenceFrom(GATEWAY_API, kind, route.metadata.namespace)
+        if is_permitted(view, referrer, ReferenceTo(CORE, Kind.SERVICE, service.namespace, service.name)):
+            attached = view.ask(route_parts, ObjectId(kind, route.key)).attached
+            owners = {listener.owner for listener in attached}
+            found |= {owner.gateway for owner in (view.ask(parent, owner) for owner in owners) if owner}
     return tuple(sorted(found))
-
-
-def _may_use(view: View, route: Route, service: Key) -> bool:
-    kind = Kind.HTTP_ROUTE if isinstance(route, HttpRoute) else Kind.GRPC_ROUTE
-    referrer = ReferenceFrom(GATEWAY_API, kind, route.metadata.namespace)
-    return is_permitted(view, referrer, ReferenceTo(CORE, Kind.SERVICE, service.namespace, service.name))
-
-
-def _gateways(view: View, route: Route) -> Iterable[Key]:
-    for ref in route.spec.parent_refs:
-        gateway = _gateway(view, ref, route.metadata.namespace)
-        if gateway and view.ask(_is_ours, gateway):
-            yield gateway
-
-
-def _gateway(view: View, ref: ParentRef, namespace: str) -> Key | None:
-    """A ListenerSet's routes are those of its Gateway."""
-    parent = Key(ref.namespace or namespace, ref.name)
-    match ref.group, ref.kind:
-        case (refs.GATEWAY_API, Kind.GATEWAY):
-            return parent
-        case (refs.GATEWAY_API, Kind.LISTENER_SET):
-            listener_set = view.get(Kind.LISTENER_SET, parent)
-            if isinstance(listener_set, ListenerSet):
-                above = listener_set.spec.parent_ref
-                return Key(above.namespace or parent.namespace, above.name)
-    return None
-
-
-def _is_ours(view: View, key: Key) -> bool:
-    """A query: whether this Gateway exists, and its class is one of ours."""
-    gateway = view.get(Kind.GATEWAY, key)
-    if not isinstance(gateway, Gateway):
-        return False
-    gateway_class = view.get(Kind.GATEWAY_CLASS, Key("", gateway.spec.gateway_class_name))
-    return isinstance(gateway_class, GatewayClass) and gateway_class.spec.controller_name == view.controller_name
 
 
 def _findings(view: View, policy: Key, targets: list[ServicePortName]) -> tuple[Finding, ...]:
@@ -109,7 +76,7 @@ def _findings(view: View, policy: Key, targets: list[ServicePortName]) -> tuple[
     if content.tls is None:
         return content.findings
     message = f"not in force everywhere: {told}" if told else ""
-    return (Finding(ConditionType.ACCEPTED, Status.TRUE, Reason.ACCEPTED, message), *content.findings)
+    return (true(ConditionType.ACCEPTED, Reason.ACCEPTED, message), *content.findings)
 
 
 def _obstacle(view: View, policy: Key, target: ServicePortName) -> Finding | None:
@@ -117,10 +84,14 @@ def _obstacle(view: View, policy: Key, target: ServicePortName) -> Finding | Non
     service = view.get(Kind.SERVICE, target.service)
     spelled = f"Service {target.service}" + (f", port {target.port}" if target.port else "")
     if not _has_port(service, target.port):
-        return _refused(Reason.TARGET_NOT_FOUND, f"{spelled} does not exist")
+        return false(ConditionType.ACCEPTED, Reason.TARGET_NOT_FOUND, f"{spelled} does not exist")
     winner = view.ask(policy_of_target, target)
     if winner != policy:
-        return _refused(Reason.CONFLICTED, f"{spelled} is a target of BackendTLSPolicy {winner} too, which comes first")
+        return false(
+            ConditionType.ACCEPTED,
+            Reason.CONFLICTED,
+            f"{spelled} is a target of BackendTLSPolicy {winner} too, which comes first",
+        )
     return None
 
 
@@ -128,7 +99,3 @@ def _has_port(service: Object | None, name: str) -> bool:
     if not isinstance(service, Service):
         return False
     return not name or any(port.name == name for port in service.spec.ports or ())
-
-
-def _refused(reason: Reason, message: str) -> Finding:
-    return Finding(ConditionType.ACCEPTED, Status.FALSE, reason, message)

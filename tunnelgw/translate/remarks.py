@@ -7,8 +7,10 @@ requests that would have gone there.
 
 from collections.abc import Iterable, Sequence
 
-from tunnelgw.model.conditions import ConditionType, Finding, Reason, Status
+from tunnelgw.model.conditions import ConditionType, Finding, Reason
+from tunnelgw.translate.verdicts import false, true
 
+_RESOLVED = true(ConditionType.RESOLVED_REFS, Reason.RESOLVED_REFS)
 _MAX_TOLD = 8
 """Problems that a message lists; a condition is read by people."""
 _MAX_PROBLEM_CHARS = 400
@@ -16,7 +18,7 @@ _MAX_PROBLEM_CHARS = 400
 
 def unresolved(reason: Reason, message: str) -> Finding:
     """A reference that cannot be followed."""
-    return Finding(ConditionType.RESOLVED_REFS, Status.FALSE, reason, message)
+    return false(ConditionType.RESOLVED_REFS, reason, message)
 
 
 class Remarks:
@@ -47,7 +49,7 @@ def findings_of(rules: Sequence[Remarks]) -> tuple[Finding, ...]:
     """The conditions that a route's rules decide: ResolvedRefs always, the others where something is wrong."""
     refused = [remarks for remarks in rules if remarks.is_refused]
     references = [finding for remarks in rules for finding in remarks.unresolved]
-    resolved = Finding(ConditionType.RESOLVED_REFS, Status.TRUE, Reason.RESOLVED_REFS)
+    resolved = _RESOLVED
     if references:
         # References fail for different reasons, a condition has one: that of the first. All are told.
         resolved = unresolved(references[0].reason, _told(finding.message for finding in references))
@@ -61,11 +63,11 @@ def _acceptance(refused: Sequence[Remarks], rules: int) -> Iterable[Finding]:
     if len(refused) < rules:
         places = ", ".join(remarks.at for remarks in refused)
         message = f"Dropped Rule {places}, whose requests are answered 500: {told}"
-        yield Finding(ConditionType.PARTIALLY_INVALID, Status.TRUE, Reason.UNSUPPORTED_VALUE, message)
+        yield true(ConditionType.PARTIALLY_INVALID, Reason.UNSUPPORTED_VALUE, message)
     else:
         is_incompatible = not any(remarks.unsupported for remarks in refused)
         reason = Reason.INCOMPATIBLE_FILTERS if is_incompatible else Reason.UNSUPPORTED_VALUE
-        yield Finding(ConditionType.ACCEPTED, Status.FALSE, reason, f"no rule can be served: {told}")
+        yield false(ConditionType.ACCEPTED, reason, f"no rule can be served: {told}")
 
 
 def _told(problems: Iterable[str]) -> str:

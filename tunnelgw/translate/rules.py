@@ -38,7 +38,7 @@ class RouteId(NamedTuple):
     gateway: Key
 
 
-class RouteContent(msgspec.Struct, frozen=True):
+class RouteContent(msgspec.Struct, frozen=True, gc=False):
     """What a route is for the document."""
 
     rules: tuple[document.Rule, ...] = ()

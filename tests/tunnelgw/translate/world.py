@@ -95,6 +95,9 @@ class World:
             )
         )
 
+    def route_ids(self) -> list[tuple[Kind, Key]]:
+        return [(kind, key) for kind, key, _ in self._routes()]
+
     def _routes(self) -> Iterable[tuple[Kind, Key, HttpRoute | GrpcRoute]]:
         for kind in ROUTE_KINDS:
             for key, route in sorted(self.snapshot.all(kind).items()):

@@ -1,0 +1,114 @@
+"""What holds for the rules of any routes whatever they refer to."""
+
+import random
+from typing import Any
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from proxy import document
+from tests.tunnelgw.golden.material import filled
+from tests.tunnelgw.translate.routeobjects import ROUTES, SLICES, WORLDS, Plain
+from tests.tunnelgw.translate.world import World, object_of
+from tunnelgw.model.conditions import ConditionType, Finding, Status
+from tunnelgw.model.kinds import Kind
+from tunnelgw.model.snapshot import Entry, Snapshot, index_entries
+from tunnelgw.translate.policies import MAX_ANCESTORS, policy_verdict
+
+MAX_MESSAGE_CHARS = 32_768
+"""Of a condition, by Gateway API."""
+
+
+def world_of(plain: list[Plain]) -> World:
+    return World(map(object_of, filled(plain)))
+
+
+def outputs(world: World) -> Any:
+    """All that is said of routes and policies, and the document's parts in one order."""
+    made = world.document()
+    backends = sorted(made.backends, key=lambda backend: backend.name)
+    policies = {key: world.queries.ask(policy_verdict, key) for key in world.snapshot.all(Kind.BACKEND_TLS_POLICY)}
+    return made.routes, backends, world.findings(), policies
+
+
+@given(WORLDS)
+@settings(max_examples=150, deadline=None)
+def test_the_proxy_takes_every_document(plain: list[Plain]) -> None:
+    world_of(plain).document()
+
+
+@given(WORLDS)
+@settings(max_examples=50, deadline=None)
+def test_conditions_agree_with_what_is_served(plain: list[Plain]) -> None:
+    world = world_of(plain)
+    for kind, key in world.route_ids():
+        content = world.content(kind, key)
+        types = [finding.type for finding in content.findings]
+        is_refused = ConditionType.ACCEPTED in types
+        is_answering = [bool(rule.respond) for rule in content.rules]
+
+        assert types.count(ConditionType.RESOLVED_REFS) == 1
+        assert len(types) == len(set(types)) <= 2
+        assert all(len(finding.message) <= MAX_MESSAGE_CHARS for finding in content.findings)
+        if is_refused:
+            assert all(is_answering)
+            assert content.backends == ()
+        elif _is_clean(content.findings):
+            assert not any(is_answering)
+            assert content.rules
+
+
+def _is_clean(findings: tuple[Finding, ...]) -> bool:
+    return all(finding.type is ConditionType.RESOLVED_REFS and finding.status is Status.TRUE for finding in findings)
+
+
+@given(WORLDS, st.randoms(use_true_random=False))
+@settings(max_examples=50, deadline=None)
+def test_the_order_of_objects_makes_no_difference(plain: list[Plain], chance: random.Random) -> None:
+    shuffled = chance.sample(plain, len(plain))
+
+    assert outputs(world_of(shuffled)) == outputs(world_of(plain))
+
+
+@given(WORLDS)
+@settings(max_examples=50, deadline=None)
+def test_policies_report_twice_to_each_gateway(plain: list[Plain]) -> None:
+    world = world_of(plain)
+    for key in world.snapshot.all(Kind.BACKEND_TLS_POLICY):
+        ancestors = world.queries.ask(policy_verdict, key).ancestors
+
+        assert len(ancestors) <= MAX_ANCESTORS
+        for ancestor in ancestors:
+            types = [finding.type for finding in ancestor.findings]
+            assert types == [ConditionType.ACCEPTED, ConditionType.RESOLVED_REFS]
+
+
+@given(WORLDS, st.lists(st.one_of(ROUTES, SLICES), min_size=1, max_size=4))
+@settings(max_examples=50, deadline=None)
+def test_after_edits_all_is_as_from_nothing(plain: list[Plain], edits: list[Plain]) -> None:
+    world = world_of(plain)
+    outputs(world)
+    objects = {(kind, item.key): (kind, item) for kind, item in map(object_of, filled(plain))}
+    for edit in edits:
+        kind, item = object_of(edit)
+        before = objects.get((kind, item.key))
+        objects[kind, item.key] = kind, item
+        entries = {Entry(kind, item.key)}
+        for version in (item, *([before[1]] if before else [])):
+            entries |= {Entry(index, key) for index, key in index_entries(version)}
+        world.snapshot = Snapshot.of(objects.values())
+        world.queries.update(world.snapshot, entries)
+
+        assert outputs(world) == outputs(World(objects.values()))
+
+
+@given(WORLDS, SLICES)
+@settings(max_examples=50, deadline=None)
+def test_endpoints_change_no_route(plain: list[Plain], change: Plain) -> None:
+    changed = [item for item in plain if item["kind"] != "EndpointSlice"]
+
+    assert _routes(world_of([*changed, change])) == _routes(world_of(plain))
+
+
+def _routes(world: World) -> tuple[tuple[document.Route, ...], dict[str, tuple[Finding, ...]]]:
+    return world.document().routes, world.findings()
