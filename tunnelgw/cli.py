@@ -1,17 +1,26 @@
-"""The command `tunnelgw`: says what this release holds."""
+"""The command `tunnelgw`: the daemon, and what people ask of it. Rooms are imported when needed."""
 
-import argparse
+import os
 import sys
+from collections.abc import Mapping, Sequence
 
-import daemonkit
+RUN = "run"
 
 
 def main() -> None:
-    """Exit code 1: there is nothing to run yet."""
-    parser = argparse.ArgumentParser(prog="tunnelgw", description="The Gateway API controller.")
-    parser.add_argument("--version", action="version", version=f"%(prog)s {daemonkit.__version__}")
-    parser.parse_args()
-    sys.exit(
-        f"tunnelgw: release {daemonkit.__version__} holds the DNS webhook only (run `dnswebhook --help`); "
-        "the Gateway API controller is not part of it yet, see CHANGELOG.md"
+    arguments = sys.argv[1:]
+    if arguments[:1] and arguments[0] != RUN and not arguments[0].startswith("-"):
+        sys.stderr.write(f"tunnelgw: unknown command {arguments[0]!r}, want {RUN}\n")
+        sys.exit(2)
+    sys.exit(_run(arguments, os.environ))
+
+
+def _run(arguments: Sequence[str], environ: Mapping[str, str]) -> int:
+    from daemonkit.options import load
+    from tunnelgw.daemon import serve
+    from tunnelgw.options import COMMANDS, DESCRIPTION, PREFIX, PROG, Options
+
+    _, options = load(
+        Options, prog=PROG, prefix=PREFIX, argv=arguments, environ=environ, description=DESCRIPTION, commands=COMMANDS
     )
+    return serve(options)

@@ -1,0 +1,63 @@
+"""The token of the shared proxies' config API, found once, at the start.
+
+From the environment where it is given; else from a Secret in the controller's namespace, which is made when it is
+absent. It is never changed: proxies read it once too, so a new value would only lock us out.
+"""
+
+import secrets
+import threading
+
+from daemonkit.logs import get_logger
+from daemonkit.secret import Secret
+from tunnelgw.model.meta import Key
+from tunnelgw.sources.kubernetes.secrets import UnusableSecret, create, read_value
+from tunnelgw.sources.kubernetes.server import ApiServer, Refused, Unreachable
+
+log = get_logger(__name__)
+
+FIELD = "auth-token"
+_TOKEN_BYTES = 32
+_RETRY_S = 2.0
+
+
+class NoToken(Exception):
+    """The controller cannot run; the message ends with the remedy."""
+
+
+def shared_token(server: ApiServer, key: Key, stop: threading.Event, *, is_managed: bool) -> Secret | None:
+    """Waits for the API server, and for a Secret that somebody else manages; None when `stop` was set meanwhile.
+
+    Raises NoToken.
+    """
+    where = f"failed to run controller: resolving shared-proxy auth secret: {key} key {FIELD}"
+    while not stop.is_set():
+        try:
+            token = _found_or_made(server, key, is_managed=is_managed)
+        except UnusableSecret as error:
+            raise NoToken(
+                f"{where}: the Secret exists but has no usable value at the expected key: delete it (kubectl -n "
+                f"{key.namespace} delete secret {key.name}), then restart the controller and the proxies"
+            ) from error
+        except Refused as error:
+            if error.status_code in (401, 403):
+                raise NoToken(f"{where}: {error}: give the controller's account get and create on Secrets") from error
+            log.warning("auth secret could not be read, retrying", error=error, name=str(key), delay_s=_RETRY_S)
+        except Unreachable as error:
+            log.warning("auth secret could not be read, retrying", error=error, name=str(key), delay_s=_RETRY_S)
+        else:
+            if token is not None:
+                return token
+            log.info("waiting for the auth secret", name=str(key), delay_s=_RETRY_S)
+        stop.wait(_RETRY_S)
+    return None
+
+
+def _found_or_made(server: ApiServer, key: Key, *, is_managed: bool) -> Secret | None:
+    found = read_value(server, key, FIELD)
+    if found is not None or is_managed:
+        return found
+    token = Secret(secrets.token_urlsafe(_TOKEN_BYTES))
+    if create(server, key, FIELD, token):
+        log.info("auth secret created", name=str(key))
+        return token
+    return read_value(server, key, FIELD)

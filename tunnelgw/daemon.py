@@ -1,0 +1,206 @@
+"""The controller as a daemon: which parts there are, and how they are joined."""
+
+import threading
+from collections.abc import Callable
+from typing import Any
+
+from prometheus_client import CollectorRegistry
+
+import daemonkit
+from daemonkit.lifecycle import Daemon
+from daemonkit.logs import get_logger
+from daemonkit.ops import OpsApp, process_metrics
+from daemonkit.secret import Secret
+from daemonkit.wsgi import HttpServer, ServerLimits
+from tunnelgw.authsecret import NoToken, shared_token
+from tunnelgw.deliver.dispatch import Dispatch, Settings
+from tunnelgw.deliver.targets import Discovery
+from tunnelgw.features import SUPPORTED
+from tunnelgw.metrics import Metrics
+from tunnelgw.model.kinds import Kind
+from tunnelgw.options import PROG, Options
+from tunnelgw.provider.ingress import marker
+from tunnelgw.provider.tunnel import Pass
+from tunnelgw.reconcile import Reconciler
+from tunnelgw.sources.kubernetes.server import ApiServer, load_configuration
+from tunnelgw.sources.kubernetes.source import KubernetesSource
+from tunnelgw.sources.kubernetes.statuses import StatusWriter
+from tunnelgw.sources.kubernetes.watch import Restart
+from tunnelgw.sources.store import Store
+from tunnelgw.status.compose import Author
+from tunnelgw.statusdesk import StatusDesk
+
+log = get_logger(__name__)
+
+STATUS_THREADS = 4
+_HEALTH_LIMITS = ServerLimits(threads=4)
+
+
+def serve(options: Options) -> int:
+    """Returns the exit code."""
+    metrics = Metrics(CollectorRegistry())
+    process_metrics(metrics.registry, PROG, daemonkit.__version__)
+    daemon = Daemon(PROG, options.grace_period_s, log)
+    server = ApiServer(lambda: load_configuration(options.kubeconfig or ""))
+    controller = _Controller(options, metrics, daemon, server)
+    _serve_ops(daemon, options, metrics, controller)
+    daemon.serve(controller)
+    for name, target in controller.threads():
+        daemon.thread(name, target)
+    daemon.on_stop(controller.wake)
+    return daemon.run()
+
+
+class _Controller:
+    """All that begins once the proxies' token is known, as one part of the daemon."""
+
+    def __init__(self, options: Options, metrics: Metrics, daemon: Daemon, server: ApiServer) -> None:
+        self._options = options
+        self._metrics = metrics
+        self._daemon = daemon
+        self._server = server
+        self._store = Store(home=options.namespace)
+        self._source = KubernetesSource(server, self._store, daemon.stop, on_restart=self._count_restart)
+        self._desk = StatusDesk(
+            StatusWriter(server),
+            Author(options.controller_name, SUPPORTED),
+            daemon.stop,
+            self._may_write,
+            lambda kind, outcome: metrics.statuses.labels(kind, outcome).inc(),
+        )
+        self._dispatch: Dispatch | None = None
+        self._reconciler: Reconciler | None = None
+        self._is_stopping = threading.Event()
+
+    # -- life --------------------------------------------------------------------------------------------------------
+
+    def start(self) -> None:
+        """The threads do it."""
+
+    def threads(self) -> list[tuple[str, Callable[[], None]]]:
+        desks = [(f"status-{number}", self._desk.run) for number in range(STATUS_THREADS)]
+        return [*self._source.threads(), *desks, ("reconcile", self._reconcile)]
+
+    def wake(self) -> None:
+        """The daemon stops: every wait ends."""
+        self._store.call()
+        self._desk.wake()
+
+    def drain(self, deadline_s: float) -> None:
+        self.wake()
+        self._source.drain(deadline_s)
+        if self._dispatch is not None:
+            self._dispatch.stop()
+            self._dispatch.join(deadline_s)
+
+    def stop(self) -> None:
+        self._source.stop()
+
+    def _reconcile(self) -> None:
+        options, stop = self._options, self._daemon.stop
+        try:
+            token = self._token()
+        except NoToken as error:
+            self._daemon.fail(str(error))
+            stop.wait()
+            return
+        if stop.is_set():
+            return
+        self._dispatch = self._make_dispatch()
+        self._reconciler = Reconciler(
+            self._store,
+            self._dispatch,
+            self._desk,
+            self._discovery(token),
+            stop,
+            self._daemon.fail,
+            self._metrics,
+            options.debounce_s,
+        )
+        self._reconciler.run()
+
+    def _token(self) -> Secret | None:
+        options = self._options
+        if options.proxy_auth_token is not None:
+            return options.proxy_auth_token
+        return shared_token(
+            self._server, options.auth_secret_key, self._daemon.stop, is_managed=options.proxy_auth_secret_managed
+        )
+
+    def _discovery(self, token: Secret | None) -> Discovery:
+        options = self._options
+        return Discovery(
+            options.controller_name,
+            options.namespace,
+            options.proxy_endpoints,
+            options.proxy_service,
+            options.proxy_tls_server_name is not None,
+            token,
+        )
+
+    def _make_dispatch(self) -> Dispatch:
+        options, metrics = self._options, self._metrics
+
+        def observe(call: str, outcome: str, seconds: float) -> None:
+            metrics.provider_calls.labels(call, outcome).observe(seconds)
+
+        def on_pass(tunnel: str, found: Pass) -> None:
+            metrics.foreign_rules.labels(tunnel).set(len(found.revision.foreign))
+            if found.foreign_edits:
+                metrics.foreign_edits.labels(tunnel).inc(found.foreign_edits)
+                log.warning(
+                    "ingress document edited by somebody else",
+                    tunnel=tunnel,
+                    versions=found.foreign_edits,
+                    foreign=list(found.revision.foreign[:20]),
+                )
+            if found.was_written:
+                log.info(
+                    "ingress document written",
+                    tunnel=tunnel,
+                    version=found.version,
+                    added=list(found.revision.added[:20]),
+                    removed=list(found.revision.removed[:20]),
+                )
+
+        settings = Settings(
+            options.provider_api_url,
+            marker(options.controller_id),
+            options.proxy_ca_file or "",
+            options.proxy_tls_server_name or "",
+            options.proxy_visit_interval_s,
+            options.drift_interval_s,
+            options.adopt,
+            options.dry_run,
+        )
+        return Dispatch(settings, self._leads, self._store.call, self._crashed, observe, on_pass)
+
+    def _crashed(self, error: BaseException) -> None:
+        log.exception("courier failed", error=error)
+        self._daemon.fail("a courier ended for a bug, see above")
+
+    # -- who may, and how it goes ------------------------------------------------------------------------------------
+
+    def _leads(self) -> bool:
+        return not self._daemon.stop.is_set()
+
+    def _may_write(self) -> bool:
+        return self._leads() and not self._options.dry_run
+
+    def _count_restart(self, kind: Kind, _cause: Restart) -> None:
+        self._metrics.watch_restarts.labels(kind).inc()
+
+    def readiness(self) -> str | None:
+        if self._daemon.stop.is_set():
+            return "stopping"
+        return self._reconciler.readiness() if self._reconciler is not None else "waiting for the auth secret"
+
+    def liveness(self) -> str | None:
+        return self._reconciler.liveness() if self._reconciler is not None else None
+
+
+def _serve_ops(daemon: Daemon, options: Options, metrics: Metrics, controller: _Controller) -> None:
+    health: Any = OpsApp(liveness=controller.liveness, readiness=controller.readiness)
+    about: Any = OpsApp(liveness=controller.liveness, readiness=controller.readiness, registry=metrics.registry)
+    daemon.serve(HttpServer("health", options.health_addr, health, log=log, limits=_HEALTH_LIMITS))
+    daemon.serve(HttpServer("metrics", options.metrics_addr, about, log=log, limits=_HEALTH_LIMITS))
