@@ -41,7 +41,7 @@ class Referrer:
         key = Key(ref.namespace or self._namespace, ref.name)
         source = ReferenceFrom(GATEWAY_API, self._kind, self._namespace)
         target = ReferenceTo(ref.group, ref.kind, key.namespace, ref.name)
-        if not is_permitted(self._view, source, target):
+        if not self._view.ask(_is_permitted, (source, target)):
             return unresolved(Reason.REF_NOT_PERMITTED, not_permitted(source, target))
         if kind is Kind.SERVICE:
             return self._service(ServicePortId(key, ref.port))
@@ -85,6 +85,11 @@ class Referrer:
     @property
     def _is_grpc(self) -> bool:
         return self._kind is Kind.GRPC_ROUTE
+
+
+def _is_permitted(view: View, reference: tuple[ReferenceFrom, ReferenceTo]) -> bool:
+    """A query, so that a grant that changes concerns only routes for which it makes a difference."""
+    return is_permitted(view, *reference)
 
 
 def _spell(ref: BackendObjectRef) -> str:

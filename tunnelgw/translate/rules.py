@@ -146,9 +146,11 @@ class _RuleReader:
             self._remarks.incompatible.append("filters: RequestRedirect answers all requests, so want no backendRefs")
 
     def _backend_ref(self, ref: BackendRef, at: str) -> document.BackendRef:
+        used = len(self.backends)
         filters = self._filters.of_backend(ref.filters, at)
         name = self._name_backend(ref, at)
         if name is None or filters.has_extension:
+            del self.backends[used:]  # its mirrors go with it
             return document.BackendRef(weight=ref.weight, respond=_NOWHERE)
         return document.BackendRef(backend=name, weight=ref.weight, filters=filters.of_backend)
 

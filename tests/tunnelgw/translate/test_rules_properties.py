@@ -1,6 +1,7 @@
 """What holds for the rules of any routes whatever they refer to."""
 
 import random
+from collections.abc import Iterator
 from typing import Any
 
 from hypothesis import given, settings
@@ -60,6 +61,24 @@ def test_conditions_agree_with_what_is_served(plain: list[Plain]) -> None:
 
 def _is_clean(findings: tuple[Finding, ...]) -> bool:
     return all(finding.type is ConditionType.RESOLVED_REFS and finding.status is Status.TRUE for finding in findings)
+
+
+@given(WORLDS)
+@settings(max_examples=50, deadline=None)
+def test_a_route_names_the_backends_that_its_rules_use(plain: list[Plain]) -> None:
+    world = world_of(plain)
+    for kind, key in world.route_ids():
+        content = world.content(kind, key)
+        used = {target.backend for rule in content.rules for target in _targets(rule) if target.backend}
+
+        assert {backend.name for backend in content.backends} == used
+        assert len(content.backends) == len(used)
+
+
+def _targets(rule: document.Rule) -> Iterator[document.BackendTarget]:
+    yield from rule.backends
+    for filters in (rule.filters, *(ref.filters for ref in rule.backends)):
+        yield from (mirror.backend for mirror in filters.request_mirrors)
 
 
 @given(WORLDS, st.randoms(use_true_random=False))

@@ -14,7 +14,7 @@ from tunnelgw.model.kinds import RESOURCES, Kind
 from tunnelgw.model.meta import Key, Object
 from tunnelgw.model.routes import GrpcRoute, HttpRoute
 from tunnelgw.model.snapshot import SERVICE_NAME_LABEL, Snapshot
-from tunnelgw.translate.backends import backend
+from tunnelgw.translate.backends import BackendId, backend
 from tunnelgw.translate.queries import Queries
 from tunnelgw.translate.rules import RouteContent, RouteId, route_content
 
@@ -73,8 +73,8 @@ class World:
 
     def document(self, listeners: Sequence[dict[str, Any]] = (WEB,)) -> document.Document:
         """All routes and their backends, through the proxy's own reader: what it refuses is an error here."""
-        used = {}
-        routes = []
+        used: dict[BackendId, None] = {}
+        routes: list[document.Route] = []
         for kind, key, route in self._routes():
             content = self.content(kind, key)
             used |= dict.fromkeys(content.backends)
