@@ -29,6 +29,7 @@ from dnswebhook import options as dnswebhook_options
 from proxy import options as proxy_options
 from proxy.commands.schema import make_schema
 from tools.fieldpage import make_field_page
+from tunnelgw import options as tunnelgw_options
 
 ROOT = Path(__file__).resolve().parent.parent
 OPENAPI = ROOT / "dnswebhook" / "openapi"
@@ -121,7 +122,7 @@ def make_options_page() -> str:
     """Every option of every daemon."""
     pages = [
         reference_page(daemon.Options, prog=daemon.PROG, prefix=daemon.PREFIX, description=daemon.DESCRIPTION).rstrip()
-        for daemon in (dnswebhook_options, proxy_options)
+        for daemon in (dnswebhook_options, proxy_options, tunnelgw_options)
     ]
     text = "\n\n".join(pages)
     return f"<!-- Made by `make generate` from the declarations; do not edit. -->\n\n{text}\n"
