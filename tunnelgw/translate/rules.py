@@ -13,7 +13,7 @@ from proxy import document
 from tunnelgw.model.conditions import Finding
 from tunnelgw.model.kinds import Kind
 from tunnelgw.model.meta import Key
-from tunnelgw.model.routes import BackendObjectRef, BackendRef, GrpcRoute, GrpcRule, HttpRoute, HttpRule, Rule
+from tunnelgw.model.routes import BackendObjectRef, BackendRef, GrpcRoute, HttpRoute, HttpRule, Rule
 from tunnelgw.translate.backendrefs import Referrer
 from tunnelgw.translate.backends import BackendId
 from tunnelgw.translate.filters import FilterReader, Translated
@@ -55,9 +55,8 @@ def route_content(view: View, id_: RouteId) -> RouteContent:
     route = view.get(id_.kind, id_.key)
     if not isinstance(route, HttpRoute | GrpcRoute):
         return RouteContent()
-    default: Rule = HttpRule() if isinstance(route, HttpRoute) else GrpcRule()
     reader = _RouteReader(view, id_)
-    for rule in route.spec.rules or (default,):
+    for rule in route.spec.rules or (HttpRule(),):  # empty, a rule of either kind says the same
         reader.read(rule)
     return RouteContent(tuple(reader.rules), tuple(reader.backends), findings_of(reader.remarks))
 
