@@ -17,6 +17,7 @@ from tunnelgw.translate.backendtls import governing_policy, policy_tls
 from tunnelgw.translate.certificates import client_certificate
 from tunnelgw.translate.endpoints import ServicePortName, service_addresses
 from tunnelgw.translate.external import external_target
+from tunnelgw.translate.names import short
 from tunnelgw.translate.protocols import protocol_of
 from tunnelgw.translate.queries import View
 from tunnelgw.translate.remarks import unresolved
@@ -39,7 +40,7 @@ class BackendId(NamedTuple):
     def name(self) -> str:
         """In the document."""
         name = f"{self.key}:{self.port}" if self.kind is Kind.SERVICE else f"backend.{TUNNELGW}/{self.key}"
-        return f"{name}{'+h2c' if self.is_h2c else ''}{f'@{self.gateway}' if self.gateway else ''}"
+        return short(f"{name}{'+h2c' if self.is_h2c else ''}{f'@{self.gateway}' if self.gateway else ''}")
 
 
 class ServicePortId(NamedTuple):
