@@ -3,6 +3,7 @@
 from typing import Any
 
 from proxy.document import Backend
+from tests.tunnelgw.golden.material import filled
 from tests.tunnelgw.translate.world import NAMESPACE, object_of, service
 from tunnelgw.model.kinds import Kind
 from tunnelgw.model.meta import Key
@@ -135,3 +136,34 @@ def test_one_route_among_many_is_translated_alone() -> None:
 
     assert answered == {(route_content, RouteId(Kind.HTTP_ROUTE, key("r7"), GATEWAY))}
     assert evaluations <= 5
+
+
+def test_another_authority_in_a_configmap_reaches_the_backends_that_trust_it() -> None:
+    policy = {
+        "kind": "BackendTLSPolicy",
+        "metadata": {"name": "tls"},
+        "spec": {
+            "targetRefs": [{"group": "", "kind": "Service", "name": "web"}],
+            "validation": {
+                "hostname": "web.internal",
+                "caCertificateRefs": [{"group": "", "kind": "ConfigMap", "name": "ca"}],
+            },
+        },
+    }
+    first, second = filled(["$ca:one", "$ca:two"])
+    config_map = {"kind": "ConfigMap", "metadata": {"name": "ca"}, "data": {"ca.crt": first}}
+    site = Site(policy, config_map)
+    tls = site.queries.keep(backend, site.backend).tls
+    assert tls
+    assert tls.ca == first
+
+    answered, _ = site.edit({**config_map, "data": {"ca.crt": second}})
+
+    assert answered == {(backend, site.backend)}
+    tls = site.queries.keep(backend, site.backend).tls
+    assert tls
+    assert tls.ca == second
+
+    site.edit({**config_map, "data": {"ca.crt": "nonsense"}})
+
+    assert site.queries.keep(backend, site.backend) == Backend("apps/web:80")
