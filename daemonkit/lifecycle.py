@@ -198,9 +198,11 @@ class Daemon:
 
     def _take_signals(self) -> None:
         # A terminal that closes or a pipe that breaks is no reason to stop.
-        signal.signal(signal.SIGHUP, signal.SIG_IGN)
         signal.signal(signal.SIGPIPE, signal.SIG_IGN)
-        signal.pthread_sigmask(signal.SIG_BLOCK, _STOP_SIGNALS)
+        blocked = signal.pthread_sigmask(signal.SIG_BLOCK, _STOP_SIGNALS)
+        if signal.SIGHUP not in blocked:
+            # Who has blocked it takes it; to ignore it would throw away one that waits.
+            signal.signal(signal.SIGHUP, signal.SIG_IGN)
         threading.Thread(target=self._watch_signals, name="signals", daemon=True).start()
 
     def _watch_signals(self) -> None:

@@ -9,18 +9,18 @@ and warns of variables that begin as the daemon's do but are no option of it.
 import contextlib
 import os
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, NoReturn, TypeVar, overload
 
 import daemonkit
 from daemonkit import logs
 from daemonkit.optionhelp import Parser, build_parser, reference_page
-from daemonkit.optionsources import BadOptions, Problem, read_values, unknown_variables
+from daemonkit.optionsources import BadOptions, Problem, ProblemKind, read_values, unknown_variables
 from daemonkit.optionspec import option, specs_of
 from daemonkit.values import choice, duration
 
-__all__ = ["BadOptions", "CommonOptions", "Problem", "load", "option", "parse", "reference_page"]
+__all__ = ["BadOptions", "CommonOptions", "Problem", "ProblemKind", "load", "option", "parse", "reference_page"]
 
 O = TypeVar("O")  # noqa: E741 - the Options class of a daemon
 
@@ -62,6 +62,7 @@ def load(
     argv: Sequence[str] | None = None,
     environ: Mapping[str, str] | None = None,
     description: str = "",
+    on_bad: Callable[[BadOptions], None] = ...,
 ) -> O: ...
 
 
@@ -75,6 +76,7 @@ def load(
     environ: Mapping[str, str] | None = None,
     description: str = "",
     commands: Mapping[str, str],
+    on_bad: Callable[[BadOptions], None] = ...,
 ) -> tuple[str, O]: ...
 
 
@@ -87,10 +89,12 @@ def load(
     environ: Mapping[str, str] | None = None,
     description: str = "",
     commands: Mapping[str, str] | None = None,
+    on_bad: Callable[[BadOptions], None] = lambda _bad: None,
 ) -> O | tuple[str, O]:
     """The options, or with `commands` (name -> help, the first is the default) the chosen command and the options.
 
-    Ends the process: exit code 0 after `--help` and `--version`, 2 after printing every problem.
+    Ends the process: exit code 0 after `--help` and `--version`, 2 after printing every problem. `on_bad` is called
+    before that, and may end it in another way.
     """
     argv = sys.argv[1:] if argv is None else argv
     environ = os.environ if environ is None else environ
@@ -98,6 +102,7 @@ def load(
     try:
         command, instance = _parse(parser, options, prefix, argv, environ, commands or {})
     except BadOptions as bad:
+        on_bad(bad)
         _exit(prog, bad)
     if isinstance(instance, CommonOptions):
         logs.setup(instance.log_level, instance.log_format)

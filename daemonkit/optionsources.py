@@ -8,6 +8,7 @@ import difflib
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from enum import Enum
 from pathlib import Path
 from typing import Any
 
@@ -20,12 +21,19 @@ MAX_SECRET_FILE_BYTES = 64 * 1024
 _SERVICE_VARIABLE = re.compile(r"(?:.*_)?(?:SERVICE_HOST|SERVICE_PORT(?:_.*)?|PORT|PORT_\d+_(?:TCP|UDP|SCTP)(?:_.*)?)")
 
 
+class ProblemKind(Enum):
+    WRONG = "wrong"
+    EMPTY = "empty"
+    """A secret that was given and holds nothing: it was never filled in, rather than misspelt."""
+
+
 @dataclass(frozen=True)
 class Problem:
     """One thing wrong; `field` is the option's name in the dataclass, empty when no single option is to blame."""
 
     field: str
     text: str
+    kind: ProblemKind = ProblemKind.WRONG
 
 
 class BadOptions(ValueError):
@@ -34,6 +42,10 @@ class BadOptions(ValueError):
     def __init__(self, problems: tuple[Problem, ...]) -> None:
         super().__init__("; ".join(problem.text for problem in problems))
         self.problems = problems
+
+
+class _EmptySecret(ValueError):
+    pass
 
 
 def read_values(
@@ -46,6 +58,8 @@ def read_values(
         read = _read_secret if spec.is_secret else _read_plain
         try:
             read(spec, flags.get(spec.field, ()), environ, values)
+        except _EmptySecret as error:
+            problems.append(Problem(spec.field, str(error), ProblemKind.EMPTY))
         except ValueError as error:
             problems.append(Problem(spec.field, str(error)))
     return values, problems
@@ -76,14 +90,14 @@ def _read_secret(spec: OptionSpec, files: Sequence[str], environ: Mapping[str, s
         values[spec.field] = _secret(environ[spec.env], f"{spec.env} is set but empty")
     elif spec.file_env in environ:
         if not environ[spec.file_env].strip():
-            raise ValueError(f"{spec.file_env} is set but empty")
+            raise _EmptySecret(f"{spec.file_env} is set but empty")
         values[spec.field] = read_secret(environ[spec.file_env].strip(), f"{spec.file_env} ({spec.flag})")
 
 
 def _secret(text: str, when_empty: str, path: str = "") -> Secret:
     text = text.strip()
     if not text:
-        raise ValueError(when_empty)
+        raise _EmptySecret(when_empty)
     return Secret(text, path)
 
 

@@ -1,11 +1,16 @@
 """The command `tunnelgw-proxy`: the daemon, and what people ask about documents. Rooms are imported when needed."""
 
 import os
+import signal
 import sys
 from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
 
 from daemonkit import logs
 from daemonkit.logs import get_logger
+
+if TYPE_CHECKING:
+    from daemonkit.options import BadOptions
 
 log = get_logger(__name__)
 
@@ -40,18 +45,22 @@ def main() -> None:
 
 
 def _run(arguments: Sequence[str], environ: Mapping[str, str]) -> int:
+    # A hangup that comes while we start must not end the process: it waits for `supervisor.main` to take it.
+    signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGHUP})
     from daemonkit.options import load
     from proxy.options import COMMANDS, DESCRIPTION, PREFIX, PROG, Options
     from proxy.supervisor.main import UnusableFile, serve
     from proxy.tunnel.token import MalformedToken
 
-    for field, msg in _FATAL_WHEN_EMPTY.items():
-        if (broken := _empty_secret(field, arguments, environ)) is not None:
-            logs.setup("info", "text" if environ.get("LOG_FORMAT") == "text" else "json")
-            log.error(msg, error=broken)
-            return 1
     _, options = load(
-        Options, prog=PROG, prefix=PREFIX, argv=arguments, environ=environ, description=DESCRIPTION, commands=COMMANDS
+        Options,
+        prog=PROG,
+        prefix=PREFIX,
+        argv=arguments,
+        environ=environ,
+        description=DESCRIPTION,
+        commands=COMMANDS,
+        on_bad=lambda bad: _end_on_empty_secret(bad, environ),
     )
     try:
         return serve(options)
@@ -63,16 +72,13 @@ def _run(arguments: Sequence[str], environ: Mapping[str, str]) -> int:
         return 2
 
 
-def _empty_secret(field: str, arguments: Sequence[str], environ: Mapping[str, str]) -> str | None:
-    """What is wrong when it is set but empty: a Secret that was never filled, not a misspelt option."""
-    from daemonkit.options import BadOptions, parse
-    from proxy.options import COMMANDS, PREFIX, Options
+def _end_on_empty_secret(bad: "BadOptions", environ: Mapping[str, str]) -> None:
+    """A Secret that was never filled is no misspelt option: the log tells it, and the exit code is 1."""
+    from daemonkit.options import ProblemKind
 
-    if {"-h", "--help", "--version"} & set(arguments):
-        return None
-    try:
-        parse(Options, prefix=PREFIX, argv=arguments, environ=environ, commands=COMMANDS)
-    except BadOptions as bad:
-        texts = [problem.text for problem in bad.problems if problem.field == field]
-        return next((text for text in texts if text.endswith("empty")), None)
-    return None
+    empty = {problem.field: problem.text for problem in bad.problems if problem.kind is ProblemKind.EMPTY}
+    for field, msg in _FATAL_WHEN_EMPTY.items():
+        if field in empty:
+            logs.setup("info", "text" if environ.get("LOG_FORMAT") == "text" else "json")
+            log.error(msg, error=empty[field])
+            sys.exit(1)

@@ -150,13 +150,12 @@ def _serve_api(
 
 
 def _reload_on_hangup(configuration: Configuration, options: Options) -> None:
-    """Without a file there is nothing to read again, and SIGHUP is ignored as by every daemon of ours."""
+    """SIGHUP is blocked since the process began; without a file nobody takes it, so that it does nothing."""
     path = options.config_path
     if path is None:
         return
-    # A blocked signal waits to be taken even where it is ignored otherwise; threads started from here on block it too.
     # Signals to stop are the daemon's to take: a thread that did not block them would have them end the process.
-    signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGHUP, signal.SIGTERM, signal.SIGINT})
+    signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM, signal.SIGINT})
 
     def reload_for_ever() -> None:
         while True:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import pytest
 
 from daemonkit.addresses import ListenAddress
-from daemonkit.options import BadOptions, CommonOptions, load, option, parse, reference_page
+from daemonkit.options import BadOptions, CommonOptions, ProblemKind, load, option, parse, reference_page
 from daemonkit.secret import Secret
 from daemonkit.values import comma_list, duration, parse_bool, parse_size
 
@@ -128,6 +128,26 @@ def test_a_secret_comes_from_a_file_named_by_variable_or_flag(tmp_path) -> None:
 def test_a_secret_that_is_set_but_empty_is_refused(blank: str) -> None:
     assert problems(UNIFI_API_KEY=blank) == ["UNIFI_API_KEY is set but empty"]
     assert problems(UNIFI_API_KEY_FILE=blank) == ["UNIFI_API_KEY_FILE is set but empty"]
+
+
+@pytest.mark.parametrize("variable", ["UNIFI_API_KEY", "UNIFI_API_KEY_FILE"])
+def test_only_an_empty_secret_is_told_apart_from_other_problems(variable: str) -> None:
+    with pytest.raises(BadOptions) as caught:
+        read("--wait", "empty", **{variable: ""})
+
+    assert {problem.field: problem.kind for problem in caught.value.problems} == {
+        "wait_s": ProblemKind.WRONG,
+        "api_key": ProblemKind.EMPTY,
+    }
+
+
+def test_an_empty_secret_file_is_an_empty_secret(tmp_path) -> None:
+    (tmp_path / "empty").write_text(" \n")
+
+    with pytest.raises(BadOptions) as caught:
+        read("--api-key-file", str(tmp_path / "empty"))
+
+    assert [problem.kind for problem in caught.value.problems] == [ProblemKind.EMPTY]
 
 
 def test_a_secret_given_by_variable_and_by_file_is_refused(tmp_path) -> None:

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
+import os
 import signal
 import stat
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from tests.proxy.site import DEADLINE_S, Proxy, ask, eventually, fixed, reserved_port
+from tests.proxy.site import DEADLINE_S, TOKEN, Proxy, ask, eventually, fixed, reserved_port
 
 
 def test_a_restarted_proxy_serves_the_last_document_with_its_version(tmp_path: Path) -> None:
@@ -103,6 +106,48 @@ def test_sighup_without_a_file_is_ignored() -> None:
         proxy.send_signal(signal.SIGHUP)
 
         assert proxy.use({"routes": []})["version"] == 1
+
+
+@contextlib.contextmanager
+def held_at(fifo: Path) -> Iterator[None]:
+    """The proxy that reads its token from `fifo` stands still inside; it gets the token on leaving."""
+    writers: list[int] = []
+
+    def is_read() -> bool:
+        with contextlib.suppress(OSError):
+            # Nobody can open it for writing until somebody reads.
+            writers.append(os.open(fifo, os.O_WRONLY | os.O_NONBLOCK))
+        return bool(writers)
+
+    eventually(is_read, "the proxy reads its token")
+    yield
+    os.write(writers[0], TOKEN.encode())
+    os.close(writers[0])
+
+
+@pytest.fixture
+def token_fifo(tmp_path: Path) -> Path:
+    fifo = tmp_path / "token"
+    os.mkfifo(fifo)
+    return fifo
+
+
+def test_sighup_while_the_proxy_starts_does_not_end_it(token_fifo: Path) -> None:
+    with Proxy(token=None, env={"PROXY_AUTH_TOKEN_FILE": str(token_fifo)}) as proxy:
+        with held_at(token_fifo):
+            proxy.send_signal(signal.SIGHUP)
+
+        assert proxy.use({"routes": []})["version"] == 1
+
+
+def test_sighup_while_the_proxy_starts_has_its_file_read_again(token_fifo: Path, tmp_path: Path) -> None:
+    file = tmp_path / "document.json"
+    file.write_text('{"routes": []}')
+    with Proxy("--config", str(file), token=None, env={"PROXY_AUTH_TOKEN_FILE": str(token_fifo)}) as proxy:
+        with held_at(token_fifo):
+            proxy.send_signal(signal.SIGHUP)
+
+        proxy.wait_for_message("configuration file is unchanged")
 
 
 def test_the_file_comes_before_what_the_state_directory_holds_and_a_put_replaces_both(tmp_path: Path) -> None:
