@@ -140,12 +140,19 @@ def bundle_in_config_map(view: View, key: Key) -> CaBundle | BadReference:
     config_map = view.get(Kind.CONFIG_MAP, key)
     if not isinstance(config_map, ConfigMap):
         return BadReference(Cause.NOT_FOUND, f"ConfigMap {key} does not exist")
-    try:
-        authorities = x509.load_pem_x509_certificates((config_map.data or {}).get(CA_KEY, "").encode())
-        text = "".join(certificate.public_bytes(_PEM).decode() for certificate in dict.fromkeys(authorities))
-    except _UNREADABLE:
+    pem = authorities((config_map.data or {}).get(CA_KEY, ""))
+    if pem is None:
         return BadReference(Cause.NOT_USABLE, f"ConfigMap {key} has no certificates in PEM under {CA_KEY}")
-    return CaBundle(text)
+    return CaBundle(pem)
+
+
+def authorities(text: str) -> str | None:
+    """All certificates in a text, each once, in PEM; None where there is none, or one that cannot be read."""
+    try:
+        found = x509.load_pem_x509_certificates(text.encode())
+        return "".join(certificate.public_bytes(_PEM).decode() for certificate in dict.fromkeys(found))
+    except _UNREADABLE:
+        return None
 
 
 def _unusable(key: Key, problem: str) -> BadReference:

@@ -1,12 +1,11 @@
 """Backend objects of tunnelgw.dev: targets outside the cluster, or on a bare host."""
 
-from cryptography import x509
-
 from proxy import document
 from tunnelgw.model.conditions import Finding, Reason
 from tunnelgw.model.kinds import Kind
 from tunnelgw.model.meta import Key
 from tunnelgw.model.own import Backend, BackendSpec
+from tunnelgw.translate.certificates import authorities
 from tunnelgw.translate.endpoints import address_of
 from tunnelgw.translate.parts import excerpt, problems_of_backend
 from tunnelgw.translate.protocols import Protocol
@@ -26,26 +25,21 @@ def external_target(view: View, key: Key) -> document.Backend | Finding:
     if protocol is None:
         message = f"Backend {key}: protocol is {excerpt(spec.protocol)}, want http, h2c or https"
         return unresolved(Reason.UNSUPPORTED_PROTOCOL, message)
-    target = document.Backend(str(key), (address_of(spec.host, spec.port),), protocol, _tls(spec))
-    problems = problems_of_backend(target) or _problems_of_authorities(spec)
+    tls = _tls(spec)
+    target = document.Backend(str(key), (address_of(spec.host, spec.port),), protocol, tls or document.UNSET)
+    problems = problems_of_backend(target)
+    if tls is None:
+        problems.append("tls.caCertificate: holds no certificates in PEM")
     if problems:
         return unresolved(Reason.BACKEND_NOT_FOUND, f"Backend {key}: {'; '.join(problems)}")
     return target
 
 
-def _tls(spec: BackendSpec) -> document.BackendTLS | document.Unset:
-    """With https alone, the target must prove its own name to the system's authorities."""
+def _tls(spec: BackendSpec) -> document.BackendTLS | document.Unset | None:
+    """With https alone, the target must prove its own name to the system's authorities. None: there are no others."""
+    if spec.tls and spec.tls.ca_certificate:
+        ca = authorities(spec.tls.ca_certificate)
+        return document.BackendTLS(spec.tls.hostname, ca) if ca else None
     if spec.tls:
-        return document.BackendTLS(spec.tls.hostname, spec.tls.ca_certificate or document.UNSET)
+        return document.BackendTLS(spec.tls.hostname)
     return document.BackendTLS(spec.host) if spec.protocol == "https" else document.UNSET
-
-
-def _problems_of_authorities(spec: BackendSpec) -> list[str]:
-    """The proxy would refuse a whole document for a certificate that it cannot read."""
-    if not spec.tls or not spec.tls.ca_certificate:
-        return []
-    try:
-        x509.load_pem_x509_certificates(spec.tls.ca_certificate.encode())
-    except ValueError:
-        return ["tls.caCertificate: holds no certificates in PEM"]
-    return []

@@ -8,6 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from proxy import document
+from proxy.supervisor.certificates import CertificateCheck
 from tests.tunnelgw.golden.material import filled
 from tests.tunnelgw.translate.routeobjects import ROUTES, SLICES, WORLDS, Plain
 from tests.tunnelgw.translate.world import World, object_of
@@ -35,7 +36,9 @@ def outputs(world: World) -> Any:
 @given(WORLDS)
 @settings(max_examples=150, deadline=None)
 def test_the_proxy_takes_every_document(plain: list[Plain]) -> None:
-    world_of(plain).document()
+    made = world_of(plain).document()
+
+    CertificateCheck().check(document.tls_parts(made))
 
 
 @given(WORLDS)
