@@ -1,0 +1,239 @@
+"""Golden cases of classes, Gateways, listeners, ListenerSets and the attachment of routes: one question a file.
+
+rows       which rows of the semantics sheet it answers
+config     spec of the GatewayClassConfig of class `ours`; a tunnel and the address 192.0.2.1 unless given
+services   Services of namespace apps with port 80 and these addresses, written short
+tls        Secrets of type kubernetes.io/tls with a certificate for these names, by name or namespace/name
+ca         ConfigMaps with an authority, by name or namespace/name
+objects    all other objects, in namespace apps unless they say otherwise; Gateways are of class `ours`
+expect     by object: `Kind namespace/name`, for a listener with its name behind it, for a further parentRef of a route
+           with its number. What is not as it is when all is well, by type of condition: `Status Reason: part of message`.
+           Also addresses, kinds, attached, sets, plane, tunnel. `unjudged`: nothing is told. Objects that are not named
+           have all conditions as when all is well
+listeners  fields (a.b for b of a) of listeners in the document of the shared data plane; `only: true`: no others,
+           `given`: some value
+routes     likewise of routes
+hosts      names that tunnels lead to us
+requests   `ask` (method and URL; `tunnel` or the address asked, at the end) and `to`: a backend or a status code
+"""
+
+import base64
+from functools import cache
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+import msgspec
+import pytest
+import yaml
+
+from proxy import document, routing
+from tests.support.certificates import Authority
+from tests.tunnelgw.translate.world import object_of, outcome, service
+from tunnelgw.model.conditions import Finding
+from tunnelgw.model.kinds import Kind
+from tunnelgw.model.meta import Key
+from tunnelgw.model.snapshot import Snapshot
+from tunnelgw.translate.pipeline import Translation
+from tunnelgw.translate.proxyconfig import DataPlaneDocument
+from tunnelgw.translate.queries import CONTROLLER_NAME
+from tunnelgw.translate.verdicts import (
+    ClassVerdict,
+    GatewayVerdict,
+    ListenerSetVerdict,
+    ListenerVerdict,
+    ObjectId,
+    RouteVerdict,
+)
+
+CASES = sorted((Path(__file__).parent / "gateways").glob("*.yaml"))
+TUNNEL = "00000000-0000-4000-8000-000000000001"
+_FIELDS = {"rows", "config", "services", "tls", "ca", "objects", "expect", "listeners", "routes", "hosts", "requests"}
+_WELL = {
+    "Accepted": "True Accepted",
+    "ResolvedRefs": "True ResolvedRefs",
+    "Conflicted": "False NoConflicts",
+    "SupportedVersion": "True SupportedVersion",
+}
+
+
+@pytest.mark.parametrize("path", CASES, ids=lambda path: path.stem)
+def test_gateways_and_listeners(path: Path) -> None:
+    case = yaml.safe_load(path.read_text())
+    assert case["rows"]
+    assert not case.keys() - _FIELDS
+    snapshot = _snapshot(case)
+    translation = Translation(snapshot)
+
+    _check_expected(_seen(translation, snapshot), case.get("expect", {}))
+    shared = _decoded(translation)
+    _check_parts("listeners", shared, case.get("listeners", {}))
+    _check_parts("routes", shared, case.get("routes", {}))
+    if "hosts" in case:
+        hosts = {tunnel: sorted(translation.hosts(tunnel)) for tunnel in translation.tunnels}
+        assert hosts == case["hosts"]
+    for request in case.get("requests", []):
+        _check_request(shared, **request)
+
+
+def test_every_case_is_a_sentence_and_short() -> None:
+    assert CASES
+    for path in CASES:
+        assert "-" in path.stem
+        assert len(path.read_text().splitlines()) <= 80, path.name
+
+
+def _snapshot(case: dict[str, Any]) -> Snapshot:
+    config = case.get("config", {"tunnelID": TUNNEL, "direct": {"addresses": ["192.0.2.1"]}})
+    parameters = {"group": "tunnelgw.dev", "kind": "GatewayClassConfig", "name": "ours"}
+    plain: list[dict[str, Any]] = [
+        {
+            "kind": "GatewayClass",
+            "metadata": {"name": "ours"},
+            "spec": {"controllerName": CONTROLLER_NAME, "parametersRef": parameters},
+        },
+        {"kind": "GatewayClassConfig", "metadata": {"name": "ours"}, "spec": config},
+    ]
+    for name, addresses in case.get("services", {}).items():
+        plain += service(name, addresses)
+    for name, names in case.get("tls", {}).items():
+        plain.append(
+            {"kind": "Secret", "metadata": _metadata(name), "type": "kubernetes.io/tls", "data": _pair(*names)}
+        )
+    for name in case.get("ca", []):
+        plain.append({"kind": "ConfigMap", "metadata": _metadata(name), "data": {"ca.crt": _authority().pem}})
+    for item in case.get("objects", []):
+        if item["kind"] == "Gateway":
+            item["spec"].setdefault("gatewayClassName", "ours")
+        plain.append(item)
+    return Snapshot.of(map(object_of, plain))
+
+
+def _metadata(name: str) -> dict[str, str]:
+    namespace, _, name = name.rpartition("/")
+    return {"name": name, "namespace": namespace or "apps"}
+
+
+@cache
+def _authority() -> Authority:
+    return Authority()
+
+
+@cache
+def _pair(*names: str) -> dict[str, str]:
+    pair = _authority().issue(*names).pair
+    texts = {"tls.crt": pair["certificate"], "tls.key": pair["privateKey"]}
+    return {name: base64.b64encode(text.encode()).decode() for name, text in texts.items()}
+
+
+def _seen(translation: Translation, snapshot: Snapshot) -> dict[str, dict[str, Any] | str]:
+    """What is told of each object, in the words of the cases."""
+    seen: dict[str, dict[str, Any] | str] = {}
+    for kind in (Kind.GATEWAY_CLASS, Kind.GATEWAY, Kind.LISTENER_SET, Kind.HTTP_ROUTE, Kind.GRPC_ROUTE):
+        for key in snapshot.all(kind):
+            id_ = ObjectId(kind, key)
+            match translation.verdict(id_):
+                case None:
+                    seen[str(id_)] = "unjudged"
+                case ClassVerdict() as verdict:
+                    seen[str(id_)] = _told(verdict.findings)
+                case GatewayVerdict() as verdict:
+                    addresses = [f"{address.type} {address.value}" for address in verdict.addresses]
+                    seen[str(id_)] = {
+                        **_told(verdict.findings),
+                        "addresses": addresses,
+                        "sets": verdict.attached_listener_sets,
+                        "plane": verdict.data_plane,
+                        "tunnel": verdict.tunnel,
+                    }
+                    seen |= {f"{id_} {listener.name}": _listener(listener) for listener in verdict.listeners}
+                case ListenerSetVerdict() as verdict:
+                    seen[str(id_)] = _told(verdict.findings)
+                    seen |= {f"{id_} {listener.name}": _listener(listener) for listener in verdict.listeners}
+                case RouteVerdict() as verdict:
+                    seen[str(id_)] = "unjudged"
+                    for place, parent in enumerate(verdict.parents):
+                        seen[f"{id_} {place}" if place else str(id_)] = _told(parent.findings)
+    return seen
+
+
+def _listener(verdict: ListenerVerdict) -> dict[str, Any]:
+    kinds = [f"{kind.group.partition('.')[0]}/{kind.kind}" for kind in verdict.supported_kinds]
+    return {**_told(verdict.findings), "kinds": kinds, "attached": verdict.attached_routes}
+
+
+def _told(findings: tuple[Finding, ...]) -> dict[str, str]:
+    types = [str(finding.type) for finding in findings]
+    assert len(types) == len(set(types)), types
+    return {str(finding.type): f"{finding.status} {finding.reason}: {finding.message}" for finding in findings}
+
+
+_FACTS = ("addresses", "kinds", "attached", "sets", "plane", "tunnel")
+
+
+def _check_expected(seen: dict[str, dict[str, Any] | str], expect: dict[str, Any]) -> None:
+    assert expect.keys() <= seen.keys(), seen.keys()
+    for name, told in seen.items():
+        wanted = expect.get(name, {})
+        if isinstance(told, str) or isinstance(wanted, str):
+            assert told == wanted, (name, told)
+            continue
+        conditions = {type_: text for type_, text in told.items() if type_ not in _FACTS}
+        for type_ in conditions.keys() | (wanted.keys() - set(_FACTS)):
+            text = wanted.get(type_, _WELL.get(type_, "absent"))
+            head, _, part = text.partition(":")
+            assert conditions.get(type_, "absent").partition(":")[0] == head, (name, type_, told)
+            assert part.strip() in conditions.get(type_, ""), (name, type_, told)
+        for fact in wanted.keys() & set(_FACTS):
+            assert told[fact] == wanted[fact], (name, fact)
+
+
+def _decoded(translation: Translation) -> document.Document:
+    """The shared document; every document must be one that the proxy takes, in the proxy's own words."""
+    for content in translation.documents.values():
+        text = content.encode(7)
+        assert document.encode(document.decode(text)) == text
+    shared: DataPlaneDocument = translation.documents["shared"]
+    return document.decode(shared.encode(7))
+
+
+def _check_parts(group: str, shared: document.Document, wanted: dict[str, Any]) -> None:
+    plain = msgspec.json.decode(document.encode(shared)).get(group, [])
+    by_name = {part["name"]: part for part in plain}
+    if wanted.pop("only", False):
+        assert by_name.keys() == wanted.keys()
+    for name, fields in wanted.items():
+        assert name in by_name, by_name.keys()
+        for field, value in fields.items():
+            seen = _field(by_name[name], field)
+            assert (value == "given" and seen is not None) or seen == value, (name, field, by_name[name].keys())
+
+
+def _field(part: dict[str, Any], path: str) -> Any:
+    """`tls.clientValidation.mode`; None where there is none."""
+    value: Any = part
+    for name in path.split("."):
+        value = value.get(name) if isinstance(value, dict) else None
+    return value
+
+
+def _check_request(shared: document.Document, ask: str, to: str | int) -> None:
+    method, url, at = ask.split()
+    parts = urlsplit(url)
+    port = parts.port or (443 if parts.scheme == "https" else 80)
+    tunnel_door = routing.TUNNEL_HTTPS if parts.scheme == "https" else routing.TUNNEL_HTTP
+    door = tunnel_door if at == "tunnel" else routing.socket_door(at, port)
+    table = routing.compile_table(shared)
+    if door not in table.doors:
+        assert to == "nobody", ask
+        return
+    head = routing.PlainHead(method.encode(), parts.netloc.encode(), (parts.path or "/").encode(), ())
+    assert outcome(table, door, head, 0.0)["to"] == to, ask
+
+
+def test_an_object_that_does_not_exist_has_no_verdict() -> None:
+    translation = Translation(Snapshot.of([]))
+
+    assert translation.verdict(ObjectId(Kind.GATEWAY, Key("apps", "none"))) is None
+    assert translation.verdict(ObjectId(Kind.SERVICE, Key("apps", "none"))) is None
+    assert translation.documents["shared"].encode(1) == b'{"version":1}'
