@@ -1,8 +1,8 @@
 """What a worker counts: plain numbers, since a metric library would cost microseconds on every request.
 
 Made and changed by the loop's thread. Names come from documents, so there are as many series as the document has routes
-and backends, but at most MAX_SERIES of each; what comes later is counted under OTHER. `snapshot` is what the
-supervisor gets, adds up over its workers, and shows as metrics.
+and backends, but at most MAX_SERIES of each; what comes later is counted under OTHER. The supervisor gets all of it now
+and then, adds it up over its workers, and shows it as metrics.
 """
 
 from bisect import bisect_left
@@ -96,23 +96,23 @@ class Stats(msgspec.Struct):
     """From the document's arrival to its use."""
     access_log_dropped: int = 0
 
-    def route(self, name: str) -> RouteStats:
-        return _series(self.routes, name, RouteStats)
+    def route(self, name: str, limit: int | None = MAX_SERIES) -> RouteStats:
+        return _series(self.routes, name, RouteStats, limit)
 
-    def backend(self, key: str) -> BackendStats:
-        return _series(self.backends, key, BackendStats)
+    def backend(self, key: str, limit: int | None = MAX_SERIES) -> BackendStats:
+        return _series(self.backends, key, BackendStats, limit)
 
     def door(self, name: str) -> DoorStats:
-        return _series(self.doors, name, DoorStats)
+        return _series(self.doors, name, DoorStats, MAX_SERIES)
 
     def edge(self, conn_index: int) -> EdgeStats:
         return self.edges.setdefault(conn_index, EdgeStats())
 
 
-def _series(series: dict[str, S], name: str, make: type[S]) -> S:
+def _series(series: dict[str, S], name: str, make: type[S], limit: int | None) -> S:
     found = series.get(name)
     if found is None:
-        if len(series) >= MAX_SERIES:
+        if limit is not None and len(series) >= limit:
             name = OTHER
         found = series.setdefault(name, make())
     return found

@@ -79,6 +79,10 @@ class Pools:
             self._renew(key)
         self._loop.work_through(self._renew_all(self._generation))
 
+    def serves(self, key: str) -> bool:
+        """Whether requests may still go to that backend."""
+        return key in self._balancers or key in self._former
+
     def drain(self) -> None:
         """Let running requests finish, and take new ones, but keep no connection after its request."""
         self._is_draining = True

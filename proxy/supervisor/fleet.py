@@ -11,6 +11,7 @@ from daemonkit.lifecycle import StartFailed
 from daemonkit.logs import get_logger
 from proxy.control import Begin
 from proxy.stats import Stats
+from proxy.supervisor.departed import Departed
 from proxy.supervisor.deployment import Deployment
 from proxy.supervisor.slot import FAILING_STARTS, Slot, State
 
@@ -26,6 +27,7 @@ class Fleet:
     def __init__(self, begins: list[Begin]) -> None:
         self._news = threading.Condition()
         self.slots = [Slot(begin, self._news) for begin in begins]
+        self._departed = Departed()
         self._is_stopping = False
 
     # -- what is served ----------------------------------------------------------------------------------------------
@@ -87,10 +89,13 @@ class Fleet:
         return total
 
     def watch(self, stop: threading.Event, period_s: float = 5.0) -> None:
-        """A thread: counts of a worker that dies are lost since the last look, and one that stands still is found."""
+        """A thread: counts of a worker that dies are lost since the last look, one that stands still is found, and
+        numbers of what is gone are forgotten."""
         while not stop.wait(period_s):
             self.refresh()
             now_s = time.monotonic()
+            with self._news:
+                self._departed.forget([slot.totals for slot in self.slots], now_s)
             for slot in self.slots:
                 if slot.state in (State.RUNNING, State.STARTING) and now_s - slot.heard_s > STANDSTILL_S:
                     log.error("worker stands still, killing it", worker=slot.index, pid=slot.pid)

@@ -1,7 +1,8 @@
 """The proxy's metrics: the numbers of all workers added up when somebody asks.
 
 Workers count in plain integers (`proxy.stats`); nothing is counted here. Counters survive the replacement of a worker.
-There are at most as many series of a kind as `proxy.stats.MAX_SERIES` says.
+Each worker has at most as many series of a kind as `proxy.stats.MAX_SERIES` says; those of routes and backends that are
+gone leave after `departed.LINGER_S`.
 """
 
 from collections.abc import Iterable, Iterator

@@ -1,11 +1,25 @@
 """What one slot's workers have counted, one process after another, so that counters never run backwards.
 
-Counters of dead processes are kept; gauges (in flight, open connections) die with their process.
+Counters of dead processes are kept, and those of series that a process counts no longer; gauges (in flight, open
+connections) die with their process.
 """
+
+from collections.abc import Set
+from typing import Literal, NamedTuple
 
 import msgspec
 
-from proxy.stats import BackendStats, DoorStats, EdgeStats, RouteStats, Stats
+from proxy.stats import MAX_SERIES, NO_ROUTE, OTHER, BackendStats, DoorStats, EdgeStats, RouteStats, Stats
+
+
+class Series(NamedTuple):
+    """Numbers with a name of the document, which may leave with it."""
+
+    kind: Literal["routes", "backends"]
+    name: str
+
+
+_LASTING = frozenset((Series("routes", NO_ROUTE), Series("routes", OTHER), Series("backends", OTHER)))
 
 
 class Totals:
@@ -15,12 +29,27 @@ class Totals:
 
     def update(self, stats: Stats) -> None:
         """The latest snapshot of the process that runs now."""
+        add(self._dead, _missing(self._alive, stats), with_gauges=False, limit=MAX_SERIES)
         self._alive = stats
 
     def retire(self) -> None:
         """That process has ended."""
-        add(self._dead, self._alive, with_gauges=False)
+        add(self._dead, self._alive, with_gauges=False, limit=MAX_SERIES)
         self._alive = Stats()
+
+    @property
+    def counted(self) -> set[Series]:
+        """By the process that runs now."""
+        return _series(self._alive)
+
+    @property
+    def kept(self) -> set[Series]:
+        """Which processes have counted that ended, or count them no longer."""
+        return _series(self._dead) - _LASTING
+
+    def forget(self, kept: Set[Series]) -> None:
+        for kind, name in kept:
+            getattr(self._dead, kind).pop(name, None)
 
     @property
     def table_version(self) -> int:
@@ -35,11 +64,24 @@ class Totals:
         add(total, self._alive, with_gauges=True)
 
 
-def add(total: Stats, stats: Stats, *, with_gauges: bool) -> None:
+def _series(stats: Stats) -> set[Series]:
+    return {*(Series("routes", name) for name in stats.routes), *(Series("backends", key) for key in stats.backends)}
+
+
+def _missing(before: Stats, now: Stats) -> Stats:
+    """The series that are not there any more."""
+    return Stats(
+        routes={name: route for name, route in before.routes.items() if name not in now.routes},
+        backends={key: backend for key, backend in before.backends.items() if key not in now.backends},
+    )
+
+
+def add(total: Stats, stats: Stats, *, with_gauges: bool, limit: int | None = None) -> None:
+    """`limit` of series of a kind; without one none is added to OTHER, where others would then find it missing."""
     for name, route in stats.routes.items():
-        _add_route(total.route(name), route, with_gauges)
+        _add_route(total.route(name, limit), route, with_gauges)
     for key, backend in stats.backends.items():
-        _add_backend(total.backend(key), backend, with_gauges)
+        _add_backend(total.backend(key, limit), backend, with_gauges)
     for name, door in stats.doors.items():
         _add_door(total.door(name), door, with_gauges)
     for conn_index, edge in stats.edges.items():

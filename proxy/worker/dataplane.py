@@ -3,7 +3,7 @@
 import random
 import socket
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING
 
 from proxy.accesslog.writer import AccessLogWriter
@@ -14,6 +14,7 @@ from proxy.loop import Loop
 from proxy.routing import Table
 from proxy.stats import Stats
 from proxy.tunnel.orders import EdgeOrder, EdgeReport
+from proxy.worker.departed import Departed
 
 if TYPE_CHECKING:
     from proxy.tunnel.links import Links
@@ -39,6 +40,7 @@ class DataPlane:
             wall_clock_s=time.time,
         )
         self._doors = Doors(loop, self._services.begin, stats)
+        self._departed = Departed(stats, self._pools.serves)
         self._links: Links | None = None
         """Of the tunnel, once there are orders for it."""
         self._table: Table | None = None
@@ -48,6 +50,7 @@ class DataPlane:
         self._pools.use(table)
         self._services.use(table)
         self._doors.use(table, sockets)
+        self._departed.use(table)
         self._table = table
         if self._links is not None:
             self._links.use(table.settings.limits)
@@ -86,6 +89,10 @@ class DataPlane:
         """Bring the numbers up to date that are not counted as they change."""
         if self._links is not None:
             self._links.measure()
+
+    def let_go_of_departed(self) -> Iterator[None]:
+        """Right behind a report; the steps are work that may wait."""
+        return self._departed.let_go()
 
     def close(self) -> None:
         if self._links is not None:

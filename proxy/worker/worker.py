@@ -89,6 +89,7 @@ class Worker:
             case Report():
                 self._data_plane.measure()
                 self._say(_usage(), msgspec.msgpack.encode(self._stats))
+                self._loop.work_through(self._data_plane.let_go_of_departed())
             case Drain():
                 self._data_plane.drain(self._end)
 

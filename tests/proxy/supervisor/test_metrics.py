@@ -88,3 +88,24 @@ def test_a_refused_client_is_counted_under_a_cause_that_is_known() -> None:
             assert client.recv(65536).startswith(b"HTTP/1.1 400 ")
 
         assert proxy.metric("tunnelgw_proxy_connections_refused_total", cause="protocol") == 1
+
+
+def test_the_numbers_of_a_route_that_has_left_do_not_run_backwards() -> None:
+    with reserved_port() as port, Proxy("--workers", "2") as proxy:
+        before, after = fixed(port), fixed(port)
+        before["routes"][0]["name"], after["routes"][0]["name"] = "gone", "stays"
+
+        def requests_of_gone() -> float | None:
+            return proxy.metric("tunnelgw_proxy_requests_total", route="gone", status_class="2xx")
+
+        proxy.use(before)
+        for _ in range(8):
+            ask(port)
+        proxy.use(after)
+        ask(port)
+        # Each look makes the workers report: the second time they let go of it.
+        assert [requests_of_gone() for _ in range(4)] == [8] * 4
+
+        proxy.use(before)
+        ask(port)
+        assert requests_of_gone() == 9

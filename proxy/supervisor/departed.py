@@ -1,0 +1,25 @@
+"""Series that no worker counts any more: shown for a while longer, so that nobody misses their last numbers."""
+
+from collections.abc import Sequence
+from typing import Final
+
+from proxy.supervisor.totals import Series, Totals
+
+LINGER_S: Final = 600.0
+
+
+class Departed:
+    """Pure; times come in."""
+
+    def __init__(self) -> None:
+        self._since_s: dict[Series, float] = {}
+
+    def forget(self, totals: Sequence[Totals], now_s: float) -> None:
+        """Take out of all slots' totals what none has counted for LINGER_S: all at once, as a part of a counter that
+        goes would look like a counter that begins anew."""
+        kept = set[Series]().union(*(each.kept for each in totals))
+        gone = kept.difference(*(each.counted for each in totals))
+        self._since_s = {series: self._since_s.get(series, now_s) for series in gone}
+        due = {series for series, since_s in self._since_s.items() if now_s >= since_s + LINGER_S}
+        for each in totals:
+            each.forget(due)

@@ -1,0 +1,55 @@
+"""Series of routes and backends that have left the table: a worker counts them no longer once nothing runs on them.
+
+What they counted is the supervisor's to keep (`proxy.supervisor.totals`). So `let_go` belongs right behind a report,
+before anything can be counted that was not reported. Which they are is looked up once after a new table, in slices.
+"""
+
+from collections.abc import Callable, Iterator
+from itertools import islice
+
+from proxy.routing import Table
+from proxy.stats import NO_ROUTE, OTHER, Stats
+
+_STEP = 500
+"""Routes at a time: some tenths of a millisecond."""
+
+
+class Departed:
+    def __init__(self, stats: Stats, is_served: Callable[[str], bool]) -> None:
+        """`is_served` says whether requests may still go to the backend with that key."""
+        self._stats = stats
+        self._is_served = is_served
+        self._table: Table | None = None
+        self._is_table_new = False
+        self._routes: set[str] = set()
+        self._backends: set[str] = set()
+
+    def use(self, table: Table) -> None:
+        self._table = table
+        self._is_table_new = True
+        self._routes = set()
+        self._backends = set()
+
+    def let_go(self) -> Iterator[None]:
+        """Of what is known to have left; the steps look up what has left with the latest table."""
+        routes, backends = self._stats.routes, self._stats.backends
+        for name in [name for name in self._routes if not routes[name].in_flight]:
+            self._routes.remove(name)
+            del routes[name]
+        for key in [key for key in self._backends if not self._is_served(key)]:
+            self._backends.remove(key)
+            del backends[key]
+        return self._look_up()
+
+    def _look_up(self) -> Iterator[None]:
+        table = self._table
+        if table is None or not self._is_table_new:
+            return
+        self._is_table_new = False
+        in_use = {NO_ROUTE, OTHER}
+        routes = iter(table.routes.values())
+        while some := [*islice(routes, _STEP)]:
+            in_use.update(rule.route_name for route in some for rule in route.rules[:1])
+            yield
+        self._routes = self._stats.routes.keys() - in_use
+        self._backends = self._stats.backends.keys() - table.backends.keys() - {OTHER}

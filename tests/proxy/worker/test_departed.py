@@ -1,0 +1,99 @@
+"""A worker lets go of the numbers of routes and backends that have left, once nothing runs on them."""
+
+from __future__ import annotations
+
+from proxy import document
+from proxy.routing import Table, compile_table
+from proxy.stats import NO_ROUTE, OTHER, Stats
+from proxy.worker.departed import Departed
+
+
+def table_of(*names: str) -> Table:
+    """A route and a backend for each name."""
+    return compile_table(
+        document.Document(
+            backends=tuple(document.Backend(name=name, addresses=("192.0.2.1:80",)) for name in names),
+            routes=tuple(
+                document.Route(name=name, hostnames=(f"{name}.example",), backends=(document.BackendRef(backend=name),))
+                for name in names
+            ),
+        )
+    )
+
+
+class Worker:
+    def __init__(self) -> None:
+        self.stats = Stats()
+        self.served: set[str] = set()
+        """Backends that are served though the table does not have them."""
+        self._departed = Departed(self.stats, self.served.__contains__)
+
+    def use(self, *names: str) -> None:
+        """Each gets a request."""
+        self._departed.use(table_of(*names))
+        for name in names:
+            self.stats.route(name)
+            self.stats.backend(name)
+
+    def report(self) -> tuple[set[str], set[str]]:
+        """Names of routes and of backends that are counted afterwards."""
+        for _ in self._departed.let_go():
+            pass
+        return set(self.stats.routes), set(self.stats.backends)
+
+
+def test_what_has_left_goes_with_the_report_after_it_was_found() -> None:
+    worker = Worker()
+    worker.use("kept", "gone")
+    worker.report()
+    worker.use("kept")
+
+    assert worker.report() == ({"kept", "gone"}, {"kept", "gone"})
+    assert worker.report() == ({"kept"}, {"kept"})
+
+
+def test_what_is_in_use_stays_until_it_is_not() -> None:
+    worker = Worker()
+    worker.use("gone")
+    worker.stats.route("gone").in_flight = 1
+    worker.served.add("gone")
+    worker.use()
+    worker.report()
+
+    assert worker.report() == ({"gone"}, {"gone"})
+
+    worker.stats.route("gone").in_flight = 0
+    assert worker.report() == (set(), {"gone"})
+
+    worker.served.clear()
+    assert worker.report() == (set(), set())
+
+
+def test_what_comes_back_before_the_report_stays() -> None:
+    worker = Worker()
+    worker.use("back")
+    worker.use()
+    worker.report()
+    worker.use("back")
+
+    assert [worker.report(), worker.report()] == [({"back"}, {"back"})] * 2
+
+
+def test_numbers_that_belong_to_no_route_stay() -> None:
+    worker = Worker()
+    worker.stats.route(NO_ROUTE)
+    worker.stats.route(OTHER)
+    worker.stats.backend(OTHER)
+    worker.use()
+    worker.report()
+
+    assert worker.report() == ({NO_ROUTE, OTHER}, {OTHER})
+
+
+def test_ten_thousand_routes_are_looked_through_in_slices() -> None:
+    stats = Stats()
+    departed = Departed(stats, lambda _key: False)
+    departed.use(compile_table(document.Document(routes=tuple(document.Route(name=f"r{n}") for n in range(10_000)))))
+
+    assert sum(1 for _ in departed.let_go()) == 20
+    assert sum(1 for _ in departed.let_go()) == 0
