@@ -12,7 +12,7 @@ import pytest
 from tests.kube.kubeenv import find_programs, restart_apiserver, start
 from tests.support.dns_endpoints import KubeApi
 from tests.support.kube_fixtures import require
-from tests.tunnelgw.sources.kubernetes.cluster import Cluster
+from tests.tunnelgw.sources.cluster import Cluster
 from tests.tunnelgw.sources.kubernetes.relay import Relay
 from tests.tunnelgw.sources.kubernetes.running import QUICK, World, running
 from tunnelgw.model.kinds import Kind

@@ -5,7 +5,7 @@ import json
 import pytest
 import yaml
 
-from tests.tunnelgw.sources.kubernetes.cluster import HELM, Cluster
+from tests.tunnelgw.sources.cluster import HELM, Cluster
 from tests.tunnelgw.sources.kubernetes.running import running
 from tunnelgw.model.core import ConfigMap, Secret
 from tunnelgw.model.kinds import RESOURCES, Kind

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from daemonkit.secret import Secret
-from tests.tunnelgw.sources.kubernetes.cluster import HOME, Cluster
+from tests.tunnelgw.sources.cluster import HOME, Cluster
 from tunnelgw.model.kinds import RESOURCES, Kind
 from tunnelgw.model.meta import Key, Object
 from tunnelgw.sources.kubernetes.decode import ObjectDecoder

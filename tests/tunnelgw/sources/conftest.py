@@ -8,7 +8,7 @@ import pytest
 from tests.kube.kubeenv import Environment
 from tests.support.dns_endpoints import KubeApi
 from tests.support.kube_fixtures import kube
-from tests.tunnelgw.sources.kubernetes.cluster import Cluster
+from tests.tunnelgw.sources.cluster import Cluster
 
 __all__ = ["kube"]
 

@@ -17,7 +17,7 @@ from tests.support.dns_endpoints import KubeApi
 from tests.support.kube_fixtures import require
 from tunnelgw.model.kinds import RESOURCES, Kind
 
-HELM = Path(__file__).resolve().parents[4] / "helm" / "tunnelgw"
+HELM = Path(__file__).resolve().parents[3] / "helm" / "tunnelgw"
 HOME = "tunnelgw-system"
 ACCOUNT = "tunnelgw"
 READY_S = 30.0

@@ -1,0 +1,433 @@
+"""A folder on a disk, and what the store shows of it."""
+
+from __future__ import annotations
+
+import json
+import os
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from tunnelgw.model.core import Secret
+from tunnelgw.model.kinds import Kind
+from tunnelgw.model.meta import Key, Object
+from tunnelgw.model.routes import HttpRoute
+from tunnelgw.model.snapshot import Entry
+from tunnelgw.sources.directory.source import DirectorySource
+from tunnelgw.sources.store import Change, Store
+from tunnelgw.sources.writing import Outcome
+
+DEADLINE_S = 30.0
+NOW = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
+WEB = Key("default", "web")
+ROUTE = """\
+apiVersion: gateway.networking.k8s.io/v1
+kind: HTTPRoute
+metadata:
+  name: {name}
+spec:
+  parentRefs: [{{name: gw}}]
+  hostnames: [{hostname}]
+"""
+
+
+class Site:
+    """A folder, its status folder, and a source that looks when it is told to."""
+
+    def __init__(self, root: Path) -> None:
+        self.root = root / "manifests"
+        self.root.mkdir(exist_ok=True)
+        self.status = self.root / "status"
+        self.store = Store()
+        self.now = NOW
+        self._clock_ns = 0
+        self.source = DirectorySource(self.root, self.status, self.store, threading.Event(), lambda: self.now)
+
+    def write(self, name: str, text: str) -> Path:
+        """A file that has been still for a while already."""
+        path = self.root / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+        self._clock_ns += 1_000_000_000
+        os.utime(path, ns=(self._clock_ns, self._clock_ns))
+        return path
+
+    def look(self) -> Change:
+        self.source.look()
+        return self.store.take()
+
+    def route(self, key: Key = WEB) -> HttpRoute | None:
+        item = self.look().snapshot.all(Kind.HTTP_ROUTE).get(key)
+        assert item is None or isinstance(item, HttpRoute)
+        return item
+
+    def hostnames(self, key: Key = WEB) -> tuple[str, ...]:
+        route = self.route(key)
+        return route.spec.hostnames if route else ()
+
+    def problems(self) -> list[str]:
+        return [f"{Path(each.file).name}:{each.line}: {each.reason}" for each in self.source.problems]
+
+
+@pytest.fixture
+def site(tmp_path: Path) -> Site:
+    return Site(tmp_path)
+
+
+def route(name: str = "web", hostname: str = "a.example.org") -> str:
+    return ROUTE.format(name=name, hostname=hostname)
+
+
+def test_everything_is_listed_at_the_first_look_also_from_an_empty_folder(site: Site) -> None:
+    change = site.look()
+
+    assert site.store.unlisted == frozenset()
+    assert Key("", "gateways.gateway.networking.k8s.io") in change.snapshot.all(Kind.CUSTOM_RESOURCE_DEFINITION)
+
+
+def test_documents_lists_json_and_folders_are_read_and_hidden_files_are_not(site: Site) -> None:
+    site.write("many.yaml", "---\n" + route("one") + "---\n---\n" + route("two"))
+    site.write("below/further/three.yml", route("three"))
+    site.write("four.json", json.dumps(yaml.safe_load(route("four"))))
+    site.write("list.yaml", json.dumps({"apiVersion": "v1", "kind": "List", "items": [yaml.safe_load(route("five"))]}))
+    site.write(".hidden.yaml", route("hidden"))
+    site.write("notes.txt", "no manifest")
+    site.write("status/httproute/default/web.yaml", route("status"))
+    site.write("deployment.yaml", "apiVersion: apps/v1\nkind: Deployment\nmetadata: {name: web}\n")
+
+    routes = site.look().snapshot.all(Kind.HTTP_ROUTE)
+
+    assert {key.name for key in routes} == {"one", "two", "three", "four", "five"}
+    assert site.problems() == []
+
+
+def test_an_object_gets_what_an_api_server_would_give_it(site: Site) -> None:
+    site.write("web.yaml", route())
+
+    change = site.look()
+
+    item = change.snapshot.all(Kind.HTTP_ROUTE)[WEB]
+    metadata = item.metadata
+    assert (metadata.namespace, metadata.generation, metadata.creation_timestamp) == (
+        "default",
+        1,
+        "2026-01-02T03:04:05Z",
+    )
+    assert len(metadata.uid) == 36
+    assert isinstance(item, HttpRoute)
+    assert item.spec.rules[0].matches[0].path.value == "/"
+    namespace = change.snapshot.all(Kind.NAMESPACE)[Key("", "default")]
+    assert namespace.metadata.labels == {"kubernetes.io/metadata.name": "default"}
+
+
+def test_a_changed_file_changes_its_object_and_raises_its_generation(site: Site) -> None:
+    site.write("web.yaml", route())
+    first = site.route()
+    site.write("web.yaml", route(hostname="b.example.org"))
+
+    second = site.route()
+
+    assert first is not None
+    assert second is not None
+    assert second.spec.hostnames == ("b.example.org",)
+    assert (first.metadata.generation, second.metadata.generation) == (1, 2)
+    assert first.metadata.uid == second.metadata.uid
+
+
+def test_labels_and_comments_leave_the_generation_alone(site: Site) -> None:
+    site.write("web.yaml", route())
+    site.look()
+    site.write("web.yaml", "# why\n" + route().replace("  name: web\n", "  name: web\n  labels: {a: b}\n"))
+
+    changed = site.route()
+
+    assert changed is not None
+    assert (changed.metadata.generation, changed.metadata.labels) == (1, {"a": "b"})
+
+
+def test_generation_age_and_identity_survive_a_restart_and_edits_meanwhile(tmp_path: Path) -> None:
+    site = Site(tmp_path)
+    site.write("web.yaml", route())
+    before = site.route()
+    site.write("web.yaml", route(hostname="edited-meanwhile.example.org"))
+
+    again = Site(tmp_path)
+    again.now = datetime(2027, 1, 1, tzinfo=UTC)
+    after = again.route()
+
+    assert before is not None
+    assert after is not None
+    assert after.metadata.generation == 2
+    assert after.metadata.uid == before.metadata.uid
+    assert after.metadata.creation_timestamp == before.metadata.creation_timestamp
+
+
+def test_an_object_that_was_removed_and_comes_again_is_a_new_one(site: Site) -> None:
+    path = site.write("web.yaml", route())
+    first = site.route()
+    path.unlink()
+    gone = site.route()
+    site.write("web.yaml", route())
+    second = site.route()
+
+    assert first is not None
+    assert second is not None
+    assert gone is None
+    assert first.metadata.uid != second.metadata.uid
+
+
+@pytest.mark.parametrize(
+    ("broken", "problem"),
+    [
+        ("kind: HTTPRoute\nmetadata: {name: [\n", "web.yaml:3: "),
+        (route().replace("  name: web", "  name: web\n  name: web"), "web.yaml:5: key 'name' is there twice"),
+        (route().replace("[a.example.org]", "[a.example.org, A_B]"), "web.yaml:7: spec.hostnames[1] 'A_B' is not"),
+        (route().replace("hostnames", "hostname"), "web.yaml:7: spec.hostname is not a field that there is"),
+        (route().replace("  name: web", "  name: Web"), "web.yaml:4: metadata.name 'Web' is not a name"),
+        (route().replace("kind: HTTPRoute", "kind: 5"), "web.yaml:1: not an object of the API: kind is missing"),
+        (route().replace("io/v1", "io/v9"), "web.yaml:1: there is no kind HTTPRoute in gateway.networking.k8s.io/v9"),
+        ("\xff\xfe", "web.yaml:1: "),
+        ("&a [*a]", "web.yaml:1: "),
+    ],
+)
+def test_a_broken_file_keeps_the_last_good_version_and_says_file_line_and_reason(
+    site: Site, broken: str, problem: str
+) -> None:
+    site.write("web.yaml", route())
+    site.look()
+
+    site.write("web.yaml", broken)
+
+    assert site.hostnames() == ("a.example.org",)
+    assert [each for each in site.problems() if each.startswith(problem)], site.problems()
+    site.write("web.yaml", route(hostname="mended.example.org"))
+    assert site.hostnames() == ("mended.example.org",)
+    assert site.problems() == []
+
+
+def test_a_broken_document_leaves_the_others_of_its_file_alone(site: Site) -> None:
+    site.write("many.yaml", route("web") + "---\n" + route("other"))
+    site.look()
+
+    site.write("many.yaml", route("web", hostname="A_B") + "---\n" + route("other", hostname="new.example.org"))
+
+    assert site.hostnames(WEB) == ("a.example.org",)
+    assert site.hostnames(Key("default", "other")) == ("new.example.org",)
+
+
+def test_an_object_that_was_never_good_is_reported_with_its_place(site: Site) -> None:
+    path = site.write("web.yaml", route(hostname="A_B"))
+
+    change = site.look()
+
+    problem = change.unreadable[Entry(Kind.HTTP_ROUTE, WEB)]
+    assert problem.where == f"{path}:7"
+    assert "'A_B' is not a domain name" in problem.reason
+    assert WEB not in change.snapshot.all(Kind.HTTP_ROUTE)
+
+
+def test_of_two_documents_for_one_object_the_first_counts_until_it_goes(site: Site) -> None:
+    first = site.write("a.yaml", route(hostname="first.example.org"))
+    site.write("b.yaml", route(hostname="second.example.org"))
+
+    assert site.hostnames() == ("first.example.org",)
+    assert site.problems() == [f"b.yaml:1: HTTPRoute default/web is at {first}:1 already"]
+    first.unlink()
+    assert site.hostnames() == ("second.example.org",)
+    assert site.problems() == []
+
+
+def test_the_mount_of_a_config_map_is_followed_when_its_link_is_turned(site: Site) -> None:
+    for number, hostname in enumerate(("old.example.org", "new.example.org")):
+        site.write(f"..{number}/web.yaml", route(hostname=hostname))
+    (site.root / "..data").symlink_to("..0")
+    (site.root / "web.yaml").symlink_to("..data/web.yaml")
+    old = site.hostnames()
+
+    (site.root / "..data_tmp").symlink_to("..1")
+    (site.root / "..data_tmp").replace(site.root / "..data")
+
+    assert (old, site.hostnames()) == (("old.example.org",), ("new.example.org",))
+
+
+def test_links_in_circles_end(site: Site) -> None:
+    site.write("below/web.yaml", route())
+    (site.root / "below" / "again").symlink_to("..")
+
+    assert site.hostnames() == ("a.example.org",)
+
+
+def test_a_file_that_is_being_written_is_left_alone_until_it_is_still(site: Site) -> None:
+    site.write("web.yaml", route())
+    site.look()
+
+    path = site.write("web.yaml", route(hostname="half.example.org"))
+    os.utime(path, ns=(time.time_ns() + 10**12,) * 2)  # written just now, however slow this machine is
+    during = site.hostnames()
+    site.write("web.yaml", route(hostname="whole.example.org"))
+
+    assert (during, site.hostnames()) == (("a.example.org",), ("whole.example.org",))
+
+
+def test_plain_text_of_a_secret_is_encoded_and_never_part_of_a_message(site: Site) -> None:
+    site.write(
+        "secret.yaml",
+        "apiVersion: v1\nkind: Secret\nmetadata: {name: s}\nstringData: {token: geheim}\n---\n"
+        "apiVersion: v1\nkind: Secret\nmetadata: {name: bad}\ndata: {token: 'geheim!'}\n",
+    )
+    site.write(
+        "config.yaml",
+        "apiVersion: tunnelgw.dev/v1alpha1\nkind: GatewayClassConfig\nmetadata: {name: c}\n"
+        "spec: {tunnelID: 01234567-89ab-cdef-0123-456789abcdef,"
+        " providerCredentialsSecretRef: {name: s, namespace: default}}\n",
+    )
+
+    secret = site.look().snapshot.all(Kind.SECRET)[Key("default", "s")]
+
+    assert isinstance(secret, Secret)
+    assert secret.data == {"token": "Z2VoZWlt"}
+    assert site.problems() == ["secret.yaml:9: data.token is not base64; plain text belongs into stringData"]
+
+
+def test_a_secret_that_is_named_later_is_there_at_once(site: Site) -> None:
+    site.write("secret.yaml", "apiVersion: v1\nkind: Secret\nmetadata: {name: s}\nstringData: {token: geheim}\n")
+    unnamed = site.look().snapshot.all(Kind.SECRET)[Key("default", "s")]
+    site.write(
+        "config.yaml",
+        "apiVersion: tunnelgw.dev/v1alpha1\nkind: GatewayConfig\nmetadata: {name: c}\n"
+        "spec: {tunnelID: 01234567-89ab-cdef-0123-456789abcdef, tunnelTokenSecretRef: {name: s}}\n",
+    )
+
+    site.source.look()
+
+    assert site.store.wait(time.monotonic())
+    named = site.store.take().snapshot.all(Kind.SECRET)[Key("default", "s")]
+    assert isinstance(unnamed, Secret)
+    assert isinstance(named, Secret)
+    assert (unnamed.data, named.data) == (None, {"token": "Z2VoZWlt"})
+
+
+def status(message: str) -> bytes:
+    return json.dumps({"parents": [{"message": message}]}).encode()
+
+
+def test_a_status_is_a_file_and_touches_its_object(site: Site) -> None:
+    site.write("web.yaml", route())
+    item = site.route()
+    assert item is not None
+
+    written = site.source.writer().write(Kind.HTTP_ROUTE, item, status("good"))
+
+    change = site.store.take()
+    document: Any = yaml.safe_load((site.status / "httproute" / "default" / "web.yaml").read_text())
+    assert written.outcome is Outcome.WRITTEN
+    assert document["kind"] == "HTTPRoute"
+    assert document["metadata"] == {
+        "name": "web",
+        "namespace": "default",
+        "uid": item.metadata.uid,
+        "generation": 1,
+    }
+    assert document["status"] == {"parents": [{"message": "good"}]}
+    assert change.touched == {Entry(Kind.HTTP_ROUTE, WEB)}
+    assert change.changed == frozenset()
+    stored = change.snapshot.all(Kind.HTTP_ROUTE)[WEB]
+    assert isinstance(stored, HttpRoute)
+    assert json.loads(bytes(stored.status)) == {"parents": [{"message": "good"}]}
+
+
+def test_a_status_stays_over_edits_and_restarts_and_goes_with_its_object(tmp_path: Path) -> None:
+    site = Site(tmp_path)
+    site.write("web.yaml", route())
+    item = site.route()
+    assert item is not None
+    site.source.writer().write(Kind.HTTP_ROUTE, item, status("good"))
+    path = site.write("web.yaml", route(hostname="b.example.org"))
+    edited = site.route()
+
+    again = Site(tmp_path)
+    restarted = again.route()
+    path.unlink()
+    again.look()
+
+    assert edited is not None
+    assert restarted is not None
+    assert bytes(edited.status) == status("good")
+    assert json.loads(bytes(restarted.status)) == json.loads(status("good"))
+    assert not list((tmp_path / "manifests" / "status").rglob("*.yaml"))
+
+
+def test_a_status_for_what_has_changed_meanwhile_is_a_conflict_and_for_what_is_gone_nothing(site: Site) -> None:
+    path = site.write("web.yaml", route())
+    item = site.route()
+    assert item is not None
+    site.write("web.yaml", route(hostname="b.example.org"))
+    site.look()
+    conflict = site.source.writer().write(Kind.HTTP_ROUTE, item, status("late")).outcome
+    path.unlink()
+    site.look()
+
+    gone = site.source.writer().write(Kind.HTTP_ROUTE, item, status("late")).outcome
+
+    assert (conflict, gone) == (Outcome.CONFLICT, Outcome.GONE)
+
+
+def test_a_status_folder_that_cannot_be_written_is_a_value(site: Site) -> None:
+    site.write("web.yaml", route())
+    item = site.route()
+    assert item is not None
+    (site.status / "httproute").write_text("in the way")
+
+    written = site.source.writer().write(Kind.HTTP_ROUTE, item, status("lost"))
+
+    assert written.outcome is Outcome.FAILED
+    assert "web.yaml" in written.error
+
+
+def test_a_folder_that_is_not_there_is_told_at_the_start(tmp_path: Path) -> None:
+    with pytest.raises(FileNotFoundError):
+        DirectorySource(tmp_path / "nowhere", tmp_path, Store(), threading.Event())
+
+
+@contextmanager
+def threaded(site: Site) -> Iterator[Callable[[Callable[[Change], bool]], Change]]:
+    stop = threading.Event()
+    source = DirectorySource(site.root, site.status, site.store, stop)
+    name, target = source.thread()
+    thread = threading.Thread(target=target, name=name)
+    thread.start()
+
+    def until(is_so: Callable[[Change], bool]) -> Change:
+        deadline_s = time.monotonic() + DEADLINE_S
+        while site.store.wait(deadline_s):
+            change = site.store.take()
+            if is_so(change):
+                return change
+        raise AssertionError("not seen in time")
+
+    try:
+        yield until
+    finally:
+        stop.set()
+        thread.join(DEADLINE_S)
+        assert not thread.is_alive()
+
+
+def test_the_thread_picks_up_what_an_editor_writes(site: Site) -> None:
+    def hostnames(item: Object | None) -> tuple[str, ...]:
+        return item.spec.hostnames if isinstance(item, HttpRoute) else ()
+
+    with threaded(site) as until:
+        (site.root / "web.yaml").write_text(route())
+        until(lambda change: hostnames(change.snapshot.all(Kind.HTTP_ROUTE).get(WEB)) == ("a.example.org",))
+        (site.root / "web.yaml").write_text(route(hostname="b.example.org"))
+        until(lambda change: hostnames(change.snapshot.all(Kind.HTTP_ROUTE).get(WEB)) == ("b.example.org",))
+        (site.root / "web.yaml").unlink()
+        until(lambda change: WEB not in change.snapshot.all(Kind.HTTP_ROUTE))

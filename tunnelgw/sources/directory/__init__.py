@@ -1,0 +1,10 @@
+"""A folder of manifests as a source: it does for a bare host what an API server does for a cluster.
+
+source      the thread: what has changed in the folder goes to the store
+folder      which files there are, and which have changed
+manifests   bytes of a file to documents, with the line of every place in them
+admission   a document to an object: schema, defaults and rules, as the API server has them
+ledger      what the API server would remember: uid, generation, time of creation; kept in the status folder
+statuses    statuses, as YAML per object
+schema      what objects may look like
+"""

@@ -1,0 +1,203 @@
+"""A document to an object, as the API server would take it: names, schema, defaults and rules.
+
+What is refused is a `Problem` with file, line and reason. Nothing here raises on any document.
+"""
+
+import base64
+import binascii
+import hashlib
+import re
+from typing import Any, Final
+
+import msgspec
+
+from tunnelgw.model.kinds import RESOURCES, Kind
+from tunnelgw.model.meta import Key, Object
+from tunnelgw.model.snapshot import Entry
+from tunnelgw.sources.directory.manifests import Document
+from tunnelgw.sources.directory.schema.common import SUBDOMAIN
+from tunnelgw.sources.directory.schema.kinds import BY_API_VERSION, SPECS
+from tunnelgw.sources.directory.schema.shapes import Place
+
+_NAME: Final = re.compile(SUBDOMAIN)
+_LABEL_NAME: Final = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?")
+_LONGEST_NAME: Final = 253
+_LONGEST_LABEL: Final = 63
+_LABEL_NAMED: Final = frozenset({Kind.NAMESPACE, Kind.SERVICE})
+_OWN_FIELDS: Final = frozenset({"apiVersion", "kind", "metadata", "spec", "status"})
+_TLS_KEYS: Final = ("tls.crt", "tls.key")
+
+
+class Problem(msgspec.Struct, frozen=True):
+    file: str
+    line: int
+    reason: str
+    entry: Entry | None = None
+    """The object that is refused; None where nobody can say which it is."""
+
+    def __str__(self) -> str:
+        return f"{self.file}:{self.line}: {self.reason}"
+
+
+class Remembered(msgspec.Struct, frozen=True):
+    """What an API server adds to an object."""
+
+    uid: str
+    generation: int
+    created: str
+    digest: str
+    """Of all but metadata and status."""
+
+
+class Admitted(msgspec.Struct, frozen=True):
+    entry: Entry
+    document: dict[str, Any]
+    """With defaults; without status."""
+    digest: str
+    line: int
+
+    def object(self, remembered: Remembered, status: bytes = b"") -> Object:
+        resource = RESOURCES[Kind(self.entry.room)]
+        metadata = {
+            **self.document["metadata"],
+            "uid": remembered.uid,
+            "generation": remembered.generation if self.entry.room in SPECS else 0,
+            "creationTimestamp": remembered.created,
+            "resourceVersion": hashlib.sha256(msgspec.json.encode(self.document) + status).hexdigest()[:16],
+        }
+        document = {**self.document, "metadata": metadata}
+        if status and "status" in resource.struct.__struct_fields__:
+            document["status"] = msgspec.Raw(status)
+        return msgspec.json.decode(msgspec.json.encode(document), type=resource.struct)
+
+
+def admit(document: Document, file: str) -> Admitted | list[Problem]:
+    """An empty list for what is none of our kinds."""
+    return _Admission(document, file).result()
+
+
+class _Admission:
+    def __init__(self, document: Document, file: str) -> None:
+        self._document = document
+        self._file = file
+        self._entry: Entry | None = None
+        self._problems: list[Problem] = []
+
+    def result(self) -> Admitted | list[Problem]:
+        data = self._document.data
+        if not isinstance(data, dict) or not isinstance(data.get("kind"), str):
+            self._say((), "not an object of the API: kind is missing")
+            return self._problems
+        kind = BY_API_VERSION.get((str(data.get("apiVersion")), data["kind"]))
+        if kind is None:
+            if data["kind"] in RESOURCES and data["kind"] != Kind.CUSTOM_RESOURCE_DEFINITION:
+                self._say(("apiVersion",), f"there is no kind {data['kind']} in {data.get('apiVersion')}")
+            return self._problems
+        try:
+            return self._admitted(kind, data)
+        except RecursionError:
+            self._say((), "nests too deeply")
+        return self._problems
+
+    def _admitted(self, kind: Kind, data: dict[str, Any]) -> Admitted | list[Problem]:
+        metadata = self._metadata(kind, data.get("metadata"))
+        if metadata is None:
+            return self._problems
+        key = Key(metadata.get("namespace", ""), metadata["name"])
+        self._entry = Entry(kind, key)
+        content = self._content(kind, data)
+        if not self._problems:
+            self._try(kind, {**content, "metadata": metadata})
+        if self._problems:
+            # What was said before the object was known is about it too.
+            return [msgspec.structs.replace(problem, entry=self._entry) for problem in self._problems]
+        digest = hashlib.sha256(msgspec.json.encode(content, order="sorted")).hexdigest()[:32]
+        return Admitted(self._entry, {**content, "metadata": metadata}, digest, self._document.line_of(()))
+
+    def _metadata(self, kind: Kind, metadata: Any) -> dict[str, Any] | None:
+        """Name, namespace, labels and annotations. None: nobody can say which object it is."""
+        if not isinstance(metadata, dict):
+            self._say(("metadata",), "metadata is missing")
+            return None
+        name = metadata.get("name")
+        form, longest = (_LABEL_NAME, _LONGEST_LABEL) if kind in _LABEL_NAMED else (_NAME, _LONGEST_NAME)
+        if not isinstance(name, str) or not form.fullmatch(name) or len(name) > longest:
+            self._say(
+                ("metadata", "name"), f"metadata.name {name!r} is not a name of lower-case letters, digits and '-'"
+            )
+            return None
+        kept: dict[str, Any] = {"name": name}
+        if RESOURCES[kind].is_namespaced:
+            namespace = metadata.get("namespace", "default")
+            if not isinstance(namespace, str) or not _LABEL_NAME.fullmatch(namespace):
+                self._say(("metadata", "namespace"), f"metadata.namespace {namespace!r} is not a name of a namespace")
+                return None
+            kept["namespace"] = namespace
+        elif metadata.get("namespace"):
+            self._say(
+                ("metadata", "namespace"), f"metadata.namespace is not for a {kind}, which belongs to no namespace"
+            )
+        for field in ("labels", "annotations"):
+            table = metadata.get(field) or {}
+            if not isinstance(table, dict) or not all(isinstance(value, str) for value in table.values()):
+                self._say(("metadata", field), f"metadata.{field} is not a map of strings; write numbers in quotes")
+            else:
+                kept[field] = table
+        if kind is Kind.NAMESPACE:
+            kept["labels"] = {**kept.get("labels", {}), "kubernetes.io/metadata.name": name}
+        return kept
+
+    def _content(self, kind: Kind, data: dict[str, Any]) -> dict[str, Any]:
+        """All but metadata and status, with defaults."""
+        content = {name: value for name, value in data.items() if name not in ("metadata", "status")}
+        shape = SPECS.get(kind)
+        if shape is not None:
+            for name in data.keys() - _OWN_FIELDS:
+                self._say((name,), f"{name} is not a field that there is")
+            if "spec" in data:
+                content["spec"] = shape.check(data["spec"], ("spec",), self._say_at)
+            else:
+                self._say((), "spec is missing")
+        elif kind is Kind.SECRET:
+            content = self._secret(content)
+        return content
+
+    def _secret(self, content: dict[str, Any]) -> dict[str, Any]:
+        data, plain = content.get("data") or {}, content.pop("stringData", None) or {}
+        if not isinstance(data, dict) or not isinstance(plain, dict):
+            self._say(("data",), "data is not a map")
+            return content
+        encoded = dict(data)
+        for name, text in plain.items():
+            if isinstance(text, str):
+                encoded[name] = base64.b64encode(text.encode()).decode()
+            else:
+                self._say(("stringData", name), f"stringData.{name} is not a string")
+        for name, text in data.items():
+            # The value itself is a secret, and is never part of a message.
+            try:
+                base64.b64decode(text, validate=True)
+            except (binascii.Error, TypeError, ValueError):
+                self._say(("data", name), f"data.{name} is not base64; plain text belongs into stringData")
+        missing = [name for name in _TLS_KEYS if name not in encoded]
+        if content.get("type") == "kubernetes.io/tls" and missing:
+            self._say(("data",), f"{' and '.join(missing)} missing, which type kubernetes.io/tls needs")
+        return {**content, "data": encoded}
+
+    def _try(self, kind: Kind, document: dict[str, Any]) -> None:
+        """Whether it fits what we read of the kind."""
+        try:
+            msgspec.json.decode(msgspec.json.encode(document), type=RESOURCES[kind].struct)
+        except (msgspec.ValidationError, TypeError) as error:
+            self._say((), str(error))
+
+    def _say_at(self, place: Place, problem: str) -> None:
+        self._say(place, f"{_dotted(place)} {problem}")
+
+    def _say(self, place: Place, reason: str) -> None:
+        self._problems.append(Problem(self._file, self._document.line_of(place), reason, self._entry))
+
+
+def _dotted(place: Place) -> str:
+    """`spec.rules[0].matches`."""
+    return "".join(f"[{step}]" if isinstance(step, int) else f".{step}" for step in place).lstrip(".")

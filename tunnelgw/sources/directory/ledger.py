@@ -1,0 +1,60 @@
+"""What an API server would remember of each object: uid, generation, time of creation. Kept in the status folder.
+
+The generation rises when anything but metadata and status has changed, also while nobody was looking.
+"""
+
+import uuid
+from pathlib import Path
+
+import msgspec
+
+from daemonkit.statefile import replace_file
+from tunnelgw.model.kinds import Kind
+from tunnelgw.model.meta import Key
+from tunnelgw.model.snapshot import Entry
+from tunnelgw.sources.directory.admission import Remembered
+
+_FILE = ".ledger.json"
+
+
+class Ledger:
+    def __init__(self, folder: Path) -> None:
+        """Raises OSError if the file is there but cannot be read; a damaged one is as good as none."""
+        self._path = folder / _FILE
+        self._entries: dict[Entry, Remembered] = {}
+        self._is_dirty = False
+        try:
+            rows = msgspec.json.decode(self._path.read_bytes(), type=list[tuple[Kind, str, str, Remembered]])
+        except (FileNotFoundError, msgspec.DecodeError):
+            return
+        self._entries = {Entry(kind, Key(namespace, name)): found for kind, namespace, name, found in rows}
+
+    def get(self, entry: Entry) -> Remembered | None:
+        return self._entries.get(entry)
+
+    def note(self, entry: Entry, digest: str, now: str) -> Remembered:
+        """What is known of an object whose content has this digest now."""
+        old = self._entries.get(entry)
+        if old is not None and old.digest == digest:
+            return old
+        if old is None:
+            new = Remembered(str(uuid.uuid4()), 1, now, digest)
+        else:
+            new = Remembered(old.uid, old.generation + 1, old.created, digest)
+        self._entries[entry] = new
+        self._is_dirty = True
+        return new
+
+    def forget(self, entry: Entry) -> None:
+        if self._entries.pop(entry, None):
+            self._is_dirty = True
+
+    def entries(self) -> frozenset[Entry]:
+        return frozenset(self._entries)
+
+    def save(self) -> None:
+        """If anything is new. Raises OSError."""
+        if self._is_dirty:
+            rows = [(entry.room, *entry.key, found) for entry, found in sorted(self._entries.items())]
+            replace_file(self._path, msgspec.json.encode(rows))
+            self._is_dirty = False

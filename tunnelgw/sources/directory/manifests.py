@@ -1,0 +1,96 @@
+"""Bytes of a YAML or JSON file to its documents, each with the line of every place in it."""
+
+from collections.abc import Callable, Iterator
+from functools import partial
+from typing import Any, NamedTuple
+
+import yaml
+
+from tunnelgw.sources.directory.schema.shapes import Place
+
+
+class BrokenFile(Exception):
+    def __init__(self, line: int, reason: str) -> None:
+        super().__init__(reason)
+        self.line = line
+        self.reason = reason
+
+
+class Document(NamedTuple):
+    data: Any
+    line_of: Callable[[Place], int]
+    """Counted from 1; of a place that is not there, the line of what it should be in."""
+
+
+class _Loader(yaml.CSafeLoader):
+    """As the API server reads YAML: keys are unique strings, and times are texts."""
+
+    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
+        seen: set[str] = set()
+        for key, _ in node.value:
+            if key.tag == "tag:yaml.org,2002:merge":
+                continue
+            if not isinstance(key, yaml.ScalarNode) or key.tag != "tag:yaml.org,2002:str":
+                raise BrokenFile(key.start_mark.line + 1, "a key is not a string; write it in quotes")
+            if key.value in seen:
+                raise BrokenFile(key.start_mark.line + 1, f"key {key.value!r} is there twice")
+            seen.add(key.value)
+        return super().construct_mapping(node, deep)
+
+
+_Loader.yaml_implicit_resolvers = {
+    first: [(tag, pattern) for tag, pattern in resolvers if tag != "tag:yaml.org,2002:timestamp"]
+    for first, resolvers in yaml.CSafeLoader.yaml_implicit_resolvers.items()
+}
+
+
+def documents(octets: bytes) -> list[Document]:
+    """Those that are not empty; of a `List` its items. Raises BrokenFile."""
+    try:
+        return [each for document in _loaded(octets) for each in _flat(document)]
+    except yaml.MarkedYAMLError as error:
+        mark = error.problem_mark or error.context_mark
+        raise BrokenFile(mark.line + 1 if mark else 1, error.problem or "not YAML") from error
+    except (yaml.YAMLError, UnicodeDecodeError, RecursionError) as error:
+        raise BrokenFile(1, f"not YAML: {str(error)[:200]}") from error
+
+
+def _loaded(octets: bytes) -> Iterator[Document]:
+    loader = _Loader(octets)
+    try:
+        while loader.check_node():
+            node = loader.get_node()
+            data = None if node is None else loader.construct_document(node)
+            if node is not None and data is not None:
+                yield Document(data, partial(_line, node))
+    finally:
+        loader.dispose()
+
+
+def _flat(document: Document) -> Iterator[Document]:
+    data = document.data
+    if isinstance(data, dict) and data.get("apiVersion") == "v1" and data.get("kind") == "List":
+        for number, item in enumerate(data.get("items") or ()):
+            yield Document(item, partial(_line_of_item, document, number))
+    else:
+        yield document
+
+
+def _line_of_item(listing: Document, number: int, place: Place) -> int:
+    return listing.line_of(("items", number, *place))
+
+
+def _line(node: yaml.Node, place: Place) -> int:
+    line = node.start_mark.line + 1
+    for step in place:
+        if isinstance(node, yaml.MappingNode):
+            found = next(((key, value) for key, value in node.value if key.value == step), None)
+            if found is None:
+                break
+            line, node = found[0].start_mark.line + 1, found[1]
+        elif isinstance(node, yaml.SequenceNode) and isinstance(step, int) and step < len(node.value):
+            node = node.value[step]
+            line = node.start_mark.line + 1
+        else:
+            break
+    return int(line)

@@ -1,0 +1,92 @@
+"""What the files of a folder say together: one object per name, and all problems.
+
+A document that is refused leaves its object as it was last good; so does a file that cannot be read as YAML, for all
+its objects. Of two documents for one object the first counts, in the order of paths.
+"""
+
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import NamedTuple
+
+from tunnelgw.model.snapshot import Entry
+from tunnelgw.sources.directory.admission import Admitted, Problem, admit
+from tunnelgw.sources.directory.manifests import BrokenFile, documents
+
+
+class Reading(NamedTuple):
+    admitted: Mapping[Entry, Admitted]
+    problems: tuple[Problem, ...]
+
+
+class _File(NamedTuple):
+    admitted: tuple[Admitted, ...]
+    kept: tuple[Admitted, ...]
+    """Last good versions of what this file says in a way that is refused now."""
+    problems: tuple[Problem, ...]
+
+
+class Manifests:
+    """The files by path, as they come and go."""
+
+    def __init__(self) -> None:
+        self._files: dict[Path, _File] = {}
+
+    def put(self, path: Path, octets: bytes) -> None:
+        self._files[path] = _read(octets, str(path), self._files.get(path))
+
+    def fail(self, path: Path, reason: str) -> None:
+        """The file is there but cannot be read."""
+        before = self._files.get(path)
+        kept = (*before.admitted, *before.kept) if before else ()
+        self._files[path] = _File((), kept, (Problem(str(path), 1, reason),))
+
+    def remove(self, path: Path) -> None:
+        self._files.pop(path, None)
+
+    def reading(self) -> Reading:
+        found: dict[Entry, Admitted] = {}
+        places: dict[Entry, str] = {}
+        problems: list[Problem] = []
+        for path in sorted(self._files):
+            file = self._files[path]
+            problems += file.problems
+            for each in file.admitted:
+                place = f"{path}:{each.line}"
+                if each.entry in places:
+                    reason = f"{each.entry.room} {each.entry.key} is at {places[each.entry]} already"
+                    problems.append(Problem(str(path), each.line, reason))
+                else:
+                    found[each.entry], places[each.entry] = each, place
+        for path in sorted(self._files):
+            for each in self._files[path].kept:
+                found.setdefault(each.entry, each)
+        return Reading(found, tuple(problems))
+
+
+def read_all(files: Iterable[tuple[str, bytes]]) -> Reading:
+    """Of files that are read once, for commands that check them."""
+    manifests = Manifests()
+    for name, octets in files:
+        manifests.put(Path(name), octets)
+    return manifests.reading()
+
+
+def _read(octets: bytes, name: str, before: _File | None) -> _File:
+    last_good = {each.entry: each for each in (*before.kept, *before.admitted)} if before else {}
+    try:
+        parts = documents(octets)
+    except BrokenFile as broken:
+        return _File((), tuple(last_good.values()), (Problem(name, broken.line, broken.reason),))
+    admitted: list[Admitted] = []
+    problems: list[Problem] = []
+    for part in parts:
+        result = admit(part, name)
+        if isinstance(result, Admitted):
+            admitted.append(result)
+        else:
+            problems += result
+    refused = {problem.entry for problem in problems}
+    here = {each.entry for each in admitted}
+    # A document that nobody can put a name to may be any of those that are missing now.
+    kept = [each for entry, each in last_good.items() if entry not in here and (entry in refused or None in refused)]
+    return _File(tuple(admitted), tuple(kept), tuple(problems))

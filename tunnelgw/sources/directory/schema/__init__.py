@@ -1,0 +1,9 @@
+"""What objects may look like: types, limits, defaults and rules of Gateway API's and our own CRDs, by kind.
+
+    kinds       every kind with its versions and its shape
+    routes · gateways · policies · own     the shapes
+    common      names, references and the like, which they share
+    shapes      what shapes are made of
+
+A test puts the same examples before the real API server, and both must take and refuse the same ones.
+"""

@@ -1,0 +1,85 @@
+"""Names, references and the like, which the kinds of Gateway API share."""
+
+from collections.abc import Callable
+from typing import Any, Final
+
+from tunnelgw.model.refs import GATEWAY_API
+from tunnelgw.sources.directory.schema.shapes import NO_DEFAULT, Fields, Number, Table, Text
+
+_LABEL: Final = r"[a-z0-9]([-a-z0-9]*[a-z0-9])?"
+SUBDOMAIN: Final = rf"{_LABEL}(\.{_LABEL})*"
+KEY: Final = rf"({SUBDOMAIN}/)?([A-Za-z0-9][-A-Za-z0-9_.]{{0,61}})?[A-Za-z0-9]"
+PATH: Final = r"(?:[-A-Za-z0-9/._~!$&'()*+,;=:@]|%[0-9a-fA-F]{2})+"
+_DOMAIN_PATH: Final = r"[A-Za-z0-9/\-._~%!$&'()*+,;=:]+"
+CONTROLLER: Final = rf"{SUBDOMAIN}/{_DOMAIN_PATH}"
+ADDRESS_TYPE: Final = rf"Hostname.*|.*IPAddress.*|.*NamedAddress.*|.*{SUBDOMAIN}/{_DOMAIN_PATH}"
+"""As loose as the API's own expression, which is anchored at its first and last alternative only."""
+PROTOCOL: Final = rf"[a-zA-Z0-9]([-a-zA-Z0-9]*[a-zA-Z0-9])?|.*{_LABEL}(\.{_LABEL})*/[A-Za-z0-9]+"
+
+NAME: Final = Text(1, 253)
+NAMESPACE: Final = Text(1, 63, _LABEL, "a name of a namespace")
+SECTION: Final = Text(1, 253, SUBDOMAIN, "a name of lower-case letters, digits, '-' and '.'")
+PRECISE_HOSTNAME: Final = Text(1, 253, SUBDOMAIN, "a domain name in lower case")
+HOSTNAME: Final = Text(1, 253, rf"(\*\.)?{SUBDOMAIN}", "a domain name in lower case, with '*.' before it or not")
+PORT: Final = Number(1, 65535)
+DURATION: Final = Text(0, None, r"([0-9]{1,5}(h|m|s|ms)){1,4}", "a duration such as 1m30s")
+HEADER_NAME: Final = Text(1, 256, r"[A-Za-z0-9!#$%&'*+\-.^_`|~]+", "a name of a header field")
+HEADER_VALUE: Final = Text(1, 4096, r"[!-~]+([\t ]?[!-~]+)*", "a value of a header field")
+
+
+def group(default: Any = NO_DEFAULT) -> Text:
+    return Text(0, 253, rf"|{SUBDOMAIN}", "an API group", default=default)
+
+
+def kind(default: Any = NO_DEFAULT) -> Text:
+    return Text(1, 63, r"[a-zA-Z]([-a-zA-Z0-9]*[a-zA-Z0-9])?", "a name of a kind", default=default)
+
+
+LOCAL_REF: Final = Fields({"group": group(), "kind": kind(), "name": NAME}, "group", "kind", "name")
+PARAMETERS_REF: Final = Fields(
+    {"group": group(), "kind": kind(), "name": NAME, "namespace": NAMESPACE}, "group", "kind", "name"
+)
+OBJECT_REF: Final = PARAMETERS_REF
+SECRET_REF: Final = Fields({"group": group(""), "kind": kind("Secret"), "name": NAME, "namespace": NAMESPACE}, "name")
+PARENT_GATEWAY: Final = Fields(
+    {"group": group(GATEWAY_API), "kind": kind("Gateway"), "name": NAME, "namespace": NAMESPACE}, "name"
+)
+OPTIONS: Final = Table(Text(0, 4096), 16)
+
+
+def needs_by(told_by: str, field_of: dict[str, str]) -> Callable[[Any], str | None]:
+    """`field_of`: the field that has to be there for each word of `told_by`, and for no other."""
+
+    def rule(value: Any) -> str | None:
+        word = value.get(told_by)
+        for each, field in field_of.items():
+            if (each == word) != (field in value):
+                return f"{field} is missing for {told_by} {word}" if each == word else f"{field} needs {told_by} {each}"
+        return None
+
+    return rule
+
+
+def port_of_service(value: Any) -> str | None:
+    if (value["group"], value["kind"]) == ("", "Service") and "port" not in value:
+        return "port is missing, which a reference to a Service needs"
+    return None
+
+
+def told_apart(*parts: str) -> tuple[Callable[[Any], str | None], ...]:
+    """Rules for references to one target: when it comes twice, `parts` (sectionName, port) tell them apart."""
+
+    def rule(refs: Any) -> str | None:
+        seen: dict[tuple[Any, ...], list[tuple[Any, ...]]] = {}
+        for ref in refs:
+            target = (ref["group"], ref["kind"], ref.get("namespace", ""), ref["name"])
+            told_by = tuple(ref.get(part) or None for part in parts)
+            for other in seen.setdefault(target, []):
+                if other == told_by or any(
+                    (one is None) != (two is None) for one, two in zip(other, told_by, strict=True)
+                ):
+                    return f"several references to {ref['name']} need a {' or '.join(parts)} each, all different"
+            seen[target].append(told_by)
+        return None
+
+    return (rule,)

@@ -1,0 +1,40 @@
+"""Every kind that a folder may hold: its API versions, and the shape of its spec."""
+
+from typing import Final
+
+from tunnelgw.model.kinds import RESOURCES, Kind
+from tunnelgw.model.refs import GATEWAY_API
+from tunnelgw.sources.directory.schema import gateways, own, policies, routes
+from tunnelgw.sources.directory.schema.shapes import Shape
+
+SPECS: Final[dict[Kind, Shape]] = {
+    Kind.GATEWAY_CLASS: gateways.GATEWAY_CLASS,
+    Kind.GATEWAY: gateways.GATEWAY,
+    Kind.LISTENER_SET: gateways.LISTENER_SET,
+    Kind.HTTP_ROUTE: routes.HTTP_ROUTE,
+    Kind.GRPC_ROUTE: routes.GRPC_ROUTE,
+    Kind.REFERENCE_GRANT: policies.REFERENCE_GRANT,
+    Kind.BACKEND_TLS_POLICY: policies.BACKEND_TLS_POLICY,
+    Kind.GATEWAY_CLASS_CONFIG: own.GATEWAY_CLASS_CONFIG,
+    Kind.GATEWAY_CONFIG: own.GATEWAY_CONFIG,
+    Kind.BACKEND: own.BACKEND,
+}
+"""Kubernetes' own kinds are not here: of those, what we read is checked, and the rest is not ours to judge."""
+
+# The API server converts between these by their names alone.
+_OLDER: Final = {Kind.GATEWAY_CLASS, Kind.GATEWAY, Kind.HTTP_ROUTE, Kind.REFERENCE_GRANT}
+
+
+def _api_versions() -> dict[tuple[str, str], Kind]:
+    found: dict[tuple[str, str], Kind] = {}
+    for kind, resource in RESOURCES.items():
+        for version in resource.versions:
+            found[f"{resource.group}/{version}".lstrip("/"), str(kind)] = kind
+    for kind in _OLDER:
+        found[f"{GATEWAY_API}/v1beta1", str(kind)] = kind
+    del found["apiextensions.k8s.io/v1", str(Kind.CUSTOM_RESOURCE_DEFINITION)]
+    return found
+
+
+BY_API_VERSION: Final = _api_versions()
+"""Kinds by `apiVersion` and `kind`."""

@@ -1,0 +1,83 @@
+"""Shapes of our own kinds, as their CRDs under helm/ have them."""
+
+from typing import Any
+
+from tunnelgw.sources.directory.schema.common import NAME, PORT, PRECISE_HOSTNAME
+from tunnelgw.sources.directory.schema.shapes import Fields, Items, Shape, Text
+
+_HEX = "[0-9a-f]"
+_UUID = rf"{_HEX}{{8}}-{_HEX}{{4}}-{_HEX}{{4}}-{_HEX}{{4}}-{_HEX}{{12}}"
+_LABEL = r"[A-Za-z0-9]([-A-Za-z0-9]*[A-Za-z0-9])?"
+
+
+def _one_door(direct: Any) -> str | None:
+    return (
+        "exactly one of addresses and service must be there"
+        if ("addresses" in direct) == ("service" in direct)
+        else None
+    )
+
+
+def _doors(spec: Any) -> str | None:
+    if "tunnelID" not in spec and "direct" not in spec:
+        return "one of tunnelID and direct must be there"
+    for field in ("providerCredentialsSecretRef", "tunnelTokenSecretRef"):
+        if field in spec and "tunnelID" not in spec:
+            return f"{field} needs a tunnelID"
+    needed = {"Tunnel": "tunnelID", "Direct": "direct"}.get(spec.get("publish", ""))
+    return f"publish {spec['publish']} needs {needed}" if needed and needed not in spec else None
+
+
+def _secret(key: str, *, is_elsewhere: bool) -> Fields:
+    fields: dict[str, Shape] = {
+        "name": NAME,
+        "key": Text(1, 253, r"[-._a-zA-Z0-9]+", "a key of a Secret", default=key),
+    }
+    return Fields({**fields, **({"namespace": _PLAIN_NAMESPACE} if is_elsewhere else {})}, "name")
+
+
+_PLAIN_NAMESPACE = Text(1, 63)
+
+
+def _config(*, is_elsewhere: bool) -> dict[str, Shape]:
+    """`is_elsewhere`: whether it may name objects of other namespaces."""
+    service: dict[str, Shape] = {"name": NAME, **({"namespace": _PLAIN_NAMESPACE} if is_elsewhere else {})}
+    return {
+        "tunnelID": Text(0, None, _UUID, "a UUID in lower case"),
+        "accountID": Text(0, None, rf"{_HEX}{{32}}", "an account: 32 hexadecimal digits in lower case"),
+        "providerCredentialsSecretRef": _secret("api-token", is_elsewhere=is_elsewhere),
+        "direct": Fields(
+            {"addresses": Items(Text(2, 45), 1, 16, is_set=True), "service": Fields(service, "name")},
+            rules=[_one_door],
+        ),
+        "publish": Text(words=("Tunnel", "Direct")),
+    }
+
+
+def _tls(spec: Any) -> str | None:
+    return "tls needs protocol https" if "tls" in spec and spec["protocol"] != "https" else None
+
+
+GATEWAY_CLASS_CONFIG = Fields(_config(is_elsewhere=True), rules=[_doors])
+GATEWAY_CONFIG = Fields(
+    {
+        **_config(is_elsewhere=False),
+        "tunnelTokenSecretRef": _secret("tunnel-token", is_elsewhere=False),
+        "authSecretRef": _secret("auth-token", is_elsewhere=False),
+        "proxyEndpoints": Items(
+            Text(0, 253, r"https?://[^/?#@]+|unix:/.+", "http://host:port or unix:/path"), 1, 16, is_set=True
+        ),
+    },
+    rules=[_doors],
+)
+BACKEND = Fields(
+    {
+        "host": Text(1, 253, rf"[0-9A-Fa-f:.]+|{_LABEL}(\.{_LABEL})*", "a domain name or an IP address"),
+        "port": PORT,
+        "protocol": Text(words=("http", "h2c", "https"), default="http"),
+        "tls": Fields({"hostname": PRECISE_HOSTNAME, "caCertificate": Text(1, 65536)}, "hostname"),
+    },
+    "host",
+    "port",
+    rules=[_tls],
+)

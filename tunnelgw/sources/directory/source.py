@@ -1,0 +1,210 @@
+"""The folder as a source: one thread that looks at it several times a second.
+
+    source = DirectorySource(folder, status_folder, store, daemon.stop)
+    daemon.thread(*source.thread())
+    source.writer().write(kind, item, status)
+
+Beside what the files say, the store gets what a cluster would have: a Namespace for each that is used, and the
+definitions of Gateway API that this source has built in.
+"""
+
+import os
+import threading
+import time
+from collections.abc import Callable, Iterable, Mapping
+from datetime import UTC, datetime
+from pathlib import Path
+
+from daemonkit.logs import get_logger
+from tunnelgw.model.core import CustomResourceDefinition, Namespace
+from tunnelgw.model.kinds import RESOURCES, Kind
+from tunnelgw.model.meta import Key, Object, ObjectMeta
+from tunnelgw.model.refs import GATEWAY_API
+from tunnelgw.model.snapshot import Entry
+from tunnelgw.sources.directory.admission import Admitted, Problem
+from tunnelgw.sources.directory.folder import Folder
+from tunnelgw.sources.directory.ledger import Ledger
+from tunnelgw.sources.directory.reading import Manifests, Reading
+from tunnelgw.sources.directory.statuses import StatusFolder, StatusWriter
+from tunnelgw.sources.store import Store, Unreadable
+
+BUNDLE_VERSION = "v1.6.1"
+_FIRST_PERIOD_S = 0.25
+_LONGEST_PERIOD_S = 0.75
+_SHARE_OF_TIME = 0.02
+"""Looking takes no more of a core than this, as long as the longest period allows it."""
+
+_log = get_logger("tunnelgw.sources.directory")
+
+
+class DirectorySource:
+    def __init__(
+        self,
+        root: Path,
+        status_root: Path,
+        store: Store,
+        stop: threading.Event,
+        now: Callable[[], datetime] = lambda: datetime.now(UTC),
+    ) -> None:
+        """Raises OSError when the folder, or what is remembered of it, cannot be read."""
+        os.scandir(root).close()
+        self._root = root
+        self._store = store
+        self._stop = stop
+        self._now = now
+        self._lock = threading.RLock()
+        self._folder = Folder(root, status_root)
+        self._manifests = Manifests()
+        self._ledger = Ledger(status_root)
+        self._status_folder = StatusFolder(status_root)
+        self._statuses: dict[Entry, bytes] = {}
+        self._admitted: Mapping[Entry, Admitted] = {}
+        self._problems: tuple[Problem, ...] = ()
+        self._is_first = True
+        self._limited = _log.every(60.0)
+
+    def thread(self) -> tuple[str, Callable[[], None]]:
+        """Name and target; it runs until `stop` is set."""
+        return "watch-manifests", self._run
+
+    def writer(self) -> StatusWriter:
+        return StatusWriter(self._status_folder, self._lock, self._is_current, self._took)
+
+    @property
+    def problems(self) -> tuple[Problem, ...]:
+        """What is refused now, in the order of files."""
+        with self._lock:
+            return self._problems
+
+    def _run(self) -> None:
+        while not self._stop.is_set():
+            began_s = time.monotonic()
+            try:
+                self.look()
+            except OSError as error:
+                self._limited.error("manifests cannot be read, retrying", error, folder=str(self._root))
+            took_s = time.monotonic() - began_s
+            self._stop.wait(min(max(took_s / _SHARE_OF_TIME, _FIRST_PERIOD_S), _LONGEST_PERIOD_S))
+
+    def look(self) -> None:
+        """Bring the store up to date with the folder. Raises OSError when the folder cannot be read."""
+        changes = self._folder.look()
+        if not (self._is_first or changes.read or changes.gone or changes.failed):
+            return
+        for path, octets in changes.read.items():
+            self._manifests.put(path, octets)
+        for path, reason in changes.failed.items():
+            self._manifests.fail(path, reason)
+        for path in changes.gone:
+            self._manifests.remove(path)
+        with self._lock:
+            self._follow(self._manifests.reading())
+            self._fetch_named()
+            self._save()
+
+    def _follow(self, reading: Reading) -> None:
+        self._say(reading.problems)
+        before, self._admitted, self._problems = self._admitted, reading.admitted, reading.problems
+        rejected = {
+            problem.entry: Unreadable(problem.reason, f"{problem.file}:{problem.line}")
+            for problem in reversed(reading.problems)
+            if problem.entry is not None and problem.entry not in reading.admitted
+        }
+        # What a file says that cannot be read, nobody knows: then nothing is forgotten.
+        if all(problem.entry is not None for problem in reading.problems):
+            for entry in self._ledger.entries() - reading.admitted.keys() - rejected.keys():
+                self._forget(entry)
+        if self._is_first:
+            self._fill(reading, rejected)
+            self._is_first = False
+            return
+        for entry in before.keys() - reading.admitted.keys() - rejected.keys():
+            self._store.delete(Kind(entry.room), entry.key)
+        for entry, admitted in reading.admitted.items():
+            if before.get(entry) is not admitted:
+                self._store.upsert(Kind(entry.room), self._object(entry, admitted))
+        for entry, problem in rejected.items():
+            self._store.reject(Kind(entry.room), entry.key, problem)
+        self._keep_namespaces(before, reading.admitted)
+
+    def _fill(self, reading: Reading, rejected: Mapping[Entry, Unreadable]) -> None:
+        """The first listing, of every kind."""
+        items: dict[Kind, list[Object]] = {kind: [] for kind in Kind}
+        for entry, admitted in reading.admitted.items():
+            items[Kind(entry.room)].append(self._object(entry, admitted))
+        items[Kind.CUSTOM_RESOURCE_DEFINITION] = list(_definitions())
+        items[Kind.NAMESPACE] += [_namespace(name) for name in _unsaid_namespaces(reading.admitted)]
+        for kind, several in items.items():
+            problems = {entry.key: problem for entry, problem in rejected.items() if entry.room is kind}
+            self._store.replace(kind, several, problems)
+
+    def _fetch_named(self) -> None:
+        """Secrets and ConfigMaps that are named since this look: the store has let go of their data."""
+        for entry in self._store.wait_unread(0.0):
+            admitted = self._admitted.get(entry)
+            self._store.fill(entry, self._object(entry, admitted) if admitted else None)
+
+    def _keep_namespaces(self, before: Mapping[Entry, Admitted], after: Mapping[Entry, Admitted]) -> None:
+        old, new = _unsaid_namespaces(before), _unsaid_namespaces(after)
+        for name in old - new:
+            if Entry(Kind.NAMESPACE, Key("", name)) not in after:
+                self._store.delete(Kind.NAMESPACE, Key("", name))
+        for name in new - old:
+            self._store.upsert(Kind.NAMESPACE, _namespace(name))
+
+    def _object(self, entry: Entry, admitted: Admitted) -> Object:
+        now = self._now().strftime("%Y-%m-%dT%H:%M:%SZ")
+        remembered = self._ledger.note(entry, admitted.digest, now)
+        if entry not in self._statuses:
+            self._statuses[entry] = self._status_folder.read(entry, remembered.uid)
+        return admitted.object(remembered, self._statuses[entry])
+
+    def _forget(self, entry: Entry) -> None:
+        self._ledger.forget(entry)
+        self._statuses.pop(entry, None)
+        self._status_folder.remove(entry)
+
+    def _is_current(self, entry: Entry, item: Object) -> bool | None:
+        remembered = self._ledger.get(entry)
+        if remembered is None or entry not in self._admitted:
+            return None
+        return (remembered.uid, remembered.generation) == (item.metadata.uid, item.metadata.generation)
+
+    def _took(self, entry: Entry, status: bytes) -> None:
+        """A status was written: the store sees it, as it would see it from an API server."""
+        self._statuses[entry] = status
+        self._store.upsert(Kind(entry.room), self._object(entry, self._admitted[entry]))
+
+    def _save(self) -> None:
+        try:
+            self._ledger.save()
+        except OSError as error:
+            self._limited.error("status folder cannot be written, retrying", error)
+
+    def _say(self, problems: Iterable[Problem]) -> None:
+        """Each problem once."""
+        known = set(self._problems)
+        for problem in problems:
+            if problem not in known:
+                _log.warning("manifest refused", problem.reason, file=problem.file, line=problem.line)
+
+
+def _unsaid_namespaces(admitted: Mapping[Entry, Admitted]) -> frozenset[str]:
+    """Namespaces that objects are in, without a manifest of their own."""
+    used = {entry.key.namespace for entry in admitted if entry.key.namespace}
+    return frozenset(used - {entry.key.name for entry in admitted if entry.room is Kind.NAMESPACE})
+
+
+def _namespace(name: str) -> Namespace:
+    return Namespace(ObjectMeta(name, labels={"kubernetes.io/metadata.name": name}))
+
+
+def _definitions() -> Iterable[CustomResourceDefinition]:
+    annotations = {
+        "gateway.networking.k8s.io/bundle-version": BUNDLE_VERSION,
+        "gateway.networking.k8s.io/channel": "experimental",
+    }
+    for resource in RESOURCES.values():
+        if resource.group == GATEWAY_API:
+            name = f"{resource.plural}.{resource.group}"
+            yield CustomResourceDefinition(ObjectMeta(name, annotations=annotations))

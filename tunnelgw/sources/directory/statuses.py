@@ -1,0 +1,100 @@
+"""Statuses as files: one YAML per object, `KIND/NAMESPACE/NAME.yaml` in the status folder, in small letters.
+
+People read them; nothing here is secret. What stands in them is taken over after a restart, if it is about the same
+object (by uid), so that times of transition stay.
+"""
+
+import contextlib
+import os
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import yaml
+
+from tunnelgw.model.kinds import RESOURCES, Kind
+from tunnelgw.model.meta import Object
+from tunnelgw.model.snapshot import Entry
+from tunnelgw.sources.writing import Outcome, Written
+
+_HEAD = "# Written by tunnelgw; edits are overwritten.\n"
+
+
+class StatusFolder:
+    def __init__(self, root: Path) -> None:
+        self._root = root
+
+    def read(self, entry: Entry, uid: str) -> bytes:
+        """The status as JSON; empty where there is none of this very object."""
+        try:
+            document = yaml.load(self.path(entry).read_bytes(), yaml.CSafeLoader)
+            if document["metadata"]["uid"] == uid:
+                return msgspec.json.encode(document["status"])
+        except (OSError, yaml.YAMLError, UnicodeDecodeError, KeyError, TypeError):
+            pass
+        return b""
+
+    def write(self, entry: Entry, item: Object, status: bytes) -> None:
+        """Raises OSError."""
+        resource = RESOURCES[Kind(entry.room)]
+        metadata: dict[str, Any] = {"name": entry.key.name}
+        if entry.key.namespace:
+            metadata["namespace"] = entry.key.namespace
+        document = {
+            "apiVersion": f"{resource.group}/{resource.versions[0]}",
+            "kind": str(entry.room),
+            "metadata": {**metadata, "uid": item.metadata.uid, "generation": item.metadata.generation},
+            "status": msgspec.json.decode(status),
+        }
+        path = self.path(entry)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        temporary = path.with_name(f".{path.name}.new")
+        text = yaml.dump(document, Dumper=yaml.CSafeDumper, sort_keys=False, allow_unicode=True)
+        temporary.write_text(_HEAD + text, encoding="utf-8")
+        temporary.replace(path)
+
+    def remove(self, entry: Entry) -> None:
+        path = self.path(entry)
+        with contextlib.suppress(OSError):
+            path.unlink()
+            for folder in (path.parent, path.parent.parent):
+                if folder != self._root:
+                    os.rmdir(folder)  # noqa: PTH106  # only while it is empty
+
+    def path(self, entry: Entry) -> Path:
+        namespace, name = entry.key
+        return self._root / str(entry.room).lower() / namespace / f"{name}.yaml"
+
+
+class StatusWriter:
+    """Writes statuses while the source may read: both hold `lock`."""
+
+    def __init__(
+        self,
+        folder: StatusFolder,
+        lock: threading.RLock,
+        is_current: Callable[[Entry, Object], bool | None],
+        took: Callable[[Entry, bytes], None],
+    ) -> None:
+        """`is_current`: whether the folder still says the same, None for a gone object. `took` hears of success."""
+        self._folder = folder
+        self._lock = lock
+        self._is_current = is_current
+        self._took = took
+
+    def write(self, kind: Kind, item: Object, status: bytes) -> Written:
+        entry = Entry(kind, item.key)
+        with self._lock:
+            is_current = self._is_current(entry, item)
+            if is_current is None:
+                return Written(Outcome.GONE)
+            if not is_current:
+                return Written(Outcome.CONFLICT, "the manifest has changed since")
+            try:
+                self._folder.write(entry, item, status)
+            except OSError as error:
+                return Written(Outcome.FAILED, f"{self._folder.path(entry)}: {error.strerror}")
+            self._took(entry, status)
+        return Written(Outcome.WRITTEN)
