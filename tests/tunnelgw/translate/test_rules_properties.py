@@ -34,7 +34,7 @@ def outputs(world: World) -> Any:
 
 
 @given(WORLDS)
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=80, deadline=None)
 def test_the_proxy_takes_every_document(plain: list[Plain]) -> None:
     made = world_of(plain).document()
 
@@ -42,7 +42,7 @@ def test_the_proxy_takes_every_document(plain: list[Plain]) -> None:
 
 
 @given(WORLDS)
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=40, deadline=None)
 def test_conditions_agree_with_what_is_served(plain: list[Plain]) -> None:
     world = world_of(plain)
     for kind, key in world.route_ids():
@@ -67,7 +67,7 @@ def _is_clean(findings: tuple[Finding, ...]) -> bool:
 
 
 @given(WORLDS)
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=40, deadline=None)
 def test_a_route_names_the_backends_that_its_rules_use(plain: list[Plain]) -> None:
     world = world_of(plain)
     for kind, key in world.route_ids():
@@ -85,7 +85,7 @@ def _targets(rule: document.Rule) -> Iterator[document.BackendTarget]:
 
 
 @given(WORLDS, st.randoms(use_true_random=False))
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=40, deadline=None)
 def test_the_order_of_objects_makes_no_difference(plain: list[Plain], chance: random.Random) -> None:
     shuffled = chance.sample(plain, len(plain))
 
@@ -93,7 +93,7 @@ def test_the_order_of_objects_makes_no_difference(plain: list[Plain], chance: ra
 
 
 @given(WORLDS)
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=40, deadline=None)
 def test_policies_report_twice_to_each_gateway(plain: list[Plain]) -> None:
     world = world_of(plain)
     for key in world.snapshot.all(Kind.BACKEND_TLS_POLICY):
@@ -106,7 +106,7 @@ def test_policies_report_twice_to_each_gateway(plain: list[Plain]) -> None:
 
 
 @given(WORLDS, st.lists(st.one_of(ROUTES, SLICES), min_size=1, max_size=4))
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=40, deadline=None)
 def test_after_edits_all_is_as_from_nothing(plain: list[Plain], edits: list[Plain]) -> None:
     world = world_of(plain)
     outputs(world)
@@ -125,7 +125,7 @@ def test_after_edits_all_is_as_from_nothing(plain: list[Plain], edits: list[Plai
 
 
 @given(WORLDS, SLICES)
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=40, deadline=None)
 def test_endpoints_change_no_route(plain: list[Plain], change: Plain) -> None:
     changed = [item for item in plain if item["kind"] != "EndpointSlice"]
 
