@@ -7,7 +7,7 @@ tls        Secrets of type kubernetes.io/tls with a certificate for these names,
 ca         ConfigMaps with an authority, by name or namespace/name
 objects    all other objects, in namespace apps unless they say otherwise; Gateways are of class `ours`
 expect     by object: `Kind namespace/name`, for a listener with its name behind it, for a further parentRef of a route
-           with its number. What is not as it is when all is well, by type of condition: `Status Reason: part of message`.
+           with its number. What is not as when all is well, by type of condition: `Status Reason: part of message`.
            Also addresses, kinds, attached, sets, plane, tunnel. `unjudged`: nothing is told. Objects that are not named
            have all conditions as when all is well
 listeners  fields (a.b for b of a) of listeners in the document of the shared data plane; `only: true`: no others,
@@ -17,8 +17,6 @@ hosts      names that tunnels lead to us
 requests   `ask` (method and URL; `tunnel` or the address asked, at the end) and `to`: a backend or a status code
 """
 
-import base64
-from functools import cache
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -28,7 +26,7 @@ import pytest
 import yaml
 
 from proxy import document, routing
-from tests.support.certificates import Authority
+from tests.tunnelgw.translate.pki import authority_pem, secret_data
 from tests.tunnelgw.translate.world import object_of, outcome, service
 from tunnelgw.model.conditions import Finding
 from tunnelgw.model.kinds import Kind
@@ -98,10 +96,10 @@ def _snapshot(case: dict[str, Any]) -> Snapshot:
         plain += service(name, addresses)
     for name, names in case.get("tls", {}).items():
         plain.append(
-            {"kind": "Secret", "metadata": _metadata(name), "type": "kubernetes.io/tls", "data": _pair(*names)}
+            {"kind": "Secret", "metadata": _metadata(name), "type": "kubernetes.io/tls", "data": secret_data(*names)}
         )
     for name in case.get("ca", []):
-        plain.append({"kind": "ConfigMap", "metadata": _metadata(name), "data": {"ca.crt": _authority().pem}})
+        plain.append({"kind": "ConfigMap", "metadata": _metadata(name), "data": {"ca.crt": authority_pem()}})
     for item in case.get("objects", []):
         if item["kind"] == "Gateway":
             item["spec"].setdefault("gatewayClassName", "ours")
@@ -112,18 +110,6 @@ def _snapshot(case: dict[str, Any]) -> Snapshot:
 def _metadata(name: str) -> dict[str, str]:
     namespace, _, name = name.rpartition("/")
     return {"name": name, "namespace": namespace or "apps"}
-
-
-@cache
-def _authority() -> Authority:
-    return Authority()
-
-
-@cache
-def _pair(*names: str) -> dict[str, str]:
-    pair = _authority().issue(*names).pair
-    texts = {"tls.crt": pair["certificate"], "tls.key": pair["privateKey"]}
-    return {name: base64.b64encode(text.encode()).decode() for name, text in texts.items()}
 
 
 def _seen(translation: Translation, snapshot: Snapshot) -> dict[str, dict[str, Any] | str]:

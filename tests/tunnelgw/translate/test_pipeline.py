@@ -1,0 +1,117 @@
+"""The whole translation over generated objects: it never raises, and neither order nor history matter."""
+
+import random
+from typing import Any
+
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from proxy import document
+from tests.tunnelgw.translate.objects import Item, items, unique, worlds
+from tunnelgw.model.kinds import Kind
+from tunnelgw.model.snapshot import Snapshot
+from tunnelgw.sources.tables import Tables
+from tunnelgw.translate.pipeline import Translation
+from tunnelgw.translate.verdicts import GatewayVerdict, ListenerSetVerdict, ObjectId, RouteVerdict
+
+UNHURRIED = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
+
+
+def said(translation: Translation, snapshot: Snapshot) -> dict[Any, Any]:
+    """All that a translation says."""
+    verdicts = {
+        ObjectId(kind, key): translation.verdict(ObjectId(kind, key)) for kind in Kind for key in snapshot.all(kind)
+    }
+    documents = {plane: content.encode(1) for plane, content in translation.documents.items()}
+    return {**verdicts, **documents, **{tunnel: translation.hosts(tunnel) for tunnel in translation.tunnels}}
+
+
+@UNHURRIED
+@given(worlds())
+def test_every_document_is_one_that_the_proxy_takes(world: list[Item]) -> None:
+    translation = Translation(Snapshot.of(world))
+
+    for content in translation.documents.values():
+        text = content.encode(1)
+        assert document.encode(document.decode(text)) == text
+
+
+@UNHURRIED
+@given(worlds())
+def test_verdicts_keep_to_the_form_of_a_status(world: list[Item]) -> None:
+    snapshot = Snapshot.of(world)
+    translation = Translation(snapshot)
+
+    for id_, verdict in said(translation, snapshot).items():
+        groups = []
+        match verdict:
+            case GatewayVerdict() | ListenerSetVerdict():
+                groups = [verdict.findings, *(listener.findings for listener in verdict.listeners)]
+            case RouteVerdict():
+                groups = [parent.findings for parent in verdict.parents]
+        for findings in groups:
+            types = [finding.type for finding in findings]
+            assert len(types) == len(set(types)) <= 7, id_
+            assert "Accepted" in types
+            assert all(len(finding.message) < 32768 for finding in findings)
+
+
+@UNHURRIED
+@given(worlds(), st.randoms(use_true_random=False))
+def test_the_order_of_objects_does_not_matter(world: list[Item], chance: random.Random) -> None:
+    shuffled = chance.sample(world, len(world))
+    first, second = Snapshot.of(world), Snapshot.of(shuffled)
+
+    assert said(Translation(first), first) == said(Translation(second), second)
+
+
+edits = st.lists(st.one_of(items(), st.integers(0, 99)), min_size=1, max_size=3)
+"""New or changed objects, and numbers of objects that go."""
+
+
+@settings(UNHURRIED, max_examples=200)
+@given(worlds(), st.lists(edits, min_size=1, max_size=5))
+def test_edit_by_edit_it_says_the_same_as_from_nothing(world: list[Item], steps: list[list[Item | int]]) -> None:
+    tables = Tables()
+    for kind, item in world:
+        tables.put(kind, item)
+    snapshot, _ = tables.take()
+    translation = Translation(snapshot)
+    before = said(translation, snapshot)
+    for step in steps:
+        for edit in step:
+            if isinstance(edit, int):
+                present = [(kind, key) for kind in Kind for key in tables.keys(kind)]
+                if present:
+                    tables.remove(*present[edit % len(present)])
+            else:
+                tables.put(*edit)
+        snapshot, changes = tables.take()
+        told = translation.update(snapshot, changes.changed)
+        now = said(translation, snapshot)
+
+        assert now == said(Translation(snapshot), snapshot)
+        different = {name for name in before.keys() & now.keys() if before[name] != now[name]}
+        different |= {name for name in before.keys() ^ now.keys() if not _says_nothing(before.get(name, now.get(name)))}
+        assert different <= {*told.verdicts, *told.data_planes, *told.tunnels}
+        before = now
+
+
+def _says_nothing(verdict: Any) -> bool:
+    return verdict is None or verdict == RouteVerdict(()) or getattr(verdict, "ancestors", None) == ()
+
+
+@UNHURRIED
+@given(worlds())
+def test_when_all_objects_are_gone_nothing_is_left(world: list[Item]) -> None:
+    tables = Tables()
+    for kind, item in unique(world):
+        tables.put(kind, item)
+    snapshot, _ = tables.take()
+    translation = Translation(snapshot)
+    for kind, item in world:
+        tables.remove(kind, item.key)
+    snapshot, changes = tables.take()
+    translation.update(snapshot, changes.changed)
+
+    assert said(translation, snapshot) == {"shared": b'{"version":1}'}
