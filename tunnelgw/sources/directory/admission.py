@@ -54,6 +54,7 @@ class Admitted(msgspec.Struct, frozen=True):
     document: dict[str, Any]
     """With defaults; without status."""
     digest: str
+    file: str
     line: int
 
     def object(self, remembered: Remembered, status: bytes = b"") -> Object:
@@ -112,7 +113,8 @@ class _Admission:
             # What was said before the object was known is about it too.
             return [msgspec.structs.replace(problem, entry=self._entry) for problem in self._problems]
         digest = hashlib.sha256(msgspec.json.encode(content, order="sorted")).hexdigest()[:32]
-        return Admitted(self._entry, {**content, "metadata": metadata}, digest, self._document.line_of(()))
+        line = self._document.line_of(())
+        return Admitted(self._entry, {**content, "metadata": metadata}, digest, self._file, line)
 
     def _metadata(self, kind: Kind, metadata: Any) -> dict[str, Any] | None:
         """Name, namespace, labels and annotations. None: nobody can say which object it is."""

@@ -16,19 +16,17 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from daemonkit.logs import get_logger
-from tunnelgw.model.core import CustomResourceDefinition, Namespace
-from tunnelgw.model.kinds import RESOURCES, Kind
-from tunnelgw.model.meta import Key, Object, ObjectMeta
-from tunnelgw.model.refs import GATEWAY_API
+from tunnelgw.model.kinds import Kind
+from tunnelgw.model.meta import Key, Object
 from tunnelgw.model.snapshot import Entry
 from tunnelgw.sources.directory.admission import Admitted, Problem
 from tunnelgw.sources.directory.folder import Folder
 from tunnelgw.sources.directory.ledger import Ledger
 from tunnelgw.sources.directory.reading import Manifests, Reading
 from tunnelgw.sources.directory.statuses import StatusFolder, StatusWriter
+from tunnelgw.sources.directory.surroundings import namespace, surroundings, unsaid_namespaces
 from tunnelgw.sources.store import Store, Unreadable
 
-BUNDLE_VERSION = "v1.6.1"
 _FIRST_PERIOD_S = 0.25
 _LONGEST_PERIOD_S = 0.75
 _SHARE_OF_TIME = 0.02
@@ -132,8 +130,8 @@ class DirectorySource:
         items: dict[Kind, list[Object]] = {kind: [] for kind in Kind}
         for entry, admitted in reading.admitted.items():
             items[Kind(entry.room)].append(self._object(entry, admitted))
-        items[Kind.CUSTOM_RESOURCE_DEFINITION] = list(_definitions())
-        items[Kind.NAMESPACE] += [_namespace(name) for name in _unsaid_namespaces(reading.admitted)]
+        for kind, item in surroundings(reading.admitted):
+            items[kind].append(item)
         for kind, several in items.items():
             problems = {entry.key: problem for entry, problem in rejected.items() if entry.room is kind}
             self._store.replace(kind, several, problems)
@@ -145,12 +143,12 @@ class DirectorySource:
             self._store.fill(entry, self._object(entry, admitted) if admitted else None)
 
     def _keep_namespaces(self, before: Mapping[Entry, Admitted], after: Mapping[Entry, Admitted]) -> None:
-        old, new = _unsaid_namespaces(before), _unsaid_namespaces(after)
+        old, new = unsaid_namespaces(before), unsaid_namespaces(after)
         for name in old - new:
             if Entry(Kind.NAMESPACE, Key("", name)) not in after:
                 self._store.delete(Kind.NAMESPACE, Key("", name))
         for name in new - old:
-            self._store.upsert(Kind.NAMESPACE, _namespace(name))
+            self._store.upsert(Kind.NAMESPACE, namespace(name))
 
     def _object(self, entry: Entry, admitted: Admitted) -> Object:
         now = self._now().strftime("%Y-%m-%dT%H:%M:%SZ")
@@ -187,24 +185,3 @@ class DirectorySource:
         for problem in problems:
             if problem not in known:
                 _log.warning("manifest refused", problem.reason, file=problem.file, line=problem.line)
-
-
-def _unsaid_namespaces(admitted: Mapping[Entry, Admitted]) -> frozenset[str]:
-    """Namespaces that objects are in, without a manifest of their own."""
-    used = {entry.key.namespace for entry in admitted if entry.key.namespace}
-    return frozenset(used - {entry.key.name for entry in admitted if entry.room is Kind.NAMESPACE})
-
-
-def _namespace(name: str) -> Namespace:
-    return Namespace(ObjectMeta(name, labels={"kubernetes.io/metadata.name": name}))
-
-
-def _definitions() -> Iterable[CustomResourceDefinition]:
-    annotations = {
-        "gateway.networking.k8s.io/bundle-version": BUNDLE_VERSION,
-        "gateway.networking.k8s.io/channel": "experimental",
-    }
-    for resource in RESOURCES.values():
-        if resource.group == GATEWAY_API:
-            name = f"{resource.plural}.{resource.group}"
-            yield CustomResourceDefinition(ObjectMeta(name, annotations=annotations))
