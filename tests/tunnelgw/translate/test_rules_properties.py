@@ -8,6 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from proxy import document
+from proxy.routing import compile_table
 from proxy.supervisor.certificates import CertificateCheck
 from tests.tunnelgw.golden.material import filled
 from tests.tunnelgw.translate.routeobjects import ROUTES, SLICES, WORLDS, Plain
@@ -39,6 +40,7 @@ def test_the_proxy_takes_every_document(plain: list[Plain]) -> None:
     made = world_of(plain).document()
 
     CertificateCheck().check(document.tls_parts(made))
+    compile_table(made)
 
 
 @given(WORLDS)
