@@ -17,7 +17,10 @@ log = get_logger(__name__)
 
 FIELD = "auth-token"
 _TOKEN_BYTES = 32
-_RETRY_S = 2.0
+_RETRY_S = 1.0
+_SAY_EVERY_S = 60.0
+_DELETE = "delete it (kubectl -n {0} delete secret {1})"
+_MEND = "give it a value at {field} where it is managed"
 
 
 class NoToken(Exception):
@@ -30,24 +33,26 @@ def shared_token(server: ApiServer, key: Key, stop: threading.Event, *, is_manag
     Raises NoToken.
     """
     where = f"failed to run controller: resolving shared-proxy auth secret: {key} key {FIELD}"
+    patient = log.every(_SAY_EVERY_S)
     while not stop.is_set():
         try:
             token = _found_or_made(server, key, is_managed=is_managed)
         except UnusableSecret as error:
+            remedy = _MEND.format(field=FIELD) if is_managed else _DELETE.format(*key)
             raise NoToken(
-                f"{where}: the Secret exists but has no usable value at the expected key: delete it (kubectl -n "
-                f"{key.namespace} delete secret {key.name}), then restart the controller and the proxies"
+                f"{where}: the Secret exists but has no usable value at the expected key: {remedy}, "
+                "then restart the controller and the proxies"
             ) from error
         except Refused as error:
             if error.status_code in (401, 403):
                 raise NoToken(f"{where}: {error}: give the controller's account get and create on Secrets") from error
-            log.warning("auth secret could not be read, retrying", error=error, name=str(key), delay_s=_RETRY_S)
+            patient.warning("auth secret could not be read, retrying", error=error, name=str(key), delay_s=_RETRY_S)
         except Unreachable as error:
-            log.warning("auth secret could not be read, retrying", error=error, name=str(key), delay_s=_RETRY_S)
+            patient.warning("auth secret could not be read, retrying", error=error, name=str(key), delay_s=_RETRY_S)
         else:
             if token is not None:
                 return token
-            log.info("waiting for the auth secret", name=str(key), delay_s=_RETRY_S)
+            patient.info("waiting for the auth secret, which somebody else makes", name=str(key), delay_s=_RETRY_S)
         stop.wait(_RETRY_S)
     return None
 

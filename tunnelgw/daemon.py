@@ -1,6 +1,7 @@
 """The controller as a daemon: which parts there are, and how they are joined."""
 
 import threading
+import time
 from collections.abc import Callable
 from typing import Any
 
@@ -16,11 +17,11 @@ from tunnelgw.authsecret import NoToken, shared_token
 from tunnelgw.deliver.dispatch import Dispatch, Settings
 from tunnelgw.deliver.targets import Discovery
 from tunnelgw.features import SUPPORTED
+from tunnelgw.ingressreport import IngressReport
 from tunnelgw.metrics import Metrics
 from tunnelgw.model.kinds import Kind
 from tunnelgw.options import PROG, Options
 from tunnelgw.provider.ingress import marker
-from tunnelgw.provider.tunnel import Pass
 from tunnelgw.reconcile import Reconciler
 from tunnelgw.sources.kubernetes.server import ApiServer, load_configuration
 from tunnelgw.sources.kubernetes.source import KubernetesSource
@@ -70,7 +71,8 @@ class _Controller:
         )
         self._dispatch: Dispatch | None = None
         self._reconciler: Reconciler | None = None
-        self._is_stopping = threading.Event()
+        self._is_done = threading.Event()
+        """The reconciler makes no turn any more."""
 
     # -- life --------------------------------------------------------------------------------------------------------
 
@@ -89,29 +91,31 @@ class _Controller:
     def drain(self, deadline_s: float) -> None:
         self.wake()
         self._source.drain(deadline_s)
+        self._is_done.wait(max(0.0, deadline_s - time.monotonic()))
         if self._dispatch is not None:
-            self._dispatch.stop()
             self._dispatch.join(deadline_s)
 
     def stop(self) -> None:
         self._source.stop()
 
     def _reconcile(self) -> None:
-        options, stop = self._options, self._daemon.stop
         try:
-            token = self._token()
+            self._run_reconciler(self._token())
         except NoToken as error:
             self._daemon.fail(str(error))
-            stop.wait()
-            return
-        if stop.is_set():
-            return
+            self._daemon.stop.wait()
+        finally:
+            self._is_done.set()
+
+    def _run_reconciler(self, token: Secret | None) -> None:
+        options, stop = self._options, self._daemon.stop
         self._dispatch = self._make_dispatch()
         self._reconciler = Reconciler(
             self._store,
             self._dispatch,
             self._desk,
             self._discovery(token),
+            self._leads,
             stop,
             self._daemon.fail,
             self._metrics,
@@ -121,8 +125,8 @@ class _Controller:
 
     def _token(self) -> Secret | None:
         options = self._options
-        if options.proxy_auth_token is not None:
-            return options.proxy_auth_token
+        if options.proxy_auth_token is not None or options.dry_run:
+            return options.proxy_auth_token  # in a dry run no proxy is asked, and no Secret made
         return shared_token(
             self._server, options.auth_secret_key, self._daemon.stop, is_managed=options.proxy_auth_secret_managed
         )
@@ -144,25 +148,6 @@ class _Controller:
         def observe(call: str, outcome: str, seconds: float) -> None:
             metrics.provider_calls.labels(call, outcome).observe(seconds)
 
-        def on_pass(tunnel: str, found: Pass) -> None:
-            metrics.foreign_rules.labels(tunnel).set(len(found.revision.foreign))
-            if found.foreign_edits:
-                metrics.foreign_edits.labels(tunnel).inc(found.foreign_edits)
-                log.warning(
-                    "ingress document edited by somebody else",
-                    tunnel=tunnel,
-                    versions=found.foreign_edits,
-                    foreign=list(found.revision.foreign[:20]),
-                )
-            if found.was_written:
-                log.info(
-                    "ingress document written",
-                    tunnel=tunnel,
-                    version=found.version,
-                    added=list(found.revision.added[:20]),
-                    removed=list(found.revision.removed[:20]),
-                )
-
         settings = Settings(
             options.provider_api_url,
             marker(options.controller_id),
@@ -173,7 +158,8 @@ class _Controller:
             options.adopt,
             options.dry_run,
         )
-        return Dispatch(settings, self._leads, self._store.call, self._crashed, observe, on_pass)
+        report = IngressReport(metrics)
+        return Dispatch(settings, self._leads, self._store.call, self._crashed, observe, report.note)
 
     def _crashed(self, error: BaseException) -> None:
         log.exception("courier failed", error=error)

@@ -3,12 +3,16 @@
 import re
 from collections.abc import Mapping, Sequence
 
+import msgspec
+
 from proxy.document import Listener
 from tunnelgw.deliver.receipts import Receipt, RemarkKind
 from tunnelgw.model.conditions import ConditionType, Finding, Reason, Status
 from tunnelgw.model.kinds import Kind
 from tunnelgw.model.meta import Key
-from tunnelgw.translate.verdicts import ObjectId
+from tunnelgw.provider.ingress import EVERYTHING
+from tunnelgw.translate.routes import TunnelHost
+from tunnelgw.translate.verdicts import ObjectId, ParentVerdict, RouteVerdict
 
 _PLACE = re.compile(r"listeners\[(\d+)\]")
 _MAX_ERRORS = 5
@@ -49,6 +53,29 @@ def unbound(listeners: Sequence[Listener], proxies: Sequence[Receipt]) -> dict[O
                 owner, name = named
                 found[owner] = {**found.get(owner, {}), name: f"proxy {receipt.target}: {remark.message}"}
     return found
+
+
+def conflicts(tunnels: Mapping[str, Receipt]) -> dict[TunnelHost, str]:
+    """Hostnames that rules of somebody else have in ingress documents, and what to do. `tunnels`: by id."""
+    return {
+        TunnelHost(tunnel, "" if remark.subject == EVERYTHING else remark.subject): remark.message
+        for tunnel, receipt in tunnels.items()
+        for remark in receipt.remarks
+        if remark.kind is RemarkKind.CONFLICT
+    }
+
+
+def with_conflict(verdict: RouteVerdict, message: str) -> RouteVerdict:
+    finding = Finding(ConditionType.DELIVERED, Status.FALSE, Reason.HOSTNAME_CONFLICT, message)
+    parents = (
+        msgspec.structs.replace(parent, findings=(*parent.findings, finding)) if _is_accepted(parent) else parent
+        for parent in verdict.parents
+    )
+    return RouteVerdict(tuple(parents))
+
+
+def _is_accepted(parent: ParentVerdict) -> bool:
+    return any((each.type, each.status) == (ConditionType.ACCEPTED, Status.TRUE) for each in parent.findings)
 
 
 def _owner(listener: str) -> tuple[ObjectId, str] | None:

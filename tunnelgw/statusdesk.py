@@ -1,18 +1,19 @@
 """Threads that write statuses, so that a slow API server delays nothing else.
 
-For each object only the newest wish counts. What could not be written is tried again later; what was changed by
-somebody else meanwhile comes back by itself, with the object's new version.
+For each object only the newest wish counts. What could not be written is tried again later. What was changed by
+somebody else meanwhile comes back with the object's new version, which is written at once.
 """
 
 import threading
 import time
 from collections.abc import Callable
 from datetime import UTC, datetime
+from typing import NamedTuple
 
 import backoff
 
 from daemonkit.logs import get_logger
-from tunnelgw.sources.writing import Outcome, Writer
+from tunnelgw.sources.writing import Outcome, Writer, Written
 from tunnelgw.status.compose import Author, Wish, compose
 from tunnelgw.status.conditions import Outdated
 from tunnelgw.translate.verdicts import ObjectId
@@ -45,8 +46,7 @@ class StatusDesk:
         self._changed = threading.Condition()
         self._wishes: dict[ObjectId, Wish] = {}
         """In the order in which they were wanted."""
-        self._not_before_s: dict[ObjectId, float] = {}
-        self._failures: dict[ObjectId, int] = {}
+        self._failed: dict[ObjectId, _Failed] = {}
         self._in_hand: set[ObjectId] = set()
         """So that no two threads write one object at a time."""
 
@@ -56,8 +56,14 @@ class StatusDesk:
         return len(self._wishes)
 
     def want(self, wishes: dict[ObjectId, Wish]) -> None:
+        if not wishes:
+            return
         with self._changed:
             self._wishes.update(wishes)
+            for id_, wish in wishes.items():
+                failed = self._failed.get(id_)
+                if failed is not None and failed.is_outdated_by(wish):
+                    del self._failed[id_]
             self._changed.notify_all()
 
     def wake(self) -> None:
@@ -86,7 +92,7 @@ class StatusDesk:
                     for id_, wish in self._wishes.items():
                         if id_ in self._in_hand:
                             continue
-                        due_s = self._not_before_s.get(id_, 0.0) - now_s
+                        due_s = self._failed[id_].not_before_s - now_s if id_ in self._failed else 0.0
                         if due_s <= 0:
                             del self._wishes[id_]
                             self._in_hand.add(id_)
@@ -105,30 +111,46 @@ class StatusDesk:
             self._forget_failures(id_)
             return UNCHANGED
         written = self._writer.write(id_.kind, wish.item, status)
-        if written.outcome is Outcome.FAILED:
-            self._again(id_, wish, written.error)
+        if written.outcome in (Outcome.FAILED, Outcome.CONFLICT):
+            self._again(id_, wish, written)
         else:
             self._forget_failures(id_)
         if written.outcome is Outcome.INVALID:
             log.error("status refused", error=written.error, kind=str(id_.kind), name=str(id_.key))
         return written.outcome
 
-    def _again(self, id_: ObjectId, wish: Wish, error: str) -> None:
+    def _again(self, id_: ObjectId, wish: Wish, written: Written) -> None:
         with self._changed:
-            failures = self._failures[id_] = self._failures.get(id_, 0) + 1
-            pause_s = backoff.full_jitter(min(FIRST_PAUSE_S * 2.0 ** min(failures, 10), MAX_PAUSE_S))
-            self._not_before_s[id_] = self._clock() + pause_s
-            self._wishes.setdefault(id_, wish)
-        log.warning(
-            "status could not be written, retrying",
-            error=error,
-            kind=str(id_.kind),
-            name=str(id_.key),
-            attempt=failures,
-            delay_s=pause_s,
-        )
+            attempts = self._failed[id_].attempts + 1 if id_ in self._failed else 1
+            pause_s = backoff.full_jitter(min(FIRST_PAUSE_S * 2.0 ** min(attempts, 10), MAX_PAUSE_S))
+            newer = self._wishes.setdefault(id_, wish)
+            failed = _Failed(attempts, self._clock() + pause_s, written.outcome, wish.item.metadata.resource_version)
+            if not failed.is_outdated_by(newer):
+                self._failed[id_] = failed
+        if written.outcome is Outcome.FAILED:
+            log.warning(
+                "status could not be written, retrying",
+                error=written.error,
+                kind=str(id_.kind),
+                name=str(id_.key),
+                attempt=attempts,
+                delay_s=round(pause_s, 3),
+            )
 
     def _forget_failures(self, id_: ObjectId) -> None:
         with self._changed:
-            self._failures.pop(id_, None)
-            self._not_before_s.pop(id_, None)
+            self._failed.pop(id_, None)
+
+
+class _Failed(NamedTuple):
+    """A write that has to be tried again."""
+
+    attempts: int
+    not_before_s: float
+    outcome: Outcome
+    resource_version: str
+    """Of the object for which it was made."""
+
+    def is_outdated_by(self, wish: Wish) -> bool:
+        """After a conflict a newer version of the object is what was waited for."""
+        return self.outcome is Outcome.CONFLICT and wish.item.metadata.resource_version != self.resource_version

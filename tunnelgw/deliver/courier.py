@@ -31,11 +31,14 @@ class Undelivered(Exception):
         retry_after_s: float = 0.0,
         is_refusal: bool = False,
         is_credential_problem: bool = False,
+        trace: str = "",
     ) -> None:
+        """`trace` names this one attempt to the target's owners: for the log, since it is another each time."""
         super().__init__(message)
         self.retry_after_s = retry_after_s
         self.is_refusal = is_refusal
         self.is_credential_problem = is_credential_problem
+        self.trace = trace
 
 
 class Parcel(Protocol):
@@ -122,10 +125,10 @@ class Courier(Generic[P]):
             try:
                 remarks = self.target.deliver(parcel)
             except Undelivered as failure:
-                pause_s = next(pauses)
-                self._note_failure(parcel, failure, max(pause_s, failure.retry_after_s))
+                pause_s = max(self._pause_s(next(pauses), failure), failure.retry_after_s)
+                self._note_failure(parcel, failure, pause_s)
                 not_before_s = time.monotonic() + failure.retry_after_s
-                next_visit_s = time.monotonic() + max(pause_s, failure.retry_after_s)
+                next_visit_s = time.monotonic() + pause_s
             else:
                 pauses = _Pauses()
                 not_before_s = 0.0
@@ -144,13 +147,17 @@ class Courier(Generic[P]):
                 self._changed.wait(wait_s if self._parcel is not None else None)
             return None
 
+    def _pause_s(self, pause_s: float, failure: Undelivered) -> float:
+        """To find a target that is back takes no longer than to notice that one has been restarted."""
+        return pause_s if failure.is_refusal else min(pause_s, self._visit_every_s)
+
     def _note_failure(self, parcel: P, failure: Undelivered, pause_s: float) -> None:
         last = self._receipt
         attempts = last.attempts + 1 if last is not None else 1
         held = last.held if last is not None else ""
-        log.warning(
-            "delivery failed, retrying", error=failure, target=self.target.name, attempt=attempts, delay_s=pause_s
-        )
+        fields = {"target": self.target.name, "attempt": attempts, "delay_s": round(pause_s, 3)}
+        trace = {"trace": failure.trace} if failure.trace else {}
+        log.warning("delivery failed, retrying", error=failure, **fields, **trace)
         self._note(
             Receipt(
                 self.target.name,

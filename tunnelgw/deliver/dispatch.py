@@ -8,12 +8,11 @@ in from the couriers' own threads.
 """
 
 import hashlib
-import time
+import sys
 from collections.abc import Callable, Collection, Mapping
 
 import msgspec
 
-from daemonkit.logs import get_logger
 from proxy.document import Listener
 from tunnelgw.deliver.barred import BarredTarget
 from tunnelgw.deliver.configclient import ConfigClient, ConfigEndpoint
@@ -22,13 +21,13 @@ from tunnelgw.deliver.couriers import Couriers
 from tunnelgw.deliver.proxies import DocumentParcel, ProxyTarget
 from tunnelgw.deliver.receipts import Receipt
 from tunnelgw.deliver.targets import Credentials, Plane, Tunnel
-from tunnelgw.deliver.tunnels import HostnamesParcel, TunnelTarget
+from tunnelgw.deliver.tunnels import KNOCK, HostnamesParcel, TunnelTarget
 from tunnelgw.provider.client import Observer, ProviderClient
 from tunnelgw.provider.tunnel import Pass, TunnelDocument, TunnelRef
 
-log = get_logger(__name__)
-
 _VERSION_PREFIX = b'{"version":0'
+_MAX_REMEMBERED = 1000
+"""Documents of a data plane that a slow proxy may still answer about."""
 
 
 class Settings(msgspec.Struct, frozen=True):
@@ -47,6 +46,9 @@ class ProxyKey(msgspec.Struct, frozen=True):
     plane: str
     url: str
     token: Credentials
+
+
+_NO_PLANE = Plane((), Credentials(None))
 
 
 class Dispatch:
@@ -72,24 +74,30 @@ class Dispatch:
             self._tunnel, on_news, on_crash, visit_every_s=settings.drift_every_s
         )
         self._documents: dict[str, DocumentParcel] = {}
+        self._turns: dict[str, dict[str, int]] = {}
+        """The last turn for which each document of a data plane was made, by its digest."""
         self._listeners: dict[str, tuple[Listener, ...]] = {}
         self._planes: Mapping[str, Plane] = {}
         self._sent_hosts: dict[Tunnel, HostnamesParcel] = {}
-        self._unsettled_since_s: float | None = None
 
     # -- out ---------------------------------------------------------------------------------------------------------
 
-    def put_document(self, plane: str, encoded: bytes, listeners: tuple[Listener, ...]) -> None:
-        """What a data plane is to serve from now on: a document of version 0."""
+    def put_document(self, plane: str, encoded: bytes, listeners: tuple[Listener, ...], turn: int) -> None:
+        """What a data plane is to serve from now on: a document of version 0. Turns are counted from 1."""
         if not encoded.startswith(_VERSION_PREFIX):
             raise ValueError(f"document of data plane {plane}: want version 0 first, seen {encoded[:20]!r}")
         tail = encoded[len(_VERSION_PREFIX) :]
-        self._documents[plane] = DocumentParcel(hashlib.sha256(tail).hexdigest(), tail)
+        parcel = self._documents[plane] = DocumentParcel(hashlib.sha256(tail).hexdigest(), tail)
         self._listeners[plane] = listeners
+        turns = self._turns.setdefault(plane, {})
+        turns.pop(parcel.digest, None)  # so that the oldest comes first
+        turns[parcel.digest] = turn
+        if len(turns) > _MAX_REMEMBERED:
+            del turns[next(iter(turns))]
 
     def drop_document(self, plane: str) -> None:
-        self._documents.pop(plane, None)
-        self._listeners.pop(plane, None)
+        for made in (self._documents, self._listeners, self._turns):
+            made.pop(plane, None)
 
     def send(self, planes: Mapping[str, Plane]) -> None:
         """Hand the newest documents to exactly the proxies of these data planes."""
@@ -103,7 +111,6 @@ class Dispatch:
             for url in plane.endpoints
         }
         self._proxies.send(wanted)
-        self._unsettled_since_s = None if self.is_settled() else time.monotonic()
 
     def send_hosts(self, tunnels: Mapping[Tunnel, HostnamesParcel], planes_of: Mapping[str, Collection[str]]) -> None:
         """Hand each tunnel's hostnames to the provider, as soon as a proxy of each of its data planes can serve them.
@@ -113,14 +120,19 @@ class Dispatch:
         held = self.held_planes()
         sent: dict[Tunnel, HostnamesParcel] = {}
         for tunnel, hosts in tunnels.items():
-            if self._settings.is_dry_run or held.issuperset(planes_of.get(tunnel.tunnel_id, ())):
+            behind = planes_of.get(tunnel.tunnel_id, ())
+            if self._settings.is_dry_run or held.issuperset(behind):
                 sent[tunnel] = hosts
             elif tunnel in self._sent_hosts:
                 sent[tunnel] = self._sent_hosts[tunnel]
+            elif all(self.has_answered(plane) for plane in behind):
+                sent[tunnel] = KNOCK
         self._sent_hosts = sent
         self._tunnels.send(sent)
 
     def stop(self) -> None:
+        """Nothing is delivered until `send` and `send_hosts` are called again."""
+        self._sent_hosts = {}
         self._proxies.stop()
         self._tunnels.stop()
 
@@ -138,27 +150,25 @@ class Dispatch:
             if key.plane in self._documents and receipt.held == self._documents[key.plane].digest
         )
 
-    def is_settled(self) -> bool:
-        """Whether each data plane's newest document is held by a proxy, or all of its proxies failed to take it."""
+    def has_answered(self, plane: str, turn: int = sys.maxsize) -> bool:
+        """Whether a proxy holds the document that the data plane had at `turn`, or a newer one, or all of its proxies
+        failed to take it. Without `turn`: the newest.
+        """
+        wanted = self._documents.get(plane)
+        if wanted is None or self._settings.is_dry_run:
+            return True
+        turns = self._turns[plane]
+        turn = min(turn, turns[wanted.digest])
         receipts = self._proxies.receipts()
-        held = self.held_planes()
-        return all(
-            name in held
-            or all(
-                (receipt := receipts.get(ProxyKey(name, url, plane.token))) is not None
-                and receipt.wanted == self._documents[name].digest
-                for url in plane.endpoints
-            )
-            for name, plane in self._planes.items()
-            if name in self._documents
+        found = self._planes.get(plane, _NO_PLANE)
+        answers = [receipts.get(ProxyKey(plane, url, found.token)) for url in found.endpoints]
+        return any(answer is not None and turns.get(answer.held, 0) >= turn for answer in answers) or all(
+            answer is not None and turns.get(answer.wanted, 0) >= turn for answer in answers
         )
 
-    @property
-    def unsettled_since_s(self) -> float | None:
-        """Monotonic; None: nothing is waited for."""
-        if self._unsettled_since_s is not None and self.is_settled():
-            self._unsettled_since_s = None
-        return self._unsettled_since_s
+    def is_settled(self) -> bool:
+        """Whether all data planes have answered about their newest documents."""
+        return all(self.has_answered(plane) for plane in self._documents)
 
     def proxy_receipts(self, plane: str) -> tuple[Receipt, ...]:
         found = [receipt for key, receipt in self._proxies.receipts().items() if key.plane == plane]

@@ -9,9 +9,12 @@ from collections.abc import Callable
 
 import msgspec
 
+from daemonkit.logs import get_logger
 from tunnelgw.deliver.configclient import ConfigClient, ConfigEndpoint, VersionConflict
 from tunnelgw.deliver.courier import Undelivered
 from tunnelgw.deliver.receipts import Remark, RemarkKind
+
+log = get_logger(__name__)
 
 _MAX_CONFLICTS = 3
 """In a row: more means that somebody else keeps writing."""
@@ -39,21 +42,30 @@ class ProxyTarget:
         self._client.close()
 
     def deliver(self, parcel: DocumentParcel) -> tuple[Remark, ...]:
-        if parcel.digest == self._held_digest:
+        is_visit = parcel.digest == self._held_digest
+        if is_visit or self._held_version is None:
             loaded = self._client.loaded_version()
-            if loaded == self._held_version:
-                return self._remarks
+            if is_visit and loaded == self._held_version and not self._remarks:
+                return ()
+            if is_visit and loaded != self._held_version:
+                log.warning(
+                    "proxy does not hold what it was sent, sending it again",
+                    target=self.name,
+                    sent_version=self._held_version,
+                    version=loaded,
+                )
             self._held_version = loaded
-        elif self._held_version is None:
-            self._held_version = self._client.loaded_version()
+        # With its own version a document that is loaded already, perhaps by another controller, is not loaded again.
+        version = (self._held_version or 0) + (0 if is_visit and self._held_version is not None else 1)
         for _ in range(_MAX_CONFLICTS):
             if not self._may_write():
                 raise Undelivered("another controller leads now")
             try:
-                return self._put(parcel, (self._held_version or 0) + 1)
+                return self._put(parcel, version)
             except VersionConflict as conflict:
                 self._held_version = conflict.loaded
-        raise Undelivered(f"{self.name}: somebody else keeps replacing its document, at version {self._held_version}")
+                version = conflict.loaded + 1
+        raise Undelivered(f"{self.name}: somebody else keeps replacing its document")
 
     def _put(self, parcel: DocumentParcel, version: int) -> tuple[Remark, ...]:
         answer = self._client.put(b'{"version":%d' % version + parcel.tail)

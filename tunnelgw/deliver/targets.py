@@ -88,6 +88,12 @@ def tunnels(snapshot: Snapshot, discovery: Discovery) -> dict[str, Tunnel]:
     return found
 
 
+def depends_on_tunnels(snapshot: Snapshot, discovery: Discovery) -> bool:
+    """Whether we keep an ingress document for every class of ours, so that none works without credentials."""
+    specs = [_class_config(snapshot, each) for each in _classes(snapshot, discovery.controller_name)]
+    return all(spec is not None and spec.tunnel_id and spec.provider_credentials_secret_ref for spec in specs)
+
+
 def _service_endpoints(snapshot: Snapshot, discovery: Discovery) -> Iterator[str]:
     if discovery.service is None:
         return
@@ -128,14 +134,19 @@ def _own_configs(snapshot: Snapshot, controller_name: str) -> Iterator[tuple[Key
 def _configs(snapshot: Snapshot, discovery: Discovery) -> Iterator[tuple[GatewayClassConfigSpec, str]]:
     """With the namespace of their references."""
     for gateway_class in _classes(snapshot, discovery.controller_name):
-        ref = gateway_class.spec.parameters_ref
-        if ref is None or (ref.group, ref.kind) != (TUNNELGW, Kind.GATEWAY_CLASS_CONFIG):
-            continue
-        config = snapshot.read(Entry(Kind.GATEWAY_CLASS_CONFIG, Key("", ref.name)))
-        if isinstance(config, GatewayClassConfig):
-            yield config.spec, discovery.namespace
+        spec = _class_config(snapshot, gateway_class)
+        if spec is not None:
+            yield spec, discovery.namespace
     for gateway, own in _own_configs(snapshot, discovery.controller_name):
         yield own.spec, gateway.namespace
+
+
+def _class_config(snapshot: Snapshot, gateway_class: GatewayClass) -> GatewayClassConfigSpec | None:
+    ref = gateway_class.spec.parameters_ref
+    if ref is None or (ref.group, ref.kind) != (TUNNELGW, Kind.GATEWAY_CLASS_CONFIG):
+        return None
+    config = snapshot.read(Entry(Kind.GATEWAY_CLASS_CONFIG, Key("", ref.name)))
+    return config.spec if isinstance(config, GatewayClassConfig) else None
 
 
 def _secret(snapshot: Snapshot, ref: SecretKeyRef, namespace: str, field: str) -> Credentials:

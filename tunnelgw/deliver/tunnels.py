@@ -13,16 +13,20 @@ from tunnelgw.provider.tunnel import Pass, TunnelDocument
 
 
 class HostnamesParcel(msgspec.Struct, frozen=True):
-    """The hostnames that a tunnel should be sent requests for."""
+    """The hostnames that a tunnel should be sent requests for; None: only see whether the provider lets us in."""
 
     digest: str
-    hostnames: frozenset[str]
+    hostnames: frozenset[str] | None
 
     @classmethod
     def of(cls, hostnames: Iterable[str]) -> "HostnamesParcel":
         """An empty hostname stands for every host."""
         wanted = frozenset(hostname or EVERYTHING for hostname in hostnames)
         return cls(hashlib.sha256("\n".join(sorted(wanted)).encode()).hexdigest(), wanted)
+
+
+KNOCK = HostnamesParcel("", None)
+"""While no proxy can serve hostnames yet: wrong credentials are to be told all the same."""
 
 
 class TunnelTarget:
@@ -46,19 +50,26 @@ class TunnelTarget:
         self._close()
 
     def deliver(self, parcel: HostnamesParcel) -> tuple[Remark, ...]:
-        if not self._may_write():
-            raise Undelivered("another controller leads now")
+        self._require_lead()
         try:
-            found = self._document.keep(parcel.hostnames)
+            if parcel.hostnames is None:
+                self._document.check()
+                return ()
+            found = self._document.keep(parcel.hostnames, self._require_lead)
         except ProviderError as error:
             raise Undelivered(
                 str(error),
                 retry_after_s=error.retry_after_s,
                 is_refusal=error.is_refusal,
                 is_credential_problem=isinstance(error, AuthenticationFailed),
+                trace=error.ray,
             ) from error
         self._on_pass(found)
         return _remarks(found)
+
+    def _require_lead(self) -> None:
+        if not self._may_write():
+            raise Undelivered("another controller leads now")
 
 
 def _remarks(found: Pass) -> tuple[Remark, ...]:

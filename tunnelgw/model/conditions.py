@@ -17,7 +17,8 @@ class ConditionType(StrEnum):
     PARTLY_UNREACHABLE = "tunnelgw.dev/PartlyUnreachable"
     """On listeners, only ever True: a door that the Gateway has does not lead to this listener."""
     DELIVERED = "tunnelgw.dev/Delivered"
-    """On Gateways: whether every proxy and the provider hold what was wanted."""
+    """On Gateways: whether every proxy and the provider hold what was wanted. On routes, only ever False: a hostname is
+    somebody else's at the provider."""
 
 
 class Status(StrEnum):

@@ -121,7 +121,7 @@ class ProviderClient:
         started_s = time.monotonic()
         wait_s = self._pace.wait_s(started_s)
         if wait_s > 0:
-            raise RateLimited(f"{name}: waiting {wait_s:.0f} s, to stay below the provider's limit of calls", wait_s)
+            raise RateLimited(f"{name}: not asked for a while, to stay below the provider's limit of calls", wait_s)
         self._pace.note_call(started_s)
         outcome = "ok"
         try:

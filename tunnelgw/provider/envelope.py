@@ -24,6 +24,7 @@ MAX_PAUSE_S = 900.0
 """However long the provider asks us to wait; its own block lasts 300 s."""
 DEFAULT_PAUSE_S = 60.0
 _MAX_TEXT = 256
+_MAX_RAY = 64
 _SCOPE = "the token needs the account permission Cloudflare Tunnel: Edit for this tunnel's account"
 
 
@@ -76,22 +77,21 @@ def opened(answer: Answer) -> Envelope:
         envelope = None
     if envelope is not None and envelope.success and 200 <= answer.status_code < 300:
         return envelope
-    raise _failure(answer, envelope)
+    failure = _failure(answer, envelope)
+    failure.ray = answer.headers.get("cf-ray", "")[:_MAX_RAY]
+    raise failure
 
 
 def _failure(answer: Answer, envelope: Envelope | None) -> ProviderError:
     said = envelope.error_text if envelope else _text(answer.body)
     seen = f"{answer.call}: the provider answered {answer.status_code}" + (f" ({said})" if said else "")
-    if ray := answer.headers.get("cf-ray"):
-        seen += f", cf-ray {ray[:64]}"
     match answer.status_code:
         case 401 | 403:
             return AuthenticationFailed(f"authentication failed: {seen}: the token is wrong or expired, or {_SCOPE}")
         case 404:
             return NotThere(f"{seen}: check tunnelID and accountID")
         case 429:
-            pause_s = _pause_s(answer.headers)
-            return RateLimited(f"{seen}: too many requests, asking again in {pause_s:.0f} s", pause_s)
+            return RateLimited(f"{seen}: too many requests, so nothing is asked for a while", _pause_s(answer.headers))
         case 400 if envelope and _has_code(envelope, 6003):
             return AuthenticationFailed(f"authentication failed: {seen}: the token is malformed, or {_SCOPE}")
         case 400 if envelope and _has_code(envelope, 7003):

@@ -6,6 +6,8 @@ class ProviderError(Exception):
 
     retry_after_s: float = 0.0
     """At least this long nothing should be asked again."""
+    ray = ""
+    """By which the provider's support finds the call. Not in the message, which stays while the problem does."""
     is_refusal = False
     """The same call will be refused again until somebody changes something."""
 

@@ -6,7 +6,7 @@ each new answer takes back what its predecessor added.
 """
 
 from collections import Counter
-from collections.abc import Hashable, Iterable, Mapping
+from collections.abc import Hashable, Iterable, Iterator, Mapping
 from typing import Any, TypeAlias, TypeVar
 
 import msgspec
@@ -92,6 +92,15 @@ class Translation:
     def tunnels(self) -> frozenset[str]:
         """Those that lead to some route."""
         return frozenset(host.tunnel for host in self._hosts)
+
+    @property
+    def routes(self) -> Iterator[ObjectId]:
+        return (key for query, key in self._answers if query is route_parts and isinstance(key, ObjectId))
+
+    def route_hosts(self, id_: ObjectId) -> tuple[TunnelHost, ...]:
+        """The names for which tunnels must lead to this route."""
+        answer = self._answers.get(_question(*id_))
+        return answer.hosts if isinstance(answer, RouteParts) else ()
 
     def verdict(self, id_: ObjectId) -> AnyVerdict | None:
         """What is to be told about an object. None: nothing, it is not ours to judge or does not exist."""

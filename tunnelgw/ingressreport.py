@@ -1,0 +1,46 @@
+"""What people are told of ingress documents: what we wrote, and what others have in them or changed."""
+
+import threading
+
+from daemonkit.logs import get_logger
+from tunnelgw.metrics import Metrics
+from tunnelgw.provider.tunnel import Pass
+
+log = get_logger(__name__)
+
+_MAX_SHOWN = 20
+
+
+class IngressReport:
+    """Any thread may tell it of a pass; rules of others are logged when they are others than before."""
+
+    def __init__(self, metrics: Metrics) -> None:
+        self._metrics = metrics
+        self._lock = threading.Lock()
+        self._foreign: dict[str, tuple[str, ...]] = {}
+        """Hostnames of foreign rules, by tunnel."""
+
+    def note(self, tunnel: str, found: Pass) -> None:
+        revision = found.revision
+        with self._lock:
+            before = self._foreign.get(tunnel, ())
+            self._foreign[tunnel] = revision.foreign
+        self._metrics.foreign_rules.labels(tunnel).set(len(revision.foreign))
+        self._metrics.foreign_edits.labels(tunnel).inc(found.foreign_edits)
+        if found.foreign_edits:
+            log.warning("ingress document edited by somebody else", tunnel=tunnel, versions=found.foreign_edits)
+        if revision.foreign != before:
+            log.warning(
+                "ingress document has rules of somebody else, which are kept",
+                tunnel=tunnel,
+                rules=len(revision.foreign),
+                hostnames=list(revision.foreign[:_MAX_SHOWN]),
+            )
+        if found.was_written:
+            log.info(
+                "ingress document written",
+                tunnel=tunnel,
+                version=found.version,
+                added=list(revision.added[:_MAX_SHOWN]),
+                removed=list(revision.removed[:_MAX_SHOWN]),
+            )

@@ -1,0 +1,151 @@
+"""Which statuses have to be written now, and what is said in them of deliveries.
+
+    what a turn changed + receipts -> objects that are owed a status -> (held back until it is true) -> the desk
+
+The reconciler's thread calls everything here.
+"""
+
+import time
+from collections.abc import Iterable, Mapping
+from typing import NamedTuple
+
+import msgspec
+
+from tunnelgw.deliver.dispatch import Dispatch
+from tunnelgw.deliver.receipts import Receipt
+from tunnelgw.deliver.targets import Plane
+from tunnelgw.deliveries import conflicts, delivered, unbound, with_conflict
+from tunnelgw.holdback import HoldBack
+from tunnelgw.metrics import Metrics
+from tunnelgw.model.kinds import Kind
+from tunnelgw.model.meta import Object
+from tunnelgw.model.snapshot import Entry, Snapshot
+from tunnelgw.status.compose import Wish
+from tunnelgw.status.objects import Delivery
+from tunnelgw.statusdesk import StatusDesk
+from tunnelgw.translate.pipeline import Translation
+from tunnelgw.translate.routes import TunnelHost
+from tunnelgw.translate.verdicts import GatewayVerdict, ListenerSetVerdict, ObjectId, RouteVerdict
+
+
+class Situation(NamedTuple):
+    """What a turn ended with."""
+
+    snapshot: Snapshot
+    translation: Translation
+    planes: Mapping[str, Plane]
+    planes_by_tunnel: Mapping[str, set[str]]
+
+
+class Way(NamedTuple):
+    """How requests get to a Gateway; deliveries to both ends concern it."""
+
+    plane: str
+    tunnel: str
+    """Empty: none leads there."""
+
+
+class Teller:
+    def __init__(self, dispatch: Dispatch, desk: StatusDesk, metrics: Metrics) -> None:
+        self._dispatch = dispatch
+        self._desk = desk
+        self._metrics = metrics
+        self._owed = HoldBack()
+        self._deliveries: dict[Way, Delivery] = {}
+        """As statuses were last told."""
+        self._unbound: dict[ObjectId, Mapping[str, str]] = {}
+        self._conflicts: dict[TunnelHost, str] = {}
+        self._contested: dict[ObjectId, str] = {}
+        """Routes with hostnames that somebody else has at the provider, and what to say of it."""
+        self._receipts: dict[str, Receipt] = {}
+
+    def owe(self, ids: Iterable[ObjectId], turn: int, planes: frozenset[str]) -> None:
+        """These need another status, or may. `planes`: those whose documents `turn` changed."""
+        self._owed.add(ids, turn, planes, time.monotonic())
+
+    def tell(self, situation: Situation, turn: int, *, has_changed: bool) -> None:
+        """`has_changed`: not only receipts are new."""
+        self._count_receipts(situation)
+        self.owe(self._news_of_deliveries(situation), turn, frozenset())
+        self.owe(self._news_of_conflicts(situation.translation, has_changed=has_changed), turn, frozenset())
+        released = self._owed.release(self._dispatch.has_answered, time.monotonic())
+        self._desk.want({id_: wish for id_ in released if (wish := self._wish(situation, id_)) is not None})
+        self._metrics.pending_statuses.set(self._desk.depth + len(self._owed))
+
+    # -- what receipts say -------------------------------------------------------------------------------------------
+
+    def _news_of_deliveries(self, situation: Situation) -> set[ObjectId]:
+        """Gateways and ListenerSets of which something else is to be said now."""
+        unbound_now = self._unbound_listeners(situation.planes)
+        found = {id_ for id_ in {*unbound_now, *self._unbound} if unbound_now.get(id_) != self._unbound.get(id_)}
+        self._unbound = unbound_now
+        ways = {Way(plane, tunnel) for tunnel, planes in situation.planes_by_tunnel.items() for plane in planes}
+        ways |= {Way(plane, "") for plane in situation.planes}
+        deliveries = {way: self._delivery(way, situation.planes.get(way.plane)) for way in ways}
+        different = {way for way in deliveries if deliveries[way] != self._deliveries.get(way)}
+        self._deliveries = deliveries
+        for kind in (Kind.GATEWAY, Kind.LISTENER_SET) if different else ():
+            for key in situation.snapshot.all(kind):
+                verdict = situation.translation.verdict(id_ := ObjectId(kind, key))
+                if isinstance(verdict, GatewayVerdict | ListenerSetVerdict) and _way(verdict) in different:
+                    found.add(id_)
+        return found
+
+    def _news_of_conflicts(self, translation: Translation, *, has_changed: bool) -> set[ObjectId]:
+        """Routes whose hostnames somebody else has in an ingress document, or has had."""
+        found = conflicts(self._dispatch.tunnel_receipts())
+        if found == self._conflicts and not (found and has_changed):
+            return set()
+        self._conflicts = found
+        contested = {}
+        for id_ in translation.routes if found else ():
+            if messages := [found[host] for host in translation.route_hosts(id_) if host in found]:
+                contested[id_] = "; ".join(messages)
+        before, self._contested = self._contested, contested
+        return {id_ for id_ in {*before, *contested} if before.get(id_) != contested.get(id_)}
+
+    def _delivery(self, way: Way, plane: Plane | None) -> Delivery:
+        if plane is None:
+            return Delivery(False)
+        receipts = self._dispatch.proxy_receipts(way.plane)
+        tunnel = self._dispatch.tunnel_receipts().get(way.tunnel)
+        return Delivery(way.plane in self._dispatch.held_planes(), delivered(receipts, len(plane.endpoints), tunnel))
+
+    def _unbound_listeners(self, planes: Iterable[str]) -> dict[ObjectId, Mapping[str, str]]:
+        found: dict[ObjectId, Mapping[str, str]] = {}
+        for plane in planes:
+            found |= unbound(self._dispatch.listeners(plane), self._dispatch.proxy_receipts(plane))
+        return found
+
+    def _count_receipts(self, situation: Situation) -> None:
+        """What is new in them; targets that are gone are forgotten."""
+        found = [receipt for plane in situation.planes for receipt in self._dispatch.proxy_receipts(plane)]
+        receipts = {receipt.target: receipt for receipt in (*found, *self._dispatch.tunnel_receipts().values())}
+        for target in self._receipts.keys() - receipts.keys():
+            self._metrics.forget_target(target)
+        for target, receipt in receipts.items():
+            if receipt == self._receipts.get(target):
+                continue
+            outcome = "held" if receipt.is_current else "refused" if receipt.is_refusal else "failed"
+            self._metrics.deliveries.labels(target, outcome).inc()
+            if receipt.is_current:
+                self._metrics.delivered_at.labels(target).set_to_current_time()
+        self._receipts = receipts
+
+    # -- what is said ------------------------------------------------------------------------------------------------
+
+    def _wish(self, situation: Situation, id_: ObjectId) -> Wish | None:
+        item = situation.snapshot.read(Entry(id_.kind, id_.key))
+        if not isinstance(item, Object):
+            return None
+        verdict = situation.translation.verdict(id_)
+        if isinstance(verdict, RouteVerdict) and id_ in self._contested:
+            return Wish(item, with_conflict(verdict, self._contested[id_]))
+        if not isinstance(verdict, GatewayVerdict | ListenerSetVerdict):
+            return Wish(item, verdict)
+        delivery = self._deliveries.get(_way(verdict), Delivery(False))
+        return Wish(item, verdict, msgspec.structs.replace(delivery, unbound=self._unbound.get(id_, {})))
+
+
+def _way(verdict: GatewayVerdict | ListenerSetVerdict) -> Way:
+    return Way(verdict.data_plane, verdict.tunnel if isinstance(verdict, GatewayVerdict) else "")
