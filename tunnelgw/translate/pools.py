@@ -6,6 +6,7 @@ they are when other Gateways come and go, and a controller that starts anew deci
 """
 
 import ipaddress
+import itertools
 from collections.abc import Iterable
 from typing import NamedTuple
 
@@ -32,8 +33,10 @@ class _Status(Part, frozen=True):
     addresses: tuple[GatewayAddress, ...] = ()
 
 
-class _Claim(NamedTuple):
+class Claim(NamedTuple):
     gateway: Key
+    class_name: str
+    pool: tuple[str, ...]
     requested: tuple[str, ...]
     """Addresses of the pool that it asks for."""
     others: int
@@ -53,30 +56,35 @@ def pool_share(view: View, key: Key) -> tuple[str, ...]:
 
 def pool_shares(view: View, pool: PoolId) -> Shares:
     """A query: who has what of a pool."""
-    addresses: tuple[str, ...] = ()
-    claims: list[_Claim] = []
-    for key in view.ask(gateways_of, pool.data_plane):
-        gateway, setup = view.get(Kind.GATEWAY, key), view.ask(gateway_setup, key)
-        if isinstance(gateway, Gateway) and setup and setup.class_name == pool.class_name and setup.direct:
-            addresses = setup.direct.addresses
-            claims.append(_claim(gateway, addresses))
+    found = [view.ask(claim, key) for key in view.ask(gateways_of, pool.data_plane)]
+    claims = [entry for entry in found if entry and entry.class_name == pool.class_name]
+    addresses = claims[0].pool if claims else ()
     if len(addresses) <= 1:
-        return tuple((claim.gateway, addresses) for claim in claims)
+        return tuple((entry.gateway, addresses) for entry in claims)
     return _divide(claims, addresses)
+
+
+def claim(view: View, key: Key) -> Claim | None:
+    """A query: what a Gateway wants of its pool. None: it has none."""
+    gateway, setup = view.get(Kind.GATEWAY, key), view.ask(gateway_setup, key)
+    if not isinstance(gateway, Gateway) or setup is None or setup.direct is None:
+        return None
+    pool = setup.direct.addresses
+    wanted = gateway.spec.addresses or (GatewayAddress(),)
+    values = [address.value for address in wanted if address.type == "IPAddress"]
+    return Claim(key, setup.class_name, pool, _of(pool, values), values.count(""), _of(pool, _former(gateway)))
 
 
 def same_address(first: str, second: str) -> bool:
     """IP addresses may be spelled in several ways, hostnames in either case."""
+    return _normal(first) == _normal(second)
+
+
+def _normal(address: str) -> str:
     try:
-        return ipaddress.ip_address(first) == ipaddress.ip_address(second)
+        return str(ipaddress.ip_address(address))
     except ValueError:
-        return first.lower() == second.lower()
-
-
-def _claim(gateway: Gateway, pool: tuple[str, ...]) -> _Claim:
-    wanted = gateway.spec.addresses or (GatewayAddress(),)
-    values = [address.value for address in wanted if address.type == "IPAddress"]
-    return _Claim(gateway.key, _of(pool, values), values.count(""), _of(pool, _former(gateway)))
+        return address.lower()
 
 
 def _former(gateway: Gateway) -> list[str]:
@@ -88,19 +96,20 @@ def _former(gateway: Gateway) -> list[str]:
 
 
 def _of(pool: tuple[str, ...], values: Iterable[str]) -> tuple[str, ...]:
-    return tuple(address for address in pool if any(value and same_address(address, value) for value in values))
+    wanted = {_normal(value) for value in values if value}
+    return tuple(address for address in pool if _normal(address) in wanted) if wanted else ()
 
 
-def _divide(claims: list[_Claim], pool: tuple[str, ...]) -> Shares:
-    shares = {claim.gateway: [*claim.requested] for claim in claims}
-    taken = {address for claim in claims for address in claim.requested}
-
+def _divide(claims: list[Claim], pool: tuple[str, ...]) -> Shares:
+    shares = {entry.gateway: [*entry.requested] for entry in claims}
+    requested = {address for entry in claims for address in entry.requested}
+    free = dict.fromkeys(address for address in pool if address not in requested)
     for is_former in (True, False):
-        for claim in claims:
-            share = shares[claim.gateway]
-            missing = max(claim.others + len(claim.requested) - len(share), 0)
-            candidates = claim.former if is_former else pool
-            given = [address for address in candidates if address not in taken][:missing]
-            share += given
-            taken.update(given)
+        for entry in claims:
+            share = shares[entry.gateway]
+            missing = max(entry.others + len(entry.requested) - len(share), 0)
+            candidates = (address for address in entry.former if address in free) if is_former else iter(free)
+            for address in [*itertools.islice(candidates, missing)]:
+                share.append(address)
+                del free[address]
     return tuple((gateway, tuple(addresses)) for gateway, addresses in shares.items())

@@ -57,8 +57,8 @@ class _Node:
     def __init__(self, question: Question) -> None:
         self.question = question
         self.value: Any = _NOTHING
-        self.read: frozenset[Entry] = frozenset()
-        self.asked: frozenset[_Node] = frozenset()
+        self.read: tuple[Entry, ...] = ()
+        self.asked: tuple[_Node, ...] = ()
         self.dependants: set[_Node] = set()
         self.height = 0
         self.is_dirty = False
@@ -152,7 +152,7 @@ class Queries:
             raise RuntimeError(f"{node.question[0].__name__} of {node.question[1]} asks for itself")
         if not self._dirty or node.height < self._dirty[0][0]:
             return  # nothing below it is dirty
-        for below in tuple(node.asked):
+        for below in node.asked:
             if not below.is_running:
                 self._refresh(below)
         if node.is_dirty:
@@ -202,15 +202,17 @@ class Queries:
         heapq.heappush(self._dirty, (node.height, id(node), node))
 
     def _link(self, node: _Node, read: set[Entry], asked: set[_Node]) -> None:
-        for entry in node.read - read:
-            self._stop_reading(node, entry)
-        for entry in read - node.read:
+        for entry in read.difference(node.read):
             self._readers.setdefault(entry, set()).add(node)
-        for below in node.asked - asked:
-            self._stop_asking(node, below)
-        for below in asked - node.asked:
+        for entry in node.read:
+            if entry not in read:
+                self._stop_reading(node, entry)
+        for below in asked.difference(node.asked):
             below.dependants.add(node)
-        node.read, node.asked = frozenset(read), frozenset(asked)
+        for below in node.asked:
+            if below not in asked:
+                self._stop_asking(node, below)
+        node.read, node.asked = tuple(read), tuple(asked)  # sets would need four times the memory
         self._raise(node, 1 + max((below.height for below in asked), default=0))
 
     def _raise(self, node: _Node, height: int) -> None:
