@@ -60,10 +60,22 @@ class Connection:
             self._socket = None
 
     def _connected(self) -> socket.socket:
+        if self._socket is not None and _is_closed(self._socket):
+            self.close()
         if self._socket is None:
             self._socket = socket.create_connection(self._address, self._timeout_s)
             self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         return self._socket
+
+
+def _is_closed(connection: socket.socket) -> bool:
+    """Whether the server has ended it while nobody asked anything, as servers do after a while."""
+    try:
+        return connection.recv(1, socket.MSG_PEEK | socket.MSG_DONTWAIT) == b""
+    except BlockingIOError:
+        return False
+    except OSError:
+        return True
 
 
 def _receive(connection: socket.socket) -> bytes:
