@@ -5,12 +5,19 @@ import sys
 from collections.abc import Mapping, Sequence
 
 RUN = "run"
+QUESTIONS = ("check", "explain", "status", "diff")
+"""Commands for people; see `tunnelgw.commands`."""
 
 
 def main() -> None:
     arguments = sys.argv[1:]
+    if arguments[:1] and arguments[0] in QUESTIONS:
+        from tunnelgw.commands.main import run
+
+        sys.exit(run(arguments, os.environ))
     if arguments[:1] and arguments[0] != RUN and not arguments[0].startswith("-"):
-        sys.stderr.write(f"tunnelgw: unknown command {arguments[0]!r}, want {RUN}\n")
+        known = ", ".join((RUN, *QUESTIONS))
+        sys.stderr.write(f"tunnelgw: unknown command {arguments[0]!r}, want one of {known}\n")
         sys.exit(2)
     sys.exit(_run(arguments, os.environ))
 

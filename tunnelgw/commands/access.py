@@ -1,0 +1,43 @@
+"""How a command reaches proxies and provider, from the options of `run`; nothing is made where something is missing."""
+
+from daemonkit.secret import Secret
+from tunnelgw.authsecret import FIELD
+from tunnelgw.commands.diff import Access
+from tunnelgw.commands.world import NoWorld
+from tunnelgw.deliver.targets import Discovery
+from tunnelgw.options import DIRECTORY, Options
+from tunnelgw.provider.ingress import marker
+from tunnelgw.sources.kubernetes.secrets import UnusableSecret, read_value
+from tunnelgw.sources.kubernetes.server import ApiServer, ApiServerError, load_configuration
+
+
+def access_of(options: Options) -> Access:
+    """Raises NoWorld."""
+    discovery = Discovery(
+        options.controller_name,
+        options.namespace,
+        options.proxy_endpoints,
+        options.proxy_service,
+        options.proxy_tls_server_name is not None,
+        _token(options),
+    )
+    return Access(
+        discovery,
+        options.provider_api_url,
+        marker(options.controller_id),
+        options.proxy_ca_file or "",
+        options.proxy_tls_server_name or "",
+        options.adopt,
+    )
+
+
+def _token(options: Options) -> Secret | None:
+    if options.proxy_auth_token is not None or options.source == DIRECTORY:
+        return options.proxy_auth_token
+    server = ApiServer(lambda: load_configuration(options.kubeconfig or ""))
+    try:
+        return read_value(server, options.auth_secret_key, FIELD)
+    except (ApiServerError, UnusableSecret) as error:
+        raise NoWorld(f"the proxies' token: {error}") from error
+    finally:
+        server.close()

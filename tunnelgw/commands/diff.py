@@ -1,0 +1,130 @@
+"""`tunnelgw diff`: what the controller would change in the proxies and at the provider.
+
+Nothing is written. Private keys are compared by their digests, as a proxy shows them.
+"""
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import msgspec
+
+from proxy import document
+from tunnelgw.commands import show
+from tunnelgw.commands.world import World
+from tunnelgw.deliver.configclient import ConfigClient, ConfigEndpoint
+from tunnelgw.deliver.courier import Undelivered
+from tunnelgw.deliver.targets import Discovery, Plane, Tunnel, planes, tunnels
+from tunnelgw.provider.client import ProviderClient
+from tunnelgw.provider.errors import ProviderError
+from tunnelgw.provider.ingress import EVERYTHING
+from tunnelgw.provider.tunnel import TunnelDocument, TunnelRef
+from tunnelgw.translate.pipeline import Translation
+
+_STYLES = {
+    "add": "green",
+    "remove": "red",
+    "change": "yellow",
+    "conflict": "bold red",
+    "error": "bold red",
+    "keep": "dim",
+}
+_SECTIONS = ("listeners", "backends", "routes")
+
+
+class Difference(msgspec.Struct, frozen=True, omit_defaults=True):
+    action: str
+    """add, remove, change; keep: a foreign rule; conflict: a foreign rule of a hostname of ours; error."""
+    target: str
+    part: str = ""
+    message: str = ""
+
+
+class Access(msgspec.Struct, frozen=True):
+    """How proxies and provider are reached, from the options."""
+
+    discovery: Discovery
+    provider_url: str
+    marker: str
+    proxy_ca_file: str = ""
+    proxy_server_name: str = ""
+    adopt: bool = False
+
+
+def diff(world: World, access: Access, *, as_json: bool) -> bool:
+    """True when nothing would change."""
+    found = [*_differences(world, access)]
+    if as_json:
+        show.as_json(found)
+    elif found:
+        lines = [(each.action, each.target, each.part, each.message) for each in found]
+        show.rows(("", "where", "what", ""), lines, _STYLES)
+    if not any(each.action != "keep" for each in found):
+        show.note("nothing would change")
+        return True
+    return False
+
+
+def _differences(world: World, access: Access) -> Iterator[Difference]:
+    translation = Translation(world.snapshot, access.discovery.controller_name)
+    for name, plane in planes(world.snapshot, access.discovery).items():
+        if name in translation.documents:
+            wanted = document.decode(translation.documents[name].encode(0))
+            for url in plane.endpoints:
+                yield from _of_proxy(url, plane, wanted, access)
+    for tunnel in tunnels(world.snapshot, access.discovery).values():
+        yield from _of_tunnel(tunnel, translation.hosts(tunnel.tunnel_id), access)
+
+
+def _of_proxy(url: str, plane: Plane, wanted: document.Document, access: Access) -> Iterator[Difference]:
+    if plane.token.problem:
+        yield Difference("error", url, message=plane.token.problem)
+        return
+    try:
+        endpoint = ConfigEndpoint(url, access.proxy_ca_file, access.proxy_server_name)
+        client = ConfigClient(endpoint, plane.token.secret)
+        try:
+            held = client.document()
+        finally:
+            client.close()
+    except (Undelivered, ValueError) as error:
+        yield Difference("error", url, message=str(error))
+        return
+    now, then = _parts(held or b"{}"), _parts(document.encode_redacted(wanted))
+    for part in sorted({*now, *then}):
+        if now.get(part) != then.get(part):
+            yield Difference("add" if part not in now else "remove" if part not in then else "change", url, part)
+
+
+def _parts(encoded: bytes) -> Mapping[str, Any]:
+    """Named parts of a document, and its settings, each by a name for people."""
+    content = msgspec.json.decode(encoded, type=dict[str, Any])
+    content.pop("version", None)
+    parts: dict[str, Any] = {}
+    for section in _SECTIONS:
+        for place, part in enumerate(content.pop(section, ())):
+            kind = f" ({part['kind']})" if part.get("kind") else ""
+            parts[f"{section.removesuffix('s')} {part.get('name', place)}{kind}"] = part
+    return parts | {f"setting {name}": value for name, value in content.items()}
+
+
+def _of_tunnel(tunnel: Tunnel, hosts: frozenset[str], access: Access) -> Iterator[Difference]:
+    name = f"tunnel {tunnel.tunnel_id}"
+    if tunnel.token.secret is None:
+        yield Difference("error", name, message=tunnel.token.problem)
+        return
+    client = ProviderClient(tunnel.token.secret, access.provider_url)
+    kept = TunnelDocument(client, TunnelRef(tunnel.tunnel_id, tunnel.account_id), access.marker, adopt=access.adopt)
+    try:
+        _, revision = kept.compare({hostname or EVERYTHING for hostname in hosts})
+    except ProviderError as error:
+        yield Difference("error", name, message=str(error))
+        return
+    finally:
+        client.close()
+    for action, hostnames in (("add", revision.added), ("remove", revision.removed), ("keep", revision.foreign)):
+        for hostname in hostnames:
+            yield Difference(action, name, f"hostname {hostname}")
+    for conflict in revision.conflicts:
+        yield Difference("conflict", name, f"hostname {conflict.hostname}", f"it has service {conflict.service}")
+    if revision.is_changed and not (revision.added or revision.removed):
+        yield Difference("change", name, "order or content of our rules")

@@ -1,0 +1,28 @@
+"""`tunnelgw explain`: which Gateway, listener, route and rule a request would get, why, and what would be done with it.
+
+The answer is that of the proxy's own routing, asked with the document that the proxy would be given.
+"""
+
+from proxy.commands.explain import Question
+from proxy.commands.explain import explain as explain_in_document
+from proxy.commands.sources import SourceError
+from tunnelgw.commands import show
+from tunnelgw.commands.world import NoWorld, World
+from tunnelgw.translate.pipeline import Translation
+
+
+def explain(world: World, controller_name: str, question: Question, *, as_json: bool) -> bool:
+    """True when a route would take the request wherever it can come in. Raises NoWorld when it can come in nowhere."""
+    documents = Translation(world.snapshot, controller_name).documents
+    refusals: list[str] = []
+    answers: list[bool] = []
+    for plane in sorted(documents):
+        try:
+            answers.append(explain_in_document(documents[plane].encode(0), question, as_json=as_json))
+        except SourceError as error:
+            refusals.append(f"data plane {plane}: {error}")
+    if not answers:
+        raise NoWorld("; ".join(refusals) or "there is no data plane")
+    for refusal in refusals:
+        show.note(f"tunnelgw explain: {refusal}")
+    return all(answers)

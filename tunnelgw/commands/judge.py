@@ -1,0 +1,98 @@
+"""What translation decided, as rows that people read. Pure."""
+
+from collections.abc import Iterable, Iterator
+from enum import StrEnum
+
+import msgspec
+
+from tunnelgw.model.conditions import ConditionType, Finding, Status
+from tunnelgw.model.kinds import Kind
+from tunnelgw.model.meta import Key
+from tunnelgw.model.snapshot import Snapshot
+from tunnelgw.translate.pipeline import Translation
+from tunnelgw.translate.policies import PolicyVerdict
+from tunnelgw.translate.verdicts import ClassVerdict, GatewayVerdict, ListenerSetVerdict, ObjectId, RouteVerdict
+
+JUDGED = (
+    Kind.GATEWAY_CLASS,
+    Kind.GATEWAY,
+    Kind.LISTENER_SET,
+    Kind.HTTP_ROUTE,
+    Kind.GRPC_ROUTE,
+    Kind.BACKEND_TLS_POLICY,
+)
+_ABNORMAL = frozenset({ConditionType.CONFLICTED, ConditionType.PARTIALLY_INVALID, ConditionType.OVERLAPPING_TLS_CONFIG})
+"""Conditions that are bad when they are true."""
+_SUSPICIOUS = frozenset({ConditionType.OVERLAPPING_TLS_CONFIG, ConditionType.SUPPORTED_VERSION})
+"""Worth telling, and no refusal."""
+
+
+class Grade(StrEnum):
+    ACCEPTED = "accepted"
+    WARNING = "warning"
+    REFUSED = "refused"
+    IGNORED = "ignored"
+    """Not ours to judge: no class or parent of ours."""
+
+
+class Row(msgspec.Struct, frozen=True, omit_defaults=True):
+    grade: Grade
+    object: str
+    """`HTTPRoute default/shop`."""
+    part: str = ""
+    """A listener, parent or ancestor of it."""
+    condition: str = ""
+    reason: str = ""
+    message: str = ""
+    where: str = ""
+    """File and line, where there are such."""
+
+
+def judge(snapshot: Snapshot, translation: Translation) -> Iterator[Row]:
+    """At least one row for each object that has a status."""
+    for kind in JUDGED:
+        for key in sorted(snapshot.all(kind)):
+            yield from _object(ObjectId(kind, key), translation)
+
+
+def _object(id_: ObjectId, translation: Translation) -> Iterator[Row]:
+    verdict = translation.verdict(id_)
+    match verdict:
+        case ClassVerdict():
+            yield from _rows(id_, "", verdict.findings)
+        case GatewayVerdict() | ListenerSetVerdict():
+            bad = [*_rows(id_, "", verdict.findings, only_bad=True)]
+            for listener in verdict.listeners:
+                bad += _rows(id_, f"listener {listener.name}", listener.findings, only_bad=True)
+            yield from bad or _rows(id_, "", verdict.findings)
+        case RouteVerdict() if verdict.parents:
+            for parent in verdict.parents:
+                ref = parent.parent_ref
+                name = "/".join(part for part in (ref.namespace, ref.name, ref.section_name) if part)
+                yield from _rows(id_, f"{ref.kind} {name}", parent.findings)
+        case PolicyVerdict() if verdict.ancestors:
+            for ancestor in verdict.ancestors:
+                yield from _rows(id_, f"Gateway {ancestor.gateway}", ancestor.findings)
+        case _:
+            yield Row(Grade.IGNORED, str(id_), message="it leads to no GatewayClass of this controller")
+
+
+def _rows(id_: ObjectId, part: str, findings: Iterable[Finding], *, only_bad: bool = False) -> Iterator[Row]:
+    bad = [finding for finding in findings if _is_bad(finding)]
+    for finding in bad:
+        grade = Grade.WARNING if finding.type in _SUSPICIOUS else Grade.REFUSED
+        yield Row(grade, str(id_), part, finding.type, finding.reason, finding.message)
+    if not bad and not only_bad:
+        yield Row(Grade.ACCEPTED, str(id_), part)
+
+
+def _is_bad(finding: Finding) -> bool:
+    return finding.status is (Status.TRUE if finding.type in _ABNORMAL else Status.FALSE) and not (
+        finding.type is ConditionType.CONFLICTED and finding.status is Status.FALSE
+    )
+
+
+def key_of(text: str) -> Key:
+    """From `namespace/name`, or a name alone."""
+    namespace, _, name = text.rpartition("/")
+    return Key(namespace, name)

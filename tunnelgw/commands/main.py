@@ -1,0 +1,144 @@
+"""The command lines of `check`, `explain`, `status` and `diff`."""
+
+import argparse
+import sys
+from collections.abc import Callable, Mapping, Sequence
+
+from tunnelgw.commands.world import NoWorld, World, from_api_server, from_files
+from tunnelgw.options import DEFAULT_CONTROLLER, DIRECTORY, PREFIX, PROG, Options
+
+EXIT_WELL = 0
+EXIT_NOT_WELL = 1
+EXIT_USAGE = 2
+
+Environ = Mapping[str, str]
+
+
+def run(arguments: Sequence[str], environ: Environ) -> int:
+    """`arguments` begins with the command."""
+    command, *rest = arguments
+    commands: dict[str, Callable[[Sequence[str], Environ], bool]] = {
+        "check": _check,
+        "explain": _explain,
+        "status": _status,
+        "diff": _diff,
+    }
+    try:
+        return EXIT_WELL if commands[command](rest, environ) else EXIT_NOT_WELL
+    except NoWorld as error:
+        sys.stderr.write(f"{PROG} {command}: {error}\n")
+        return EXIT_USAGE
+
+
+def _parser(command: str, environ: Environ, description: str) -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog=f"{PROG} {command}", description=description, allow_abbrev=False)
+    parser.add_argument("--json", action="store_true", help="print JSON")
+    parser.add_argument(
+        "--controller-name",
+        default=environ.get("TUNNELGW_CONTROLLER_NAME") or DEFAULT_CONTROLLER,
+        help="GatewayClasses with this spec.controllerName are ours [TUNNELGW_CONTROLLER_NAME; default: %(default)s]",
+    )
+    return parser
+
+
+def _add_source(parser: argparse.ArgumentParser, environ: Environ) -> None:
+    parser.add_argument(
+        "--manifests",
+        action="append",
+        metavar="PATH",
+        help="a folder or file of manifests, - for standard input, instead of an API server; may be repeated "
+        "[TUNNELGW_MANIFESTS]",
+    )
+    parser.add_argument(
+        "--kubeconfig",
+        default=environ.get("KUBECONFIG", ""),
+        metavar="FILE",
+        help="how to reach the API server [KUBECONFIG; default: ~/.kube/config]",
+    )
+    parser.add_argument(
+        "--namespace",
+        default=environ.get("TUNNELGW_NAMESPACE") or "tunnelgw-system",
+        help="the controller's own namespace [TUNNELGW_NAMESPACE; default: %(default)s]",
+    )
+
+
+def _world(found: argparse.Namespace, environ: Environ) -> World:
+    manifests = found.manifests or [path for path in (environ.get("TUNNELGW_MANIFESTS"),) if path]
+    return from_files(manifests) if manifests else from_api_server(found.kubeconfig, found.namespace)
+
+
+def _check(arguments: Sequence[str], environ: Environ) -> bool:
+    from tunnelgw.commands.check import check
+
+    parser = _parser(
+        "check",
+        environ,
+        "Say what of some manifests would be accepted, refused and why, without a cluster. Exit code 1 when something "
+        "is refused, so that it fits a pre-commit hook.",
+    )
+    parser.add_argument("paths", nargs="+", metavar="PATH", help="folders or files; - reads standard input")
+    parser.add_argument("--all", action="store_true", help="also tell what is accepted, and what is not ours")
+    found = parser.parse_args(arguments)
+    return check(from_files(found.paths), found.controller_name, as_json=found.json, wants_all=found.all)
+
+
+def _explain(arguments: Sequence[str], environ: Environ) -> bool:
+    from proxy.commands.explain import Question
+    from proxy.commands.sources import SourceError
+    from tunnelgw.commands.explain import explain
+
+    parser = _parser(
+        "explain",
+        environ,
+        "Say which Gateway, listener, route and rule a request would get, why, what would be done with it, and what "
+        "missed it nearly. Nothing is sent anywhere.",
+    )
+    _add_source(parser, environ)
+    parser.add_argument("--method", "-X", default="GET", help="default: GET")
+    parser.add_argument("--header", "-H", action="append", default=[], metavar="'NAME: VALUE'", help="may be repeated")
+    parser.add_argument("--listener", metavar="NAME", help="ask at this one only: namespace/gateway/listener")
+    parser.add_argument("url", metavar="URL", help="as a client would write it: https://shop.example.org/cart")
+    found = parser.parse_args(arguments)
+    try:
+        question = Question.parse(found.method, found.url, found.header, found.listener)
+    except SourceError as error:
+        raise NoWorld(str(error)) from error
+    return explain(_world(found, environ), found.controller_name, question, as_json=found.json)
+
+
+def _status(arguments: Sequence[str], environ: Environ) -> bool:
+    from tunnelgw.commands.status import status
+
+    parser = _parser(
+        "status",
+        environ,
+        "Show the stored statuses of Gateways, listeners and routes. Exit code 1 when not all is well.",
+    )
+    _add_source(parser, environ)
+    found = parser.parse_args(arguments)
+    return status(_world(found, environ), as_json=found.json)
+
+
+def _diff(arguments: Sequence[str], environ: Environ) -> bool:
+    """Takes the options of `run`, since it must reach all that the controller reaches."""
+    from daemonkit.options import load
+    from tunnelgw.commands.access import access_of
+
+    as_json = "--json" in arguments
+    rest = [argument for argument in arguments if argument != "--json"]
+    options = load(
+        Options,
+        prog=f"{PROG} diff",
+        prefix=PREFIX,
+        argv=rest,
+        environ=environ,
+        description="Say what the controller would change in the proxies and at the provider. Nothing is written. "
+        "Takes the options of `tunnelgw run`, and --json. Exit code 1 when something would change.",
+    )
+    from tunnelgw.commands.diff import diff
+
+    if options.source == DIRECTORY:
+        world = from_files([str(options.manifests_path)])
+    else:
+        world = from_api_server(options.kubeconfig or "", options.namespace)
+    return diff(world, access_of(options), as_json=as_json)

@@ -1,0 +1,31 @@
+"""Rows on a terminal, in a pipe, and as JSON."""
+
+import sys
+from collections.abc import Mapping, Sequence
+
+import msgspec
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+
+def as_json(content: object) -> None:
+    sys.stdout.write(msgspec.json.format(msgspec.json.encode(content), indent=2).decode() + "\n")
+
+
+def rows(columns: Sequence[str], lines: Sequence[Sequence[str]], styles: Mapping[str, str], title: str = "") -> None:
+    """A table on a terminal, else tab-separated lines. `styles` by the text of a line's first column."""
+    if not sys.stdout.isatty():
+        sys.stdout.write("".join("\t".join(line) + "\n" for line in lines))
+        return
+    table = Table(title=title or None, title_justify="left")
+    for column in columns:
+        table.add_column(column, overflow="fold")
+    for line in lines:
+        table.add_row(*map(Text, line), style=styles.get(line[0], ""))
+    Console().print(table)
+
+
+def note(text: str) -> None:
+    """Beside the answer, for people only."""
+    sys.stderr.write(f"{text}\n")

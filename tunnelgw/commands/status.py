@@ -1,0 +1,94 @@
+"""`tunnelgw status`: Gateways, listeners and routes with the statuses that are stored, as tables."""
+
+from collections.abc import Iterator
+
+import msgspec
+
+from tunnelgw.commands import show
+from tunnelgw.commands.judge import JUDGED
+from tunnelgw.commands.world import World
+from tunnelgw.model.conditions import Condition
+from tunnelgw.model.gateways import Gateway, GatewayClass, ListenerSet
+from tunnelgw.model.kinds import Kind
+from tunnelgw.model.meta import Key, Object
+from tunnelgw.model.part import Part
+from tunnelgw.model.policies import BackendTlsPolicy
+from tunnelgw.model.refs import ParentRef
+from tunnelgw.model.routes import GrpcRoute, HttpRoute
+
+_STYLES = {"well": "green", "not well": "bold red", "old": "yellow", "pending": "yellow"}
+_BAD_WHEN_TRUE = frozenset({"Conflicted", "PartiallyInvalid", "OverlappingTLSConfig", "InsecureFrontendValidationMode"})
+
+
+class _Entry(Part, frozen=True):
+    """Of any list in any status of Gateway API."""
+
+    name: str = ""
+    controller_name: str = ""
+    parent_ref: ParentRef | None = None
+    ancestor_ref: ParentRef | None = None
+    attached_routes: int | None = None
+    conditions: tuple[Condition, ...] = ()
+
+
+class _Status(Part, frozen=True):
+    conditions: tuple[Condition, ...] = ()
+    addresses: tuple[dict[str, str], ...] = ()
+    listeners: tuple[_Entry, ...] = ()
+    parents: tuple[_Entry, ...] = ()
+    ancestors: tuple[_Entry, ...] = ()
+
+
+class Row(msgspec.Struct, frozen=True, omit_defaults=True):
+    grade: str
+    """`well`, `not well`, `old` (about a former generation), `pending` (nothing is said yet)."""
+    object: str
+    part: str = ""
+    detail: str = ""
+    problems: tuple[str, ...] = ()
+
+
+def status(world: World, *, as_json: bool) -> bool:
+    """True when all is well."""
+    rows = [row for kind in JUDGED for key in sorted(world.snapshot.all(kind)) for row in _rows(world, kind, key)]
+    if as_json:
+        show.as_json(rows)
+    else:
+        lines = [(row.grade, row.object, row.part, row.detail, "; ".join(row.problems)) for row in rows]
+        show.rows(("", "object", "part", "", "problems"), lines, _STYLES)
+    return all(row.grade == "well" for row in rows)
+
+
+def _rows(world: World, kind: Kind, key: Key) -> Iterator[Row]:
+    item = world.snapshot.all(kind)[key]
+    if not isinstance(item, GatewayClass | Gateway | ListenerSet | HttpRoute | GrpcRoute | BackendTlsPolicy):
+        return
+    name = f"{kind} {key}"
+    try:
+        found = msgspec.json.decode(item.status, type=_Status)
+    except msgspec.DecodeError as error:
+        yield Row("not well", name, problems=(f"the status cannot be read: {error}",))
+        return
+    if found.conditions or not (found.parents or found.ancestors):
+        addresses = ", ".join(address.get("value", "") for address in found.addresses)
+        yield _row(item, name, "", addresses, found.conditions)
+    for listener in found.listeners:
+        yield _row(item, name, f"listener {listener.name}", f"{listener.attached_routes} routes", listener.conditions)
+    for entry in (*found.parents, *found.ancestors):
+        ref = entry.parent_ref or entry.ancestor_ref or ParentRef("?")
+        place = "/".join(part for part in (ref.namespace, ref.name, ref.section_name) if part)
+        yield _row(item, name, f"{ref.kind} {place}", entry.controller_name, entry.conditions)
+
+
+def _row(item: Object, name: str, part: str, detail: str, conditions: tuple[Condition, ...]) -> Row:
+    problems = tuple(
+        f"{each.type} {each.status} {each.reason}{f': {each.message}' if each.message else ''}"
+        for each in conditions
+        if each.status != ("False" if each.type in _BAD_WHEN_TRUE else "True")
+    )
+    if not conditions or all(each.status == "Unknown" for each in conditions):
+        return Row("pending", name, part, detail, problems)
+    if problems:
+        return Row("not well", name, part, detail, problems)
+    is_old = any(each.observed_generation < item.metadata.generation for each in conditions)
+    return Row("old" if is_old else "well", name, part, detail)
