@@ -8,25 +8,21 @@ from typing import Any
 from prometheus_client import CollectorRegistry
 
 import daemonkit
-from daemonkit.lifecycle import Daemon
+from daemonkit.lifecycle import EXIT_FATAL, Daemon
 from daemonkit.logs import get_logger
 from daemonkit.ops import OpsApp, process_metrics
 from daemonkit.secret import Secret
 from daemonkit.wsgi import HttpServer, ServerLimits
-from tunnelgw.authsecret import NoToken, shared_token
+from tunnelgw.authsecret import NoToken
 from tunnelgw.deliver.dispatch import Dispatch, Settings
 from tunnelgw.deliver.targets import Discovery
 from tunnelgw.features import SUPPORTED
 from tunnelgw.ingressreport import IngressReport
 from tunnelgw.metrics import Metrics
-from tunnelgw.model.kinds import Kind
 from tunnelgw.options import PROG, Options
+from tunnelgw.origins import Origin, origin_of
 from tunnelgw.provider.ingress import marker
 from tunnelgw.reconcile import Reconciler
-from tunnelgw.sources.kubernetes.server import ApiServer, load_configuration
-from tunnelgw.sources.kubernetes.source import KubernetesSource
-from tunnelgw.sources.kubernetes.statuses import StatusWriter
-from tunnelgw.sources.kubernetes.watch import Restart
 from tunnelgw.sources.store import Store
 from tunnelgw.status.compose import Author
 from tunnelgw.statusdesk import StatusDesk
@@ -42,8 +38,13 @@ def serve(options: Options) -> int:
     metrics = Metrics(CollectorRegistry())
     process_metrics(metrics.registry, PROG, daemonkit.__version__)
     daemon = Daemon(PROG, options.grace_period_s, log)
-    server = ApiServer(lambda: load_configuration(options.kubeconfig or ""))
-    controller = _Controller(options, metrics, daemon, server)
+    store = Store(home=options.namespace)
+    try:
+        origin = origin_of(options, store, daemon.stop, lambda kind: metrics.watch_restarts.labels(kind).inc())
+    except OSError as error:
+        log.error("exiting", error=error, daemon=PROG)
+        return EXIT_FATAL
+    controller = _Controller(options, metrics, daemon, store, origin)
     _serve_ops(daemon, options, metrics, controller)
     daemon.serve(controller)
     for name, target in controller.threads():
@@ -55,15 +56,14 @@ def serve(options: Options) -> int:
 class _Controller:
     """All that begins once the proxies' token is known, as one part of the daemon."""
 
-    def __init__(self, options: Options, metrics: Metrics, daemon: Daemon, server: ApiServer) -> None:
+    def __init__(self, options: Options, metrics: Metrics, daemon: Daemon, store: Store, origin: Origin) -> None:
         self._options = options
         self._metrics = metrics
         self._daemon = daemon
-        self._server = server
-        self._store = Store(home=options.namespace)
-        self._source = KubernetesSource(server, self._store, daemon.stop, on_restart=self._count_restart)
+        self._store = store
+        self._origin = origin
         self._desk = StatusDesk(
-            StatusWriter(server),
+            origin.writer,
             Author(options.controller_name, SUPPORTED),
             daemon.stop,
             self._may_write,
@@ -81,7 +81,7 @@ class _Controller:
 
     def threads(self) -> list[tuple[str, Callable[[], None]]]:
         desks = [(f"status-{number}", self._desk.run) for number in range(STATUS_THREADS)]
-        return [*self._source.threads(), *desks, ("reconcile", self._reconcile)]
+        return [*self._origin.threads(), *desks, ("reconcile", self._reconcile)]
 
     def wake(self) -> None:
         """The daemon stops: every wait ends."""
@@ -90,17 +90,17 @@ class _Controller:
 
     def drain(self, deadline_s: float) -> None:
         self.wake()
-        self._source.drain(deadline_s)
+        self._origin.drain(deadline_s)
         self._is_done.wait(max(0.0, deadline_s - time.monotonic()))
         if self._dispatch is not None:
             self._dispatch.join(deadline_s)
 
     def stop(self) -> None:
-        self._source.stop()
+        self._origin.stop()
 
     def _reconcile(self) -> None:
         try:
-            self._run_reconciler(self._token())
+            self._run_reconciler(self._origin.token())
         except NoToken as error:
             self._daemon.fail(str(error))
             self._daemon.stop.wait()
@@ -122,14 +122,6 @@ class _Controller:
             options.debounce_s,
         )
         self._reconciler.run()
-
-    def _token(self) -> Secret | None:
-        options = self._options
-        if options.proxy_auth_token is not None or options.dry_run:
-            return options.proxy_auth_token  # in a dry run no proxy is asked, and no Secret made
-        return shared_token(
-            self._server, options.auth_secret_key, self._daemon.stop, is_managed=options.proxy_auth_secret_managed
-        )
 
     def _discovery(self, token: Secret | None) -> Discovery:
         options = self._options
@@ -172,9 +164,6 @@ class _Controller:
 
     def _may_write(self) -> bool:
         return self._leads() and not self._options.dry_run
-
-    def _count_restart(self, kind: Kind, _cause: Restart) -> None:
-        self._metrics.watch_restarts.labels(kind).inc()
 
     def readiness(self) -> str | None:
         if self._daemon.stop.is_set():
