@@ -41,7 +41,7 @@ class Referrer:
         key = Key(ref.namespace or self._namespace, ref.name)
         source = ReferenceFrom(GATEWAY_API, self._kind, self._namespace)
         target = ReferenceTo(ref.group, ref.kind, key.namespace, ref.name)
-        if not self._view.ask(_is_permitted, (source, target)):
+        if key.namespace != self._namespace and not self._view.ask(_is_permitted, (source, target)):
             return unresolved(Reason.REF_NOT_PERMITTED, not_permitted(source, target))
         if kind is Kind.SERVICE:
             return self._service(ServicePortId(key, ref.port))

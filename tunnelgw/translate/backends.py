@@ -79,7 +79,7 @@ def _of_service(view: View, id_: BackendId) -> document.Backend | None:
         protocol, tls = "https", view.ask(policy_tls, policy).tls or document.UNSET
     if protocol is None or (protocol == "https" and not tls):
         return None
-    return document.Backend(id_.name, view.ask(service_addresses, place), protocol, tls)
+    return document.Backend(id_.name, service_addresses(view, place), protocol, tls)
 
 
 def service_port(view: View, id_: ServicePortId) -> ServicePort | Finding:

@@ -38,12 +38,12 @@ class PolicyTls(msgspec.Struct, frozen=True, gc=False):
 
 def governing_policy(view: View, port: ServicePortName) -> Key | None:
     """A query: the policy for connections to this port; None: there is none."""
-    for_port = view.ask(policy_of_target, port) if port.port else None
-    return for_port or view.ask(policy_of_target, ServicePortName(port.service, ""))
+    for_port = policy_of_target(view, port) if port.port else None
+    return for_port or policy_of_target(view, ServicePortName(port.service, ""))
 
 
 def policy_of_target(view: View, target: ServicePortName) -> Key | None:
-    """A query: among the policies with this very target, the one that wins. No port: the Service as a whole."""
+    """Among the policies with this very target, the one that wins. No port: the Service as a whole."""
     for policy in view.bucket(Index.POLICIES_BY_SERVICE, target.service):
         if isinstance(policy, BackendTlsPolicy) and target in targets_of(policy):
             return policy.key

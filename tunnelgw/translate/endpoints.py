@@ -27,7 +27,7 @@ class ServicePortName(NamedTuple):
 
 
 def service_addresses(view: View, port: ServicePortName) -> tuple[str, ...]:
-    """A query: where requests can be sent, each address once, sorted: what is ready, else what serves while it ends."""
+    """Where requests can be sent, each address once, sorted: what is ready, else what serves while it ends."""
     ready: set[str] = set()
     ending: set[str] = set()
     for item in view.bucket(Index.SLICES_BY_SERVICE, port.service):

@@ -85,7 +85,7 @@ def _obstacle(view: View, policy: Key, target: ServicePortName) -> Finding | Non
     spelled = f"Service {target.service}" + (f", port {target.port}" if target.port else "")
     if not _has_port(service, target.port):
         return false(ConditionType.ACCEPTED, Reason.TARGET_NOT_FOUND, f"{spelled} does not exist")
-    winner = view.ask(policy_of_target, target)
+    winner = policy_of_target(view, target)
     if winner != policy:
         return false(
             ConditionType.ACCEPTED,
