@@ -8,7 +8,7 @@ import os
 import signal
 import subprocess
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -58,11 +58,11 @@ def _reap(pid: int) -> None:
         return
 
 
-def spawn(name: str, command: Sequence[str], log: Path) -> Recorded:
+def spawn(name: str, command: Sequence[str], log: Path, env: Mapping[str, str] | None = None) -> Recorded:
     """Start `command` in a session of its own, so that Ctrl-C in a terminal does not reach it."""
     with log.open("ab") as output:
         process = subprocess.Popen(
-            command, stdin=subprocess.DEVNULL, stdout=output, stderr=output, start_new_session=True
+            command, stdin=subprocess.DEVNULL, stdout=output, stderr=output, start_new_session=True, env=env
         )
     process.returncode = 0  # followed by its record from here on; Popen must not warn about it
     return Recorded(name, process.pid, started_ticks(process.pid), str(log))

@@ -11,6 +11,7 @@ library only, so that it runs before any virtual environment exists.
 
 import argparse
 import fcntl
+import hashlib
 import json
 import os
 import re
@@ -27,6 +28,7 @@ ETCD_VERSION = "3.6.16"
 KUBERNETES_VERSION = "1.36.3"
 H2SPEC_VERSION = "2.2.1"
 GATEWAY_API_VERSION = "1.6.1"
+CONFORMANCE_SOURCES = Path(__file__).resolve().parent.parent / "conformance" / "suite"
 LONGEST_ERROR_LINES = 40
 
 
@@ -106,6 +108,24 @@ def copy_gateway_api_crds(work: Path, crds: Path) -> None:
             shutil.copyfile(manifest, crds / channel / manifest.name)
 
 
+def build_conformance(work: Path, built: Path) -> None:
+    """Folder with `suite`, Gateway API's conformance suite as one program, and `node`, which is ours."""
+    sources = work / "sources"
+    shutil.copytree(CONFORMANCE_SOURCES, sources)
+    built.mkdir()
+    go("build", "-trimpath", "-ldflags", "-s -w", "-o", str(built / "node"), "./node", cwd=sources)
+    go("test", "-c", "-trimpath", "-ldflags", "-s -w", "-o", str(built / "suite"), ".", cwd=sources)
+
+
+def state_of(sources: Path) -> str:
+    """Other contents, another word."""
+    digest = hashlib.sha256()
+    for file in sorted(sources.rglob("*")):
+        if file.is_file():
+            digest.update(f"{file.relative_to(sources)}\0".encode() + file.read_bytes())
+    return digest.hexdigest()[:12]
+
+
 TOOLS: dict[str, tuple[str, Callable[[Path, Path], None]]] = {
     "external-dns": (EXTERNAL_DNS_VERSION, build_external_dns),
     "dnsendpoint-crd": (EXTERNAL_DNS_VERSION, copy_dnsendpoint_crd),
@@ -113,6 +133,7 @@ TOOLS: dict[str, tuple[str, Callable[[Path, Path], None]]] = {
     "kube-apiserver": (KUBERNETES_VERSION, build_kube_apiserver),
     "gateway-api-crds": (GATEWAY_API_VERSION, copy_gateway_api_crds),
     "h2spec": (H2SPEC_VERSION, build_h2spec),
+    "conformance": (f"{GATEWAY_API_VERSION}-{state_of(CONFORMANCE_SOURCES)}", build_conformance),
 }
 
 
