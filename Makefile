@@ -8,7 +8,7 @@ SOURCES := daemonkit dnswebhook proxy tunnelgw tests tools benchmarks examples
 PYTEST_ARGS ?= --numprocesses=3 --dist=loadfile
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test lint format generate bench bench-dns bench-proxy bench-tunnel limits-proxy limits-tunnel pins clean
+.PHONY: help demo test lint format generate bench bench-dns bench-proxy bench-tunnel bench-controller limits-proxy limits-tunnel pins clean
 
 help: ## this list
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 18
@@ -38,7 +38,7 @@ format: $(VENV)/development ## put the sources into the one format
 generate: $(VENV)/development ## write what is made from other files: structs and client from OpenAPI, schema, pages of docs/
 	$(BIN)/python -m tools.generate
 
-bench: bench-dns bench-proxy bench-tunnel ## all benchmarks; BENCH_ARGS=--quick tries whether they work
+bench: bench-dns bench-proxy bench-tunnel bench-controller ## all benchmarks; BENCH_ARGS=--quick tries whether they work
 
 bench-dns: $(VENV)/development ## measure the DNS webhook; peers that are installed are measured beside it
 	$(BIN)/python -m benchmarks.dns $(BENCH_ARGS)
@@ -48,6 +48,9 @@ bench-proxy: $(VENV)/development ## measure the proxy, beside nginx and nghttpx 
 
 bench-tunnel: $(VENV)/development ## measure the tunnel, beside cloudflared where it is installed; needs Go
 	$(BIN)/python -m benchmarks.tunnel $(BENCH_ARGS)
+
+bench-controller: $(VENV)/development ## measure the controller against a real API server; needs what `make test` builds
+	$(BIN)/python -m benchmarks.controller $(BENCH_ARGS)
 
 limits-proxy: $(VENV)/development ## 5,000 idle connections and bodies of 1 GiB through the proxy: what they cost
 	$(BIN)/python -m benchmarks.proxy_limits
