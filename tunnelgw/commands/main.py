@@ -50,6 +50,12 @@ def _add_source(parser: argparse.ArgumentParser, environ: Environ) -> None:
         "[TUNNELGW_MANIFESTS]",
     )
     parser.add_argument(
+        "--status-dir",
+        default=environ.get("TUNNELGW_STATUS_DIR", ""),
+        metavar="DIR",
+        help="where the controller of that folder writes statuses [TUNNELGW_STATUS_DIR; default: status in the folder]",
+    )
+    parser.add_argument(
         "--kubeconfig",
         default=environ.get("KUBECONFIG", ""),
         metavar="FILE",
@@ -64,7 +70,9 @@ def _add_source(parser: argparse.ArgumentParser, environ: Environ) -> None:
 
 def _world(found: argparse.Namespace, environ: Environ) -> World:
     manifests = found.manifests or [path for path in (environ.get("TUNNELGW_MANIFESTS"),) if path]
-    return from_files(manifests) if manifests else from_api_server(found.kubeconfig, found.namespace)
+    if manifests:
+        return from_files(manifests, found.status_dir)
+    return from_api_server(found.kubeconfig, found.namespace)
 
 
 def _check(arguments: Sequence[str], environ: Environ) -> bool:
@@ -138,7 +146,7 @@ def _diff(arguments: Sequence[str], environ: Environ) -> bool:
     from tunnelgw.commands.diff import diff
 
     if options.source == DIRECTORY:
-        world = from_files([str(options.manifests_path)])
+        world = from_files([str(options.manifests_path)], str(options.status_path))
     else:
         world = from_api_server(options.kubeconfig or "", options.namespace)
     return diff(world, access_of(options), as_json=as_json)

@@ -13,13 +13,16 @@ from tunnelgw.model.kinds import Kind
 from tunnelgw.model.meta import Object
 from tunnelgw.model.snapshot import Entry, Snapshot
 from tunnelgw.sources.directory.admission import Problem, Remembered
+from tunnelgw.sources.directory.folder import Folder
+from tunnelgw.sources.directory.ledger import Ledger
 from tunnelgw.sources.directory.reading import read_all
+from tunnelgw.sources.directory.statuses import StatusFolder
 from tunnelgw.sources.directory.surroundings import surroundings
 from tunnelgw.sources.kubernetes.server import ApiServer, ApiServerError, load_configuration
 from tunnelgw.sources.kubernetes.source import KubernetesSource
 from tunnelgw.sources.store import Store
 
-SUFFIXES = (".yaml", ".yml", ".json")
+STATUS = "status"
 _LISTING_S = 60.0
 
 
@@ -35,15 +38,29 @@ class World(msgspec.Struct, frozen=True):
     """File and line of each object that came from a file."""
 
 
-def from_files(names: Iterable[str]) -> World:
-    """Files, folders with all below them, or `-` for standard input. Raises NoWorld."""
-    contents = [*_contents(names)]
-    reading = read_all(contents)
+def from_files(names: Iterable[str], status_dir: str = "") -> World:
+    """Files, folders with all below them, or `-` for standard input. Raises NoWorld.
+
+    What a running controller remembers of a folder's objects, and the statuses that it wrote, are taken from
+    `status_dir`, by default `status` in that folder; nothing is written there.
+    """
+    paths = list(names)
+    remembered = Path(status_dir) if status_dir else next((Path(n) / STATUS for n in paths if Path(n).is_dir()), None)
+    try:
+        reading = read_all(_contents(paths, remembered))
+        ledger = Ledger(remembered) if remembered else None
+    except OSError as error:
+        raise NoWorld(f"{error.filename}: {error.strerror or error}") from error
+    statuses = StatusFolder(remembered) if remembered else None
     now = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
     items: list[tuple[Kind, Object]] = []
     for entry, admitted in reading.admitted.items():
-        remembered = Remembered(f"{entry.room} {entry.key}", 1, now, admitted.digest)
-        items.append((Kind(entry.room), admitted.object(remembered)))
+        if ledger is None or statuses is None:
+            known, status = Remembered(f"{entry.room} {entry.key}", 1, now, admitted.digest), b""
+        else:
+            known = ledger.note(entry, admitted.digest, now)
+            status = statuses.read(entry, known.uid)
+        items.append((Kind(entry.room), admitted.object(known, status)))
     items += surroundings(reading.admitted)
     return World(
         Snapshot.of(items),
@@ -52,20 +69,19 @@ def from_files(names: Iterable[str]) -> World:
     )
 
 
-def _contents(names: Iterable[str]) -> Iterator[tuple[str, bytes]]:
+def _contents(names: Iterable[str], left_out: Path | None) -> Iterator[tuple[str, bytes]]:
+    """Raises OSError and NoWorld."""
     for name in names:
-        try:
-            if name == "-":
-                yield "-", sys.stdin.buffer.read()
-            elif (path := Path(name)).is_dir():
-                for each in sorted(path.rglob("*")):
-                    inside = each.relative_to(path).parts
-                    if each.suffix in SUFFIXES and each.is_file() and not any(part[0] == "." for part in inside):
-                        yield str(each), each.read_bytes()
-            else:
-                yield name, path.read_bytes()
-        except OSError as error:
-            raise NoWorld(f"{name}: {error.strerror or error}") from error
+        path = Path(name)
+        if name == "-":
+            yield "-", sys.stdin.buffer.read()
+        elif path.is_dir():
+            changes = Folder(path, left_out).look()
+            for unreadable, reason in changes.failed.items():
+                raise NoWorld(f"{unreadable}: {reason}")
+            yield from ((str(each), octets) for each, octets in sorted(changes.read.items()))
+        else:
+            yield name, path.read_bytes()
 
 
 def from_api_server(kubeconfig: str, namespace: str) -> World:

@@ -1,0 +1,192 @@
+"""The commands that people run, as processes: what they print in a pipe, and their exit codes."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+TIMEOUT_S = 60.0
+
+GATEWAY = """\
+apiVersion: gateway.networking.k8s.io/v1
+kind: GatewayClass
+metadata: {name: main}
+spec:
+  controllerName: tunnelgw.dev/tunnel-gateway-controller
+  parametersRef: {group: tunnelgw.dev, kind: GatewayClassConfig, name: main}
+---
+apiVersion: tunnelgw.dev/v1alpha1
+kind: GatewayClassConfig
+metadata: {name: main}
+spec:
+  direct: {addresses: [192.0.2.1]}
+---
+apiVersion: gateway.networking.k8s.io/v1
+kind: Gateway
+metadata: {name: web, namespace: infra}
+spec:
+  gatewayClassName: main
+  listeners:
+  - {name: http, port: 80, protocol: HTTP, allowedRoutes: {namespaces: {from: All}}}
+"""
+ROUTE = """\
+apiVersion: tunnelgw.dev/v1alpha1
+kind: Backend
+metadata: {name: shop, namespace: shop}
+spec: {host: 127.0.0.1, port: 3000}
+---
+apiVersion: gateway.networking.k8s.io/v1
+kind: HTTPRoute
+metadata: {name: shop, namespace: shop}
+spec:
+  parentRefs: [{name: web, namespace: infra}]
+  hostnames: [shop.example.org]
+  rules:
+  - matches: [{path: {value: /cart}}]
+    backendRefs: [{group: tunnelgw.dev, kind: Backend, name: shop}]
+"""
+
+
+def run(*arguments: str, stdin: str = "", env: dict[str, str] | None = None) -> subprocess.CompletedProcess[str]:
+    clean = {name: value for name, value in os.environ.items() if not name.startswith(("TUNNELGW_", "KUBE"))}
+    return subprocess.run(
+        [sys.executable, "-m", "tunnelgw", *arguments],
+        input=stdin,
+        capture_output=True,
+        text=True,
+        timeout=TIMEOUT_S,
+        env={**clean, "HOME": "/nonexistent", **(env or {})},
+        check=False,
+    )
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    made = tmp_path / "manifests"
+    made.mkdir()
+    (made / "gateway.yaml").write_text(GATEWAY)
+    (made / "route.yaml").write_text(ROUTE)
+    return made
+
+
+def lines(result: subprocess.CompletedProcess[str]) -> list[list[str]]:
+    return [line.split("\t") for line in result.stdout.splitlines()]
+
+
+def test_check_is_quiet_about_what_is_accepted_and_ends_with_0(folder: Path) -> None:
+    result = run("check", str(folder))
+
+    assert (result.returncode, result.stdout) == (0, "")
+    assert result.stderr == "3 accepted\n"
+
+
+def test_check_tells_what_is_refused_with_its_place_and_ends_with_1(folder: Path) -> None:
+    route = folder / "route.yaml"
+    route.write_text(ROUTE.replace("name: shop}]", "name: missing}]"))
+
+    result = run("check", str(folder))
+
+    assert result.returncode == 1
+    (line,) = lines(result)
+    assert line[:4] == ["refused", "HTTPRoute shop/shop", "Gateway infra/web", "ResolvedRefs BackendNotFound"]
+    assert line[5] == f"{route}:6"
+
+
+def test_check_tells_of_what_is_no_object_with_file_and_line(folder: Path) -> None:
+    broken = folder / "broken.yaml"
+    broken.write_text(
+        "apiVersion: gateway.networking.k8s.io/v1\nkind: HTTPRoute\n"
+        "metadata: {name: x, namespace: y}\nspec:\n  rules: 5\n"
+    )
+
+    result = run("check", str(folder), "--json")
+
+    assert result.returncode == 1
+    (row,) = [row for row in json.loads(result.stdout) if row["grade"] == "refused"]
+    assert row["object"] == "HTTPRoute y/x"
+    assert row["where"] == f"{broken}:5"
+
+
+def test_check_reads_standard_input(folder: Path) -> None:
+    result = run("check", "-", "--all", stdin=GATEWAY)
+
+    assert result.returncode == 0
+    assert [line[1] for line in lines(result)] == ["GatewayClass main", "Gateway infra/web"]
+
+
+def test_what_leads_to_no_class_of_ours_is_ignored_and_no_error(folder: Path) -> None:
+    result = run("check", str(folder), "--all", "--controller-name", "example.net/other")
+
+    assert result.returncode == 0
+    assert {line[0] for line in lines(result)} == {"ignored"}
+
+
+def test_a_path_that_is_not_there_is_told(folder: Path) -> None:
+    result = run("check", str(folder / "nothing"))
+
+    assert result.returncode == 2
+    assert result.stderr == f"tunnelgw check: {folder / 'nothing'}: No such file or directory\n"
+
+
+def test_explain_tells_route_backend_and_near_misses(folder: Path) -> None:
+    taken = run("explain", "--manifests", str(folder), "http://shop.example.org/cart/1")
+    missed = run("explain", "--manifests", str(folder), "http://shop.example.org/")
+
+    assert taken.returncode == 0
+    assert "listener: infra/web/http" in taken.stdout
+    assert "route: shop/shop (http), rules[0]" in taken.stdout
+    assert "127.0.0.1:3000" in taken.stdout
+    assert missed.returncode == 1
+    assert "near miss: shop/shop" in missed.stdout
+
+
+def test_explain_says_so_when_no_listener_takes_the_scheme(folder: Path) -> None:
+    result = run("explain", "--manifests", str(folder), "https://shop.example.org/cart")
+
+    assert result.returncode == 2
+    assert "no listener takes https on port 443" in result.stderr
+
+
+def test_status_shows_what_nobody_has_looked_at_yet(folder: Path) -> None:
+    result = run("status", env={"TUNNELGW_MANIFESTS": str(folder)})
+
+    assert result.returncode == 1
+    assert {line[0] for line in lines(result)} == {"pending"}
+
+
+def test_without_manifests_and_cluster_it_is_told_how_to_name_one() -> None:
+    result = run("status")
+
+    assert result.returncode == 2
+    assert "name a kubeconfig with --kubeconfig or KUBECONFIG" in result.stderr
+
+
+def test_diff_tells_that_a_proxy_cannot_be_reached(folder: Path, tmp_path: Path) -> None:
+    url = f"unix:{tmp_path / 'nowhere.sock'}"
+
+    result = run("diff", "--source", "directory", "--manifests", str(folder), "--proxy-endpoints", url)
+
+    assert result.returncode == 1
+    ((action, target, _, message),) = lines(result)
+    assert (action, target) == ("error", url)
+    assert "No such file or directory" in message
+
+
+@pytest.mark.parametrize("command", ["check", "explain", "status", "diff"])
+def test_every_command_has_help(command: str) -> None:
+    result = run(command, "--help")
+
+    assert result.returncode == 0
+    assert f"tunnelgw {command}" in result.stdout
+
+
+def test_an_unknown_command_is_told_which_there_are() -> None:
+    result = run("chekc")
+
+    assert (result.returncode, result.stdout) == (2, "")
+    assert "want one of run, check, explain, status, diff" in result.stderr
