@@ -1,0 +1,181 @@
+"""Secrets and ConfigMaps into certificates: what is accepted here, OpenSSL accepts too, and nothing secret is told."""
+
+import base64
+import datetime
+from typing import Any
+
+import pytest
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec, ed25519, rsa, x25519
+from cryptography.x509.oid import NameOID
+from hypothesis import given
+from hypothesis import strategies as st
+
+from proxy.document import ListenerTLS
+from proxy.doors.tls import check
+from tests.tunnelgw.translate.pki import authority_pem, in_base64, secret_data
+from tunnelgw.model.core import ConfigMap, Secret
+from tunnelgw.model.kinds import Kind
+from tunnelgw.model.meta import Key, ObjectMeta
+from tunnelgw.model.snapshot import Snapshot
+from tunnelgw.translate.certificates import (
+    BadReference,
+    CaBundle,
+    KeyPair,
+    bundle_in_config_map,
+    pair_in_secret,
+)
+from tunnelgw.translate.queries import Queries
+
+KEY = Key("apps", "s")
+META = ObjectMeta("s", "apps")
+PEM = serialization.Encoding.PEM
+PLAIN = serialization.NoEncryption()
+
+
+def pair_in(data: dict[str, str] | None, type_: str = "kubernetes.io/tls") -> KeyPair | BadReference:
+    return Queries(Snapshot.of([(Kind.SECRET, Secret(META, type_, data))])).ask(pair_in_secret, KEY)
+
+
+def problem_in(data: dict[str, str] | None) -> str:
+    found = pair_in(data)
+    assert isinstance(found, BadReference)
+    return found.message
+
+
+def issue(key: Any, signing_key: Any = None, *names: str) -> dict[str, str]:
+    """A leaf, signed by itself unless there is another key, of a year that is over."""
+    signing_key = signing_key or key
+    subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "leaf")])
+    issuer = subject if signing_key is key else x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "ca")])
+    year = datetime.datetime(2020, 1, 1, tzinfo=datetime.UTC)
+    builder = x509.CertificateBuilder(issuer, subject, key.public_key(), 1, year, year + datetime.timedelta(days=365))
+    if names:
+        alternatives = x509.SubjectAlternativeName([x509.DNSName(name) for name in names])
+        builder = builder.add_extension(alternatives, critical=False)
+    plain = isinstance(signing_key, ed25519.Ed25519PrivateKey)
+    certificate = builder.sign(signing_key, None if plain else hashes.SHA256())
+    return {"tls.crt": in_base64(certificate.public_bytes(PEM)), "tls.key": in_base64(key_text(key))}
+
+
+def with_sha1(data: dict[str, str]) -> dict[str, str]:
+    """As if signed by RSA with SHA-1, which cryptography does not do any more. Nobody looks whether it fits."""
+    der = x509.load_pem_x509_certificate(base64.b64decode(data["tls.crt"])).public_bytes(serialization.Encoding.DER)
+    sha256, sha1 = (bytes.fromhex(f"2a864886f70d0101{last}") for last in ("0b", "05"))
+    changed = x509.load_der_x509_certificate(der.replace(sha256, sha1))
+    return {**data, "tls.crt": in_base64(changed.public_bytes(PEM))}
+
+
+def key_text(key: Any, encryption: serialization.KeySerializationEncryption = PLAIN) -> bytes:
+    return key.private_bytes(PEM, serialization.PrivateFormat.PKCS8, encryption)
+
+
+RSA = rsa.generate_private_key(65537, 2048)
+P256 = ec.generate_private_key(ec.SECP256R1())
+RSA_CERTIFICATE = issue(RSA)["tls.crt"]
+RSA_PEM = x509.load_pem_x509_certificates(base64.b64decode(RSA_CERTIFICATE))[0].public_bytes(PEM)
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        pytest.param(lambda: secret_data("a.example"), id="with its chain"),
+        pytest.param(lambda: issue(RSA), id="RSA, expired"),
+        pytest.param(lambda: issue(P256), id="P-256"),
+        pytest.param(lambda: issue(ec.generate_private_key(ec.SECP384R1())), id="P-384"),
+        pytest.param(lambda: issue(ed25519.Ed25519PrivateKey.generate()), id="Ed25519"),
+    ],
+)
+def test_what_is_accepted_can_be_served(data: Any) -> None:
+    found = pair_in(data())
+
+    assert isinstance(found, KeyPair)
+    check(ListenerTLS((found.certificate,)))
+
+
+def test_text_around_the_certificates_is_left_behind() -> None:
+    chain = b"subject=/CN=leaf\n" + RSA_PEM + b"\nnot a certificate\n"
+    found = pair_in({**issue(RSA), "tls.crt": in_base64(chain)})
+
+    assert isinstance(found, KeyPair)
+    assert found.certificate.certificate.encode() == RSA_PEM
+
+
+def test_names_are_those_of_the_leaf() -> None:
+    found = pair_in(issue(P256, RSA, "A.example", "*.b.example"))
+
+    assert isinstance(found, KeyPair)
+    assert found.names == ("a.example", "*.b.example")
+
+
+@pytest.mark.parametrize(
+    ("data", "problem"),
+    [
+        (None, "no certificate in PEM under tls.crt"),
+        ({"tls.crt": "***"}, "no certificate in PEM under tls.crt"),
+        ({"tls.crt": in_base64(b"\xff\xfe")}, "no certificate in PEM under tls.crt"),
+        ({"tls.crt": RSA_CERTIFICATE}, "no private key in PEM without password under tls.key"),
+        ({"tls.crt": RSA_CERTIFICATE, "tls.key": RSA_CERTIFICATE}, "no private key in PEM without password"),
+        ({"tls.crt": RSA_CERTIFICATE, "tls.key": in_base64(key_text(P256))}, "is not that of the certificate"),
+        (
+            {
+                "tls.crt": RSA_CERTIFICATE,
+                "tls.key": in_base64(key_text(RSA, serialization.BestAvailableEncryption(b"p"))),
+            },
+            "without password",
+        ),
+        (issue(rsa.generate_private_key(65537, 1024)), "a key of 1024 bits, want 2048"),
+        (issue(ec.generate_private_key(ec.SECP192R1())), "a key on a curve of 192 bits"),
+        (with_sha1(issue(P256, RSA)), "a signature by sha1"),
+        (issue(x25519.X25519PrivateKey.generate(), RSA), "a kind of key that TLS cannot use"),
+    ],
+)
+def test_what_cannot_be_used_is_said(data: dict[str, str] | None, problem: str) -> None:
+    assert problem in problem_in(data)
+    assert problem_in(data).startswith("Secret apps/s ")
+
+
+def test_a_root_that_is_signed_with_sha1_may_stand_in_the_chain() -> None:
+    found = pair_in(with_sha1(issue(RSA)))
+
+    assert isinstance(found, KeyPair)
+    check(ListenerTLS((found.certificate,)))
+
+
+def test_the_type_of_a_secret_counts() -> None:
+    found = pair_in(issue(RSA), "Opaque")
+
+    assert isinstance(found, BadReference)
+    assert found.message == "Secret apps/s is of type Opaque, want kubernetes.io/tls"
+
+
+def test_keys_are_in_no_representation() -> None:
+    data = issue(RSA)
+    found = pair_in(data)
+    secret_line = key_text(RSA).decode().splitlines()[5]
+
+    assert isinstance(found, KeyPair)
+    assert secret_line in found.certificate.private_key
+    assert secret_line not in repr(found)
+    assert data["tls.key"][:40] not in repr(Secret(META, "kubernetes.io/tls", data))
+
+
+@given(st.dictionaries(st.sampled_from(["tls.crt", "tls.key"]), st.text()))
+def test_any_text_is_a_problem_and_no_exception(data: dict[str, str]) -> None:
+    assert problem_in(data)
+
+
+def test_a_bundle_has_each_authority_once() -> None:
+    text = f"# comment\n{authority_pem()}{authority_pem()}"
+    snapshot = Snapshot.of([(Kind.CONFIG_MAP, ConfigMap(META, {"ca.crt": text}))])
+
+    assert Queries(snapshot).ask(bundle_in_config_map, KEY) == CaBundle(authority_pem())
+
+
+@given(st.none() | st.dictionaries(st.just("ca.crt"), st.text()))
+def test_a_config_map_without_authorities_says_so(data: dict[str, str] | None) -> None:
+    found = Queries(Snapshot.of([(Kind.CONFIG_MAP, ConfigMap(META, data))])).ask(bundle_in_config_map, KEY)
+
+    assert isinstance(found, BadReference)
+    assert found.message == "ConfigMap apps/s has no certificates in PEM under ca.crt"

@@ -1,0 +1,48 @@
+"""Hostnames against what they mean: the sets of hosts that they cover."""
+
+from itertools import product
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tunnelgw.translate.hostnames import ANY, covers, effective, intersection
+
+LABELS = ["a", "b"]
+HOSTS = [".".join(labels) for count in (1, 2, 3, 4) for labels in product(LABELS, repeat=count)]
+hostnames = st.sampled_from([ANY, *HOSTS[:14], *(f"*.{host}" for host in HOSTS[:14])])
+
+
+def hosts_of(hostname: str) -> set[str]:
+    if hostname == ANY:
+        return {*HOSTS}
+    if hostname.startswith("*."):
+        return {host for host in HOSTS if host.endswith(hostname[1:])}
+    return {hostname}
+
+
+@given(hostnames, hostnames)
+def test_a_hostname_covers_another_if_it_has_all_of_its_hosts(first: str, second: str) -> None:
+    assert covers(first, second) == (hosts_of(first) >= hosts_of(second))
+
+
+@given(hostnames, hostnames)
+def test_an_intersection_has_the_hosts_of_both(first: str, second: str) -> None:
+    common = intersection(first, second)
+
+    assert (set() if common is None else hosts_of(common)) == hosts_of(first) & hosts_of(second)
+    assert common == intersection(second, first)
+
+
+@given(hostnames, st.lists(hostnames.filter(bool), max_size=3))
+def test_effective_hostnames_have_the_hosts_of_listener_and_route(listener: str, route: list[str]) -> None:
+    found = effective(listener, route)
+    wanted = set().union(*map(hosts_of, route)) if route else {*HOSTS}
+
+    assert set().union(*map(hosts_of, found)) == hosts_of(listener) & wanted
+    assert len(found) == len(set(found))
+
+
+def test_the_longest_names_that_have_hosts_in_common() -> None:
+    assert intersection("*.example", "*.a.example") == "*.a.example"
+    assert intersection("*.example", "example") is None
+    assert effective("a.example", ["*.example", "a.example", "b.example"]) == ("a.example",)
