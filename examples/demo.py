@@ -1,4 +1,4 @@
-"""`make demo`: the DNS webhook and the proxy with its tunnel at work on this machine, from nothing.
+"""`make demo`: the whole product at work on this machine, from nothing, without Kubernetes.
 
 Starts them, shows what they hold and do, prints what to try, and waits for Ctrl-C.
 """
@@ -10,7 +10,7 @@ import tempfile
 import time
 from pathlib import Path
 
-from examples import edge_demo, proxy_demo, webhook_demo
+from examples import controller_demo, edge_demo, gateway_demo, webhook_demo
 from examples.stage import console, free_address, say
 
 
@@ -46,17 +46,18 @@ def show(directory: Path, options: argparse.Namespace) -> int:
     with (
         webhook_demo.webhook(directory, api, health),
         edge_demo.edge(directory, free_address(options.front_port)) as edge,
-        proxy_demo.proxy(directory, config, listener, edge),
+        gateway_demo.gateway(directory, config, listener, edge) as manifests,
     ):
         if options.once:
             say("Without ONCE=1 all of it keeps running now, to be tried with curl.")
             return 0
         say("[bold]Try, in another terminal:[/bold]")
         webhook_demo.print_hints(api, health, directory)
-        proxy_demo.print_hints(config, listener, directory)
-        edge_demo.print_hints(edge, proxy_demo.HOST)
+        gateway_demo.print_hints(config, listener)
+        edge_demo.print_hints(edge, gateway_demo.HOST)
+        controller_demo.print_hints(manifests, listener, gateway_demo.HOST)
         say(f"   tail -f {directory}/*.log")
-        say("Manuals: docs/dnswebhook.md, docs/proxy.md, docs/tunnel.md. Press Ctrl-C to stop.")
+        say("Manuals: docs/dnswebhook.md, docs/controller.md, docs/proxy.md, docs/tunnel.md. Press Ctrl-C to stop.")
         while True:
             time.sleep(1.0)
             edge_demo.look_after(edge)

@@ -32,7 +32,8 @@ class Edge:
         self._log = directory / LOG
         self.program = self._started()
         self._token_file.touch(0o600)
-        self._token_file.write_text(self.program.wait_for_line("token ").partition(" ")[2], encoding="ascii")
+        self.token = self.program.wait_for_line("token ").partition(" ")[2]
+        self._token_file.write_text(self.token, encoding="ascii")
 
     @property
     def proxy_arguments(self) -> list[str]:

@@ -73,11 +73,15 @@ def _rows(world: World, kind: Kind, key: Key) -> Iterator[Row]:
         addresses = ", ".join(address.get("value", "") for address in found.addresses)
         yield _row(item, name, "", addresses, found.conditions)
     for listener in found.listeners:
-        yield _row(item, name, f"listener {listener.name}", f"{listener.attached_routes} routes", listener.conditions)
+        yield _row(item, name, f"listener {listener.name}", _routes(listener.attached_routes), listener.conditions)
     for entry in (*found.parents, *found.ancestors):
         ref = entry.parent_ref or entry.ancestor_ref or ParentRef("?")
         place = "/".join(part for part in (ref.namespace, ref.name, ref.section_name) if part)
         yield _row(item, name, f"{ref.kind} {place}", entry.controller_name, entry.conditions)
+
+
+def _routes(number: int | None) -> str:
+    return "" if number is None else f"{number} route{'' if number == 1 else 's'}"
 
 
 def _row(item: Object, name: str, part: str, detail: str, conditions: tuple[Condition, ...]) -> Row:

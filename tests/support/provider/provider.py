@@ -45,9 +45,11 @@ class _Fault(msgspec.Struct):
 class Provider:
     """`calls` counts by name: `accounts`, `tunnel`, `read`, `write`, `other`."""
 
-    def __init__(self, port: int = 0) -> None:
-        self.tunnels = {TUNNEL_ID: Tunnel(TUNNEL_ID)}
-        self.accounts: list[str] = [ACCOUNT_ID]
+    def __init__(self, port: int = 0, account_id: str = ACCOUNT_ID, tunnel_id: str = TUNNEL_ID) -> None:
+        """There is one tunnel from the start."""
+        self.tunnel = Tunnel(tunnel_id, account_id)
+        self.tunnels = {tunnel_id: self.tunnel}
+        self.accounts: list[str] = [account_id]
         self.tokens: dict[str, bool] = {TOKEN: True}
         """Whether each has the permission that tunnels need."""
         self.calls: Counter[str] = Counter()
@@ -81,20 +83,15 @@ class Provider:
     # -- what tests do to it, and ask it -----------------------------------------------------------------------------
 
     @property
-    def tunnel(self) -> Tunnel:
-        """The one that there is from the start."""
-        return self.tunnels[TUNNEL_ID]
-
-    @property
     def hostnames(self) -> list[str]:
         """Of the rules of the first tunnel, in order; `*` for the catch-all."""
         config = self.tunnel.config or {}
         return [rule.get("hostname") or "*" for rule in config.get("ingress", [])]
 
-    def write(self, config: dict[str, Any], tunnel_id: str = TUNNEL_ID) -> None:
+    def write(self, config: dict[str, Any]) -> None:
         """As somebody else would, in the dashboard."""
         with self._noted:
-            self._store(self.tunnels[tunnel_id], config)
+            self._store(self.tunnel, config)
 
     def fault(self, effect: Effect, call: str = "any", count: int | None = None) -> _Fault:
         """`call` is a name of `calls`, or `any`."""
