@@ -20,6 +20,7 @@ from urllib.parse import urlencode
 
 import msgspec
 import urllib3
+import yaml
 from kubernetes.client import Configuration
 from kubernetes.client.rest import RESTClientObject
 from kubernetes.config import ConfigException, load_incluster_config, load_kube_config
@@ -79,7 +80,7 @@ def load_configuration(kubeconfig: str = "") -> Configuration:
             load_incluster_config(configuration)  # type: ignore[no-untyped-call]
         else:
             load_kube_config(kubeconfig or "~/.kube/config", client_configuration=configuration, persist_config=False)  # type: ignore[no-untyped-call]
-    except (ConfigException, OSError, ValueError) as error:
+    except (ConfigException, OSError, ValueError, yaml.YAMLError) as error:
         raise Unreachable(f"no access to a cluster: {str(error)[:_LONGEST_MESSAGE]}") from error
     return configuration
 
@@ -91,8 +92,8 @@ class ApiServer:
         """`load` is called at the first request, and after the server refused our credentials."""
         self._load = load
         self._lock = threading.Lock()
+        self._connections = _Connections()
         self._access: _Access | None = None
-        self._is_interrupted = False
 
     def request(
         self,
@@ -124,11 +125,7 @@ class ApiServer:
 
     def interrupt(self) -> None:
         """End all requests, for good."""
-        with self._lock:
-            self._is_interrupted = True
-            access = self._access
-        if access:
-            access.interrupt()
+        self._connections.end()
 
     def close(self) -> None:
         with self._lock:
@@ -149,7 +146,7 @@ class ApiServer:
         access = self._current()
         try:
             with access.open(method, path, query, headers, body, timeout_s) as response:
-                if response.status >= HTTPStatus.BAD_REQUEST:
+                if response.status >= HTTPStatus.MULTIPLE_CHOICES:  # nothing here is to be redirected
                     if response.status == HTTPStatus.UNAUTHORIZED:
                         self._renew(access)
                     raise _refusal(response.status, response.read())
@@ -159,29 +156,27 @@ class ApiServer:
 
     def _current(self) -> "_Access":
         with self._lock:
-            if self._is_interrupted:
-                raise Unreachable("interrupted")
             if self._access is None:
-                self._access = _Access(self._load())
+                self._access = _Access(self._load(), self._connections)
             return self._access
 
     def _renew(self, refused: "_Access") -> None:
-        """Other threads may still read from the old connections, which end with them."""
+        """Other threads may still read from connections of the old one; those end when they have."""
         with self._lock:
             if self._access is refused:
                 self._access = None
+        refused.close()
 
 
 class _Access:
     """One reading of the configuration, with its connections."""
 
-    def __init__(self, configuration: Configuration) -> None:
+    def __init__(self, configuration: Configuration, connections: "_Connections") -> None:
         configuration.connection_pool_maxsize = _CONNECTIONS
         configuration.socket_options = _SOCKET_OPTIONS
         self._configuration = configuration
-        self._connections = _Connections()
         self._pools: urllib3.PoolManager = RESTClientObject(configuration).pool_manager
-        self._pools.pool_classes_by_scheme = self._connections.pool_classes()
+        self._pools.pool_classes_by_scheme = connections.pool_classes()
 
     @contextmanager
     def open(
@@ -207,9 +202,6 @@ class _Access:
             yield response
         finally:
             response.release_conn()
-
-    def interrupt(self) -> None:
-        self._connections.end()
 
     def close(self) -> None:
         self._pools.clear()
@@ -272,7 +264,7 @@ def _refusal(status_code: int, body: bytes) -> Refused:
     try:
         status = msgspec.json.decode(body, type=Status)
     except msgspec.DecodeError:  # something in front of the API server answers
-        return Refused(status_code, HTTPStatus(status_code).phrase, body[:_LONGEST_MESSAGE].decode("utf-8", "replace"))
+        return Refused(status_code, "no Status of the API", body[:_LONGEST_MESSAGE].decode("utf-8", "replace"))
     return Refused(status_code, status.reason, status.message)
 
 

@@ -1,0 +1,114 @@
+"""An API server of one kind that answers as a test says: for what a real one cannot be made to do."""
+
+from __future__ import annotations
+
+import json
+import queue
+import threading
+from collections.abc import Callable
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+from urllib.parse import parse_qs, urlsplit
+
+Send = Callable[[Any], None]
+"""One chunk: a document as a line, or bytes as they are."""
+Answer = Callable[[Send], None]
+_PATH = "/apis/gateway.networking.k8s.io/v1/httproutes"
+
+
+class ScriptedApi:
+    """Lists and watches of HTTPRoute take their answers from these queues; every other kind is empty, or absent."""
+
+    def __init__(self) -> None:
+        self.lists: queue.Queue[tuple[int, Any]] = queue.Queue()
+        self.watches: queue.Queue[Answer] = queue.Queue()
+        self.asked: queue.Queue[dict[str, str]] = queue.Queue()
+        """The queries of HTTPRoute, as they came."""
+        self.is_over = threading.Event()
+        self._server = ThreadingHTTPServer(("127.0.0.1", 0), self._handler())
+        self._server.daemon_threads = True
+        threading.Thread(target=self._server.serve_forever, name="scripted-api", daemon=True).start()
+
+    def kubeconfig(self, folder: Path) -> Path:
+        server = f"http://127.0.0.1:{self._server.server_port}"
+        document = {
+            "current-context": "x",
+            "clusters": [{"name": "x", "cluster": {"server": server}}],
+            "users": [{"name": "x", "user": {"token": "t"}}],
+            "contexts": [{"name": "x", "context": {"cluster": "x", "user": "x"}}],
+        }
+        path = folder / "scripted-kubeconfig"
+        path.write_text(json.dumps(document))
+        return path
+
+    def stay(self, _send: Send) -> None:
+        """An answer to a watch on which nothing happens."""
+        self.is_over.wait()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.is_over.set()
+        self._server.shutdown()
+        self._server.server_close()
+
+    def _answer(self, path: str, query: dict[str, str]) -> tuple[int, Any] | Answer:
+        if path == _PATH:
+            self.asked.put(query)
+            if "watch" in query:
+                return self.watches.get(timeout=60)
+            return self.lists.get(timeout=60)
+        if path == _PATH.rpartition("/")[0]:
+            return 200, {"resources": [{"name": "httproutes"}]}
+        if "watch" in query:
+            return self.stay
+        if path.count("/") == 3 and path.startswith("/apis/"):
+            return 404, {"code": 404, "reason": "NotFound"}
+        return 200, listing([], "1")
+
+    def _handler(self) -> type[BaseHTTPRequestHandler]:
+        api = self
+
+        class Handler(BaseHTTPRequestHandler):
+            protocol_version = "HTTP/1.1"
+
+            def do_GET(self) -> None:
+                url = urlsplit(self.path)
+                query = {name: values[0] for name, values in parse_qs(url.query).items()}
+                answer = api._answer(url.path, query)
+                if isinstance(answer, tuple):
+                    body = answer[1] if isinstance(answer[1], bytes) else json.dumps(answer[1]).encode()
+                    self.send_response(answer[0])
+                    self.send_header("Content-Length", str(len(body)))
+                    self.end_headers()
+                    self.wfile.write(body)
+                    return
+                self.send_response(200)
+                self.send_header("Transfer-Encoding", "chunked")
+                self.end_headers()
+                answer(self._send)
+                self.wfile.write(b"0\r\n\r\n")
+
+            def _send(self, chunk: Any) -> None:
+                octets = chunk if isinstance(chunk, bytes) else json.dumps(chunk).encode() + b"\n"
+                self.wfile.write(b"%x\r\n%b\r\n" % (len(octets), octets))
+                self.wfile.flush()
+
+            def log_message(self, format: str, *args: Any) -> None:
+                """Quiet."""
+
+        return Handler
+
+
+def listing(items: list[Any], version: str, continue_: str = "") -> dict[str, Any]:
+    return {"metadata": {"resourceVersion": version, "continue": continue_}, "items": items}
+
+
+def route(name: str, version: str = "1", **fields: Any) -> dict[str, Any]:
+    metadata = {"name": name, "namespace": "default", "resourceVersion": version, "generation": 3}
+    return {"metadata": metadata, "spec": {"hostnames": [f"{name}.example.org"]}, **fields}

@@ -1,0 +1,114 @@
+"""Events as people see them in a cluster."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from tests.kube.processes import wait_until
+from tests.tunnelgw.sources.cluster import Cluster
+from tests.tunnelgw.sources.objects import make
+from tunnelgw.model.kinds import Kind
+from tunnelgw.model.meta import Object
+from tunnelgw.sources.kubernetes.events import EventRecorder, EventType
+from tunnelgw.sources.kubernetes.server import ApiServer, load_configuration
+
+DEADLINE_S = 30.0
+
+
+class Clock:
+    def __init__(self) -> None:
+        self.now_s = 1000.0
+
+    def __call__(self) -> float:
+        return self.now_s
+
+
+@pytest.fixture
+def clock() -> Clock:
+    return Clock()
+
+
+@pytest.fixture
+def recorder(cluster: Cluster, clock: Clock) -> Iterator[EventRecorder]:
+    server = ApiServer(lambda: load_configuration(str(cluster.kubeconfig)))
+    stop = threading.Event()
+    recorder = EventRecorder(server, "tunnelgw.dev/tunnel-gateway-controller", "pod-1", stop, clock)
+    thread = threading.Thread(target=recorder.run)
+    thread.start()
+    yield recorder
+    stop.set()
+    thread.join(DEADLINE_S)
+    assert not thread.is_alive()
+    server.close()
+
+
+def gateway(cluster: Cluster, namespace: str) -> Object:
+    spec = {"gatewayClassName": "tunnel", "listeners": [{"name": "http", "port": 80, "protocol": "HTTP"}]}
+    created = cluster.create(Kind.GATEWAY, "gw", spec, namespace)
+    return make(Kind.GATEWAY, "gw", spec, namespace=namespace, metadata=created["metadata"])
+
+
+def events(cluster: Cluster, namespace: str, count: int, series: int = 0) -> list[Any]:
+    """Those of the namespace, when there are so many, and one of them has been seen so often."""
+    found: list[Any] = []
+
+    def is_there() -> bool:
+        found[:] = cluster.admin.call("GET", f"/apis/events.k8s.io/v1/namespaces/{namespace}/events")["items"]
+        counts = [(each.get("series") or {}).get("count", 0) for each in found]
+        return len(found) >= count and max(counts, default=0) >= series
+
+    assert wait_until(is_there, DEADLINE_S), found
+    return found
+
+
+def test_an_event_stands_beside_its_object(cluster: Cluster, namespace: str, recorder: EventRecorder) -> None:
+    item = gateway(cluster, namespace)
+
+    recorder.record(Kind.GATEWAY, item, EventType.WARNING, "DeliveryFailed", "no proxy answers")
+
+    [event] = events(cluster, namespace, 1)
+    assert (event["type"], event["reason"], event["note"]) == ("Warning", "DeliveryFailed", "no proxy answers")
+    assert event["regarding"]["uid"] == item.metadata.uid
+    assert event["reportingController"] == "tunnelgw.dev/tunnel-gateway-controller"
+
+
+def test_the_same_again_is_a_series_and_something_else_another_event(
+    cluster: Cluster, namespace: str, recorder: EventRecorder, clock: Clock
+) -> None:
+    item = gateway(cluster, namespace)
+    recorder.record(Kind.GATEWAY, item, EventType.WARNING, "DeliveryFailed", "no proxy answers")
+    events(cluster, namespace, 1)
+
+    for _ in range(4):
+        clock.now_s += 30.0
+        recorder.record(Kind.GATEWAY, item, EventType.WARNING, "DeliveryFailed", "no proxy answers")
+    recorder.record(Kind.GATEWAY, item, EventType.NORMAL, "Delivered", "all proxies have it")
+
+    found = events(cluster, namespace, 2, series=5)
+    assert sorted(event["reason"] for event in found) == ["Delivered", "DeliveryFailed"]
+
+
+def test_an_object_of_cluster_scope_has_its_events_in_the_default_namespace(
+    cluster: Cluster, recorder: EventRecorder
+) -> None:
+    item = make(Kind.GATEWAY_CLASS, "tunnel", {"controllerName": "a.b/c"}, namespace="", metadata={"uid": "7"})
+
+    recorder.record(Kind.GATEWAY_CLASS, item, EventType.WARNING, "AuthenticationFailed", "ä" * 2000)
+
+    found = [each for each in events(cluster, "default", 1) if each["reason"] == "AuthenticationFailed"]
+    assert [event["note"] for event in found] == ["ä" * 512]
+
+
+def test_an_event_that_cannot_be_sent_is_dropped_and_the_next_one_is_not(
+    cluster: Cluster, namespace: str, recorder: EventRecorder
+) -> None:
+    nowhere = make(Kind.GATEWAY, "gw", {"gatewayClassName": "c"}, namespace="nowhere", metadata={"uid": "8"})
+
+    recorder.record(Kind.GATEWAY, nowhere, EventType.WARNING, "Lost", "nobody sees this")
+    recorder.record(Kind.GATEWAY, gateway(cluster, namespace), EventType.NORMAL, "Seen", "but this")
+
+    assert [event["reason"] for event in events(cluster, namespace, 1)] == ["Seen"]

@@ -1,0 +1,118 @@
+"""One of several replicas leads, with the rights of the chart's Role on a real API server."""
+
+from __future__ import annotations
+
+import threading
+import time
+import uuid
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from urllib.parse import urlsplit
+
+import pytest
+
+from tests.tunnelgw.sources.cluster import HOME, Cluster
+from tests.tunnelgw.sources.kubernetes.relay import Relay
+from tunnelgw.model.meta import Key
+from tunnelgw.sources.kubernetes.lease import Leadership, LeaseTiming
+from tunnelgw.sources.kubernetes.server import ApiServer, load_configuration
+
+DEADLINE_S = 60.0
+QUICK = LeaseTiming(duration_s=6, limit_s=4.0, retry_s=0.3, request_s=2.0)
+
+
+class Replica:
+    def __init__(self, kubeconfig: Path, key: Key, name: str, changed: threading.Condition) -> None:
+        self.stop = threading.Event()
+        self.name = name
+        self.news: list[bool] = []
+        self._changed = changed
+        self._server = ApiServer(lambda: load_configuration(str(kubeconfig)))
+        self.leadership = Leadership(self._server, key, name, self.stop, self._on_change, QUICK)
+        self._thread = threading.Thread(target=self.leadership.run, name=name, daemon=True)
+        self._thread.start()
+
+    def end(self) -> None:
+        self.stop.set()
+        self._thread.join(DEADLINE_S)
+        assert not self._thread.is_alive()
+        self._server.close()
+
+    def _on_change(self, is_held: bool) -> None:
+        with self._changed:
+            self.news.append(is_held)
+            self._changed.notify_all()
+
+
+@contextmanager
+def replicas(key: Key, *kubeconfigs: Path) -> Iterator[tuple[list[Replica], Callable[[Callable[[], bool]], None]]]:
+    """They run until the end of the block. With them a wait for news."""
+    changed = threading.Condition()
+    with ExitStack() as stack:
+        several = []
+        for kubeconfig in kubeconfigs:
+            replica = Replica(kubeconfig, key, f"replica-{uuid.uuid4()}", changed)
+            stack.callback(replica.end)
+            several.append(replica)
+
+        def until(is_so: Callable[[], bool]) -> None:
+            deadline_s = time.monotonic() + DEADLINE_S
+            with changed:
+                while not is_so():
+                    assert time.monotonic() < deadline_s, f"news: {[replica.news for replica in several]}"
+                    changed.wait(0.02)
+
+        yield several, until
+
+
+@pytest.fixture
+def key() -> Key:
+    return Key(HOME, f"lease-{uuid.uuid4().hex[:8]}")
+
+
+def test_one_of_two_leads_and_gives_way_at_once_when_it_stops(cluster: Cluster, key: Key) -> None:
+    with replicas(key, cluster.kubeconfig, cluster.kubeconfig) as (several, until):
+        until(lambda: any(replica.leadership.is_held() for replica in several))
+        leader, standby = sorted(several, key=lambda replica: not replica.leadership.is_held())
+
+        leader.end()
+
+        until(standby.leadership.is_held)
+        assert leader.news[-1] is False
+        assert not leader.leadership.is_held()
+        assert standby.leadership.holder == standby.name
+
+
+def test_a_leader_that_cannot_renew_stops_leading_before_another_begins(
+    cluster: Cluster, key: Key, tmp_path: Path
+) -> None:
+    url = urlsplit(cluster.environment.server)
+    with (
+        Relay((str(url.hostname), url.port or 0)) as relay,
+        replicas(key, cluster.through(relay.address, tmp_path)) as ([cut_off], until_first),
+    ):
+        until_first(cut_off.leadership.is_held)
+        with replicas(key, cluster.kubeconfig) as ([standby], until):
+            relay.refuse()
+
+            def has_taken_over() -> bool:
+                is_held = standby.leadership.is_held()
+                # Asked in this order, since what is cut off cannot begin to lead in between.
+                assert not (is_held and cut_off.leadership.is_held())
+                return is_held
+
+            until(has_taken_over)
+            until_first(lambda: cut_off.news[-1] is False)
+            relay.accept()
+            until_first(lambda: cut_off.leadership.holder == standby.name)
+            assert not cut_off.leadership.is_held()
+
+
+def test_takeover_takes_less_than_twenty_seconds_and_the_old_leader_has_stopped_by_then() -> None:
+    timing = LeaseTiming()
+
+    # A renewal is seen one turn late; then the duration; then one turn and one request more.
+    assert timing.retry_s + timing.duration_s + timing.retry_s + timing.request_s < 20
+    assert timing.limit_s + timing.request_s < timing.duration_s
+    assert timing.retry_s + timing.request_s < timing.limit_s, "one failed renewal is not the end"

@@ -1,0 +1,192 @@
+"""Answers that a healthy API server gives rarely, and a broken one or a proxy in between might give."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.tunnelgw.sources.kubernetes.running import QUICK, World, running
+from tests.tunnelgw.sources.kubernetes.scriptedapi import ScriptedApi, Send, listing, route
+from tunnelgw.model.kinds import Kind
+from tunnelgw.model.meta import Key
+from tunnelgw.model.snapshot import Entry
+from tunnelgw.sources.kubernetes.watch import Restart
+
+EXPIRED = {"code": 410, "reason": "Expired", "message": "too old resource version"}
+
+
+@pytest.fixture
+def api() -> Iterator[ScriptedApi]:
+    with ScriptedApi() as api:
+        yield api
+
+
+def names(world: World) -> set[str]:
+    assert world.change is not None
+    return {key.name for key in world.change.snapshot.all(Kind.HTTP_ROUTE)}
+
+
+def query(api: ScriptedApi) -> dict[str, str]:
+    return api.asked.get(timeout=60)
+
+
+def test_a_list_that_expires_between_two_pages_begins_again(api: ScriptedApi, tmp_path: Path) -> None:
+    api.lists.put((200, listing([route("old")], "5", "page-2")))
+    api.lists.put((410, EXPIRED))
+    api.lists.put((200, listing([route("a")], "9", "page-2")))
+    api.lists.put((200, listing([route("b")], "9")))
+    api.watches.put(api.stay)
+
+    with running(api.kubeconfig(tmp_path)) as world:
+        world.until(lambda change: True, "the whole list")
+
+        assert names(world) == {"a", "b"}
+        asked = [query(api) for _ in range(5)]
+        assert [each.get("continue") for each in asked] == [None, "page-2", None, "page-2", None]
+        assert asked[4]["resourceVersion"] == "9"
+        assert (Kind.HTTP_ROUTE, Restart.EXPIRED) in world.restarts
+
+
+def test_a_watch_that_expires_is_listed_again_and_what_was_there_stays_until_then(
+    api: ScriptedApi, tmp_path: Path
+) -> None:
+    api.lists.put((200, listing([route("a"), route("b")], "5")))
+    api.watches.put(lambda send: send({"type": "ERROR", "object": EXPIRED}))
+    with running(api.kubeconfig(tmp_path)) as world:
+        world.until(lambda change: True, "the first list")
+        for _ in range(2):
+            query(api)
+        query(api)  # the second list is under way, and not answered
+        assert not world.store.wait(0.0)
+
+        api.lists.put((200, listing([route("b"), route("c")], "9")))
+        api.watches.put(api.stay)
+
+        world.until(lambda _: names(world) == {"b", "c"}, "the second list")
+
+
+def test_a_bookmark_moves_the_version_that_a_watch_begins_at(api: ScriptedApi, tmp_path: Path) -> None:
+    def bookmark(send: Send) -> None:
+        send({"type": "BOOKMARK", "object": {"metadata": {"resourceVersion": "77"}}})
+
+    api.lists.put((200, listing([], "5")))
+    api.watches.put(bookmark)
+    api.watches.put(api.stay)
+
+    with running(api.kubeconfig(tmp_path)):
+        assert [query(api).get("resourceVersion") for _ in range(3)] == [None, "5", "77"]
+
+
+@pytest.mark.parametrize(
+    "rest", [b'{"type":"ADDED","object":{"metadata":{"na', b"not JSON\n", b"[]\n", b'{"type":5}\n']
+)
+def test_half_an_event_or_none_at_all_changes_nothing_and_the_watch_goes_on(
+    api: ScriptedApi, tmp_path: Path, rest: bytes
+) -> None:
+    def broken(send: Send) -> None:
+        send({"type": "ADDED", "object": route("a", "6")})
+        send(rest)
+
+    def healthy(send: Send) -> None:
+        send({"type": "ADDED", "object": route("b", "7")})
+        api.stay(send)
+
+    api.lists.put((200, listing([], "5")))
+    api.watches.put(broken)
+    api.watches.put(healthy)
+
+    with running(api.kubeconfig(tmp_path)) as world:
+        world.until(lambda change: Key("default", "b") in change.snapshot.all(Kind.HTTP_ROUTE), "the second watch")
+
+        assert names(world) == {"a", "b"}
+        assert [query(api).get("resourceVersion") for _ in range(3)] == [None, "5", "6"]
+
+
+def test_an_object_that_does_not_fit_is_kept_out_and_reported_and_the_others_are_there(
+    api: ScriptedApi, tmp_path: Path
+) -> None:
+    bad = route("bad", spec={"hostnames": "no list"})
+    api.lists.put((200, listing([bad, route("good")], "5")))
+    api.watches.put(lambda send: send({"type": "MODIFIED", "object": route("bad", "6")}))
+    api.watches.put(
+        lambda send: send({"type": "MODIFIED", "object": {**bad, "metadata": route("good", "7")["metadata"]}})
+    )
+    api.watches.put(lambda send: send({"type": "DELETED", "object": route("good", "8")}))
+    api.watches.put(api.stay)
+
+    with running(api.kubeconfig(tmp_path)) as world:
+        change = world.until(lambda change: True, "the list")
+        assert names(world) <= {"good", "bad"}
+
+        world.until(lambda _: names(world) == {"bad"}, "the mended one, and not the one that was spoiled and deleted")
+        change = world.until(lambda change: not change.unreadable, "nothing unreadable")
+        assert Entry(Kind.HTTP_ROUTE, Key("default", "good")) in world.changed
+        assert change.snapshot.all(Kind.HTTP_ROUTE).keys() == {Key("default", "bad")}
+
+
+def test_a_reported_object_says_what_was_wrong_with_which_generation(api: ScriptedApi, tmp_path: Path) -> None:
+    api.lists.put((200, listing([route("bad", spec={"hostnames": "no list"})], "5")))
+    api.watches.put(api.stay)
+
+    with running(api.kubeconfig(tmp_path)) as world:
+        change = world.until(lambda change: True, "the list")
+
+        [(entry, problem)] = change.unreadable.items()
+        assert entry == Entry(Kind.HTTP_ROUTE, Key("default", "bad"))
+        assert problem.generation == 3
+        assert "$.spec.hostnames" in problem.reason
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        (500, b"<html>proxy</html>"),
+        (429, {"code": 429, "reason": "TooManyRequests", "message": "storage is initializing"}),
+        (403, {"code": 403, "reason": "Forbidden", "message": "no"}),
+        (200, b"<html>login</html>"),
+        (200, {"items": 5}),
+        (302, b"<html>login</html>"),
+        (599, b""),
+        (401, {"code": 401, "reason": "Unauthorized"}),
+    ],
+)
+def test_a_list_that_fails_is_tried_until_it_works(
+    api: ScriptedApi, tmp_path: Path, answer: tuple[int, object]
+) -> None:
+    for _ in range(3):
+        api.lists.put(answer)
+    api.lists.put((200, listing([route("a")], "5")))
+    api.watches.put(api.stay)
+
+    with running(api.kubeconfig(tmp_path)) as world:
+        world.until(lambda change: True, "the list")
+
+        assert names(world) == {"a"}
+
+
+def test_a_version_that_the_server_cannot_know_leads_to_a_list(api: ScriptedApi, tmp_path: Path) -> None:
+    too_new = {"code": 504, "reason": "Timeout", "message": "Too large resource version: 99, current: 7"}
+    api.lists.put((200, listing([route("a")], "99")))
+    api.watches.put(lambda send: send({"type": "ERROR", "object": too_new}))
+    api.lists.put((200, listing([route("b")], "7")))
+    api.watches.put(api.stay)
+
+    with running(api.kubeconfig(tmp_path)) as world:
+        world.until(lambda change: Key("default", "b") in change.snapshot.all(Kind.HTTP_ROUTE), "the restored objects")
+
+        assert names(world) == {"b"}
+
+
+def test_a_server_that_ends_every_watch_at_once_is_not_asked_in_a_hurry(api: ScriptedApi, tmp_path: Path) -> None:
+    api.lists.put((200, listing([], "5")))
+    for _ in range(3):
+        api.watches.put(lambda send: None)
+    api.watches.put(api.stay)
+
+    with running(api.kubeconfig(tmp_path), QUICK) as world:
+        for _ in range(5):
+            query(api)
+
+        assert world.restarts.count((Kind.HTTP_ROUTE, Restart.DISCONNECTED)) == 3

@@ -1,0 +1,185 @@
+"""Kubernetes Events (events.k8s.io/v1): what people must see beside an object, said once however often it happens.
+
+An Event that happens again becomes a series of the first one. They are best effort: a queue of bounded length, one
+thread that sends, and what cannot be sent is dropped with a line in the log.
+"""
+
+import queue
+import threading
+import time
+import uuid
+from collections import OrderedDict
+from collections.abc import Callable
+from datetime import UTC, datetime
+from enum import StrEnum
+from http import HTTPStatus
+
+import msgspec
+
+from daemonkit.logs import get_logger
+from tunnelgw.model.kinds import RESOURCES, Kind
+from tunnelgw.model.meta import Object
+from tunnelgw.sources.kubernetes.server import ApiServer, ApiServerError, Refused
+
+_MOST_QUEUED = 1000
+_MOST_REMEMBERED = 4096
+_LONGEST_NOTE_BYTES = 1024
+_SERIES_PERIOD_S = 60.0
+_REMEMBERED_S = 1800.0
+_IDLE_S = 1.0
+_TIMEOUT_S = 10.0
+
+_log = get_logger("tunnelgw.sources.kubernetes")
+
+
+class EventType(StrEnum):
+    NORMAL = "Normal"
+    WARNING = "Warning"
+
+
+class _Said(msgspec.Struct):
+    """An Event that was said already."""
+
+    path: str
+    """Of its object in the API; empty until it was sent."""
+    first_s: float
+    last_sent_s: float
+    count: int = 1
+
+
+class _Order(msgspec.Struct):
+    key: tuple[str, str, str]
+    said: _Said
+    path: str
+    body: bytes
+
+
+class EventRecorder:
+    """`record` may be called by any thread."""
+
+    def __init__(
+        self,
+        server: ApiServer,
+        controller: str,
+        instance: str,
+        stop: threading.Event,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        """`controller`: our controller name. `instance`: this replica."""
+        self._server = server
+        self._controller = controller
+        self._instance = instance
+        self._stop = stop
+        self._clock = clock
+        self._lock = threading.Lock()
+        self._said: OrderedDict[tuple[str, str, str], _Said] = OrderedDict()
+        self._orders: queue.Queue[_Order] = queue.Queue(_MOST_QUEUED)
+        self._limited = _log.every(60.0)
+
+    def record(self, kind: Kind, item: Object, type_: EventType, reason: str, note: str) -> None:
+        """`reason`: one word in camel case. Never blocks, never raises."""
+        note = _cut(note)
+        key = (item.metadata.uid, reason, note)
+        now_s = self._clock()
+        with self._lock:
+            said = self._said.get(key)
+            if said is not None and now_s - said.first_s < _REMEMBERED_S:
+                said.count += 1
+                if not said.path or now_s - said.last_sent_s < _SERIES_PERIOD_S:
+                    return
+                said.last_sent_s = now_s
+                order = _Order(key, said, said.path, self._series(said.count))
+            else:
+                said = self._said[key] = _Said("", now_s, now_s)
+                self._said.move_to_end(key)
+                if len(self._said) > _MOST_REMEMBERED:
+                    self._said.popitem(last=False)
+                order = _Order(key, said, "", self._event(kind, item, type_, reason, note))
+        try:
+            self._orders.put_nowait(order)
+        except queue.Full:
+            self._limited.warning("event dropped", "too many are waiting", reason=reason, kind=str(kind))
+
+    def run(self) -> None:
+        """A thread's target; goes on until `stop` is set."""
+        while not self._stop.is_set():
+            try:
+                order = self._orders.get(timeout=_IDLE_S)
+            except queue.Empty:
+                continue
+            try:
+                self._send(order)
+            except ApiServerError as error:
+                self._limited.warning("event dropped", error, reason=order.key[1])
+                with self._lock:
+                    self._said.pop(order.key, None)  # it may be said anew
+
+    def _send(self, order: _Order) -> None:
+        if order.path:
+            try:
+                self._server.request(
+                    "PATCH", order.path, body=order.body, content_type=_MERGE_PATCH, timeout_s=_TIMEOUT_S
+                )
+            except Refused as refusal:
+                if refusal.status_code != HTTPStatus.NOT_FOUND:
+                    raise
+                with self._lock:
+                    self._said.pop(order.key, None)  # it has expired in the cluster
+            return
+        event = msgspec.json.decode(order.body, type=_Sent)
+        path = f"/apis/events.k8s.io/v1/namespaces/{event.metadata.namespace}/events"
+        self._server.request("POST", path, body=order.body, timeout_s=_TIMEOUT_S)
+        with self._lock:
+            order.said.path = f"{path}/{event.metadata.name}"
+
+    def _event(self, kind: Kind, item: Object, type_: EventType, reason: str, note: str) -> bytes:
+        resource = RESOURCES[kind]
+        metadata = item.metadata
+        regarding = {
+            "apiVersion": f"{resource.group}/{resource.versions[0]}".lstrip("/"),
+            "kind": str(kind),
+            "name": metadata.name,
+            "uid": metadata.uid,
+            "resourceVersion": metadata.resource_version,
+            **({"namespace": metadata.namespace} if metadata.namespace else {}),
+        }
+        name = f"{metadata.name[:200]}.{uuid.uuid4().hex[:16]}"
+        return msgspec.json.encode(
+            {
+                "apiVersion": "events.k8s.io/v1",
+                "kind": "Event",
+                # Events about objects of cluster scope belong into this namespace.
+                "metadata": {"name": name, "namespace": metadata.namespace or "default"},
+                "eventTime": _timestamp(),
+                "type": str(type_),
+                "reason": reason,
+                "note": note,
+                "action": "Reconcile",
+                "regarding": regarding,
+                "reportingController": self._controller,
+                "reportingInstance": self._instance[:128],
+            }
+        )
+
+    def _series(self, count: int) -> bytes:
+        return msgspec.json.encode({"series": {"count": count, "lastObservedTime": _timestamp()}})
+
+
+class _Sent(msgspec.Struct):
+    class Metadata(msgspec.Struct):
+        name: str
+        namespace: str
+
+    metadata: Metadata
+
+
+_MERGE_PATCH = "application/merge-patch+json"
+
+
+def _timestamp() -> str:
+    return datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+
+
+def _cut(note: str) -> str:
+    """To what an Event may hold, at the end of a character."""
+    return note.encode()[:_LONGEST_NOTE_BYTES].decode("utf-8", "ignore")

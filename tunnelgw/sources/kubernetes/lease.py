@@ -1,0 +1,190 @@
+"""Leader election with a Lease: one replica of the controller writes, the others stand by.
+
+    server = ApiServer(...)        of its own: the source's is interrupted before the Lease is given back
+    leadership = Leadership(server, Key(namespace, name), identity, stop, on_change)
+    daemon.thread("leader-election", leadership.run)
+    if leadership.is_held(): write
+
+The package `kubernetes` has an election too; it sleeps without an end to ask for, lets a request hang past the lease,
+compares times of the wall clock, and never gives the lease back. Hence this one:
+
+* A standby takes over when the Lease has not changed for its duration, by the standby's own clock: clocks of
+  different machines are never compared.
+* A holder counts from the moment before the request that renewed the Lease; when that is longer ago than the limit,
+  `is_held` is false at once, whatever request is still under way. The limit ends before a standby may take over.
+* On stop the holder gives the Lease back, so the next one need not wait.
+"""
+
+import threading
+import time
+from collections.abc import Callable
+from datetime import UTC, datetime
+from http import HTTPStatus
+
+import msgspec
+
+from daemonkit.logs import get_logger
+from tunnelgw.model.meta import Key
+from tunnelgw.sources.kubernetes.server import ApiServer, ApiServerError, Refused
+
+_log = get_logger("tunnelgw.sources.kubernetes")
+
+# Unlike the monotonic clock this one goes on while a machine is suspended, and the others' clocks went on too.
+_CLOCK = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
+
+
+class LeaseTiming(msgspec.Struct, frozen=True):
+    duration_s: int = 12
+    """A standby takes over so long after the last renewal that it saw, plus at most `retry_s`."""
+    limit_s: float = 8.0
+    """A holder that could not renew for so long holds it no more."""
+    retry_s: float = 2.0
+    request_s: float = 3.0
+
+
+class _Spec(msgspec.Struct, rename="camel", omit_defaults=True):
+    holder_identity: str = ""
+    lease_duration_seconds: int = 0
+    acquire_time: str = ""
+    renew_time: str = ""
+    lease_transitions: int = 0
+
+
+class _Metadata(msgspec.Struct, rename="camel", omit_defaults=True):
+    name: str
+    namespace: str
+    resource_version: str = ""
+
+
+class _Lease(msgspec.Struct, rename="camel"):
+    metadata: _Metadata
+    spec: _Spec = msgspec.field(default_factory=_Spec)
+    api_version: str = "coordination.k8s.io/v1"
+    kind: str = "Lease"
+
+
+class Leadership:
+    """`is_held` may be asked by any thread."""
+
+    def __init__(
+        self,
+        server: ApiServer,
+        key: Key,
+        identity: str,
+        stop: threading.Event,
+        on_change: Callable[[bool], None] = lambda _is_held: None,
+        timing: LeaseTiming = LeaseTiming(),  # noqa: B008  # frozen
+    ) -> None:
+        """`identity`: of this replica, unlike that of any other. `on_change` is called when `is_held` has changed."""
+        self._server = server
+        self._key = key
+        self._path = f"/apis/coordination.k8s.io/v1/namespaces/{key.namespace}/leases"
+        self._identity = identity
+        self._stop = stop
+        self._on_change = on_change
+        self._timing = timing
+        self._seen: _Lease | None = None
+        self._seen_s = 0.0
+        """When the Lease was first seen as it is in `_seen`."""
+        self._held_until_s = 0.0
+        self._was_held = False
+        self._limited = _log.every(60.0)
+
+    @property
+    def holder(self) -> str:
+        """Who leads, as far as is known; empty: nobody."""
+        return self._seen.spec.holder_identity if self._seen else ""
+
+    def is_held(self) -> bool:
+        return _now_s() < self._held_until_s
+
+    def run(self) -> None:
+        """A thread's target; goes on until `stop` is set."""
+        while not self._stop.is_set():
+            try:
+                self._turn()
+            except ApiServerError as error:
+                self._limited.warning("lease could not be renewed or read, retrying", error, lease=str(self._key))
+            self._tell()
+            # A holder that cannot renew has to notice the very moment that it holds no more.
+            left_s = self._held_until_s - _now_s()
+            self._stop.wait(min(self._timing.retry_s, left_s) if left_s > 0 else self._timing.retry_s)
+            self._tell()
+        self._give_back()
+
+    def _turn(self) -> None:
+        began_s = _now_s()
+        lease = self._seen if self.is_held() and self._seen else self._read()
+        if lease is None:
+            self._write("POST", self._path, self._mine(None), began_s)
+        elif lease.spec.holder_identity in ("", self._identity) or self._is_expired(lease):
+            self._write("PUT", f"{self._path}/{self._key.name}", self._mine(lease), began_s)
+
+    def _read(self) -> _Lease | None:
+        try:
+            body = self._server.request("GET", f"{self._path}/{self._key.name}", timeout_s=self._timing.request_s)
+        except Refused as refusal:
+            if refusal.status_code == HTTPStatus.NOT_FOUND:
+                self._seen = None
+                return None
+            raise
+        lease = msgspec.json.decode(body, type=_Lease)
+        if self._seen is None or lease.metadata.resource_version != self._seen.metadata.resource_version:
+            self._seen, self._seen_s = lease, _now_s()
+        return lease
+
+    def _is_expired(self, lease: _Lease) -> bool:
+        duration_s = lease.spec.lease_duration_seconds or self._timing.duration_s
+        return _now_s() - self._seen_s > duration_s
+
+    def _mine(self, old: _Lease | None) -> _Lease:
+        now = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+        spec = old.spec if old else _Spec()
+        is_renewed = spec.holder_identity == self._identity
+        version = old.metadata.resource_version if old else ""
+        return _Lease(
+            _Metadata(self._key.name, self._key.namespace, version),
+            _Spec(
+                self._identity,
+                self._timing.duration_s,
+                spec.acquire_time if is_renewed else now,
+                now,
+                spec.lease_transitions + (not is_renewed and old is not None),
+            ),
+        )
+
+    def _write(self, method: str, path: str, lease: _Lease, began_s: float) -> None:
+        try:
+            body = self._server.request(method, path, body=msgspec.json.encode(lease), timeout_s=self._timing.request_s)
+        except Refused as refusal:
+            if refusal.status_code != HTTPStatus.CONFLICT:
+                raise
+            self._held_until_s = 0.0  # another was quicker
+            self._seen = None
+            return
+        self._seen, self._seen_s = msgspec.json.decode(body, type=_Lease), _now_s()
+        self._held_until_s = began_s + self._timing.limit_s
+
+    def _give_back(self) -> None:
+        """So that the next one need not wait; whether it succeeds or not, nothing is held any more."""
+        was_held, self._held_until_s = self.is_held(), 0.0
+        if was_held and self._seen:
+            empty = msgspec.structs.replace(self._seen.spec, holder_identity="", lease_duration_seconds=1)
+            lease = msgspec.structs.replace(self._seen, spec=empty)
+            try:
+                path = f"{self._path}/{self._key.name}"
+                self._server.request("PUT", path, body=msgspec.json.encode(lease), timeout_s=self._timing.request_s)
+            except ApiServerError as error:
+                _log.info("lease could not be given back", error, lease=str(self._key))
+        self._tell()
+
+    def _tell(self) -> None:
+        is_held = self.is_held()
+        if is_held != self._was_held:
+            self._was_held = is_held
+            _log.info("leading" if is_held else "not leading", lease=str(self._key), holder=self.holder)
+            self._on_change(is_held)
+
+
+def _now_s() -> float:
+    return time.clock_gettime(_CLOCK)
