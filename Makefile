@@ -73,7 +73,7 @@ $(VENV)/python-is-new-enough:
 
 $(VENV)/runtime: setup.cfg setup.py requirements-dev.txt | $(VENV)/python-is-new-enough
 	@echo "make: installing the runtime requirements into $(VENV)"
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint requirements-dev.txt --editable . \
+	@PYTHONWARNINGS=ignore $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint requirements-dev.txt --editable . \
 	  || { echo "make: pip could not install the requirements: the reason is above; it needs a package index that can be reached" >&2; exit 1; }
 	@touch $@
 

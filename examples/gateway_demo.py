@@ -41,9 +41,7 @@ def gateway(directory: Path, config: str, listener: str, edge: Edge) -> Iterator
         addresses = (free_address(9080), free_address(9081))
         controller = stack.enter_context(controller_demo.controller(directory, folder, config, url, addresses))
         tell_readiness(config, 200)
-        say(
-            f"   {time.monotonic() - began_s:.1f} s after the controller was started the proxy serves the folder's routes"
-        )
+        say(f"   {time.monotonic() - began_s:.1f} s after the controller's start the proxy serves the folder's routes")
         controller.wait_for_line(INGRESS)
         say(f"   the provider's ingress document leads {HOST} into the tunnel")
         controller_demo.show_statuses(folder)
