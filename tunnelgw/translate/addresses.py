@@ -18,6 +18,8 @@ from tunnelgw.translate.queries import View
 from tunnelgw.translate.verdicts import false
 
 TUNNEL_DOMAIN = "cfargotunnel.com"
+MAX_SHOWN = 16
+"""Addresses in a status."""
 IP_ADDRESS, HOSTNAME = "IPAddress", "Hostname"
 
 
@@ -93,7 +95,7 @@ def _all(setup: GatewaySetup, offer: _Offer) -> Doors:
     first, second = (tunnel, direct) if setup.publish == "Tunnel" else (direct, tunnel)
     lack = offer.lack or "neither a tunnel nor direct addresses: see `parametersRef` of the GatewayClass"
     findings = () if direct or tunnel else (_not_assigned(lack),)
-    return Doors(first or second, _bound(offer), offer.ports, setup.tunnel, findings)
+    return Doors((first or second)[:MAX_SHOWN], _bound(offer), offer.ports, setup.tunnel, findings)
 
 
 def _requested(wanted: tuple[GatewayAddress, ...], setup: GatewaySetup, offer: _Offer) -> Doors:

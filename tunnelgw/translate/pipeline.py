@@ -102,6 +102,11 @@ class Translation:
         answer = self._answers.get(_question(*id_))
         return answer.hosts if isinstance(answer, RouteParts) else ()
 
+    def hosts_of(self, route: ObjectId) -> tuple[TunnelHost, ...]:
+        """The names that tunnels must lead to us for the sake of one route."""
+        answer = self._answers.get((route_parts, route))
+        return answer.hosts if isinstance(answer, RouteParts) else ()
+
     def verdict(self, id_: ObjectId) -> AnyVerdict | None:
         """What is to be told about an object. None: nothing, it is not ours to judge or does not exist."""
         answer = self._answers.get(_question(*id_)) if id_.kind in _ROOTS else None

@@ -13,6 +13,9 @@ from tunnelgw.model.meta import Key
 from tunnelgw.model.part import Part
 from tunnelgw.model.refs import ParentRef
 
+MAX_MESSAGE = 2048
+"""Characters, for people to read; the API server takes 32,768."""
+
 
 class ObjectId(NamedTuple):
     """An object of any kind."""
@@ -72,8 +75,12 @@ Verdict: TypeAlias = ClassVerdict | GatewayVerdict | ListenerSetVerdict | RouteV
 
 
 def true(type_: ConditionType, reason: Reason, message: str = "") -> Finding:
-    return Finding(type_, Status.TRUE, reason, message)
+    return Finding(type_, Status.TRUE, reason, _cut(message))
 
 
 def false(type_: ConditionType, reason: Reason, message: str = "") -> Finding:
-    return Finding(type_, Status.FALSE, reason, message)
+    return Finding(type_, Status.FALSE, reason, _cut(message))
+
+
+def _cut(message: str) -> str:
+    return message if len(message) <= MAX_MESSAGE else f"{message[: MAX_MESSAGE - 4]} ..."
