@@ -123,6 +123,19 @@ class Gateway(Object, frozen=True):
     status: msgspec.Raw = NO_STATUS
 
 
+class _Shown(Part, frozen=True):
+    addresses: tuple[GatewayAddress, ...] = ()
+
+
+def shown_addresses(gateway: Gateway) -> tuple[str, ...]:
+    """What the status says. It is not decoded with the object, since nothing else of it is of use."""
+    try:
+        status = msgspec.json.decode(gateway.status, type=_Shown)
+    except (msgspec.MsgspecError, UnicodeDecodeError):
+        return ()
+    return tuple(address.value for address in status.addresses)
+
+
 class ListenerSetSpec(Part, frozen=True):
     parent_ref: ParentRef
     listeners: tuple[Listener, ...] = ()

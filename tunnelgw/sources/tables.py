@@ -11,6 +11,7 @@ from typing import NamedTuple
 
 import msgspec
 
+from tunnelgw.model.gateways import Gateway, shown_addresses
 from tunnelgw.model.kinds import Kind
 from tunnelgw.model.meta import Key, Object
 from tunnelgw.model.snapshot import Entry, Index, Snapshot, index_entries
@@ -20,7 +21,10 @@ class Edits(NamedTuple):
     """What has changed between two snapshots."""
 
     changed: frozenset[Entry]
-    """Objects that came, went or differ in what translation reads, and the buckets that hold them."""
+    """Objects that came, went or differ in what translation reads, and the buckets that hold them.
+
+    Of a Gateway that is also the addresses that it shows, which it is to keep.
+    """
     touched: frozenset[Entry]
     """Objects of which the status or the resource version alone is another."""
 
@@ -69,6 +73,8 @@ class Tables:
         self._file(item)
         if old is not None and is_same_to_translation(old, item):
             self._touched.add(Entry(kind, key))
+            if isinstance(old, Gateway) and isinstance(item, Gateway) and shown_addresses(old) != shown_addresses(item):
+                self._changed.add(Entry(kind, key))
         else:
             self._note(kind, old, item)
         return True

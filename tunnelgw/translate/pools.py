@@ -10,12 +10,9 @@ import itertools
 from collections.abc import Iterable
 from typing import NamedTuple
 
-import msgspec
-
-from tunnelgw.model.gateways import Gateway, GatewayAddress
+from tunnelgw.model.gateways import Gateway, GatewayAddress, shown_addresses
 from tunnelgw.model.kinds import Kind
 from tunnelgw.model.meta import Key
-from tunnelgw.model.part import Part
 from tunnelgw.translate.gateways import gateway_setup, gateways_of
 from tunnelgw.translate.queries import View
 
@@ -27,10 +24,6 @@ class PoolId(NamedTuple):
 
     data_plane: str
     class_name: str
-
-
-class _Status(Part, frozen=True):
-    addresses: tuple[GatewayAddress, ...] = ()
 
 
 class Claim(NamedTuple):
@@ -72,7 +65,7 @@ def claim(view: View, key: Key) -> Claim | None:
     pool = setup.direct.addresses
     wanted = gateway.spec.addresses or (GatewayAddress(),)
     values = [address.value for address in wanted if address.type == "IPAddress"]
-    return Claim(key, setup.class_name, pool, _of(pool, values), values.count(""), _of(pool, _former(gateway)))
+    return Claim(key, setup.class_name, pool, _of(pool, values), values.count(""), _of(pool, shown_addresses(gateway)))
 
 
 def same_address(first: str, second: str) -> bool:
@@ -85,14 +78,6 @@ def _normal(address: str) -> str:
         return str(ipaddress.ip_address(address))
     except ValueError:
         return address.lower()
-
-
-def _former(gateway: Gateway) -> list[str]:
-    try:
-        status = msgspec.json.decode(gateway.status, type=_Status)
-    except (msgspec.MsgspecError, UnicodeDecodeError):
-        return []
-    return [address.value for address in status.addresses]
 
 
 def _of(pool: tuple[str, ...], values: Iterable[str]) -> tuple[str, ...]:

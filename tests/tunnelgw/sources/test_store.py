@@ -89,6 +89,22 @@ def test_the_status_of_a_service_is_its_addresses_and_so_a_change() -> None:
     assert store.take().changed == {Entry(Kind.SERVICE, Key("default", "lb"))}
 
 
+def test_the_addresses_that_a_gateway_shows_are_a_change_and_the_rest_of_its_status_is_none() -> None:
+    store = listed(Kind.GATEWAY)
+    store.upsert(Kind.GATEWAY, gateway("gw"))
+    store.take()
+
+    store.upsert(Kind.GATEWAY, gateway("gw", status={"addresses": [{"type": "IPAddress", "value": "192.0.2.1"}]}))
+    first = store.take()
+    store.upsert(
+        Kind.GATEWAY,
+        gateway("gw", status={"addresses": [{"type": "IPAddress", "value": "192.0.2.1"}], "attachedListenerSets": 1}),
+    )
+
+    assert first.changed == {Entry(Kind.GATEWAY, Key("default", "gw"))}
+    assert store.take().changed == frozenset()
+
+
 def test_the_same_list_again_is_nothing_to_take() -> None:
     store = listed(Kind.HTTP_ROUTE)
     store.replace(Kind.HTTP_ROUTE, [route("a"), route("b")])

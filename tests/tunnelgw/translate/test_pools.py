@@ -11,11 +11,22 @@ from tests.tunnelgw.translate.world import object_of
 from tunnelgw.model.kinds import Kind
 from tunnelgw.model.meta import Object
 from tunnelgw.model.snapshot import Snapshot
+from tunnelgw.sources.tables import Tables
 from tunnelgw.translate.pools import pool_share
 from tunnelgw.translate.queries import CONTROLLER_NAME, Queries
 
 POOL = [f"192.0.2.{number}" for number in range(1, 5)]
 NAMES = st.lists(st.sampled_from("abcdef"), unique=True)
+
+
+def class_with(pool: list[str]) -> list[tuple[Kind, Object]]:
+    parameters = {"group": "tunnelgw.dev", "kind": "GatewayClassConfig", "name": "c"}
+    spec = {"controllerName": CONTROLLER_NAME, "parametersRef": parameters}
+    plain = (
+        {"kind": "GatewayClass", "metadata": {"name": "c"}, "spec": spec},
+        {"kind": "GatewayClassConfig", "metadata": {"name": "c"}, "spec": {"direct": {"addresses": pool}}},
+    )
+    return [*map(object_of, plain)]
 
 
 def gateway(name: str, status: tuple[str, ...] = (), addresses: tuple[str, ...] = ()) -> dict[str, Any]:
@@ -32,14 +43,8 @@ def shares(*gateways: dict[str, Any], pool: list[str] = POOL) -> dict[str, tuple
 
 
 def shares_of(gateways: Iterable[tuple[Kind, Object]], pool: list[str] = POOL) -> dict[str, tuple[str, ...]]:
-    parameters = {"group": "tunnelgw.dev", "kind": "GatewayClassConfig", "name": "c"}
-    spec = {"controllerName": CONTROLLER_NAME, "parametersRef": parameters}
-    plain = [
-        {"kind": "GatewayClass", "metadata": {"name": "c"}, "spec": spec},
-        {"kind": "GatewayClassConfig", "metadata": {"name": "c"}, "spec": {"direct": {"addresses": pool}}},
-    ]
     gateways = [*gateways]
-    queries = Queries(Snapshot.of([*map(object_of, plain), *gateways]))
+    queries = Queries(Snapshot.of([*class_with(pool), *gateways]))
     return {item.metadata.name: queries.ask(pool_share, item.key) for _, item in gateways}
 
 
@@ -59,6 +64,22 @@ def test_who_has_an_address_keeps_it_whoever_comes_and_goes(before: list[str], a
 
     for name in {*before} & {*after}:
         assert not first[name] or second[name] == first[name]
+
+
+def test_an_address_that_was_shown_meanwhile_is_kept_when_an_older_gateway_goes() -> None:
+    tables = Tables()
+    for item in [*class_with(POOL), *map(object_of, (gateway("a"), gateway("b")))]:
+        tables.put(*item)
+    queries = Queries(tables.take()[0])
+    _, younger = object_of(gateway("b"))
+    assert queries.keep(pool_share, younger.key) == (POOL[1],)
+
+    tables.put(*object_of(gateway("b", (POOL[1],))))
+    tables.remove(Kind.GATEWAY, object_of(gateway("a"))[1].key)
+    snapshot, edits = tables.take()
+    queries.update(snapshot, edits.changed)
+
+    assert queries.ask(pool_share, younger.key) == (POOL[1],)
 
 
 def test_a_pool_of_one_address_is_shared() -> None:
