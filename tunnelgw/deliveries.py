@@ -29,7 +29,8 @@ def delivered(proxies: Sequence[Receipt], expected: int, tunnel: Receipt | None)
         more = f"; and {len(errors) - _MAX_ERRORS} more" if len(errors) > _MAX_ERRORS else ""
         return _failed("; ".join(errors[:_MAX_ERRORS]) + more)
     if len(proxies) < expected:
-        return _failed(f"{expected - len(proxies)} of {expected} proxies have not answered yet")
+        message = f"{expected - len(proxies)} of {expected} proxies have not answered yet"
+        return Finding(ConditionType.DELIVERED, Status.UNKNOWN, Reason.PENDING, message)
     conflicts = [remark.message for remark in tunnel.remarks if remark.kind is RemarkKind.CONFLICT] if tunnel else []
     if conflicts:
         return _failed("; ".join(conflicts[:_MAX_ERRORS]))

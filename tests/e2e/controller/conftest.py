@@ -1,0 +1,39 @@
+"""The cluster that the controller works in, and a corner of it for each test."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from tests.e2e.controller.arena import Arena
+from tests.kube.kubeenv import Environment
+from tests.proxy.site import Proxy
+from tests.support.dns_endpoints import KubeApi
+from tests.support.provider import Provider
+from tests.tunnelgw.sources.cluster import Cluster
+
+
+@pytest.fixture(scope="session")
+def cluster(kube: Environment, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+    with KubeApi(kube) as admin:
+        cluster = Cluster(kube, admin, tmp_path_factory.mktemp("account"))
+        with cluster.late_crd():
+            yield cluster
+
+
+@pytest.fixture
+def provider() -> Iterator[Provider]:
+    with Provider() as provider:
+        yield provider
+
+
+@pytest.fixture
+def arena(cluster: Cluster, provider: Provider) -> Arena:
+    return Arena(cluster, provider)
+
+
+@pytest.fixture
+def proxy() -> Iterator[Proxy]:
+    with Proxy() as proxy:
+        yield proxy

@@ -1,0 +1,156 @@
+"""The ingress document, which others write too: theirs stays and is told, ours comes back, what is not wanted goes."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tests.e2e.controller.arena import Arena, until_serves
+from tests.proxy.site import Proxy, eventually
+from tests.support.provider import ACCOUNT_ID, Provider
+from tunnelgw.model.kinds import Kind
+
+DELIVERED = "tunnelgw.dev/Delivered"
+THEIRS: dict[str, Any] = {
+    "hostname": "theirs.example.org",
+    "service": "http://10.0.0.1",
+    "originRequest": {"noTLSVerify": True},
+}
+CATCH_ALL = {"service": "http_status:404"}
+EXTRAS: dict[str, Any] = {"warp-routing": {"enabled": True}, "originRequest": {"connectTimeout": 7}, "x-unknown": [1]}
+
+
+def prepare(arena: Arena, hostname: str = "a.example.org") -> None:
+    arena.gateway(arena.gateway_class())
+    arena.route("web", hostname)
+
+
+def rules(provider: Provider) -> list[tuple[str, str]]:
+    config = provider.tunnel.config or {}
+    return [(rule.get("hostname", ""), rule["service"]) for rule in config["ingress"]]
+
+
+def ours(arena: Arena, hostname: str) -> tuple[str, str]:
+    return hostname, f"http://{arena.namespace}.tunnelgw.internal"
+
+
+def test_rules_and_settings_of_others_survive_and_are_told(arena: Arena, provider: Provider, proxy: Proxy) -> None:
+    wildcard = {"hostname": "*.example.org", "service": "http://10.0.0.2"}
+    provider.write({"ingress": [THEIRS, wildcard, {"service": "http_status:503"}], **EXTRAS})
+    prepare(arena)
+
+    with arena.controller(proxies=[proxy]) as controller:
+        line = controller.expect("ingress document has rules of somebody else, which are kept")
+        arena.until(Kind.GATEWAY, "gw", DELIVERED, "True")
+
+        assert line["hostnames"] == ["theirs.example.org", "*.example.org"]
+        assert controller.metric("tunnelgw_ingress_foreign_rules") == 2
+    assert rules(provider) == [
+        ours(arena, "a.example.org"),
+        ("theirs.example.org", "http://10.0.0.1"),
+        ("*.example.org", "http://10.0.0.2"),
+        ("", "http_status:503"),
+    ]
+    config = provider.tunnel.config
+    assert config is not None
+    assert {name: config[name] for name in EXTRAS} == EXTRAS
+    assert THEIRS in config["ingress"]
+
+
+def test_what_others_change_while_nothing_else_happens_is_noticed(
+    arena: Arena, provider: Provider, proxy: Proxy
+) -> None:
+    """They replace the whole document: ours comes back, and theirs stays."""
+    prepare(arena)
+    with arena.controller(proxies=[proxy]) as controller:
+        provider.wait_for_hostnames({"a.example.org"})
+        arena.until(Kind.GATEWAY, "gw", DELIVERED, "True")
+
+        provider.write({"ingress": [THEIRS, CATCH_ALL], **EXTRAS})
+
+        provider.wait_for_hostnames({"a.example.org", "theirs.example.org"})
+        controller.expect("ingress document edited by somebody else", versions=1)
+        controller.expect("ingress document has rules of somebody else, which are kept")
+        assert controller.metric("tunnelgw_ingress_foreign_edits_total") == 1
+
+
+def test_a_hostname_that_went_while_the_controller_was_down_disappears(
+    arena: Arena, provider: Provider, proxy: Proxy
+) -> None:
+    prepare(arena)
+    arena.route("more", "b.example.org")
+    with arena.controller(proxies=[proxy]):
+        provider.wait_for_hostnames({"a.example.org", "b.example.org"})
+
+    arena.delete(Kind.HTTP_ROUTE, "more")
+
+    with arena.controller(proxies=[proxy]):
+        provider.wait_for_hostnames({"a.example.org"})
+        until_serves(proxy, "a.example.org")
+
+
+def test_the_last_gateway_leaves_only_rules_of_others_and_the_catch_all(
+    arena: Arena, provider: Provider, proxy: Proxy
+) -> None:
+    provider.write({"ingress": [THEIRS, CATCH_ALL]})
+    prepare(arena)
+    with arena.controller(proxies=[proxy]):
+        provider.wait_for_hostnames({"a.example.org", "theirs.example.org"})
+
+        arena.delete(Kind.GATEWAY, "gw")
+
+        provider.wait_for_hostnames({"theirs.example.org"})
+    assert rules(provider) == [("theirs.example.org", "http://10.0.0.1"), ("", "http_status:404")]
+
+
+def test_a_hostname_of_ours_that_somebody_else_has_is_told_on_its_route_until_it_is_adopted(
+    arena: Arena, provider: Provider, proxy: Proxy
+) -> None:
+    provider.write({"ingress": [THEIRS, CATCH_ALL]})
+    prepare(arena, "theirs.example.org")
+    arena.route("free", "a.example.org")
+    with arena.controller(proxies=[proxy]):
+        conflict = arena.until(Kind.HTTP_ROUTE, "web", DELIVERED, "False")
+        arena.until(Kind.GATEWAY, "gw", DELIVERED, "False")
+        arena.until_accepted("free")
+
+        assert conflict["reason"] == "HostnameConflict"
+        assert "theirs.example.org" in conflict["message"]
+        assert "--adopt" in conflict["message"]
+        assert DELIVERED not in arena.conditions(Kind.HTTP_ROUTE, "free")
+        assert ("theirs.example.org", "http://10.0.0.1") in rules(provider)
+
+        arena.rename_route("web", "b.example.org")
+        arena.until(Kind.HTTP_ROUTE, "web", DELIVERED, None)
+        arena.rename_route("web", "theirs.example.org")
+        arena.until(Kind.HTTP_ROUTE, "web", DELIVERED, "False")
+
+    with arena.controller("--adopt", proxies=[proxy]):
+        arena.until(Kind.HTTP_ROUTE, "web", DELIVERED, None)
+        arena.until(Kind.GATEWAY, "gw", DELIVERED, "True")
+    assert rules(provider)[:2] == [ours(arena, "a.example.org"), ours(arena, "theirs.example.org")]
+
+
+def test_a_dry_run_writes_nothing(arena: Arena, provider: Provider, proxy: Proxy) -> None:
+    prepare(arena)
+    with arena.controller("--dry-run", proxies=[proxy], token=None) as controller:
+        controller.wait_until_ready()
+        provider.wait_for("read", 2)
+
+    assert provider.tunnel.config is None
+    assert proxy.get().status_code == 404
+    assert not arena.conditions(Kind.HTTP_ROUTE, "web")
+    assert arena.held_token() is None
+
+
+def test_the_account_is_asked_for_where_none_is_named(arena: Arena, provider: Provider, proxy: Proxy) -> None:
+    prepare(arena)
+    provider.accounts.append(ACCOUNT_ID[::-1])
+    with arena.controller(proxies=[proxy]):
+        delivered = arena.until(Kind.GATEWAY, "gw", DELIVERED, "False")
+        assert "lists 2 accounts" in delivered["message"]
+        assert "set accountID" in delivered["message"]
+
+        provider.accounts.pop()
+
+        provider.wait_for_hostnames({"a.example.org"})
+        eventually(lambda: provider.calls["accounts"] >= 2, "asked again")

@@ -1,0 +1,125 @@
+"""A provider that hangs, limits, fails or has lost our credentials: proxies and statuses go on without it."""
+
+from __future__ import annotations
+
+from tests.e2e.controller.arena import Arena, until_serves
+from tests.proxy.site import Proxy
+from tests.support.controller import faults
+from tests.support.provider import TOKEN, Provider
+from tunnelgw.model.kinds import Kind
+
+DELIVERED = "tunnelgw.dev/Delivered"
+
+
+def settled(arena: Arena) -> None:
+    arena.until(Kind.GATEWAY, "gw", DELIVERED, "True")
+    arena.provider.wait_for_hostnames({"a.example.org"})
+
+
+def prepare(arena: Arena) -> str:
+    gateway_class = arena.gateway_class()
+    arena.gateway(gateway_class)
+    arena.route("web", "a.example.org")
+    return gateway_class
+
+
+def test_a_provider_that_hangs_delays_neither_proxies_nor_statuses(
+    arena: Arena, provider: Provider, proxy: Proxy
+) -> None:
+    prepare(arena)
+    hang = provider.fault(faults.Slow(delay_s=10.0))
+    with arena.controller(proxies=[proxy]):
+        arena.until_programmed()
+        arena.until_accepted("web")
+        arena.route("more", "b.example.org")
+        until_serves(proxy, "a.example.org", "b.example.org")
+        arena.until_accepted("more")
+        assert not provider.calls["write"], "all of this was while the provider said nothing"
+
+        provider.heal()
+        provider.wait_for_hostnames({"a.example.org", "b.example.org"}, 60.0)
+    assert hang.strikes
+
+
+def test_a_provider_that_limits_us_is_left_alone_and_proxies_go_on(
+    arena: Arena, provider: Provider, proxy: Proxy
+) -> None:
+    prepare(arena)
+    with arena.controller(proxies=[proxy]) as controller:
+        settled(arena)
+        provider.fault(faults.Reply(status=429, body="slow down", headers=(("Retry-After", "600"),)))
+        line = controller.expect("delivery failed, retrying", attempt=1)
+        calls = sum(provider.calls.values())
+
+        for hostname in ("b.example.org", "c.example.org"):
+            arena.rename_route("web", hostname)
+            until_serves(proxy, hostname)
+        delivered = arena.until(Kind.GATEWAY, "gw", DELIVERED, "False")
+
+        assert "too many requests" in delivered["message"]
+        assert line["delay_s"] == 600
+        assert sum(provider.calls.values()) == calls
+
+
+def test_a_write_that_failed_is_written_again(arena: Arena, provider: Provider, proxy: Proxy) -> None:
+    prepare(arena)
+    provider.fault(faults.Reply(status=500, body="{}"), "write", 1)
+    provider.fault(faults.Reset(after_commit=True), "write", 1)
+    with arena.controller(proxies=[proxy]) as controller:
+        settled(arena)
+        assert controller.metric("tunnelgw_provider_call_duration_seconds_count", outcome="ProviderUnreachable") == 2
+        # What was written although the answer was lost is our own, and no edit of somebody else.
+        assert controller.metric("tunnelgw_ingress_foreign_edits_total") == 0
+
+
+def test_credentials_that_are_deleted_stop_no_push(arena: Arena, provider: Provider, proxy: Proxy) -> None:
+    name = prepare(arena)
+    with arena.controller(proxies=[proxy]):
+        settled(arena)
+
+        arena.delete(Kind.SECRET, name)
+        delivered = arena.until(Kind.GATEWAY, "gw", DELIVERED, "False")
+        assert f"secret not found: {arena.namespace}/{name}" in delivered["message"]
+        arena.rename_route("web", "b.example.org")
+        until_serves(proxy, "b.example.org")
+        assert provider.hostnames == ["a.example.org", "*"]
+
+        arena.secret(name, {"api-token": TOKEN})
+        provider.wait_for_hostnames({"b.example.org"})
+        arena.until(Kind.GATEWAY, "gw", DELIVERED, "True")
+
+
+def test_a_controller_that_was_killed_in_the_middle_of_a_write_leaves_nothing_behind(
+    arena: Arena, provider: Provider, proxy: Proxy
+) -> None:
+    prepare(arena)
+    with arena.controller(proxies=[proxy]):
+        settled(arena)
+    write = provider.fault(faults.Slow(delay_s=1.0, after_commit=True), "write")
+    arena.rename_route("web", "b.example.org")
+    victim = arena.controller(proxies=[proxy]).start()
+    provider.wait_for_hostnames({"b.example.org"})  # stored, and not answered yet
+    victim.kill()
+    provider.heal()
+
+    arena.rename_route("web", "c.example.org")
+    with arena.controller(proxies=[proxy]):
+        provider.wait_for_hostnames({"c.example.org"})
+        until_serves(proxy, "c.example.org")
+        arena.until(Kind.GATEWAY, "gw", DELIVERED, "True")
+    assert write.strikes
+
+
+def test_no_call_goes_out_for_an_edit_that_leaves_the_hostnames_alone(
+    arena: Arena, provider: Provider, proxy: Proxy
+) -> None:
+    prepare(arena)
+    with arena.controller("--drift-interval", "1h", proxies=[proxy]):
+        settled(arena)
+        calls = sum(provider.calls.values())
+
+        redirect = {"type": "RequestRedirect", "requestRedirect": {"statusCode": 301}}
+        arena.cluster.patch(Kind.HTTP_ROUTE, "web", arena.namespace, {"spec": {"rules": [{"filters": [redirect]}]}})
+        arena.until(Kind.HTTP_ROUTE, "web", "Accepted", "True", lambda found: found["observedGeneration"] == 2)
+
+        assert sum(provider.calls.values()) == calls

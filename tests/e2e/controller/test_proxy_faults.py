@@ -1,0 +1,185 @@
+"""Proxies that are down, slow, empty, or do not let us in: each is told, tried again, and delays nobody."""
+
+from __future__ import annotations
+
+import json
+
+from tests.e2e.controller.arena import Arena, hostnames, until_serves
+from tests.e2e.controller.fronts import Asked, Front
+from tests.proxy.site import DEADLINE_S, Proxy, eventually
+from tunnelgw.model.kinds import Kind
+
+DELIVERED = "tunnelgw.dev/Delivered"
+
+
+def is_put(asked: Asked) -> bool:
+    return asked.method == "PUT"
+
+
+def is_visit(asked: Asked) -> bool:
+    return asked.method == "HEAD"
+
+
+def is_anything(_: Asked) -> bool:
+    return True
+
+
+def test_a_proxy_that_was_down_gets_what_it_missed(arena: Arena, proxy: Proxy) -> None:
+    arena.gateway(arena.gateway_class())
+    arena.route("web", "a.example.org")
+    with Front() as front, arena.controller(proxies=[front.url]):
+        delivered = arena.until(Kind.GATEWAY, "gw", DELIVERED, "False")
+        assert f"proxy {front.url}" in delivered["message"]
+        assert arena.conditions(Kind.GATEWAY, "gw")["Programmed"]["status"] == "False"
+
+        front.target = proxy.api
+
+        until_serves(proxy, "a.example.org")
+        arena.until_programmed()
+        arena.until(Kind.GATEWAY, "gw", DELIVERED, "True")
+
+
+def test_a_proxy_that_came_back_empty_is_filled_again(arena: Arena) -> None:
+    arena.gateway(arena.gateway_class())
+    arena.route("web", "a.example.org")
+    with Front() as front, arena.controller(proxies=[front.url]):
+        for _ in range(2):
+            with Proxy() as proxy:
+                front.target = proxy.api
+                until_serves(proxy, "a.example.org")
+
+
+def test_what_somebody_else_gave_a_proxy_is_replaced(arena: Arena, proxy: Proxy) -> None:
+    arena.gateway(arena.gateway_class())
+    arena.route("web", "a.example.org")
+    with arena.controller(proxies=[proxy]) as controller:
+        until_serves(proxy, "a.example.org")
+
+        proxy.use({"routes": [{"hostnames": ["stray.example"], "rules": [{"respond": {"statusCode": 200}}]}]})
+
+        until_serves(proxy, "a.example.org")
+        controller.expect("proxy does not hold what it was sent, sending it again", target=proxy.api)
+
+
+def test_a_proxy_that_does_not_let_us_in_is_named_and_tried_again(arena: Arena, proxy: Proxy) -> None:
+    arena.gateway(arena.gateway_class())
+    arena.route("web", "a.example.org")
+    with Front(proxy.api) as front, arena.controller(proxies=[front.url, proxy]) as controller:
+        until_serves(proxy, "a.example.org")
+        refusal = front.answer(is_anything, 401)
+        delivered = arena.until(Kind.GATEWAY, "gw", DELIVERED, "False")
+
+        assert f"proxy {front.url}" in delivered["message"]
+        assert "another token than ours" in delivered["message"]
+        assert controller.metric("tunnelgw_deliveries_total", target=front.url, outcome="refused") >= 1
+        assert arena.conditions(Kind.GATEWAY, "gw")["Programmed"]["status"] == "True"
+
+        refusal.release()
+        arena.until(Kind.GATEWAY, "gw", DELIVERED, "True")
+
+
+def test_a_proxy_with_an_error_of_its_own_is_tried_until_it_takes_the_document(arena: Arena, proxy: Proxy) -> None:
+    arena.gateway(arena.gateway_class())
+    arena.route("web", "a.example.org")
+    with Front(proxy.api) as front, arena.controller(proxies=[front.url]) as controller:
+        error = front.answer(is_put, 500, json.dumps({"error": "bug", "message": "worker ended"}).encode())
+        controller.expect("delivery failed, retrying", attempt=2)
+        delivered = arena.until(Kind.GATEWAY, "gw", DELIVERED, "False")
+        assert "answered 500 to PUT /config: worker ended" in delivered["message"]
+
+        error.release()
+
+        until_serves(proxy, "a.example.org")
+        arena.until_programmed()
+
+
+def test_a_slow_proxy_delays_no_other(arena: Arena, proxy: Proxy) -> None:
+    arena.gateway(arena.gateway_class())
+    arena.route("web", "a.example.org")
+    with Proxy() as slow, Front(slow.api) as front:
+        hold = front.hold(is_put)
+        with arena.controller(proxies=[front.url, proxy]):
+            hold.wait()
+            until_serves(proxy, "a.example.org")
+            arena.until_programmed()
+            arena.rename_route("web", "b.example.org")
+            until_serves(proxy, "b.example.org")
+            assert not hostnames(slow)
+
+            hold.release()
+
+            until_serves(slow, "b.example.org")
+            arena.until(Kind.GATEWAY, "gw", DELIVERED, "True")
+
+
+def test_statuses_are_not_current_before_a_proxy_has_the_configuration(arena: Arena, proxy: Proxy) -> None:
+    arena.gateway(arena.gateway_class())
+    names = [f"r{number}" for number in range(20)]
+    with Front(proxy.api) as front, arena.controller(proxies=[front.url]) as controller:
+        arena.until_programmed()
+        hold = front.hold(is_put)
+        for name in names:
+            arena.route(name, f"{name}.example.org")
+        eventually(
+            lambda: controller.metric("tunnelgw_status_queue_depth") >= len(names), "statuses are owed", DEADLINE_S
+        )
+        assert not [name for name in names if arena.conditions(Kind.HTTP_ROUTE, name)]
+
+        hold.release()
+
+        for name in names:
+            arena.until_accepted(name)
+            assert f"{name}.example.org" in hostnames(proxy)
+
+
+def test_two_controllers_at_once_agree(arena: Arena, proxy: Proxy) -> None:
+    """Neither leads: both write, and both want the same."""
+    arena.gateway(arena.gateway_class())
+    arena.route("web", "a.example.org")
+    with (
+        Front(proxy.api) as one,
+        Front(proxy.api) as other,
+        arena.controller(proxies=[one.url]),
+        arena.controller(proxies=[other.url]),
+    ):
+        for hostname in ("b.example.org", "c.example.org"):
+            arena.rename_route("web", hostname)
+            until_serves(proxy, hostname)
+        arena.provider.wait_for_hostnames({"c.example.org"})
+
+        def is_quiet() -> bool:
+            """Both have looked at the proxy three times more, and left it alone."""
+            before = one.count(is_put) + other.count(is_put)
+            for front in (one, other):
+                front.wait_for_more(is_visit, 3)
+            return one.count(is_put) + other.count(is_put) == before
+
+        eventually(is_quiet, "nothing is written any more")
+        until_serves(proxy, "c.example.org")
+
+
+def test_a_document_from_a_clock_that_was_ahead_is_replaced_all_the_same(arena: Arena, proxy: Proxy) -> None:
+    proxy.use({"version": 4_102_444_800_000, "routes": []})
+    arena.gateway(arena.gateway_class())
+    arena.route("web", "a.example.org")
+
+    with arena.controller(proxies=[proxy]):
+        until_serves(proxy, "a.example.org")
+        arena.until_programmed()
+
+    assert proxy.get().json()["version"] == 4_102_444_800_001
+
+
+def test_without_gateways_the_proxies_and_the_provider_forget_all_routes(arena: Arena, proxy: Proxy) -> None:
+    arena.gateway(arena.gateway_class())
+    arena.route("web", "a.example.org")
+    with arena.controller(proxies=[proxy]):
+        until_serves(proxy, "a.example.org")
+        arena.provider.wait_for_hostnames({"a.example.org"})
+        arena.until_accepted("web")
+
+        arena.delete(Kind.GATEWAY, "gw")
+
+        until_serves(proxy)
+        arena.provider.wait_for_hostnames(set())
+        arena.until(Kind.HTTP_ROUTE, "web", "Accepted", None)

@@ -1,0 +1,181 @@
+"""The contract's table of starts: the auth Secret, the provider's credentials, classes that are not ours."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.e2e.controller.arena import Arena, until_serves
+from tests.proxy.site import Proxy
+from tests.support.controller import faults
+from tests.support.provider import Provider
+from tests.tunnelgw.sources.cluster import HOME
+from tunnelgw.model.kinds import Kind
+
+OTHER_TUNNEL = "0f1c0a52-3f1e-4a0b-9a53-0d6c5f0e7b99"
+
+
+# -- the auth Secret -------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("data", [{"auth-token": " \n"}, {"token": "abc"}, {}], ids=["blank", "other key", "empty"])
+def test_an_auth_secret_without_a_usable_value_ends_the_controller(arena: Arena, data: dict[str, str]) -> None:
+    arena.secret(arena.auth_secret, data, HOME)
+
+    with arena.controller(token=None) as controller:
+        words = controller.last_words()
+
+    assert words == (
+        f"failed to run controller: resolving shared-proxy auth secret: {HOME}/{arena.auth_secret} key auth-token: "
+        "the Secret exists but has no usable value at the expected key: "
+        f"delete it (kubectl -n {HOME} delete secret {arena.auth_secret}), then restart the controller and the proxies"
+    )
+
+
+def test_an_absent_auth_secret_is_made_and_used(arena: Arena) -> None:
+    """With the right to create Secrets and none to change them."""
+    with arena.controller(token=None) as controller:
+        controller.expect("auth secret created", name=f"{HOME}/{arena.auth_secret}")
+        controller.wait_until_ready()
+    first = arena.held_token()
+    assert first
+
+    with Proxy(token=first) as proxy, arena.controller(token=None, proxies=[proxy]) as controller:
+        controller.wait_until_ready()
+        until_serves(proxy)
+        assert not controller.lines_of("auth secret created")
+
+    assert arena.held_token() == first
+    assert first not in "\n".join(controller.lines)
+
+
+def test_white_space_around_the_auth_secret_s_value_is_no_part_of_it(arena: Arena, proxy: Proxy) -> None:
+    arena.secret(arena.auth_secret, {"auth-token": " a-token-of-the-tests\n"}, HOME)
+    gateway_class = arena.gateway_class()
+    arena.gateway(gateway_class)
+
+    with arena.controller(token=None, proxies=[proxy]):
+        arena.until_programmed()
+
+
+def test_an_auth_secret_that_somebody_else_manages_is_waited_for_and_never_made(arena: Arena) -> None:
+    managed = ("--proxy-auth-secret-managed", "--proxy-auth-secret", f"{arena.namespace}-theirs")
+    with arena.controller(*managed, token=None) as controller:
+        controller.expect("waiting for the auth secret, which somebody else makes")
+        assert controller.readiness() == (503, "waiting for the auth secret")
+
+        arena.secret(f"{arena.namespace}-theirs", {"auth-token": "abc"}, HOME)
+
+        controller.wait_until_ready()
+    assert arena.held_token() is None
+
+
+# -- the provider's credentials --------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("status", [401, 403])
+def test_a_provider_that_refuses_every_class_ends_the_controller_after_the_proxies_are_told(
+    arena: Arena, provider: Provider, proxy: Proxy, status: int
+) -> None:
+    provider.tokens = {} if status == 401 else dict.fromkeys(provider.tokens, False)
+    arena.gateway(arena.gateway_class())
+    arena.route("web", "a.example.org")
+
+    with arena.controller(proxies=[proxy]) as controller:
+        words = controller.last_words()
+
+    assert words.startswith("failed to run controller: checking provider credentials: tunnel ")
+    assert "authentication failed" in words
+    assert f"answered {status}" in words
+    assert "Cloudflare Tunnel: Edit" in words
+    until_serves(proxy, "a.example.org")
+
+
+def test_a_missing_secret_of_every_class_ends_the_controller(arena: Arena, proxy: Proxy) -> None:
+    name = arena.gateway_class(token=None)
+
+    with arena.controller(proxies=[proxy]) as controller:
+        words = controller.last_words()
+
+    assert f"secret not found: {arena.namespace}/{name} (key api-token)" in words
+
+
+def test_wrong_credentials_end_the_controller_also_where_no_proxy_answers(arena: Arena, provider: Provider) -> None:
+    provider.tokens = {}
+    arena.gateway(arena.gateway_class())
+
+    with arena.controller(proxies=["http://127.0.0.1:1"]) as controller:
+        assert "authentication failed" in controller.last_words()
+    assert provider.calls["write"] == 0
+
+
+def test_one_refused_class_of_two_is_told_on_its_own_gateway_only(
+    arena: Arena, provider: Provider, proxy: Proxy
+) -> None:
+    provider.tunnels[OTHER_TUNNEL] = type(provider.tunnel)(OTHER_TUNNEL)
+    arena.gateway(arena.gateway_class(), "good")
+    arena.gateway(arena.gateway_class("-refused", token="wrong", tunnel_id=OTHER_TUNNEL), "bad")
+    arena.route("web", "a.example.org", "good")
+
+    with arena.controller(proxies=[proxy]) as controller:
+        delivered = arena.until(Kind.GATEWAY, "bad", "tunnelgw.dev/Delivered", "False")
+        arena.until(Kind.GATEWAY, "good", "tunnelgw.dev/Delivered", "True")
+        arena.until_programmed("bad")
+        provider.wait_for_hostnames({"a.example.org"})
+
+        assert "authentication failed" in delivered["message"]
+        assert controller.metric("tunnelgw_deliveries_total", target=f"tunnel {OTHER_TUNNEL}", outcome="refused") >= 1
+
+
+def test_credentials_that_are_refused_later_end_nothing(arena: Arena, provider: Provider, proxy: Proxy) -> None:
+    arena.gateway(arena.gateway_class())
+    with arena.controller(proxies=[proxy]):
+        arena.until(Kind.GATEWAY, "gw", "tunnelgw.dev/Delivered", "True")
+
+        tokens, provider.tokens = provider.tokens, {}
+        arena.route("web", "a.example.org")
+
+        until_serves(proxy, "a.example.org")
+        arena.until(Kind.GATEWAY, "gw", "tunnelgw.dev/Delivered", "False")
+        assert arena.conditions(Kind.GATEWAY, "gw")["Programmed"]["status"] == "True"
+        arena.until_accepted("web")
+
+        provider.tokens = tokens
+        provider.wait_for_hostnames({"a.example.org"}, 60.0)
+        arena.until(Kind.GATEWAY, "gw", "tunnelgw.dev/Delivered", "True")
+
+
+def test_a_provider_that_cannot_be_reached_is_asked_again(arena: Arena, provider: Provider, proxy: Proxy) -> None:
+    provider.fault(faults.Reply(status=502, body="<html>bad gateway</html>", content_type="text/html"), count=2)
+    arena.gateway(arena.gateway_class())
+    arena.route("web", "a.example.org")
+
+    with arena.controller(proxies=[proxy]) as controller:
+        controller.expect("delivery failed, retrying", attempt=2)
+        provider.wait_for_hostnames({"a.example.org"})
+
+
+def test_a_provider_s_name_that_does_not_resolve_is_no_such_host(arena: Arena, proxy: Proxy) -> None:
+    arena.gateway(arena.gateway_class())
+
+    with arena.controller("--provider-api-url", "http://provider.invalid/client/v4", proxies=[proxy]):
+        delivered = arena.until(Kind.GATEWAY, "gw", "tunnelgw.dev/Delivered", "False")
+
+        assert "no such host: provider.invalid" in delivered["message"]
+
+
+# -- classes ---------------------------------------------------------------------------------------------------------
+
+
+def test_classes_of_others_are_left_alone_and_the_log_says_so(arena: Arena, provider: Provider, proxy: Proxy) -> None:
+    theirs = arena.gateway_class(controller_name="other.example/controller")
+    arena.gateway(theirs)
+    arena.route("web", "a.example.org")
+
+    with arena.controller(proxies=[proxy]) as controller:
+        line = controller.expect("no GatewayClass is ours, see --controller-name", wanted=arena.controller_name)
+        until_serves(proxy)
+
+        assert "other.example/controller" in line["seen"]
+    assert not arena.conditions(Kind.HTTP_ROUTE, "web")
+    assert arena.read(Kind.GATEWAY, "gw")["status"]["conditions"][0]["reason"] == "Pending"
+    assert not provider.calls
