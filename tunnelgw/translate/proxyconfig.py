@@ -4,12 +4,11 @@ A changed part is encoded alone. The document's bytes are joined from the parts,
 `proxy.document.encode` makes of the same document: equal parts give equal bytes, however they came.
 """
 
-import bisect
-
 import msgspec
 
 from proxy import document
 from tunnelgw.model.meta import Key
+from tunnelgw.translate.encodedparts import EncodedParts
 from tunnelgw.translate.gateways import gateways_of
 from tunnelgw.translate.listeners import reports
 from tunnelgw.translate.queries import View
@@ -23,47 +22,24 @@ def plane_listeners(view: View, data_plane: str) -> tuple[document.Listener, ...
     return tuple(listener for key in gateways for report in view.ask(reports, key) for listener in report.documents)
 
 
-class _Parts:
-    """Encoded parts by name, joined in the order of their names."""
-
-    def __init__(self) -> None:
-        self._names: list[str] = []
-        self._encoded: dict[str, bytes] = {}
-
-    def put(self, name: str, part: document.Route | document.Backend) -> None:
-        if name not in self._encoded:
-            bisect.insort(self._names, name)
-        self._encoded[name] = _encode(part)
-
-    def remove(self, name: str) -> None:
-        if self._encoded.pop(name, None) is not None:
-            del self._names[bisect.bisect_left(self._names, name)]
-
-    def joined(self) -> bytes:
-        return b",".join(map(self._encoded.__getitem__, self._names))
-
-    def __len__(self) -> int:
-        return len(self._names)
-
-
 class DataPlaneDocument:
     """What a data plane is to serve."""
 
     def __init__(self) -> None:
         self.listeners: tuple[document.Listener, ...] = ()
-        self._backends = _Parts()
-        self._routes = _Parts()
+        self._backends = EncodedParts()
+        self._routes = EncodedParts()
 
     def put_route(self, route: document.Route) -> None:
         """Add it, or replace the one of its kind and name."""
-        self._routes.put(_route_name(route), route)
+        self._routes.put(_route_name(route), _encode(route))
 
     def remove_route(self, route: document.Route) -> None:
         self._routes.remove(_route_name(route))
 
     def put_backend(self, backend: document.Backend) -> None:
         """Add it, or replace the one of its name."""
-        self._backends.put(backend.name, backend)
+        self._backends.put(backend.name, _encode(backend))
 
     def remove_backend(self, name: str) -> None:
         self._backends.remove(name)
@@ -74,13 +50,14 @@ class DataPlaneDocument:
 
     def encode(self, version: int) -> bytes:
         """The whole document, for `PUT /config`."""
-        fields = [b'"version":%d' % version]
+        chunks = [b'{"version":%d' % version]
         if self.listeners:
-            fields.append(b'"listeners":' + _encode(self.listeners))
-        for name, parts in ((b'"backends":[', self._backends), (b'"routes":[', self._routes)):
-            if len(parts):
-                fields.append(name + parts.joined() + b"]")
-        return b"{" + b",".join(fields) + b"}"
+            chunks += [b',"listeners":', _encode(self.listeners)]
+        for name, parts in ((b',"backends":[', self._backends), (b',"routes":[', self._routes)):
+            if parts:
+                chunks += [name, *parts.chunks(), b"]"]
+        chunks.append(b"}")
+        return b"".join(chunks)
 
 
 def _route_name(route: document.Route) -> str:

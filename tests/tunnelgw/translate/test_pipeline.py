@@ -1,6 +1,7 @@
 """The whole translation over generated objects: it never raises, and neither order nor history matter."""
 
 import random
+from collections.abc import Iterator
 from typing import Any
 
 from hypothesis import HealthCheck, given, settings
@@ -8,10 +9,12 @@ from hypothesis import strategies as st
 
 from proxy import document
 from tests.tunnelgw.translate.objects import Item, items, unique, worlds
+from tests.tunnelgw.translate.world import object_of, service
 from tunnelgw.model.kinds import Kind
 from tunnelgw.model.snapshot import Snapshot
 from tunnelgw.sources.tables import Tables
 from tunnelgw.translate.pipeline import Translation
+from tunnelgw.translate.queries import CONTROLLER_NAME
 from tunnelgw.translate.verdicts import GatewayVerdict, ListenerSetVerdict, ObjectId, RouteVerdict
 
 UNHURRIED = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
@@ -115,3 +118,48 @@ def test_when_all_objects_are_gone_nothing_is_left(world: list[Item]) -> None:
     translation.update(snapshot, changes.changed)
 
     assert said(translation, snapshot) == {"shared": b'{"version":1}'}
+
+
+def test_work_after_an_edit_does_not_grow_with_the_number_of_objects() -> None:
+    for edit in (_route(3, "/new"), _endpoints(3, "10.9.9.9"), _route(9999, "/")):
+        assert _evaluations(edit, routes=20, gateways=2) == _evaluations(edit, routes=400, gateways=20) <= 4
+
+
+def _evaluations(edit: dict[str, Any], routes: int, gateways: int) -> int:
+    """How many queries one edit evaluates, with so many routes on so many Gateways."""
+    tables = Tables()
+    for plain in _many(routes, gateways):
+        tables.put(*object_of(plain))
+    snapshot, _ = tables.take()
+    translation = Translation(snapshot)
+    before, text = translation.evaluations, translation.documents["shared"].encode(1)
+    tables.put(*object_of(edit))
+    snapshot, changes = tables.take()
+    translation.update(snapshot, changes.changed)
+
+    assert translation.documents["shared"].encode(1) != text
+    return translation.evaluations - before
+
+
+def _many(routes: int, gateways: int) -> Iterator[dict[str, Any]]:
+    parameters = {"group": "tunnelgw.dev", "kind": "GatewayClassConfig", "name": "c"}
+    spec = {"controllerName": CONTROLLER_NAME, "parametersRef": parameters}
+    yield {"kind": "GatewayClass", "metadata": {"name": "c"}, "spec": spec}
+    addresses = [f"192.0.2.{number}" for number in range(gateways)]
+    yield {"kind": "GatewayClassConfig", "metadata": {"name": "c"}, "spec": {"direct": {"addresses": addresses}}}
+    for number in range(gateways):
+        listener = {"name": "web", "port": 80, "protocol": "HTTP"}
+        gateway = {"gatewayClassName": "c", "listeners": [listener]}
+        yield {"kind": "Gateway", "metadata": {"name": f"gw{number}"}, "spec": gateway}
+    for number in range(routes):
+        yield from (service(f"s{number}")[0], _endpoints(number, "10.0.0.1"), _route(number, "/"))
+
+
+def _route(number: int, path: str) -> dict[str, Any]:
+    rule = {"matches": [{"path": {"value": path}}], "backendRefs": [{"name": f"s{number % 20}", "port": 80}]}
+    spec = {"parentRefs": [{"name": f"gw{number % 2}"}], "hostnames": [f"h{number}.example"], "rules": [rule]}
+    return {"kind": "HTTPRoute", "metadata": {"name": f"r{number}"}, "spec": spec}
+
+
+def _endpoints(number: int, address: str) -> dict[str, Any]:
+    return service(f"s{number}", [address])[1]
