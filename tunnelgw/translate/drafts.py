@@ -5,7 +5,7 @@ What other Gateways of the same proxy take away is decided after this (`contest`
 
 from proxy import document
 from tunnelgw.model.conditions import ConditionType, Finding, Reason
-from tunnelgw.model.gateways import AllowedRoutes, Gateway, Listener, RouteGroupKind
+from tunnelgw.model.gateways import Gateway, Listener, NamespacesFrom, RouteGroupKind
 from tunnelgw.model.kinds import Kind
 from tunnelgw.model.meta import Key
 from tunnelgw.model.part import Part
@@ -87,7 +87,7 @@ def _draft(view: View, gateway: Gateway, slot: Slot, gateway_doors: Doors) -> Dr
     tls = tls_draft(view, gateway, slot.owner, listener) if listener.protocol == "HTTPS" else TlsDraft()
     kinds, bad_kinds = supported_kinds(listener)
     resolved = tls.unresolved or _resolved(bad_kinds)
-    refusal = _refusal(listener, listener.allowed_routes) or tls.accepted
+    refusal = _refusal(listener) or tls.accepted
     ways = _ways(listener, gateway_doors, tls)
     if refusal is None and ways.obstacles and not (ways.sockets or ways.is_on_tunnel):
         first = ways.obstacles[0]
@@ -110,11 +110,17 @@ def _draft(view: View, gateway: Gateway, slot: Slot, gateway_doors: Doors) -> Dr
     )
 
 
-def _refusal(listener: Listener, allowed: AllowedRoutes) -> Finding | None:
+def route_namespaces(listener: Listener) -> NamespacesFrom:
+    """Which namespaces' routes may attach."""
+    namespaces = listener.allowed_routes.namespaces
+    return namespaces if namespaces.from_ else NamespacesFrom("Same")
+
+
+def _refusal(listener: Listener) -> Finding | None:
     if listener.protocol not in PROTOCOLS:
         message = f"protocol {listener.protocol} is not supported, want {' or '.join(PROTOCOLS)}"
         return false(ConditionType.ACCEPTED, Reason.UNSUPPORTED_PROTOCOL, message)
-    if problem := selectors.problem_of(allowed.namespaces):
+    if problem := selectors.problem_of(route_namespaces(listener)):
         message = f"allowedRoutes.namespaces: {problem}; no route can attach"
         return false(ConditionType.ACCEPTED, Reason.UNSUPPORTED_VALUE, message)
     return None

@@ -11,7 +11,7 @@ from tunnelgw.model.part import Part
 from tunnelgw.model.refs import GATEWAY_API
 from tunnelgw.translate.addresses import doors
 from tunnelgw.translate.contest import Loss, losses
-from tunnelgw.translate.drafts import Draft, Obstacle, Socket, drafts
+from tunnelgw.translate.drafts import Draft, Obstacle, Socket, drafts, route_namespaces
 from tunnelgw.translate.gateways import GatewaySetup, gateway_setup
 from tunnelgw.translate.hostnames import intersection
 from tunnelgw.translate.names import created_at, short
@@ -203,7 +203,7 @@ def _documents(
 def _entrance(draft: Draft, report: Report) -> Entrance:
     listener = draft.slot.listener
     names = tuple(part.name for part in report.documents)
-    allowed = listener.allowed_routes.namespaces
+    allowed = route_namespaces(listener)
     return Entrance(
         listener.name, listener.port, listener.hostname, draft.kinds, allowed, draft.name, names, draft.is_on_tunnel
     )

@@ -72,7 +72,7 @@ edits = st.lists(st.one_of(items(), st.integers(0, 99)), min_size=1, max_size=3)
 """New or changed objects, and numbers of objects that go."""
 
 
-@settings(UNHURRIED, max_examples=200)
+@UNHURRIED
 @given(worlds(), st.lists(edits, min_size=1, max_size=5))
 def test_edit_by_edit_it_says_the_same_as_from_nothing(world: list[Item], steps: list[list[Item | int]]) -> None:
     tables = Tables()
