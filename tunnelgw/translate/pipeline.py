@@ -95,16 +95,12 @@ class Translation:
 
     @property
     def routes(self) -> Iterator[ObjectId]:
+        """All of them, also those that are not ours to judge."""
         return (key for query, key in self._answers if query is route_parts and isinstance(key, ObjectId))
 
     def route_hosts(self, id_: ObjectId) -> tuple[TunnelHost, ...]:
         """The names for which tunnels must lead to this route."""
         answer = self._answers.get(_question(*id_))
-        return answer.hosts if isinstance(answer, RouteParts) else ()
-
-    def hosts_of(self, route: ObjectId) -> tuple[TunnelHost, ...]:
-        """The names that tunnels must lead to us for the sake of one route."""
-        answer = self._answers.get((route_parts, route))
         return answer.hosts if isinstance(answer, RouteParts) else ()
 
     def verdict(self, id_: ObjectId) -> AnyVerdict | None:
