@@ -8,7 +8,7 @@ SOURCES := daemonkit dnswebhook proxy tunnelgw tests tools benchmarks examples
 PYTEST_ARGS ?= --numprocesses=3 --dist=loadfile
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test lint format generate bench bench-dns bench-proxy bench-tunnel bench-controller limits-proxy limits-tunnel pins clean
+.PHONY: help demo test conformance lint format generate bench bench-dns bench-proxy bench-tunnel bench-controller limits-proxy limits-tunnel pins clean
 
 help: ## this list
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 18
@@ -23,6 +23,10 @@ test: $(VENV)/development ## run all tests; builds the real external-dns, etcd, 
 	  echo "make test: Go is not installed, so the tests that drive the real external-dns or h2spec are skipped (see below)"; \
 	fi
 	$(BIN)/python -m pytest $(PYTEST_ARGS)
+
+conformance: $(VENV)/development ## run the conformance suite of Gateway API against controller and proxy, all that we claim; needs Linux and Go
+	tests/programs/install.py conformance etcd kube-apiserver gateway-api-crds >/dev/null
+	$(BIN)/python -m tests.conformance $(CONFORMANCE_ARGS)
 
 lint: $(VENV)/development ## style, types, layers, and that generated files are up to date
 	$(BIN)/ruff check $(SOURCES)

@@ -45,6 +45,8 @@ def main() -> int:
     summary = _run(options)
     for name in (*summary.failed, *summary.failed_cases):
         print(f"FAIL {name}")
+    if not summary.is_quiet:
+        print("the controller goes on writing statuses although nothing happens: see controller.log")
     print(f"{len(summary.passed)} passed, {len(summary.failed)} failed, {len(summary.skipped)} skipped", end=" ")
     print(f"in {summary.duration_s:.0f} s (Gateway API {summary.suite}); see {options.out}")
     return 0 if summary.is_success else 1
@@ -68,19 +70,20 @@ def _run(options: argparse.Namespace) -> Summary:
     for log in out.glob("*.log"):
         log.unlink()
     programs = find_program("conformance")
-    with ready_rig(out, find_programs(), programs / "node") as kubeconfig:
+    with ready_rig(out, find_programs(), programs / "node") as rig:
         began_s = time.monotonic()
         log = out / "suite.log"
         with log.open("wb") as output:
             exit_code = subprocess.run(
                 [str(programs / "suite"), *_flags(options, out)],
-                env={**os.environ, "KUBECONFIG": str(kubeconfig)},
+                env={**os.environ, "KUBECONFIG": str(rig.kubeconfig)},
                 cwd=out,
                 stdout=output,
                 stderr=subprocess.STDOUT,
                 check=False,
             ).returncode
         summary = read_results(log, GATEWAY_API_VERSION, exit_code, time.monotonic() - began_s)
+        summary.is_quiet, summary.status_writes = rig.is_quiet(), rig.status_writes()
     (out / "summary.json").write_bytes(msgspec.json.format(msgspec.json.encode(summary), indent=1) + b"\n")
     if exit_code and not summary.failed:
         print(log.read_text(errors="replace")[-4000:])

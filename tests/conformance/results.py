@@ -21,12 +21,16 @@ class Summary(msgspec.Struct):
     failed: list[str]
     skipped: list[str]
     failed_cases: list[str]
-    """The leaves, below tests."""
+    """The innermost ones."""
+    status_writes: int = 0
+    """By the controller."""
+    is_quiet: bool = False
+    """Whether the controller wrote nothing any more after the last test."""
 
     @property
     def is_success(self) -> bool:
         """The exit code counts: trouble before the first test shows up nowhere else."""
-        return self.exit_code == 0 and bool(self.passed)
+        return self.exit_code == 0 and bool(self.passed) and self.is_quiet
 
 
 def read_results(log: Path, suite: str, exit_code: int, duration_s: float) -> Summary:
@@ -42,4 +46,5 @@ def read_results(log: Path, suite: str, exit_code: int, duration_s: float) -> Su
         elif verdict == "FAIL":
             cases.append(name)
     passed, failed, skipped = (sorted(verdicts[verdict]) for verdict in ("PASS", "FAIL", "SKIP"))
-    return Summary(suite, exit_code, round(duration_s, 1), passed, failed, skipped, cases)
+    innermost = [case for case in cases if not any(other.startswith(f"{case}/") for other in cases)]
+    return Summary(suite, exit_code, round(duration_s, 1), passed, failed, skipped, innermost)

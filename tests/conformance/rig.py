@@ -6,18 +6,24 @@ its own out of a pool; there is no tunnel.
 
 import os
 import sys
+import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
+from typing import NamedTuple
+
+import requests
+from prometheus_client.parser import text_string_to_metric_families
 
 from tests.conformance.namespace import POD_NET
 from tests.kube.kubeenv import Programs, running
 from tests.kube.processes import Recorded, spawn, stop, wait_ready
-from tests.support.dns_endpoints import KubeApi
+from tests.support.dns_endpoints import REQUEST_TIMEOUT_S, KubeApi
 from tests.support.tied import tied
 from tests.tunnelgw.sources.cluster import Cluster
 from tunnelgw.model.kinds import Kind
 from tunnelgw.options import DEFAULT_CONTROLLER
+from tunnelgw.statusdesk import UNCHANGED
 
 CLASS = "gateway-conformance"
 CONFIG = "conformance"
@@ -26,6 +32,8 @@ UNUSABLE_ADDRESS = "192.0.2.1"
 """For documentation, and so not of this machine (RFC 5737)."""
 POOL = [f"10.100.1.{number}" for number in range(1, 101)] + [USABLE_ADDRESS]
 READY_S = 120.0
+QUIET_S = 3.0
+QUIET_TRIES = 5
 STOP_S = 30.0
 _PROXY_API = "127.0.0.1:18082"
 _HEALTH = "127.0.0.1:18081"
@@ -34,9 +42,35 @@ _METRICS = "127.0.0.1:18080"
 _TOKEN = "conformance"
 
 
+class Rig(NamedTuple):
+    kubeconfig: Path
+    """Of the administrator."""
+
+    def status_writes(self) -> int:
+        """How many statuses the controller has written, or tried to."""
+        body = requests.get(f"http://{_METRICS}/metrics", timeout=REQUEST_TIMEOUT_S).text
+        samples = (sample for family in text_string_to_metric_families(body) for sample in family.samples)
+        tried = [each for each in samples if each.name == "tunnelgw_status_writes_total" and _is_call(each.labels)]
+        return int(sum(each.value for each in tried))
+
+    def is_quiet(self) -> bool:
+        """Whether writing statuses comes to an end when nothing happens: no write may be the cause of another."""
+        seen = self.status_writes()
+        for _ in range(QUIET_TRIES):
+            time.sleep(QUIET_S)
+            before, seen = seen, self.status_writes()
+            if before == seen:
+                return True
+        return False
+
+
+def _is_call(labels: Mapping[str, str]) -> bool:
+    return labels["outcome"] != UNCHANGED
+
+
 @contextmanager
-def ready_rig(out: Path, programs: Programs, node: Path) -> Iterator[Path]:
-    """The administrator's kubeconfig. Logs go to `out`."""
+def ready_rig(out: Path, programs: Programs, node: Path) -> Iterator[Rig]:
+    """Logs go to `out`."""
     with ExitStack() as stack:
         environment = stack.enter_context(running(out / "kube", programs))
         admin = stack.enter_context(KubeApi(environment))
@@ -57,7 +91,7 @@ def ready_rig(out: Path, programs: Programs, node: Path) -> Iterator[Path]:
             return any((each["type"], each["status"]) == ("Accepted", "True") for each in conditions)
 
         stack.enter_context(_process("controller", [*controller, *addresses], out, secret, is_class_accepted))
-        yield environment.kubeconfig
+        yield Rig(environment.kubeconfig)
 
 
 def _make_class(cluster: Cluster) -> None:
