@@ -17,10 +17,11 @@ from tunnelgw.authsecret import NoToken
 from tunnelgw.deliver.dispatch import Dispatch, Settings
 from tunnelgw.deliver.targets import Discovery
 from tunnelgw.features import SUPPORTED
+from tunnelgw.herald import Herald
 from tunnelgw.ingressreport import IngressReport
 from tunnelgw.metrics import Metrics
 from tunnelgw.options import PROG, Options
-from tunnelgw.origins import Origin, origin_of
+from tunnelgw.origins import Listeners, origin_of
 from tunnelgw.provider.ingress import marker
 from tunnelgw.reconcile import Reconciler
 from tunnelgw.sources.store import Store
@@ -38,13 +39,11 @@ def serve(options: Options) -> int:
     metrics = Metrics(CollectorRegistry())
     process_metrics(metrics.registry, PROG, daemonkit.__version__)
     daemon = Daemon(PROG, options.grace_period_s, log)
-    store = Store(home=options.namespace)
     try:
-        origin = origin_of(options, store, daemon.stop, lambda kind: metrics.watch_restarts.labels(kind).inc())
+        controller = _Controller(options, metrics, daemon)
     except OSError as error:
         log.error("exiting", error=error, daemon=PROG)
         return EXIT_FATAL
-    controller = _Controller(options, metrics, daemon, store, origin)
     _serve_ops(daemon, options, metrics, controller)
     daemon.serve(controller)
     for name, target in controller.threads():
@@ -56,14 +55,16 @@ def serve(options: Options) -> int:
 class _Controller:
     """All that begins once the proxies' token is known, as one part of the daemon."""
 
-    def __init__(self, options: Options, metrics: Metrics, daemon: Daemon, store: Store, origin: Origin) -> None:
+    def __init__(self, options: Options, metrics: Metrics, daemon: Daemon) -> None:
+        """Raises OSError when a folder cannot be used."""
         self._options = options
         self._metrics = metrics
         self._daemon = daemon
-        self._store = store
-        self._origin = origin
+        self._store = Store(home=options.namespace)
+        listeners = Listeners(lambda kind: metrics.watch_restarts.labels(kind).inc(), self.wake)
+        self._origin = origin_of(options, self._store, daemon.stop, listeners)
         self._desk = StatusDesk(
-            origin.writer,
+            self._origin.writer,
             Author(options.controller_name, SUPPORTED),
             daemon.stop,
             self._may_write,
@@ -71,6 +72,7 @@ class _Controller:
         )
         self._dispatch: Dispatch | None = None
         self._reconciler: Reconciler | None = None
+        metrics.is_leader.set_function(lambda: float(self._leads()))
         self._is_done = threading.Event()
         """The reconciler makes no turn any more."""
 
@@ -84,7 +86,7 @@ class _Controller:
         return [*self._origin.threads(), *desks, ("reconcile", self._reconcile)]
 
     def wake(self) -> None:
-        """The daemon stops: every wait ends."""
+        """Every wait ends: the daemon stops, or it is not as it was who leads."""
         self._store.call()
         self._desk.wake()
 
@@ -115,6 +117,7 @@ class _Controller:
             self._dispatch,
             self._desk,
             self._discovery(token),
+            Herald(None if options.dry_run else self._origin.recorder),
             self._leads,
             stop,
             self._daemon.fail,
@@ -160,7 +163,7 @@ class _Controller:
     # -- who may, and how it goes ------------------------------------------------------------------------------------
 
     def _leads(self) -> bool:
-        return not self._daemon.stop.is_set()
+        return not self._daemon.stop.is_set() and self._origin.leads()
 
     def _may_write(self) -> bool:
         return self._leads() and not self._options.dry_run

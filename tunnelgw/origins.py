@@ -2,15 +2,21 @@
 
 import errno
 import os
+import socket
 import threading
+import uuid
 from collections.abc import Callable
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from daemonkit.secret import Secret
 from tunnelgw.authsecret import shared_token
+from tunnelgw.herald import Recorder
 from tunnelgw.model.kinds import Kind
+from tunnelgw.model.meta import Key
 from tunnelgw.options import DIRECTORY, Options
 from tunnelgw.sources.directory.source import DirectorySource
+from tunnelgw.sources.kubernetes.events import EventRecorder
+from tunnelgw.sources.kubernetes.lease import Leadership
 from tunnelgw.sources.kubernetes.server import ApiServer, load_configuration
 from tunnelgw.sources.kubernetes.source import KubernetesSource
 from tunnelgw.sources.kubernetes.statuses import StatusWriter
@@ -27,6 +33,13 @@ class Origin(Protocol):
     def writer(self) -> Writer:
         """Of statuses."""
 
+    @property
+    def recorder(self) -> Recorder | None:
+        """Of Events; None where there are none."""
+
+    def leads(self) -> bool:
+        """Whether we may write, as other controllers do not; `on_leading` is told when that changes."""
+
     def threads(self) -> Threads: ...
 
     def token(self) -> Secret | None:
@@ -37,25 +50,51 @@ class Origin(Protocol):
     def stop(self) -> None: ...
 
 
-def origin_of(options: Options, store: Store, stop: threading.Event, on_restart: Callable[[Kind], None]) -> Origin:
+class Listeners(NamedTuple):
+    """What an origin tells, from threads of its own."""
+
+    on_restart: Callable[[Kind], None]
+    """A watch began again after a failure."""
+    on_leading: Callable[[], None]
+    """Another controller leads now, or we do."""
+
+
+def origin_of(options: Options, store: Store, stop: threading.Event, listeners: Listeners) -> Origin:
     """Raises OSError when a folder cannot be used."""
     if options.source == DIRECTORY:
         return FolderOrigin(options, store, stop)
-    return ApiServerOrigin(options, store, stop, on_restart)
+    return ApiServerOrigin(options, store, stop, listeners)
 
 
 class ApiServerOrigin:
-    def __init__(
-        self, options: Options, store: Store, stop: threading.Event, on_restart: Callable[[Kind], None]
-    ) -> None:
+    def __init__(self, options: Options, store: Store, stop: threading.Event, listeners: Listeners) -> None:
         self._options = options
         self._stop = stop
-        self.server = ApiServer(lambda: load_configuration(options.kubeconfig or ""))
+        identity = f"{socket.gethostname()}_{uuid.uuid4().hex[:8]}"
+        self.server = self._server()
         self.writer: Writer = StatusWriter(self.server)
-        self._source = KubernetesSource(self.server, store, stop, on_restart=lambda kind, _cause: on_restart(kind))
+        self.recorder: Recorder | None = EventRecorder(self.server, options.controller_name, identity, stop)
+        self._source = KubernetesSource(
+            self.server, store, stop, on_restart=lambda kind, _cause: listeners.on_restart(kind)
+        )
+        # The Lease is given back when nothing is under way any more, over connections that still work then.
+        self._may_give_back = threading.Event()
+        self._lease_server = self._server()
+        self._leadership = Leadership(
+            self._lease_server,
+            Key(options.namespace, options.controller_id),
+            identity,
+            self._may_give_back,
+            lambda _is_held: listeners.on_leading(),
+        )
+
+    def leads(self) -> bool:
+        return self._leadership.is_held() if self._options.leader_elect else True
 
     def threads(self) -> Threads:
-        return [*self._source.threads()]
+        election = [("leader-election", self._leadership.run)] if self._options.leader_elect else []
+        events = [("events", self.recorder.run)] if isinstance(self.recorder, EventRecorder) else []
+        return [*self._source.threads(), *events, *election]
 
     def token(self) -> Secret | None:
         options = self._options
@@ -69,18 +108,26 @@ class ApiServerOrigin:
         self._source.drain(deadline_s)
 
     def stop(self) -> None:
+        self._may_give_back.set()
         self._source.stop()
+
+    def _server(self) -> ApiServer:
+        return ApiServer(lambda: load_configuration(self._options.kubeconfig or ""))
 
 
 class FolderOrigin:
     def __init__(self, options: Options, store: Store, stop: threading.Event) -> None:
         _require_writable(options)
+        self.recorder: Recorder | None = None
         self._token = options.proxy_auth_token
         self._source = DirectorySource(options.manifests_path, options.status_path, store, stop)
         self.writer: Writer = self._source.writer()
 
     def threads(self) -> Threads:
         return [self._source.thread()]
+
+    def leads(self) -> bool:
+        return True
 
     def token(self) -> Secret | None:
         return self._token

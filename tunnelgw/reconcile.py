@@ -16,11 +16,12 @@ from daemonkit.logs import get_logger
 from tunnelgw.deliver.dispatch import Dispatch
 from tunnelgw.deliver.targets import Discovery, Plane, Tunnel, depends_on_tunnels, planes, tunnels
 from tunnelgw.deliver.tunnels import HostnamesParcel
+from tunnelgw.herald import Herald
 from tunnelgw.metrics import Metrics
 from tunnelgw.model.gateways import GatewayClass
 from tunnelgw.model.kinds import Kind
 from tunnelgw.model.snapshot import Entry, Snapshot
-from tunnelgw.sources.store import Change, Store
+from tunnelgw.sources.store import Change, Store, Unreadable
 from tunnelgw.statusdesk import StatusDesk
 from tunnelgw.telling import Situation, Teller
 from tunnelgw.translate.pipeline import Differences, Translation
@@ -52,6 +53,7 @@ class Reconciler:
         dispatch: Dispatch,
         desk: StatusDesk,
         discovery: Discovery,
+        herald: Herald,
         leads: Callable[[], bool],
         stop: threading.Event,
         fail: Callable[[str], None],
@@ -61,7 +63,9 @@ class Reconciler:
         """`leads`: whether we may write; call the store when that changes. `fail` ends the process."""
         self._store = store
         self._dispatch = dispatch
-        self._teller = Teller(dispatch, desk, metrics)
+        self._herald = herald
+        self._teller = Teller(dispatch, desk, herald, metrics)
+        self._unreadable: Mapping[Entry, Unreadable] = {}
         self._discovery = discovery
         self._leads = leads
         self._stop = stop
@@ -128,6 +132,7 @@ class Reconciler:
             self._dispatch.stop()
             return
         self._deliver()
+        self._herald.unreadable(self._unreadable)
         situation = Situation(snapshot, translation, self._planes, self._planes_by_tunnel)
         self._teller.tell(situation, self._number, has_changed=has_changed)
         self._check_credentials(snapshot)
@@ -139,7 +144,7 @@ class Reconciler:
             differences = _everything(self._translation, snapshot)
         else:
             differences = self._translation.update(snapshot, change.changed)
-        self._snapshot = snapshot
+        self._snapshot, self._unreadable = snapshot, change.unreadable
         for plane in differences.data_planes:
             self._put_document(plane)
         self._put_hosts(self._translation, differences.tunnels)

@@ -15,6 +15,7 @@ from tunnelgw.deliver.dispatch import Dispatch
 from tunnelgw.deliver.receipts import Receipt
 from tunnelgw.deliver.targets import Plane
 from tunnelgw.deliveries import conflicts, delivered, unbound, with_conflict
+from tunnelgw.herald import Herald, has_lasted
 from tunnelgw.holdback import HoldBack
 from tunnelgw.metrics import Metrics
 from tunnelgw.model.kinds import Kind
@@ -46,9 +47,10 @@ class Way(NamedTuple):
 
 
 class Teller:
-    def __init__(self, dispatch: Dispatch, desk: StatusDesk, metrics: Metrics) -> None:
+    def __init__(self, dispatch: Dispatch, desk: StatusDesk, herald: Herald, metrics: Metrics) -> None:
         self._dispatch = dispatch
         self._desk = desk
+        self._herald = herald
         self._metrics = metrics
         self._owed = HoldBack()
         self._deliveries: dict[Way, Delivery] = {}
@@ -65,9 +67,11 @@ class Teller:
 
     def tell(self, situation: Situation, turn: int, *, has_changed: bool) -> None:
         """`has_changed`: not only receipts are new."""
-        self._count_receipts(situation)
+        self._proclaim_failures(situation, self._count_receipts(situation))
         self.owe(self._news_of_deliveries(situation), turn, frozenset())
-        self.owe(self._news_of_conflicts(situation.translation, has_changed=has_changed), turn, frozenset())
+        contested = self._news_of_conflicts(situation.translation, has_changed=has_changed)
+        self._proclaim_conflicts(situation.snapshot, contested)
+        self.owe(contested, turn, frozenset())
         released = self._owed.release(self._dispatch.has_answered, time.monotonic())
         self._desk.want({id_: wish for id_ in released if (wish := self._wish(situation, id_)) is not None})
         self._metrics.pending_statuses.set(self._desk.depth + len(self._owed))
@@ -117,20 +121,37 @@ class Teller:
             found |= unbound(self._dispatch.listeners(plane), self._dispatch.proxy_receipts(plane))
         return found
 
-    def _count_receipts(self, situation: Situation) -> None:
-        """What is new in them; targets that are gone are forgotten."""
+    def _count_receipts(self, situation: Situation) -> list[Receipt]:
+        """Returns what is new in them; targets that are gone are forgotten."""
         found = [receipt for plane in situation.planes for receipt in self._dispatch.proxy_receipts(plane)]
         receipts = {receipt.target: receipt for receipt in (*found, *self._dispatch.tunnel_receipts().values())}
         for target in self._receipts.keys() - receipts.keys():
             self._metrics.forget_target(target)
-        for target, receipt in receipts.items():
-            if receipt == self._receipts.get(target):
-                continue
+        news = [receipt for target, receipt in receipts.items() if receipt != self._receipts.get(target)]
+        for receipt in news:
             outcome = "held" if receipt.is_current else "refused" if receipt.is_refusal else "failed"
-            self._metrics.deliveries.labels(target, outcome).inc()
+            self._metrics.deliveries.labels(receipt.target, outcome).inc()
             if receipt.is_current:
-                self._metrics.delivered_at.labels(target).set_to_current_time()
+                self._metrics.delivered_at.labels(receipt.target).set_to_current_time()
         self._receipts = receipts
+        return news
+
+    # -- what people must see ----------------------------------------------------------------------------------------
+
+    def _proclaim_failures(self, situation: Situation, news: Iterable[Receipt]) -> None:
+        lasting = {receipt.target for receipt in news if has_lasted(receipt)}
+        for key, gateway in situation.snapshot.all(Kind.GATEWAY).items() if lasting else ():
+            verdict = situation.translation.verdict(ObjectId(Kind.GATEWAY, key))
+            if isinstance(verdict, GatewayVerdict):
+                tunnel = self._dispatch.tunnel_receipts().get(verdict.tunnel)
+                behind = [*self._dispatch.proxy_receipts(verdict.data_plane), *([tunnel] if tunnel else [])]
+                self._herald.failures(gateway, [receipt for receipt in behind if receipt.target in lasting])
+
+    def _proclaim_conflicts(self, snapshot: Snapshot, ids: Iterable[ObjectId]) -> None:
+        for id_ in ids:
+            route = snapshot.read(Entry(id_.kind, id_.key))
+            if isinstance(route, Object) and id_ in self._contested:
+                self._herald.conflict(id_.kind, route, self._contested[id_])
 
     # -- what is said ------------------------------------------------------------------------------------------------
 

@@ -76,6 +76,9 @@ class EventRecorder:
         self._orders: queue.Queue[_Order] = queue.Queue(_MOST_QUEUED)
         self._limited = _log.every(60.0)
 
+    def warn(self, kind: Kind, item: Object, reason: str, note: str) -> None:
+        self.record(kind, item, EventType.WARNING, reason, note)
+
     def record(self, kind: Kind, item: Object, type_: EventType, reason: str, note: str) -> None:
         """`reason`: one word in camel case. Never blocks, never raises."""
         note = _cut(note)

@@ -1,0 +1,63 @@
+"""Of several controllers one leads: the others are ready, and take over when it ends or is cut off."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from urllib.parse import urlsplit
+
+from tests.e2e.controller.arena import Arena, hostnames, until_serves
+from tests.e2e.controller.site import Controller
+from tests.proxy.site import Proxy, eventually
+from tests.tunnelgw.sources.kubernetes.relay import Relay
+
+
+def leads(controller: Controller) -> bool:
+    return controller.metric("tunnelgw_is_leader") == 1
+
+
+def test_a_standby_is_ready_writes_nothing_and_takes_over_at_once_from_a_leader_that_stops(
+    arena: Arena, proxy: Proxy
+) -> None:
+    arena.gateway(arena.gateway_class())
+    with Proxy() as of_standby, arena.controller("--leader-elect", proxies=[proxy]) as leader:
+        until_serves(proxy)
+        with arena.controller("--leader-elect", proxies=[of_standby]) as standby:
+            standby.wait_until_ready()
+            arena.route("web", "a.example.org")
+            until_serves(proxy, "a.example.org")
+            arena.until_accepted("web")
+            assert leads(leader)
+            assert not leads(standby)
+            assert of_standby.get().status_code == 404, "it wrote nothing"
+
+            assert leader.stop() == 0
+
+            until_serves(of_standby, "a.example.org")
+            assert leads(standby)
+
+
+def test_a_leader_that_is_cut_off_stops_writing_before_another_takes_over(
+    arena: Arena, proxy: Proxy, tmp_path: Path
+) -> None:
+    server = urlsplit(arena.cluster.environment.server)
+    arena.gateway(arena.gateway_class())
+    arena.route("web", "a.example.org")
+    with Relay((str(server.hostname), server.port or 0)) as relay, Proxy() as of_standby:
+        through = arena.cluster.through(relay.address, tmp_path)
+        with arena.controller("--leader-elect", proxies=[proxy], kubeconfig=through) as leader:
+            until_serves(proxy, "a.example.org")
+            with arena.controller("--leader-elect", proxies=[of_standby]) as standby:
+                standby.wait_until_ready()
+                relay.refuse()
+                standby.expect("leading")
+
+                assert not leads(leader), "two of them lead"
+                until_serves(of_standby, "a.example.org")
+                eventually(lambda: leads(standby), "the standby leads")
+                proxy.use({"routes": []})
+                visits = leader.metric("tunnelgw_deliveries_total")
+                arena.rename_route("web", "b.example.org")
+                until_serves(of_standby, "b.example.org")
+                assert not hostnames(proxy), "who leads no more left its proxy alone"
+                assert leader.metric("tunnelgw_deliveries_total") == visits
+                assert leader.readiness()[0] == 200

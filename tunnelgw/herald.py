@@ -1,0 +1,59 @@
+"""Events beside objects, for what people must see: what does not pass by itself, or has lasted.
+
+    credentials refused, deliveries that keep failing   on the Gateways behind them
+    hostnames that somebody else has at the provider    on their routes
+    objects that cannot be read                         on themselves
+
+The same Event again is no new one; who records them sees to that. The reconciler's thread calls everything here.
+"""
+
+from collections.abc import Iterable, Mapping
+from typing import Protocol
+
+from tunnelgw.deliver.receipts import Receipt
+from tunnelgw.model.kinds import Kind
+from tunnelgw.model.meta import Object, ObjectMeta
+from tunnelgw.model.snapshot import Entry
+from tunnelgw.sources.store import Unreadable
+
+LASTING_ATTEMPTS = 3
+
+
+class Recorder(Protocol):
+    """Never blocks, never raises."""
+
+    def warn(self, kind: Kind, item: Object, reason: str, note: str) -> None:
+        """`reason`: one word in camel case."""
+
+
+class Herald:
+    """Without a recorder the logs have to do."""
+
+    def __init__(self, recorder: Recorder | None = None) -> None:
+        self._recorder = recorder
+        self._unreadable: dict[Entry, Unreadable] = {}
+
+    def failures(self, gateway: Object, receipts: Iterable[Receipt]) -> None:
+        for receipt in receipts:
+            reason = "CredentialsRefused" if receipt.is_credential_problem else "DeliveryFailed"
+            self._warn(Kind.GATEWAY, gateway, reason, f"{receipt.target}: {receipt.error}")
+
+    def conflict(self, kind: Kind, route: Object, message: str) -> None:
+        self._warn(kind, route, "HostnameConflict", message)
+
+    def unreadable(self, found: Mapping[Entry, Unreadable]) -> None:
+        """All that are kept out now."""
+        for entry, problem in found.items():
+            if self._unreadable.get(entry) != problem:
+                item = Object(metadata=ObjectMeta(name=entry.key.name, namespace=entry.key.namespace))
+                note = f"{entry.room} {entry.key} cannot be read and is left out: {problem.reason}"
+                self._warn(Kind(entry.room), item, "Unreadable", note)
+        self._unreadable = dict(found)
+
+    def _warn(self, kind: Kind, item: Object, reason: str, note: str) -> None:
+        if self._recorder is not None:
+            self._recorder.warn(kind, item, reason, note)
+
+
+def has_lasted(receipt: Receipt) -> bool:
+    return bool(receipt.error) and (receipt.is_credential_problem or receipt.attempts >= LASTING_ATTEMPTS)
