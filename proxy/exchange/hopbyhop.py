@@ -7,7 +7,7 @@ Pure; called by the loop's thread.
 from collections.abc import Mapping
 from typing import Final
 
-from proxy.h1.grammar import FORBIDDEN_TRAILERS, options_of
+from proxy.h1.grammar import options_of, permitted_trailers
 from proxy.h2.heads import Field, Fields
 
 # Verdicts. KEEP is false, so that the usual case is one test. Those from LOOK_CLOSER on are special.
@@ -117,7 +117,7 @@ def interim_fields(fields: Fields) -> Fields:
 
 def trailer_fields(fields: Fields) -> Fields:
     """The trailers that may be passed on, either way (RFC 9110, 6.5.1)."""
-    return [field for field in fields if field[0] not in FORBIDDEN_TRAILERS]
+    return permitted_trailers(fields)
 
 
 def _without_named(fields: Fields, options: bytes) -> Fields:

@@ -19,13 +19,15 @@ AUTHORITY = re.compile(rb"(?:[A-Za-z0-9\-._~%]+|\[[0-9A-Fa-f:.]+\])(?::([0-9]{0,
 _MAX_PORT = 65535
 
 # Fields that frame, route, authenticate or describe a message, which a trailer must not change after the fact
-# (RFC 9110, 6.5.1), with those that belong to one connection.
-FORBIDDEN_TRAILERS = frozenset(
+# (RFC 9110, 6.5.1), with those that belong to one connection. Those that begin with `if-` are known by that.
+_FORBIDDEN_TRAILERS = frozenset(
     b"authorization cache-control connection content-encoding content-length content-range content-type cookie expect"
-    b" host if-match if-modified-since if-none-match if-range if-unmodified-since keep-alive max-forwards"
-    b" proxy-authenticate proxy-authorization proxy-connection range set-cookie te trailer transfer-encoding upgrade"
-    b" www-authenticate".split()
+    b" host keep-alive max-forwards pragma proxy-authenticate proxy-authorization proxy-connection range realm"
+    b" set-cookie te trailer transfer-encoding upgrade www-authenticate".split()
 )
+# A request that says these again behind its body wants somebody to believe it.
+_DECEITFUL_TRAILERS = frozenset((b"content-length", b"host", b"transfer-encoding"))
+_BAD_REQUEST = 400
 
 
 def is_authority(value: bytes) -> bool:
@@ -54,12 +56,25 @@ def _flaw_of(line: bytes) -> str:
 
 
 def decode_trailers(section: bytes, status_code: int) -> Fields:
-    """The field lines after the last chunk, the empty line at their end included."""
+    """The field lines after the last chunk, the empty line at their end included; those that may be passed on.
+
+    The others are dropped, but a request that frames or directs itself once more is refused.
+    """
     fields = [decode_field_line(line, status_code) for line in section[:-4].split(b"\r\n")]
-    for name, _ in fields:
-        if name in FORBIDDEN_TRAILERS:
-            raise RemoteProtocolError(status_code, f"field {name.decode()} among the trailers")
-    return fields
+    if status_code == _BAD_REQUEST:
+        for name, _ in fields:
+            if name in _DECEITFUL_TRAILERS:
+                raise RemoteProtocolError(status_code, f"field {name.decode()} among the trailers")
+    return permitted_trailers(fields)
+
+
+def permitted_trailers(fields: Fields) -> Fields:
+    """Less those that a recipient must not believe (RFC 9110, 6.5.1)."""
+    return [field for field in fields if not is_forbidden_trailer(field[0])]
+
+
+def is_forbidden_trailer(name: bytes) -> bool:
+    return name in _FORBIDDEN_TRAILERS or name.startswith(b"if-")
 
 
 def options_of(values: list[bytes]) -> set[bytes]:

@@ -10,7 +10,7 @@ from typing import Final
 
 from proxy.h1.caches import MAX_LINE_BYTES, ORDINARY, UNCACHED_NAMES, Caches, SentLine
 from proxy.h1.errors import LocalProtocolError
-from proxy.h1.grammar import FORBIDDEN_TRAILERS, LENGTH, TOKEN, VALUE
+from proxy.h1.grammar import LENGTH, TOKEN, VALUE, is_forbidden_trailer
 from proxy.h2.heads import Field, Fields
 
 LENGTH_LINE: Final = 1
@@ -86,7 +86,7 @@ class Sending:
         if self._framing == Framing.LENGTH and self._left_bytes:
             raise LocalProtocolError(f"body ended {self._left_bytes} bytes short of the announced length")
         for name, _ in fields:
-            if name in FORBIDDEN_TRAILERS:
+            if is_forbidden_trailer(name):
                 raise LocalProtocolError(f"field {name[:64]!r} cannot be sent as a trailer")
         lines = [self._line(field)[1] for field in fields]
         self._end_body(b"".join((b"0\r\n", *lines, b"\r\n")))

@@ -8,6 +8,7 @@ import requests
 from tests.support.gateway import Gateway, route_to
 from tests.support.h2peer import H2Client
 from tests.support.recordingbackend import RecordingBackend, Reply
+from tests.support.socketbackend import Dialogue, SocketBackend
 
 DEADLINE_S = 20.0
 
@@ -33,6 +34,25 @@ def test_trailers_tell_backends_nothing_about_the_client(gateway: Gateway, backe
 
     assert received.trailers == (("checksum", "1"),)
     assert received.value("x-forwarded-for") == "127.0.0.1"
+
+
+@pytest.mark.parametrize("name", [b"content-length", b"transfer-encoding", b"cache-control", b"set-cookie"])
+def test_trailers_of_a_backend_that_frame_or_direct_are_dropped(gateway: Gateway, name: bytes) -> None:
+    def talk(dialogue: Dialogue) -> None:
+        dialogue.read_request()
+        head = b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n"
+        dialogue.send(head + b"3\r\none\r\n0\r\n" + name + b": 9\r\nX-Sum: 1\r\n\r\n")
+
+    received = b""
+    with SocketBackend(talk) as backend, socket.create_connection(gateway.clear, timeout=DEADLINE_S) as client:
+        gateway.serve(route_to(backend.address))
+        client.sendall(b"GET / HTTP/1.1\r\nHost: a.example\r\nTE: trailers\r\nConnection: close, TE\r\n\r\n")
+        while data := client.recv(65536):
+            received += data
+
+    head, _, body = received.partition(b"\r\n\r\n")
+    assert body == b"3\r\none\r\n0\r\nx-sum: 1\r\n\r\n"
+    assert name + b": 9" not in head
 
 
 @pytest.mark.parametrize("name", ["content_length", "transfer_encoding", "x_forwarded_for"])

@@ -43,6 +43,10 @@ SAMPLES: dict[str, tuple[bytes, list[Line]]] = {
         CHUNKED + b"1\r\nx\r\n0\r\nX-Sum: 1 \r\ngrpc-status:0\r\n\r\n",
         [CHUNKED_HEAD, ("data", b"x"), ("trailers", [(b"x-sum", b"1"), (b"grpc-status", b"0")])],
     ),
+    "trailers that direct": (
+        CHUNKED + b"1\r\nx\r\n0\r\nCookie: a=b\r\nX-Sum: 1\r\nAuthorization: x\r\n\r\n",
+        [CHUNKED_HEAD, ("data", b"x"), ("trailers", [(b"x-sum", b"1")])],
+    ),
     "HTTP/2 with prior knowledge": (
         b"PRI * HTTP/2.0\r\n\r\n",
         [("http2", b"PRI * HTTP/2.0\r\n\r\n")],
