@@ -49,8 +49,6 @@ def _run(arguments: Sequence[str], environ: Mapping[str, str]) -> int:
     signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGHUP})
     from daemonkit.options import load
     from proxy.options import COMMANDS, DESCRIPTION, PREFIX, PROG, Options
-    from proxy.supervisor.main import UnusableFile, serve
-    from proxy.tunnel.token import MalformedToken
 
     _, options = load(
         Options,
@@ -62,14 +60,23 @@ def _run(arguments: Sequence[str], environ: Mapping[str, str]) -> int:
         commands=COMMANDS,
         on_bad=lambda bad: _end_on_empty_secret(bad, environ),
     )
-    try:
-        return serve(options)
-    except MalformedToken as error:
-        log.error(_TUNNEL_REFUSED, error=error)
-        return 1
-    except UnusableFile as error:
-        sys.stderr.write(f"{PROG}: {error}\n")
-        return 2
+    from proxy.supervisor.firstworkers import first_workers
+    from proxy.supervisor.limits import raise_open_files
+
+    raise_open_files()
+    with first_workers(options.worker_count) as first:
+        # Workers start while this is imported.
+        from proxy.supervisor.main import UnusableFile, serve
+        from proxy.tunnel.token import MalformedToken
+
+        try:
+            return serve(options, first)
+        except MalformedToken as error:
+            log.error(_TUNNEL_REFUSED, error=error)
+            return 1
+        except UnusableFile as error:
+            sys.stderr.write(f"{PROG}: {error}\n")
+            return 2
 
 
 def _end_on_empty_secret(bad: "BadOptions", environ: Mapping[str, str]) -> None:

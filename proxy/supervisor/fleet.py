@@ -6,6 +6,7 @@ queued and finishes what runs; what still runs at the end of the grace period is
 
 import threading
 import time
+from collections.abc import Mapping
 
 from daemonkit.lifecycle import StartFailed
 from daemonkit.logs import get_logger
@@ -14,6 +15,7 @@ from proxy.stats import Stats
 from proxy.supervisor.departed import Departed
 from proxy.supervisor.deployment import Deployment
 from proxy.supervisor.slot import FAILING_STARTS, Slot, State
+from proxy.supervisor.workerprocess import WorkerProcess
 
 log = get_logger(__name__)
 
@@ -24,9 +26,10 @@ _REPORT_S = 1.0
 
 
 class Fleet:
-    def __init__(self, begins: list[Begin]) -> None:
+    def __init__(self, begins: list[Begin], first: Mapping[int, WorkerProcess] | None = None) -> None:
+        """`first`: processes that run already, by the worker's index."""
         self._news = threading.Condition()
-        self.slots = [Slot(begin, self._news) for begin in begins]
+        self.slots = [Slot(begin, self._news, (first or {}).get(begin.index)) for begin in begins]
         self._departed = Departed()
         self._is_stopping = False
 

@@ -2,6 +2,7 @@
 
 import signal
 import threading
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -19,11 +20,11 @@ from proxy.options import PROG, Options
 from proxy.supervisor.api import ConfigApi
 from proxy.supervisor.configuration import Configuration
 from proxy.supervisor.fleet import Fleet
-from proxy.supervisor.limits import raise_open_files
 from proxy.supervisor.metrics import ProxyCollector
 from proxy.supervisor.shutdowndelay import ShutdownDelay
 from proxy.supervisor.sockets import ListeningSockets
 from proxy.supervisor.state import StateFile
+from proxy.supervisor.workerprocess import WorkerProcess
 from proxy.tunnel.addresses import IpVersion
 from proxy.tunnel.token import TunnelToken
 
@@ -39,14 +40,13 @@ class UnusableFile(Exception):
     """The file of --config cannot be loaded."""
 
 
-def serve(options: Options) -> int:
-    """Returns the exit code. Raises UnusableFile and MalformedToken before anything has started."""
+def serve(options: Options, first: Mapping[int, WorkerProcess]) -> int:
+    """Returns the exit code. Raises UnusableFile and MalformedToken before anything of ours serves."""
     give_back_large_buffers()
-    raise_open_files()
     sockets = ListeningSockets(options.worker_count)
     settings = options.access_log_settings()
     begins = [Begin(index, options.log_level, options.log_format, settings) for index in range(options.worker_count)]
-    fleet = Fleet(begins)
+    fleet = Fleet(begins, first)
     state = StateFile(options.state_path) if options.state_path else None
     configuration = Configuration(fleet, sockets, state)
     _load(configuration, options)

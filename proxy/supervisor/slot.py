@@ -15,7 +15,6 @@ import time
 from collections.abc import Callable, Generator, Iterator, Sequence
 from enum import Enum
 
-import backoff
 import msgspec
 
 from daemonkit.logs import get_logger
@@ -63,8 +62,8 @@ class State(Enum):
 
 
 class Slot:
-    def __init__(self, begin: Begin, news: threading.Condition) -> None:
-        """`news` guards what others read of all slots, and is notified when it changes."""
+    def __init__(self, begin: Begin, news: threading.Condition, first: WorkerProcess | None = None) -> None:
+        """`news` guards what others read of all slots, and is notified when it changes. `first` runs already."""
         self.index = begin.index
         self.state = State.STARTING
         self.failed_starts = 0
@@ -86,12 +85,13 @@ class Slot:
         self.on_edge: Callable[[Slot, EdgeReport, memoryview | None], None] = lambda _slot, _report, _content: None
         """Called with what the worker says of its connections to the edge, in the slot's thread."""
         self.on_change: Callable[[Slot], None] = lambda _slot: None
-        """Called when the worker has begun, has taken a document, or has ended, in the slot's thread."""
+        """Called when the worker has begun, has taken or refused a document, or has ended, in the slot's thread."""
         self._begin = begin
         self._news = news
         self._sending = threading.Lock()
         """Guards what follows."""
         self._process: WorkerProcess | None = None
+        self._first = first
         self._is_ready = False
         """The process takes documents."""
         self._wanted: Deployment | None = None
@@ -106,6 +106,11 @@ class Slot:
     def pid(self) -> int | None:
         process = self._process
         return process.pid if process is not None else None
+
+    @property
+    def is_taking(self) -> bool:
+        """Its worker will soon serve a first document."""
+        return self.state is State.RUNNING and self._wanted is not None and not self.taken and not self.refused
 
     # -- the slot's own thread ---------------------------------------------------------------------------------------
 
@@ -139,7 +144,7 @@ class Slot:
     def _live(self) -> str:
         """From start to end of one process; returns how it ended."""
         try:
-            process = WorkerProcess()
+            process, self._first = self._first or WorkerProcess(), None
         except OSError as error:
             return f"cannot start a process: {error}"
         with self._news:
@@ -212,7 +217,7 @@ class Slot:
                 self._hand_over(process)
         if isinstance(message, Refused) and message.since:
             self._start_over(process)
-        if isinstance(message, Ready | Taken):
+        if isinstance(message, Ready | Taken | Refused):
             self.on_change(self)
 
     def _start_over(self, process: WorkerProcess) -> None:
@@ -309,6 +314,9 @@ def _batches(doors: list[str]) -> list[tuple[str, ...]]:
 
 
 def _waits() -> Generator[float, None, None]:
+    # Here, not above: it brings asyncio along, which would cost each start, and most workers never die.
+    import backoff
+
     waits = backoff.expo(base=2, factor=_FIRST_WAIT_S, max_value=_MAX_WAIT_S)
     next(waits)
     yield from waits

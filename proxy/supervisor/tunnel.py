@@ -147,6 +147,8 @@ class Tunnel:
             self._search()
             return False
         registers = self._has_document
+        if not registers and any(slot.is_taking for slot in self._slots):
+            return False
         slot = self._slot_for(registers)
         if slot is None:
             return False
@@ -199,7 +201,9 @@ class Tunnel:
         self._is_searching = False
         self._searched_at_s = time.monotonic()
         self._roots = roots
-        self._addresses = EdgeAddresses(regions, self._settings.ip_version, random.randrange)
+        # Others may still be dialling what an earlier search has found.
+        used = {place.index: place.address for place in self.places if place.number and place.address is not None}
+        self._addresses = EdgeAddresses(regions, self._settings.ip_version, random.randrange, used)
 
     def _take_failed_search(self, error: str) -> None:
         self._is_searching = False

@@ -8,7 +8,7 @@ cannot be reached turns its region to IPv4 for ten minutes.
 An `EdgeAddresses` belongs to whoever gives addresses to all connections of the proxy. Pure: clock and chance are given.
 """
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from enum import StrEnum
 from typing import Final
 
@@ -66,11 +66,16 @@ class EdgeAddresses:
     """`draw(n)` gives a number from 0 to n - 1, such as `random.randrange`."""
 
     def __init__(
-        self, regions: Sequence[Sequence[EdgeAddress]], ip_version: IpVersion, draw: Callable[[int], int]
+        self,
+        regions: Sequence[Sequence[EdgeAddress]],
+        ip_version: IpVersion,
+        draw: Callable[[int], int],
+        used: Mapping[int, EdgeAddress] | None = None,
     ) -> None:
+        """`used`: what connections have from an earlier search, by connection index."""
         self._regions = [Region(addresses, ip_version) for addresses in regions]
         self._draw = draw
-        self._used: dict[int, EdgeAddress] = {}
+        self._used = dict(used or {})
         """By connection index."""
 
     @property

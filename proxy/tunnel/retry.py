@@ -11,7 +11,6 @@ has room. One that is lost right after it registered is a failed attempt like an
 from collections.abc import Generator
 from typing import Final
 
-import backoff
 import msgspec
 
 FIRST_CAP_S: Final = 2.0
@@ -58,6 +57,9 @@ class Waits:
 
 
 def _caps() -> Generator[float, None, None]:
+    # Here, not above: it brings asyncio along, which would cost each start and all workers.
+    import backoff
+
     caps = backoff.expo(base=2, factor=FIRST_CAP_S, max_value=MAX_CAP_S)
     next(caps)  # its generators begin with an empty item
     yield from caps

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import json
 import socket
+from pathlib import Path
 
 import pytest
 
 from proxy.tunnel.failures import FailureCause
-from tests.e2e.tunnel.connector import BOOTSTRAP_LINE, Connector
+from tests.e2e.tunnel.connector import BOOTSTRAP_LINE, WAITING_LINE, Connector
 from tests.support.edge.behaviour import Behaviour, Hang, busy
 from tests.support.edge.edge import Edge
 from tests.support.requirements import not_possible_here
@@ -31,6 +33,17 @@ def test_an_edge_that_says_nothing_before_tls_costs_an_attempt_and_the_address()
             (record,) = edge.wait_for_registered(1, PATIENCE_S)
             assert record.address != line["edge"]
             assert proxy.metric("tunnelgw_proxy_tunnel_connection_failures_total", cause=FailureCause.TLS) == 1
+
+
+def test_a_proxy_that_begins_with_a_document_registers_with_its_first_dial(tmp_path: Path) -> None:
+    document = tmp_path / "document.json"
+    document.write_text(json.dumps({"listeners": [], "routes": [FIXED]}))
+    with Edge() as edge, Connector(edge, arguments=["--config", str(document)]) as proxy:
+        (record,) = edge.wait_for_registered(1, PATIENCE_S)
+
+        assert edge.ledger.records == [record]
+        assert not proxy.lines_of(WAITING_LINE)
+        assert proxy.ask().status_code == 200
 
 
 def test_a_connector_speaks_tls_as_the_edge_wants_it() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import random
 import threading
 from collections.abc import Callable, Iterator, Sequence
 
@@ -19,6 +20,7 @@ from proxy.supervisor.fleet import Fleet
 from proxy.supervisor.tunnel import Tunnel, TunnelSettings
 from proxy.tunnel.addresses import EdgeAddress, IpVersion
 from proxy.tunnel.discovery import DiscoveryFailed
+from tests.support.edge.behaviour import Behaviour, Hang
 from tests.support.edge.edge import Edge
 
 WAIT_S = 30.0
@@ -57,12 +59,12 @@ def found(addresses: Sequence[str]) -> Callable[[], Regions]:
 
 
 @contextlib.contextmanager
-def tunnel_of(edge: Edge, searches: Searches, workers: int = 1) -> Iterator[Tunnel]:
+def tunnel_of(edge: Edge, searches: Searches, workers: int = 1, connections: int = 1) -> Iterator[Tunnel]:
     """Running, and registering without a document."""
     stop = threading.Event()
     access_log = AccessLogSettings("off", 1.0)
     fleet = Fleet([Begin(index, "error", "json", access_log) for index in range(workers)])
-    settings = TunnelSettings(1, IpVersion.AUTO, True)
+    settings = TunnelSettings(connections, IpVersion.AUTO, True)
     tunnel = Tunnel(settings, Secret(edge.tunnel.token), fleet.slots, searches, searches, stop)
     threads = [threading.Thread(target=run, daemon=True) for run in (*(slot.run for slot in fleet.slots), tunnel.run)]
     for thread in threads:
@@ -128,6 +130,29 @@ def test_addresses_that_all_fail_are_looked_for_again(edge: Edge, monkeypatch: p
         (record,) = edge.wait_for_registered(1, WAIT_S)
         assert (record.address, searches.count) == (here, 2)
         assert tunnel.places[0].failures == {"dial": 1}
+
+
+def test_a_new_search_leaves_addresses_to_those_who_dial_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(rules, "SEARCH_AGAIN_S", 0.0)
+    # Always the first address that is free, and no waits.
+    monkeypatch.setattr(random, "randrange", lambda _count: 0)
+    monkeypatch.setattr(random, "random", lambda: 0.0)
+    with Edge(["127.0.0.1:0"] * 3) as edge:
+        gone, stuck, free = edge.addresses
+        searches = Searches(edge, found([gone, stuck]), found([stuck, free]))
+        with tunnel_of(edge, searches, connections=2):
+            first, second = sorted(edge.wait_for_registered(2, WAIT_S), key=lambda record: record.number)
+            assert (first.address, second.address) == (gone, stuck)
+            edge.behave(Behaviour(hang=Hang.BEFORE_TLS))
+            edge.drop(second)
+            (*_, hanging) = edge.wait_for_attempts(3, WAIT_S)
+            assert hanging.address == stuck
+            edge.behave()
+            edge.refuse(gone)
+            edge.drop(first)
+
+            (record,) = edge.wait_for_registered(1, WAIT_S)
+            assert record.address == free
 
 
 def test_addresses_are_not_looked_for_again_soon(edge: Edge) -> None:

@@ -168,6 +168,16 @@ def test_no_two_connections_ever_share_an_address(
         assert one + two == addresses.free_count + len(held)
 
 
+def test_what_connections_have_from_an_earlier_search_is_theirs() -> None:
+    addresses = EdgeAddresses([[v4(1), v4(2)]], IpVersion.AUTO, lambda _: 0, {1: v4(1), 2: v4(9)})
+
+    assert addresses.free_count == 1
+    assert addresses.address_for(0) == v4(2)
+    assert addresses.address_for(1) == v4(1)
+    assert addresses.address_for(2) == v4(9)
+    assert addresses.another_for(2, 0.0) is None
+
+
 def test_addresses_named_by_an_operator_make_up_two_regions() -> None:
     assert ((v4(1), v4(3)), (v4(2),)) == static_regions([v4(1), v4(2), v4(3)])
 

@@ -1,0 +1,59 @@
+"""The SRV question, over the DNS: to the host's resolvers, and where those fail to a public one over TLS.
+
+SRV records are what home routers drop. A room of its own since dnspython takes a tenth of a second to import: only the
+thread that asks needs it.
+"""
+
+import random
+import ssl
+from collections.abc import Sequence
+from typing import Final
+
+import dns.exception
+import dns.message
+import dns.query
+import dns.rdatatype
+import dns.resolver
+
+from daemonkit.logs import get_logger
+from proxy.tunnel.discovery import DiscoveryFailed, DnsOverTls, SrvTarget
+
+log = get_logger(__name__)
+
+_TIMEOUT_S: Final = 5.0
+
+
+def targets_of(name: str, fallback: DnsOverTls) -> list[SrvTarget]:
+    """In the order in which they are to be tried. Raises DiscoveryFailed."""
+    try:
+        return _ordered(dns.resolver.resolve(name, "SRV", lifetime=_TIMEOUT_S))
+    except (dns.exception.DNSException, OSError) as error:
+        first = f"SRV {name}: {error}"
+    try:
+        return _ask_over_tls(name, fallback)
+    except (dns.exception.DNSException, OSError, ValueError) as error:
+        log.debug("no answer over TLS either", error=error, server=fallback.server_name)
+        raise DiscoveryFailed(f"{first}; name addresses with --edge if need be") from error
+
+
+def _ask_over_tls(name: str, fallback: DnsOverTls) -> list[SrvTarget]:
+    response = dns.query.tls(
+        dns.message.make_query(name, dns.rdatatype.SRV),
+        fallback.ip,
+        timeout=fallback.timeout_s,
+        port=fallback.port,
+        ssl_context=ssl.create_default_context(),
+        server_hostname=fallback.server_name,
+    )
+    return _ordered([record for answer in response.answer if answer.rdtype == dns.rdatatype.SRV for record in answer])
+
+
+def _ordered(records: "Sequence[object] | dns.resolver.Answer") -> list[SrvTarget]:
+    """By priority, and among equal ones by chance in proportion to their weights (RFC 2782)."""
+
+    def rank(record: object) -> tuple[int, float]:
+        weight: int = record.weight  # type: ignore[attr-defined]
+        return record.priority, -(random.random() ** (1.0 / weight)) if weight else 0.0  # type: ignore[attr-defined]
+
+    ordered = sorted(records, key=rank)
+    return [SrvTarget(str(record.target).rstrip("."), record.port) for record in ordered]

@@ -1,0 +1,73 @@
+"""Workers that start before the supervisor is there to have them, and what a start imports."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator, Mapping
+
+import pytest
+
+from proxy.accesslog import AccessLogSettings
+from proxy.control import Begin
+from proxy.supervisor.firstworkers import first_workers
+from proxy.supervisor.fleet import Fleet
+from proxy.supervisor.workerprocess import WorkerProcess
+from tests.proxy.site import DEADLINE_S
+
+
+@contextlib.contextmanager
+def fleet_of(first: Mapping[int, WorkerProcess]) -> Iterator[Fleet]:
+    """One worker, running."""
+    fleet = Fleet([Begin(0, "error", "json", AccessLogSettings("off", 1.0))], first)
+    thread = threading.Thread(target=fleet.slots[0].run, daemon=True)
+    thread.start()
+    try:
+        fleet.start()
+        yield fleet
+    finally:
+        fleet.stop()
+        thread.join(DEADLINE_S)
+        assert not thread.is_alive()
+
+
+def is_alive(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    return True
+
+
+def test_a_process_that_runs_already_is_the_first_of_its_slot() -> None:
+    with first_workers(1) as first, fleet_of(first) as fleet:
+        assert fleet.slots[0].pid == first[0].pid
+
+
+def test_processes_that_nobody_takes_end_with_the_attempt_to_start() -> None:
+    with first_workers(2) as first:
+        pids = [process.pid for process in first.values()]
+        assert len(pids) == 2
+
+    assert not any(map(is_alive, pids))
+
+
+def test_a_failed_start_ends_its_workers() -> None:
+    with pytest.raises(RuntimeError), first_workers(1) as first:
+        raise RuntimeError("cannot start")
+
+    assert not is_alive(first[0].pid)
+
+
+@pytest.mark.parametrize(
+    "room", ["proxy.supervisor.main", "proxy.supervisor.tunnel", "proxy.supervisor.edgefinder", "proxy.worker.main"]
+)
+def test_a_start_imports_nothing_large_that_it_does_not_need(room: str) -> None:
+    """They would be a third of the time until the first registration."""
+    listing = f"import sys, {room}; print(*sys.modules)"
+    imported = subprocess.run([sys.executable, "-c", listing], capture_output=True, check=True, text=True).stdout
+
+    assert not {"asyncio", "backoff", "dns", "cryptography", "requests", "rich"} & set(imported.split())
