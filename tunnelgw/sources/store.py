@@ -15,7 +15,10 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
+import msgspec
+
 from tunnelgw.model.core import ConfigMap, Secret
+from tunnelgw.model.gateways import Gateway, shown_addresses
 from tunnelgw.model.kinds import Kind
 from tunnelgw.model.meta import Key, Object
 from tunnelgw.model.snapshot import Entry, Snapshot
@@ -58,6 +61,8 @@ class Store:
         self._stubs: set[Entry] = set()
         self._unread: dict[Entry, bool] = {}
         """True while the source has not tried yet."""
+        self._given: dict[Key, tuple[str, ...]] = {}
+        """Addresses by Gateway."""
         self._unreadable: dict[Entry, Unreadable] = {}
         self._is_dirty = False
         self._is_called = False
@@ -130,6 +135,17 @@ class Store:
             self._is_called = True
             self._turn.notify_all()
 
+    def give(self, gateway: Key, addresses: tuple[str, ...]) -> None:
+        """What the last turn gave to a Gateway is its own from now on, even before its status shows it.
+
+        Otherwise it would lose it to another one when an older Gateway goes meanwhile.
+        """
+        with self._turn:
+            item = self._tables.get(Entry(Kind.GATEWAY, gateway))
+            if isinstance(item, Gateway):
+                self._given[gateway] = addresses
+                self._put(Kind.GATEWAY, item)
+
     def take(self) -> Change:
         with self._turn:
             self._is_dirty = False
@@ -179,13 +195,21 @@ class Store:
             self._mark()
         if isinstance(item, Secret | ConfigMap):
             item = self._kept(entry, item, is_whole=is_whole)
+        elif isinstance(item, Gateway):
+            item = self._holding(item)
         old = self._tables.get(entry)
         if self._tables.put(kind, item):
             self._mark()
             self._name(old, item)
 
+    def _holding(self, gateway: Gateway) -> Gateway:
+        held = dict.fromkeys((*shown_addresses(gateway), *self._given.get(gateway.key, ())))
+        return msgspec.structs.replace(gateway, held=tuple(held))
+
     def _remove(self, kind: Kind, key: Key) -> None:
         entry = Entry(kind, key)
+        if kind is Kind.GATEWAY:
+            self._given.pop(key, None)
         self._unread.pop(entry, None)  # its end is a change, which wakes whoever waits
         self._stubs.discard(entry)
         old = self._tables.get(entry)

@@ -11,7 +11,6 @@ from typing import NamedTuple
 
 import msgspec
 
-from tunnelgw.model.gateways import Gateway, shown_addresses
 from tunnelgw.model.kinds import Kind
 from tunnelgw.model.meta import Key, Object
 from tunnelgw.model.snapshot import Entry, Index, Snapshot, index_entries
@@ -21,10 +20,7 @@ class Edits(NamedTuple):
     """What has changed between two snapshots."""
 
     changed: frozenset[Entry]
-    """Objects that came, went or differ in what translation reads, and the buckets that hold them.
-
-    Of a Gateway that is also the addresses that it shows, which it is to keep.
-    """
+    """Objects that came, went or differ in what translation reads, and the buckets that hold them."""
     touched: frozenset[Entry]
     """Objects of which the status or the resource version alone is another."""
 
@@ -73,8 +69,6 @@ class Tables:
         self._file(item)
         if old is not None and is_same_to_translation(old, item):
             self._touched.add(Entry(kind, key))
-            if isinstance(old, Gateway) and isinstance(item, Gateway) and shown_addresses(old) != shown_addresses(item):
-                self._changed.add(Entry(kind, key))
         else:
             self._note(kind, old, item)
         return True

@@ -4,11 +4,13 @@ import threading
 import time
 from collections.abc import Callable
 
+import msgspec
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.tunnelgw.sources.objects import gateway, make, route, secret
+from tunnelgw.model.gateways import Gateway
 from tunnelgw.model.kinds import Kind
 from tunnelgw.model.meta import Key
 from tunnelgw.model.snapshot import Entry, Index, Snapshot
@@ -101,8 +103,42 @@ def test_the_addresses_that_a_gateway_shows_are_a_change_and_the_rest_of_its_sta
         gateway("gw", status={"addresses": [{"type": "IPAddress", "value": "192.0.2.1"}], "attachedListenerSets": 1}),
     )
 
-    assert first.changed == {Entry(Kind.GATEWAY, Key("default", "gw"))}
+    assert Entry(Kind.GATEWAY, Key("default", "gw")) in first.changed
     assert store.take().changed == frozenset()
+
+
+def held(store: Store, name: str) -> tuple[str, ...]:
+    found = store.take().snapshot.read(Entry(Kind.GATEWAY, Key("default", name)))
+    assert isinstance(found, Gateway)
+    return found.held
+
+
+def test_a_gateway_holds_what_its_status_shows_and_what_it_was_given_until_it_goes() -> None:
+    store = listed(Kind.GATEWAY)
+    store.upsert(Kind.GATEWAY, gateway("gw"))
+    assert held(store, "gw") == ()
+
+    store.give(Key("default", "gw"), ("192.0.2.2",))
+    assert is_ready(store)
+    assert held(store, "gw") == ("192.0.2.2",)
+    store.give(Key("default", "gw"), ("192.0.2.2",))
+    store.give(Key("default", "another"), ("192.0.2.2",))
+    assert not is_ready(store)
+    store.upsert(Kind.GATEWAY, gateway("gw", status={"addresses": [{"type": "IPAddress", "value": "192.0.2.1"}]}))
+    assert held(store, "gw") == ("192.0.2.1", "192.0.2.2")
+
+    store.delete(Kind.GATEWAY, Key("default", "gw"))
+    store.upsert(Kind.GATEWAY, gateway("gw"))
+    assert held(store, "gw") == ()
+
+
+@pytest.mark.parametrize("status", [b"\xff", b"null", b"[]", b'{"addresses": 1}', b'{"addresses": [{"value": 2}]}'])
+def test_a_gateway_s_status_of_any_content_is_no_obstacle(status: bytes) -> None:
+    store = listed(Kind.GATEWAY)
+
+    store.upsert(Kind.GATEWAY, msgspec.structs.replace(gateway("gw"), status=msgspec.Raw(status)))
+
+    assert held(store, "gw") == ()
 
 
 def test_the_same_list_again_is_nothing_to_take() -> None:

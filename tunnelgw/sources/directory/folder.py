@@ -16,11 +16,8 @@ _SUFFIXES = (".yaml", ".yml", ".json")
 _STILL_NS = 150_000_000
 
 
-class _Signature(NamedTuple):
-    device: int
-    inode: int
-    size_bytes: int
-    modified_ns: int
+_Signature = tuple[int, int, int, int]
+"""Device, inode, bytes, time of modification."""
 
 
 class Changes(NamedTuple):
@@ -35,8 +32,8 @@ class Folder:
     def __init__(self, root: Path, left_out: Path | None = None) -> None:
         """`left_out`: a folder below that holds no manifests."""
         self._root = root
-        self._left_out = left_out.resolve() if left_out else None
-        self._known: dict[Path, _Signature] = {}
+        self._left_out = left_out
+        self._known: dict[str, _Signature] = {}
 
     def look(self) -> Changes:
         """What has changed since the last call. Raises OSError when the folder itself cannot be read."""
@@ -45,39 +42,46 @@ class Folder:
         failed: dict[Path, str] = {}
         # A file written again within a tick of the clock shows no change, so a fresh one is looked at again.
         fresh_since_ns = time.time_ns() - _STILL_NS
-        for path, signature in found.items():
-            if self._known.get(path) == signature:
+        for name, signature in found.items():
+            if self._known.get(name) == signature:
                 continue
-            if signature.modified_ns > fresh_since_ns and path in self._known:
-                found[path] = self._known[path]
+            device, _inode, size_bytes, modified_ns = signature
+            is_fresh = modified_ns > fresh_since_ns
+            if is_fresh and name in self._known:
+                found[name] = self._known[name]
                 continue
+            path = Path(name)
             try:
                 read[path] = path.read_bytes()
             except OSError as error:
                 failed[path] = error.strerror or str(error)
-            if signature.modified_ns > fresh_since_ns:
-                found[path] = signature._replace(inode=0)
-        gone = frozenset(self._known.keys() - found.keys())
+            if is_fresh:
+                found[name] = (device, 0, size_bytes, modified_ns)
+        gone = frozenset(Path(name) for name in self._known.keys() - found.keys())
         self._known = found
         return Changes(read, gone, failed)
 
-    def _files(self) -> Iterator[tuple[Path, _Signature]]:
-        pending = [self._root]
-        seen: set[tuple[int, int]] = set()
+    def _files(self) -> Iterator[tuple[str, _Signature]]:
+        """Texts, not paths: a look at 10,000 files should not make 10,000 objects that nobody needs."""
+        pending = [str(self._root)]
+        # Links may lead in circles, so each folder counts once.
+        seen = {_place(self._left_out.stat())} if self._left_out and self._left_out.exists() else set()
         while pending:
-            folder = pending.pop()
-            for entry in sorted(os.scandir(folder), key=lambda each: each.name):
-                if entry.name.startswith("."):
-                    continue
-                try:
-                    status = entry.stat()
-                except OSError:  # a link to nothing, or gone already
-                    continue
-                path = Path(entry.path)
-                if stat.S_ISDIR(status.st_mode):
-                    place = (status.st_dev, status.st_ino)
-                    if place not in seen and path.resolve() != self._left_out:
-                        seen.add(place)
-                        pending.append(path)
-                elif stat.S_ISREG(status.st_mode) and entry.name.endswith(_SUFFIXES):
-                    yield path, _Signature(status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns)
+            with os.scandir(pending.pop()) as entries:
+                for entry in entries:
+                    if entry.name.startswith("."):
+                        continue
+                    try:
+                        status = entry.stat()
+                    except OSError:  # a link to nothing, or gone already
+                        continue
+                    if stat.S_ISREG(status.st_mode):
+                        if entry.name.endswith(_SUFFIXES):
+                            yield entry.path, (*_place(status), status.st_size, status.st_mtime_ns)
+                    elif stat.S_ISDIR(status.st_mode) and _place(status) not in seen:
+                        seen.add(_place(status))
+                        pending.append(entry.path)
+
+
+def _place(status: os.stat_result) -> tuple[int, int]:
+    return (status.st_dev, status.st_ino)

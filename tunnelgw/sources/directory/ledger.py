@@ -55,6 +55,6 @@ class Ledger:
     def save(self) -> None:
         """If anything is new. Raises OSError."""
         if self._is_dirty:
-            rows = [(entry.room, *entry.key, found) for entry, found in sorted(self._entries.items())]
+            rows = [(entry.room, *entry.key, found) for entry, found in self._entries.items()]
             replace_file(self._path, msgspec.json.encode(rows))
             self._is_dirty = False

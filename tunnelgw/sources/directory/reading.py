@@ -29,37 +29,37 @@ class Manifests:
     """The files by path, as they come and go."""
 
     def __init__(self) -> None:
-        self._files: dict[Path, _File] = {}
+        self._files: dict[str, _File] = {}
 
     def put(self, path: Path, octets: bytes) -> None:
-        self._files[path] = _read(octets, str(path), self._files.get(path))
+        name = str(path)
+        self._files[name] = _read(octets, name, self._files.get(name))
 
     def fail(self, path: Path, reason: str) -> None:
         """The file is there but cannot be read."""
-        before = self._files.get(path)
+        name = str(path)
+        before = self._files.get(name)
         kept = (*before.admitted, *before.kept) if before else ()
-        self._files[path] = _File((), kept, (Problem(str(path), 1, reason),))
+        self._files[name] = _File((), kept, (Problem(name, 1, reason),))
 
     def remove(self, path: Path) -> None:
-        self._files.pop(path, None)
+        self._files.pop(str(path), None)
 
     def reading(self) -> Reading:
         found: dict[Entry, Admitted] = {}
-        places: dict[Entry, str] = {}
+        kept: list[Admitted] = []
         problems: list[Problem] = []
-        for path in sorted(self._files):
-            file = self._files[path]
+        for name in sorted(self._files):
+            file = self._files[name]
             problems += file.problems
+            kept += file.kept
             for each in file.admitted:
-                place = f"{path}:{each.line}"
-                if each.entry in places:
-                    reason = f"{each.entry.room} {each.entry.key} is at {places[each.entry]} already"
-                    problems.append(Problem(str(path), each.line, reason))
-                else:
-                    found[each.entry], places[each.entry] = each, place
-        for path in sorted(self._files):
-            for each in self._files[path].kept:
-                found.setdefault(each.entry, each)
+                first = found.setdefault(each.entry, each)
+                if first is not each:
+                    reason = f"{each.entry.room} {each.entry.key} is at {first.file}:{first.line} already"
+                    problems.append(Problem(name, each.line, reason))
+        for each in kept:
+            found.setdefault(each.entry, each)
         return Reading(found, tuple(problems))
 
 

@@ -212,10 +212,13 @@ class _Access:
 
 
 class _Connections:
-    """All that are open, so that another thread can end them."""
+    """The sockets of all that are open, so that another thread can end them.
+
+    Not the connections: they let go of their socket while an answer that ends with it is still read.
+    """
 
     def __init__(self) -> None:
-        self._open: weakref.WeakSet[HTTPConnection] = weakref.WeakSet()
+        self._open: weakref.WeakSet[socket.socket] = weakref.WeakSet()
         self._lock = threading.Lock()
         self._is_ended = False
 
@@ -225,17 +228,17 @@ class _Connections:
             if self._is_ended:
                 connection.close()
                 raise OSError("interrupted")
-            self._open.add(connection)
+            if connection.sock is not None:
+                self._open.add(connection.sock)
 
     def end(self) -> None:
         with self._lock:
             self._is_ended = True
-            connections = list(self._open)
-        for connection in connections:
-            if connection.sock is not None:
-                with suppress(OSError):
-                    # Not SSLSocket's own, which takes the TLS session away from the thread that reads.
-                    socket.socket.shutdown(connection.sock, socket.SHUT_RDWR)
+            sockets = list(self._open)
+        for sock in sockets:
+            with suppress(OSError):
+                # Not SSLSocket's own, which takes the TLS session away from the thread that reads.
+                socket.socket.shutdown(sock, socket.SHUT_RDWR)
 
     def pool_classes(self) -> dict[str, type[HTTPConnectionPool]]:
         """Of urllib3, with connections that are known here."""
