@@ -50,8 +50,12 @@ class Fault:
 class Front:
     """`url` leads to `target`, a base URL; while that is empty, connections end without an answer."""
 
-    def __init__(self, target: str = "", ca_file: str | None = None) -> None:
+    def __init__(
+        self, target: str = "", ca_file: str | None = None, replacing: Mapping[bytes, bytes] | None = None
+    ) -> None:
+        """`replacing`: what answers are to have instead of other text, within a line."""
         self.target = target
+        self._replacing = replacing or {}
         self._pool = urllib3.PoolManager(num_pools=4, maxsize=64, ca_certs=ca_file, retries=False)
         self._lock = threading.Lock()
         self._news = threading.Condition(self._lock)
@@ -123,6 +127,22 @@ class Front:
         self._server.server_close()
         self._thread.join()
 
+    def _pieces(self, response: urllib3.BaseHTTPResponse) -> Iterable[bytes]:
+        """As they come; whole lines where text is replaced."""
+        begun = b""
+        with contextlib.suppress(urllib3.exceptions.HTTPError, OSError, ValueError):
+            while piece := response.read1():
+                if self._replacing:
+                    *lines, begun = (begun + piece).split(b"\n")
+                    piece = b"".join(self._replaced(line) + b"\n" for line in lines)
+                yield piece
+            yield self._replaced(begun)
+
+    def _replaced(self, text: bytes) -> bytes:
+        for old, new in self._replacing.items():
+            text = text.replace(old, new)
+        return text
+
     def _add(self, fault: Fault) -> Fault:
         with self._lock:
             self._faults.append(fault)
@@ -151,7 +171,7 @@ class Front:
         with self._lock:
             self._streams.add(response)
         try:
-            _reply(handler, response.status, dict(_passed(response.headers.items())), _pieces(response))
+            _reply(handler, response.status, dict(_passed(response.headers.items())), self._pieces(response))
         finally:
             with self._lock:
                 self._streams.discard(response)
@@ -169,12 +189,6 @@ class _Server(ThreadingHTTPServer):
 
 def _passed(fields: Iterable[tuple[str, str]]) -> Iterable[tuple[str, str]]:
     return ((name, value) for name, value in fields if name.lower() not in _HOP_BY_HOP)
-
-
-def _pieces(response: urllib3.BaseHTTPResponse) -> Iterable[bytes]:
-    with contextlib.suppress(urllib3.exceptions.HTTPError, OSError, ValueError):
-        while piece := response.read1():
-            yield piece
 
 
 def _reply(

@@ -1,0 +1,128 @@
+"""An API server that is slow, forgets, breaks off or restarts: nothing is lost, and nothing emptied for want of it."""
+
+from __future__ import annotations
+
+import itertools
+from pathlib import Path
+from urllib.parse import urlsplit
+
+from tests.e2e.controller.arena import Arena, hostnames, until_serves
+from tests.e2e.controller.fronts import Asked, Front
+from tests.e2e.controller.site import DEADLINE_S
+from tests.kube.kubeenv import find_programs, restart_apiserver, start
+from tests.proxy.site import Proxy, eventually
+from tests.support.dns_endpoints import KubeApi
+from tests.support.kube_fixtures import require
+from tests.support.provider import Provider
+from tests.tunnelgw.sources.cluster import Cluster
+from tests.tunnelgw.sources.kubernetes.relay import Relay
+from tunnelgw.model.kinds import Kind
+
+CRDS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
+EXPIRED = b'{"kind":"Status","code":410,"reason":"Expired","message":"too old resource version"}'
+
+
+def is_list_of_routes(asked: Asked) -> bool:
+    return "/httproutes?" in asked.path and "watch=" not in asked.path
+
+
+def is_watch_of_routes(asked: Asked) -> bool:
+    return "/httproutes?" in asked.path and "watch=" in asked.path
+
+
+def test_nothing_is_delivered_before_everything_was_listed(
+    arena: Arena, proxy: Proxy, api_front: Front, tmp_path: Path
+) -> None:
+    """Else a proxy would lose the routes that were not listed yet."""
+    arena.gateway(arena.gateway_class())
+    arena.route("web", "a.example.org")
+    with arena.controller(proxies=[proxy]):
+        until_serves(proxy, "a.example.org")
+        arena.provider.wait_for_hostnames({"a.example.org"})
+    version = proxy.get().json()["version"]
+
+    slow = api_front.hold(is_list_of_routes)
+    through = arena.cluster.through(api_front.url, tmp_path)
+    with arena.controller(proxies=[proxy], kubeconfig=through) as controller:
+        slow.wait()
+        arena.route("more", "b.example.org")
+        waiting = (503, "waiting for the first listing of HTTPRoute")
+        eventually(lambda: controller.readiness() == waiting, f"readiness {waiting}", DEADLINE_S)
+        assert controller.metric("tunnelgw_reconcile_duration_seconds_count") == 0
+        assert proxy.get().json()["version"] == version
+
+        slow.release()
+
+        until_serves(proxy, "a.example.org", "b.example.org")
+        arena.provider.wait_for_hostnames({"a.example.org", "b.example.org"})
+
+
+def test_a_watch_that_is_told_to_list_again_loses_nothing(
+    arena: Arena, proxy: Proxy, api_front: Front, tmp_path: Path
+) -> None:
+    arena.gateway(arena.gateway_class())
+    arena.route("web", "a.example.org")
+    arena.route("ends", "ends.example.org")
+    through = arena.cluster.through(api_front.url, tmp_path)
+    with arena.controller(proxies=[proxy], kubeconfig=through):
+        until_serves(proxy, "a.example.org", "ends.example.org")
+        expired = api_front.answer(is_watch_of_routes, 410, EXPIRED)
+        listing = api_front.hold(is_list_of_routes)
+        api_front.cut()
+        expired.wait()
+        listing.wait()
+        arena.delete(Kind.HTTP_ROUTE, "ends")
+        arena.rename_route("web", "b.example.org")
+        assert hostnames(proxy) == {"a.example.org", "ends.example.org"}, "what is not known is not changed"
+
+        expired.release()
+        listing.release()
+
+        until_serves(proxy, "b.example.org")
+
+
+def test_a_watch_that_is_cut_in_the_middle_of_an_event_loses_nothing(
+    arena: Arena, proxy: Proxy, tmp_path: Path
+) -> None:
+    server = urlsplit(arena.cluster.environment.server)
+    arena.gateway(arena.gateway_class())
+    arena.route("web", "a.example.org")
+    with Relay((str(server.hostname), server.port or 0)) as relay:
+        through = arena.cluster.through(relay.address, tmp_path)
+        with arena.controller(proxies=[proxy], kubeconfig=through):
+            until_serves(proxy, "a.example.org")
+            relay.cut_after(1500)
+            edits = itertools.count()
+            while not relay.has_cut.is_set():
+                arena.rename_route("web", f"edit-{next(edits)}.example.org")
+            arena.rename_route("web", "last.example.org")
+
+            until_serves(proxy, "last.example.org")
+            arena.provider.wait_for_hostnames({"last.example.org"})
+
+
+def test_kinds_that_are_not_installed_block_nothing_and_a_restarted_server_is_followed(
+    tmp_path: Path, provider: Provider, proxy: Proxy
+) -> None:
+    """Only the standard channel of Gateway API, without GRPCRoutes, and without our Backends."""
+    environment = start(tmp_path / "state", require(find_programs), is_tied=True)
+    try:
+        with KubeApi(environment) as admin:
+            cluster = Cluster(environment, admin, tmp_path, "standard")
+            admin.call("DELETE", f"{CRDS}/grpcroutes.gateway.networking.k8s.io")
+            arena = Arena(cluster, provider)
+            arena.gateway(arena.gateway_class())
+            arena.route("web", "a.example.org")
+            with arena.controller(proxies=[proxy]) as controller:
+                until_serves(proxy, "a.example.org")
+                arena.until_programmed()
+                for kind in ("GRPCRoute", "Backend"):
+                    controller.expect("kind is not installed, waiting for its CRD", kind=kind)
+
+                environment = restart_apiserver(environment)
+
+                arena.route("more", "b.example.org")
+                until_serves(proxy, "a.example.org", "b.example.org")
+                arena.until_accepted("more")
+    finally:
+        environment.stop()

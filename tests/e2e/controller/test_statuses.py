@@ -1,0 +1,110 @@
+"""Statuses stay true whoever else writes them, and whatever the API server says to ours."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from tests.e2e.controller.arena import Arena, until_serves
+from tests.e2e.controller.fronts import Asked, Front
+from tests.e2e.controller.site import DEADLINE_S
+from tests.proxy.site import Proxy, eventually
+from tests.support.provider import Provider
+from tunnelgw.model.kinds import Kind
+
+
+def condition(type_: str, status: str) -> dict[str, Any]:
+    return {
+        "type": type_,
+        "status": status,
+        "reason": "Said",
+        "message": "by somebody else",
+        "lastTransitionTime": "2026-01-01T00:00:00Z",
+        "observedGeneration": 1,
+    }
+
+
+def is_status_write(asked: Asked) -> bool:
+    return asked.method == "PUT" and asked.path.endswith("/status")
+
+
+def test_what_somebody_else_makes_of_our_entries_is_put_right_and_theirs_stays(arena: Arena, proxy: Proxy) -> None:
+    gateway_class = arena.gateway_class()
+    arena.gateway(gateway_class)
+    arena.route("web", "a.example.org")
+    with arena.controller(proxies=[proxy]):
+        arena.until_accepted("web")
+        arena.until(Kind.GATEWAY, "gw", "tunnelgw.dev/Delivered", "True")
+        theirs = {
+            "parentRef": {"name": "other", "group": "gateway.networking.k8s.io", "kind": "Gateway"},
+            "controllerName": "other.example/controller",
+            "conditions": [condition("Accepted", "False")],
+        }
+        ours = {
+            "parentRef": {"name": "gw"},
+            "controllerName": arena.controller_name,
+            "conditions": [condition("Accepted", "False"), condition("example.org/Seen", "True")],
+        }
+
+        arena.put_status(Kind.HTTP_ROUTE, "web", {"parents": []})
+        arena.until_accepted("web")
+        arena.put_status(Kind.HTTP_ROUTE, "web", {"parents": [theirs, ours]})
+        arena.until_accepted("web")
+
+        first, second = arena.read(Kind.HTTP_ROUTE, "web")["status"]["parents"]
+        assert first == theirs
+        assert {each["type"]: each["status"] for each in second["conditions"]} == {
+            "Accepted": "True",
+            "ResolvedRefs": "True",
+            "example.org/Seen": "True",
+        }
+
+        false, seen = condition("Programmed", "False"), condition("example.org/Seen", "True")
+        arena.put_status(Kind.GATEWAY, "gw", {"conditions": [false, seen], "listeners": [], "addresses": []})
+        arena.until_programmed()
+        status = arena.read(Kind.GATEWAY, "gw")["status"]
+        assert status["listeners"][0]["attachedRoutes"] == 1
+        assert status["addresses"]
+        assert arena.conditions(Kind.GATEWAY, "gw")["example.org/Seen"] == seen
+
+
+def test_conflicts_on_every_status_write_lose_none(
+    arena: Arena, proxy: Proxy, api_front: Front, tmp_path: Path
+) -> None:
+    arena.gateway(arena.gateway_class())
+    conflict = api_front.answer(is_status_write, 409, b'{"kind":"Status","code":409,"reason":"Conflict"}')
+    through = arena.cluster.through(api_front.url, tmp_path)
+    with arena.controller(proxies=[proxy], kubeconfig=through) as controller:
+        arena.route("web", "a.example.org")
+        until_serves(proxy, "a.example.org")
+        conflict.wait()
+        assert not arena.conditions(Kind.HTTP_ROUTE, "web")
+
+        conflict.release()
+
+        arena.until_accepted("web")
+        arena.until_programmed()
+        assert controller.metric("tunnelgw_status_writes_total", outcome="conflict") >= 1
+
+
+def test_what_people_must_see_is_said_in_events_once(arena: Arena, provider: Provider, proxy: Proxy) -> None:
+    theirs = {"hostname": "theirs.example.org", "service": "http://10.0.0.1"}
+    provider.write({"ingress": [theirs, {"service": "http_status:404"}]})
+    name = arena.gateway_class()
+    arena.gateway(name)
+    arena.route("web", "theirs.example.org")
+
+    def events() -> dict[tuple[str, str], int]:
+        path = f"/apis/events.k8s.io/v1/namespaces/{arena.namespace}/events"
+        found = [(each["regarding"]["name"], each["reason"]) for each in arena.cluster.admin.call("GET", path)["items"]]
+        return {each: found.count(each) for each in found}
+
+    with arena.controller(proxies=[proxy]):
+        arena.until(Kind.HTTP_ROUTE, "web", "tunnelgw.dev/Delivered", "False")
+        provider.tokens = {}
+        arena.until(
+            Kind.GATEWAY, "gw", "tunnelgw.dev/Delivered", "False", lambda found: "authentication" in found["message"]
+        )
+        wanted = {("web", "HostnameConflict"), ("gw", "CredentialsRefused")}
+        eventually(lambda: set(events()) == wanted, f"events {wanted}", DEADLINE_S)
+    assert set(events().values()) == {1}
