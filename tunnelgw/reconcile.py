@@ -148,7 +148,9 @@ class Reconciler:
         for plane in differences.data_planes:
             self._put_document(plane)
         self._put_hosts(self._translation, differences.tunnels)
-        if any(id_.kind is Kind.GATEWAY for id_ in differences.verdicts):
+        gateways = [id_ for id_ in differences.verdicts if id_.kind is Kind.GATEWAY]
+        self._give_addresses(self._translation, gateways)
+        if gateways:
             self._find_planes_of_tunnels(self._translation, snapshot)
         if is_first or any(entry.room in _ABOUT_TARGETS for entry in change.changed):
             self._planes = planes(snapshot, self._discovery)
@@ -160,6 +162,12 @@ class Reconciler:
         if is_first:
             log.info("translated for the first time", gateways=len(snapshot.all(Kind.GATEWAY)))
             self._say_whose_classes_there_are(snapshot)
+
+    def _give_addresses(self, translation: Translation, gateways: Iterable[ObjectId]) -> None:
+        for id_ in gateways:
+            verdict = translation.verdict(id_)
+            if isinstance(verdict, GatewayVerdict):
+                self._store.give(id_.key, tuple(address.value for address in verdict.addresses))
 
     def _say_whose_classes_there_are(self, snapshot: Snapshot) -> None:
         """A misspelt controllerName is easily made, and nothing else would show it."""

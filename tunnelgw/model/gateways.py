@@ -121,6 +121,9 @@ class GatewaySpec(Part, frozen=True):
 class Gateway(Object, frozen=True):
     spec: GatewaySpec
     status: msgspec.Raw = NO_STATUS
+    held: tuple[str, ...] = msgspec.field(default=(), name="(held)")
+    """Addresses that are its own until it goes: those that its status shows, and those that it was given last, which it
+    may not show yet. The store fills them in; the API knows nothing of this."""
 
 
 class _Shown(Part, frozen=True):

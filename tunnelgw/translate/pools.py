@@ -1,8 +1,8 @@
 """Which Gateway has which address of a pool.
 
 A pool of one address is shared. Of a larger one each Gateway gets its own: first the addresses that Gateways ask for,
-then those that their status shows already, then what is free, older Gateways before younger. So addresses stay where
-they are when other Gateways come and go, and a controller that starts anew decides as the one before.
+then those that it holds already (`Gateway.held`), then what is free, older Gateways before younger. So addresses stay
+where they are when other Gateways come and go, and a controller that starts anew decides as the one before.
 """
 
 import ipaddress
@@ -10,7 +10,7 @@ import itertools
 from collections.abc import Iterable
 from typing import NamedTuple
 
-from tunnelgw.model.gateways import Gateway, GatewayAddress, shown_addresses
+from tunnelgw.model.gateways import Gateway, GatewayAddress
 from tunnelgw.model.kinds import Kind
 from tunnelgw.model.meta import Key
 from tunnelgw.translate.gateways import gateway_setup, gateways_of
@@ -35,7 +35,7 @@ class Claim(NamedTuple):
     others: int
     """How many more it wants."""
     former: tuple[str, ...]
-    """Addresses of the pool that its status shows."""
+    """Addresses of the pool that it has."""
 
 
 def pool_share(view: View, key: Key) -> tuple[str, ...]:
@@ -65,7 +65,7 @@ def claim(view: View, key: Key) -> Claim | None:
     pool = setup.direct.addresses
     wanted = gateway.spec.addresses or (GatewayAddress(),)
     values = [address.value for address in wanted if address.type == "IPAddress"]
-    return Claim(key, setup.class_name, pool, _of(pool, values), values.count(""), _of(pool, shown_addresses(gateway)))
+    return Claim(key, setup.class_name, pool, _of(pool, values), values.count(""), _of(pool, gateway.held))
 
 
 def same_address(first: str, second: str) -> bool:
