@@ -9,7 +9,7 @@ from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec, ed25519, rsa, x25519
 from cryptography.x509.oid import NameOID
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from proxy.document import ListenerTLS
@@ -161,6 +161,7 @@ def test_keys_are_in_no_representation() -> None:
     assert data["tls.key"][:40] not in repr(Secret(META, "kubernetes.io/tls", data))
 
 
+@settings(deadline=None)
 @given(st.dictionaries(st.sampled_from(["tls.crt", "tls.key"]), st.text()))
 def test_any_text_is_a_problem_and_no_exception(data: dict[str, str]) -> None:
     assert problem_in(data)
@@ -173,6 +174,7 @@ def test_a_bundle_has_each_authority_once() -> None:
     assert Queries(snapshot).ask(bundle_in_config_map, KEY) == CaBundle(authority_pem())
 
 
+@settings(deadline=None)
 @given(st.none() | st.dictionaries(st.just("ca.crt"), st.text()))
 def test_a_config_map_without_authorities_says_so(data: dict[str, str] | None) -> None:
     found = Queries(Snapshot.of([(Kind.CONFIG_MAP, ConfigMap(META, data))])).ask(bundle_in_config_map, KEY)

@@ -1,7 +1,7 @@
 """Parts in blocks say the same as parts in a sorted dictionary."""
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tunnelgw.translate import encodedparts
@@ -15,6 +15,7 @@ def joined(parts: EncodedParts) -> bytes:
     return b"".join(parts.chunks())
 
 
+@settings(deadline=None)
 @given(edits, st.sampled_from([1, 2, 3, 256]))
 def test_any_edits_leave_the_parts_in_the_order_of_their_names(edits: list[tuple[str, int | None]], size: int) -> None:
     parts = EncodedParts()

@@ -2,7 +2,7 @@
 
 from itertools import product
 
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tunnelgw.translate.hostnames import ANY, covers, effective, intersection
@@ -20,11 +20,13 @@ def hosts_of(hostname: str) -> set[str]:
     return {hostname}
 
 
+@settings(deadline=None)
 @given(hostnames, hostnames)
 def test_a_hostname_covers_another_if_it_has_all_of_its_hosts(first: str, second: str) -> None:
     assert covers(first, second) == (hosts_of(first) >= hosts_of(second))
 
 
+@settings(deadline=None)
 @given(hostnames, hostnames)
 def test_an_intersection_has_the_hosts_of_both(first: str, second: str) -> None:
     common = intersection(first, second)
@@ -33,6 +35,7 @@ def test_an_intersection_has_the_hosts_of_both(first: str, second: str) -> None:
     assert common == intersection(second, first)
 
 
+@settings(deadline=None)
 @given(hostnames, st.lists(hostnames.filter(bool), max_size=3))
 def test_effective_hostnames_have_the_hosts_of_listener_and_route(listener: str, route: list[str]) -> None:
     found = effective(listener, route)

@@ -1,6 +1,6 @@
 """Names in the document: unique, short enough, and in the order that precedence needs."""
 
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from proxy import document
@@ -13,12 +13,14 @@ long_names = st.text("ab", min_size=1, max_size=900)
 object_names = st.from_regex(r"\A[a-z0-9]([-.a-z0-9]{0,3}[a-z0-9])?\Z")
 
 
+@settings(deadline=None)
 @given(long_names, long_names)
 def test_short_names_are_as_different_as_the_long_ones(first: str, second: str) -> None:
     assert len(short(first)) <= MAX_LENGTH
     assert (short(first) == short(second)) == (first == second)
 
 
+@settings(deadline=None)
 @given(object_names, object_names)
 def test_a_route_of_several_parts_ranks_as_its_name_does(first: str, second: str) -> None:
     if first != second:

@@ -149,7 +149,7 @@ sheets = st.lists(cells, max_size=6, unique_by=lambda item: item.metadata.name)
 questions = st.tuples(st.sampled_from([total, sign, praise, spread]), st.sampled_from(NAMES))
 
 
-@settings(max_examples=300, deadline=None)
+@settings(deadline=None)
 @given(st.lists(st.tuples(sheets, st.sets(questions), st.sets(questions)), min_size=2, max_size=6))
 def test_answers_after_any_edits_are_those_from_nothing(
     steps: list[tuple[list[ConfigMap], set[tuple[object, str]], set[tuple[object, str]]]],
@@ -171,6 +171,7 @@ def test_answers_after_any_edits_are_those_from_nothing(
     assert {question: queries.ask(*question) for question in kept} == kept
 
 
+@settings(deadline=None)
 @given(st.lists(sheets, min_size=1, max_size=4))
 def test_nothing_is_left_when_all_was_let_go(steps: list[list[ConfigMap]]) -> None:
     queries = Queries(sheet())
