@@ -32,6 +32,8 @@ from tunnelgw.model.conditions import Finding
 from tunnelgw.model.kinds import Kind
 from tunnelgw.model.meta import Key
 from tunnelgw.model.snapshot import Snapshot
+from tunnelgw.sources.references import WITH_DATA
+from tunnelgw.sources.store import Store
 from tunnelgw.translate.pipeline import Translation
 from tunnelgw.translate.proxyconfig import DataPlaneDocument
 from tunnelgw.translate.queries import CONTROLLER_NAME
@@ -104,7 +106,11 @@ def _snapshot(case: dict[str, Any]) -> Snapshot:
         if item["kind"] == "Gateway":
             item["spec"].setdefault("gatewayClassName", "ours")
         plain.append(item)
-    return Snapshot.of(map(object_of, plain))
+    store = Store(())
+    # The store keeps data only of what is named already.
+    for kind, item in sorted(map(object_of, plain), key=lambda each: each[0] in WITH_DATA):
+        store.upsert(kind, item)
+    return store.take().snapshot
 
 
 def _metadata(name: str) -> dict[str, str]:
