@@ -9,6 +9,7 @@ from pathlib import Path
 
 import msgspec
 
+from tunnelgw.model.gateways import Gateway, holding
 from tunnelgw.model.kinds import Kind
 from tunnelgw.model.meta import Object
 from tunnelgw.model.snapshot import Entry, Snapshot
@@ -60,7 +61,8 @@ def from_files(names: Iterable[str], status_dir: str = "") -> World:
         else:
             known = ledger.note(entry, admitted.digest, now)
             status = statuses.read(entry, known.uid)
-        items.append((Kind(entry.room), admitted.object(known, status)))
+        item = admitted.object(known, status)
+        items.append((Kind(entry.room), holding(item) if isinstance(item, Gateway) else item))
     items += surroundings(reading.admitted)
     return World(
         Snapshot.of(items),

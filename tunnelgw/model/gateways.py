@@ -1,5 +1,7 @@
 """GatewayClass, Gateway and ListenerSet (gateway.networking.k8s.io/v1)."""
 
+from collections.abc import Iterable
+
 import msgspec
 
 from tunnelgw.model.meta import NO_STATUS, Object
@@ -123,7 +125,7 @@ class Gateway(Object, frozen=True):
     status: msgspec.Raw = NO_STATUS
     held: tuple[str, ...] = msgspec.field(default=(), name="(held)")
     """Addresses that are its own until it goes: those that its status shows, and those that it was given last, which it
-    may not show yet. The store fills them in; the API knows nothing of this."""
+    may not show yet. See `holding`; the API knows nothing of this."""
 
 
 class _Shown(Part, frozen=True):
@@ -137,6 +139,12 @@ def shown_addresses(gateway: Gateway) -> tuple[str, ...]:
     except (msgspec.MsgspecError, UnicodeDecodeError):
         return ()
     return tuple(address.value for address in status.addresses)
+
+
+def holding(gateway: Gateway, given: Iterable[str] = ()) -> Gateway:
+    """With `held` filled in. `given`: what it was given last."""
+    held = dict.fromkeys((*shown_addresses(gateway), *given))
+    return msgspec.structs.replace(gateway, held=tuple(held))
 
 
 class ListenerSetSpec(Part, frozen=True):

@@ -15,10 +15,8 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-import msgspec
-
 from tunnelgw.model.core import ConfigMap, Secret
-from tunnelgw.model.gateways import Gateway, shown_addresses
+from tunnelgw.model.gateways import Gateway, holding
 from tunnelgw.model.kinds import Kind
 from tunnelgw.model.meta import Key, Object
 from tunnelgw.model.snapshot import Entry, Snapshot
@@ -196,15 +194,11 @@ class Store:
         if isinstance(item, Secret | ConfigMap):
             item = self._kept(entry, item, is_whole=is_whole)
         elif isinstance(item, Gateway):
-            item = self._holding(item)
+            item = holding(item, self._given.get(item.key, ()))
         old = self._tables.get(entry)
         if self._tables.put(kind, item):
             self._mark()
             self._name(old, item)
-
-    def _holding(self, gateway: Gateway) -> Gateway:
-        held = dict.fromkeys((*shown_addresses(gateway), *self._given.get(gateway.key, ())))
-        return msgspec.structs.replace(gateway, held=tuple(held))
 
     def _remove(self, kind: Kind, key: Key) -> None:
         entry = Entry(kind, key)
