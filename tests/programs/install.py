@@ -21,6 +21,7 @@ import sys
 import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 
 EXTERNAL_DNS_VERSION = "0.21.0"  # the newest whose module requirements can be fetched by name
@@ -80,16 +81,16 @@ def build_etcd(work: Path, program: Path) -> None:
     go("build", "-trimpath", "-ldflags", "-s -w", "-o", str(program), ".", cwd=work)
 
 
-def build_kube_apiserver(work: Path, program: Path) -> None:
+def build_of_kubernetes(command: str, work: Path, program: Path) -> None:
     """`k8s.io/kubernetes` replaces its staging modules by folders; outside its tree they are the published ones."""
-    go("mod", "init", "tunnelgw.test/kube-apiserver", cwd=work)
+    go("mod", "init", f"tunnelgw.test/{command}", cwd=work)
     module = download(f"k8s.io/kubernetes@v{KUBERNETES_VERSION}", work)
     staging = re.findall(r"^\s*(?:replace\s+)?(\S+) => \./staging/src/", Path(module["GoMod"]).read_text(), re.M)
     published = "v0." + KUBERNETES_VERSION.partition(".")[2]
     edits = [f"-replace={name}={name}@{published}" for name in staging]
     go("mod", "edit", f"-require=k8s.io/kubernetes@v{KUBERNETES_VERSION}", *edits, cwd=work)
     version = f"-X k8s.io/component-base/version.gitVersion=v{KUBERNETES_VERSION}"
-    package = "k8s.io/kubernetes/cmd/kube-apiserver"
+    package = f"k8s.io/kubernetes/cmd/{command}"
     go("build", "-mod=mod", "-trimpath", "-ldflags", f"-s -w {version}", "-o", str(program), package, cwd=work)
 
 
@@ -130,7 +131,8 @@ TOOLS: dict[str, tuple[str, Callable[[Path, Path], None]]] = {
     "external-dns": (EXTERNAL_DNS_VERSION, build_external_dns),
     "dnsendpoint-crd": (EXTERNAL_DNS_VERSION, copy_dnsendpoint_crd),
     "etcd": (ETCD_VERSION, build_etcd),
-    "kube-apiserver": (KUBERNETES_VERSION, build_kube_apiserver),
+    "kube-apiserver": (KUBERNETES_VERSION, partial(build_of_kubernetes, "kube-apiserver")),
+    "kubectl": (KUBERNETES_VERSION, partial(build_of_kubernetes, "kubectl")),
     "gateway-api-crds": (GATEWAY_API_VERSION, copy_gateway_api_crds),
     "h2spec": (H2SPEC_VERSION, build_h2spec),
     "conformance": (f"{GATEWAY_API_VERSION}-{state_of(CONFORMANCE_SOURCES)}", build_conformance),

@@ -42,7 +42,7 @@ class Pass:
 
 @dataclass(frozen=True, slots=True)
 class ExternalDns:
-    """The settings of one installation; `namespace` holds its desired records."""
+    """The settings of one installation; `namespace` holds what `source` looks for."""
 
     program: Path
     webhook_url: str
@@ -53,6 +53,7 @@ class ExternalDns:
     owner_id: str = "tunnelgw-tests"
     record_types: Sequence[str] = ALL_RECORD_TYPES
     extra: Sequence[str] = field(default=())
+    source: str = "crd"
 
     def in_namespace(self, namespace: str) -> ExternalDns:
         """The same installation with other desired records."""
@@ -74,7 +75,7 @@ class ExternalDns:
             str(self.program),
             "--provider=webhook",
             f"--webhook-provider-url={self.webhook_url}",
-            "--source=crd",
+            f"--source={self.source}",
             f"--kubeconfig={self.kubeconfig}",
             f"--namespace={self.namespace}",
             # Each object gets a status update in the first pass; at the default of 5 a second, 60 of them take 10 s.

@@ -33,7 +33,7 @@ def test_a_program_that_is_there_is_left_alone_and_needs_no_go(tmp_path: Path) -
 
 
 def test_an_unknown_name_is_refused_with_the_known_ones(tmp_path: Path) -> None:
-    done = run("kubectl", tools=tmp_path, path="/nonexistent")
+    done = run("minikube", tools=tmp_path, path="/nonexistent")
 
     assert done.returncode == 2
-    assert "unknown name kubectl; known: external-dns" in done.stderr
+    assert "unknown name minikube; known: external-dns" in done.stderr
