@@ -13,7 +13,9 @@ import time
 from collections.abc import Callable, Iterable, Mapping
 
 from daemonkit.logs import get_logger
+from daemonkit.memory import spare_the_collector
 from tunnelgw.deliver.dispatch import Dispatch
+from tunnelgw.deliver.proxies import DocumentParcel
 from tunnelgw.deliver.targets import Discovery, Plane, Tunnel, depends_on_tunnels, planes, tunnels
 from tunnelgw.deliver.tunnels import HostnamesParcel
 from tunnelgw.herald import Herald
@@ -106,8 +108,12 @@ class Reconciler:
                 has_changed = self._store.wait(time.monotonic() + _MAX_WAIT_S)
                 if has_changed and self._debounce_s:
                     self._stop.wait(self._debounce_s)
-                if not self._stop.is_set():
-                    self._turn(has_changed=has_changed)
+                if self._stop.is_set():
+                    break
+                is_first = self._translation is None
+                self._turn(has_changed=has_changed)
+                if is_first and self._translation is not None:
+                    spare_the_collector()  # most of what there is stays as it is
         finally:
             self._dispatch.stop()
 
@@ -182,9 +188,9 @@ class Reconciler:
         if made is None:
             self._dispatch.drop_document(plane)
             return
-        encoded = made.encode(0)
-        self._metrics.document_bytes.labels(plane).set(len(encoded))
-        self._dispatch.put_document(plane, encoded, made.listeners, self._number)
+        parcel = DocumentParcel(made.digest(), made.tail())
+        self._metrics.document_bytes.labels(plane).set(len(parcel.tail))
+        self._dispatch.put_document(plane, parcel, made.listeners, self._number)
 
     # -- deliveries --------------------------------------------------------------------------------------------------
 

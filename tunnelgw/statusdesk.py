@@ -64,7 +64,7 @@ class StatusDesk:
                 failed = self._failed.get(id_)
                 if failed is not None and failed.is_outdated_by(wish):
                     del self._failed[id_]
-            self._changed.notify_all()
+            self._changed.notify(len(wishes))
 
     def wake(self) -> None:
         """`stop` was set, or we lead now."""
@@ -80,7 +80,8 @@ class StatusDesk:
             finally:
                 with self._changed:
                     self._in_hand.discard(id_)
-                    self._changed.notify_all()
+                    if self._wishes:
+                        self._changed.notify()
             self._observe(id_.kind, outcome)
 
     def _next(self) -> tuple[ObjectId, Wish] | None:

@@ -94,8 +94,9 @@ class Courier(Generic[P]):
     def send(self, parcel: P) -> None:
         """From now on this is what the target should hold."""
         with self._changed:
-            self._parcel = parcel
-            self._changed.notify_all()
+            if parcel is not self._parcel:
+                self._parcel = parcel
+                self._changed.notify_all()
 
     def stop(self) -> None:
         """The delivery under way is finished or times out; nothing begins any more. See `join`."""

@@ -7,7 +7,6 @@ edge that sends requests too early would see them refused. The reconciler's thre
 in from the couriers' own threads.
 """
 
-import hashlib
 import sys
 from collections.abc import Callable, Collection, Mapping
 
@@ -25,7 +24,6 @@ from tunnelgw.deliver.tunnels import KNOCK, HostnamesParcel, TunnelTarget
 from tunnelgw.provider.client import Observer, ProviderClient
 from tunnelgw.provider.tunnel import Pass, TunnelDocument, TunnelRef
 
-_VERSION_PREFIX = b'{"version":0'
 _MAX_REMEMBERED = 1000
 """Documents of a data plane that a slow proxy may still answer about."""
 
@@ -82,12 +80,9 @@ class Dispatch:
 
     # -- out ---------------------------------------------------------------------------------------------------------
 
-    def put_document(self, plane: str, encoded: bytes, listeners: tuple[Listener, ...], turn: int) -> None:
-        """What a data plane is to serve from now on: a document of version 0. Turns are counted from 1."""
-        if not encoded.startswith(_VERSION_PREFIX):
-            raise ValueError(f"document of data plane {plane}: want version 0 first, seen {encoded[:20]!r}")
-        tail = encoded[len(_VERSION_PREFIX) :]
-        parcel = self._documents[plane] = DocumentParcel(hashlib.sha256(tail).hexdigest(), tail)
+    def put_document(self, plane: str, parcel: DocumentParcel, listeners: tuple[Listener, ...], turn: int) -> None:
+        """What a data plane is to serve from now on. Turns are counted from 1."""
+        self._documents[plane] = parcel
         self._listeners[plane] = listeners
         turns = self._turns.setdefault(plane, {})
         turns.pop(parcel.digest, None)  # so that the oldest comes first

@@ -5,6 +5,7 @@ from blocks: with 10,000 parts of 150 bytes that takes a tenth of the time that 
 """
 
 import bisect
+import hashlib
 from collections.abc import Iterator
 
 MAX_BLOCK = 256
@@ -12,16 +13,17 @@ MAX_BLOCK = 256
 
 
 class _Block:
-    __slots__ = ("_joined", "_parts", "names")
+    __slots__ = ("_digest", "_joined", "_parts", "names")
 
     def __init__(self, names: list[str], parts: list[bytes]) -> None:
         self.names = names
         self._parts = parts
         self._joined = b""
+        self._digest = b""
 
     def put(self, name: str, part: bytes) -> bool:
         """True when it is new."""
-        self._joined = b""
+        self._joined = self._digest = b""
         place = bisect.bisect_left(self.names, name)
         is_new = self.names[place : place + 1] != [name]
         if is_new:
@@ -36,7 +38,7 @@ class _Block:
         place = bisect.bisect_left(self.names, name)
         if self.names[place : place + 1] != [name]:
             return False
-        self._joined = b""
+        self._joined = self._digest = b""
         del self.names[place], self._parts[place]
         return True
 
@@ -50,6 +52,10 @@ class _Block:
     def joined(self) -> bytes:
         self._joined = self._joined or b",".join(self._parts)
         return self._joined
+
+    def digest(self) -> bytes:
+        self._digest = self._digest or hashlib.sha256(self.joined()).digest()
+        return self._digest
 
 
 class EncodedParts:
@@ -86,6 +92,10 @@ class EncodedParts:
             yield comma
             yield block.joined()
             comma = b","
+
+    def digest(self) -> bytes:
+        """Equal digests, equal lists; but one list may have several, by how it came about."""
+        return hashlib.sha256(b"".join(block.digest() for block in self._blocks)).digest()
 
     def _place(self, name: str) -> int:
         """Of the block that the name belongs to."""
