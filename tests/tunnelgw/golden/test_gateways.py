@@ -1,11 +1,7 @@
 """Golden cases of classes, Gateways, listeners, ListenerSets and the attachment of routes: one question a file.
 
-rows       which rows of the semantics sheet it answers
-config     spec of the GatewayClassConfig of class `ours`; a tunnel and the address 192.0.2.1 unless given
-services   Services of namespace apps with port 80 and these addresses, written short
-tls        Secrets of type kubernetes.io/tls with a certificate for these names, by name or namespace/name
-ca         ConfigMaps with an authority, by name or namespace/name
-objects    all other objects, in namespace apps unless they say otherwise; Gateways are of class `ours`
+rows       which rows of rows.yaml it answers
+config, services, tls, ca, objects   see given.py
 expect     by object: `Kind namespace/name`, for a listener with its name behind it, for a further parentRef of a route
            with its number. What is not as when all is well, by type of condition: `Status Reason: part of message`.
            Also addresses, kinds, attached, sets, plane, tunnel. `unjudged`: nothing is told. Objects that are not named
@@ -26,17 +22,14 @@ import pytest
 import yaml
 
 from proxy import document, routing
-from tests.tunnelgw.translate.pki import authority_pem, secret_data
-from tests.tunnelgw.translate.world import object_of, outcome, service
+from tests.tunnelgw.golden.given import FIELDS, snapshot_of
+from tests.tunnelgw.translate.world import outcome
 from tunnelgw.model.conditions import Finding
 from tunnelgw.model.kinds import Kind
 from tunnelgw.model.meta import Key
 from tunnelgw.model.snapshot import Snapshot
-from tunnelgw.sources.references import WITH_DATA
-from tunnelgw.sources.store import Store
 from tunnelgw.translate.pipeline import Translation
 from tunnelgw.translate.proxyconfig import DataPlaneDocument
-from tunnelgw.translate.queries import CONTROLLER_NAME
 from tunnelgw.translate.verdicts import (
     ClassVerdict,
     GatewayVerdict,
@@ -47,8 +40,7 @@ from tunnelgw.translate.verdicts import (
 )
 
 CASES = sorted((Path(__file__).parent / "gateways").glob("*.yaml"))
-TUNNEL = "00000000-0000-4000-8000-000000000001"
-_FIELDS = {"rows", "config", "services", "tls", "ca", "objects", "expect", "listeners", "routes", "hosts", "requests"}
+_FIELDS = FIELDS | {"rows", "expect", "listeners", "routes", "hosts", "requests"}
 _WELL = {
     "Accepted": "True Accepted",
     "ResolvedRefs": "True ResolvedRefs",
@@ -62,7 +54,7 @@ def test_gateways_and_listeners(path: Path) -> None:
     case = yaml.safe_load(path.read_text())
     assert case["rows"]
     assert not case.keys() - _FIELDS
-    snapshot = _snapshot(case)
+    snapshot = snapshot_of(case)
     translation = Translation(snapshot)
 
     _check_expected(_seen(translation, snapshot), case.get("expect", {}))
@@ -81,41 +73,6 @@ def test_every_case_is_a_sentence_and_short() -> None:
     for path in CASES:
         assert "-" in path.stem
         assert len(path.read_text().splitlines()) <= 80, path.name
-
-
-def _snapshot(case: dict[str, Any]) -> Snapshot:
-    config = case.get("config", {"tunnelID": TUNNEL, "direct": {"addresses": ["192.0.2.1"]}})
-    parameters = {"group": "tunnelgw.dev", "kind": "GatewayClassConfig", "name": "ours"}
-    plain: list[dict[str, Any]] = [
-        {
-            "kind": "GatewayClass",
-            "metadata": {"name": "ours"},
-            "spec": {"controllerName": CONTROLLER_NAME, "parametersRef": parameters},
-        },
-        {"kind": "GatewayClassConfig", "metadata": {"name": "ours"}, "spec": config},
-    ]
-    for name, addresses in case.get("services", {}).items():
-        plain += service(name, addresses)
-    for name, names in case.get("tls", {}).items():
-        plain.append(
-            {"kind": "Secret", "metadata": _metadata(name), "type": "kubernetes.io/tls", "data": secret_data(*names)}
-        )
-    for name in case.get("ca", []):
-        plain.append({"kind": "ConfigMap", "metadata": _metadata(name), "data": {"ca.crt": authority_pem()}})
-    for item in case.get("objects", []):
-        if item["kind"] == "Gateway":
-            item["spec"].setdefault("gatewayClassName", "ours")
-        plain.append(item)
-    store = Store(())
-    # The store keeps data only of what is named already.
-    for kind, item in sorted(map(object_of, plain), key=lambda each: each[0] in WITH_DATA):
-        store.upsert(kind, item)
-    return store.take().snapshot
-
-
-def _metadata(name: str) -> dict[str, str]:
-    namespace, _, name = name.rpartition("/")
-    return {"name": name, "namespace": namespace or "apps"}
 
 
 def _seen(translation: Translation, snapshot: Snapshot) -> dict[str, dict[str, Any] | str]:
