@@ -1,0 +1,107 @@
+"""What statuses say of deliveries."""
+
+from __future__ import annotations
+
+import msgspec
+
+from proxy.document import Listener
+from tunnelgw.deliver.receipts import Receipt, Remark, RemarkKind
+from tunnelgw.deliveries import conflicts, delivered, unbound, with_conflict
+from tunnelgw.model.conditions import ConditionType, Finding, Reason, Status
+from tunnelgw.model.kinds import Kind
+from tunnelgw.model.meta import Key
+from tunnelgw.model.refs import ParentRef
+from tunnelgw.translate.routes import TunnelHost
+from tunnelgw.translate.verdicts import ObjectId, ParentVerdict, RouteVerdict
+
+HELD = Receipt("http://10.0.0.1:8082", "d", "d")
+DOWN = Receipt("http://10.0.0.2:8082", "d", error="connection refused")
+TUNNEL = Receipt("tunnel 6f1c", "h", "h")
+CONFLICT = Remark(RemarkKind.CONFLICT, "a.example", "a.example is somebody else's")
+
+
+def said(finding: Finding) -> tuple[Status, Reason, str]:
+    assert finding.type is ConditionType.DELIVERED
+    return finding.status, finding.reason, finding.message
+
+
+def test_all_that_hold_what_was_wanted_are_counted() -> None:
+    assert said(delivered([HELD], 1, TUNNEL)) == (Status.TRUE, Reason.DELIVERED, "held by 1 proxy and tunnel 6f1c")
+    assert said(delivered([HELD, HELD], 2, None)) == (Status.TRUE, Reason.DELIVERED, "held by 2 proxies")
+
+
+def test_whoever_fails_is_named_with_the_reason() -> None:
+    tunnel = msgspec.structs.replace(TUNNEL, error="authentication failed")
+
+    status, reason, message = said(delivered([HELD, DOWN], 2, tunnel))
+
+    assert (status, reason) == (Status.FALSE, Reason.DELIVERY_FAILED)
+    assert message == "proxy http://10.0.0.2:8082: connection refused; tunnel 6f1c: authentication failed"
+
+
+def test_of_many_failures_some_are_shown_and_the_others_counted() -> None:
+    many = [msgspec.structs.replace(DOWN, target=f"p{number}") for number in range(7)]
+
+    message = said(delivered(many, 7, None))[2]
+
+    assert "p4: " in message
+    assert "p5" not in message
+    assert message.endswith("; and 2 more")
+
+
+def test_a_proxy_that_has_not_answered_yet_is_no_failure() -> None:
+    assert said(delivered([HELD], 2, None)) == (
+        Status.UNKNOWN,
+        Reason.PENDING,
+        "1 of 2 proxies have not answered yet",
+    )
+
+
+def test_a_data_plane_without_proxies_is_told() -> None:
+    status, _, message = said(delivered([], 0, None))
+
+    assert status is Status.FALSE
+    assert "--proxy-endpoints" in message
+
+
+def test_a_conflict_is_told_on_the_gateway_and_by_hostname() -> None:
+    everything = Remark(RemarkKind.CONFLICT, "*", "the catch-all is somebody else's")
+    tunnel = msgspec.structs.replace(TUNNEL, remarks=(CONFLICT, everything))
+
+    assert said(delivered([HELD], 1, tunnel))[2] == f"{CONFLICT.message}; {everything.message}"
+    assert conflicts({"6f1c": tunnel}) == {
+        TunnelHost("6f1c", "a.example"): CONFLICT.message,
+        TunnelHost("6f1c", ""): everything.message,
+    }
+
+
+def test_a_route_s_conflict_is_told_for_the_parents_that_accepted_it() -> None:
+    accepted = Finding(ConditionType.ACCEPTED, Status.TRUE, Reason.ACCEPTED)
+    refused = Finding(ConditionType.ACCEPTED, Status.FALSE, Reason.NOT_ALLOWED_BY_LISTENERS)
+    verdict = RouteVerdict((ParentVerdict(ParentRef("one"), (accepted,)), ParentVerdict(ParentRef("two"), (refused,))))
+
+    first, second = with_conflict(verdict, "theirs").parents
+
+    assert first.findings[0] == accepted
+    assert first.findings[1].reason is Reason.HOSTNAME_CONFLICT
+    assert second.findings == (refused,)
+
+
+def test_ports_that_cannot_be_bound_are_told_of_the_listener_that_wants_them() -> None:
+    listeners = [
+        Listener("infra/gw/web", gateway="infra/gw"),
+        Listener("infra/gw/shop/set/web", gateway="infra/gw"),
+        Listener("infra/gw/other", gateway="infra/gw"),
+    ]
+    remarks = (
+        Remark(RemarkKind.PORT, "listeners[0].port", "in use"),
+        Remark(RemarkKind.PORT, "listeners[1].port", "permission denied"),
+        Remark(RemarkKind.PORT, "listeners[9].port", "of an older document"),
+    )
+
+    found = unbound(listeners, [msgspec.structs.replace(HELD, remarks=remarks)])
+
+    assert found == {
+        ObjectId(Kind.GATEWAY, Key("infra", "gw")): {"web": "proxy http://10.0.0.1:8082: in use"},
+        ObjectId(Kind.LISTENER_SET, Key("shop", "set")): {"web": "proxy http://10.0.0.1:8082: permission denied"},
+    }

@@ -1,0 +1,63 @@
+"""Which Events are said, and of what."""
+
+from __future__ import annotations
+
+from tests.tunnelgw.sources.objects import gateway
+from tunnelgw.deliver.receipts import Receipt
+from tunnelgw.herald import LASTING_ATTEMPTS, Herald, has_lasted
+from tunnelgw.model.kinds import Kind
+from tunnelgw.model.meta import Key, Object
+from tunnelgw.model.snapshot import Entry
+from tunnelgw.sources.store import Unreadable
+
+GATEWAY = gateway("gw")
+
+
+class Recorder:
+    def __init__(self) -> None:
+        self.said: list[tuple[Kind, Key, str, str]] = []
+
+    def warn(self, kind: Kind, item: Object, reason: str, note: str) -> None:
+        self.said.append((kind, item.key, reason, note))
+
+
+def test_failures_are_said_once_they_have_lasted_and_refused_credentials_at_once() -> None:
+    passing = Receipt("p", "d", error="refused", attempts=LASTING_ATTEMPTS - 1)
+    lasting = Receipt("p", "d", error="refused", attempts=LASTING_ATTEMPTS)
+    refused = Receipt("t", "d", error="401", is_credential_problem=True, attempts=1)
+
+    assert [has_lasted(each) for each in (passing, lasting, refused)] == [False, True, True]
+    assert not has_lasted(Receipt("p", "d", "d"))
+
+
+def test_a_gateway_s_failures_are_told_by_their_targets() -> None:
+    recorder = Recorder()
+    herald = Herald(recorder)
+
+    herald.failures(
+        GATEWAY, [Receipt("p", "d", error="down"), Receipt("t", "d", error="401", is_credential_problem=True)]
+    )
+
+    key = Key("default", "gw")
+    assert recorder.said == [
+        (Kind.GATEWAY, key, "DeliveryFailed", "p: down"),
+        (Kind.GATEWAY, key, "CredentialsRefused", "t: 401"),
+    ]
+
+
+def test_an_object_that_cannot_be_read_is_told_when_its_problem_is_another() -> None:
+    recorder = Recorder()
+    herald = Herald(recorder)
+    entry = Entry(Kind.HTTP_ROUTE, Key("shop", "web"))
+
+    for problem in (Unreadable("spec.rules: want a list"), Unreadable("spec.rules: want a list"), Unreadable("other")):
+        herald.unreadable({entry: problem})
+    herald.unreadable({})
+    herald.unreadable({entry: Unreadable("other")})
+
+    assert [said[:3] for said in recorder.said] == [(Kind.HTTP_ROUTE, Key("shop", "web"), "Unreadable")] * 3
+    assert recorder.said[0][3] == "HTTPRoute shop/web cannot be read and is left out: spec.rules: want a list"
+
+
+def test_without_a_recorder_nothing_is_said() -> None:
+    Herald().failures(GATEWAY, [Receipt("p", "d", error="down")])

@@ -1,0 +1,177 @@
+"""Statuses are written by threads: the newest wish of each object, again until it is done, and by nobody at a time."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import msgspec
+
+from tests.tunnelgw.sources.objects import route
+from tunnelgw.model.conditions import ConditionType, Finding, Reason, Status
+from tunnelgw.model.kinds import Kind
+from tunnelgw.model.meta import Key, Object
+from tunnelgw.model.refs import ParentRef
+from tunnelgw.sources.writing import Outcome, Written
+from tunnelgw.status.compose import Author, Wish
+from tunnelgw.statusdesk import StatusDesk
+from tunnelgw.translate.verdicts import ObjectId, ParentVerdict, RouteVerdict
+
+WAIT_S = 30.0
+WEB = ObjectId(Kind.HTTP_ROUTE, Key("default", "web"))
+
+
+def wish(message: str, *, version: str = "1", name: str = "web") -> dict[ObjectId, Wish]:
+    finding = Finding(ConditionType.ACCEPTED, Status.TRUE, Reason.ACCEPTED, message)
+    item = route(name, metadata={"resourceVersion": version, "generation": 1})
+    verdict = RouteVerdict((ParentVerdict(ParentRef("gw"), (finding,)),))
+    return {ObjectId(Kind.HTTP_ROUTE, Key("default", name)): Wish(item, verdict)}
+
+
+class Server:
+    """Takes statuses as a test wants it to; remembers their messages."""
+
+    def __init__(self) -> None:
+        self.outcomes: list[Outcome] = []
+        self.written: list[str] = []
+        self.open = threading.Event()
+        self.open.set()
+        self.changed = threading.Condition()
+        self.busy: set[Key] = set()
+
+    def write(self, kind: Kind, item: Object, status: bytes) -> Written:
+        message = msgspec.json.decode(status)["parents"][0]["conditions"][0]["message"]
+        with self.changed:
+            assert item.key not in self.busy, "two threads write one object"
+            self.busy.add(item.key)
+            self.written.append(f"{message} for {item.metadata.resource_version}")
+            self.changed.notify_all()
+        self.open.wait(WAIT_S)
+        with self.changed:
+            self.busy.discard(item.key)
+            outcome = self.outcomes.pop(0) if self.outcomes else Outcome.WRITTEN
+        return Written(outcome, "for the sake of the test" if outcome is not Outcome.WRITTEN else "")
+
+    def wait_for(self, *written: str) -> None:
+        with self.changed:
+            assert self.changed.wait_for(lambda: len(self.written) >= len(written), WAIT_S), self.written
+        assert self.written[: len(written)] == [*written]
+
+
+class Office:
+    def __init__(self, server: Server) -> None:
+        self.leads = True
+        self.outcomes: list[str] = []
+        self.noted = threading.Condition()
+        self.stop = threading.Event()
+        author = Author("tests.example/controller", ())
+        self.desk = StatusDesk(server, author, self.stop, lambda: self.leads, self._note)
+
+    def _note(self, kind: str, outcome: str) -> None:
+        assert kind == Kind.HTTP_ROUTE
+        with self.noted:
+            self.outcomes.append(outcome)
+            self.noted.notify_all()
+
+    def wait_for(self, *outcomes: str) -> None:
+        with self.noted:
+            assert self.noted.wait_for(lambda: len(self.outcomes) >= len(outcomes), WAIT_S), self.outcomes
+        assert self.outcomes[: len(outcomes)] == [*outcomes]
+
+
+@contextmanager
+def working(server: Server, threads: int = 2) -> Iterator[Office]:
+    office = Office(server)
+    started = [threading.Thread(target=office.desk.run, daemon=True) for _ in range(threads)]
+    for thread in started:
+        thread.start()
+    yield office
+    office.stop.set()
+    server.open.set()
+    office.desk.wake()
+    for thread in started:
+        thread.join(WAIT_S)
+        assert not thread.is_alive()
+
+
+def test_a_wish_is_written() -> None:
+    server = Server()
+    with working(server) as office:
+        office.desk.want(wish("one"))
+
+        office.wait_for("written")
+        server.wait_for("one for 1")
+        assert office.desk.depth == 0
+
+
+def test_while_a_write_is_under_way_only_the_newest_of_further_wishes_is_kept() -> None:
+    server = Server()
+    server.open.clear()
+    with working(server) as office:
+        office.desk.want(wish("one"))
+        server.wait_for("one for 1")
+        for number, message in enumerate(("two", "three"), start=2):
+            office.desk.want(wish(message, version=str(number)))
+        office.desk.want(wish("other", name="other"))
+        server.wait_for("one for 1", "other for 1")  # the second thread is free for other objects
+
+        server.open.set()
+
+        server.wait_for("one for 1", "other for 1", "three for 3")
+        office.wait_for("written", "written", "written")
+
+
+def test_what_could_not_be_written_is_tried_again() -> None:
+    server = Server()
+    server.outcomes = [Outcome.FAILED, Outcome.FAILED]
+    with working(server) as office:
+        office.desk.want(wish("one"))
+
+        office.wait_for("failed", "failed", "written")
+        server.wait_for("one for 1", "one for 1", "one for 1")
+
+
+def test_after_a_conflict_the_newer_version_is_written_at_once() -> None:
+    server = Server()
+    server.outcomes = [Outcome.CONFLICT]
+    with working(server) as office:
+        office.desk.want(wish("one"))
+        office.wait_for("conflict")
+
+        office.desk.want(wish("two", version="2"))
+
+        server.wait_for("one for 1", "two for 2")
+
+
+def test_a_conflict_without_a_newer_version_is_tried_again() -> None:
+    """Somebody between us and the API server may say so."""
+    server = Server()
+    server.outcomes = [Outcome.CONFLICT]
+    with working(server) as office:
+        office.desk.want(wish("one"))
+
+        office.wait_for("conflict", "written")
+
+
+def test_a_status_that_is_refused_for_what_it_says_is_not_tried_again() -> None:
+    server = Server()
+    server.outcomes = [Outcome.INVALID]
+    with working(server) as office:
+        office.desk.want(wish("one"))
+        office.wait_for("invalid")
+        assert office.desk.depth == 0
+
+
+def test_while_another_leads_wishes_wait() -> None:
+    server = Server()
+    with working(server) as office:
+        office.leads = False
+        office.desk.want(wish("one"))
+        assert office.desk.depth == 1
+        assert not server.written
+
+        office.leads = True
+        office.desk.wake()
+
+        server.wait_for("one for 1")
