@@ -15,29 +15,19 @@ import contextlib
 import socket
 import ssl
 import struct
-from collections import deque
 from typing import Final, Protocol
 
-from proxy.loop.debts import Creditor, Debts
+from proxy.loop.debts import Creditor
 from proxy.loop.loop import Loop
+from proxy.loop.output import NOT_NOW, TLS_RECORD_BYTES, Buffer, Output
+
+__all__ = ["Buffer", "Owner", "Transport"]
 
 _READ_BYTES: Final = 64 * 1024
 _MAX_READ_BYTES: Final = 252 * 1024
 """Just below what `daemonkit.memory` has served from mappings of their own: fresh pages cost more than the reading."""
-_TLS_RECORD_BYTES: Final = 16 * 1024
-_CORK_BYTES: Final = 2 * _TLS_RECORD_BYTES
-_JOIN_BYTES: Final = 32 * 1024
-"""Up to here buffers are joined; above, a plain socket gathers them by itself."""
-_MAX_BUFFERS: Final = 1024
-"""IOV_MAX."""
-_MANY_BUFFERS: Final = 32
-_SMALL_BUFFER_BYTES: Final = 512
 _LINGER_S: Final = 2.0
 _RESET_ON_CLOSE: Final = struct.pack("ii", 1, 0)
-
-_NOT_NOW = (BlockingIOError, InterruptedError, ssl.SSLWantReadError, ssl.SSLWantWriteError)
-
-Buffer = bytes | memoryview
 
 
 class Owner(Protocol):
@@ -77,12 +67,10 @@ class Transport:
         "_is_writing",
         "_linger",
         "_loop",
+        "_output",
         "_owner",
-        "_queue",
         "_read_bytes",
-        "_sent_bytes",
         "_sock",
-        "_total_bytes",
         "is_closed",
     )
 
@@ -94,12 +82,8 @@ class Transport:
         self._is_tls = isinstance(sock, ssl.SSLSocket)
         self.is_closed = False
         self._read_bytes = _READ_BYTES
-        self._queue: deque[Buffer] = deque()
-        self._total_bytes = 0
-        """Handed to this transport since it began."""
-        self._sent_bytes = 0
-        """Of those, taken by the socket."""
-        self._debts = Debts()
+        self._output = Output(sock)
+        self._debts = self._output.debts
         self._held_error: OSError | None = None
         self._is_more_known = False
         self._is_flush_due = False
@@ -129,7 +113,7 @@ class Transport:
     @property
     def queued_bytes(self) -> int:
         """Waiting for the socket; output that was not fetched yet does not count."""
-        return self._total_bytes - self._sent_bytes
+        return self._output.queued_bytes
 
     # -- receiving ---------------------------------------------------------------------------------------------------
 
@@ -151,7 +135,7 @@ class Transport:
             return
         try:
             data = self._receive_tls() if self._is_tls else self._sock.recv(self._read_bytes)
-        except _NOT_NOW:
+        except NOT_NOW:
             return
         except OSError as error:
             self._lose(error)
@@ -173,13 +157,13 @@ class Transport:
             raise self._held_error
         receive = self._sock.recv
         data = receive(self._read_bytes)
-        if len(data) < _TLS_RECORD_BYTES:
-            return data + receive(_TLS_RECORD_BYTES) if self._sock.pending() else data  # type: ignore[attr-defined]
+        if len(data) < TLS_RECORD_BYTES:
+            return data + receive(TLS_RECORD_BYTES) if self._sock.pending() else data  # type: ignore[attr-defined]
         parts, size_bytes = [data], len(data)
         while size_bytes < _MAX_READ_BYTES:
             try:
-                data = receive(_TLS_RECORD_BYTES)
-            except _NOT_NOW:
+                data = receive(TLS_RECORD_BYTES)
+            except NOT_NOW:
                 break
             except OSError as error:
                 # What came before it counts.
@@ -206,7 +190,7 @@ class Transport:
     def _drop(self, data: bytes) -> None:
         if not data:
             self._is_eof_seen = True
-            if not self._queue:
+            if not self._output.queue:
                 self._close()
             else:
                 self._rewatch()
@@ -232,119 +216,41 @@ class Transport:
             self._debts.forgive()
             return
         buffers = self._owner.buffers_to_send()
-        size_bytes = sum(map(len, buffers))
-        if self._queue or size_bytes > _JOIN_BYTES:
-            self._enqueue(buffers, size_bytes)
-            if not self._is_writing:
-                self._send()
+        try:
+            is_done = self._output.send(buffers)
+        except OSError as error:
+            self._lose(error)
+            return
+        if is_done:
+            self._debts.settle()
+            if self._is_finishing or self._is_half_closing:
+                self._end_if_asked()
         else:
-            self._send_at_once(buffers, size_bytes)
-
-    def _send_at_once(self, buffers: list[Buffer], size_bytes: int) -> None:
-        """Nothing waits, and this is little: most often the socket takes all of it, and there is nothing to keep."""
-        if size_bytes:
-            data = buffers[0] if len(buffers) == 1 else b"".join(buffers)
-            try:
-                sent_bytes = self._sock.send(data)
-            except _NOT_NOW:
-                sent_bytes = 0
-            except OSError as error:
-                self._lose(error)
-                return
-            if sent_bytes != size_bytes:
-                # OpenSSL wants to be offered again what it has refused.
-                self._enqueue([memoryview(data)[sent_bytes:] if sent_bytes else data], size_bytes - sent_bytes)
-                self._send()
-                return
-        self._debts.settle()
-        if self._is_finishing or self._is_half_closing:
-            self._end_if_asked()
-
-    def _enqueue(self, buffers: list[Buffer], size_bytes: int) -> None:
-        if len(buffers) > _MANY_BUFFERS and size_bytes < len(buffers) * _SMALL_BUFFER_BYTES:
-            # While they wait, what lies around them would cost more than they do.
-            buffers = [b"".join(buffers)]
-        # An empty one would never be taken: sending it makes no progress.
-        self._queue.extend(filter(None, buffers))
-        self._total_bytes += size_bytes
-        self._debts.seal(self._total_bytes)
+            self._account()
 
     def on_writable(self) -> None:
         if self.is_closed:
             return
-        self._send()
+        try:
+            self._output.send_queued()
+        except OSError as error:
+            self._lose(error)
+            return
+        self._account()
         if self._is_writing or self.is_closed:
             return
         if not self._is_finishing:
             self._owner.on_drained()
 
-    def _send(self) -> None:
-        queue = self._queue
-        try:
-            if self._is_tls and self.queued_bytes > _CORK_BYTES:
-                self._send_corked(queue)
-            else:
-                self._send_pieces(queue)
-        except _NOT_NOW:
-            pass
-        except OSError as error:
-            self._lose(error)
-            return
-        self._debts.repay(self._sent_bytes)
-        if bool(queue) != self._is_writing:
-            self._is_writing = bool(queue)
+    def _account(self) -> None:
+        """The socket has taken something of what waits, or nothing."""
+        self._debts.repay(self._output.sent_bytes)
+        is_waiting = bool(self._output.queue)
+        if is_waiting != self._is_writing:
+            self._is_writing = is_waiting
             self._rewatch()
-        if not queue:
+        if not is_waiting:
             self._end_if_asked()
-
-    def _send_corked(self, queue: deque[Buffer]) -> None:
-        """OpenSSL hands over each record by itself: the kernel is to make full segments of them, and to wake the peer
-        for those.
-        """
-        self._cork(True)
-        try:
-            self._send_pieces(queue)
-        finally:
-            self._cork(False)
-
-    def _cork(self, is_in: bool) -> None:
-        # Sockets of the local system have none.
-        with contextlib.suppress(OSError):
-            self._sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_CORK, is_in)
-
-    def _send_pieces(self, queue: deque[Buffer]) -> None:
-        while queue and self._send_some(queue):
-            pass
-
-    def _send_some(self, queue: deque[Buffer]) -> bool:
-        """False when the socket is full. A piece that TLS refused is offered again as it was, as OpenSSL wants it."""
-        if len(queue) == 1:
-            size_bytes = self._sock.send(queue[0])
-        elif self._is_tls or self.queued_bytes <= _JOIN_BYTES:
-            self._join(queue)
-            size_bytes = self._sock.send(queue[0])
-        else:
-            size_bytes = self._sock.sendmsg([queue[n] for n in range(min(len(queue), _MAX_BUFFERS))])
-        self._sent_bytes += size_bytes
-        while size_bytes:
-            first = queue[0]
-            if size_bytes < len(first):
-                queue[0] = memoryview(first)[size_bytes:]
-                # TLS takes a record at a time when it is given more than one.
-                return self._is_tls
-            size_bytes -= len(first)
-            queue.popleft()
-        return True
-
-    @staticmethod
-    def _join(queue: deque[Buffer]) -> None:
-        """Make the first pieces one, of at most about _MAX_READ_BYTES."""
-        pieces: list[Buffer] = []
-        size_bytes = 0
-        while queue and (not pieces or size_bytes + len(queue[0]) <= _MAX_READ_BYTES):
-            pieces.append(queue.popleft())
-            size_bytes += len(pieces[-1])
-        queue.appendleft(b"".join(pieces))
 
     # -- the end -----------------------------------------------------------------------------------------------------
 
@@ -443,8 +349,7 @@ class Transport:
         self._linger.cancel()
         self._loop.unwatch(self._sock)
         self._sock.close()
-        self._queue.clear()
-        self._debts.forgive()
+        self._output.drop()
 
     def _rewatch(self) -> None:
         if not self.is_closed:

@@ -1,0 +1,150 @@
+"""Output over real sockets: what is taken at once, what waits, in which order it leaves, and what it is owed."""
+
+import select
+import socket
+import ssl
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
+from itertools import cycle
+
+import pytest
+import trustme
+
+from proxy.loop.output import Buffer, Output
+from tests.proxy.loop.sides import PATIENCE_S, Owed, receive, tcp_pair
+
+MANY_BYTES = 4 * 1024 * 1024
+SIZES = [1, 0, 700, 16_384, 16_385, 33_000, 300_000]
+Sockets = Callable[[], AbstractContextManager[tuple[socket.socket, socket.socket]]]
+
+
+@contextmanager
+def plain() -> Iterator[tuple[socket.socket, socket.socket]]:
+    ours, peer = tcp_pair()
+    with ours, peer:
+        yield ours, peer
+
+
+@contextmanager
+def secure() -> Iterator[tuple[socket.socket, socket.socket]]:
+    authority = trustme.CA()
+    server, client = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER), ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    authority.issue_cert("a.example").configure_cert(server)
+    authority.configure_trust(client)
+    ours, peer = tcp_pair()
+    ours.settimeout(PATIENCE_S)
+    secured: list[ssl.SSLSocket] = []
+    thread = threading.Thread(target=lambda: secured.append(client.wrap_socket(peer, server_hostname="a.example")))
+    thread.start()
+    ours = server.wrap_socket(ours, server_side=True)
+    thread.join(PATIENCE_S)
+    ours.setblocking(False)
+    with ours, secured[0]:
+        yield ours, secured[0]
+
+
+def send_all(output: Output, ours: socket.socket) -> None:
+    """As the loop would: whenever the socket can be written to."""
+
+    while output.queue:
+        assert select.select([], [ours], [], PATIENCE_S)[1], "never writable again"
+        output.send_queued()
+
+
+@contextmanager
+def receiving(peer: socket.socket, size_bytes: int) -> Iterator[list[bytes]]:
+    """A peer that reads meanwhile; the list has what came when the block is over."""
+    got: list[bytes] = []
+    thread = threading.Thread(target=lambda: got.append(receive(peer, size_bytes)))
+    thread.start()
+    yield got
+    thread.join(PATIENCE_S)
+    assert not thread.is_alive()
+
+
+@pytest.mark.parametrize("sockets", [plain, secure])
+def test_a_little_is_taken_at_once_and_nothing_is_kept(sockets: Sockets) -> None:
+    with sockets() as (ours, peer):
+        output = Output(ours)
+
+        assert output.send([b"hello ", memoryview(b"world")])
+        assert output.send([])
+        assert output.send([b""])
+
+        assert (output.queued_bytes, len(output.queue)) == (0, 0)
+        assert receive(peer, 11) == b"hello world"
+
+
+@pytest.mark.parametrize("sockets", [plain, secure])
+def test_pieces_of_all_sizes_leave_in_order_whatever_the_socket_takes(sockets: Sockets) -> None:
+    pieces: list[list[Buffer]] = []
+    size_bytes = 0
+    for number, size in enumerate(cycle(SIZES)):
+        piece = bytes([number % 251]) * size
+        pieces.append([piece, memoryview(piece)] if number % 3 else [piece])
+        size_bytes += sum(map(len, pieces[-1]))
+        if size_bytes > MANY_BYTES:
+            break
+    with sockets() as (ours, peer):
+        output = Output(ours)
+        for group in pieces:
+            output.send(group)
+        assert output.queued_bytes > 0
+        with receiving(peer, size_bytes) as got:
+            send_all(output, ours)
+
+        assert got == [b"".join(piece for group in pieces for piece in group)]
+        assert output.queued_bytes == 0
+
+
+def test_what_waits_is_owed_up_to_its_place() -> None:
+    with plain() as (ours, peer):
+        output = Output(ours)
+        first, second = Owed(), Owed()
+        output.debts.owe(first, MANY_BYTES)
+        assert not output.send([bytes(MANY_BYTES)])
+        output.debts.owe(second, 5)
+        assert not output.send([b"after"]), "it waits behind the first"
+
+        output.debts.repay(output.sent_bytes)
+        assert (first.released_bytes, second.released_bytes) == (0, 0)
+        with receiving(peer, MANY_BYTES + 5) as got:
+            send_all(output, ours)
+        output.debts.repay(output.sent_bytes)
+
+        assert (first.released_bytes, second.released_bytes) == (MANY_BYTES, 5)
+        assert got[0].endswith(b"after")
+
+
+def test_many_tiny_pieces_wait_as_one() -> None:
+    with plain() as (ours, _):
+        output = Output(ours)
+        output.send([bytes(MANY_BYTES)])
+        before = len(output.queue)
+
+        output.send([b"tiny"] * 1000)
+
+        assert len(output.queue) == before + 1
+
+
+@pytest.mark.parametrize("size", [5, MANY_BYTES], ids=["at once", "queued"])
+def test_a_broken_connection_is_told(size: int) -> None:
+    with plain() as (ours, _):
+        ours.shutdown(socket.SHUT_WR)
+
+        with pytest.raises(BrokenPipeError):
+            Output(ours).send([bytes(size)])
+
+
+def test_what_is_dropped_is_forgiven() -> None:
+    with plain() as (ours, _):
+        output = Output(ours)
+        owed = Owed()
+        output.debts.owe(owed, MANY_BYTES)
+        output.send([bytes(MANY_BYTES)])
+
+        output.drop()
+
+        assert owed.released_bytes == MANY_BYTES
+        assert not output.queue
