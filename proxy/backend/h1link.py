@@ -203,6 +203,8 @@ class H1Link:
 
     def _pass_on(self, request: Request, events: list[Event]) -> None:
         receiver = request.receiver
+        if len(events) == 2 and self._pass_on_whole(request, *events):
+            return
         for event in events:
             if isinstance(event, DataReceived):
                 data = event.data
@@ -235,6 +237,18 @@ class H1Link:
         if request.held_bytes > MAX_HELD_BYTES and not self._is_paused:
             self._is_paused = True
             self._transport.pause_reading()
+
+    def _pass_on_whole(self, request: Request, first: Event, last: Event) -> bool:
+        """The usual response: its head and all of its body came at once. False: this is none."""
+        if not (
+            isinstance(first, ResponseReceived) and isinstance(last, DataReceived) and last.end_stream and last.data
+        ):
+            return False
+        request.is_answered = True
+        request.ledger.answered(first.head.status_code)
+        self._complete(request, True)
+        request.receiver.on_response(first.head, last.data)
+        return True
 
     def _complete(self, request: Request, is_clean: bool) -> None:
         """The response has ended. Not `is_clean`: more came after it, which belongs to no response."""

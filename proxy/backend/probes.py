@@ -105,6 +105,9 @@ class Prober:
         if self._body_bytes > _MAX_BODY_BYTES:
             self._cancel()
 
+    def on_response(self, head: ResponseHead, data: bytes | memoryview) -> None:  # noqa: ARG002
+        self.on_response_head(head, True)
+
     def on_response_trailers(self, fields: Fields) -> None:  # noqa: ARG002
         self._end(True)
 

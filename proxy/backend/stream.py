@@ -88,6 +88,9 @@ class Receiver(Protocol):
     def on_response_data(self, data: bytes | memoryview, end_stream: bool) -> None:
         """The receiver owes `stream.release(len(data))` once the bytes are held by nobody of ours."""
 
+    def on_response(self, head: ResponseHead, data: bytes | memoryview) -> None:
+        """All of a response with a body, in place of both calls, as it came all at once; no credit is owed for it."""
+
     def on_response_trailers(self, fields: Fields) -> None:
         """The response has ended."""
 

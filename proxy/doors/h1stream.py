@@ -82,6 +82,14 @@ class H1Stream:
             self._connection.on_response_end()
         return size_bytes
 
+    def send_response(self, head: ResponseHead, data: bytes | memoryview) -> int:
+        self._codec.send_headers(head, False)
+        self._codec.send_data(data, True)
+        self._transport.flush_later()
+        self.has_answered = True
+        self._connection.on_response_end()
+        return len(data)
+
     def send_trailers(self, fields: Fields) -> None:
         self._codec.send_trailers(fields)
         self._transport.flush_later()

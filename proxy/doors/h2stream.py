@@ -95,6 +95,19 @@ class H2Stream:
             self._connection.on_response_end(self)
         return size_bytes
 
+    def send_response(self, head: ResponseHead, data: bytes | memoryview) -> int:
+        connection = self._connection
+        if connection.encode_head is not None:
+            head = connection.encode_head(head)
+        size_bytes = self._codec.send_response(self.stream_id, head, data)
+        self._transport.flush_later()
+        self.has_answered = True
+        if size_bytes < len(data):
+            connection.on_window_closed(self)
+        else:
+            connection.on_response_end(self)
+        return size_bytes
+
     def send_trailers(self, fields: Fields) -> None:
         self._codec.send_trailers(self.stream_id, fields)
         self._transport.flush_later()

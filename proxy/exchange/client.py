@@ -51,6 +51,9 @@ class ClientStream(Protocol):
         The end counts only when all were taken. `creditor.release` is called when the socket has taken them.
         """
 
+    def send_response(self, head: ResponseHead, data: bytes | memoryview) -> int:
+        """Both in one, to the end of the response; `data` is not empty, and nobody waits for credit for it."""
+
     def send_trailers(self, fields: Fields) -> None:
         """End the response after its body."""
 

@@ -20,9 +20,10 @@ from proxy.exchange.answers import error_answer
 from proxy.exchange.attempting import Attempting
 from proxy.exchange.departure import Departure
 from proxy.exchange.hopbyhop import interim_fields, response_fields, trailer_fields
-from proxy.exchange.relay import Data, Relay, Upload
+from proxy.exchange.relay import NOBODY, Data, Relay, Upload
 from proxy.exchange.upgrade import Switch, UnusableSwitch
 from proxy.h2.heads import Fields, ResponseHead
+from proxy.loop import Creditor
 from proxy.routing import Forward, Redirect, decide
 
 _NOT_IMPLEMENTED: Final = error_answer(501, "not_implemented", "CONNECT is offered for websocket alone")
@@ -120,10 +121,7 @@ class Exchange(Attempting):
             self._let_go()
             return
         if decision.response_edits is None and decision.rule.persistence is None and not self._awaits_switch:
-            onward = head.onward
-            if onward is None:
-                onward = head.onward = ResponseHead(status_code, response_fields(head.fields), head.never_indexed)
-            self._pass_head(onward, end_stream)
+            self._pass_head(head.onward or _onward(head), end_stream)
             return
         fields = self._edited(departure, response_fields(head.fields))
         if self._awaits_switch and departure.switch is not None:
@@ -132,25 +130,39 @@ class Exchange(Attempting):
             self._pass_head(ResponseHead(status_code, fields, head.never_indexed), end_stream)
 
     def on_response_data(self, data: Data, end_stream: bool) -> None:
-        self.active_s = self._shared.loop.now_s
-        self._response_bytes += len(data)
         stream = self._stream
-        if stream is None:
+        if stream is not None:
+            self._pass_data(data, end_stream, stream)
+
+    def on_response(self, head: ResponseHead, data: Data) -> None:
+        """The usual one is written out here; what makes a response unusual is dealt with by the two calls."""
+        departure, stream = self._departure, self._stream
+        if departure is None or stream is None:
             return
-        if end_stream:
-            self._on_response_end()
-        download = self._download
-        if download is None:
-            taken = self._client.send_data(data, end_stream, stream)
-            if taken == len(data):
-                if end_stream:
-                    self._finish()
-                return
-            download = self._download = Relay()
-            data = memoryview(data)[taken:]
-        download.add(data, end_stream, stream)
-        if download.pump(self._client):
+        decision, status_code = departure.decision, head.status_code
+        rule = decision.rule
+        if (
+            rule.retry is not None
+            or rule.persistence is not None
+            or decision.response_edits is not None
+            or self._awaits_switch
+            or status_code > _MAX_STATUS_CODE
+        ):
+            self.on_response_head(head, False)
+            if self._stream is stream:
+                self._pass_data(data, True, NOBODY)
+            return
+        self.active_s = now_s = self._shared.loop.now_s
+        self._status_code = status_code
+        self._response_after_s = now_s - self._began_s
+        self._response_bytes = size_bytes = len(data)
+        self._is_head_sent = True
+        self._on_response_end()
+        taken_bytes = self._client.send_response(head.onward or _onward(head), data)
+        if taken_bytes == size_bytes:
             self._finish()
+        else:
+            self._keep(memoryview(data)[taken_bytes:], True, NOBODY)
 
     def on_response_trailers(self, fields: Fields) -> None:
         fields = trailer_fields(fields)
@@ -186,6 +198,29 @@ class Exchange(Attempting):
         self._answer(answers.failure_answer(failure.reason, departure.decision.response_edits))
 
     # -- responses ---------------------------------------------------------------------------------------------------
+
+    def _pass_data(self, data: Data, end_stream: bool, creditor: Creditor) -> None:
+        self.active_s = self._shared.loop.now_s
+        self._response_bytes += len(data)
+        if end_stream:
+            self._on_response_end()
+        if self._download is not None:
+            self._keep(data, end_stream, creditor)
+            return
+        taken_bytes = self._client.send_data(data, end_stream, creditor)
+        if taken_bytes < len(data):
+            self._keep(memoryview(data)[taken_bytes:], end_stream, creditor)
+        elif end_stream:
+            self._finish()
+
+    def _keep(self, data: Data, end_stream: bool, creditor: Creditor) -> None:
+        """What the client has not taken yet."""
+        download = self._download
+        if download is None:
+            download = self._download = Relay()
+        download.add(data, end_stream, creditor)
+        if download.pump(self._client):
+            self._finish()
 
     def _edited(self, departure: Departure, fields: Fields) -> Fields:
         """The fields of a response as its rule wants them."""
@@ -248,3 +283,9 @@ class Exchange(Attempting):
         self._let_go()
         edits = None if self._departure is None else self._departure.decision.response_edits
         self._answer(answers.failure_answer(Reason.PROTOCOL, edits))
+
+
+def _onward(head: ResponseHead) -> ResponseHead:
+    """A head that nothing is done to, as it leaves; remembered, since a head may come again."""
+    head.onward = ResponseHead(head.status_code, response_fields(head.fields), head.never_indexed)
+    return head.onward

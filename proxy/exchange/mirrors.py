@@ -106,6 +106,9 @@ class Mirror:
         if end_stream:
             self._end()
 
+    def on_response(self, head: ResponseHead, data: Data) -> None:  # noqa: ARG002
+        self._end()
+
     def on_response_trailers(self, fields: Fields) -> None:  # noqa: ARG002
         self._end()
 

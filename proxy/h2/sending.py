@@ -21,6 +21,9 @@ MAX_DATA_FRAME_BYTES = 65_536
 # Payload of the PING that a drain waits for, before it says which streams were the last.
 DRAIN_PING = b"draining"
 
+# Every peer takes frames of this size, and to copy one costs less than to queue it.
+_SMALL_BYTES = 4_096
+
 _pack_head = frames.FRAME_HEAD.pack
 
 
@@ -139,6 +142,22 @@ class Sending:
         self._queue_data(stream_id, data, size, end_stream)
         if end_stream:
             self._local_end(stream)
+        return size
+
+    def send_response(self, stream_id: int, head: ResponseHead, data: bytes | memoryview) -> int:
+        """`send_headers` and `send_data` to the end of the stream, in one; `data` is not empty."""
+        self.send_headers(stream_id, head)
+        stream, size, output = self._streams.get(stream_id), len(data), self._output
+        if stream is None or size > min(stream.send_window, self._send_window, _SMALL_BYTES):
+            return self.send_data(stream_id, data, end_stream=True)
+        stream.send_window -= size
+        self._send_window -= size
+        self._guard.data_frames_sent += 1
+        frame_head = _pack_head(size >> 8, size & 0xFF, frames.DATA, frames.END_STREAM, stream_id)
+        output[-1] = b"".join((output[-1], frame_head, data))
+        stream.is_local_open = False
+        if not stream.is_remote_open:
+            self._table.end(stream)
         return size
 
     def end_stream(self, stream_id: int) -> None:

@@ -313,7 +313,7 @@ def test_cancelling_closes_the_connection_and_tells_nobody() -> None:
 def test_cancelling_from_within_a_call_ends_the_calls() -> None:
     def answer_all(conn: Conn) -> None:
         conn.request()
-        conn.send(OK)
+        conn.send(b"HTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\nok")
         conn.wait_for_end()
 
     with backend(answer_all) as peer, world() as w:

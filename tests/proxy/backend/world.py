@@ -90,6 +90,11 @@ class Answer:
         if not self.holds and self.request is not None:
             self.release()
 
+    def on_response(self, head: ResponseHead, data: bytes | memoryview) -> None:
+        self.on_response_head(head, False)
+        self.body += data
+        self._end(True)
+
     def on_response_trailers(self, fields: Fields) -> None:
         assert not self.is_over
         self.trailers = fields

@@ -10,6 +10,7 @@ from proxy import document
 from proxy.backend.stream import NO_WISH, Failure, Reason, Receiver, Wish
 from proxy.exchange.client import Arrival, ClientExchange
 from proxy.exchange.record import Record
+from proxy.exchange.relay import NOBODY
 from proxy.exchange.services import Services
 from proxy.h2.heads import Field, Fields, RequestHead, ResponseHead
 from proxy.loop import Creditor, Loop
@@ -91,6 +92,11 @@ class MemoryClient:
         taken_bytes = self.taken.take(data, creditor)
         self.is_ended = end_stream and taken_bytes == len(data)
         return taken_bytes
+
+    def send_response(self, head: ResponseHead, data: bytes | memoryview) -> int:
+        assert len(data)
+        self.send_headers(head, False)
+        return self.send_data(data, True, NOBODY)
 
     def send_trailers(self, fields: Fields) -> None:
         assert self.head is not None
@@ -211,6 +217,11 @@ class MemoryStream:
         self.is_over = end_stream
         self.owed_bytes += len(data)
         self._receiver.on_response_data(data, end_stream)
+
+    def answer_whole(self, data: bytes, status_code: int = 200, fields: Fields | None = None) -> None:
+        """All at once, for which no credit is owed."""
+        self.is_over = True
+        self._receiver.on_response(ResponseHead(status_code, fields or []), data)
 
     def end_with(self, trailers: Fields) -> None:
         self.is_over = True

@@ -237,3 +237,55 @@ def test_bodies_are_passed_through_without_a_copy() -> None:
     assert isinstance(event, DataReceived)
     assert isinstance(event.data, memoryview)
     assert event.data.obj is read
+
+
+def whole(window_bytes: int, body: bytes) -> tuple[list[tuple[int, int, int]], int]:
+    """A response in one call to a peer with this initial window: its frames (kind, flags, length), and what was taken.
+
+    Asserts that the two calls would have made the same.
+    """
+    outputs, taken = [], []
+    for at_once in (True, False):
+        server = new_server()
+        server.receive(frames.encode_settings([(4, window_bytes)]) + headers(1, GET), 0.0)
+        server.data_to_send()
+        head = ResponseHead(200, [(b"etag", b"1")])
+        if at_once:
+            taken.append(server.send_response(1, head, body))
+        else:
+            server.send_headers(1, head)
+            taken.append(server.send_data(1, body, True))
+        outputs.append(server.data_to_send())
+        assert server.is_live(1) is (taken[-1] < len(body))
+    assert outputs[0] == outputs[1]
+    assert taken[0] == taken[1]
+    return [(f.kind, f.flags, len(f.payload)) for f in sent_frames(outputs[0])][1:], taken[0]
+
+
+@pytest.mark.parametrize("size_bytes", [1, 4096, 4097, 16_384])
+def test_a_response_in_one_call_is_that_of_two(size_bytes: int) -> None:
+    assert whole(65_535, bytes(size_bytes)) == ([(frames.DATA, frames.END_STREAM, size_bytes)], size_bytes)
+
+
+def test_a_response_in_one_call_is_cut_by_the_window() -> None:
+    assert whole(10, bytes(11)) == ([(frames.DATA, 0, 10)], 10)
+    assert whole(0, bytes(11)) == ([], 0)
+
+
+def test_a_response_in_one_call_to_a_stream_that_is_gone_is_dropped() -> None:
+    server = new_server()
+    server.receive(frames.encode_settings([]) + headers(1, GET) + frames.encode_rst_stream(1, ErrorCode.CANCEL), 0.0)
+    server.data_to_send()
+
+    assert server.send_response(1, ResponseHead(200, []), b"hello") == 0
+    assert server.data_to_send() == b""
+
+
+def test_a_response_in_one_call_may_follow_an_interim_one_but_not_a_final_one() -> None:
+    server = new_server()
+    server.receive(frames.encode_settings([]) + headers(1, POST, frames.END_HEADERS), 0.0)
+    server.send_headers(1, ResponseHead(103, []))
+    assert server.send_response(1, ResponseHead(200, []), b"hello") == 5
+
+    with pytest.raises(LocalProtocolError):
+        server.send_response(1, ResponseHead(200, []), b"hello")
