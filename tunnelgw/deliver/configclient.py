@@ -18,6 +18,7 @@ from tunnelgw.deliver.courier import Undelivered
 CONNECT_TIMEOUT_S = 5.0
 ANSWER_TIMEOUT_S = 40.0
 """The proxy itself waits up to 30 s for its workers."""
+MAX_DOCUMENT_BYTES = 256 * 1024 * 1024
 _MAX_ANSWER_BYTES = 64 * 1024
 _MAX_TEXT = 512
 _MAX_SHOWN_PROBLEMS = 5
@@ -114,6 +115,15 @@ class ConfigClient:
             raise self._undelivered("HEAD", status_code, b"")
         return int(version)
 
+    def document(self) -> bytes | None:
+        """The loaded document, without its private keys; None: nothing is loaded. Raises Undelivered."""
+        status_code, _, body = self._exchange("GET", b"", MAX_DOCUMENT_BYTES)
+        if status_code == HTTPStatus.NOT_FOUND:
+            return None
+        if status_code != HTTPStatus.OK:
+            raise self._undelivered("GET", status_code, body)
+        return body
+
     def put(self, document: bytes) -> PutAnswer:
         """Raises VersionConflict and Undelivered."""
         status_code, _, body = self._exchange("PUT", document)
@@ -128,11 +138,13 @@ class ConfigClient:
                 f"{self._endpoint.url} is no proxy of ours: its answer to PUT /config: {error}"
             ) from error
 
-    def _exchange(self, method: str, body: bytes) -> tuple[int, http.client.HTTPMessage, bytes]:
+    def _exchange(
+        self, method: str, body: bytes, most_bytes: int = _MAX_ANSWER_BYTES
+    ) -> tuple[int, http.client.HTTPMessage, bytes]:
         """Once more on a new connection, when the proxy has closed the one that was kept."""
         was_used = self._is_used
         try:
-            return self._once(method, body)
+            return self._once(method, body, most_bytes)
         except (http.client.RemoteDisconnected, ConnectionError) as error:
             self.close()
             if not was_used:
@@ -141,12 +153,12 @@ class ConfigClient:
             self.close()
             raise self._unreachable(error) from error
         try:
-            return self._once(method, body)
+            return self._once(method, body, most_bytes)
         except (OSError, http.client.HTTPException, ValueError) as error:
             self.close()
             raise self._unreachable(error) from error
 
-    def _once(self, method: str, body: bytes) -> tuple[int, http.client.HTTPMessage, bytes]:
+    def _once(self, method: str, body: bytes, most_bytes: int) -> tuple[int, http.client.HTTPMessage, bytes]:
         headers = {**self._headers, "Content-Type": "application/json"} if method == "PUT" else self._headers
         connection = self._connection
         if connection.sock is None:
@@ -155,7 +167,7 @@ class ConfigClient:
             connection.sock.settimeout(ANSWER_TIMEOUT_S)
         connection.request(method, "/config", body=body or None, headers=headers)
         response = connection.getresponse()
-        content = response.read(_MAX_ANSWER_BYTES)
+        content = response.read(most_bytes)
         if not response.isclosed():
             connection.close()  # an answer longer than any of a proxy's
         self._is_used = connection.sock is not None
