@@ -149,11 +149,10 @@ class Dispatch:
         """Whether a proxy holds the document that the data plane had at `turn`, or a newer one, or all of its proxies
         failed to take it. Without `turn`: the newest.
         """
-        wanted = self._documents.get(plane)
-        if wanted is None or self._settings.is_dry_run:
+        if plane not in self._documents or self._settings.is_dry_run:
             return True
         turns = self._turns[plane]
-        turn = min(turn, turns[wanted.digest])
+        turn = max((made for made in turns.values() if made <= turn), default=min(turns.values()))
         receipts = self._proxies.receipts()
         found = self._planes.get(plane, _NO_PLANE)
         answers = [receipts.get(ProxyKey(plane, url, found.token)) for url in found.endpoints]

@@ -16,8 +16,8 @@ from tests.support.provider import TUNNEL_ID, Provider
 from tests.tunnelgw.sources.cluster import HOME, Cluster
 from tunnelgw.model.kinds import Kind
 
-CREDENTIALS = "provider"
-"""Name of the Secret with the provider's token."""
+SLICE_ADDRESS = "192.0.2.7"
+"""Stands for loopback, which EndpointSlices may not have."""
 
 Object = dict[str, Any]
 
@@ -96,6 +96,19 @@ class Arena:
     def secret(self, name: str, data: dict[str, str], namespace: str = "") -> None:
         encoded = {key: base64.b64encode(value.encode()).decode() for key, value in data.items()}
         self.cluster.create(Kind.SECRET, name, namespace=namespace or self.namespace, data=encoded)
+
+    def not_ready_endpoints(self, service: str, ports: Sequence[int]) -> None:
+        """One EndpointSlice for each port `config` of a proxy on loopback; see `api_front`."""
+        for port in ports:
+            self.cluster.create(
+                Kind.ENDPOINT_SLICE,
+                f"{service}-{port}",
+                namespace=self.namespace,
+                metadata={"labels": {"kubernetes.io/service-name": service}},
+                addressType="IPv4",
+                endpoints=[{"addresses": [SLICE_ADDRESS], "conditions": {"ready": False, "serving": False}}],
+                ports=[{"name": "config", "port": port, "protocol": "TCP"}],
+            )
 
     def held_token(self) -> str | None:
         """What the auth Secret holds; None: there is none."""

@@ -6,16 +6,13 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.e2e.controller.arena import Arena
+from tests.e2e.controller.arena import SLICE_ADDRESS, Arena
 from tests.e2e.controller.fronts import Front
 from tests.kube.kubeenv import Environment
 from tests.proxy.site import Proxy
 from tests.support.dns_endpoints import KubeApi
 from tests.support.provider import Provider
 from tests.tunnelgw.sources.cluster import Cluster
-
-SLICE_ADDRESS = b"192.0.2.7"
-"""Stands for loopback, which EndpointSlices may not have."""
 
 
 @pytest.fixture(scope="session")
@@ -47,5 +44,5 @@ def proxy() -> Iterator[Proxy]:
 def api_front(cluster: Cluster) -> Iterator[Front]:
     """The API server, as a test wants it to answer; see `Cluster.through`."""
     environment = cluster.environment
-    with Front(environment.server, str(environment.pki.authority), {SLICE_ADDRESS: b"127.0.0.1"}) as front:
+    with Front(environment.server, str(environment.pki.authority), {SLICE_ADDRESS.encode(): b"127.0.0.1"}) as front:
         yield front

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+from functools import partial
+from pathlib import Path
 
 from tests.e2e.controller.arena import Arena, hostnames, until_serves
 from tests.e2e.controller.fronts import Asked, Front
@@ -14,6 +16,10 @@ DELIVERED = "tunnelgw.dev/Delivered"
 
 def is_put(asked: Asked) -> bool:
     return asked.method == "PUT"
+
+
+def is_ready(proxy: Proxy) -> bool:
+    return proxy.readiness()[0] == 200
 
 
 def is_visit(asked: Asked) -> bool:
@@ -130,6 +136,27 @@ def test_statuses_are_not_current_before_a_proxy_has_the_configuration(arena: Ar
         for name in names:
             arena.until_accepted(name)
             assert f"{name}.example.org" in hostnames(proxy)
+
+
+def test_proxies_that_are_not_ready_before_they_are_configured_become_ready(
+    arena: Arena, api_front: Front, tmp_path: Path
+) -> None:
+    """Found through the EndpointSlices of their Service, which say that none of them is ready."""
+    arena.gateway(arena.gateway_class())
+    arena.route("web", "a.example.org")
+    through = arena.cluster.through(api_front.url, tmp_path)
+    with Proxy() as one, Proxy() as other:
+        assert [proxy.readiness()[0] for proxy in (one, other)] == [503, 503]
+        arena.not_ready_endpoints("proxy", [int(proxy.api.rpartition(":")[2]) for proxy in (one, other)])
+        service = f"{arena.namespace}/proxy"
+
+        with arena.controller("--proxy-service", service, kubeconfig=through):
+            for proxy in (one, other):
+                until_serves(proxy, "a.example.org")
+                eventually(partial(is_ready, proxy), f"{proxy.api} is ready", DEADLINE_S)
+            delivered = arena.until(Kind.GATEWAY, "gw", DELIVERED, "True")
+
+    assert delivered["message"].startswith("held by 2 proxies")
 
 
 def test_two_controllers_at_once_agree(arena: Arena, proxy: Proxy) -> None:

@@ -2,12 +2,20 @@
 
 from __future__ import annotations
 
+import json
+import sys
+from pathlib import Path
+
 import pytest
 
 from tests.e2e.controller.arena import Arena, until_serves
+from tests.e2e.controller.site import DEADLINE_S
 from tests.proxy.site import Proxy
 from tests.support.controller import faults
+from tests.support.netns import NOT_ALLOWED
+from tests.support.process import Process
 from tests.support.provider import Provider
+from tests.support.requirements import not_possible_here
 from tests.tunnelgw.sources.cluster import HOME
 from tunnelgw.model.kinds import Kind
 
@@ -179,3 +187,23 @@ def test_classes_of_others_are_left_alone_and_the_log_says_so(arena: Arena, prov
     assert not arena.conditions(Kind.HTTP_ROUTE, "web")
     assert arena.read(Kind.GATEWAY, "gw")["status"]["conditions"][0]["reason"] == "Pending"
     assert not provider.calls
+
+
+# -- a folder instead of an API server -------------------------------------------------------------------------------
+
+
+def test_a_folder_whose_statuses_cannot_be_written_ends_the_controller(tmp_path: Path) -> None:
+    (tmp_path / "manifests").mkdir()
+    command = [sys.executable, "-m", "tunnelgw", "run", "--source", "directory", "--manifests", f"{tmp_path}/manifests"]
+    script = 'mount -t tmpfs -o ro tmpfs "$0" || exit 77; exec "$@"'
+    namespace = ["unshare", "--map-root-user", "--mount", "sh", "-c", script, f"{tmp_path}/manifests", *command]
+    with Process("tunnelgw", namespace) as controller:
+        exit_code = controller.wait(DEADLINE_S)
+    if exit_code == NOT_ALLOWED or controller.tail.startswith("unshare:"):
+        not_possible_here(f"a read-only file system cannot be mounted here: {controller.tail}")
+
+    line = json.loads(controller.lines[-1])
+    assert (exit_code, line["msg"]) == (1, "exiting")
+    assert "read-only file system" in line["error"]
+    assert f"{tmp_path}/manifests/status" in line["error"]
+    assert "--status-dir" in line["error"]

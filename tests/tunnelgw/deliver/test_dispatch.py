@@ -1,0 +1,156 @@
+"""The order of deliveries: documents first, hostnames once they can be served; and what is known of each turn."""
+
+from __future__ import annotations
+
+import json
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+from daemonkit.secret import Secret
+from tests.e2e.controller.fronts import Asked, Front
+from tests.proxy.site import TOKEN, Proxy
+from tests.support.provider import ACCOUNT_ID, TUNNEL_ID, Provider
+from tests.support.provider import TOKEN as API_TOKEN
+from tunnelgw.deliver.dispatch import Dispatch, Settings
+from tunnelgw.deliver.proxies import DocumentParcel
+from tunnelgw.deliver.targets import Credentials, Plane, Tunnel
+from tunnelgw.deliver.tunnels import HostnamesParcel
+from tunnelgw.provider.ingress import marker
+
+WAIT_S = 60.0
+TUNNEL = Tunnel(TUNNEL_ID, ACCOUNT_ID, Credentials(Secret(API_TOKEN)))
+HOSTS = {TUNNEL: HostnamesParcel.of(["a.example"])}
+BEHIND = {TUNNEL_ID: {"shared"}}
+
+
+def document(host: str) -> DocumentParcel:
+    routes = [{"hostnames": [host], "backends": [{"address": "127.0.0.1:3000"}]}]
+    return DocumentParcel(host, b"," + json.dumps({"routes": routes}).encode()[1:])
+
+
+def plane(*urls: str, token: str = TOKEN) -> dict[str, Plane]:
+    return {"shared": Plane(urls, Credentials(Secret(token)))}
+
+
+def is_put(asked: Asked) -> bool:
+    return asked.method == "PUT"
+
+
+class Desk:
+    def __init__(self, provider: Provider) -> None:
+        self.news = threading.Condition()
+        self.crashes: list[BaseException] = []
+        settings = Settings(provider.url, marker("tests"), visit_every_s=0.3)
+        self.dispatch = Dispatch(
+            settings, lambda: True, self._note, self.crashes.append, lambda *_: None, lambda *_: None
+        )
+
+    def _note(self) -> None:
+        with self.news:
+            self.news.notify_all()
+
+    def until(self, is_so: Callable[[], bool]) -> None:
+        with self.news:
+            assert self.news.wait_for(is_so, WAIT_S)
+
+
+@contextmanager
+def open_desk(provider: Provider) -> Iterator[Desk]:
+    desk = Desk(provider)
+    yield desk
+    desk.dispatch.stop()
+    assert desk.dispatch.join(time.monotonic() + WAIT_S)
+    assert not desk.crashes
+
+
+def test_a_turn_is_answered_when_a_proxy_holds_its_document_or_a_newer_one() -> None:
+    with Provider() as provider, Proxy() as proxy, Front(proxy.api) as front, open_desk(provider) as desk:
+        dispatch = desk.dispatch
+        dispatch.put_document("shared", document("a.example"), (), 1)
+        dispatch.send(plane(front.url))
+        desk.until(lambda: dispatch.has_answered("shared"))
+
+        hold = front.hold(is_put)
+        dispatch.put_document("shared", document("b.example"), (), 5)
+        dispatch.send(plane(front.url))
+        hold.wait()
+        assert dispatch.has_answered("shared", 4)
+        assert not dispatch.has_answered("shared", 5)
+        dispatch.put_document("shared", document("c.example"), (), 6)
+        dispatch.send(plane(front.url))
+        assert dispatch.held_planes() == frozenset()
+
+        hold.release()
+
+        desk.until(lambda: dispatch.has_answered("shared", 6))
+        assert dispatch.held_planes() == {"shared"}
+
+
+def test_a_turn_is_answered_when_every_proxy_has_failed() -> None:
+    with Provider() as provider, Proxy() as proxy, Front(proxy.api) as front, open_desk(provider) as desk:
+        dispatch = desk.dispatch
+        front.answer(is_put, 500)
+        hold = front.hold(is_put)
+        hold.release()
+        dispatch.put_document("shared", document("a.example"), (), 1)
+        dispatch.send(plane(front.url, "http://127.0.0.1:1"))
+
+        desk.until(lambda: dispatch.has_answered("shared"))
+
+        assert dispatch.is_settled()
+        assert not dispatch.held_planes()
+        assert all(receipt.error for receipt in dispatch.proxy_receipts("shared"))
+
+
+def test_nothing_is_asked_of_a_data_plane_without_proxies_or_document() -> None:
+    with Provider() as provider, open_desk(provider) as desk:
+        assert desk.dispatch.has_answered("shared")
+        desk.dispatch.put_document("shared", document("a.example"), (), 1)
+        desk.dispatch.send(plane())
+        assert desk.dispatch.has_answered("shared")
+
+
+def test_hostnames_follow_the_document() -> None:
+    with Provider() as provider, Proxy() as proxy, Front(proxy.api) as front, open_desk(provider) as desk:
+        dispatch = desk.dispatch
+        hold = front.hold(is_put)
+        dispatch.put_document("shared", document("a.example"), (), 1)
+        dispatch.send(plane(front.url))
+        dispatch.send_hosts(HOSTS, BEHIND)
+        hold.wait()
+        assert not provider.calls
+
+        hold.release()
+
+        desk.until(lambda: bool(dispatch.held_planes()))
+        dispatch.send_hosts(HOSTS, BEHIND)
+        provider.wait_for_hostnames({"a.example"})
+
+
+def test_while_no_proxy_takes_the_document_the_provider_is_only_asked_whether_it_lets_us_in() -> None:
+    with Provider() as provider, open_desk(provider) as desk:
+        dispatch = desk.dispatch
+        provider.tokens = {}
+        dispatch.put_document("shared", document("a.example"), (), 1)
+        dispatch.send(plane("http://127.0.0.1:1"))
+        desk.until(lambda: dispatch.has_answered("shared"))
+
+        dispatch.send_hosts(HOSTS, BEHIND)
+
+        desk.until(lambda: TUNNEL_ID in dispatch.tunnel_receipts())
+        assert dispatch.tunnel_receipts()[TUNNEL_ID].is_credential_problem
+        assert not provider.calls["write"]
+
+
+def test_a_proxy_s_token_that_cannot_be_had_is_told_without_asking_it() -> None:
+    with Provider() as provider, open_desk(provider) as desk:
+        dispatch = desk.dispatch
+        dispatch.put_document("shared", document("a.example"), (), 1)
+        dispatch.send({"shared": Plane(("http://127.0.0.1:1",), Credentials(None, "secret not found: a/b"))})
+
+        desk.until(lambda: bool(dispatch.proxy_receipts("shared")))
+
+        (receipt,) = dispatch.proxy_receipts("shared")
+        assert (receipt.error, receipt.is_credential_problem) == ("secret not found: a/b", True)

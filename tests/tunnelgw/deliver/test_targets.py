@@ -1,0 +1,165 @@
+"""Who must be told what, from the objects of a snapshot."""
+
+from __future__ import annotations
+
+import base64
+import json
+from typing import Any
+
+from daemonkit.secret import Secret
+from tests.tunnelgw.sources.objects import make
+from tunnelgw.deliver.targets import Credentials, Discovery, depends_on_tunnels, planes, tunnels
+from tunnelgw.model.kinds import Kind
+from tunnelgw.model.meta import Key, Object
+from tunnelgw.model.snapshot import Snapshot
+
+OURS = "tests.example/controller"
+ONE, TWO = (f"6f1c0a52-3f1e-4a0b-9a53-0d6c5f0e7b1{number}" for number in (1, 2))
+SERVICE = Key("infra", "proxy")
+DISCOVERY = Discovery(OURS, "home", service=SERVICE, token=Secret("shared"))
+
+Item = tuple[Kind, Object]
+
+
+def encoded(text: str) -> str:
+    return base64.b64encode(text.encode()).decode()
+
+
+def secret(name: str, namespace: str = "home", **data: str) -> Item:
+    values = {key.replace("_", "-"): encoded(value) for key, value in data.items()}
+    return Kind.SECRET, make(Kind.SECRET, name, namespace=namespace, data=values)
+
+
+def gateway_class(name: str, config: str = "", controller: str = OURS) -> Item:
+    spec: dict[str, Any] = {"controllerName": controller}
+    if config:
+        spec["parametersRef"] = {"group": "tunnelgw.dev", "kind": "GatewayClassConfig", "name": config}
+    return Kind.GATEWAY_CLASS, make(Kind.GATEWAY_CLASS, name, spec, namespace="")
+
+
+def class_config(name: str, tunnel_id: str = ONE, holder: str = "provider", **more: Any) -> Item:
+    """`holder`: the Secret with the provider's token."""
+    spec = {"tunnelID": tunnel_id, "providerCredentialsSecretRef": {"name": holder}, **more}
+    return Kind.GATEWAY_CLASS_CONFIG, make(Kind.GATEWAY_CLASS_CONFIG, name, spec, namespace="")
+
+
+def slice_(name: str, *endpoints: dict[str, Any], type_: str = "IPv4", port: str = "config") -> Item:
+    fields = {"addressType": type_, "endpoints": endpoints, "ports": [{"name": port, "port": 8082}]}
+    labels = {"kubernetes.io/service-name": SERVICE.name}
+    made = make(Kind.ENDPOINT_SLICE, name, namespace=SERVICE.namespace, metadata={"labels": labels}, **fields)
+    return Kind.ENDPOINT_SLICE, made
+
+
+def endpoint(address: str, **conditions: bool) -> dict[str, Any]:
+    return {"addresses": [address], "conditions": conditions}
+
+
+def own_proxy(**spec: Any) -> list[Item]:
+    """A Gateway `shop/gw` with a configuration of its own."""
+    infrastructure = {"parametersRef": {"group": "tunnelgw.dev", "kind": "GatewayConfig", "name": "own"}}
+    gateway_spec = {"gatewayClassName": "class", "listeners": [], "infrastructure": infrastructure}
+    return [
+        (Kind.GATEWAY, make(Kind.GATEWAY, "gw", gateway_spec, namespace="shop")),
+        (Kind.GATEWAY_CONFIG, make(Kind.GATEWAY_CONFIG, "own", spec, namespace="shop")),
+    ]
+
+
+# -- proxies ---------------------------------------------------------------------------------------------------------
+
+
+def test_proxies_are_the_endpoints_of_their_service_ready_or_not_but_not_those_that_end() -> None:
+    snapshot = Snapshot.of(
+        [
+            slice_("a", endpoint("10.0.0.2", ready=False), endpoint("10.0.0.1", ready=True)),
+            slice_("b", endpoint("10.0.0.3", ready=False, terminating=True), endpoint("10.0.0.4")),
+            slice_("c", endpoint("fd00::1", ready=False), type_="IPv6"),
+            slice_("d", endpoint("10.0.0.5"), port="metrics"),
+            slice_("e", endpoint("proxy.example"), type_="FQDN"),
+        ]
+    )
+
+    shared = planes(snapshot, DISCOVERY)["shared"]
+
+    assert shared.endpoints == (
+        "http://10.0.0.1:8082",
+        "http://10.0.0.2:8082",
+        "http://10.0.0.4:8082",
+        "http://[fd00::1]:8082",
+    )
+    assert shared.token == Credentials(Secret("shared"))
+
+
+def test_named_proxies_are_taken_as_they_are() -> None:
+    discovery = Discovery(OURS, "home", endpoints=("unix:/run/proxy.sock",))
+
+    assert planes(Snapshot.of([]), discovery)["shared"].endpoints == ("unix:/run/proxy.sock",)
+
+
+def test_a_gateway_s_own_proxy_has_its_own_token() -> None:
+    spec = {"proxyEndpoints": ["http://10.1.0.1:8082"], "authSecretRef": {"name": "own-auth"}}
+    items = [gateway_class("class"), *own_proxy(**spec)]
+
+    without = planes(Snapshot.of(items), DISCOVERY)["shop/gw"]
+    with_it = planes(Snapshot.of([*items, secret("own-auth", "shop", auth_token="own\n")]), DISCOVERY)["shop/gw"]
+
+    assert without.token == Credentials(None, "secret not found: shop/own-auth (key auth-token)")
+    assert with_it.token == Credentials(Secret("own"))
+    assert with_it.endpoints == ("http://10.1.0.1:8082",)
+
+
+# -- tunnels ---------------------------------------------------------------------------------------------------------
+
+
+def test_each_tunnel_of_our_classes_has_its_credentials() -> None:
+    snapshot = Snapshot.of(
+        [
+            gateway_class("one", "one"),
+            class_config("one", ONE, accountID="a" * 32),
+            gateway_class("two", "two"),
+            class_config("two", TWO, "missing"),
+            gateway_class("theirs", "theirs", controller="other.example/controller"),
+            class_config("theirs", "0" * 36),
+            secret("provider", api_token="abc"),
+        ]
+    )
+
+    found = tunnels(snapshot, DISCOVERY)
+
+    assert found.keys() == {ONE, TWO}
+    assert found[ONE].account_id == "a" * 32
+    assert found[ONE].token == Credentials(Secret("abc"))
+    assert found[TWO].token == Credentials(None, "secret not found: home/missing (key api-token)")
+
+
+def test_a_secret_without_a_usable_value_is_told_as_such() -> None:
+    config = [gateway_class("one", "one"), class_config("one")]
+    blank, other = secret("provider", api_token=" \n"), secret("provider", token="abc")
+    for unusable in (blank, other):
+        problem = tunnels(Snapshot.of([*config, unusable]), DISCOVERY)[ONE].token.problem
+
+        assert problem == (
+            "Secret home/provider key api-token: the Secret exists but has no usable value at the expected key"
+        )
+
+
+def test_the_account_may_be_in_the_token_of_the_tunnel() -> None:
+    token = encoded(json.dumps({"a": "b" * 32, "t": ONE, "s": "x"}))
+    spec = {
+        "tunnelID": ONE,
+        "providerCredentialsSecretRef": {"name": "provider"},
+        "tunnelTokenSecretRef": {"name": "tunnel"},
+    }
+    items = [gateway_class("class"), *own_proxy(**spec), secret("provider", "shop", api_token="abc")]
+
+    for tunnel_token, account_id in ((token, "b" * 32), ("not base64", ""), (encoded("[]"), "")):
+        found = tunnels(Snapshot.of([*items, secret("tunnel", "shop", tunnel_token=tunnel_token)]), DISCOVERY)
+
+        assert found[ONE].account_id == account_id
+
+
+def test_we_depend_on_tunnels_when_every_class_has_one() -> None:
+    with_tunnel = [gateway_class("one", "one"), class_config("one")]
+
+    assert depends_on_tunnels(Snapshot.of(with_tunnel), DISCOVERY)
+    assert not depends_on_tunnels(Snapshot.of([*with_tunnel, gateway_class("direct")]), DISCOVERY)
+    assert depends_on_tunnels(Snapshot.of([*with_tunnel, gateway_class("theirs", controller="o.example/c")]), DISCOVERY)
