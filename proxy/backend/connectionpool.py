@@ -186,7 +186,7 @@ class ConnectionPool:
 
     def on_free(self, link: H1Link) -> None:
         """A link may carry a next request."""
-        while (request := self._next_for(link)) is not None:
+        while self._waiting and (request := self._next_for(link)) is not None:
             self._take(request)
             if link.begin(request):
                 request.receiver.on_backend_open()

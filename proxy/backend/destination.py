@@ -67,11 +67,12 @@ class Destination:
         self._circuit.running += 1
         self._stats.requests += 1
         self._stats.in_flight += 1
-        self.pool_for(request).dispatch(request)
+        pool = self.pool if request.head.protocol is None else self._pool_to_switch(request)
+        pool.dispatch(request)
 
-    def pool_for(self, request: Request) -> ConnectionPool:
+    def _pool_to_switch(self, request: Request) -> ConnectionPool:
         """A switch of protocols by GET needs HTTP/1.1, also where requests go by HTTP/2."""
-        if request.head.protocol is None or not self._tls or request.head.method != b"GET":
+        if not self._tls or request.head.method != b"GET":
             return self.pool
         if self._switching is None:
             trust = self._shared.trust(self._tls, offers_h2=False)

@@ -100,7 +100,8 @@ class H1Link:
         self._request = request
         self._is_head_sent = False
         self._is_sending = not request.end_stream
-        request.open(self)
+        request.link = self
+        request.is_open = True
         self._transport.flush_later()
         return True
 

@@ -12,7 +12,7 @@ from proxy.exchange.forwarding import Forwarding
 from proxy.exchange.upgrade import NONCE_BYTES, Switch
 from proxy.h1.grammar import is_authority
 from proxy.h2.heads import RequestHead
-from proxy.routing import Answer, Backend, Forward
+from proxy.routing import Answer, Forward
 
 RACE_REPLAY_BYTES: Final = 64 * 1024
 """Kept of a body without a retry policy, for a connection that closes just as it is used."""
@@ -63,13 +63,15 @@ def depart(
     if decision.request_edits is not None:
         fields = decision.request_edits.apply(fields)
     head = RequestHead(
-        method, _scheme(backend), decision.authority, decision.path, fields, asked.protocol, asked.never_indexed
+        method,
+        b"https" if backend.spec.protocol == "https" else b"http",
+        authority,
+        decision.path,
+        fields,
+        asked.protocol,
+        asked.never_indexed,
     )
     return Departure(decision, head, end_stream, switch)
-
-
-def _scheme(backend: Backend) -> bytes:
-    return b"https" if backend.spec.protocol == "https" else b"http"
 
 
 def _is_sendable(authority: bytes) -> bool:

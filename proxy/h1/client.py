@@ -177,16 +177,19 @@ class ClientConnection(Sending):
 
         `head.authority` becomes Host; with `head.protocol` the backend is asked to switch to it, and no body is sent.
         """
-        if not self.is_reusable:
+        if self._reading != Reading.IDLE or self._is_sending_body or not self._keeps_alive:
             raise LocalProtocolError("request on a connection that is busy or cannot be used again")
-        self._check(head, end_stream)
-        lines = [b"%b %b HTTP/1.1\r\nhost: %b\r\n" % (head.method, head.path, head.authority)]
+        method, authority = head.method, head.authority
+        if method not in _USUAL_METHODS or authority != self._known_authority or head.protocol is not None:
+            self._check_unusual(head, end_stream)
+        if not _PATH.fullmatch(head.path):
+            raise LocalProtocolError("path is not in origin-form, or holds spaces or control characters")
+        lines = [b"%b %b HTTP/1.1\r\nhost: %b\r\n" % (method, head.path, authority)]
         length_bytes = self._lines(lines, head.fields)
-        framing = Framing.CHUNKED if length_bytes is None else Framing.LENGTH
         if end_stream:
             if length_bytes:
                 raise LocalProtocolError(f"request without a body, but content-length {length_bytes}")
-            if length_bytes is None and head.method in _WITH_LENGTH:
+            if length_bytes is None and method in _WITH_LENGTH:
                 lines.append(b"content-length: 0\r\n")
         elif length_bytes is None:
             lines.append(b"transfer-encoding: chunked\r\n")
@@ -194,29 +197,24 @@ class ClientConnection(Sending):
             lines.append(b"connection: upgrade\r\nupgrade: websocket\r\n")
         lines.append(b"\r\n")
         self._output.append(b"".join(lines))
-        self._begin(head, framing, length_bytes or 0, end_stream)
-
-    def _check(self, head: RequestHead, end_stream: bool) -> None:
-        """Nothing that leaves here may be read as two requests, whoever made the head."""
-        if head.method not in _USUAL_METHODS and (not TOKEN.fullmatch(head.method) or head.method == b"CONNECT"):
-            raise LocalProtocolError(f"method {head.method[:32]!r} cannot be sent")
-        if not _PATH.fullmatch(head.path):
-            raise LocalProtocolError("path is not in origin-form, or holds spaces or control characters")
-        if head.authority != self._known_authority:
-            if head.authority and not is_authority(head.authority):
-                raise LocalProtocolError("authority is not a host with an optional port")
-            self._known_authority = head.authority
-        if head.protocol is not None and (head.protocol != b"websocket" or not end_stream or head.method != b"GET"):
-            raise LocalProtocolError("a switch of protocols, want websocket, asked for by GET without a body")
-
-    def _begin(self, head: RequestHead, framing: str, length_bytes: int, end_stream: bool) -> None:
+        self._known_authority = authority
         self._reading = Reading.HEAD
-        self._method = head.method
+        self._method = method
         self._asks_protocol = head.protocol is not None
         self._informational = 0
         self.is_response_begun = False
-        self._framing, self._left_bytes = framing, length_bytes
+        self._framing = Framing.CHUNKED if length_bytes is None else Framing.LENGTH
+        self._left_bytes = length_bytes or 0
         self._is_sending_body = not end_stream
+
+    def _check_unusual(self, head: RequestHead, end_stream: bool) -> None:
+        """Nothing that leaves here may be read as two requests, whoever made the head."""
+        if head.method not in _USUAL_METHODS and (not TOKEN.fullmatch(head.method) or head.method == b"CONNECT"):
+            raise LocalProtocolError(f"method {head.method[:32]!r} cannot be sent")
+        if head.authority and head.authority != self._known_authority and not is_authority(head.authority):
+            raise LocalProtocolError("authority is not a host with an optional port")
+        if head.protocol is not None and (head.protocol != b"websocket" or not end_stream or head.method != b"GET"):
+            raise LocalProtocolError("a switch of protocols, want websocket, asked for by GET without a body")
 
     def _sent_all(self) -> None:
         """Nothing to do: the response decides what becomes of the connection."""

@@ -122,8 +122,10 @@ class Sending:
 
     def _line(self, field: Field) -> SentLine:
         name, value = field
+        if name in UNCACHED_NAMES:
+            return _encode_field(name, value)
         size_bytes = 2 * (len(name) + len(value))
-        if name in UNCACHED_NAMES or size_bytes > 2 * MAX_LINE_BYTES:
+        if size_bytes > 2 * MAX_LINE_BYTES:
             return _encode_field(name, value)
         entry = self._cache.young.get(field) or self._cache.revive(field, size_bytes)
         if entry is None:
