@@ -6,8 +6,9 @@
 Input are `dnswebhook/openapi/*.yaml`. Output are msgspec structs in `dnswebhook/openapi/generated/`, one module for
 each file, and `tests/support/webhook_client.py` with one method for each operation. `docs/options.md` is made from the
 Options class of each daemon, `docs/proxy-document.schema.json` from the structs of `proxy/document`, and
-`docs/proxy-document-fields.md` from that schema. Equal input gives equal bytes: no times, no absolute paths, code
-formatted by ruff.
+`docs/proxy-document-fields.md` from that schema. `docs/gateway-api-coverage.md` says which golden case answers what,
+and a row without a case is an error. Equal input gives equal bytes: no times, no absolute paths, code formatted by
+ruff.
 """
 
 import argparse
@@ -28,6 +29,7 @@ from daemonkit.options import reference_page
 from dnswebhook import options as dnswebhook_options
 from proxy import options as proxy_options
 from proxy.commands.schema import make_schema
+from tools.coveragepage import Gap, make_coverage_page
 from tools.fieldpage import make_field_page
 from tunnelgw import options as tunnelgw_options
 
@@ -38,6 +40,7 @@ CLIENT = ROOT / "tests" / "support" / "webhook_client.py"
 OPTIONS_PAGE = ROOT / "docs" / "options.md"
 DOCUMENT_SCHEMA = ROOT / "docs" / "proxy-document.schema.json"
 DOCUMENT_FIELDS = ROOT / "docs" / "proxy-document-fields.md"
+COVERAGE_PAGE = ROOT / "docs" / "gateway-api-coverage.md"
 
 STRUCTS_DOCSTRING = '"""Structs of openapi/{name}; made by tools/generate.py, do not edit."""\n'
 PACKAGE_DOCSTRING = '"""What tools/generate.py makes of the OpenAPI files beside this package; do not edit."""\n'
@@ -47,7 +50,11 @@ def main() -> int:
     parser = argparse.ArgumentParser(description="Make what follows from other files.")
     parser.add_argument("--check", action="store_true", help="write nothing; exit 1 when a committed file differs")
     arguments = parser.parse_args()
-    made = make_all()
+    try:
+        made = make_all()
+    except Gap as gap:
+        sys.stderr.write(f"{gap}\n")
+        return 1
     return check(made) if arguments.check else write(made)
 
 
@@ -60,7 +67,12 @@ def make_all() -> dict[Path, str]:
     made[CLIENT] = make_client(sources)
     code = {path: formatted(text) for path, text in made.items()}
     schema = make_schema()
-    pages = {OPTIONS_PAGE: make_options_page(), DOCUMENT_SCHEMA: schema, DOCUMENT_FIELDS: make_field_page(schema)}
+    pages = {
+        OPTIONS_PAGE: make_options_page(),
+        DOCUMENT_SCHEMA: schema,
+        DOCUMENT_FIELDS: make_field_page(schema),
+        COVERAGE_PAGE: make_coverage_page(ROOT),
+    }
     return {**code, **pages}
 
 

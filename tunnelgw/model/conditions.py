@@ -45,7 +45,6 @@ class Reason(StrEnum):
     UNSUPPORTED_ADDRESS = "UnsupportedAddress"
     ADDRESS_NOT_ASSIGNED = "AddressNotAssigned"
     ADDRESS_NOT_USABLE = "AddressNotUsable"
-    NO_RESOURCES = "NoResources"
     INVALID_CLIENT_CERTIFICATE_REF = "InvalidClientCertificateRef"
     CONFIGURATION_CHANGED = "ConfigurationChanged"
     # Listeners

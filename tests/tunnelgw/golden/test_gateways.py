@@ -10,10 +10,12 @@ listeners  fields (a.b for b of a) of listeners in the document of the shared da
            `given`: some value
 routes     likewise of routes
 hosts      names that tunnels lead to us
-requests   `ask` (method and URL; `tunnel` or the address asked, at the end) and `to`: a backend or a status code
+requests   `ask` (method and URL; then `tunnel` or the address asked; then `as` and the name of the TLS handshake, if it
+           is another one) and `to`: a backend or a status code
 """
 
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -22,6 +24,7 @@ import pytest
 import yaml
 
 from proxy import document, routing
+from proxy.doors.misdirected import Misdirection
 from tests.tunnelgw.golden.given import FIELDS, snapshot_of
 from tests.tunnelgw.translate.world import outcome
 from tunnelgw.model.conditions import Finding
@@ -167,7 +170,7 @@ def _field(part: dict[str, Any], path: str) -> Any:
 
 
 def _check_request(shared: document.Document, ask: str, to: str | int) -> None:
-    method, url, at = ask.split()
+    method, url, at, *server_name = ask.replace(" as ", " ").split()
     parts = urlsplit(url)
     port = parts.port or (443 if parts.scheme == "https" else 80)
     tunnel_door = routing.TUNNEL_HTTPS if parts.scheme == "https" else routing.TUNNEL_HTTP
@@ -176,6 +179,11 @@ def _check_request(shared: document.Document, ask: str, to: str | int) -> None:
     if door not in table.doors:
         assert to == "nobody", ask
         return
+    if server_name:
+        entry = SimpleNamespace(entrance=table.doors[door])
+        if Misdirection(server_name[0].encode(), entry).is_misdirected(parts.netloc.encode()):
+            assert to == 421, ask
+            return
     head = routing.PlainHead(method.encode(), parts.netloc.encode(), (parts.path or "/").encode(), ())
     assert outcome(table, door, head, 0.0)["to"] == to, ask
 

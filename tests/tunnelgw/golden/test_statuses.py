@@ -84,7 +84,7 @@ def _written(wish: Wish) -> Any:
         return "outdated"
     if text is None:
         return "unwritten"
-    stored = msgspec.structs.replace(wish.item, status=msgspec.Raw(text))  # type: ignore[call-arg]
+    stored = msgspec.structs.replace(wish.item, status=msgspec.Raw(text))
     assert compose(msgspec.structs.replace(wish, item=stored), AUTHOR, LATER) is None
     return _in_words(msgspec.json.decode(text))
 

@@ -1,0 +1,66 @@
+"""The golden cases together: nothing that Gateway API asks, and no reason that we can give, is without one."""
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from tools.coveragepage import Gap, make_coverage_page
+from tunnelgw.model.conditions import Reason
+
+GOLDEN = Path(__file__).parent
+_TOLD = re.compile(r"\b(?:True|False|Unknown) (\w+)")
+
+
+def words(plain: Any) -> Iterator[str]:
+    """All texts of an expectation, up to the messages in them."""
+    if isinstance(plain, dict):
+        plain = list(plain.values())
+    if isinstance(plain, list):
+        for value in plain:
+            yield from words(value)
+    elif isinstance(plain, str):
+        yield plain.partition(": ")[0]
+
+
+def test_a_change_of_any_reason_fails_a_case() -> None:
+    """Cases compare reasons word for word, so each must be expected by one."""
+    expected: set[str] = set()
+    for path in GOLDEN.glob("*/*.yaml"):
+        for text in words(yaml.safe_load(path.read_text()).get("expect", {})):
+            expected |= set(_TOLD.findall(text))
+
+    assert {reason.value for reason in Reason} - expected == set()
+
+
+def repository(root: Path, rows: str, case: str) -> Path:
+    golden = root / "tests" / "tunnelgw" / "golden"
+    (golden / "rules").mkdir(parents=True)
+    (golden / "rows.yaml").write_text(rows)
+    (golden / "rules" / "a-case-of-it.yaml").write_text(case)
+    return root
+
+
+def test_the_page_names_the_cases_of_each_row(tmp_path: Path) -> None:
+    root = repository(tmp_path, "'1': {title: Weights, rows: {zero: Zero is none}}", "rows: [1/zero]")
+
+    assert "| 1/zero | Zero is none | [a case of it](" in make_coverage_page(root)
+
+
+@pytest.mark.parametrize(
+    ("rows", "case", "problem"),
+    [
+        ("{a: first, b: second}", "rows: [1/a]", r"1/b: no golden case answers it \(second\)"),
+        ("{a: first}", "rows: [1/a, 1/c]", "a-case-of-it.yaml: 1/c is not in rows.yaml"),
+        ("{a: {title: first, unused: why}}", "rows: [1/a]", "1/a is said to be unused"),
+        ("{a: first, b: {title: second, test: 'x.py::test_b'}}", "rows: [1/a]", "there is no test x.py::test_b"),
+    ],
+)
+def test_a_gap_is_an_error(tmp_path: Path, rows: str, case: str, problem: str) -> None:
+    root = repository(tmp_path, f"'1': {{title: Weights, rows: {rows}}}", case)
+
+    with pytest.raises(Gap, match=problem):
+        make_coverage_page(root)
