@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import socket
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -10,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from daemonkit.secret import Secret
-from tests.proxy.site import TOKEN, Proxy
+from tests.proxy.site import TOKEN, Proxy, eventually
 from tunnelgw.deliver.configclient import ConfigClient, ConfigEndpoint
 from tunnelgw.deliver.courier import Undelivered
 from tunnelgw.deliver.proxies import DocumentParcel, ProxyTarget
@@ -141,6 +142,34 @@ def test_a_port_that_the_proxy_cannot_bind_is_remarked_every_time() -> None:
         assert first == second
         assert [(remark.kind, remark.subject) for remark in first] == [("port", "listeners[0].port")]
         target.close()
+
+
+def test_a_port_that_can_be_bound_again_is_remarked_no_longer() -> None:
+    with Proxy() as proxy, socket.create_server(("127.0.0.1", 0)) as holder:
+        listeners = [{"name": "web", "address": "127.0.0.1", "port": holder.getsockname()[1]}]
+        wanted = DocumentParcel("l", b"," + json.dumps({"listeners": listeners}).encode()[1:])
+        target = target_of(proxy)
+        assert target.deliver(wanted)
+
+        holder.close()
+
+        eventually(lambda: not target.deliver(wanted), "no remark any more")
+        target.close()
+
+
+def test_of_two_controllers_that_want_the_same_each_leaves_the_other_s_version() -> None:
+    with Proxy() as proxy:
+        one, other = target_of(proxy), target_of(proxy)
+        for target in (one, other):
+            target.deliver(parcel("a.example"))
+        settled = hosts(proxy)
+
+        for target in (one, other, one, other):
+            target.deliver(parcel("a.example"))
+
+        assert hosts(proxy) == settled
+        one.close()
+        other.close()
 
 
 def test_a_deposed_leader_writes_nothing_more() -> None:

@@ -75,7 +75,31 @@ def test_a_write_whose_answer_is_lost_is_found_by_the_next_pass(provider: Provid
     after = kept.keep({"a.example"})
 
     assert not after.was_written
+    assert after.foreign_edits == 0, "it was our own"
     assert provider.tunnel.version == 1
+
+
+def test_what_somebody_else_wrote_between_our_reading_and_our_writing_is_told(
+    provider: Provider, client: ProviderClient
+) -> None:
+    """It is lost: the provider takes the last document, and has no way to make that depend on what was read."""
+    kept = document(client)
+    theirs = {"ingress": [{"hostname": "z.example", "service": "http://x"}, {"service": "http_status:404"}]}
+
+    found = kept.keep({"a.example"}, before_write=lambda: provider.write(theirs))
+
+    assert (found.foreign_edits, found.was_written) == (1, True)
+    assert provider.hostnames == ["a.example", "*"]
+
+
+def test_a_write_can_be_prevented_at_the_last_moment(provider: Provider, client: ProviderClient) -> None:
+    def prevent() -> None:
+        raise PermissionError("another controller leads now")
+
+    with pytest.raises(PermissionError):
+        document(client).keep({"a.example"}, prevent)
+
+    assert (provider.calls["read"], provider.calls["write"]) == (1, 0)
 
 
 def test_without_an_account_id_the_only_one_that_is_listed_is_taken(provider: Provider, client: ProviderClient) -> None:
