@@ -2,7 +2,8 @@
 
 A request takes the connection that was used last, else it waits for whichever comes first: one that becomes free, or
 the new one that is opened for it. Where connections carry several requests (HTTP/2), or may turn out to, one at a time
-is opened for all that wait. Waiting ends with `connect_timeout`.
+is opened for all that wait. Waiting ends with `connect_timeout`. Another is opened, too, before slow readers have taken
+up the window of one, since that stops all other responses on it.
 """
 
 import socket
@@ -77,11 +78,19 @@ class ConnectionPool:
             if not link.begin(request):
                 self._idle.append(link)
             return
+        crowded = None
         for carrier in self._multiplexed:
-            if carrier.has_room:
+            if carrier.has_room and not carrier.is_crowded:
                 carrier.begin(request)
                 return
-        self._wait(request)
+            if carrier.has_room:
+                crowded = carrier
+        if crowded is None:
+            self._wait(request)
+            return
+        crowded.begin(request)
+        if not self._connecting and self._circuit.has_connection_left and not self._is_retired:
+            self._open()
 
     def leave(self, request: Request) -> None:
         """It was cancelled while it waited."""

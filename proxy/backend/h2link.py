@@ -109,6 +109,11 @@ class H2Link:
         return self._is_ready and self._codec.openable > 0 and self._loop.now_s < self._keeping.retire_at_s
 
     @property
+    def is_crowded(self) -> bool:
+        """Slow readers hold so much of its responses that it may soon have no window left for others."""
+        return self._codec.is_crowded
+
+    @property
     def is_idle(self) -> bool:
         return self._is_ready and not self._requests
 

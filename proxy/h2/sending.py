@@ -84,6 +84,11 @@ class Sending:
         """The connection's window is open. After it was not, `WindowUpdated` of stream 0 comes."""
         return self._send_window > 0
 
+    @property
+    def is_crowded(self) -> bool:
+        """Received bytes that the caller has not released take up half of the connection's window, or more."""
+        return 2 * self._receive_window.held >= self.settings.connection_window_bytes
+
     def is_live(self, stream_id: int) -> bool:
         return stream_id in self._streams
 

@@ -286,6 +286,38 @@ def test_a_held_response_stops_its_stream_alone() -> None:
         held.request.cancel()
 
 
+def test_readers_that_stand_still_leave_room_for_others() -> None:
+    """Together they hold as much as the window of a connection takes."""
+    slow: set[tuple[H2Peer, int]] = set()
+
+    def send(peer: H2Peer, event: h2.events.Event) -> None:
+        if isinstance(event, h2.events.RequestReceived):
+            if dict(event.headers)[b":path"] == b"/slow":
+                slow.add((peer, event.stream_id))
+            return
+        if isinstance(event, h2.events.StreamEnded) and (peer, event.stream_id) in slow:
+            peer.h2.send_headers(event.stream_id, [(b":status", b"200")])
+            while room := min(peer.h2.local_flow_control_window(event.stream_id), 16384):
+                peer.h2.send_data(event.stream_id, b"x" * room)
+        elif isinstance(event, h2.events.StreamEnded) and peer.h2.local_flow_control_window(event.stream_id):
+            peer.answer(event.stream_id)
+
+    with backend(speaks(send)) as peer, world() as w:
+        w.use(h2c(peer.address))
+        held = []
+        for _ in range(64):
+            reader = w.get(path=b"/slow", holds=True)
+            w.until(lambda reader=reader: reader.held_bytes == 262_144)  # type: ignore[misc]
+            held.append(reader)
+        other = w.fetch()
+
+        assert other.status_code == 200
+        assert peer.connections == 2
+        for reader in held:
+            assert reader.request is not None
+            reader.request.cancel()
+
+
 def test_credit_that_comes_after_the_end_is_given_to_the_connection() -> None:
     """Else every response that a slow client took late would narrow the connection for good."""
     peers: list[H2Peer] = []
