@@ -32,17 +32,14 @@ def cap_s(attempt: int) -> float:
 
 
 def malformed_tokens() -> list[str]:
+    """One for each way to fail; tests/proxy/tunnel/test_token.py has them all."""
     secret = base64.b64encode(b"a very secret secret").decode()
     whole = {"a": "acct", "t": "99999999-8888-7777-6666-555555555555", "s": secret}
     contents = [
         {**whole, "t": "no-uuid"},
-        {**whole, "t": "00000000-0000-0000-0000-000000000000"},
-        {**whole, "s": ""},
         {**whole, "s": "not base64!"},
-        {**whole, "a": ""},
-        *({key: value for key, value in whole.items() if key != missing} for missing in "ats"),
+        {key: value for key, value in whole.items() if key != "a"},
         [secret],
-        None,
     ]
     encoded = [base64.b64encode(json.dumps(content).encode()).decode() for content in contents]
     return ["not base64!", base64.b64encode(b"{").decode(), *encoded]
