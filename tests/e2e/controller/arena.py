@@ -30,7 +30,7 @@ class Arena:
         self.controller_name = f"tests.example/{self.namespace}"
         self.auth_secret = f"{self.namespace}-proxy-auth-token"
         """As the controller calls it by itself."""
-        self._controllers: list[Controller] = []
+        self.controllers: list[Controller] = []
 
     def controller(self, *arguments: str, proxies: Sequence[Proxy | str] = (), **more: Any) -> Controller:
         """Not started yet."""
@@ -38,8 +38,8 @@ class Arena:
         named = ["--proxy-endpoints", ",".join(endpoints)] if endpoints else []
         own = ["--controller-name", self.controller_name, "--provider-api-url", self.provider.url]
         kubeconfig = more.pop("kubeconfig", self.cluster.kubeconfig)
-        self._controllers.append(Controller(kubeconfig, *own, *named, *arguments, **more))
-        return self._controllers[-1]
+        self.controllers.append(Controller(kubeconfig, *own, *named, *arguments, **more))
+        return self.controllers[-1]
 
     # -- objects -----------------------------------------------------------------------------------------------------
 
@@ -147,8 +147,7 @@ class Arena:
         try:
             eventually(is_there, f"{type_}={status} on {kind} {name}", DEADLINE_S)
         except AssertionError as error:
-            logs = "\n".join(controller.tail for controller in self._controllers)
-            raise AssertionError(f"{error}; it has {json.dumps(seen[-1], indent=1)}\n{logs}") from None
+            raise AssertionError(f"{error}; it has {json.dumps(seen[-1], indent=1)}") from None
         return seen[-1].get(type_, {})
 
     def until_programmed(self, gateway: str = "gw") -> None:

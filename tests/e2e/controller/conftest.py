@@ -30,8 +30,11 @@ def provider() -> Iterator[Provider]:
 
 
 @pytest.fixture
-def arena(cluster: Cluster, provider: Provider) -> Arena:
-    return Arena(cluster, provider)
+def arena(cluster: Cluster, provider: Provider) -> Iterator[Arena]:
+    arena = Arena(cluster, provider)
+    yield arena
+    for controller in arena.controllers:  # shown when the test has failed
+        print(controller.name, controller.tail, sep="\n")
 
 
 @pytest.fixture
