@@ -46,7 +46,7 @@ def main() -> int:
     for name in (*summary.failed, *summary.failed_cases):
         print(f"FAIL {name}")
     if not summary.is_quiet:
-        print("the controller goes on writing statuses although nothing happens: see controller.log")
+        print("somebody goes on writing to the API server although nothing happens: see controller.log and node.log")
     print(f"{len(summary.passed)} passed, {len(summary.failed)} failed, {len(summary.skipped)} skipped", end=" ")
     print(f"in {summary.duration_s:.0f} s (Gateway API {summary.suite}); see {options.out}")
     return 0 if summary.is_success else 1

@@ -25,7 +25,7 @@ class Summary(msgspec.Struct):
     status_writes: int = 0
     """By the controller."""
     is_quiet: bool = False
-    """Whether the controller wrote nothing any more after the last test."""
+    """Whether nobody wrote to the API server any more after the last test."""
 
     @property
     def is_success(self) -> bool:

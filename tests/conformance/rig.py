@@ -38,6 +38,7 @@ STOP_S = 30.0
 _PROXY_API = "127.0.0.1:18082"
 _HEALTH = "127.0.0.1:18081"
 _METRICS = "127.0.0.1:18080"
+_WRITING = frozenset({"POST", "PUT", "PATCH", "APPLY", "DELETE", "DELETECOLLECTION"})
 # The namespace is ours alone, and with it its loopback.
 _TOKEN = "conformance"
 
@@ -45,27 +46,39 @@ _TOKEN = "conformance"
 class Rig(NamedTuple):
     kubeconfig: Path
     """Of the administrator."""
+    admin: KubeApi
 
     def status_writes(self) -> int:
         """How many statuses the controller has written, or tried to."""
         body = requests.get(f"http://{_METRICS}/metrics", timeout=REQUEST_TIMEOUT_S).text
-        samples = (sample for family in text_string_to_metric_families(body) for sample in family.samples)
-        tried = [each for each in samples if each.name == "tunnelgw_status_writes_total" and _is_call(each.labels)]
-        return int(sum(each.value for each in tried))
+        return _sum(body, "tunnelgw_status_writes_total", lambda labels: labels["outcome"] != UNCHANGED)
 
     def is_quiet(self) -> bool:
-        """Whether writing statuses comes to an end when nothing happens: no write may be the cause of another."""
-        seen = self.status_writes()
+        """Whether writing comes to an end when nothing happens: no write may be the cause of another.
+
+        The API server's own Leases do not count.
+        """
+        seen = self._writes()
+        if not seen:
+            raise RuntimeError("the API server has counted no writes: its metrics have other names than we know")
         for _ in range(QUIET_TRIES):
             time.sleep(QUIET_S)
-            before, seen = seen, self.status_writes()
+            before, seen = seen, self._writes()
             if before == seen:
                 return True
         return False
 
+    def _writes(self) -> int:
+        return _sum(self.admin.metrics(), "apiserver_request_total", _is_write)
 
-def _is_call(labels: Mapping[str, str]) -> bool:
-    return labels["outcome"] != UNCHANGED
+
+def _sum(metrics: str, name: str, counts: Callable[[Mapping[str, str]], bool]) -> int:
+    samples = (sample for family in text_string_to_metric_families(metrics) for sample in family.samples)
+    return int(sum(sample.value for sample in samples if sample.name == name and counts(sample.labels)))
+
+
+def _is_write(labels: Mapping[str, str]) -> bool:
+    return labels["verb"] in _WRITING and labels["resource"] != "leases"
 
 
 @contextmanager
@@ -91,7 +104,7 @@ def ready_rig(out: Path, programs: Programs, node: Path) -> Iterator[Rig]:
             return any((each["type"], each["status"]) == ("Accepted", "True") for each in conditions)
 
         stack.enter_context(_process("controller", [*controller, *addresses], out, secret, is_class_accepted))
-        yield Rig(environment.kubeconfig)
+        yield Rig(environment.kubeconfig, admin)
 
 
 def _make_class(cluster: Cluster) -> None:

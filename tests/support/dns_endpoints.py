@@ -47,6 +47,12 @@ class KubeApi:
             raise requests.HTTPError(f"{method} {path}: {response.status_code} {response.text[:500]}")
         return response.json()
 
+    def metrics(self) -> str:
+        """What the server tells of itself."""
+        response = self._session.get(f"{self._server}/metrics", timeout=REQUEST_TIMEOUT_S)
+        response.raise_for_status()
+        return response.text
+
     def install_crd(self, manifest: Path) -> None:
         """Apply a CustomResourceDefinition and return once the server serves it."""
         definition = yaml.safe_load(manifest.read_text())
