@@ -111,6 +111,7 @@ class ProxyWorld(Shell):
         for file in (home / "examples" / "proxy").iterdir():
             file.write_text(self._as_meant(file.read_text(encoding="utf-8")), encoding="utf-8")
         for name, content in self._files.items():
+            (home / name).parent.mkdir(parents=True, exist_ok=True)
             (home / name).write_text(self._as_meant(content), encoding="utf-8")
 
     # -- backends ----------------------------------------------------------------------------------------------------

@@ -2,7 +2,7 @@
 
 A transcript is a fenced `console` block below a comment that names the set-up it was made in:
 
-    <!-- transcript: v2 DOMAIN_FILTER=example.com -->     a new world (see `transcript_world`, `transcript_proxy_world`)
+    <!-- transcript: v2 DOMAIN_FILTER=example.com -->     a new world (see `transcript_*_world`)
     <!-- transcript: continued fault=hangs -->            the world of the block above, after these changes
 
 In the block a line that begins with `$ ` is a command, which goes on in lines indented by four; what follows is its
@@ -172,7 +172,7 @@ def _steady(line: str) -> str:
 
 
 class World(Protocol):
-    """What the transcripts of a document are run in: see `transcript_world` and `transcript_proxy_world`."""
+    """What the transcripts of a document are run in: see the modules `transcript_*_world`."""
 
     def __enter__(self) -> Self: ...
 
@@ -187,6 +187,10 @@ class World(Protocol):
 
 def world_of(document: Path) -> World:
     """A new one of the kind that this document speaks of."""
+    if document.name == "controller.md":
+        from tests.support.transcript_controller_world import ControllerWorld
+
+        return ControllerWorld(files(document.read_text(encoding="utf-8")))
     if document.name.startswith("proxy"):
         from tests.support.transcript_proxy_world import ProxyWorld
 

@@ -1,0 +1,76 @@
+"""What the controller's manual says is true: options, metrics, conditions and log lines exist, objects are admitted."""
+
+import re
+
+import pytest
+import yaml
+from prometheus_client import CollectorRegistry
+
+from daemonkit.optionspec import specs_of
+from tests.support.process import REPOSITORY
+from tunnelgw.metrics import DELIVERY_OUTCOMES, PASS_OUTCOMES, STATUS_OUTCOMES, Metrics
+from tunnelgw.model.conditions import ConditionType
+from tunnelgw.options import PREFIX, Options
+from tunnelgw.sources.directory.reading import read_all
+
+DOCS = REPOSITORY / "docs"
+MANUAL = (DOCS / "controller.md").read_text(encoding="utf-8")
+SOURCES = "\n".join(path.read_text(encoding="utf-8") for path in (REPOSITORY / "tunnelgw").rglob("*.py"))
+SPECS = tuple(specs_of(Options, PREFIX))
+OBJECTS = re.findall(r"^```yaml\n(.*?)^```$", MANUAL, re.M | re.S)
+
+
+def section(title: str) -> str:
+    return MANUAL.partition(f"\n## {title}\n")[2].partition("\n## ")[0]
+
+
+@pytest.mark.parametrize("text", OBJECTS, ids=lambda text: str(yaml.safe_load(text.partition("---")[0])["kind"]))
+def test_every_object_of_the_manual_is_admitted(text: str) -> None:
+    reading = read_all([("manual.yaml", text.encode())])
+
+    assert reading.problems == ()
+    assert len(reading.admitted) == text.count("apiVersion:")
+
+
+def test_every_metric_is_in_the_manual_with_its_type_and_no_other() -> None:
+    families = Metrics(CollectorRegistry()).registry.collect()
+    exposed = {f"{each.name}_total" if each.type == "counter" else each.name: each.type for each in families}
+
+    documented = dict(re.findall(r"^\| `(tunnelgw_\w+)` \| (\w+) \|", section("Metrics"), re.M))
+
+    assert documented == {**exposed, "tunnelgw_build_info": "gauge"}
+
+
+def test_outcomes_of_metrics_are_in_the_manual() -> None:
+    missing = [text for text in (*PASS_OUTCOMES, *STATUS_OUTCOMES, *DELIVERY_OUTCOMES) if f"`{text}`" not in MANUAL]
+
+    assert missing == []
+
+
+def test_conditions_of_our_own_are_in_the_manual() -> None:
+    ours = [type_.value for type_ in ConditionType if type_.value.startswith("tunnelgw.dev/")]
+
+    missing = [type_ for type_ in ours if f"| `{type_}` |" not in section("Statuses")]
+
+    assert ours
+    assert missing == []
+
+
+def test_options_of_the_manual_exist() -> None:
+    known = {spec.flag for spec in SPECS} | {"--all", "--json"}  # of other commands
+    prose = re.sub(r"^```.*?^```$", "", MANUAL, flags=re.M | re.S)
+    named = set(re.findall(r"`(--[a-z-]+)", prose))
+
+    assert named - known == set()
+
+
+def test_lines_of_the_log_are_written_somewhere() -> None:
+    rows = re.findall(r"^\| (`.*?`) \|", section("Log"), re.M)
+    messages = [
+        message for row in rows for message in re.findall(r"`([^`]+)`", row) if message not in ("msg", "exiting")
+    ]
+
+    missing = [message for message in messages if f'"{message}"' not in SOURCES]
+
+    assert len(messages) > 10
+    assert missing == []
