@@ -6,7 +6,7 @@ import (
 	"sync"
 )
 
-// backend is what one faked pod serves: our own servers that answer in the
+// backend is what one Pod serves: our own servers that answer in the
 // shapes the suite decodes, each bound to the pod's own address.
 type backend struct {
 	ip        string

@@ -39,7 +39,7 @@ func (n *node) scale(ctx context.Context, d *appsv1.Deployment, have []*corev1.P
 		}
 		p.Labels["pod-template-hash"] = hash
 		p.OwnerReferences = []metav1.OwnerReference{*metav1.NewControllerRef(d, appsv1.SchemeGroupVersion.WithKind("Deployment"))}
-		p.Spec.NodeName = n.name
+		p.Spec.NodeName = nodeName
 		_, err := n.cs.CoreV1().Pods(d.Namespace).Create(ctx, p, metav1.CreateOptions{})
 		report("create pod "+d.Namespace+"/"+name, err)
 	}

@@ -18,7 +18,7 @@ import (
 	"time"
 )
 
-// podLog keeps the newest lines that a faked container has written.
+// podLog keeps the newest lines that a container has written.
 type podLog struct {
 	mu    sync.Mutex
 	lines []logLine

@@ -12,10 +12,11 @@ import (
 	"context"
 	"flag"
 	"log"
+	"net"
 	"net/netip"
 	"os"
 	"os/signal"
-	"regexp"
+	"strconv"
 	"sync"
 	"syscall"
 	"time"
@@ -28,14 +29,20 @@ import (
 	appslisters "k8s.io/client-go/listers/apps/v1"
 	corelisters "k8s.io/client-go/listers/core/v1"
 	slicelisters "k8s.io/client-go/listers/discovery/v1"
+	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/client-go/tools/clientcmd"
 )
 
+const (
+	nodeName    = "conformance"
+	kubeletPort = 10250
+	tickEvery   = 2 * time.Second
+	gatherFor   = 20 * time.Millisecond // events come in bursts
+)
+
 type node struct {
-	name, ip    string
-	kubeletPort int
-	echoImages  *regexp.Regexp
+	ip string
 
 	cs        kubernetes.Interface
 	dyn       dynamic.Interface
@@ -57,77 +64,85 @@ type node struct {
 
 func main() {
 	log.SetFlags(log.Ltime | log.Lmicroseconds)
-	n := &node{running: map[types.UID]*runningPod{}, emptying: map[string]bool{}}
-	kubeconfig := flag.String("kubeconfig", os.Getenv("KUBECONFIG"), "how to reach the API server (default $KUBECONFIG)")
-	podNet := flag.String("pod-cidr", "10.244.0.0/16", "pod addresses; the range must be local to this network namespace")
-	images := flag.String("echo-images", `(^|/)echo-basic(:|@|$)`, "images (regular expression) that become echo servers")
+	kubeconfig := flag.String("kubeconfig", "", "how to reach the API server")
+	podNet := flag.String("pod-cidr", "", "addresses of Pods; the range must be local to this network namespace")
 	readyFile := flag.String("ready-file", "", "file to write once everything is running")
-	flag.StringVar(&n.name, "node-name", "conformance", "name of the Node object")
-	flag.IntVar(&n.kubeletPort, "kubelet-port", 10250, "port of the log server on the node's address")
 	flag.Parse()
-
-	n.echoImages = regexp.MustCompile(*images)
 	prefix, err := netip.ParsePrefix(*podNet)
 	check(err)
-	first := prefix.Masked().Addr().Next()
-	n.ip = first.String()
-	n.nextIP = first.Next()
-
 	conf, err := clientcmd.BuildConfigFromFlags("", *kubeconfig)
 	check(err)
-	conf.QPS = -1
-	n.cs = kubernetes.NewForConfigOrDie(conf)
-	n.dyn = dynamic.NewForConfigOrDie(conf)
-	n.disco = n.cs.Discovery()
-
 	ctx, cancel := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
 	defer cancel()
 
-	kick := make(chan struct{}, 1)
-	poke := func() {
+	n := newNode(conf, prefix)
+	changes := n.watch(ctx)
+	logs, err := serveLogs(net.JoinHostPort(n.ip, strconv.Itoa(kubeletPort)), n.findLog)
+	check(err)
+	defer logs.Close()
+	check(n.writeNode(ctx))
+	log.Printf("node %s at %s, pods from %s", nodeName, n.ip, prefix)
+	n.reconcile(ctx)
+	check(os.WriteFile(*readyFile, nil, 0o644))
+	for tick := time.NewTicker(tickEvery); ; n.reconcile(ctx) {
 		select {
-		case kick <- struct{}{}:
-		default:
+		case <-ctx.Done():
+			return
+		case <-changes:
+			time.Sleep(gatherFor)
+		case <-tick.C:
 		}
 	}
+}
+
+// newNode takes the first address of the range for itself.
+func newNode(conf *rest.Config, podNet netip.Prefix) *node {
+	conf.QPS = -1
+	clients := kubernetes.NewForConfigOrDie(conf)
+	own := podNet.Masked().Addr().Next()
+	return &node{
+		ip:       own.String(),
+		nextIP:   own.Next(),
+		cs:       clients,
+		dyn:      dynamic.NewForConfigOrDie(conf),
+		disco:    clients.Discovery(),
+		running:  map[types.UID]*runningPod{},
+		emptying: map[string]bool{},
+	}
+}
+
+// watch fills the caches; what it returns tells that something has changed since it was read last.
+func (n *node) watch(ctx context.Context) <-chan struct{} {
 	f := informers.NewSharedInformerFactory(n.cs, 0)
-	core := f.Core().V1()
+	core, apps, slices := f.Core().V1(), f.Apps().V1(), f.Discovery().V1()
 	n.namespace, n.account = core.Namespaces().Lister(), core.ServiceAccounts().Lister()
 	n.secret, n.configMap = core.Secrets().Lister(), core.ConfigMaps().Lister()
 	n.service, n.pod = core.Services().Lister(), core.Pods().Lister()
-	n.deploy, n.slice = f.Apps().V1().Deployments().Lister(), f.Discovery().V1().EndpointSlices().Lister()
-	for _, inf := range []cache.SharedIndexInformer{
-		core.Namespaces().Informer(), core.ServiceAccounts().Informer(), core.Secrets().Informer(), core.ConfigMaps().Informer(),
-		core.Services().Informer(), core.Pods().Informer(), f.Apps().V1().Deployments().Informer(), f.Discovery().V1().EndpointSlices().Informer(),
+	n.deploy, n.slice = apps.Deployments().Lister(), slices.EndpointSlices().Lister()
+
+	changes := make(chan struct{}, 1)
+	tell := func() {
+		select {
+		case changes <- struct{}{}:
+		default:
+		}
+	}
+	handler := cache.ResourceEventHandlerFuncs{
+		AddFunc:    func(any) { tell() },
+		UpdateFunc: func(any, any) { tell() },
+		DeleteFunc: func(any) { tell() },
+	}
+	for _, informer := range []cache.SharedIndexInformer{
+		core.Namespaces().Informer(), core.ServiceAccounts().Informer(), core.Secrets().Informer(),
+		core.ConfigMaps().Informer(), core.Services().Informer(), core.Pods().Informer(),
+		apps.Deployments().Informer(), slices.EndpointSlices().Informer(),
 	} {
-		_, err := inf.AddEventHandler(cache.ResourceEventHandlerFuncs{
-			AddFunc: func(any) { poke() }, UpdateFunc: func(any, any) { poke() }, DeleteFunc: func(any) { poke() },
-		})
+		_, err := informer.AddEventHandler(handler)
 		check(err)
 	}
 	f.Start(ctx.Done())
 	f.WaitForCacheSync(ctx.Done())
-
-	logs, err := serveLogs(netip.AddrPortFrom(first, uint16(n.kubeletPort)).String(), n.findLog)
-	check(err)
-	defer logs.Close()
-	check(n.writeNode(ctx))
-	log.Printf("node %s at %s, pods from %s", n.name, n.ip, prefix)
-
-	tick := time.NewTicker(2 * time.Second)
-	for first := true; ; first = false {
-		n.reconcile(ctx)
-		if first && *readyFile != "" {
-			check(os.WriteFile(*readyFile, []byte("ready\n"), 0o644))
-		}
-		select {
-		case <-ctx.Done():
-			return
-		case <-kick:
-			time.Sleep(20 * time.Millisecond) // gather a burst of events
-		case <-tick.C:
-		}
-	}
+	return changes
 }
 
 func check(err error) {
