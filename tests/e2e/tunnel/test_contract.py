@@ -24,6 +24,8 @@ from tests.support.gateway import route_to
 from tests.support.recordingbackend import Received, RecordingBackend, Reply
 
 EXIT_S = 20.0
+LATE_S = 1.0
+"""How long after its moment a line may be written on a busy machine."""
 BOOTSTRAP_FIELDS = ["time", "level", "msg", "error", "attempt", "delay_s", "edge"]
 
 
@@ -125,8 +127,8 @@ def test_an_edge_that_is_away_for_ten_seconds_is_dialled_until_it_is_there(
             assert [line["attempt"] for line in lines] == list(range(1, len(lines) + 1))
             assert all(list(line) == BOOTSTRAP_FIELDS for line in lines)
             assert all(0 <= line["delay_s"] <= cap_s(line["attempt"]) for line in lines)
-            for before, after in itertools.pairwise(lines):
-                assert seconds_of(after) - seconds_of(before) >= before["delay_s"] - 0.1, "waited as it said"
+            due_s = itertools.accumulate((line["delay_s"] for line in lines), initial=seconds_of(first) - LATE_S)
+            assert all(seconds_of(line) >= least_s for line, least_s in zip(lines, due_s, strict=False)), "as it said"
             assert all(line["error"] == "Connection refused" for line in lines)
             assert {line["edge"] for line in lines} <= set(edge.addresses)
             assert sum(seconds_of(line) > admitted_at_s for line in lines) <= 1, "found at the next attempt"
