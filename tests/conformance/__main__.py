@@ -11,7 +11,7 @@ import msgspec
 
 from tests.conformance.namespace import NotPossible, entering, set_up
 from tests.conformance.results import Summary, read_results
-from tests.conformance.rig import CLASS, UNUSABLE_ADDRESS, USABLE_ADDRESS, ready_rig
+from tests.conformance.rig import CLASS, ENVIRONMENT, UNUSABLE_ADDRESS, USABLE_ADDRESS, ready_rig
 from tests.kube.kubeenv import MissingProgram, find_program, find_programs
 from tests.programs.install import GATEWAY_API_VERSION
 
@@ -34,7 +34,8 @@ def main() -> int:
     options = _parser().parse_args()
     if not options.inside:
         try:
-            find_program("conformance")
+            for name in ("conformance", "gateway-api-crds"):
+                find_program(name)
             find_programs()
             command = entering([sys.executable, "-m", "tests.conformance", "--inside", *sys.argv[1:]])
         except (MissingProgram, NotPossible) as lack:
@@ -42,6 +43,7 @@ def main() -> int:
             return NOT_POSSIBLE
         os.execvp(command[0], command)
     set_up()
+    print(f"running the conformance suite of Gateway API {GATEWAY_API_VERSION}: see {options.out}", flush=True)
     summary = _run(options)
     for name in (*summary.failed, *summary.failed_cases):
         print(f"FAIL {name}")
@@ -76,7 +78,7 @@ def _run(options: argparse.Namespace) -> Summary:
         with log.open("wb") as output:
             exit_code = subprocess.run(
                 [str(programs / "suite"), *_flags(options, out)],
-                env={**os.environ, "KUBECONFIG": str(rig.kubeconfig)},
+                env={**ENVIRONMENT, "KUBECONFIG": str(rig.kubeconfig)},
                 cwd=out,
                 stdout=output,
                 stderr=subprocess.STDOUT,

@@ -35,11 +35,13 @@ READY_S = 120.0
 QUIET_S = 3.0
 QUIET_TRIES = 5
 STOP_S = 30.0
+ENVIRONMENT = {"PATH": os.environ["PATH"], "HOME": os.environ.get("HOME", "/")}
+"""No setting of the machine reaches what runs in here."""
+# The namespace is ours alone, and with it its loopback.
 _PROXY_API = "127.0.0.1:18082"
 _HEALTH = "127.0.0.1:18081"
 _METRICS = "127.0.0.1:18080"
 _WRITING = frozenset({"POST", "PUT", "PATCH", "APPLY", "DELETE", "DELETECOLLECTION"})
-# The namespace is ours alone, and with it its loopback.
 _TOKEN = "conformance"
 
 
@@ -50,8 +52,10 @@ class Rig(NamedTuple):
 
     def status_writes(self) -> int:
         """How many statuses the controller has written, or tried to."""
-        body = requests.get(f"http://{_METRICS}/metrics", timeout=REQUEST_TIMEOUT_S).text
-        return _sum(body, "tunnelgw_status_writes_total", lambda labels: labels["outcome"] != UNCHANGED)
+        with requests.Session() as session:
+            session.trust_env = False
+            answer = session.get(f"http://{_METRICS}/metrics", timeout=REQUEST_TIMEOUT_S)
+        return _sum(answer.text, "tunnelgw_status_writes_total", lambda labels: labels["outcome"] != UNCHANGED)
 
     def is_quiet(self) -> bool:
         """Whether writing comes to an end when nothing happens: no write may be the cause of another.
@@ -90,6 +94,7 @@ def ready_rig(out: Path, programs: Programs, node: Path) -> Iterator[Rig]:
         cluster = Cluster(environment, admin, out)
         _make_class(cluster)
         ready = out / "node.ready"
+        ready.unlink(missing_ok=True)
         command = [str(node), "--kubeconfig", str(environment.kubeconfig), "--pod-cidr", POD_NET]
         stack.enter_context(_process("node", [*command, "--ready-file", str(ready)], out, {}, ready.exists))
         secret = {"PROXY_AUTH_TOKEN": _TOKEN}
@@ -118,7 +123,7 @@ def _make_class(cluster: Cluster) -> None:
 def _process(
     name: str, command: list[str], out: Path, env: Mapping[str, str], is_ready: Callable[[], bool]
 ) -> Iterator[Recorded]:
-    process = spawn(name, tied(command), out / f"{name}.log", {**os.environ, **env})
+    process = spawn(name, tied(command), out / f"{name}.log", {**ENVIRONMENT, **env})
     try:
         wait_ready(process, is_ready, READY_S)
         yield process
