@@ -157,7 +157,10 @@ class Exchange(Attempting):
         self._response_after_s = now_s - self._began_s
         self._response_bytes = size_bytes = len(data)
         self._is_head_sent = True
-        self._on_response_end()
+        self._address = stream.address
+        self._stream = None
+        if not self._is_request_complete or self._upload is not None:
+            self._stop_request()
         taken_bytes = self._client.send_response(head.onward or _onward(head), data)
         if taken_bytes == size_bytes:
             self._finish()

@@ -13,7 +13,7 @@ from proxy.h2.errors import ErrorCode, RemoteProtocolError, protocol_error
 from proxy.h2.events import Event
 from proxy.h2.fieldcache import BlockDecoder
 from proxy.h2.fieldlines import BlockEncoder
-from proxy.h2.fields import FieldBlock, Malformed, content_length, request_head, response_head, trailers
+from proxy.h2.fields import CONTENT_LENGTH, FieldBlock, Malformed, content_length, request_head, response_head, trailers
 from proxy.h2.sending import Sending
 from proxy.h2.settings import Settings
 from proxy.h2.streams import UNKNOWN_LENGTH, Gone, Stream
@@ -110,13 +110,13 @@ class Receiving(Sending):
         else:
             head = request_head(decoded, self.settings.is_extended_connect_enabled)
             event = events.RequestReceived(stream.stream_id, head, end_stream)
-            length = content_length(decoded)
+            length = decoded.special[CONTENT_LENGTH]
             if length is not None:
-                self._expect(stream, length, end_stream)
+                self._expect(stream, int(length), end_stream)
         stream.has_received_head = True
         self._events.append(event)
-        if end_stream:
-            self._remote_end(stream)
+        # Nothing of an answer was sent, so this does not end the stream.
+        stream.is_remote_open = not end_stream
 
     def _on_response(self, stream: Stream, decoded: FieldBlock, end_stream: bool) -> None:
         self._want_small(stream, decoded)
