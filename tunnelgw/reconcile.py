@@ -68,6 +68,10 @@ class Reconciler:
         self._herald = herald
         self._teller = Teller(dispatch, desk, herald, metrics)
         self._unreadable: Mapping[Entry, Unreadable] = {}
+        self._untold: set[ObjectId] = set()
+        """Objects that may need another status, since we told of any last, and the data planes with other documents."""
+        self._untold_planes: set[str] = set()
+        self._is_leading = False
         self._discovery = discovery
         self._leads = leads
         self._stop = stop
@@ -135,13 +139,26 @@ class Reconciler:
 
     def _follow_up(self, snapshot: Snapshot, translation: Translation, *, has_changed: bool) -> None:
         if not self._leads():
-            self._dispatch.stop()
+            self._stand_by(snapshot, translation)
             return
+        self._is_leading = True
         self._deliver()
+        self._teller.owe(self._untold, self._number, frozenset(self._untold_planes))
+        self._untold, self._untold_planes = set(), set()
         self._herald.unreadable(self._unreadable)
         situation = Situation(snapshot, translation, self._planes, self._planes_by_tunnel)
         self._teller.tell(situation, self._number, has_changed=has_changed)
         self._check_credentials(snapshot)
+
+    def _stand_by(self, snapshot: Snapshot, translation: Translation) -> None:
+        """What another leader says meanwhile is looked at anew once we lead again."""
+        self._dispatch.stop()
+        if self._is_leading:
+            self._is_leading = False
+            self._teller.forget()
+            everything = _everything(translation, snapshot)
+            self._untold |= everything.verdicts
+            self._untold_planes |= everything.data_planes
 
     def _take(self, change: Change) -> None:
         snapshot, is_first = change.snapshot, self._translation is None
@@ -161,8 +178,8 @@ class Reconciler:
         if is_first or any(entry.room in _ABOUT_TARGETS for entry in change.changed):
             self._planes = planes(snapshot, self._discovery)
             self._tunnels = tunnels(snapshot, self._discovery)
-        touched = differences.verdicts | _with_status((*change.changed, *change.touched))
-        self._teller.owe(touched, self._number, differences.data_planes)
+        self._untold |= differences.verdicts | _with_status((*change.changed, *change.touched))
+        self._untold_planes |= differences.data_planes
         for (kind, is_readable), count in self._store.counts().items():
             self._metrics.objects.labels(kind, "read" if is_readable else "unreadable").set(count)
         if is_first:

@@ -66,6 +66,12 @@ class StatusDesk:
                     del self._failed[id_]
             self._changed.notify(len(wishes))
 
+    def forget(self) -> None:
+        """Nothing is wanted any more."""
+        with self._changed:
+            self._wishes.clear()
+            self._failed.clear()
+
     def wake(self) -> None:
         """`stop` was set, or we lead now."""
         with self._changed:

@@ -65,6 +65,11 @@ class Teller:
         """These need another status, or may. `planes`: those whose documents `turn` changed."""
         self._owed.add(ids, turn, planes, time.monotonic())
 
+    def forget(self) -> None:
+        """Nothing is owed any more: another controller leads."""
+        self._owed = HoldBack()
+        self._desk.forget()
+
     def tell(self, situation: Situation, turn: int, *, has_changed: bool) -> None:
         """`has_changed`: not only receipts are new."""
         self._proclaim_failures(situation, self._count_receipts(situation))

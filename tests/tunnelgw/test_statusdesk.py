@@ -163,6 +163,21 @@ def test_a_status_that_is_refused_for_what_it_says_is_not_tried_again() -> None:
         assert office.desk.depth == 0
 
 
+def test_wishes_that_are_forgotten_are_not_written() -> None:
+    server = Server()
+    with working(server) as office:
+        office.leads = False
+        office.desk.want(wish("one"))
+
+        office.desk.forget()
+        office.leads = True
+        office.desk.want(wish("other", name="other"))
+
+        server.wait_for("other for 1")
+        office.wait_for("written")
+        assert len(server.written) == 1
+
+
 def test_while_another_leads_wishes_wait() -> None:
     server = Server()
     with working(server) as office:
