@@ -5,6 +5,7 @@ import sys
 from pathlib import Path
 
 import msgspec
+import pytest
 
 from tests.conformance.__main__ import NOT_POSSIBLE
 from tests.conformance.results import Summary
@@ -17,6 +18,7 @@ CORE_TESTS = 41
 TIMEOUT_S = 900.0
 
 
+@pytest.mark.timeout(TIMEOUT_S + 60.0)
 def test_all_core_tests_for_http_and_grpc_pass(tmp_path: Path) -> None:
     command = [sys.executable, "-m", "tests.conformance", "--core", "--out", str(tmp_path)]
 
