@@ -6,6 +6,8 @@ import itertools
 from pathlib import Path
 from urllib.parse import urlsplit
 
+import pytest
+
 from tests.e2e.controller.arena import Arena, hostnames, until_serves
 from tests.e2e.controller.fronts import Asked, Front
 from tests.e2e.controller.site import DEADLINE_S
@@ -101,6 +103,7 @@ def test_a_watch_that_is_cut_in_the_middle_of_an_event_loses_nothing(
             arena.provider.wait_for_hostnames({"last.example.org"})
 
 
+@pytest.mark.timeout(300)
 def test_kinds_that_are_not_installed_block_nothing_and_a_restarted_server_is_followed(
     tmp_path: Path, provider: Provider, proxy: Proxy
 ) -> None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 import subprocess
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -70,6 +71,10 @@ class Person:
         path = f'{{{where}[?(@.type=="{type_}")].status}}'
         return self.kubectl("get", kind, "-n", namespace, name, "-o", f"jsonpath={path}")
 
+    def wait_for_condition(self, route: str, type_: str, status: str) -> None:
+        is_so = partial(self.condition, "httproute", "shop", route, type_)
+        eventually(lambda: is_so() == status, f"{type_}={status} on {route}", DEADLINE_S)
+
 
 @pytest.fixture
 def edge() -> Iterator[Edge]:
@@ -92,6 +97,7 @@ def answer(address: str, host: str, path: str = "/") -> tuple[int, str]:
     return response.status_code, response.text
 
 
+@pytest.mark.timeout(300)
 def test_applied_examples_serve_through_the_tunnel_and_directly(
     cluster: Cluster, provider: Provider, edge: Edge, connector: Proxy, tmp_path: Path
 ) -> None:
@@ -125,7 +131,9 @@ def test_applied_examples_serve_through_the_tunnel_and_directly(
             assert "demo.example" in person.kubectl("get", "httproute", "-n", "shop", "-o", "wide")
 
             # A broken route has its own condition only.
-            eventually(lambda: person.condition("httproute", "shop", "mistake", "ResolvedRefs") == "False", "told")
+            eventually(
+                lambda: person.condition("httproute", "shop", "mistake", "ResolvedRefs") == "False", "told", DEADLINE_S
+            )
             assert person.condition("httproute", "shop", "mistake", "Accepted") == "True"
             assert person.condition("httproute", "shop", "shop", "ResolvedRefs") == "True"
             assert answer(direct, "mistake.example")[0] == 500
@@ -133,7 +141,9 @@ def test_applied_examples_serve_through_the_tunnel_and_directly(
             assert answer(direct, "stock.example") == (200, "blue")
             person.kubectl("delete", "referencegrant", "-n", "depot", "shop")
             eventually(lambda: answer(direct, "stock.example")[0] == 500, "the grant is gone", DEADLINE_S)
-            eventually(lambda: person.condition("httproute", "shop", "stock", "ResolvedRefs") == "False", "told")
+            eventually(
+                lambda: person.condition("httproute", "shop", "stock", "ResolvedRefs") == "False", "told", DEADLINE_S
+            )
             assert answer(direct, "demo.example")[0] == 200
 
 
