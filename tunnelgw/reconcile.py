@@ -146,7 +146,7 @@ class Reconciler:
         self._teller.owe(self._untold, self._number, frozenset(self._untold_planes))
         self._untold, self._untold_planes = set(), set()
         self._herald.unreadable(self._unreadable)
-        situation = Situation(snapshot, translation, self._planes, self._planes_by_tunnel)
+        situation = Situation(snapshot, translation, self._planes, self._planes_by_tunnel, self._tunnels.keys())
         self._teller.tell(situation, self._number, has_changed=has_changed)
         self._check_credentials(snapshot)
 
@@ -190,7 +190,7 @@ class Reconciler:
         for id_ in gateways:
             verdict = translation.verdict(id_)
             if isinstance(verdict, GatewayVerdict):
-                self._store.give(id_.key, tuple(address.value for address in verdict.addresses))
+                self._store.give(id_.key, verdict.bound)
 
     def _say_whose_classes_there_are(self, snapshot: Snapshot) -> None:
         """A misspelt controllerName is easily made, and nothing else would show it."""

@@ -39,6 +39,7 @@ def gateway_verdict(view: View, key: Key) -> GatewayVerdict | None:
         gateway_doors.shown,
         tuple(report.verdict for report in own),
         sum(1 for verdict in sets if verdict and verdict.findings[0].status is Status.TRUE),
+        gateway_doors.bound,
     )
 
 

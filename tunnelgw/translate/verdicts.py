@@ -49,6 +49,8 @@ class GatewayVerdict(Part, frozen=True):
     addresses: tuple[GatewayAddress, ...] = ()
     listeners: tuple[ListenerVerdict, ...] = ()
     attached_listener_sets: int = 0
+    bound: tuple[str, ...] = ()
+    """Addresses on which its listeners are bound, whether `addresses` shows them or not."""
 
 
 class ListenerSetVerdict(Part, frozen=True):

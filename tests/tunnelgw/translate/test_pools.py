@@ -1,5 +1,7 @@
 """Addresses of a pool: one Gateway each, and each Gateway keeps what it has."""
 
+from typing import Any
+
 import msgspec
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -9,19 +11,21 @@ from tunnelgw.model.kinds import Kind
 from tunnelgw.model.meta import Key, Object
 from tunnelgw.model.snapshot import Snapshot
 from tunnelgw.sources.store import Store
+from tunnelgw.translate.pipeline import Translation
 from tunnelgw.translate.pools import pool_share
 from tunnelgw.translate.queries import CONTROLLER_NAME, Queries
+from tunnelgw.translate.verdicts import GatewayVerdict, ObjectId
 
 POOL = [f"192.0.2.{number}" for number in range(1, 5)]
 NAMES = st.lists(st.sampled_from("abcdef"), unique=True)
 
 
-def class_with(pool: list[str]) -> list[tuple[Kind, Object]]:
+def class_with(pool: list[str], **config: Any) -> list[tuple[Kind, Object]]:
     parameters = {"group": "tunnelgw.dev", "kind": "GatewayClassConfig", "name": "c"}
     spec = {"controllerName": CONTROLLER_NAME, "parametersRef": parameters}
     plain = (
         {"kind": "GatewayClass", "metadata": {"name": "c"}, "spec": spec},
-        {"kind": "GatewayClassConfig", "metadata": {"name": "c"}, "spec": {"direct": {"addresses": pool}}},
+        {"kind": "GatewayClassConfig", "metadata": {"name": "c"}, "spec": {"direct": {"addresses": pool}, **config}},
     )
     return [*map(object_of, plain)]
 
@@ -71,6 +75,17 @@ def test_an_address_that_was_given_meanwhile_is_kept_when_an_older_gateway_goes(
     queries.update(change.snapshot, change.changed)
 
     assert queries.ask(pool_share, younger) == (POOL[1],)
+
+
+def test_an_address_that_the_status_does_not_show_is_bound_all_the_same() -> None:
+    tunnel = "00000000-0000-4000-8000-000000000001"
+    world = Snapshot.of([*class_with(POOL, tunnelID=tunnel, publish="Tunnel"), gateway("a")])
+
+    verdict = Translation(world).verdict(ObjectId(Kind.GATEWAY, Key(NAMESPACE, "a")))
+
+    assert isinstance(verdict, GatewayVerdict)
+    assert [address.value for address in verdict.addresses] == [f"{tunnel}.cfargotunnel.com"]
+    assert verdict.bound == (POOL[0],)
 
 
 def test_a_pool_of_one_address_is_shared() -> None:
