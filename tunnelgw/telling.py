@@ -54,7 +54,9 @@ class Teller:
         self._metrics = metrics
         self._owed = HoldBack()
         self._deliveries: dict[Way, Delivery] = {}
-        """As statuses were last told."""
+        """As of the last turn."""
+        self._unheld: set[Way] = set()
+        """Those of Gateways that were told something while no proxy held their newest document."""
         self._unbound: dict[ObjectId, Mapping[str, str]] = {}
         self._conflicts: dict[TunnelHost, str] = {}
         self._contested: dict[ObjectId, str] = {}
@@ -91,14 +93,20 @@ class Teller:
         ways = {Way(plane, tunnel) for tunnel, planes in situation.planes_by_tunnel.items() for plane in planes}
         ways |= {Way(plane, "") for plane in situation.planes}
         deliveries = {way: self._delivery(way, situation.planes.get(way.plane)) for way in ways}
-        different = {way for way in deliveries if deliveries[way] != self._deliveries.get(way)}
+        different = {way for way, delivery in deliveries.items() if self._is_news(way, delivery)}
         self._deliveries = deliveries
+        self._unheld -= different
         for kind in (Kind.GATEWAY, Kind.LISTENER_SET) if different else ():
             for key in situation.snapshot.all(kind):
                 verdict = situation.translation.verdict(id_ := ObjectId(kind, key))
                 if isinstance(verdict, GatewayVerdict | ListenerSetVerdict) and _way(verdict) in different:
                     found.add(id_)
         return found
+
+    def _is_news(self, way: Way, delivery: Delivery) -> bool:
+        """That no proxy holds the newest document yet is none: so it is after each edit, and statuses stay."""
+        before = self._deliveries.get(way)
+        return before is None or before.finding != delivery.finding or (delivery.is_held and way in self._unheld)
 
     def _news_of_conflicts(self, translation: Translation, *, has_changed: bool) -> set[ObjectId]:
         """Routes whose hostnames somebody else has in an ingress document, or has had."""
@@ -169,7 +177,9 @@ class Teller:
             return Wish(item, with_conflict(verdict, self._contested[id_]))
         if not isinstance(verdict, GatewayVerdict | ListenerSetVerdict):
             return Wish(item, verdict)
-        delivery = self._deliveries.get(_way(verdict), Delivery(False))
+        delivery = self._deliveries.get(way := _way(verdict), Delivery(False))
+        if not delivery.is_held:
+            self._unheld.add(way)
         return Wish(item, verdict, msgspec.structs.replace(delivery, unbound=self._unbound.get(id_, {})))
 
 
