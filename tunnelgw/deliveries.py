@@ -18,8 +18,10 @@ _PLACE = re.compile(r"listeners\[(\d+)\]")
 _MAX_ERRORS = 5
 
 
-def delivered(proxies: Sequence[Receipt], expected: int, tunnel: Receipt | None) -> Finding:
-    """`tunnelgw.dev/Delivered`. `expected`: how many proxies the data plane has. `tunnel`: None where none leads."""
+def delivered(
+    proxies: Sequence[Receipt], expected: int, tunnel: Receipt | None, *, has_tunnel: bool = False
+) -> Finding:
+    """`tunnelgw.dev/Delivered`. `expected`: how many proxies there are. `has_tunnel`: its receipt is awaited too."""
     if not expected:
         return _failed("no proxy is known for this data plane: see --proxy-endpoints and --proxy-service")
     errors = [f"proxy {receipt.target}: {receipt.error}" for receipt in proxies if receipt.error]
@@ -29,8 +31,9 @@ def delivered(proxies: Sequence[Receipt], expected: int, tunnel: Receipt | None)
         more = f"; and {len(errors) - _MAX_ERRORS} more" if len(errors) > _MAX_ERRORS else ""
         return _failed("; ".join(errors[:_MAX_ERRORS]) + more)
     if len(proxies) < expected:
-        message = f"{expected - len(proxies)} of {expected} proxies have not answered yet"
-        return Finding(ConditionType.DELIVERED, Status.UNKNOWN, Reason.PENDING, message)
+        return _pending(f"{expected - len(proxies)} of {expected} proxies have not answered yet")
+    if has_tunnel and tunnel is None:
+        return _pending("the provider has not been told yet")
     conflicts = [remark.message for remark in tunnel.remarks if remark.kind is RemarkKind.CONFLICT] if tunnel else []
     if conflicts:
         return _failed("; ".join(conflicts[:_MAX_ERRORS]))
@@ -87,6 +90,10 @@ def _owner(listener: str) -> tuple[ObjectId, str] | None:
         case [_, _, namespace, listener_set, name]:
             return ObjectId(Kind.LISTENER_SET, Key(namespace, listener_set)), name
     return None
+
+
+def _pending(message: str) -> Finding:
+    return Finding(ConditionType.DELIVERED, Status.UNKNOWN, Reason.PENDING, message)
 
 
 def _failed(message: str) -> Finding:

@@ -6,7 +6,7 @@ The reconciler's thread calls everything here.
 """
 
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from typing import NamedTuple
 
 import msgspec
@@ -36,6 +36,8 @@ class Situation(NamedTuple):
     translation: Translation
     planes: Mapping[str, Plane]
     planes_by_tunnel: Mapping[str, set[str]]
+    tunnels: Collection[str]
+    """Those whose ingress documents are ours to keep."""
 
 
 class Way(NamedTuple):
@@ -92,7 +94,7 @@ class Teller:
         self._unbound = unbound_now
         ways = {Way(plane, tunnel) for tunnel, planes in situation.planes_by_tunnel.items() for plane in planes}
         ways |= {Way(plane, "") for plane in situation.planes}
-        deliveries = {way: self._delivery(way, situation.planes.get(way.plane)) for way in ways}
+        deliveries = {way: self._delivery(way, situation) for way in ways}
         different = {way for way, delivery in deliveries.items() if self._is_news(way, delivery)}
         self._deliveries = deliveries
         self._unheld -= different
@@ -121,12 +123,15 @@ class Teller:
         before, self._contested = self._contested, contested
         return {id_ for id_ in {*before, *contested} if before.get(id_) != contested.get(id_)}
 
-    def _delivery(self, way: Way, plane: Plane | None) -> Delivery:
+    def _delivery(self, way: Way, situation: Situation) -> Delivery:
+        plane = situation.planes.get(way.plane)
         if plane is None:
             return Delivery(False)
         receipts = self._dispatch.proxy_receipts(way.plane)
         tunnel = self._dispatch.tunnel_receipts().get(way.tunnel)
-        return Delivery(way.plane in self._dispatch.held_planes(), delivered(receipts, len(plane.endpoints), tunnel))
+        has_tunnel = way.tunnel in situation.tunnels
+        finding = delivered(receipts, len(plane.endpoints), tunnel, has_tunnel=has_tunnel)
+        return Delivery(way.plane in self._dispatch.held_planes(), finding)
 
     def _unbound_listeners(self, planes: Iterable[str]) -> dict[ObjectId, Mapping[str, str]]:
         found: dict[ObjectId, Mapping[str, str]] = {}

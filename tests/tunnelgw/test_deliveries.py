@@ -57,6 +57,15 @@ def test_a_proxy_that_has_not_answered_yet_is_no_failure() -> None:
     )
 
 
+def test_nothing_is_called_delivered_before_the_provider_was_told() -> None:
+    assert said(delivered([HELD], 1, None, has_tunnel=True)) == (
+        Status.UNKNOWN,
+        Reason.PENDING,
+        "the provider has not been told yet",
+    )
+    assert said(delivered([HELD], 1, TUNNEL, has_tunnel=True))[0] is Status.TRUE
+
+
 def test_a_data_plane_without_proxies_is_told() -> None:
     status, _, message = said(delivered([], 0, None))
 
