@@ -235,7 +235,7 @@ def test_a_response_that_fails_in_the_middle_ends_without_its_last_chunk(serve) 
 
 
 def test_200_parallel_keep_alive_clients_are_all_served(serve) -> None:
-    port = serve(threads=16).bound_address.port
+    port = serve(threads=16, header_timeout_s=DEADLINE_S).bound_address.port
     everybody = threading.Barrier(200)
 
     def visit(number: int) -> int:

@@ -137,7 +137,9 @@ def test_a_body_in_tiny_chunks_takes_no_more_memory_than_in_large_ones() -> None
     chunks = b"2\r\nxy\r\n" * 500_000
     tracemalloc.start()
     try:
-        reply, _ = read(OK + b"Transfer-Encoding: chunked\r\n\r\n" + chunks + b"0\r\n\r\n", limit=2_000_000)
+        reply, _ = read(
+            OK + b"Transfer-Encoding: chunked\r\n\r\n" + chunks + b"0\r\n\r\n", limit=2_000_000, timeout_s=60.0
+        )
         _, peak_bytes = tracemalloc.get_traced_memory()
     finally:
         tracemalloc.stop()
