@@ -113,7 +113,8 @@ class Front:
         with self._lock:
             streams = [*self._streams]
         for stream in streams:
-            stream.shutdown()
+            with contextlib.suppress(RuntimeError):  # it has just ended by itself
+                stream.shutdown()
 
     def __enter__(self) -> Self:
         self._thread.start()
