@@ -17,9 +17,9 @@ from dnswebhook.stores.unifi.transport import Reply, Request, Transport
 
 T = TypeVar("T")
 
-MAX_SENDINGS = 4
-"""Per call: the first, one with a CSRF token that a parallel call has learned, one after another thread's login, one
-after our own."""
+MAX_SENDINGS = 8
+"""Per call: the first, one after another thread's login, one after our own, and the rest with CSRF tokens that parallel
+calls have learned, while this one was on its way with a token that they had outrun."""
 
 
 class Client:
@@ -49,15 +49,16 @@ class Client:
             raise Unclear(error) from error
 
     def _authenticated(self, request: Request, deadline: Deadline) -> Reply:
-        may_login = may_take_newer = True
+        may_login = True
         for _ in range(MAX_SENDINGS):
             ticket, reply = self._send(request, deadline)
-            if not self._credentials.is_expired(reply) or not may_login:
+            if not self._credentials.is_expired(reply):
                 break
-            if may_take_newer and self._credentials.is_outdated(ticket):
-                may_take_newer = False
-            else:
-                may_login = not self._credentials.renew(ticket, deadline)
+            if self._credentials.is_outdated(ticket):
+                continue
+            if not may_login:
+                break
+            may_login = not self._credentials.renew(ticket, deadline)
         return reply
 
     def _send(self, request: Request, deadline: Deadline) -> tuple[Ticket, Reply]:
