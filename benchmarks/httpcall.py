@@ -6,6 +6,7 @@ for the reader's work: bodies here are JSON, in which a bare line break never oc
 """
 
 import re
+import select
 import socket
 import time
 from collections.abc import Mapping
@@ -69,13 +70,9 @@ class Connection:
 
 
 def _is_closed(connection: socket.socket) -> bool:
-    """Whether the server has ended it while nobody asked anything, as servers do after a while."""
-    try:
-        return connection.recv(1, socket.MSG_PEEK | socket.MSG_DONTWAIT) == b""
-    except BlockingIOError:
-        return False
-    except OSError:
-        return True
+    """Whether the server has ended it, or said something, while nobody asked anything."""
+    readable, _, _ = select.select([connection], [], [], 0)
+    return bool(readable)
 
 
 def _receive(connection: socket.socket) -> bytes:
