@@ -2,7 +2,6 @@
 
 import configparser
 import dataclasses
-import os
 import re
 import shlex
 import shutil
@@ -25,6 +24,7 @@ from dnswebhook.metrics import ROUTES, STORE_OPERATIONS, Metrics
 from dnswebhook.options import PREFIX, Options
 from dnswebhook.wishes import RefusalReason, SkipReason
 from tests.support.process import REPOSITORY
+from tests.support.requirements import not_possible_here
 from tests.support.transcripts import Story, is_logged, same, stories, world_of
 
 DOCS = REPOSITORY / "docs"
@@ -41,10 +41,8 @@ FLAGS = {spec.flag for spec in SPECS} | {spec.negation for spec in SPECS if spec
 
 
 def needs(program: str) -> None:
-    """Skip where it is not installed; in continuous integration fail."""
     if shutil.which(program) is None:
-        verdict = pytest.fail if os.environ.get("TUNNELGW_TESTS_REQUIRE_ALL") == "1" else pytest.skip
-        verdict(f"{program} is not installed, so the documents cannot be tested with it")
+        not_possible_here(f"{program} is not installed, so the documents cannot be tested with it")
 
 
 # Transcripts

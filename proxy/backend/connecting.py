@@ -19,8 +19,8 @@ _EXHAUSTED: Final = frozenset((errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.
 
 
 class Connecting:
-    """Calls exactly one of `on_connected(sock, address, alpn)` and `on_failed(failure)`, later than `start`, unless it
-    is cancelled. `alpn` is empty without TLS, and where the backend chose none."""
+    """Calls exactly one of `on_connected(self, sock, address, alpn)` and `on_failed(self, failure)`, later than
+    `start`, unless it is cancelled. `alpn` is empty without TLS, and where the backend chose none."""
 
     __slots__ = (
         "_address",
@@ -46,8 +46,8 @@ class Connecting:
         host: str,
         port: int,
         trust: Trust | None,
-        on_connected: Callable[[socket.socket, Address, str], None],
-        on_failed: Callable[[Failure], None],
+        on_connected: Callable[["Connecting", socket.socket, Address, str], None],
+        on_failed: Callable[["Connecting", Failure], None],
     ) -> None:
         """`text` is the address as the document has it; with `trust` TLS is spoken."""
         self._shared = shared
@@ -76,8 +76,10 @@ class Connecting:
         self._deadline.cancel()
         if self._race is not None:
             self._race.cancel()
+            self._race = None
         if self._handshake is not None and self._tls_sock is not None:
             self._handshake.cancel()
+            self._handshake = None
             self._tls_sock.close()
 
     # -- steps -------------------------------------------------------------------------------------------------------
@@ -167,10 +169,10 @@ class Connecting:
         assert self._address is not None  # noqa: S101
         self._is_over = True
         self._deadline.cancel()
-        self._on_connected(sock, self._address, alpn)
+        self._on_connected(self, sock, self._address, alpn)
 
     def _fail(self, reason: Reason, detail: str) -> None:
         if self._is_over:
             return
         self.cancel()
-        self._on_failed(Failure(reason, detail, is_unprocessed=True))
+        self._on_failed(self, Failure(reason, detail, is_unprocessed=True))

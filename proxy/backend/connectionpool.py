@@ -153,8 +153,8 @@ class ConnectionPool:
             self._host,
             self._port,
             self._trust,
-            lambda sock, address, alpn: self._on_connected(connecting, sock, address, alpn),
-            lambda failure: self._on_failed(connecting, failure),
+            self._on_connected,
+            self._on_failed,
         )
         self._connecting.add(connecting)
         connecting.start()

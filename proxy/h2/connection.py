@@ -12,7 +12,7 @@ Frames are dispatched by their type; rules about heads, windows, streams, settin
 
 from collections import deque
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import Any, Final
 
 from proxy.h2 import events, frames
 from proxy.h2.abuse import Flood, Limits
@@ -27,8 +27,8 @@ from proxy.h2.settings import Settings
 from proxy.h2.streams import Gone
 from proxy.h2.windows import widened
 
-# Flags, stream identifier, payload: bytes, or a view for DATA.
-Handler = Callable[[int, int, Any], None]
+# Connection, flags, stream identifier, payload: bytes, or a view for DATA.
+Handler = Callable[["Connection", int, int, Any], None]
 
 
 class Caches:
@@ -51,18 +51,6 @@ class Connection(Receiving):
         self._unread: deque[Iterator[Frame]] = deque()
         self._has_peer_settings = False
         self._last_goaway_id = frames.MAX_STREAM_ID
-        self._handlers: tuple[Handler, ...] = (
-            self._on_data,
-            self._on_headers,
-            self._on_priority,
-            self._on_rst_stream,
-            self._on_settings,
-            self._on_push_promise,
-            self._on_ping,
-            self._on_goaway,
-            self._on_window_update,
-            self._on_continuation,
-        )
 
     @classmethod
     def server(cls, caches: Caches, settings: Settings | None = None, limits: Limits | None = None) -> "Connection":
@@ -111,7 +99,7 @@ class Connection(Receiving):
         return bool(self._unread)
 
     def _handle_frames(self) -> None:
-        handlers, unread = self._handlers, self._unread
+        handlers, unread = _HANDLERS, self._unread
         while unread:
             # Frames are cut when their turn comes, so those of the next call follow these.
             for kind, flags, stream_id, payload in unread[0]:
@@ -119,7 +107,7 @@ class Connection(Receiving):
                     if not self._has_peer_settings or self._assembly is not None:
                         self._on_restricted(kind, flags, stream_id, payload)
                     elif kind <= frames.CONTINUATION:
-                        handlers[kind](flags, stream_id, payload)
+                        handlers[kind](self, flags, stream_id, payload)
                     else:
                         self._guard.count(Flood.IGNORED)
                 except RemoteProtocolError as error:
@@ -223,3 +211,18 @@ class Connection(Receiving):
 
     def _on_push_promise(self, _flags: int, _stream_id: int, _payload: bytes) -> None:
         raise protocol_error("PUSH_PROMISE, which we disabled or a client may not send")
+
+
+_HANDLERS: Final[tuple[Handler, ...]] = (
+    Connection._on_data,
+    Connection._on_headers,
+    Connection._on_priority,
+    Connection._on_rst_stream,
+    Connection._on_settings,
+    Connection._on_push_promise,
+    Connection._on_ping,
+    Connection._on_goaway,
+    Connection._on_window_update,
+    Connection._on_continuation,
+)
+"""By the type of the frame. Of the class: a connection that held its own methods would keep itself alive."""

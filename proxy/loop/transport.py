@@ -52,6 +52,22 @@ class Owner(Protocol):
         """`finish` is done: the last call."""
 
 
+class _Nobody:
+    """Of a closed transport: its owner, which knows it, goes at once, and not only when garbage is looked for."""
+
+    def on_data(self, data: bytes) -> None: ...
+    def on_eof(self) -> None: ...
+    def on_lost(self, error: OSError) -> None: ...
+    def buffers_to_send(self) -> list[Buffer]:
+        return []
+
+    def on_drained(self) -> None: ...
+    def on_closed(self) -> None: ...
+
+
+_NOBODY: Final = _Nobody()
+
+
 class Transport:
     __slots__ = (
         "_debts",
@@ -78,7 +94,7 @@ class Transport:
         """`sock` is connected and does not block; as an `ssl.SSLSocket` its handshake is done."""
         self._loop = loop
         self._sock = sock
-        self._owner = owner
+        self._owner: Owner = owner
         self._is_tls = isinstance(sock, ssl.SSLSocket)
         self.is_closed = False
         self._read_bytes = _READ_BYTES
@@ -332,15 +348,17 @@ class Transport:
 
     def _close(self) -> None:
         if not self.is_closed:
+            owner = self._owner
             self._let_go()
-            self._owner.on_closed()
+            owner.on_closed()
 
     def _lose(self, error: OSError) -> None:
+        owner = self._owner
         self._let_go()
         if self._is_finishing:
-            self._owner.on_closed()
+            owner.on_closed()
         else:
-            self._owner.on_lost(error)
+            owner.on_lost(error)
 
     def _let_go(self) -> None:
         if self.is_closed:
@@ -350,6 +368,7 @@ class Transport:
         self._loop.unwatch(self._sock)
         self._sock.close()
         self._output.drop()
+        self._owner = _NOBODY
 
     def _rewatch(self) -> None:
         if not self.is_closed:

@@ -112,7 +112,7 @@ class Link:
         self._home = home
         self._stats = stats
         self._phase = Phase.DIALLING
-        self._dialling = Dialling(loop, order.address, context, self._on_connected, self._on_failed)
+        self._dialling: Dialling | None = Dialling(loop, order.address, context, self._on_connected, self._on_failed)
         self._deadline = loop.deadline(self._on_deadline)
         self._entrance = Entrance(order.address.ip)
         self._begin = home.begin
@@ -134,7 +134,8 @@ class Link:
         return self._order.number
 
     def start(self) -> None:
-        self._dialling.start()
+        if self._dialling is not None:
+            self._dialling.start()
 
     # -- the connection ----------------------------------------------------------------------------------------------
 
@@ -143,6 +144,7 @@ class Link:
         self._end()
 
     def _on_connected(self, sock: ssl.SSLSocket) -> None:
+        self._dialling = None
         if not self._order.registers:
             with contextlib.suppress(OSError, ValueError):
                 sock.unwrap()
@@ -271,9 +273,10 @@ class Link:
         self._note(FailureCause.LOST, why)
         if self._http is not None:
             self._http.abort(why)
-        else:
+            return
+        if self._dialling is not None:
             self._dialling.cancel()
-            self._end()
+        self._end()
 
     def _on_goaway(self) -> None:
         if self._phase is Phase.REGISTERED:
@@ -311,6 +314,8 @@ class Link:
         duration_s = 0.0 if math.isnan(registered_for_s) else max(registered_for_s, 0.001)
         self._home.report(Ended(self.number, self._cause, self._error, self._retry_after_s, duration_s))
         self._home.forget(self)
+        # They know this link: without them all of it goes at once, and not only when garbage is looked for.
+        self._dialling = self._http = self._control = None
 
     # -- watching ----------------------------------------------------------------------------------------------------
 

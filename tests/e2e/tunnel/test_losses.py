@@ -17,8 +17,7 @@ CONNECTIONS = 12
 ROUNDS = 2
 HEAL_S = 90.0
 SETTLE_S = 30.0
-MOST_GROWTH_BYTES = 12 << 20
-"""Heaps keep some megabytes free in each process; what is left behind shows in descriptors and threads first."""
+MOST_GROWTH_BYTES = 4 << 20
 POSTED_BYTES = 100_000
 
 

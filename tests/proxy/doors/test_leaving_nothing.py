@@ -1,0 +1,115 @@
+"""Connections that have ended leave nothing for the collector of garbage.
+
+It is set off by the number of objects, and knows nothing of the sockets, TLS states and buffers that hang on them: with
+cycles, a thousand short connections would hold their memory until it comes.
+"""
+
+import contextlib
+import gc
+from collections import Counter
+from collections.abc import Callable, Iterator
+
+import pytest
+
+from tests.proxy.doors.h2client import H2Client
+from tests.proxy.doors.rig import Rig, ask, read_until
+from tests.proxy.doors.test_with_exchange import PROTOCOLS, Proxy
+from tests.proxy.tunnel.rig import Rig as TunnelRig
+from tests.support.edge.edge import Edge
+
+OF_RIGS = "Deadline"
+"""The rigs make some too."""
+
+
+@contextlib.contextmanager
+def nothing_is_left(*, of: tuple[str, ...]) -> Iterator[None]:
+    """No object of modules in these packages is left in a cycle by what is done meanwhile."""
+    gc.collect()
+    gc.disable()
+    try:
+        yield
+        gc.set_debug(gc.DEBUG_SAVEALL)
+        gc.collect()
+        left = Counter(
+            type(one).__qualname__
+            for one in gc.garbage
+            if type(one).__module__.startswith(of) and type(one).__qualname__ != OF_RIGS
+        )
+        assert not left
+    finally:
+        gc.set_debug(0)
+        gc.garbage.clear()
+        gc.enable()
+
+
+def small_request(proxy: Proxy, _: Rig) -> None:
+    with proxy.connect() as client:
+        ask(client)
+        read_until(client, b"hello\n")
+
+
+def small_h2_request(proxy: Proxy, _: Rig) -> None:
+    with H2Client(proxy.connect()) as client:
+        client.get("/hello")
+
+
+def download_given_up(proxy: Proxy, _: Rig) -> None:
+    with proxy.connect() as client:
+        ask(client, "/bulk/50000000")
+        client.recv(10)
+
+
+def h2_transfers_given_up(proxy: Proxy, backend: Rig) -> None:
+    with H2Client(proxy.connect()) as client:
+        client.ask("/bulk/50000000")
+        client.send(client.ask("/echo", method="POST", has_body=True), b"x" * 1000)
+        proxy.wait_for(lambda: backend.services.begun.qsize() >= 2, "two requests")
+
+
+def malformed_request(proxy: Proxy, _: Rig) -> None:
+    with proxy.connect() as client:
+        client.sendall(b"GET / HTTP/1.1\r\nHost : a\r\n\r\n")
+        while client.recv(1000):
+            pass
+
+
+DOINGS = [small_request, small_h2_request, download_given_up, h2_transfers_given_up, malformed_request]
+
+
+@pytest.mark.parametrize("protocol", PROTOCOLS)
+@pytest.mark.parametrize("doing", DOINGS, ids=lambda doing: doing.__name__)
+def test_a_client_and_then_a_backend_that_went_leave_nothing(
+    doing: Callable[[Proxy, Rig], None], protocol: str
+) -> None:
+    with contextlib.ExitStack() as stack:
+        backend = stack.enter_context(Rig()).open_plain()
+        proxy = stack.enter_context(Proxy(backend.port, protocol)).open()
+        with nothing_is_left(of=("proxy.", "ssl", "socket")):
+            doing(proxy, backend)
+            proxy.wait_for_connections(0)
+            backend.call(backend.doors.abort)
+            proxy.wait_for(lambda: backend_connections(proxy) == 0, "no connection to the backend")
+            proxy.call(lambda: None)  # what is left of the turn
+            backend.call(lambda: None)
+        proxy.call(proxy.pools.close)
+
+
+def backend_connections(proxy: Proxy) -> int:
+    return sum(backend.connections for backend in proxy.stats.backends.values())
+
+
+@pytest.mark.parametrize("is_lost", [True, False], ids=["lost", "withdrawn"])
+def test_an_edge_connection_that_ended_leaves_nothing(is_lost: bool) -> None:
+    # The simulated edge is made of our codec and transport, so those are not looked for.
+    with (
+        Edge(("127.0.0.1:0",)) as edge,
+        TunnelRig(edge) as rig,
+        nothing_is_left(of=("proxy.tunnel.link", "proxy.doors")),
+    ):
+        number = rig.register()
+        if is_lost:
+            edge.drop()
+        else:
+            rig.withdraw(number)
+        rig.wait_for_end(number)
+        rig.call(lambda: None)
