@@ -10,6 +10,7 @@ it is changed: so a change costs what it changes, and a table that is in use nev
 """
 
 from collections.abc import Iterable, Iterator
+from typing import Any
 
 from proxy.routing.head import Head, header
 from proxy.routing.indexes import PathIndex
@@ -126,13 +127,11 @@ class RouteSet:
         self._wildcards.clear()
         self._any = None
 
-    @property
-    def indexes(self) -> Iterator[PathIndex]:
-        """All of them."""
-        yield from self.exact.values()
-        yield from self._wildcards.values()
-        if self._any is not None:
-            yield self._any
+    def let_go(self, step: int) -> Iterator[None]:
+        """The same where nobody else holds them, `step` of them at a time."""
+        yield from emptied(self.exact, step)
+        yield from emptied(self._wildcards, step)
+        self._any = None
 
     def indexes_of(self, host: bytes) -> Iterator[tuple[str, PathIndex]]:
         """The hostnames that cover `host` with their indexes, best first."""
@@ -163,6 +162,14 @@ class RouteSet:
             yield from (("*" + suffix.decode(), match) for match in index)
         if self._any is not None:
             yield from (("", match) for match in self._any)
+
+
+def emptied(group: dict[Any, Any], step: int) -> Iterator[None]:
+    """Empty it, `step` entries at a time."""
+    while group:
+        for _ in range(min(step, len(group))):
+            group.popitem()
+        yield
 
 
 def is_grpc(head: Head) -> bool:

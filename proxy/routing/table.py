@@ -5,7 +5,7 @@ from collections.abc import Iterable, Iterator, Set
 import msgspec
 
 from proxy import document
-from proxy.routing.hosts import RouteSet
+from proxy.routing.hosts import RouteSet, emptied
 from proxy.routing.listener import Door, make_doors
 from proxy.routing.match import GrpcMatch, HttpMatch, Match, seniority
 from proxy.routing.rule import Backend, Rule, RuleCompiler
@@ -54,7 +54,7 @@ class Table(msgspec.Struct, frozen=True):
 
         For a table that `decide` is not called with any more; decisions that were taken from it stay good.
         """
-        return _dismantle(self, [*self.routes.values(), *self.backends.values()], frozenset())
+        return _dismantle(self, list(self.backends.values()), frozenset())
 
 
 class TableBuilder:
@@ -171,16 +171,20 @@ class TableBuilder:
 
 
 def _dismantle(table: Table, pieces: list[object], kept: Set[str]) -> Iterator[None]:
-    """Let go of `pieces` a few at a time, and of all else at once, since another table has it.
+    """Let go of `pieces`, and of what no other table has, a few at a time.
 
-    `kept` names the listeners whose indexes are among `pieces` or shared.
+    `kept` names the listeners whose indexes are among `pieces` or shared: those others hold, so they go at once.
     """
     for name, routes in table.sets.items():
-        if name not in kept:
-            pieces += routes.indexes
-        routes.clear()
-    table.routes.clear()
-    yield
+        if name in kept:
+            routes.clear()
+            yield
+        else:
+            yield from routes.let_go(_STEP)
+    if kept:
+        table.routes.clear()
+    else:
+        yield from emptied(table.routes, _STEP)
     while pieces:
         del pieces[-_STEP:]
         yield

@@ -156,6 +156,25 @@ def test_short_slices_share_a_turn(loop: Loop) -> None:
     assert done == list(range(100))
 
 
+def test_work_gives_way_to_sockets_one_slice_in_a_turn_that_had_something_to_read(loop: Loop) -> None:
+    done: list[int] = []
+
+    def work() -> Iterator[None]:
+        for step in range(100):
+            done.append(step)
+            yield
+
+    ours, theirs = socket.socketpair()
+    with ours, theirs:
+        loop.watch(ours, Watcher(ours))
+        loop.work_through(work())
+        for turn in range(1, 4):
+            theirs.send(b"x")
+            loop.turn()
+            assert len(done) == turn
+        loop.unwatch(ours)
+
+
 def test_work_with_a_bug_is_dropped_and_the_next_is_done(loop: Loop, caplog: pytest.LogCaptureFixture) -> None:
     done: list[int] = []
 
