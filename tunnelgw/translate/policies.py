@@ -22,9 +22,6 @@ from tunnelgw.translate.queries import View
 from tunnelgw.translate.routes import route_parts
 from tunnelgw.translate.verdicts import ObjectId, false, true
 
-MAX_ANCESTORS = 16
-"""Of a policy's status, those of other controllers included."""
-
 
 class AncestorVerdict(msgspec.Struct, frozen=True, gc=False):
     gateway: Key
@@ -34,9 +31,7 @@ class AncestorVerdict(msgspec.Struct, frozen=True, gc=False):
 
 class PolicyVerdict(msgspec.Struct, frozen=True, gc=False):
     ancestors: tuple[AncestorVerdict, ...] = ()
-    """In the order of their keys, at most MAX_ANCESTORS."""
-    left_out: int = 0
-    """Gateways that the policy affects, and for which its status has no place."""
+    """In the order of their keys; a status has room for sixteen."""
 
 
 def policy_verdict(view: View, key: Key) -> PolicyVerdict:
@@ -48,8 +43,9 @@ def policy_verdict(view: View, key: Key) -> PolicyVerdict:
     for target in dict.fromkeys(targets_of(policy)):
         for gateway in view.ask(gateways_of_service, target.service):
             users.setdefault(gateway, []).append(target)
-    verdicts = [AncestorVerdict(gateway, _findings(view, key, users[gateway])) for gateway in sorted(users)]
-    return PolicyVerdict(tuple(verdicts[:MAX_ANCESTORS]), max(0, len(verdicts) - MAX_ANCESTORS))
+    return PolicyVerdict(
+        tuple(AncestorVerdict(gateway, _findings(view, key, users[gateway])) for gateway in sorted(users))
+    )
 
 
 def gateways_of_service(view: View, service: Key) -> tuple[Key, ...]:
