@@ -1,0 +1,48 @@
+"""Ways to say changes, rows and plans in a line."""
+
+from dnswebhook.domains import DomainFilter, ProtectedNames
+from dnswebhook.model import Capabilities, Changes, Endpoint, Record
+from dnswebhook.operations import Plan, Step
+from dnswebhook.plan import make_plan
+
+CAPABILITIES = Capabilities(
+    store="test",
+    max_ttl_s={"A": 86400, "AAAA": 86400, "CNAME": 86400, "TXT": 0, "MX": 0, "SRV": 0},
+    max_name_octets=253,
+    max_target_octets=253,
+    max_text_octets=255,
+    wildcard_types=frozenset({"A"}),
+    reserved_name_octets=6,
+)
+EVERYTHING = DomainFilter()
+NOTHING_PROTECTED = ProtectedNames()
+
+
+def a(name: str, *targets: str, ttl_s: int = 0) -> Endpoint:
+    return Endpoint(name, "A", targets, ttl_s)
+
+
+def cname(name: str, *targets: str) -> Endpoint:
+    return Endpoint(name, "CNAME", targets)
+
+
+def ownership(of: str, kind: str, owner: str = "default") -> Endpoint:
+    text = f'"heritage=external-dns,external-dns/owner={owner},external-dns/resource=ingress/x/y"'
+    return Endpoint(f"{kind.lower()}-{of}", "TXT", (text,), labels={"ownedRecord": of})
+
+
+def row(name: str, kind: str, value: str, ttl_s: int = 0, **more: object) -> Record:
+    return Record(f"{name}/{kind}/{value}", name, kind, value, ttl_s, **more)  # type: ignore[arg-type]
+
+
+def planned(changes: Changes, *rows: Record, **more: object) -> Plan:
+    options = {"domain_filter": EVERYTHING, "protected": NOTHING_PROTECTED, **more}
+    return make_plan(changes, rows, CAPABILITIES, **options)  # type: ignore[arg-type]
+
+
+def steps(plan: Plan) -> list[Step]:
+    return [step for strand in plan.strands for step in strand.steps]
+
+
+def operations(plan: Plan) -> list[object]:
+    return [step.operation for step in steps(plan)]

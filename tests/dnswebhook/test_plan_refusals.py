@@ -1,0 +1,174 @@
+"""What a plan leaves alone, refuses or holds back, and what it says of that."""
+
+from dnswebhook.domains import DomainFilter, ProtectedNames
+from dnswebhook.model import Changes, Endpoint, Origin, RecordSpec
+from dnswebhook.operations import CreateTogether, Switch
+from dnswebhook.wishes import RefusalReason, SkipReason
+from tests.dnswebhook.planning import a, cname, operations, ownership, planned, row, steps
+
+
+def test_a_disabled_row_is_neither_enabled_nor_duplicated() -> None:
+    disabled = row("app.example.com", "A", "192.0.2.1", is_enabled=False)
+
+    plan = planned(Changes(create=(a("app.example.com", "192.0.2.1"), ownership("app.example.com", "A"))), disabled)
+
+    assert [] == operations(plan)
+    assert [RefusalReason.DISABLED_ROW] == [refusal.reason for refusal in plan.refusals]
+
+
+def test_a_disabled_row_is_not_deleted() -> None:
+    disabled = row("app.example.com", "A", "192.0.2.1", is_enabled=False)
+
+    assert [] == operations(planned(Changes(delete=(a("app.example.com", "192.0.2.1"),)), disabled))
+
+
+def test_an_old_value_stays_while_the_new_one_is_refused() -> None:
+    """An old answer is better than none, and the refusal is reported on every pass."""
+    old = row("app.example.com", "A", "192.0.2.1")
+    pair = Changes(update_old=(a("app.example.com", "192.0.2.1"),), update_new=(a("app.example.com", "192.0.2.999"),))
+
+    plan = planned(pair, old)
+
+    assert [] == operations(plan)
+    assert RefusalReason.CANNOT_BE_HELD in [refusal.reason for refusal in plan.refusals]
+
+
+def test_a_refused_type_change_leaves_the_old_record_and_its_ownership() -> None:
+    txt = ownership("app.example.com", "A")
+    rows = [
+        row("app.example.com", "A", "192.0.2.1"),
+        row("app.example.com", "TXT", "made-by-hand"),
+        row("a-app.example.com", "TXT", txt.targets[0]),
+    ]
+    changes = Changes(
+        create=(cname("app.example.com", "host.example.net"), ownership("app.example.com", "CNAME")),
+        delete=(a("app.example.com", "192.0.2.1"), txt),
+    )
+
+    plan = planned(changes, *rows)
+
+    assert [] == operations(plan)
+    assert RefusalReason.CNAME_CONFLICT in [refusal.reason for refusal in plan.refusals]
+
+
+def test_a_row_that_the_controller_made_is_left_alone_without_failing() -> None:
+    derived = row("nas.example.com", "A", "192.0.2.1", origin=Origin.DERIVED)
+
+    plan = planned(Changes(delete=(a("nas.example.com", "192.0.2.1"),)), derived)
+
+    assert [] == operations(plan)
+    assert [SkipReason.DERIVED_ROW] == [skip.reason for skip in plan.skips]
+    assert () == plan.refusals
+
+
+def test_a_row_with_a_shared_id_is_not_deleted_and_keeps_its_ownership_record() -> None:
+    shared = row("app.example.com", "A", "192.0.2.1", origin=Origin.AMBIGUOUS)
+    txt = ownership("app.example.com", "A")
+    changes = Changes(delete=(a("app.example.com", "192.0.2.1"), txt))
+
+    plan = planned(changes, shared, row("a-app.example.com", "TXT", txt.targets[0]))
+
+    assert [] == operations(plan)
+    assert RefusalReason.AMBIGUOUS_ID in [refusal.reason for refusal in plan.refusals]
+
+
+def test_protected_names_are_skipped_with_their_ownership() -> None:
+    record = row("router.lan", "A", "192.0.2.1")
+
+    plan = planned(
+        Changes(delete=(a("router.lan", "192.0.2.1"), ownership("router.lan", "A"))),
+        record,
+        protected=ProtectedNames(["*.lan"]),
+    )
+
+    assert [] == operations(plan)
+    assert {SkipReason.PROTECTED} == {skip.reason for skip in plan.skips}
+    assert () == plan.refusals
+
+
+def test_names_outside_the_filter_are_refused_but_ownership_follows_its_record() -> None:
+    changes = Changes(
+        create=(
+            a("example.com", "192.0.2.1"),
+            ownership("example.com", "A"),  # a-example.com: outside the filter by its own name
+            a("example.org", "192.0.2.1"),
+        )
+    )
+
+    plan = planned(changes, domain_filter=DomainFilter(["example.com"]))
+
+    assert ["a-example.com", "example.com"] == [step.operation.spec.name for step in steps(plan)]  # type: ignore[union-attr]
+    assert [(RefusalReason.OUTSIDE_FILTER, "example.org")] == [(r.reason, r.name) for r in plan.refusals]
+
+
+def test_a_record_whose_ownership_cannot_be_held_is_refused_too() -> None:
+    text = '"heritage=external-dns,' + "x" * 300 + '"'
+    txt = Endpoint("a-app.example.com", "TXT", (text,), labels={"ownedRecord": "app.example.com"})
+
+    plan = planned(Changes(create=(a("app.example.com", "192.0.2.1"), txt)))
+
+    assert [] == operations(plan)
+    assert {RefusalReason.CANNOT_BE_HELD, RefusalReason.NO_OWNERSHIP} == {refusal.reason for refusal in plan.refusals}
+
+
+def test_the_old_ownership_format_is_left_out_beside_a_cname() -> None:
+    old_format = Endpoint(
+        "app.example.com", "TXT", ('"heritage=external-dns"',), labels={"ownedRecord": "app.example.com"}
+    )
+    changes = Changes(
+        create=(cname("app.example.com", "host.example.net"), old_format, ownership("app.example.com", "CNAME"))
+    )
+
+    plan = planned(changes)
+
+    assert ["TXT", "CNAME"] == [step.operation.spec.type for step in steps(plan)]  # type: ignore[union-attr]
+    assert [SkipReason.OLD_FORMAT_BESIDE_CNAME] == [skip.reason for skip in plan.skips]
+    assert () == plan.refusals
+
+
+def test_an_old_ownership_record_leaves_its_name_before_a_cname_comes() -> None:
+    text = '"heritage=external-dns,external-dns/owner=default"'
+    rows = [row("app.example.com", "A", "192.0.2.1"), row("app.example.com", "TXT", text)]
+    changes = Changes(
+        create=(cname("app.example.com", "host.example.net"),),
+        delete=(a("app.example.com", "192.0.2.1"), Endpoint("app.example.com", "TXT", (text,))),
+    )
+
+    expected = Switch(tuple(rows), (RecordSpec("app.example.com", "CNAME", "host.example.net"),))
+
+    assert [expected] == operations(planned(changes, *rows))
+
+
+def test_a_new_text_set_comes_whole_or_not_at_all() -> None:
+    """external-dns 0.21 never looks at its own TXT sets again, so half of one would stay half."""
+    plan = planned(Changes(create=(Endpoint("app.example.com", "TXT", ("one", "two")),)))
+
+    specs = tuple(RecordSpec("app.example.com", "TXT", text) for text in ("one", "two"))
+    assert [CreateTogether(specs)] == operations(plan)
+
+
+def test_ownership_records_that_come_or_go_are_named_with_what_they_vouch_for() -> None:
+    old, txt = row("old.example.com", "A", "192.0.2.1"), ownership("old.example.com", "A")
+    changes = Changes(
+        create=(a("new.example.com", "192.0.2.2"), ownership("new.example.com", "A")),
+        delete=(a("old.example.com", "192.0.2.1"), txt),
+    )
+
+    plan = planned(changes, old, row("a-old.example.com", "TXT", txt.targets[0]))
+
+    named = {(each.name, each.owned.name, each.owned_values, each.is_leaving) for each in plan.vouchers}
+    assert {
+        ("a-new.example.com", "new.example.com", frozenset({"192.0.2.2"}), False),
+        ("a-old.example.com", "old.example.com", frozenset({"192.0.2.1"}), True),
+    } == named
+
+
+def test_sets_of_which_nothing_remains_are_named() -> None:
+    rows = [row("a.example.com", "A", "192.0.2.1"), row("b.example.com", "A", "192.0.2.2")]
+    changes = Changes(
+        delete=(a("a.example.com", "192.0.2.1"),),
+        update_old=(a("b.example.com", "192.0.2.2"),),
+        update_new=(a("b.example.com", "192.0.2.3"),),
+    )
+
+    assert (("a.example.com", "A"),) == planned(changes, *rows).vanishing_sets
