@@ -5,16 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from proxy import document
 from proxy.backend.stream import Reason, Wish
 from tests.proxy.backend.servers import OK, Conn, backend, dead_port
-from tests.proxy.backend.world import Owed, world
-
-LARGE_BYTES = 8 * 1024 * 1024
-
-
-def one(address: str, name: str = "b") -> document.Backend:
-    return document.Backend(name=name, addresses=(address,))
+from tests.proxy.backend.world import Owed, one, world
 
 
 def test_requests_share_a_kept_connection() -> None:
@@ -77,53 +70,6 @@ def test_the_connection_used_last_is_used_first() -> None:
         w.until(lambda: len(ended) == 2)
 
         assert bytes(w.fetch().body) == ended[-1]
-
-
-def test_a_body_is_sent_and_its_credit_given_back() -> None:
-    def echo(conn: Conn) -> None:
-        request = conn.request()
-        assert request is not None
-        body = request.partition(b"\r\n\r\n")[2]
-        conn.send(b"HTTP/1.1 200 OK\r\ncontent-length: %d\r\n\r\n%b" % (len(body), body))
-        conn.wait_for_end()
-
-    with backend(echo) as peer, world() as w:
-        w.use(one(peer.address))
-        answer = w.get(method=b"POST", fields=[(b"content-length", b"11")], end_stream=False)
-        assert answer.request is not None
-        owed = Owed()
-        assert answer.request.send_data(b"too early", False, owed) == 0
-        w.until(lambda: answer.is_open_told == 1)
-        assert answer.request.send_data(b"hello ", False, owed) == 6
-        assert answer.request.send_data(b"world", True, owed) == 5
-        w.until(lambda: answer.is_over)
-
-        assert bytes(answer.body) == b"hello world"
-        assert owed.released_bytes == 11
-
-
-def test_a_body_without_length_goes_out_in_chunks_with_trailers() -> None:
-    got: list[bytes] = []
-
-    def take(conn: Conn) -> None:
-        got.append(conn.read_until(b"\r\n\r\n"))
-        if not got[0].endswith(b"0\r\nx-sum: 1\r\n\r\n"):
-            got.append(conn.read_until(b"0\r\nx-sum: 1\r\n\r\n"))
-        conn.send(b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n1\r\na\r\n0\r\nx-done: yes\r\n\r\n")
-        conn.wait_for_end()
-
-    with backend(take) as peer, world() as w:
-        w.use(one(peer.address))
-        answer = w.get(method=b"POST", end_stream=False)
-        request = answer.request
-        assert request is not None
-        w.until(lambda: answer.is_open_told == 1)
-        request.send_data(b"abc", False, Owed())
-        request.send_trailers([(b"x-sum", b"1")])
-        w.until(lambda: answer.is_over)
-
-        assert b"transfer-encoding: chunked" in b"".join(got)
-        assert answer.trailers == [(b"x-done", b"yes")]
 
 
 def test_interim_answers_come_before_the_final_one() -> None:
@@ -277,17 +223,6 @@ def test_an_answer_that_is_not_http_is_a_protocol_failure(garbage: bytes) -> Non
         assert w.backend().connections == 0
 
 
-def test_an_answer_that_ends_with_its_connection_is_whole_when_it_ends() -> None:
-    def close(conn: Conn) -> None:
-        conn.request()
-        conn.send(b"HTTP/1.1 200 OK\r\n\r\nall of it")
-
-    with backend(close) as peer, world() as w:
-        w.use(one(peer.address))
-        assert bytes(w.fetch().body) == b"all of it"
-        w.until(lambda: w.backend().connections == 0)
-
-
 def test_cancelling_closes_the_connection_and_tells_nobody() -> None:
     gone = threading.Event()
 
@@ -346,88 +281,6 @@ def test_calls_after_the_end_are_ignored_and_give_credit_back() -> None:
         assert peer.connections == 1
 
 
-def test_an_answer_to_half_a_request_ends_it_and_its_connection() -> None:
-    def refuse(conn: Conn) -> None:
-        conn.read_until(b"\r\n\r\n")
-        conn.send(b"HTTP/1.1 413 Content Too Large\r\ncontent-length: 0\r\n\r\n")
-        conn.wait_for_end()
-
-    with backend(refuse) as peer, world() as w:
-        w.use(one(peer.address))
-        answer = w.get(method=b"POST", fields=[(b"content-length", b"1000000")], end_stream=False)
-        w.until(lambda: answer.is_over)
-        request = answer.request
-        assert request is not None
-        owed = Owed()
-
-        assert answer.status_code == 413
-        assert request.send_data(b"x" * 1000, False, owed) == 1000
-        assert owed.released_bytes == 1000
-        w.until(lambda: w.backend().connections == 0)
-
-
-def test_a_reader_that_holds_bytes_stops_the_backend_and_starts_it_again() -> None:
-    sent = [0]
-    has_sent_all = threading.Event()
-
-    def pour(conn: Conn) -> None:
-        conn.request()
-        conn.send(b"HTTP/1.1 200 OK\r\ncontent-length: %d\r\n\r\n" % LARGE_BYTES)
-        while sent[0] < LARGE_BYTES:
-            sent[0] += conn.sock.send(b"x" * 65536)
-        has_sent_all.set()
-        conn.wait_for_end()
-
-    with backend(pour) as peer, world() as w:
-        w.use(one(peer.address))
-        answer = w.get(holds=True)
-        w.until(lambda: answer.held_bytes > 256 * 1024)
-        w.turns(50)
-        held_bytes = answer.held_bytes
-
-        assert held_bytes <= 2 * 256 * 1024
-        assert not has_sent_all.is_set()
-        answer.holds = False
-        answer.release()
-        w.until(lambda: answer.is_over)
-        assert len(answer.body) == LARGE_BYTES
-        # The connection reads again for the next one.
-        assert w.get().request is not None
-
-
-def test_a_slow_backend_holds_the_sender_back_by_its_credit() -> None:
-    go_on = threading.Event()
-
-    has_head = threading.Event()
-
-    def slow(conn: Conn) -> None:
-        conn.read_until(b"\r\n\r\n")
-        has_head.set()
-        go_on.wait(10)
-        left = LARGE_BYTES
-        while left:
-            left -= len(conn.sock.recv(65536))
-        conn.send(OK)
-        conn.wait_for_end()
-
-    with backend(slow) as peer, world() as w:
-        w.use(one(peer.address))
-        length = b"%d" % LARGE_BYTES
-        answer = w.get(method=b"PUT", fields=[(b"content-length", length)], end_stream=False)
-        w.until(lambda: answer.is_open_told == 1)
-        request = answer.request
-        assert request is not None
-        w.until(has_head.is_set)
-        owed = Owed()
-        assert request.send_data(b"x" * LARGE_BYTES, True, owed) == LARGE_BYTES
-        w.turns(20)
-        assert owed.released_bytes == 0
-        go_on.set()
-        w.until(lambda: answer.is_over)
-
-        assert owed.released_bytes == LARGE_BYTES
-
-
 @pytest.mark.parametrize("fields", [[(b"bad name", b"x")], [(b"x", b"line\r\nbreak")], [(b"content-length", b"5")]])
 def test_a_request_that_cannot_be_sent_fails_later_and_costs_no_connection(fields: list[tuple[bytes, bytes]]) -> None:
     with backend() as peer, world() as w:
@@ -442,27 +295,6 @@ def test_a_request_that_cannot_be_sent_fails_later_and_costs_no_connection(field
         assert w.fetch().status_code == 200
         assert peer.connections == 1
         assert w.backend().in_flight == 0
-
-
-def test_a_body_longer_than_announced_fails_the_request_alone() -> None:
-    def swallow(conn: Conn) -> None:
-        if conn.place:
-            conn.serve()
-        else:
-            conn.wait_for_end()
-
-    with backend(swallow) as peer, world() as w:
-        w.use(one(peer.address))
-        answer = w.get(method=b"PUT", fields=[(b"content-length", b"1")], end_stream=False)
-        w.until(lambda: answer.is_open_told == 1)
-        owed = Owed()
-        assert answer.request is not None
-        assert answer.request.send_data(b"too long", True, owed) == 8
-
-        assert owed.released_bytes == 8
-        assert answer.failure is not None
-        assert answer.failure.reason is Reason.UNSENDABLE
-        assert w.fetch().status_code == 200
 
 
 def test_an_unused_connection_is_closed_after_the_idle_timeout() -> None:
@@ -487,34 +319,6 @@ def test_an_old_connection_is_closed_after_its_request() -> None:
 
         assert w.backend().connections == 0
         assert peer.connections == 1
-
-
-def test_after_a_switch_of_protocols_bytes_go_both_ways_until_both_have_ended() -> None:
-    def chat(conn: Conn) -> None:
-        conn.request()
-        conn.send(b"HTTP/1.1 101 Switching Protocols\r\nupgrade: websocket\r\nconnection: upgrade\r\n\r\nhi")
-        conn.read_until(b"ping")
-        conn.send(b"pong")
-        # Our end of output reaches the backend, which still has something to say.
-        conn.wait_for_end()
-        conn.send(b"bye")
-
-    with backend(chat) as peer, world() as w:
-        w.use(one(peer.address))
-        answer = w.get(protocol=b"websocket", fields=[(b"sec-websocket-key", b"x")])
-        w.until(lambda: bytes(answer.body) == b"hi")
-        request = answer.request
-        assert request is not None
-        owed = Owed()
-        assert request.send_data(b"ping", False, owed) == 4
-        w.until(lambda: bytes(answer.body) == b"hipong")
-        assert owed.released_bytes == 4
-        request.send_data(b"", True, owed)
-        w.until(lambda: answer.is_over)
-
-        assert answer.has_ended
-        assert bytes(answer.body) == b"hipongbye"
-        w.until(lambda: w.backend().connections == 0)
 
 
 def test_fifty_rounds_leave_no_descriptor_behind() -> None:

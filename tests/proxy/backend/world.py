@@ -199,3 +199,8 @@ def readable(sock: socket.socket, timeout_s: float = PATIENCE_S) -> bool:
     with selectors.DefaultSelector() as selector:
         selector.register(sock, selectors.EVENT_READ)
         return bool(selector.select(timeout_s))
+
+
+def one(address: str, name: str = "b") -> document.Backend:
+    """A backend with this address alone."""
+    return document.Backend(name=name, addresses=(address,))
