@@ -319,6 +319,11 @@ SMALL: list[tuple[Kind, dict[str, Any]]] = [
     (Kind.GATEWAY_CLASS_CONFIG, {"publish": "Direct", "tunnelID": _DOORS["tunnelID"]}),
     (Kind.GATEWAY_CLASS_CONFIG, {"direct": {}}),
     (Kind.GATEWAY_CLASS_CONFIG, {"direct": {"addresses": ["192.0.2.1"], "service": {"name": "a"}}}),
+    *(
+        (kind, {"direct": {"addresses": [f"192.0.{number >> 8}.{number & 255}" for number in range(count)]}})
+        for kind, most in ((Kind.GATEWAY_CLASS_CONFIG, 256), (Kind.GATEWAY_CONFIG, 16))
+        for count in (most, most + 1)
+    ),
     (
         Kind.GATEWAY_CLASS_CONFIG,
         {"direct": {"addresses": ["192.0.2.1"]}, "providerCredentialsSecretRef": {"name": "a"}},

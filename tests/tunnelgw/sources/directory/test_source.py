@@ -15,8 +15,9 @@ from typing import Any
 import pytest
 import yaml
 
+from tests.support.process import REPOSITORY
 from tunnelgw.model.core import Secret
-from tunnelgw.model.kinds import Kind
+from tunnelgw.model.kinds import RESOURCES, Kind
 from tunnelgw.model.meta import Key, Object
 from tunnelgw.model.routes import HttpRoute
 from tunnelgw.model.snapshot import Entry
@@ -25,6 +26,7 @@ from tunnelgw.sources.store import Change, Store
 from tunnelgw.sources.writing import Outcome
 
 DEADLINE_S = 30.0
+CRDS = REPOSITORY / "helm" / "tunnelgw" / "crds"
 NOW = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
 WEB = Key("default", "web")
 ROUTE = """\
@@ -294,6 +296,20 @@ def test_plain_text_of_a_secret_is_encoded_and_never_part_of_a_message(site: Sit
     assert isinstance(secret, Secret)
     assert secret.data == {"token": "Z2VoZWlt"}
     assert site.problems() == ["secret.yaml:9: data.token is not base64; plain text belongs into stringData"]
+
+
+@pytest.mark.parametrize("kind", [Kind.GATEWAY_CLASS_CONFIG, Kind.GATEWAY_CONFIG])
+def test_a_pool_is_as_large_as_the_crd_lets_it_be_and_no_larger(site: Site, kind: Kind) -> None:
+    crd: Any = yaml.safe_load((CRDS / f"{RESOURCES[kind].plural}.yaml").read_text())
+    spec = crd["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"]["spec"]
+    most = spec["properties"]["direct"]["properties"]["addresses"]["maxItems"]
+    pool = [f"192.0.{2 + number // 256}.{number % 256}" for number in range(most + 1)]
+    text = "apiVersion: tunnelgw.dev/v1alpha1\nkind: {}\nmetadata: {{name: {}}}\nspec: {{direct: {{addresses: {}}}}}\n"
+
+    site.write("fits.yaml", text.format(kind, "fits", json.dumps(pool[:most])))
+    site.write("over.yaml", text.format(kind, "over", json.dumps(pool)))
+
+    assert [key.name for key in site.look().snapshot.all(kind)] == ["fits"]
 
 
 def test_a_secret_that_is_named_later_is_there_at_once(site: Site) -> None:

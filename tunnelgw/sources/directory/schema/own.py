@@ -39,15 +39,15 @@ def _secret(key: str, *, is_elsewhere: bool) -> Fields:
 _PLAIN_NAMESPACE = Text(1, 63)
 
 
-def _config(*, is_elsewhere: bool) -> dict[str, Shape]:
-    """`is_elsewhere`: whether it may name objects of other namespaces."""
+def _config(*, is_elsewhere: bool, most_addresses: int) -> dict[str, Shape]:
+    """`is_elsewhere`: whether it may name objects of other namespaces. `most_addresses`: in its pool."""
     service: dict[str, Shape] = {"name": NAME, **({"namespace": _PLAIN_NAMESPACE} if is_elsewhere else {})}
     return {
         "tunnelID": Text(0, None, _UUID, "a UUID in lower case"),
         "accountID": Text(0, None, rf"{_HEX}{{32}}", "an account: 32 hexadecimal digits in lower case"),
         "providerCredentialsSecretRef": _secret("api-token", is_elsewhere=is_elsewhere),
         "direct": Fields(
-            {"addresses": Items(Text(2, 45), 1, 16, is_set=True), "service": Fields(service, "name")},
+            {"addresses": Items(Text(2, 45), 1, most_addresses, is_set=True), "service": Fields(service, "name")},
             rules=[_one_door],
         ),
         "publish": Text(words=("Tunnel", "Direct")),
@@ -58,14 +58,17 @@ def _tls(spec: Any) -> str | None:
     return "tls needs protocol https" if "tls" in spec and spec["protocol"] != "https" else None
 
 
-GATEWAY_CLASS_CONFIG = Fields(_config(is_elsewhere=True), rules=[_doors])
+GATEWAY_CLASS_CONFIG = Fields(_config(is_elsewhere=True, most_addresses=256), rules=[_doors])
 GATEWAY_CONFIG = Fields(
     {
-        **_config(is_elsewhere=False),
+        **_config(is_elsewhere=False, most_addresses=16),
         "tunnelTokenSecretRef": _secret("tunnel-token", is_elsewhere=False),
         "authSecretRef": _secret("auth-token", is_elsewhere=False),
         "proxyEndpoints": Items(
-            Text(0, 253, r"https?://[^/?#@]+|unix:/.+", "http://host:port or unix:/path"), 1, 16, is_set=True
+            Text(0, 253, r"https?://[^/?#@]+|unix:/.+", "http://host:port, https://host:port or unix:/path"),
+            1,
+            16,
+            is_set=True,
         ),
     },
     rules=[_doors],
