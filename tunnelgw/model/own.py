@@ -31,7 +31,7 @@ class GatewayClassConfigSpec(Part, frozen=True):
     """Key `api-token` unless it names another."""
     direct: Direct | None = None
     publish: str = ""
-    """Tunnel or Direct: which address a Gateway shows first. Empty: Direct where there are direct listeners."""
+    """Tunnel or Direct: which address a Gateway shows. Empty: Direct where there are direct listeners."""
 
 
 class GatewayClassConfig(Object, frozen=True):
@@ -49,7 +49,7 @@ class GatewayConfigSpec(GatewayClassConfigSpec, frozen=True):
     tunnel_token_secret_ref: SecretKeyRef | None = None
     """Token of the tunnel, key `tunnel-token` unless it names another."""
     proxy_endpoints: tuple[str, ...] = ()
-    """Config APIs of the Gateway's proxy where it is not run by the chart: http://host:port or unix:/path."""
+    """Config APIs of the Gateway's proxy where the chart does not run it: http(s)://host:port or unix:/path."""
 
 
 class GatewayConfig(Object, frozen=True):
