@@ -13,7 +13,7 @@ PYTEST_ARGS ?= --numprocesses=3 --dist=loadfile
 help: ## this list
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 18
 
-demo: $(VENV)/runtime ## show DNS webhook and proxy at work on this machine; ONCE=1 ends after some requests
+demo: $(VENV)/runtime ## show all of it at work on this machine, without Kubernetes; ONCE=1 ends after some requests
 	@$(BIN)/python -m examples.demo $(if $(ONCE),--once) $(DEMO_ARGS)
 
 test: $(VENV)/development ## run all tests; builds the real external-dns, etcd, kube-apiserver and h2spec first where Go is installed
