@@ -85,7 +85,7 @@ class Options(CommonOptions):
     status_dir: str | None = option(
         group="source",
         metavar="DIR",
-        help="with --source directory: where statuses are written; without it, `status` beside the manifests",
+        help="with --source directory: where statuses are written; without it, `status` in that folder",
     )
     controller_name: str = option(
         parse=parse_controller_name,
