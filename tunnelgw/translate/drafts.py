@@ -162,7 +162,7 @@ def _direct_obstacle(listener: Listener, gateway_doors: Doors, tls: TlsDraft) ->
     if gateway_doors.ports is not None and listener.port not in gateway_doors.ports:
         message = f"the Service before the proxy has no TCP port {listener.port} with a number as targetPort"
         return Obstacle(Reason.PORT_UNAVAILABLE, message)
-    if listener.protocol == "HTTPS" and not tls.pairs:
+    if listener.protocol == "HTTPS" and not (tls.pairs or tls.blocked):
         message = "not served on direct addresses: tls.certificateRefs is missing"
         return Obstacle(Reason.UNSUPPORTED_VALUE, message)
     return None
