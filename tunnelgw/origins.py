@@ -117,6 +117,7 @@ class ApiServerOrigin:
 
 class FolderOrigin:
     def __init__(self, options: Options, store: Store, stop: threading.Event) -> None:
+        _require_manifests(options)
         _require_writable(options)
         self.recorder: Recorder | None = None
         self._token = options.proxy_auth_token
@@ -137,6 +138,16 @@ class FolderOrigin:
 
     def stop(self) -> None:
         """Nothing is open."""
+
+
+def _require_manifests(options: Options) -> None:
+    """A folder that is misspelt must not be made: an empty one takes away all that is served."""
+    path = options.manifests_path
+    try:
+        os.scandir(path).close()
+    except OSError as error:
+        reason = f"{error.strerror}: want the folder with the manifests, see --manifests"
+        raise OSError(error.errno, reason, str(path)) from error
 
 
 def _require_writable(options: Options) -> None:
