@@ -66,7 +66,9 @@ def policy_tls(view: View, key: Key) -> PolicyTls:
         return PolicyTls(None, (_RESOLVED,))
     validation = policy.spec.validation
     ca, refusals = _authorities(view, key, validation)
-    references = refusals[0] if refusals else _RESOLVED
+    references = _RESOLVED
+    if refusals:  # one reason, that of the first; all are told
+        references = unresolved(refusals[0].reason, "; ".join(refusal.message for refusal in refusals))
     if ca is None:
         message = references.message or "want caCertificateRefs, or wellKnownCACertificates: System"
         return PolicyTls(None, (false(ConditionType.ACCEPTED, Reason.NO_VALID_CA_CERTIFICATE, message), references))
