@@ -42,4 +42,4 @@ def _tls(spec: BackendSpec) -> document.BackendTLS | document.Unset | None:
         return document.BackendTLS(spec.tls.hostname, ca) if ca else None
     if spec.tls:
         return document.BackendTLS(spec.tls.hostname)
-    return document.BackendTLS(spec.host) if spec.protocol == "https" else document.UNSET
+    return document.BackendTLS(spec.host.lower()) if spec.protocol == "https" else document.UNSET
