@@ -25,6 +25,8 @@ RouteKind: TypeAlias = Literal["http", "grpc"]
 
 _AT_RULE = "routes[0].rules[0]."
 _AT_BACKEND = "backends[0]."
+_API_WORDS = (("backends[", "backendRefs["), ("].grpc", "].method"), ("tls.serverName", "tls.hostname"))
+"""Fields that have another name in the document."""
 
 __all__ = ["RouteKind", "carry", "excerpt", "problems_of_backend", "problems_of_rule"]
 
@@ -75,5 +77,11 @@ def _told(findings: Findings, place: str = "") -> list[str]:
     try:
         findings.raise_if_any()
     except document.DocumentError as error:
-        return [str(problem).removeprefix(place).replace("backends[", "backendRefs[") for problem in error.problems]
+        return [_reworded(str(problem).removeprefix(place)) for problem in error.problems]
     return []
+
+
+def _reworded(problem: str) -> str:
+    for word, api_word in _API_WORDS:
+        problem = problem.replace(word, api_word)
+    return problem
