@@ -1,8 +1,6 @@
 """Kubernetes' own kinds, as far as routes and listeners refer to them."""
 
-from typing import Any
-
-from tunnelgw.model.meta import Object, ObjectMeta
+from tunnelgw.model.meta import Object
 from tunnelgw.model.part import Part
 
 
@@ -88,12 +86,3 @@ class Namespace(Object, frozen=True):
 
 class CustomResourceDefinition(Object, frozen=True):
     """Only what tells which version of Gateway API is installed: its annotations."""
-
-
-class Untyped(Part, frozen=True):
-    """An object before its kind is known."""
-
-    api_version: str
-    kind: str
-    metadata: ObjectMeta
-    spec: Any = None

@@ -28,10 +28,8 @@ class ObjectMeta(Part, frozen=True):
     resource_version: str = ""
     creation_timestamp: str = ""
     """RFC 3339 in UTC to the second, as text: it sorts by time."""
-    deletion_timestamp: str = ""
     labels: dict[str, str] = {}
     annotations: dict[str, str] = {}
-    finalizers: tuple[str, ...] = ()
 
     @property
     def key(self) -> Key:

@@ -8,7 +8,6 @@ from collections.abc import Collection, Sequence
 
 from tunnelgw.model.conditions import Condition, ConditionType, Finding
 
-MAX_CONDITIONS = 8
 MAX_MESSAGE_CHARACTERS = 32_768
 
 

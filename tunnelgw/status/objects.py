@@ -1,7 +1,7 @@
-"""A verdict into the status of its object: what to write, as a JSON merge patch, or None when it says so already. Pure.
+"""A verdict into the status of its object: its fields that are ours, or None when it says so already. Pure.
 
-Lists are written whole, since a merge patch replaces them, with everything in them that others own. What a status
-holds beside our fields is not in the patch and thus stays.
+Each field replaces the stored one, so lists are whole, with everything in them that others own. What a status holds
+beside our fields is not in the patch and thus stays.
 
 `Programmed` needs the word of a proxy. It turns true when one holds the document of this generation, and stays true for
 that generation whatever happens to proxies later; `tunnelgw.dev/Delivered` says what happens to them.
