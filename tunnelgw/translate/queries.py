@@ -48,6 +48,29 @@ Question: TypeAlias = tuple[Query[Any, Any], Hashable]
 
 _NOTHING: Any = object()
 
+_Nodes: TypeAlias = "_Node | set[_Node] | None"
+"""Most have one member, and a set takes as much memory as all else of a node."""
+
+
+def _with(nodes: _Nodes, node: "_Node") -> _Nodes:
+    if isinstance(nodes, set):
+        nodes.add(node)
+        return nodes
+    return node if nodes is None or nodes is node else {nodes, node}
+
+
+def _without(nodes: _Nodes, node: "_Node") -> _Nodes:
+    if isinstance(nodes, set):
+        nodes.discard(node)
+        return nodes or None
+    return None if nodes is node else nodes
+
+
+def _members(nodes: _Nodes) -> Iterable["_Node"]:
+    if nodes is None:
+        return ()
+    return nodes if isinstance(nodes, set) else (nodes,)
+
 
 class _Node:
     """A question with its answer, and what the answer was made of."""
@@ -59,7 +82,7 @@ class _Node:
         self.value: Any = _NOTHING
         self.read: tuple[Entry, ...] = ()
         self.asked: tuple[_Node, ...] = ()
-        self.dependants: set[_Node] = set()
+        self.dependants: _Nodes = None
         self.height = 0
         self.is_dirty = False
         self.is_kept = False
@@ -75,7 +98,7 @@ class Queries:
         """How many times a query was evaluated."""
         self._snapshot = snapshot
         self._nodes: dict[Question, _Node] = {}
-        self._readers: dict[Entry, set[_Node]] = {}
+        self._readers: dict[Entry, _Nodes] = {}
         self._dirty: list[tuple[int, int, _Node]] = []
         """A heap by height; the second number only keeps nodes from being compared."""
         self._loose: list[_Node] = []
@@ -90,7 +113,7 @@ class Queries:
         self._sweep()
         self._snapshot = snapshot
         for entry in changed:
-            for node in self._readers.get(entry, ()):
+            for node in _members(self._readers.get(entry)):
                 self._soil(node)
         while self._dirty:
             self._evaluate_next()
@@ -127,7 +150,7 @@ class Queries:
         node = self._current((query, key))
         if self._asked is not None:
             self._asked.add(node)
-        elif not node.dependants:
+        elif node.dependants is None:
             self._loose.append(node)
         value: V = node.value
         return value
@@ -190,7 +213,7 @@ class Queries:
             node.value = value
             if node.is_kept:
                 self._changed.add(node.question)
-            for dependant in node.dependants:
+            for dependant in _members(node.dependants):
                 self._soil(dependant)
 
     def _soil(self, node: _Node) -> None:
@@ -203,12 +226,12 @@ class Queries:
 
     def _link(self, node: _Node, read: set[Entry], asked: set[_Node]) -> None:
         for entry in read.difference(node.read):
-            self._readers.setdefault(entry, set()).add(node)
+            self._readers[entry] = _with(self._readers.get(entry), node)
         for entry in node.read:
             if entry not in read:
                 self._stop_reading(node, entry)
         for below in asked.difference(node.asked):
-            below.dependants.add(node)
+            below.dependants = _with(below.dependants, node)
         for below in node.asked:
             if below not in asked:
                 self._stop_asking(node, below)
@@ -218,24 +241,25 @@ class Queries:
     def _raise(self, node: _Node, height: int) -> None:
         if height > node.height:
             node.height = height
-            for dependant in node.dependants:
+            for dependant in _members(node.dependants):
                 self._raise(dependant, height + 1)
 
     def _stop_reading(self, node: _Node, entry: Entry) -> None:
-        readers = self._readers[entry]
-        readers.discard(node)
-        if not readers:
+        readers = _without(self._readers[entry], node)
+        if readers is None:
             del self._readers[entry]
+        else:
+            self._readers[entry] = readers
 
     def _stop_asking(self, node: _Node, below: _Node) -> None:
-        below.dependants.discard(node)
-        if not below.dependants:
+        below.dependants = _without(below.dependants, node)
+        if below.dependants is None:
             self._loose.append(below)
 
     def _sweep(self) -> None:
         while self._loose:
             node = self._loose.pop()
-            if node.is_kept or node.dependants or self._nodes.get(node.question) is not node:
+            if node.is_kept or node.dependants is not None or self._nodes.get(node.question) is not node:
                 continue
             del self._nodes[node.question]
             node.is_dirty = False

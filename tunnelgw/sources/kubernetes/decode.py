@@ -1,7 +1,7 @@
 """Bytes of the API to objects of one kind, one object at a time.
 
 An object that does not fit its struct is a `Rejected`: kept out, and told why. Objects keep no reference to the bytes
-they came in.
+they came in, and neither labels nor annotations that nobody here reads: among those kubectl leaves whole manifests.
 """
 
 from collections.abc import Sequence
@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from tunnelgw.model.kinds import Resource
+from tunnelgw.model.kinds import Kind, Resource
 from tunnelgw.model.meta import Key, Object
 from tunnelgw.sources.kubernetes.server import Status, Unreachable
 from tunnelgw.sources.store import Unreadable
@@ -59,6 +59,11 @@ class _Named(msgspec.Struct):
     metadata: Metadata
 
 
+_ANNOTATED = frozenset((Kind.CUSTOM_RESOURCE_DEFINITION,))
+_LABELLED = frozenset((Kind.NAMESPACE, Kind.ENDPOINT_SLICE))
+"""For selectors, and for the names of Services."""
+_NONE: dict[str, str] = {}
+
 _LISTING = msgspec.json.Decoder(_Listing)
 _CHANGE = msgspec.json.Decoder(_Change)
 _NAMED = msgspec.json.Decoder(_Named)
@@ -68,6 +73,9 @@ _STATUS = msgspec.json.Decoder(Status)
 class ObjectDecoder:
     def __init__(self, resource: Resource) -> None:
         self._decoder = msgspec.json.Decoder(resource.struct)
+        self._unread = [
+            field for field, kinds in (("annotations", _ANNOTATED), ("labels", _LABELLED)) if resource.kind not in kinds
+        ]
 
     def object(self, raw: bytes | msgspec.Raw) -> Object | Rejected:
         """Raises Unreachable for what is no object of Kubernetes at all."""
@@ -80,6 +88,8 @@ class ObjectDecoder:
             )
         except msgspec.DecodeError as error:
             raise Unreachable(f"not JSON: {error}") from error
+        for field in self._unread:
+            msgspec.structs.force_setattr(item.metadata, field, _NONE)
         status = getattr(item, "status", None)
         if isinstance(status, msgspec.Raw):
             msgspec.structs.force_setattr(item, "status", status.copy())
