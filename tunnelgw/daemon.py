@@ -10,7 +10,7 @@ from prometheus_client import CollectorRegistry
 import daemonkit
 from daemonkit.lifecycle import EXIT_FATAL, Daemon
 from daemonkit.logs import get_logger
-from daemonkit.memory import give_back_large_buffers, spare_the_collector
+from daemonkit.memory import spare_the_collector
 from daemonkit.ops import OpsApp, process_metrics
 from daemonkit.secret import Secret
 from daemonkit.wsgi import HttpServer, ServerLimits
@@ -37,7 +37,6 @@ _HEALTH_LIMITS = ServerLimits(threads=4)
 
 def serve(options: Options) -> int:
     """Returns the exit code."""
-    give_back_large_buffers()
     spare_the_collector()
     metrics = Metrics(CollectorRegistry())
     process_metrics(metrics.registry, PROG, daemonkit.__version__)
