@@ -19,6 +19,8 @@ from tunnelgw.translate.queries import View
 from tunnelgw.translate.slots import allowed_sets
 from tunnelgw.translate.verdicts import ListenerVerdict, ObjectId, false, true
 
+_NOT_ACCEPTED = "the Gateway is not accepted"
+
 
 class Report(Part, frozen=True):
     owner: ObjectId
@@ -90,15 +92,22 @@ def reports(view: View, key: Key) -> tuple[Report, ...]:
     if setup is None:
         return ()
     lost, all_drafts = view.ask(losses, key), view.ask(drafts, key)
+
+    def report(draft: Draft, shut: str) -> Report:
+        return _report(key, setup, draft, lost.get(draft.name, Loss()), all_drafts, shut)
+
     shut = _shut(view, key, setup)
-    return tuple(_report(key, setup, draft, lost.get(draft.name, Loss()), all_drafts, shut) for draft in all_drafts)
+    own = [report(draft, shut) for draft in all_drafts if draft.slot.owner.kind is Kind.GATEWAY]
+    if own and not any(each.is_accepted for each in own):
+        shut = _NOT_ACCEPTED  # ListenerSets wait until their Gateway is
+    return (*own, *(report(draft, shut) for draft in all_drafts[len(own) :]))
 
 
 def _shut(view: View, key: Key, setup: GatewaySetup) -> str:
     """Why no listener of the Gateway can be reached at all."""
     gateway_doors = view.ask(doors, key)
     if setup.problem or any(finding.type is ConditionType.ACCEPTED for finding in gateway_doors.findings):
-        return "the Gateway is not accepted"
+        return _NOT_ACCEPTED
     return "" if gateway_doors.tunnel or gateway_doors.bound else "the Gateway has no address"
 
 
@@ -115,7 +124,7 @@ def _report(key: Key, setup: GatewaySetup, draft: Draft, loss: Loss, others: tup
         findings += [*_overlap(draft, others), *_unreachable(draft.obstacles + loss.obstacles)]
     listener = draft.slot.listener
     verdict = ListenerVerdict(listener.name, tuple(findings), draft.kinds)
-    documents = _documents(key, setup, draft, sockets) if is_served else ()
+    documents = _documents(key, setup, draft, sockets) if is_served and not shut else ()
     return Report(draft.slot.owner, verdict, is_accepted, is_accepted and not draft.blocked, documents)
 
 
