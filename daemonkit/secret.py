@@ -26,6 +26,11 @@ class Secret:
         """The text itself."""
         return self.__text  # type: ignore[no-any-return, attr-defined]
 
+    def fits_header(self) -> bool:
+        """Whether an HTTP header can carry it. HTTP libraries quote what it cannot in their errors: ask before."""
+        text = self.reveal()
+        return text.isascii() and text.isprintable()
+
     def matches(self, other: "str | bytes | Secret") -> bool:
         """True when `other` is the same text; takes constant time for texts of equal length."""
         if isinstance(other, Secret):

@@ -197,6 +197,8 @@ class Options(CommonOptions):
                 "--leader-elect, --proxy-service and --proxy-auth-secret need an API server, so --source kubernetes; "
                 "from a directory name the proxies with --proxy-endpoints and give PROXY_AUTH_TOKEN"
             )
+        if self.proxy_auth_token is not None and not self.proxy_auth_token.fits_header():
+            raise ValueError("PROXY_AUTH_TOKEN (or the file it is read from) is not one line of printable ASCII")
         if self.proxy_endpoints and self.proxy_service:
             raise ValueError("--proxy-endpoints and --proxy-service exclude each other")
 

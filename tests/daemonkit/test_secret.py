@@ -52,6 +52,12 @@ def test_only_the_empty_secret_is_falsy() -> None:
     assert Secret(" ")
 
 
+@pytest.mark.parametrize("text", ["two\nlines", "a\tb", "a\x7f", "caf\u00e9"])
+def test_a_text_that_no_header_can_carry_is_known_before_a_library_quotes_it(text: str) -> None:
+    assert not Secret(text).fits_header()
+    assert Secret(TEXT).fits_header()
+
+
 def test_a_secret_cannot_leave_by_pickling_or_json() -> None:
     with pytest.raises(TypeError, match="cannot be pickled"):
         pickle.dumps(Secret(TEXT))

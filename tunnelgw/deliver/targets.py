@@ -82,7 +82,7 @@ def tunnels(snapshot: Snapshot, discovery: Discovery) -> dict[str, Tunnel]:
     for config, namespace in _configs(snapshot, discovery):
         if not config.tunnel_id or config.provider_credentials_secret_ref is None or config.tunnel_id in found:
             continue
-        token = _secret(snapshot, config.provider_credentials_secret_ref, namespace, API_TOKEN_FIELD)
+        token = _token(snapshot, config.provider_credentials_secret_ref, namespace, API_TOKEN_FIELD)
         account = config.account_id or _account_in_token(snapshot, config, namespace)
         found[config.tunnel_id] = Tunnel(config.tunnel_id, account, token)
     return found
@@ -147,6 +147,15 @@ def _class_config(snapshot: Snapshot, gateway_class: GatewayClass) -> GatewayCla
         return None
     config = snapshot.read(Entry(Kind.GATEWAY_CLASS_CONFIG, Key("", ref.name)))
     return config.spec if isinstance(config, GatewayClassConfig) else None
+
+
+def _token(snapshot: Snapshot, ref: SecretKeyRef, namespace: str, field: str) -> Credentials:
+    """What is sent as `Authorization: Bearer`."""
+    found = _secret(snapshot, ref, namespace, field)
+    if found.secret is None or found.secret.fits_header():
+        return found
+    where = f"Secret {Key(ref.namespace or namespace, ref.name)} key {ref.key or field}"
+    return Credentials(None, f"{where}: a token is one line of printable ASCII, this is not")
 
 
 def _secret(snapshot: Snapshot, ref: SecretKeyRef, namespace: str, field: str) -> Credentials:

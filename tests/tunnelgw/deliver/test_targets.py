@@ -142,6 +142,20 @@ def test_a_secret_without_a_usable_value_is_told_as_such() -> None:
         )
 
 
+def test_a_token_that_no_header_can_carry_is_a_problem_that_does_not_show_it() -> None:
+    spec = {
+        "tunnelID": ONE,
+        "providerCredentialsSecretRef": {"name": "own"},
+        "authSecretRef": {"name": "own"},
+    }
+    broken = secret("own", "shop", api_token="abc\n# of May", auth_token="caf\u00e9")
+    snapshot = Snapshot.of([gateway_class("class"), *own_proxy(**spec), broken])
+
+    want = "a token is one line of printable ASCII, this is not"
+    assert tunnels(snapshot, DISCOVERY)[ONE].token == Credentials(None, f"Secret shop/own key api-token: {want}")
+    assert planes(snapshot, DISCOVERY)["shop/gw"].token == Credentials(None, f"Secret shop/own key auth-token: {want}")
+
+
 def test_the_account_may_be_in_the_token_of_the_tunnel() -> None:
     token = encoded(json.dumps({"a": "b" * 32, "t": ONE, "s": "x"}))
     spec = {

@@ -39,9 +39,10 @@ def value_of(secret: core.Secret, field: str) -> SecretText:
         text = base64.b64decode((secret.data or {}).get(field, ""), validate=True).decode().strip()
     except (binascii.Error, UnicodeDecodeError):
         text = ""
-    if not text:
+    value = SecretText(text)
+    if not value or not value.fits_header():
         raise UnusableSecret(f"{secret.key} key {field}: the Secret exists but has no usable value at the expected key")
-    return SecretText(text)
+    return value
 
 
 def create(server: ApiServer, key: Key, field: str, value: SecretText) -> bool:

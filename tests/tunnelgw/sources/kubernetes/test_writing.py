@@ -171,7 +171,9 @@ def test_a_secret_is_made_in_the_controllers_namespace_only(
         create(server, Key(namespace, "auth"), "auth-token", Secret("one"))
 
 
-@pytest.mark.parametrize("data", [None, {"other": "b25l"}, {"auth-token": ""}, {"auth-token": "IAo="}])
+@pytest.mark.parametrize(
+    "data", [None, {"other": "b25l"}, {"auth-token": ""}, {"auth-token": "IAo="}, {"auth-token": "YQpi"}]
+)
 def test_a_secret_without_a_usable_value_says_which_key(
     cluster: Cluster, server: ApiServer, data: dict[str, str] | None
 ) -> None:
