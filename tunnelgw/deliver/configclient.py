@@ -180,6 +180,12 @@ class ConfigClient:
     def _undelivered(self, method: str, status_code: int, body: bytes) -> Undelivered:
         said = _error_in(body)
         seen = f"{self._endpoint.url} answered {status_code} to {method} /config"
+        if status_code == HTTPStatus.UNAUTHORIZED and not self._headers:
+            return Undelivered(
+                f"{seen}: it wants a token, and we have none: name its Secret in the GatewayConfig's authSecretRef, or "
+                "for a shared proxy give PROXY_AUTH_TOKEN",
+                is_refusal=True,
+            )
         if status_code == HTTPStatus.UNAUTHORIZED:
             return Undelivered(
                 f"{seen}: it was started with another token than ours: both read it once, at their start, so restart "

@@ -71,7 +71,8 @@ def planes(snapshot: Snapshot, discovery: Discovery) -> dict[str, Plane]:
     found = {SHARED: Plane(shared, Credentials(discovery.token))}
     for gateway, config in _own_configs(snapshot, discovery.controller_name):
         ref = config.spec.auth_secret_ref
-        token = _secret(snapshot, ref, config.metadata.namespace, AUTH_FIELD) if ref else Credentials(discovery.token)
+        # Whoever may write a GatewayConfig says where its documents go: the shared proxies' token must not go there.
+        token = _token(snapshot, ref, config.metadata.namespace, AUTH_FIELD) if ref else Credentials(None)
         found[str(gateway)] = Plane(config.spec.proxy_endpoints, token)
     return found
 

@@ -119,6 +119,18 @@ def test_another_token_is_told_with_its_repair() -> None:
         target.close()
 
 
+def test_a_proxy_that_wants_a_token_says_so_when_there_is_none_to_show() -> None:
+    with Proxy() as proxy:
+        endpoint = ConfigEndpoint(f"http://{proxy.address('config')}")
+        target = ProxyTarget(endpoint, ConfigClient(endpoint, None), lambda: True)
+
+        with pytest.raises(Undelivered, match=r"401.*we have none: name its Secret") as raised:
+            target.deliver(parcel("a.example"))
+
+        assert raised.value.is_refusal
+        target.close()
+
+
 def test_a_document_that_the_proxy_refuses_is_told_with_the_place() -> None:
     with Proxy() as proxy:
         target = target_of(proxy)

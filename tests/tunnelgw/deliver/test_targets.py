@@ -107,6 +107,12 @@ def test_a_gateway_s_own_proxy_has_its_own_token() -> None:
     assert with_it.endpoints == ("http://10.1.0.1:8082",)
 
 
+def test_the_shared_token_is_not_shown_to_proxies_that_somebody_else_names() -> None:
+    items = [gateway_class("class"), *own_proxy(proxyEndpoints=["http://10.1.0.1:8082"])]
+
+    assert planes(Snapshot.of(items), DISCOVERY)["shop/gw"].token == Credentials(None)
+
+
 # -- tunnels ---------------------------------------------------------------------------------------------------------
 
 
