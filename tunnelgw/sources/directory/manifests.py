@@ -44,6 +44,24 @@ _Loader.yaml_implicit_resolvers = {
 }
 
 
+def _checked(construct: Callable[[Any, yaml.Node], Any]) -> Callable[[Any, yaml.Node], Any]:
+    """PyYAML finds a number by its look, such as `0b_`, or takes our word for it, and then lets Python's errors out."""
+
+    def checked(loader: Any, node: yaml.Node) -> Any:
+        try:
+            return construct(loader, node)
+        except (ValueError, KeyError, AttributeError) as error:
+            line, kind = node.start_mark.line + 1, node.tag.rpartition(":")[2]
+            raise BrokenFile(line, f"a value cannot be read as {kind}; write texts in quotes") from error
+
+    return checked
+
+
+for _kind in ("bool", "int", "float", "timestamp"):
+    _tag = f"tag:yaml.org,2002:{_kind}"
+    _Loader.add_constructor(_tag, _checked(_Loader.yaml_constructors[_tag]))
+
+
 def documents(octets: bytes) -> list[Document]:
     """Those that are not empty; of a `List` its items. Raises BrokenFile."""
     try:
@@ -70,7 +88,10 @@ def _loaded(octets: bytes) -> Iterator[Document]:
 def _flat(document: Document) -> Iterator[Document]:
     data = document.data
     if isinstance(data, dict) and data.get("apiVersion") == "v1" and data.get("kind") == "List":
-        for number, item in enumerate(data.get("items") or ()):
+        items = data.get("items") or []
+        if not isinstance(items, list):
+            raise BrokenFile(document.line_of(("items",)), "items of a List is not a list")
+        for number, item in enumerate(items):
             yield Document(item, partial(_line_of_item, document, number))
     else:
         yield document

@@ -197,6 +197,12 @@ def test_an_object_that_was_removed_and_comes_again_is_a_new_one(site: Site) -> 
         (route().replace("io/v1", "io/v9"), "web.yaml:1: there is no kind HTTPRoute in gateway.networking.k8s.io/v9"),
         ("\xff\xfe", "web.yaml:1: "),
         ("&a [*a]", "web.yaml:1: "),
+        ("apiVersion: v1\nkind: List\nitems: 5\n", "web.yaml:3: items of a List is not a list"),
+        (route() + "  rules: 0b_\n", "web.yaml:8: a value cannot be read as int"),
+        (route() + f"  rules: {'9' * 5000}\n", "web.yaml:8: a value cannot be read as int"),
+        (route() + "  rules: !!float all\n", "web.yaml:8: a value cannot be read as float"),
+        (route() + "  rules: !!bool maybe\n", "web.yaml:8: a value cannot be read as bool"),
+        (route() + "  rules: !!timestamp soon\n", "web.yaml:8: a value cannot be read as timestamp"),
     ],
 )
 def test_a_broken_file_keeps_the_last_good_version_and_says_file_line_and_reason(
