@@ -109,25 +109,27 @@ class Reconciler:
         try:
             while not self._stop.is_set():
                 self._last_turn_s = time.monotonic()
-                has_changed = self._store.wait(time.monotonic() + _MAX_WAIT_S)
-                if has_changed and self._debounce_s:
+                is_due = self._store.wait(time.monotonic() + _MAX_WAIT_S)
+                if is_due and self._debounce_s:
                     self._stop.wait(self._debounce_s)
                 if self._stop.is_set():
                     break
                 is_first = self._translation is None
-                self._turn(has_changed=has_changed)
+                self._turn(is_due=is_due)
                 if is_first and self._translation is not None:
                     spare_the_collector()  # most of what there is stays as it is
         finally:
             self._dispatch.stop()
 
-    def _turn(self, *, has_changed: bool) -> None:
+    def _turn(self, *, is_due: bool) -> None:
         started_s = time.monotonic()
         outcome = "failed"
+        change = self._store.take_settled() if is_due else None
+        has_changed = change is not None
         try:
             self._number += 1
-            if has_changed:
-                self._take(self._store.take())
+            if change is not None:
+                self._take(change)
             if self._translation is not None and self._snapshot is not None:
                 self._follow_up(self._snapshot, self._translation, has_changed=has_changed)
             outcome = "ok"

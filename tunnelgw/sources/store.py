@@ -1,7 +1,7 @@
 """The one store that sources fill and the reconciler reads: level, not events.
 
     watch threads:  store.replace(kind, items) after a list, then upsert, delete, reject; set_absent where not installed
-    reconciler:     if store.wait(deadline_s): change = store.take()
+    reconciler:     if store.wait(deadline_s) and (change := store.take_settled()): ...
 
 Nothing is there to take before every kind was listed once or is known to be absent. Secrets and ConfigMaps are kept
 with their data only while an object names them (see `references`); one that is named later than it was listed is
@@ -144,7 +144,13 @@ class Store:
                 self._given[gateway] = addresses
                 self._put(Kind.GATEWAY, item)
 
+    def take_settled(self) -> Change | None:
+        """None when there is nothing to take, or no longer: a reference may have come since `wait` said so."""
+        with self._turn:
+            return self.take() if self._can_take() else None
+
     def take(self) -> Change:
+        """Whatever is there, settled or not."""
         with self._turn:
             self._is_dirty = False
             snapshot, edits = self._tables.take()

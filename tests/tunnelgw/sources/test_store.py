@@ -235,6 +235,24 @@ def test_a_secret_named_later_is_awaited_until_the_source_has_fetched_it() -> No
     assert CERT in change.changed
 
 
+def test_a_secret_named_between_waiting_and_taking_is_awaited_all_the_same() -> None:
+    store = listed(Kind.SECRET, Kind.GATEWAY)
+    store.upsert(Kind.SECRET, secret("cert", key="cHJpdmF0ZQ=="))
+    was_ready = is_ready(store)
+
+    store.upsert(Kind.GATEWAY, gateway("gw", "cert"))
+    too_early = store.take_settled()
+    store.fill(CERT, secret("cert", key="cHJpdmF0ZQ=="))
+    change = store.take_settled()
+
+    assert was_ready
+    assert too_early is None
+    assert change is not None
+    assert change.snapshot.read(CERT) == secret("cert", key="cHJpdmF0ZQ==")
+    assert Entry(Kind.GATEWAY, Key("default", "gw")) in change.changed
+    assert store.take_settled() is None, "there is nothing new"
+
+
 def test_a_secret_that_cannot_be_fetched_holds_nothing_up() -> None:
     store = listed(Kind.SECRET, Kind.GATEWAY)
     store.upsert(Kind.SECRET, secret("cert", key="cHJpdmF0ZQ=="))
