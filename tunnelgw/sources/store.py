@@ -82,8 +82,7 @@ class Store:
         """All objects of a kind, as a list gave them: others are gone."""
         rejected = rejected or {}
         with self._turn:
-            here = {*self._tables.keys(kind), *(entry.key for entry in self._unreadable if entry.room is kind)}
-            for key in here - {item.key for item in items} - rejected.keys():
+            for key in self._keys(kind) - {item.key for item in items} - rejected.keys():
                 self._remove(kind, key)
             for item in items:
                 self._put(kind, item)
@@ -94,7 +93,7 @@ class Store:
     def set_absent(self, kind: Kind) -> None:
         """The kind is not installed: it has no objects, and nothing waits for it."""
         with self._turn:
-            for key in list(self._tables.keys(kind)):
+            for key in self._keys(kind):
                 self._remove(kind, key)
             self._listed(kind, is_absent=True)
 
@@ -192,6 +191,10 @@ class Store:
         if self._tables.set_absent(kind, is_absent=is_absent) or kind in self._unlisted:
             self._unlisted.discard(kind)
             self._mark()
+
+    def _keys(self, kind: Kind) -> set[Key]:
+        """Of all objects, also of those that are kept out."""
+        return {*self._tables.keys(kind), *(entry.key for entry in self._unreadable if entry.room is kind)}
 
     def _put(self, kind: Kind, item: Object, *, is_whole: bool = False) -> None:
         entry = Entry(kind, item.key)

@@ -196,6 +196,17 @@ def test_an_unreadable_object_that_a_new_list_lacks_is_forgotten() -> None:
     assert store.take().unreadable == {}
 
 
+def test_an_unreadable_object_of_a_kind_that_is_not_installed_any_more_is_forgotten() -> None:
+    store = listed(Kind.HTTP_ROUTE)
+    store.reject(Kind.HTTP_ROUTE, Key("default", "a"), Unreadable("bad"))
+    store.take()
+
+    store.set_absent(Kind.HTTP_ROUTE)
+
+    assert store.take().unreadable == {}
+    assert store.counts()[Kind.HTTP_ROUTE, False] == 0
+
+
 def test_a_secret_that_nothing_names_is_kept_without_its_data() -> None:
     store = listed(Kind.SECRET, Kind.GATEWAY)
 

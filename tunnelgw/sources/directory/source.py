@@ -11,7 +11,7 @@ definitions of Gateway API that this source has built in.
 import os
 import threading
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -57,6 +57,7 @@ class DirectorySource:
         self._status_folder = StatusFolder(status_root)
         self._statuses: dict[Entry, bytes] = {}
         self._admitted: Mapping[Entry, Admitted] = {}
+        self._rejected: Mapping[Entry, Unreadable] = {}
         self._problems: tuple[Problem, ...] = ()
         self._is_first = True
         self._limited = _log.every(60.0)
@@ -108,6 +109,7 @@ class DirectorySource:
             for problem in reversed(reading.problems)
             if problem.entry is not None and problem.entry not in reading.admitted
         }
+        rejected_before, self._rejected = self._rejected, rejected
         # What a file says that cannot be read, nobody knows: then nothing is forgotten.
         if all(problem.entry is not None for problem in reading.problems):
             for entry in self._ledger.entries() - reading.admitted.keys() - rejected.keys():
@@ -116,21 +118,21 @@ class DirectorySource:
             self._fill(reading, rejected)
             self._is_first = False
             return
-        for entry in before.keys() - reading.admitted.keys() - rejected.keys():
+        for entry in (before.keys() | rejected_before.keys()) - reading.admitted.keys() - rejected.keys():
             self._store.delete(Kind(entry.room), entry.key)
         for entry, admitted in reading.admitted.items():
             if before.get(entry) is not admitted:
                 self._store.upsert(Kind(entry.room), self._object(entry, admitted))
         for entry, problem in rejected.items():
             self._store.reject(Kind(entry.room), entry.key, problem)
-        self._keep_namespaces(before, reading.admitted)
+        self._keep_namespaces({*before, *rejected_before}, {*reading.admitted, *rejected})
 
     def _fill(self, reading: Reading, rejected: Mapping[Entry, Unreadable]) -> None:
         """The first listing, of every kind."""
         items: dict[Kind, list[Object]] = {kind: [] for kind in Kind}
         for entry, admitted in reading.admitted.items():
             items[Kind(entry.room)].append(self._object(entry, admitted))
-        for kind, item in surroundings(reading.admitted):
+        for kind, item in surroundings({*reading.admitted, *rejected}):
             items[kind].append(item)
         for kind, several in items.items():
             problems = {entry.key: problem for entry, problem in rejected.items() if entry.room is kind}
@@ -142,7 +144,7 @@ class DirectorySource:
             admitted = self._admitted.get(entry)
             self._store.fill(entry, self._object(entry, admitted) if admitted else None)
 
-    def _keep_namespaces(self, before: Mapping[Entry, Admitted], after: Mapping[Entry, Admitted]) -> None:
+    def _keep_namespaces(self, before: Collection[Entry], after: Collection[Entry]) -> None:
         old, new = unsaid_namespaces(before), unsaid_namespaces(after)
         for name in old - new:
             if Entry(Kind.NAMESPACE, Key("", name)) not in after:

@@ -239,6 +239,19 @@ def test_an_object_that_was_never_good_is_reported_with_its_place(site: Site) ->
     assert problem.where == f"{path}:7"
     assert "'A_B' is not a domain name" in problem.reason
     assert WEB not in change.snapshot.all(Kind.HTTP_ROUTE)
+    path.unlink()
+    assert site.look().unreadable == {}
+
+
+def test_a_namespace_in_use_is_there_again_when_its_broken_manifest_goes(site: Site) -> None:
+    site.write("web.yaml", route())
+    path = site.write("default.yaml", "apiVersion: v1\nkind: Namespace\nmetadata: {name: default, labels: {a: 1}}\n")
+    broken = site.look().snapshot.all(Kind.NAMESPACE)
+
+    path.unlink()
+
+    assert Key("", "default") not in broken
+    assert Key("", "default") in site.look().snapshot.all(Kind.NAMESPACE)
 
 
 def test_of_two_documents_for_one_object_the_first_counts_until_it_goes(site: Site) -> None:
