@@ -25,7 +25,7 @@ class Changes(NamedTuple):
     """New content of files that came or changed."""
     gone: frozenset[Path]
     failed: dict[Path, str]
-    """Files that cannot be read, and why."""
+    """Files that cannot be read, and why, if that is news."""
 
 
 class Folder:
@@ -34,6 +34,7 @@ class Folder:
         self._root = root
         self._left_out = left_out
         self._known: dict[str, _Signature] = {}
+        self._failed: dict[Path, str] = {}
 
     def look(self) -> Changes:
         """What has changed since the last call. Raises OSError when the folder itself cannot be read."""
@@ -55,17 +56,20 @@ class Folder:
                 read[path] = path.read_bytes()
             except OSError as error:
                 failed[path] = error.strerror or str(error)
-            if is_fresh:
+            if is_fresh or path in failed:  # a mode that is mended shows neither in size nor in time
                 found[name] = (device, 0, size_bytes, modified_ns)
         gone = frozenset(Path(name) for name in self._known.keys() - found.keys())
-        self._known = found
-        return Changes(read, gone, failed)
+        news = {path: reason for path, reason in failed.items() if self._failed.get(path) != reason}
+        self._known, self._failed = found, failed
+        return Changes(read, gone, news)
 
     def _files(self) -> Iterator[tuple[str, _Signature]]:
         """Texts, not paths: a look at 10,000 files should not make 10,000 objects that nobody needs."""
         pending = [str(self._root)]
         # Links may lead in circles, so each folder counts once.
-        seen = {_place(self._left_out.stat())} if self._left_out and self._left_out.exists() else set()
+        seen = {_place(self._root.stat())}
+        if self._left_out and self._left_out.exists():
+            seen.add(_place(self._left_out.stat()))
         while pending:
             with os.scandir(pending.pop()) as entries:
                 for entry in entries:

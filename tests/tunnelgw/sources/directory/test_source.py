@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import os
+import subprocess
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -280,9 +282,11 @@ def test_the_mount_of_a_config_map_is_followed_when_its_link_is_turned(site: Sit
 
 def test_links_in_circles_end(site: Site) -> None:
     site.write("below/web.yaml", route())
+    site.write("other.yaml", route("other"))
     (site.root / "below" / "again").symlink_to("..")
 
     assert site.hostnames() == ("a.example.org",)
+    assert site.problems() == []
 
 
 def test_a_file_that_is_being_written_is_left_alone_until_it_is_still(site: Site) -> None:
@@ -295,6 +299,22 @@ def test_a_file_that_is_being_written_is_left_alone_until_it_is_still(site: Site
     site.write("web.yaml", route(hostname="whole.example.org"))
 
     assert (during, site.hostnames()) == (("a.example.org",), ("whole.example.org",))
+
+
+def test_a_file_that_could_not_be_read_is_read_as_soon_as_its_mode_is_mended() -> None:
+    # Rights are given up after the imports: another user may have no way to this interpreter.
+    code = (
+        "import os, tempfile; from pathlib import Path; from tunnelgw.sources.directory.folder import Folder\n"
+        "if os.geteuid() == 0: os.setgroups([]); os.setgid(65534); os.setuid(65534)\n"
+        "with tempfile.TemporaryDirectory() as name:\n"
+        "    path = Path(name, 'web.yaml'); path.write_text('a: b'); os.utime(path, (1, 1)); path.chmod(0)\n"
+        "    folder = Folder(Path(name)); looks = [folder.look(), folder.look()]\n"
+        "    path.chmod(0o600); looks += [folder.look(), folder.look()]\n"
+        "    print([[*each.failed.values(), *each.read.values()] for each in looks])"
+    )
+    done = subprocess.run([sys.executable, "-c", code], cwd=REPOSITORY, capture_output=True, text=True, check=True)
+
+    assert done.stdout == "[['Permission denied'], [], [b'a: b'], []]\n"
 
 
 def test_plain_text_of_a_secret_is_encoded_and_never_part_of_a_message(site: Site) -> None:
