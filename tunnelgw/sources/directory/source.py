@@ -88,8 +88,7 @@ class DirectorySource:
     def look(self) -> None:
         """Bring the store up to date with the folder. Raises OSError when the folder cannot be read."""
         changes = self._folder.look()
-        if not (self._is_first or changes.read or changes.gone or changes.failed):
-            return
+        is_news = self._is_first or changes.read or changes.gone or changes.failed
         for path, octets in changes.read.items():
             self._manifests.put(path, octets)
         for path, reason in changes.failed.items():
@@ -97,9 +96,10 @@ class DirectorySource:
         for path in changes.gone:
             self._manifests.remove(path)
         with self._lock:
-            self._follow(self._manifests.reading())
-            self._fetch_named()
-            self._save()
+            if is_news:
+                self._follow(self._manifests.reading())
+                self._fetch_named()
+            self._save()  # also what could not be saved before
 
     def _follow(self, reading: Reading) -> None:
         self._say(reading.problems)

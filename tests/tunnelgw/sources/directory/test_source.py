@@ -173,6 +173,18 @@ def test_generation_age_and_identity_survive_a_restart_and_edits_meanwhile(tmp_p
     assert after.metadata.creation_timestamp == before.metadata.creation_timestamp
 
 
+def test_what_is_remembered_is_saved_as_soon_as_that_is_possible(site: Site) -> None:
+    site.write("web.yaml", route())
+    ledger = site.status / ".ledger.json"
+    ledger.mkdir(parents=True)
+    site.look()
+
+    ledger.rmdir()
+    site.look()
+
+    assert ledger.is_file()
+
+
 def test_an_object_that_was_removed_and_comes_again_is_a_new_one(site: Site) -> None:
     path = site.write("web.yaml", route())
     first = site.route()
