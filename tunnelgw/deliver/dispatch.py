@@ -9,9 +9,11 @@ in from the couriers' own threads.
 
 import sys
 from collections.abc import Callable, Collection, Mapping
+from weakref import WeakValueDictionary
 
 import msgspec
 
+from daemonkit.secret import Secret
 from proxy.document import Listener
 from tunnelgw.deliver.barred import BarredTarget
 from tunnelgw.deliver.configclient import ConfigClient, ConfigEndpoint
@@ -21,7 +23,7 @@ from tunnelgw.deliver.proxies import DocumentParcel, ProxyTarget
 from tunnelgw.deliver.receipts import Receipt
 from tunnelgw.deliver.targets import Credentials, Plane, Tunnel
 from tunnelgw.deliver.tunnels import KNOCK, HostnamesParcel, TunnelTarget
-from tunnelgw.provider.client import Observer, ProviderClient
+from tunnelgw.provider.client import Budget, Observer, ProviderClient
 from tunnelgw.provider.tunnel import Pass, TunnelDocument, TunnelRef
 
 _MAX_REMEMBERED = 1000
@@ -71,6 +73,8 @@ class Dispatch:
         self._tunnels: Couriers[Tunnel, HostnamesParcel] = Couriers(
             self._tunnel, on_news, on_crash, visit_every_s=settings.drift_every_s
         )
+        self._budgets: WeakValueDictionary[Secret, Budget] = WeakValueDictionary()
+        """The provider counts by token, however many tunnels there are. Each lives as long as a client that has it."""
         self._documents: dict[str, DocumentParcel] = {}
         self._turns: dict[str, dict[str, int]] = {}
         """The last turn for which each document of a data plane was made, by its digest."""
@@ -192,7 +196,8 @@ class Dispatch:
         name = f"tunnel {tunnel.tunnel_id}"
         if tunnel.token.secret is None:
             return BarredTarget(name, tunnel.token.problem)
-        client = ProviderClient(tunnel.token.secret, self._settings.provider_url, self._observe)
+        budget = self._budgets.setdefault(tunnel.token.secret, Budget())
+        client = ProviderClient(tunnel.token.secret, self._settings.provider_url, self._observe, budget)
         document = TunnelDocument(
             client,
             TunnelRef(tunnel.tunnel_id, tunnel.account_id),

@@ -5,6 +5,7 @@ written anyway. A call ends within its time, whatever the provider does, and eve
 thread at a time may call.
 """
 
+import threading
 import time
 from collections.abc import Callable, Iterator
 from typing import Any, TypeVar
@@ -78,13 +79,42 @@ def _observe_nothing(call: str, outcome: str, seconds: float) -> None:
     pass
 
 
+class Budget:
+    """Of calls, for all clients of one token. Any thread may call."""
+
+    def __init__(self) -> None:
+        self._pace = Pace()
+        self._lock = threading.Lock()
+
+    def take(self) -> float:
+        """0: a call may go out, and is counted; else how long to wait before asking again."""
+        with self._lock:
+            now_s = time.monotonic()
+            wait_s = self._pace.wait_s(now_s)
+            if wait_s <= 0:
+                self._pace.note_call(now_s)
+            return wait_s
+
+    def block(self, pause_s: float) -> None:
+        """The provider asked to be left alone so long."""
+        with self._lock:
+            self._pace.block(time.monotonic() + pause_s)
+
+
 class ProviderClient:
     """For one token."""
 
-    def __init__(self, token: Secret, base_url: str = DEFAULT_URL, observe: Observer = _observe_nothing) -> None:
+    def __init__(
+        self,
+        token: Secret,
+        base_url: str = DEFAULT_URL,
+        observe: Observer = _observe_nothing,
+        budget: Budget | None = None,
+    ) -> None:
+        """`budget`: that of all clients with this token; None: there are no others."""
         self._base_url = base_url.rstrip("/")
         self._observe = observe
-        self._pace = Pace()
+        self._budget = budget or Budget()
         self._session = requests.Session()
         self._session.auth = _Bearer(token)
         self._session.headers.update({"Accept": "application/json", "User-Agent": f"tunnelgw/{daemonkit.__version__}"})
@@ -118,18 +148,17 @@ class ProviderClient:
         return self._result(self._call("write configuration", "PUT", path, body), Configuration)
 
     def _call(self, name: str, method: str, path: str, body: bytes | None = None) -> Envelope:
-        started_s = time.monotonic()
-        wait_s = self._pace.wait_s(started_s)
+        wait_s = self._budget.take()
         if wait_s > 0:
             raise RateLimited(f"{name}: not asked for a while, to stay below the provider's limit of calls", wait_s)
-        self._pace.note_call(started_s)
+        started_s = time.monotonic()
         outcome = "ok"
         try:
             return opened(self._exchange(name, method, path, body))
         except ProviderError as error:
             outcome = type(error).__name__
             if isinstance(error, RateLimited):
-                self._pace.block(time.monotonic() + error.retry_after_s)
+                self._budget.block(error.retry_after_s)
             raise
         finally:
             self._observe(name, outcome, time.monotonic() - started_s)

@@ -10,7 +10,7 @@ MAX_CALLS = 900
 
 
 class Pace:
-    """Of one token. Not thread-safe: its client makes one call at a time."""
+    """Of one token. Not thread-safe, see `client.Budget`."""
 
     def __init__(self, max_calls: int = MAX_CALLS, window_s: float = WINDOW_S) -> None:
         self._max_calls = max_calls

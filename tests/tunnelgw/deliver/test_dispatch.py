@@ -11,6 +11,7 @@ from contextlib import contextmanager
 from daemonkit.secret import Secret
 from tests.e2e.controller.fronts import Asked, Front
 from tests.proxy.site import TOKEN, Proxy
+from tests.support.controller.faults import Reply
 from tests.support.provider import ACCOUNT_ID, TUNNEL_ID, Provider
 from tests.support.provider import TOKEN as API_TOKEN
 from tunnelgw.deliver.dispatch import Dispatch, Settings
@@ -22,6 +23,7 @@ from tunnelgw.provider.ingress import marker
 WAIT_S = 60.0
 TUNNEL = Tunnel(TUNNEL_ID, ACCOUNT_ID, Credentials(Secret(API_TOKEN)))
 HOSTS = {TUNNEL: HostnamesParcel.of(["a.example"])}
+OTHER_ID = "0c9f1d2e-5a77-4a57-8a39-2f6f0a5b9c33"
 BEHIND = {TUNNEL_ID: {"shared"}}
 
 
@@ -142,6 +144,22 @@ def test_while_no_proxy_takes_the_document_the_provider_is_only_asked_whether_it
         desk.until(lambda: TUNNEL_ID in dispatch.tunnel_receipts())
         assert dispatch.tunnel_receipts()[TUNNEL_ID].is_credential_problem
         assert not provider.calls["write"]
+
+
+def test_tunnels_with_one_token_share_the_provider_s_limit_of_calls() -> None:
+    other = Tunnel(OTHER_ID, ACCOUNT_ID, TUNNEL.token)
+    with Provider() as provider, open_desk(provider) as desk:
+        dispatch = desk.dispatch
+        provider.fault(Reply(status=429, headers=(("Retry-After", "300"),)))
+        dispatch.send_hosts(HOSTS, {})
+        desk.until(lambda: TUNNEL_ID in dispatch.tunnel_receipts())
+        asked = provider.calls.total()
+
+        dispatch.send_hosts({**HOSTS, other: HostnamesParcel.of(["b.example"])}, {})
+
+        desk.until(lambda: OTHER_ID in dispatch.tunnel_receipts())
+        assert "not asked for a while" in dispatch.tunnel_receipts()[OTHER_ID].error
+        assert provider.calls.total() == asked
 
 
 def test_a_proxy_s_token_that_cannot_be_had_is_told_without_asking_it() -> None:
