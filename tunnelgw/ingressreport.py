@@ -29,7 +29,9 @@ class IngressReport:
         self._metrics.foreign_edits.labels(tunnel).inc(found.foreign_edits)
         if found.foreign_edits:
             log.warning("ingress document edited by somebody else", tunnel=tunnel, versions=found.foreign_edits)
-        if revision.foreign != before:
+        if before and not revision.foreign:
+            log.info("ingress document has no rules of somebody else any more", tunnel=tunnel)
+        elif revision.foreign != before:
             log.warning(
                 "ingress document has rules of somebody else, which are kept",
                 tunnel=tunnel,
