@@ -6,6 +6,7 @@ import socket
 import threading
 import uuid
 from collections.abc import Callable
+from pathlib import Path
 from typing import NamedTuple, Protocol
 
 from daemonkit.secret import Secret
@@ -60,7 +61,7 @@ class Listeners(NamedTuple):
 
 
 def origin_of(options: Options, store: Store, stop: threading.Event, listeners: Listeners) -> Origin:
-    """Raises OSError when a folder cannot be used."""
+    """Raises OSError when a folder cannot be used, or the kubeconfig cannot be read."""
     if options.source == DIRECTORY:
         return FolderOrigin(options, store, stop)
     return ApiServerOrigin(options, store, stop, listeners)
@@ -68,6 +69,7 @@ def origin_of(options: Options, store: Store, stop: threading.Event, listeners: 
 
 class ApiServerOrigin:
     def __init__(self, options: Options, store: Store, stop: threading.Event, listeners: Listeners) -> None:
+        _require_kubeconfig(options)
         self._options = options
         self._stop = stop
         identity = f"{socket.gethostname()}_{uuid.uuid4().hex[:8]}"
@@ -138,6 +140,24 @@ class FolderOrigin:
 
     def stop(self) -> None:
         """Nothing is open."""
+
+
+def _require_kubeconfig(options: Options) -> None:
+    """A name that is misspelt would be tried for ever. What the file says may become true later.
+
+    Of several, as kubectl takes them, some may be missing.
+    """
+    failure: OSError | None = None
+    for name in filter(None, (options.kubeconfig or "").split(os.pathsep)):
+        try:
+            Path(name).expanduser().open("rb").close()
+        except OSError as error:
+            reason = f"{error.strerror}: want a kubeconfig, see --kubeconfig and KUBECONFIG"
+            failure = OSError(error.errno, reason, name)
+        else:
+            return
+    if failure is not None:
+        raise failure
 
 
 def _require_manifests(options: Options) -> None:

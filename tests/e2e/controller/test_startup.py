@@ -189,6 +189,20 @@ def test_classes_of_others_are_left_alone_and_the_log_says_so(arena: Arena, prov
     assert not provider.calls
 
 
+def test_a_kubeconfig_that_is_not_there_ends_the_controller(tmp_path: Path) -> None:
+    kubeconfig = tmp_path / "misspelt"
+    command = [sys.executable, "-m", "tunnelgw", "run", "--source", "kubernetes", "--kubeconfig", str(kubeconfig)]
+
+    with Process("tunnelgw", command) as controller:
+        exit_code = controller.wait(DEADLINE_S)
+
+    line = json.loads(controller.lines[-1])
+    assert (exit_code, line["msg"]) == (1, "exiting")
+    assert "No such file or directory" in line["error"]
+    assert str(kubeconfig) in line["error"]
+    assert "--kubeconfig" in line["error"]
+
+
 # -- a folder instead of an API server -------------------------------------------------------------------------------
 
 
