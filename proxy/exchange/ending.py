@@ -129,6 +129,8 @@ class Ending:
         if self._stream is not None:
             self._address = self._stream.address
             self._stream = None
+        if self._timers is not None:
+            self._timers.end_attempt()
         self._stop_request()
 
     def _stop_request(self) -> None:

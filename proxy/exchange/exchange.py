@@ -164,8 +164,10 @@ class Exchange(Attempting):
         taken_bytes = self._client.send_response(head.onward or _onward(head), data)
         if taken_bytes == size_bytes:
             self._finish()
-        else:
-            self._keep(memoryview(data)[taken_bytes:], True, NOBODY)
+            return
+        if self._timers is not None:
+            self._timers.end_attempt()
+        self._keep(memoryview(data)[taken_bytes:], True, NOBODY)
 
     def on_response_trailers(self, fields: Fields) -> None:
         fields = trailer_fields(fields)

@@ -22,6 +22,10 @@ class Timers:
         """After a change of one of the three."""
         self._deadline.set(min(self.request_s, self.attempt_s, self.retry_s))
 
+    def end_attempt(self) -> None:
+        """The backend has done its part: how long the client takes is not held against the attempt."""
+        self.attempt_s = math.inf
+
     def clear(self) -> None:
         """Stop the clock for good but for later settings."""
         self.request_s = self.attempt_s = self.retry_s = math.inf

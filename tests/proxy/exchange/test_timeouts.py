@@ -167,3 +167,31 @@ def test_without_a_limit_nothing_is_ended(make_world: MakeWorld) -> None:
     world.wait(1_000_000.0)
 
     assert not client.is_over
+
+
+@pytest.mark.parametrize("is_whole", [True, False], ids=["at_once", "in_pieces"])
+def test_the_time_for_an_attempt_ends_with_the_last_byte_of_the_backend_not_of_the_client(
+    make_world: MakeWorld, is_whole: bool
+) -> None:
+    world = make_world(BACKEND)
+    client = world.begin(asked())
+    client.taken.window_bytes = 4
+    if is_whole:
+        world.pool.stream.answer_whole(b"for a slow reader")
+    else:
+        world.pool.stream.answer()
+        world.pool.stream.send(b"for a slow reader", end_stream=True)
+    world.wait(2.1)
+    client.widen()
+
+    assert (client.body, client.is_ended, world.record.reason) == (b"for a slow reader", True, "")
+
+
+def test_the_time_for_the_request_lasts_until_the_client_has_the_response(make_world: MakeWorld) -> None:
+    world = make_world(BACKEND)
+    client = world.begin(asked())
+    client.taken.window_bytes = 4
+    world.pool.stream.answer_whole(b"for a slow reader")
+    world.wait(10.1)
+
+    assert (client.is_reset, world.record.reason) == (True, "request_timeout")
