@@ -69,6 +69,7 @@ class Mirror:
             self._give_up()
 
     def release(self, size_bytes: int) -> None:
+        self.active_s = self._shared.loop.now_s
         self._behind_bytes -= size_bytes
 
     def _pump(self) -> None:

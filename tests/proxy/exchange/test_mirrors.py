@@ -142,3 +142,17 @@ def test_a_switch_of_protocols_is_not_copied(make_world: MakeWorld) -> None:
     world.begin(asked(fields=[(b"sec-websocket-key", b"k")], protocol=b"websocket"))
 
     assert [stream.key for stream in world.pool.streams] == ["http://192.0.2.10:80"]
+
+
+def test_a_mirror_lives_as_long_as_its_backend_takes_the_body(make_world: MakeWorld) -> None:
+    world, client, mirror, _ = begin(make_world)
+    for _ in range(3):
+        world.wait(IDLE_TIMEOUT_S * 0.8)
+        client.send(b"slow")
+        mirror.taken.drain()
+
+    assert (mirror.body, mirror.is_cancelled) == (b"slowslowslow", False)
+
+    world.wait(IDLE_TIMEOUT_S * 1.1)
+
+    assert mirror.is_cancelled
