@@ -28,7 +28,9 @@ from proxy.stats import RefusalCause
 log = get_logger(__name__)
 
 MAX_QUEUED_BYTES: Final = 1024 * 1024
-"""Waiting for the socket; above, nothing is read until all of it has left."""
+"""Waiting for the socket, beside the shares of running streams; above, nothing is read until all of it has left."""
+STREAM_SHARE_BYTES: Final = 512 * 1024
+"""What a stream that runs may have among it: as much as its backend sends before it is held back."""
 MAX_WORK: Final = 1_000
 """Fields and pieces of bodies that are taken in a turn, lest other clients wait: some milliseconds."""
 DRAIN_S: Final = 5.0
@@ -100,8 +102,8 @@ class H2Connection:
             self._transport.flush_later()
         if self._is_draining and codec.is_drained:
             self._finish()
-        elif self._transport.queued_bytes > MAX_QUEUED_BYTES:
-            # Frames that want an answer, from a client that does not read them.
+        elif self._transport.queued_bytes > MAX_QUEUED_BYTES + len(self._streams) * STREAM_SHARE_BYTES:
+            # Frames that want an answer, or one request after the other, from a client that does not read the answers.
             self._transport.pause_reading()
         elif codec.has_unread:
             self._transport.pause_reading()

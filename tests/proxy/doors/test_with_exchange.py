@@ -5,11 +5,14 @@ import random
 import socket
 import time
 from collections.abc import Iterator
+from functools import partial
 from typing import Any
 
 import pytest
+from h2.settings import SettingCodes
 
 from proxy.backend.pools import Pools
+from proxy.doors.h2connection import MAX_QUEUED_BYTES, H2Connection
 from proxy.exchange.services import Services
 from proxy.routing import socket_door
 from tests.proxy.doors.h2client import H2Client
@@ -159,3 +162,20 @@ def test_draining_ends_when_the_last_exchange_has(chain: Chain) -> None:
 
         assert read_all(client).endswith(b"hello\n")
         assert proxy.is_idle.wait(WAIT_S)
+
+
+def test_an_http_2_client_is_heard_while_it_is_slow_to_take_several_downloads(chain: Chain) -> None:
+    """Its next requests, and its answers to PINGs, do not wait until it has taken all that its windows let through."""
+    proxy, backend = chain
+    with H2Client(proxy.connect()) as client:
+        client.h2.update_settings({SettingCodes.INITIAL_WINDOW_SIZE: 2**31 - 1})
+        client.h2.increment_flow_control_window(2**31 - 1 - 65_535)
+        client.get("/hello")
+        for _ in range(8):
+            client.ask(f"/bulk/{50 * MIB}")
+        (connection,) = proxy.call(lambda: [*proxy.doors._registry])
+        assert isinstance(connection, H2Connection)
+        proxy.wait_for(lambda: connection._transport.queued_bytes > MAX_QUEUED_BYTES, "a long queue")
+        for begun in (10, 11, 12):
+            client.ask("/hello")
+            proxy.wait_for(partial(lambda count: backend.services.begun.qsize() == count, begun), f"request {begun}")
