@@ -158,6 +158,8 @@ def test_short_slices_share_a_turn(loop: Loop) -> None:
 
 def test_work_gives_way_to_sockets_one_slice_in_a_turn_that_had_something_to_read(loop: Loop) -> None:
     done: list[int] = []
+    # No turn takes long.
+    loop._clock = lambda: loop.now_s
 
     def work() -> Iterator[None]:
         for step in range(100):
@@ -173,6 +175,35 @@ def test_work_gives_way_to_sockets_one_slice_in_a_turn_that_had_something_to_rea
             loop.turn()
             assert len(done) == turn
         loop.unwatch(ours)
+
+
+@pytest.mark.parametrize(("turn_s", "slices"), [(0.003, 1), (0.04, 5), (0.4, 50)])
+def test_work_gets_a_share_of_turns_that_take_long_so_that_it_ends_under_any_load(turn_s: float, slices: int) -> None:
+    now_s = 100.0
+    done: list[int] = []
+
+    class Busy(Watcher):
+        def on_readable(self) -> None:
+            nonlocal now_s
+            now_s += turn_s
+            super().on_readable()
+
+    def work() -> Iterator[None]:
+        nonlocal now_s
+        for step in range(100):
+            now_s += 0.00101
+            done.append(step)
+            yield
+
+    ours, theirs = socket.socketpair()
+    with loop_of(lambda: now_s) as loop, ours, theirs:
+        loop.watch(ours, Busy(ours))
+        loop.work_through(work())
+        theirs.send(b"x")
+        loop.turn()
+        loop.unwatch(ours)
+
+    assert len(done) == slices
 
 
 def test_work_with_a_bug_is_dropped_and_the_next_is_done(loop: Loop, caplog: pytest.LogCaptureFixture) -> None:
