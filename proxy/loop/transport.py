@@ -298,8 +298,11 @@ class Transport:
 
         For peers that expect nothing more: what they send meanwhile may take away what was sent last.
         """
-        self.flush()
-        if self._is_tls and not self.is_closed:
+        if self.is_closed:
+            return
+        with contextlib.suppress(OSError):
+            self._output.send([] if self._is_output_ended else self._owner.buffers_to_send())
+        if self._is_tls:
             with contextlib.suppress(OSError, ValueError):
                 self._sock.unwrap()  # type: ignore[attr-defined]
         self._let_go()

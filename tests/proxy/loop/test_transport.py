@@ -6,6 +6,7 @@ import tracemalloc
 
 import pytest
 
+from tests.proxy.backend.world import readable
 from tests.proxy.loop.sides import Clock, Link, Owed, has_ended, is_silent, linked, receive, turns
 
 MANY_BYTES = 8 * 1024 * 1024
@@ -185,6 +186,21 @@ def test_a_peer_that_never_reads_cannot_hold_a_finishing_connection() -> None:
 
         assert link.side.closed == 1
         assert owed.released_bytes == MANY_BYTES
+
+
+def test_closing_a_connection_that_has_broken_is_no_news_to_its_owner() -> None:
+    with linked() as link:
+        link.transport.pause_reading()
+        link.peer.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, b"\x01\0\0\0\0\0\0\0")
+        link.peer.close()
+        assert readable(link.transport._sock)
+        owed = link.send(b"last words")
+        link.transport.close()
+        turns(link.loop)
+
+        assert link.transport.is_closed
+        assert owed.released_bytes == 10
+        assert (link.side.error, link.side.closed) == (None, 0)
 
 
 def test_closing_sends_what_the_socket_takes_and_ends_in_order_without_a_call() -> None:
