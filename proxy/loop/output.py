@@ -10,8 +10,11 @@ Whoever has sent gives credit back: all that is owed after `send` was True (`deb
 """
 
 import contextlib
+import fcntl
 import socket
 import ssl
+import sys
+import termios
 from collections import deque
 from typing import Final
 
@@ -28,6 +31,7 @@ _MAX_BUFFERS: Final = 1024
 """IOV_MAX."""
 _MANY_BUFFERS: Final = 32
 _SMALL_BUFFER_BYTES: Final = 512
+_INT_BYTES: Final = 4
 
 Buffer = bytes | memoryview
 
@@ -50,6 +54,14 @@ class Output:
     @property
     def queued_bytes(self) -> int:
         return self._total_bytes - self.sent_bytes
+
+    @property
+    def unacknowledged_bytes(self) -> int:
+        """Those, and what the kernel has that the peer's has not: they get fewer as the peer reads, however slowly."""
+        with contextlib.suppress(OSError):
+            answer = fcntl.ioctl(self._sock, termios.TIOCOUTQ, bytes(_INT_BYTES))
+            return self.queued_bytes + int.from_bytes(answer, sys.byteorder)
+        return self.queued_bytes
 
     def send(self, buffers: list[Buffer]) -> bool:
         """True: nothing waited, and most often this is little: the socket has taken all of it."""

@@ -27,6 +27,8 @@ _READ_BYTES: Final = 64 * 1024
 _MAX_READ_BYTES: Final = 252 * 1024
 """Just below what `daemonkit.memory` has served from mappings of their own: fresh pages cost more than the reading."""
 _LINGER_S: Final = 2.0
+_PATIENCE_S: Final = 20.0
+"""With a peer that is to get what is queued, and takes nothing of it."""
 _RESET_ON_CLOSE: Final = struct.pack("ii", 1, 0)
 
 
@@ -71,6 +73,7 @@ _NOBODY: Final = _Nobody()
 class Transport:
     __slots__ = (
         "_debts",
+        "_give_up_at_s",
         "_held_error",
         "_is_eof_seen",
         "_is_finishing",
@@ -87,6 +90,7 @@ class Transport:
         "_owner",
         "_read_bytes",
         "_sock",
+        "_unacknowledged_bytes",
         "is_closed",
     )
 
@@ -109,7 +113,10 @@ class Transport:
         self._is_eof_seen = False
         self._is_finishing = False
         self._is_output_ended = False
-        self._linger = loop.deadline(self._close)
+        self._linger = loop.deadline(self._on_linger)
+        self._give_up_at_s = 0.0
+        self._unacknowledged_bytes = 0
+        """When it was looked at last; 0: never."""
 
     def __repr__(self) -> str:
         state = "closed" if self.is_closed else "finishing" if self._is_finishing else "open"
@@ -271,7 +278,7 @@ class Transport:
     # -- the end -----------------------------------------------------------------------------------------------------
 
     def finish(self) -> None:
-        """Send what is queued, the owner's included, then close; `on_closed` follows, or `on_lost`.
+        """Send what is queued, the owner's included, however slowly it is taken, then close; `on_closed` follows.
 
         What the peer still sends is read and dropped for a moment, since closing a socket with unread data would
         take away what was sent last.
@@ -280,7 +287,8 @@ class Transport:
             return
         self._is_finishing = True
         self._is_paused = False
-        self._linger.set(self._loop.now_s + 10 * _LINGER_S)
+        self._give_up_at_s = self._loop.now_s + _PATIENCE_S
+        self._linger.set(self._loop.now_s + _LINGER_S)
         self._rewatch()
         self.flush_later()
 
@@ -348,6 +356,17 @@ class Transport:
         # A peer that has gone is noticed by reading.
         with contextlib.suppress(OSError):
             self._sock.shutdown(socket.SHUT_WR)
+
+    def _on_linger(self) -> None:
+        now_s = self._loop.now_s
+        if self._output.queue:
+            before, self._unacknowledged_bytes = self._unacknowledged_bytes, self._output.unacknowledged_bytes
+            if self._unacknowledged_bytes < before:
+                self._give_up_at_s = now_s + _PATIENCE_S
+            if now_s < self._give_up_at_s:
+                self._linger.set(now_s + _LINGER_S)
+                return
+        self._close()
 
     def _close(self) -> None:
         if not self.is_closed:

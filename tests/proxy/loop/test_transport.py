@@ -3,6 +3,7 @@
 import socket
 import threading
 import tracemalloc
+from functools import partial
 
 import pytest
 
@@ -186,6 +187,47 @@ def test_a_peer_that_never_reads_cannot_hold_a_finishing_connection() -> None:
 
         assert link.side.closed == 1
         assert owed.released_bytes == MANY_BYTES
+
+
+def test_a_peer_that_reads_slowly_gets_all_before_a_finishing_connection_is_closed() -> None:
+    clock = Clock()
+    # So many that some wait all the time, however much the kernel takes.
+    size_bytes = 4 * MANY_BYTES
+    with linked(clock) as link:
+        owed = link.send(b"z" * size_bytes)
+        link.transport.finish()
+        turns(link.loop)
+        for _ in range(10):
+            unseen_bytes = link.transport._output.unacknowledged_bytes
+            received_bytes = len(receive(link.peer, MANY_BYTES // 8))
+            link.until(partial(lambda before: link.transport._output.unacknowledged_bytes < before, unseen_bytes))
+            clock.passed_s += 3
+            turns(link.loop)
+        assert not link.transport.is_closed
+        rest_bytes = size_bytes - 10 * received_bytes
+        thread, got = drain_in_thread(link.peer, rest_bytes)
+        link.until(lambda: owed.released_bytes == size_bytes)
+        thread.join()
+
+        assert got == [b"z" * rest_bytes]
+        assert has_ended(link.peer)
+
+
+def test_a_peer_that_stops_reading_cannot_hold_a_finishing_connection() -> None:
+    clock = Clock()
+    with linked(clock) as link:
+        link.send(b"z" * (4 * MANY_BYTES))
+        link.transport.finish()
+        turns(link.loop)
+        unseen_bytes = link.transport._output.unacknowledged_bytes
+        receive(link.peer, MANY_BYTES // 8)
+        link.until(lambda: link.transport._output.unacknowledged_bytes < unseen_bytes)
+        # Seen at the first of these, at the latest.
+        for _ in range(3):
+            clock.passed_s += 19
+            turns(link.loop)
+
+        assert link.side.closed == 1
 
 
 def test_closing_a_connection_that_has_broken_is_no_news_to_its_owner() -> None:
