@@ -3,8 +3,8 @@
     translation + targets -> couriers -> receipts -> Delivery (for statuses)
 
 A tunnel's ingress document follows once a proxy of each data plane behind it holds that plane's newest document: an
-edge that sends requests too early would see them refused. The reconciler's thread calls everything here; receipts come
-in from the couriers' own threads.
+edge that sends requests too early would see them refused. A data plane whose proxies all fail holds up no other. The
+reconciler's thread calls everything here; receipts come in from the couriers' own threads.
 """
 
 import sys
@@ -112,7 +112,7 @@ class Dispatch:
         self._proxies.send(wanted)
 
     def send_hosts(self, tunnels: Mapping[Tunnel, HostnamesParcel], planes_of: Mapping[str, Collection[str]]) -> None:
-        """Hand each tunnel's hostnames to the provider, as soon as a proxy of each of its data planes can serve them.
+        """Hand each tunnel's hostnames to the provider, as soon as its data planes can serve them, or those that can.
 
         `planes_of`: data planes by id of the tunnel that leads to them.
         """
@@ -120,7 +120,9 @@ class Dispatch:
         sent: dict[Tunnel, HostnamesParcel] = {}
         for tunnel, hosts in tunnels.items():
             behind = planes_of.get(tunnel.tunnel_id, ())
-            if self._settings.is_dry_run or held.issuperset(behind):
+            missing = [plane for plane in behind if plane not in held]
+            is_served = len(missing) < len(behind) and all(map(self._is_failing, missing))
+            if self._settings.is_dry_run or not missing or is_served:
                 sent[tunnel] = hosts
             elif tunnel in self._sent_hosts:
                 sent[tunnel] = self._sent_hosts[tunnel]
@@ -163,6 +165,13 @@ class Dispatch:
         return any(answer is not None and turns.get(answer.held, 0) >= turn for answer in answers) or all(
             answer is not None and turns.get(answer.wanted, 0) >= turn for answer in answers
         )
+
+    def _is_failing(self, plane: str) -> bool:
+        """Whether none of its proxies took what it was last given."""
+        receipts = self._proxies.receipts()
+        found = self._planes.get(plane, _NO_PLANE)
+        answers = [receipts.get(ProxyKey(plane, url, found.token)) for url in found.endpoints]
+        return all(answer is not None and answer.error for answer in answers)
 
     def is_settled(self) -> bool:
         """Whether all data planes have answered about their newest documents."""

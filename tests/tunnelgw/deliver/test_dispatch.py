@@ -131,6 +131,27 @@ def test_hostnames_follow_the_document() -> None:
         provider.wait_for_hostnames({"a.example"})
 
 
+def test_a_data_plane_whose_proxies_fail_holds_up_no_hostnames_of_the_others() -> None:
+    behind = {TUNNEL_ID: {"shared", "broken"}}
+    with Provider() as provider, Proxy() as proxy, Front(proxy.api) as front, open_desk(provider) as desk:
+        dispatch = desk.dispatch
+        hold = front.hold(lambda _: True)
+        broken = Plane((front.url,), Credentials(Secret("another-token")))
+        dispatch.put_document("shared", document("a.example"), (), 1)
+        dispatch.put_document("broken", document("b.example"), (), 1)
+        dispatch.send({**plane(proxy.api), "broken": broken})
+        desk.until(lambda: "shared" in dispatch.held_planes())
+        hold.wait()
+        dispatch.send_hosts(HOSTS, behind)
+        assert not dispatch.tunnel_receipts(), "its proxy may still take the document"
+
+        hold.release()
+
+        desk.until(lambda: any(receipt.error for receipt in dispatch.proxy_receipts("broken")))
+        dispatch.send_hosts(HOSTS, behind)
+        provider.wait_for_hostnames({"a.example"})
+
+
 def test_while_no_proxy_takes_the_document_the_provider_is_only_asked_whether_it_lets_us_in() -> None:
     with Provider() as provider, open_desk(provider) as desk:
         dispatch = desk.dispatch
