@@ -25,7 +25,7 @@ import msgspec
 
 from daemonkit.logs import get_logger
 from tunnelgw.model.meta import Key
-from tunnelgw.sources.kubernetes.server import ApiServer, ApiServerError, Refused
+from tunnelgw.sources.kubernetes.server import ApiServer, ApiServerError, Refused, decoded
 
 _log = get_logger("tunnelgw.sources.kubernetes")
 
@@ -128,7 +128,7 @@ class Leadership:
                 self._seen = None
                 return None
             raise
-        lease = msgspec.json.decode(body, type=_Lease)
+        lease = decoded(body, _Lease)
         if self._seen is None or lease.metadata.resource_version != self._seen.metadata.resource_version:
             self._seen, self._seen_s = lease, _now_s()
         return lease
@@ -162,7 +162,7 @@ class Leadership:
             self._held_until_s = 0.0  # another was quicker
             self._seen = None
             return
-        self._seen, self._seen_s = msgspec.json.decode(body, type=_Lease), _now_s()
+        self._seen, self._seen_s = decoded(body, _Lease), _now_s()
         self._held_until_s = began_s + self._timing.limit_s
 
     def _give_back(self) -> None:

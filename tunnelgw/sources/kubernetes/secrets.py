@@ -10,7 +10,7 @@ from daemonkit.secret import Secret as SecretText
 from tunnelgw.model import core
 from tunnelgw.model.kinds import RESOURCES, Kind
 from tunnelgw.model.meta import Key
-from tunnelgw.sources.kubernetes.server import ApiServer, Refused
+from tunnelgw.sources.kubernetes.server import ApiServer, Refused, decoded
 
 _PATH = RESOURCES[Kind.SECRET].path
 
@@ -30,7 +30,7 @@ def read_value(server: ApiServer, key: Key, field: str) -> SecretText | None:
         if refusal.status_code == HTTPStatus.NOT_FOUND:
             return None
         raise
-    return value_of(msgspec.json.decode(body, type=core.Secret), field)
+    return value_of(decoded(body, core.Secret), field)
 
 
 def value_of(secret: core.Secret, field: str) -> SecretText:

@@ -15,7 +15,7 @@ import weakref
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from http import HTTPStatus
-from typing import Any
+from typing import Any, TypeVar
 from urllib.parse import urlencode
 
 import msgspec
@@ -26,6 +26,8 @@ from kubernetes.client.rest import RESTClientObject
 from kubernetes.config import ConfigException, load_incluster_config, load_kube_config
 from urllib3.connection import HTTPConnection, HTTPSConnection
 from urllib3.connectionpool import HTTPConnectionPool, HTTPSConnectionPool
+
+T = TypeVar("T")
 
 CONNECT_S = 5.0
 REQUEST_S = 60.0
@@ -83,6 +85,14 @@ def load_configuration(kubeconfig: str = "") -> Configuration:
     except (ConfigException, OSError, ValueError, yaml.YAMLError) as error:
         raise Unreachable(f"no access to a cluster: {str(error)[:_LONGEST_MESSAGE]}") from error
     return configuration
+
+
+def decoded(body: bytes, into: type[T]) -> T:
+    """Raises Unreachable for what the API would not say: something in front of it answers."""
+    try:
+        return msgspec.json.decode(body, type=into)
+    except msgspec.DecodeError as error:
+        raise Unreachable(f"not a {into.__name__.strip('_')} of the API: {error}") from error
 
 
 class ApiServer:

@@ -11,7 +11,9 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 import pytest
+from kubernetes.client import Configuration
 
+from tests.e2e.controller.fronts import Asked, Front
 from tests.tunnelgw.sources.cluster import HOME, Cluster
 from tests.tunnelgw.sources.kubernetes.relay import Relay
 from tunnelgw.model.meta import Key
@@ -116,3 +118,28 @@ def test_takeover_takes_less_than_twenty_seconds_and_the_old_leader_has_stopped_
     assert timing.retry_s + timing.duration_s + timing.retry_s + timing.request_s < 20
     assert timing.limit_s + timing.request_s < timing.duration_s
     assert timing.retry_s + timing.request_s < timing.limit_s, "one failed renewal is not the end"
+
+
+def test_an_answer_that_is_no_lease_is_asked_for_again_and_nobody_leads_by_it() -> None:
+    configuration = Configuration()
+    stop, asked = threading.Event(), threading.Semaphore(0)
+
+    def is_meant(_: Asked) -> bool:
+        asked.release()
+        return True
+
+    with Front() as front:
+        configuration.host = front.url
+        front.answer(is_meant, 200, b"<html>log in first</html>")
+        server = ApiServer(lambda: configuration)
+        leadership = Leadership(server, Key(HOME, "lease"), "replica", stop, lambda _: None, QUICK)
+        thread = threading.Thread(target=leadership.run, daemon=True)
+        thread.start()
+        for _ in range(2):
+            assert asked.acquire(timeout=DEADLINE_S)
+
+        assert not leadership.is_held()
+        stop.set()
+        thread.join(DEADLINE_S)
+        assert not thread.is_alive()
+        server.close()
