@@ -189,9 +189,12 @@ def test_classes_of_others_are_left_alone_and_the_log_says_so(arena: Arena, prov
     assert not provider.calls
 
 
-def test_a_kubeconfig_that_is_not_there_ends_the_controller(tmp_path: Path) -> None:
-    kubeconfig = tmp_path / "misspelt"
-    command = [sys.executable, "-m", "tunnelgw", "run", "--source", "kubernetes", "--kubeconfig", str(kubeconfig)]
+@pytest.mark.parametrize(("source", "flag"), [("kubernetes", "--kubeconfig"), ("directory", "--manifests")])
+def test_a_kubeconfig_or_folder_that_is_not_there_ends_the_controller_and_is_not_made(
+    tmp_path: Path, source: str, flag: str
+) -> None:
+    misspelt = tmp_path / "misspelt"
+    command = [sys.executable, "-m", "tunnelgw", "run", "--source", source, flag, str(misspelt)]
 
     with Process("tunnelgw", command) as controller:
         exit_code = controller.wait(DEADLINE_S)
@@ -199,26 +202,12 @@ def test_a_kubeconfig_that_is_not_there_ends_the_controller(tmp_path: Path) -> N
     line = json.loads(controller.lines[-1])
     assert (exit_code, line["msg"]) == (1, "exiting")
     assert "No such file or directory" in line["error"]
-    assert str(kubeconfig) in line["error"]
-    assert "--kubeconfig" in line["error"]
+    assert str(misspelt) in line["error"]
+    assert flag in line["error"]
+    assert not misspelt.exists()
 
 
 # -- a folder instead of an API server -------------------------------------------------------------------------------
-
-
-def test_a_folder_that_is_not_there_ends_the_controller_and_is_not_made(tmp_path: Path) -> None:
-    manifests = tmp_path / "misspelt"
-    command = [sys.executable, "-m", "tunnelgw", "run", "--source", "directory", "--manifests", str(manifests)]
-
-    with Process("tunnelgw", command) as controller:
-        exit_code = controller.wait(DEADLINE_S)
-
-    line = json.loads(controller.lines[-1])
-    assert (exit_code, line["msg"]) == (1, "exiting")
-    assert "No such file or directory" in line["error"]
-    assert str(manifests) in line["error"]
-    assert "--manifests" in line["error"]
-    assert not manifests.exists()
 
 
 def test_a_folder_whose_statuses_cannot_be_written_ends_the_controller(tmp_path: Path) -> None:

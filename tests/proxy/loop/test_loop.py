@@ -30,6 +30,12 @@ class Watcher:
         self.bugs += 1
 
 
+def hundred_slices(done: list[int]) -> Iterator[None]:
+    for step in range(100):
+        done.append(step)
+        yield
+
+
 @pytest.fixture
 def loop() -> Iterator[Loop]:
     with loop_of() as made:
@@ -145,12 +151,7 @@ def test_short_slices_share_a_turn(loop: Loop) -> None:
     # The clock stands still while they run.
     loop._clock = lambda: loop.now_s
 
-    def work() -> Iterator[None]:
-        for step in range(100):
-            done.append(step)
-            yield
-
-    loop.work_through(work())
+    loop.work_through(hundred_slices(done))
     loop.turn()
 
     assert done == list(range(100))
@@ -161,15 +162,10 @@ def test_work_gives_way_to_sockets_one_slice_in_a_turn_that_had_something_to_rea
     # No turn takes long.
     loop._clock = lambda: loop.now_s
 
-    def work() -> Iterator[None]:
-        for step in range(100):
-            done.append(step)
-            yield
-
     ours, theirs = socket.socketpair()
     with ours, theirs:
         loop.watch(ours, Watcher(ours))
-        loop.work_through(work())
+        loop.work_through(hundred_slices(done))
         for turn in range(1, 4):
             theirs.send(b"x")
             loop.turn()
