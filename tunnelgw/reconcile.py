@@ -109,7 +109,7 @@ class Reconciler:
         try:
             while not self._stop.is_set():
                 self._last_turn_s = time.monotonic()
-                is_due = self._store.wait(time.monotonic() + _MAX_WAIT_S)
+                is_due = self._store.wait(self._teller.wait_until_s(time.monotonic() + _MAX_WAIT_S))
                 if is_due and self._debounce_s:
                     self._stop.wait(self._debounce_s)
                 if self._stop.is_set():
@@ -168,6 +168,7 @@ class Reconciler:
             self._translation = Translation(snapshot, self._discovery.controller_name)
             differences = _everything(self._translation, snapshot)
         else:
+            self._teller.expect_more(len(_with_status(change.changed)))
             differences = self._translation.update(snapshot, change.changed)
         self._snapshot, self._unreadable = snapshot, change.unreadable
         for plane in differences.data_planes:

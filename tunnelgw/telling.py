@@ -1,6 +1,7 @@
 """Which statuses have to be written now, and what is said in them of deliveries.
 
-    what a turn changed + receipts -> objects that are owed a status -> (held back until it is true) -> the desk
+    what a turn changed + receipts -> objects that are owed a status -> (held back until it is true, and no rush of
+    edits would be slowed down by it) -> the desk
 
 The reconciler's thread calls everything here.
 """
@@ -21,6 +22,7 @@ from tunnelgw.metrics import Metrics
 from tunnelgw.model.kinds import Kind
 from tunnelgw.model.meta import Object
 from tunnelgw.model.snapshot import Entry, Snapshot
+from tunnelgw.rush import Rush
 from tunnelgw.status.compose import Wish
 from tunnelgw.status.objects import Delivery
 from tunnelgw.statusdesk import StatusDesk
@@ -55,6 +57,7 @@ class Teller:
         self._herald = herald
         self._metrics = metrics
         self._owed = HoldBack()
+        self._rush = Rush()
         self._deliveries: dict[Way, Delivery] = {}
         """As of the last turn."""
         self._unheld: set[Way] = set()
@@ -69,6 +72,16 @@ class Teller:
         """These need another status, or may. `planes`: those whose documents `turn` changed."""
         self._owed.add(ids, turn, planes, time.monotonic())
 
+    def expect_more(self, objects: int) -> None:
+        """So many with a status of their own were edited by others."""
+        self._rush.note(objects, time.monotonic())
+
+    def wait_until_s(self, latest_s: float) -> float:
+        """When to call `tell` again, on the monotonic clock."""
+        now_s = time.monotonic()
+        over_s = self._rush.over_s(now_s)
+        return min(latest_s, over_s) if self._owed and over_s > now_s else latest_s
+
     def forget(self) -> None:
         """Nothing is owed any more: another controller leads."""
         self._owed = HoldBack()
@@ -81,8 +94,10 @@ class Teller:
         contested = self._news_of_conflicts(situation.translation, has_changed=has_changed)
         self._proclaim_conflicts(situation.snapshot, contested)
         self.owe(contested, turn, frozenset())
-        released = self._owed.release(self._dispatch.has_answered, time.monotonic())
-        self._desk.want({id_: wish for id_ in released if (wish := self._wish(situation, id_)) is not None})
+        now_s = time.monotonic()
+        if self._rush.over_s(now_s) <= now_s:
+            released = self._owed.release(self._dispatch.has_answered, now_s)
+            self._desk.want({id_: wish for id_ in released if (wish := self._wish(situation, id_)) is not None})
         self._metrics.pending_statuses.set(self._desk.depth + len(self._owed))
 
     # -- what receipts say -------------------------------------------------------------------------------------------
