@@ -14,7 +14,7 @@ from tunnelgw.provider.ingress import EVERYTHING
 from tunnelgw.translate.routes import TunnelHost
 from tunnelgw.translate.verdicts import ObjectId, ParentVerdict, RouteVerdict
 
-_PLACE = re.compile(r"listeners\[(\d+)\]")
+_PLACE = re.compile(r"listeners\[([0-9]{1,6})\]")
 _MAX_ERRORS = 5
 
 

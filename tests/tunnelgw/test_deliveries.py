@@ -57,6 +57,16 @@ def test_a_proxy_that_has_not_answered_yet_is_no_failure() -> None:
     )
 
 
+def test_a_remark_about_no_listener_of_ours_is_of_no_consequence() -> None:
+    for place in ("listeners[1].port", "listeners[x]", "routes[0]", f"listeners[{'9' * 5000}].port"):
+        remark = Remark(RemarkKind.PORT, place, "in use")
+
+        assert (
+            unbound([Listener("infra/gw/web", gateway="infra/gw")], [msgspec.structs.replace(HELD, remarks=(remark,))])
+            == {}
+        )
+
+
 def test_nothing_is_called_delivered_before_the_provider_was_told() -> None:
     assert said(delivered([HELD], 1, None, has_tunnel=True)) == (
         Status.UNKNOWN,

@@ -5,6 +5,7 @@ replaced when the proxy has closed it. One thread may call.
 """
 
 import http.client
+import re
 import socket
 import ssl
 from http import HTTPStatus
@@ -13,15 +14,20 @@ from urllib.parse import urlsplit
 import msgspec
 
 from daemonkit.secret import Secret
+from daemonkit.timedresponse import response_within
 from tunnelgw.deliver.courier import Undelivered
 
 CONNECT_TIMEOUT_S = 5.0
 ANSWER_TIMEOUT_S = 40.0
-"""The proxy itself waits up to 30 s for its workers."""
+"""For the whole answer. The proxy itself waits up to 30 s for its workers."""
 MAX_DOCUMENT_BYTES = 256 * 1024 * 1024
 _MAX_ANSWER_BYTES = 64 * 1024
 _MAX_TEXT = 512
 _MAX_SHOWN_PROBLEMS = 5
+_HOST = re.compile(r"[!-~]+")
+_VERSION = re.compile(r"[0-9]{1,30}")
+# The last one is for what is nested too deeply.
+_UNREADABLE = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 
 
 class VersionConflict(Exception):
@@ -94,11 +100,15 @@ class _TlsConnection(http.client.HTTPConnection):
 
 
 class ConfigClient:
-    def __init__(self, endpoint: ConfigEndpoint, token: Secret | None) -> None:
+    def __init__(
+        self, endpoint: ConfigEndpoint, token: Secret | None, answer_timeout_s: float = ANSWER_TIMEOUT_S
+    ) -> None:
         """Raises ValueError for a URL of another form, or a CA file that cannot be used."""
         self._endpoint = endpoint
+        self._answer_timeout_s = answer_timeout_s
         self._headers = {"Authorization": f"Bearer {token.reveal()}"} if token is not None else {}
         self._connection = _connection(endpoint)
+        self._connection.response_class = response_within(answer_timeout_s)
         self._is_used = False
 
     def close(self) -> None:
@@ -111,7 +121,7 @@ class ConfigClient:
         if status_code == HTTPStatus.NOT_FOUND:
             return None
         version = headers.get("Configuration-Version", "")
-        if status_code != HTTPStatus.OK or not version.isdigit():
+        if status_code != HTTPStatus.OK or not _VERSION.fullmatch(version):
             raise self._undelivered("HEAD", status_code, b"")
         return int(version)
 
@@ -133,7 +143,7 @@ class ConfigClient:
             raise self._undelivered("PUT", status_code, body)
         try:
             return msgspec.json.decode(body, type=PutAnswer)
-        except msgspec.DecodeError as error:
+        except _UNREADABLE as error:
             raise Undelivered(
                 f"{self._endpoint.url} is no proxy of ours: its answer to PUT /config: {error}"
             ) from error
@@ -164,7 +174,7 @@ class ConfigClient:
         if connection.sock is None:
             connection.connect()
         if connection.sock is not None:
-            connection.sock.settimeout(ANSWER_TIMEOUT_S)
+            connection.sock.settimeout(self._answer_timeout_s)
         connection.request(method, "/config", body=body or None, headers=headers)
         response = connection.getresponse()
         content = response.read(most_bytes)
@@ -201,21 +211,25 @@ class ConfigClient:
 def _connection(endpoint: ConfigEndpoint) -> http.client.HTTPConnection:
     if endpoint.url.startswith("unix:"):
         return _UnixConnection(endpoint.url.removeprefix("unix:"))
-    parts = urlsplit(endpoint.url)
-    if parts.scheme not in ("http", "https") or not parts.hostname or parts.path not in ("", "/"):
-        raise ValueError(f"config API {endpoint.url!r}, want http://host:port, https://host:port or unix:/path")
-    port = parts.port or (443 if parts.scheme == "https" else 80)
+    want = f"config API {endpoint.url!r}, want http://host:port, https://host:port or unix:/path"
+    try:
+        parts = urlsplit(endpoint.url)
+        host, port = parts.hostname or "", parts.port or (443 if parts.scheme == "https" else 80)
+    except ValueError as error:
+        raise ValueError(want) from error
+    if parts.scheme not in ("http", "https") or not _HOST.fullmatch(host) or parts.path not in ("", "/"):
+        raise ValueError(want)
     if parts.scheme == "http":
-        return http.client.HTTPConnection(parts.hostname, port, timeout=CONNECT_TIMEOUT_S)
+        return http.client.HTTPConnection(host, port, timeout=CONNECT_TIMEOUT_S)
     try:
         context = ssl.create_default_context(cafile=endpoint.ca_file or None)
     except (OSError, ssl.SSLError) as error:
         raise ValueError(f"CA file {endpoint.ca_file}: {error}") from error
-    return _TlsConnection(parts.hostname, port, context, endpoint.server_name or parts.hostname)
+    return _TlsConnection(host, port, context, endpoint.server_name or host)
 
 
 def _error_in(body: bytes) -> _ErrorAnswer:
     try:
         return msgspec.json.decode(body, type=_ErrorAnswer)
-    except (msgspec.DecodeError, UnicodeDecodeError):
+    except _UNREADABLE:
         return _ErrorAnswer(message=" ".join(body[:_MAX_TEXT].decode("utf-8", "replace").split()))

@@ -158,7 +158,8 @@ class Courier(Generic[P]):
         held = last.held if last is not None else ""
         fields = {"target": self.target.name, "attempt": attempts, "delay_s": round(pause_s, 3)}
         trace = {"trace": failure.trace} if failure.trace else {}
-        log.warning("delivery failed, retrying", error=failure, **fields, **trace)
+        # Its text alone: it has the words of what it was raised from already.
+        log.warning("delivery failed, retrying", error=str(failure), **fields, **trace)
         self._note(
             Receipt(
                 self.target.name,

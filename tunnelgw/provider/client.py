@@ -15,19 +15,19 @@ import msgspec
 import requests
 from requests.adapters import HTTPAdapter
 from requests.auth import AuthBase
+from urllib3.connection import HTTPConnection, HTTPSConnection
+from urllib3.connectionpool import HTTPConnectionPool, HTTPSConnectionPool
 from urllib3.exceptions import HTTPError, NameResolutionError
 
 import daemonkit
 from daemonkit.secret import Secret
-from tunnelgw.provider.envelope import Answer, Envelope, opened
+from daemonkit.timedresponse import response_within
+from tunnelgw.provider.envelope import UNREADABLE, Answer, Envelope, opened
 from tunnelgw.provider.errors import NameUnknown, NotThere, ProviderError, ProviderUnreachable, RateLimited
 from tunnelgw.provider.ingress import Config
 from tunnelgw.provider.pacing import Pace
 
 DEFAULT_URL = "https://api.cloudflare.com/client/v4"
-CONNECT_TIMEOUT_S = 5.0
-READ_TIMEOUT_S = 15.0
-TOTAL_TIMEOUT_S = 30.0
 MAX_ANSWER_BYTES = 16 * 1024 * 1024
 _CHUNK_BYTES = 64 * 1024
 _ACCOUNTS_PER_PAGE = 50
@@ -36,6 +36,14 @@ _MAX_TEXT = 256
 T = TypeVar("T")
 Observer = Callable[[str, str, float], None]
 """Told of each call: its name, `ok` or the class of its error, seconds."""
+
+
+class CallTiming(msgspec.Struct, frozen=True):
+    connect_s: float = 5.0
+    silence_s: float = 15.0
+    """The longest that the provider may say nothing."""
+    answer_s: float = 30.0
+    """For the whole answer, however it comes."""
 
 
 class Tunnel(msgspec.Struct, frozen=True):
@@ -75,6 +83,39 @@ class _Bearer(AuthBase):
         return request
 
 
+class _TimedAdapter(HTTPAdapter):
+    """Over connections whose answers are complete in time, or fail."""
+
+    def __init__(self, answer_s: float) -> None:
+        self._pool_classes = _pool_classes(answer_s)
+        super().__init__(max_retries=0)
+
+    def init_poolmanager(self, *args: Any, **kwargs: Any) -> None:
+        super().init_poolmanager(*args, **kwargs)
+        self.poolmanager.pool_classes_by_scheme = self._pool_classes
+
+    def proxy_manager_for(self, *args: Any, **kwargs: Any) -> Any:
+        manager = super().proxy_manager_for(*args, **kwargs)
+        manager.pool_classes_by_scheme = self._pool_classes
+        return manager
+
+
+def _pool_classes(answer_s: float) -> dict[str, type[HTTPConnectionPool]]:
+    class Plain(HTTPConnection):
+        response_class = response_within(answer_s)
+
+    class Encrypted(HTTPSConnection):
+        response_class = response_within(answer_s)
+
+    class PlainPool(HTTPConnectionPool):
+        ConnectionCls = Plain
+
+    class EncryptedPool(HTTPSConnectionPool):
+        ConnectionCls = Encrypted
+
+    return {"http": PlainPool, "https": EncryptedPool}
+
+
 def _observe_nothing(call: str, outcome: str, seconds: float) -> None:
     pass
 
@@ -110,15 +151,17 @@ class ProviderClient:
         base_url: str = DEFAULT_URL,
         observe: Observer = _observe_nothing,
         budget: Budget | None = None,
+        timing: CallTiming = CallTiming(),  # noqa: B008  # frozen
     ) -> None:
         """`budget`: that of all clients with this token; None: there are no others."""
+        self._timing = timing
         self._base_url = base_url.rstrip("/")
         self._observe = observe
         self._budget = budget or Budget()
         self._session = requests.Session()
         self._session.auth = _Bearer(token)
         self._session.headers.update({"Accept": "application/json", "User-Agent": f"tunnelgw/{daemonkit.__version__}"})
-        adapter = HTTPAdapter(max_retries=0)
+        adapter = _TimedAdapter(timing.answer_s)
         self._session.mount("https://", adapter)
         self._session.mount("http://", adapter)
 
@@ -165,7 +208,6 @@ class ProviderClient:
 
     def _exchange(self, name: str, method: str, path: str, body: bytes | None) -> Answer:
         call = f"{name} ({method} {path.partition('?')[0]})"
-        deadline_s = time.monotonic() + TOTAL_TIMEOUT_S
         headers = {"Content-Type": "application/json"} if body is not None else {}
         try:
             with self._session.request(
@@ -173,19 +215,18 @@ class ProviderClient:
                 self._base_url + path,
                 data=body,
                 headers=headers,
-                timeout=(CONNECT_TIMEOUT_S, READ_TIMEOUT_S),
+                timeout=(self._timing.connect_s, self._timing.silence_s),
                 allow_redirects=False,
                 stream=True,
             ) as response:
-                content = _read(response, call, deadline_s)
-                return Answer(call, response.status_code, content, response.headers)
+                return Answer(call, response.status_code, _read(response, call), response.headers)
         except (requests.RequestException, HTTPError) as error:
             raise _unreachable(call, self._base_url, error) from error
 
     def _result(self, envelope: Envelope, wanted: type[T]) -> T:
         try:
             return msgspec.json.decode(envelope.result, type=wanted)
-        except msgspec.DecodeError as error:
+        except UNREADABLE as error:
             raise ProviderUnreachable(f"the provider's answer is not what its documentation says: {error}") from error
 
 
@@ -193,14 +234,12 @@ def _tunnel_path(account_id: str, tunnel_id: str) -> str:
     return f"/accounts/{quote(account_id, safe='')}/cfd_tunnel/{quote(tunnel_id, safe='')}"
 
 
-def _read(response: requests.Response, call: str, deadline_s: float) -> bytes:
+def _read(response: requests.Response, call: str) -> bytes:
     content = bytearray()
     for chunk in response.iter_content(_CHUNK_BYTES):
         content += chunk
         if len(content) > MAX_ANSWER_BYTES:
             raise ProviderUnreachable(f"{call}: the answer is longer than {MAX_ANSWER_BYTES} bytes")
-        if time.monotonic() > deadline_s:
-            raise ProviderUnreachable(f"{call}: the answer was not complete after {TOTAL_TIMEOUT_S:.0f} s")
     return bytes(content)
 
 

@@ -1,7 +1,7 @@
 """The shape of the provider's answers, and which error each answer is. Pure.
 
-Every answer is `{"success", "errors", "messages", "result", "result_info"}`; but a gateway before the API may answer in
-HTML or with nothing at all. Error code 10000 stands for a wrong token and for a missing permission alike, so the
+Every answer is `{"success", "errors", "messages", "result"}` and more; but a gateway before the API may answer in HTML
+or with nothing at all. Error code 10000 stands for a wrong token and for a missing permission alike, so the
 message names both; `messages` also carries code 10000 when all is well, so only `errors` is looked at.
 """
 
@@ -23,6 +23,8 @@ from tunnelgw.provider.errors import (
 MAX_PAUSE_S = 900.0
 """However long the provider asks us to wait; its own block lasts 300 s."""
 DEFAULT_PAUSE_S = 60.0
+UNREADABLE = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
+"""What msgspec raises for an answer that is none; the last for one that is nested too deeply."""
 _MAX_TEXT = 256
 _MAX_RAY = 64
 _SCOPE = "the token needs the account permission Cloudflare Tunnel: Edit for this tunnel's account"
@@ -34,22 +36,20 @@ class ApiError(msgspec.Struct, frozen=True):
     error_chain: tuple["ApiError", ...] = ()
 
     def __str__(self) -> str:
-        chain = "".join(f"; {link}" for link in self.error_chain)
-        return f"{self.code} {self.message}{chain}"[:_MAX_TEXT]
-
-
-class ResultInfo(msgspec.Struct, frozen=True):
-    page: int = 1
-    per_page: int = 0
-    count: int = 0
-    total_count: int = 0
+        """With what it was caused by, as far as that fits: the chain is as long as the provider likes."""
+        told: list[str] = []
+        links = [self]
+        while links and sum(map(len, told)) < _MAX_TEXT:
+            link, *rest = links
+            told.append(f"{link.code} {link.message}")
+            links = [*link.error_chain, *rest]
+        return "; ".join(told)[:_MAX_TEXT]
 
 
 class Envelope(msgspec.Struct, frozen=True):
     success: bool = False
     errors: tuple[ApiError, ...] | None = None
     result: msgspec.Raw = msgspec.Raw(b"null")
-    result_info: ResultInfo | None = None
 
     @property
     def error_text(self) -> str:
@@ -73,7 +73,7 @@ def opened(answer: Answer) -> Envelope:
     """The envelope of a success; raises ProviderError for everything else."""
     try:
         envelope = _decoder.decode(answer.body)
-    except (msgspec.DecodeError, UnicodeDecodeError):
+    except UNREADABLE:
         envelope = None
     if envelope is not None and envelope.success and 200 <= answer.status_code < 300:
         return envelope

@@ -8,7 +8,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 import msgspec
+import pytest
 
+from daemonkit.logformat import JsonFormatter
 from tunnelgw.deliver.courier import Courier, Undelivered
 from tunnelgw.deliver.receipts import Receipt, Remark
 
@@ -150,6 +152,19 @@ def test_a_courier_without_anything_to_bring_stops() -> None:
         pass
 
     assert target.brought == []
+
+
+def test_a_failure_is_logged_once_in_words_that_are_not_repeated(caplog: pytest.LogCaptureFixture) -> None:
+    target, desk = Doorstep(), Desk()
+    failure = Undelivered("no answer from 10.0.0.1")
+    failure.__cause__ = OSError("no answer from 10.0.0.1")
+    target.failures = [failure]
+    with couriered(target, desk) as courier:
+        courier.send(Parcel("one"))
+        desk.wait_for_current("one")
+
+    (line,) = [JsonFormatter().format(record) for record in caplog.records]
+    assert line.count("no answer from 10.0.0.1") == 1
 
 
 def test_a_bug_in_a_target_is_handed_on() -> None:

@@ -195,7 +195,19 @@ def test_a_deposed_leader_writes_nothing_more() -> None:
         target.close()
 
 
-@pytest.mark.parametrize("url", ["", "proxy:8082", "ftp://proxy", "http://", "http://proxy/config"])
+@pytest.mark.parametrize(
+    "url",
+    [
+        "",
+        "proxy:8082",
+        "ftp://proxy",
+        "http://",
+        "http://proxy/config",
+        "http://a b:1",
+        "http://a\x01b:1",
+        "http://[:1",
+    ],
+)
 def test_an_endpoint_of_another_form_is_refused(url: str) -> None:
     with pytest.raises(ValueError, match="want http://host:port, https://host:port or unix:/path"):
         ConfigClient(ConfigEndpoint(url), None)

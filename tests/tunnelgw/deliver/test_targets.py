@@ -171,10 +171,13 @@ def test_the_account_may_be_in_the_token_of_the_tunnel() -> None:
     }
     items = [gateway_class("class"), *own_proxy(**spec), secret("provider", "shop", api_token="abc")]
 
-    for tunnel_token, account_id in ((token, "b" * 32), ("not base64", ""), (encoded("[]"), "")):
+    nested = encoded('{"a":' + "[" * 5000 + "]" * 5000 + "}")
+    for tunnel_token in ("not base64", "caf\u00e9", encoded("[]"), "/w==", nested):
         found = tunnels(Snapshot.of([*items, secret("tunnel", "shop", tunnel_token=tunnel_token)]), DISCOVERY)
 
-        assert found[ONE].account_id == account_id
+        assert found[ONE].account_id == ""
+    found = tunnels(Snapshot.of([*items, secret("tunnel", "shop", tunnel_token=token)]), DISCOVERY)
+    assert found[ONE].account_id == "b" * 32
 
 
 def test_we_depend_on_tunnels_when_every_class_has_one() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -11,7 +12,8 @@ from daemonkit.secret import Secret
 from tests.support.controller.faults import Effect, Huge, Reply, Reset, Truncate, bad_gateway, html_page
 from tests.support.ports import ReservedPort
 from tests.support.provider import ACCOUNT_ID, TOKEN, TUNNEL_ID, Provider
-from tunnelgw.provider.client import ProviderClient
+from tests.support.socketbackend import Dialogue, SocketBackend
+from tunnelgw.provider.client import CallTiming, ProviderClient
 from tunnelgw.provider.errors import (
     AuthenticationFailed,
     NameUnknown,
@@ -23,6 +25,8 @@ from tunnelgw.provider.errors import (
 )
 
 CONFIG = {"ingress": [{"service": "http_status:404"}]}
+NESTED = "[" * 50_000 + "]" * 50_000
+CHAIN = '{"message":"m","error_chain":[' * 400 + "]}" * 400
 
 
 @pytest.fixture
@@ -142,8 +146,12 @@ def test_after_a_rate_limit_nothing_is_asked_before_its_time(provider: Provider,
         Truncate(),
         Reset(),
         Huge(size_bytes=17 * 1024 * 1024),
+        Reply(status=200, body=f'{{"success":true,"result":{NESTED}}}'),
+        Reply(status=200, body=f'{{"success":true,"result":{{"version":1,"config":{{"ingress":{NESTED}}}}}}}'),
+        Reply(status=500, body=f'{{"success":false,"errors":{NESTED}}}'),
+        Reply(status=500, body=f'{{"success":false,"errors":[{CHAIN}]}}'),
     ],
-    ids=repr,
+    ids=lambda effect: repr(effect)[:80],
 )
 def test_no_answer_or_garbage_is_worth_another_try(provider: Provider, client: ProviderClient, effect: Effect) -> None:
     client.put_configuration(ACCOUNT_ID, TUNNEL_ID, CONFIG)
@@ -156,6 +164,23 @@ def test_no_answer_or_garbage_is_worth_another_try(provider: Provider, client: P
     assert len(str(raised.value)) < 1000
     provider.heal()
     assert client.configuration(ACCOUNT_ID, TUNNEL_ID).version == 1
+
+
+def test_an_answer_that_drips_ends_with_its_time() -> None:
+    def drip(dialogue: Dialogue) -> None:
+        dialogue.read_request()
+        dialogue.send(b"HTTP/1.1 200 OK\r\nContent-Length: 100000\r\n\r\n")
+        until_s = time.monotonic() + 15
+        while time.monotonic() < until_s and not dialogue.backend.over.wait(0.02):
+            dialogue.send(b" ")
+
+    with SocketBackend(drip) as backend:
+        client = ProviderClient(Secret(TOKEN), f"http://{backend.address}", timing=CallTiming(answer_s=0.5))
+
+        with pytest.raises(ProviderUnreachable, match=r"^list accounts \(GET /accounts\): the answer was not complete"):
+            client.accounts()
+
+        client.close()
 
 
 def test_a_provider_that_is_away_or_has_no_address_is_told_in_words_people_search_for() -> None:

@@ -1,0 +1,54 @@
+"""Answers of HTTP servers within a time that covers all of an answer, from its status line to the end of its body.
+
+    connection.response_class = response_within(30.0)       of an http.client.HTTPConnection, or urllib3's
+
+A socket's own timeout bounds one system call, so a peer that sends a byte now and then could hold its caller for ever.
+Here each read has at most what is left of the answer's time, and of the socket's own timeout; then it raises
+TimeoutError. The time begins when the answer is first waited for, so connecting and sending are not in it.
+"""
+
+import http.client
+import io
+import socket
+import time
+from typing import Any
+
+
+def response_within(limit_s: float) -> type[http.client.HTTPResponse]:
+    class TimedResponse(http.client.HTTPResponse):
+        def __init__(self, sock: socket.socket, *args: Any, **kwargs: Any) -> None:
+            super().__init__(sock, *args, **kwargs)
+            self.fp = io.BufferedReader(_TimedReader(sock, self.fp.detach(), limit_s))
+
+    return TimedResponse
+
+
+class _TimedReader(io.RawIOBase):
+    def __init__(self, sock: socket.socket, raw: io.RawIOBase, limit_s: float) -> None:
+        self._sock = sock
+        self._raw = raw
+        self._limit_s = limit_s
+        self._timeout_s = sock.gettimeout()
+        self._deadline_s = time.monotonic() + limit_s
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any, /) -> int | None:
+        left_s = self._deadline_s - time.monotonic()
+        if left_s <= 0:
+            raise self._late()
+        self._sock.settimeout(left_s if self._timeout_s is None else min(left_s, self._timeout_s))
+        try:
+            return self._raw.readinto(buffer)
+        except TimeoutError:
+            if time.monotonic() < self._deadline_s:
+                raise
+            raise self._late() from None
+
+    def _late(self) -> TimeoutError:
+        return TimeoutError(f"the answer was not complete after {self._limit_s:g} s")
+
+    def close(self) -> None:
+        self._raw.close()
+        super().close()

@@ -1,0 +1,68 @@
+"""An answer has one time for all of it, however it comes."""
+
+from __future__ import annotations
+
+import http.client
+import time
+
+import pytest
+
+from daemonkit.timedresponse import response_within
+from tests.support.socketbackend import Dialogue, SocketBackend
+
+PATIENCE_S = 15.0
+LIMIT_S = 0.5
+HEAD = b"HTTP/1.1 200 OK\r\nContent-Length: 100000\r\n"
+
+
+def drip(dialogue: Dialogue, begin: bytes, piece: bytes) -> None:
+    """An octet or two now and then, which never lets a socket's own timeout pass."""
+    dialogue.read_request()
+    dialogue.send(begin)
+    until_s = time.monotonic() + PATIENCE_S
+    while time.monotonic() < until_s and not dialogue.backend.over.wait(0.02):
+        dialogue.send(piece)
+
+
+def asked(port: int, limit_s: float) -> http.client.HTTPConnection:
+    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=PATIENCE_S)
+    connection.response_class = response_within(limit_s)
+    connection.request("GET", "/")
+    return connection
+
+
+@pytest.mark.parametrize(
+    ("begin", "piece"),
+    [(HEAD + b"\r\n", b"x"), (HEAD, b"A: b\r\n"), (b"", b"H"), (HEAD + b"\r\n", b"")],
+    ids=["body", "fields", "status line", "silence"],
+)
+def test_an_answer_that_drips_ends_with_its_time(begin: bytes, piece: bytes) -> None:
+    with SocketBackend(lambda dialogue: drip(dialogue, begin, piece)) as backend:
+        connection = asked(backend.port, LIMIT_S)
+
+        with pytest.raises(TimeoutError, match=r"not complete after 0\.5 s"):
+            connection.getresponse().read()
+
+        connection.close()
+
+
+def test_a_socket_s_own_timeout_still_ends_a_silence() -> None:
+    with SocketBackend(lambda dialogue: drip(dialogue, HEAD + b"\r\n", b"")) as backend:
+        connection = asked(backend.port, 3600.0)
+        connection.sock.settimeout(LIMIT_S)
+
+        with pytest.raises(TimeoutError, match="timed out"):
+            connection.getresponse().read()
+
+        connection.close()
+
+
+def test_each_answer_of_a_connection_has_a_time_of_its_own() -> None:
+    with SocketBackend() as backend:
+        connection = asked(backend.port, PATIENCE_S)
+        assert connection.getresponse().read() == b"connection 1"
+        connection.request("GET", "/")
+
+        assert connection.getresponse().read() == b"connection 1"
+
+        connection.close()

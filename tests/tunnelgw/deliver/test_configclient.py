@@ -1,0 +1,80 @@
+"""Whatever answers at the address of a config API, the courier hears of it as of any failure.
+
+Who may write a GatewayConfig names such addresses, so what is there may be anything.
+"""
+
+from __future__ import annotations
+
+import time
+
+import pytest
+
+from tests.support.socketbackend import Dialogue, SocketBackend
+from tunnelgw.deliver.configclient import ConfigClient, ConfigEndpoint
+from tunnelgw.deliver.courier import Undelivered
+from tunnelgw.deliver.proxies import DocumentParcel, ProxyTarget
+
+PARCEL = DocumentParcel("digest", b"}")
+NESTED = b"[" * 20_000 + b"]" * 20_000
+
+
+def target_at(backend: SocketBackend, answer_timeout_s: float = 30.0) -> ProxyTarget:
+    endpoint = ConfigEndpoint(f"http://{backend.address}")
+    return ProxyTarget(endpoint, ConfigClient(endpoint, None, answer_timeout_s), lambda: True)
+
+
+@pytest.mark.parametrize("version", [b"", b"-1", b"\xb2", b"9" * 5000, b"1 2", b"one"])
+def test_a_version_that_is_none_is_a_failure(version: bytes) -> None:
+    def answer(dialogue: Dialogue) -> None:
+        dialogue.read_request()
+        dialogue.answer(b"", b"Configuration-Version: " + version)
+
+    with SocketBackend(answer) as backend:
+        target = target_at(backend)
+
+        with pytest.raises(Undelivered, match="answered 200 to HEAD /config"):
+            target.deliver(PARCEL)
+
+        target.close()
+
+
+@pytest.mark.parametrize("status", [b"200 OK", b"409 Conflict", b"500 Oops", b"700 What"])
+@pytest.mark.parametrize(
+    "body",
+    [b"", b"[]", b"\xff", b'{"version":%s}' % (b"9" * 5000), b'{"x":%s}' % NESTED, b'{"problems":%s}' % NESTED],
+    ids=["nothing", "a list", "no text", "a huge number", "nested", "nested problems"],
+)
+def test_an_answer_that_makes_no_sense_is_a_failure(status: bytes, body: bytes) -> None:
+    def answer(dialogue: Dialogue) -> None:
+        while request := dialogue.read_request():
+            dialogue.answer(body if request.startswith(b"PUT") else b"", status=_status_of(request, status))
+
+    with SocketBackend(answer) as backend:
+        target = target_at(backend)
+
+        with pytest.raises(Undelivered) as raised:
+            target.deliver(PARCEL)
+
+        assert len(str(raised.value)) < 1000
+        target.close()
+
+
+def test_an_answer_that_drips_ends_with_its_time() -> None:
+    def drip(dialogue: Dialogue) -> None:
+        dialogue.read_request()
+        dialogue.send(b"HTTP/1.1 ")
+        until_s = time.monotonic() + 15
+        while time.monotonic() < until_s and not dialogue.backend.over.wait(0.02):
+            dialogue.send(b"2")
+
+    with SocketBackend(drip) as backend:
+        target = target_at(backend, 0.5)
+
+        with pytest.raises(Undelivered, match=r"the answer was not complete after 0\.5 s"):
+            target.deliver(PARCEL)
+
+        target.close()
+
+
+def _status_of(request: bytes, status: bytes) -> bytes:
+    return status if request.startswith(b"PUT") else b"404 Not Found"
