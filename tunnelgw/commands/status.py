@@ -11,32 +11,13 @@ from tunnelgw.model.conditions import Condition
 from tunnelgw.model.gateways import Gateway, GatewayClass, ListenerSet
 from tunnelgw.model.kinds import Kind
 from tunnelgw.model.meta import Key, Object
-from tunnelgw.model.part import Part
 from tunnelgw.model.policies import BackendTlsPolicy
 from tunnelgw.model.refs import ParentRef
 from tunnelgw.model.routes import GrpcRoute, HttpRoute
+from tunnelgw.model.statuses import AnyStatus
 
 _STYLES = {"well": "green", "not well": "bold red", "old": "yellow", "pending": "yellow"}
 _BAD_WHEN_TRUE = frozenset({"Conflicted", "PartiallyInvalid", "OverlappingTLSConfig", "InsecureFrontendValidationMode"})
-
-
-class _Entry(Part, frozen=True):
-    """Of any list in any status of Gateway API."""
-
-    name: str = ""
-    controller_name: str = ""
-    parent_ref: ParentRef | None = None
-    ancestor_ref: ParentRef | None = None
-    attached_routes: int | None = None
-    conditions: tuple[Condition, ...] = ()
-
-
-class _Status(Part, frozen=True):
-    conditions: tuple[Condition, ...] = ()
-    addresses: tuple[dict[str, str], ...] = ()
-    listeners: tuple[_Entry, ...] = ()
-    parents: tuple[_Entry, ...] = ()
-    ancestors: tuple[_Entry, ...] = ()
 
 
 class Row(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -65,12 +46,12 @@ def _rows(world: World, kind: Kind, key: Key) -> Iterator[Row]:
         return
     name = f"{kind} {key}"
     try:
-        found = msgspec.json.decode(item.status, type=_Status)
+        found = msgspec.json.decode(item.status, type=AnyStatus)
     except msgspec.DecodeError as error:
         yield Row("not well", name, problems=(f"the status cannot be read: {error}",))
         return
     if found.conditions or not (found.parents or found.ancestors):
-        addresses = ", ".join(address.get("value", "") for address in found.addresses)
+        addresses = ", ".join(address.value for address in found.addresses)
         yield _row(item, name, "", addresses, found.conditions)
     for listener in found.listeners:
         yield _row(item, name, f"listener {listener.name}", _routes(listener.attached_routes), listener.conditions)

@@ -4,6 +4,7 @@ source      the thread: what has changed in the folder goes to the store
 folder      which files there are, and which have changed
 manifests   bytes of a file to documents, with the line of every place in them
 admission   a document to an object: schema, defaults and rules, as the API server has them
+lastgood    last good versions of what is broken now; kept in the status folder
 ledger      what the API server would remember: uid, generation, time of creation; kept in the status folder
 statuses    statuses, as YAML per object
 schema      what objects may look like

@@ -2,90 +2,152 @@
 
 Regular files that end in .yaml, .yml or .json, in all folders below; what begins with a dot is skipped. Links are
 followed, so the folder may be a ConfigMap's mount, which is replaced by turning a link. A file that is being written is
-left alone until it has been still for a moment.
+left alone until it has been still for a moment. Where a folder below cannot be read, what is known of it stays.
 """
 
+import contextlib
+import errno
 import os
 import stat
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import NamedTuple
 
 _SUFFIXES = (".yaml", ".yml", ".json")
 _STILL_NS = 150_000_000
-
+_LEADS_NOWHERE = frozenset({errno.ENOENT, errno.ENOTDIR, errno.ELOOP})
+"""A link to nothing or to itself, or a file that is gone already."""
 
 _Signature = tuple[int, int, int, int]
 """Device, inode, bytes, time of modification."""
+_UNREAD: _Signature = (0, 0, 0, 0)
+"""Of no file: what has it is read as soon as it can be."""
 
 
 class Changes(NamedTuple):
     read: dict[Path, bytes]
     """New content of files that came or changed."""
     gone: frozenset[Path]
+    """Files, and folders that could not be read and now can."""
     failed: dict[Path, str]
-    """Files that cannot be read, and why, if that is news."""
+    """Files and folders that cannot be read, and why, if that is news."""
+
+
+class _Sight(NamedTuple):
+    """What one look sees."""
+
+    files: dict[str, _Signature]
+    """Texts, not paths: a look at 10,000 files should not make 10,000 objects that nobody needs."""
+    unreadable: dict[str, str]
+    """Folders, and links that lead somewhere unknown, with the reason."""
+    seen: set[tuple[int, int]]
+    """Links may lead in circles, so each folder counts once."""
 
 
 class Folder:
-    def __init__(self, root: Path, left_out: Path | None = None) -> None:
-        """`left_out`: a folder below that holds no manifests."""
+    def __init__(
+        self,
+        root: Path,
+        left_out: Path | None = None,
+        known: Iterable[str] = (),
+        clock_ns: Callable[[], int] = time.monotonic_ns,
+    ) -> None:
+        """`left_out`: a folder below that holds no manifests. `known`: files of a former process: what went is told."""
         self._root = root
         self._left_out = left_out
-        self._known: dict[str, _Signature] = {}
+        self._clock_ns = clock_ns
+        self._known = dict.fromkeys(known, _UNREAD)
+        self._moving: dict[str, tuple[_Signature, int]] = {}
+        """Files that may be being written, how they look, and since when by our own clock."""
         self._failed: dict[Path, str] = {}
 
     def look(self) -> Changes:
         """What has changed since the last call. Raises OSError when the folder itself cannot be read."""
-        found = dict(self._files())
+        found, unreadable, _ = self._sight()
+        if found == self._known and not unreadable:
+            return Changes({}, frozenset(), {})
+        for name in self._known.keys() - found.keys() if unreadable else ():
+            if any(name.startswith(f"{place}{os.sep}") for place in unreadable):
+                found[name] = self._known[name]
         read: dict[Path, bytes] = {}
-        failed: dict[Path, str] = {}
-        # A file written again within a tick of the clock shows no change, so a fresh one is looked at again.
-        fresh_since_ns = time.time_ns() - _STILL_NS
+        failed = {Path(name): reason for name, reason in unreadable.items()}
+        moving, self._moving = self._moving, {}
         for name, signature in found.items():
             if self._known.get(name) == signature:
                 continue
-            device, _inode, size_bytes, modified_ns = signature
-            is_fresh = modified_ns > fresh_since_ns
-            if is_fresh and name in self._known:
+            is_still = self._is_still(name, signature, moving)
+            if not is_still and name in self._known:
                 found[name] = self._known[name]
                 continue
             path = Path(name)
             try:
                 read[path] = path.read_bytes()
             except OSError as error:
-                failed[path] = error.strerror or str(error)
-            if is_fresh or path in failed:  # a mode that is mended shows neither in size nor in time
-                found[name] = (device, 0, size_bytes, modified_ns)
+                failed[path] = _reason(error)
+            # Neither a mode that is mended shows in size or time, nor what is written within a tick of the clock.
+            if not is_still or path in failed:
+                found[name] = _UNREAD
+        found |= dict.fromkeys(unreadable, _UNREAD)
         gone = frozenset(Path(name) for name in self._known.keys() - found.keys())
         news = {path: reason for path, reason in failed.items() if self._failed.get(path) != reason}
         self._known, self._failed = found, failed
         return Changes(read, gone, news)
 
-    def _files(self) -> Iterator[tuple[str, _Signature]]:
-        """Texts, not paths: a look at 10,000 files should not make 10,000 objects that nobody needs."""
-        pending = [str(self._root)]
-        # Links may lead in circles, so each folder counts once.
-        seen = {_place(self._root.stat())}
-        if self._left_out and self._left_out.exists():
-            seen.add(_place(self._left_out.stat()))
+    def _is_still(self, name: str, signature: _Signature, moving: dict[str, tuple[_Signature, int]]) -> bool:
+        """By its time of modification, or by our own clock: files may be of any time, the future included."""
+        if signature[3] < time.time_ns() - _STILL_NS:
+            return True
+        now_ns = self._clock_ns()
+        before, since_ns = moving.get(name, (signature, now_ns))
+        self._moving[name] = (signature, since_ns if before == signature else now_ns)
+        return now_ns - self._moving[name][1] >= _STILL_NS
+
+    def _sight(self) -> _Sight:
+        """Raises OSError when the folder itself cannot be read."""
+        sight = _Sight({}, {}, {_place(self._root.stat())})
+        if self._left_out is not None:
+            with contextlib.suppress(OSError):
+                sight.seen.add(_place(self._left_out.stat()))
+        pending = _scan(str(self._root), sight)
         while pending:
-            with os.scandir(pending.pop()) as entries:
-                for entry in entries:
-                    if entry.name.startswith("."):
-                        continue
-                    try:
-                        status = entry.stat()
-                    except OSError:  # a link to nothing, or gone already
-                        continue
-                    if stat.S_ISREG(status.st_mode):
-                        if entry.name.endswith(_SUFFIXES):
-                            yield entry.path, (*_place(status), status.st_size, status.st_mtime_ns)
-                    elif stat.S_ISDIR(status.st_mode) and _place(status) not in seen:
-                        seen.add(_place(status))
-                        pending.append(entry.path)
+            folder = pending.pop()
+            try:
+                pending += _scan(folder, sight)
+            except OSError as error:
+                if error.errno not in _LEADS_NOWHERE:
+                    sight.unreadable[folder] = _reason(error)
+        return sight
+
+
+def _scan(folder: str, sight: _Sight) -> list[str]:
+    """Adds what is in a folder to `sight`; returns the folders in it. Raises OSError."""
+    below: list[str] = []
+    with os.scandir(folder) as entries:
+        for entry in entries:
+            if entry.name.startswith("."):
+                continue
+            try:
+                status = entry.stat()
+            except OSError as error:
+                if error.errno in _LEADS_NOWHERE:
+                    continue
+                if not entry.is_symlink():
+                    raise  # the folder may be listed, but not entered
+                sight.unreadable[entry.path] = _reason(error)
+                continue
+            if stat.S_ISREG(status.st_mode):
+                if entry.name.endswith(_SUFFIXES):
+                    sight.files[entry.path] = (status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns)
+            elif stat.S_ISDIR(status.st_mode) and _place(status) not in sight.seen:
+                sight.seen.add(_place(status))
+                below.append(entry.path)
+    return below
 
 
 def _place(status: os.stat_result) -> tuple[int, int]:
     return (status.st_dev, status.st_ino)
+
+
+def _reason(error: OSError) -> str:
+    return error.strerror or str(error)

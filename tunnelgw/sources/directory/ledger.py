@@ -8,6 +8,7 @@ from pathlib import Path
 
 import msgspec
 
+from daemonkit.logs import get_logger
 from daemonkit.statefile import replace_file
 from tunnelgw.model.kinds import Kind
 from tunnelgw.model.meta import Key
@@ -15,6 +16,8 @@ from tunnelgw.model.snapshot import Entry
 from tunnelgw.sources.directory.admission import Remembered
 
 _FILE = ".ledger.json"
+
+_log = get_logger("tunnelgw.sources.directory")
 
 
 class Ledger:
@@ -25,7 +28,10 @@ class Ledger:
         self._is_dirty = False
         try:
             rows = msgspec.json.decode(self._path.read_bytes(), type=list[tuple[Kind, str, str, Remembered]])
-        except (FileNotFoundError, msgspec.DecodeError):
+        except FileNotFoundError:
+            return
+        except (ValueError, RecursionError) as error:
+            _log.warning("what was remembered of manifests is damaged and forgotten", error, file=str(self._path))
             return
         self._entries = {Entry(kind, Key(namespace, name)): found for kind, namespace, name, found in rows}
 

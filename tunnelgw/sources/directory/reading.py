@@ -1,15 +1,18 @@
 """What the files of a folder say together: one object per name, and all problems.
 
 A document that is refused leaves its object as it was last good; so does a file that cannot be read as YAML, for all
-its objects. Of two documents for one object the first counts, in the order of paths.
+its objects, and a folder that cannot be read, for all its files. Of two documents for one object the first counts, in
+the order of paths.
 """
 
+import os
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import NamedTuple
 
 from tunnelgw.model.snapshot import Entry
 from tunnelgw.sources.directory.admission import Admitted, Problem, admit
+from tunnelgw.sources.directory.lastgood import LastGood
 from tunnelgw.sources.directory.manifests import BrokenFile, documents
 
 
@@ -24,26 +27,49 @@ class _File(NamedTuple):
     """Last good versions of what this file says in a way that is refused now."""
     problems: tuple[Problem, ...]
 
+    @property
+    def good(self) -> tuple[Admitted, ...]:
+        return (*self.kept, *self.admitted)
+
+
+_NO_FILE = _File((), (), ())
+
 
 class Manifests:
     """The files by path, as they come and go."""
 
-    def __init__(self) -> None:
-        self._files: dict[str, _File] = {}
+    def __init__(self, last_good: LastGood | None = None) -> None:
+        """`last_good`: what a former process knew of files that were broken."""
+        self._files = {name: _File((), kept, ()) for name, kept in (last_good or {}).items()}
+        self._failed: set[str] = set()
 
     def put(self, path: Path, octets: bytes) -> None:
         name = str(path)
-        self._files[name] = _read(octets, name, self._files.get(name))
+        self._failed.discard(name)
+        self._files[name] = _read(octets, name, self._files.get(name, _NO_FILE))
 
     def fail(self, path: Path, reason: str) -> None:
-        """The file is there but cannot be read."""
+        """A file, or a folder, is there but cannot be read."""
         name = str(path)
-        before = self._files.get(name)
-        kept = (*before.admitted, *before.kept) if before else ()
+        self._failed.add(name)
+        kept = self._files.get(name, _NO_FILE).good
         self._files[name] = _File((), kept, (Problem(name, 1, reason),))
 
     def remove(self, path: Path) -> None:
+        self._failed.discard(str(path))
         self._files.pop(str(path), None)
+
+    def last_good(self) -> LastGood:
+        """What the folder as it is now would not say to who reads it for the first time."""
+        return {
+            name: good
+            for name, file in self._files.items()
+            if (good := file.good if self._failed and self._is_hidden(name) else file.kept)
+        }
+
+    def _is_hidden(self, name: str) -> bool:
+        """A folder above it cannot be read."""
+        return any(name.startswith(f"{place}{os.sep}") for place in self._failed)
 
     def reading(self) -> Reading:
         found: dict[Entry, Admitted] = {}
@@ -71,8 +97,8 @@ def read_all(files: Iterable[tuple[str, bytes]]) -> Reading:
     return manifests.reading()
 
 
-def _read(octets: bytes, name: str, before: _File | None) -> _File:
-    last_good = {each.entry: each for each in (*before.kept, *before.admitted)} if before else {}
+def _read(octets: bytes, name: str, before: _File) -> _File:
+    last_good = {each.entry: each for each in before.good}
     try:
         parts = documents(octets)
     except BrokenFile as broken:

@@ -21,6 +21,7 @@ from tunnelgw.model.meta import Key, Object
 from tunnelgw.model.snapshot import Entry
 from tunnelgw.sources.directory.admission import Admitted, Problem
 from tunnelgw.sources.directory.folder import Folder
+from tunnelgw.sources.directory.lastgood import LastGoodFile
 from tunnelgw.sources.directory.ledger import Ledger
 from tunnelgw.sources.directory.reading import Manifests, Reading
 from tunnelgw.sources.directory.statuses import StatusFolder, StatusWriter
@@ -28,7 +29,7 @@ from tunnelgw.sources.directory.surroundings import namespace, surroundings, uns
 from tunnelgw.sources.store import Store, Unreadable
 
 _FIRST_PERIOD_S = 0.25
-_LONGEST_PERIOD_S = 0.75
+_LONGEST_PERIOD_S = 5.0
 _SHARE_OF_TIME = 0.02
 """Looking takes no more of a core than this, as long as the longest period allows it."""
 
@@ -51,14 +52,17 @@ class DirectorySource:
         self._stop = stop
         self._now = now
         self._lock = threading.RLock()
-        self._folder = Folder(root, status_root)
-        self._manifests = Manifests()
+        self._last_good = LastGoodFile(status_root, root)
+        last_good = self._last_good.load()
+        self._folder = Folder(root, status_root, last_good)
+        self._manifests = Manifests(last_good)
         self._ledger = Ledger(status_root)
         self._status_folder = StatusFolder(status_root)
         self._statuses: dict[Entry, bytes] = {}
         self._admitted: Mapping[Entry, Admitted] = {}
         self._rejected: Mapping[Entry, Unreadable] = {}
         self._problems: tuple[Problem, ...] = ()
+        self._kept = last_good
         self._is_first = True
         self._limited = _log.every(60.0)
 
@@ -98,6 +102,7 @@ class DirectorySource:
         with self._lock:
             if is_news:
                 self._follow(self._manifests.reading())
+                self._kept = self._manifests.last_good()
                 self._fetch_named()
             self._save()  # also what could not be saved before
 
@@ -178,6 +183,7 @@ class DirectorySource:
     def _save(self) -> None:
         try:
             self._ledger.save()
+            self._last_good.save(self._kept)
         except OSError as error:
             self._limited.error("status folder cannot be written, retrying", error)
 

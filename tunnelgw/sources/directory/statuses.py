@@ -5,6 +5,7 @@ object (by uid), so that times of transition stay.
 """
 
 import contextlib
+import hashlib
 import os
 import threading
 from collections.abc import Callable
@@ -17,8 +18,12 @@ import yaml
 from tunnelgw.model.kinds import RESOURCES, Kind
 from tunnelgw.model.meta import Object
 from tunnelgw.model.snapshot import Entry
+from tunnelgw.model.statuses import AnyStatus
 from tunnelgw.sources.writing import Outcome, Written
 
+_LONGEST_CHARACTERS = 224
+"""With what stands around it in the name of a new file, within the 255 bytes that file systems have at least."""
+_DIGITS = 32
 _HEAD = "# Written by tunnelgw; edits are overwritten.\n"
 
 
@@ -27,14 +32,16 @@ class StatusFolder:
         self._root = root
 
     def read(self, entry: Entry, uid: str) -> bytes:
-        """The status as JSON; empty where there is none of this very object."""
+        """The status as JSON; empty where there is none of this very object, or it is damaged."""
         try:
             document = yaml.load(self.path(entry).read_bytes(), yaml.CSafeLoader)
-            if document["metadata"]["uid"] == uid:
-                return msgspec.json.encode(document["status"])
-        except (OSError, yaml.YAMLError, UnicodeDecodeError, KeyError, TypeError):
-            pass
-        return b""
+            if document["metadata"]["uid"] != uid:
+                return b""
+            status = msgspec.json.encode(document["status"])
+            msgspec.json.decode(status, type=AnyStatus)
+        except (OSError, yaml.YAMLError, ValueError, LookupError, TypeError, AttributeError, RecursionError):
+            return b""  # PyYAML lets errors of Python out for values such as `0b_`
+        return status
 
     def write(self, entry: Entry, item: Object, status: bytes) -> None:
         """Raises OSError."""
@@ -65,7 +72,14 @@ class StatusFolder:
 
     def path(self, entry: Entry) -> Path:
         namespace, name = entry.key
-        return self._root / str(entry.room).lower() / namespace / f"{name}.yaml"
+        return self._root / str(entry.room).lower() / namespace / f"{_file_name(name)}.yaml"
+
+
+def _file_name(name: str) -> str:
+    """Names of objects may be longer than names of files; `~` stands in none of them."""
+    if len(name) <= _LONGEST_CHARACTERS:
+        return name
+    return f"{name[: _LONGEST_CHARACTERS - _DIGITS - 1]}~{hashlib.sha256(name.encode()).hexdigest()[:_DIGITS]}"
 
 
 class StatusWriter:

@@ -18,6 +18,7 @@ import pytest
 import yaml
 
 from tests.support.process import REPOSITORY
+from tests.tunnelgw.sources.directory.site import WEB, Site, route
 from tunnelgw.model.core import Secret
 from tunnelgw.model.kinds import RESOURCES, Kind
 from tunnelgw.model.meta import Key, Object
@@ -29,64 +30,11 @@ from tunnelgw.sources.writing import Outcome
 
 DEADLINE_S = 30.0
 CRDS = REPOSITORY / "helm" / "tunnelgw" / "crds"
-NOW = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
-WEB = Key("default", "web")
-ROUTE = """\
-apiVersion: gateway.networking.k8s.io/v1
-kind: HTTPRoute
-metadata:
-  name: {name}
-spec:
-  parentRefs: [{{name: gw}}]
-  hostnames: [{hostname}]
-"""
-
-
-class Site:
-    """A folder, its status folder, and a source that looks when it is told to."""
-
-    def __init__(self, root: Path) -> None:
-        self.root = root / "manifests"
-        self.root.mkdir(exist_ok=True)
-        self.status = self.root / "status"
-        self.store = Store()
-        self.now = NOW
-        self._clock_ns = 0
-        self.source = DirectorySource(self.root, self.status, self.store, threading.Event(), lambda: self.now)
-
-    def write(self, name: str, text: str) -> Path:
-        """A file that has been still for a while already."""
-        path = self.root / name
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(text)
-        self._clock_ns += 1_000_000_000
-        os.utime(path, ns=(self._clock_ns, self._clock_ns))
-        return path
-
-    def look(self) -> Change:
-        self.source.look()
-        return self.store.take()
-
-    def route(self, key: Key = WEB) -> HttpRoute | None:
-        item = self.look().snapshot.all(Kind.HTTP_ROUTE).get(key)
-        assert item is None or isinstance(item, HttpRoute)
-        return item
-
-    def hostnames(self, key: Key = WEB) -> tuple[str, ...]:
-        route = self.route(key)
-        return route.spec.hostnames if route else ()
-
-    def problems(self) -> list[str]:
-        return [f"{Path(each.file).name}:{each.line}: {each.reason}" for each in self.source.problems]
 
 
 @pytest.fixture
 def site(tmp_path: Path) -> Site:
     return Site(tmp_path)
-
-
-def route(name: str = "web", hostname: str = "a.example.org") -> str:
-    return ROUTE.format(name=name, hostname=hostname)
 
 
 def test_everything_is_listed_at_the_first_look_also_from_an_empty_folder(site: Site) -> None:

@@ -1,0 +1,116 @@
+"""Which files of a folder are seen to have changed, whatever their times and modes."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Final
+
+import pytest
+
+from tests.support.process import REPOSITORY
+from tunnelgw.sources.directory.folder import Folder
+
+SECOND_NS = 10**9
+HOUR_NS = 3600 * SECOND_NS
+
+# Rights are given up after the imports: another user may have no way to this interpreter.
+AS_NOBODY: Final = """
+import os, tempfile
+from pathlib import Path
+from tests.tunnelgw.sources.directory.site import Site, route
+if os.geteuid() == 0:
+    os.setgroups([]); os.setgid(65534); os.setuid(65534)
+"""
+
+
+def told(script: str) -> list[str]:
+    """The lines that a script prints which no mode lets through, as it would let root."""
+    done = subprocess.run(
+        [sys.executable, "-c", AS_NOBODY + script], cwd=REPOSITORY, capture_output=True, text=True, check=True
+    )
+    return done.stdout.splitlines()
+
+
+def test_an_edit_of_a_file_of_the_future_is_read_once_it_is_still(tmp_path: Path) -> None:
+    path = tmp_path / "web.yaml"
+    now_ns = 0
+    folder = Folder(tmp_path, clock_ns=lambda: now_ns)
+
+    def write(content: str) -> None:
+        path.write_text(content)
+        os.utime(path, ns=(time.time_ns() + HOUR_NS,) * 2)
+
+    def read() -> list[bytes]:
+        return [*folder.look().read.values()]
+
+    write("new")
+    came = [read(), read()]
+    now_ns += SECOND_NS
+    settled = [read(), read()]
+    write("edited")
+    moving = [read(), read()]
+    write("edited again")
+    now_ns += SECOND_NS // 100
+    moving.append(read())
+    now_ns += SECOND_NS
+
+    assert came == [[b"new"], []]
+    assert settled == [[b"new"], []]  # it may have been written on within a tick of its clock
+    assert moving == [[], [], []]
+    assert [read(), read()] == [[b"edited again"], []]
+
+
+@pytest.mark.parametrize("mode", ["0o000", "0o444"], ids=["closed", "listed only"])
+def test_a_folder_that_cannot_be_read_is_told_by_name_and_leaves_all_as_it_is(mode: str) -> None:
+    script = f"""
+with tempfile.TemporaryDirectory() as name:
+    site = Site(Path(name))
+    site.write("shut/web.yaml", route())
+    site.write("shut/below/deep.yaml", route("deep"))
+    site.look()
+    (site.root / "shut").chmod({mode})
+    site.write("other.yaml", route("other"))
+    def names(site):
+        return sorted(key.name for key in site.look().snapshot.all("HTTPRoute"))
+    print(names(site), site.problems())
+    again = Site(Path(name))
+    print(names(again), again.problems())
+    (site.root / "shut").chmod(0o700)
+    (site.root / "shut" / "web.yaml").unlink()
+    for each in site, again:
+        print(names(each), each.problems())
+"""
+
+    shut, opened = "['deep', 'other', 'web'] ['shut:1: Permission denied']", "['deep', 'other'] []"
+    assert told(script) == [shut, shut, opened, opened]
+
+
+def test_a_link_into_a_closed_folder_keeps_what_it_led_to() -> None:
+    script = """
+with tempfile.TemporaryDirectory() as name:
+    site = Site(Path(name))
+    closed = Path(name, "elsewhere")
+    closed.mkdir()
+    (closed / "web.yaml").write_text(route())
+    os.utime(closed / "web.yaml", (1, 1))
+    (site.root / "web.yaml").symlink_to(closed / "web.yaml")
+    print(site.hostnames(), site.problems())
+    closed.chmod(0)
+    print(site.hostnames(), site.problems())
+    closed.chmod(0o700)
+    print(site.hostnames(), site.problems())
+"""
+
+    good = "('a.example.org',)"
+    assert told(script) == [f"{good} []", f"{good} ['web.yaml:1: Permission denied']", f"{good} []"]
+
+
+def test_a_link_to_nothing_or_to_itself_is_no_file(tmp_path: Path) -> None:
+    (tmp_path / "nothing.yaml").symlink_to("nowhere")
+    (tmp_path / "itself.yaml").symlink_to("itself.yaml")
+
+    assert Folder(tmp_path).look() == ({}, frozenset(), {})

@@ -1,0 +1,131 @@
+"""What was served stays served while its manifest is broken, also when the controller starts anew."""
+
+from __future__ import annotations
+
+import logging
+import stat
+from pathlib import Path
+
+import pytest
+
+from tests.tunnelgw.sources.directory.site import WEB, Site, route
+from tunnelgw.model.core import Secret
+from tunnelgw.model.kinds import Kind
+from tunnelgw.model.meta import Key
+
+BROKEN = "kind: HTTPRoute\nmetadata: {name: [\n"
+OTHER = Key("default", "other")
+
+
+def broken_site(root: Path) -> Site:
+    """Its file was good when it was first looked at."""
+    site = Site(root)
+    site.write("web.yaml", route())
+    site.look()
+    site.write("web.yaml", BROKEN)
+    site.look()
+    return site
+
+
+def test_the_last_good_version_of_a_broken_file_survives_restarts(tmp_path: Path) -> None:
+    before = broken_site(tmp_path).route()
+
+    twice = [Site(tmp_path).route(), (again := Site(tmp_path)).route()]
+
+    assert before is not None
+    assert before.spec.hostnames == ("a.example.org",)
+    assert twice == [before, before]
+    assert [problem.partition(": ")[0] for problem in again.problems()] == ["web.yaml:3"]
+
+
+def test_a_refused_document_survives_a_restart_beside_good_ones_of_its_file(tmp_path: Path) -> None:
+    site = Site(tmp_path)
+    site.write("many.yaml", route("web") + "---\n" + route("other"))
+    site.look()
+    site.write("many.yaml", route("web", hostname="A_B") + "---\n" + route("other", hostname="new.example.org"))
+    site.look()
+
+    again = Site(tmp_path)
+
+    assert (again.hostnames(WEB), again.hostnames(OTHER)) == (("a.example.org",), ("new.example.org",))
+
+
+def test_a_broken_file_that_is_mended_while_nobody_looks_counts_as_it_is(tmp_path: Path) -> None:
+    broken_site(tmp_path).write("web.yaml", route(hostname="mended.example.org"))
+
+    assert Site(tmp_path).hostnames() == ("mended.example.org",)
+
+
+def test_a_broken_file_that_is_removed_while_nobody_looks_is_gone(tmp_path: Path) -> None:
+    broken_site(tmp_path).write("web.yaml", BROKEN).unlink()
+
+    assert Site(tmp_path).route() is None
+
+
+def test_nothing_of_a_mended_file_is_kept(tmp_path: Path) -> None:
+    site = broken_site(tmp_path)
+    kept = site.status / ".last-good.json"
+    was_there = kept.is_file()
+
+    site.write("web.yaml", route(hostname="mended.example.org"))
+    site.look()
+
+    assert (was_there, kept.exists()) == (True, False)
+
+
+@pytest.mark.parametrize("damage", [b"", b'[{"file"', b"\xff", b'["\xff"]', b"[" * 100_000, b'[{"file": 5}]'])
+@pytest.mark.parametrize("name", [".last-good.json", ".ledger.json"])
+def test_a_damaged_file_of_ours_is_told_and_costs_only_what_was_in_it(
+    tmp_path: Path, name: str, damage: bytes, caplog: pytest.LogCaptureFixture
+) -> None:
+    broken_site(tmp_path).write("other.yaml", route("other"))
+    (tmp_path / "manifests" / "status" / name).write_bytes(damage)
+    caplog.set_level(logging.WARNING, "tunnelgw")
+
+    again = Site(tmp_path)
+
+    assert again.hostnames(OTHER) == ("a.example.org",)
+    assert [record.getMessage() for record in caplog.records if "damaged" in record.getMessage()]
+
+
+def test_what_a_newer_schema_refuses_of_a_last_good_version_is_left_out(tmp_path: Path) -> None:
+    kept = broken_site(tmp_path).status / ".last-good.json"
+    kept.write_bytes(kept.read_bytes().replace(b"a.example.org", b"A_B"))
+
+    assert Site(tmp_path).route() is None
+
+
+def test_a_last_good_version_that_cannot_be_saved_is_served_and_saved_later(tmp_path: Path) -> None:
+    site = Site(tmp_path)
+    site.write("web.yaml", route())
+    site.look()
+    kept = site.status / ".last-good.json"
+    kept.mkdir()
+    site.write("web.yaml", BROKEN)
+    meanwhile = site.hostnames()
+
+    kept.rmdir()
+    site.look()
+
+    assert meanwhile == ("a.example.org",)
+    assert Site(tmp_path).hostnames() == ("a.example.org",)
+
+
+def test_a_secret_is_kept_for_the_eyes_of_the_daemons_user_alone(tmp_path: Path) -> None:
+    secret = "apiVersion: v1\nkind: Secret\nmetadata: {name: s}\nstringData: {token: geheim}\n"
+    config = (
+        "apiVersion: tunnelgw.dev/v1alpha1\nkind: GatewayConfig\nmetadata: {name: c}\n"
+        "spec: {tunnelID: 01234567-89ab-cdef-0123-456789abcdef, tunnelTokenSecretRef: {name: s}}\n"
+    )
+    site = Site(tmp_path)
+    site.write("config.yaml", config)
+    site.write("secret.yaml", secret)
+    site.look()
+    site.write("secret.yaml", "data: [")
+    site.look()
+
+    found = Site(tmp_path).look().snapshot.all(Kind.SECRET)[Key("default", "s")]
+
+    assert isinstance(found, Secret)
+    assert found.data == {"token": "Z2VoZWlt"}
+    assert stat.S_IMODE((site.status / ".last-good.json").stat().st_mode) == 0o600

@@ -1,0 +1,68 @@
+"""Statuses as files, for objects of every name and after every accident."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from tests.tunnelgw.sources.directory.site import WEB, Site, route
+from tunnelgw.model.kinds import Kind
+from tunnelgw.model.meta import Key
+from tunnelgw.sources.writing import Outcome
+
+STATUS = json.dumps({"parents": [{"controllerName": "a.example/b", "message": "good"}]}).encode()
+LONGEST_NAME = ".".join(["a" * 62] * 4) + "b"
+
+
+def test_a_status_of_the_longest_name_is_written_found_again_and_removed(tmp_path: Path) -> None:
+    site = Site(tmp_path)
+    names = [LONGEST_NAME, LONGEST_NAME[:-1] + "c"]
+    path = site.write("long.yaml", "---\n".join(map(route, names)))
+    site.look()
+    for name in names:
+        item = site.route(Key("default", name))
+        assert item is not None
+        written = site.source.writer().write(Kind.HTTP_ROUTE, item, STATUS)
+        assert (written.outcome, written.error) == (Outcome.WRITTEN, "")
+
+    again = Site(tmp_path)
+    files: list[Any] = [yaml.safe_load(file.read_text()) for file in site.status.rglob("*.yaml")]
+    found = [again.route(Key("default", name)) for name in names]
+    path.unlink()
+    again.look()
+
+    assert {file["metadata"]["name"] for file in files} == {*names}
+    assert [json.loads(bytes(item.status)) for item in found if item] == [json.loads(STATUS)] * 2
+    assert not list(site.status.rglob("*.yaml"))
+
+
+@pytest.mark.parametrize(
+    "status",
+    [
+        "0b_",
+        "5",
+        "[]",
+        "!!timestamp soon",
+        "!!set {a}",
+        "{parents: 5}",
+        "{parents: [5]}",
+        "{parents: [{conditions: 5}]}",
+    ],
+)
+def test_a_status_that_is_damaged_is_as_good_as_none(tmp_path: Path, status: str) -> None:
+    site = Site(tmp_path)
+    site.write("web.yaml", route())
+    item = site.route()
+    assert item is not None
+    site.source.writer().write(Kind.HTTP_ROUTE, item, STATUS)
+    path = site.status / "httproute" / "default" / "web.yaml"
+    head, _, _ = path.read_text().partition("status:")
+    path.write_text(f"{head}status: {status}\n")
+
+    again = Site(tmp_path).look().snapshot.all(Kind.HTTP_ROUTE)[WEB]
+
+    assert (again.metadata.uid, bytes(getattr(again, "status", b""))) == (item.metadata.uid, b"{}")

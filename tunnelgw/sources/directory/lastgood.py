@@ -1,0 +1,78 @@
+"""Last good versions of what the folder says in a broken way now, kept in the status folder: an API server would have
+refused the edit, so a restart must not take away what was served before it.
+
+Objects are kept as documents and admitted again when they are read, so that a newer version of us judges them anew.
+Secrets may be among them; only the daemon's user can read the file.
+"""
+
+from collections.abc import Mapping
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from daemonkit.logs import get_logger
+from daemonkit.statefile import replace_file
+from tunnelgw.sources.directory.admission import Admitted, admit
+from tunnelgw.sources.directory.manifests import Document
+from tunnelgw.sources.directory.schema.shapes import Place
+
+_FILE = ".last-good.json"
+
+_log = get_logger("tunnelgw.sources.directory")
+
+LastGood = Mapping[str, tuple[Admitted, ...]]
+"""By file."""
+
+
+class _Row(msgspec.Struct, frozen=True):
+    file: str
+    """Below the folder."""
+    line: int
+    document: dict[str, Any]
+
+
+class LastGoodFile:
+    def __init__(self, folder: Path, root: Path) -> None:
+        """`folder`: where it is; `root`: the manifests."""
+        self._path = folder / _FILE
+        self._root = root
+        self._saved: LastGood = {}
+
+    def load(self) -> LastGood:
+        """What was saved last; a damaged file is as good as none. Raises OSError if it is there but cannot be read."""
+        try:
+            rows = msgspec.json.decode(self._path.read_bytes(), type=list[_Row])
+        except FileNotFoundError:
+            return {}
+        except (ValueError, RecursionError) as error:
+            _log.warning("last good manifests are damaged and forgotten", error, file=str(self._path))
+            return {}
+        found: dict[str, tuple[Admitted, ...]] = {}
+        for row in rows:
+            name = str(self._root / row.file)
+            admitted = admit(Document(row.document, partial(_line, row.line)), name)
+            if isinstance(admitted, Admitted):
+                found[name] = (*found.get(name, ()), admitted)
+        self._saved = found
+        return found
+
+    def save(self, kept: LastGood) -> None:
+        """If anything is new. Raises OSError."""
+        if kept == self._saved:
+            return
+        rows = [
+            _Row(str(Path(name).relative_to(self._root)), each.line, each.document)
+            for name, several in kept.items()
+            for each in several
+        ]
+        if rows:
+            replace_file(self._path, msgspec.json.encode(rows))
+        else:
+            self._path.unlink(missing_ok=True)
+        self._saved = kept
+
+
+def _line(line: int, _place: Place) -> int:
+    return line
