@@ -22,8 +22,8 @@ LASTING_ATTEMPTS = 3
 class Recorder(Protocol):
     """Never blocks, never raises."""
 
-    def warn(self, kind: Kind, item: Object, reason: str, note: str) -> None:
-        """`reason`: one word in camel case."""
+    def warn(self, kind: Kind, item: Object, reason: str, note: str) -> bool:
+        """`reason`: one word in camel case. False: it was not taken, and may be said again."""
 
 
 class Herald:
@@ -43,16 +43,17 @@ class Herald:
 
     def unreadable(self, found: Mapping[Entry, Unreadable]) -> None:
         """All that are kept out now."""
+        told: dict[Entry, Unreadable] = {}
         for entry, problem in found.items():
-            if self._unreadable.get(entry) != problem:
-                item = Object(metadata=ObjectMeta(name=entry.key.name, namespace=entry.key.namespace))
-                note = f"{entry.room} {entry.key} cannot be read and is left out: {problem.reason}"
-                self._warn(Kind(entry.room), item, "Unreadable", note)
-        self._unreadable = dict(found)
+            item = Object(metadata=ObjectMeta(name=entry.key.name, namespace=entry.key.namespace))
+            note = f"{entry.room} {entry.key} cannot be read and is left out: {problem.reason}"
+            is_known = self._unreadable.get(entry) == problem
+            if is_known or self._warn(Kind(entry.room), item, "Unreadable", note):
+                told[entry] = problem
+        self._unreadable = told
 
-    def _warn(self, kind: Kind, item: Object, reason: str, note: str) -> None:
-        if self._recorder is not None:
-            self._recorder.warn(kind, item, reason, note)
+    def _warn(self, kind: Kind, item: Object, reason: str, note: str) -> bool:
+        return self._recorder is None or self._recorder.warn(kind, item, reason, note)
 
 
 def has_lasted(receipt: Receipt) -> bool:

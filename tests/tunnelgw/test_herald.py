@@ -16,9 +16,12 @@ GATEWAY = gateway("gw")
 class Recorder:
     def __init__(self) -> None:
         self.said: list[tuple[Kind, Key, str, str]] = []
+        self.is_full = False
 
-    def warn(self, kind: Kind, item: Object, reason: str, note: str) -> None:
-        self.said.append((kind, item.key, reason, note))
+    def warn(self, kind: Kind, item: Object, reason: str, note: str) -> bool:
+        if not self.is_full:
+            self.said.append((kind, item.key, reason, note))
+        return not self.is_full
 
 
 def test_failures_are_said_once_they_have_lasted_and_refused_credentials_at_once() -> None:
@@ -57,6 +60,20 @@ def test_an_object_that_cannot_be_read_is_told_when_its_problem_is_another() -> 
 
     assert [said[:3] for said in recorder.said] == [(Kind.HTTP_ROUTE, Key("shop", "web"), "Unreadable")] * 3
     assert recorder.said[0][3] == "HTTPRoute shop/web cannot be read and is left out: spec.rules: want a list"
+
+
+def test_an_object_that_was_not_told_of_is_told_of_later() -> None:
+    recorder = Recorder()
+    herald = Herald(recorder)
+    found = {Entry(Kind.HTTP_ROUTE, Key("shop", "web")): Unreadable("spec.rules: want a list")}
+    recorder.is_full = True
+    herald.unreadable(found)
+    recorder.is_full = False
+
+    herald.unreadable(found)
+    herald.unreadable(found)
+
+    assert len(recorder.said) == 1
 
 
 def test_without_a_recorder_nothing_is_said() -> None:

@@ -76,11 +76,11 @@ class EventRecorder:
         self._orders: queue.Queue[_Order] = queue.Queue(_MOST_QUEUED)
         self._limited = _log.every(60.0)
 
-    def warn(self, kind: Kind, item: Object, reason: str, note: str) -> None:
-        self.record(kind, item, EventType.WARNING, reason, note)
+    def warn(self, kind: Kind, item: Object, reason: str, note: str) -> bool:
+        return self.record(kind, item, EventType.WARNING, reason, note)
 
-    def record(self, kind: Kind, item: Object, type_: EventType, reason: str, note: str) -> None:
-        """`reason`: one word in camel case. Never blocks, never raises."""
+    def record(self, kind: Kind, item: Object, type_: EventType, reason: str, note: str) -> bool:
+        """`reason`: one word in camel case. Never blocks, never raises. False: dropped, since too many wait."""
         note = _cut(note)
         key = (item.metadata.uid, reason, note)
         now_s = self._clock()
@@ -89,19 +89,16 @@ class EventRecorder:
             if said is not None and now_s - said.first_s < _REMEMBERED_S:
                 said.count += 1
                 if not said.path or now_s - said.last_sent_s < _SERIES_PERIOD_S:
-                    return
-                said.last_sent_s = now_s
-                order = _Order(key, said, said.path, self._series(said.count))
+                    return True
+                if is_taken := self._take(_Order(key, said, said.path, self._series(said.count))):
+                    said.last_sent_s = now_s
             else:
-                said = self._said[key] = _Said("", now_s, now_s)
-                self._said.move_to_end(key)
-                if len(self._said) > _MOST_REMEMBERED:
-                    self._said.popitem(last=False)
-                order = _Order(key, said, "", self._event(kind, item, type_, reason, note))
-        try:
-            self._orders.put_nowait(order)
-        except queue.Full:
+                said = _Said("", now_s, now_s)
+                if is_taken := self._take(_Order(key, said, "", self._event(kind, item, type_, reason, note))):
+                    self._remember(key, said)
+        if not is_taken:
             self._limited.warning("event dropped", "too many are waiting", reason=reason, kind=str(kind))
+        return is_taken
 
     def run(self) -> None:
         """A thread's target; goes on until `stop` is set."""
@@ -116,6 +113,19 @@ class EventRecorder:
                 self._limited.warning("event dropped", error, reason=order.key[1])
                 with self._lock:
                     self._said.pop(order.key, None)  # it may be said anew
+
+    def _take(self, order: _Order) -> bool:
+        try:
+            self._orders.put_nowait(order)
+        except queue.Full:
+            return False
+        return True
+
+    def _remember(self, key: tuple[str, str, str], said: _Said) -> None:
+        self._said[key] = said
+        self._said.move_to_end(key)
+        if len(self._said) > _MOST_REMEMBERED:
+            self._said.popitem(last=False)
 
     def _send(self, order: _Order) -> None:
         if order.path:

@@ -7,7 +7,9 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
+from kubernetes.client import Configuration
 
+from tests.e2e.controller.fronts import Front
 from tests.kube.processes import wait_until
 from tests.tunnelgw.sources.cluster import Cluster
 from tests.tunnelgw.sources.objects import make
@@ -112,3 +114,27 @@ def test_an_event_that_cannot_be_sent_is_dropped_and_the_next_one_is_not(
     recorder.record(Kind.GATEWAY, gateway(cluster, namespace), EventType.NORMAL, "Seen", "but this")
 
     assert [event["reason"] for event in events(cluster, namespace, 1)] == ["Seen"]
+
+
+def test_an_event_for_which_there_was_no_room_is_said_when_there_is() -> None:
+    configuration, stop = Configuration(), threading.Event()
+    item = make(Kind.GATEWAY, "gw", {"gatewayClassName": "c"}, metadata={"uid": "9"})
+    with Front() as front:
+        configuration.host = front.url
+        posted = front.answer(lambda asked: asked.method == "POST", 201)
+        server = ApiServer(lambda: configuration)
+        recorder = EventRecorder(server, "tests.example/controller", "pod-1", stop, lambda: 1000.0)
+        taken = 0
+        while recorder.warn(Kind.GATEWAY, item, "DeliveryFailed", f"no answer from proxy {taken}"):
+            taken += 1
+        thread = threading.Thread(target=recorder.run)
+        thread.start()
+        assert wait_until(lambda: posted.strikes == taken, DEADLINE_S)
+
+        assert recorder.warn(Kind.GATEWAY, item, "DeliveryFailed", f"no answer from proxy {taken}")
+
+        assert wait_until(lambda: posted.strikes == taken + 1, DEADLINE_S)
+        stop.set()
+        thread.join(DEADLINE_S)
+        assert not thread.is_alive()
+        server.close()
