@@ -6,11 +6,13 @@ nothing is taken away here, only told.
 """
 
 from collections.abc import Mapping
+from typing import NamedTuple
 
-from tunnelgw.model.conditions import Reason
+from tunnelgw.model.conditions import Reason, Status
+from tunnelgw.model.kinds import Kind
 from tunnelgw.model.meta import Key
 from tunnelgw.model.part import Part
-from tunnelgw.translate.drafts import TUNNEL_PORTS, Draft, Obstacle, Socket, drafts
+from tunnelgw.translate.drafts import TUNNEL_PORTS, Draft, Obstacle, Socket, drafts, tunnel_ports, walled_ports
 from tunnelgw.translate.gateways import gateway_setup, gateways_of
 from tunnelgw.translate.queries import View
 
@@ -20,6 +22,17 @@ class Loss(Part, frozen=True):
 
     sockets: tuple[Socket, ...] = ()
     obstacles: tuple[Obstacle, ...] = ()
+
+    def rest(self, draft: Draft) -> tuple[Socket, ...]:
+        """The sockets that it does get."""
+        return tuple(socket for socket in draft.sockets if socket not in self.sockets)
+
+    def is_fatal(self, draft: Draft) -> bool:
+        """Nothing is left of what it would be served through."""
+        return draft.is_served and not (self.rest(draft) or draft.is_on_tunnel)
+
+
+NO_LOSS = Loss()
 
 
 Losses = Mapping[str, Loss]
@@ -34,46 +47,58 @@ def losses(view: View, key: Key) -> Losses:
 
 def contest(view: View, data_plane: str) -> Mapping[Key, Losses]:
     """A query: who does not get what on a data plane, by Gateway."""
-    sockets: dict[Socket, list[tuple[Key, Draft]]] = {}
-    hosts: dict[tuple[int, str], Key] = {}
+    taken = _Taken({}, {})
     found: dict[Key, Losses] = {}
     for key in view.ask(gateways_of, data_plane):
-        served = [draft for draft in view.ask(drafts, key) if draft.is_served]
-        lost = {draft.name: _lost(key, draft, sockets, hosts, _tunnel_ports(draft, served)) for draft in served}
-        if any(loss != Loss() for loss in lost.values()):
-            found[key] = {name: loss for name, loss in lost.items() if loss != Loss()}
+        if lost := _losses(key, view.ask(drafts, key), taken):
+            found[key] = lost
     return found
 
 
-def _tunnel_ports(draft: Draft, served: list[Draft]) -> tuple[int, ...]:
+def is_accepted(draft: Draft, loss: Loss) -> bool:
+    return draft.accepted.status is Status.TRUE and draft.slot.conflict is None and not loss.is_fatal(draft)
+
+
+class _Taken(NamedTuple):
+    sockets: dict[Socket, list[tuple[Key, Draft]]]
+    hosts: dict[tuple[int, str], Key]
+    """Of the tunnel, by port."""
+
+
+def _losses(key: Key, all_drafts: tuple[Draft, ...], taken: _Taken) -> Losses:
+    own = [draft for draft in all_drafts if draft.slot.owner.kind is Kind.GATEWAY]
+    lost = {draft.name: _lost(key, draft, taken, _ports_of(draft, all_drafts)) for draft in own if draft.is_served}
+    # ListenerSets of a Gateway that is not accepted wait, and take nothing from others meanwhile.
+    if not own or any(is_accepted(draft, lost.get(draft.name, NO_LOSS)) for draft in own):
+        for draft in all_drafts[len(own) :]:
+            if draft.is_served:
+                lost[draft.name] = _lost(key, draft, taken, _ports_of(draft, all_drafts))
+    return {name: loss for name, loss in lost.items() if loss != NO_LOSS}
+
+
+def _ports_of(draft: Draft, all_drafts: tuple[Draft, ...]) -> tuple[int, ...]:
     """What a listener serves of the tunnel: a Gateway with only one of the two ports gets the requests of both."""
-    ports = {other.slot.listener.port for other in served if other.is_on_tunnel}
     if not draft.is_on_tunnel:
         return ()
-    return TUNNEL_PORTS if len(ports) == 1 else (draft.slot.listener.port,)
+    is_alone = len(tunnel_ports(all_drafts) | walled_ports(all_drafts)) == 1
+    return TUNNEL_PORTS if is_alone else (draft.slot.listener.port,)
 
 
-def _lost(
-    key: Key,
-    draft: Draft,
-    sockets: dict[Socket, list[tuple[Key, Draft]]],
-    hosts: dict[tuple[int, str], Key],
-    tunnel_ports: tuple[int, ...],
-) -> Loss:
+def _lost(key: Key, draft: Draft, taken: _Taken, ports: tuple[int, ...]) -> Loss:
     """Also takes what is free."""
     lost: list[Socket] = []
     obstacles: list[Obstacle] = []
     for socket in draft.sockets:
-        holders = sockets.setdefault(socket, [])
+        holders = taken.sockets.setdefault(socket, [])
         winner = next(((owner, holder) for owner, holder in holders if _excludes(holder, draft)), None)
         if winner is None:
             holders.append((key, draft))
         else:
             lost.append(socket)
             obstacles.append(Obstacle(Reason.PORT_UNAVAILABLE, _told(socket, *winner)))
-    for port in tunnel_ports:
+    for port in ports:
         host = draft.slot.listener.hostname
-        winner_key = hosts.setdefault((port, host), key)
+        winner_key = taken.hosts.setdefault((port, host), key)
         if winner_key != key:
             scheme = "https" if port == 443 else "http"
             message = f"{scheme} requests of the tunnel for {host or 'any host'} go to the older Gateway {winner_key}"

@@ -3,6 +3,8 @@
 What other Gateways of the same proxy take away is decided after this (`contest`), and what is told (`listeners`).
 """
 
+from collections.abc import Iterable
+
 from proxy import document
 from tunnelgw.model.conditions import ConditionType, Finding, Reason
 from tunnelgw.model.gateways import Gateway, Listener, NamespacesFrom, RouteGroupKind
@@ -14,6 +16,7 @@ from tunnelgw.translate import selectors
 from tunnelgw.translate.addresses import Doors, doors
 from tunnelgw.translate.listenertls import TlsDraft, tls_draft
 from tunnelgw.translate.names import listener_name
+from tunnelgw.translate.pools import plain_address
 from tunnelgw.translate.queries import View
 from tunnelgw.translate.slots import Slot, slots
 from tunnelgw.translate.verdicts import false, true
@@ -66,6 +69,21 @@ def drafts(view: View, key: Key) -> tuple[Draft, ...]:
         return ()
     gateway_doors = view.ask(doors, key)
     return tuple(_draft(view, gateway, slot, gateway_doors) for slot in view.ask(slots, key))
+
+
+def tunnel_ports(all_drafts: Iterable[Draft]) -> frozenset[int]:
+    """Ports of the tunnel that a Gateway serves."""
+    return frozenset(draft.slot.listener.port for draft in all_drafts if draft.is_on_tunnel)
+
+
+def walled_ports(all_drafts: Iterable[Draft]) -> frozenset[int]:
+    """Ports of the tunnel that a Gateway with the other one keeps shut, instead of serving both by that."""
+    all_drafts = tuple(all_drafts)
+    served = tunnel_ports(all_drafts)
+    if not served:
+        return frozenset()
+    wanted = {draft.slot.listener.port for draft in all_drafts if draft.slot.listener.protocol in PROTOCOLS}
+    return frozenset(TUNNEL_PORTS).intersection(wanted) - served
 
 
 def supported_kinds(listener: Listener) -> tuple[tuple[RouteGroupKind, ...], tuple[str, ...]]:
@@ -144,7 +162,8 @@ def _ways(listener: Listener, gateway_doors: Doors, tls: TlsDraft) -> _Ways:
     sockets: tuple[Socket, ...] = ()
     if direct is None:
         port = (gateway_doors.ports or {}).get(listener.port, listener.port)
-        sockets = tuple((address, port) for address in gateway_doors.bound)
+        # One socket has one spelling, or two Gateways would have halves of it.
+        sockets = tuple(dict.fromkeys((plain_address(address), port) for address in gateway_doors.bound))
     return _Ways(sockets, bool(gateway_doors.tunnel) and on_tunnel is None, tuple(obstacles))
 
 

@@ -10,8 +10,8 @@ from tunnelgw.model.meta import Key
 from tunnelgw.model.part import Part
 from tunnelgw.model.refs import GATEWAY_API
 from tunnelgw.translate.addresses import doors
-from tunnelgw.translate.contest import Loss, losses
-from tunnelgw.translate.drafts import Draft, Obstacle, Socket, drafts, route_namespaces
+from tunnelgw.translate.contest import NO_LOSS, Loss, is_accepted, losses
+from tunnelgw.translate.drafts import Draft, Obstacle, Socket, drafts, route_namespaces, walled_ports
 from tunnelgw.translate.gateways import GatewaySetup, gateway_setup
 from tunnelgw.translate.hostnames import intersection
 from tunnelgw.translate.names import created_at, short
@@ -94,13 +94,34 @@ def reports(view: View, key: Key) -> tuple[Report, ...]:
     lost, all_drafts = view.ask(losses, key), view.ask(drafts, key)
 
     def report(draft: Draft, shut: str) -> Report:
-        return _report(key, setup, draft, lost.get(draft.name, Loss()), all_drafts, shut)
+        return _report(key, setup, draft, lost.get(draft.name, NO_LOSS), all_drafts, shut)
 
     shut = _shut(view, key, setup)
     own = [report(draft, shut) for draft in all_drafts if draft.slot.owner.kind is Kind.GATEWAY]
     if own and not any(each.is_accepted for each in own):
         shut = _NOT_ACCEPTED  # ListenerSets wait until their Gateway is
     return (*own, *(report(draft, shut) for draft in all_drafts[len(own) :]))
+
+
+def gateway_documents(view: View, key: Key) -> tuple[document.Listener, ...]:
+    """A query about a Gateway that is ours: its part of the document's listeners."""
+    served = tuple(part for report in view.ask(reports, key) for part in report.documents)
+    if not any(part.tunnel for part in served):
+        return served
+    return (*served, *(_wall(key, port) for port in sorted(walled_ports(view.ask(drafts, key)))))
+
+
+def _wall(key: Key, port: int) -> document.Listener:
+    """No route leads there. Without it the listener of the tunnel's other port would get the requests, and a redirect
+    to https would lead in circles. It has no age, so it yields to all Gateways that have the host.
+    """
+    return document.Listener(
+        name=short(f"{key}@{port}"),
+        gateway=str(key),
+        public_port=port,
+        protocol="HTTPS" if port == 443 else "HTTP",
+        tunnel=True,
+    )
 
 
 def _shut(view: View, key: Key, setup: GatewaySetup) -> str:
@@ -112,20 +133,17 @@ def _shut(view: View, key: Key, setup: GatewaySetup) -> str:
 
 
 def _report(key: Key, setup: GatewaySetup, draft: Draft, loss: Loss, others: tuple[Draft, ...], shut: str) -> Report:
-    sockets = tuple(socket for socket in draft.sockets if socket not in loss.sockets)
-    is_served = bool(sockets or draft.is_on_tunnel)
     accepted = draft.accepted
-    if draft.is_served and not is_served:
+    if loss.is_fatal(draft):
         message = "; ".join(obstacle.message for obstacle in loss.obstacles)
         accepted = false(ConditionType.ACCEPTED, Reason.PORT_UNAVAILABLE, message)
-    is_accepted = accepted.status is Status.TRUE and draft.slot.conflict is None
     findings = [*_main_findings(draft, accepted, shut)]
-    if is_accepted:
+    if is_good := is_accepted(draft, loss):
         findings += [*_overlap(draft, others), *_unreachable(draft.obstacles + loss.obstacles)]
     listener = draft.slot.listener
     verdict = ListenerVerdict(listener.name, tuple(findings), draft.kinds)
-    documents = _documents(key, setup, draft, sockets) if is_served and not shut else ()
-    return Report(draft.slot.owner, verdict, is_accepted, is_accepted and not draft.blocked, documents)
+    documents = () if shut or loss.is_fatal(draft) else _documents(key, setup, draft, loss.rest(draft))
+    return Report(draft.slot.owner, verdict, is_good, is_good and not draft.blocked, documents)
 
 
 def _main_findings(draft: Draft, accepted: Finding, shut: str) -> tuple[Finding, ...]:
@@ -195,7 +213,7 @@ def _documents(
         tunnel=draft.is_on_tunnel,
     )
     if not sockets:
-        return (common,)
+        return (common,) if draft.is_on_tunnel else ()
     return tuple(
         msgspec.structs.replace(
             common,

@@ -70,10 +70,11 @@ def claim(view: View, key: Key) -> Claim | None:
 
 def same_address(first: str, second: str) -> bool:
     """IP addresses may be spelled in several ways, hostnames in either case."""
-    return _normal(first) == _normal(second)
+    return plain_address(first) == plain_address(second)
 
 
-def _normal(address: str) -> str:
+def plain_address(address: str) -> str:
+    """In its one spelling."""
     try:
         return str(ipaddress.ip_address(address))
     except ValueError:
@@ -81,8 +82,8 @@ def _normal(address: str) -> str:
 
 
 def _of(pool: tuple[str, ...], values: Iterable[str]) -> tuple[str, ...]:
-    wanted = {_normal(value) for value in values if value}
-    return tuple(address for address in pool if _normal(address) in wanted) if wanted else ()
+    wanted = {plain_address(value) for value in values if value}
+    return tuple(address for address in pool if plain_address(address) in wanted) if wanted else ()
 
 
 def _divide(claims: list[Claim], pool: tuple[str, ...]) -> Shares:

@@ -12,7 +12,7 @@ from proxy import document
 from tunnelgw.model.meta import Key
 from tunnelgw.translate.encodedparts import EncodedParts
 from tunnelgw.translate.gateways import gateways_of
-from tunnelgw.translate.listeners import reports
+from tunnelgw.translate.listeners import gateway_documents
 from tunnelgw.translate.queries import View
 
 _encode = msgspec.json.Encoder().encode
@@ -21,7 +21,7 @@ _encode = msgspec.json.Encoder().encode
 def plane_listeners(view: View, data_plane: str) -> tuple[document.Listener, ...]:
     """A query: the listeners of a document, the oldest Gateway's first."""
     gateways: tuple[Key, ...] = view.ask(gateways_of, data_plane)
-    return tuple(listener for key in gateways for report in view.ask(reports, key) for listener in report.documents)
+    return tuple(listener for key in gateways for listener in view.ask(gateway_documents, key))
 
 
 class DataPlaneDocument:
