@@ -35,7 +35,9 @@ from proxy.loop.transport import Buffer
 
 _PING: Final = b"alive?\0\0"
 # Slow readers hold up to a stream's window each; the connection's is wide, lest a few of them stop all the others.
-_SETTINGS: Final = Settings(connection_window_bytes=16 * 1024 * 1024)
+_SETTINGS: Final = Settings(
+    stream_window_bytes=256 * 1024, window_pool_bytes=0, connection_window_bytes=16 * 1024 * 1024
+)
 
 
 class Home(Protocol):

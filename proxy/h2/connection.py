@@ -156,6 +156,9 @@ class Connection(Receiving):
             return
         self._is_acknowledged = True
         self._decoder.settings_acknowledged()
+        for stream in self._streams.values():
+            if stream.receive_window is not None:
+                stream.receive_window.available -= self._leeway_bytes
 
     def _grow_send_windows(self, growth: int) -> None:
         for stream in self._streams.values():

@@ -17,7 +17,7 @@ from proxy.h2.fields import CONTENT_LENGTH, FieldBlock, Malformed, content_lengt
 from proxy.h2.sending import Sending
 from proxy.h2.settings import Settings
 from proxy.h2.streams import UNKNOWN_LENGTH, Gone, Stream
-from proxy.h2.windows import INITIAL_WINDOW_BYTES, ReceiveWindow, widened
+from proxy.h2.windows import INITIAL_WINDOW_BYTES, StreamWindow, widened
 
 BODILESS_STATUS_CODES = frozenset((204, 304))
 
@@ -41,6 +41,8 @@ class Receiving(Sending):
         self._events: list[Event] = []
         # The peer has acknowledged our SETTINGS.
         self._is_acknowledged = False
+        # Until it has seen them, it may use the windows of the protocol.
+        self._leeway_bytes = max(0, INITIAL_WINDOW_BYTES - settings.stream_window_bytes)
         self._blocks_before_ack = 0
         # Of this call of `receive`.
         self._work_left = UNLIMITED
@@ -211,16 +213,23 @@ class Receiving(Sending):
         """Charge a payload to the stream's window; its padding is released at once."""
         window = stream.receive_window
         if window is None:
-            # A peer may use the initial size of the protocol until it has seen ours.
-            least = 0 if self._is_acknowledged else INITIAL_WINDOW_BYTES
-            window = stream.receive_window = ReceiveWindow(max(self.settings.stream_window_bytes, least))
+            window = stream.receive_window = StreamWindow(self._pool)
+            if not self._is_acknowledged:
+                window.available += self._leeway_bytes
         try:
             window.take(size, stream.stream_id)
         except RemoteProtocolError:
             self._release_to_connection(size)
             raise
         if size != data_size:
-            self.release(stream.stream_id, size - data_size)
+            self._release_padding(stream.stream_id, window, size - data_size)
+
+    def _release_padding(self, stream_id: int, window: StreamWindow, size: int) -> None:
+        # Nobody has taken it, so it does not widen the window.
+        increment = window.release(size)
+        if increment:
+            self._output.append(frames.encode_window_update(stream_id, increment))
+        self._release_to_connection(size)
 
     @staticmethod
     def _count_body(stream: Stream, size: int) -> None:

@@ -14,7 +14,7 @@ from proxy.h2.fieldlines import BlockEncoder
 from proxy.h2.heads import Fields, RequestHead, ResponseHead
 from proxy.h2.settings import PeerSettings, Settings
 from proxy.h2.streams import Gone, Stream, StreamTable
-from proxy.h2.windows import INITIAL_WINDOW_BYTES, SharedWindow
+from proxy.h2.windows import INITIAL_WINDOW_BYTES, Pool, SharedWindow
 
 # Larger DATA frames gain nothing (measured) and keep other streams waiting.
 MAX_DATA_FRAME_BYTES = 65_536
@@ -46,6 +46,7 @@ class Sending:
         self._output: list[bytes | memoryview] = []
         self._send_window = INITIAL_WINDOW_BYTES
         self._receive_window = SharedWindow(settings.connection_window_bytes)
+        self._pool = Pool(settings.stream_window_bytes, settings.max_stream_window_bytes, settings.window_pool_bytes)
         if not is_server:
             self._output.append(frames.PREFACE)
         self._output.append(frames.encode_settings(settings.announced(is_server=is_server)))
@@ -188,28 +189,21 @@ class Sending:
         After a reset there is nothing to give back: that was done.
         """
         stream = self._streams.get(stream_id)
-        if stream is not None and stream.receive_window is not None:
-            increment = stream.receive_window.release(size_bytes)
-            if increment and stream.is_remote_open:
+        if stream is None:
+            size_bytes = self._table.release_ended(stream_id, size_bytes)
+        elif stream.receive_window is None:
+            return
+        elif stream.is_remote_open:
+            increment = stream.receive_window.drain(size_bytes)
+            if increment:
                 self._output.append(frames.encode_window_update(stream_id, increment))
         else:
-            held_by_ended = self._table.held_by_ended
-            held = held_by_ended.pop(stream_id, 0)
-            if not held:
-                return
-            if size_bytes > held:
-                raise LocalProtocolError(f"{size_bytes} bytes released on stream {stream_id}, want at most {held}")
-            if size_bytes < held:
-                held_by_ended[stream_id] = held - size_bytes
+            stream.receive_window.release(size_bytes)
         self._release_to_connection(size_bytes)
 
     def abandon(self, stream_id: int) -> None:
         """Give credit back for all that the caller still held of this stream's body."""
-        stream = self._streams.get(stream_id)
-        if stream is not None and stream.receive_window is not None:
-            self.release(stream_id, stream.receive_window.held)
-        elif stream is None:
-            self._release_to_connection(self._table.held_by_ended.pop(stream_id, 0))
+        self.release(stream_id, self._table.held_by(stream_id))
 
     # -- connection --------------------------------------------------------------------------------------------------
 

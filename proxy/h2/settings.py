@@ -25,13 +25,19 @@ class Setting(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """What we announce. Receive memory of a connection is bounded by `connection_window_bytes`."""
+    """What we announce. Receive memory of a connection is bounded by `connection_window_bytes`.
+
+    Where that has room for the first windows of all streams and for the pool, as here, uploads that stand still hold up
+    no other, however many they are.
+    """
 
     # 250: browsers open at most about 100, and one peer shall not take all of a worker.
     max_concurrent_streams: int = 250
-    # Room for one stream, so that a stalled upload leaves the others three quarters of the connection's.
-    stream_window_bytes: int = 262_144
-    connection_window_bytes: int = 1_048_576
+    # At the beginning; those that drain get wider ones of the pool (see windows).
+    stream_window_bytes: int = 16_384
+    max_stream_window_bytes: int = 262_144
+    window_pool_bytes: int = 2 << 20
+    connection_window_bytes: int = 250 * 16_384 + (2 << 20)
     # Larger frames gained nothing, measured.
     max_frame_bytes: int = MIN_MAX_FRAME_BYTES
     max_header_list_bytes: int = 65_536
@@ -42,6 +48,8 @@ class Settings:
         """Raises ValueError."""
         _want_within("max_concurrent_streams", self.max_concurrent_streams, 0, 0xFFFFFFFF)
         _want_within("stream_window_bytes", self.stream_window_bytes, 1, MAX_WINDOW_BYTES)
+        _want_within("max_stream_window_bytes", self.max_stream_window_bytes, 1, MAX_WINDOW_BYTES)
+        _want_within("window_pool_bytes", self.window_pool_bytes, 0, MAX_WINDOW_BYTES)
         # The connection's window starts at 65,535 and can only be made wider.
         _want_within("connection_window_bytes", self.connection_window_bytes, INITIAL_WINDOW_BYTES, MAX_WINDOW_BYTES)
         _want_within("max_frame_bytes", self.max_frame_bytes, MIN_MAX_FRAME_BYTES, MAX_MAX_FRAME_BYTES)

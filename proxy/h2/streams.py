@@ -7,7 +7,7 @@ RST_STREAM left is no error. That memory is bounded; a forgotten one is treated 
 
 from enum import Enum
 
-from proxy.h2.windows import ReceiveWindow
+from proxy.h2.windows import StreamWindow
 
 MAX_REMEMBERED_RESETS = 2_000
 # No body expectation: the peer named no content-length.
@@ -34,7 +34,7 @@ class Stream:
         self.stream_id = stream_id
         self.send_window = send_window
         # Made with the first DATA: most requests have none.
-        self.receive_window: ReceiveWindow | None = None
+        self.receive_window: StreamWindow | None = None
         self.is_remote_open = True
         self.is_local_open = True
         self.has_received_head = False
@@ -67,8 +67,8 @@ class StreamTable:
         self.last_id = 0
         self._last_skipped_id = 0
         self._resets: dict[int, Gone] = {}
-        # Bytes of ended streams which the caller has yet to release to the connection's window.
-        self.held_by_ended: dict[int, int] = {}
+        # Windows of ended streams of whose bodies the caller has yet to release something.
+        self.held_by_ended: dict[int, StreamWindow] = {}
 
     def open(self, stream_id: int, send_window: int) -> Stream:
         """`stream_id` is odd and above `last_id`; those between are closed by this (5.1.1)."""
@@ -82,8 +82,29 @@ class StreamTable:
         """Both directions have ended in order. What the caller holds of its body stays owed to the connection."""
         del self.live[stream.stream_id]
         window = stream.receive_window
-        if window is not None and window.held:
-            self.held_by_ended[stream.stream_id] = window.held
+        if window is None:
+            return
+        if window.held:
+            self.held_by_ended[stream.stream_id] = window
+        else:
+            window.close()
+
+    def release_ended(self, stream_id: int, size_bytes: int) -> int:
+        """Returns how many bytes the connection's window gets back: none of a stream that was reset."""
+        window = self.held_by_ended.get(stream_id)
+        if window is None:
+            return 0
+        window.release(size_bytes)
+        if not window.held:
+            del self.held_by_ended[stream_id]
+            window.close()
+        return size_bytes
+
+    def held_by(self, stream_id: int) -> int:
+        """Bytes of its body, live or ended, that the caller has not released."""
+        stream = self.live.get(stream_id)
+        window = self.held_by_ended.get(stream_id) if stream is None else stream.receive_window
+        return 0 if window is None else window.held
 
     def reset(self, stream_id: int, how: Gone) -> int:
         """Forget a stream; returns how many bytes its caller held, which the connection's window gets back."""
@@ -91,11 +112,12 @@ class StreamTable:
         if len(resets) >= MAX_REMEMBERED_RESETS:
             del resets[next(iter(resets))]
         resets[stream_id] = how
-        held = self.held_by_ended.pop(stream_id, 0)
         stream = self.live.pop(stream_id, None)
-        if stream is not None and stream.receive_window is not None:
-            held += stream.receive_window.held
-        return held
+        window = self.held_by_ended.pop(stream_id, None) if stream is None else stream.receive_window
+        if window is None:
+            return 0
+        window.close()
+        return window.held
 
     def why_gone(self, stream_id: int) -> Gone:
         if stream_id > self.last_id or stream_id % 2 == 0:

@@ -4,12 +4,23 @@ A send window is a plain integer, narrowed by what is sent and widened by `widen
 credit returns to the peer only for bytes that the caller has released, in steps of half a window. So what a peer can
 make us hold is never more than the window, and an update costs one frame for half a window of data, or for less where
 streams that stand still take up the window of their connection.
+
+A stream begins with a small window, which every stream has at any time. What it releases proves that somebody takes
+its body: then it is given more, of a `Pool` that the streams of its connection share. One that stands still is given
+nothing.
 """
+
+from typing import Final
 
 from proxy.h2.errors import ErrorCode, LocalProtocolError, RemoteProtocolError
 
 INITIAL_WINDOW_BYTES = 65_535
 MAX_WINDOW_BYTES = 0x7FFFFFFF
+
+_GROWTH: Final = 4
+"""Times its size, once a round trip: some three of them to the widest."""
+_SHARES: Final = 8
+"""One stream has at most this part of what the pool would have without it."""
 
 
 def widened(window_bytes: int, increment: int, stream_id: int) -> int:
@@ -53,6 +64,59 @@ class ReceiveWindow:
         increment, self.returnable = self.returnable, 0
         self.available += increment
         return increment
+
+
+class Pool:
+    """What the streams of a connection may have beyond their first windows, in all.
+
+    A stream has at most an eighth of what the others leave, so the pool is never empty, however many take from it and
+    then stand still; and those that move give back what is more than that when others come.
+    """
+
+    __slots__ = ("first_bytes", "free_bytes", "max_bytes")
+
+    def __init__(self, first_bytes: int, max_bytes: int, pool_bytes: int) -> None:
+        self.first_bytes = first_bytes
+        self.max_bytes = max(first_bytes, max_bytes)
+        """Of the window of one stream."""
+        self.free_bytes = pool_bytes
+
+    def resized(self, size_bytes: int, least_bytes: int) -> int:
+        """The size that a stream's window of this size, which drains, is to have next."""
+        first_bytes = self.first_bytes
+        share_bytes = (self.free_bytes + size_bytes - first_bytes) // _SHARES
+        wanted_bytes = min(_GROWTH * size_bytes, self.max_bytes, first_bytes + share_bytes)
+        next_bytes = max(wanted_bytes, least_bytes, first_bytes)
+        self.free_bytes -= next_bytes - size_bytes
+        return next_bytes
+
+
+class StreamWindow(ReceiveWindow):
+    """Of a stream; `close` gives back to the pool what it had of it."""
+
+    __slots__ = ("_pool", "size_bytes")
+
+    def __init__(self, pool: Pool) -> None:
+        super().__init__(pool.first_bytes)
+        self._pool = pool
+        self.size_bytes = pool.first_bytes
+
+    def drain(self, size_bytes: int) -> int:
+        """`release` of what was taken, by which the window may change its size."""
+        increment = self.release(size_bytes)
+        if not increment:
+            return 0
+        # What has been announced before cannot be taken back.
+        size_before = self.size_bytes
+        self.size_bytes = self._pool.resized(size_before, size_before - increment)
+        self.step = max(1, self.size_bytes // 2)
+        change = self.size_bytes - size_before
+        self.available += change
+        return increment + change
+
+    def close(self) -> None:
+        self._pool.free_bytes += self.size_bytes - self._pool.first_bytes
+        self.size_bytes = self._pool.first_bytes
 
 
 class SharedWindow(ReceiveWindow):

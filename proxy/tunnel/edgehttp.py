@@ -12,11 +12,16 @@ from proxy.h2 import ResponseHead
 from proxy.h2.abuse import Limits
 from proxy.loop import Loop
 
+_MAX_STREAMS: Final = 10_000
+_STREAM_WINDOW_BYTES: Final = 16 << 10
+"""What a stream that stands still may hold of a body; its socket, and what the kernel keeps for that, cost more."""
+_POOL_BYTES: Final = 16 << 20
 SETTINGS: Final = h2.Settings(
-    max_concurrent_streams=10_000,
-    # A stalled upload leaves room for fifteen others.
-    stream_window_bytes=1 << 20,
-    connection_window_bytes=16 << 20,
+    max_concurrent_streams=_MAX_STREAMS,
+    stream_window_bytes=_STREAM_WINDOW_BYTES,
+    max_stream_window_bytes=1 << 20,
+    window_pool_bytes=_POOL_BYTES,
+    connection_window_bytes=_MAX_STREAMS * _STREAM_WINDOW_BYTES + _POOL_BYTES,
     # Each frame of an upload passes through some twenty calls of ours.
     max_frame_bytes=65_536,
     # What the provider's own connector takes; heads with Access tokens and cookies are large.

@@ -7,6 +7,7 @@ they keep the contract of `proxy.exchange.client` about credit, partial writes a
     /count, others    100 where it is expected; reads the body, then tells how many bytes came, and which trailers
     /bulk/N           N bytes
     /hold             nothing until `Services.let_go`; credit for the body is kept as well
+    /stall/N          nothing either; credit for the first N bytes only
     /early            413 although the body is still coming
     /break            half of a body, then `reset`
     /interim          103, then 200
@@ -129,6 +130,18 @@ class Exchange:
 
     def _do_hold(self) -> None:
         self._on_data = lambda data, end_stream: None
+        self.services.held.append(self)
+
+    def _do_stall(self, size: str) -> None:
+        left_bytes = int(size)
+
+        def take(data: bytes | memoryview, _: bool) -> None:
+            nonlocal left_bytes
+            taken_bytes = min(left_bytes, len(data))
+            left_bytes -= taken_bytes
+            self.client.release(taken_bytes)
+
+        self._on_data = take
         self.services.held.append(self)
 
     def _do_early(self) -> None:

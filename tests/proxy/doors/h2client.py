@@ -89,7 +89,7 @@ class H2Client:
         """As windows let it through."""
         while data:
             room = min(self.h2.local_flow_control_window(stream_id), self.h2.max_outbound_frame_size, len(data))
-            if room:
+            if room > 0:
                 self.h2.send_data(stream_id, data[:room])
                 data = data[room:]
                 self.flush()

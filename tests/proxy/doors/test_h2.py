@@ -7,6 +7,7 @@ import pytest
 from h2.errors import ErrorCodes
 from h2.settings import SettingCodes
 
+from proxy.h2 import Settings
 from tests.proxy.doors.h2client import Answer, H2Client
 from tests.proxy.doors.rig import Rig, read_all, serving
 
@@ -55,17 +56,31 @@ def test_trailers_of_a_request_reach_its_exchange() -> None:
         assert b"3 bytes, trailers [x-sum]\n" == client.answer(stream_id).body
 
 
-def test_a_stalled_upload_takes_its_own_window_and_leaves_others_theirs() -> None:
+@pytest.mark.parametrize("drained_bytes", [0, 64 * 1024], ids=["from the start", "after a while"])
+def test_uploads_that_stand_still_hold_up_no_other_however_many_they_are(drained_bytes: int) -> None:
+    settings = Settings()
     with serving() as rig, client_of(rig) as client:
-        stalled = client.ask("/hold", method="POST", has_body=True)
-        client.send(stalled, bytes(65_535))
-        client.read_until(lambda: client.h2.remote_settings.initial_window_size > 65_535)
-        client.send(stalled, bytes(client.h2.local_flow_control_window(stalled)))
+        client.get("/hello")
+        uploads = [
+            client.ask(f"/stall/{drained_bytes}", method="POST", has_body=True)
+            for _ in range(settings.max_concurrent_streams - 1)
+        ]
+        for upload in uploads:
+            client.send(upload, bytes(drained_bytes))
+        # All credit for that has come when the answer has.
+        client.get("/hello")
+        for upload in uploads:
+            client.send(upload, bytes(client.h2.local_flow_control_window(upload)))
+            assert client.h2.local_flow_control_window(upload) == 0
+
         other = client.ask("/count", method="POST", has_body=True)
         client.send(other, bytes(2 * MIB), ends=True)
-
         assert b"2097152 bytes, trailers []\n" == client.answer(other).body
-        assert 0 == client.h2.local_flow_control_window(stalled)
+        for _ in range(20):
+            small = client.ask("/count", method="POST", has_body=True)
+            client.send(small, bytes(settings.stream_window_bytes), ends=True)
+            assert b"16384 bytes, trailers []\n" == client.answer(small).body
+        assert client.h2.outbound_flow_control_window > 0
 
 
 def test_what_an_early_answer_leaves_of_a_body_is_not_asked_for() -> None:
@@ -79,16 +94,19 @@ def test_what_an_early_answer_leaves_of_a_body_is_not_asked_for() -> None:
 
 
 def test_credit_of_answered_uploads_is_never_lost() -> None:
-    """Each leaves body bytes with an exchange that keeps them: far more than a connection's window in all."""
+    """Each leaves body bytes with an exchange that keeps them: more than a connection's window in all."""
+    settings = Settings()
+    held_bytes = 100 * settings.stream_window_bytes
+    assert 5 * held_bytes > settings.connection_window_bytes
     with serving() as rig, client_of(rig) as client:
-        client.read_until(lambda: client.h2.outbound_flow_control_window > 65_535)
-        for _ in range(20):
-            stream_id = client.ask("/hold", method="POST", has_body=True)
-            client.send(stream_id, bytes(120_000), ends=True)
-            rig.services.begun.get(timeout=10)
-            rig.wait_for(lambda: rig.services.held[0].received_bytes == 120_000, "the body")
+        client.get("/hello")
+        for _ in range(5):
+            uploads = [client.ask("/hold", method="POST", has_body=True) for _ in range(100)]
+            for upload in uploads:
+                client.send(upload, bytes(settings.stream_window_bytes), ends=True)
+            rig.wait_for(lambda: sum(each.received_bytes for each in rig.services.held) == held_bytes, "the bodies")
             rig.call(rig.services.let_go)
-            assert 200 == client.answer(stream_id).status_code
+            assert [200] * 100 == [client.answer(upload).status_code for upload in uploads]
 
 
 def test_streams_that_wait_for_the_connection_window_get_turns() -> None:

@@ -1,0 +1,248 @@
+"""Windows for bodies: small at first, wider for streams that drain, and never all of the pool for those that do not."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from proxy.h2 import Caches, Connection, DataReceived, ErrorCode, ResponseHead, Settings, StreamReset, frames
+from proxy.h2.windows import Pool, StreamWindow
+from proxy.tunnel.edgehttp import SETTINGS as EDGE_SETTINGS
+from tests.proxy.h2.wire import POST, PREFACE_AND_SETTINGS, SETTINGS_ACK, data, headers, new_server, sent_frames
+
+KIB = 1 << 10
+MIB = 1 << 20
+FIRST_BYTES = 16 * KIB
+WIDEST_BYTES = MIB
+POOL_BYTES = 16 * MIB
+
+
+OPEN = headers(1, POST, frames.END_HEADERS)
+
+
+class Peer:
+    """Sends on one stream what its window lets through; knows of the window only what it was told."""
+
+    def __init__(self, pool: Pool) -> None:
+        self.window = StreamWindow(pool)
+        self.sendable_bytes = pool.first_bytes
+
+    def send(self, size_bytes: int) -> None:
+        taken_bytes = min(size_bytes, self.sendable_bytes)
+        self.sendable_bytes -= taken_bytes
+        self.window.take(taken_bytes, 1)
+
+    def drain(self, size_bytes: int) -> None:
+        increment = self.window.drain(min(size_bytes, self.window.held))
+        assert increment >= 0
+        self.sendable_bytes += increment
+
+    def turn(self) -> None:
+        """A round trip of a body that somebody takes as it comes."""
+        in_flight_bytes = self.sendable_bytes
+        for _ in range(8):
+            self.send(in_flight_bytes // 8)
+            self.drain(self.window.held)
+        self.send(in_flight_bytes % 8)
+        self.drain(self.window.held)
+
+    def stand_still(self) -> None:
+        self.send(self.sendable_bytes)
+
+    def check(self, pool: Pool) -> None:
+        window = self.window
+        assert min(window.available, window.held, window.returnable) >= 0
+        assert window.available + window.held + window.returnable == window.size_bytes
+        assert self.sendable_bytes == window.available
+        assert pool.first_bytes <= window.size_bytes <= pool.max_bytes
+
+
+def new_pool() -> Pool:
+    return Pool(FIRST_BYTES, WIDEST_BYTES, POOL_BYTES)
+
+
+STEPS = st.lists(
+    st.tuples(st.sampled_from(["send", "drain", "turn", "close"]), st.integers(0, 11), st.integers(0, 2 * MIB)),
+    max_size=80,
+)
+
+
+@given(STEPS, st.integers(1, 70_000), st.integers(0, 3 * MIB), st.integers(0, 8 * MIB))
+def test_windows_are_never_overdrawn_and_what_they_have_beyond_their_first_is_the_pools(
+    steps: list[tuple[str, int, int]], first_bytes: int, widest_bytes: int, pool_bytes: int
+) -> None:
+    pool = Pool(first_bytes, widest_bytes, pool_bytes)
+    peers = [Peer(pool) for _ in range(12)]
+    for what, index, size_bytes in steps:
+        peer = peers[index]
+        before = [each.window.size_bytes for each in peers]
+        match what:
+            case "send":
+                peer.send(size_bytes)
+            case "drain":
+                peer.drain(size_bytes)
+            case "turn":
+                peer.turn()
+            case _:
+                peer.window.close()
+                peers[index] = Peer(pool)
+        for each in peers:
+            each.check(pool)
+        assert pool.free_bytes >= 0
+        assert pool.free_bytes + sum(each.window.size_bytes - first_bytes for each in peers) == pool_bytes
+        # Nobody's window changes but by what it drains itself.
+        changed = [i for i, each in enumerate(peers) if each.window.size_bytes != before[i]]
+        assert changed in ([], [index])
+        assert what != "send" or not changed
+    for peer in peers:
+        peer.drain(peer.window.held)
+        assert peer.sendable_bytes > 0
+
+
+def test_a_stream_that_drains_has_the_widest_window_after_three_round_trips() -> None:
+    peer = Peer(new_pool())
+
+    for size_bytes in (64 * KIB, 256 * KIB, WIDEST_BYTES, WIDEST_BYTES):
+        peer.turn()
+        assert peer.window.size_bytes >= size_bytes
+
+
+def test_a_stream_that_stands_still_keeps_its_first_window() -> None:
+    pool = new_pool()
+    peer = Peer(pool)
+
+    peer.stand_still()
+    peer.drain(FIRST_BYTES // 2 - 1)
+
+    assert (peer.window.size_bytes, pool.free_bytes) == (FIRST_BYTES, POOL_BYTES)
+
+
+def test_streams_that_drained_and_then_stand_still_never_have_all_of_the_pool() -> None:
+    pool = new_pool()
+    for _ in range(10_000):
+        peer = Peer(pool)
+        for _ in range(5):
+            peer.turn()
+        peer.stand_still()
+        peer.check(pool)
+
+    assert pool.free_bytes >= 0
+    newcomer = Peer(pool)
+    newcomer.turn()
+    assert newcomer.sendable_bytes >= FIRST_BYTES // 2
+
+
+def test_streams_that_move_make_room_for_those_that_come() -> None:
+    pool = new_pool()
+    peers: list[Peer] = []
+    for _ in range(100):
+        peers.append(Peer(pool))
+        for peer in peers:
+            peer.turn()
+    for _ in range(10):
+        for peer in peers:
+            peer.turn()
+
+    sizes = sorted(peer.window.size_bytes for peer in peers)
+    fair_bytes = POOL_BYTES // 107
+    assert sizes[0] > fair_bytes / 2
+    assert sizes[-1] < 2 * fair_bytes
+
+
+def test_what_a_stream_had_of_the_pool_goes_back_with_its_end() -> None:
+    pool = new_pool()
+    peer = Peer(pool)
+    for _ in range(4):
+        peer.turn()
+    assert pool.free_bytes == POOL_BYTES - WIDEST_BYTES + FIRST_BYTES
+
+    peer.window.close()
+    peer.window.close()
+
+    assert pool.free_bytes == POOL_BYTES
+
+
+# -- in a connection ---------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("settings", [Settings(), EDGE_SETTINGS], ids=["listener", "edge"])
+def test_the_connections_window_has_room_for_all_that_its_streams_may_hold(settings: Settings) -> None:
+    most_bytes = settings.max_concurrent_streams * settings.stream_window_bytes + settings.window_pool_bytes
+    assert settings.connection_window_bytes >= most_bytes
+
+
+@pytest.mark.parametrize("how", ["end", "reset", "abandon"])
+def test_a_connection_has_its_whole_pool_again_when_its_streams_have_gone(how: str) -> None:
+    server = new_server()
+    pool_bytes = server.settings.window_pool_bytes
+    server.receive(OPEN, 0.0)
+    for _ in range(40):
+        server.receive(data(1, bytes(8_192)), 0.0)
+        server.release(1, 8_192)
+    assert server._pool.free_bytes < pool_bytes
+
+    if how == "reset":
+        server.receive(data(1, b"x") + frames.encode_rst_stream(1, ErrorCode.CANCEL), 0.0)
+    else:
+        server.receive(data(1, b"xy", frames.END_STREAM), 0.0)
+        server.send_headers(1, ResponseHead(200, []), end_stream=True)
+        assert server._pool.free_bytes < pool_bytes
+        if how == "end":
+            server.release(1, 1)
+            server.release(1, 1)
+        else:
+            server.abandon(1)
+
+    assert server._pool.free_bytes == pool_bytes
+    assert server._receive_window.held == 0
+
+
+def test_padding_comes_back_but_widens_no_window() -> None:
+    server = new_server()
+    server.receive(OPEN, 0.0)
+    padded = data(1, b"\xff" + bytes(256), frames.PADDED)
+
+    for _ in range(300):
+        events = server.receive(padded, 0.0)
+        assert [DataReceived] == [type(event) for event in events]
+
+    assert server._pool.free_bytes == server.settings.window_pool_bytes
+    assert server._receive_window.held == 300
+
+
+def early_server() -> Connection:
+    """One whose client has not seen its SETTINGS yet, and has sent all that it may without them."""
+    server = Connection.server(Caches())
+    body = data(1, bytes(16_384)) * 3 + data(1, bytes(16_383))
+    events = server.receive(PREFACE_AND_SETTINGS + OPEN + body, 0.0)
+    assert [DataReceived] * 4 == [type(event) for event in events[-4:]]
+    server.data_to_send()
+    return server
+
+
+def test_a_peer_may_use_the_windows_of_the_protocol_until_it_has_seen_ours() -> None:
+    server = early_server()
+
+    reset = server.receive(data(1, b"x"), 0.0)[-1]
+
+    assert isinstance(reset, StreamReset)
+    assert reset.error_code == ErrorCode.FLOW_CONTROL_ERROR
+
+
+def test_a_peer_that_has_seen_our_settings_has_no_more_than_they_say() -> None:
+    """Its window is below zero then, and opens when so much has been released (RFC 9113, 6.9.2)."""
+    server = early_server()
+    window_bytes = server.settings.stream_window_bytes - 65_535
+    server.receive(SETTINGS_ACK, 0.0)
+
+    server.release(1, 65_535)
+    window_bytes += sum(
+        int.from_bytes(frame.payload, "big")
+        for frame in sent_frames(server.data_to_send())
+        if frame.kind == frames.WINDOW_UPDATE and frame.stream_id == 1
+    )
+
+    assert window_bytes >= server.settings.stream_window_bytes
+    pieces = [min(16_384, window_bytes - start) for start in range(0, window_bytes, 16_384)]
+    events = server.receive(b"".join(data(1, bytes(size)) for size in pieces), 0.0)
+    assert [DataReceived] * len(pieces) == [type(event) for event in events]
+    assert isinstance(server.receive(data(1, b"x"), 0.0)[-1], StreamReset)
