@@ -39,7 +39,8 @@ class Balancer:
         self._usable: list[Destination] = []
         self._outliers: Outliers | None = None
         self._restoring = shared.loop.deadline(self._restore)
-        self._probers: list[Prober] = []
+        self._probers: dict[str, Prober] = {}
+        """By address."""
         self._turn = 0
         self._is_retired = False
         self._is_serving_waiting = False
@@ -174,15 +175,18 @@ class Balancer:
         self._restore()
 
     def _probe(self) -> None:
-        for prober in self._probers:
-            prober.stop()
+        """Those that go on keep their turn: addresses may change more often than one is asked."""
         policy = self.spec.active_health
-        destinations = self._destinations.values() if policy else ()
-        self._probers = [
-            Prober(self._shared.loop, policy, destination, self.on_probed) for destination in destinations if policy
-        ]
-        for place, prober in enumerate(self._probers):
-            prober.start(place / len(self._probers))
+        before, self._probers = self._probers, {}
+        for place, (text, destination) in enumerate(self._destinations.items()):
+            prober = before.get(text)
+            if prober is not None and prober.policy == policy and prober.destination is destination:
+                self._probers[text] = before.pop(text)
+            elif policy:
+                self._probers[text] = Prober(self._shared.loop, policy, destination, self.on_probed)
+                self._probers[text].start(place / len(self._destinations))
+        for prober in before.values():
+            prober.stop()
 
     def _let_go(self, destination: Destination) -> None:
         self._leaving = [other for other in self._leaving if not other.is_idle]
@@ -201,9 +205,9 @@ class Balancer:
             return
         self._is_retired = True
         self._restoring.cancel()
-        for prober in self._probers:
+        for prober in self._probers.values():
             prober.stop()
-        self._probers = []
+        self._probers = {}
         for destination in self._destinations.values():
             destination.retire()
 

@@ -88,16 +88,16 @@ class Connecting:
         if self._is_over:
             return
         if self._trust is None:
-            self._resolve("")
+            self._resolve()
         else:
             self._trust.prepare(self._resolve)
 
-    def _resolve(self, error: str) -> None:
+    def _resolve(self, error: str = "", reason: Reason = Reason.TLS) -> None:
         if self._is_over:
             return
         address = literal(self._host, self._port)
         if error:
-            self._fail(Reason.TLS, f"{self._text}: {error}")
+            self._fail(reason, f"{self._text}: {error}")
         elif address is not None:
             self._race_for((address,))
         else:
@@ -136,7 +136,8 @@ class Connecting:
     def _on_lost(self, errors: list[tuple[Address, OSError]]) -> None:
         tried = ", ".join(f"{address} {error.strerror}" for address, error in errors)
         last = errors[-1][1]
-        if last.errno in _EXHAUSTED:
+        if any(error.errno in _EXHAUSTED for _, error in errors):
+            # What was not tried here might have answered.
             self._fail(Reason.OVERLOAD, f"{self._text}: no connection can be opened here: {tried}")
         elif isinstance(last, ConnectionRefusedError):
             self._fail(Reason.REFUSED, f"{self._text}: not connected: {tried}")

@@ -8,13 +8,11 @@ from proxy.backend.connectionpool import ConnectionPool, Owner
 from proxy.backend.health import AddressHealth
 from proxy.backend.request import Request
 from proxy.backend.shared import Shared
-from proxy.backend.stream import Failure, Reason
+from proxy.backend.stream import Failure
 from proxy.routing import fingerprint
 from proxy.stats import BackendStats
 
 _BAD_STATUS_CODES: Final = frozenset((502, 503, 504))
-# Our own lack, or nothing that the address can be blamed for.
-_BLAMELESS: Final = frozenset((Reason.OVERLOAD, Reason.UNHEALTHY, Reason.STOPPING, Reason.UNSENDABLE))
 
 
 class Observer(Protocol):
@@ -44,22 +42,33 @@ class Destination:
         self._circuit = circuit
         self._stats = stats
         self._tls = spec.tls
+        self._is_h2c = spec.protocol == "h2c"
         self.is_tls = bool(spec.tls)
         self.observer = observer
         self.text = text
         self.fingerprint = fingerprint(text)
         self.health = AddressHealth()
         self.running = 0
-        if spec.tls:
-            trust = shared.trust(spec.tls, offers_h2=True)
-            self.pool = ConnectionPool(shared, owner, circuit, stats, text, trust=trust, offers_h2=True)
-        else:
-            self.pool = ConnectionPool(shared, owner, circuit, stats, text, trust=None, is_h2c=spec.protocol == "h2c")
+        self.pool = self.new_pool(owner, circuit, stats)
         self._switching: ConnectionPool | None = None
         self._is_retired = False
 
     def __repr__(self) -> str:
         return f"<Destination {self.text}, {self.running} running>"
+
+    def new_pool(self, owner: Owner, circuit: Circuit, stats: BackendStats) -> ConnectionPool:
+        """Connections as requests need them, on that account. They are the caller's to close."""
+        trust = self._shared.trust(self._tls, offers_h2=True) if self._tls else None
+        return ConnectionPool(
+            self._shared,
+            owner,
+            circuit,
+            stats,
+            self.text,
+            trust=trust,
+            is_h2c=self._is_h2c,
+            offers_h2=trust is not None,
+        )
 
     def send(self, request: Request) -> None:
         """Count it, and send it or let it wait."""
@@ -109,8 +118,7 @@ class Destination:
     def failed(self, failure: Failure) -> None:
         failures, reason = self._stats.failures, failure.reason
         failures[reason.value] = failures.get(reason.value, 0) + 1
-        is_blameless = reason in _BLAMELESS or failure.was_reused
-        if self.observer is not None and not is_blameless:
+        if self.observer is not None and failure.blames_address:
             self.observer.on_failure(self)
 
     def timed_out(self) -> None:

@@ -1,6 +1,8 @@
-"""Active health: ask an address regularly, over the connections that its requests use.
+"""Active health: ask an address regularly, over a connection of its own.
 
-A probe counts against no limit and in no number. An address is used until probes have shown that it is down.
+So a probe counts against no limit and in no number, and waits for no request: a backend with all the connections that
+it may have is not taken for a dead one. An address is used until probes have shown that it is down; a probe that fails
+for a lack of ours, such as descriptors, has shown nothing.
 """
 
 from collections.abc import Callable
@@ -8,11 +10,14 @@ from typing import Final
 
 from daemonkit.logs import get_logger
 from proxy import document
+from proxy.backend.circuit import Circuit
+from proxy.backend.connectionpool import ConnectionPool
 from proxy.backend.destination import Destination
 from proxy.backend.request import Request
 from proxy.backend.stream import NO_WISH, Failure
 from proxy.h2.heads import Fields, RequestHead, ResponseHead
 from proxy.loop import Loop
+from proxy.stats import BackendStats
 
 log = get_logger(__name__)
 
@@ -20,15 +25,18 @@ _MAX_BODY_BYTES: Final = 64 * 1024
 """Of an answer to a probe. Its body does not matter, but reading it keeps the connection."""
 
 
+_ONE_CONNECTION: Final = document.Circuit(max_connections=1)
+
+
 class Prober:
-    """Asks one address; the receiver and the ledger of its own requests."""
+    """Asks one address; the receiver and the ledger of its own requests, and the owner of their connection."""
 
     def __init__(
         self, loop: Loop, policy: document.ActiveHealth, destination: Destination, on_change: Callable[[], None]
     ) -> None:
         self._loop = loop
-        self._policy = policy
-        self._destination = destination
+        self.policy = policy
+        self.destination = destination
         self._on_change = on_change
         self._interval_s = document.seconds(policy.interval)
         self._timeout_s = document.seconds(policy.timeout)
@@ -38,6 +46,7 @@ class Prober:
         self._head = RequestHead(b"GET", scheme, authority, policy.path.encode(), fields)
         self._next = loop.deadline(self._ask)
         self._timeout = loop.deadline(self._on_timeout)
+        self._pool: ConnectionPool | None = None
         self._running: Request | None = None
         self._is_judged = False
         self._body_bytes = 0
@@ -49,7 +58,7 @@ class Prober:
     def stop(self) -> None:
         self._next.cancel()
         self._timeout.cancel()
-        self._cancel()
+        self._hang_up()
 
     def _ask(self) -> None:
         self._next.set(self._loop.now_s + self._interval_s)
@@ -57,29 +66,33 @@ class Prober:
             return
         self._is_judged = False
         self._body_bytes = 0
-        request = self._running = Request(self._head, True, self, NO_WISH, self._destination.text, self)
+        request = self._running = Request(self._head, True, self, NO_WISH, self.destination.text, self)
         self._timeout.set(self._loop.now_s + self._timeout_s)
-        self._destination.pool.dispatch(request)
+        if self._pool is None:
+            self._pool = self.destination.new_pool(self, Circuit(_ONE_CONNECTION), BackendStats())
+        self._pool.dispatch(request)
 
     def _on_timeout(self) -> None:
         if self._running is not None:
-            self._cancel()
+            self._hang_up()
             self._judge(False, f"no whole answer within {self._timeout_s:g} s")
 
-    def _cancel(self) -> None:
-        request, self._running = self._running, None
-        if request is not None:
-            request.cancel()
+    def _hang_up(self) -> None:
+        """The next probe begins with a new connection: one that has not come about yet may never do."""
+        pool, self._pool = self._pool, None
+        self._running = None
+        if pool is not None:
+            pool.close()
 
     def _judge(self, is_success: bool, seen: str) -> None:
         if self._is_judged:
             return
         self._is_judged = True
-        if self._destination.health.probed(is_success, self._policy):
+        if self.destination.health.probed(is_success, self.policy):
             if is_success:
-                log.info("backend address is up again", address=self._destination.text)
+                log.info("backend address is up again", address=self.destination.text)
             else:
-                log.warning("backend address is down", address=self._destination.text, error=seen)
+                log.warning("backend address is down", address=self.destination.text, error=seen)
             self._on_change()
 
     # -- receiver ----------------------------------------------------------------------------------------------------
@@ -94,7 +107,7 @@ class Prober:
         """The final one is to come."""
 
     def on_response_head(self, head: ResponseHead, end_stream: bool) -> None:
-        self._judge(head.status_code in self._policy.status_codes, f"status code {head.status_code}")
+        self._judge(head.status_code in self.policy.status_codes, f"status code {head.status_code}")
         self._end(end_stream)
 
     def on_response_data(self, data: bytes | memoryview, end_stream: bool) -> None:
@@ -103,7 +116,8 @@ class Prober:
             self._running.release(len(data))
         self._end(end_stream)
         if self._body_bytes > _MAX_BODY_BYTES:
-            self._cancel()
+            self._end(True)
+            self._hang_up()
 
     def on_response(self, head: ResponseHead, data: bytes | memoryview) -> None:  # noqa: ARG002
         self.on_response_head(head, True)
@@ -112,13 +126,23 @@ class Prober:
         self._end(True)
 
     def on_backend_failed(self, failure: Failure) -> None:
-        self._judge(False, f"{failure.reason.value}: {failure.detail}")
+        if failure.blames_address:
+            self._judge(False, f"{failure.reason.value}: {failure.detail}")
         self._end(True)
 
     def _end(self, is_over: bool) -> None:
         if is_over:
             self._running = None
             self._timeout.clear()
+
+    # -- owner of the pool -------------------------------------------------------------------------------------------
+
+    def make_room(self) -> bool:
+        """Never: there is one connection, for one request at a time."""
+        return False
+
+    def on_room(self) -> None:
+        """Nobody waits."""
 
     # -- ledger ------------------------------------------------------------------------------------------------------
 

@@ -12,7 +12,7 @@ within calls to the stream, `pool.request` excepted: what it starts is reported 
 """
 
 from enum import Enum
-from typing import Protocol
+from typing import Final, Protocol
 
 import msgspec
 
@@ -43,6 +43,9 @@ class Reason(Enum):
     STOPPING = "stopping"
 
 
+_NOT_OF_THE_ADDRESS: Final = frozenset((Reason.OVERLOAD, Reason.UNHEALTHY, Reason.STOPPING, Reason.UNSENDABLE))
+
+
 class Failure(msgspec.Struct, frozen=True, gc=False):
     """A request that got no complete answer from a backend."""
 
@@ -53,6 +56,11 @@ class Failure(msgspec.Struct, frozen=True, gc=False):
     """The backend certainly did nothing with the request: it was not sent, or was refused unread."""
     was_reused: bool = False
     """A kept connection broke before the first byte of an answer: perhaps it was closed while it was idle."""
+
+    @property
+    def blames_address(self) -> bool:
+        """It says something about the address, and not of a lack of ours, of the request or of bad timing."""
+        return self.reason not in _NOT_OF_THE_ADDRESS and not self.was_reused
 
 
 class Wish(msgspec.Struct, frozen=True, gc=False):

@@ -11,6 +11,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
 from proxy import document
+from proxy.backend.stream import Reason
 from proxy.backend.threadpool import ThreadPool
 from proxy.tls import contexts
 from proxy.tls.contexts import UnusableTLS
@@ -19,6 +20,9 @@ if TYPE_CHECKING:
     from proxy.tls.names import CertificateNames
 
 _MAX_SESSIONS: Final = 256
+
+OnReady = Callable[[str, Reason], None]
+"""With an empty text, or why there is no TLS."""
 
 
 class UntrustedPeer(Exception):
@@ -31,7 +35,7 @@ class Trust:
         self._threads = threads
         self._protocols = ["h2", "http/1.1"] if offers_h2 else ["http/1.1"]
         self._context: ssl.SSLContext | None = None
-        self._waiting: list[Callable[[str], None]] = []
+        self._waiting: list[OnReady] = []
         self._is_preparing = False
         self._error = ""
         self._sessions: dict[str, ssl.SSLSession] = {}
@@ -39,10 +43,10 @@ class Trust:
     def __repr__(self) -> str:
         return f"<Trust {self._tls.server_name}>"
 
-    def prepare(self, on_ready: Callable[[str], None]) -> None:
-        """Call once `wrap` may be used: with an empty text, or why it never may. At once where that is known."""
+    def prepare(self, on_ready: OnReady) -> None:
+        """Call once `wrap` may be used, or it is clear that it may not. At once where that is known."""
         if self._context is not None or self._error:
-            on_ready(self._error)
+            on_ready(self._error, Reason.TLS)
             return
         self._waiting.append(on_ready)
         if not self._is_preparing:
@@ -92,12 +96,13 @@ class Trust:
         self._is_preparing = False
         self._context = context
         why = str(error) if error is not None else ""
+        # A lack of descriptors passes, and is not the backend's fault.
+        reason = Reason.OVERLOAD if isinstance(error, OSError) else Reason.TLS
         if isinstance(error, UnusableTLS):
-            # For good, unlike a lack of descriptors.
             self._error = why
         waiting, self._waiting = self._waiting, []
         for on_ready in waiting:
-            on_ready(why)
+            on_ready(why, reason)
 
     def _is_wanted(self, names: "CertificateNames") -> bool:
         wanted = self._tls.subject_alt_names

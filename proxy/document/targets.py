@@ -58,7 +58,7 @@ class PassiveHealth(Part, frozen=True):
 
 
 class ActiveHealth(Part, frozen=True):
-    """Each address is asked regularly; one that does not answer as wanted gets no requests."""
+    """Each address is asked regularly, beside `circuit`; one that does not answer as wanted gets no requests."""
 
     path: Annotated[str, msgspec.Meta(pattern="^/", max_length=1024)] = "/"
     host: PlainHostname | Unset = UNSET

@@ -1,5 +1,7 @@
 """Backends that do what a test tells them, each connection in a thread of its own."""
 
+import errno
+import resource
 import socket
 import ssl
 import struct
@@ -7,8 +9,11 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 
+from proxy import document
+
 PATIENCE_S = 10.0
 OK = b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nok"
+UNAVAILABLE = b"HTTP/1.1 503 Service Unavailable\r\ncontent-length: 0\r\n\r\n"
 
 
 class Conn:
@@ -95,7 +100,10 @@ class Backend:
         while True:
             try:
                 sock, _ = self._listening.accept()
-            except OSError:
+            except OSError as error:
+                if error.errno == errno.EMFILE:
+                    # A test has taken all descriptors away for a moment.
+                    continue
                 return
             sock.settimeout(PATIENCE_S)
             self._socks.append(sock)
@@ -150,6 +158,25 @@ def backend(
     finally:
         made.close()
     assert not made.errors, made.errors
+
+
+def of(*peers: Backend | str, name: str = "b", **options: object) -> document.Backend:
+    """A backend of the document with these addresses."""
+    addresses = tuple(peer if isinstance(peer, str) else peer.address for peer in peers)
+    return document.Backend(name=name, addresses=addresses, **options)  # type: ignore[arg-type]
+
+
+@contextmanager
+def out_of_descriptors() -> Iterator[None]:
+    """This process can open none."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    with socket.socket() as next_one:
+        lowest_free = next_one.fileno()
+    resource.setrlimit(resource.RLIMIT_NOFILE, (lowest_free, hard))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
 
 
 def dead_port() -> int:

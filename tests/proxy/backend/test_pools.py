@@ -1,7 +1,5 @@
 """Which address is asked, limits, health, and what new tables change."""
 
-import resource
-import socket
 import threading
 
 import pytest
@@ -9,15 +7,8 @@ import pytest
 from proxy import document
 from proxy.backend.stream import Reason, Wish
 from proxy.routing import fingerprint
-from tests.proxy.backend.servers import OK, Backend, Conn, backend, dead_port
+from tests.proxy.backend.servers import OK, UNAVAILABLE, Conn, backend, dead_port, of, out_of_descriptors
 from tests.proxy.backend.world import Answer, World, world
-
-UNAVAILABLE = b"HTTP/1.1 503 Service Unavailable\r\ncontent-length: 0\r\n\r\n"
-
-
-def of(*peers: Backend | str, name: str = "b", **options: object) -> document.Backend:
-    addresses = tuple(peer if isinstance(peer, str) else peer.address for peer in peers)
-    return document.Backend(name=name, addresses=addresses, **options)  # type: ignore[arg-type]
 
 
 def address_of(answer: Answer) -> str:
@@ -159,17 +150,11 @@ def test_a_failed_connection_lets_the_next_one_be_opened() -> None:
 
 
 def test_a_lack_of_descriptors_is_not_the_backends_fault() -> None:
-    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     with backend() as peer, world() as w:
         policy = document.PassiveHealth(consecutive_failures=1, max_ejected_percent=100)
         w.use(of(peer, passive_health=policy))
-        with socket.socket() as next_one:
-            taken = next_one.fileno()
-        resource.setrlimit(resource.RLIMIT_NOFILE, (taken, hard))
-        try:
+        with out_of_descriptors():
             failure = w.fetch().failure
-        finally:
-            resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
 
         assert failure is not None
         assert (failure.reason, failure.is_unprocessed) == (Reason.OVERLOAD, True)
@@ -257,82 +242,6 @@ def test_no_more_than_the_wanted_share_is_ejected() -> None:
             assert w.fetch().failure is not None
 
         assert w.backend().ejected == 1
-
-
-# -- active health -----------------------------------------------------------------------------------------------------
-
-
-def test_an_address_whose_probes_fail_is_left_out_until_they_succeed() -> None:
-    is_up = threading.Event()
-    probes: list[bytes] = []
-
-    def serve(conn: Conn) -> None:
-        while (request := conn.request()) is not None:
-            if request.startswith(b"GET /health"):
-                probes.append(request)
-                conn.send(OK if is_up.is_set() else UNAVAILABLE)
-            else:
-                conn.send(OK)
-
-    policy = document.ActiveHealth(path="/health", host="probe.example", interval="5s", unhealthy_threshold=2)
-    with backend(serve) as peer, world() as w:
-        w.use(of(peer, active_health=policy))
-        w.until(lambda: len(probes) == 1)
-        w.turns(20)
-        assert w.fetch().status_code == 200
-        w.pass_time(6)
-        w.until(lambda: w.backend().ejected == 1)
-        failure = w.fetch().failure
-        assert failure is not None
-        assert failure.reason is Reason.UNHEALTHY
-        is_up.set()
-        w.pass_time(6)
-        w.until(lambda: w.backend().ejected == 0)
-
-        assert w.fetch().status_code == 200
-        assert b"host: probe.example\r\n" in probes[0]
-        assert peer.connections == 1
-        assert w.backend().requests == 2
-
-
-def test_a_probe_without_answer_fails_after_its_timeout() -> None:
-    def stall(conn: Conn) -> None:
-        conn.wait_for_end()
-
-    policy = document.ActiveHealth(interval="5s", timeout="1s", unhealthy_threshold=1)
-    with backend(stall) as peer, world() as w:
-        w.use(of(peer, active_health=policy))
-        w.until(lambda: peer.connections == 1)
-        w.turns()
-        w.pass_time(2)
-
-        assert w.backend().ejected == 1
-
-
-def test_probes_end_with_their_backend() -> None:
-    with backend() as peer, world() as w:
-        w.use(of(peer, active_health=document.ActiveHealth(interval="5s")))
-        w.until(lambda: peer.connections == 1)
-        w.use()
-        w.turns()
-        w.until(lambda: w.backend().connections == 0)
-        for _ in range(5):
-            w.pass_time(6)
-        w.turns(20)
-
-        assert peer.connections == 1
-
-
-def test_addresses_are_asked_again_when_their_health_is_not_checked_any_more() -> None:
-    passive = document.PassiveHealth(consecutive_failures=1, max_ejected_percent=100)
-    active = document.ActiveHealth(unhealthy_threshold=1)
-    with backend(lambda conn: conn.serve(UNAVAILABLE)) as peer, world() as w:
-        w.use(of(peer, passive_health=passive, active_health=active))
-        w.until(lambda: w.backend().ejected == 1)
-        w.use(of(peer))
-
-        assert w.fetch().status_code == 503
-        assert w.backend().ejected == 0
 
 
 # -- tables ------------------------------------------------------------------------------------------------------------

@@ -15,7 +15,7 @@ from proxy import document
 from proxy.backend.stream import Failure, Reason
 from proxy.backend.tls import make_context
 from tests.proxy.backend.h2peer import speaks
-from tests.proxy.backend.servers import Backend, Conn, backend
+from tests.proxy.backend.servers import Backend, Conn, backend, out_of_descriptors
 from tests.proxy.backend.world import World, world
 
 SPIFFE = "spiffe://cluster.local/ns/a/sa/b"
@@ -221,6 +221,20 @@ def test_our_certificate_is_presented_where_the_backend_asks(authority: trustme.
         w.use(https(peer, authority))
 
         assert w.fetch().failure is not None
+
+
+def test_a_lack_of_descriptors_is_no_failure_of_tls_and_passes(authority: trustme.CA) -> None:
+    ours = authority.issue_cert("client.example")
+    pair = document.Certificate(
+        certificate=ours.cert_chain_pems[0].bytes().decode(), private_key=ours.private_key_pem.bytes().decode()
+    )
+    with backend(tls=server_context(authority, "a.example")) as peer, world() as w:
+        w.use(https(peer, authority, client_certificate=pair))
+        with out_of_descriptors():
+            failure = failure_of(w)
+
+        assert failure.reason is Reason.OVERLOAD
+        assert w.fetch().status_code == 200
 
 
 def test_a_key_leaves_no_file_and_no_descriptor_behind(authority: trustme.CA) -> None:

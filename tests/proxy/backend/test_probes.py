@@ -1,0 +1,145 @@
+"""Active health: whom probes set aside, and what they leave alone."""
+
+import threading
+
+from proxy import document
+from proxy.backend.stream import Reason
+from tests.proxy.backend.servers import OK, UNAVAILABLE, Behaviour, Conn, backend, dead_port, of, out_of_descriptors
+from tests.proxy.backend.world import world
+
+
+def test_an_address_whose_probes_fail_is_left_out_until_they_succeed() -> None:
+    is_up = threading.Event()
+    probes: list[bytes] = []
+
+    def serve(conn: Conn) -> None:
+        while (request := conn.request()) is not None:
+            if request.startswith(b"GET /health"):
+                probes.append(request)
+                conn.send(OK if is_up.is_set() else UNAVAILABLE)
+            else:
+                conn.send(OK)
+
+    policy = document.ActiveHealth(path="/health", host="probe.example", interval="5s", unhealthy_threshold=2)
+    with backend(serve) as peer, world() as w:
+        w.use(of(peer, active_health=policy))
+        w.until(lambda: len(probes) == 1)
+        w.turns(20)
+        assert w.fetch().status_code == 200
+        w.pass_time(6)
+        w.until(lambda: w.backend().ejected == 1)
+        failure = w.fetch().failure
+        assert failure is not None
+        assert failure.reason is Reason.UNHEALTHY
+        is_up.set()
+        w.pass_time(6)
+        w.until(lambda: w.backend().ejected == 0)
+
+        assert w.fetch().status_code == 200
+        assert b"host: probe.example\r\n" in probes[0]
+        assert peer.connections == 2
+        assert (w.backend().requests, w.backend().connections_opened) == (2, 1)
+
+
+def test_a_probe_without_answer_fails_after_its_timeout() -> None:
+    def stall(conn: Conn) -> None:
+        conn.wait_for_end()
+
+    policy = document.ActiveHealth(interval="5s", timeout="1s", unhealthy_threshold=1)
+    with backend(stall) as peer, world() as w:
+        w.use(of(peer, active_health=policy))
+        w.until(lambda: peer.connections == 1)
+        w.turns()
+        w.pass_time(2)
+
+        assert w.backend().ejected == 1
+
+
+def test_probes_end_with_their_backend() -> None:
+    with backend() as peer, world() as w:
+        w.use(of(peer, active_health=document.ActiveHealth(interval="5s")))
+        w.until(lambda: peer.connections == 1)
+        w.use()
+        w.turns()
+        w.until(lambda: w.backend().connections == 0)
+        for _ in range(5):
+            w.pass_time(6)
+        w.turns(20)
+
+        assert peer.connections == 1
+
+
+def test_addresses_are_asked_again_when_their_health_is_not_checked_any_more() -> None:
+    passive = document.PassiveHealth(consecutive_failures=1, max_ejected_percent=100)
+    active = document.ActiveHealth(unhealthy_threshold=1)
+    with backend(lambda conn: conn.serve(UNAVAILABLE)) as peer, world() as w:
+        w.use(of(peer, passive_health=passive, active_health=active))
+        w.until(lambda: w.backend().ejected == 1)
+        w.use(of(peer))
+
+        assert w.fetch().status_code == 503
+        assert w.backend().ejected == 0
+
+
+def probes_alone(probes: list[bytes]) -> Behaviour:
+    """Answers probes, and no other request."""
+
+    def serve(conn: Conn) -> None:
+        while (request := conn.request()) is not None:
+            if request.startswith(b"GET /health"):
+                probes.append(request)
+                conn.send(OK)
+            else:
+                conn.wait_for_end()
+
+    return serve
+
+
+def test_probes_do_not_wait_for_a_circuit_that_is_full() -> None:
+    probes: list[bytes] = []
+    policy = document.ActiveHealth(path="/health", interval="5s", timeout="1s", unhealthy_threshold=1)
+    circuit = document.Circuit(max_connections=1, max_pending=1)
+    with backend(probes_alone(probes)) as peer, world() as w:
+        w.use(of(peer, active_health=policy, circuit=circuit), connect_timeout="0s")
+        w.until(lambda: len(probes) == 1)
+        running = w.get()
+        w.until(lambda: running.is_open_told == 1)
+        waiting = w.get()
+        for place in range(2, 5):
+            w.pass_time(5)
+            w.until(lambda seen=place: len(probes) == seen)  # type: ignore[misc]
+            w.pass_time(2)
+
+        assert not waiting.is_over
+        assert w.backend().ejected == 0
+        assert (w.backend().requests, w.backend().in_flight, w.backend().connections) == (2, 2, 1)
+
+
+def test_a_lack_of_descriptors_says_nothing_about_an_address() -> None:
+    probes: list[bytes] = []
+    policy = document.ActiveHealth(path="/health", interval="5s", timeout="1s", unhealthy_threshold=1)
+    with backend(probes_alone(probes)) as peer, world() as w:
+        with out_of_descriptors():
+            w.use(of(peer, active_health=policy))
+            for _ in range(3):
+                w.turns(20)
+                w.pass_time(5)
+            w.turns(20)
+            assert w.backend().ejected == 0
+        assert not probes
+        w.pass_time(5)
+        w.until(lambda: len(probes) == 1)
+
+        assert w.backend().ejected == 0
+
+
+def test_addresses_that_stay_are_asked_however_often_others_change() -> None:
+    probes: list[bytes] = []
+    policy = document.ActiveHealth(path="/health", interval="80s")
+    with backend(probes_alone(probes)) as peer, world() as w:
+        for _ in range(10):
+            w.use(of(f"127.0.0.1:{dead_port()}", peer, active_health=policy))
+            w.turns()
+            w.pass_time(10)
+
+        w.until(lambda: bool(probes))
