@@ -18,7 +18,8 @@ from tunnelgw.authsecret import NoToken
 from tunnelgw.deliver.dispatch import Dispatch, Settings
 from tunnelgw.deliver.targets import Discovery
 from tunnelgw.features import SUPPORTED
-from tunnelgw.herald import Herald
+from tunnelgw.fulllists import FullLists
+from tunnelgw.herald import Herald, Recorder
 from tunnelgw.ingressreport import IngressReport
 from tunnelgw.metrics import Metrics
 from tunnelgw.options import PROG, Options
@@ -71,6 +72,7 @@ class _Controller:
             daemon.stop,
             self._may_write,
             lambda kind, outcome: metrics.statuses.labels(kind, outcome).inc(),
+            FullLists(self._recorder).note,
         )
         self._dispatch: Dispatch | None = None
         self._reconciler: Reconciler | None = None
@@ -119,7 +121,7 @@ class _Controller:
             self._dispatch,
             self._desk,
             self._discovery(token),
-            Herald(None if options.dry_run else self._origin.recorder),
+            Herald(self._recorder),
             self._leads,
             stop,
             self._daemon.fail,
@@ -127,6 +129,10 @@ class _Controller:
             options.debounce_s,
         )
         self._reconciler.run()
+
+    @property
+    def _recorder(self) -> Recorder | None:
+        return None if self._options.dry_run else self._origin.recorder
 
     def _discovery(self, token: Secret | None) -> Discovery:
         options = self._options

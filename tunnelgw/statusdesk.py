@@ -13,6 +13,8 @@ from typing import NamedTuple
 import backoff
 
 from daemonkit.logs import get_logger
+from tunnelgw.model.meta import Object
+from tunnelgw.model.refs import ParentRef
 from tunnelgw.sources.writing import Outcome, Writer, Written
 from tunnelgw.status.compose import Author, Wish, compose
 from tunnelgw.status.conditions import Outdated
@@ -26,7 +28,9 @@ UNCHANGED = "unchanged"
 
 
 class StatusDesk:
-    """`observe` is told each outcome by kind. `may_write` is false where another controller leads."""
+    """`may_write` is false where another controller leads. `observe` is told each outcome by kind, `on_left_out` the
+    parents for whom each status had no room, also if there are none.
+    """
 
     def __init__(
         self,
@@ -35,6 +39,7 @@ class StatusDesk:
         stop: threading.Event,
         may_write: Callable[[], bool],
         observe: Callable[[str, str], None],
+        on_left_out: Callable[[ObjectId, Object, tuple[ParentRef, ...]], None],
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._writer = writer
@@ -42,6 +47,7 @@ class StatusDesk:
         self._stop = stop
         self._may_write = may_write
         self._observe = observe
+        self._on_left_out = on_left_out
         self._clock = clock
         self._changed = threading.Condition()
         self._wishes: dict[ObjectId, Wish] = {}
@@ -111,9 +117,10 @@ class StatusDesk:
     def _carry_out(self, id_: ObjectId, wish: Wish) -> str:
         now = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
         try:
-            status = compose(wish, self._author, now)
+            status, left_out = compose(wish, self._author, now)
         except Outdated:
             return Outcome.CONFLICT  # the object's newer version is on its way to us
+        self._on_left_out(id_, wish.item, left_out)
         if status is None:
             self._forget_failures(id_)
             return UNCHANGED

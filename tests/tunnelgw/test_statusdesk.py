@@ -66,13 +66,18 @@ class Office:
         self.noted = threading.Condition()
         self.stop = threading.Event()
         author = Author("tests.example/controller", ())
-        self.desk = StatusDesk(server, author, self.stop, lambda: self.leads, self._note)
+        self.left_out: list[tuple[str, ...]] = []
+        self.desk = StatusDesk(server, author, self.stop, lambda: self.leads, self._note, self._note_left_out)
 
     def _note(self, kind: str, outcome: str) -> None:
         assert kind == Kind.HTTP_ROUTE
         with self.noted:
             self.outcomes.append(outcome)
             self.noted.notify_all()
+
+    def _note_left_out(self, id_: ObjectId, item: Object, left_out: tuple[ParentRef, ...]) -> None:
+        assert id_ == ObjectId(Kind.HTTP_ROUTE, item.key)
+        self.left_out.append(tuple(ref.name for ref in left_out))
 
     def wait_for(self, *outcomes: str) -> None:
         with self.noted:
@@ -103,6 +108,20 @@ def test_a_wish_is_written() -> None:
         office.wait_for("written")
         server.wait_for("one for 1")
         assert office.desk.depth == 0
+
+
+def test_parents_for_whom_a_status_has_no_room_are_told_with_each_look_at_it() -> None:
+    foreign = {"parentRef": {"name": "gw"}, "controllerName": "example.net/other", "conditions": []}
+    item = route("web", metadata={"resourceVersion": "1"}, status={"parents": [foreign] * 32})
+    full = {WEB: msgspec.structs.replace(wish("one")[WEB], item=item)}
+    server = Server()
+    with working(server) as office:
+        office.desk.want(full)
+        office.wait_for("unchanged")
+        office.desk.want(wish("two"))
+        office.wait_for("unchanged", "written")
+
+        assert office.left_out == [("gw",), ()]
 
 
 def test_while_a_write_is_under_way_only_the_newest_of_further_wishes_is_kept() -> None:

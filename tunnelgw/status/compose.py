@@ -1,9 +1,11 @@
 """The whole status of an object as it should be, made from what was decided about it. Pure.
 
-Wish (object, verdict, delivery) -> bytes to write, or None when the stored status says so already
+Wish (object, verdict, delivery) -> bytes to write, or None when the stored status says so already, and what there was
+no room for
 """
 
 from collections.abc import Sequence
+from typing import NamedTuple
 
 import msgspec
 
@@ -41,30 +43,37 @@ class Author(msgspec.Struct, frozen=True):
     """Names of the features of Gateway API that are served, in the order of the alphabet."""
 
 
-def compose(wish: Wish, author: Author, now: str) -> bytes | None:
-    """JSON of the whole status. `now` in RFC 3339 to the second. Raises Outdated."""
-    patch = _patch(wish, author, now)
+class Composed(NamedTuple):
+    status: bytes | None
+    """JSON of the whole status; None: it says so already."""
+    left_out: tuple[ParentRef, ...] = ()
+    """Parents or ancestors of whom nothing can be said, since the list is full."""
+
+
+def compose(wish: Wish, author: Author, now: str) -> Composed:
+    """`now` in RFC 3339 to the second. Raises Outdated."""
+    patch, left_out = _patch(wish, author, now)
     if patch is None:
-        return None
+        return Composed(None, left_out)
     stored = msgspec.json.decode(_stored(wish.item), type=dict[str, msgspec.Raw])
-    return msgspec.json.encode({**stored, **patch})
+    return Composed(msgspec.json.encode({**stored, **patch}), left_out)
 
 
-def _patch(wish: Wish, author: Author, now: str) -> Patch | None:
+def _patch(wish: Wish, author: Author, now: str) -> tuple[Patch | None, tuple[ParentRef, ...]]:
     item, verdict = wish.item, wish.verdict
     generation = item.metadata.generation
     match item, verdict:
         case GatewayClass(), ClassVerdict():
-            return class_status(item.status, verdict, author.features, generation, now)
+            return class_status(item.status, verdict, author.features, generation, now), ()
         case Gateway(), GatewayVerdict():
-            return gateway_status(item.status, verdict, wish.delivery, generation, now)
+            return gateway_status(item.status, verdict, wish.delivery, generation, now), ()
         case ListenerSet(), ListenerSetVerdict():
-            return listener_set_status(item.status, verdict, wish.delivery, generation, now)
+            return listener_set_status(item.status, verdict, wish.delivery, generation, now), ()
         case ((HttpRoute() | GrpcRoute()), (RouteVerdict() | None)):
             return route_status(item.status, verdict or RouteVerdict(()), _writer(item, author, now))
         case BackendTlsPolicy(), (PolicyVerdict() | None):
             return policy_status(item.status, _ancestors(verdict), _writer(item, author, now))
-    return None  # conditions of these kinds have no author's name: what others may have written stays
+    return None, ()  # conditions of these kinds have no author's name: what others may have written stays
 
 
 def _writer(item: Object, author: Author, now: str) -> Writer:

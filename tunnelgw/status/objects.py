@@ -15,6 +15,7 @@ import msgspec
 from tunnelgw.model.conditions import Condition, ConditionType, Finding, Reason, Status
 from tunnelgw.model.gateways import GatewayAddress, RouteGroupKind
 from tunnelgw.model.part import Part
+from tunnelgw.model.refs import ParentRef
 from tunnelgw.status.conditions import merge_conditions
 from tunnelgw.status.entries import Entry, Writer, conditions_json, merge_ancestors, merge_parents
 from tunnelgw.translate.verdicts import ClassVerdict, GatewayVerdict, ListenerSetVerdict, ListenerVerdict, RouteVerdict
@@ -132,19 +133,23 @@ def listener_set_status(
     }
 
 
-def route_status(stored: msgspec.Raw, verdict: RouteVerdict, writer: Writer) -> Patch | None:
-    """Raises Outdated."""
+def route_status(
+    stored: msgspec.Raw, verdict: RouteVerdict, writer: Writer
+) -> tuple[Patch | None, tuple[ParentRef, ...]]:
+    """Also the parents for which there is no room. Raises Outdated."""
     current = msgspec.json.decode(stored, type=_Route)
     ours = [Entry(parent.parent_ref, parent.findings) for parent in verdict.parents]
-    parents, _ = merge_parents(current.parents, ours, ROUTE_CONDITIONS, writer)
-    return None if _same(parents, current.parents) else {"parents": list(parents)}
+    parents, left_out = merge_parents(current.parents, ours, ROUTE_CONDITIONS, writer)
+    return None if _same(parents, current.parents) else {"parents": list(parents)}, left_out
 
 
-def policy_status(stored: msgspec.Raw, ancestors: Sequence[Entry], writer: Writer) -> Patch | None:
-    """Raises Outdated."""
+def policy_status(
+    stored: msgspec.Raw, ancestors: Sequence[Entry], writer: Writer
+) -> tuple[Patch | None, tuple[ParentRef, ...]]:
+    """Also the ancestors for which there is no room. Raises Outdated."""
     current = msgspec.json.decode(stored, type=_Policy)
-    merged, _ = merge_ancestors(current.ancestors, ancestors, POLICY_CONDITIONS, writer)
-    return None if _same(merged, current.ancestors) else {"ancestors": list(merged)}
+    merged, left_out = merge_ancestors(current.ancestors, ancestors, POLICY_CONDITIONS, writer)
+    return None if _same(merged, current.ancestors) else {"ancestors": list(merged)}, left_out
 
 
 def _same(one: Sequence[msgspec.Raw], other: Sequence[msgspec.Raw]) -> bool:

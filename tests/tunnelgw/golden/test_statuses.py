@@ -79,13 +79,13 @@ def _delivery(case: dict[str, Any]) -> Delivery:
 def _written(wish: Wish) -> Any:
     """The status as it is written, conditions in the words of the cases."""
     try:
-        text = compose(wish, AUTHOR, NOW)
+        text = compose(wish, AUTHOR, NOW).status
     except Outdated:
         return "outdated"
     if text is None:
         return "unwritten"
     stored = msgspec.structs.replace(wish.item, status=msgspec.Raw(text))
-    assert compose(msgspec.structs.replace(wish, item=stored), AUTHOR, LATER) is None
+    assert compose(msgspec.structs.replace(wish, item=stored), AUTHOR, LATER).status is None
     return _in_words(msgspec.json.decode(text))
 
 

@@ -196,28 +196,29 @@ def test_a_listener_set_has_conditions_and_listeners_of_its_own() -> None:
 def test_a_route_says_something_to_each_parent_of_ours_and_nothing_twice() -> None:
     verdict = RouteVerdict((ParentVerdict(ParentRef("gw"), (ACCEPTED, RESOLVED)),))
 
-    patch = route_status(NO_STATUS, verdict, WRITER)
+    patch, _ = route_status(NO_STATUS, verdict, WRITER)
 
     assert patch is not None
     assert conditions(json.loads(bytes(patch["parents"][0]))) == {
         "Accepted": ("True", "Accepted"),
         "ResolvedRefs": ("True", "ResolvedRefs"),
     }
-    assert route_status(stored(patch), verdict, WRITER) is None
+    assert route_status(stored(patch), verdict, WRITER) == (None, ())
 
 
 def test_a_route_that_left_us_loses_our_entries_only() -> None:
-    first = stored(route_status(NO_STATUS, RouteVerdict((ParentVerdict(ParentRef("gw"), (ACCEPTED,)),)), WRITER))
+    patch, _ = route_status(NO_STATUS, RouteVerdict((ParentVerdict(ParentRef("gw"), (ACCEPTED,)),)), WRITER)
+    first = stored(patch)
 
-    assert route_status(first, RouteVerdict(()), WRITER) == {"parents": []}
-    assert route_status(NO_STATUS, RouteVerdict(()), WRITER) is None
+    assert route_status(first, RouteVerdict(()), WRITER) == ({"parents": []}, ())
+    assert route_status(NO_STATUS, RouteVerdict(()), WRITER) == (None, ())
 
 
 def test_a_policy_says_something_to_each_gateway_that_it_concerns() -> None:
     ancestors = [Entry(ParentRef("gw", namespace="infra"), (ACCEPTED, RESOLVED))]
 
-    patch = policy_status(NO_STATUS, ancestors, WRITER)
+    patch, _ = policy_status(NO_STATUS, ancestors, WRITER)
 
     assert patch is not None
     assert json.loads(bytes(patch["ancestors"][0]))["ancestorRef"]["namespace"] == "infra"
-    assert policy_status(stored(patch), ancestors, WRITER) is None
+    assert policy_status(stored(patch), ancestors, WRITER) == (None, ())

@@ -1,0 +1,42 @@
+"""Who is told that a status has no room, and how often."""
+
+from __future__ import annotations
+
+import logging
+
+import pytest
+
+from tests.tunnelgw.sources.objects import route
+from tests.tunnelgw.test_herald import Recorder
+from tunnelgw.fulllists import FullLists
+from tunnelgw.model.kinds import Kind
+from tunnelgw.model.meta import Key
+from tunnelgw.model.refs import ParentRef
+from tunnelgw.translate.verdicts import ObjectId
+
+WEB = Key("default", "web")
+ONE, TWO = ParentRef("one", namespace="infra"), ParentRef("two", section_name="https")
+
+
+def test_what_a_status_has_no_room_for_is_told_once(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    caplog.set_level(logging.WARNING, "tunnelgw")
+    recorder = Recorder()
+    lists = FullLists(recorder)
+    first, second = (route("web", metadata={"uid": uid}) for uid in ("1", "2"))
+
+    for item, left_out in ((first, (ONE,)), (first, (ONE,)), (first, (ONE, TWO)), (first, ()), (first, (ONE,))):
+        lists.note(ObjectId(Kind.HTTP_ROUTE, WEB), item, left_out)
+    lists.note(ObjectId(Kind.HTTP_ROUTE, WEB), second, (ONE,))
+
+    told = "status.parents is full, so nothing is said there of {}; remove entries that are out of date"
+    names = ["Gateway infra/one", "Gateway infra/one, Gateway two/https", "Gateway infra/one", "Gateway infra/one"]
+    assert recorder.said == [(Kind.HTTP_ROUTE, WEB, "StatusFull", told.format(name)) for name in names]
+    assert [record.getMessage() for record in caplog.records] == ["status has no room"] * 4
+
+
+def test_without_a_recorder_the_log_says_it(caplog: pytest.LogCaptureFixture) -> None:
+    FullLists().note(ObjectId(Kind.BACKEND_TLS_POLICY, WEB), route("web"), (ONE,))
+
+    assert [record.getMessage() for record in caplog.records] == ["status has no room"]
