@@ -136,7 +136,9 @@ class Balancer:
 
     def _update_usable(self) -> None:
         self._usable = [destination for destination in self._destinations.values() if destination.health.is_usable]
-        self._stats.ejected = len(self._destinations) - len(self._usable)
+        if not self._is_retired:
+            # The numbers may be a successor's by now.
+            self._stats.ejected = len(self._destinations) - len(self._usable)
 
     # -- changes -------------------------------------------------------------------------------------------------------
 
@@ -204,7 +206,6 @@ class Balancer:
         if self._is_retired:
             return
         self._is_retired = True
-        self._restoring.cancel()
         for prober in self._probers.values():
             prober.stop()
         self._probers = {}
@@ -213,6 +214,7 @@ class Balancer:
 
     def close(self) -> None:
         self.retire()
+        self._restoring.cancel()
         for destination in self._all_destinations:
             for pool in destination.pools:
                 pool.close()

@@ -106,10 +106,10 @@ class H1Link:
         return True
 
     def rest(self) -> None:
-        """It is kept, unused, for a while."""
-        idle_timeout_s = self._shared.idle_timeout_s
-        if idle_timeout_s:
-            self._idle.set(self._loop.now_s + idle_timeout_s)
+        """It is kept, unused, for a while, and not beyond its age."""
+        idle_timeout_s, retire_at_s = self._shared.idle_timeout_s, self._retire_at_s
+        until_s = self._loop.now_s + idle_timeout_s if idle_timeout_s else retire_at_s
+        self._idle.set(until_s if until_s < retire_at_s else retire_at_s)
 
     def close(self) -> None:
         """It is free, and not wanted any more."""

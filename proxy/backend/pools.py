@@ -140,15 +140,21 @@ class Pools:
     def _retire(self, key: str, balancer: Balancer) -> None:
         del self._balancers[key]
         balancer.retire()
+        self._stats.backend(key).ejected = 0
         self._former[key] = balancer
         self._retired.append((self._loop.now_s + _LINGER_S, balancer))
         self._sweep.set(self._loop.now_s + _LINGER_S)
 
     def _forget_retired(self) -> None:
         now_s = self._loop.now_s
-        kept = [(until_s, balancer) for until_s, balancer in self._retired if until_s > now_s or not balancer.is_idle]
-        gone = {id(balancer) for _, balancer in self._retired} - {id(balancer) for _, balancer in kept}
-        self._former = {key: balancer for key, balancer in self._former.items() if id(balancer) not in gone}
+        kept, gone = [], set()
+        for until_s, balancer in self._retired:
+            if until_s > now_s or not balancer.is_idle:
+                kept.append((until_s, balancer))
+            else:
+                balancer.close()
+                gone.add(balancer)
+        self._former = {key: balancer for key, balancer in self._former.items() if balancer not in gone}
         self._retired = kept
         if kept:
             self._sweep.set(now_s + _LINGER_S)

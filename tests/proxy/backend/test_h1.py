@@ -311,14 +311,39 @@ def test_an_unused_connection_is_closed_after_the_idle_timeout() -> None:
 
 
 def test_an_old_connection_is_closed_after_its_request() -> None:
+    may_answer = threading.Event()
+
+    def slowly(conn: Conn) -> None:
+        conn.request()
+        assert may_answer.wait(10)
+        conn.send(OK)
+        conn.wait_for_end()
+
+    with backend(slowly) as peer, world() as w:
+        w.use(one(peer.address), backend_idle_timeout="0s")
+        answer = w.get()
+        w.until(lambda: answer.is_open_told == 1)
+        w.pass_time(601)
+        assert w.backend().connections == 1
+        may_answer.set()
+        w.until(lambda: answer.is_over)
+
+        assert answer.status_code == 200
+        assert w.backend().connections == 0
+
+
+def test_an_old_connection_gets_no_request_however_recently_it_was_used() -> None:
     with backend() as peer, world() as w:
         w.use(one(peer.address), backend_idle_timeout="0s")
         w.fetch()
-        w.pass_time(601)
+        w.pass_time(599)
+        w.fetch()
+        assert peer.connections == 1
+        w.pass_time(2)
+        assert w.backend().connections == 0
         w.fetch()
 
-        assert w.backend().connections == 0
-        assert peer.connections == 1
+        assert peer.connections == 2
 
 
 def test_fifty_rounds_leave_no_descriptor_behind() -> None:

@@ -307,6 +307,38 @@ def test_exchanges_of_an_earlier_table_still_reach_their_backend_for_a_while() -
         assert failure.reason is Reason.STOPPING
 
 
+def test_an_ejected_address_is_used_again_by_exchanges_of_an_earlier_table() -> None:
+    policy = document.PassiveHealth(consecutive_failures=1, ejection_time="10s")
+    with backend() as good, backend(lambda conn: conn.serve(UNAVAILABLE)) as bad, world() as w:
+        w.use(of(good, bad, passive_health=policy))
+        for _ in range(2):
+            w.fetch()
+        w.use()
+        w.turns()
+        assert {address_of(w.fetch()) for _ in range(4)} == {good.address}
+        w.pass_time(11)
+
+        assert bad.address in {address_of(w.fetch()) for _ in range(2)}
+
+
+def test_the_health_of_a_backend_of_the_past_is_not_shown_as_that_of_its_successor() -> None:
+    policy = document.PassiveHealth(consecutive_failures=1, ejection_time="10s")
+    with backend() as good, backend(lambda conn: conn.serve(UNAVAILABLE)) as bad, world() as w:
+        w.use(of(good, bad, passive_health=policy))
+        slow = w.get()
+        w.fetch()
+        w.until(lambda: slow.is_over and w.backend().ejected == 1)
+        w.use()
+        w.turns()
+        assert w.backend().ejected == 0
+        for _ in range(4):
+            w.pass_time(11)
+            w.fetch()
+            assert w.backend().ejected == 0
+
+        assert w.backend().ejections > 1
+
+
 def test_another_protocol_is_another_pool() -> None:
     with backend() as peer, world() as w:
         w.use(of(peer))
