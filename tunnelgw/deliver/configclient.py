@@ -8,6 +8,7 @@ import http.client
 import re
 import socket
 import ssl
+from collections.abc import Callable
 from http import HTTPStatus
 from urllib.parse import urlsplit
 
@@ -101,10 +102,18 @@ class _TlsConnection(http.client.HTTPConnection):
 
 class ConfigClient:
     def __init__(
-        self, endpoint: ConfigEndpoint, token: Secret | None, answer_timeout_s: float = ANSWER_TIMEOUT_S
+        self,
+        endpoint: ConfigEndpoint,
+        token: Secret | None,
+        answer_timeout_s: float = ANSWER_TIMEOUT_S,
+        before_call: Callable[[], None] = lambda: None,
     ) -> None:
-        """Raises ValueError for a URL of another form, or a CA file that cannot be used."""
+        """Raises ValueError for a URL of another form, or a CA file that cannot be used.
+
+        `before_call` may raise to prevent a call.
+        """
         self._endpoint = endpoint
+        self._before_call = before_call
         self._answer_timeout_s = answer_timeout_s
         self._headers = {"Authorization": f"Bearer {token.reveal()}"} if token is not None else {}
         self._connection = _connection(endpoint)
@@ -169,6 +178,7 @@ class ConfigClient:
             raise self._unreachable(error) from error
 
     def _once(self, method: str, body: bytes, most_bytes: int) -> tuple[int, http.client.HTTPMessage, bytes]:
+        self._before_call()
         headers = {**self._headers, "Content-Type": "application/json"} if method == "PUT" else self._headers
         connection = self._connection
         if connection.sock is None:

@@ -68,13 +68,19 @@ class Courier(Generic[P]):
 
     def __init__(
         self,
-        target: Target[P],
+        make: Callable[[Callable[[], bool]], Target[P]],
         report: Callable[[Receipt], None],
         on_crash: Callable[[BaseException], None],
         *,
         visit_every_s: float,
+        on_end: Callable[[], None] = lambda: None,
     ) -> None:
-        self.target = target
+        """`make` builds the target, which is to ask before each call whether the courier still serves it.
+
+        `on_end` is called from the courier's thread when it has ended, as `has_ended` says.
+        """
+        self.target = make(lambda: not self._is_stopping)
+        self._on_end = on_end
         self._report = report
         self._on_crash = on_crash
         self._visit_every_s = visit_every_s
@@ -82,11 +88,13 @@ class Courier(Generic[P]):
         self._parcel: P | None = None
         self._is_stopping = False
         self._receipt: Receipt | None = None
-        self._thread = threading.Thread(target=self._run, name=f"courier {target.name}", daemon=True)
+        self._ended = threading.Event()
+        self._thread = threading.Thread(target=self._run, name=f"courier {self.target.name}", daemon=True)
 
     @property
-    def receipt(self) -> Receipt | None:
-        return self._receipt
+    def has_ended(self) -> bool:
+        """Whether nothing of it is under way any more."""
+        return self._ended.is_set()
 
     def start(self) -> None:
         self._thread.start()
@@ -99,16 +107,14 @@ class Courier(Generic[P]):
                 self._changed.notify_all()
 
     def stop(self) -> None:
-        """The delivery under way is finished or times out; nothing begins any more. See `join`."""
+        """The call under way is finished or times out; none begins any more. See `join`."""
         with self._changed:
             self._is_stopping = True
             self._changed.notify_all()
 
     def join(self, timeout_s: float) -> bool:
-        """True when the thread has ended, or never started."""
-        if self._thread.ident is not None:
-            self._thread.join(max(0.0, timeout_s))
-        return not self._thread.is_alive()
+        """True when it has ended."""
+        return self._ended.wait(max(0.0, timeout_s))
 
     def _run(self) -> None:
         try:
@@ -117,6 +123,8 @@ class Courier(Generic[P]):
             self._on_crash(error)
         finally:
             self.target.close()
+            self._ended.set()
+            self._on_end()
 
     def _serve(self) -> None:
         done: P | None = None
@@ -126,6 +134,8 @@ class Courier(Generic[P]):
             try:
                 remarks = self.target.deliver(parcel)
             except Undelivered as failure:
+                if self._is_stopping:
+                    return
                 pause_s = max(self._pause_s(next(pauses), failure), failure.retry_after_s)
                 self._note_failure(parcel, failure, pause_s)
                 not_before_s = time.monotonic() + failure.retry_after_s

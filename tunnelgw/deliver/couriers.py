@@ -1,26 +1,38 @@
 """The couriers of all targets of one sort: there is one for each target that should hold something now.
 
+A target is at a place. Whoever comes to a place after somebody else, with other credentials or after we led no more for
+a while, begins when the former courier's last call has ended: otherwise that call could still undo what is newer.
+
 One thread calls `send`, `stop` and `join`; `receipts` may be read from any.
 """
 
 import threading
 import time
 from collections.abc import Callable, Hashable, Mapping
-from typing import Generic, TypeVar
+from typing import Generic, Protocol, TypeVar
 
 from tunnelgw.deliver.courier import Courier, Parcel, Target
 from tunnelgw.deliver.receipts import Receipt
 
-K = TypeVar("K", bound=Hashable)
+
+class Located(Hashable, Protocol):
+    @property
+    def place(self) -> str:
+        """Where the target is; two keys may lead to one place."""
+
+
+K = TypeVar("K", bound=Located)
 P = TypeVar("P", bound=Parcel)
+Make = Callable[[K, Callable[[], bool]], Target[P]]
+"""Builds the target of a key; with it goes whether that is still to be served, to be asked before each call."""
 
 
 class Couriers(Generic[K, P]):
-    """`make` builds the target of a key. `on_news` is called from couriers' threads when a receipt has changed."""
+    """`on_news` is called from couriers' threads when a receipt has changed, or `send` can do more than last time."""
 
     def __init__(
         self,
-        make: Callable[[K], Target[P]],
+        make: Make[K, P],
         on_news: Callable[[], None],
         on_crash: Callable[[BaseException], None],
         *,
@@ -33,16 +45,24 @@ class Couriers(Generic[K, P]):
         self._lock = threading.Lock()
         self._receipts: dict[K, Receipt] = {}
         self._couriers: dict[K, Courier[P]] = {}
-        self._leaving: list[Courier[P]] = []
+        self._leaving: list[tuple[str, Courier[P]]] = []
+        """With the places that they leave."""
 
     def send(self, wanted: Mapping[K, P]) -> None:
-        """From now on exactly these targets are served, each with its newest parcel."""
-        self._leaving = [courier for courier in self._leaving if not courier.join(0)]
+        """From now on exactly these targets are served, each with its newest parcel.
+
+        To be called again after news: a place that somebody still leaves is served then.
+        """
         for key in self._couriers.keys() - wanted.keys():
             self._dismiss(key)
+        self._leaving = [(place, courier) for place, courier in self._leaving if not courier.has_ended]
+        taken = {place for place, _ in self._leaving}
         for key, parcel in wanted.items():
-            courier = self._couriers.get(key) or self._hire(key)
-            courier.send(parcel)
+            courier = self._couriers.get(key)
+            if courier is None and key.place not in taken:
+                courier = self._hire(key)
+            if courier is not None:
+                courier.send(parcel)
 
     def receipts(self) -> dict[K, Receipt]:
         """The newest word on each target that has answered, or failed to."""
@@ -55,14 +75,15 @@ class Couriers(Generic[K, P]):
 
     def join(self, deadline_s: float) -> bool:
         """True when all have ended by `deadline_s` (monotonic clock)."""
-        return all(courier.join(deadline_s - time.monotonic()) for courier in self._leaving)
+        return all(courier.join(deadline_s - time.monotonic()) for _, courier in self._leaving)
 
     def _hire(self, key: K) -> Courier[P]:
         courier: Courier[P] = Courier(
-            self._make(key),
+            lambda is_served: self._make(key, is_served),
             lambda receipt: self._note(key, courier, receipt),
             self._on_crash,
             visit_every_s=self._visit_every_s,
+            on_end=self._on_news,
         )
         self._couriers[key] = courier
         courier.start()
@@ -73,7 +94,7 @@ class Couriers(Generic[K, P]):
             courier = self._couriers.pop(key)
             self._receipts.pop(key, None)
         courier.stop()
-        self._leaving.append(courier)
+        self._leaving.append((key.place, courier))
 
     def _note(self, key: K, courier: Courier[P], receipt: Receipt) -> None:
         with self._lock:

@@ -17,7 +17,7 @@ from daemonkit.secret import Secret
 from proxy.document import Listener
 from tunnelgw.deliver.barred import BarredTarget
 from tunnelgw.deliver.configclient import ConfigClient, ConfigEndpoint
-from tunnelgw.deliver.courier import Target
+from tunnelgw.deliver.courier import Target, Undelivered
 from tunnelgw.deliver.couriers import Couriers
 from tunnelgw.deliver.proxies import DocumentParcel, ProxyTarget
 from tunnelgw.deliver.receipts import Receipt
@@ -46,6 +46,10 @@ class ProxyKey(msgspec.Struct, frozen=True):
     plane: str
     url: str
     token: Credentials
+
+    @property
+    def place(self) -> str:
+        return self.url
 
 
 _NO_PLANE = Plane((), Credentials(None))
@@ -191,22 +195,28 @@ class Dispatch:
 
     # -- targets -----------------------------------------------------------------------------------------------------
 
-    def _proxy(self, key: ProxyKey) -> Target[DocumentParcel]:
+    def _proxy(self, key: ProxyKey, is_served: Callable[[], bool]) -> Target[DocumentParcel]:
         if key.token.problem:
             return BarredTarget(key.url, key.token.problem)
         endpoint = ConfigEndpoint(key.url, self._settings.proxy_ca_file, self._settings.proxy_server_name)
         try:
-            client = ConfigClient(endpoint, key.token.secret)
+            client = ConfigClient(endpoint, key.token.secret, before_call=lambda: self._require_duty(is_served))
         except ValueError as error:
             return BarredTarget(key.url, str(error), is_credential_problem=False)
-        return ProxyTarget(endpoint, client, self._may_write)
+        return ProxyTarget(endpoint, client)
 
-    def _tunnel(self, tunnel: Tunnel) -> Target[HostnamesParcel]:
+    def _tunnel(self, tunnel: Tunnel, is_served: Callable[[], bool]) -> Target[HostnamesParcel]:
         name = f"tunnel {tunnel.tunnel_id}"
         if tunnel.token.secret is None:
             return BarredTarget(name, tunnel.token.problem)
         budget = self._budgets.setdefault(tunnel.token.secret, Budget())
-        client = ProviderClient(tunnel.token.secret, self._settings.provider_url, self._observe, budget)
+        client = ProviderClient(
+            tunnel.token.secret,
+            self._settings.provider_url,
+            self._observe,
+            budget,
+            before_call=lambda _: self._require_duty(is_served),
+        )
         document = TunnelDocument(
             client,
             TunnelRef(tunnel.tunnel_id, tunnel.account_id),
@@ -214,6 +224,11 @@ class Dispatch:
             adopt=self._settings.adopt,
             is_dry_run=self._settings.is_dry_run,
         )
-        return TunnelTarget(
-            name, document, self._may_write, lambda found: self._on_pass(tunnel.tunnel_id, found), client.close
-        )
+        return TunnelTarget(name, document, lambda found: self._on_pass(tunnel.tunnel_id, found), client.close)
+
+    def _require_duty(self, is_served: Callable[[], bool]) -> None:
+        """Before each call: who leads no more, or was replaced, must not write after those who came later."""
+        if not self._may_write():
+            raise Undelivered("another controller leads now")
+        if not is_served():
+            raise Undelivered("it is served anew, or no more")

@@ -5,8 +5,6 @@ controller stopped. A proxy that was restarted empty, or was given another docum
 we left it with, and gets ours again.
 """
 
-from collections.abc import Callable
-
 import msgspec
 
 from daemonkit.logs import get_logger
@@ -28,12 +26,9 @@ class DocumentParcel(msgspec.Struct, frozen=True):
 
 
 class ProxyTarget:
-    """`may_write` is false once we lead no more."""
-
-    def __init__(self, endpoint: ConfigEndpoint, client: ConfigClient, may_write: Callable[[], bool]) -> None:
+    def __init__(self, endpoint: ConfigEndpoint, client: ConfigClient) -> None:
         self.name = endpoint.url
         self._client = client
-        self._may_write = may_write
         self._held_digest = ""
         self._held_version: int | None = None
         self._remarks: tuple[Remark, ...] = ()
@@ -58,8 +53,6 @@ class ProxyTarget:
         # With its own version a document that is loaded already, perhaps by another controller, is not loaded again.
         version = (self._held_version or 0) + (0 if is_visit and self._held_version is not None else 1)
         for _ in range(_MAX_CONFLICTS):
-            if not self._may_write():
-                raise Undelivered("another controller leads now")
             try:
                 return self._put(parcel, version)
             except VersionConflict as conflict:

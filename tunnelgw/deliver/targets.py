@@ -51,6 +51,10 @@ class Tunnel(msgspec.Struct, frozen=True):
     account_id: str
     token: Credentials
 
+    @property
+    def place(self) -> str:
+        return self.tunnel_id
+
 
 class Discovery(msgspec.Struct, frozen=True):
     """How the shared proxies are found, from the options."""

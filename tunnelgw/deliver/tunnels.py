@@ -30,19 +30,13 @@ KNOCK = HostnamesParcel("", None)
 
 
 class TunnelTarget:
-    """`may_write` is false once we lead no more; `on_pass` hears of each look at the document."""
+    """`on_pass` hears of each look at the document."""
 
     def __init__(
-        self,
-        name: str,
-        document: TunnelDocument,
-        may_write: Callable[[], bool],
-        on_pass: Callable[[Pass], None],
-        close: Callable[[], None],
+        self, name: str, document: TunnelDocument, on_pass: Callable[[Pass], None], close: Callable[[], None]
     ) -> None:
         self.name = name
         self._document = document
-        self._may_write = may_write
         self._on_pass = on_pass
         self._close = close
 
@@ -50,12 +44,11 @@ class TunnelTarget:
         self._close()
 
     def deliver(self, parcel: HostnamesParcel) -> tuple[Remark, ...]:
-        self._require_lead()
         try:
             if parcel.hostnames is None:
                 self._document.check()
                 return ()
-            found = self._document.keep(parcel.hostnames, self._require_lead)
+            found = self._document.keep(parcel.hostnames)
         except ProviderError as error:
             raise Undelivered(
                 str(error),
@@ -66,10 +59,6 @@ class TunnelTarget:
             ) from error
         self._on_pass(found)
         return _remarks(found)
-
-    def _require_lead(self) -> None:
-        if not self._may_write():
-            raise Undelivered("another controller leads now")
 
 
 def _remarks(found: Pass) -> tuple[Remark, ...]:

@@ -120,6 +120,10 @@ def _observe_nothing(call: str, outcome: str, seconds: float) -> None:
     pass
 
 
+def _allow(call: str) -> None:
+    pass
+
+
 class Budget:
     """Of calls, for all clients of one token. Any thread may call."""
 
@@ -152,8 +156,13 @@ class ProviderClient:
         observe: Observer = _observe_nothing,
         budget: Budget | None = None,
         timing: CallTiming = CallTiming(),  # noqa: B008  # frozen
+        before_call: Callable[[str], None] = _allow,
     ) -> None:
-        """`budget`: that of all clients with this token; None: there are no others."""
+        """`budget`: that of all clients with this token; None: there are no others.
+
+        `before_call` is told the name of each call, and may raise to prevent it.
+        """
+        self._before_call = before_call
         self._timing = timing
         self._base_url = base_url.rstrip("/")
         self._observe = observe
@@ -191,6 +200,7 @@ class ProviderClient:
         return self._result(self._call("write configuration", "PUT", path, body), Configuration)
 
     def _call(self, name: str, method: str, path: str, body: bytes | None = None) -> Envelope:
+        self._before_call(name)
         wait_s = self._budget.take()
         if wait_s > 0:
             raise RateLimited(f"{name}: not asked for a while, to stay below the provider's limit of calls", wait_s)

@@ -4,7 +4,7 @@ Every pass reads first, since others write the same document; what they wrote si
 A write whose outcome is unclear is settled by the next pass. One thread may call.
 """
 
-from collections.abc import Callable, Collection
+from collections.abc import Collection
 
 import msgspec
 
@@ -59,11 +59,8 @@ class TunnelDocument:
         found = self._client.configuration(self._account(), self._tunnel.tunnel_id)
         return found, revise(found.config, hostnames, self._service, adopt=self._adopt)
 
-    def keep(self, hostnames: Collection[str], before_write: Callable[[], None] = lambda: None) -> Pass:
-        """Make the provider have rules of ours for exactly `hostnames`. Raises ProviderError.
-
-        `before_write` may raise to prevent it.
-        """
+    def keep(self, hostnames: Collection[str]) -> Pass:
+        """Make the provider have rules of ours for exactly `hostnames`. Raises ProviderError."""
         if not self._is_checked:
             self.check()
         found, revision = self.compare(hostnames)
@@ -71,7 +68,6 @@ class TunnelDocument:
         self._last_version = found.version
         if not revision.is_changed or self._is_dry_run:
             return Pass(found.version, False, revision, foreign_edits)
-        before_write()
         self._last_version = None  # known again when the answer is here
         written = self._client.put_configuration(self._account(), self._tunnel.tunnel_id, revision.config)
         self._last_version = written.version

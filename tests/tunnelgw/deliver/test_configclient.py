@@ -20,7 +20,7 @@ NESTED = b"[" * 20_000 + b"]" * 20_000
 
 def target_at(backend: SocketBackend, answer_timeout_s: float = 30.0) -> ProxyTarget:
     endpoint = ConfigEndpoint(f"http://{backend.address}")
-    return ProxyTarget(endpoint, ConfigClient(endpoint, None, answer_timeout_s), lambda: True)
+    return ProxyTarget(endpoint, ConfigClient(endpoint, None, answer_timeout_s))
 
 
 @pytest.mark.parametrize("version", [b"", b"-1", b"\xb2", b"9" * 5000, b"1 2", b"one"])

@@ -4,38 +4,62 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from typing import NamedTuple
+
+import pytest
 
 from tests.tunnelgw.deliver.test_courier import WAIT_S, Doorstep, Parcel
 from tunnelgw.deliver.courier import Undelivered
 from tunnelgw.deliver.couriers import Couriers
 
 
+class House(NamedTuple):
+    place: str
+    owner: str = ""
+
+
+A, B = House("a"), House("b")
+
+
 class Street:
-    """Targets by number, and the couriers that serve them."""
+    """Targets by key, and the couriers that serve them."""
 
     def __init__(self) -> None:
-        self.houses: dict[str, Doorstep] = {}
+        self.houses: dict[House, Doorstep] = {}
+        self.is_served: dict[House, Callable[[], bool]] = {}
         self.news = threading.Condition()
         self.crashes: list[BaseException] = []
-        self.couriers: Couriers[str, Parcel] = Couriers(
+        self.couriers: Couriers[House, Parcel] = Couriers(
             self.build, self.on_news, self.crashes.append, visit_every_s=3600.0
         )
 
-    def build(self, key: str) -> Doorstep:
+    def build(self, key: House, is_served: Callable[[], bool] = lambda: True) -> Doorstep:
+        self.is_served[key] = is_served
         return self.houses.setdefault(key, Doorstep())
 
     def on_news(self) -> None:
         with self.news:
             self.news.notify_all()
 
-    def wait_for_held(self, wanted: dict[str, str]) -> None:
-        def held() -> dict[str, str]:
+    def wait_for_held(self, wanted: dict[House, str]) -> None:
+        def held() -> dict[House, str]:
             return {key: receipt.held for key, receipt in self.couriers.receipts().items()}
 
         with self.news:
             assert self.news.wait_for(lambda: held() == wanted, WAIT_S), held()
+
+    def send_until_held(self, wanted: dict[House, Parcel]) -> None:
+        """As the reconciler does, after each news."""
+
+        def is_held() -> bool:
+            self.couriers.send(wanted)
+            receipts = self.couriers.receipts()
+            return all(key in receipts and receipts[key].held == parcel.digest for key, parcel in wanted.items())
+
+        with self.news:
+            assert self.news.wait_for(is_held, WAIT_S), self.couriers.receipts()
 
 
 @contextmanager
@@ -51,42 +75,95 @@ def street() -> Iterator[Street]:
 
 def test_each_target_gets_its_own_parcel() -> None:
     with street() as row:
-        row.couriers.send({"a": Parcel("one"), "b": Parcel("two")})
+        row.couriers.send({A: Parcel("one"), B: Parcel("two")})
 
-        row.wait_for_held({"a": "one", "b": "two"})
+        row.wait_for_held({A: "one", B: "two"})
 
 
 def test_a_target_that_hangs_delays_nobody_else() -> None:
     with street() as row:
-        row.build("slow").open.clear()
-        row.build("down").failures = [Undelivered("down", retry_after_s=600)]
+        row.build(House("slow")).open.clear()
+        row.build(House("down")).failures = [Undelivered("down", retry_after_s=600)]
 
-        row.couriers.send({"slow": Parcel("one"), "down": Parcel("one"), "fine": Parcel("one")})
+        row.couriers.send(
+            {
+                House("slow"): Parcel("one"),
+                House("down"): Parcel("one"),
+                House("fine"): Parcel("one"),
+            }
+        )
 
-        row.houses["slow"].wait_for(1)
-        row.wait_for_held({"fine": "one", "down": ""})
+        row.houses[House("slow")].wait_for(1)
+        row.wait_for_held({House("fine"): "one", House("down"): ""})
 
 
 def test_a_target_that_is_gone_is_served_and_told_of_no_more() -> None:
     with street() as row:
-        row.couriers.send({"a": Parcel("one"), "b": Parcel("one")})
-        row.wait_for_held({"a": "one", "b": "one"})
+        row.couriers.send({A: Parcel("one"), B: Parcel("one")})
+        row.wait_for_held({A: "one", B: "one"})
 
-        row.couriers.send({"a": Parcel("two")})
+        row.couriers.send({A: Parcel("two")})
 
-        row.wait_for_held({"a": "two"})
-        assert row.houses["b"].is_closed.wait(WAIT_S)
-        assert row.houses["b"].brought == ["one"]
+        row.wait_for_held({A: "two"})
+        assert row.houses[B].is_closed.wait(WAIT_S)
+        assert row.houses[B].brought == ["one"]
 
 
 def test_a_target_that_comes_back_is_served_anew() -> None:
     with street() as row:
-        row.couriers.send({"a": Parcel("one")})
-        row.wait_for_held({"a": "one"})
+        row.couriers.send({A: Parcel("one")})
+        row.wait_for_held({A: "one"})
         row.couriers.send({})
-        assert row.houses.pop("a").is_closed.wait(WAIT_S)
+        assert row.houses.pop(A).is_closed.wait(WAIT_S)
 
-        row.couriers.send({"a": Parcel("one")})
+        row.send_until_held({A: Parcel("one")})
 
-        row.wait_for_held({"a": "one"})
-        assert row.houses["a"].brought == ["one"]
+        assert row.houses[A].brought == ["one"]
+
+
+@pytest.mark.parametrize("successor", [House("a", "another"), A], ids=["other credentials", "lead regained"])
+def test_a_successor_begins_when_the_former_call_to_its_place_has_ended(successor: House) -> None:
+    with street() as row:
+        former = row.build(A)
+        former.open.clear()
+        row.couriers.send({A: Parcel("old")})
+        former.wait_for(1)
+        row.couriers.send({})
+        row.houses.pop(A)
+
+        row.couriers.send({successor: Parcel("new"), B: Parcel("new")})
+        row.wait_for_held({B: "new"})
+        assert successor not in row.houses
+
+        former.open.set()
+        row.send_until_held({successor: Parcel("new"), B: Parcel("new")})
+        assert former.is_closed.is_set()
+        assert (former.brought, row.houses[successor].brought) == (["old"], ["new"])
+
+
+def test_whoever_is_dismissed_is_told_before_the_next_call() -> None:
+    with street() as row:
+        row.build(A).open.clear()
+        row.couriers.send({A: Parcel("one")})
+        row.houses[A].wait_for(1)
+        is_served = row.is_served[A]
+        assert is_served()
+
+        row.couriers.send({})
+
+        assert not is_served()
+
+
+def test_what_fails_for_whoever_is_dismissed_is_not_told_as_tried_again(caplog: pytest.LogCaptureFixture) -> None:
+    with street() as row:
+        house = row.build(A)
+        house.open.clear()
+        house.failures = [Undelivered("it is served anew, or no more")]
+        row.couriers.send({A: Parcel("one")})
+        house.wait_for(1)
+        row.couriers.send({})
+
+        house.open.set()
+
+        assert house.is_closed.wait(WAIT_S)
+        assert not caplog.records

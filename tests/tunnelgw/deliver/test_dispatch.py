@@ -14,6 +14,7 @@ from tests.proxy.site import TOKEN, Proxy
 from tests.support.controller.faults import Reply
 from tests.support.provider import ACCOUNT_ID, TUNNEL_ID, Provider
 from tests.support.provider import TOKEN as API_TOKEN
+from tests.support.provider.provider import PREFIX
 from tunnelgw.deliver.dispatch import Dispatch, Settings
 from tunnelgw.deliver.proxies import DocumentParcel
 from tunnelgw.deliver.targets import Credentials, Plane, Tunnel
@@ -41,10 +42,10 @@ def is_put(asked: Asked) -> bool:
 
 
 class Desk:
-    def __init__(self, provider: Provider) -> None:
+    def __init__(self, provider_url: str) -> None:
         self.news = threading.Condition()
         self.crashes: list[BaseException] = []
-        settings = Settings(provider.url, marker("tests"), visit_every_s=0.3)
+        settings = Settings(provider_url, marker("tests"), visit_every_s=0.3)
         self.dispatch = Dispatch(
             settings, lambda: True, self._note, self.crashes.append, lambda *_: None, lambda *_: None
         )
@@ -59,8 +60,9 @@ class Desk:
 
 
 @contextmanager
-def open_desk(provider: Provider) -> Iterator[Desk]:
-    desk = Desk(provider)
+def open_desk(provider: Provider, url: str = "") -> Iterator[Desk]:
+    """`url`: of what stands before the provider."""
+    desk = Desk(url or provider.url)
     yield desk
     desk.dispatch.stop()
     assert desk.dispatch.join(time.monotonic() + WAIT_S)
@@ -181,6 +183,32 @@ def test_tunnels_with_one_token_share_the_provider_s_limit_of_calls() -> None:
         desk.until(lambda: OTHER_ID in dispatch.tunnel_receipts())
         assert "not asked for a while" in dispatch.tunnel_receipts()[OTHER_ID].error
         assert provider.calls.total() == asked
+
+
+def is_read(asked: Asked) -> bool:
+    return asked.method == "GET" and asked.path.endswith("/configurations")
+
+
+def test_after_other_credentials_came_nothing_is_written_with_the_old_ones() -> None:
+    renewed = Tunnel(TUNNEL_ID, ACCOUNT_ID, Credentials(Secret("renewed")))
+    with Provider() as provider, Front(provider.url.removesuffix(PREFIX)) as front:
+        provider.tokens["renewed"] = True
+        reading = front.hold(is_read)
+        with open_desk(provider, front.url + PREFIX) as desk:
+            desk.dispatch.send_hosts(HOSTS, {})
+            reading.wait()
+            wanted = {renewed: HostnamesParcel.of(["b.example"])}
+            desk.dispatch.send_hosts(wanted, {})
+            reading.release()
+
+            def is_held() -> bool:
+                desk.dispatch.send_hosts(wanted, {})
+                receipt = desk.dispatch.tunnel_receipts().get(TUNNEL_ID)
+                return receipt is not None and receipt.is_current
+
+            desk.until(is_held)
+
+        assert (provider.tunnel.version, set(provider.hostnames)) == (1, {"b.example", "*"})
 
 
 def test_a_proxy_s_token_that_cannot_be_had_is_told_without_asking_it() -> None:

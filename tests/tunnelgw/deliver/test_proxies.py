@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import socket
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -22,14 +23,14 @@ def parcel(host: str) -> DocumentParcel:
     return DocumentParcel(host, b"," + json.dumps({"routes": routes}).encode()[1:])
 
 
-def target_of(proxy: Proxy, token: str = TOKEN, *, leads: bool = True) -> ProxyTarget:
+def target_of(proxy: Proxy, token: str = TOKEN, before_call: Callable[[], None] = lambda: None) -> ProxyTarget:
     endpoint = ConfigEndpoint(f"http://{proxy.address('config')}")
-    return ProxyTarget(endpoint, ConfigClient(endpoint, Secret(token)), lambda: leads)
+    return ProxyTarget(endpoint, ConfigClient(endpoint, Secret(token), before_call=before_call))
 
 
 def target_at(url: str) -> ProxyTarget:
     endpoint = ConfigEndpoint(url)
-    return ProxyTarget(endpoint, ConfigClient(endpoint, Secret(TOKEN)), lambda: True)
+    return ProxyTarget(endpoint, ConfigClient(endpoint, Secret(TOKEN)))
 
 
 @contextmanager
@@ -122,7 +123,7 @@ def test_another_token_is_told_with_its_repair() -> None:
 def test_a_proxy_that_wants_a_token_says_so_when_there_is_none_to_show() -> None:
     with Proxy() as proxy:
         endpoint = ConfigEndpoint(f"http://{proxy.address('config')}")
-        target = ProxyTarget(endpoint, ConfigClient(endpoint, None), lambda: True)
+        target = ProxyTarget(endpoint, ConfigClient(endpoint, None))
 
         with pytest.raises(Undelivered, match=r"401.*we have none: name its Secret") as raised:
             target.deliver(parcel("a.example"))
@@ -184,9 +185,16 @@ def test_of_two_controllers_that_want_the_same_each_leaves_the_other_s_version()
         other.close()
 
 
-def test_a_deposed_leader_writes_nothing_more() -> None:
+@pytest.mark.parametrize("first_refused", [1, 2])
+def test_a_deposed_leader_writes_nothing_more(first_refused: int) -> None:
+    calls = itertools.count(1)
+
+    def require_lead() -> None:
+        if next(calls) >= first_refused:
+            raise Undelivered("another controller leads now")
+
     with Proxy() as proxy:
-        target = target_of(proxy, leads=False)
+        target = target_of(proxy, before_call=require_lead)
 
         with pytest.raises(Undelivered, match="another controller leads now"):
             target.deliver(parcel("a.example"))

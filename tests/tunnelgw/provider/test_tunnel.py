@@ -80,26 +80,41 @@ def test_a_write_whose_answer_is_lost_is_found_by_the_next_pass(provider: Provid
 
 
 def test_what_somebody_else_wrote_between_our_reading_and_our_writing_is_told(
-    provider: Provider, client: ProviderClient
+    provider: Provider,
 ) -> None:
     """It is lost: the provider takes the last document, and has no way to make that depend on what was read."""
-    kept = document(client)
     theirs = {"ingress": [{"hostname": "z.example", "service": "http://x"}, {"service": "http_status:404"}]}
 
-    found = kept.keep({"a.example"}, before_write=lambda: provider.write(theirs))
+    def be_quicker(call: str) -> None:
+        if call == "write configuration":
+            provider.write(theirs)
+
+    client = ProviderClient(Secret(TOKEN), provider.url, before_call=be_quicker)
+
+    found = document(client).keep({"a.example"})
 
     assert (found.foreign_edits, found.was_written) == (1, True)
     assert provider.hostnames == ["a.example", "*"]
+    client.close()
 
 
-def test_a_write_can_be_prevented_at_the_last_moment(provider: Provider, client: ProviderClient) -> None:
-    def prevent() -> None:
-        raise PermissionError("another controller leads now")
+@pytest.mark.parametrize(
+    ("prevented", "made"), [("read tunnel", (0, 0)), ("read configuration", (1, 0)), ("write configuration", (1, 1))]
+)
+def test_each_call_can_be_prevented_at_the_last_moment(
+    provider: Provider, prevented: str, made: tuple[int, int]
+) -> None:
+    def prevent(call: str) -> None:
+        if call == prevented:
+            raise PermissionError("another controller leads now")
+
+    client = ProviderClient(Secret(TOKEN), provider.url, before_call=prevent)
 
     with pytest.raises(PermissionError):
-        document(client).keep({"a.example"}, prevent)
+        document(client).keep({"a.example"})
 
-    assert (provider.calls["read"], provider.calls["write"]) == (1, 0)
+    assert (provider.calls["tunnel"], provider.calls["read"], provider.calls["write"]) == (*made, 0)
+    client.close()
 
 
 def test_without_an_account_id_the_only_one_that_is_listed_is_taken(provider: Provider, client: ProviderClient) -> None:
