@@ -12,7 +12,9 @@ compares times of the wall clock, and never gives the lease back. Hence this one
   different machines are never compared.
 * A holder counts from the moment before the request that renewed the Lease; when that is longer ago than the limit,
   `is_held` is false at once, whatever request is still under way. The limit ends before a standby may take over.
-* On stop the holder gives the Lease back, so the next one need not wait.
+* A renewal may be carried out though its answer is lost, so the next one conflicts with it: then the holder looks
+  whose the Lease is before it gives way.
+* On stop the holder gives the Lease back, so the next one need not wait; unless something of its is still under way.
 """
 
 import threading
@@ -74,8 +76,12 @@ class Leadership:
         stop: threading.Event,
         on_change: Callable[[bool], None] = lambda _is_held: None,
         timing: LeaseTiming = LeaseTiming(),  # noqa: B008  # frozen
+        may_give_back: Callable[[], bool] = lambda: True,
     ) -> None:
-        """`identity`: of this replica, unlike that of any other. `on_change` is called when `is_held` has changed."""
+        """`identity`: of this replica, unlike that of any other. `on_change` is called when `is_held` has changed.
+
+        `may_give_back` is asked after `stop`: False leaves the Lease to expire.
+        """
         self._server = server
         self._key = key
         self._path = f"/apis/coordination.k8s.io/v1/namespaces/{key.namespace}/leases"
@@ -83,6 +89,7 @@ class Leadership:
         self._stop = stop
         self._on_change = on_change
         self._timing = timing
+        self._may_give_back = may_give_back
         self._seen: _Lease | None = None
         self._seen_s = 0.0
         """When the Lease was first seen as it is in `_seen`."""
@@ -113,12 +120,19 @@ class Leadership:
         self._give_back()
 
     def _turn(self) -> None:
+        if not self._try() and self.is_held():
+            self._try()
+
+    def _try(self) -> bool:
+        """False: the Lease is not as we saw it last."""
         began_s = _now_s()
         lease = self._seen if self.is_held() and self._seen else self._read()
         if lease is None:
-            self._write("POST", self._path, self._mine(None), began_s)
-        elif lease.spec.holder_identity in ("", self._identity) or self._is_expired(lease):
-            self._write("PUT", f"{self._path}/{self._key.name}", self._mine(lease), began_s)
+            return self._write("POST", self._path, self._mine(None), began_s)
+        if lease.spec.holder_identity in ("", self._identity) or self._is_expired(lease):
+            return self._write("PUT", f"{self._path}/{self._key.name}", self._mine(lease), began_s)
+        self._held_until_s = 0.0  # another was quicker
+        return True
 
     def _read(self) -> _Lease | None:
         try:
@@ -153,30 +167,45 @@ class Leadership:
             ),
         )
 
-    def _write(self, method: str, path: str, lease: _Lease, began_s: float) -> None:
+    def _write(self, method: str, path: str, lease: _Lease, began_s: float) -> bool:
+        is_taken = self._send(method, path, lease)
+        if is_taken:
+            self._held_until_s = began_s + self._timing.limit_s
+        return is_taken
+
+    def _send(self, method: str, path: str, lease: _Lease) -> bool:
+        """False: the Lease is not as we saw it last."""
         try:
             body = self._server.request(method, path, body=msgspec.json.encode(lease), timeout_s=self._timing.request_s)
         except Refused as refusal:
-            if refusal.status_code != HTTPStatus.CONFLICT:
+            is_gone = method == "PUT" and refusal.status_code == HTTPStatus.NOT_FOUND
+            if refusal.status_code != HTTPStatus.CONFLICT and not is_gone:
                 raise
-            self._held_until_s = 0.0  # another was quicker
             self._seen = None
-            return
+            return False
         self._seen, self._seen_s = decoded(body, _Lease), _now_s()
-        self._held_until_s = began_s + self._timing.limit_s
+        return True
 
     def _give_back(self) -> None:
         """So that the next one need not wait; whether it succeeds or not, nothing is held any more."""
         was_held, self._held_until_s = self.is_held(), 0.0
-        if was_held and self._seen:
-            empty = msgspec.structs.replace(self._seen.spec, holder_identity="", lease_duration_seconds=1)
-            lease = msgspec.structs.replace(self._seen, spec=empty)
+        if was_held and not self._may_give_back():
+            _log.warning("lease is left to expire, something is still under way", lease=str(self._key))
+        elif was_held:
             try:
-                path = f"{self._path}/{self._key.name}"
-                self._server.request("PUT", path, body=msgspec.json.encode(lease), timeout_s=self._timing.request_s)
+                if not self._release():
+                    self._release()
             except ApiServerError as error:
                 _log.info("lease could not be given back", error, lease=str(self._key))
         self._tell()
+
+    def _release(self) -> bool:
+        """False: the Lease is not as we saw it last."""
+        lease = self._seen or self._read()
+        if lease is None or lease.spec.holder_identity != self._identity:
+            return True
+        empty = msgspec.structs.replace(lease.spec, holder_identity="", lease_duration_seconds=1)
+        return self._send("PUT", f"{self._path}/{self._key.name}", msgspec.structs.replace(lease, spec=empty))
 
     def _tell(self) -> None:
         is_held = self.is_held()

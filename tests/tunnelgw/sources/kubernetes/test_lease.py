@@ -11,6 +11,7 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 import pytest
+import requests
 from kubernetes.client import Configuration
 
 from tests.e2e.controller.fronts import Asked, Front
@@ -22,16 +23,26 @@ from tunnelgw.sources.kubernetes.server import ApiServer, load_configuration
 
 DEADLINE_S = 60.0
 QUICK = LeaseTiming(duration_s=6, limit_s=4.0, retry_s=0.3, request_s=2.0)
+LASTING = LeaseTiming(duration_s=90, limit_s=60.0, retry_s=0.1, request_s=2.0)
+"""Nobody loses it for slowness."""
 
 
 class Replica:
-    def __init__(self, kubeconfig: Path, key: Key, name: str, changed: threading.Condition) -> None:
+    def __init__(
+        self,
+        kubeconfig: Path,
+        key: Key,
+        name: str,
+        changed: threading.Condition,
+        timing: LeaseTiming,
+        may_give_back: Callable[[], bool],
+    ) -> None:
         self.stop = threading.Event()
         self.name = name
         self.news: list[bool] = []
         self._changed = changed
         self._server = ApiServer(lambda: load_configuration(str(kubeconfig)))
-        self.leadership = Leadership(self._server, key, name, self.stop, self._on_change, QUICK)
+        self.leadership = Leadership(self._server, key, name, self.stop, self._on_change, timing, may_give_back)
         self._thread = threading.Thread(target=self.leadership.run, name=name, daemon=True)
         self._thread.start()
 
@@ -48,13 +59,18 @@ class Replica:
 
 
 @contextmanager
-def replicas(key: Key, *kubeconfigs: Path) -> Iterator[tuple[list[Replica], Callable[[Callable[[], bool]], None]]]:
+def replicas(
+    key: Key,
+    *kubeconfigs: Path,
+    timing: LeaseTiming = QUICK,
+    may_give_back: Callable[[], bool] = lambda: True,
+) -> Iterator[tuple[list[Replica], Callable[[Callable[[], bool]], None]]]:
     """They run until the end of the block. With them a wait for news."""
     changed = threading.Condition()
     with ExitStack() as stack:
         several = []
         for kubeconfig in kubeconfigs:
-            replica = Replica(kubeconfig, key, f"replica-{uuid.uuid4()}", changed)
+            replica = Replica(kubeconfig, key, f"replica-{uuid.uuid4()}", changed, timing, may_give_back)
             stack.callback(replica.end)
             several.append(replica)
 
@@ -66,6 +82,18 @@ def replicas(key: Key, *kubeconfigs: Path) -> Iterator[tuple[list[Replica], Call
                     changed.wait(0.02)
 
         yield several, until
+
+
+def is_renewal(asked: Asked) -> bool:
+    return asked.method == "PUT"
+
+
+def uid_of(cluster: Cluster, path: str) -> str:
+    """The id of the Lease itself, empty while there is none."""
+    try:
+        return str(cluster.admin.call("GET", path)["metadata"]["uid"])
+    except requests.HTTPError:
+        return ""
 
 
 @pytest.fixture
@@ -109,6 +137,65 @@ def test_a_leader_that_cannot_renew_stops_leading_before_another_begins(
             relay.accept()
             until_first(lambda: cut_off.leadership.holder == standby.name)
             assert not cut_off.leadership.is_held()
+
+
+def test_a_renewal_whose_answer_is_lost_does_not_depose_the_leader(cluster: Cluster, key: Key, tmp_path: Path) -> None:
+    renewals = 0
+
+    def is_second(asked: Asked) -> bool:
+        nonlocal renewals
+        renewals += asked.method == "PUT"
+        return asked.method == "PUT" and renewals == 2
+
+    with Front(cluster.environment.server, str(cluster.environment.pki.authority)) as front:
+        lost, following = front.hold(is_second), front.hold(lambda asked: asked.method == "PUT" and renewals == 3)
+        with replicas(key, cluster.through(front.url, tmp_path), timing=LASTING) as ([leader], until):
+            lost.wait()
+            following.wait()
+            lost.release()
+            until(lambda: front.count(is_renewal) >= 2)
+            following.release()
+
+            until(lambda: front.count(is_renewal) >= 6)
+
+            assert leader.news == [True]
+            assert leader.leadership.holder == leader.name
+
+
+def test_a_leader_whose_lease_was_taken_by_force_gives_way(cluster: Cluster, key: Key) -> None:
+    path = f"/apis/coordination.k8s.io/v1/namespaces/{key.namespace}/leases/{key.name}"
+    with replicas(key, cluster.kubeconfig, timing=LASTING) as ([leader], until):
+        until(leader.leadership.is_held)
+
+        cluster.admin.call("PATCH", path, {"spec": {"holderIdentity": "other"}}, "application/merge-patch+json")
+
+        until(lambda: leader.news == [True, False])
+        assert leader.leadership.holder == "other"
+
+
+def test_a_leader_whose_lease_was_deleted_makes_it_anew_and_goes_on(cluster: Cluster, key: Key) -> None:
+    path = f"/apis/coordination.k8s.io/v1/namespaces/{key.namespace}/leases/{key.name}"
+    with replicas(key, cluster.kubeconfig, timing=LASTING) as ([leader], until):
+        until(leader.leadership.is_held)
+        before = cluster.admin.call("GET", path)["metadata"]["uid"]
+
+        cluster.admin.call("DELETE", path)
+
+        until(lambda: uid_of(cluster, path) not in ("", before))
+        assert leader.news == [True]
+
+
+def test_a_lease_is_left_to_expire_while_something_is_under_way(cluster: Cluster, key: Key) -> None:
+    path = f"/apis/coordination.k8s.io/v1/namespaces/{key.namespace}/leases/{key.name}"
+    with replicas(key, cluster.kubeconfig, may_give_back=lambda: False) as ([leader], until):
+        until(leader.leadership.is_held)
+
+        leader.end()
+
+        assert not leader.leadership.is_held()
+        assert cluster.admin.call("GET", path)["spec"]["holderIdentity"] == leader.name
+        with replicas(key, cluster.kubeconfig) as ([standby], until_next):
+            until_next(standby.leadership.is_held)
 
 
 def test_takeover_takes_less_than_twenty_seconds_and_the_old_leader_has_stopped_by_then() -> None:
