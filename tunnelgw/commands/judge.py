@@ -5,7 +5,7 @@ from enum import StrEnum
 
 import msgspec
 
-from tunnelgw.model.conditions import ConditionType, Finding, Status
+from tunnelgw.model.conditions import BAD_WHEN_TRUE, WORTH_KNOWING, Finding, Status
 from tunnelgw.model.kinds import Kind
 from tunnelgw.model.meta import Key
 from tunnelgw.model.snapshot import Snapshot
@@ -21,10 +21,6 @@ JUDGED = (
     Kind.GRPC_ROUTE,
     Kind.BACKEND_TLS_POLICY,
 )
-_ABNORMAL = frozenset({ConditionType.CONFLICTED, ConditionType.PARTIALLY_INVALID, ConditionType.OVERLAPPING_TLS_CONFIG})
-"""Conditions that are bad when they are true."""
-_SUSPICIOUS = frozenset({ConditionType.OVERLAPPING_TLS_CONFIG, ConditionType.SUPPORTED_VERSION})
-"""Worth telling, and no refusal."""
 
 
 class Grade(StrEnum):
@@ -80,16 +76,14 @@ def _object(id_: ObjectId, translation: Translation) -> Iterator[Row]:
 def _rows(id_: ObjectId, part: str, findings: Iterable[Finding], *, only_bad: bool = False) -> Iterator[Row]:
     bad = [finding for finding in findings if _is_bad(finding)]
     for finding in bad:
-        grade = Grade.WARNING if finding.type in _SUSPICIOUS else Grade.REFUSED
+        grade = Grade.WARNING if finding.type in WORTH_KNOWING else Grade.REFUSED
         yield Row(grade, str(id_), part, finding.type, finding.reason, finding.message)
     if not bad and not only_bad:
         yield Row(Grade.ACCEPTED, str(id_), part)
 
 
 def _is_bad(finding: Finding) -> bool:
-    return finding.status is (Status.TRUE if finding.type in _ABNORMAL else Status.FALSE) and not (
-        finding.type is ConditionType.CONFLICTED and finding.status is Status.FALSE
-    )
+    return finding.status is (Status.TRUE if finding.type in BAD_WHEN_TRUE else Status.FALSE)
 
 
 def key_of(text: str) -> Key:

@@ -7,7 +7,7 @@ import msgspec
 from tunnelgw.commands import show
 from tunnelgw.commands.judge import JUDGED
 from tunnelgw.commands.world import World
-from tunnelgw.model.conditions import Condition
+from tunnelgw.model.conditions import BAD_WHEN_TRUE, WORTH_KNOWING, Condition
 from tunnelgw.model.gateways import Gateway, GatewayClass, ListenerSet
 from tunnelgw.model.kinds import Kind
 from tunnelgw.model.meta import Key, Object
@@ -16,13 +16,12 @@ from tunnelgw.model.refs import ParentRef
 from tunnelgw.model.routes import GrpcRoute, HttpRoute
 from tunnelgw.model.statuses import AnyStatus
 
-_STYLES = {"well": "green", "not well": "bold red", "old": "yellow", "pending": "yellow"}
-_BAD_WHEN_TRUE = frozenset({"Conflicted", "PartiallyInvalid", "OverlappingTLSConfig", "InsecureFrontendValidationMode"})
+_STYLES = {"well": "green", "not well": "bold red", "warning": "yellow", "old": "yellow", "pending": "yellow"}
 
 
 class Row(msgspec.Struct, frozen=True, omit_defaults=True):
     grade: str
-    """`well`, `not well`, `old` (about a former generation), `pending` (nothing is said yet)."""
+    """`well`, `warning`, `not well`, `old` (about a former generation), `pending` (nothing is said yet)."""
     object: str
     part: str = ""
     detail: str = ""
@@ -37,7 +36,7 @@ def status(world: World, *, as_json: bool) -> bool:
     else:
         lines = [(row.grade, row.object, row.part, row.detail, "; ".join(row.problems)) for row in rows]
         show.rows(("", "object", "part", "", "problems"), lines, _STYLES)
-    return all(row.grade == "well" for row in rows)
+    return all(row.grade in ("well", "warning") for row in rows)
 
 
 def _rows(world: World, kind: Kind, key: Key) -> Iterator[Row]:
@@ -66,14 +65,15 @@ def _routes(number: int | None) -> str:
 
 
 def _row(item: Object, name: str, part: str, detail: str, conditions: tuple[Condition, ...]) -> Row:
+    bad = [each for each in conditions if each.status != ("False" if each.type in BAD_WHEN_TRUE else "True")]
     problems = tuple(
-        f"{each.type} {each.status} {each.reason}{f': {each.message}' if each.message else ''}"
-        for each in conditions
-        if each.status != ("False" if each.type in _BAD_WHEN_TRUE else "True")
+        f"{each.type} {each.status} {each.reason}{f': {each.message}' if each.message else ''}" for each in bad
     )
     if not conditions or all(each.status == "Unknown" for each in conditions):
         return Row("pending", name, part, detail, problems)
-    if problems:
+    if any(each.type not in WORTH_KNOWING for each in bad):
         return Row("not well", name, part, detail, problems)
+    if bad:
+        return Row("warning", name, part, detail, problems)
     is_old = any(each.observed_generation < item.metadata.generation for each in conditions)
     return Row("old" if is_old else "well", name, part, detail)

@@ -21,6 +21,27 @@ class ConditionType(StrEnum):
     somebody else's at the provider."""
 
 
+BAD_WHEN_TRUE = frozenset(
+    {
+        ConditionType.CONFLICTED,
+        ConditionType.OVERLAPPING_TLS_CONFIG,
+        ConditionType.PARTIALLY_INVALID,
+        ConditionType.INSECURE_FRONTEND_VALIDATION_MODE,
+        ConditionType.PARTLY_UNREACHABLE,
+    }
+)
+"""All others are bad when they are false."""
+WORTH_KNOWING = frozenset(
+    {
+        ConditionType.OVERLAPPING_TLS_CONFIG,
+        ConditionType.SUPPORTED_VERSION,
+        ConditionType.INSECURE_FRONTEND_VALIDATION_MODE,
+        ConditionType.PARTLY_UNREACHABLE,
+    }
+)
+"""Bad ones that may be as they were meant to be: everything that is wanted is served."""
+
+
 class Status(StrEnum):
     TRUE = "True"
     FALSE = "False"

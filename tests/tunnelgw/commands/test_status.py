@@ -1,0 +1,67 @@
+"""What `tunnelgw status` makes of the conditions of an object."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from tests.tunnelgw.sources.objects import gateway
+from tunnelgw.commands.status import status
+from tunnelgw.commands.world import World
+from tunnelgw.model.kinds import Kind
+from tunnelgw.model.snapshot import Snapshot
+
+
+def condition(type_: str, status_: str) -> dict[str, Any]:
+    return {
+        "type": type_,
+        "status": status_,
+        "reason": "Why",
+        "message": "what it is",
+        "observedGeneration": generation,
+    }
+
+
+def shown(capsys: pytest.CaptureFixture[str], *conditions: dict[str, Any]) -> tuple[bool, str, list[str]]:
+    """Of a listener: whether all is well, its grade and its problems."""
+    told = {
+        "conditions": [condition("Accepted", "True")],
+        "listeners": [{"name": "http", "conditions": [condition("Accepted", "True"), *conditions]}],
+    }
+    item = gateway("web", metadata={"generation": 1}, status=told)
+    is_well = status(World(Snapshot.of([(Kind.GATEWAY, item)])), as_json=True)
+    _, row = json.loads(capsys.readouterr().out)
+    return is_well, row["grade"], row.get("problems", [])
+
+
+@pytest.mark.parametrize(
+    ("type_", "good", "is_worth_knowing"),
+    [
+        ("Programmed", "True", False),
+        ("Conflicted", "False", False),
+        ("PartiallyInvalid", "False", False),
+        ("OverlappingTLSConfig", "False", True),
+        ("InsecureFrontendValidationMode", "False", True),
+        ("SupportedVersion", "True", True),
+        ("tunnelgw.dev/PartlyUnreachable", "False", True),
+        ("tunnelgw.dev/Delivered", "True", False),
+    ],
+)
+def test_a_bad_condition_is_shown_with_reason_and_message(
+    capsys: pytest.CaptureFixture[str], type_: str, good: str, *, is_worth_knowing: bool
+) -> None:
+    bad = {"True": "False", "False": "True"}[good]
+
+    assert shown(capsys, condition(type_, good)) == (True, "well", [])
+    grade = "warning" if is_worth_knowing else "not well"
+    assert shown(capsys, condition(type_, bad)) == (is_worth_knowing, grade, [f"{type_} {bad} Why: what it is"])
+
+
+def test_what_is_worth_knowing_does_not_hide_what_is_wrong(capsys: pytest.CaptureFixture[str]) -> None:
+    both = (condition("tunnelgw.dev/PartlyUnreachable", "True"), condition("Programmed", "False"))
+
+    is_well, grade, problems = shown(capsys, *both)
+
+    assert (is_well, grade, len(problems)) == (False, "not well", 2)
