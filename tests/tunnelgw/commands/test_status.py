@@ -15,13 +15,7 @@ from tunnelgw.model.snapshot import Snapshot
 
 
 def condition(type_: str, status_: str) -> dict[str, Any]:
-    return {
-        "type": type_,
-        "status": status_,
-        "reason": "Why",
-        "message": "what it is",
-        "observedGeneration": generation,
-    }
+    return {"type": type_, "status": status_, "reason": "Why", "message": "what it is", "observedGeneration": 1}
 
 
 def shown(capsys: pytest.CaptureFixture[str], *conditions: dict[str, Any]) -> tuple[bool, str, list[str]]:
