@@ -97,9 +97,12 @@ class _Controller:
     def drain(self, deadline_s: float) -> None:
         self.wake()
         self._origin.drain(deadline_s)
-        self._is_done.wait(max(0.0, deadline_s - time.monotonic()))
-        if self._dispatch is not None:
-            self._dispatch.join(deadline_s)
+        # Once the reconciler is done, it has dismissed the couriers, and hires none any more.
+        is_done = self._is_done.wait(max(0.0, deadline_s - time.monotonic()))
+        if is_done and (self._dispatch is None or self._dispatch.join(deadline_s)):
+            self._origin.give_way()
+        else:
+            log.warning("a delivery is still under way, and ends with the process")
 
     def stop(self) -> None:
         self._origin.stop()

@@ -48,6 +48,9 @@ class Origin(Protocol):
 
     def drain(self, deadline_s: float) -> None: ...
 
+    def give_way(self) -> None:
+        """Nothing of ours is under way any more: another controller may write from `stop` on."""
+
     def stop(self) -> None: ...
 
 
@@ -79,15 +82,17 @@ class ApiServerOrigin:
         self._source = KubernetesSource(
             self.server, store, stop, on_restart=lambda kind, _cause: listeners.on_restart(kind)
         )
-        # The Lease is given back when nothing is under way any more, over connections that still work then.
-        self._may_give_back = threading.Event()
+        # The Lease is renewed until nothing is under way any more, over connections that still work then.
+        self._is_over = threading.Event()
+        self._gives_way = threading.Event()
         self._lease_server = self._server()
         self._leadership = Leadership(
             self._lease_server,
             Key(options.namespace, options.controller_id),
             identity,
-            self._may_give_back,
+            self._is_over,
             lambda _is_held: listeners.on_leading(),
+            may_give_back=self._gives_way.is_set,
         )
 
     def leads(self) -> bool:
@@ -109,8 +114,11 @@ class ApiServerOrigin:
     def drain(self, deadline_s: float) -> None:
         self._source.drain(deadline_s)
 
+    def give_way(self) -> None:
+        self._gives_way.set()
+
     def stop(self) -> None:
-        self._may_give_back.set()
+        self._is_over.set()
         self._source.stop()
 
     def _server(self) -> ApiServer:
@@ -137,6 +145,9 @@ class FolderOrigin:
 
     def drain(self, deadline_s: float) -> None:
         """Nothing is under way longer than a look at the folder."""
+
+    def give_way(self) -> None:
+        """Nobody waits."""
 
     def stop(self) -> None:
         """Nothing is open."""

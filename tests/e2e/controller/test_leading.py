@@ -6,8 +6,10 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 from tests.e2e.controller.arena import Arena, hostnames, until_serves
+from tests.e2e.controller.fronts import Front
 from tests.e2e.controller.site import DEADLINE_S, Controller
 from tests.proxy.site import Proxy, eventually
+from tests.tunnelgw.sources.cluster import HOME
 from tests.tunnelgw.sources.kubernetes.relay import Relay
 
 
@@ -36,6 +38,23 @@ def test_a_standby_is_ready_writes_nothing_and_takes_over_from_a_leader_that_sto
 
         until_serves(its_proxy, "a.example.org")
         eventually(lambda: leads(standby), "the standby leads", DEADLINE_S)
+
+
+def test_a_leader_whose_delivery_does_not_end_in_time_leaves_the_lease_to_expire(arena: Arena, proxy: Proxy) -> None:
+    arena.gateway(arena.gateway_class())
+    arena.route("web", "a.example.org")
+    leases = f"/apis/coordination.k8s.io/v1/namespaces/{HOME}/leases"
+    with Front(proxy.api) as front:
+        put = front.hold(lambda asked: asked.method == "PUT")
+        with arena.controller("--leader-elect", "--grace-period", "1s", proxies=[front.url]) as controller:
+            put.wait()
+
+            assert controller.stop() == 0
+
+            assert controller.lines_of("a delivery is still under way, and ends with the process")
+            assert controller.lines_of("lease is left to expire, something is still under way")
+            lease = arena.cluster.admin.call("GET", f"{leases}/{arena.namespace}")
+            assert lease["spec"]["holderIdentity"], "the next one has to wait"
 
 
 def test_a_leader_that_is_cut_off_stops_writing_before_another_takes_over(
