@@ -8,7 +8,7 @@ Deadlines: for the client's first SETTINGS, and for the next stream to begin whe
 and refuses later (RFC 9113, 6.8); a client that does not take part is left when its streams have ended.
 """
 
-from collections import deque
+from collections import OrderedDict
 from collections.abc import Callable
 from typing import Final
 
@@ -61,8 +61,8 @@ class H2Connection:
         self._codec = codec or h2.Connection.server(terms.caches.of_h2, terms.h2_settings)
         self._transport: Transport
         self._streams: dict[int, H2Stream] = {}
-        self._queue: deque[H2Stream] = deque()
-        """Those that wait for the connection's window, in the order in which they get their turns."""
+        self._queue: OrderedDict[int, H2Stream] = OrderedDict()
+        """Those of them that wait for the connection's window, in the order in which they get their turns."""
         self._deadline = loop.deadline(self._on_deadline)
         self._has_settings = self._codec.is_established
         self._reads_on = False
@@ -186,23 +186,21 @@ class H2Connection:
 
     def on_window_closed(self, stream: H2Stream) -> None:
         stream.is_waiting = True
-        if not stream.is_queued and not self._codec.has_send_window:
-            stream.is_queued = True
-            self._queue.append(stream)
+        if not self._codec.has_send_window and stream.stream_id in self._streams:
+            self._queue.setdefault(stream.stream_id, stream)
 
     def _on_window_opened(self, stream_id: int) -> None:
         if stream_id:
             stream = self._streams.get(stream_id)
             # One that waits for the connection's window too gets its turn.
-            if stream is not None and not stream.is_queued:
+            if stream is not None and stream_id not in self._queue:
                 self._wake(stream)
             return
         queue = self._queue
         for _ in range(len(queue)):
-            if not self._codec.has_send_window:
+            if not queue or not self._codec.has_send_window:
                 return
-            stream = queue.popleft()
-            stream.is_queued = False
+            _, stream = queue.popitem(last=False)
             self._wake(stream)
 
     @staticmethod
@@ -215,7 +213,7 @@ class H2Connection:
 
     def on_response_end(self, stream: H2Stream) -> None:
         stream_id = stream.stream_id
-        if self._streams.pop(stream_id, None) is None:
+        if self._forget(stream_id) is None:
             return
         stream.exchange = None
         if stream.has_body:
@@ -228,7 +226,7 @@ class H2Connection:
             self._on_streams_gone()
 
     def on_incomplete(self, stream: H2Stream) -> None:
-        if self._streams.pop(stream.stream_id, None) is None:
+        if self._forget(stream.stream_id) is None:
             return
         stream.exchange = None
         self._codec.reset_stream(stream.stream_id, ErrorCode.INTERNAL_ERROR)
@@ -252,7 +250,7 @@ class H2Connection:
             codec.reset_stream(stream_id, ErrorCode.NO_ERROR)
 
     def _lose_stream(self, stream_id: int, reason: str) -> None:
-        stream = self._streams.pop(stream_id, None)
+        stream = self._forget(stream_id)
         if stream is None:
             return
         exchange, stream.exchange = stream.exchange, None
@@ -269,6 +267,11 @@ class H2Connection:
             self._lose_stream(stream_id, "given up after a bug of ours")
         except Exception:
             log.exception("bug in the end of an exchange")
+
+    def _forget(self, stream_id: int) -> H2Stream | None:
+        if self._queue:
+            self._queue.pop(stream_id, None)
+        return self._streams.pop(stream_id, None)
 
     # -- the transport -----------------------------------------------------------------------------------------------
 

@@ -32,7 +32,6 @@ class H2Stream:
         "exchange",
         "has_answered",
         "has_body",
-        "is_queued",
         "is_request_dropped",
         "is_waiting",
         "stream_id",
@@ -60,8 +59,6 @@ class H2Stream:
         self.is_request_dropped = False
         self.is_waiting = False
         """Less was taken than given."""
-        self.is_queued = False
-        """Waits for the connection's window."""
 
     def send_interim(self, head: ResponseHead) -> None:
         self._codec.send_headers(self.stream_id, head)

@@ -10,6 +10,7 @@ they keep the contract of `proxy.exchange.client` about credit, partial writes a
     /stall/N          nothing either; credit for the first N bytes only
     /early            413 although the body is still coming
     /break            half of a body, then `reset`
+    /cut              more than most windows take, then `reset`
     /interim          103, then 200
     /trailers         a body with trailers
     /switch           101, or 200 over HTTP/2, then what comes is sent back
@@ -150,6 +151,12 @@ class Exchange:
     def _do_break(self) -> None:
         self.client.send_headers(ResponseHead(200, [TEXT]), False)
         self._put(b"half of ", False, self)
+        self.is_over = True
+        self.client.reset()
+
+    def _do_cut(self) -> None:
+        self.client.send_headers(ResponseHead(200, [TEXT]), False)
+        self._put(bytes(1 << 20), False, self)
         self.is_over = True
         self.client.reset()
 

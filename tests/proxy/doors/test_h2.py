@@ -7,6 +7,7 @@ import pytest
 from h2.errors import ErrorCodes
 from h2.settings import SettingCodes
 
+from proxy.doors.h2connection import H2Connection
 from proxy.h2 import Settings
 from tests.proxy.doors.h2client import Answer, H2Client
 from tests.proxy.doors.rig import Rig, read_all, serving
@@ -129,6 +130,26 @@ def test_streams_that_wait_for_the_connection_window_get_turns() -> None:
             client.read_until(has_come)
 
         assert all(len(client.answers[stream_id].body) >= 100_000 for stream_id in streams)
+
+
+@pytest.mark.parametrize("how", ["by the client", "by its exchange"])
+def test_streams_that_have_ended_do_not_wait_for_the_connection_window(how: str) -> None:
+    """A client that opens it never, and cancels one request after the other, would be remembered for ever."""
+    path = "/bulk/100000" if how == "by the client" else "/cut"
+    with serving() as rig, client_of(rig, gives_credit=False) as client:
+        client.ask("/bulk/100000")
+        for _ in range(30):
+            stream_id = client.ask(path)
+            if how == "by the client":
+                client.h2.reset_stream(stream_id)
+                client.flush()
+                assert rig.services.gone.get(timeout=10)
+            else:
+                assert client.answer(stream_id).reset_code is not None
+        (connection,) = rig.call(lambda: [*rig.doors._registry])
+
+        assert isinstance(connection, H2Connection)
+        assert rig.call(lambda: len(connection._queue)) == 1
 
 
 def test_a_stream_goes_on_when_its_own_window_opens() -> None:
