@@ -164,8 +164,7 @@ class _Controller:
             options.adopt,
             options.dry_run,
         )
-        report = IngressReport(metrics)
-        return Dispatch(settings, self._leads, self._store.call, self._crashed, observe, report.note)
+        return Dispatch(settings, self._leads, self._store.call, self._crashed, observe, IngressReport(metrics))
 
     def _crashed(self, error: BaseException) -> None:
         log.exception("courier failed", error=error)

@@ -1,6 +1,7 @@
 """What people are told of ingress documents: what we wrote, and what others have in them or changed."""
 
 import threading
+from collections.abc import Collection
 
 from daemonkit.logs import get_logger
 from tunnelgw.metrics import Metrics
@@ -18,15 +19,24 @@ class IngressReport:
         self._metrics = metrics
         self._lock = threading.Lock()
         self._foreign: dict[str, tuple[str, ...]] = {}
-        """Hostnames of foreign rules, by tunnel."""
+        """Hostnames of foreign rules, by tunnel; of each that is kept."""
+
+    def keep(self, tunnels: Collection[str]) -> None:
+        """From now on there are these tunnels: series of others go, and a late word on one of them brings none back."""
+        with self._lock:
+            for tunnel in self._foreign.keys() - tunnels:
+                self._metrics.forget_tunnel(tunnel)
+            self._foreign = {tunnel: self._foreign.get(tunnel, ()) for tunnel in tunnels}
 
     def note(self, tunnel: str, found: Pass) -> None:
         revision = found.revision
         with self._lock:
-            before = self._foreign.get(tunnel, ())
-            self._foreign[tunnel] = revision.foreign
-        self._metrics.foreign_rules.labels(tunnel).set(len(revision.foreign))
-        self._metrics.foreign_edits.labels(tunnel).inc(found.foreign_edits)
+            if tunnel in self._foreign:
+                before, self._foreign[tunnel] = self._foreign[tunnel], revision.foreign
+                self._metrics.foreign_rules.labels(tunnel).set(len(revision.foreign))
+                self._metrics.foreign_edits.labels(tunnel).inc(found.foreign_edits)
+            else:
+                before = revision.foreign
         if found.foreign_edits:
             log.warning("ingress document edited by somebody else", tunnel=tunnel, versions=found.foreign_edits)
         if before and not revision.foreign:

@@ -1,4 +1,4 @@
-"""What the controller tells of itself. Labels are closed sets, but for targets, whose series go with them."""
+"""What the controller tells of itself. Labels are closed sets, but for what comes and goes, whose series go with it."""
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 
@@ -93,3 +93,7 @@ class Metrics:
         for outcome in DELIVERY_OUTCOMES:
             self.deliveries.remove(target, outcome)
         self.delivered_at.remove(target)
+
+    def forget_tunnel(self, tunnel: str) -> None:
+        self.foreign_rules.remove(tunnel)
+        self.foreign_edits.remove(tunnel)

@@ -69,8 +69,9 @@ class Reconciler:
         self._teller = Teller(dispatch, desk, herald, metrics)
         self._unreadable: Mapping[Entry, Unreadable] = {}
         self._untold: set[ObjectId] = set()
-        """Objects that may need another status, since we told of any last, and the data planes with other documents."""
+        """While we lead, objects that may need another status, since we told of any last."""
         self._untold_planes: set[str] = set()
+        """Data planes with other documents since."""
         self._is_leading = False
         self._discovery = discovery
         self._leads = leads
@@ -141,9 +142,10 @@ class Reconciler:
 
     def _follow_up(self, snapshot: Snapshot, translation: Translation, *, has_changed: bool) -> None:
         if not self._leads():
-            self._stand_by(snapshot, translation)
+            self._stand_by()
             return
-        self._is_leading = True
+        if not self._is_leading:
+            self._begin_to_lead(snapshot, translation)
         self._deliver()
         self._teller.owe(self._untold, self._number, frozenset(self._untold_planes))
         self._untold, self._untold_planes = set(), set()
@@ -152,15 +154,19 @@ class Reconciler:
         self._teller.tell(situation, self._number, has_changed=has_changed)
         self._check_credentials(snapshot)
 
-    def _stand_by(self, snapshot: Snapshot, translation: Translation) -> None:
-        """What another leader says meanwhile is looked at anew once we lead again."""
+    def _begin_to_lead(self, snapshot: Snapshot, translation: Translation) -> None:
+        """What another leader said meanwhile is looked at anew."""
+        self._is_leading = True
+        everything = _everything(translation, snapshot)
+        self._untold |= everything.verdicts
+        self._untold_planes |= everything.data_planes
+
+    def _stand_by(self) -> None:
         self._dispatch.stop()
         if self._is_leading:
             self._is_leading = False
             self._teller.forget()
-            everything = _everything(translation, snapshot)
-            self._untold |= everything.verdicts
-            self._untold_planes |= everything.data_planes
+        self._untold, self._untold_planes = set(), set()
 
     def _take(self, change: Change) -> None:
         snapshot, is_first = change.snapshot, self._translation is None
@@ -207,6 +213,7 @@ class Reconciler:
         made = self._translation.documents.get(plane) if self._translation else None
         if made is None:
             self._dispatch.drop_document(plane)
+            self._metrics.document_bytes.remove(plane)
             return
         parcel = DocumentParcel(made.digest(), made.tail())
         self._metrics.document_bytes.labels(plane).set(len(parcel.tail))

@@ -16,6 +16,7 @@ from tunnelgw.provider.tunnel import Pass
 def test_rules_of_others_are_told_when_they_come_change_and_go(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO, "tunnelgw")
     report = IngressReport(Metrics(CollectorRegistry()))
+    report.keep({"tunnel"})
 
     for version, foreign in enumerate(((), ("a.example",), ("a.example",), ("b.example",), (), ())):
         report.note("tunnel", Pass(version, False, Revision({}, False, foreign=foreign)))
@@ -23,3 +24,25 @@ def test_rules_of_others_are_told_when_they_come_change_and_go(caplog: pytest.Lo
     kept = "ingress document has rules of somebody else, which are kept"
     gone = "ingress document has no rules of somebody else any more"
     assert [record.getMessage() for record in caplog.records] == [kept, kept, gone]
+
+
+def test_a_tunnel_that_is_gone_has_no_series_and_a_late_word_brings_none_back() -> None:
+    registry = CollectorRegistry()
+    report = IngressReport(Metrics(registry))
+    found = Pass(2, False, Revision({}, False, foreign=("a.example",)), foreign_edits=1)
+    report.keep({"old", "other"})
+    for tunnel in ("old", "other"):
+        report.note(tunnel, found)
+
+    report.keep({"other", "new"})
+    report.note("old", found)
+    report.keep({"other", "new"})
+
+    series = {
+        sample.labels["tunnel"]
+        for metric in registry.collect()
+        for sample in metric.samples
+        if "tunnel" in sample.labels
+    }
+    assert series == {"other"}
+    assert registry.get_sample_value("tunnelgw_ingress_foreign_rules", {"tunnel": "other"}) == 1

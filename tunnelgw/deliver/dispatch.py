@@ -9,6 +9,7 @@ reconciler's thread calls everything here; receipts come in from the couriers' o
 
 import sys
 from collections.abc import Callable, Collection, Mapping
+from typing import Protocol
 from weakref import WeakValueDictionary
 
 import msgspec
@@ -42,6 +43,16 @@ class Settings(msgspec.Struct, frozen=True):
     is_dry_run: bool = False
 
 
+class PassReport(Protocol):
+    """Any thread may call."""
+
+    def keep(self, tunnels: Collection[str]) -> None:
+        """From now on there are these tunnels, and what was said of others is no longer so."""
+
+    def note(self, tunnel: str, found: Pass) -> None:
+        """What a look at a tunnel's ingress document came to."""
+
+
 class ProxyKey(msgspec.Struct, frozen=True):
     plane: str
     url: str
@@ -65,12 +76,12 @@ class Dispatch:
         on_news: Callable[[], None],
         on_crash: Callable[[BaseException], None],
         observe: Observer,
-        on_pass: Callable[[str, Pass], None],
+        report: PassReport,
     ) -> None:
         self._settings = settings
         self._may_write = may_write
         self._observe = observe
-        self._on_pass = on_pass
+        self._report = report
         self._proxies: Couriers[ProxyKey, DocumentParcel] = Couriers(
             self._proxy, on_news, on_crash, visit_every_s=settings.visit_every_s
         )
@@ -133,6 +144,7 @@ class Dispatch:
             elif all(self.has_answered(plane) for plane in behind):
                 sent[tunnel] = KNOCK
         self._sent_hosts = sent
+        self._report.keep({tunnel.tunnel_id for tunnel in sent})
         self._tunnels.send(sent)
 
     def stop(self) -> None:
@@ -140,6 +152,7 @@ class Dispatch:
         self._sent_hosts = {}
         self._proxies.stop()
         self._tunnels.stop()
+        self._report.keep(())
 
     def join(self, deadline_s: float) -> bool:
         """True when all couriers have ended by `deadline_s` (monotonic clock)."""
@@ -224,7 +237,7 @@ class Dispatch:
             adopt=self._settings.adopt,
             is_dry_run=self._settings.is_dry_run,
         )
-        return TunnelTarget(name, document, lambda found: self._on_pass(tunnel.tunnel_id, found), client.close)
+        return TunnelTarget(name, document, lambda found: self._report.note(tunnel.tunnel_id, found), client.close)
 
     def _require_duty(self, is_served: Callable[[], bool]) -> None:
         """Before each call: who leads no more, or was replaced, must not write after those who came later."""

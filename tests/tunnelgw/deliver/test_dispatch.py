@@ -8,6 +8,8 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
+from prometheus_client import CollectorRegistry
+
 from daemonkit.secret import Secret
 from tests.e2e.controller.fronts import Asked, Front
 from tests.proxy.site import TOKEN, Proxy
@@ -19,6 +21,8 @@ from tunnelgw.deliver.dispatch import Dispatch, Settings
 from tunnelgw.deliver.proxies import DocumentParcel
 from tunnelgw.deliver.targets import Credentials, Plane, Tunnel
 from tunnelgw.deliver.tunnels import HostnamesParcel
+from tunnelgw.ingressreport import IngressReport
+from tunnelgw.metrics import Metrics
 from tunnelgw.provider.ingress import marker
 
 WAIT_S = 60.0
@@ -46,9 +50,8 @@ class Desk:
         self.news = threading.Condition()
         self.crashes: list[BaseException] = []
         settings = Settings(provider_url, marker("tests"), visit_every_s=0.3)
-        self.dispatch = Dispatch(
-            settings, lambda: True, self._note, self.crashes.append, lambda *_: None, lambda *_: None
-        )
+        report = IngressReport(Metrics(CollectorRegistry()))
+        self.dispatch = Dispatch(settings, lambda: True, self._note, self.crashes.append, lambda *_: None, report)
 
     def _note(self) -> None:
         with self.news:
