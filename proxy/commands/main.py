@@ -4,7 +4,7 @@ import argparse
 import sys
 from collections.abc import Callable, Mapping, Sequence
 
-from proxy.commands.sources import SourceError, read_file, read_running
+from proxy.commands.sources import SourceError, read_file, read_running, read_token
 from proxy.options import PROG
 
 EXIT_WELL = 0
@@ -58,8 +58,15 @@ def _explain(arguments: Sequence[str], environ: Mapping[str, str]) -> int:
     source.add_argument(
         "--proxy",
         metavar="URL",
-        help="ask a running proxy for its document, such as http://127.0.0.1:8082 or unix:/path; the token is "
-        "$PROXY_AUTH_TOKEN",
+        help="ask a running proxy for its document, such as https://proxy.lan:8082 or unix:/path",
+    )
+    parser.add_argument(
+        "--auth-token-file",
+        metavar="FILE",
+        help="with --proxy: a file with its token [PROXY_AUTH_TOKEN or PROXY_AUTH_TOKEN_FILE]",
+    )
+    parser.add_argument(
+        "--ca-file", metavar="FILE", help="with --proxy and https: authorities (PEM) in place of the system's"
     )
     parser.add_argument("--listener", metavar="NAME", help="the listener that the client connects to, by name")
     parser.add_argument("-H", "--header", action="append", default=[], metavar="'NAME: VALUE'", help="a header field")
@@ -67,7 +74,10 @@ def _explain(arguments: Sequence[str], environ: Mapping[str, str]) -> int:
     parser.add_argument("method", metavar="METHOD", help="such as GET")
     parser.add_argument("url", metavar="URL", help="as a client would write it: https://shop.example/cart?page=2")
     found = parser.parse_args(arguments)
-    data = read_file(found.config) if found.config else read_running(found.proxy, environ)
+    if found.config:
+        data = read_file(found.config)
+    else:
+        data = read_running(found.proxy, read_token(found.auth_token_file, environ), found.ca_file)
     question = Question.parse(found.method, found.url, found.header, found.listener)
     return EXIT_WELL if explain(data, question, as_json=found.json) else EXIT_NOT_WELL
 

@@ -2,11 +2,17 @@
 
 import http.client
 import socket
+import ssl
 import sys
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
 from urllib.parse import urlsplit
+
+from daemonkit.optionsources import read_values
+from daemonkit.optionspec import specs_of
+from daemonkit.secret import Secret
+from proxy.options import PREFIX, Options
 
 _TIMEOUT_S: Final = 10.0
 
@@ -24,37 +30,64 @@ def read_file(name: str) -> bytes:
         raise SourceError(f"cannot read {name}: {error.strerror}") from error
 
 
-def read_running(address: str, environ: Mapping[str, str]) -> bytes:
-    """The document of a running proxy, private keys left out."""
-    connection = _connection(address)
-    token = environ.get("PROXY_AUTH_TOKEN", "").strip()
-    headers = {"Authorization": f"Bearer {token}"} if token else {}
+def read_token(file: str | None, environ: Mapping[str, str]) -> Secret | None:
+    """The config API's token from a file, else from the variables that `run` reads it from."""
+    specs = [spec for spec in specs_of(Options, PREFIX) if spec.field == "auth_token"]
+    values, problems = read_values(specs, {"auth_token": [file]} if file is not None else {}, environ)
+    if problems:
+        raise SourceError("; ".join(problem.text for problem in problems))
+    token: Secret | None = values.get("auth_token")
+    if token is not None and not token.fits_header():
+        raise SourceError(f"the proxy's token, from {token.path or specs[0].env}, is not one line of printable ASCII")
+    return token
+
+
+def read_running(address: str, token: Secret | None, ca_file: str | None = None) -> bytes:
+    """The document of a running proxy, private keys left out. `ca_file`: authorities in PEM, else the system's."""
+    connection = _connection(address, ca_file)
+    headers = {"Authorization": f"Bearer {token.reveal()}"} if token else {}
     try:
         connection.request("GET", "/config", headers=headers)
         response = connection.getresponse()
         body = response.read()
+    except ssl.SSLCertVerificationError as error:
+        raise SourceError(
+            f"cannot ask the proxy at {address}: {error.verify_message}; name its authority with --ca-file"
+        ) from error
     except (OSError, http.client.HTTPException) as error:
         raise SourceError(f"cannot ask the proxy at {address}: {error}") from error
     finally:
         connection.close()
     if response.status == 401:
-        raise SourceError(f"the proxy at {address} wants its token: set PROXY_AUTH_TOKEN to it")
+        raise SourceError(
+            f"the proxy at {address} wants its token: --auth-token-file, PROXY_AUTH_TOKEN or PROXY_AUTH_TOKEN_FILE"
+        )
     if response.status != 200:
         raise SourceError(f"the proxy at {address} answered {response.status}: {body[:500].decode(errors='replace')}")
     return body
 
 
-def _connection(address: str) -> http.client.HTTPConnection:
+def _connection(address: str, ca_file: str | None) -> http.client.HTTPConnection:
     if address.startswith("unix:"):
         return _UnixConnection(address.removeprefix("unix:"))
-    parts = urlsplit(address)
-    if parts.scheme not in ("http", "https") or not parts.hostname:
-        raise SourceError(f"seen {address!r}, want a URL such as http://127.0.0.1:8082, or unix:/path")
-    kind = http.client.HTTPSConnection if parts.scheme == "https" else http.client.HTTPConnection
     try:
-        return kind(parts.hostname, parts.port, timeout=_TIMEOUT_S)
+        parts = urlsplit(address)
+        if parts.scheme == "http" and parts.hostname:
+            return http.client.HTTPConnection(parts.hostname, parts.port, timeout=_TIMEOUT_S)
+        if parts.scheme == "https" and parts.hostname:
+            return http.client.HTTPSConnection(
+                parts.hostname, parts.port, timeout=_TIMEOUT_S, context=_tls_context(ca_file)
+            )
     except ValueError as error:
         raise SourceError(f"seen {address!r}: {error}") from error
+    raise SourceError(f"seen {address!r}, want a URL such as http://127.0.0.1:8082, or unix:/path")
+
+
+def _tls_context(ca_file: str | None) -> ssl.SSLContext:
+    try:
+        return ssl.create_default_context(cafile=ca_file)
+    except OSError as error:  # of ssl too, where the file holds no certificate
+        raise SourceError(f"--ca-file: cannot use {ca_file!r}: {error.strerror or error}") from error
 
 
 class _UnixConnection(http.client.HTTPConnection):

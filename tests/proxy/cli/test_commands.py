@@ -10,6 +10,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import requests
+import trustme
 
 from proxy.commands.main import run
 from tests.proxy.site import TOKEN, Proxy
@@ -186,6 +188,58 @@ def test_explain_asks_a_running_proxy(capsys: pytest.CaptureFixture[str]) -> Non
     assert "route: shop/cart" in out
     assert refused[0] == 2
     assert "PROXY_AUTH_TOKEN" in refused[2]
+
+
+def test_explain_asks_a_proxy_over_tls_with_a_token_from_a_file(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    authority = trustme.CA()
+    pair = authority.issue_cert("127.0.0.1")
+    token, ca, cert, key = (str(tmp_path / name) for name in ("token", "ca.pem", "cert.pem", "key.pem"))
+    Path(token).write_text(f"{TOKEN}\n")
+    authority.cert_pem.write_to_path(ca)
+    pair.cert_chain_pems[0].write_to_path(cert)
+    pair.private_key_pem.write_to_path(key)
+    with Proxy("--config-tls-cert", cert, "--config-tls-key", key) as proxy:
+        url = f"https://{proxy.address('config')}"
+        bearer = {"Authorization": f"Bearer {TOKEN}"}
+        requests.put(
+            f"{url}/config", json={"routes": SHOP["routes"]}, headers=bearer, verify=ca, timeout=30.0
+        ).raise_for_status()
+        where = ["--proxy", url, "GET", "https://shop.example/cart"]
+
+        by_flag = told(capsys, "explain", "--auth-token-file", token, "--ca-file", ca, *where)
+        by_variable = told(capsys, "explain", "--ca-file", ca, *where, PROXY_AUTH_TOKEN_FILE=token)
+        without_authority = told(capsys, "explain", *where, PROXY_AUTH_TOKEN=TOKEN)
+        without_token = told(capsys, "explain", "--ca-file", ca, *where)
+
+    assert [(code, "route: shop/cart" in out) for code, out, _ in (by_flag, by_variable)] == [(0, True)] * 2
+    assert without_authority[0] == without_token[0] == 2
+    assert "name its authority with --ca-file" in without_authority[2]
+    assert "--auth-token-file, PROXY_AUTH_TOKEN or PROXY_AUTH_TOKEN_FILE" in without_token[2]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "env", "words"),
+    [
+        (["--auth-token-file", "/nowhere/token"], {}, ["--auth-token-file", "/nowhere/token"]),
+        ([], {"PROXY_AUTH_TOKEN": "a", "PROXY_AUTH_TOKEN_FILE": "b"}, ["want only one of them"]),
+        ([], {"PROXY_AUTH_TOKEN": "geheim\nzeile"}, ["PROXY_AUTH_TOKEN", "not one line of printable ASCII"]),
+        (["--ca-file", "/nowhere/ca.pem"], {}, ["--ca-file", "/nowhere/ca.pem", "No such file"]),
+        (["--ca-file", "/dev/null"], {}, ["--ca-file", "/dev/null"]),
+        (["--proxy", "https://[::1"], {}, ["https://[::1", "Invalid IPv6 URL"]),
+    ],
+)
+def test_a_proxy_that_cannot_be_asked_so_is_told_why(
+    capsys: pytest.CaptureFixture[str], arguments: list[str], env: dict[str, str], words: list[str]
+) -> None:
+    where = [] if "--proxy" in arguments else ["--proxy", "https://127.0.0.1:1"]
+
+    code, out, err = told(capsys, "explain", *arguments, *where, "GET", "https://shop.example/", **env)
+
+    assert (code, out) == (2, "")
+    assert all(word in err for word in words), err
+    assert "geheim" not in err
 
 
 def test_schema_prints_what_the_manual_ships(capsys: pytest.CaptureFixture[str]) -> None:
