@@ -47,6 +47,7 @@ class Greeting:
         self._timeout_s = timeout_s
         self._deadline = loop.deadline(self._on_deadline)
         self.idle_since_s = loop.now_s
+        self.is_sending = False
 
     def start(self) -> None:
         self._deadline.set(self._loop.now_s + self._timeout_s)

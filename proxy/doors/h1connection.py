@@ -252,6 +252,10 @@ class H1Connection:
         if self._codec.should_close:
             self._finish()
 
+    @property
+    def is_sending(self) -> bool:
+        return self._transport.is_sending
+
     def evict(self) -> None:
         self._transport.close()
         self._leave()

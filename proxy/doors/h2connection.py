@@ -306,6 +306,10 @@ class H2Connection:
         self._codec.terminate(code, reason.encode())
         self._finish()
 
+    @property
+    def is_sending(self) -> bool:
+        return self._transport.is_sending
+
     def evict(self) -> None:
         self._codec.terminate()
         self._transport.close()

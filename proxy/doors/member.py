@@ -14,13 +14,17 @@ class Member(Protocol):
 
     @property
     def idle_since_s(self) -> float:
-        """Since when nobody has been waiting for anything on it, by the loop's clock; BUSY while somebody is."""
+        """Since when no request has been waiting for anything on it, by the loop's clock; BUSY while one is."""
+
+    @property
+    def is_sending(self) -> bool:
+        """The end of what it has answered is still with us: the client's socket has not taken it."""
 
     def drain(self) -> None:
         """Finish what runs, take nothing new, then close."""
 
     def evict(self) -> None:
-        """It is idle and its place is needed: close at once, without waiting for the peer to do the same."""
+        """It is idle, sends nothing, and its place is needed: close at once, without waiting for the peer to do so."""
 
     def abort(self, reason: str) -> None:
         """Close at once; `reason` is for the log of running exchanges."""

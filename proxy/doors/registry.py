@@ -1,8 +1,8 @@
 """All client connections of a worker, and who makes room when there are too many.
 
 The limit is of the document. At the limit the connection that has been idle longest gives way to a new one; where all
-are in use, the new one is refused. Nothing is kept in order for that: the idle ones are looked for when a place is
-needed, some dozens at a time.
+are in use, be it by clients that have not taken the end of a response, the new one is refused. Nothing is kept in order
+for that: the idle ones are looked for when a place is needed, some dozens at a time.
 """
 
 import heapq
@@ -55,12 +55,16 @@ class Registry:
         while True:
             while candidates:
                 member, idle_since_s = candidates.popleft()
-                if member in self._members and member.idle_since_s == idle_since_s:
+                if member in self._members and member.idle_since_s == idle_since_s and not member.is_sending:
                     member.evict()
                     return True
             if now_s < self._next_scan_s:
                 return False
-            idle = [(member.idle_since_s, id(member), member) for member in self._members if member.idle_since_s < BUSY]
+            idle = [
+                (member.idle_since_s, id(member), member)
+                for member in self._members
+                if member.idle_since_s < BUSY and not member.is_sending
+            ]
             if not idle:
                 self._next_scan_s = now_s + _RESCAN_S
                 return False

@@ -138,6 +138,11 @@ class Transport:
         """Waiting for the socket; output that was not fetched yet does not count."""
         return self._output.queued_bytes
 
+    @property
+    def is_sending(self) -> bool:
+        """The socket has not taken all; output that is still to be fetched counts."""
+        return self._is_flush_due or bool(self._output.queue)
+
     # -- receiving ---------------------------------------------------------------------------------------------------
 
     def pause_reading(self) -> None:

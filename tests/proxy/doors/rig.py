@@ -82,8 +82,11 @@ class Rig:
             raise TimeoutError("the loop did not answer")
         return found[0]
 
-    def open_plain(self, **fields: Any) -> "Rig":
+    def open_plain(self, *, send_buffer_bytes: int | None = None, **fields: Any) -> "Rig":
+        """`send_buffer_bytes`: what the kernel takes of a response that is not read, about."""
         sock = listening_socket()
+        if send_buffer_bytes is not None:
+            sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, send_buffer_bytes)
         self.port = port_of(sock)
         table = table_of(plain(self.port, **fields), **self._settings)
         self.call(lambda: self.doors.use(table, {self.door: sock}))

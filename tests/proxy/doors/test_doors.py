@@ -28,6 +28,8 @@ from tests.proxy.doors.rig import (
 from tests.support.requirements import not_possible_here
 
 HELLO = b"\r\n\r\nhello\n"
+SEND_BUFFER_BYTES = 64 * 1024
+MORE_THAN_BUFFERS_BYTES = 2 * 1024 * 1024
 
 
 # -- the document ------------------------------------------------------------------------------------------------------
@@ -248,6 +250,41 @@ def test_over_the_limit_with_all_in_use_the_newcomer_is_refused() -> None:
         rig.call(rig.services.let_go)
 
         assert read_until(one, HELLO)
+        assert {"limit": 1} == rig.door_stats.refused
+
+
+def test_over_the_limit_a_client_that_has_not_read_the_end_of_its_response_keeps_its_place() -> None:
+    rig = Rig(limits={"maxConnections": 1}).open_plain(send_buffer_bytes=SEND_BUFFER_BYTES)
+    with rig, rig.connect() as slow:
+        ask(slow, f"/bulk/{MORE_THAN_BUFFERS_BYTES}")
+        response = rig.services.begun.get(timeout=WAIT_S)
+        rig.wait_for(lambda: response.is_over, "the end of the response")
+        with rig.connect() as newcomer:
+            assert b"" == read_all_or_reset(newcomer)
+
+        head, _, body = read_until(slow, b"\0" * 1000).partition(b"\r\n\r\n")
+        while len(body) < MORE_THAN_BUFFERS_BYTES:
+            body += read_until(slow, b"\0")
+
+        assert head.startswith(b"HTTP/1.1 200 ")
+        assert len(body) == MORE_THAN_BUFFERS_BYTES
+        assert {"limit": 1} == rig.door_stats.refused
+
+
+def test_over_the_limit_an_http2_client_that_has_not_read_the_end_of_its_response_keeps_its_place() -> None:
+    size_bytes = MORE_THAN_BUFFERS_BYTES
+    rig = Rig(limits={"maxConnections": 1}).open_plain(send_buffer_bytes=SEND_BUFFER_BYTES)
+    with rig, H2Client(rig.connect()) as slow:
+        stream_id = slow.ask(f"/bulk/{size_bytes}")
+        slow.h2.increment_flow_control_window(size_bytes)
+        slow.h2.increment_flow_control_window(size_bytes, stream_id)
+        slow.flush()
+        response = rig.services.begun.get(timeout=WAIT_S)
+        rig.wait_for(lambda: response.is_over, "the end of the response")
+        with rig.connect() as newcomer:
+            assert b"" == read_all_or_reset(newcomer)
+
+        assert len(slow.answer(stream_id).body) == size_bytes
         assert {"limit": 1} == rig.door_stats.refused
 
 
