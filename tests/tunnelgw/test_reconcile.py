@@ -1,0 +1,181 @@
+"""The worker in turns: what a standby keeps, and what is said once it leads."""
+
+from __future__ import annotations
+
+import gc
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+from prometheus_client import CollectorRegistry
+
+from tests.support.provider import Provider
+from tests.tunnelgw.deliver.test_targets import DISCOVERY, OURS, gateway_class, own_proxy
+from tests.tunnelgw.sources.objects import route
+from tunnelgw.deliver.dispatch import Dispatch, Settings
+from tunnelgw.herald import Herald
+from tunnelgw.ingressreport import IngressReport
+from tunnelgw.metrics import Metrics
+from tunnelgw.model.kinds import Kind
+from tunnelgw.model.meta import Key, Object
+from tunnelgw.provider.ingress import marker
+from tunnelgw.reconcile import Reconciler
+from tunnelgw.sources.store import Store
+from tunnelgw.sources.writing import Outcome, Written
+from tunnelgw.status.compose import Author
+from tunnelgw.statusdesk import StatusDesk
+from tunnelgw.translate.verdicts import ObjectId
+
+WAIT_S = 30.0
+ITEMS = [gateway_class("class"), *own_proxy(proxyEndpoints=["http://127.0.0.1:1"])]
+
+
+class Controller:
+    """The worker with everything around it, but for a source, and for a server that takes statuses."""
+
+    def __init__(self, provider: Provider) -> None:
+        self.registry = CollectorRegistry()
+        self.leads = False
+        self.crashes: list[BaseException] = []
+        self.written: set[ObjectId] = set()
+        self.store = Store(home="home")
+        self._turns = 0.0
+        self._stop = threading.Event()
+        self._news = threading.Condition()
+        metrics = Metrics(self.registry)
+        settings = Settings(provider.url, marker("tests"), visit_every_s=0.3)
+        self._dispatch = Dispatch(
+            settings,
+            lambda: self.leads,
+            self.store.call,
+            self.crashes.append,
+            lambda *_: None,
+            IngressReport(metrics),
+        )
+        self._desk = StatusDesk(
+            self, Author(OURS, ()), self._stop, lambda: self.leads, lambda *_: None, lambda *_: None
+        )
+        reconciler = Reconciler(
+            self.store,
+            self._dispatch,
+            self._desk,
+            DISCOVERY,
+            Herald(),
+            lambda: self.leads,
+            self._stop,
+            lambda error: self.crashes.append(RuntimeError(error)),
+            metrics,
+            0.0,
+        )
+        self._threads = [threading.Thread(target=target) for target in (reconciler.run, self._desk.run)]
+
+    def write(self, kind: Kind, item: Object, status: bytes) -> Written:
+        with self._news:
+            self.written.add(ObjectId(kind, item.key))
+            self._news.notify_all()
+        return Written(Outcome.WRITTEN, "")
+
+    def start(self) -> None:
+        for kind in Kind:
+            self.store.replace(kind, [item for its, item in ITEMS if its is kind])
+        for thread in self._threads:
+            thread.start()
+
+    def end(self) -> None:
+        self._stop.set()
+        self.store.call()
+        self._desk.wake()
+        for thread in self._threads:
+            thread.join(WAIT_S)
+            assert not thread.is_alive()
+        assert self._dispatch.join(time.monotonic() + WAIT_S)
+        assert self.crashes == []
+
+    def lead(self) -> None:
+        self.leads = True
+        self.store.call()
+        self._desk.wake()
+
+    def until_written(self, *ids: ObjectId) -> None:
+        with self._news:
+            assert self._news.wait_for(lambda: self.written.issuperset(ids), WAIT_S), self.written
+
+    def until(self, is_so: Callable[[], bool]) -> None:
+        deadline_s = time.monotonic() + WAIT_S
+        with self._news:
+            while not is_so():
+                assert time.monotonic() < deadline_s
+                self._news.wait(0.02)
+
+    def until_next_turn(self) -> None:
+        """One has taken changes since the last call."""
+
+        def count() -> float:
+            return self.registry.get_sample_value("tunnelgw_reconcile_duration_seconds_count", {"outcome": "ok"}) or 0
+
+        self.until(lambda: count() > self._turns)
+        self._turns = count()
+
+    def planes(self) -> set[str]:
+        """Of which the size of their document is told."""
+        samples = [sample for metric in self.registry.collect() for sample in metric.samples]
+        return {sample.labels["data_plane"] for sample in samples if sample.name == "tunnelgw_document_bytes"}
+
+
+@contextmanager
+def controller() -> Iterator[Controller]:
+    thresholds = gc.get_threshold()
+    with Provider() as provider:
+        made = Controller(provider)
+        made.start()
+        try:
+            yield made
+        finally:
+            made.end()
+            gc.unfreeze()
+            gc.set_threshold(*thresholds)
+
+
+def web(name: str) -> ObjectId:
+    return ObjectId(Kind.HTTP_ROUTE, Key("shop", name))
+
+
+def test_a_standby_keeps_nothing_of_routes_that_are_gone() -> None:
+    with controller() as ours:
+        ours.until_next_turn()
+        for number in range(3):
+            ours.store.upsert(Kind.HTTP_ROUTE, route(f"passing-{number}", namespace="shop"))
+            ours.until_next_turn()
+            ours.store.delete(Kind.HTTP_ROUTE, Key("shop", f"passing-{number}"))
+            ours.until_next_turn()
+
+        def kept() -> list[ObjectId]:
+            everything = [each for each in gc.get_objects() if isinstance(each, ObjectId)]
+            return [id_ for id_ in everything if id_.key.name.startswith("passing-")]
+
+        gc.collect()
+        ours.until(lambda: not kept())
+
+
+def test_who_begins_to_lead_looks_at_every_status() -> None:
+    with controller() as ours:
+        ours.store.upsert(Kind.HTTP_ROUTE, route("early", namespace="shop"))
+        ours.until_next_turn()
+        ours.store.upsert(Kind.HTTP_ROUTE, route("late", namespace="shop"))
+        ours.until_next_turn()
+        assert not ours.written
+
+        ours.lead()
+
+        ours.until_written(web("early"), web("late"), ObjectId(Kind.GATEWAY, Key("shop", "gw")))
+
+
+def test_the_size_of_a_document_is_told_as_long_as_its_data_plane_lives() -> None:
+    with controller() as ours:
+        ours.until(lambda: "shop/gw" in ours.planes())
+
+        ours.store.delete(Kind.GATEWAY, Key("shop", "gw"))
+
+        ours.until(lambda: "shop/gw" not in ours.planes())
+        assert "shared" in ours.planes()
