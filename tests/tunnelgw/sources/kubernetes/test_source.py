@@ -7,6 +7,7 @@ import yaml
 
 from tests.tunnelgw.sources.cluster import HELM, Cluster
 from tests.tunnelgw.sources.kubernetes.running import running
+from tunnelgw.commands.judge import JUDGED
 from tunnelgw.model.core import ConfigMap, Secret
 from tunnelgw.model.kinds import RESOURCES, Kind
 from tunnelgw.model.meta import Key
@@ -166,3 +167,18 @@ def test_the_cluster_role_lets_every_kind_be_read_and_no_secret_be_changed(kind:
     }
 
     assert verbs == {"get", "list", "watch"}
+
+
+def test_the_cluster_role_lets_statuses_be_written_of_those_kinds_that_get_one_and_events_be_said() -> None:
+    role = yaml.safe_load((HELM / "files" / "clusterrole.yaml").read_text())
+
+    writes = {
+        (group, resource, verb)
+        for rule in role["rules"]
+        for group in rule["apiGroups"]
+        for resource in rule["resources"]
+        for verb in {*rule["verbs"]} - {"get", "list", "watch"}
+    }
+
+    statuses = {(RESOURCES[kind].group, f"{RESOURCES[kind].plural}/status", "update") for kind in JUDGED}
+    assert writes == statuses | {("events.k8s.io", "events", verb) for verb in ("create", "patch")}
