@@ -9,7 +9,7 @@ import os
 import resource
 import socket
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 import msgspec
@@ -55,7 +55,9 @@ class Worker:
         self._generation = 0
         """Of the document in use."""
         self._sockets: dict[str, socket.socket] = {}
-        """New ones, for the next document."""
+        """New ones, for the next document that comes."""
+        self._unserved: dict[str, socket.socket] = {}
+        """Those of documents that were refused, for the next one that is used: the supervisor has given them."""
         self._outbox: deque[tuple[FromWorker, bytes | None]] = deque()
         self.is_drained = False
         """Ended as asked, with nothing left undone."""
@@ -79,8 +81,7 @@ class Worker:
         message, descriptors = received
         match message:
             case TakeSockets(doors):
-                for door, descriptor in zip(doors, descriptors, strict=True):
-                    self._sockets[door] = socket.socket(fileno=descriptor)
+                _add(self._sockets, zip(doors, map(_socket_of, descriptors), strict=True))
             case TakeDocument():
                 self._take(message, mapped(descriptors[0]))
             case ToEdge(order):
@@ -133,7 +134,10 @@ class Worker:
         sockets, self._sockets = self._sockets, {}
 
         def use(table: Table) -> None:
-            self._data_plane.use(table, sockets)
+            given, self._unserved = self._unserved, {}
+            _add(given, sockets.items())
+            sockets.clear()
+            self._data_plane.use(table, given)
             self._generation = order.generation
 
         def taken(swap_s: float) -> None:
@@ -143,9 +147,9 @@ class Worker:
             log.debug("document in use", version=order.version, swap_ms=round(swap_s * 1000, 1))
             self._say(Taken(order.generation))
 
-        self._loop.work_through(self._guarded(order, self._swapper.swap(content, use, taken)))
+        self._loop.work_through(self._guarded(order, self._swapper.swap(content, use, taken), sockets))
 
-    def _guarded(self, order: TakeDocument, steps: Iterator[None]) -> Iterator[None]:
+    def _guarded(self, order: TakeDocument, steps: Iterator[None], sockets: dict[str, socket.socket]) -> Iterator[None]:
         """Begins when earlier documents are through, so that the table before is the one of the document before."""
         if order.since not in (0, self._generation):
             log.error(
@@ -154,17 +158,33 @@ class Worker:
                 since=order.since,
                 served=self._generation,
             )
-            self._say(Refused(order.generation, order.since))
+            self._refuse(order, sockets)
             return
         try:
             yield from steps
         except Exception:
             log.exception("bug: a document that was accepted cannot be used", version=order.version)
-            self._say(Refused(order.generation, order.since))
+            self._refuse(order, sockets)
+
+    def _refuse(self, order: TakeDocument, sockets: dict[str, socket.socket]) -> None:
+        _add(self._unserved, sockets.items())
+        self._say(Refused(order.generation, order.since))
 
     def _end(self) -> None:
         self.is_drained = True
         self._loop.stop()
+
+
+def _socket_of(descriptor: int) -> socket.socket:
+    return socket.socket(fileno=descriptor)
+
+
+def _add(sockets: dict[str, socket.socket], newer: Iterable[tuple[str, socket.socket]]) -> None:
+    """By door; of two for the same door the supervisor knows the newer one alone."""
+    for door, sock in newer:
+        if door in sockets:
+            sockets[door].close()
+        sockets[door] = sock
 
 
 def _usage() -> Snapshot:
