@@ -7,6 +7,7 @@ Reading pauses while the exchange holds more than MAX_HELD_BYTES of the response
 
 import socket
 from collections.abc import Callable
+from functools import partial
 from typing import Final, Protocol
 
 from proxy.backend.keeping import MAX_AGE_S
@@ -128,7 +129,7 @@ class H1Link:
 
     # -- called by the request ---------------------------------------------------------------------------------------
 
-    def send_data(self, _: Request, data: bytes | memoryview, end_stream: bool, creditor: Creditor) -> int:
+    def send_data(self, request: Request, data: bytes | memoryview, end_stream: bool, creditor: Creditor) -> int:
         try:
             self._codec.send_data(data, end_stream)
         except LocalProtocolError as error:
@@ -138,12 +139,30 @@ class H1Link:
         if end_stream:
             self._is_sending = False
             if self._codec.is_switched:
-                self._transport.end_output()
+                self._end_output(request)
         if len(data):
             self._transport.owe(creditor, len(data))
         else:
             self._transport.flush_later()
         return len(data)
+
+    def _end_output(self, request: Request) -> None:
+        """The client has ended its side of the protocol that was switched to."""
+        if self._transport.can_half_close:
+            self._transport.end_output()
+        else:
+            # Not from within the call that hands over the last of it.
+            self._loop.call_soon(partial(self._hang_up, request))
+
+    def _hang_up(self, request: Request) -> None:
+        """TLS has no word for the end of one side: both end, as with nginx and Envoy."""
+        if self._request is request:
+            self._request = None
+            request.end()
+            request.link = None
+            self._leave()
+            self._transport.finish()
+            request.receiver.on_response_data(b"", True)
 
     def send_trailers(self, _: Request, fields: Fields) -> None:
         try:

@@ -139,6 +139,10 @@ class Transport:
         return self._output.queued_bytes
 
     @property
+    def can_half_close(self) -> bool:
+        return not self._is_tls
+
+    @property
     def is_sending(self) -> bool:
         """The socket has not taken all; output that is still to be fetched counts."""
         return self._is_flush_due or bool(self._output.queue)
@@ -300,9 +304,9 @@ class Transport:
     def end_output(self) -> None:
         """Send what is queued, then tell the peer that this was all; what it sends is still received.
 
-        Over TLS nothing is told: peers take a close_notify for the end of both directions.
+        Where `can_half_close`: over TLS peers take a close_notify for the end of both directions.
         """
-        if not self._is_tls and not self.is_closed:
+        if self.can_half_close and not self.is_closed:
             self._is_half_closing = True
             self.flush_later()
 

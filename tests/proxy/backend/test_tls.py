@@ -16,9 +16,10 @@ from proxy.backend.stream import Failure, Reason
 from proxy.backend.tls import make_context
 from tests.proxy.backend.h2peer import speaks
 from tests.proxy.backend.servers import Backend, Conn, backend, out_of_descriptors
-from tests.proxy.backend.world import World, world
+from tests.proxy.backend.world import Owed, World, world
 
 SPIFFE = "spiffe://cluster.local/ns/a/sa/b"
+LAST_WORDS = b"so long" * 100_000
 
 
 @pytest.fixture(scope="module")
@@ -87,6 +88,31 @@ def test_a_switch_by_get_takes_http1_even_where_requests_go_by_http2(authority: 
 
         assert answer.status_code == 101
         assert peer.connections == 2
+
+
+def test_after_a_switch_the_end_of_the_clients_bytes_ends_both_directions(authority: trustme.CA) -> None:
+    received: list[bytes] = []
+
+    def chat(conn: Conn) -> None:
+        conn.request()
+        conn.send(b"HTTP/1.1 101 Switching Protocols\r\nupgrade: websocket\r\nconnection: upgrade\r\n\r\nhi")
+        conn.wait_for_end()
+        received.append(conn.buffer)
+
+    with backend(chat, tls=server_context(authority, "a.example")) as peer, world() as w:
+        w.use(https(peer, authority))
+        answer = w.get(protocol=b"websocket")
+        w.until(lambda: bytes(answer.body) == b"hi")
+        owed = Owed()
+        assert answer.request is not None
+        answer.request.send_data(LAST_WORDS, True, owed)
+        w.until(lambda: answer.is_over)
+        w.until(lambda: bool(received))
+
+        assert answer.has_ended
+        assert received == [LAST_WORDS]
+        assert owed.released_bytes == len(LAST_WORDS)
+        assert w.backend().connections == 0
 
 
 def test_several_requests_before_it_is_known_what_the_backend_speaks_are_all_answered(authority: trustme.CA) -> None:
