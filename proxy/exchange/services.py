@@ -46,11 +46,10 @@ class Services(Shared):
     def _end_idle(self) -> None:
         """One look at all that runs, instead of a deadline for each request."""
         now_s = self.loop.now_s
-        try:
-            for running in [one for one in self.running if now_s - one.active_s >= one.idle_timeout_s]:
-                running.on_idle()
-        finally:
-            # Also after a bug in one of them: the others' time goes on.
-            self._is_sweeping = bool(self.running)
-            if self._is_sweeping:
-                self._sweep.set(now_s + self._sweep_s)
+        for running in self.running:
+            if now_s - running.active_s >= running.idle_timeout_s:
+                # In calls of their own: a bug in one of them keeps none of the others.
+                self.loop.call_soon(running.on_idle)
+        self._is_sweeping = bool(self.running)
+        if self._is_sweeping:
+            self._sweep.set(now_s + self._sweep_s)

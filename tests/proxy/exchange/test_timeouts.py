@@ -3,8 +3,9 @@
 import pytest
 
 from proxy.document import Document
+from proxy.h2.heads import ResponseHead
 from tests.proxy.exchange.conftest import MakeWorld
-from tests.proxy.exchange.sides import GRPC, MemoryClient, asked, config
+from tests.proxy.exchange.sides import GRPC, MemoryClient, World, arrived, asked, config
 
 REQUEST = config('"timeouts": {"request": "2s"},')
 BACKEND = config('"timeouts": {"request": "10s", "backendRequest": "2s"},')
@@ -149,6 +150,43 @@ def test_an_exchange_that_stands_still_before_its_response_is_answered_504(make_
     world.wait(2.0)
 
     assert (status_code_of(client), world.record.reason) == (504, "idle_timeout")
+
+
+class BrokenClient(MemoryClient):
+    """Stands for a bug in the handling of one request."""
+
+    def send_headers(self, head: ResponseHead, end_stream: bool) -> None:
+        super().send_headers(head, end_stream)
+        raise RuntimeError("asked for")
+
+
+def begin_broken(world: World) -> BrokenClient:
+    client = BrokenClient(arrived())
+    client.exchange = world.services.begin(client, asked(), True)
+    return client
+
+
+def test_a_bug_in_one_request_that_stands_still_keeps_none_of_the_others_from_their_end(make_world: MakeWorld) -> None:
+    world = make_world(config(more='"limits": {"streamIdleTimeout": "10s"},'))
+    broken = begin_broken(world)
+    others = [world.begin(asked()) for _ in range(20)]
+    world.wait(11.0)
+
+    assert broken.head is not None
+    assert [status_code_of(client) for client in others] == [504] * 20
+
+
+def test_idle_timeouts_go_on_after_a_bug_in_one_request(make_world: MakeWorld) -> None:
+    world = make_world(config(more='"limits": {"streamIdleTimeout": "10s"},'))
+    broken = begin_broken(world)
+    world.wait(5.0)
+    later = world.begin(asked())
+    world.wait(6.0)
+    assert (broken.head is not None, later.head) == (True, None)
+    world.wait(5.0)
+
+    assert status_code_of(later) == 504
+    assert not world.services.running
 
 
 def test_an_own_answer_that_nobody_reads_is_given_up(make_world: MakeWorld) -> None:
