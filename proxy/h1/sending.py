@@ -11,15 +11,13 @@ from typing import Final
 from proxy.h1.caches import MAX_LINE_BYTES, ORDINARY, UNCACHED_NAMES, Caches, SentLine
 from proxy.h1.errors import LocalProtocolError
 from proxy.h1.grammar import LENGTH, TOKEN, VALUE, is_forbidden_trailer
-from proxy.h2.heads import Field, Fields
+from proxy.h2.heads import CONTROLS, Fields
 
 LENGTH_LINE: Final = 1
+_MAX_KEPT_NAME_BYTES: Final = 64
 
 # The codec writes these itself, from the head's attributes and the state of the connection.
 _OWN_FIELDS: Final = frozenset(b"connection host keep-alive proxy-connection transfer-encoding upgrade".split())
-
-
-_MAX_KEPT_NAME_BYTES: Final = 64
 
 
 class Framing:
@@ -88,8 +86,9 @@ class Sending:
         for name, _ in fields:
             if is_forbidden_trailer(name):
                 raise LocalProtocolError(f"field {name[:64]!r} cannot be sent as a trailer")
-        lines = [self._line(field)[1] for field in fields]
-        self._end_body(b"".join((b"0\r\n", *lines, b"\r\n")))
+        lines = [b"0\r\n"]
+        self._lines(lines, fields)
+        self._end_body(b"".join((*lines, b"\r\n")))
 
     def end_stream(self) -> None:
         """End the message without further data."""
@@ -111,44 +110,48 @@ class Sending:
         """Append a line for each field; the announced body length, None when there is none."""
         length_bytes = None
         find = self._find
+        unseen: Fields = []
         for field in fields:
-            kind, line = find(field) or self._line(field)
-            lines.append(line)
+            known = find(field)
+            if known is None:
+                unseen.append(field)
+                name, value = field
+                kind, start = _start_of(name) if len(name) <= _MAX_KEPT_NAME_BYTES else _start_of.__wrapped__(name)
+                lines += (start, value, b"\r\n")
+            else:
+                kind, line = known
+                lines.append(line)
             if kind:
                 if length_bytes is not None:
                     raise LocalProtocolError("content-length twice in a head")
-                length_bytes = int(field[1])
+                length_bytes = _length_of(field[1])
+        if unseen:
+            self._take_in(unseen)
         return length_bytes
 
-    def _line(self, field: Field) -> SentLine:
-        name, value = field
-        if name in UNCACHED_NAMES:
-            return _encode_field(name, value)
-        size_bytes = 2 * (len(name) + len(value))
-        if size_bytes > 2 * MAX_LINE_BYTES:
-            return _encode_field(name, value)
-        entry = self._cache.young.get(field) or self._cache.revive(field, size_bytes)
-        if entry is None:
-            entry = _encode_field(name, value)
-            self._cache.offer(field, entry, size_bytes)
-        return entry
+    def _take_in(self, unseen: Fields) -> None:
+        """Judge the values of fields that were not met before; enter the fields that come again."""
+        values = b"".join([value for _, value in unseen])
+        if len(values.translate(None, CONTROLS)) != len(values):
+            name = next(name for name, value in unseen if not VALUE.fullmatch(value))
+            raise LocalProtocolError(f"field {name[:64]!r} cannot be sent: control characters in its value")
+        for field in self._cache.met_before(unseen):
+            name, value = field
+            size_bytes = 2 * (len(name) + len(value))
+            if name not in UNCACHED_NAMES and size_bytes <= 2 * MAX_LINE_BYTES:
+                kind, start = _start_of(name)
+                self._cache.add(field, (kind, start + value + b"\r\n"), size_bytes)
 
 
-def _encode_field(name: bytes, value: bytes) -> SentLine:
-    start = _start_of(name) if len(name) <= _MAX_KEPT_NAME_BYTES else _start_of.__wrapped__(name)
-    if not VALUE.fullmatch(value):
-        raise LocalProtocolError(f"field {name[:64]!r} cannot be sent: control characters in its value")
-    kind = ORDINARY
-    if name == b"content-length":
-        if not LENGTH.fullmatch(value):
-            raise LocalProtocolError("content-length is not a number of at most 18 digits")
-        kind = LENGTH_LINE
-    return kind, start + value + b"\r\n"
+def _length_of(value: bytes) -> int:
+    if not LENGTH.fullmatch(value):
+        raise LocalProtocolError("content-length is not a number of at most 18 digits")
+    return int(value)
 
 
 @lru_cache(maxsize=1024)
-def _start_of(name: bytes) -> bytes:
+def _start_of(name: bytes) -> SentLine:
     """A line up to its value. Fields that are new in each message still have one of few names."""
     if not TOKEN.fullmatch(name) or name in _OWN_FIELDS:
         raise LocalProtocolError(f"field {name[:64]!r} cannot be sent: not a token, or left to the codec")
-    return name + b": "
+    return LENGTH_LINE if name == b"content-length" else ORDINARY, name + b": "

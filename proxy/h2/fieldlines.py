@@ -6,19 +6,14 @@ value. Strings are sent raw: Huffman saves a fifth of the bytes but costs the re
 The first block of a connection starts with a size update to 0, so a peer that shrinks its table later finds ours empty.
 """
 
+from collections.abc import Sequence
 from functools import lru_cache
 
 from proxy.h2.errors import LocalProtocolError
-from proxy.h2.fieldcache import (
-    MAX_CACHED_BYTES,
-    MAX_CACHED_FIELD_BYTES,
-    MAX_CACHED_FIELDS,
-    MAX_KEPT_NAME_BYTES,
-    STATIC_FIELDS,
-    UNCACHED_NAMES,
-)
-from proxy.h2.fields import FIRST_PSEUDO, FLAWED, classify
+from proxy.h2.fieldcache import MAX_CACHED_BYTES, MAX_CACHED_FIELD_BYTES, MAX_CACHED_FIELDS
+from proxy.h2.fields import FIRST_PSEUDO, FLAWED, are_values, classify, is_plain
 from proxy.h2.heads import Field, Fields, RequestHead, ResponseHead
+from proxy.h2.literals import MAX_KEPT_NAME_BYTES, STATIC_FIELDS, UNCACHED_NAMES
 from proxy.h2.recent import Recent
 
 
@@ -64,10 +59,14 @@ def encode_field(field: Field, flags: int = _LITERAL) -> bytes:
     if index is not None and flags == _LITERAL:
         return bytes((0x80 | index,))
     start = _start_of(name, flags) if len(name) <= MAX_KEPT_NAME_BYTES else _start_of.__wrapped__(name, flags)
-    return start + (_SHORT_LENGTHS[len(value)] if len(value) < 0x7F else encode_integer(len(value), 7, 0)) + value
+    return start + _length_of(value) + value
 
 
 _SHORT_LENGTHS = tuple(bytes((length,)) for length in range(0x7F))
+
+
+def _length_of(value: bytes) -> bytes:
+    return _SHORT_LENGTHS[len(value)] if len(value) < 0x7F else encode_integer(len(value), 7, 0)
 
 
 @lru_cache(maxsize=1024)
@@ -76,6 +75,14 @@ def _start_of(name: bytes, flags: int) -> bytes:
     index = _name_index.get(name, 0)
     start = encode_integer(index, 4, flags)
     return start if index else start + encode_integer(len(name), 7, 0) + name
+
+
+@lru_cache(maxsize=1024)
+def _usual_start_of(name: bytes) -> bytes | None:
+    """None for a name that means something to a head, or is too long to be remembered: `classify` judges it."""
+    if len(name) > MAX_KEPT_NAME_BYTES or not is_plain(name):
+        return None
+    return _start_of(name, _NEVER_INDEXED if name in NEVER_INDEXED_NAMES else _LITERAL)
 
 
 class BlockEncoder:
@@ -122,36 +129,50 @@ class BlockEncoder:
 
     def _encode(self, pseudo: Fields, fields: Fields, never_indexed: frozenset[bytes]) -> bytes:
         lines = [*map(self._find_pseudo, pseudo), *map(self._find, fields)]
-        first = len(pseudo)
-        if not all(lines):
-            for place, line in enumerate(lines):
-                if line is None and place < first:
-                    lines[place] = self._encode_unseen(pseudo[place], is_pseudo=True)
-                elif line is None and fields[place - first][0] not in never_indexed:
-                    lines[place] = self._encode_unseen(fields[place - first], is_pseudo=False)
+        if None in lines:
+            for place, field in enumerate(pseudo):
+                if lines[place] is None:
+                    lines[place] = self._encode_alone(field, self._cache.pseudo, is_pseudo=True)
+            self._encode_unseen(lines, len(pseudo), fields, never_indexed)
         if never_indexed:
-            for place, field in enumerate(fields, first):
+            for place, field in enumerate(fields, len(pseudo)):
                 if field[0] in never_indexed:
-                    lines[place] = self._encode_never_indexed(field)
+                    _check(field, is_pseudo=False)
+                    lines[place] = encode_field(field, _NEVER_INDEXED)
         return b"".join(lines)  # type: ignore[arg-type] # no None is left
 
-    def _encode_unseen(self, field: Field, *, is_pseudo: bool) -> bytes:
-        name, value = field
-        _check(field, is_pseudo)
-        if name in UNCACHED_NAMES:
-            return encode_field(field, _NEVER_INDEXED if name in NEVER_INDEXED_NAMES else _LITERAL)
-        cache = self._cache.pseudo if is_pseudo else self._cache.ordinary
-        size_bytes = 2 * (len(name) + len(value))
-        line = cache.revive(field, size_bytes)
-        if line is None:
-            line = encode_field(field)
-            if len(line) <= MAX_CACHED_FIELD_BYTES:
-                cache.add(field, line, size_bytes)
-        return line
+    def _encode_unseen(
+        self, lines: list[bytes | None], first: int, fields: Fields, never_indexed: frozenset[bytes]
+    ) -> None:
+        """Fill in the lines of ordinary fields, which begin at `first`. Values of usual ones are judged together."""
+        unseen: Fields = []
+        for place, field in enumerate(fields, first):
+            name, value = field
+            if lines[place] is None and name not in never_indexed:
+                start = _usual_start_of(name)
+                if start is None:
+                    lines[place] = self._encode_alone(field, self._cache.ordinary, is_pseudo=False)
+                else:
+                    unseen.append(field)
+                    lines[place] = start + _length_of(value) + value
+        if not are_values([value for _, value in unseen]):
+            for field in unseen:
+                _check(field, is_pseudo=False)
+        self._remember(unseen, self._cache.ordinary)
 
-    def _encode_never_indexed(self, field: Field) -> bytes:
-        _check(field, is_pseudo=False)
-        return encode_field(field, _NEVER_INDEXED)
+    def _encode_alone(self, field: Field, cache: Recent[Field, bytes], *, is_pseudo: bool) -> bytes:
+        _check(field, is_pseudo)
+        self._remember((field,), cache)
+        return encode_field(field, _NEVER_INDEXED if field[0] in NEVER_INDEXED_NAMES else _LITERAL)
+
+    @staticmethod
+    def _remember(fields: Sequence[Field], cache: Recent[Field, bytes]) -> None:
+        """Enter those that come again."""
+        for field in cache.met_before(fields):
+            if field[0] not in UNCACHED_NAMES:
+                line = encode_field(field)
+                if len(line) <= MAX_CACHED_FIELD_BYTES:
+                    cache.add(field, line, 2 * (len(field[0]) + len(field[1])))
 
 
 def _check(field: Field, is_pseudo: bool) -> None:

@@ -7,9 +7,10 @@ something through to an HTTP/1.1 backend: names are tokens, values hold no contr
 """
 
 import re
+from collections.abc import Sequence
 from functools import lru_cache
 
-from proxy.h2.heads import NONE_NEVER_INDEXED, Field, Fields, RequestHead, ResponseHead
+from proxy.h2.heads import CONTROLS, NONE_NEVER_INDEXED, Field, Fields, RequestHead, ResponseHead
 
 # What a field is to its head. From METHOD on they are pseudo-header fields.
 ORDINARY, CONTENT_LENGTH, HOST, FLAWED, METHOD, SCHEME, PATH, AUTHORITY, PROTOCOL, STATUS = range(10)
@@ -21,7 +22,6 @@ Entry = tuple[int, Field]
 
 TOKEN = re.compile(rb"[!#$%&'*+\-.^_`|~0-9A-Za-z]+")
 NAME = re.compile(rb"[!#$%&'*+\-.^_`|~0-9a-z]+")
-_CONTROLS = bytes({*range(0x20), 0x7F} - {0x09})
 PSEUDO = {
     b":method": (METHOD, TOKEN),
     b":scheme": (SCHEME, re.compile(rb"[A-Za-z][A-Za-z0-9+\-.]*")),
@@ -79,20 +79,29 @@ class FieldBlock:
 
 def classify(field: Field) -> Entry:
     name, value = field
-    if len(name) <= _MAX_KEPT_NAME_BYTES and _is_plain(name) and _is_value(value):
+    if len(name) <= _MAX_KEPT_NAME_BYTES and is_plain(name) and _is_value(value):
         return ORDINARY, field
     return _classify_by_name(field)
 
 
 @lru_cache(maxsize=1024)
-def _is_plain(name: bytes) -> bool:
+def is_plain(name: bytes) -> bool:
     """Fields of this name mean nothing to a head. Those that are new in each request still have one of few names."""
     return bool(NAME.fullmatch(name)) and name not in _SPECIAL_NAMES
 
 
 def _is_value(value: bytes) -> bool:
     """A field's value as RFC 9113, 8.2.1 wants it: no control character but the tab, no space or tab at either end."""
-    return len(value.translate(None, _CONTROLS)) == len(value) == len(value.strip(b" \t"))
+    return len(value.translate(None, CONTROLS)) == len(value) == len(value.strip(b" \t"))
+
+
+def are_values(values: Sequence[bytes]) -> bool:
+    """The same of all of them, in less time than of each."""
+    for value in values:
+        if value.strip(b" \t") != value:
+            return False
+    text = b"".join(values)
+    return len(text.translate(None, CONTROLS)) == len(text)
 
 
 def _classify_by_name(field: Field) -> Entry:

@@ -16,6 +16,9 @@ UNREPEATED_NAMES = frozenset(
     b"cf-ray sec-websocket-key traceparent x-amzn-trace-id x-b3-spanid x-b3-traceid x-request-id".split()
 )
 
+# What no field's value may hold: a line break would make two fields of one.
+CONTROLS = bytes({*range(0x20), 0x7F} - {0x09})
+
 
 class RequestHead(msgspec.Struct, eq=False):
     """`authority` is `:authority`, else the `host` field, else empty; a received head has no field `host`.

@@ -1,108 +1,108 @@
-"""Decode the Huffman code of header strings (RFC 7541, 5.2 and appendix B), a byte at a time.
+"""Decode the Huffman code of header strings (RFC 7541, 5.2 and appendix B) with zlib, many strings in one call.
 
-A state is a node of the code tree; its table maps an input byte to output bytes and the table of the next state. Of the
-65,536 steps those are filled in that occur, since real headers take a few thousand. The code is canonical: the lengths
-determine it.
+The code is canonical, and so are those that deflate lets a block bring along (RFC 1951, 3.2.2 and 3.2.7): the same
+lengths give the same codes, as far as deflate goes, which is 15 bits. That is all that usual headers hold: printable
+ASCII but the backslash. Longer codes begin with 15 ones, which stand for the end of the block here. Deflate reads bytes
+from their lowest bit, so bits are reversed.
+
+One decompressor has read the head of a block that does not end, and is given strings, each with a separator behind it:
+after that, wherever the string has led, it stands between two codes and has put out NUL, which no field holds. What
+comes right before the NUL tells whether the string ended as it must, between codes and at most seven ones. Strings that
+leave a doubt are decoded by the `hpack` package instead, slowly, which also says what is wrong with them.
+
 We never encode: raw strings cost the receiver less, and our lines are cached.
 """
 
-from hpack.huffman_constants import REQUEST_CODES_LENGTH
+import zlib
+from collections.abc import Sequence
+from typing import Final
+
+from hpack import HPACKDecodingError
+from hpack.huffman_constants import REQUEST_CODES, REQUEST_CODES_LENGTH
+from hpack.huffman_table import decode_huffman
 
 from proxy.h2.errors import ErrorCode, RemoteProtocolError
 
-END_OF_STRING = 256
-# An index of NODES, or the complement of a decoded symbol; None where no code leads.
-Branch = int | None
+SEPARATOR: Final = bytes.fromhex("03ff5ff8")
+"""19 bits that lead from every place in the code to one between codes, found by search; and NUL."""
+_NUL: Final = b"\0"
+_REVERSED: Final = bytes(int(f"{byte:08b}"[::-1], 2) for byte in range(256))
+_MAX_CODE_BITS: Final = 15
+# Nothing in a block without lengths and distances refers back.
+_SMALLEST_WINDOW: Final = -8
 
 
-def _grow_tree() -> list[list[Branch]]:
-    nodes: list[list[Branch]] = [[None, None]]
-    code = previous_length = 0
-    for symbol in sorted(range(257), key=lambda symbol: (REQUEST_CODES_LENGTH[symbol], symbol)):
-        length = REQUEST_CODES_LENGTH[symbol]
-        code <<= length - previous_length
-        node = nodes[0]
-        for shift in range(length - 1, 0, -1):
-            bit = code >> shift & 1
-            following = node[bit]
-            if following is None:
-                following = node[bit] = len(nodes)
-                nodes.append([None, None])
-            node = nodes[following]
-        node[code & 1] = ~symbol
-        previous_length = length
-        code += 1
-    return nodes
+def _block_head() -> bytes:
+    """Of a block with our code lengths, up to where its first code begins (RFC 1951, 3.2.3 and 3.2.7)."""
+    lengths = [bits if bits <= _MAX_CODE_BITS else 0 for bits in REQUEST_CODES_LENGTH[:256]]
+    literals_and_end, distances = [*lengths, _MAX_CODE_BITS], [0]
+    # The last block, with codes of its own; so many more literals than 257, distances than 1, lengths of lengths than 4.
+    in_stream_order = ["1", "01", "00000", "00000", "1111"]
+    # Lengths are themselves coded: here 0 to 15 by four bits each, and 16 to 18, which repeat others, not at all.
+    in_stream_order += [3 * "000", 16 * "001"]
+    in_stream_order += [f"{bits:04b}" for bits in literals_and_end + distances]
+    # A space, so that strings begin with a byte.
+    in_stream_order.append(f"{REQUEST_CODES[0x20]:06b}")
+    bits = "".join(in_stream_order)
+    return int(bits[::-1], 2).to_bytes(len(bits) // 8, "little")
 
 
-NODES = _grow_tree()
+_BLOCK_HEAD: Final = _block_head()
 
 
-# What a byte leads to: symbols, and the table for the next byte. Tables are shared by all that lead to their state.
-Step = tuple[bytes, "Table"]
-Table = list[Step | None]
-_tables: list[Table | None] = [None] * len(NODES)
+class _Block:
+    """The decompressor inside its block. Calls of several threads do not mix: each leaves it between codes."""
+
+    __slots__ = ("_decompressor",)
+
+    def __init__(self) -> None:
+        self._decompressor = _begun()
+
+    def decode(self, strings: Sequence[bytes]) -> list[bytes] | None:
+        """None where some string is not known to be right."""
+        decompressor = self._decompressor
+        decoded = decompressor.decompress(SEPARATOR.join((*strings, b"")).translate(_REVERSED)).split(_NUL)
+        if decompressor.eof:
+            self._decompressor = _begun()
+            return None
+        decoded.pop()
+        if len(decoded) != len(strings) or not ENDINGS.issuperset([text[-_ENDING_BYTES:] for text in decoded]):
+            return None
+        return [text[:-_ENDING_BYTES] for text in decoded]
 
 
-def _table_of(state: int) -> Table:
-    table = _tables[state]
-    if table is None:
-        table = _tables[state] = [None] * 256
-    return table
+def _begun() -> "zlib._Decompress":
+    decompressor = zlib.decompressobj(_SMALLEST_WINDOW)
+    decompressor.decompress(_BLOCK_HEAD)
+    return decompressor
 
 
-def _padding_states() -> list[int]:
-    """Where a string may end: after a symbol and at most seven bits of the end-of-string code, which is all ones."""
-    states = [0]
-    for _ in range(7):
-        following = NODES[states[-1]][1]
-        assert following is not None  # noqa: S101 - the longest code, all ones, is 30 bits
-        states.append(following)
-    return states
+def _ending(padding_bits: int) -> bytes:
+    """What a separator gives behind a string with so much padding: here of zeros, whose code is five zero bits."""
+    zeros = 3 * padding_bits % 8
+    string = ((1 << padding_bits) - 1).to_bytes((5 * zeros + padding_bits) // 8, "big")
+    return _begun().decompress((string + SEPARATOR).translate(_REVERSED))[zeros : -len(_NUL)]
 
 
-_START = _table_of(0)
-_ENDS = frozenset(id(_table_of(state)) for state in _padding_states())
+ENDINGS: Final = frozenset(_ending(padding_bits) for padding_bits in range(8))
+_ENDING_BYTES: Final = 3
+_block: Final = _Block()
 
 
-def _walk(state: int, byte: int) -> tuple[bytes, int]:
-    output = bytearray()
-    for shift in range(7, -1, -1):
-        branch = NODES[state][byte >> shift & 1]
-        if branch is None or ~branch == END_OF_STRING:
-            raise RemoteProtocolError(ErrorCode.COMPRESSION_ERROR, "Huffman string holds the end-of-string code")
-        if branch < 0:
-            output.append(~branch)
-            state = 0
-        else:
-            state = branch
-    return bytes(output), state
-
-
-def _learn(data: bytes) -> None:
-    """Fill in every step that `data` takes."""
-    state = 0
-    for byte in data:
-        symbols, following = _walk(state, byte)
-        _table_of(state)[byte] = symbols, _table_of(following)
-        state = following
-
-
-def decode(data: bytes) -> bytes:
+def decode_all(strings: Sequence[bytes]) -> list[bytes]:
     """Raises RemoteProtocolError (COMPRESSION_ERROR, connection) for wrong padding and for the end-of-string code."""
-    output: list[bytes] = []
-    append = output.append
-    table = _START
+    decoded = _block.decode(strings)
+    return [decode(string) for string in strings] if decoded is None else decoded
+
+
+def decode(string: bytes) -> bytes:
+    """The same for one."""
+    decoded = _block.decode((string,))
+    return _decode_slowly(string) if decoded is None else decoded[0]
+
+
+def _decode_slowly(string: bytes) -> bytes:
     try:
-        for byte in data:
-            # No question whether the step is there: it nearly always is.
-            symbols, table = table[byte]  # type: ignore[misc]
-            append(symbols)
-    except TypeError:
-        _learn(data)
-        return decode(data)
-    if id(table) not in _ENDS:
-        raise RemoteProtocolError(
-            ErrorCode.COMPRESSION_ERROR, "Huffman string ends inside a symbol, want padding of ones"
-        )
-    return b"".join(output)
+        return decode_huffman(string)
+    except HPACKDecodingError as error:
+        raise RemoteProtocolError(ErrorCode.COMPRESSION_ERROR, f"{error}, want padding of up to 7 ones") from error

@@ -4,10 +4,11 @@ Readers look into `young` directly, one C call. On a miss they ask `revive`, whi
 generation back. When the young generation is full, it becomes the old one and the old one is dropped: what is in use
 survives, what an attacker floods in is gone after two generations.
 
-What comes once and never again is better not entered at all: `offer` enters from the second time on. A trace of each
-key lies in a table of fixed size, where younger ones overwrite older ones.
+What comes once and never again is better not entered at all: `met_before` knows what comes for the second time. A
+trace of each key lies in a table of fixed size, where younger ones overwrite older ones.
 """
 
+from collections.abc import Iterable
 from typing import Generic, TypeVar
 
 K = TypeVar("K")
@@ -47,11 +48,15 @@ class Recent(Generic[K, V]):
         self.young[key] = value
         self._bytes += size_bytes
 
-    def offer(self, key: K, value: V, size_bytes: int) -> None:
-        """`add` what was offered before; one of 256 others passes for that."""
-        trace = hash(key)
-        place, mark = trace % _TRACES, trace >> 15 & 0xFF
-        if self._traces[place] == mark:
-            self.add(key, value, size_bytes)
-        else:
-            self._traces[place] = mark
+    def met_before(self, keys: Iterable[K]) -> list[K]:
+        """Those that were asked about before, or are of the older generation; one of 256 others passes for that."""
+        traces, old = self._traces, self.old
+        met = []
+        for key in keys:
+            trace = hash(key)
+            place, mark = trace % _TRACES, trace >> 15 & 0xFF
+            if traces[place] == mark or key in old:
+                met.append(key)
+            else:
+                traces[place] = mark
+        return met

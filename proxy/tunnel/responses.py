@@ -16,14 +16,9 @@ from binascii import b2a_base64
 from functools import lru_cache
 from typing import Final
 
-from proxy.h2.fieldcache import (
-    MAX_CACHED_BYTES,
-    MAX_CACHED_FIELD_BYTES,
-    MAX_CACHED_FIELDS,
-    MAX_KEPT_NAME_BYTES,
-    UNCACHED_NAMES,
-)
+from proxy.h2.fieldcache import MAX_CACHED_BYTES, MAX_CACHED_FIELD_BYTES, MAX_CACHED_FIELDS
 from proxy.h2.heads import Field, Fields, ResponseHead
+from proxy.h2.literals import MAX_KEPT_NAME_BYTES, UNCACHED_NAMES
 from proxy.h2.recent import Recent
 
 SERIALIZED: Final = b"cf-cloudflared-response-headers"

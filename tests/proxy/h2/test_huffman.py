@@ -1,9 +1,11 @@
 """The Huffman code: the RFC's strings, another implementation's, and every way to be wrong."""
 
 import pytest
+from hpack import HPACKDecodingError
 from hpack.huffman import HuffmanEncoder
 from hpack.huffman_constants import REQUEST_CODES, REQUEST_CODES_LENGTH
-from hypothesis import given
+from hpack.huffman_table import decode_huffman
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from proxy.h2 import ErrorCode, RemoteProtocolError, huffman
@@ -37,6 +39,55 @@ def test_the_strings_of_the_rfc_are_decoded(encoded: str, text: bytes) -> None:
 @given(st.binary(max_size=200))
 def test_what_another_implementation_encodes_is_decoded(text: bytes) -> None:
     assert text == huffman.decode(ENCODER.encode(text))
+
+
+TEXTS = st.one_of(st.binary(max_size=40), st.from_regex(rb"[ -~]{0,60}", fullmatch=True))
+
+
+@given(st.lists(TEXTS, max_size=8))
+def test_strings_are_decoded_together_as_each_by_itself(texts: list[bytes]) -> None:
+    """Also those that hold NUL, codes that are too long for deflate, or what a separator is decoded to."""
+    assert texts == huffman.decode_all([ENCODER.encode(text) for text in texts])
+
+
+@given(st.lists(st.binary(max_size=12), min_size=1, max_size=4))
+@settings(max_examples=500)
+def test_strings_of_any_bytes_are_decoded_or_refused_as_another_implementation_does(strings: list[bytes]) -> None:
+    try:
+        expected = [decode_huffman(string) for string in strings]
+    except HPACKDecodingError:
+        with pytest.raises(RemoteProtocolError):
+            huffman.decode_all(strings)
+    else:
+        assert expected == huffman.decode_all(strings)
+    assert [b"no-cache"] == huffman.decode_all([bytes.fromhex("a8eb10649cbf")])  # nothing is left of what came before
+
+
+@pytest.mark.parametrize("padding_bits", range(8))
+def test_texts_that_end_like_a_separator_behind_padding_are_left_whole(padding_bits: int) -> None:
+    for ending in sorted(huffman.ENDINGS):
+        text = b"0" * (3 * padding_bits % 8) + ending
+        assert [text, text] == huffman.decode_all([ENCODER.encode(text)] * 2)
+
+
+def codes_that_deflate_has() -> dict[str, int]:
+    codes = {f"{REQUEST_CODES[symbol]:0{REQUEST_CODES_LENGTH[symbol]}b}": symbol for symbol in range(256)}
+    return {code: symbol for code, symbol in codes.items() if len(code) <= 15}
+
+
+def test_a_separator_leads_from_every_place_in_the_code_to_one_right_behind_nul() -> None:
+    codes = codes_that_deflate_has()
+    places = {code[:length] for code in codes for length in range(len(code))}
+    bits = "".join(f"{byte:08b}" for byte in huffman.SEPARATOR)
+    for place in places:
+        symbols = []
+        for bit in bits:
+            place += bit  # noqa: PLW2901
+            if place in codes:
+                symbols.append(codes[place])
+                place = ""  # noqa: PLW2901
+
+        assert ("", 0) == (place, symbols[-1])
 
 
 def test_every_symbol_is_decoded() -> None:
