@@ -1,10 +1,11 @@
 """The command lines of `check`, `explain`, `status` and `diff`."""
 
 import argparse
+import os
 import sys
 from collections.abc import Callable, Mapping, Sequence
 
-from tunnelgw.commands.world import NoWorld, World, from_api_server, from_files
+from tunnelgw.commands.world import NoWorld, World, from_api_server, from_controlled, from_files
 from tunnelgw.options import DEFAULT_CONTROLLER, DIRECTORY, PREFIX, PROG, Options
 
 EXIT_WELL = 0
@@ -24,10 +25,19 @@ def run(arguments: Sequence[str], environ: Environ) -> int:
         "diff": _diff,
     }
     try:
-        return EXIT_WELL if commands[command](rest, environ) else EXIT_NOT_WELL
+        is_well = commands[command](rest, environ)
+        sys.stdout.flush()
     except NoWorld as error:
-        sys.stderr.write(f"{PROG} {command}: {error}\n")
-        return EXIT_USAGE
+        return _no_answer(command, str(error))
+    except OSError as error:  # of reading there are other errors
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # the interpreter flushes again at its end
+        return _no_answer(command, f"the answer cannot be written: {error.strerror or error}")
+    return EXIT_WELL if is_well else EXIT_NOT_WELL
+
+
+def _no_answer(command: str, reason: str) -> int:
+    sys.stderr.write(f"{PROG} {command}: {reason}\n")
+    return EXIT_USAGE
 
 
 def _parser(command: str, environ: Environ, description: str) -> argparse.ArgumentParser:
@@ -42,7 +52,8 @@ def _parser(command: str, environ: Environ, description: str) -> argparse.Argume
 
 
 def _add_source(parser: argparse.ArgumentParser, environ: Environ) -> None:
-    parser.add_argument(
+    source = parser.add_mutually_exclusive_group()
+    source.add_argument(
         "--manifests",
         action="append",
         metavar="PATH",
@@ -55,9 +66,8 @@ def _add_source(parser: argparse.ArgumentParser, environ: Environ) -> None:
         metavar="DIR",
         help="where the controller of that folder writes statuses [TUNNELGW_STATUS_DIR; default: status in the folder]",
     )
-    parser.add_argument(
+    source.add_argument(
         "--kubeconfig",
-        default=environ.get("KUBECONFIG", ""),
         metavar="FILE",
         help="how to reach the API server [KUBECONFIG; default: ~/.kube/config]",
     )
@@ -69,10 +79,12 @@ def _add_source(parser: argparse.ArgumentParser, environ: Environ) -> None:
 
 
 def _world(found: argparse.Namespace, environ: Environ) -> World:
-    manifests = found.manifests or [path for path in (environ.get("TUNNELGW_MANIFESTS"),) if path]
+    """A flag goes before each variable."""
+    variable = environ.get("TUNNELGW_MANIFESTS", "") if found.kubeconfig is None else ""
+    manifests = found.manifests or ([variable] if variable else [])
     if manifests:
-        return from_files(manifests, found.status_dir)
-    return from_api_server(found.kubeconfig, found.namespace)
+        return from_controlled(manifests, found.status_dir)
+    return from_api_server(found.kubeconfig or environ.get("KUBECONFIG", ""), found.namespace)
 
 
 def _check(arguments: Sequence[str], environ: Environ) -> bool:
@@ -146,7 +158,7 @@ def _diff(arguments: Sequence[str], environ: Environ) -> bool:
     from tunnelgw.commands.diff import diff
 
     if options.source == DIRECTORY:
-        world = from_files([str(options.manifests_path)], str(options.status_path))
+        world = from_controlled([str(options.manifests_path)], str(options.status_path))
     else:
         world = from_api_server(options.kubeconfig or "", options.namespace)
     return diff(world, access_of(options), as_json=as_json)

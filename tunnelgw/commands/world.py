@@ -3,7 +3,7 @@
 import sys
 import threading
 import time
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -15,6 +15,7 @@ from tunnelgw.model.meta import Object
 from tunnelgw.model.snapshot import Entry, Snapshot
 from tunnelgw.sources.directory.admission import Problem, Remembered
 from tunnelgw.sources.directory.folder import Folder
+from tunnelgw.sources.directory.lastgood import LastGood, LastGoodFile
 from tunnelgw.sources.directory.ledger import Ledger
 from tunnelgw.sources.directory.reading import read_all
 from tunnelgw.sources.directory.statuses import StatusFolder
@@ -39,16 +40,29 @@ class World(msgspec.Struct, frozen=True):
     """File and line of each object that came from a file."""
 
 
-def from_files(names: Iterable[str], status_dir: str = "") -> World:
-    """Files, folders with all below them, or `-` for standard input. Raises NoWorld.
+def from_files(names: Iterable[str]) -> World:
+    """Files, folders with all below them, or `-` for standard input, as they are. Raises NoWorld.
 
-    What a running controller remembers of a folder's objects, and the statuses that it wrote, are taken from
-    `status_dir`, by default `status` in that folder; nothing is written there.
+    What a running controller remembers of a folder's objects, and the statuses that it wrote, are taken from `status`
+    in the first folder; nothing is written there.
     """
-    paths = list(names)
-    remembered = Path(status_dir) if status_dir else next((Path(n) / STATUS for n in paths if Path(n).is_dir()), None)
+    return _read([*names], "", lambda _: {})
+
+
+def from_controlled(names: Iterable[str], status_dir: str = "") -> World:
+    """Likewise, as the controller of the folder has them: what is broken now is there in its last good version.
+
+    `status_dir` in place of `status` in the folder. Raises NoWorld.
+    """
+    return _read([*names], status_dir, LastGoodFile.load)
+
+
+def _read(names: Sequence[str], status_dir: str, recall: Callable[[LastGoodFile], LastGood]) -> World:
+    folder = next((Path(name) for name in names if Path(name).is_dir()), None)
+    remembered = Path(status_dir) if status_dir else folder / STATUS if folder else None
     try:
-        reading = read_all(_contents(paths, remembered))
+        last_good = recall(LastGoodFile(remembered, folder)) if remembered and folder else {}
+        reading = read_all([*_contents(names, status_dir)], last_good)
         ledger = Ledger(remembered) if remembered else None
     except OSError as error:
         raise NoWorld(f"{error.filename}: {error.strerror or error}") from error
@@ -71,14 +85,14 @@ def from_files(names: Iterable[str], status_dir: str = "") -> World:
     )
 
 
-def _contents(names: Iterable[str], left_out: Path | None) -> Iterator[tuple[str, bytes]]:
+def _contents(names: Iterable[str], status_dir: str) -> Iterator[tuple[str, bytes]]:
     """Raises OSError and NoWorld."""
     for name in names:
         path = Path(name)
         if name == "-":
             yield "-", sys.stdin.buffer.read()
         elif path.is_dir():
-            changes = Folder(path, left_out).look()
+            changes = Folder(path, Path(status_dir) if status_dir else path / STATUS).look()
             for unreadable, reason in changes.failed.items():
                 raise NoWorld(f"{unreadable}: {reason}")
             yield from ((str(each), octets) for each, octets in sorted(changes.read.items()))

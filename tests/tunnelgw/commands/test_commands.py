@@ -166,6 +166,26 @@ def test_without_manifests_and_cluster_it_is_told_how_to_name_one() -> None:
     assert "name a kubeconfig with --kubeconfig or KUBECONFIG" in result.stderr
 
 
+def test_a_flag_that_names_a_cluster_goes_before_a_variable_that_names_a_folder(folder: Path) -> None:
+    variable = {"TUNNELGW_MANIFESTS": str(folder)}
+
+    result = run("status", "--kubeconfig", "/nonexistent/kubeconfig", env=variable)
+    both = run("status", "--kubeconfig", "/nonexistent/kubeconfig", "--manifests", str(folder))
+
+    assert (result.returncode, both.returncode) == (2, 2)
+    assert "no access to a cluster" in result.stderr
+    assert "not allowed with argument" in both.stderr
+
+
+def test_an_answer_that_cannot_be_written_is_no_answer(folder: Path) -> None:
+    command = [sys.executable, "-m", "tunnelgw", "check", "--all", str(folder)]
+    with Path("/dev/full").open("wb") as full:
+        result = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, text=True, timeout=TIMEOUT_S, check=False)
+
+    assert result.returncode == 2
+    assert result.stderr == "tunnelgw check: the answer cannot be written: No space left on device\n"
+
+
 def test_diff_tells_that_a_proxy_cannot_be_reached(folder: Path, tmp_path: Path) -> None:
     url = f"unix:{tmp_path / 'nowhere.sock'}"
 

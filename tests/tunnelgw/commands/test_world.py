@@ -4,7 +4,8 @@ from pathlib import Path
 
 import msgspec
 
-from tunnelgw.commands.world import STATUS, from_files
+from tests.tunnelgw.sources.directory.site import WEB, Site, route
+from tunnelgw.commands.world import STATUS, from_controlled, from_files
 from tunnelgw.model.gateways import Gateway
 from tunnelgw.model.kinds import Kind
 from tunnelgw.model.snapshot import Entry
@@ -41,3 +42,37 @@ def test_a_gateway_holds_the_addresses_that_its_status_shows(tmp_path: Path) -> 
     StatusFolder(tmp_path / STATUS).write(entry, msgspec.structs.replace(gateway, metadata=metadata), status)
 
     assert the_gateway(tmp_path).held == ("192.0.2.1",)
+
+
+def site_with_a_broken_manifest(root: Path) -> Site:
+    site = Site(root)
+    site.write("web.yaml", route())
+    site.look()
+    site.write("web.yaml", "kind: [")
+    site.look()
+    return site
+
+
+def test_what_a_controller_serves_of_a_broken_manifest_is_there_for_questions_about_it_alone(tmp_path: Path) -> None:
+    site = site_with_a_broken_manifest(tmp_path)
+
+    controlled, plain = from_controlled([str(site.root)]), from_files([str(site.root)])
+
+    assert [[*world.snapshot.all(Kind.HTTP_ROUTE)] for world in (controlled, plain)] == [[WEB], []]
+    assert len(controlled.problems) == len(plain.problems) == 1
+
+
+def test_what_was_served_of_a_manifest_that_is_gone_is_gone(tmp_path: Path) -> None:
+    site = site_with_a_broken_manifest(tmp_path)
+    (site.root / "web.yaml").unlink()
+
+    assert not from_controlled([str(site.root)]).snapshot.all(Kind.HTTP_ROUTE)
+
+
+def test_statuses_in_any_of_several_folders_are_no_manifests(tmp_path: Path) -> None:
+    folders = [tmp_path / "one", tmp_path / "two"]
+    for folder in folders:
+        (folder / STATUS / "gateway").mkdir(parents=True)
+        (folder / STATUS / "gateway" / "web.yaml").write_text(MANIFEST.partition("spec:")[0])
+
+    assert from_files(map(str, folders)).problems == ()

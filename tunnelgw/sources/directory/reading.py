@@ -6,7 +6,7 @@ the order of paths.
 """
 
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -89,9 +89,9 @@ class Manifests:
         return Reading(found, tuple(problems))
 
 
-def read_all(files: Iterable[tuple[str, bytes]]) -> Reading:
-    """Of files that are read once, for commands that check them."""
-    manifests = Manifests()
+def read_all(files: Sequence[tuple[str, bytes]], last_good: LastGood) -> Reading:
+    """Of files that are read once, for commands. `last_good`: what was known of files that were broken."""
+    manifests = Manifests({name: last_good[name] for name, _ in files if name in last_good})
     for name, octets in files:
         manifests.put(Path(name), octets)
     return manifests.reading()
