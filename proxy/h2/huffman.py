@@ -36,7 +36,7 @@ def _block_head() -> bytes:
     """Of a block with our code lengths, up to where its first code begins (RFC 1951, 3.2.3 and 3.2.7)."""
     lengths = [bits if bits <= _MAX_CODE_BITS else 0 for bits in REQUEST_CODES_LENGTH[:256]]
     literals_and_end, distances = [*lengths, _MAX_CODE_BITS], [0]
-    # The last block, with codes of its own; so many more literals than 257, distances than 1, lengths of lengths than 4.
+    # The last block, with its own codes: none more than 257 literals and a distance, but all 19 lengths of lengths.
     in_stream_order = ["1", "01", "00000", "00000", "1111"]
     # Lengths are themselves coded: here 0 to 15 by four bits each, and 16 to 18, which repeat others, not at all.
     in_stream_order += [3 * "000", 16 * "001"]
