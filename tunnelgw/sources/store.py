@@ -6,7 +6,8 @@
 Nothing is there to take before every kind was listed once or is known to be absent. Secrets and ConfigMaps are kept
 with their data only while an object names them (see `references`); one that is named later than it was listed is
 *unread*, and the source fetches it. Until it has tried, nothing is taken, so that a new reference never looks broken
-for a moment.
+for a moment; but once there was something to take, a source that comes to nothing is not waited for longer than
+`patience_s`.
 """
 
 import threading
@@ -22,6 +23,8 @@ from tunnelgw.model.meta import Key, Object
 from tunnelgw.model.snapshot import Entry, Snapshot
 from tunnelgw.sources.references import WITH_DATA, references, stub
 from tunnelgw.sources.tables import Tables
+
+PATIENCE_S = 5.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +51,9 @@ class Change:
 
 
 class Store:
-    def __init__(self, kinds: Iterable[Kind] = Kind, home: str = "", own: Iterable[Entry] = ()) -> None:
+    def __init__(
+        self, kinds: Iterable[Kind] = Kind, home: str = "", own: Iterable[Entry] = (), patience_s: float = PATIENCE_S
+    ) -> None:
         """`kinds`: those that a source lists. `home`: the controller's namespace. `own`: Secrets it needs itself."""
         self._turn = threading.Condition()
         self._tables = Tables()
@@ -59,6 +64,9 @@ class Store:
         self._stubs: set[Entry] = set()
         self._unread: dict[Entry, bool] = {}
         """True while the source has not tried yet."""
+        self._patience_s = patience_s
+        self._patient_until_s = 0.0
+        self._has_given = False
         self._given: dict[Key, tuple[str, ...]] = {}
         """Addresses by Gateway."""
         self._unreadable: dict[Entry, Unreadable] = {}
@@ -152,6 +160,7 @@ class Store:
         """Whatever is there, settled or not."""
         with self._turn:
             self._is_dirty = False
+            self._has_given = True
             snapshot, edits = self._tables.take()
             return Change(snapshot, edits.changed, edits.touched, dict(self._unreadable))
 
@@ -185,7 +194,19 @@ class Store:
                 self._turn.notify_all()
 
     def _can_take(self) -> bool:
-        return self._is_dirty and not self._unlisted and not any(self._unread.values())
+        if not self._is_dirty or self._unlisted:
+            return False
+        is_late = self._has_given and time.monotonic() >= self._patient_until_s
+        return is_late or not any(self._unread.values())
+
+    def _await(self, entry: Entry) -> None:
+        if not any(self._unread.values()):
+            self._be_patient()
+        self._unread.setdefault(entry, True)
+
+    def _be_patient(self) -> None:
+        """Anew: the source has come to something, or has something to do."""
+        self._patient_until_s = time.monotonic() + self._patience_s
 
     def _listed(self, kind: Kind, *, is_absent: bool) -> None:
         if self._tables.set_absent(kind, is_absent=is_absent) or kind in self._unlisted:
@@ -234,10 +255,11 @@ class Store:
             return stub(item)
         if item.data is None and not is_whole:
             self._stubs.add(entry)
-            self._unread.setdefault(entry, True)
+            self._await(entry)
             return item
         self._stubs.discard(entry)
         if self._unread.pop(entry, None) is not None:
+            self._be_patient()
             self._turn.notify_all()
         return item
 
@@ -248,7 +270,7 @@ class Store:
         for entry in after - before:
             self._named[entry] += 1
             if entry in self._stubs:
-                self._unread.setdefault(entry, True)
+                self._await(entry)
         for entry in before - after:
             self._named[entry] -= 1
             if not self._named[entry]:

@@ -276,6 +276,21 @@ def test_a_secret_that_cannot_be_fetched_holds_nothing_up() -> None:
     assert store.wait_unread(0.0) == (CERT,), "it is tried again with the next ones"
 
 
+def test_once_something_was_taken_a_source_that_comes_to_nothing_holds_nothing_up() -> None:
+    store = Store([Kind.SECRET, Kind.GATEWAY], patience_s=0.0)
+    store.replace(Kind.GATEWAY, [gateway("gw", "cert")])
+    store.replace(Kind.SECRET, [secret("cert")])
+    assert not is_ready(store), "at the start there is nothing to lose"
+    store.fill(CERT, secret("cert", key="cHJpdmF0ZQ=="))
+    store.take()
+    store.upsert(Kind.SECRET, secret("more", key="cHJpdmF0ZQ=="))
+
+    store.upsert(Kind.GATEWAY, gateway("another", "more"))
+
+    assert is_ready(store)
+    assert store.wait_unread(0.0) == (Entry(Kind.SECRET, Key("default", "more")),), "it is fetched all the same"
+
+
 def test_a_secret_trimmed_before_it_was_named_is_fetched() -> None:
     store = listed(Kind.SECRET, Kind.GATEWAY)
     trimmed = store.trim(Kind.SECRET, secret("cert", key="cHJpdmF0ZQ=="))

@@ -12,6 +12,8 @@ from tunnelgw.model.kinds import RESOURCES, Kind
 from tunnelgw.model.meta import Key
 from tunnelgw.sources.kubernetes.server import ApiServer, Refused, decoded
 
+_REQUEST_S = 5.0
+"""Nothing is translated before the answer is there, so one that is slow is asked for anew."""
 _PATH = RESOURCES[Kind.SECRET].path
 
 
@@ -25,7 +27,7 @@ def read_value(server: ApiServer, key: Key, field: str) -> SecretText | None:
     Raises UnusableSecret, and ApiServerError.
     """
     try:
-        body = server.request("GET", f"{_PATH}/namespaces/{key.namespace}/secrets/{key.name}")
+        body = server.request("GET", f"{_PATH}/namespaces/{key.namespace}/secrets/{key.name}", timeout_s=_REQUEST_S)
     except Refused as refusal:
         if refusal.status_code == HTTPStatus.NOT_FOUND:
             return None
@@ -54,8 +56,9 @@ def create(server: ApiServer, key: Key, field: str, value: SecretText) -> bool:
         "type": "Opaque",
         "data": {field: base64.b64encode(value.reveal().encode()).decode()},
     }
+    path = f"{_PATH}/namespaces/{key.namespace}/secrets"
     try:
-        server.request("POST", f"{_PATH}/namespaces/{key.namespace}/secrets", body=msgspec.json.encode(document))
+        server.request("POST", path, body=msgspec.json.encode(document), timeout_s=_REQUEST_S)
     except Refused as refusal:
         if refusal.reason == "AlreadyExists":
             return False

@@ -26,6 +26,8 @@ from tunnelgw.sources.store import Store
 
 _IDLE_S = 1.0
 _LONGEST_RETRY_S = 5.0
+_FETCH_S = 5.0
+"""For one object. Others wait meanwhile."""
 
 _log = get_logger("tunnelgw.sources.kubernetes")
 
@@ -92,7 +94,7 @@ class KubernetesSource:
         resource = RESOURCES[kind]
         path = f"{resource.path}/namespaces/{entry.key.namespace}/{resource.plural}/{entry.key.name}"
         try:
-            item = self._decoders[kind].object(self._server.request("GET", path))
+            item = self._decoders[kind].object(self._server.request("GET", path, timeout_s=_FETCH_S))
         except Refused as refusal:
             if refusal.status_code == HTTPStatus.NOT_FOUND:
                 return None
