@@ -6,8 +6,7 @@ make us hold is never more than the window, and an update costs one frame for ha
 streams that stand still take up the window of their connection.
 
 A stream begins with a small window, which every stream has at any time. What it releases proves that somebody takes
-its body: then it is given more, of a `Pool` that the streams of its connection share. One that stands still is given
-nothing.
+its body: then it gets its share of the `Pool` of its connection. One that stands still gets nothing.
 """
 
 from typing import Final
@@ -17,8 +16,6 @@ from proxy.h2.errors import ErrorCode, LocalProtocolError, RemoteProtocolError
 INITIAL_WINDOW_BYTES = 65_535
 MAX_WINDOW_BYTES = 0x7FFFFFFF
 
-_GROWTH: Final = 4
-"""Times its size, once a round trip: some three of them to the widest."""
 _SHARES: Final = 8
 """One stream has at most this part of what the pool would have without it."""
 
@@ -85,8 +82,7 @@ class Pool:
         """The size that a stream's window of this size, which drains, is to have next."""
         first_bytes = self.first_bytes
         share_bytes = (self.free_bytes + size_bytes - first_bytes) // _SHARES
-        wanted_bytes = min(_GROWTH * size_bytes, self.max_bytes, first_bytes + share_bytes)
-        next_bytes = max(wanted_bytes, least_bytes, first_bytes)
+        next_bytes = max(min(self.max_bytes, first_bytes + share_bytes), first_bytes, least_bytes)
         self.free_bytes -= next_bytes - size_bytes
         return next_bytes
 

@@ -98,12 +98,13 @@ def test_windows_are_never_overdrawn_and_what_they_have_beyond_their_first_is_th
         assert peer.sendable_bytes > 0
 
 
-def test_a_stream_that_drains_has_the_widest_window_after_three_round_trips() -> None:
+def test_a_stream_that_drains_has_the_widest_window_after_a_round_trip() -> None:
     peer = Peer(new_pool())
 
-    for size_bytes in (64 * KIB, 256 * KIB, WIDEST_BYTES, WIDEST_BYTES):
-        peer.turn()
-        assert peer.window.size_bytes >= size_bytes
+    peer.turn()
+
+    assert peer.window.size_bytes == WIDEST_BYTES
+    assert peer.sendable_bytes >= WIDEST_BYTES // 2
 
 
 def test_a_stream_that_stands_still_keeps_its_first_window() -> None:
@@ -120,8 +121,7 @@ def test_streams_that_drained_and_then_stand_still_never_have_all_of_the_pool() 
     pool = new_pool()
     for _ in range(10_000):
         peer = Peer(pool)
-        for _ in range(5):
-            peer.turn()
+        peer.turn()
         peer.stand_still()
         peer.check(pool)
 
@@ -151,8 +151,7 @@ def test_streams_that_move_make_room_for_those_that_come() -> None:
 def test_what_a_stream_had_of_the_pool_goes_back_with_its_end() -> None:
     pool = new_pool()
     peer = Peer(pool)
-    for _ in range(4):
-        peer.turn()
+    peer.turn()
     assert pool.free_bytes == POOL_BYTES - WIDEST_BYTES + FIRST_BYTES
 
     peer.window.close()
