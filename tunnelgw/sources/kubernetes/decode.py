@@ -11,7 +11,7 @@ import msgspec
 
 from tunnelgw.model.kinds import Kind, Resource
 from tunnelgw.model.meta import Key, Object
-from tunnelgw.sources.kubernetes.server import Status, Unreachable
+from tunnelgw.sources.kubernetes.server import UNREADABLE, Status, Unreachable
 from tunnelgw.sources.store import Unreadable
 
 
@@ -86,7 +86,7 @@ class ObjectDecoder:
             return Rejected(
                 Key(metadata.namespace, metadata.name), Unreadable(str(error), generation=metadata.generation)
             )
-        except msgspec.DecodeError as error:
+        except UNREADABLE as error:
             raise Unreachable(f"not JSON: {error}") from error
         for field in self._unread:
             msgspec.structs.force_setattr(item.metadata, field, _NONE)
@@ -99,7 +99,7 @@ class ObjectDecoder:
         """Raises Unreachable for what is no list."""
         try:
             listing = _LISTING.decode(body)
-        except msgspec.DecodeError as error:
+        except UNREADABLE as error:
             raise Unreachable(f"not a list of the API: {error}") from error
         items = [self.object(raw) for raw in listing.items or ()]
         return Page(items, listing.metadata.resource_version, listing.metadata.continue_)
@@ -110,7 +110,7 @@ class ObjectDecoder:
             change = _CHANGE.decode(line)
             if change.type == "ERROR":
                 raise _STATUS.decode(change.object).refusal()
-        except msgspec.DecodeError as error:
+        except UNREADABLE as error:
             raise Unreachable(f"not a watch event: {error}") from error
         if change.type == "BOOKMARK":
             return Event(change.type, _named(change.object).metadata.resource_version, None)
@@ -123,5 +123,5 @@ class ObjectDecoder:
 def _named(raw: bytes | msgspec.Raw) -> _Named:
     try:
         return _NAMED.decode(raw)
-    except msgspec.DecodeError as error:
+    except UNREADABLE as error:
         raise Unreachable(f"not an object of the API: {error}") from error

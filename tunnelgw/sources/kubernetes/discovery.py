@@ -6,7 +6,7 @@ from http import HTTPStatus
 import msgspec
 
 from tunnelgw.model.kinds import Resource
-from tunnelgw.sources.kubernetes.server import ApiServer, Refused, Unreachable
+from tunnelgw.sources.kubernetes.server import UNREADABLE, ApiServer, Refused, Unreachable
 
 
 class _Served(msgspec.Struct):
@@ -30,7 +30,7 @@ def find(server: ApiServer, resource: Resource) -> str | None:
         except Refused as refusal:
             if refusal.status_code != HTTPStatus.NOT_FOUND:
                 raise
-        except msgspec.DecodeError as error:
+        except UNREADABLE as error:
             raise Unreachable(f"GET {path}: not a list of resources: {error}") from error
         else:
             if any(each.name == resource.plural for each in served.resources):

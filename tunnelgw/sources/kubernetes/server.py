@@ -27,8 +27,12 @@ from kubernetes.config import ConfigException, load_incluster_config, load_kube_
 from urllib3.connection import HTTPConnection, HTTPSConnection
 from urllib3.connectionpool import HTTPConnectionPool, HTTPSConnectionPool
 
+from daemonkit.secret import Secret
+
 T = TypeVar("T")
 
+UNREADABLE = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
+"""What decoding raises for bytes that are not what the API says."""
 CONNECT_S = 5.0
 REQUEST_S = 60.0
 """The longest that the server may stay silent within an answer."""
@@ -84,6 +88,8 @@ def load_configuration(kubeconfig: str = "") -> Configuration:
             load_kube_config(kubeconfig or "~/.kube/config", client_configuration=configuration, persist_config=False)  # type: ignore[no-untyped-call]
     except (ConfigException, OSError, ValueError, yaml.YAMLError) as error:
         raise Unreachable(f"no access to a cluster: {str(error)[:_LONGEST_MESSAGE]}") from error
+    except (AttributeError, LookupError, TypeError) as error:  # the package takes the shape of the file for granted
+        raise Unreachable(f"no access to a cluster: {kubeconfig or '~/.kube/config'} is not a kubeconfig") from error
     return configuration
 
 
@@ -91,7 +97,7 @@ def decoded(body: bytes, into: type[T]) -> T:
     """Raises Unreachable for what the API would not say: something in front of it answers."""
     try:
         return msgspec.json.decode(body, type=into)
-    except msgspec.DecodeError as error:
+    except UNREADABLE as error:
         raise Unreachable(f"not a {into.__name__.strip('_')} of the API: {error}") from error
 
 
@@ -217,8 +223,12 @@ class _Access:
         self._pools.clear()
 
     def _credentials(self) -> dict[str, str]:
+        """Raises Unreachable for what no header can carry: HTTP libraries would show it in their errors."""
         settings: Mapping[str, Any] = self._configuration.auth_settings()
-        return {each["key"]: each["value"] for each in settings.values() if each["in"] == "header" and each["value"]}
+        found = {each["key"]: each["value"].strip() for each in settings.values() if each["in"] == "header"}
+        if not all(Secret(text).fits_header() for text in found.values()):
+            raise Unreachable("no access to a cluster: the account's token is not one line of printable ASCII")
+        return {name: text for name, text in found.items() if text}
 
 
 class _Connections:
@@ -276,7 +286,7 @@ class _Connections:
 def _refusal(status_code: int, body: bytes) -> Refused:
     try:
         status = msgspec.json.decode(body, type=Status)
-    except msgspec.DecodeError:  # something in front of the API server answers
+    except UNREADABLE:  # something in front of the API server answers
         return Refused(status_code, "no Status of the API", body[:_LONGEST_MESSAGE].decode("utf-8", "replace"))
     return Refused(status_code, status.reason, status.message)
 

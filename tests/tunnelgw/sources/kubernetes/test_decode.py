@@ -61,6 +61,13 @@ def test_an_object_of_another_shape_is_rejected_by_name_and_says_where() -> None
     assert "$.spec.hostnames" in item.problem.reason
 
 
-def test_what_is_no_object_at_all_is_a_fault_of_the_server() -> None:
+@pytest.mark.parametrize("octets", [b"<html>", b'{"metadata": {"name": "\xff"}}', b'{"unknown": ' + b"[" * 100_000])
+def test_what_is_no_object_at_all_is_a_fault_of_the_server(octets: bytes) -> None:
+    decoder = ObjectDecoder(RESOURCES[Kind.SERVICE])
+
     with pytest.raises(Unreachable, match="not JSON"):
-        ObjectDecoder(RESOURCES[Kind.SERVICE]).object(b"<html>")
+        decoder.object(octets)
+    with pytest.raises(Unreachable, match="not a list"):
+        decoder.page(b'{"metadata": {}, "items": [' + octets)
+    with pytest.raises(Unreachable, match="not a watch event"):
+        decoder.event(b'{"type": "ADDED", "object": ' + octets)

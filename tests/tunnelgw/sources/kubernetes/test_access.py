@@ -1,0 +1,104 @@
+"""Kubeconfigs that people have, and what is said of those that cannot be used."""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, HTTPServer
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tunnelgw.sources.kubernetes.server import ApiServer, Unreachable, load_configuration
+
+SECRET = "geheim"  # looked for in messages
+
+
+class _Echo(BaseHTTPRequestHandler):
+    """Answers with the credentials that it was shown."""
+
+    def do_GET(self) -> None:
+        body = self.headers.get("Authorization", "").encode()
+        self.send_response(200)
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    def log_message(self, *_: Any) -> None:
+        """Quiet."""
+
+
+@pytest.fixture(scope="module")
+def url() -> Iterator[str]:
+    with HTTPServer(("127.0.0.1", 0), _Echo) as server:
+        thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.05})
+        thread.start()
+        yield f"http://127.0.0.1:{server.server_port}"
+        server.shutdown()
+        thread.join()
+
+
+def kubeconfig(folder: Path, url: str, user: dict[str, Any]) -> str:
+    path = folder / "kubeconfig"
+    context = {"cluster": "c", "user": "u"}
+    document = {
+        "apiVersion": "v1",
+        "kind": "Config",
+        "current-context": "here",
+        "contexts": [{"name": "here", "context": context}],
+        "clusters": [{"name": "c", "cluster": {"server": url}}],
+        "users": [{"name": "u", "user": user}],
+    }
+    path.write_text(json.dumps(document))
+    return str(path)
+
+
+def asked(path: str) -> bytes:
+    server = ApiServer(lambda: load_configuration(path))
+    try:
+        return server.request("GET", "/version")
+    finally:
+        server.close()
+
+
+def test_white_space_around_a_token_is_no_part_of_it(tmp_path: Path, url: str) -> None:
+    token = tmp_path / "token"
+    token.write_text(f"{SECRET}\n")
+
+    from_file = asked(kubeconfig(tmp_path, url, {"tokenFile": str(token)}))
+    given = asked(kubeconfig(tmp_path, url, {"token": f"{SECRET} \n"}))
+
+    assert from_file == given == f"Bearer {SECRET}".encode()
+
+
+@pytest.mark.parametrize("token", [f"{SECRET}\nzeile", f"{SECRET}ü"])
+def test_a_token_that_no_header_can_carry_is_told_and_not_shown(tmp_path: Path, url: str, token: str) -> None:
+    with pytest.raises(Unreachable) as told:
+        asked(kubeconfig(tmp_path, url, {"token": token}))
+
+    assert str(told.value) == "no access to a cluster: the account's token is not one line of printable ASCII"
+    assert told.value.__cause__ is None
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "5",
+        "[]",
+        "clusters: 5",
+        "{current-context: a, contexts: [{name: a, context: 5}], clusters: []}",
+        "{current-context: a, contexts: [{context: {}}], clusters: []}",
+        "foo: [",
+        "{}",
+        "",
+        "\x00",
+    ],
+)
+def test_what_is_no_kubeconfig_is_told(tmp_path: Path, text: str) -> None:
+    path = tmp_path / "kubeconfig"
+    path.write_text(text)
+
+    with pytest.raises(Unreachable, match=r"^no access to a cluster: "):
+        load_configuration(str(path))
