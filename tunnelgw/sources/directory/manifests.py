@@ -2,11 +2,14 @@
 
 from collections.abc import Callable, Iterator
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
 import yaml
 
 from tunnelgw.sources.directory.schema.shapes import Place
+
+_MOST_VALUES: Final = 1_000_000
+"""With aliases; a hundred times what the largest route that the API takes has."""
 
 
 class BrokenFile(Exception):
@@ -78,11 +81,31 @@ def _loaded(octets: bytes) -> Iterator[Document]:
     try:
         while loader.check_node():
             node = loader.get_node()
+            if node is not None and b"*" in octets:
+                _check_aliases(node)
             data = None if node is None else loader.construct_document(node)
             if node is not None and data is not None:
                 yield Document(data, partial(_line, node))
     finally:
         loader.dispose()
+
+
+def _check_aliases(root: yaml.Node) -> None:
+    """Raises BrokenFile where aliases repeat so much that some lines are more than anybody can hold."""
+    counts: dict[int, int] = {}
+
+    def count(node: yaml.Node) -> int:
+        found = counts.get(id(node))
+        if found is None:
+            counts[id(node)] = _MOST_VALUES  # of what is within itself
+            inner = node.value if isinstance(node, yaml.CollectionNode) else ()
+            parts = (part for item in inner for part in (item if isinstance(item, tuple) else (item,)))
+            found = counts[id(node)] = 1 + sum(map(count, parts))
+        if found > _MOST_VALUES:
+            raise BrokenFile(node.start_mark.line + 1, f"aliases make more than {_MOST_VALUES:,} values of this")
+        return found
+
+    count(root)
 
 
 def _flat(document: Document) -> Iterator[Document]:

@@ -37,6 +37,12 @@ def site(tmp_path: Path) -> Site:
     return Site(tmp_path)
 
 
+def laughs() -> str:
+    """A line of ten values, and more lines that each have the one before ten times."""
+    lines = [f"x{level}: &x{level} [{', '.join([f'*x{level - 1}'] * 10)}]" for level in range(1, 9)]
+    return "\n".join(["x0: &x0 [1, 2, 3, 4, 5, 6, 7, 8, 9, 10]", *lines, ""])
+
+
 def test_everything_is_listed_at_the_first_look_also_from_an_empty_folder(site: Site) -> None:
     change = site.look()
 
@@ -165,6 +171,7 @@ def test_an_object_that_was_removed_and_comes_again_is_a_new_one(site: Site) -> 
         (route() + "  rules: !!float all\n", "web.yaml:8: a value cannot be read as float"),
         (route() + "  rules: !!bool maybe\n", "web.yaml:8: a value cannot be read as bool"),
         (route() + "  rules: !!timestamp soon\n", "web.yaml:8: a value cannot be read as timestamp"),
+        (route() + laughs(), "web.yaml:13: aliases make more than 1,000,000 values of this"),
     ],
 )
 def test_a_broken_file_keeps_the_last_good_version_and_says_file_line_and_reason(
