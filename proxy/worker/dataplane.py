@@ -43,6 +43,7 @@ class DataPlane:
         self._departed = Departed(stats, self._pools.serves)
         self._links: Links | None = None
         """Of the tunnel, once there are orders for it."""
+        self._is_draining = False
         self._table: Table | None = None
 
     def use(self, table: Table, sockets: Mapping[str, socket.socket]) -> None:
@@ -64,10 +65,14 @@ class DataPlane:
             self._links = Links(self._loop, self._services.begin, self._doors.caches, self._stats, say)
             if self._table is not None:
                 self._links.use(self._table.settings.limits)
+            if self._is_draining:
+                # The order was on its way when the end was.
+                self._links.drain(lambda: None)
         self._links.obey(order, content)
 
     def drain(self, on_idle: Callable[[], None]) -> None:
         """Take nothing new; `on_idle` is called when nothing runs any more."""
+        self._is_draining = True
         parts = [self._drain_doors, *([self._links.drain] if self._links is not None else [])]
         waiting = len(parts)
 

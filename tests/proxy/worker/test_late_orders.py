@@ -1,0 +1,39 @@
+"""Orders about the tunnel that were on their way when the end of the worker was."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import msgspec
+import pytest
+
+from proxy.accesslog import AccessLogSettings
+from proxy.accesslog.writer import AccessLogWriter
+from proxy.loop import Loop
+from proxy.stats import Stats
+from proxy.tunnel.addresses import EdgeAddress
+from proxy.tunnel.failures import FailureCause
+from proxy.tunnel.orders import Dial, DialMeans, EdgeReport, Ended
+from proxy.worker.dataplane import DataPlane
+from tests.support.edge.authority import EdgeAuthority
+from tests.support.edge.tunnels import new_tunnel
+
+
+@pytest.fixture
+def data_plane() -> Iterator[DataPlane]:
+    loop, stats = Loop(), Stats()
+    data_plane = DataPlane(loop, stats, AccessLogWriter(loop, stats, AccessLogSettings("off", 1.0)))
+    yield data_plane
+    data_plane.close()
+    loop.close()
+
+
+def test_the_first_dial_of_a_worker_is_not_made_when_it_ends(data_plane: DataPlane) -> None:
+    reports: list[EdgeReport] = []
+    data_plane.drain(lambda: None)
+
+    order = Dial(7, 0, EdgeAddress("127.0.0.1", 1), 0, True)
+    means = DialMeans(new_tunnel().token, bytes(16), EdgeAuthority.make().pem.decode())
+    data_plane.obey(order, memoryview(msgspec.msgpack.encode(means)), lambda report, _: reports.append(report))
+
+    assert reports == [Ended(7, FailureCause.LOST, "the worker ends", 0.0, 0.0)]
