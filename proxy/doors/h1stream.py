@@ -59,6 +59,9 @@ class H1Stream:
         self.unreleased_bytes = 0
         """Of the request, held by the exchange."""
 
+    def progress_of(self, creditor: Creditor) -> int | None:
+        return self._transport.progress_of(creditor)
+
     def send_interim(self, head: ResponseHead) -> None:
         self._codec.send_headers(head)
         self._transport.flush_later()

@@ -60,6 +60,9 @@ class H2Stream:
         self.is_waiting = False
         """Less was taken than given."""
 
+    def progress_of(self, creditor: Creditor) -> int | None:
+        return self._transport.progress_of(creditor)
+
     def send_interim(self, head: ResponseHead) -> None:
         self._codec.send_headers(self.stream_id, head)
         self._transport.flush_later()

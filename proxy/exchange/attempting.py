@@ -114,9 +114,22 @@ class Attempting(Ending):
         return self._terms.idle_timeout_s
 
     def on_idle(self) -> None:
-        """Nothing has moved for that long."""
-        if not self._is_over:
+        """Nothing has moved for that long, as far as one is told."""
+        if not self._is_over and not self._is_read_slowly():
             self._time_out("idle_timeout", "neither side has sent anything for too long")
+
+    def _is_read_slowly(self) -> bool:
+        """Whether the client takes what the kernel has for it, of which we hear only when there is much room again.
+
+        The first look gives half of the time for it, and so does each that finds progress since the one before.
+        """
+        progress = None if self._stream is None else self._client.progress_of(self._stream)
+        looked_s, before = self._last_look
+        if progress is None or (looked_s == self.active_s and progress <= before):
+            return False
+        self.active_s += self.idle_timeout_s / 2
+        self._last_look = (self.active_s, progress)
+        return True
 
     def _on_time(self) -> None:
         timers, departure = self._timers, self._departure

@@ -39,6 +39,12 @@ class ClientStream(Protocol):
 
     arrival: Arrival
 
+    def progress_of(self, creditor: Creditor) -> int | None:
+        """A number that rises as the client reads, however slowly; None: nothing that `creditor` has sent waits for it.
+
+        Costs a system call.
+        """
+
     def send_interim(self, head: ResponseHead) -> None:
         """A 1xx head other than 101; dropped where the client cannot understand one."""
 

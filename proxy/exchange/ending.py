@@ -4,6 +4,8 @@
 exactly once: there the exchange is counted, told to the access log, and out of the running set.
 """
 
+from typing import Final
+
 from proxy.backend.stream import BackendStream
 from proxy.exchange import answers
 from proxy.exchange.answers import Reply
@@ -18,6 +20,8 @@ from proxy.exchange.timers import Timers
 from proxy.h2.heads import Field, RequestHead
 from proxy.routing import Answer, Rule
 from proxy.stats import NO_ROUTE, RouteStats
+
+_NO_LOOK: Final = (0.0, 0)
 
 
 class Ending:
@@ -36,6 +40,7 @@ class Ending:
         "_is_over",
         "_is_request_complete",
         "_is_request_stopped",
+        "_last_look",
         "_listener_name",
         "_mirrors",
         "_reason",
@@ -87,6 +92,8 @@ class Ending:
         self._request_bytes = self._response_bytes = 0
         self._response_after_s = 0.0
         self._reason = self._detail = ""
+        self._last_look = _NO_LOOK
+        """At progress that nothing tells of: `active_s` after it, and how far the client had come."""
 
     def _count_in(self, rule: Rule | None) -> None:
         self._rule = rule

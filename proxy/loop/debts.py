@@ -47,6 +47,10 @@ class Debts:
             for creditor, size_bytes in sealed.popleft()[1]:
                 creditor.release(size_bytes)
 
+    def has(self, creditor: Creditor) -> bool:
+        """Something that is owed to it waits."""
+        return any(creditor is other for _, group in self._sealed for other, _ in group)
+
     def settle(self) -> None:
         """The socket has taken all that there is."""
         fresh = self._fresh

@@ -58,10 +58,17 @@ class Output:
     @property
     def unacknowledged_bytes(self) -> int:
         """Those, and what the kernel has that the peer's has not: they get fewer as the peer reads, however slowly."""
+        return self.queued_bytes + self._kernel_bytes()
+
+    @property
+    def acknowledged_bytes(self) -> int:
+        """Of those handed over: taken by the peer's kernel. Means something while bytes are queued, and rises then."""
+        return self.sent_bytes - self._kernel_bytes()
+
+    def _kernel_bytes(self) -> int:
         with contextlib.suppress(OSError):
-            answer = fcntl.ioctl(self._sock, termios.TIOCOUTQ, bytes(_INT_BYTES))
-            return self.queued_bytes + int.from_bytes(answer, sys.byteorder)
-        return self.queued_bytes
+            return int.from_bytes(fcntl.ioctl(self._sock, termios.TIOCOUTQ, bytes(_INT_BYTES)), sys.byteorder)
+        return 0
 
     def send(self, buffers: list[Buffer]) -> bool:
         """True: nothing waited, and most often this is little: the socket has taken all of it."""

@@ -147,6 +147,13 @@ class Transport:
         """The socket has not taken all; output that is still to be fetched counts."""
         return self._is_flush_due or bool(self._output.queue)
 
+    def progress_of(self, creditor: Creditor) -> int | None:
+        """How much the peer has acknowledged, as long as bytes of `creditor` wait for the socket; None: none do.
+
+        The kernel hides it from us: the socket is writable again when a large part of its buffer is free.
+        """
+        return self._output.acknowledged_bytes if self._debts.has(creditor) else None
+
     # -- receiving ---------------------------------------------------------------------------------------------------
 
     def pause_reading(self) -> None:

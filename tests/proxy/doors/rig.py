@@ -3,6 +3,7 @@
 import contextlib
 import socket
 import threading
+import time
 from collections.abc import Callable, Iterator
 from types import TracebackType
 from typing import Any, Self, TypeVar
@@ -46,7 +47,8 @@ class Rig:
     """One plain door, unless told otherwise by `use`."""
 
     def __init__(self, **settings: Any) -> None:
-        self.loop = Loop()
+        self._passed_s = 0.0
+        self.loop = Loop(lambda: time.monotonic() + self._passed_s)
         self.services = Services(self.loop)
         self.stats = Stats()
         self.is_idle = threading.Event()
@@ -81,6 +83,16 @@ class Rig:
         if not done.wait(WAIT_S):
             raise TimeoutError("the loop did not answer")
         return found[0]
+
+    def pass_time(self, seconds: float) -> None:
+        """For the loop, at once; what is due then has happened when this returns."""
+
+        def leap() -> None:
+            self._passed_s += seconds
+
+        self.call(leap)
+        for _ in range(3):
+            self.call(lambda: None)
 
     def open_plain(self, *, send_buffer_bytes: int | None = None, **fields: Any) -> "Rig":
         """`send_buffer_bytes`: what the kernel takes of a response that is not read, about."""

@@ -12,6 +12,7 @@ import pytest
 from h2.settings import SettingCodes
 
 from proxy.backend.pools import Pools
+from proxy.doors.h1connection import H1Connection
 from proxy.doors.h2connection import MAX_QUEUED_BYTES, H2Connection
 from proxy.exchange.services import Services
 from proxy.routing import socket_door
@@ -26,7 +27,7 @@ class Proxy(Rig):
     """Routes everything to one backend."""
 
     def __init__(self, backend_port: int, protocol: str) -> None:
-        super().__init__()
+        super().__init__(limits={"streamIdleTimeout": "20s"})
         self.records: list[Any] = []
         self.pools = Pools(self.loop, self.stats)
         self.real = Services(
@@ -43,7 +44,7 @@ class Proxy(Rig):
     def open(self) -> "Proxy":
         sock = listening_socket()
         self.port = port_of(sock)
-        table = table_of(plain(self.port), routes=[self._route])
+        table = table_of(plain(self.port), routes=[self._route], **self._settings)
 
         def use() -> None:
             self.real.use(table)
@@ -179,3 +180,38 @@ def test_an_http_2_client_is_heard_while_it_is_slow_to_take_several_downloads(ch
         for begun in (10, 11, 12):
             client.ask("/hello")
             proxy.wait_for(partial(lambda count: backend.services.begun.qsize() == count, begun), f"request {begun}")
+
+
+# HTTP/2 to the backend has PINGs, which cannot be answered when time leaps.
+@pytest.mark.parametrize("chain", ["http"], indirect=True)
+@pytest.mark.parametrize("speaks_h2", [False, True], ids=["h1 client", "h2 client"])
+def test_a_client_that_reads_slowly_is_not_idle_and_one_that_stops_is(chain: Chain, speaks_h2: bool) -> None:
+    """What the kernel has taken hides its progress: a third of that must have left before the socket takes more."""
+    proxy, _ = chain
+    with socket.socket() as sock:
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 32 * 1024)
+        sock.settimeout(WAIT_S)
+        sock.connect(("127.0.0.1", proxy.port))
+        if speaks_h2:
+            client = H2Client(sock)
+            stream_id = client.ask(f"/bulk/{50 * MIB}")
+            client.h2.increment_flow_control_window(50 * MIB)
+            client.h2.increment_flow_control_window(50 * MIB, stream_id)
+            client.flush()
+        else:
+            ask(sock, f"/bulk/{50 * MIB}")
+        (connection,) = proxy.call(lambda: [*proxy.doors._registry])
+        assert isinstance(connection, H1Connection | H2Connection)
+        output = connection._transport._output
+        proxy.wait_for(lambda: output.queued_bytes > 0, "a full socket")
+        for _ in range(6):
+            before_bytes = proxy.call(lambda: output.acknowledged_bytes)
+            while proxy.call(lambda: output.acknowledged_bytes) <= before_bytes:
+                assert sock.recv(16 * 1024)
+            proxy.pass_time(12)
+        assert not proxy.records
+        for _ in range(4):
+            proxy.pass_time(12)
+
+        proxy.wait_for(lambda: bool(proxy.records), "the end of the exchange")
+        assert proxy.records[0].reason == "idle_timeout"

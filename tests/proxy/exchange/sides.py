@@ -60,6 +60,8 @@ class MemoryClient:
         self.is_request_stopped = False
         self.owed_bytes = 0
         """Of the request, for which the exchange has not given credit."""
+        self.progress: int | None = None
+        """Of the exchange's backend, whose bytes wait for this client."""
 
     @property
     def is_over(self) -> bool:
@@ -74,6 +76,9 @@ class MemoryClient:
         return dict(self.head.fields).get(name)
 
     # -- what the exchange calls
+
+    def progress_of(self, _: Creditor) -> int | None:
+        return self.progress
 
     def send_interim(self, head: ResponseHead) -> None:
         assert self.head is None, "interim head after the final one"

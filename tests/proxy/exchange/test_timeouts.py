@@ -199,6 +199,38 @@ def test_an_own_answer_that_nobody_reads_is_given_up(make_world: MakeWorld) -> N
     assert (client.is_reset, not world.services.running) == (True, True)
 
 
+def test_a_client_that_takes_what_the_kernel_has_for_it_is_not_idle(make_world: MakeWorld) -> None:
+    world = make_world(config(more='"limits": {"streamIdleTimeout": "10s"},'))
+    client = world.begin(asked())
+    world.pool.stream.answer()
+    world.pool.stream.send(b"x")
+    for client.progress in range(20):
+        world.wait(4.0)
+
+    assert not client.is_over
+
+    world.wait(10.0)
+
+    assert (client.is_reset, world.record.reason) == (True, "idle_timeout")
+
+
+def test_progress_of_long_ago_gives_no_more_time(make_world: MakeWorld) -> None:
+    world = make_world(config(more='"limits": {"streamIdleTimeout": "10s"},'))
+    client = world.begin(asked())
+    stream = world.pool.stream
+    stream.answer()
+    stream.send(b"x")
+    for client.progress in (5000, 1000):
+        world.wait(11.0)
+        assert not client.is_over
+        stream.send(b"x")
+    world.wait(11.0)
+    assert not client.is_over
+    world.wait(5.0)
+
+    assert (client.is_reset, world.record.reason) == (True, "idle_timeout")
+
+
 def test_without_a_limit_nothing_is_ended(make_world: MakeWorld) -> None:
     world = make_world(config(more='"limits": {"streamIdleTimeout": "0s"},'))
     client = world.begin(asked())
