@@ -160,7 +160,6 @@ class H1Link:
             self._request = None
             request.end()
             request.link = None
-            self._leave()
             self._transport.finish()
             request.receiver.on_response_data(b"", True)
 
