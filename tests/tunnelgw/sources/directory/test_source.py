@@ -234,6 +234,24 @@ def test_of_two_documents_for_one_object_the_first_counts_until_it_goes(site: Si
     assert site.problems() == []
 
 
+def test_an_object_that_is_there_twice_keeps_no_other_one_from_being_forgotten(site: Site) -> None:
+    site.write("a.yaml", route())
+    site.write("b.yaml", route())
+    path = site.write("other.yaml", route("other"))
+    other = Key("default", "other")
+    first = site.route(other)
+    path.unlink()
+    site.look()
+    site.write("other.yaml", route("other"))
+
+    second = site.route(other)
+
+    assert len(site.problems()) == 1
+    assert first is not None
+    assert second is not None
+    assert first.metadata.uid != second.metadata.uid
+
+
 def test_the_mount_of_a_config_map_is_followed_when_its_link_is_turned(site: Site) -> None:
     for number, hostname in enumerate(("old.example.org", "new.example.org")):
         site.write(f"..{number}/web.yaml", route(hostname=hostname))
