@@ -109,6 +109,11 @@ class Slot:
         return process.pid if process is not None else None
 
     @property
+    def is_running(self) -> bool:
+        """Its worker lives, as far as is known, and has begun."""
+        return self.state is State.RUNNING and self._process is not None
+
+    @property
     def is_taking(self) -> bool:
         """Its worker will soon serve a first document."""
         return self.state is State.RUNNING and self._wanted is not None and not self.taken and not self.refused
@@ -243,11 +248,11 @@ class Slot:
         """Ask for a snapshot."""
         self._send(Report())
 
-    def order(self, order: EdgeOrder, content: bytes | None = None) -> None:
-        """About connections to the edge; a worker that has died meanwhile has none."""
+    def order(self, order: EdgeOrder, content: bytes | None = None) -> int | None:
+        """About connections to the edge. Returns the pid of who has it; None where the worker has died meanwhile."""
         descriptors = [sealed_file("tunnelgw-proxy-edge", content)] if content is not None else []
         try:
-            self._send(ToEdge(order), descriptors)
+            return self._send(ToEdge(order), descriptors)
         finally:
             for descriptor in descriptors:
                 os.close(descriptor)
@@ -271,12 +276,14 @@ class Slot:
             if self._process is not None:
                 self._process.kill()
 
-    def _send(self, message: Report | ToEdge | Drain, descriptors: Sequence[int] = ()) -> None:
+    def _send(self, message: Report | ToEdge | Drain, descriptors: Sequence[int] = ()) -> int | None:
         with self._sending:
             process = self._process
-            if process is not None:
-                with self._or_killed(process):
-                    process.channel.send(message, descriptors)
+            if process is None:
+                return None
+            with self._or_killed(process):
+                process.channel.send(message, descriptors)
+            return process.pid
 
     @contextlib.contextmanager
     def _or_killed(self, process: WorkerProcess) -> Iterator[None]:

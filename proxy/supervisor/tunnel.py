@@ -22,7 +22,7 @@ from daemonkit.secret import Secret
 from proxy.supervisor.edgefinder import EdgeFinder, Regions
 from proxy.supervisor.edgetrust import EdgeTrust, TrustUnavailable
 from proxy.supervisor.places import Place
-from proxy.supervisor.slot import Slot, State
+from proxy.supervisor.slot import Slot
 from proxy.tunnel.addresses import EdgeAddresses, IpVersion
 from proxy.tunnel.discovery import DiscoveryFailed
 from proxy.tunnel.failures import FailureCause
@@ -156,12 +156,15 @@ class Tunnel:
         if address is None:
             place.due_s = now_s + _NO_ADDRESS_S
             return True
-        place.number, self._next_number = self._next_number, self._next_number + 1
-        place.slot, place.pid, place.address = slot, slot.pid, address
-        place.token = self._token.reveal()
-        order = Dial(place.number, place.index, address, place.waits.attempts, registers)
-        means = DialMeans(place.token, self._client_id.bytes, self._roots)
-        slot.order(order, msgspec.msgpack.encode(means))
+        number, self._next_number = self._next_number, self._next_number + 1
+        token = self._token.reveal()
+        order = Dial(number, place.index, address, place.waits.attempts, registers)
+        means = DialMeans(token, self._client_id.bytes, self._roots)
+        pid = slot.order(order, msgspec.msgpack.encode(means))
+        if pid is None:
+            # An event will tell.
+            return False
+        place.number, place.slot, place.pid, place.address, place.token = number, slot, pid, address, token
         return True
 
     @property
@@ -172,7 +175,7 @@ class Tunnel:
     def _slot_for(self, registers: bool) -> Slot | None:
         """The worker with the fewest connections, of those that can serve."""
         is_open = registers and not self._settings.registers_without_configuration
-        able = [slot for slot in self._slots if slot.state is State.RUNNING and (slot.taken or not is_open)]
+        able = [slot for slot in self._slots if slot.is_running and (slot.taken or not is_open)]
         counts = {slot.index: 0 for slot in able}
         for place in self.places:
             if place.number and place.slot is not None and place.slot.index in counts:

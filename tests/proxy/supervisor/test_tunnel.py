@@ -17,9 +17,11 @@ from proxy.supervisor import tunnel as rules
 from proxy.supervisor.edgefinder import Regions
 from proxy.supervisor.edgetrust import TrustUnavailable
 from proxy.supervisor.fleet import Fleet
+from proxy.supervisor.slot import Slot, State
 from proxy.supervisor.tunnel import Tunnel, TunnelSettings
 from proxy.tunnel.addresses import EdgeAddress, IpVersion
 from proxy.tunnel.discovery import DiscoveryFailed
+from proxy.tunnel.orders import EdgeOrder
 from tests.support.edge.behaviour import Behaviour, Hang
 from tests.support.edge.edge import Edge
 
@@ -177,3 +179,41 @@ def test_a_stop_does_not_wait_for_a_search(edge: Edge) -> None:
     with tunnel_of(edge, Searches(edge, hang)):
         assert searching.wait(WAIT_S)
     over.set()
+
+
+def test_an_order_that_a_workers_successor_gets_is_its_own(edge: Edge, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The worker dies between the choice and the order."""
+    obeyed = Slot.order
+
+    def order(slot: Slot, what: EdgeOrder, content: bytes | None = None) -> int | None:
+        monkeypatch.setattr(Slot, "order", obeyed)
+        before = slot.pid
+        slot.kill()
+        until(lambda: slot.pid not in (None, before) and slot.state is State.RUNNING, "the next worker")
+        return slot.order(what, content)
+
+    monkeypatch.setattr(Slot, "order", order)
+    with tunnel_of(edge, Searches(edge, found(edge.addresses))) as tunnel:
+        edge.wait_for_registered(1, WAIT_S)
+        until(lambda: tunnel.registered == 1, "word of it")
+        assert not tunnel.places[0].failures
+        assert len(edge.ledger.records) == 1
+
+
+def test_an_order_to_a_worker_that_has_died_waits_for_another(edge: Edge, monkeypatch: pytest.MonkeyPatch) -> None:
+    obeyed = Slot.order
+    dead = threading.Event()
+
+    def order(slot: Slot, what: EdgeOrder, content: bytes | None = None) -> int | None:
+        if not dead.is_set():
+            before = slot.pid
+            slot.kill()
+            until(lambda: slot.pid != before, "its death")
+            dead.set()
+        return obeyed(slot, what, content)
+
+    monkeypatch.setattr(Slot, "order", order)
+    with tunnel_of(edge, Searches(edge, found(edge.addresses))) as tunnel:
+        edge.wait_for_registered(1, WAIT_S)
+        until(lambda: tunnel.registered == 1, "word of it")
+        assert not tunnel.places[0].failures
