@@ -319,6 +319,12 @@ class Tunnel:
 
     def _take_token(self, token: Secret) -> None:
         self._token = token
+        now_s = time.monotonic()
+        for place in self.places:
+            if not place.number and place.token:
+                # It failed, perhaps for the token.
+                place.waits = Waits()
+                place.due_s = now_s
         self._move_one()
 
     def _move_one(self) -> None:

@@ -19,11 +19,13 @@ from proxy.supervisor.edgetrust import TrustUnavailable
 from proxy.supervisor.fleet import Fleet
 from proxy.supervisor.slot import Slot, State
 from proxy.supervisor.tunnel import Tunnel, TunnelSettings
+from proxy.tunnel import retry
 from proxy.tunnel.addresses import EdgeAddress, IpVersion
 from proxy.tunnel.discovery import DiscoveryFailed
 from proxy.tunnel.orders import EdgeOrder
-from tests.support.edge.behaviour import Behaviour, Hang
+from tests.support.edge.behaviour import Behaviour, Hang, busy
 from tests.support.edge.edge import Edge
+from tests.support.edge.tunnels import new_tunnel
 
 WAIT_S = 30.0
 BOOTSTRAP_LINE = "tunnel bootstrap dial failed, retrying"
@@ -217,3 +219,16 @@ def test_an_order_to_a_worker_that_has_died_waits_for_another(edge: Edge, monkey
         edge.wait_for_registered(1, WAIT_S)
         until(lambda: tunnel.registered == 1, "word of it")
         assert not tunnel.places[0].failures
+
+
+def test_another_token_is_tried_at_once_however_long_the_wait_was(edge: Edge, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(retry, "MAX_CAP_S", 3600.0)
+    other = new_tunnel()
+    edge.tunnels.add(other)
+    edge.behave(Behaviour(refusal=busy(3600.0)))
+    with tunnel_of(edge, Searches(edge, found(edge.addresses))) as tunnel:
+        place = tunnel.places[0]
+        until(lambda: place.waits.attempts == 1 and not place.number, "a failed attempt")
+        edge.behave()
+        tunnel.use_token(Secret(other.token))
+        edge.wait_for_registered(1, WAIT_S)
