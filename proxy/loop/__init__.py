@@ -8,6 +8,7 @@ from proxy.loop.deadlines import Deadline
 from proxy.loop.debts import Creditor
 from proxy.loop.handshake import Handshake
 from proxy.loop.loop import Handler, Loop
-from proxy.loop.transport import Owner, Transport
+from proxy.loop.owner import Owner
+from proxy.loop.transport import Transport
 
 __all__ = ["Creditor", "Deadline", "Handler", "Handshake", "Loop", "Owner", "Transport"]

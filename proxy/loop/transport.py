@@ -15,81 +15,43 @@ import contextlib
 import socket
 import ssl
 import struct
-from typing import Final, Protocol
+from collections.abc import Callable
+from typing import Final
 
 from proxy.loop.debts import Creditor
 from proxy.loop.loop import Loop
-from proxy.loop.output import NOT_NOW, TLS_RECORD_BYTES, Buffer, Output
+from proxy.loop.output import NOT_NOW, Buffer, Output
+from proxy.loop.owner import NOBODY, Owner
+from proxy.loop.tlsinput import MAX_READ_BYTES, TlsInput
 
-__all__ = ["Buffer", "Owner", "Transport"]
+__all__ = ["Buffer", "Transport"]
 
 _READ_BYTES: Final = 64 * 1024
-_MAX_READ_BYTES: Final = 252 * 1024
-"""Just below what `daemonkit.memory` has served from mappings of their own: fresh pages cost more than the reading."""
 _LINGER_S: Final = 2.0
 _PATIENCE_S: Final = 20.0
 """With a peer that is to get what is queued, and takes nothing of it."""
 _RESET_ON_CLOSE: Final = struct.pack("ii", 1, 0)
 
 
-class Owner(Protocol):
-    """The connection that speaks over a transport."""
-
-    def on_data(self, data: bytes) -> None:
-        """Never empty; not called while reading is paused."""
-
-    def on_eof(self) -> None:
-        """The peer sends nothing more; it may still read. Called once."""
-
-    def on_lost(self, error: OSError) -> None:
-        """The connection broke. The last call; the transport is closed."""
-
-    def buffers_to_send(self) -> list[Buffer]:
-        """What is to be sent, taken over by the transport; fetched once after `flush_later`."""
-
-    def on_drained(self) -> None:
-        """All that was queued has been taken by the socket, after some of it had to wait."""
-
-    def on_closed(self) -> None:
-        """`finish` is done: the last call."""
-
-
-class _Nobody:
-    """Of a closed transport: its owner, which knows it, goes at once, and not only when garbage is looked for."""
-
-    def on_data(self, data: bytes) -> None: ...
-    def on_eof(self) -> None: ...
-    def on_lost(self, error: OSError) -> None: ...
-    def buffers_to_send(self) -> list[Buffer]:
-        return []
-
-    def on_drained(self) -> None: ...
-    def on_closed(self) -> None: ...
-
-
-_NOBODY: Final = _Nobody()
-
-
 class Transport:
     __slots__ = (
         "_debts",
         "_give_up_at_s",
-        "_held_error",
         "_is_eof_seen",
         "_is_finishing",
         "_is_flush_due",
         "_is_half_closing",
-        "_is_more_known",
         "_is_output_ended",
         "_is_paused",
-        "_is_tls",
         "_is_writing",
         "_linger",
         "_loop",
         "_output",
         "_owner",
         "_read_bytes",
+        "_receive",
         "_sock",
+        "_tls",
         "_unacknowledged_bytes",
         "is_closed",
     )
@@ -99,13 +61,12 @@ class Transport:
         self._loop = loop
         self._sock = sock
         self._owner: Owner = owner
-        self._is_tls = isinstance(sock, ssl.SSLSocket)
+        self._tls = TlsInput(sock) if isinstance(sock, ssl.SSLSocket) else None
+        self._receive: Callable[[int], bytes] = sock.recv if self._tls is None else self._tls.receive
         self.is_closed = False
         self._read_bytes = _READ_BYTES
         self._output = Output(sock)
         self._debts = self._output.debts
-        self._held_error: OSError | None = None
-        self._is_more_known = False
         self._is_flush_due = False
         self._is_half_closing = False
         self._is_writing = False
@@ -125,7 +86,7 @@ class Transport:
     def start(self) -> None:
         """Begin to read."""
         self._loop.watch(self._sock, self)
-        if self._is_tls and self._sock.pending():  # type: ignore[attr-defined]
+        if self._tls is not None and self._tls.has_more:
             # Came with the handshake's last bytes: no event will tell.
             self._loop.call_soon(self._read_pending)
 
@@ -140,7 +101,7 @@ class Transport:
 
     @property
     def can_half_close(self) -> bool:
-        return not self._is_tls
+        return self._tls is None
 
     @property
     def is_sending(self) -> bool:
@@ -166,61 +127,31 @@ class Transport:
         if self._is_paused:
             self._is_paused = False
             self._rewatch()
-            if self._is_tls and not self.is_closed and (self._is_more_known or self._sock.pending()):  # type: ignore[attr-defined]
+            if self._tls is not None and not self.is_closed and self._tls.has_more:
                 self._loop.call_soon(self._read_pending)
 
     def on_readable(self) -> None:
         if self._is_paused or self.is_closed:
             return
         try:
-            data = self._receive_tls() if self._is_tls else self._sock.recv(self._read_bytes)
+            data = self._receive(self._read_bytes)
         except NOT_NOW:
             return
         except OSError as error:
             self._lose(error)
             return
+        if self._tls is not None and self._tls.holds_end:
+            self._loop.call_soon(self._read_pending)
         if self._is_finishing:
             self._drop(data)
         elif data:
-            if len(data) == self._read_bytes < _MAX_READ_BYTES:
-                self._read_bytes = min(2 * self._read_bytes, _MAX_READ_BYTES)
+            if len(data) == self._read_bytes < MAX_READ_BYTES:
+                self._read_bytes = min(2 * self._read_bytes, MAX_READ_BYTES)
             self._owner.on_data(data)
         else:
             self._is_eof_seen = True
             self._rewatch()
             self._owner.on_eof()
-
-    def _receive_tls(self) -> bytes:
-        """One record, or several when they are full: a large body is coming."""
-        if self._held_error is not None:
-            raise self._held_error
-        receive = self._sock.recv
-        data = receive(self._read_bytes)
-        if len(data) < TLS_RECORD_BYTES:
-            return data + receive(TLS_RECORD_BYTES) if self._sock.pending() else data  # type: ignore[attr-defined]
-        parts, size_bytes = [data], len(data)
-        while size_bytes < _MAX_READ_BYTES:
-            try:
-                data = receive(TLS_RECORD_BYTES)
-            except NOT_NOW:
-                break
-            except OSError as error:
-                # What came before it counts.
-                self._held_error = error
-                self._read_again()
-                break
-            if not data:
-                # The end comes again with the next call.
-                self._read_again()
-                break
-            parts.append(data)
-            size_bytes += len(data)
-        return b"".join(parts)
-
-    def _read_again(self) -> None:
-        """There is something to tell that no event of the socket will bring."""
-        self._is_more_known = True
-        self._loop.call_soon(self._read_pending)
 
     def _read_pending(self) -> None:
         if not self.is_closed and not self._is_paused and not self._is_eof_seen:
@@ -326,9 +257,7 @@ class Transport:
             return
         with contextlib.suppress(OSError):
             self._output.send([] if self._is_output_ended else self._owner.buffers_to_send())
-        if self._is_tls:
-            with contextlib.suppress(OSError, ValueError):
-                self._sock.unwrap()  # type: ignore[attr-defined]
+        self._say_end()
         self._let_go()
 
     def abort(self) -> None:
@@ -354,10 +283,7 @@ class Transport:
 
     def _end_output(self) -> None:
         self._is_output_ended = True
-        # Our close_notify is sent by this call; the peer's is not waited for.
-        with contextlib.suppress(OSError, ValueError):
-            if self._is_tls:
-                self._sock.unwrap()  # type: ignore[attr-defined]
+        self._say_end()
         if self._is_eof_seen:
             self._close()
             return
@@ -366,6 +292,12 @@ class Transport:
             self._sock.shutdown(socket.SHUT_WR)
         except OSError:
             self._close()
+
+    def _say_end(self) -> None:
+        """Over TLS, by a close_notify; the peer's is not waited for."""
+        if isinstance(self._sock, ssl.SSLSocket):
+            with contextlib.suppress(OSError, ValueError):
+                self._sock.unwrap()
 
     def _half_close(self) -> None:
         self._is_half_closing = False
@@ -406,7 +338,7 @@ class Transport:
         self._loop.unwatch(self._sock)
         self._sock.close()
         self._output.drop()
-        self._owner = _NOBODY
+        self._owner = NOBODY
 
     def _rewatch(self) -> None:
         if not self.is_closed:
