@@ -8,7 +8,7 @@ no line break can get out through a name or a value.
 from functools import lru_cache
 from typing import Final
 
-from proxy.h1.caches import MAX_LINE_BYTES, ORDINARY, UNCACHED_NAMES, Caches, SentLine
+from proxy.h1.caches import MAX_LINE_BYTES, ORDINARY, UNCACHED_NAMES, Caches
 from proxy.h1.errors import LocalProtocolError
 from proxy.h1.grammar import LENGTH, TOKEN, VALUE, is_forbidden_trailer
 from proxy.h2.heads import CONTROLS, Fields
@@ -111,13 +111,17 @@ class Sending:
         length_bytes = None
         find = self._find
         unseen: Fields = []
+        values: list[bytes] = []
         for field in fields:
             known = find(field)
             if known is None:
-                unseen.append(field)
                 name, value = field
-                kind, start = _start_of(name) if len(name) <= _MAX_KEPT_NAME_BYTES else _start_of.__wrapped__(name)
+                start_of = _start_of if len(name) <= _MAX_KEPT_NAME_BYTES else _start_of.__wrapped__
+                kind, start, is_kept = start_of(name)
                 lines += (start, value, b"\r\n")
+                values.append(value)
+                if is_kept:
+                    unseen.append(field)
             else:
                 kind, line = known
                 lines.append(line)
@@ -125,22 +129,27 @@ class Sending:
                 if length_bytes is not None:
                     raise LocalProtocolError("content-length twice in a head")
                 length_bytes = _length_of(field[1])
-        if unseen:
-            self._take_in(unseen)
+        if values:
+            text = b"".join(values)
+            if len(text.translate(None, CONTROLS)) != len(text):
+                raise _unsendable(fields)
+            if unseen:
+                self._remember(unseen)
         return length_bytes
 
-    def _take_in(self, unseen: Fields) -> None:
-        """Judge the values of fields that were not met before; enter the fields that come again."""
-        values = b"".join([value for _, value in unseen])
-        if len(values.translate(None, CONTROLS)) != len(values):
-            name = next(name for name, value in unseen if not VALUE.fullmatch(value))
-            raise LocalProtocolError(f"field {name[:64]!r} cannot be sent: control characters in its value")
+    def _remember(self, unseen: Fields) -> None:
+        """Enter those that come again."""
         for field in self._cache.met_before(unseen):
             name, value = field
             size_bytes = 2 * (len(name) + len(value))
-            if name not in UNCACHED_NAMES and size_bytes <= 2 * MAX_LINE_BYTES:
-                kind, start = _start_of(name)
+            if size_bytes <= 2 * MAX_LINE_BYTES:
+                kind, start, _ = _start_of(name)
                 self._cache.add(field, (kind, start + value + b"\r\n"), size_bytes)
+
+
+def _unsendable(fields: Fields) -> LocalProtocolError:
+    name = next(name for name, value in fields if not VALUE.fullmatch(value))
+    return LocalProtocolError(f"field {name[:64]!r} cannot be sent: control characters in its value")
 
 
 def _length_of(value: bytes) -> int:
@@ -150,8 +159,9 @@ def _length_of(value: bytes) -> int:
 
 
 @lru_cache(maxsize=1024)
-def _start_of(name: bytes) -> SentLine:
-    """A line up to its value. Fields that are new in each message still have one of few names."""
+def _start_of(name: bytes) -> tuple[int, bytes, bool]:
+    """The kind of a line, all of it up to its value, and whether it may be remembered."""
     if not TOKEN.fullmatch(name) or name in _OWN_FIELDS:
         raise LocalProtocolError(f"field {name[:64]!r} cannot be sent: not a token, or left to the codec")
-    return LENGTH_LINE if name == b"content-length" else ORDINARY, name + b": "
+    kind = LENGTH_LINE if name == b"content-length" else ORDINARY
+    return kind, name + b": ", name not in UNCACHED_NAMES and len(name) <= _MAX_KEPT_NAME_BYTES

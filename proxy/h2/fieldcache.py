@@ -190,7 +190,7 @@ class BlockDecoder:
         if is_never_indexed(raw):
             decoded.never_indexed |= {field[0]}
         elif entry[0] != FLAWED and field[0] not in UNCACHED_NAMES:
-            self._offer({raw: entry})
+            self._remember({raw: entry})
         return entry
 
     def _decode_put_off(self, decoded: FieldBlock) -> None:
@@ -199,20 +199,21 @@ class BlockDecoder:
         values = huffman.decode_all(strings)
         are_sound = are_values(values)
         fields = decoded.fields
-        offered = {}
+        unseen = {}
         for (place, (entry, is_kept), raw), value in zip(put_off, values, strict=True):
             fields[place] = field = (entry[1][0], value)
-            judged = (ORDINARY, field) if are_sound else classify(field)
-            if judged[0] == FLAWED:
-                decoded.add(judged)
+            if not are_sound and classify(field)[0] == FLAWED:
+                decoded.add(classify(field))
             elif is_kept:
-                offered[raw] = judged
-        self._offer(offered)
+                unseen[raw] = ORDINARY, field
+        if unseen:
+            self._remember(unseen)
 
-    def _offer(self, entries: dict[bytes, Entry]) -> None:
-        for raw in self._cache.met_before(entries):
+    def _remember(self, unseen: dict[bytes, Entry]) -> None:
+        """Enter those that come again."""
+        for raw in self._cache.met_before(unseen):
             if len(raw) <= MAX_CACHED_FIELD_BYTES:
-                self._cache.add(raw, entries[raw], 2 * len(raw))
+                self._cache.add(raw, unseen[raw], 2 * len(raw))
 
     def _decode_stateful(self, decoder: Decoder, block: bytes) -> FieldBlock:
         if self._is_acknowledged:

@@ -78,11 +78,11 @@ def _start_of(name: bytes, flags: int) -> bytes:
 
 
 @lru_cache(maxsize=1024)
-def _usual_start_of(name: bytes) -> bytes | None:
-    """None for a name that means something to a head, or is too long to be remembered: `classify` judges it."""
+def _usual_start_of(name: bytes) -> tuple[bytes, bool] | None:
+    """With whether the line may be remembered; None for a name that means something to a head, or is long."""
     if len(name) > MAX_KEPT_NAME_BYTES or not is_plain(name):
         return None
-    return _start_of(name, _NEVER_INDEXED if name in NEVER_INDEXED_NAMES else _LITERAL)
+    return _start_of(name, _NEVER_INDEXED if name in NEVER_INDEXED_NAMES else _LITERAL), name not in UNCACHED_NAMES
 
 
 class BlockEncoder:
@@ -130,10 +130,7 @@ class BlockEncoder:
     def _encode(self, pseudo: Fields, fields: Fields, never_indexed: frozenset[bytes]) -> bytes:
         lines = [*map(self._find_pseudo, pseudo), *map(self._find, fields)]
         if None in lines:
-            for place, field in enumerate(pseudo):
-                if lines[place] is None:
-                    lines[place] = self._encode_alone(field, self._cache.pseudo, is_pseudo=True)
-            self._encode_unseen(lines, len(pseudo), fields, never_indexed)
+            self._encode_unseen(lines, pseudo, fields, never_indexed)
         if never_indexed:
             for place, field in enumerate(fields, len(pseudo)):
                 if field[0] in never_indexed:
@@ -142,37 +139,47 @@ class BlockEncoder:
         return b"".join(lines)  # type: ignore[arg-type] # no None is left
 
     def _encode_unseen(
-        self, lines: list[bytes | None], first: int, fields: Fields, never_indexed: frozenset[bytes]
+        self, lines: list[bytes | None], pseudo: Fields, fields: Fields, never_indexed: frozenset[bytes]
     ) -> None:
-        """Fill in the lines of ordinary fields, which begin at `first`. Values of usual ones are judged together."""
+        """Fill in what is None, but for those of `never_indexed`. Values of usual fields are judged together."""
         unseen: Fields = []
-        for place, field in enumerate(fields, first):
+        values: list[bytes] = []
+        first, place = len(pseudo), -1
+        for _ in range(lines.count(None)):
+            place = lines.index(None, place + 1)
+            if place < first:
+                lines[place] = self._encode_alone(pseudo[place], self._cache.pseudo, is_pseudo=True)
+                continue
+            field = fields[place - first]
             name, value = field
-            if lines[place] is None and name not in never_indexed:
-                start = _usual_start_of(name)
-                if start is None:
-                    lines[place] = self._encode_alone(field, self._cache.ordinary, is_pseudo=False)
-                else:
-                    unseen.append(field)
-                    lines[place] = start + _length_of(value) + value
-        if not are_values([value for _, value in unseen]):
-            for field in unseen:
+            if name in never_indexed:
+                continue
+            usual = _usual_start_of(name)
+            if usual is None:
+                lines[place] = self._encode_alone(field, self._cache.ordinary, is_pseudo=False)
+                continue
+            lines[place] = usual[0] + _length_of(value) + value
+            values.append(value)
+            if usual[1]:
+                unseen.append(field)
+        if not are_values(values):
+            for field in fields:
                 _check(field, is_pseudo=False)
-        self._remember(unseen, self._cache.ordinary)
+        if unseen:
+            self._remember(unseen, self._cache.ordinary)
 
     def _encode_alone(self, field: Field, cache: Recent[Field, bytes], *, is_pseudo: bool) -> bytes:
         _check(field, is_pseudo)
         self._remember((field,), cache)
-        return encode_field(field, _NEVER_INDEXED if field[0] in NEVER_INDEXED_NAMES else _LITERAL)
+        return encode_field(field)
 
     @staticmethod
     def _remember(fields: Sequence[Field], cache: Recent[Field, bytes]) -> None:
         """Enter those that come again."""
         for field in cache.met_before(fields):
-            if field[0] not in UNCACHED_NAMES:
-                line = encode_field(field)
-                if len(line) <= MAX_CACHED_FIELD_BYTES:
-                    cache.add(field, line, 2 * (len(field[0]) + len(field[1])))
+            line = encode_field(field)
+            if len(line) <= MAX_CACHED_FIELD_BYTES:
+                cache.add(field, line, 2 * (len(field[0]) + len(field[1])))
 
 
 def _check(field: Field, is_pseudo: bool) -> None:

@@ -231,6 +231,19 @@ def test_fields_that_come_once_leave_the_cache_to_those_that_repeat() -> None:
     assert len(cache) < 500  # some pass for known by chance: one of 256
 
 
+def test_new_values_are_judged_one_by_one_when_they_come_together() -> None:
+    for value in (b"a\nb", b"a\0b", b"a ", b"\ta", b"\x7f"):
+        cache = make_cache()
+        decoder = stateless(cache)
+        fields = [(b"x-first", b"first"), (b"x-bad", value), (b"x-last", b"last")]
+
+        for _ in range(3):
+            decoded = decoder.decode(honouring_encoder().encode(fields, huffman=True))
+
+            assert "value of field x-bad holds control characters or starts or ends with space" == decoded.flaw
+        assert value not in {kept for _, (_, kept) in cache.young.values()}
+
+
 def test_the_cache_is_bounded_and_keeps_what_is_in_use() -> None:
     cache = make_cache()
     decoder = stateless(cache)

@@ -153,3 +153,34 @@ def test_lines_of_one_connection_serve_the_next() -> None:
 
     assert (b"server", b"x") in cache.ordinary.young
     assert b"\x20\x88\x0f\x27\x01x" == BlockEncoder(cache).response(ResponseHead(200, [(b"server", b"x")]))
+
+
+def test_lines_that_come_once_leave_the_cache_to_those_that_repeat() -> None:
+    cache = LineCache()
+    ours = BlockEncoder(cache)
+
+    for number in range(5_000):
+        ours.request(get_head(b"/%d" % number, (b"accept", b"*/*"), (b"x-once", b"%d" % number)))
+
+    assert (b"accept", b"*/*") in cache.ordinary.young
+    assert len(cache.ordinary) < 500  # some pass for known by chance: one of 256
+    assert len(cache.pseudo) < 500
+
+
+def test_secrets_and_fields_that_never_repeat_stay_out_of_the_lines() -> None:
+    cache = LineCache()
+    fields = [(b"authorization", b"t"), (b"x-request-id", b"1"), (b"set-cookie", b"s"), (b"x-pin", b"1")]
+
+    for _ in range(3):
+        BlockEncoder(cache).response(ResponseHead(200, fields, frozenset((b"x-pin",))))
+
+    assert 0 == len(cache.ordinary)
+
+
+def test_what_is_no_value_is_refused_among_values_that_are_sound() -> None:
+    ours = encoder()
+    sound = [(b"x-%d" % number, b"v") for number in range(4)]
+
+    for value in (b"a\nb", b"a\0", b"a ", b"\ta", b"\x7f"):
+        with pytest.raises(LocalProtocolError, match="x-bad"):
+            ours.response(ResponseHead(200, [*sound, (b"x-bad", value), *sound]))
