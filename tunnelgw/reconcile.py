@@ -15,9 +15,19 @@ from collections.abc import Callable, Iterable, Mapping
 from daemonkit.logs import get_logger
 from daemonkit.memory import spare_the_collector
 from tunnelgw.deliver.dispatch import Dispatch
+from tunnelgw.deliver.former import FormerTunnels
 from tunnelgw.deliver.proxies import DocumentParcel
-from tunnelgw.deliver.targets import Discovery, Plane, Tunnel, depends_on_tunnels, planes, tunnels
-from tunnelgw.deliver.tunnels import HostnamesParcel
+from tunnelgw.deliver.targets import (
+    Discovery,
+    Plane,
+    Tunnel,
+    depends_on_tunnels,
+    left_tunnels,
+    named_tunnels,
+    planes,
+    tunnels,
+)
+from tunnelgw.deliver.tunnels import NO_HOSTS, HostnamesParcel
 from tunnelgw.herald import Herald
 from tunnelgw.metrics import Metrics
 from tunnelgw.model.gateways import GatewayClass
@@ -43,7 +53,6 @@ STATUS_KINDS = frozenset(
 )
 STUCK_S = 60.0
 _MAX_WAIT_S = 1.0
-_NO_HOSTS = HostnamesParcel.of(())
 
 
 class Reconciler:
@@ -83,6 +92,7 @@ class Reconciler:
         self._translation: Translation | None = None
         self._planes: Mapping[str, Plane] = {}
         self._tunnels: Mapping[str, Tunnel] = {}
+        self._former = FormerTunnels({})
         self._hosts: dict[str, HostnamesParcel] = {}
         """By tunnel."""
         self._planes_by_tunnel: dict[str, set[str]] = {}
@@ -185,8 +195,7 @@ class Reconciler:
         if gateways:
             self._find_planes_of_tunnels(self._translation, snapshot)
         if is_first or any(entry.room in _ABOUT_TARGETS for entry in change.changed):
-            self._planes = planes(snapshot, self._discovery)
-            self._tunnels = tunnels(snapshot, self._discovery)
+            self._find_targets(snapshot, is_first=is_first)
         self._untold |= differences.verdicts | _with_status((*change.changed, *change.touched))
         self._untold_planes |= differences.data_planes
         for (kind, is_readable), count in self._store.counts().items():
@@ -194,6 +203,14 @@ class Reconciler:
         if is_first:
             log.info("translated for the first time", gateways=len(snapshot.all(Kind.GATEWAY)))
             self._say_whose_classes_there_are(snapshot)
+
+    def _find_targets(self, snapshot: Snapshot, *, is_first: bool) -> None:
+        self._planes = planes(snapshot, self._discovery)
+        self._tunnels = tunnels(snapshot, self._discovery)
+        if is_first:
+            self._former = FormerTunnels(left_tunnels(snapshot, self._discovery))
+        if not any(entry.room in _NAMING_TUNNELS for entry in self._unreadable):
+            self._former.follow(named_tunnels(snapshot, self._discovery), self._tunnels)
 
     def _give_addresses(self, translation: Translation, gateways: Iterable[ObjectId]) -> None:
         for id_ in gateways:
@@ -223,12 +240,16 @@ class Reconciler:
 
     def _deliver(self) -> None:
         self._dispatch.send(self._planes)
-        wanted = {tunnel: self._hosts.get(id_, _NO_HOSTS) for id_, tunnel in self._tunnels.items()}
-        self._dispatch.send_hosts(wanted, self._planes_by_tunnel)
+        wanted = {tunnel: self._hosts.get(id_, NO_HOSTS) for id_, tunnel in self._tunnels.items()}
+        self._former.settle(self._dispatch.tunnel_receipts())
+        self._dispatch.send_hosts(wanted | dict.fromkeys(self._former.tunnels, NO_HOSTS), self._planes_by_tunnel)
 
     def _put_hosts(self, translation: Translation, tunnels_: Iterable[str]) -> None:
         for tunnel in tunnels_:
-            self._hosts[tunnel] = HostnamesParcel.of(translation.hosts(tunnel))
+            if hosts := translation.hosts(tunnel):
+                self._hosts[tunnel] = HostnamesParcel.of(hosts)
+            else:
+                self._hosts.pop(tunnel, None)
 
     def _find_planes_of_tunnels(self, translation: Translation, snapshot: Snapshot) -> None:
         self._planes_by_tunnel = {}
@@ -241,7 +262,8 @@ class Reconciler:
         """At the start: when no tunnel lets us in, nothing that we could do later would help."""
         if self._are_credentials_checked or not self._dispatch.is_settled():
             return
-        receipts = self._dispatch.tunnel_receipts()
+        found = self._dispatch.tunnel_receipts()
+        receipts = {id_: found[id_] for id_ in self._tunnels if id_ in found}
         if len(receipts) < len(self._tunnels):
             return
         self._are_credentials_checked = True
@@ -252,16 +274,9 @@ class Reconciler:
             self._fail(f"failed to run controller: checking provider credentials: {errors}")
 
 
-_ABOUT_TARGETS = frozenset(
-    {
-        Kind.GATEWAY_CLASS,
-        Kind.GATEWAY,
-        Kind.GATEWAY_CLASS_CONFIG,
-        Kind.GATEWAY_CONFIG,
-        Kind.SECRET,
-        Kind.ENDPOINT_SLICE,
-    }
-)
+_NAMING_TUNNELS = frozenset({Kind.GATEWAY_CLASS, Kind.GATEWAY, Kind.GATEWAY_CLASS_CONFIG, Kind.GATEWAY_CONFIG})
+"""While one of these cannot be read, a tunnel that seems to be named no more may be named by it."""
+_ABOUT_TARGETS = _NAMING_TUNNELS | {Kind.SECRET, Kind.ENDPOINT_SLICE}
 """Changes of these may bring other proxies, tunnels or credentials."""
 
 

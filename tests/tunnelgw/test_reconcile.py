@@ -5,14 +5,15 @@ from __future__ import annotations
 import gc
 import threading
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 
+import msgspec
 from prometheus_client import CollectorRegistry
 
-from tests.support.provider import Provider
-from tests.tunnelgw.deliver.test_targets import DISCOVERY, OURS, gateway_class, own_proxy
-from tests.tunnelgw.sources.objects import route
+from tests.support.provider import TOKEN, TUNNEL_ID, Provider
+from tests.tunnelgw.deliver.test_targets import DISCOVERY, OURS, TWO, Item, gateway_class, own_proxy, secret, status_of
+from tests.tunnelgw.sources.objects import make, route
 from tunnelgw.deliver.dispatch import Dispatch, Settings
 from tunnelgw.herald import Herald
 from tunnelgw.ingressreport import IngressReport
@@ -21,7 +22,8 @@ from tunnelgw.model.kinds import Kind
 from tunnelgw.model.meta import Key, Object
 from tunnelgw.provider.ingress import marker
 from tunnelgw.reconcile import Reconciler
-from tunnelgw.sources.store import Store
+from tunnelgw.sources.references import WITH_DATA
+from tunnelgw.sources.store import Store, Unreadable
 from tunnelgw.sources.writing import Outcome, Written
 from tunnelgw.status.compose import Author
 from tunnelgw.statusdesk import StatusDesk
@@ -34,7 +36,8 @@ ITEMS = [gateway_class("class"), *own_proxy(proxyEndpoints=["http://127.0.0.1:1"
 class Controller:
     """The worker with everything around it, but for a source, and for a server that takes statuses."""
 
-    def __init__(self, provider: Provider) -> None:
+    def __init__(self, provider: Provider, items: Sequence[Item]) -> None:
+        self._items = items
         self.registry = CollectorRegistry()
         self.leads = False
         self.crashes: list[BaseException] = []
@@ -77,8 +80,8 @@ class Controller:
         return Written(Outcome.WRITTEN, "")
 
     def start(self) -> None:
-        for kind in Kind:
-            self.store.replace(kind, [item for its, item in ITEMS if its is kind])
+        for kind in sorted(Kind, key=WITH_DATA.__contains__):  # there is no source that would fetch what is named late
+            self.store.replace(kind, [item for its, item in self._items if its is kind])
         for thread in self._threads:
             thread.start()
 
@@ -124,10 +127,10 @@ class Controller:
 
 
 @contextmanager
-def controller() -> Iterator[Controller]:
+def controller(items: Sequence[Item] = ITEMS, at: Provider | None = None) -> Iterator[Controller]:
     thresholds = gc.get_threshold()
-    with Provider() as provider:
-        made = Controller(provider)
+    with ExitStack() as stack:
+        made = Controller(at or stack.enter_context(Provider()), items)
         made.start()
         try:
             yield made
@@ -179,3 +182,85 @@ def test_the_size_of_a_document_is_told_as_long_as_its_data_plane_lives() -> Non
 
         ours.until(lambda: "shop/gw" not in ours.planes())
         assert "shared" in ours.planes()
+
+
+OURS_THERE = {
+    "ingress": [
+        {"hostname": "a.example", "service": marker("tests")},
+        {"hostname": "theirs.example", "service": "http://10.0.0.1"},
+        {"service": "http_status:404"},
+    ]
+}
+HOLDER = secret("holder", "shop", api_token=TOKEN)
+
+
+def own_tunnel(tunnel_id: str = TUNNEL_ID, endpoint: str = "http://127.0.0.1:1") -> list[Item]:
+    ref = {"name": "holder"}
+    return own_proxy(proxyEndpoints=[endpoint], tunnelID=tunnel_id, providerCredentialsSecretRef=ref)
+
+
+def test_a_tunnel_is_emptied_when_its_gateway_goes_together_with_the_credentials() -> None:
+    with Provider() as provider, controller([gateway_class("class"), HOLDER, *own_tunnel()], provider) as ours:
+        provider.write(OURS_THERE)
+        ours.lead()
+        provider.wait_for("tunnel")
+
+        ours.store.delete(Kind.SECRET, Key("shop", "holder"))
+        ours.store.delete(Kind.GATEWAY_CONFIG, Key("shop", "own"))
+        ours.store.delete(Kind.GATEWAY, Key("shop", "gw"))
+
+        provider.wait_for_hostnames({"theirs.example"})
+
+
+def test_a_tunnel_is_emptied_when_another_takes_its_place() -> None:
+    with Provider() as provider, controller([gateway_class("class"), HOLDER, *own_tunnel()], provider) as ours:
+        provider.write(OURS_THERE)
+        ours.lead()
+        provider.wait_for("tunnel")
+
+        _, (kind, config) = own_tunnel(TWO)
+        ours.store.upsert(kind, config)
+
+        provider.wait_for_hostnames({"theirs.example"})
+
+
+def test_a_tunnel_is_emptied_when_nothing_names_it_after_a_restart() -> None:
+    _, (kind, config) = own_tunnel()
+    with Provider() as provider:
+        provider.write(OURS_THERE)
+        with controller([gateway_class("class"), HOLDER, (kind, config)], provider) as ours:
+            ours.lead()
+
+            provider.wait_for_hostnames({"theirs.example"})
+
+
+def test_a_tunnel_is_emptied_when_another_took_its_place_while_no_controller_ran() -> None:
+    (kind, gateway), config = own_tunnel(TWO)
+    spec = msgspec.to_builtins(gateway)["spec"]
+    told = (kind, make(kind, "gw", spec, namespace="shop", status=status_of(TUNNEL_ID)))
+    with Provider() as provider:
+        provider.write(OURS_THERE)
+        with controller([gateway_class("class"), HOLDER, told, config], provider) as ours:
+            ours.lead()
+
+            provider.wait_for_hostnames({"theirs.example"})
+
+
+def test_while_a_configuration_cannot_be_read_no_tunnel_is_emptied_for_it() -> None:
+    other = own_tunnel(TWO)[1][1]
+    passed = msgspec.structs.replace(other, metadata=msgspec.structs.replace(other.metadata, name="passing"))
+    with Provider() as provider, controller([gateway_class("class"), HOLDER, *own_tunnel()], provider) as ours:
+        provider.write(OURS_THERE)
+        ours.lead()
+        provider.wait_for("tunnel")
+
+        ours.store.reject(Kind.GATEWAY_CONFIG, Key("shop", "own"), Unreadable("spec.tunnelID: want text"))
+        ours.until_next_turn()
+        ours.store.upsert(Kind.GATEWAY_CONFIG, passed)
+        ours.store.upsert(*HOLDER)
+        ours.until_next_turn()
+        ours.store.upsert(Kind.GATEWAY_CONFIG, own_tunnel()[1][1])
+        ours.until_next_turn()
+
+    assert set(provider.hostnames) == {"a.example", "theirs.example", "*"}
+    assert provider.calls["write"] == 0

@@ -22,7 +22,7 @@ from tunnelgw.deliver.courier import Target, Undelivered
 from tunnelgw.deliver.couriers import Couriers
 from tunnelgw.deliver.proxies import DocumentParcel, ProxyTarget
 from tunnelgw.deliver.receipts import Receipt
-from tunnelgw.deliver.targets import Credentials, Plane, Tunnel
+from tunnelgw.deliver.targets import Credentials, Plane, Tunnel, tunnel_name
 from tunnelgw.deliver.tunnels import KNOCK, HostnamesParcel, TunnelTarget
 from tunnelgw.provider.client import Budget, Observer, ProviderClient
 from tunnelgw.provider.tunnel import Pass, TunnelDocument, TunnelRef
@@ -219,7 +219,7 @@ class Dispatch:
         return ProxyTarget(endpoint, client)
 
     def _tunnel(self, tunnel: Tunnel, is_served: Callable[[], bool]) -> Target[HostnamesParcel]:
-        name = f"tunnel {tunnel.tunnel_id}"
+        name = tunnel_name(tunnel.tunnel_id)
         if tunnel.token.secret is None:
             return BarredTarget(name, tunnel.token.problem)
         budget = self._budgets.setdefault(tunnel.token.secret, Budget())

@@ -7,12 +7,14 @@ before it is configured; those that end are left alone.
 """
 
 import base64
+import re
 from collections.abc import Iterator, Mapping
 
 import msgspec
 
 from daemonkit.secret import Secret
 from tunnelgw.model import core
+from tunnelgw.model.conditions import ConditionType, Status
 from tunnelgw.model.core import EndpointSlice
 from tunnelgw.model.gateways import Gateway, GatewayClass
 from tunnelgw.model.kinds import Kind
@@ -27,6 +29,17 @@ CONFIG_PORT = "config"
 AUTH_FIELD = "auth-token"
 API_TOKEN_FIELD = "api-token"  # noqa: S105  # the name of a key
 TUNNEL_TOKEN_FIELD = "tunnel-token"  # noqa: S105
+_TUNNEL_IN_TEXT = re.compile(r"\btunnel ([0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12})\b")
+
+
+class _Condition(msgspec.Struct, frozen=True):
+    type: str = ""
+    status: str = ""
+    message: str = ""
+
+
+class _Said(msgspec.Struct, frozen=True):
+    conditions: tuple[_Condition, ...] = ()
 
 
 class Credentials(msgspec.Struct, frozen=True):
@@ -84,12 +97,53 @@ def tunnels(snapshot: Snapshot, discovery: Discovery) -> dict[str, Tunnel]:
     """By id of the tunnel; of several configurations that name one, the first with credentials decides."""
     found: dict[str, Tunnel] = {}
     for config, namespace in _configs(snapshot, discovery):
-        if not config.tunnel_id or config.provider_credentials_secret_ref is None or config.tunnel_id in found:
-            continue
-        token = _token(snapshot, config.provider_credentials_secret_ref, namespace, API_TOKEN_FIELD)
-        account = config.account_id or _account_in_token(snapshot, config, namespace)
-        found[config.tunnel_id] = Tunnel(config.tunnel_id, account, token)
+        if config.tunnel_id and config.tunnel_id not in found:
+            tunnel = _tunnel(snapshot, config, namespace, config.tunnel_id)
+            if tunnel is not None:
+                found[config.tunnel_id] = tunnel
     return found
+
+
+def named_tunnels(snapshot: Snapshot, discovery: Discovery) -> frozenset[str]:
+    """Ids of all tunnels that lead to us, also of those whose ingress documents are not ours to keep."""
+    return frozenset(config.tunnel_id for config, _ in _configs(snapshot, discovery) if config.tunnel_id)
+
+
+def left_tunnels(snapshot: Snapshot, discovery: Discovery) -> dict[str, Tunnel]:
+    """What may still have hostnames of ours after changes while no controller ran, by id.
+
+    That is what statuses say that a Gateway's hostnames were told, which is looked for with the credentials that the
+    Gateway has now; and what configurations name that no Gateway uses any more.
+    """
+    found: dict[str, Tunnel] = {}
+    for gateway, config, namespace in _gateway_configs(snapshot, discovery):
+        for id_ in told_tunnels(gateway):
+            tunnel = _tunnel(snapshot, config, namespace, id_)
+            if tunnel is not None:
+                found.setdefault(id_, tunnel)
+    for own in _unused_configs(snapshot):
+        tunnel = _tunnel(snapshot, own.spec, own.metadata.namespace, own.spec.tunnel_id)
+        if tunnel is not None and own.spec.tunnel_id:
+            found.setdefault(own.spec.tunnel_id, tunnel)
+    return found
+
+
+def told_tunnels(gateway: Gateway) -> frozenset[str]:
+    """Ids of the tunnels that the status names as told; see `deliveries.delivered`.
+
+    Failures are not looked at: what proxies said is in their text.
+    """
+    try:
+        status = msgspec.json.decode(gateway.status, type=_Said)
+    except (msgspec.MsgspecError, UnicodeDecodeError):
+        return frozenset()
+    said = (each for each in status.conditions if (each.type, each.status) == (ConditionType.DELIVERED, Status.TRUE))
+    return frozenset(id_ for each in said for id_ in _TUNNEL_IN_TEXT.findall(each.message))
+
+
+def tunnel_name(tunnel_id: str) -> str:
+    """In receipts, and so in statuses."""
+    return f"tunnel {tunnel_id}"
 
 
 def depends_on_tunnels(snapshot: Snapshot, discovery: Discovery) -> bool:
@@ -145,12 +199,48 @@ def _configs(snapshot: Snapshot, discovery: Discovery) -> Iterator[tuple[Gateway
         yield own.spec, gateway.namespace
 
 
+def _gateway_configs(snapshot: Snapshot, discovery: Discovery) -> Iterator[tuple[Gateway, GatewayClassConfigSpec, str]]:
+    """Gateways of ours with the configuration that decides of each, and the namespace of its references."""
+    own = dict(_own_configs(snapshot, discovery.controller_name))
+    for gateway_class in _classes(snapshot, discovery.controller_name):
+        spec = _class_config(snapshot, gateway_class)
+        for gateway in snapshot.bucket(Index.GATEWAYS_BY_CLASS, gateway_class.key):
+            if not isinstance(gateway, Gateway):
+                continue
+            if gateway.key in own:
+                yield gateway, own[gateway.key].spec, gateway.metadata.namespace
+            elif spec is not None:
+                yield gateway, spec, discovery.namespace
+
+
+def _unused_configs(snapshot: Snapshot) -> Iterator[GatewayConfig]:
+    """Configurations that no Gateway names, whoever's it is."""
+    used: set[Key] = set()
+    for gateway in snapshot.all(Kind.GATEWAY).values():
+        infrastructure = gateway.spec.infrastructure if isinstance(gateway, Gateway) else None
+        ref = infrastructure.parameters_ref if infrastructure else None
+        if ref is not None:
+            used.add(Key(gateway.metadata.namespace, ref.name))
+    for key, config in snapshot.all(Kind.GATEWAY_CONFIG).items():
+        if key not in used and isinstance(config, GatewayConfig):
+            yield config
+
+
 def _class_config(snapshot: Snapshot, gateway_class: GatewayClass) -> GatewayClassConfigSpec | None:
     ref = gateway_class.spec.parameters_ref
     if ref is None or (ref.group, ref.kind) != (TUNNELGW, Kind.GATEWAY_CLASS_CONFIG):
         return None
     config = snapshot.read(Entry(Kind.GATEWAY_CLASS_CONFIG, Key("", ref.name)))
     return config.spec if isinstance(config, GatewayClassConfig) else None
+
+
+def _tunnel(snapshot: Snapshot, config: GatewayClassConfigSpec, namespace: str, tunnel_id: str) -> Tunnel | None:
+    """None: its ingress document is not ours to keep."""
+    if config.provider_credentials_secret_ref is None:
+        return None
+    token = _token(snapshot, config.provider_credentials_secret_ref, namespace, API_TOKEN_FIELD)
+    account = config.account_id or _account_in_token(snapshot, config, namespace)
+    return Tunnel(tunnel_id, account, token)
 
 
 def _token(snapshot: Snapshot, ref: SecretKeyRef, namespace: str, field: str) -> Credentials:

@@ -25,6 +25,7 @@ class HostnamesParcel(msgspec.Struct, frozen=True):
         return cls(hashlib.sha256("\n".join(sorted(wanted)).encode()).hexdigest(), wanted)
 
 
+NO_HOSTS = HostnamesParcel.of(())
 KNOCK = HostnamesParcel("", None)
 """While no proxy can serve hostnames yet: wrong credentials are to be told all the same."""
 

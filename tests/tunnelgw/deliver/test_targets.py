@@ -6,15 +6,29 @@ import base64
 import json
 from typing import Any
 
+import msgspec
+
 from daemonkit.secret import Secret
 from tests.tunnelgw.sources.objects import make
-from tunnelgw.deliver.targets import Credentials, Discovery, depends_on_tunnels, planes, tunnels
+from tunnelgw.deliver.receipts import Receipt
+from tunnelgw.deliver.targets import (
+    Credentials,
+    Discovery,
+    depends_on_tunnels,
+    left_tunnels,
+    named_tunnels,
+    planes,
+    tunnel_name,
+    tunnels,
+)
+from tunnelgw.deliveries import delivered
 from tunnelgw.model.kinds import Kind
 from tunnelgw.model.meta import Key, Object
+from tunnelgw.model.own import GatewayClassConfig
 from tunnelgw.model.snapshot import Snapshot
 
 OURS = "tests.example/controller"
-ONE, TWO = (f"6f1c0a52-3f1e-4a0b-9a53-0d6c5f0e7b1{number}" for number in (1, 2))
+ONE, TWO, THREE = (f"6f1c0a52-3f1e-4a0b-9a53-0d6c5f0e7b1{number}" for number in (1, 2, 3))
 SERVICE = Key("infra", "proxy")
 DISCOVERY = Discovery(OURS, "home", service=SERVICE, token=Secret("shared"))
 
@@ -186,3 +200,56 @@ def test_we_depend_on_tunnels_when_every_class_has_one() -> None:
     assert depends_on_tunnels(Snapshot.of(with_tunnel), DISCOVERY)
     assert not depends_on_tunnels(Snapshot.of([*with_tunnel, gateway_class("direct")]), DISCOVERY)
     assert depends_on_tunnels(Snapshot.of([*with_tunnel, gateway_class("theirs", controller="o.example/c")]), DISCOVERY)
+
+
+def status_of(tunnel_id: str, error: str = "") -> dict[str, Any]:
+    """Of a Gateway whose proxy holds its document."""
+    tunnel = Receipt(tunnel_name(tunnel_id), "h", "h", error)
+    finding = delivered([Receipt("http://10.1.0.1:8082", "d", "d")], 1, tunnel)
+    condition = {"type": finding.type, "status": finding.status, "reason": finding.reason, "message": finding.message}
+    return {"conditions": [{"type": "Programmed", "status": "True", "message": f"tunnel {THREE}"}, condition]}
+
+
+def test_what_statuses_say_was_told_may_be_left_whatever_is_named_now() -> None:
+    gateway_spec = {"gatewayClassName": "one", "listeners": []}
+    told, failed = status_of(TWO), status_of(TWO, "down")
+    config = [gateway_class("one", "one"), class_config("one"), secret("provider", api_token="abc")]
+    gateways = [(Kind.GATEWAY, make(Kind.GATEWAY, "gw", gateway_spec, status=status)) for status in (told, failed)]
+
+    left = left_tunnels(Snapshot.of([*config, gateways[0]]), DISCOVERY)
+
+    assert {id_: tunnel.token for id_, tunnel in left.items()} == {TWO: Credentials(Secret("abc"))}
+    assert left_tunnels(Snapshot.of([*config, gateways[1]]), DISCOVERY) == {}, "proxies have words in that text"
+
+
+def test_a_gateway_s_own_configuration_says_with_what_to_look_for_the_tunnel_that_it_had() -> None:
+    own = own_proxy(tunnelID=ONE, providerCredentialsSecretRef={"name": "own"})
+    (kind, gateway), config = own
+    with_status = make(kind, "gw", msgspec.to_builtins(gateway)["spec"], namespace="shop", status=status_of(TWO))
+    items = [gateway_class("class", "one"), class_config("one"), (kind, with_status), config]
+
+    left = left_tunnels(Snapshot.of([*items, secret("own", "shop", api_token="own")]), DISCOVERY)
+
+    assert {id_: tunnel.token for id_, tunnel in left.items()} == {TWO: Credentials(Secret("own"))}
+
+
+def test_a_configuration_that_no_gateway_uses_may_have_been_used() -> None:
+    gateway, config = own_proxy(tunnelID=ONE, providerCredentialsSecretRef={"name": "own"})
+    rest = [gateway_class("class"), secret("own", "shop", api_token="own")]
+
+    unused = Snapshot.of([config, *rest])
+    used_by_others = Snapshot.of([gateway, config, gateway_class("class", controller="other.example/c")])
+
+    assert left_tunnels(unused, DISCOVERY).keys() == {ONE}
+    assert named_tunnels(unused, DISCOVERY) == frozenset()
+    assert left_tunnels(used_by_others, DISCOVERY) == {}
+
+
+def test_tunnels_without_credentials_are_named_all_the_same() -> None:
+    _, config = class_config("one")
+    assert isinstance(config, GatewayClassConfig)
+    alone = msgspec.structs.replace(config.spec, provider_credentials_secret_ref=None)
+    items = [gateway_class("one", "one"), (Kind.GATEWAY_CLASS_CONFIG, msgspec.structs.replace(config, spec=alone))]
+
+    assert named_tunnels(Snapshot.of(items), DISCOVERY) == {ONE}
+    assert tunnels(Snapshot.of(items), DISCOVERY) == {}

@@ -1,0 +1,50 @@
+"""Tunnels that nothing names any more, while their ingress documents still have hostnames of ours.
+
+    what was named before -> what is to be emptied, until it is, or until the provider refuses that
+
+What was named is remembered with the last credentials that it had, since those often go together with who named them.
+Over a restart it is not: then statuses tell, and configurations that no Gateway uses (see `targets.left_tunnels`).
+The reconciler's thread calls everything here.
+"""
+
+from collections.abc import Collection, Mapping
+
+from daemonkit.logs import get_logger
+from tunnelgw.deliver.receipts import Receipt
+from tunnelgw.deliver.targets import Tunnel
+from tunnelgw.deliver.tunnels import NO_HOSTS
+
+log = get_logger(__name__)
+
+
+class FormerTunnels:
+    def __init__(self, left: Mapping[str, Tunnel]) -> None:
+        """`left` is what a former run may have left, by id."""
+        self._left = dict(left)
+        self._last: dict[str, Tunnel] = {}
+        """What is named and was ours to keep, with usable credentials if it ever had such."""
+
+    @property
+    def tunnels(self) -> tuple[Tunnel, ...]:
+        """To be emptied."""
+        return tuple(self._left.values())
+
+    def follow(self, named: Collection[str], kept: Mapping[str, Tunnel]) -> None:
+        """`named`: ids of all tunnels that objects name; `kept`: those whose documents are ours to keep, by id."""
+        for id_ in self._last.keys() - named:
+            self._left[id_] = self._last.pop(id_)
+        for id_ in self._left.keys() & named:
+            del self._left[id_]
+        for id_, tunnel in kept.items():
+            if tunnel.token.secret is not None or id_ not in self._last:
+                self._last[id_] = tunnel
+
+    def settle(self, receipts: Mapping[str, Receipt]) -> None:
+        """`receipts`: by id."""
+        for id_ in self._left.keys() & receipts.keys():
+            receipt = receipts[id_]
+            if receipt.held == NO_HOSTS.digest:
+                del self._left[id_]
+            elif receipt.is_refusal:
+                log.warning("tunnel that nothing names any more cannot be emptied", error=receipt.error, tunnel=id_)
+                del self._left[id_]
