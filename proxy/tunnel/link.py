@@ -252,6 +252,8 @@ class Link:
             self._loop.call_soon(partial(self._break, "the edge reset the control stream"))
         else:
             self._note(FailureCause.LOST, reason)
+            # Our codec may have reset it alone.
+            self._loop.call_soon(partial(self._break, reason))
 
     def _break(self, reason: str) -> None:
         if self._phase not in (Phase.GONE, Phase.LEAVING):

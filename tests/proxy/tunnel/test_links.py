@@ -7,9 +7,11 @@ from collections.abc import Iterator
 import msgspec
 import pytest
 
+from proxy.h2 import frames
 from proxy.tunnel.failures import FailureCause
 from proxy.tunnel.orders import DialMeans, Ended, Pushed, Reached, Registered
 from proxy.tunnel.remoteconfig import Update
+from tests.proxy.h2.wire import headers
 from tests.proxy.tunnel.rig import CLIENT_ID, Rig
 from tests.support.edge.authority import EdgeAuthority
 from tests.support.edge.behaviour import DUPLICATE, Behaviour, Hang, busy, unauthorized
@@ -164,6 +166,16 @@ def test_a_connection_without_an_answer_to_a_ping_is_given_up(rig: Rig) -> None:
     end = rig.wait_for_end(number)
     assert (end.cause, end.error) == (FailureCause.LOST, "the edge answered no PING within 10 s")
     assert end.registered_for_s >= 20
+
+
+def test_a_connection_whose_control_stream_breaks_alone_is_given_up(rig: Rig) -> None:
+    """Our codec resets a stream whose trailers do not end it; without its control stream a connection is no use."""
+    number = rig.register()
+    record = record_of(rig)
+    rig.edge.send_bytes(record, headers(1, [(b"x-any", b"1")], frames.END_HEADERS))
+    end = rig.wait_for_end(number)
+    assert "trailers without END_STREAM" in end.error
+    rig.edge.wait_until_closed(record)
 
 
 # -- leaving -----------------------------------------------------------------------------------------------------------
