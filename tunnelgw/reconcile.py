@@ -36,6 +36,7 @@ from tunnelgw.model.snapshot import Entry, Snapshot
 from tunnelgw.sources.store import Change, Store, Unreadable
 from tunnelgw.statusdesk import StatusDesk
 from tunnelgw.telling import Situation, Teller
+from tunnelgw.translate.gateways import SHARED
 from tunnelgw.translate.pipeline import Differences, Translation
 from tunnelgw.translate.verdicts import GatewayVerdict, ObjectId
 
@@ -96,6 +97,8 @@ class Reconciler:
         self._hosts: dict[str, HostnamesParcel] = {}
         """By tunnel."""
         self._planes_by_tunnel: dict[str, set[str]] = {}
+        self._sharing: frozenset[str] = frozenset()
+        """Tunnels that lead to the shared proxies."""
         self._number = 0
         """Of this turn."""
         self._are_credentials_checked = False
@@ -257,6 +260,16 @@ class Reconciler:
             verdict = translation.verdict(ObjectId(Kind.GATEWAY, key))
             if isinstance(verdict, GatewayVerdict) and verdict.tunnel:
                 self._planes_by_tunnel.setdefault(verdict.tunnel, set()).add(verdict.data_plane)
+        self._say_which_tunnels_share_proxies()
+
+    def _say_which_tunnels_share_proxies(self) -> None:
+        """Each proxy opens one and does not say which, so a tunnel that none opens is seen from outside only."""
+        sharing = frozenset(tunnel for tunnel, planes_ in self._planes_by_tunnel.items() if SHARED in planes_)
+        if len(sharing) > 1 and sharing != self._sharing:
+            log.warning(
+                "several tunnels lead to the shared proxies, each needs one that opens it", tunnels=sorted(sharing)
+            )
+        self._sharing = sharing
 
     def _check_credentials(self, snapshot: Snapshot) -> None:
         """At the start: when no tunnel lets us in, nothing that we could do later would help."""

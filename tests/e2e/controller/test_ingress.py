@@ -6,7 +6,8 @@ from typing import Any
 
 from tests.e2e.controller.arena import Arena, until_serves
 from tests.proxy.site import Proxy, eventually
-from tests.support.provider import ACCOUNT_ID, Provider
+from tests.support.provider import ACCOUNT_ID, TUNNEL_ID, Provider
+from tests.support.provider.provider import Tunnel
 from tunnelgw.model.kinds import Kind
 
 DELIVERED = "tunnelgw.dev/Delivered"
@@ -154,3 +155,25 @@ def test_the_account_is_asked_for_where_none_is_named(arena: Arena, provider: Pr
 
         provider.wait_for_hostnames({"a.example.org"})
         eventually(lambda: provider.calls["accounts"] >= 2, "asked again")
+
+
+def test_of_classes_with_different_tunnels_and_the_same_proxies_each_tunnel_gets_its_own_hostnames(
+    arena: Arena, provider: Provider, proxy: Proxy
+) -> None:
+    """Each needs a proxy that opens it, which the controller cannot see; so it says so."""
+    other_id = "0c9f1d2e-5a77-4a57-8a39-2f6f0a5b9c33"
+    provider.tunnels[other_id] = other = Tunnel(other_id)
+    prepare(arena)
+    arena.gateway(arena.gateway_class("-other", tunnel_id=other_id), "other")
+    arena.route("there", "b.example.org", "other")
+
+    with arena.controller(proxies=[proxy]) as controller:
+        provider.wait_for_hostnames({"a.example.org"})
+        for gateway, tunnel_id in (("gw", TUNNEL_ID), ("other", other_id)):
+            told = f"held by 1 proxy and tunnel {tunnel_id}"
+            arena.until(Kind.GATEWAY, gateway, DELIVERED, "True", lambda found, told=told: found["message"] == told)  # type: ignore[misc]
+        line = controller.expect("several tunnels lead to the shared proxies, each needs one that opens it")
+
+        assert line["tunnels"] == sorted([TUNNEL_ID, other_id])
+    assert other.config is not None
+    assert [rule.get("hostname") for rule in other.config["ingress"]] == ["b.example.org", None]
