@@ -175,6 +175,8 @@ class Balancer:
         else:
             self._probe()
         self._restore()
+        # There may be more than before.
+        self.on_room()
 
     def _probe(self) -> None:
         """Those that go on keep their turn: addresses may change more often than one is asked."""

@@ -96,6 +96,13 @@ class ConnectionPool:
         """It was cancelled while it waited."""
         self._take(request)
 
+    def lack(self) -> Failure | None:
+        """Requests wait for the connections of others, and not for one that is being opened."""
+        if self._connecting:
+            return None
+        what = f"{self._text}: waited in vain for one of {self._circuit.limits.max_connections} connections, the limit"
+        return Failure(Reason.OVERLOAD, what, is_unprocessed=True)
+
     @property
     def is_waited_for(self) -> bool:
         return bool(self._waiting)
@@ -136,12 +143,8 @@ class ConnectionPool:
 
     def _expire(self, request: Request) -> None:
         self._take(request)
-        if self._connecting:
-            reason, what = Reason.CONNECT_TIMEOUT, "a new connection"
-        else:
-            reason, what = Reason.OVERLOAD, f"one of {self._circuit.limits.max_connections} connections, the limit"
-        detail = f"{self._text}: waited {self._shared.connect_timeout_s:g} s for {what}"
-        request.fail(Failure(reason, detail, is_unprocessed=True))
+        detail = f"{self._text}: waited {self._shared.connect_timeout_s:g} s for a new connection"
+        request.fail(self.lack() or Failure(Reason.CONNECT_TIMEOUT, detail, is_unprocessed=True))
 
     # -- connections -------------------------------------------------------------------------------------------------
 

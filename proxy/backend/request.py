@@ -48,6 +48,9 @@ class Queue(Protocol):
     def leave(self, request: "Request") -> None:
         """It does not want one any more."""
 
+    def lack(self) -> Failure | None:
+        """Why requests wait, where that is no fault of the address."""
+
 
 class Request:
     """The `BackendStream` of every protocol."""
@@ -113,7 +116,11 @@ class Request:
         self.end()
         self.link = None
         if timed_out:
-            self.ledger.timed_out()
+            own_lack = None if queue is None else queue.lack()
+            if own_lack is None:
+                self.ledger.timed_out()
+            else:
+                self.ledger.failed(own_lack)
         if link is not None:
             link.cancel(self)
         elif queue is not None:

@@ -223,6 +223,46 @@ def test_timeouts_count_and_a_closed_kept_connection_does_not() -> None:
         assert failure.reason is Reason.UNHEALTHY
 
 
+def test_a_request_that_times_out_at_the_limit_of_connections_counts_against_no_address() -> None:
+    policy = document.PassiveHealth(consecutive_failures=1, max_ejected_percent=100)
+    circuit = document.Circuit(max_connections=1)
+    with backend(Conn.wait_for_end) as peer, world() as w:
+        w.use(of(peer, passive_health=policy, circuit=circuit))
+        running = w.get()
+        w.until(lambda: running.is_open_told == 1)
+        waiting = w.get()
+        assert waiting.request is not None
+        waiting.request.cancel(timed_out=True)
+
+        assert w.backend().ejected == 0
+        assert w.backend().failures == {"overload": 1}
+
+
+def test_a_request_that_times_out_before_its_connection_is_there_counts() -> None:
+    policy = document.PassiveHealth(consecutive_failures=1, max_ejected_percent=100)
+    with backend() as peer, world() as w:
+        w.use(of(peer, passive_health=policy))
+        waiting = w.get()
+        assert waiting.request is not None
+        waiting.request.cancel(timed_out=True)
+
+        assert w.backend().ejected == 1
+        assert w.backend().failures == {"timeout": 1}
+
+
+def test_a_higher_limit_of_connections_helps_those_who_wait_already() -> None:
+    with backend(Conn.wait_for_end) as peer, world() as w:
+        w.use(of(peer, circuit=document.Circuit(max_connections=1)))
+        running = w.get()
+        w.until(lambda: running.is_open_told == 1)
+        waiting = w.get()
+        w.turns()
+        assert waiting.is_open_told == 0
+        w.use(of(peer, circuit=document.Circuit(max_connections=2)))
+
+        w.until(lambda: waiting.is_open_told == 1)
+
+
 def test_requests_that_cannot_be_sent_count_against_no_address() -> None:
     policy = document.PassiveHealth(consecutive_failures=1, max_ejected_percent=100)
     with backend() as peer, world() as w:
