@@ -1,6 +1,7 @@
 """A folder of manifests as a source: it does for a bare host what an API server does for a cluster.
 
 source      the thread: what has changed in the folder goes to the store
+hints       the kernel's word that something has changed
 folder      which files there are, and which have changed
 manifests   bytes of a file to documents, with the line of every place in them
 admission   a document to an object: schema, defaults and rules, as the API server has them

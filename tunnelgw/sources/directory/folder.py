@@ -43,6 +43,7 @@ class _Sight(NamedTuple):
     """Folders, and links that lead somewhere unknown, with the reason."""
     seen: set[tuple[int, int]]
     """Links may lead in circles, so each folder counts once."""
+    folders: list[str]
 
 
 class Folder:
@@ -61,11 +62,19 @@ class Folder:
         self._moving: dict[str, tuple[_Signature, int]] = {}
         """Files that may be being written, how they look, and since when by our own clock."""
         self._failed: dict[Path, str] = {}
+        self.folders: list[str] = []
+        """The folder and all that are below it, as of the last look."""
+
+    @property
+    def is_settled(self) -> bool:
+        """No file was being written at the last look."""
+        return not self._moving
 
     def look(self) -> Changes:
         """What has changed since the last call. Raises OSError when the folder itself cannot be read."""
-        found, unreadable, _ = self._sight()
+        found, unreadable, _, self.folders = self._sight()
         if found == self._known and not unreadable:
+            self._moving = {}
             return Changes({}, frozenset(), {})
         for name in self._known.keys() - found.keys() if unreadable else ():
             if any(name.startswith(f"{place}{os.sep}") for place in unreadable):
@@ -105,7 +114,7 @@ class Folder:
 
     def _sight(self) -> _Sight:
         """Raises OSError when the folder itself cannot be read."""
-        sight = _Sight({}, {}, {_place(self._root.stat())})
+        sight = _Sight({}, {}, {_place(self._root.stat())}, [])
         if self._left_out is not None:
             with contextlib.suppress(OSError):
                 sight.seen.add(_place(self._left_out.stat()))
@@ -123,6 +132,7 @@ class Folder:
 def _scan(folder: str, sight: _Sight) -> list[str]:
     """Adds what is in a folder to `sight`; returns the folders in it. Raises OSError."""
     below: list[str] = []
+    sight.folders.append(folder)
     with os.scandir(folder) as entries:
         for entry in entries:
             if entry.name.startswith("."):

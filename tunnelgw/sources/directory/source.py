@@ -1,4 +1,4 @@
-"""The folder as a source: one thread that looks at it several times a second.
+"""The folder as a source: one thread that looks at it from time to time, and soon after the kernel's hints of a change.
 
     source = DirectorySource(folder, status_folder, store, daemon.stop)
     daemon.thread(*source.thread())
@@ -21,6 +21,7 @@ from tunnelgw.model.meta import Key, Object
 from tunnelgw.model.snapshot import Entry
 from tunnelgw.sources.directory.admission import Admitted, Problem
 from tunnelgw.sources.directory.folder import Folder
+from tunnelgw.sources.directory.hints import Hints
 from tunnelgw.sources.directory.lastgood import LastGoodFile
 from tunnelgw.sources.directory.ledger import Ledger
 from tunnelgw.sources.directory.reading import Manifests, Reading
@@ -28,10 +29,10 @@ from tunnelgw.sources.directory.statuses import StatusFolder, StatusWriter
 from tunnelgw.sources.directory.surroundings import namespace, surroundings, unsaid_namespaces
 from tunnelgw.sources.store import Store, Unreadable
 
-_FIRST_PERIOD_S = 0.25
-_LONGEST_PERIOD_S = 5.0
-_SHARE_OF_TIME = 0.02
-"""Looking takes no more of a core than this, as long as the longest period allows it."""
+_SHORTEST_PERIOD_S = 0.25
+_LONGEST_PERIOD_S = 10.0
+_IDLE_SHARE, _BUSY_SHARE = 0.005, 0.1
+"""Looking takes no more of a core, as long as the longest period allows it: while nothing happens, and else."""
 
 _log = get_logger("tunnelgw.sources.directory")
 
@@ -80,14 +81,24 @@ class DirectorySource:
             return self._problems
 
     def _run(self) -> None:
+        hints = Hints()
         while not self._stop.is_set():
             began_s = time.monotonic()
             try:
                 self.look()
             except OSError as error:
                 self._limited.error("manifests cannot be read, retrying", error, folder=str(self._root))
-            took_s = time.monotonic() - began_s
-            self._stop.wait(min(max(took_s / _SHARE_OF_TIME, _FIRST_PERIOD_S), _LONGEST_PERIOD_S))
+            self._rest(hints, time.monotonic() - began_s)
+        hints.close()
+
+    def _rest(self, hints: Hints, look_s: float) -> None:
+        """Until the next look, which comes early when there is a hint."""
+        is_busy = hints.follow(self._folder.folders) or not self._folder.is_settled
+        period_s = max(look_s / (_BUSY_SHARE if is_busy else _IDLE_SHARE), _SHORTEST_PERIOD_S)
+        until_s = time.monotonic() + min(period_s, _LONGEST_PERIOD_S)
+        while not self._stop.wait(_SHORTEST_PERIOD_S):
+            if hints.take() or time.monotonic() >= until_s:
+                break
 
     def look(self) -> None:
         """Bring the store up to date with the folder. Raises OSError when the folder cannot be read."""

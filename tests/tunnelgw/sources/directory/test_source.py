@@ -24,6 +24,7 @@ from tunnelgw.model.kinds import RESOURCES, Kind
 from tunnelgw.model.meta import Key, Object
 from tunnelgw.model.routes import HttpRoute
 from tunnelgw.model.snapshot import Entry
+from tunnelgw.sources.directory import source
 from tunnelgw.sources.directory.source import DirectorySource
 from tunnelgw.sources.store import Change, Store
 from tunnelgw.sources.writing import Outcome
@@ -471,3 +472,18 @@ def test_the_thread_picks_up_what_an_editor_writes(site: Site) -> None:
         until(lambda change: hostnames(change.snapshot.all(Kind.HTTP_ROUTE).get(WEB)) == ("b.example.org",))
         (site.root / "web.yaml").unlink()
         until(lambda change: WEB not in change.snapshot.all(Kind.HTTP_ROUTE))
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux gives hints")
+def test_a_large_folder_that_is_looked_at_seldom_is_looked_at_after_an_edit(
+    site: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(source, "_LONGEST_PERIOD_S", 3600.0)
+    monkeypatch.setattr(source, "_IDLE_SHARE", 1e-9)
+    (site.root / "below").mkdir()
+
+    with threaded(site) as until:
+        for name in ("one", "two"):
+            (site.root / "below" / f"{name}.yaml").write_text(route(name))
+            key = Key("default", name)
+            until(lambda change, key=key: key in change.snapshot.all(Kind.HTTP_ROUTE))  # type: ignore[misc]

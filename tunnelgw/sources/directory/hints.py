@@ -1,0 +1,60 @@
+"""Hints of the kernel that something in some folders has changed (inotify, on Linux), so that a look comes at once.
+
+They are hints only. There are none of what another host does to a network file system, nor of the target of a link
+elsewhere, and a kernel may have no room for more of them; so whoever uses them looks from time to time as well.
+"""
+
+import ctypes
+import os
+from collections.abc import Iterable
+from typing import Final
+
+_ATTRIB: Final = 0x4
+"""Modes and owners too."""
+_CLOSE_WRITE: Final = 0x8
+_MOVED: Final = 0x40 | 0x80
+_CREATE: Final = 0x100
+_DELETE: Final = 0x200
+_SELF: Final = 0x400 | 0x800
+"""The folder itself is deleted or moved."""
+_ONLY_FOLDERS: Final = 0x01000000
+_WANTED: Final = _ATTRIB | _CLOSE_WRITE | _MOVED | _CREATE | _DELETE | _SELF | _ONLY_FOLDERS
+_READ_BYTES: Final = 64 * 1024
+
+
+class Hints:
+    """For one thread. Where the system has none, it never says that anything has changed."""
+
+    def __init__(self) -> None:
+        self._library = ctypes.CDLL(None)
+        self._descriptor = -1
+        self._watched: set[int] = set()
+        if hasattr(self._library, "inotify_init1"):
+            self._descriptor = self._library.inotify_init1(os.O_NONBLOCK | os.O_CLOEXEC)
+
+    def follow(self, folders: Iterable[str]) -> bool:
+        """From now on also of these. True: some are new, so what happened in them just before is not known."""
+        if self._descriptor < 0:
+            return False
+        # A folder that is followed already keeps its number; one in its place gets another.
+        add = self._library.inotify_add_watch
+        numbers = {add(self._descriptor, os.fsencode(folder), _WANTED) for folder in folders} - {-1}
+        new = numbers - self._watched
+        self._watched = numbers
+        return bool(new)
+
+    def take(self) -> bool:
+        """Whether something has changed since the last call."""
+        has_changed = False
+        if self._descriptor >= 0:
+            try:
+                while os.read(self._descriptor, _READ_BYTES):
+                    has_changed = True
+            except BlockingIOError:
+                pass
+        return has_changed
+
+    def close(self) -> None:
+        if self._descriptor >= 0:
+            os.close(self._descriptor)
+            self._descriptor = -1
