@@ -85,6 +85,10 @@ class DiscoveredEdge:
 
 
 def _addresses_of(host: str, port: int) -> list[str]:
-    """As the resolver orders them."""
-    found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+    """As the resolver orders them. Raises OSError."""
+    try:
+        found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+    except UnicodeError as error:
+        # Not even a question: a label is empty or too long.
+        raise OSError(str(error)) from error
     return list(dict.fromkeys(str(sockaddr[0]) for *_, sockaddr in found))

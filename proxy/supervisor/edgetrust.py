@@ -5,6 +5,7 @@ SHA-256 stands here, whoever answered. Kept in the state directory, where what w
 """
 
 import hashlib
+import http.client
 import ssl
 import urllib.request
 from collections.abc import Sequence
@@ -105,8 +106,9 @@ def _fetch_one(root: PublishedRoot) -> str:
         request = urllib.request.Request(root.url, headers={"User-Agent": "tunnelgw-proxy"})
         with urllib.request.urlopen(request, timeout=_TIMEOUT_S, context=ssl.create_default_context()) as response:
             text: str = response.read(_MAX_BYTES).decode("ascii", "ignore")
-    except (OSError, ValueError) as error:
-        reason = getattr(error, "reason", None) or error
+    except (OSError, ValueError, http.client.HTTPException) as error:
+        seen = repr(error) if isinstance(error, http.client.HTTPException) else error
+        reason = getattr(error, "reason", None) or seen
         raise TrustUnavailable(f"cannot fetch the edge's root certificate {root.url}: {reason}{remedy}") from error
     found = _fingerprints(text)
     if found != [root.sha256]:

@@ -144,3 +144,9 @@ def test_named_addresses_make_two_regions_and_names_that_do_not_exist_are_left_o
 def test_no_name_that_exists_is_told_with_the_host() -> None:
     with pytest.raises(DiscoveryFailed, match=r"nowhere\.invalid: no such host"):
         NamedEdge([ListenAddress.parse("nowhere.invalid:1")]).find()
+
+
+@pytest.mark.parametrize("host", ["a..example", "x" * 64 + ".example"])
+def test_a_name_that_can_be_no_host_is_told_like_one_that_does_not_exist(host: str) -> None:
+    with pytest.raises(DiscoveryFailed, match=r"example: no such host \(.*label"):
+        NamedEdge([ListenAddress.parse(f"{host}:1")]).find()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import http.server
+import socket
 import ssl
 import threading
 from collections.abc import Iterator
@@ -142,3 +143,23 @@ def test_the_command_writes_a_file_that_the_option_takes(
 def test_the_fingerprints_are_those_of_the_fact_sheet() -> None:
     assert [root.sha256[:8] for root in PUBLISHED] == ["aa63697a", "d3c7e85c"]
     assert all(root.url.startswith("https://developers.cloudflare.com/ssl/static/") for root in PUBLISHED)
+
+
+@pytest.mark.parametrize(
+    "said", [b"SSH-2.0-OpenSSH_9\r\n", b"HTTP/1.1 200 OK\r\nContent-Length: 2000\r\n\r\nshort"], ids=["SSH", "half"]
+)
+def test_who_speaks_no_http_in_the_way_is_told_with_the_remedy(said: bytes) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+
+        def talk() -> None:
+            sock, _ = listening.accept()
+            with sock:
+                sock.recv(65536)
+                sock.sendall(said)
+
+        thread = threading.Thread(target=talk)
+        thread.start()
+        root = PublishedRoot(f"http://127.0.0.1:{listening.getsockname()[1]}/ecc.pem", "0" * 64)
+        with pytest.raises(TrustUnavailable, match="edge-ca"):
+            fetch([root])
+        thread.join(30)
