@@ -47,8 +47,8 @@ FieldCache = Recent[bytes, Entry]
 INDEXED: list[Entry | None] = [None, *(classify(field) for field in STATIC_FIELDS)]
 INDEXED += [None] * (128 - len(INDEXED))
 
-PutOff = tuple[int, Opening, bytes]
-"""A field whose value is still to be decoded: its place among the fields, its opening, and all of it."""
+PutOff = tuple[int, Opening, bytes, int]
+"""A field whose value is still to be decoded: its place among the fields, its opening, all of it, and where that is."""
 
 
 def make_cache() -> FieldCache:
@@ -75,7 +75,7 @@ def _check_size_updates(block: bytes) -> None:
 class BlockDecoder:
     """The decoding side of one connection. Only connection errors (COMPRESSION_ERROR, ENHANCE_YOUR_CALM) leave it."""
 
-    __slots__ = ("_cache", "_find", "_hpack", "_is_acknowledged", "_max_list_bytes", "_put_off", "_strings")
+    __slots__ = ("_cache", "_find", "_hpack", "_is_acknowledged", "_max_list_bytes", "_put_off")
 
     def __init__(self, cache: FieldCache, max_list_bytes: int) -> None:
         """`max_list_bytes` is our MAX_HEADER_LIST_SIZE. Four times as much is still decoded, to be answered by 431."""
@@ -84,8 +84,6 @@ class BlockDecoder:
         self._max_list_bytes = max_list_bytes
         self._is_acknowledged = False
         self._put_off: list[PutOff] = []
-        self._strings: list[bytes] = []
-        """Their encoded values."""
         self._hpack: Decoder | None = Decoder(max_header_list_size=4 * max_list_bytes)
 
     @property
@@ -180,8 +178,7 @@ class BlockDecoder:
         opening = read_opening(raw[:length_at]) if length < 0x7F and length_at > 0 else None
         if opening is None or raw[length_at] < 0x80:
             return self._decode_alone(raw, decoded)
-        self._put_off.append((len(decoded.fields), opening, raw))
-        self._strings.append(raw[length_at + 1 :])
+        self._put_off.append((len(decoded.fields), opening, raw, length_at + 1))
         return opening[0]
 
     def _decode_alone(self, raw: bytes, decoded: FieldBlock) -> Entry:
@@ -195,13 +192,12 @@ class BlockDecoder:
 
     def _decode_put_off(self, decoded: FieldBlock) -> None:
         put_off, self._put_off = self._put_off, []
-        strings, self._strings = self._strings, []
-        values = huffman.decode_all(strings)
+        values = huffman.decode_all([raw[value_at:] for _, _, raw, value_at in put_off])
         are_sound = are_values(values)
         fields = decoded.fields
         unseen = {}
-        for (place, (entry, is_kept), raw), value in zip(put_off, values, strict=True):
-            fields[place] = field = (entry[1][0], value)
+        for (place, (_, name, is_kept), raw, _), value in zip(put_off, values, strict=True):
+            fields[place] = field = (name, value)
             if not are_sound and classify(field)[0] == FLAWED:
                 decoded.add(classify(field))
             elif is_kept:

@@ -65,10 +65,9 @@ class _Block:
         if decompressor.eof:
             self._decompressor = _begun()
             return None
-        decoded.pop()
-        if len(decoded) != len(strings) or not ENDINGS.issuperset([text[-_ENDING_BYTES:] for text in decoded]):
-            return None
-        return [text[:-_ENDING_BYTES] for text in decoded]
+        texts = [text[:-_ENDING_BYTES] for text in decoded if text[-_ENDING_BYTES:] in ENDINGS]
+        # Behind the last NUL is nothing.
+        return texts if len(decoded) - 1 == len(strings) == len(texts) else None
 
 
 def _begun() -> "zlib._Decompress":

@@ -46,8 +46,8 @@ def _shape(first: int) -> int:
 
 SHAPES = bytes(_shape(first) for first in range(256))
 
-Opening = tuple[Entry, bool]
-"""The entry of a field with an empty value, and whether fields of this name may be remembered."""
+Opening = tuple[Entry, bytes, bool]
+"""The entry of a field with an empty value, the name, and whether fields of this name may be remembered."""
 
 
 def broken(reason: str) -> RemoteProtocolError:
@@ -126,4 +126,4 @@ def read_opening(opening: bytes) -> Opening | None:
         name = huffman.decode(opening[2:]) if opening[1] >= 0x80 else opening[2:]
     else:
         return None
-    return ((ORDINARY, (name, b"")), name not in UNCACHED_NAMES) if is_plain(name) else None
+    return ((ORDINARY, (name, b"")), name, name not in UNCACHED_NAMES) if is_plain(name) else None
