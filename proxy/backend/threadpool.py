@@ -7,6 +7,7 @@ Threads start with the first task and are daemons, since a resolver cannot be to
 those of concurrent.futures before it ends. More tasks than threads wait in order.
 """
 
+import errno
 import queue
 import threading
 from collections.abc import Callable
@@ -28,7 +29,9 @@ class ThreadPool:
         self._is_closed = False
 
     def run(self, work: Callable[[], R], on_done: Callable[[R | None, Exception | None], None]) -> None:
-        """Do `work` in a thread. What it raises is given to `on_done`; nothing is called after `close`."""
+        """Do `work` in a thread. What it raises is given to `on_done`, and an OSError where there is no thread for it.
+        Nothing is called after `close`.
+        """
 
         def task() -> None:
             result: R | None = None
@@ -40,16 +43,28 @@ class ThreadPool:
             self._loop.call_from_thread(lambda: self._finish(lambda: on_done(result, failed)))
 
         self._unfinished += 1
-        self._queue.put(task)
         if self._threads < min(self._max_threads, self._unfinished):
-            self._threads += 1
-            threading.Thread(target=self._serve, name=f"{self._name}-{self._threads}", daemon=True).start()
+            lack = self._start_thread()
+            if lack is not None and not self._threads:
+                self._loop.call_soon(lambda: self._finish(lambda: on_done(None, lack)))
+                return
+        self._queue.put(task)
 
     def close(self) -> None:
         """Threads end with the task that they are doing."""
         self._is_closed = True
         for _ in range(self._threads):
             self._queue.put(None)
+
+    def _start_thread(self) -> OSError | None:
+        """Another one; returns why there is none."""
+        thread = threading.Thread(target=self._serve, name=f"{self._name}-{self._threads + 1}", daemon=True)
+        try:
+            thread.start()
+        except RuntimeError as error:
+            return OSError(errno.EAGAIN, f"{error}: raise the limit of tasks (TasksMax in a unit), or free memory")
+        self._threads += 1
+        return None
 
     def _finish(self, done: Callable[[], None]) -> None:
         self._unfinished -= 1

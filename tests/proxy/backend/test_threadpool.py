@@ -1,0 +1,80 @@
+"""Work that blocks goes to threads, and comes back also where none can be started."""
+
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import pytest
+
+from proxy.backend.threadpool import ThreadPool
+from proxy.loop import Loop
+
+WAIT_S = 30.0
+Outcome = tuple[int | None, Exception | None]
+
+
+@pytest.fixture
+def loop() -> Iterator[Loop]:
+    made = Loop()
+    yield made
+    made.close()
+
+
+@contextmanager
+def no_threads() -> Iterator[None]:
+    """None can be started: no address space has room for such a stack."""
+    usual = threading.stack_size(1 << 60)
+    try:
+        yield
+    finally:
+        threading.stack_size(usual)
+
+
+def until(loop: Loop, outcomes: list[Outcome], count: int) -> list[Outcome]:
+    end_s = time.monotonic() + WAIT_S
+    while len(outcomes) < count:
+        assert time.monotonic() < end_s, f"{len(outcomes)} of {count} outcomes"
+        # What a thread has done wakes the loop; the deadline sees to it that it does not wait for ever.
+        loop.deadline(lambda: None).set(loop.now_s + 1.0)
+        loop.turn()
+    return outcomes
+
+
+def test_where_no_thread_can_be_started_that_is_the_outcome_and_later_work_is_done(loop: Loop) -> None:
+    threads = ThreadPool(loop, "test", threads=2)
+    outcomes: list[Outcome] = []
+
+    def note(result: int | None, error: Exception | None) -> None:
+        outcomes.append((result, error))
+
+    with no_threads():
+        threads.run(lambda: 1, note)
+        assert not outcomes
+        ((result, error),) = until(loop, outcomes, 1)
+    threads.run(lambda: 2, note)
+
+    assert (result, isinstance(error, OSError)) == (None, True)
+    assert until(loop, outcomes, 2)[1] == (2, None)
+    threads.close()
+
+
+def test_where_no_other_thread_can_be_started_work_waits_for_those_there_are(loop: Loop) -> None:
+    threads = ThreadPool(loop, "test", threads=2)
+    outcomes: list[Outcome] = []
+    may_go_on = threading.Event()
+
+    def first() -> int:
+        assert may_go_on.wait(WAIT_S)
+        return 1
+
+    def note(result: int | None, error: Exception | None) -> None:
+        outcomes.append((result, error))
+
+    threads.run(first, note)
+    with no_threads():
+        threads.run(lambda: 2, note)
+    may_go_on.set()
+
+    assert until(loop, outcomes, 2) == [(1, None), (2, None)]
+    threads.close()
