@@ -83,6 +83,13 @@ class _Bearer(AuthBase):
         return request
 
 
+class _Session(requests.Session):
+    """Follows no redirection. requests works its target out all the same, and raises what it likes about a bad one."""
+
+    def get_redirect_target(self, resp: requests.Response) -> None:  # noqa: ARG002
+        return None
+
+
 class _TimedAdapter(HTTPAdapter):
     """Over connections whose answers are complete in time, or fail."""
 
@@ -167,7 +174,7 @@ class ProviderClient:
         self._base_url = base_url.rstrip("/")
         self._observe = observe
         self._budget = budget or Budget()
-        self._session = requests.Session()
+        self._session = _Session()
         self._session.auth = _Bearer(token)
         self._session.headers.update({"Accept": "application/json", "User-Agent": f"tunnelgw/{daemonkit.__version__}"})
         adapter = _TimedAdapter(timing.answer_s)
@@ -226,7 +233,6 @@ class ProviderClient:
                 data=body,
                 headers=headers,
                 timeout=(self._timing.connect_s, self._timing.silence_s),
-                allow_redirects=False,
                 stream=True,
             ) as response:
                 return Answer(call, response.status_code, _read(response, call), response.headers)
