@@ -128,10 +128,13 @@ class ApiServerOrigin:
 class FolderOrigin:
     def __init__(self, options: Options, store: Store, stop: threading.Event) -> None:
         _require_manifests(options)
-        _require_writable(options)
+        if not options.dry_run:
+            _require_writable(options)
         self.recorder: Recorder | None = None
         self._token = options.proxy_auth_token
-        self._source = DirectorySource(options.manifests_path, options.status_path, store, stop)
+        self._source = DirectorySource(
+            options.manifests_path, options.status_path, store, stop, is_dry_run=options.dry_run
+        )
         self.writer: Writer = self._source.writer()
 
     def threads(self) -> Threads:

@@ -45,13 +45,18 @@ class DirectorySource:
         store: Store,
         stop: threading.Event,
         now: Callable[[], datetime] = lambda: datetime.now(UTC),
+        *,
+        is_dry_run: bool = False,
     ) -> None:
-        """Raises OSError when the folder, or what is remembered of it, cannot be read."""
+        """Raises OSError when the folder, or what is remembered of it, cannot be read. A dry run writes nothing: it may
+        be one beside the controller whose memory that is.
+        """
         os.scandir(root).close()
         self._root = root
         self._store = store
         self._stop = stop
         self._now = now
+        self._is_dry_run = is_dry_run
         self._lock = threading.RLock()
         self._last_good = LastGoodFile(status_root, root)
         last_good = self._last_good.load()
@@ -178,7 +183,8 @@ class DirectorySource:
     def _forget(self, entry: Entry) -> None:
         self._ledger.forget(entry)
         self._statuses.pop(entry, None)
-        self._status_folder.remove(entry)
+        if not self._is_dry_run:
+            self._status_folder.remove(entry)
 
     def _is_current(self, entry: Entry, item: Object) -> bool | None:
         remembered = self._ledger.get(entry)
@@ -192,6 +198,8 @@ class DirectorySource:
         self._store.upsert(Kind(entry.room), self._object(entry, self._admitted[entry]))
 
     def _save(self) -> None:
+        if self._is_dry_run:
+            return
         try:
             self._ledger.save()
             self._last_good.save(self._kept)

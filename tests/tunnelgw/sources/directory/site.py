@@ -33,14 +33,16 @@ def route(name: str = "web", hostname: str = "a.example.org") -> str:
 class Site:
     """A folder, its status folder, and a source that looks when it is told to."""
 
-    def __init__(self, root: Path) -> None:
+    def __init__(self, root: Path, *, is_dry_run: bool = False) -> None:
         self.root = root / "manifests"
         self.root.mkdir(exist_ok=True)
         self.status = self.root / "status"
         self.store = Store()
         self.now = NOW
         self._clock_ns = 0
-        self.source = DirectorySource(self.root, self.status, self.store, threading.Event(), lambda: self.now)
+        self.source = DirectorySource(
+            self.root, self.status, self.store, threading.Event(), lambda: self.now, is_dry_run=is_dry_run
+        )
 
     def write(self, name: str, text: str) -> Path:
         """A file that has been still for a while already."""

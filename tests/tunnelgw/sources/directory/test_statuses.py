@@ -66,3 +66,36 @@ def test_a_status_that_is_damaged_is_as_good_as_none(tmp_path: Path, status: str
     again = Site(tmp_path).look().snapshot.all(Kind.HTTP_ROUTE)[WEB]
 
     assert (again.metadata.uid, bytes(getattr(again, "status", b""))) == (item.metadata.uid, b"{}")
+
+
+def content(folder: Path) -> dict[str, bytes]:
+    return {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+
+
+def test_a_dry_run_beside_a_controller_leaves_its_memory_and_statuses_alone(tmp_path: Path) -> None:
+    site = Site(tmp_path)
+    gone = site.write("web.yaml", route())
+    broken = site.write("other.yaml", route("other"))
+    site.look()
+    item = site.route()
+    assert item is not None
+    site.source.writer().write(Kind.HTTP_ROUTE, item, STATUS)
+    before = content(site.status)
+
+    dry = Site(tmp_path, is_dry_run=True)
+    dry.look()
+    gone.unlink()
+    dry.write("new.yaml", route("new"))
+    broken.write_text("kind: [")
+    names = {key.name for key in dry.look().snapshot.all(Kind.HTTP_ROUTE)}
+
+    assert names == {"other", "new"}
+    assert content(site.status) == before
+
+
+def test_a_dry_run_makes_no_folder_for_statuses(tmp_path: Path) -> None:
+    site = Site(tmp_path, is_dry_run=True)
+    site.write("web.yaml", route())
+
+    assert site.hostnames() == ("a.example.org",)
+    assert not site.status.exists()
