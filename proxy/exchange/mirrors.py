@@ -1,7 +1,8 @@
 """Mirrors: copies of requests for other backends, whose answers nobody reads.
 
 A mirror never slows the exchange: it copies what comes, bounded in bytes, and is given up when its backend does not
-keep pace. It outlives the exchange by as long as its backend needs to answer, at most IDLE_TIMEOUT_S without progress.
+keep pace. It outlives the exchange by as long as its backend needs to answer, at most IDLE_TIMEOUT_S without progress;
+an answer that goes on, as streams of events do, is no progress then.
 """
 
 from typing import Final
@@ -20,13 +21,15 @@ IDLE_TIMEOUT_S: Final = 30.0
 class Mirror:
     """One copy of one request: receives its answer, and is the creditor of its body."""
 
-    __slots__ = ("_behind_bytes", "_is_complete", "_is_over", "_relay", "_shared", "_stream", "active_s")
+    __slots__ = ("_behind_bytes", "_is_alone", "_is_complete", "_is_over", "_relay", "_shared", "_stream", "active_s")
 
     def __init__(self, shared: Shared, backend_key: str, head: RequestHead, end_stream: bool) -> None:
         self._shared = shared
         self._relay = Relay()
         self._behind_bytes = 0
         self._is_complete = end_stream
+        self._is_alone = False
+        """The exchange has ended."""
         self._is_over = False
         self.active_s = shared.loop.now_s
         # What the client awaits before it sends its body is the exchange's matter.
@@ -61,6 +64,7 @@ class Mirror:
 
     def on_exchange_ended(self) -> None:
         """No more of the request will come."""
+        self._is_alone = True
         if not self._is_complete and not self._is_over:
             self._give_up()
 
@@ -102,7 +106,8 @@ class Mirror:
             self._end()
 
     def on_response_data(self, data: Data, end_stream: bool) -> None:
-        self.active_s = self._shared.loop.now_s
+        if not self._is_alone:
+            self.active_s = self._shared.loop.now_s
         self._stream.release(len(data))
         if end_stream:
             self._end()

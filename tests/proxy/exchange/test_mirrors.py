@@ -111,6 +111,24 @@ def test_a_mirror_outlives_its_exchange_when_it_has_the_whole_request(make_world
     assert (mirror.is_cancelled, not world.services.running) == (True, True)
 
 
+def test_an_answer_to_a_mirror_that_never_ends_is_given_up_after_the_exchange(make_world: MakeWorld) -> None:
+    world, _, mirror, stream = begin(make_world, end_stream=True)
+    mirror.answer(200)
+    stream.answer(200)
+    for _ in range(3):
+        world.wait(IDLE_TIMEOUT_S * 0.6)
+        mirror.send(b"event")
+        stream.send(b"event")
+    assert not mirror.is_cancelled
+    stream.send(b"", end_stream=True)
+    for _ in range(3):
+        if not mirror.is_cancelled:
+            world.wait(IDLE_TIMEOUT_S * 0.6)
+            mirror.send(b"event")
+
+    assert (mirror.is_cancelled, not world.services.running) == (True, True)
+
+
 def test_half_a_request_is_not_left_with_a_mirror(make_world: MakeWorld) -> None:
     world, client, mirror, _ = begin(make_world)
     client.send(b"half")
