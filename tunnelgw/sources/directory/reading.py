@@ -89,9 +89,10 @@ class Manifests:
         return Reading(found, tuple(problems))
 
 
-def read_all(files: Sequence[tuple[str, bytes]], last_good: LastGood) -> Reading:
+def read_all(files: Sequence[tuple[str, bytes]], last_good: LastGood | None = None) -> Reading:
     """Of files that are read once, for commands. `last_good`: what was known of files that were broken."""
-    manifests = Manifests({name: last_good[name] for name, _ in files if name in last_good})
+    known = last_good or {}
+    manifests = Manifests({name: known[name] for name, _ in files if name in known})
     for name, octets in files:
         manifests.put(Path(name), octets)
     return manifests.reading()
