@@ -29,6 +29,9 @@ from tunnelgw.provider.tunnel import Pass, TunnelDocument, TunnelRef
 
 _MAX_REMEMBERED = 1000
 """Documents of a data plane that a slow proxy may still answer about."""
+_TAKEN = (
+    "it serves another Gateway already, and a proxy has one document: name other proxyEndpoints in the GatewayConfig"
+)
 
 
 class Settings(msgspec.Struct, frozen=True):
@@ -57,6 +60,8 @@ class ProxyKey(msgspec.Struct, frozen=True):
     plane: str
     url: str
     token: Credentials
+    is_taken: bool = False
+    """By another data plane."""
 
     @property
     def place(self) -> str:
@@ -64,6 +69,10 @@ class ProxyKey(msgspec.Struct, frozen=True):
 
 
 _NO_PLANE = Plane((), Credentials(None))
+
+
+def _key(name: str, plane: Plane, url: str) -> ProxyKey:
+    return ProxyKey(name, url, plane.token, url in plane.taken)
 
 
 class Dispatch:
@@ -119,7 +128,7 @@ class Dispatch:
         if self._settings.is_dry_run:
             return
         wanted = {
-            ProxyKey(name, url, plane.token): self._documents[name]
+            _key(name, plane, url): self._documents[name]
             for name, plane in planes.items()
             if name in self._documents
             for url in plane.endpoints
@@ -178,7 +187,7 @@ class Dispatch:
         turn = max((made for made in turns.values() if made <= turn), default=min(turns.values()))
         receipts = self._proxies.receipts()
         found = self._planes.get(plane, _NO_PLANE)
-        answers = [receipts.get(ProxyKey(plane, url, found.token)) for url in found.endpoints]
+        answers = [receipts.get(_key(plane, found, url)) for url in found.endpoints]
         return any(answer is not None and turns.get(answer.held, 0) >= turn for answer in answers) or all(
             answer is not None and turns.get(answer.wanted, 0) >= turn for answer in answers
         )
@@ -187,7 +196,7 @@ class Dispatch:
         """Whether none of its proxies took what it was last given."""
         receipts = self._proxies.receipts()
         found = self._planes.get(plane, _NO_PLANE)
-        answers = [receipts.get(ProxyKey(plane, url, found.token)) for url in found.endpoints]
+        answers = [receipts.get(_key(plane, found, url)) for url in found.endpoints]
         return all(answer is not None and answer.error for answer in answers)
 
     def is_settled(self) -> bool:
@@ -209,6 +218,8 @@ class Dispatch:
     # -- targets -----------------------------------------------------------------------------------------------------
 
     def _proxy(self, key: ProxyKey, is_served: Callable[[], bool]) -> Target[DocumentParcel]:
+        if key.is_taken:
+            return BarredTarget(f"{key.url} for {key.plane}", _TAKEN, is_credential_problem=False)
         if key.token.problem:
             return BarredTarget(key.url, key.token.problem)
         endpoint = ConfigEndpoint(key.url, self._settings.proxy_ca_file, self._settings.proxy_server_name)

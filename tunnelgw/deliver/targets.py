@@ -55,6 +55,8 @@ class Plane(msgspec.Struct, frozen=True):
     endpoints: tuple[str, ...]
     """URLs of config APIs."""
     token: Credentials
+    taken: frozenset[str] = frozenset()
+    """Those of `endpoints` that another data plane has already: a proxy holds one document."""
 
 
 class Tunnel(msgspec.Struct, frozen=True):
@@ -82,14 +84,18 @@ class Discovery(msgspec.Struct, frozen=True):
 
 
 def planes(snapshot: Snapshot, discovery: Discovery) -> dict[str, Plane]:
-    """By id of the data plane."""
+    """By id of the data plane. A proxy that several name is the shared one's, or else the oldest Gateway's."""
     shared = discovery.endpoints or tuple(_service_endpoints(snapshot, discovery))
     found = {SHARED: Plane(shared, Credentials(discovery.token))}
-    for gateway, config in _own_configs(snapshot, discovery.controller_name):
+    taken = set(shared)
+    own = _own_configs(snapshot, discovery.controller_name)
+    for gateway, config in sorted(own, key=lambda each: each[0].age):
         ref = config.spec.auth_secret_ref
         # Whoever may write a GatewayConfig says where its documents go: the shared proxies' token must not go there.
         token = _token(snapshot, ref, config.metadata.namespace, AUTH_FIELD) if ref else Credentials(None)
-        found[str(gateway)] = Plane(config.spec.proxy_endpoints, token)
+        endpoints = tuple(dict.fromkeys(url.rstrip("/") for url in config.spec.proxy_endpoints))
+        found[str(gateway.key)] = Plane(endpoints, token, frozenset(taken.intersection(endpoints)))
+        taken.update(endpoints)
     return found
 
 
@@ -176,17 +182,18 @@ def _classes(snapshot: Snapshot, controller_name: str) -> Iterator[GatewayClass]
             yield item
 
 
-def _own_configs(snapshot: Snapshot, controller_name: str) -> Iterator[tuple[Key, GatewayConfig]]:
+def _own_configs(snapshot: Snapshot, controller_name: str) -> Iterator[tuple[Gateway, GatewayConfig]]:
     """Gateways with a data plane of their own."""
     for gateway_class in _classes(snapshot, controller_name):
         for gateway in snapshot.bucket(Index.GATEWAYS_BY_CLASS, gateway_class.key):
-            infrastructure = gateway.spec.infrastructure if isinstance(gateway, Gateway) else None
-            ref = infrastructure.parameters_ref if infrastructure else None
+            if not isinstance(gateway, Gateway) or gateway.spec.infrastructure is None:
+                continue
+            ref = gateway.spec.infrastructure.parameters_ref
             if ref is None or (ref.group, ref.kind) != (TUNNELGW, Kind.GATEWAY_CONFIG):
                 continue
             config = snapshot.read(Entry(Kind.GATEWAY_CONFIG, Key(gateway.metadata.namespace, ref.name)))
             if isinstance(config, GatewayConfig):
-                yield gateway.key, config
+                yield gateway, config
 
 
 def _configs(snapshot: Snapshot, discovery: Discovery) -> Iterator[tuple[GatewayClassConfigSpec, str]]:
@@ -196,12 +203,12 @@ def _configs(snapshot: Snapshot, discovery: Discovery) -> Iterator[tuple[Gateway
         if spec is not None:
             yield spec, discovery.namespace
     for gateway, own in _own_configs(snapshot, discovery.controller_name):
-        yield own.spec, gateway.namespace
+        yield own.spec, gateway.metadata.namespace
 
 
 def _gateway_configs(snapshot: Snapshot, discovery: Discovery) -> Iterator[tuple[Gateway, GatewayClassConfigSpec, str]]:
     """Gateways of ours with the configuration that decides of each, and the namespace of its references."""
-    own = dict(_own_configs(snapshot, discovery.controller_name))
+    own = {gateway.key: config for gateway, config in _own_configs(snapshot, discovery.controller_name)}
     for gateway_class in _classes(snapshot, discovery.controller_name):
         spec = _class_config(snapshot, gateway_class)
         for gateway in snapshot.bucket(Index.GATEWAYS_BY_CLASS, gateway_class.key):

@@ -214,6 +214,22 @@ def test_after_other_credentials_came_nothing_is_written_with_the_old_ones() -> 
         assert (provider.tunnel.version, set(provider.hostnames)) == (1, {"b.example", "*"})
 
 
+def test_of_data_planes_that_name_one_proxy_one_has_it_and_the_other_says_so() -> None:
+    with Provider() as provider, Proxy() as proxy, open_desk(provider) as desk:
+        dispatch = desk.dispatch
+        token = Credentials(Secret(TOKEN))
+        for name in ("shared", "shop/gw"):
+            dispatch.put_document(name, document("a.example"), (), 1)
+
+        dispatch.send({**plane(proxy.api), "shop/gw": Plane((proxy.api,), token, frozenset((proxy.api,)))})
+
+        desk.until(dispatch.is_settled)
+        (receipt,) = dispatch.proxy_receipts("shop/gw")
+        assert "it serves another Gateway already" in receipt.error
+        assert receipt.target == f"{proxy.api} for shop/gw", "not to be mistaken for the one that is well"
+        assert dispatch.held_planes() == {"shared"}
+
+
 def test_a_proxy_s_token_that_cannot_be_had_is_told_without_asking_it() -> None:
     with Provider() as provider, open_desk(provider) as desk:
         dispatch = desk.dispatch

@@ -127,6 +127,26 @@ def test_the_shared_token_is_not_shown_to_proxies_that_somebody_else_names() -> 
     assert planes(Snapshot.of(items), DISCOVERY)["shop/gw"].token == Credentials(None)
 
 
+def test_a_proxy_that_several_data_planes_name_is_the_shared_one_s_or_the_oldest_gateway_s() -> None:
+    spec = {"proxyEndpoints": ["http://10.1.0.1:8082/", "http://10.0.0.1:8082"]}
+    (kind, gateway), config = own_proxy(**spec)
+    gateway_spec = msgspec.to_builtins(gateway)["spec"]
+    gateways = [
+        (kind, make(kind, name, gateway_spec, namespace="shop", metadata={"creationTimestamp": f"2026-01-0{day}"}))
+        for name, day in (("a-younger", 2), ("b-older", 1))
+    ]
+    discovery = Discovery(OURS, "home", endpoints=("http://10.0.0.1:8082",))
+
+    found = planes(Snapshot.of([gateway_class("class"), config, *gateways]), discovery)
+
+    both = ("http://10.1.0.1:8082", "http://10.0.0.1:8082")
+    assert {name: (plane.endpoints, plane.taken) for name, plane in found.items()} == {
+        "shared": (("http://10.0.0.1:8082",), frozenset()),
+        "shop/b-older": (both, {"http://10.0.0.1:8082"}),
+        "shop/a-younger": (both, {*both}),
+    }
+
+
 # -- tunnels ---------------------------------------------------------------------------------------------------------
 
 
