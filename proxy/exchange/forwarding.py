@@ -44,13 +44,17 @@ _VERSIONS: Final = {"HTTP/1.0": b"1.0", "HTTP/1.1": b"1.1", "HTTP/2": b"2.0"}
 
 
 class Description(msgspec.Struct, frozen=True, gc=False):
-    """What is said of all requests of a connection for one authority."""
+    """What is said of all requests of a connection, or from the edge to a door, for one authority."""
 
     arrival: Arrival
     listener: Listener
     fields: tuple[Field, ...]
     besides: dict[bytes, tuple[Field, ...]]
     """`fields` without the one that a client we believe has given, by its name."""
+
+
+DescriptionKey = tuple[int | str, bytes]
+"""A connection or, for the edge, a door; with an authority."""
 
 
 class Forwarding:
@@ -70,7 +74,7 @@ class Forwarding:
         self._untrusted = Verdicts({**ours, **shared}, (b"x-forwarded-", b"cf-"))
         self._trusted = Verdicts({**believed, _FOR: _FORWARDED_FOR})
         self._edge = Verdicts({**believed, _FOR: _GIVEN if spec.forwarded else KEEP})
-        self._descriptions: dict[tuple[int, bytes], Description] = {}
+        self._descriptions: dict[DescriptionKey, Description] = {}
 
     def request_id_of(self, head: RequestHead) -> bytes | None:
         """The id that a trusted client has given its request."""
@@ -83,19 +87,23 @@ class Forwarding:
         if arrival.is_trusted:
             verdicts = self._edge if arrival.is_edge else self._trusted
         kept, special = sort_out(head.fields, verdicts)
-        # A description holds its arrival, so no other can have the same id.
-        description = self._descriptions.get((id(arrival), head.authority))
+        # The edge's clients are all described alike. A description holds its arrival: no other can have the same id.
+        key = (arrival.door if arrival.is_edge else id(arrival), head.authority)
+        description = self._descriptions.get(key)
         if description is None or description.listener is not listener:
             description = self._describe(arrival, listener, head.authority)
-        if len(special) == 1 and special[0][0] == _GIVEN and not self._has_forwarded:
+            self._keep(key, description)
+        if special and (len(special) > 1 or special[0][0] < FIRST_FREE):
+            kept, special = settle(kept, special)
+        if not special:
+            kept += description.fields
+        elif len(special) == 1 and special[0][0] == _GIVEN and not self._has_forwarded:
             # What the edge sends: the scheme, and none of the others.
             given = special[0][1]
             kept.append(given)
             kept += description.besides[given[0]]
         else:
-            if special:
-                kept, special = settle(kept, special)
-            kept += self._merged(description, head.authority, special) if special else description.fields
+            kept += self._merged(description, head.authority, special)
         kept.append((self.request_id_name, request_id))
         return kept
 
@@ -122,12 +130,13 @@ class Forwarding:
         # Only of use for clients that we believe.
         names = _OTHERS if arrival.is_trusted else ()
         besides = {name: tuple(field for field in fields if field[0] != name) for name in names}
-        description = Description(arrival, listener, tuple(fields), besides)
-        if len(authority) <= _MAX_KEPT_AUTHORITY_BYTES:
+        return Description(arrival, listener, tuple(fields), besides)
+
+    def _keep(self, key: DescriptionKey, description: Description) -> None:
+        if len(key[1]) <= _MAX_KEPT_AUTHORITY_BYTES:
             if len(self._descriptions) >= _MAX_DESCRIPTIONS:
                 self._descriptions.clear()
-            self._descriptions[id(arrival), authority] = description
-        return description
+            self._descriptions[key] = description
 
     @staticmethod
     def _merged(description: Description, authority: bytes, given: Special) -> Fields:

@@ -1,5 +1,6 @@
 """The fields that a backend gets, row by row; those of responses and trailers."""
 
+import msgspec
 import pytest
 
 from proxy.document import Forwarding as ForwardingSpec
@@ -7,7 +8,7 @@ from proxy.exchange.client import Arrival
 from proxy.exchange.forwarding import Forwarding
 from proxy.exchange.hopbyhop import interim_fields, response_fields, trailer_fields
 from proxy.h2.heads import Field, Fields
-from proxy.routing import Listener
+from proxy.routing import TUNNEL_HTTP, TUNNEL_HTTPS, Listener
 from proxy.routing.hosts import RouteSet
 from tests.proxy.exchange.sides import arrived, asked
 
@@ -232,6 +233,17 @@ def test_connections_that_come_and_go_are_never_taken_for_each_other() -> None:
         fields = forwarding.request_fields(arrived(address=address), LISTENER, asked(), b"id")
 
         assert dict(fields)[b"x-forwarded-for"] == address.encode()
+
+
+def test_clients_behind_the_edge_are_described_once_for_each_door_and_host() -> None:
+    forwarding = Forwarding(PLAIN)
+    for number in range(500):
+        for scheme, door in ((b"http", TUNNEL_HTTP), (b"https", TUNNEL_HTTPS)):
+            arrival = msgspec.structs.replace(EDGE, address=f"198.51.{number}.1", scheme=scheme, door=door)
+            fields = forwarding.request_fields(arrival, LISTENER, asked(), b"id")
+
+            assert dict(fields)[b"x-forwarded-proto"] == scheme
+    assert 2 == len(forwarding._descriptions)
 
 
 def test_hosts_that_never_repeat_do_not_fill_the_memory() -> None:

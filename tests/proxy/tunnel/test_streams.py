@@ -96,6 +96,11 @@ def test_the_door_is_the_one_that_the_edge_says(scheme: bytes, forwarded_proto: 
 
 ADDRESSES = {
     "IPv4": (b"192.0.2.7", "192.0.2.7"),
+    "the last IPv4": (b"255.255.255.255", "255.255.255.255"),
+    "an octet too high": (b"192.0.2.256", EDGE_ADDRESS),
+    "an octet with a zero before it": (b"192.0.2.07", EDGE_ADDRESS),
+    "three octets": (b"192.0.2", EDGE_ADDRESS),
+    "a line break behind it": (b"192.0.2.7\n", EDGE_ADDRESS),
     "IPv6": (b"2001:DB8:0::7", "2001:db8::7"),
     "none": (None, EDGE_ADDRESS),
     "empty": (b"", EDGE_ADDRESS),
