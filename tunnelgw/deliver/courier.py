@@ -41,6 +41,10 @@ class Undelivered(Exception):
         self.trace = trace
 
 
+class Withheld(Exception):
+    """What a target raises when we may not write now, so that nothing is known of it that was not known before."""
+
+
 class Parcel(Protocol):
     @property
     def digest(self) -> str:
@@ -58,7 +62,7 @@ class Target(Protocol[P_contra]):
     def name(self) -> str: ...
 
     def deliver(self, parcel: P_contra) -> tuple[Remark, ...]:
-        """Returns when the target holds the parcel, whether or not it had to be sent. Raises Undelivered."""
+        """Returns when the target holds the parcel, whether or not it had to be sent. Raises Undelivered, Withheld."""
 
     def close(self) -> None: ...
 
@@ -133,6 +137,8 @@ class Courier(Generic[P]):
         while (parcel := self._next_parcel(done, not_before_s, next_visit_s)) is not None:
             try:
                 remarks = self.target.deliver(parcel)
+            except Withheld:
+                next_visit_s = time.monotonic() + FIRST_PAUSE_S
             except Undelivered as failure:
                 if self._is_stopping:
                     return

@@ -18,7 +18,7 @@ from daemonkit.secret import Secret
 from proxy.document import Listener
 from tunnelgw.deliver.barred import BarredTarget
 from tunnelgw.deliver.configclient import ConfigClient, ConfigEndpoint
-from tunnelgw.deliver.courier import Target, Undelivered
+from tunnelgw.deliver.courier import Target, Withheld
 from tunnelgw.deliver.couriers import Couriers
 from tunnelgw.deliver.proxies import DocumentParcel, ProxyTarget
 from tunnelgw.deliver.receipts import Receipt
@@ -252,7 +252,5 @@ class Dispatch:
 
     def _require_duty(self, is_served: Callable[[], bool]) -> None:
         """Before each call: who leads no more, or was replaced, must not write after those who came later."""
-        if not self._may_write():
-            raise Undelivered("another controller leads now")
-        if not is_served():
-            raise Undelivered("it is served anew, or no more")
+        if not (is_served() and self._may_write()):
+            raise Withheld

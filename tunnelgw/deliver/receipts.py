@@ -12,8 +12,6 @@ class RemarkKind(StrEnum):
     """Somebody else's rule has the hostname `subject`."""
     FOREIGN_RULE = "foreign rule"
     """Somebody else's rule for the hostname `subject` is in the ingress document, and stays."""
-    FOREIGN_EDIT = "foreign edit"
-    """Somebody else changed the ingress document since we looked last."""
 
 
 class Remark(msgspec.Struct, frozen=True):

@@ -50,8 +50,6 @@ class Tunnel(msgspec.Struct, frozen=True):
     """`GET /accounts/{a}/cfd_tunnel/{t}`."""
 
     id: str
-    name: str = ""
-    status: str = ""
     config_src: str = ""
     """`cloudflare`: configured remotely; `local`: its connectors ignore the ingress document."""
     deleted_at: str | None = None
@@ -64,7 +62,6 @@ class Configuration(msgspec.Struct, frozen=True):
     """Rises with each accepted PUT, whoever made it."""
     config: dict[str, Any] | None = None
     """None for a new tunnel."""
-    source: str = ""
 
 
 class Account(msgspec.Struct, frozen=True):

@@ -11,7 +11,7 @@ import msgspec
 import pytest
 
 from daemonkit.logformat import JsonFormatter
-from tunnelgw.deliver.courier import Courier, Undelivered
+from tunnelgw.deliver.courier import Courier, Undelivered, Withheld
 from tunnelgw.deliver.receipts import Receipt, Remark
 
 WAIT_S = 30.0
@@ -26,7 +26,7 @@ class Doorstep:
 
     def __init__(self) -> None:
         self.name = "doorstep"
-        self.failures: list[Undelivered] = []
+        self.failures: list[Exception] = []
         self.brought: list[str] = []
         self.times_s: list[float] = []
         self.open = threading.Event()
@@ -123,6 +123,17 @@ def test_only_the_newest_of_what_was_sent_meanwhile_is_brought() -> None:
     assert target.brought == ["one", "four"]
 
 
+def test_what_was_withheld_is_no_failure_and_brought_soon(caplog: pytest.LogCaptureFixture) -> None:
+    target, desk = Doorstep(), Desk()
+    target.failures = [Withheld(), Withheld()]
+    with couriered(target, desk) as courier:
+        courier.send(Parcel("one"))
+        desk.wait_for_current("one")
+
+    assert desk.receipts == [Receipt("doorstep", "one", "one")]
+    assert not caplog.records
+
+
 def test_a_target_that_asks_for_a_pause_gets_it_even_when_there_is_news() -> None:
     target, desk = Doorstep(), Desk()
     target.failures = [Undelivered("busy", retry_after_s=0.5)]
@@ -169,7 +180,7 @@ def test_a_failure_is_logged_once_in_words_that_are_not_repeated(caplog: pytest.
 
 def test_a_bug_in_a_target_is_handed_on() -> None:
     target, desk = Doorstep(), Desk()
-    target.failures = [ZeroDivisionError("bug")]  # type: ignore[list-item]
+    target.failures = [ZeroDivisionError("bug")]
     with couriered(target, desk) as courier:
         courier.send(Parcel("one"))
         assert target.is_closed.wait(WAIT_S)

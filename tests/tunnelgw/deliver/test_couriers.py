@@ -158,7 +158,7 @@ def test_what_fails_for_whoever_is_dismissed_is_not_told_as_tried_again(caplog: 
     with street() as row:
         house = row.build(A)
         house.open.clear()
-        house.failures = [Undelivered("it is served anew, or no more")]
+        house.failures = [Undelivered("down")]
         row.couriers.send({A: Parcel("one")})
         house.wait_for(1)
         row.couriers.send({})
