@@ -4,7 +4,8 @@
 
 Silence at any step ends it: of an edge that does not register us in time, and of one that answers no PING, since
 nothing else would tell that a connection without requests is dead. Leaving means unregistered: the edge sends what is
-under way for a moment still, then closes; we close where it does not.
+under way for a moment still, then closes; we close where it does not. `Ended` is told as soon as it is unregistered, so
+that another one takes its place, however long its last requests run.
 """
 
 import contextlib
@@ -23,7 +24,6 @@ from proxy.doors.member import Member
 from proxy.doors.terms import Terms
 from proxy.exchange.client import Arrival, ClientExchange, ClientStream
 from proxy.h2 import ErrorCode, RequestHead, ResponseHead
-from proxy.h2.heads import Fields
 from proxy.loop import Loop, Transport
 from proxy.routing import TUNNEL_HTTPS
 from proxy.stats import EdgeStats
@@ -43,6 +43,7 @@ from proxy.tunnel.identity import ClientInfo, connection_options
 from proxy.tunnel.orders import Dial, EdgeReport, Ended, Reached
 from proxy.tunnel.orders import Registered as RegisteredReport
 from proxy.tunnel.pushes import Keep, Push
+from proxy.tunnel.refused import REFUSED
 from proxy.tunnel.registration import Registration
 from proxy.tunnel.responses import failure_head
 from proxy.tunnel.streams import Entrance, StreamKind, is_bodiless
@@ -76,18 +77,6 @@ class Home(Protocol):
     def forget(self, link: "Link") -> None: ...
     @property
     def keep(self) -> Keep: ...
-
-
-class Refused:
-    """The exchange of a stream that was refused at once."""
-
-    def on_request_data(self, data: bytes | memoryview, end_stream: bool) -> None: ...
-    def on_request_trailers(self, fields: Fields) -> None: ...
-    def on_client_writable(self) -> None: ...
-    def on_client_gone(self, reason: str) -> None: ...
-
-
-_REFUSED: Final = Refused()
 
 
 class Link:
@@ -125,6 +114,8 @@ class Link:
         self._detail = ""
         """Of the last refusal by the HTTP/2 codec."""
         self._registered_at_s = math.nan
+        self._is_end_told = False
+        self._left_at_s = 0.0
         self._active_at_s = 0.0
         self._pinged_at_s: float | None = None
         self._wire: WireBytes | None = None
@@ -197,13 +188,13 @@ class Link:
                 push.take()
             return push
         stream.send_headers(failure_head(), True)
-        return _REFUSED
+        return REFUSED
 
     def _on_control_stream(self, stream: ClientStream) -> ClientExchange:
         if self._control is not None:
             # Not from within the codec's events: all streams end.
             self._loop.call_soon(partial(self._break, "the edge opened a second control stream"))
-            return _REFUSED
+            return REFUSED
         options = connection_options(self._client, self._local_address, self._order.previous_attempts)
         registration = Registration(self._token, self._order.conn_index, options)
         self._control = Control(stream, registration, self._on_event, self._on_control_gone)
@@ -237,6 +228,7 @@ class Link:
                     log.warning("edge connection not unregistered in order", error=complaint)
                 if self._control is not None:
                     self._control.close()
+                self._report_end()
             case ControlStreamBroken(reason):
                 self._loop.call_soon(partial(self._break, reason))
 
@@ -264,7 +256,7 @@ class Link:
     def withdraw(self) -> None:
         """Unregister, finish what runs, close; at once where it is not registered."""
         if self._phase is Phase.REGISTERED and self._control is not None and self._control.is_registered:
-            self._active_at_s = self._loop.now_s
+            self._left_at_s = self._active_at_s = self._loop.now_s
             self._enter(Phase.LEAVING, 1.0)
             self._control.unregister()
         elif self._phase not in (Phase.LEAVING, Phase.GONE):
@@ -312,12 +304,19 @@ class Link:
         self._deadline.cancel()
         self._stats.is_up = 0
         self._stats.in_flight = 0
-        registered_for_s = self._loop.now_s - self._registered_at_s
-        duration_s = 0.0 if math.isnan(registered_for_s) else max(registered_for_s, 0.001)
-        self._home.report(Ended(self.number, self._cause, self._error, self._retry_after_s, duration_s))
+        self._report_end()
         self._home.forget(self)
         # They know this link: without them all of it goes at once, and not only when garbage is looked for.
         self._dialling = self._http = self._control = None
+
+    def _report_end(self) -> None:
+        if self._is_end_told:
+            return
+        self._is_end_told = True
+        registered_for_s = self._loop.now_s - self._registered_at_s
+        duration_s = 0.0 if math.isnan(registered_for_s) else max(registered_for_s, 0.001)
+        error = self._error or "unregistered"
+        self._home.report(Ended(self.number, self._cause, error, self._retry_after_s, duration_s))
 
     # -- watching ----------------------------------------------------------------------------------------------------
 
@@ -353,6 +352,9 @@ class Link:
 
     def _linger(self) -> None:
         now_s = self._loop.now_s
+        if now_s - self._left_at_s >= LINGER_S:
+            # The edge has not answered.
+            self._report_end()
         if self._http is not None and self._running:
             self._active_at_s = now_s
         elif self._http is not None and now_s - self._active_at_s >= LINGER_S:

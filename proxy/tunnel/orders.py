@@ -71,7 +71,7 @@ class Registered(Report, frozen=True):
 
 
 class Ended(Report, frozen=True):
-    """The connection is gone, or never came to be."""
+    """The connection is gone, or never came to be, or is unregistered and only finishes what runs."""
 
     number: int
     cause: FailureCause

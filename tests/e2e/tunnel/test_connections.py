@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import threading
 import uuid
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -16,6 +17,8 @@ from tests.support.edge.behaviour import DUPLICATE, Behaviour, Hang
 from tests.support.edge.edge import Edge
 from tests.support.edge.ledger import Record
 from tests.support.edge.tunnels import new_tunnel
+from tests.support.gateway import route_to
+from tests.support.socketbackend import Dialogue, SocketBackend
 
 ADDRESSES = ("127.0.0.1:0",) * 4
 HEAL_S = 60.0
@@ -188,3 +191,45 @@ def test_a_token_that_changes_is_taken_connection_by_connection(edge: Edge, tmp_
         assert proxy.ask(host="b.example").status_code == 200
         assert edge.ledger.unregistrations == 2
         assert not proxy.lines_of(RETRY_LINE)
+
+
+@pytest.mark.parametrize("reason", ["another token", "GOAWAY"])
+def test_a_connection_that_leaves_is_replaced_while_its_last_requests_run(
+    reason: str, edge: Edge, tmp_path: Path
+) -> None:
+    """One that is open for hours, as WebSockets are, holds up neither its own place nor the next connection."""
+    file = tmp_path / "token"
+    file.write_text(edge.tunnel.token)
+    over = threading.Event()
+
+    def hold(dialogue: Dialogue) -> None:
+        if b"/hold" in dialogue.read_request().partition(b"\r\n")[0]:
+            assert over.wait(HEAL_S)
+        dialogue.answer(b"held")
+
+    with (
+        SocketBackend(hold) as backend,
+        Connector(edge, connections=2, env={"TUNNEL_TOKEN_FILE": str(file)}, has_token=False) as proxy,
+    ):
+        proxy.serve(route_to(backend.address))
+        before = edge.wait_for_registered(2, HEAL_S)
+        calls = [edge.call("/hold", record=record) for record in before]
+        renewed = edge.tunnel
+        if reason == "another token":
+            renewed = new_tunnel()
+            edge.tunnels.add(renewed, "b.example")
+            file.write_text(renewed.token)
+        else:
+            for record in before:
+                edge.goaway(record)
+
+        def tunnels() -> list[uuid.UUID]:
+            fresh = [record for record in edge.ledger.registered if record not in before]
+            return [record.registration.token.tunnel_id for record in fresh]
+
+        edge.wait_for(lambda: tunnels() == [renewed.tunnel_id] * 2, "two others", HEAL_S)
+        assert [record.closed for record in before] == [None, None]
+        over.set()
+        assert [call.read_all() for call in calls] == [b"held", b"held"]
+        for record in before:
+            edge.wait_until_closed(record)

@@ -188,14 +188,33 @@ def test_a_connection_that_is_withdrawn_unregisters_and_finishes_what_runs(rig: 
     rig.services.begun.get(timeout=20)
     rig.withdraw(number)
     rig.edge.wait_for(lambda: record.is_unregistered, "the unregistration")
+    end = rig.wait_for_end(number)
+    assert (end.cause, end.error, end.retry_after_s) == (FailureCause.LOST, "unregistered", 0.0)
     rig.pass_time(3600)
-    assert not [report for report in rig.reports if isinstance(report, Ended)]
+    assert record.closed is None
     rig.call(rig.services.let_go)
     assert call.read_all() == b"hello\n"
-    end = rig.wait_for_end(number)
-    assert (end.cause, end.retry_after_s) == (FailureCause.LOST, 0.0)
+    rig.edge.wait_until_closed(record)
     assert record.has_control_ended
     assert rig.stats.edge(0).is_up == 0
+    assert [type(report) for report in rig.reports] == [Registered, Ended]
+
+
+def test_a_withdrawal_that_the_edge_does_not_answer_ends_all_the_same(rig: Rig) -> None:
+    number = rig.register()
+    record = record_of(rig)
+    call = rig.edge.call("/hold")
+    rig.services.begun.get(timeout=20)
+    settle(rig, record)
+    rig.edge.stop_reading(record)
+    rig.withdraw(number)
+    rig.pass_time(3)
+    assert [type(report) for report in rig.reports] == [Registered]
+    rig.pass_time(3)
+    assert rig.wait_for_end(number).error == "unregistered"
+    rig.edge.resume_reading(record)
+    rig.call(rig.services.let_go)
+    assert call.read_all() == b"hello\n"
 
 
 def test_a_withdrawal_before_the_registration_is_carried_out_at_once(rig: Rig) -> None:

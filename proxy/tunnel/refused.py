@@ -1,0 +1,17 @@
+"""The exchange of a stream that was refused at once: what its client still says is of no interest."""
+
+from typing import Final
+
+from proxy.h2.heads import Fields
+
+
+class Refused:
+    """A `ClientExchange`."""
+
+    def on_request_data(self, data: bytes | memoryview, end_stream: bool) -> None: ...
+    def on_request_trailers(self, fields: Fields) -> None: ...
+    def on_client_writable(self) -> None: ...
+    def on_client_gone(self, reason: str) -> None: ...
+
+
+REFUSED: Final = Refused()
