@@ -83,8 +83,11 @@ def _is_accepted(parent: ParentVerdict) -> bool:
 
 
 def _owner(listener: str) -> tuple[ObjectId, str] | None:
-    """From a listener's name in a document: `namespace/gateway/name`, or with a ListenerSet's key in the middle."""
-    match listener.split("/"):
+    """From a listener's name in a document: `namespace/gateway/name`, or with a ListenerSet's key in the middle.
+
+    Behind an `@` follows the address, if it is not the listener's first one.
+    """
+    match listener.partition("@")[0].split("/"):
         case [namespace, gateway, name]:
             return ObjectId(Kind.GATEWAY, Key(namespace, gateway)), name
         case [_, _, namespace, listener_set, name]:

@@ -111,16 +111,24 @@ def test_ports_that_cannot_be_bound_are_told_of_the_listener_that_wants_them() -
         Listener("infra/gw/web", gateway="infra/gw"),
         Listener("infra/gw/shop/set/web", gateway="infra/gw"),
         Listener("infra/gw/other", gateway="infra/gw"),
+        Listener("infra/gw/two", gateway="infra/gw"),
+        Listener("infra/gw/two@2001:db8::2", gateway="infra/gw"),
+        Listener("infra/gw@443", gateway="infra/gw"),
     ]
     remarks = (
         Remark(RemarkKind.PORT, "listeners[0].port", "in use"),
         Remark(RemarkKind.PORT, "listeners[1].port", "permission denied"),
+        Remark(RemarkKind.PORT, "listeners[4].port", "no such address"),
+        Remark(RemarkKind.PORT, "listeners[5].port", "nobody's"),
         Remark(RemarkKind.PORT, "listeners[9].port", "of an older document"),
     )
 
     found = unbound(listeners, [msgspec.structs.replace(HELD, remarks=remarks)])
 
     assert found == {
-        ObjectId(Kind.GATEWAY, Key("infra", "gw")): {"web": "proxy http://10.0.0.1:8082: in use"},
+        ObjectId(Kind.GATEWAY, Key("infra", "gw")): {
+            "web": "proxy http://10.0.0.1:8082: in use",
+            "two": "proxy http://10.0.0.1:8082: no such address",
+        },
         ObjectId(Kind.LISTENER_SET, Key("shop", "set")): {"web": "proxy http://10.0.0.1:8082: permission denied"},
     }
