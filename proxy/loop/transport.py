@@ -189,7 +189,7 @@ class Transport:
         try:
             is_done = self._output.send(buffers)
         except OSError as error:
-            self._lose(error)
+            self._lose_output(error)
             return
         if is_done:
             self._debts.settle()
@@ -204,7 +204,7 @@ class Transport:
         try:
             self._output.send_queued()
         except OSError as error:
-            self._lose(error)
+            self._lose_output(error)
             return
         self._account()
         if self._is_writing or self.is_closed:
@@ -321,6 +321,21 @@ class Transport:
             owner = self._owner
             self._let_go()
             owner.on_closed()
+
+    def _lose_output(self, error: OSError) -> None:
+        """What the peer said before it broke off comes first: the answer to an upload that it did not want, perhaps."""
+        self._is_output_ended = True
+        while not (self.is_closed or self._is_paused or self._is_eof_seen or self._is_finishing):
+            try:
+                data = self._receive(MAX_READ_BYTES)
+            except OSError:
+                break
+            if not data:
+                # After a broken connection this is no orderly end.
+                break
+            self._owner.on_data(data)
+        if not self.is_closed:
+            self._lose(error)
 
     def _lose(self, error: OSError) -> None:
         owner = self._owner

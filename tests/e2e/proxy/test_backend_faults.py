@@ -254,6 +254,22 @@ def test_an_early_answer_to_an_upload_reaches_the_client(lone_gateway: Gateway) 
 
 
 @through_both_doors_alone
+def test_an_answer_to_an_upload_that_the_backend_breaks_off_reaches_the_client(lone_gateway: Gateway) -> None:
+    """It closes with most of the body unread, which resets the connection while more of it is on its way."""
+
+    def refuse_and_close(dialogue: Dialogue) -> None:
+        dialogue.read_until(b"\r\n\r\n")
+        dialogue.answer(b"too large", b"Connection: close", status=b"413 Content Too Large")
+        dialogue.sock.close()
+
+    with SocketBackend(refuse_and_close) as backend:
+        lone_gateway.serve(route_to(backend.address))
+        for _ in range(20):
+            answer = ask(lone_gateway.clear[1], method="POST", body=bytes(MIB))
+            assert (413, b"too large") == (answer.status_code, answer.body)
+
+
+@through_both_doors_alone
 def test_a_client_that_leaves_cancels_the_backends_request(lone_gateway: Gateway) -> None:
     arrived = threading.Event()
 

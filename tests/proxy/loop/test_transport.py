@@ -2,13 +2,14 @@
 
 import socket
 import threading
+import time
 import tracemalloc
 from functools import partial
 
 import pytest
 
 from tests.proxy.backend.world import readable
-from tests.proxy.loop.sides import Clock, Link, Owed, has_ended, is_silent, linked, receive, turns
+from tests.proxy.loop.sides import PATIENCE_S, Clock, Link, Owed, has_ended, is_silent, linked, receive, turns
 
 MANY_BYTES = 8 * 1024 * 1024
 
@@ -289,6 +290,37 @@ def test_a_reset_by_the_peer_is_a_loss_and_forgives_debts() -> None:
 
         assert owed.released_bytes == MANY_BYTES
         assert link.transport.is_closed
+
+
+def test_what_the_peer_said_before_it_broke_off_is_heard_by_a_sender_who_finds_out_first() -> None:
+    with linked() as link:
+        link.send(b"unread, so closing resets")
+        turns(link.loop)
+        link.peer.sendall(b"no more, please")
+        link.peer.close()
+        end_s = time.monotonic() + PATIENCE_S
+        while link.side.error is None:
+            assert time.monotonic() < end_s
+            link.send(b"more")
+            link.transport.flush()
+
+        assert link.side.received == b"no more, please"
+        assert not link.side.has_eof
+        assert link.transport.is_closed
+
+
+def test_a_paused_reader_hears_nothing_of_a_peer_that_broke_off() -> None:
+    with linked() as link:
+        link.transport.pause_reading()
+        link.peer.sendall(b"too much already")
+        reset(link.peer)
+        end_s = time.monotonic() + PATIENCE_S
+        while link.side.error is None:
+            assert time.monotonic() < end_s
+            link.send(b"more")
+            link.transport.flush()
+
+        assert not link.side.received
 
 
 def test_output_for_a_closed_transport_is_forgiven() -> None:
