@@ -97,10 +97,11 @@ class ConnectionPool:
         self._take(request)
 
     def lack(self) -> Failure | None:
-        """Requests wait for the connections of others, and not for one that is being opened."""
+        """Requests wait for a place on the connections that there are, and not for one that is being opened."""
         if self._connecting:
             return None
-        what = f"{self._text}: waited in vain for one of {self._circuit.limits.max_connections} connections, the limit"
+        limit = self._circuit.limits.max_connections
+        what = f"{self._text}: waited in vain for a place on one of at most {limit} connections"
         return Failure(Reason.OVERLOAD, what, is_unprocessed=True)
 
     @property
@@ -109,6 +110,9 @@ class ConnectionPool:
 
     def open_as_needed(self) -> None:
         """Open as many connections as there are requests waiting, within the limit."""
+        if any(link.takes_none for link in self._multiplexed):
+            # Nor would it on another connection; if it ever does, it says so on this one.
+            return
         wanted = min(len(self._waiting), 1) if self._may_multiplex else len(self._waiting)
         while len(self._connecting) < wanted:
             if self._circuit.has_connection_left:

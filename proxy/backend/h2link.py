@@ -116,6 +116,11 @@ class H2Link:
         return self._codec.is_crowded
 
     @property
+    def takes_none(self) -> bool:
+        """The backend lets us open no stream, although none is open."""
+        return self._is_ready and not self._requests and self._codec.openable <= 0
+
+    @property
     def is_idle(self) -> bool:
         return self._is_ready and not self._requests
 
