@@ -15,6 +15,7 @@ def as_json(content: object) -> None:
 
 def rows(columns: Sequence[str], lines: Sequence[Sequence[str]], styles: Mapping[str, str], title: str = "") -> None:
     """A table on a terminal, else tab-separated lines. `styles` by the text of a line's first column."""
+    lines = [[_plain(text) for text in line] for line in lines]
     if not sys.stdout.isatty():
         sys.stdout.write("".join("\t".join(line) + "\n" for line in lines))
         return
@@ -24,6 +25,11 @@ def rows(columns: Sequence[str], lines: Sequence[Sequence[str]], styles: Mapping
     for line in lines:
         table.add_row(*map(Text, line), style=styles.get(line[0], ""))
     Console().print(table)
+
+
+def _plain(text: str) -> str:
+    """One line, and nothing that a terminal obeys: anybody may have written a message."""
+    return "".join(character if character.isprintable() else " " for character in text)
 
 
 def note(text: str) -> None:

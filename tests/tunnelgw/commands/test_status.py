@@ -59,3 +59,12 @@ def test_what_is_worth_knowing_does_not_hide_what_is_wrong(capsys: pytest.Captur
     is_well, grade, problems = shown(capsys, *both)
 
     assert (is_well, grade, len(problems)) == (False, "not well", 2)
+
+
+def test_what_others_wrote_stays_in_its_line_and_commands_no_terminal(capsys: pytest.CaptureFixture[str]) -> None:
+    bad = {**condition("Accepted", "False"), "message": "one\ttab\nand \x1b[2J a line"}
+    item = gateway("web", metadata={"generation": 1}, status={"conditions": [bad]})
+
+    status(World(Snapshot.of([(Kind.GATEWAY, item)])), as_json=False)
+
+    assert capsys.readouterr().out == "not well\tGateway default/web\t\t\tAccepted False Why: one tab and  [2J a line\n"
