@@ -42,7 +42,7 @@ from proxy.tunnel.failures import FailureCause
 from proxy.tunnel.identity import ClientInfo, connection_options
 from proxy.tunnel.orders import Dial, EdgeReport, Ended, Reached
 from proxy.tunnel.orders import Registered as RegisteredReport
-from proxy.tunnel.pushes import Keep, Push
+from proxy.tunnel.pushes import Keep, Push, Room
 from proxy.tunnel.refused import REFUSED
 from proxy.tunnel.registration import Registration
 from proxy.tunnel.responses import failure_head
@@ -108,6 +108,7 @@ class Link:
         self._local_address = ""
         self._http: EdgeHttp | None = None
         self._control: Control | None = None
+        self._push_room = Room()
         self._cause = FailureCause.LOST
         self._error = ""
         self._retry_after_s = 0.0
@@ -183,7 +184,7 @@ class Link:
         if kind is StreamKind.CONTROL:
             return self._on_control_stream(stream)
         if kind is StreamKind.CONFIGURATION:
-            push = Push(stream, self._home.keep)
+            push = Push(stream, self._home.keep, self._push_room)
             if end_stream:
                 push.take()
             return push

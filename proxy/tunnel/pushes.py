@@ -23,12 +23,22 @@ class Keep(Protocol):
         """`answer` is to be called, perhaps later, with the version that is in force then."""
 
 
+class Room:
+    """Of one connection, for pushes that are not complete yet: all of them together have that of one."""
+
+    __slots__ = ("held_bytes",)
+
+    def __init__(self) -> None:
+        self.held_bytes = 0
+
+
 class Push:
     """A `ClientExchange`."""
 
-    def __init__(self, stream: ClientStream, keep: Keep) -> None:
+    def __init__(self, stream: ClientStream, keep: Keep, room: Room) -> None:
         self._stream = stream
         self._keep = keep
+        self._room = room
         self._body = bytearray()
         self._unsent = b""
         self._is_over = False
@@ -38,7 +48,8 @@ class Push:
         if self._is_over:
             return
         self._body += data
-        if len(self._body) > MAX_UPDATE_BYTES:
+        self._room.held_bytes += len(data)
+        if self._room.held_bytes > MAX_UPDATE_BYTES:
             self._refuse()
         elif end_stream:
             self.take()
@@ -51,6 +62,7 @@ class Push:
 
     def on_client_gone(self, reason: str) -> None:  # noqa: ARG002 - there is nobody to tell
         self._is_over = True
+        self._forget_body()
 
     def take(self) -> None:
         """The body is complete."""
@@ -60,7 +72,7 @@ class Push:
             self._refuse()
             return
         finally:
-            self._body.clear()
+            self._forget_body()
         flaw = flaw_of(update)
 
         def answer(applied_version: int) -> None:
@@ -72,8 +84,13 @@ class Push:
 
         self._keep(update, flaw, answer)
 
+    def _forget_body(self) -> None:
+        self._room.held_bytes -= len(self._body)
+        self._body.clear()
+
     def _refuse(self) -> None:
         self._is_over = True
+        self._forget_body()
         self._stream.stop_request()
         self._stream.send_headers(failure_head(), True)
 

@@ -10,7 +10,7 @@ import pytest
 from proxy.h2 import frames
 from proxy.tunnel.failures import FailureCause
 from proxy.tunnel.orders import DialMeans, Ended, Pushed, Reached, Registered
-from proxy.tunnel.remoteconfig import Update
+from proxy.tunnel.remoteconfig import MAX_UPDATE_BYTES, Update
 from tests.proxy.h2.wire import headers
 from tests.proxy.tunnel.rig import CLIENT_ID, Rig
 from tests.support.edge.authority import EdgeAuthority
@@ -299,6 +299,25 @@ def test_a_push_that_cannot_be_read_is_refused(rig: Rig, body: bytes) -> None:
         call.send(body, True, waits=False)
     assert (call.response().status_code, call.response().source) == (502, "cloudflared")
     assert [type(report) for report in rig.reports] == [Registered]
+
+
+def test_pushes_that_are_under_way_at_once_may_hold_no_more_than_one(rig: Rig) -> None:
+    rig.register()
+    pushes = [rig.edge.call(fields=[UPDATE_CONFIGURATION], end_stream=False) for _ in range(3)]
+    part = bytes(MAX_UPDATE_BYTES * 2 // 5)
+    for push in pushes[:2]:
+        push.send(part)
+    settle(rig, record_of(rig))
+    pushes[2].send(part, waits=False)
+    assert pushes[2].response().status_code == 502
+
+    pushes[0].reset()
+    settle(rig, record_of(rig))
+    other = rig.edge.call(fields=[UPDATE_CONFIGURATION], end_stream=False)
+    other.send(b'{"version":1,"config":{}}' + part[: len(part) // 2].replace(b"\0", b" "), True)
+    pushed, _ = rig.wait_with_content(Pushed)
+    rig.take_push(pushed.push, 1)
+    assert other.read_all() == b'{"lastAppliedVersion":1,"err":null}'
 
 
 def test_the_means_of_a_dial_show_nothing() -> None:
