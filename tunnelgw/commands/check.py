@@ -32,13 +32,7 @@ def check(world: World, controller_name: str, *, as_json: bool, wants_all: bool)
 
 def _unreadable(world: World) -> list[Row]:
     return [
-        Row(
-            Grade.REFUSED,
-            f"{problem.entry.room} {problem.entry.key}" if problem.entry else "(document)",
-            message=problem.reason,
-            where=f"{problem.file}:{problem.line}",
-        )
-        for problem in world.problems
+        Row(Grade.REFUSED, problem.subject, message=problem.reason, where=problem.where) for problem in world.problems
     ]
 
 

@@ -30,7 +30,10 @@ class Row(msgspec.Struct, frozen=True, omit_defaults=True):
 
 def status(world: World, *, as_json: bool) -> bool:
     """True when all is well."""
-    rows = [row for kind in JUDGED for key in sorted(world.snapshot.all(kind)) for row in _rows(world, kind, key)]
+    rows = [
+        Row("not well", problem.subject, "manifest", problem.where, (problem.reason,)) for problem in world.problems
+    ]
+    rows += [row for kind in JUDGED for key in sorted(world.snapshot.all(kind)) for row in _rows(world, kind, key)]
     if as_json:
         show.as_json(rows)
     else:

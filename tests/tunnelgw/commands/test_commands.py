@@ -159,6 +159,18 @@ def test_status_shows_what_nobody_has_looked_at_yet(folder: Path) -> None:
     assert {line[0] for line in lines(result)} == {"pending"}
 
 
+def test_status_shows_manifests_that_are_refused_although_something_older_is_served(folder: Path) -> None:
+    broken = folder / "broken.yaml"
+    broken.write_text("kind: [\n")
+
+    result = run("status", "--manifests", str(folder))
+
+    first = lines(result)[0]
+    assert result.returncode == 1
+    assert first[:4] == ["not well", "(document)", "manifest", f"{broken}:2"]
+    assert "did not find expected" in first[4]
+
+
 def test_without_manifests_and_cluster_it_is_told_how_to_name_one() -> None:
     result = run("status")
 

@@ -35,8 +35,17 @@ class Problem(msgspec.Struct, frozen=True):
     entry: Entry | None = None
     """The object that is refused; None where nobody can say which it is."""
 
+    @property
+    def subject(self) -> str:
+        """What is refused, for people."""
+        return f"{self.entry.room} {self.entry.key}" if self.entry else "(document)"
+
+    @property
+    def where(self) -> str:
+        return f"{self.file}:{self.line}"
+
     def __str__(self) -> str:
-        return f"{self.file}:{self.line}: {self.reason}"
+        return f"{self.where}: {self.reason}"
 
 
 class Remembered(msgspec.Struct, frozen=True):
