@@ -172,6 +172,9 @@ class H1Link:
         self._is_sending = False
         self._transport.flush_later()
 
+    def progress_of(self, creditor: Creditor) -> int | None:
+        return self._transport.progress_of(creditor)
+
     def release(self, request: Request, size_bytes: int) -> None:
         request.held_bytes -= size_bytes
         if self._is_paused and request.held_bytes <= RESUME_BYTES:

@@ -182,6 +182,9 @@ class H2Link:
             return
         self._transport.flush_later()
 
+    def progress_of(self, creditor: Creditor) -> int | None:
+        return self._transport.progress_of(creditor)
+
     def release(self, request: Request, size_bytes: int) -> None:
         if not self._is_gone:
             self._codec.release(request.stream_id, size_bytes)

@@ -36,6 +36,8 @@ class Link(Protocol):
 
     def send_trailers(self, request: "Request", fields: Fields, /) -> None: ...
 
+    def progress_of(self, creditor: Creditor, /) -> int | None: ...
+
     def release(self, request: "Request", size_bytes: int, /) -> None: ...
 
     def cancel(self, request: "Request", /) -> None:
@@ -104,6 +106,9 @@ class Request:
     def send_trailers(self, fields: Fields) -> None:
         if self.link is not None and not self.has_ended:
             self.link.send_trailers(self, fields)
+
+    def progress_of(self, creditor: Creditor) -> int | None:
+        return None if self.link is None else self.link.progress_of(creditor)
 
     def release(self, size_bytes: int) -> None:
         if self.link is not None:

@@ -124,6 +124,12 @@ class BackendStream(Protocol):
         releases at once.
         """
 
+    def progress_of(self, creditor: Creditor) -> int | None:
+        """A number that rises as the backend reads, however slowly; None: nothing of `creditor` waits for it.
+
+        Costs a system call.
+        """
+
     def send_trailers(self, fields: Fields) -> None:
         """End the request after its body."""
 

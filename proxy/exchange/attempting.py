@@ -115,17 +115,21 @@ class Attempting(Ending):
 
     def on_idle(self) -> None:
         """Nothing has moved for that long, as far as one is told."""
-        if not self._is_over and not self._is_read_slowly():
+        if not self._is_over and not self._is_taken_slowly():
             self._time_out("idle_timeout", "neither side has sent anything for too long")
 
-    def _is_read_slowly(self) -> bool:
-        """Whether the client takes what the kernel has for it, of which we hear only when there is much room again.
+    def _is_taken_slowly(self) -> bool:
+        """Whether a side takes what the kernel has for it, of which we hear only when there is much room again.
 
         The first look gives half of the time for it, and so does each that finds progress since the one before.
         """
-        progress = None if self._stream is None else self._client.progress_of(self._stream)
+        stream, client = self._stream, self._client
+        if stream is None:
+            return False
+        counts = [count for count in (client.progress_of(stream), stream.progress_of(client)) if count is not None]
+        progress = sum(counts)
         looked_s, before = self._last_look
-        if progress is None or (looked_s == self.active_s and progress <= before):
+        if not counts or (looked_s == self.active_s and progress <= before):
             return False
         self.active_s += self.idle_timeout_s / 2
         self._last_look = (self.active_s, progress)

@@ -93,7 +93,7 @@ class Ending:
         self._response_after_s = 0.0
         self._reason = self._detail = ""
         self._last_look = _NO_LOOK
-        """At progress that nothing tells of: `active_s` after it, and how far the client had come."""
+        """At progress that nothing tells of: `active_s` after it, and how far the sides had come."""
 
     def _count_in(self, rule: Rule | None) -> None:
         self._rule = rule

@@ -3,6 +3,7 @@
 import contextlib
 import random
 import socket
+import threading
 import time
 from collections.abc import Iterator
 from functools import partial
@@ -215,3 +216,37 @@ def test_a_client_that_reads_slowly_is_not_idle_and_one_that_stops_is(chain: Cha
 
         proxy.wait_for(lambda: bool(proxy.records), "the end of the exchange")
         assert proxy.records[0].reason == "idle_timeout"
+
+
+def test_a_backend_that_reads_an_upload_slowly_is_not_idle_and_one_that_stops_is() -> None:
+    with socket.socket() as listening, contextlib.ExitStack() as stack:
+        listening.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 32 * 1024)
+        listening.settimeout(WAIT_S)
+        listening.bind(("127.0.0.1", 0))
+        listening.listen()
+        proxy = stack.enter_context(Proxy(port_of(listening), "http")).open()
+        client = stack.enter_context(proxy.connect())
+        uploading = threading.Thread(target=partial(upload, client, 50 * MIB))
+        uploading.start()
+        backend = stack.enter_context(listening.accept()[0])
+        backend.settimeout(WAIT_S)
+        for _ in range(6):
+            # More than its own system holds for it, so that some of it came from ours.
+            for _ in range(200):
+                assert backend.recv(1024)
+            proxy.pass_time(12)
+        assert not proxy.records
+        for _ in range(20):
+            proxy.pass_time(12)
+        proxy.wait_for(lambda: bool(proxy.records), "the end of the exchange")
+        proxy.call(proxy.doors.abort)
+        uploading.join(WAIT_S)
+        proxy.call(proxy.pools.close)
+
+    assert proxy.records[0].reason == "idle_timeout"
+
+
+def upload(client: socket.socket, size_bytes: int) -> None:
+    ask(client, "/upload", f"Content-Length: {size_bytes}\r\n", "PUT")
+    with contextlib.suppress(OSError):
+        client.sendall(bytes(size_bytes))

@@ -153,6 +153,8 @@ class MemoryStream:
         self.is_over = False
         self.is_cancelled = False
         self.is_timed_out = False
+        self.progress: int | None = None
+        """Of the exchange's client, whose bytes wait for this backend."""
         self.owed_bytes = 0
         """Of the response, likewise."""
         self.surprise: Callable[[], None] | None = None
@@ -167,6 +169,9 @@ class MemoryStream:
         return dict(self.head.fields).get(name)
 
     # -- what the exchange calls
+
+    def progress_of(self, _: Creditor) -> int | None:
+        return self.progress
 
     def send_data(self, data: bytes | memoryview, end_stream: bool, creditor: Creditor) -> int:
         if self.is_over:

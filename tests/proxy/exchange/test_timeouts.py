@@ -214,6 +214,20 @@ def test_a_client_that_takes_what_the_kernel_has_for_it_is_not_idle(make_world: 
     assert (client.is_reset, world.record.reason) == (True, "idle_timeout")
 
 
+def test_a_backend_that_takes_what_the_kernel_has_for_it_is_not_idle(make_world: MakeWorld) -> None:
+    world = make_world(config(more='"limits": {"streamIdleTimeout": "10s"},'))
+    client = world.begin(asked(b"PUT"), end_stream=False)
+    client.send(b"x")
+    for world.pool.stream.progress in range(20):
+        world.wait(4.0)
+
+    assert not client.is_over
+
+    world.wait(10.0)
+
+    assert (status_code_of(client), world.record.reason) == (504, "idle_timeout")
+
+
 def test_progress_of_long_ago_gives_no_more_time(make_world: MakeWorld) -> None:
     world = make_world(config(more='"limits": {"streamIdleTimeout": "10s"},'))
     client = world.begin(asked())
