@@ -8,8 +8,6 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -21,27 +19,14 @@ from tests.support.process import REPOSITORY
 from tests.tunnelgw.sources.directory.site import WEB, Site, route
 from tunnelgw.model.core import Secret
 from tunnelgw.model.kinds import RESOURCES, Kind
-from tunnelgw.model.meta import Key, Object
+from tunnelgw.model.meta import Key
 from tunnelgw.model.routes import HttpRoute
 from tunnelgw.model.snapshot import Entry
-from tunnelgw.sources.directory import source
 from tunnelgw.sources.directory.source import DirectorySource
-from tunnelgw.sources.store import Change, Store
+from tunnelgw.sources.store import Store
 from tunnelgw.sources.writing import Outcome
 
-DEADLINE_S = 30.0
 CRDS = REPOSITORY / "helm" / "tunnelgw" / "crds"
-
-
-@pytest.fixture
-def site(tmp_path: Path) -> Site:
-    return Site(tmp_path)
-
-
-def laughs() -> str:
-    """A line of ten values, and more lines that each have the one before ten times."""
-    lines = [f"x{level}: &x{level} [{', '.join([f'*x{level - 1}'] * 10)}]" for level in range(1, 9)]
-    return "\n".join(["x0: &x0 [1, 2, 3, 4, 5, 6, 7, 8, 9, 10]", *lines, ""])
 
 
 def test_everything_is_listed_at_the_first_look_also_from_an_empty_folder(site: Site) -> None:
@@ -152,76 +137,6 @@ def test_an_object_that_was_removed_and_comes_again_is_a_new_one(site: Site) -> 
     assert second is not None
     assert gone is None
     assert first.metadata.uid != second.metadata.uid
-
-
-@pytest.mark.parametrize(
-    ("broken", "problem"),
-    [
-        ("kind: HTTPRoute\nmetadata: {name: [\n", "web.yaml:3: "),
-        (route().replace("  name: web", "  name: web\n  name: web"), "web.yaml:5: key 'name' is there twice"),
-        (route().replace("[a.example.org]", "[a.example.org, A_B]"), "web.yaml:7: spec.hostnames[1] 'A_B' is not"),
-        (route().replace("hostnames", "hostname"), "web.yaml:7: spec.hostname is not a field that there is"),
-        (route().replace("  name: web", "  name: Web"), "web.yaml:4: metadata.name 'Web' is not a name"),
-        (route().replace("kind: HTTPRoute", "kind: 5"), "web.yaml:1: not an object of the API: kind is missing"),
-        (route().replace("io/v1", "io/v9"), "web.yaml:1: there is no kind HTTPRoute in gateway.networking.k8s.io/v9"),
-        ("\xff\xfe", "web.yaml:1: "),
-        ("&a [*a]", "web.yaml:1: "),
-        ("apiVersion: v1\nkind: List\nitems: 5\n", "web.yaml:3: items of a List is not a list"),
-        (route() + "  rules: 0b_\n", "web.yaml:8: a value cannot be read as int"),
-        (route() + f"  rules: {'9' * 5000}\n", "web.yaml:8: a value cannot be read as int"),
-        (route() + "  rules: !!float all\n", "web.yaml:8: a value cannot be read as float"),
-        (route() + "  rules: !!bool maybe\n", "web.yaml:8: a value cannot be read as bool"),
-        (route() + "  rules: !!timestamp soon\n", "web.yaml:8: a value cannot be read as timestamp"),
-        (route() + laughs(), "web.yaml:13: aliases make more than 1,000,000 values of this"),
-    ],
-)
-def test_a_broken_file_keeps_the_last_good_version_and_says_file_line_and_reason(
-    site: Site, broken: str, problem: str
-) -> None:
-    site.write("web.yaml", route())
-    site.look()
-
-    site.write("web.yaml", broken)
-
-    assert site.hostnames() == ("a.example.org",)
-    assert [each for each in site.problems() if each.startswith(problem)], site.problems()
-    site.write("web.yaml", route(hostname="mended.example.org"))
-    assert site.hostnames() == ("mended.example.org",)
-    assert site.problems() == []
-
-
-def test_a_broken_document_leaves_the_others_of_its_file_alone(site: Site) -> None:
-    site.write("many.yaml", route("web") + "---\n" + route("other"))
-    site.look()
-
-    site.write("many.yaml", route("web", hostname="A_B") + "---\n" + route("other", hostname="new.example.org"))
-
-    assert site.hostnames(WEB) == ("a.example.org",)
-    assert site.hostnames(Key("default", "other")) == ("new.example.org",)
-
-
-def test_an_object_that_was_never_good_is_reported_with_its_place(site: Site) -> None:
-    path = site.write("web.yaml", route(hostname="A_B"))
-
-    change = site.look()
-
-    problem = change.unreadable[Entry(Kind.HTTP_ROUTE, WEB)]
-    assert problem.where == f"{path}:7"
-    assert "'A_B' is not a domain name" in problem.reason
-    assert WEB not in change.snapshot.all(Kind.HTTP_ROUTE)
-    path.unlink()
-    assert site.look().unreadable == {}
-
-
-def test_a_namespace_in_use_is_there_again_when_its_broken_manifest_goes(site: Site) -> None:
-    site.write("web.yaml", route())
-    path = site.write("default.yaml", "apiVersion: v1\nkind: Namespace\nmetadata: {name: default, labels: {a: 1}}\n")
-    broken = site.look().snapshot.all(Kind.NAMESPACE)
-
-    path.unlink()
-
-    assert Key("", "default") not in broken
-    assert Key("", "default") in site.look().snapshot.all(Kind.NAMESPACE)
 
 
 def test_of_two_documents_for_one_object_the_first_counts_until_it_goes(site: Site) -> None:
@@ -435,55 +350,3 @@ def test_a_status_folder_that_cannot_be_written_is_a_value(site: Site) -> None:
 def test_a_folder_that_is_not_there_is_told_at_the_start(tmp_path: Path) -> None:
     with pytest.raises(FileNotFoundError):
         DirectorySource(tmp_path / "nowhere", tmp_path, Store(), threading.Event())
-
-
-@contextmanager
-def threaded(site: Site) -> Iterator[Callable[[Callable[[Change], bool]], Change]]:
-    stop = threading.Event()
-    source = DirectorySource(site.root, site.status, site.store, stop)
-    name, target = source.thread()
-    thread = threading.Thread(target=target, name=name)
-    thread.start()
-
-    def until(is_so: Callable[[Change], bool]) -> Change:
-        deadline_s = time.monotonic() + DEADLINE_S
-        while site.store.wait(deadline_s):
-            change = site.store.take()
-            if is_so(change):
-                return change
-        raise AssertionError("not seen in time")
-
-    try:
-        yield until
-    finally:
-        stop.set()
-        thread.join(DEADLINE_S)
-        assert not thread.is_alive()
-
-
-def test_the_thread_picks_up_what_an_editor_writes(site: Site) -> None:
-    def hostnames(item: Object | None) -> tuple[str, ...]:
-        return item.spec.hostnames if isinstance(item, HttpRoute) else ()
-
-    with threaded(site) as until:
-        (site.root / "web.yaml").write_text(route())
-        until(lambda change: hostnames(change.snapshot.all(Kind.HTTP_ROUTE).get(WEB)) == ("a.example.org",))
-        (site.root / "web.yaml").write_text(route(hostname="b.example.org"))
-        until(lambda change: hostnames(change.snapshot.all(Kind.HTTP_ROUTE).get(WEB)) == ("b.example.org",))
-        (site.root / "web.yaml").unlink()
-        until(lambda change: WEB not in change.snapshot.all(Kind.HTTP_ROUTE))
-
-
-@pytest.mark.skipif(sys.platform != "linux", reason="only Linux gives hints")
-def test_a_large_folder_that_is_looked_at_seldom_is_looked_at_after_an_edit(
-    site: Site, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(source, "_LONGEST_PERIOD_S", 3600.0)
-    monkeypatch.setattr(source, "_IDLE_SHARE", 1e-9)
-    (site.root / "below").mkdir()
-
-    with threaded(site) as until:
-        for name in ("one", "two"):
-            (site.root / "below" / f"{name}.yaml").write_text(route(name))
-            key = Key("default", name)
-            until(lambda change, key=key: key in change.snapshot.all(Kind.HTTP_ROUTE))  # type: ignore[misc]

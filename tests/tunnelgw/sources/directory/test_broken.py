@@ -1,0 +1,86 @@
+"""What is broken is told with its place, and costs nothing that was good."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.tunnelgw.sources.directory.site import WEB, Site, route
+from tunnelgw.model.kinds import Kind
+from tunnelgw.model.meta import Key
+from tunnelgw.model.snapshot import Entry
+
+
+def laughs() -> str:
+    """A line of ten values, and more lines that each have the one before ten times."""
+    lines = [f"x{level}: &x{level} [{', '.join([f'*x{level - 1}'] * 10)}]" for level in range(1, 9)]
+    return "\n".join(["x0: &x0 [1, 2, 3, 4, 5, 6, 7, 8, 9, 10]", *lines, ""])
+
+
+@pytest.mark.parametrize(
+    ("broken", "problem"),
+    [
+        ("kind: HTTPRoute\nmetadata: {name: [\n", "web.yaml:3: "),
+        (route().replace("  name: web", "  name: web\n  name: web"), "web.yaml:5: key 'name' is there twice"),
+        (route().replace("[a.example.org]", "[a.example.org, A_B]"), "web.yaml:7: spec.hostnames[1] 'A_B' is not"),
+        (route().replace("hostnames", "hostname"), "web.yaml:7: spec.hostname is not a field that there is"),
+        (route().replace("  name: web", "  name: Web"), "web.yaml:4: metadata.name 'Web' is not a name"),
+        (route().replace("kind: HTTPRoute", "kind: 5"), "web.yaml:1: not an object of the API: kind is missing"),
+        (route().replace("io/v1", "io/v9"), "web.yaml:1: there is no kind HTTPRoute in gateway.networking.k8s.io/v9"),
+        ("\xff\xfe", "web.yaml:1: "),
+        ("&a [*a]", "web.yaml:1: "),
+        ("apiVersion: v1\nkind: List\nitems: 5\n", "web.yaml:3: items of a List is not a list"),
+        (route() + "  rules: 0b_\n", "web.yaml:8: a value cannot be read as int"),
+        (route() + f"  rules: {'9' * 5000}\n", "web.yaml:8: a value cannot be read as int"),
+        (route() + "  rules: !!float all\n", "web.yaml:8: a value cannot be read as float"),
+        (route() + "  rules: !!bool maybe\n", "web.yaml:8: a value cannot be read as bool"),
+        (route() + "  rules: !!timestamp soon\n", "web.yaml:8: a value cannot be read as timestamp"),
+        (route() + laughs(), "web.yaml:13: aliases make more than 1,000,000 values of this"),
+    ],
+)
+def test_a_broken_file_keeps_the_last_good_version_and_says_file_line_and_reason(
+    site: Site, broken: str, problem: str
+) -> None:
+    site.write("web.yaml", route())
+    site.look()
+
+    site.write("web.yaml", broken)
+
+    assert site.hostnames() == ("a.example.org",)
+    assert [each for each in site.problems() if each.startswith(problem)], site.problems()
+    site.write("web.yaml", route(hostname="mended.example.org"))
+    assert site.hostnames() == ("mended.example.org",)
+    assert site.problems() == []
+
+
+def test_a_broken_document_leaves_the_others_of_its_file_alone(site: Site) -> None:
+    site.write("many.yaml", route("web") + "---\n" + route("other"))
+    site.look()
+
+    site.write("many.yaml", route("web", hostname="A_B") + "---\n" + route("other", hostname="new.example.org"))
+
+    assert site.hostnames(WEB) == ("a.example.org",)
+    assert site.hostnames(Key("default", "other")) == ("new.example.org",)
+
+
+def test_an_object_that_was_never_good_is_reported_with_its_place(site: Site) -> None:
+    path = site.write("web.yaml", route(hostname="A_B"))
+
+    change = site.look()
+
+    problem = change.unreadable[Entry(Kind.HTTP_ROUTE, WEB)]
+    assert problem.where == f"{path}:7"
+    assert "'A_B' is not a domain name" in problem.reason
+    assert WEB not in change.snapshot.all(Kind.HTTP_ROUTE)
+    path.unlink()
+    assert site.look().unreadable == {}
+
+
+def test_a_namespace_in_use_is_there_again_when_its_broken_manifest_goes(site: Site) -> None:
+    site.write("web.yaml", route())
+    path = site.write("default.yaml", "apiVersion: v1\nkind: Namespace\nmetadata: {name: default, labels: {a: 1}}\n")
+    broken = site.look().snapshot.all(Kind.NAMESPACE)
+
+    path.unlink()
+
+    assert Key("", "default") not in broken
+    assert Key("", "default") in site.look().snapshot.all(Kind.NAMESPACE)
