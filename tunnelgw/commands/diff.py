@@ -28,6 +28,7 @@ _STYLES = {
     "error": "bold red",
     "keep": "dim",
 }
+_UNREADABLE = (msgspec.MsgspecError, UnicodeDecodeError, RecursionError)
 _SECTIONS = ("listeners", "backends", "routes")
 
 
@@ -86,22 +87,26 @@ def _of_proxy(url: str, plane: Plane, wanted: document.Document, access: Access)
             held = client.document()
         finally:
             client.close()
+        now = _parts(held or b"{}")
+    except _UNREADABLE as error:
+        yield Difference("error", url, message=f"no proxy of ours: its answer to GET /config: {error}")
+        return
     except (Undelivered, ValueError) as error:
         yield Difference("error", url, message=str(error))
         return
-    now, then = _parts(held or b"{}"), _parts(document.encode_redacted(wanted))
+    then = _parts(document.encode_redacted(wanted))
     for part in sorted({*now, *then}):
         if now.get(part) != then.get(part):
             yield Difference("add" if part not in now else "remove" if part not in then else "change", url, part)
 
 
 def _parts(encoded: bytes) -> Mapping[str, Any]:
-    """Named parts of a document, and its settings, each by a name for people."""
+    """Named parts of a document, and its settings, each by a name for people. Raises what is in _UNREADABLE."""
     content = msgspec.json.decode(encoded, type=dict[str, Any])
     content.pop("version", None)
     parts: dict[str, Any] = {}
     for section in _SECTIONS:
-        for place, part in enumerate(content.pop(section, ())):
+        for place, part in enumerate(msgspec.convert(content.pop(section, ()), list[dict[str, Any]])):
             kind = f" ({part['kind']})" if part.get("kind") else ""
             parts[f"{section.removesuffix('s')} {part.get('name', place)}{kind}"] = part
     return parts | {f"setting {name}": value for name, value in content.items()}

@@ -6,6 +6,8 @@ import json
 import os
 import subprocess
 import sys
+import threading
+from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 
 import pytest
@@ -72,6 +74,33 @@ def folder(tmp_path: Path) -> Path:
     (made / "gateway.yaml").write_text(GATEWAY)
     (made / "route.yaml").write_text(ROUTE)
     return made
+
+
+class Answering:
+    """A server that says the same to everybody; its URL."""
+
+    def __init__(self, body: bytes) -> None:
+        class Handler(BaseHTTPRequestHandler):
+            def do_GET(self) -> None:
+                self.send_response(200)
+                self.send_header("Content-Length", str(len(body)))
+                self.end_headers()
+                self.wfile.write(body)
+
+            def log_message(self, *_: object) -> None:
+                """Quiet."""
+
+        self._server = HTTPServer(("127.0.0.1", 0), Handler)
+        self._thread = threading.Thread(target=self._server.serve_forever, kwargs={"poll_interval": 0.05})
+
+    def __enter__(self) -> str:
+        self._thread.start()
+        return f"http://127.0.0.1:{self._server.server_port}"
+
+    def __exit__(self, *_: object) -> None:
+        self._server.shutdown()
+        self._thread.join()
+        self._server.server_close()
 
 
 def lines(result: subprocess.CompletedProcess[str]) -> list[list[str]]:
@@ -207,6 +236,19 @@ def test_diff_tells_that_a_proxy_cannot_be_reached(folder: Path, tmp_path: Path)
     ((action, target, _, message),) = lines(result)
     assert (action, target) == ("error", url)
     assert "No such file or directory" in message
+
+
+@pytest.mark.parametrize(
+    "answer", [b"<html>", b"[]", b'{"routes": 5}', b'{"routes": [5]}', b'{"a": "\xff"}', b"[" * 9999]
+)
+def test_diff_tells_that_something_else_answers_in_place_of_a_proxy(folder: Path, answer: bytes) -> None:
+    with Answering(answer) as url:
+        result = run("diff", "--source", "directory", "--manifests", str(folder), "--proxy-endpoints", url)
+
+    assert result.returncode == 1
+    ((action, target, _, message),) = lines(result)
+    assert (action, target) == ("error", url)
+    assert message.startswith("no proxy of ours: its answer to GET /config: ")
 
 
 @pytest.mark.parametrize("command", ["check", "explain", "status", "diff"])
