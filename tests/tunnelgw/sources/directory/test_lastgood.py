@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import json
 import logging
 import stat
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from tests.tunnelgw.sources.directory.examples import FULL
 from tests.tunnelgw.sources.directory.site import WEB, Site, route
 from tunnelgw.model.core import Secret
-from tunnelgw.model.kinds import Kind
+from tunnelgw.model.kinds import RESOURCES, Kind
 from tunnelgw.model.meta import Key
 
 BROKEN = "kind: HTTPRoute\nmetadata: {name: [\n"
@@ -129,3 +132,18 @@ def test_a_secret_is_kept_for_the_eyes_of_the_daemons_user_alone(tmp_path: Path)
     assert isinstance(found, Secret)
     assert found.data == {"token": "Z2VoZWlt"}
     assert stat.S_IMODE((site.status / ".last-good.json").stat().st_mode) == 0o600
+
+
+@pytest.mark.parametrize(("kind", "spec"), FULL, ids=[str(kind) for kind, _ in FULL])
+def test_an_object_of_any_kind_comes_back_as_it_was(tmp_path: Path, kind: Kind, spec: dict[str, Any]) -> None:
+    resource = RESOURCES[kind]
+    document = {"apiVersion": f"{resource.group}/{resource.versions[0]}", "kind": kind, "metadata": {"name": "web"}}
+    site = Site(tmp_path)
+    site.write("web.yaml", json.dumps({**document, "spec": spec}))
+    (before,) = site.look().snapshot.all(kind).values()
+    site.write("web.yaml", "kind: [")
+    site.look()
+
+    (after,) = Site(tmp_path).look().snapshot.all(kind).values()
+
+    assert before == after
