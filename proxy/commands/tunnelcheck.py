@@ -25,9 +25,9 @@ from proxy.supervisor.edgetrust import EdgeTrust, NamedAuthorities, PublishedRoo
 from proxy.tunnel.addresses import EdgeAddress, IpVersion, Region
 from proxy.tunnel.discovery import DiscoveryFailed
 from proxy.tunnel.failures import FailureCause
-from proxy.tunnel.link import Refused
 from proxy.tunnel.links import Links
 from proxy.tunnel.orders import Dial, DialMeans, EdgeReport, Ended, Reached, Registered, Withdraw
+from proxy.tunnel.refused import REFUSED
 from proxy.tunnel.responses import failure_head
 from proxy.tunnel.token import MalformedToken, TunnelToken
 
@@ -122,7 +122,8 @@ def _dial(address: EdgeAddress, means: DialMeans, *, registers: bool) -> Step:
         if isinstance(report, Registered):
             links.obey(Withdraw(1), None)
         elif isinstance(report, Ended | Reached):
-            loop.stop()
+            # In order: an unregistered connection has last words.
+            links.drain(loop.stop)
 
     links = Links(loop, _refuse, Caches(), Stats(), say)
     links.obey(Dial(1, 0, address, 0, registers), memoryview(msgspec.msgpack.encode(means)))
@@ -135,7 +136,7 @@ def _dial(address: EdgeAddress, means: DialMeans, *, registers: bool) -> Step:
 
 def _refuse(client: ClientStream, _head: RequestHead, _end_stream: bool) -> ClientExchange:
     client.send_headers(failure_head(), True)
-    return Refused()
+    return REFUSED
 
 
 def _told(address: EdgeAddress, heard: Sequence[EdgeReport], took_s: float, *, registers: bool) -> Step:
