@@ -221,7 +221,7 @@ def test_a_request_that_is_too_large_is_answered_as_the_edge_reads_answers(windo
 def test_bodies_pass_through_small_windows_in_small_pieces() -> None:
     """Of the edge: it takes 1,000 bytes at a time."""
     body = bytes(range(256)) * 400
-    windows = h2.Settings(stream_window_bytes=1000, connection_window_bytes=70_000)
+    windows = h2.Settings(stream_window_bytes=1000, window_pool_bytes=0, connection_window_bytes=70_000)
 
     def respond(received: Received) -> Reply:
         return Reply(body=received.body)
