@@ -13,6 +13,7 @@ from daemonkit.httperrors import category
 from daemonkit.optionspec import specs_of
 from daemonkit.values import size
 from proxy import document
+from proxy.commands import main as commands
 from proxy.exchange import answers
 from proxy.options import PREFIX, Options
 from proxy.pattern import automaton, syntax
@@ -71,9 +72,11 @@ def test_the_page_of_fields_is_made_from_the_schema_and_has_every_field() -> Non
     assert make_field_page(SCHEMA) == FIELDS
 
 
-def test_every_variable_and_flag_that_the_manual_names_exists() -> None:
+def test_every_variable_and_flag_that_the_manual_names_exists(capsys: pytest.CaptureFixture[str]) -> None:
     variables = {spec.env for spec in SPECS} | {spec.file_env for spec in SPECS if spec.is_secret}
-    flags = {spec.flag for spec in SPECS} | {"--proxy", "--json"}
+    with pytest.raises(SystemExit):
+        commands.run(["explain", "--help"], {})
+    flags = {spec.flag for spec in SPECS} | set(re.findall(r"--[a-z-]+", capsys.readouterr().out))
     named = re.findall(r"`(--[a-z-]+)", MANUAL)
 
     assert set(re.findall(rf"\b{PREFIX}[A-Z_]+\b", MANUAL)) - variables == set()
