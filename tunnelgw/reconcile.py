@@ -189,6 +189,7 @@ class Reconciler:
         else:
             self._teller.expect_more(len(_with_status(change.changed)))
             differences = self._translation.update(snapshot, change.changed)
+        are_others_unreadable = self._unreadable.keys() != change.unreadable.keys()
         self._snapshot, self._unreadable = snapshot, change.unreadable
         for plane in differences.data_planes:
             self._put_document(plane)
@@ -197,7 +198,7 @@ class Reconciler:
         self._give_addresses(self._translation, gateways)
         if gateways:
             self._find_planes_of_tunnels(self._translation, snapshot)
-        if is_first or any(entry.room in _ABOUT_TARGETS for entry in change.changed):
+        if is_first or are_others_unreadable or any(entry.room in _ABOUT_TARGETS for entry in change.changed):
             self._find_targets(snapshot, is_first=is_first)
         self._untold |= differences.verdicts | _with_status((*change.changed, *change.touched))
         self._untold_planes |= differences.data_planes
@@ -212,8 +213,8 @@ class Reconciler:
         self._tunnels = tunnels(snapshot, self._discovery)
         if is_first:
             self._former = FormerTunnels(left_tunnels(snapshot, self._discovery))
-        if not any(entry.room in _NAMING_TUNNELS for entry in self._unreadable):
-            self._former.follow(named_tunnels(snapshot, self._discovery), self._tunnels)
+        is_certain = not any(entry.room in _NAMING_TUNNELS for entry in self._unreadable)
+        self._former.follow(named_tunnels(snapshot, self._discovery), self._tunnels, is_certain=is_certain)
 
     def _give_addresses(self, translation: Translation, gateways: Iterable[ObjectId]) -> None:
         for id_ in gateways:

@@ -5,12 +5,14 @@ from __future__ import annotations
 import gc
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 
 import msgspec
 from prometheus_client import CollectorRegistry
 
+from tests.proxy.site import TOKEN as PROXY_TOKEN
+from tests.proxy.site import Proxy
 from tests.support.provider import TOKEN, TUNNEL_ID, Provider
 from tests.tunnelgw.deliver.test_targets import DISCOVERY, OURS, TWO, Item, gateway_class, own_proxy, secret, status_of
 from tests.tunnelgw.sources.objects import make, route
@@ -20,6 +22,7 @@ from tunnelgw.ingressreport import IngressReport
 from tunnelgw.metrics import Metrics
 from tunnelgw.model.kinds import Kind
 from tunnelgw.model.meta import Key, Object
+from tunnelgw.model.snapshot import Entry
 from tunnelgw.provider.ingress import marker
 from tunnelgw.reconcile import Reconciler
 from tunnelgw.sources.references import WITH_DATA
@@ -31,13 +34,15 @@ from tunnelgw.translate.verdicts import ObjectId
 
 WAIT_S = 30.0
 ITEMS = [gateway_class("class"), *own_proxy(proxyEndpoints=["http://127.0.0.1:1"])]
+NONE: Mapping[Entry, Unreadable] = {}
 
 
 class Controller:
     """The worker with everything around it, but for a source, and for a server that takes statuses."""
 
-    def __init__(self, provider: Provider, items: Sequence[Item]) -> None:
+    def __init__(self, provider: Provider, items: Sequence[Item], unreadable: Mapping[Entry, Unreadable]) -> None:
         self._items = items
+        self._unreadable = unreadable
         self.registry = CollectorRegistry()
         self.leads = False
         self.crashes: list[BaseException] = []
@@ -81,7 +86,8 @@ class Controller:
 
     def start(self) -> None:
         for kind in sorted(Kind, key=WITH_DATA.__contains__):  # there is no source that would fetch what is named late
-            self.store.replace(kind, [item for its, item in self._items if its is kind])
+            problems = {entry.key: problem for entry, problem in self._unreadable.items() if entry.room is kind}
+            self.store.replace(kind, [item for its, item in self._items if its is kind], problems)
         for thread in self._threads:
             thread.start()
 
@@ -120,6 +126,10 @@ class Controller:
         self.until(lambda: count() > self._turns)
         self._turns = count()
 
+    def unreadable(self, kind: Kind) -> float | None:
+        """How many are kept out, as of the last turn."""
+        return self.registry.get_sample_value("tunnelgw_objects", {"kind": kind, "validity": "unreadable"})
+
     def planes(self) -> set[str]:
         """Of which the size of their document is told."""
         samples = [sample for metric in self.registry.collect() for sample in metric.samples]
@@ -127,10 +137,12 @@ class Controller:
 
 
 @contextmanager
-def controller(items: Sequence[Item] = ITEMS, at: Provider | None = None) -> Iterator[Controller]:
+def controller(
+    items: Sequence[Item] = ITEMS, at: Provider | None = None, unreadable: Mapping[Entry, Unreadable] = NONE
+) -> Iterator[Controller]:
     thresholds = gc.get_threshold()
     with ExitStack() as stack:
-        made = Controller(at or stack.enter_context(Provider()), items)
+        made = Controller(at or stack.enter_context(Provider()), items, unreadable)
         made.start()
         try:
             yield made
@@ -264,3 +276,43 @@ def test_while_a_configuration_cannot_be_read_no_tunnel_is_emptied_for_it() -> N
 
     assert set(provider.hostnames) == {"a.example", "theirs.example", "*"}
     assert provider.calls["write"] == 0
+
+
+def test_a_tunnel_is_emptied_when_what_named_it_goes_while_it_cannot_be_read() -> None:
+    with Provider() as provider, controller([gateway_class("class"), HOLDER, *own_tunnel()], provider) as ours:
+        provider.write(OURS_THERE)
+        ours.lead()
+        provider.wait_for("tunnel")
+        ours.store.reject(Kind.GATEWAY_CONFIG, Key("shop", "own"), Unreadable("spec.tunnelID: want text"))
+        ours.until(lambda: ours.unreadable(Kind.GATEWAY_CONFIG) == 1)
+
+        ours.store.delete(Kind.GATEWAY_CONFIG, Key("shop", "own"))
+
+        provider.wait_for_hostnames({"theirs.example"})
+
+
+def test_hostnames_stay_after_a_restart_while_another_gateway_cannot_be_read() -> None:
+    """Its status says that they were told, as of each Gateway: that alone is no reason to take them away."""
+    spec = {
+        "gatewayClassName": "class",
+        "listeners": [{"name": "http", "port": 80, "protocol": "HTTP"}],
+        "infrastructure": {"parametersRef": {"group": "tunnelgw.dev", "kind": "GatewayConfig", "name": "own"}},
+    }
+    told = make(Kind.GATEWAY, "gw", spec, namespace="shop", status=status_of(TUNNEL_ID))
+    web_route = make(
+        Kind.HTTP_ROUTE, "web", {"parentRefs": [{"name": "gw"}], "hostnames": ["a.example"]}, namespace="shop"
+    )
+    with Provider() as provider, Proxy() as proxy:
+        provider.write(
+            {"ingress": [{"hostname": "old.example", "service": marker("tests")}, *OURS_THERE["ingress"][1:]]}
+        )
+        ref = {"authSecretRef": {"name": "proxy"}, "providerCredentialsSecretRef": {"name": "holder"}}
+        config = own_proxy(proxyEndpoints=[proxy.api], tunnelID=TUNNEL_ID, **ref)[1]
+        secrets = [HOLDER, secret("proxy", "shop", auth_token=PROXY_TOKEN)]
+        items = [gateway_class("class"), (Kind.GATEWAY, told), config, (Kind.HTTP_ROUTE, web_route), *secrets]
+        broken = {Entry(Kind.GATEWAY, Key("shop", "other")): Unreadable("spec.listeners: want a list")}
+        with controller(items, provider, broken) as ours:
+            ours.lead()
+
+            provider.wait_for_hostnames({"a.example", "theirs.example"})
+    assert provider.calls["write"] == 1

@@ -2,9 +2,10 @@
 
     what was named before -> what is to be emptied, until it is, or until the provider refuses that
 
-What was named is remembered with the last credentials that it had, since those often go together with who named them.
-Over a restart it is not: then statuses tell, and configurations that no Gateway uses (see `targets.left_tunnels`).
-The reconciler's thread calls everything here.
+While an object that might name them cannot be read, none is emptied. What was named is remembered with the last
+credentials that it had, since those often go together with who named them. Over a restart it is not: then statuses
+tell, and configurations that no Gateway uses (see `targets.left_tunnels`). The reconciler's thread calls everything
+here.
 """
 
 from collections.abc import Collection, Mapping
@@ -22,19 +23,27 @@ class FormerTunnels:
         """`left` is what a former run may have left, by id."""
         self._left = dict(left)
         self._last: dict[str, Tunnel] = {}
-        """What is named and was ours to keep, with usable credentials if it ever had such."""
+        """What is named and ours to keep, with usable credentials if it ever had such."""
+        self._is_certain = False
 
     @property
     def tunnels(self) -> tuple[Tunnel, ...]:
         """To be emptied."""
-        return tuple(self._left.values())
+        return tuple(self._left.values()) if self._is_certain else ()
 
-    def follow(self, named: Collection[str], kept: Mapping[str, Tunnel]) -> None:
-        """`named`: ids of all tunnels that objects name; `kept`: those whose documents are ours to keep, by id."""
-        for id_ in self._last.keys() - named:
-            self._left[id_] = self._last.pop(id_)
+    def follow(self, named: Collection[str], kept: Mapping[str, Tunnel], *, is_certain: bool) -> None:
+        """`named`: ids of all tunnels that objects name; `kept`: those whose documents are ours to keep, by id.
+
+        Not `is_certain`: an object that might name others cannot be read.
+        """
+        self._is_certain = is_certain
         for id_ in self._left.keys() & named:
             del self._left[id_]
+        if is_certain:
+            for id_ in self._last.keys() - named:
+                self._left[id_] = self._last.pop(id_)
+            for id_ in self._last.keys() - kept.keys():  # somebody else is to keep its document
+                del self._last[id_]
         for id_, tunnel in kept.items():
             if tunnel.token.secret is not None or id_ not in self._last:
                 self._last[id_] = tunnel
@@ -43,7 +52,9 @@ class FormerTunnels:
         """`receipts`: by id."""
         for id_ in self._left.keys() & receipts.keys():
             receipt = receipts[id_]
-            if receipt.held == NO_HOSTS.digest:
+            if receipt.wanted != NO_HOSTS.digest:
+                continue  # it is about what was named
+            if receipt.is_current:
                 del self._left[id_]
             elif receipt.is_refusal:
                 log.warning("tunnel that nothing names any more cannot be emptied", error=receipt.error, tunnel=id_)
