@@ -51,23 +51,26 @@ _BLOCK_HEAD: Final = _block_head()
 
 
 class _Block:
-    """The decompressor inside its block. Calls of several threads do not mix: each leaves it between codes."""
+    """A decompressor inside its block, from call to call. One that leaves a doubt, or breaks off, is not gone on with.
+
+    It is with one call at a time, so calls of several threads do not mix.
+    """
 
     __slots__ = ("_decompressor",)
 
     def __init__(self) -> None:
-        self._decompressor = _begun()
+        self._decompressor: zlib._Decompress | None = None
 
     def decode(self, strings: Sequence[bytes]) -> list[bytes] | None:
         """None where some string is not known to be right."""
-        decompressor = self._decompressor
+        decompressor, self._decompressor = self._decompressor or _begun(), None
         decoded = decompressor.decompress(SEPARATOR.join((*strings, b"")).translate(_REVERSED)).split(_NUL)
-        if decompressor.eof:
-            self._decompressor = _begun()
-            return None
+        behind_the_last = decoded.pop()
         texts = [text[:-_ENDING_BYTES] for text in decoded if text[-_ENDING_BYTES:] in ENDINGS]
-        # Behind the last NUL is nothing.
-        return texts if len(decoded) - 1 == len(strings) == len(texts) else None
+        if behind_the_last or decompressor.eof or not len(decoded) == len(strings) == len(texts):
+            return None
+        self._decompressor = decompressor
+        return texts
 
 
 def _begun() -> "zlib._Decompress":
@@ -83,6 +86,7 @@ def _ending(padding_bits: int) -> bytes:
     return _begun().decompress((string + SEPARATOR).translate(_REVERSED))[zeros : -len(_NUL)]
 
 
+# A zlib that keeps output back makes none of three bytes here: then no string is known to be right.
 ENDINGS: Final = frozenset(_ending(padding_bits) for padding_bits in range(8))
 _ENDING_BYTES: Final = 3
 _block: Final = _Block()

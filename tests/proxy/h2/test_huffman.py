@@ -1,5 +1,8 @@
 """The Huffman code: the RFC's strings, another implementation's, and every way to be wrong."""
 
+import types
+import zlib
+
 import pytest
 from hpack import HPACKDecodingError
 from hpack.huffman import HuffmanEncoder
@@ -68,6 +71,54 @@ def test_texts_that_end_like_a_separator_behind_padding_are_left_whole(padding_b
     for ending in sorted(huffman.ENDINGS):
         text = b"0" * (3 * padding_bits % 8) + ending
         assert [text, text] == huffman.decode_all([ENCODER.encode(text)] * 2)
+
+
+class LateZlib:
+    """Keeps what it puts out until the next call, as no zlib may."""
+
+    def __init__(self, window_bits: int) -> None:
+        self._decompressor = zlib.decompressobj(window_bits)
+        self._kept = b""
+
+    @property
+    def eof(self) -> bool:
+        return self._decompressor.eof
+
+    def decompress(self, data: bytes) -> bytes:
+        given, self._kept = self._kept, self._decompressor.decompress(data)
+        return given
+
+
+class ShortOfMemory(LateZlib):
+    """Breaks off inside a code in its third call: after the block's head and a string."""
+
+    def __init__(self, window_bits: int) -> None:
+        super().__init__(window_bits)
+        self._calls = 0
+
+    def decompress(self, data: bytes) -> bytes:
+        self._calls += 1
+        if self._calls == 3:
+            self._decompressor.decompress(data[:1])
+            raise MemoryError
+        return self._decompressor.decompress(data)
+
+
+def test_output_that_comes_late_is_taken_for_no_other_string(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(huffman, "zlib", types.SimpleNamespace(decompressobj=LateZlib))
+    block = huffman._Block()
+    for text in (b"first", b"second", b"third"):
+        assert block.decode([ENCODER.encode(text)]) in (None, [text])
+
+
+def test_a_call_that_breaks_off_leaves_nothing_for_the_next(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(huffman, "zlib", types.SimpleNamespace(decompressobj=ShortOfMemory))
+    block = huffman._Block()
+    assert block.decode([ENCODER.encode(b"first")]) == [b"first"]
+    with pytest.raises(MemoryError):
+        block.decode([ENCODER.encode(b"second")])
+
+    assert block.decode([ENCODER.encode(b"third")]) == [b"third"]
 
 
 def codes_that_deflate_has() -> dict[str, int]:
