@@ -142,8 +142,9 @@ class Pools:
         balancer.retire()
         self._stats.backend(key).ejected = 0
         self._former[key] = balancer
+        if not self._retired:  # else it is set; where backends leave all the time, setting it anew would put it off
+            self._sweep.set(self._loop.now_s + _LINGER_S)
         self._retired.append((self._loop.now_s + _LINGER_S, balancer))
-        self._sweep.set(self._loop.now_s + _LINGER_S)
 
     def _forget_retired(self) -> None:
         now_s = self._loop.now_s

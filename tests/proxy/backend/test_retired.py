@@ -1,0 +1,22 @@
+"""Backends that have left the table are let go of in the end, whatever the tables after that bring."""
+
+from tests.proxy.backend.servers import backend
+from tests.proxy.backend.world import World, one, world
+
+
+def come_and_go(w: World, name: str, address: str) -> None:
+    w.use(one(address, name))
+    w.fetch(name)
+    w.use()
+    w.until(lambda: w.backend(name).connections == 0)
+
+
+def test_a_backend_of_the_past_is_let_go_of_also_while_others_leave_all_the_time() -> None:
+    with backend() as peer, world() as w:
+        for number in range(4):
+            come_and_go(w, f"passing-{number}", peer.address)
+            w.pass_time(40)
+
+        assert [w.pools.serves(f"passing-{number}") for number in (0, 3)] == [False, True]
+        w.pass_time(121)
+        assert not w.pools.serves("passing-3")
