@@ -33,6 +33,7 @@ class Rush:
             return
         if now_s - self._newest_s >= QUIET_S:
             self._since_s = None
+            self._level = min(self._level, BURST)  # else thousands at once would make rushes of single edits for long
         self._level = max(0.0, self._level - (now_s - self._newest_s) * RATE) + objects
         self._newest_s = now_s
         if self._since_s is None and self._level > BURST:

@@ -71,6 +71,14 @@ def test_the_next_rush_after_a_long_one_counts_anew() -> None:
     assert is_on(rush, later_s)
 
 
+def test_a_single_edit_soon_after_a_long_rush_is_none() -> None:
+    rush = Rush()
+    rush.note(10_000, START_S)
+    later_s = START_S + 2 * QUIET_S
+    rush.note(1, later_s)
+    assert not is_on(rush, later_s)
+
+
 @given(
     st.lists(
         st.tuples(st.integers(0, 50), st.floats(0, 1)),
