@@ -58,7 +58,9 @@ class Folder:
         self._root = root
         self._left_out = left_out
         self._clock_ns = clock_ns
-        self._known = dict.fromkeys(known, _UNREAD)
+        # A look at the folder `.` finds names that begin with `./`, which paths leave out.
+        before = f".{os.sep}" if root == Path() else ""
+        self._known = {before + name: _UNREAD for name in known}
         self._moving: dict[str, tuple[_Signature, int]] = {}
         """Files that may be being written, how they look, and since when by our own clock."""
         self._failed: dict[Path, str] = {}

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import logging
 import stat
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,8 @@ from tests.tunnelgw.sources.directory.site import WEB, Site, route
 from tunnelgw.model.core import Secret
 from tunnelgw.model.kinds import RESOURCES, Kind
 from tunnelgw.model.meta import Key
+from tunnelgw.sources.directory.source import DirectorySource
+from tunnelgw.sources.store import Store
 
 BROKEN = "kind: HTTPRoute\nmetadata: {name: [\n"
 OTHER = Key("default", "other")
@@ -39,6 +42,17 @@ def test_the_last_good_version_of_a_broken_file_survives_restarts(tmp_path: Path
     assert before.spec.hostnames == ("a.example.org",)
     assert twice == [before, before]
     assert [problem.partition(": ")[0] for problem in again.problems()] == ["web.yaml:3"]
+
+
+def test_a_folder_that_is_named_by_a_dot_keeps_its_last_good_versions_too(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(broken_site(tmp_path).root)
+    store = Store()
+
+    DirectorySource(Path(), Path("status"), store, threading.Event()).look()
+
+    assert WEB in store.take().snapshot.all(Kind.HTTP_ROUTE)
 
 
 def test_a_refused_document_survives_a_restart_beside_good_ones_of_its_file(tmp_path: Path) -> None:
