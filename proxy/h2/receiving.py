@@ -171,6 +171,8 @@ class Receiving(Sending):
         stream.is_remote_open = False
         if not stream.is_local_open:
             self._table.end(stream)
+        elif stream.receive_window is not None:
+            stream.receive_window.end()
 
     # -- bodies ------------------------------------------------------------------------------------------------------
 

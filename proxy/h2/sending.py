@@ -193,12 +193,10 @@ class Sending:
             size_bytes = self._table.release_ended(stream_id, size_bytes)
         elif stream.receive_window is None:
             return
-        elif stream.is_remote_open:
+        else:
             increment = stream.receive_window.drain(size_bytes)
             if increment:
                 self._output.append(frames.encode_window_update(stream_id, increment))
-        else:
-            stream.receive_window.release(size_bytes)
         self._release_to_connection(size_bytes)
 
     def abandon(self, stream_id: int) -> None:

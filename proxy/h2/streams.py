@@ -84,20 +84,18 @@ class StreamTable:
         window = stream.receive_window
         if window is None:
             return
+        window.end()
         if window.held:
             self.held_by_ended[stream.stream_id] = window
-        else:
-            window.close()
 
     def release_ended(self, stream_id: int, size_bytes: int) -> int:
         """Returns how many bytes the connection's window gets back: none of a stream that was reset."""
         window = self.held_by_ended.get(stream_id)
         if window is None:
             return 0
-        window.release(size_bytes)
+        window.drain(size_bytes)
         if not window.held:
             del self.held_by_ended[stream_id]
-            window.close()
         return size_bytes
 
     def held_by(self, stream_id: int) -> int:

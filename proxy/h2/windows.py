@@ -90,16 +90,20 @@ class Pool:
 class StreamWindow(ReceiveWindow):
     """Of a stream; `close` gives back to the pool what it had of it."""
 
-    __slots__ = ("_pool", "size_bytes")
+    __slots__ = ("_is_ended", "_pool", "size_bytes")
 
     def __init__(self, pool: Pool) -> None:
         super().__init__(pool.first_bytes)
         self._pool = pool
+        self._is_ended = False
         self.size_bytes = pool.first_bytes
 
     def drain(self, size_bytes: int) -> int:
-        """`release` of what was taken, by which the window may change its size."""
+        """`release` of what was taken, by which the window may change its size; no increment after the end."""
         increment = self.release(size_bytes)
+        if self._is_ended:
+            self.end()
+            return 0
         if not increment:
             return 0
         # What has been announced before cannot be taken back.
@@ -109,6 +113,14 @@ class StreamWindow(ReceiveWindow):
         change = self.size_bytes - size_before
         self.available += change
         return increment + change
+
+    def end(self) -> None:
+        """The peer sends nothing more: what the stream had of the pool goes back when nothing is held any more, however
+        long the other direction lasts.
+        """
+        self._is_ended = True
+        if not self.held:
+            self.close()
 
     def close(self) -> None:
         self._pool.free_bytes += self.size_bytes - self._pool.first_bytes

@@ -195,6 +195,28 @@ def test_a_connection_has_its_whole_pool_again_when_its_streams_have_gone(how: s
     assert server._receive_window.held == 0
 
 
+@pytest.mark.parametrize("is_held", [False, True], ids=["taken before its end", "taken after its end"])
+def test_a_long_answer_keeps_nothing_of_what_its_request_had_of_the_pool(is_held: bool) -> None:
+    server = new_server()
+    server.receive(OPEN, 0.0)
+    for _ in range(40):
+        server.receive(data(1, bytes(8_192)), 0.0)
+        server.release(1, 8_192)
+    if is_held:
+        server.receive(data(1, b"xy"), 0.0)
+    server.receive(data(1, b"", frames.END_STREAM), 0.0)
+    server.send_headers(1, ResponseHead(200, []))
+    if is_held:
+        server.release(1, 1)
+        assert server._pool.free_bytes < server.settings.window_pool_bytes
+        server.data_to_send()
+        server.release(1, 1)
+        assert not [frame for frame in sent_frames(server.data_to_send()) if frame.stream_id]
+
+    assert server._pool.free_bytes == server.settings.window_pool_bytes
+    assert server.is_live(1)
+
+
 def test_padding_comes_back_but_widens_no_window() -> None:
     server = new_server()
     server.receive(OPEN, 0.0)
