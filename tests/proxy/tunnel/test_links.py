@@ -8,6 +8,7 @@ import msgspec
 import pytest
 
 from proxy.h2 import frames
+from proxy.tunnel import link
 from proxy.tunnel.failures import FailureCause
 from proxy.tunnel.orders import DialMeans, Ended, Pushed, Reached, Registered
 from proxy.tunnel.remoteconfig import MAX_UPDATE_BYTES, Update
@@ -200,7 +201,11 @@ def test_a_connection_that_is_withdrawn_unregisters_and_finishes_what_runs(rig: 
     assert [type(report) for report in rig.reports] == [Registered, Ended]
 
 
-def test_a_withdrawal_that_the_edge_does_not_answer_ends_all_the_same(rig: Rig) -> None:
+def test_a_withdrawal_that_the_edge_does_not_answer_ends_all_the_same(
+    rig: Rig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # Real time passes too.
+    monkeypatch.setattr(link, "LINGER_S", 3600.0)
     number = rig.register()
     record = record_of(rig)
     call = rig.edge.call("/hold")
@@ -208,9 +213,9 @@ def test_a_withdrawal_that_the_edge_does_not_answer_ends_all_the_same(rig: Rig) 
     settle(rig, record)
     rig.edge.stop_reading(record)
     rig.withdraw(number)
-    rig.pass_time(3)
+    rig.pass_time(1800)
     assert [type(report) for report in rig.reports] == [Registered]
-    rig.pass_time(3)
+    rig.pass_time(1800)
     assert rig.wait_for_end(number).error == "unregistered"
     rig.edge.resume_reading(record)
     rig.call(rig.services.let_go)
