@@ -33,13 +33,15 @@ class Hints:
             self._descriptor = self._library.inotify_init1(os.O_NONBLOCK | os.O_CLOEXEC)
 
     def follow(self, folders: Iterable[str]) -> bool:
-        """From now on also of these. True: some are new, so what happened in them just before is not known."""
+        """From now on of these. True: some are new, so what happened in them just before is not known."""
         if self._descriptor < 0:
             return False
         # A folder that is followed already keeps its number; one in its place gets another.
         add = self._library.inotify_add_watch
         numbers = {add(self._descriptor, os.fsencode(folder), _WANTED) for folder in folders} - {-1}
         new = numbers - self._watched
+        for number in self._watched - numbers:
+            self._library.inotify_rm_watch(self._descriptor, number)  # a folder that is gone has none any more
         self._watched = numbers
         return bool(new)
 

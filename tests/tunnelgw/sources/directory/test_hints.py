@@ -62,6 +62,21 @@ def test_folders_are_new_once_and_again_when_another_one_is_in_their_place(tmp_p
     assert hints.take()
 
 
+def test_a_folder_that_is_followed_no_more_gives_no_hints(tmp_path: Path, hints: Hints) -> None:
+    """Such as the release before, where a link is turned from one to the next."""
+    before, now = tmp_path / "before", tmp_path / "now"
+    before.mkdir()
+    now.mkdir()
+    hints.follow([str(before)])
+
+    hints.follow([str(now)])
+    hints.take()
+    (before / "web.yaml").write_text("a")
+
+    assert not hints.take()
+    assert not hints.follow([str(now)])
+
+
 def test_what_cannot_be_followed_is_left_out(tmp_path: Path, hints: Hints) -> None:
     assert not hints.follow([str(tmp_path / "nowhere")])
     assert not hints.take()
