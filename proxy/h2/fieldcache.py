@@ -43,6 +43,9 @@ FIELD_OVERHEAD_BYTES = 32
 # static one, `accept-encoding: gzip, deflate`.
 _MAX_STATIC_BYTES = 28 + FIELD_OVERHEAD_BYTES
 
+_TIMES_DECODED = 4
+"""Lists of as many times our MAX_HEADER_LIST_SIZE are still decoded, to be answered by 431."""
+
 FieldCache = Recent[bytes, Entry]
 
 INDEXED: list[Entry | None] = [None, *(classify(field) for field in STATIC_FIELDS)]
@@ -54,6 +57,10 @@ PutOff = tuple[int, Opening, bytes, bytes]
 
 def make_cache() -> FieldCache:
     return Recent(MAX_CACHED_FIELDS, MAX_CACHED_BYTES)
+
+
+def _too_large(limit_bytes: int) -> RemoteProtocolError:
+    return RemoteProtocolError(ErrorCode.ENHANCE_YOUR_CALM, f"field list over {limit_bytes} bytes")
 
 
 def _check_size_updates(block: bytes) -> None:
@@ -79,14 +86,14 @@ class BlockDecoder:
     __slots__ = ("_cache", "_find", "_hpack", "_huffman", "_is_acknowledged", "_max_list_bytes", "_plain")
 
     def __init__(self, cache: FieldCache, max_list_bytes: int) -> None:
-        """`max_list_bytes` is our MAX_HEADER_LIST_SIZE. Four times as much is still decoded, to be answered by 431."""
+        """`max_list_bytes` is our MAX_HEADER_LIST_SIZE."""
         self._cache = cache
         self._find = cache.young.get
         self._max_list_bytes = max_list_bytes
         self._is_acknowledged = False
         self._huffman: list[PutOff] = []
         self._plain: list[PutOff] = []
-        self._hpack: Decoder | None = Decoder(max_header_list_size=4 * max_list_bytes)
+        self._hpack: Decoder | None = Decoder(max_header_list_size=_TIMES_DECODED * max_list_bytes)
 
     @property
     def is_stateless(self) -> bool:
@@ -106,12 +113,16 @@ class BlockDecoder:
         decoded = FieldBlock()
         try:
             self._decode_stateless(block, decoded)
+            count = len(decoded.fields) + KINDS
+            is_perhaps_large = 2 * len(block) + count * _MAX_STATIC_BYTES > self._max_list_bytes
+            if is_perhaps_large and count * FIELD_OVERHEAD_BYTES > _TIMES_DECODED * self._max_list_bytes:
+                # Not even all of their values are looked at.
+                raise _too_large(_TIMES_DECODED * self._max_list_bytes)
             if self._huffman or self._plain:
                 self._decode_put_off(decoded)
         except IndexError:
             raise broken("field block ends inside a field") from None
-        count = len(decoded.fields) + KINDS
-        if 2 * len(block) + count * _MAX_STATIC_BYTES > self._max_list_bytes:
+        if is_perhaps_large:
             self._measure(decoded)
         return decoded
 
@@ -224,8 +235,7 @@ class BlockDecoder:
         try:
             fields = decoder.decode(block, raw=True)
         except OversizedHeaderListError:
-            limit = decoder.max_header_list_size
-            raise RemoteProtocolError(ErrorCode.ENHANCE_YOUR_CALM, f"field list over {limit} bytes") from None
+            raise _too_large(decoder.max_header_list_size) from None
         except HPACKError as error:
             raise broken(str(error)[:256]) from error
         for name, value in fields:

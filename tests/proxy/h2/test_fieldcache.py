@@ -272,3 +272,19 @@ def test_a_bomb_of_references_into_the_table_ends_the_connection() -> None:
         decoder.decode(big + b"\xbe" * 10_000)
 
     assert ErrorCode.ENHANCE_YOUR_CALM == caught.value.code
+
+
+@pytest.mark.parametrize(
+    "field",
+    [b"\x90", literal([(b"x", b"1")]), b"\x00\x01x\x83\xff\xfe\x1f"],
+    ids=["static", "new", "new, of a code that zlib does not have"],
+)
+def test_a_list_of_more_fields_than_are_ever_borne_is_not_decoded(field: bytes) -> None:
+    decoder = stateless()
+    borne = 4 * MAX_LIST_BYTES // 32
+    assert decoder.decode(field * (borne - 100)).size_bytes > MAX_LIST_BYTES
+
+    with pytest.raises(RemoteProtocolError, match=f"field list over {4 * MAX_LIST_BYTES} bytes") as caught:
+        decoder.decode(field * (borne + 1))
+
+    assert (ErrorCode.ENHANCE_YOUR_CALM, 0) == (caught.value.code, caught.value.stream_id)
