@@ -13,7 +13,7 @@ from tunnelgw.commands import show
 from tunnelgw.commands.world import World
 from tunnelgw.deliver.configclient import ConfigClient, ConfigEndpoint
 from tunnelgw.deliver.courier import Undelivered
-from tunnelgw.deliver.targets import Discovery, Plane, Tunnel, planes, tunnels
+from tunnelgw.deliver.targets import TAKEN, Discovery, Plane, Tunnel, left_tunnels, named_tunnels, planes, tunnels
 from tunnelgw.provider.client import ProviderClient
 from tunnelgw.provider.errors import ProviderError
 from tunnelgw.provider.ingress import EVERYTHING
@@ -71,9 +71,22 @@ def _differences(world: World, access: Access) -> Iterator[Difference]:
         if name in translation.documents:
             wanted = document.decode(translation.documents[name].encode(0))
             for url in plane.endpoints:
-                yield from _of_proxy(url, plane, wanted, access)
+                if url in plane.taken:
+                    yield Difference("error", f"{url} for {name}", message=TAKEN)
+                else:
+                    yield from _of_proxy(url, plane, wanted, access)
     for tunnel in tunnels(world.snapshot, access.discovery).values():
         yield from _of_tunnel(tunnel, translation.hosts(tunnel.tunnel_id), access)
+    for tunnel in _former_tunnels(world, access.discovery):
+        yield from _of_tunnel(tunnel, frozenset(), access)
+
+
+def _former_tunnels(world: World, discovery: Discovery) -> list[Tunnel]:
+    """Those that a controller would empty that starts now. None while a manifest is refused, which may name them."""
+    if world.problems:
+        return []
+    named = named_tunnels(world.snapshot, discovery)
+    return [tunnel for id_, tunnel in left_tunnels(world.snapshot, discovery).items() if id_ not in named]
 
 
 def _of_proxy(url: str, plane: Plane, wanted: document.Document, access: Access) -> Iterator[Difference]:

@@ -22,16 +22,13 @@ from tunnelgw.deliver.courier import Target, Withheld
 from tunnelgw.deliver.couriers import Couriers
 from tunnelgw.deliver.proxies import DocumentParcel, ProxyTarget
 from tunnelgw.deliver.receipts import Receipt
-from tunnelgw.deliver.targets import Credentials, Plane, Tunnel, tunnel_name
+from tunnelgw.deliver.targets import TAKEN, Credentials, Plane, Tunnel, tunnel_name
 from tunnelgw.deliver.tunnels import KNOCK, HostnamesParcel, TunnelTarget
 from tunnelgw.provider.client import Budget, Observer, ProviderClient
 from tunnelgw.provider.tunnel import Pass, TunnelDocument, TunnelRef
 
 _MAX_REMEMBERED = 1000
 """Documents of a data plane that a slow proxy may still answer about."""
-_TAKEN = (
-    "it serves another Gateway already, and a proxy has one document: name other proxyEndpoints in the GatewayConfig"
-)
 
 
 class Settings(msgspec.Struct, frozen=True):
@@ -219,7 +216,7 @@ class Dispatch:
 
     def _proxy(self, key: ProxyKey, is_served: Callable[[], bool]) -> Target[DocumentParcel]:
         if key.is_taken:
-            return BarredTarget(f"{key.url} for {key.plane}", _TAKEN, is_credential_problem=False)
+            return BarredTarget(f"{key.url} for {key.plane}", TAKEN, is_credential_problem=False)
         if key.token.problem:
             return BarredTarget(key.url, key.token.problem)
         endpoint = ConfigEndpoint(key.url, self._settings.proxy_ca_file, self._settings.proxy_server_name)

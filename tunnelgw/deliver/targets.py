@@ -27,6 +27,10 @@ from tunnelgw.translate.gateways import SHARED
 CONFIG_PORT = "config"
 """Name of the Service port at which proxies serve their config API."""
 AUTH_FIELD = "auth-token"
+TAKEN = (
+    "it serves another Gateway already, and a proxy has one document: name other proxyEndpoints in the GatewayConfig"
+)
+"""Why a proxy is told nothing for a data plane."""
 API_TOKEN_FIELD = "api-token"  # noqa: S105  # the name of a key
 TUNNEL_TOKEN_FIELD = "tunnel-token"  # noqa: S105
 _TUNNEL_IN_TEXT = re.compile(r"\btunnel ([0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12})\b")
