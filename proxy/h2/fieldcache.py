@@ -83,7 +83,16 @@ def _check_size_updates(block: bytes) -> None:
 class BlockDecoder:
     """The decoding side of one connection. Only connection errors (COMPRESSION_ERROR, ENHANCE_YOUR_CALM) leave it."""
 
-    __slots__ = ("_cache", "_find", "_hpack", "_huffman", "_is_acknowledged", "_max_list_bytes", "_plain")
+    __slots__ = (
+        "_cache",
+        "_find",
+        "_hpack",
+        "_huffman",
+        "_is_acknowledged",
+        "_max_list_bytes",
+        "_never_indexed",
+        "_plain",
+    )
 
     def __init__(self, cache: FieldCache, max_list_bytes: int) -> None:
         """`max_list_bytes` is our MAX_HEADER_LIST_SIZE."""
@@ -93,6 +102,7 @@ class BlockDecoder:
         self._is_acknowledged = False
         self._huffman: list[PutOff] = []
         self._plain: list[PutOff] = []
+        self._never_indexed: set[bytes] = set()
         self._hpack: Decoder | None = Decoder(max_header_list_size=_TIMES_DECODED * max_list_bytes)
 
     @property
@@ -122,6 +132,9 @@ class BlockDecoder:
                 self._decode_put_off(decoded)
         except IndexError:
             raise broken("field block ends inside a field") from None
+        if self._never_indexed:
+            decoded.never_indexed = frozenset(self._never_indexed)
+            self._never_indexed.clear()
         if is_perhaps_large:
             self._measure(decoded)
         return decoded
@@ -190,16 +203,16 @@ class BlockDecoder:
         # Where the block ends inside the field, this cuts the opening short, and a short one is none.
         opening = read_opening(raw[:length_at]) if length < 0x7F and length_at > 0 else None
         if opening is None:
-            return self._decode_alone(raw, decoded)
+            return self._decode_alone(raw)
         put_off = self._huffman if raw[length_at] >= 0x80 else self._plain
         put_off.append((len(decoded.fields), opening, raw, raw[length_at + 1 :]))
         return opening[0]
 
-    def _decode_alone(self, raw: bytes, decoded: FieldBlock) -> Entry:
+    def _decode_alone(self, raw: bytes) -> Entry:
         field = decode_literal(raw)
         entry = classify(field)
         if is_never_indexed(raw):
-            decoded.never_indexed |= {field[0]}
+            self._never_indexed.add(field[0])
         elif entry[0] != FLAWED and field[0] not in UNCACHED_NAMES:
             self._remember({raw: entry})
         return entry

@@ -288,3 +288,14 @@ def test_a_list_of_more_fields_than_are_ever_borne_is_not_decoded(field: bytes) 
         decoder.decode(field * (borne + 1))
 
     assert (ErrorCode.ENHANCE_YOUR_CALM, 0) == (caught.value.code, caught.value.stream_id)
+
+
+def test_what_may_never_be_indexed_is_told_for_each_block_alone() -> None:
+    decoder = stateless()
+    secrets = [b"x-%d" % number for number in range(8_000)]
+
+    first = decoder.decode(b"".join(b"\x10" + literal([(name, b"1")])[1:] for name in secrets))
+    second = decoder.decode(b"\x10" + literal([(b"x-last", b"1")])[1:])
+    third = decoder.decode(literal([(b"x-1", b"1")]))
+
+    assert [set(secrets), {b"x-last"}, set()] == [set(each.never_indexed) for each in (first, second, third)]
