@@ -267,12 +267,12 @@ def test_while_a_configuration_cannot_be_read_no_tunnel_is_emptied_for_it() -> N
         provider.wait_for("tunnel")
 
         ours.store.reject(Kind.GATEWAY_CONFIG, Key("shop", "own"), Unreadable("spec.tunnelID: want text"))
-        ours.until_next_turn()
+        ours.until(lambda: ours.unreadable(Kind.GATEWAY_CONFIG) == 1)
         ours.store.upsert(Kind.GATEWAY_CONFIG, passed)
         ours.store.upsert(*HOLDER)
         ours.until_next_turn()
         ours.store.upsert(Kind.GATEWAY_CONFIG, own_tunnel()[1][1])
-        ours.until_next_turn()
+        provider.wait_for("tunnel", 2)  # whoever looks at it now began when the last call before had ended
 
     assert set(provider.hostnames) == {"a.example", "theirs.example", "*"}
     assert provider.calls["write"] == 0
