@@ -89,6 +89,7 @@ class BlockDecoder:
         "_hpack",
         "_huffman",
         "_is_acknowledged",
+        "_max_fields",
         "_max_list_bytes",
         "_never_indexed",
         "_plain",
@@ -99,6 +100,7 @@ class BlockDecoder:
         self._cache = cache
         self._find = cache.young.get
         self._max_list_bytes = max_list_bytes
+        self._max_fields = _TIMES_DECODED * max_list_bytes // FIELD_OVERHEAD_BYTES
         self._is_acknowledged = False
         self._huffman: list[PutOff] = []
         self._plain: list[PutOff] = []
@@ -125,7 +127,7 @@ class BlockDecoder:
             self._decode_stateless(block, decoded)
             count = len(decoded.fields) + KINDS
             is_perhaps_large = 2 * len(block) + count * _MAX_STATIC_BYTES > self._max_list_bytes
-            if is_perhaps_large and count * FIELD_OVERHEAD_BYTES > _TIMES_DECODED * self._max_list_bytes:
+            if is_perhaps_large and count > self._max_fields:
                 # Not even all of their values are looked at.
                 raise _too_large(_TIMES_DECODED * self._max_list_bytes)
             if self._huffman or self._plain:
@@ -182,6 +184,8 @@ class BlockDecoder:
                 special[kind] = field[1]
             else:
                 decoded.add(entry)
+                if decoded.flawed > self._max_fields:
+                    raise _too_large(_TIMES_DECODED * self._max_list_bytes)
 
     def _decode_other(self, block: bytes, start: int, decoded: FieldBlock) -> tuple[Entry | None, int]:
         """A long field with a name index of two bytes, and the size update, whose entry is None."""

@@ -47,15 +47,16 @@ class Malformed(Exception):
 class FieldBlock:
     """One decoded field block: ordinary fields in order (content-length among them), and the special values by kind.
 
-    `flaw` is the first reason found why no head can come of it.
+    `flaw` is the first reason found why no head can come of it, `flawed` how many fields there were with one.
     """
 
-    __slots__ = ("fields", "flaw", "never_indexed", "size_bytes", "special")
+    __slots__ = ("fields", "flaw", "flawed", "never_indexed", "size_bytes", "special")
 
     def __init__(self) -> None:
         self.fields: Fields = []
         self.special: list[bytes | None] = [None] * KINDS
         self.flaw: str | None = None
+        self.flawed = 0
         self.never_indexed: frozenset[bytes] = NONE_NEVER_INDEXED
         # As MAX_HEADER_LIST_SIZE counts; 0 while it is known to be small.
         self.size_bytes = 0
@@ -65,16 +66,20 @@ class FieldBlock:
         kind, field = entry
         value = field[1]
         if kind == FLAWED:
-            self.flaw = self.flaw or value.decode("ascii", "replace")
+            self._blame(value.decode("ascii", "replace"))
             return
         if self.special[kind] is not None:
-            self.flaw = self.flaw or f"field {field[0].decode()} twice in a head"
+            self._blame(f"field {field[0].decode()} twice in a head")
         if kind >= FIRST_PSEUDO:
             if self.fields or self.special[HOST] is not None:
-                self.flaw = self.flaw or f"pseudo-header field {field[0].decode()} after an ordinary field"
+                self._blame(f"pseudo-header field {field[0].decode()} after an ordinary field")
         elif kind == CONTENT_LENGTH:
             self.fields.append(field)
         self.special[kind] = value
+
+    def _blame(self, flaw: str) -> None:
+        self.flaw = self.flaw or flaw
+        self.flawed += 1
 
 
 def classify(field: Field) -> Entry:

@@ -299,3 +299,18 @@ def test_what_may_never_be_indexed_is_told_for_each_block_alone() -> None:
     third = decoder.decode(literal([(b"x-1", b"1")]))
 
     assert [set(secrets), {b"x-last"}, set()] == [set(each.never_indexed) for each in (first, second, third)]
+
+
+@pytest.mark.parametrize(
+    "field", [b"\x04\x01/", b"\x84", literal([(b"Upper", b"x")])], ids=["path", "static", "flawed"]
+)
+def test_a_list_of_more_fields_with_a_flaw_than_are_ever_borne_is_not_decoded(field: bytes) -> None:
+    """They are not kept, so nothing else counts them."""
+    decoder = stateless()
+    borne = 4 * MAX_LIST_BYTES // 32
+    assert decoder.decode(field * borne).flaw is not None
+
+    with pytest.raises(RemoteProtocolError, match=f"field list over {4 * MAX_LIST_BYTES} bytes") as caught:
+        decoder.decode(field * (borne + 2))
+
+    assert (ErrorCode.ENHANCE_YOUR_CALM, 0) == (caught.value.code, caught.value.stream_id)
