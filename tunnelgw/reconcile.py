@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterable, Mapping
 from daemonkit.logs import get_logger
 from daemonkit.memory import spare_the_collector
 from tunnelgw.deliver.dispatch import Dispatch
-from tunnelgw.deliver.former import FormerTunnels
+from tunnelgw.deliver.former import GRACE_S, FormerTunnels
 from tunnelgw.deliver.proxies import DocumentParcel
 from tunnelgw.deliver.targets import (
     Discovery,
@@ -71,13 +71,16 @@ class Reconciler:
         fail: Callable[[str], None],
         metrics: Metrics,
         debounce_s: float,
+        former_grace_s: float = GRACE_S,
     ) -> None:
-        """`leads`: whether we may write; call the store when that changes. `fail` ends the process."""
+        """`leads`: whether we may write; call the store when that changes. `fail` ends the process.
+        `former_grace_s`: how long nothing names a tunnel before it is emptied."""
         self._store = store
         self._dispatch = dispatch
         self._herald = herald
         self._teller = Teller(dispatch, desk, herald, metrics)
         self._unreadable: Mapping[Entry, Unreadable] = {}
+        self._are_all_named = True
         self._untold: set[ObjectId] = set()
         """While we lead, objects that may need another status, since we told of any last."""
         self._untold_planes: set[str] = set()
@@ -93,6 +96,7 @@ class Reconciler:
         self._translation: Translation | None = None
         self._planes: Mapping[str, Plane] = {}
         self._tunnels: Mapping[str, Tunnel] = {}
+        self._former_grace_s = former_grace_s
         self._former = FormerTunnels({})
         self._hosts: dict[str, HostnamesParcel] = {}
         """By tunnel."""
@@ -189,8 +193,10 @@ class Reconciler:
         else:
             self._teller.expect_more(len(_with_status(change.changed)))
             differences = self._translation.update(snapshot, change.changed)
-        are_others_unreadable = self._unreadable.keys() != change.unreadable.keys()
+        is_doubt_other = change.are_all_named != self._are_all_named
+        are_others_unreadable = is_doubt_other or self._unreadable.keys() != change.unreadable.keys()
         self._snapshot, self._unreadable = snapshot, change.unreadable
+        self._are_all_named = change.are_all_named
         for plane in differences.data_planes:
             self._put_document(plane)
         self._put_hosts(self._translation, differences.tunnels)
@@ -212,9 +218,10 @@ class Reconciler:
         self._planes = planes(snapshot, self._discovery)
         self._tunnels = tunnels(snapshot, self._discovery)
         if is_first:
-            self._former = FormerTunnels(left_tunnels(snapshot, self._discovery))
-        is_certain = not any(entry.room in _NAMING_TUNNELS for entry in self._unreadable)
-        self._former.follow(named_tunnels(snapshot, self._discovery), self._tunnels, is_certain=is_certain)
+            self._former = FormerTunnels(left_tunnels(snapshot, self._discovery), self._former_grace_s)
+        named = named_tunnels(snapshot, self._discovery)
+        is_certain = self._are_all_named and not any(entry.room in _NAMING_TUNNELS for entry in self._unreadable)
+        self._former.follow(named, self._tunnels, time.monotonic(), is_certain=is_certain)
 
     def _give_addresses(self, translation: Translation, gateways: Iterable[ObjectId]) -> None:
         for id_ in gateways:
@@ -246,7 +253,8 @@ class Reconciler:
         self._dispatch.send(self._planes)
         wanted = {tunnel: self._hosts.get(id_, NO_HOSTS) for id_, tunnel in self._tunnels.items()}
         self._former.settle(self._dispatch.tunnel_receipts())
-        self._dispatch.send_hosts(wanted | dict.fromkeys(self._former.tunnels, NO_HOSTS), self._planes_by_tunnel)
+        former = self._former.tunnels(time.monotonic())
+        self._dispatch.send_hosts(wanted | dict.fromkeys(former, NO_HOSTS), self._planes_by_tunnel)
 
     def _put_hosts(self, translation: Translation, tunnels_: Iterable[str]) -> None:
         for tunnel in tunnels_:

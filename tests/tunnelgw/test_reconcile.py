@@ -75,6 +75,7 @@ class Controller:
             lambda error: self.crashes.append(RuntimeError(error)),
             metrics,
             0.0,
+            0.0,
         )
         self._threads = [threading.Thread(target=target) for target in (reconciler.run, self._desk.run)]
 
@@ -276,6 +277,23 @@ def test_while_a_configuration_cannot_be_read_no_tunnel_is_emptied_for_it() -> N
 
     assert set(provider.hostnames) == {"a.example", "theirs.example", "*"}
     assert provider.calls["write"] == 0
+
+
+def test_while_something_without_a_name_cannot_be_read_no_tunnel_is_emptied() -> None:
+    """A file of a folder with a mistake in its first line, say."""
+    _, (kind, config) = own_tunnel()
+    with Provider() as provider:
+        provider.write(OURS_THERE)
+        with controller([gateway_class("class"), HOLDER, (kind, config)], provider) as ours:
+            ours.store.tell_nameless(are_all_named=False)
+            ours.lead()
+            ours.until_next_turn()
+            ours.store.upsert(*HOLDER)
+            ours.until_next_turn()
+            assert provider.calls.total() == 0
+            ours.store.tell_nameless(are_all_named=True)
+
+            provider.wait_for_hostnames({"theirs.example"})
 
 
 def test_a_tunnel_is_emptied_when_what_named_it_goes_while_it_cannot_be_read() -> None:

@@ -48,6 +48,8 @@ class Change:
     """For the statuses: objects of which the status or the resource version alone is another."""
     unreadable: Mapping[Entry, Unreadable]
     """All that are kept out now."""
+    are_all_named: bool
+    """False: the source has met something of which it cannot even tell the name."""
 
 
 class Store:
@@ -70,8 +72,16 @@ class Store:
         self._given: dict[Key, tuple[str, ...]] = {}
         """Addresses by Gateway."""
         self._unreadable: dict[Entry, Unreadable] = {}
+        self._are_all_named = True
         self._is_dirty = False
         self._is_called = False
+
+    def tell_nameless(self, *, are_all_named: bool) -> None:
+        """Whether the source can tell the names of all that it cannot read."""
+        with self._turn:
+            if self._are_all_named != are_all_named:
+                self._are_all_named = are_all_named
+                self._mark()
 
     def upsert(self, kind: Kind, item: Object) -> None:
         with self._turn:
@@ -162,7 +172,7 @@ class Store:
             self._is_dirty = False
             self._has_given = True
             snapshot, edits = self._tables.take()
-            return Change(snapshot, edits.changed, edits.touched, dict(self._unreadable))
+            return Change(snapshot, edits.changed, edits.touched, dict(self._unreadable), self._are_all_named)
 
     def counts(self) -> dict[tuple[Kind, bool], int]:
         """Objects by kind and whether they can be read."""

@@ -14,80 +14,80 @@ ONE, TWO = (f"6f1c0a52-3f1e-4a0b-9a53-0d6c5f0e7b1{number}" for number in (1, 2))
 OURS = Tunnel(ONE, "", Credentials(Secret("abc")))
 OTHER = Tunnel(TWO, "", Credentials(Secret("abc")))
 BARRED = Tunnel(ONE, "", Credentials(None, "secret not found"))
+NOW_S = 1_000.0
 
 
 def to_empty(former: FormerTunnels) -> tuple[Tunnel, ...]:
-    """A call, unlike a property, may answer otherwise from one line to the next."""
-    return former.tunnels
+    return former.tunnels(NOW_S)
 
 
 def test_a_tunnel_that_is_named_no_more_is_to_be_emptied_until_it_is_named_again() -> None:
-    former = FormerTunnels({})
-    former.follow({ONE, TWO}, {ONE: OURS, TWO: OTHER}, is_certain=True)
+    former = FormerTunnels({}, 0.0)
+    former.follow({ONE, TWO}, {ONE: OURS, TWO: OTHER}, NOW_S, is_certain=True)
     assert to_empty(former) == ()
 
-    former.follow({TWO}, {TWO: OTHER}, is_certain=True)
+    former.follow({TWO}, {TWO: OTHER}, NOW_S, is_certain=True)
     assert to_empty(former) == (OURS,)
-    former.follow({ONE}, {ONE: OURS}, is_certain=True)
+    former.follow({ONE}, {ONE: OURS}, NOW_S, is_certain=True)
 
     assert to_empty(former) == (OTHER,)
 
 
 def test_credentials_that_went_before_the_tunnel_are_remembered() -> None:
-    former = FormerTunnels({})
-    former.follow({ONE}, {ONE: OURS}, is_certain=True)
-    former.follow({ONE}, {ONE: BARRED}, is_certain=True)
+    former = FormerTunnels({}, 0.0)
+    former.follow({ONE}, {ONE: OURS}, NOW_S, is_certain=True)
+    former.follow({ONE}, {ONE: BARRED}, NOW_S, is_certain=True)
 
-    former.follow((), {}, is_certain=True)
+    former.follow((), {}, NOW_S, is_certain=True)
 
     assert to_empty(former) == (OURS,)
 
 
 def test_a_tunnel_whose_document_somebody_else_keeps_now_is_left_alone() -> None:
-    former = FormerTunnels({})
-    former.follow({ONE}, {ONE: OURS}, is_certain=True)
+    former = FormerTunnels({}, 0.0)
+    former.follow({ONE}, {ONE: OURS}, NOW_S, is_certain=True)
 
-    former.follow({ONE}, {}, is_certain=True)
-    former.follow((), {}, is_certain=True)
+    former.follow({ONE}, {}, NOW_S, is_certain=True)
+    former.follow((), {}, NOW_S, is_certain=True)
 
     assert to_empty(former) == ()
 
 
 def test_what_a_former_run_left_is_emptied_unless_it_is_named() -> None:
-    former = FormerTunnels({ONE: OURS, TWO: OTHER})
+    former = FormerTunnels({ONE: OURS, TWO: OTHER}, 0.0)
 
-    former.follow({ONE}, {ONE: OURS}, is_certain=True)
+    former.follow({ONE}, {ONE: OURS}, NOW_S, is_certain=True)
 
     assert to_empty(former) == (OTHER,)
 
 
 def test_while_an_object_cannot_be_read_nothing_is_emptied_and_nothing_is_forgotten() -> None:
-    former = FormerTunnels({ONE: OURS, TWO: OTHER})
+    former = FormerTunnels({ONE: OURS, TWO: OTHER}, 0.0)
 
-    former.follow({ONE}, {ONE: OURS}, is_certain=False)
+    former.follow({ONE}, {ONE: OURS}, NOW_S, is_certain=False)
     assert to_empty(former) == ()
-    former.follow((), {}, is_certain=False)
+    former.follow((), {}, NOW_S, is_certain=False)
     assert to_empty(former) == ()
-    former.follow((), {}, is_certain=True)
+    former.follow((), {}, NOW_S, is_certain=True)
 
     assert set(to_empty(former)) == {OURS, OTHER}
 
 
 def test_a_tunnel_that_is_named_again_while_another_object_cannot_be_read_is_not_emptied() -> None:
-    former = FormerTunnels({ONE: OURS})
-    former.follow((), {}, is_certain=True)
+    former = FormerTunnels({ONE: OURS}, 0.0)
+    former.follow((), {}, NOW_S, is_certain=True)
     assert to_empty(former) == (OURS,)
 
-    former.follow({ONE}, {ONE: OURS}, is_certain=False)
+    former.follow({ONE}, {ONE: OURS}, NOW_S, is_certain=False)
     assert to_empty(former) == ()
-    former.follow({ONE}, {ONE: OURS}, is_certain=True)
+    former.follow({ONE}, {ONE: OURS}, NOW_S, is_certain=True)
 
     assert to_empty(former) == ()
 
 
 def test_what_was_said_of_a_tunnel_while_it_was_named_does_not_settle_it() -> None:
-    former = FormerTunnels({ONE: OURS, TWO: OTHER})
-    former.follow((), {}, is_certain=True)
+    former = FormerTunnels({ONE: OURS, TWO: OTHER}, 0.0)
+    former.follow((), {}, NOW_S, is_certain=True)
     unclear = Receipt("t", "digest of names", NO_HOSTS.digest, "the answer was not complete", attempts=1)
     refused = Receipt("t", "digest of names", "", "Bad Configuration", is_refusal=True, attempts=1)
 
@@ -97,8 +97,8 @@ def test_what_was_said_of_a_tunnel_while_it_was_named_does_not_settle_it() -> No
 
 
 def test_a_tunnel_is_done_with_when_it_is_empty_or_the_provider_refuses(caplog: pytest.LogCaptureFixture) -> None:
-    former = FormerTunnels({ONE: OURS, TWO: OTHER})
-    former.follow((), {}, is_certain=True)
+    former = FormerTunnels({ONE: OURS, TWO: OTHER}, 0.0)
+    former.follow((), {}, NOW_S, is_certain=True)
 
     former.settle({ONE: Receipt("t", "digest of names", "digest of names")})
     former.settle({ONE: Receipt("t", NO_HOSTS.digest, "digest of names", "unreachable", attempts=1)})
@@ -112,3 +112,18 @@ def test_a_tunnel_is_done_with_when_it_is_empty_or_the_provider_refuses(caplog: 
     assert [record.getMessage() for record in caplog.records] == [
         "tunnel that nothing names any more cannot be emptied"
     ]
+
+
+def test_a_tunnel_is_emptied_only_after_it_has_been_left_for_a_while_without_a_doubt() -> None:
+    former = FormerTunnels({ONE: OURS}, 10.0)
+    former.follow((), {}, NOW_S, is_certain=True)
+    assert former.tunnels(NOW_S + 9.9) == ()
+    assert former.tunnels(NOW_S + 10) == (OURS,)
+
+    former.follow((), {}, NOW_S + 11, is_certain=False)
+    assert former.tunnels(NOW_S + 60) == ()
+    former.follow((), {}, NOW_S + 61, is_certain=True)
+    former.follow((), {}, NOW_S + 70, is_certain=True)
+
+    assert former.tunnels(NOW_S + 70) == ()
+    assert former.tunnels(NOW_S + 71) == (OURS,)

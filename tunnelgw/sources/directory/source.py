@@ -132,7 +132,9 @@ class DirectorySource:
         }
         rejected_before, self._rejected = self._rejected, rejected
         # What a file says that cannot be read, nobody knows: then nothing is forgotten.
-        if all(problem.entry is not None for problem in reading.problems):
+        are_all_named = all(problem.entry is not None for problem in reading.problems)
+        self._store.tell_nameless(are_all_named=are_all_named)
+        if are_all_named:
             for entry in self._ledger.entries() - reading.admitted.keys() - rejected.keys():
                 self._forget(entry)
         if self._is_first:

@@ -52,6 +52,15 @@ def test_a_broken_file_keeps_the_last_good_version_and_says_file_line_and_reason
     assert site.problems() == []
 
 
+def test_the_store_knows_whether_all_that_is_broken_has_a_name(site: Site) -> None:
+    site.write("web.yaml", "kind: HTTPRoute\nmetadata: {name: [\n")
+    assert not site.look().are_all_named
+
+    site.write("web.yaml", route(hostname="A_B"))
+
+    assert site.look().are_all_named
+
+
 def test_a_broken_document_leaves_the_others_of_its_file_alone(site: Site) -> None:
     site.write("many.yaml", route("web") + "---\n" + route("other"))
     site.look()
