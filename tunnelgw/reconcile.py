@@ -73,8 +73,9 @@ class Reconciler:
         debounce_s: float,
         former_grace_s: float = GRACE_S,
     ) -> None:
-        """`leads`: whether we may write; call the store when that changes. `fail` ends the process.
-        `former_grace_s`: how long nothing names a tunnel before it is emptied."""
+        """`leads`: whether we may write; call the store when that changes. `fail` ends the process. `former_grace_s`: how
+        long nothing has to name a tunnel before it is emptied.
+        """
         self._store = store
         self._dispatch = dispatch
         self._herald = herald
@@ -193,8 +194,10 @@ class Reconciler:
         else:
             self._teller.expect_more(len(_with_status(change.changed)))
             differences = self._translation.update(snapshot, change.changed)
-        is_doubt_other = change.are_all_named != self._are_all_named
-        are_others_unreadable = is_doubt_other or self._unreadable.keys() != change.unreadable.keys()
+        has_doubt_changed = (change.unreadable.keys(), change.are_all_named) != (
+            self._unreadable.keys(),
+            self._are_all_named,
+        )
         self._snapshot, self._unreadable = snapshot, change.unreadable
         self._are_all_named = change.are_all_named
         for plane in differences.data_planes:
@@ -204,7 +207,7 @@ class Reconciler:
         self._give_addresses(self._translation, gateways)
         if gateways:
             self._find_planes_of_tunnels(self._translation, snapshot)
-        if is_first or are_others_unreadable or any(entry.room in _ABOUT_TARGETS for entry in change.changed):
+        if is_first or has_doubt_changed or any(entry.room in _ABOUT_TARGETS for entry in change.changed):
             self._find_targets(snapshot, is_first=is_first)
         self._untold |= differences.verdicts | _with_status((*change.changed, *change.touched))
         self._untold_planes |= differences.data_planes

@@ -212,12 +212,18 @@ def own_tunnel(tunnel_id: str = TUNNEL_ID, endpoint: str = "http://127.0.0.1:1")
     return own_proxy(proxyEndpoints=[endpoint], tunnelID=tunnel_id, providerCredentialsSecretRef=ref)
 
 
-def test_a_tunnel_is_emptied_when_its_gateway_goes_together_with_the_credentials() -> None:
+@contextmanager
+def holding_a_tunnel() -> Iterator[tuple[Provider, Controller]]:
+    """One that leads, and has looked at its tunnel."""
     with Provider() as provider, controller([gateway_class("class"), HOLDER, *own_tunnel()], provider) as ours:
         provider.write(OURS_THERE)
         ours.lead()
         provider.wait_for("tunnel")
+        yield provider, ours
 
+
+def test_a_tunnel_is_emptied_when_its_gateway_goes_together_with_the_credentials() -> None:
+    with holding_a_tunnel() as (provider, ours):
         ours.store.delete(Kind.SECRET, Key("shop", "holder"))
         ours.store.delete(Kind.GATEWAY_CONFIG, Key("shop", "own"))
         ours.store.delete(Kind.GATEWAY, Key("shop", "gw"))
@@ -226,11 +232,7 @@ def test_a_tunnel_is_emptied_when_its_gateway_goes_together_with_the_credentials
 
 
 def test_a_tunnel_is_emptied_when_another_takes_its_place() -> None:
-    with Provider() as provider, controller([gateway_class("class"), HOLDER, *own_tunnel()], provider) as ours:
-        provider.write(OURS_THERE)
-        ours.lead()
-        provider.wait_for("tunnel")
-
+    with holding_a_tunnel() as (provider, ours):
         _, (kind, config) = own_tunnel(TWO)
         ours.store.upsert(kind, config)
 
@@ -262,11 +264,7 @@ def test_a_tunnel_is_emptied_when_another_took_its_place_while_no_controller_ran
 def test_while_a_configuration_cannot_be_read_no_tunnel_is_emptied_for_it() -> None:
     other = own_tunnel(TWO)[1][1]
     passed = msgspec.structs.replace(other, metadata=msgspec.structs.replace(other.metadata, name="passing"))
-    with Provider() as provider, controller([gateway_class("class"), HOLDER, *own_tunnel()], provider) as ours:
-        provider.write(OURS_THERE)
-        ours.lead()
-        provider.wait_for("tunnel")
-
+    with holding_a_tunnel() as (provider, ours):
         ours.store.reject(Kind.GATEWAY_CONFIG, Key("shop", "own"), Unreadable("spec.tunnelID: want text"))
         ours.until(lambda: ours.unreadable(Kind.GATEWAY_CONFIG) == 1)
         ours.store.upsert(Kind.GATEWAY_CONFIG, passed)
@@ -297,10 +295,7 @@ def test_while_something_without_a_name_cannot_be_read_no_tunnel_is_emptied() ->
 
 
 def test_a_tunnel_is_emptied_when_what_named_it_goes_while_it_cannot_be_read() -> None:
-    with Provider() as provider, controller([gateway_class("class"), HOLDER, *own_tunnel()], provider) as ours:
-        provider.write(OURS_THERE)
-        ours.lead()
-        provider.wait_for("tunnel")
+    with holding_a_tunnel() as (provider, ours):
         ours.store.reject(Kind.GATEWAY_CONFIG, Key("shop", "own"), Unreadable("spec.tunnelID: want text"))
         ours.until(lambda: ours.unreadable(Kind.GATEWAY_CONFIG) == 1)
 
