@@ -73,8 +73,8 @@ class Reconciler:
         debounce_s: float,
         former_grace_s: float = GRACE_S,
     ) -> None:
-        """`leads`: whether we may write; call the store when that changes. `fail` ends the process. `former_grace_s`: how
-        long nothing has to name a tunnel before it is emptied.
+        """`leads`: whether we may write; call the store when that changes. `fail` ends the process. `former_grace_s`:
+        how long nothing has to name a tunnel before it is emptied.
         """
         self._store = store
         self._dispatch = dispatch
