@@ -173,6 +173,32 @@ def test_work_gives_way_to_sockets_one_slice_in_a_turn_that_had_something_to_rea
         loop.unwatch(ours)
 
 
+def test_who_waits_for_the_cpu_gets_it_after_each_turn_that_only_worked(
+    loop: Loop, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    clock = Clock()
+    loop._clock = clock
+    yielded: list[float] = []
+    monkeypatch.setattr("os.sched_yield", lambda: yielded.append(clock.passed_s))
+
+    def work() -> Iterator[None]:
+        for _ in range(3):
+            clock.passed_s += 1
+            yield
+
+    ours, theirs = socket.socketpair()
+    with ours, theirs:
+        loop.watch(ours, Watcher(ours))
+        loop.work_through(work())
+        loop.turn()
+        theirs.send(b"x")
+        loop.turn()
+        loop.turn()
+        loop.unwatch(ours)
+
+    assert yielded == [1, 3], "and not after the second turn, which had somebody to serve"
+
+
 @pytest.mark.parametrize(("turn_s", "slices"), [(0.003, 1), (0.04, 5), (0.4, 50)])
 def test_work_gets_a_share_of_turns_that_take_long_so_that_it_ends_under_any_load(turn_s: float, slices: int) -> None:
     now_s = 100.0
