@@ -132,9 +132,9 @@ class BlockEncoder:
         if None in lines:
             self._encode_unseen(lines, pseudo, fields, never_indexed)
         if never_indexed:
-            for place, field in enumerate(fields, len(pseudo)):
+            for place, field in enumerate((*pseudo, *fields)):
                 if field[0] in never_indexed:
-                    _check(field, is_pseudo=False)
+                    _check(field, is_pseudo=place < len(pseudo))
                     lines[place] = encode_field(field, _NEVER_INDEXED)
         return b"".join(lines)  # type: ignore[arg-type] # no None is left
 
@@ -147,12 +147,13 @@ class BlockEncoder:
         first, place = len(pseudo), -1
         for _ in range(lines.count(None)):
             place = lines.index(None, place + 1)
-            if place < first:
-                lines[place] = self._encode_alone(pseudo[place], self._cache.pseudo, is_pseudo=True)
-                continue
-            field = fields[place - first]
+            is_pseudo = place < first
+            field = pseudo[place] if is_pseudo else fields[place - first]
             name, value = field
             if name in never_indexed:
+                continue
+            if is_pseudo:
+                lines[place] = self._encode_alone(field, self._cache.pseudo, is_pseudo=True)
                 continue
             usual = _usual_start_of(name)
             if usual is None:

@@ -156,12 +156,16 @@ def request_head(block: FieldBlock, is_extended_connect_allowed: bool) -> Reques
         raise Malformed("request without :scheme" if scheme is None else "request without :path")
     elif path == b"*" and method != b"OPTIONS":
         raise Malformed(":path * on a method other than OPTIONS")
+    never_indexed = block.never_indexed
     if host is not None:
         if not authority:
             authority = host
         elif host != authority and host.lower() != authority.lower():
             raise Malformed(":authority and host differ")
-    return RequestHead(method, scheme, authority or b"", path, block.fields, protocol, block.never_indexed)
+        if b"host" in never_indexed:
+            # Goes on as the other (RFC 7541, 7.1.3).
+            never_indexed |= {b":authority"}
+    return RequestHead(method, scheme, authority or b"", path, block.fields, protocol, never_indexed)
 
 
 def response_head(block: FieldBlock) -> ResponseHead:

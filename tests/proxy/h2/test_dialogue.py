@@ -219,6 +219,26 @@ def test_never_indexed_fields_stay_so_across_two_connections() -> None:
         assert frozenset({b"x-pin"}) == arrived.head.never_indexed
 
 
+@pytest.mark.parametrize(
+    ("name", "onward_name"), [(b":path", b":path"), (b":authority", b":authority"), (b"host", b":authority")]
+)
+def test_never_indexed_pseudo_header_fields_stay_so_across_two_connections(name: bytes, onward_name: bytes) -> None:
+    """Also where `host` goes on as `:authority`."""
+    authority, fields = (b"", [(b"host", b"a.example")]) if name == b"host" else (b"a.example", [])
+    link, onward = Link(), Link()
+    for _ in range(3):
+        link.request(RequestHead(b"GET", b"https", authority, b"/key/1", fields, None, frozenset({name})))
+        request = link.at_server[-1]
+        assert isinstance(request, RequestReceived)
+
+        onward.request(request.head)
+
+        arrived = onward.at_server[-1]
+        assert isinstance(arrived, RequestReceived)
+        assert frozenset({onward_name}) == arrived.head.never_indexed
+        assert (b"a.example", b"/key/1") == (arrived.head.authority, arrived.head.path)
+
+
 def test_either_side_resets_a_stream_and_the_other_learns_why() -> None:
     link = Link()
     first, second = link.request(end_stream=False), link.request(end_stream=False)

@@ -97,6 +97,20 @@ def test_credentials_and_what_came_as_never_indexed_go_as_never_indexed() -> Non
         assert {b":status": True, b"authorization": False, b"x-pin": False, b"accept": True} == indexable
 
 
+def test_pseudo_header_fields_that_came_as_never_indexed_go_as_such_and_are_not_remembered() -> None:
+    """Also those that the static table has with their value."""
+    names = frozenset((b":path", b":status"))
+    cache = LineCache()
+    for _ in range(3):
+        ours = BlockEncoder(cache)
+        request = RequestHead(b"GET", b"https", b"a.example", b"/", [], never_indexed=names)
+        blocks = ours.request(request), ours.response(ResponseHead(200, [], names))
+        fields = [field for block in blocks for field in Decoder().decode(block, raw=True)]
+
+        assert {*names} == {bytes(field[0]) for field in fields if not field.indexable}
+    assert (b":path", b"/") not in cache.pseudo.young
+
+
 @pytest.mark.parametrize(
     "field",
     [
