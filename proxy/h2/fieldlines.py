@@ -147,13 +147,13 @@ class BlockEncoder:
         first, place = len(pseudo), -1
         for _ in range(lines.count(None)):
             place = lines.index(None, place + 1)
-            is_pseudo = place < first
-            field = pseudo[place] if is_pseudo else fields[place - first]
+            if place < first:
+                if pseudo[place][0] not in never_indexed:
+                    lines[place] = self._encode_alone(pseudo[place], self._cache.pseudo, is_pseudo=True)
+                continue
+            field = fields[place - first]
             name, value = field
             if name in never_indexed:
-                continue
-            if is_pseudo:
-                lines[place] = self._encode_alone(field, self._cache.pseudo, is_pseudo=True)
                 continue
             usual = _usual_start_of(name)
             if usual is None:
