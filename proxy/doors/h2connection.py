@@ -203,11 +203,16 @@ class H2Connection:
             _, stream = queue.popitem(last=False)
             self._wake(stream)
 
-    @staticmethod
-    def _wake(stream: H2Stream) -> None:
-        if stream.is_waiting and stream.exchange is not None:
-            stream.is_waiting = False
+    def _wake(self, stream: H2Stream) -> None:
+        if not stream.is_waiting or stream.exchange is None:
+            return
+        stream.is_waiting = False
+        try:
             stream.exchange.on_client_writable()
+        except Exception:
+            # Others wait behind it, and no further event would come for them.
+            log.exception("bug in the handling of a stream", event="WindowUpdated")
+            self._on_bug(stream.stream_id)
 
     # -- what a stream says ------------------------------------------------------------------------------------------
 

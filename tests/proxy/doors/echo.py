@@ -15,6 +15,7 @@ they keep the contract of `proxy.exchange.client` about credit, partial writes a
     /trailers         a body with trailers
     /switch           101, or 200 over HTTP/2, then what comes is sent back
     /raise            a bug
+    /trip/N           N bytes; a bug when the client can take more of them
 """
 
 import queue
@@ -64,6 +65,7 @@ class Exchange:
         self._output: deque[tuple[bytes | memoryview, bool, Creditor]] = deque()
         self._on_data: Callable[[bytes | memoryview, bool], None] = self._drop
         self._on_end: Callable[[], None] = lambda: None
+        self._on_writable: Callable[[], None] = self._send
 
     def start(self, end_stream: bool) -> None:
         name, _, argument = self.head.path.decode("latin-1")[1:].partition("/")
@@ -88,7 +90,7 @@ class Exchange:
 
     def on_client_writable(self) -> None:
         assert not self.is_over
-        self._send()
+        self._on_writable()
 
     def on_client_gone(self, reason: str) -> None:
         assert not self.is_over
@@ -177,6 +179,10 @@ class Exchange:
 
     def _do_raise(self) -> None:
         raise RuntimeError("asked for")
+
+    def _do_trip(self, size: str) -> None:
+        self._on_writable = self._do_raise
+        self._do_bulk(size)
 
     # -- sending -----------------------------------------------------------------------------------------------------
 

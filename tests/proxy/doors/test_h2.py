@@ -203,6 +203,20 @@ def test_a_bug_in_an_exchange_costs_its_stream_only() -> None:
         assert b"hello\n" == client.answer(held).body
 
 
+def test_a_bug_in_a_stream_that_waits_for_the_connection_window_leaves_none_behind_it_waiting() -> None:
+    with serving() as rig, client_of(rig, gives_credit=False) as client:
+        first, tripping, last = (client.ask(path) for path in ("/bulk/65535", "/trip/100", "/bulk/100"))
+        answers = client.answers
+        # All that the connection's window lets through.
+        client.read_until(lambda: answers[first].has_ended and bool(answers[last].headers))
+        client.h2.increment_flow_control_window(MIB)
+        client.flush()
+
+        assert ErrorCodes.INTERNAL_ERROR == client.answer(tripping).reset_code
+        assert bytes(100) == client.answer(last).body
+        assert "given up after a bug of ours" == rig.services.gone.get(timeout=10)
+
+
 def test_an_extended_connect_carries_bytes_both_ways() -> None:
     with serving() as rig, client_of(rig) as client:
         client.read_until(lambda: client.h2.remote_settings.enable_connect_protocol == 1)
