@@ -202,7 +202,7 @@ class H1Link:
         if request is None:
             self.close()
             return
-        events = self._codec.receive_eof()
+        events = self._codec.receive_eof(is_cut_off=self._transport.is_cut_off)
         if events and isinstance(events[-1], ConnectionTerminated):
             self._break(Reason.RESET, events[-1].reason)
         else:

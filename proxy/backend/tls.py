@@ -60,6 +60,8 @@ class Trust:
             sock,
             server_hostname=self._tls.server_name,
             do_handshake_on_connect=False,
+            # An end without close_notify is told: where it is the end of a body, it may not be the backend's word.
+            suppress_ragged_eofs=False,
             session=self._sessions.get(peer),
         )
 
@@ -124,6 +126,8 @@ def make_context(tls: document.BackendTLS, alpn: list[str]) -> ssl.SSLContext:
     # See the module's docstring; the chain is still verified.
     context.check_hostname = False
     context.verify_mode = ssl.CERT_REQUIRED
+    # Python before 3.11.3 has OpenSSL take a missing close_notify for one that came; OpenSSL 1.1 has no such choice.
+    context.options &= ~getattr(ssl, "OP_IGNORE_UNEXPECTED_EOF", 0)
     if tls.ca:
         contexts.load_authorities(context, tls.ca, "ca")
     else:

@@ -82,13 +82,20 @@ class ClientConnection(Sending):
             self._terminate(error.reason, events)
         return events
 
-    def receive_eof(self) -> list[Event]:
-        """The backend has closed its side: the end of some bodies, a fault in the middle of anything else."""
+    def receive_eof(self, *, is_cut_off: bool = False) -> list[Event]:
+        """The backend has closed its side: the end of some bodies, a fault in the middle of anything else.
+
+        `is_cut_off`: without TLS's close_notify. Then it ends no body, which may have been cut short by anybody
+        (RFC 9112, 9.8). Protocols that were switched to have ends of their own.
+        """
         events: list[Event] = []
         reading, self._reading = self._reading, Reading.CLOSED
         self._keeps_alive = False
-        if reading == Reading.RAW or (reading == Reading.BODY and isinstance(self._body, EndlessReader)):
+        is_until_close = reading == Reading.BODY and isinstance(self._body, EndlessReader)
+        if reading == Reading.RAW or (is_until_close and not is_cut_off):
             events.append(DataReceived(b"", True))
+        elif is_until_close:
+            self._terminate("connection closed without close_notify where that is to be the end of a body", events)
         elif reading in (Reading.HEAD, Reading.BODY):
             where = "in the middle of a body" if reading == Reading.BODY else "before the end of a response head"
             self._terminate(f"connection closed {where}", events)

@@ -54,6 +54,7 @@ class Transport:
         "_tls",
         "_unacknowledged_bytes",
         "is_closed",
+        "is_cut_off",
     )
 
     def __init__(self, loop: Loop, sock: socket.socket, owner: Owner) -> None:
@@ -64,6 +65,11 @@ class Transport:
         self._tls = TlsInput(sock) if isinstance(sock, ssl.SSLSocket) else None
         self._receive: Callable[[int], bytes] = sock.recv if self._tls is None else self._tls.receive
         self.is_closed = False
+        self.is_cut_off = False
+        """With `on_eof`: TLS ended without a word, so anybody on the path may have ended it (RFC 8446, 6.1).
+
+        Known of sockets that were wrapped with `suppress_ragged_eofs=False`; with others it is an end like any other.
+        """
         self._read_bytes = _READ_BYTES
         self._output = Output(sock)
         self._debts = self._output.debts
@@ -137,6 +143,9 @@ class Transport:
             data = self._receive(self._read_bytes)
         except NOT_NOW:
             return
+        except ssl.SSLEOFError:
+            self.is_cut_off = True
+            data = b""
         except OSError as error:
             self._lose(error)
             return

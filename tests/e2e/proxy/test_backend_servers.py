@@ -1,5 +1,6 @@
-"""nginx and nghttpd as backends: HTTP/1.1 and HTTP/2, in clear and over TLS, verified or refused."""
+"""nginx and nghttpd as backends: HTTP/1.1 and HTTP/2, in clear and over TLS, verified or refused, whole or cut off."""
 
+import http.client
 import json
 import ssl
 from collections.abc import Iterator
@@ -7,11 +8,14 @@ from collections.abc import Iterator
 import pytest
 import requests
 
+from tests.e2e.proxy.doors import through_both_doors
 from tests.support.asking import ask
 from tests.support.certificates import Authority, Issued
 from tests.support.gateway import Gateway, route_to
+from tests.support.h2peer import H2Client
 from tests.support.recordingbackend import RecordingBackend
 from tests.support.servers import Server, nghttpd, nginx
+from tests.support.socketbackend import Dialogue, SocketBackend
 
 SAID = b"hello\n"
 
@@ -161,3 +165,29 @@ def test_the_private_keys_of_a_document_are_never_shown(gateway: Gateway, author
 
     assert "PRIVATE KEY" not in shown + gateway.tail
     assert "<redacted sha256:" in json.dumps(json.loads(shown))
+
+
+@through_both_doors
+def test_a_body_until_the_end_of_tls_is_whole_only_where_tls_says_the_end(
+    gateway: Gateway, authority: Authority, certificate: Issued
+) -> None:
+    def script(dialogue: Dialogue) -> None:
+        is_whole = dialogue.read_request().startswith(b"GET /whole ")
+        dialogue.send(b"HTTP/1.1 200 OK\r\n\r\n" + SAID)
+        if is_whole and isinstance(dialogue.sock, ssl.SSLSocket):
+            dialogue.sock.unwrap()
+
+    with SocketBackend(script, authority.server_context(certificate)) as backend:
+        tls = {"serverName": "backend.internal", "ca": authority.pem}
+        gateway.serve(route_to(backend.address, protocol="https", tls=tls))
+        assert ask(gateway.clear[1], "/whole").body == SAID
+        with pytest.raises((http.client.IncompleteRead, ConnectionError)):
+            ask(gateway.clear[1], "/cut")
+        with H2Client(gateway.clear[1]) as client:
+            whole, cut = client.request("/whole"), client.request("/cut")
+            client.wait_for(lambda: client.is_reset(cut), "RST_STREAM")
+            client.wait_for(lambda: client.has_ended(whole), "the end of the body")
+            assert not client.has_ended(cut)
+        line = gateway.wait_for_line(lambda line: "without close_notify" in line, "the reason in the access log", 30.0)
+
+    assert json.loads(line)["reason"] == "reset"

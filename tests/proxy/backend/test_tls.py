@@ -15,8 +15,8 @@ from proxy import document
 from proxy.backend.stream import Failure, Reason
 from proxy.backend.tls import make_context
 from tests.proxy.backend.h2peer import speaks
-from tests.proxy.backend.servers import Backend, Conn, backend, out_of_descriptors
-from tests.proxy.backend.world import Owed, World, world
+from tests.proxy.backend.servers import Backend, Behaviour, Conn, backend, out_of_descriptors
+from tests.proxy.backend.world import Answer, Owed, World, world
 
 SPIFFE = "spiffe://cluster.local/ns/a/sa/b"
 LAST_WORDS = b"so long" * 100_000
@@ -319,3 +319,62 @@ def test_sessions_are_resumed_on_new_connections_and_still_checked(
 
         assert peer.resumed[0] is False
         assert any(peer.resumed)
+
+
+UNTIL_CLOSE = b"HTTP/1.1 200 OK\r\n\r\nall of it"
+WITH_LENGTH = b"HTTP/1.1 200 OK\r\ncontent-length: 9\r\n\r\nall of it"
+CHUNKED = b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n9\r\nall of it\r\n0\r\n\r\n"
+VERSIONS = [ssl.TLSVersion.TLSv1_2, ssl.TLSVersion.TLSv1_3]
+
+
+def answer_and_end(response: bytes, *, says_so: bool) -> Behaviour:
+    """By close_notify, or by TCP alone, as anybody on the path can."""
+
+    def behave(conn: Conn) -> None:
+        conn.request()
+        conn.send(response)
+        if says_so and isinstance(conn.sock, ssl.SSLSocket):
+            conn.sock.unwrap()
+
+    return behave
+
+
+def answer_of(authority: trustme.CA, version: ssl.TLSVersion, behaviour: Behaviour) -> Answer:
+    context = server_context(authority, "a.example")
+    context.maximum_version = version
+    with backend(behaviour, tls=context) as peer, world() as w:
+        w.use(https(peer, authority))
+        return w.fetch()
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_a_body_until_the_end_of_the_connection_is_whole_where_tls_says_the_end(
+    authority: trustme.CA, version: ssl.TLSVersion
+) -> None:
+    answer = answer_of(authority, version, answer_and_end(UNTIL_CLOSE, says_so=True))
+
+    assert answer.failure is None
+    assert answer.body == b"all of it"
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_a_body_until_the_end_of_the_connection_is_broken_off_where_tls_does_not_say_it(
+    authority: trustme.CA, version: ssl.TLSVersion
+) -> None:
+    answer = answer_of(authority, version, answer_and_end(UNTIL_CLOSE, says_so=False))
+
+    assert answer.failure is not None
+    assert answer.failure.reason is Reason.RESET
+    assert "without close_notify" in answer.failure.detail
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+@pytest.mark.parametrize("response", [WITH_LENGTH, CHUNKED])
+def test_a_body_with_an_end_of_its_own_is_whole_however_tls_ends(
+    authority: trustme.CA, version: ssl.TLSVersion, response: bytes
+) -> None:
+    answer = answer_of(authority, version, answer_and_end(response, says_so=False))
+
+    assert answer.failure is None
+    assert answer.body == b"all of it"
+

@@ -232,6 +232,14 @@ def test_a_body_without_framing_ends_with_the_connection() -> None:
     assert not client.is_reusable
 
 
+def test_a_body_without_framing_does_not_end_with_a_connection_that_was_cut_off() -> None:
+    client = asking()
+
+    seen = transcript([*client.receive(OK + b"\r\nhello"), *client.receive_eof(is_cut_off=True)])
+
+    assert [response(200), ("data", b"hello"), ("terminated", 502)] == seen
+
+
 @pytest.mark.parametrize(
     ("raw", "is_begun"),
     [(b"", False), (b"HTTP/1.1", True), (OK + b"Content-Length: 5\r\n\r\nhel", True)],
@@ -296,7 +304,8 @@ def test_a_request_is_written_with_its_framing(request_head: RequestHead, body: 
     assert wanted == client.data_to_send()
 
 
-def test_a_websocket_is_opened_when_the_backend_agrees() -> None:
+@pytest.mark.parametrize("is_cut_off", [False, True])
+def test_a_websocket_is_opened_when_the_backend_agrees_and_ends_with_its_connection(is_cut_off: bool) -> None:
     client = ClientConnection(Caches())
     client.send_request(head(protocol=b"websocket"), True)
     client.data_to_send()
@@ -307,7 +316,7 @@ def test_a_websocket_is_opened_when_the_backend_agrees() -> None:
 
     client.send_data(b"\x89\x00")
     assert client.data_to_send() == b"\x89\x00"
-    assert [END] == transcript(client.receive_eof())
+    assert [END] == transcript(client.receive_eof(is_cut_off=is_cut_off))
 
 
 @pytest.mark.parametrize(

@@ -33,14 +33,16 @@ def contexts(authority: trustme.CA, version: ssl.TLSVersion) -> tuple[ssl.SSLCon
 class TlsLink:
     """Our side is the server, driven by the loop; the peer is a client that a thread has connected."""
 
-    def __init__(self, loop: Loop, authority: trustme.CA, version: ssl.TLSVersion) -> None:
+    def __init__(self, loop: Loop, authority: trustme.CA, version: ssl.TLSVersion, *, tells_cut_off: bool) -> None:
         server, client = contexts(authority, version)
         ours, raw = tcp_pair()
         peers: list[ssl.SSLSocket] = []
         thread = threading.Thread(target=lambda: peers.append(client.wrap_socket(raw, server_hostname="a.example")))
         thread.start()
         done: list[ssl.SSLSocket] = []
-        tls_sock = server.wrap_socket(ours, server_side=True, do_handshake_on_connect=False)
+        tls_sock = server.wrap_socket(
+            ours, server_side=True, do_handshake_on_connect=False, suppress_ragged_eofs=not tells_cut_off
+        )
         Handshake(loop, tls_sock, loop.now_s + 5, done.append, lambda _, error: pytest.fail(str(error))).start()
         until(loop, lambda: bool(done))
         thread.join()
@@ -52,9 +54,11 @@ class TlsLink:
 
 
 @contextmanager
-def linked(authority: trustme.CA, version: ssl.TLSVersion = ssl.TLSVersion.TLSv1_3) -> Iterator[TlsLink]:
+def linked(
+    authority: trustme.CA, version: ssl.TLSVersion = ssl.TLSVersion.TLSv1_3, *, tells_cut_off: bool = False
+) -> Iterator[TlsLink]:
     with loop_of() as loop:
-        link = TlsLink(loop, authority, version)
+        link = TlsLink(loop, authority, version, tells_cut_off=tells_cut_off)
         try:
             yield link
         finally:
@@ -121,10 +125,31 @@ def test_input_of_any_size_comes_through_and_so_does_the_end(
         assert len(link.side.received) == size
 
 
+@pytest.mark.parametrize("version", VERSIONS)
+@pytest.mark.parametrize("size", [0, 100, 16_384, 200_000])
+@pytest.mark.parametrize("asks", [False, True])
+def test_whether_tls_was_cut_off_is_known_where_it_was_asked_for(
+    authority: trustme.CA, version: ssl.TLSVersion, size: int, asks: bool
+) -> None:
+    with linked(authority, version, tells_cut_off=asks) as link:
+
+        def send() -> None:
+            link.peer.sendall(b"x" * size)
+            socket.socket.shutdown(link.peer, socket.SHUT_WR)
+
+        thread = threading.Thread(target=send)
+        thread.start()
+        until(link.loop, lambda: link.side.has_eof)
+        thread.join()
+
+        assert len(link.side.received) == size
+        assert link.transport.is_cut_off == asks
+
+
 @pytest.mark.parametrize("size", [100, 16_384, 200_000])
 def test_an_end_by_close_notify_alone_is_seen(authority: trustme.CA, size: int) -> None:
     """The peer closes TLS and keeps its socket open: no event of the socket will tell once the record was read."""
-    with linked(authority) as link:
+    with linked(authority, tells_cut_off=True) as link:
 
         def send() -> None:
             link.peer.sendall(b"x" * size)
@@ -135,6 +160,7 @@ def test_an_end_by_close_notify_alone_is_seen(authority: trustme.CA, size: int) 
         thread.start()
         until(link.loop, lambda: link.side.has_eof)
         assert len(link.side.received) == size
+        assert not link.transport.is_cut_off
         link.transport.finish()
         turns(link.loop)
         thread.join()
