@@ -126,6 +126,9 @@ class H1Connection:
             self._take(self._codec.receive(b""))
 
     def _begin(self, event: h1.RequestReceived) -> None:
+        if self._transport.is_output_ended:
+            # The last that a client has sent who is gone: nobody waits for an answer.
+            return
         head = event.head
         self._deadline.clear()
         self._is_head_timed = False

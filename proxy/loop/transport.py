@@ -114,6 +114,11 @@ class Transport:
         """The socket has not taken all; output that is still to be fetched counts."""
         return self._is_flush_due or bool(self._output.queue)
 
+    @property
+    def is_output_ended(self) -> bool:
+        """Nothing is sent any more. Known from within `on_data`: the connection has broken, which is told next."""
+        return self._is_output_ended
+
     def progress_of(self, creditor: Creditor) -> int | None:
         """How much the peer has acknowledged, as long as bytes of `creditor` wait for the socket; None: none do.
 
@@ -332,7 +337,10 @@ class Transport:
             owner.on_closed()
 
     def _lose_output(self, error: OSError) -> None:
-        """What the peer said before it broke off comes first: the answer to an upload that it did not want, perhaps."""
+        """What the peer said before it broke off comes first: the answer to an upload that it did not want, perhaps.
+
+        Who answers the peer looks at `is_output_ended` before something new is begun for it.
+        """
         self._is_output_ended = True
         while not (self.is_closed or self._is_paused or self._is_eof_seen or self._is_finishing):
             try:

@@ -1,0 +1,60 @@
+"""Clients that break off just after a request: what is found of them when an answer cannot be sent is not begun."""
+
+import select
+import socket
+from collections.abc import Callable
+
+import pytest
+
+from proxy.doors.h1connection import H1Connection
+from proxy.doors.h2connection import H2Connection
+from tests.proxy.doors.h2client import H2Client
+from tests.proxy.doors.rig import WAIT_S, Rig, ask, serving
+
+RESET_ON_CLOSE = b"\1\0\0\0\0\0\0\0"
+
+Ask = Callable[[str], object]
+
+
+def over_h1(sock: socket.socket) -> Ask:
+    return lambda path: ask(sock, path, method="POST", extra="Content-Length: 0\r\n")
+
+
+def over_h2(sock: socket.socket) -> Ask:
+    client = H2Client(sock)
+    return lambda path: client.ask(path, method="POST")
+
+
+def servers_socket(rig: Rig) -> socket.socket:
+    (connection,) = rig.doors._registry
+    assert isinstance(connection, H1Connection | H2Connection)
+    return connection._transport._sock
+
+
+def wait_for_the_reset_of(sock: socket.socket) -> None:
+    poll = select.poll()
+    poll.register(sock, 0)
+    assert poll.poll(1000 * WAIT_S), "the reset never came"
+
+
+@pytest.mark.parametrize("over", [over_h1, over_h2])
+def test_a_request_is_not_begun_when_its_client_is_found_gone_by_an_answer_to_an_earlier_one(
+    over: Callable[[socket.socket], Ask],
+) -> None:
+    with serving() as rig, rig.connect() as client:
+        ask_for = over(client)
+        ask_for("/hold")
+        rig.services.begun.get(timeout=WAIT_S)
+
+        def ask_and_break_off_before_the_answer() -> None:
+            """In one turn of the loop, which sends before it reads again."""
+            ask_for("/count")
+            client.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, RESET_ON_CLOSE)
+            client.close()
+            wait_for_the_reset_of(servers_socket(rig))
+            rig.services.let_go()
+
+        rig.call(ask_and_break_off_before_the_answer)
+        rig.wait_for_connections(0)
+
+        assert rig.services.begun.empty()
