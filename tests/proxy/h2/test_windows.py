@@ -131,6 +131,24 @@ def test_streams_that_drained_and_then_stand_still_never_have_all_of_the_pool() 
     assert newcomer.sendable_bytes >= FIRST_BYTES // 2
 
 
+@pytest.mark.parametrize(
+    ("settings", "still", "next_kib"),
+    [(Settings(), 12, 68), (Settings(), 30, 20), (EDGE_SETTINGS, 12, 428), (EDGE_SETTINGS, 30, 53)],
+)
+def test_what_streams_that_stand_still_leave_for_the_next_is_what_the_manual_says(
+    settings: Settings, still: int, next_kib: int
+) -> None:
+    pool = Pool(settings.stream_window_bytes, settings.max_stream_window_bytes, settings.window_pool_bytes)
+    for _ in range(still):
+        peer = Peer(pool)
+        peer.turn()
+        peer.stand_still()
+
+    newcomer = Peer(pool)
+    newcomer.turn()
+    assert newcomer.window.size_bytes // KIB == next_kib
+
+
 def test_streams_that_move_make_room_for_those_that_come() -> None:
     pool = new_pool()
     peers: list[Peer] = []
