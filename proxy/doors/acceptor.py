@@ -99,6 +99,10 @@ class Acceptor:
                 break
         self.close()
 
+    def let_go(self) -> None:
+        """Nobody was taken in yet, and nobody is to be: the socket is left as it is."""
+        self._loop.unwatch(self._sock)
+
     def close(self) -> None:
         self._resume.cancel()
         self._loop.unwatch(self._sock)

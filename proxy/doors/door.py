@@ -43,11 +43,29 @@ class Layout(msgspec.Struct, frozen=True):
     terms: Terms
 
 
+class Change(msgspec.Struct, frozen=True):
+    """What a door goes on with, made and not in use yet."""
+
+    door: "Door"
+    layout: Layout
+    contexts: dict[str, ListenerContexts]
+    """By name of the listener."""
+    acceptor: Acceptor | None
+    """Of a new socket."""
+
+    def carry_out(self) -> None:
+        self.door.use(self)
+
+    def take_back(self) -> None:
+        if self.acceptor is not None:
+            self.acceptor.let_go()
+
+
 class Door:
     """Keeps account of its own connections; the acceptor and they tell it what happens."""
 
     def __init__(self, name: str, loop: Loop, registry: Registry, reserve: Reserve, stats: DoorStats) -> None:
-        """Call `use`, then `open`."""
+        """The first `Change` brings a layout and a socket."""
         self._name = name
         self._loop = loop
         self._registry = registry
@@ -63,27 +81,34 @@ class Door:
 
     # -- the document ------------------------------------------------------------------------------------------------
 
-    def use(self, layout: Layout) -> None:
-        self._layout = layout
-        self.entrance = layout.entrance
-        self._contexts = {
+    def prepare(self, layout: Layout, sock: socket.socket | None) -> Change:
+        """To go on with `layout`, and with `sock` where it is a new one."""
+        contexts = {
             listener.name: self._contexts_of(listener.name, listener.tls)
             for listener in layout.listeners
             if listener.tls
         }
+        return Change(self, layout, contexts, None if sock is None else self._acceptor_of(sock))
+
+    def use(self, change: Change) -> None:
+        """Let clients in as it says; a socket that was in use before is emptied and closed."""
+        self._layout, self._contexts = change.layout, change.contexts
+        self.entrance = change.layout.entrance
+        if change.acceptor is not None:
+            if self._acceptor is not None:
+                self._acceptor.finish()
+            self._acceptor = change.acceptor
 
     def _contexts_of(self, name: str, settings: document.ListenerTLS) -> ListenerContexts:
         """Those from before when nothing has changed."""
         before = self._contexts.get(name)
         return before if before is not None and before.settings == settings else ListenerContexts(settings)
 
-    def open(self, sock: socket.socket) -> None:
-        """Let clients in; a socket that was in use before is emptied and closed."""
-        if self._acceptor is not None:
-            if self._acceptor.is_on(sock):
-                return
-            self._acceptor.finish()
-        self._acceptor = Acceptor(self._loop, sock, self._reserve, self)
+    def _acceptor_of(self, sock: socket.socket) -> Acceptor | None:
+        """None: it is in use already."""
+        if self._acceptor is not None and self._acceptor.is_on(sock):
+            return None
+        return Acceptor(self._loop, sock, self._reserve, self)
 
     # -- who comes in ------------------------------------------------------------------------------------------------
 

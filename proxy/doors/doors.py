@@ -2,6 +2,7 @@
 
     doors = Doors(loop, services.begin, stats)
     doors.use(table, sockets)       at the start and with each new table; sockets by `routing.socket_door` name
+    doors.prepare(table, sockets)   the part of `use` that may fail; returns the rest
     doors.drain()                   who waits is let in, the sockets are closed, running exchanges finish
     doors.abort(reason)             the rest, when the grace period is over
 
@@ -9,11 +10,13 @@ Sockets are bound and listen already, and belong to the doors from then on: bind
 Called in the loop's thread only.
 """
 
+import contextlib
 import socket
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
+from functools import partial
 
 from proxy.doors.acceptor import Reserve
-from proxy.doors.door import Door, layouts
+from proxy.doors.door import Change, Door, layouts
 from proxy.doors.registry import Registry
 from proxy.doors.terms import Begin, Caches, terms_of
 from proxy.loop import Loop
@@ -42,28 +45,35 @@ class Doors:
 
         Of a door that the table has no more, whoever waits is let in, and connections finish what runs.
         """
+        self.prepare(table, sockets)()
+
+    def prepare(self, table: Table, sockets: Mapping[str, socket.socket]) -> Callable[[], None]:
+        """To be called at once. Where this raises nothing has changed, and the sockets are the caller's still."""
         if self._is_draining:
-            for sock in sockets.values():
-                sock.close()
-            return
-        limits = table.settings.limits
-        self._registry.max_connections = limits.max_connections
-        wanted = dict(layouts(table, terms_of(limits, self._begin, self.caches)))
-        for name in self._doors.keys() - wanted.keys():
+            return partial(_close, sockets.values())
+        wanted = dict(layouts(table, terms_of(table.settings.limits, self._begin, self.caches)))
+        changes: dict[str, Change] = {}
+        with contextlib.ExitStack() as undoing:
+            for name, layout in wanted.items():
+                door = self._doors.get(name)
+                if door is None:
+                    if name not in sockets:
+                        continue
+                    door = Door(name, self._loop, self._registry, self._reserve, self._stats.door(name))
+                change = changes[name] = door.prepare(layout, sockets.get(name))
+                undoing.callback(change.take_back)
+            undoing.pop_all()
+        unwanted = [sock for name, sock in sockets.items() if name not in wanted]
+        return partial(self._carry_out, table.settings.limits.max_connections, changes, unwanted)
+
+    def _carry_out(self, max_connections: int, changes: dict[str, Change], unwanted: list[socket.socket]) -> None:
+        self._registry.max_connections = max_connections
+        for name in self._doors.keys() - changes.keys():
             self._doors.pop(name).retire()
-        for name, layout in wanted.items():
-            door = self._doors.get(name)
-            opened = sockets.get(name)
-            if door is None:
-                if opened is None:
-                    continue
-                door = Door(name, self._loop, self._registry, self._reserve, self._stats.door(name))
-                self._doors[name] = door
-            door.use(layout)
-            if opened is not None:
-                door.open(opened)
-        for name in sockets.keys() - wanted.keys():
-            sockets[name].close()
+        for name, change in changes.items():
+            self._doors[name] = change.door
+            change.carry_out()
+        _close(unwanted)
 
     def drain(self) -> None:
         """Repeating it changes nothing."""
@@ -95,3 +105,8 @@ class Doors:
         on_idle, self.on_idle = self.on_idle, None
         if on_idle is not None:
             on_idle()
+
+
+def _close(sockets: Iterable[socket.socket]) -> None:
+    for sock in sockets:
+        sock.close()

@@ -4,6 +4,7 @@ import random
 import socket
 import time
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from proxy.accesslog.writer import AccessLogWriter
@@ -44,17 +45,37 @@ class DataPlane:
         self._links: Links | None = None
         """Of the tunnel, once there are orders for it."""
         self._is_draining = False
-        self._table: Table | None = None
 
     def use(self, table: Table, sockets: Mapping[str, socket.socket]) -> None:
-        """From now on, with the sockets of new doors; running exchanges keep the table that they began with."""
-        self._pools.use(table)
-        self._services.use(table)
-        self._doors.use(table, sockets)
-        self._departed.use(table)
-        self._table = table
-        if self._links is not None:
-            self._links.use(table.settings.limits)
+        """From now on, with the sockets of new doors; running exchanges keep the table that they began with.
+
+        Where this raises, the table of before is served as it was, and the sockets are the caller's still; where not
+        even that can be had, the loop ends.
+        """
+        before = self._services.terms.table
+        try:
+            self._pools.use(table)
+            self._services.use(table)
+            use_doors = self._doors.prepare(table, sockets)
+        except Exception:
+            with self._whole_or_ended():
+                self._pools.use(before)
+                self._services.use(before)
+            raise
+        with self._whole_or_ended():
+            use_doors()
+            self._departed.use(table)
+            if self._links is not None:
+                self._links.use(table.settings.limits)
+
+    @contextmanager
+    def _whole_or_ended(self) -> Iterator[None]:
+        """A fresh process is better than one between two tables."""
+        try:
+            yield
+        except Exception:
+            self._loop.stop()
+            raise
 
     def obey(self, order: EdgeOrder, content: memoryview | None, say: SayOfEdge) -> None:
         """About connections to the tunnel's edge."""
@@ -63,8 +84,7 @@ class DataPlane:
             from proxy.tunnel.links import Links
 
             self._links = Links(self._loop, self._services.begin, self._doors.caches, self._stats, say)
-            if self._table is not None:
-                self._links.use(self._table.settings.limits)
+            self._links.use(self._services.terms.table.settings.limits)
             if self._is_draining:
                 # The order was on its way when the end was.
                 self._links.drain(lambda: None)

@@ -20,7 +20,7 @@ _FREEZE_AT = 500
 
 
 class Swapper:
-    """Takes one change after the other; `table` is the one in use."""
+    """Takes one change after the other; `table` is the one in use, also after one that could not be used."""
 
     def __init__(self) -> None:
         self.table: Table | None = None
@@ -44,8 +44,9 @@ class Swapper:
             builder = TableBuilder(settings, None if leaving.is_whole else before)
             yield
             yield from self._build(builder, leaving, parts)
-            self.table = builder.finish()
-            use(self.table)
+            table = builder.finish()
+            use(table)
+            self.table = table
             taken(time.monotonic() - began_s)
             yield
             if leaving.is_whole and before is not None:

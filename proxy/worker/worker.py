@@ -134,10 +134,10 @@ class Worker:
         sockets, self._sockets = self._sockets, {}
 
         def use(table: Table) -> None:
-            given, self._unserved = self._unserved, {}
-            _add(given, sockets.items())
+            _add(self._unserved, sockets.items())
             sockets.clear()
-            self._data_plane.use(table, given)
+            self._data_plane.use(table, self._unserved)
+            self._unserved = {}
             self._generation = order.generation
 
         def taken(swap_s: float) -> None:

@@ -1,79 +1,15 @@
 """Listening sockets that come with a document which the worker refuses: they serve with the next one."""
 
-import os
 import socket
-import threading
 from collections.abc import Iterator
 
 import msgspec
 import pytest
 
 from proxy import document
-from proxy.accesslog import AccessLogSettings
-from proxy.accesslog.writer import AccessLogWriter
-from proxy.control import (
-    Channel,
-    Drain,
-    FromWorker,
-    Ready,
-    Refused,
-    TakeDocument,
-    Taken,
-    TakeSockets,
-    ToWorker,
-    channel_pair,
-    sealed_file,
-)
+from proxy.control import Ready, Refused, Taken
 from proxy.document import handover
-from proxy.loop import Loop
-from proxy.routing import socket_door
-from proxy.stats import Stats
-from proxy.worker.dataplane import DataPlane
-from proxy.worker.worker import Worker
-
-WAIT_S = 30.0
-
-
-class Supervisor:
-    """The other end of the channel of a worker that runs in a thread."""
-
-    def __init__(self) -> None:
-        ours, theirs = channel_pair()
-        ours.settimeout(WAIT_S)
-        self._channel = Channel[FromWorker](ours, FromWorker)
-        self._theirs = Channel[ToWorker](theirs, ToWorker)
-        self._thread = threading.Thread(target=self._work, name="worker", daemon=True)
-        self._thread.start()
-
-    def _work(self) -> None:
-        loop, stats = Loop(), Stats()
-        access_log = AccessLogWriter(loop, stats, AccessLogSettings("off"))
-        data_plane = DataPlane(loop, stats, access_log)
-        worker = Worker(loop, self._theirs, data_plane, stats)
-        worker.start()
-        loop.run()
-        data_plane.close()
-        loop.close()
-
-    def give(self, sock: socket.socket, door: str = "") -> None:
-        self._channel.send(TakeSockets((door or door_of(sock),)), [sock.fileno()])
-
-    def tell(self, generation: int, since: int, content: bytes) -> None:
-        descriptor = sealed_file("test", content)
-        self._channel.send(TakeDocument(generation, generation, since), [descriptor])
-        os.close(descriptor)
-
-    def hear(self) -> FromWorker:
-        received = self._channel.receive()
-        assert received is not None
-        return received[0]
-
-    def close(self) -> None:
-        self._channel.send(Drain())
-        self._thread.join(WAIT_S)
-        assert not self._thread.is_alive()
-        self._channel.close()
-        self._theirs.close()
+from tests.proxy.worker.supervisor import WAIT_S, Supervisor, door_of
 
 
 @pytest.fixture
@@ -88,10 +24,6 @@ def supervisor() -> Iterator[Supervisor]:
 def listening() -> Iterator[socket.socket]:
     with socket.create_server(("127.0.0.1", 0)) as sock:
         yield sock
-
-
-def door_of(sock: socket.socket) -> str:
-    return socket_door(*sock.getsockname())
 
 
 def whole(*socks: socket.socket) -> bytes:

@@ -1,0 +1,68 @@
+"""A worker in a thread, and the other end of its control channel."""
+
+import os
+import socket
+import threading
+
+from proxy.accesslog import AccessLogSettings
+from proxy.accesslog.writer import AccessLogWriter
+from proxy.control import Channel, Drain, FromWorker, TakeDocument, TakeSockets, ToWorker, channel_pair, sealed_file
+from proxy.loop import Loop
+from proxy.routing import socket_door
+from proxy.stats import Stats
+from proxy.worker.dataplane import DataPlane
+from proxy.worker.worker import Worker
+
+WAIT_S = 30.0
+
+
+class Supervisor:
+    """The other end of the channel of a worker that runs in a thread."""
+
+    def __init__(self, loop: Loop | None = None) -> None:
+        self._loop = loop or Loop()
+        ours, theirs = channel_pair()
+        ours.settimeout(WAIT_S)
+        self._channel = Channel[FromWorker](ours, FromWorker)
+        self._theirs = Channel[ToWorker](theirs, ToWorker)
+        self.is_drained = False
+        self._thread = threading.Thread(target=self._work, name="worker", daemon=True)
+        self._thread.start()
+
+    def _work(self) -> None:
+        loop, stats = self._loop, Stats()
+        access_log = AccessLogWriter(loop, stats, AccessLogSettings("off"))
+        data_plane = DataPlane(loop, stats, access_log)
+        worker = Worker(loop, self._theirs, data_plane, stats)
+        worker.start()
+        loop.run()
+        self.is_drained = worker.is_drained
+        data_plane.close()
+        loop.close()
+
+    def give(self, sock: socket.socket, door: str = "") -> None:
+        self._channel.send(TakeSockets((door or door_of(sock),)), [sock.fileno()])
+
+    def tell(self, generation: int, since: int, content: bytes) -> None:
+        descriptor = sealed_file("test", content)
+        self._channel.send(TakeDocument(generation, generation, since), [descriptor])
+        os.close(descriptor)
+
+    def hear(self) -> FromWorker:
+        received = self._channel.receive()
+        assert received is not None
+        return received[0]
+
+    def wait_for_end(self) -> None:
+        self._thread.join(WAIT_S)
+        assert not self._thread.is_alive()
+
+    def close(self) -> None:
+        self._channel.send(Drain())
+        self.wait_for_end()
+        self._channel.close()
+        self._theirs.close()
+
+
+def door_of(sock: socket.socket) -> str:
+    return socket_door(*sock.getsockname())
