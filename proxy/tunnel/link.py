@@ -303,8 +303,6 @@ class Link:
                 self._error = self._detail or "the edge closed the connection"
         self._phase = Phase.GONE
         self._deadline.cancel()
-        self._stats.is_up = 0
-        self._stats.in_flight = 0
         self._report_end()
         self._home.forget(self)
         # They know this link: without them all of it goes at once, and not only when garbage is looked for.
@@ -337,7 +335,6 @@ class Link:
         if self._pinged_at_s is not None:
             self.abandon(f"the edge answered no PING within {PING_PERIOD_S:g} s")
             return
-        self.measure()
         self._ping()
         self._deadline.set(self._loop.now_s + PING_PERIOD_S)
 
@@ -371,10 +368,11 @@ class Link:
         return self._http.stream_count - (1 if self._control is not None and not self._control.has_ended else 0)
 
     def measure(self) -> None:
-        """Bring the numbers of this connection up to date."""
+        """Add this connection to the numbers of its index, which one that leaves shares with its successor."""
         stats = self._stats
-        stats.is_up = 1 if self._phase is Phase.REGISTERED else 0
-        stats.in_flight = max(0, self._running)
+        if self._phase is Phase.REGISTERED:
+            stats.is_up = 1
+        stats.in_flight += max(0, self._running)
         if self._wire is not None:
             sent_bytes, received_bytes = self._wire.growth()
             stats.sent_bytes += sent_bytes

@@ -119,6 +119,8 @@ class Links:
 
     def measure(self) -> None:
         """Bring the numbers of all connections up to date."""
+        for stats in self._stats.edges.values():
+            stats.is_up = stats.in_flight = 0
         for link in self._links.values():
             link.measure()
 

@@ -18,7 +18,7 @@ from tests.support.edge.authority import EdgeAuthority
 from tests.support.edge.behaviour import DUPLICATE, Behaviour, Hang, busy, unauthorized
 from tests.support.edge.edge import Edge
 from tests.support.edge.heads import UPDATE_CONFIGURATION
-from tests.support.edge.ledger import Record
+from tests.support.edge.ledger import PATIENCE_S, Record
 
 
 @pytest.fixture
@@ -135,6 +135,7 @@ def test_authorities_that_do_not_vouch_for_the_edge_end_the_dial(rig: Rig, roots
     end = rig.wait_for_end(rig.dial(roots=roots))
     assert end.cause is FailureCause.TLS
     assert "authorit" in end.error
+    rig.call(rig.links.measure)
     assert rig.stats.edge(0).is_up == 0
 
 
@@ -197,8 +198,32 @@ def test_a_connection_that_is_withdrawn_unregisters_and_finishes_what_runs(rig: 
     assert call.read_all() == b"hello\n"
     rig.edge.wait_until_closed(record)
     assert record.has_control_ended
+    rig.call(rig.links.measure)
     assert rig.stats.edge(0).is_up == 0
     assert [type(report) for report in rig.reports] == [Registered, Ended]
+
+
+def test_a_connection_that_leaves_is_counted_together_with_its_successor_and_takes_only_its_own_along(
+    rig: Rig,
+) -> None:
+    number = rig.register()
+    record = record_of(rig)
+    rig.edge.call("/hold")
+    rig.services.begun.get(timeout=PATIENCE_S)
+    rig.withdraw(number)
+    rig.wait_for_end(number)
+    rig.register()
+    rig.call(rig.links.measure)
+    stats = rig.stats.edge(0)
+    assert (stats.is_up, stats.in_flight) == (1, 1)
+
+    rig.edge.drop(record)
+    rig.services.gone.get(timeout=PATIENCE_S)
+    # The turn of the loop in which it went is over.
+    rig.call(lambda: None)
+    assert stats.is_up == 1
+    rig.call(rig.links.measure)
+    assert (stats.is_up, stats.in_flight) == (1, 0)
 
 
 def test_a_withdrawal_that_the_edge_does_not_answer_ends_all_the_same(
