@@ -261,20 +261,26 @@ class H2Connection:
         stream = self._forget(stream_id)
         if stream is None:
             return
-        exchange, stream.exchange = stream.exchange, None
-        if exchange is not None:
-            exchange.on_client_gone(reason)
+        self._tell_gone(stream, reason)
         if not self._streams:
             self._on_streams_gone()
+
+    @staticmethod
+    def _tell_gone(stream: H2Stream, reason: str) -> None:
+        exchange, stream.exchange = stream.exchange, None
+        if exchange is None:
+            return
+        try:
+            exchange.on_client_gone(reason)
+        except Exception:
+            # The other streams of a lost connection have exchanges to be told too.
+            log.exception("bug in the end of an exchange")
 
     def _on_bug(self, stream_id: int) -> None:
         """Costs one stream, not those of everybody else on the connection."""
         if stream_id and self._codec.is_live(stream_id):
             self._codec.reset_stream(stream_id, ErrorCode.INTERNAL_ERROR)
-        try:
-            self._lose_stream(stream_id, "given up after a bug of ours")
-        except Exception:
-            log.exception("bug in the end of an exchange")
+        self._lose_stream(stream_id, "given up after a bug of ours")
 
     def _forget(self, stream_id: int) -> H2Stream | None:
         if self._queue:
@@ -357,9 +363,7 @@ class H2Connection:
         streams, self._streams = self._streams, {}
         self._queue.clear()
         for stream in streams.values():
-            exchange, stream.exchange = stream.exchange, None
-            if exchange is not None:
-                exchange.on_client_gone(reason)
+            self._tell_gone(stream, reason)
 
     def _finish(self) -> None:
         """Send what is queued and close."""

@@ -15,6 +15,7 @@ they keep the contract of `proxy.exchange.client` about credit, partial writes a
     /trailers         a body with trailers
     /switch           101, or 200 over HTTP/2, then what comes is sent back
     /raise            a bug
+    /grudge           nothing; a bug when the client is gone
     /trip/N           N bytes; a bug when the client can take more of them
 """
 
@@ -66,6 +67,7 @@ class Exchange:
         self._on_data: Callable[[bytes | memoryview, bool], None] = self._drop
         self._on_end: Callable[[], None] = lambda: None
         self._on_writable: Callable[[], None] = self._send
+        self._on_gone: Callable[[], None] = lambda: None
 
     def start(self, end_stream: bool) -> None:
         name, _, argument = self.head.path.decode("latin-1")[1:].partition("/")
@@ -96,6 +98,7 @@ class Exchange:
         assert not self.is_over
         self.is_over = True
         self.services.gone.put(reason)
+        self._on_gone()
 
     def release(self, size_bytes: int) -> None:
         """For bytes of our own."""
@@ -179,6 +182,9 @@ class Exchange:
 
     def _do_raise(self) -> None:
         raise RuntimeError("asked for")
+
+    def _do_grudge(self) -> None:
+        self._on_gone = self._do_raise
 
     def _do_trip(self, size: str) -> None:
         self._on_writable = self._do_raise

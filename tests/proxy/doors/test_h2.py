@@ -217,6 +217,18 @@ def test_a_bug_in_a_stream_that_waits_for_the_connection_window_leaves_none_behi
         assert "given up after a bug of ours" == rig.services.gone.get(timeout=10)
 
 
+def test_a_bug_in_the_end_of_one_exchange_keeps_no_other_from_hearing_that_its_client_is_gone() -> None:
+    with serving() as rig, client_of(rig) as client:
+        for path in ("/grudge", "/hold"):
+            client.ask(path)
+            rig.services.begun.get(timeout=10)
+        client.sock.close()
+
+        for _ in range(2):
+            assert rig.services.gone.get(timeout=10)
+        rig.wait_for_connections(0)
+
+
 def test_an_extended_connect_carries_bytes_both_ways() -> None:
     with serving() as rig, client_of(rig) as client:
         client.read_until(lambda: client.h2.remote_settings.enable_connect_protocol == 1)
