@@ -7,8 +7,8 @@
 
 Level-triggered: a handler reads once per turn, so that nobody starves, and interest in writing exists only while a
 socket is full. The clock is read once a turn. Output is flushed once a turn, so that the answers of a turn share
-system calls and TLS records. Long work, such as a new routing table, is done in slices: about one in a turn, an eighth of
-the time of a turn that took long. After a turn without anything else to do, whoever waits for the CPU gets it: where
+system calls and TLS records. Long work, such as a new routing table, is done in slices: about one in a turn, an eighth
+of the time of a turn that took long. After a turn without anything else to do, whoever waits for the CPU gets it: where
 there are few, that is who makes the requests, or answers them.
 A handler that raises has a bug; it is logged with its stack, `on_bug` lets it clean up, and the loop goes on.
 Only `call_from_thread` and `stop_from_thread` may be called by other threads.
@@ -29,7 +29,7 @@ from proxy.loop.deadlines import Deadline, Deadlines
 log = get_logger(__name__)
 
 SLICE_S: Final = 0.0001
-"""How long a turn may work on slices when nothing else was to be done; they take longer, and share it when they don't."""
+"""How long a turn may work on slices when nothing else was to be done; they take longer, and share it if they don't."""
 _SHARE: Final = 1 / 8
 """Of a turn that took long: with one slice in each of those, work would not come to its end while many are served."""
 

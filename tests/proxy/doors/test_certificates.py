@@ -7,7 +7,8 @@ import pytest
 from cryptography.hazmat.primitives import serialization
 
 from proxy import document
-from proxy.doors.tls import UnusableTLS, check
+from proxy.doors.tls import check
+from proxy.tls.contexts import UnusableTLS
 from tests.proxy.doors.tlsrig import OTHER_CA, A, B, ca_pem
 
 
