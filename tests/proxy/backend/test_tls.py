@@ -377,4 +377,3 @@ def test_a_body_with_an_end_of_its_own_is_whole_however_tls_ends(
 
     assert answer.failure is None
     assert answer.body == b"all of it"
-
