@@ -48,6 +48,8 @@ def serve(options: Options, first: Mapping[int, WorkerProcess]) -> int:
     begins = [Begin(index, options.log_level, options.log_format, settings) for index in range(options.worker_count)]
     fleet = Fleet(begins, first)
     state = StateFile(options.state_path) if options.state_path else None
+    if state is not None:
+        state.try_out()
     configuration = Configuration(fleet, sockets, state)
     _load(configuration, options)
     daemon = Daemon(PROG, options.grace_period_s + options.shutdown_delay_s, log)

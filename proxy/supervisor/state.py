@@ -1,5 +1,6 @@
 """The last good document on disk, so that a restarted proxy serves before anyone has told it what."""
 
+import tempfile
 from pathlib import Path
 
 from daemonkit.logs import get_logger
@@ -15,6 +16,16 @@ class StateFile:
 
     def __init__(self, directory: Path) -> None:
         self._path = directory / NAME
+
+    def try_out(self) -> None:
+        """Say at the start what would otherwise come to light with the first document, perhaps days later."""
+        directory = self._path.parent
+        try:
+            directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+            with tempfile.TemporaryFile(dir=directory):
+                pass
+        except OSError as error:
+            log.warning("cannot write the state directory: no document will be kept", error=error, path=str(directory))
 
     def read(self) -> bytes | None:
         try:
@@ -32,7 +43,7 @@ class StateFile:
             replace_file(self._path, content)
         except OSError as error:
             log.warning(
-                "cannot keep the document: after a restart there is none until it is sent again",
+                "cannot keep the document: a restart would begin with the one kept before, if any",
                 error=error,
                 path=str(self._path),
             )

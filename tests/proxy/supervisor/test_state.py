@@ -60,6 +60,32 @@ def test_a_state_directory_that_cannot_be_written_costs_a_warning_only(tmp_path:
         assert any(line["level"] == "WARNING" and "cannot keep the document" in line["msg"] for line in proxy.log)
 
 
+def test_a_state_directory_that_cannot_be_written_is_told_before_there_is_a_document(tmp_path: Path) -> None:
+    blocked = tmp_path / "file"
+    blocked.touch()
+    with Proxy("--state-dir", str(blocked / "below")) as proxy:
+        line = proxy.wait_for_message("cannot write the state directory: no document will be kept")
+
+        assert line["path"] == str(blocked / "below")
+
+
+def test_a_document_that_could_not_be_kept_leaves_the_one_before_for_the_restart(tmp_path: Path) -> None:
+    state, aside = tmp_path / "state", tmp_path / "aside"
+    with reserved_port() as port:
+        with Proxy("--state-dir", str(state)) as proxy:
+            proxy.use(fixed(port, "kept"))
+            state.rename(aside)
+            state.touch()
+            proxy.use(fixed(port, "not kept"))
+            proxy.wait_for_message("cannot keep the document: a restart would begin with the one kept before, if any")
+        state.unlink()
+        aside.rename(state)
+
+        with Proxy("--state-dir", str(state)) as again:
+            eventually(lambda: again.readiness()[0] == 200, "ready")
+            assert ask(port).text == "kept"
+
+
 @pytest.mark.parametrize("content", [b"", b"{", b'{"routes":[{"hostnames":["NO"]}]}', b"\x00" * 100])
 def test_a_kept_document_that_cannot_be_used_is_said_and_left_alone(tmp_path: Path, content: bytes) -> None:
     kept = tmp_path / "document.json"
