@@ -25,24 +25,29 @@ _OWN_KEYS = frozenset({"time", "level", "msg", "error", "stack"})
 
 
 def describe_error(error: BaseException | str) -> str:
-    """Type and text, then the causes: `StoreUnreachable: no answer; caused by ConnectionError: refused`."""
+    """Type and text, then the causes: `StoreUnreachable: no answer; caused by ConnectionError: refused`.
+
+    A cause whose text was told already, as part of what it caused, is not told again.
+    """
     if isinstance(error, str):
         return _cut(error)
     told: list[str] = []
     current: BaseException | None = error
-    while current is not None and len(told) < MAX_CAUSES:
-        told.append(_type_and_text(current))
+    for _ in range(MAX_CAUSES):
+        if current is None:
+            break
+        kind, text = type(current).__name__, _text(current)
+        if not (text and told and text in told[-1]):
+            told.append(f"{kind}: {text}" if text else kind)
         current = current.__cause__ or (None if current.__suppress_context__ else current.__context__)
     return _cut("; caused by ".join(told))
 
 
-def _type_and_text(error: BaseException) -> str:
+def _text(error: BaseException) -> str:
     try:
-        text = str(error)
+        return str(error)
     except Exception:
-        text = "(no text: its __str__ fails)"
-    kind = type(error).__name__
-    return f"{kind}: {text}" if text else kind
+        return "(no text: its __str__ fails)"
 
 
 def _cut(text: str) -> str:

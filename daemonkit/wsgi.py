@@ -13,6 +13,7 @@ import socket
 import threading
 import time
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 from daemonkit.addresses import ListenAddress
@@ -67,7 +68,11 @@ class HttpServer:
         try:
             engine = Engine(self._name, self._listener, self._app, self._limits, self._tls, self._log)
         except (OSError, ValueError) as error:
-            raise StartFailed(f"server {self._name}: cannot use certificate and key {self._tls}: {error}") from error
+            chain, key = self._tls or ("", "")
+            raise StartFailed(
+                f"server {self._name}: cannot use the certificate chain in {chain} with the private key in {key}: "
+                f"{_flaw_of(chain, key) or error}"
+            ) from error
         serving = threading.Event()
 
         def serve() -> None:
@@ -102,3 +107,14 @@ class HttpServer:
         if self._listener is not None and self._bound is not None:
             close_listener(self._listener, self._bound)
             self._listener = None
+
+
+def _flaw_of(chain: str, key: str) -> str:
+    """What OpenSSL does not say: in which file, and what is missing in it."""
+    for path, label, wanted in ((chain, b"CERTIFICATE-----", "certificate"), (key, b"PRIVATE KEY-----", "private key")):
+        try:
+            if label not in Path(path).read_bytes():
+                return f"no {wanted} in PEM format in {path}"
+        except OSError as error:
+            return f"cannot read {path}: {error.strerror}"
+    return ""

@@ -110,7 +110,7 @@ class ConfigApi:
 
     def _respond(self, request: Request) -> Response:
         if request.method not in _METHODS:
-            raise MethodNotAllowed(_METHODS, f"method {request.method[:20]!r}, want GET or PUT")
+            raise MethodNotAllowed(_METHODS, f"method {request.method[:20]!r}, want GET, HEAD or PUT")
         self._authorize(request)
         return self._put(request) if request.method == "PUT" else self._get(is_head=request.method == "HEAD")
 

@@ -74,6 +74,11 @@ class Configuration:
     def problems(self) -> tuple[Problem, ...]:
         return self._sockets.problems
 
+    @property
+    def is_kept(self) -> bool | None:
+        """Whether documents get to the disk, as far as the last try has shown; None: nobody has asked for it."""
+        return None if self._state is None else self._state.is_writable
+
     # -- taking documents --------------------------------------------------------------------------------------------
 
     def put(self, data: bytes) -> Outcome:

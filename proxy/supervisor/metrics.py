@@ -46,6 +46,9 @@ class ProxyCollector(Collector):
         yield _gauge("config_loaded_timestamp_seconds", "When it was loaded", loaded.loaded_at_s if loaded else 0)
         yield _gauge("config_routes", "Routes of the document", len(loaded.content.routes) if loaded else 0)
         yield _gauge("config_problems", "Ports of the document that cannot be bound", len(self._configuration.problems))
+        is_kept = self._configuration.is_kept
+        if is_kept is not None:
+            yield _gauge("config_kept", "1: the state directory takes the document; 0: it cannot be written", is_kept)
         swaps = CounterMetricFamily(_P + "config_swaps", "Tables that workers have taken into use")
         swaps.add_metric([], total.swaps)
         yield swaps

@@ -16,6 +16,8 @@ class StateFile:
 
     def __init__(self, directory: Path) -> None:
         self._path = directory / NAME
+        self.is_writable = True
+        """As far as the last try has shown."""
 
     def try_out(self) -> None:
         """Say at the start what would otherwise come to light with the first document, perhaps days later."""
@@ -23,8 +25,9 @@ class StateFile:
         try:
             directory.mkdir(mode=0o700, parents=True, exist_ok=True)
             with tempfile.TemporaryFile(dir=directory):
-                pass
+                self.is_writable = True
         except OSError as error:
+            self.is_writable = False
             log.warning("cannot write the state directory: no document will be kept", error=error, path=str(directory))
 
     def read(self) -> bytes | None:
@@ -41,7 +44,9 @@ class StateFile:
     def write(self, content: bytes) -> None:
         try:
             replace_file(self._path, content)
+            self.is_writable = True
         except OSError as error:
+            self.is_writable = False
             log.warning(
                 "cannot keep the document: a restart would begin with the one kept before, if any",
                 error=error,

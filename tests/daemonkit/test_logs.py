@@ -92,6 +92,18 @@ def test_an_exception_is_told_with_type_text_and_causes(journal) -> None:
     assert "stack" not in line
 
 
+def test_a_cause_that_was_told_with_what_it_caused_is_not_told_again(journal) -> None:
+    try:
+        try:
+            raise ConnectionRefusedError("refused")
+        except OSError as error:
+            raise RuntimeError(f"store away: {error}") from error
+    except RuntimeError as error:
+        ours.error("failed", error)
+
+    assert journal.last()["error"] == "RuntimeError: store away: refused"
+
+
 def test_a_long_error_is_cut(journal) -> None:
     ours.error("failed", ValueError("x" * 10_000))
 

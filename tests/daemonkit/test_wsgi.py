@@ -100,11 +100,30 @@ def test_tls_is_served_and_a_client_that_never_shakes_hands_holds_up_nobody(serv
         assert silent.is_closed_by_server()
 
 
-def test_an_unusable_certificate_is_told_at_start(serve, tmp_path: Path) -> None:
-    (tmp_path / "bad.pem").write_text("no certificate")
+@pytest.mark.parametrize(
+    ("chain", "key", "flaw"),
+    [
+        ("bad.pem", "key.pem", "no certificate in PEM format in {}/bad.pem"),
+        ("chain.pem", "bad.pem", "no private key in PEM format in {}/bad.pem"),
+        ("chain.pem", "chain.pem", "no private key in PEM format in {}/chain.pem"),
+        ("chain.pem", "nowhere.pem", "cannot read {}/nowhere.pem: No such file or directory"),
+        ("chain.pem", "other.pem", "KEY_VALUES_MISMATCH"),
+    ],
+)
+def test_an_unusable_certificate_is_told_at_start_with_what_is_wrong_in_which_file(
+    serve, tmp_path: Path, chain: str, key: str, flaw: str
+) -> None:
+    authority = trustme.CA()
+    issued, other = authority.issue_cert("127.0.0.1"), authority.issue_cert("127.0.0.1")
+    issued.cert_chain_pems[0].write_to_path(str(tmp_path / "chain.pem"))
+    issued.private_key_pem.write_to_path(str(tmp_path / "key.pem"))
+    other.private_key_pem.write_to_path(str(tmp_path / "other.pem"))
+    (tmp_path / "bad.pem").write_text("neither")
 
-    with pytest.raises(StartFailed, match="cannot use certificate and key"):
-        serve(tls=(str(tmp_path / "bad.pem"), str(tmp_path / "bad.pem")))
+    with pytest.raises(StartFailed, match="cannot use the certificate chain") as failed:
+        serve(tls=(str(tmp_path / chain), str(tmp_path / key)))
+
+    assert flaw.format(tmp_path) in str(failed.value)
 
 
 def test_a_connection_is_kept_for_further_requests(serve) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import socket
+from pathlib import Path
 
 import requests
 from prometheus_client.parser import text_string_to_metric_families
@@ -19,10 +20,10 @@ def page(proxy: Proxy, accept: str = "text/plain") -> requests.Response:
     return requests.get(f"{proxy.url('config')}/metrics", headers={"Accept": accept}, timeout=DEADLINE_S)
 
 
-def test_the_manual_names_every_metric_of_ours_with_its_type() -> None:
+def test_the_manual_names_every_metric_of_ours_with_its_type(tmp_path: Path) -> None:
     always = MANUAL.partition("## With a tunnel")[0]
     documented = dict(re.findall(r"^\| `(tunnelgw_proxy_\w+)` \| (\w+) \|", always, re.M))
-    with Backend() as backend, reserved_port() as port, Proxy() as proxy:
+    with Backend() as backend, reserved_port() as port, Proxy("--state-dir", str(tmp_path)) as proxy:
         proxy.use(forwarding(port, backend.address))
         ask(port)
 

@@ -58,6 +58,7 @@ def test_a_state_directory_that_cannot_be_written_costs_a_warning_only(tmp_path:
 
         assert ask(port).text == "served"
         assert any(line["level"] == "WARNING" and "cannot keep the document" in line["msg"] for line in proxy.log)
+        assert proxy.metric("tunnelgw_proxy_config_kept") == 0
 
 
 def test_a_state_directory_that_cannot_be_written_is_told_before_there_is_a_document(tmp_path: Path) -> None:
