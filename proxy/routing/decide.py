@@ -21,6 +21,9 @@ from proxy.routing.table import Table
 
 _TEXT = ((b"content-type", b"text/plain; charset=utf-8"),)
 BAD_PATH = Answer(400, "bad_path", b"the path cannot be brought into one normal form\n", _TEXT, grpc_status_of(400))
+NO_RESOURCE = Answer(
+    404, "no_resource", b"this proxy has no resource *, and routes match paths alone\n", _TEXT, GRPC_UNIMPLEMENTED
+)
 NO_LISTENER = Answer(404, "no_listener", b"no listener serves this host\n", _TEXT, GRPC_UNIMPLEMENTED)
 NO_ROUTE = Answer(404, "no_route", b"no route matches this request\n", _TEXT, GRPC_UNIMPLEMENTED)
 
@@ -44,7 +47,8 @@ def decide(table: Table, door: str, head: Head, draw: Callable[[], float], now_s
         try:
             path = normalise(path, merge_slashes=table.merge_slashes)
         except UnusablePath:
-            return BAD_PATH
+            # OPTIONS about the server as a whole (RFC 9110, 9.3.7), of which a proxy for many has nothing to tell.
+            return NO_RESOURCE if target == b"*" else BAD_PATH
         target = path + mark + query
     authority = head.authority
     listener = entrance.only

@@ -48,7 +48,8 @@ class Answer(msgspec.Struct, frozen=True, gc=False):
 
     status_code: int
     reason: str
-    """Why, from a closed set of words: bad_path, no_listener, no_route, no_backend, no_address, fixed, preflight."""
+    """Why, from a closed set of words: bad_path, no_resource, no_listener, no_route, no_backend, no_address,
+    fixed, preflight."""
     body: bytes = b""
     headers: tuple[Field, ...] = ()
     """Content-Type included where there is a body; Content-Length and Date are the codec's."""

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 import msgspec
 
-from proxy.routing.decide import decide
+from proxy.routing.decide import BAD_PATH, NO_RESOURCE, decide
 from proxy.routing.decision import Answer, Decision
 from proxy.routing.head import Head, header
 from proxy.routing.hosts import RouteSet, is_grpc
@@ -19,6 +19,7 @@ from proxy.routing.rule import Branch, Rule
 from proxy.routing.table import Table
 
 MAX_MISSES = 5
+_UNROUTED = frozenset((BAD_PATH.reason, NO_RESOURCE.reason))
 
 
 class MatchPlace(msgspec.Struct, frozen=True):
@@ -90,7 +91,7 @@ def explain(table: Table, door: str, head: Head, now_s: float = 0.0) -> Explanat
     listeners = list(entrance or ())
     listener = entrance.listener_for(request.host) if entrance is not None else None
     others = [other for other in listeners if other is not listener]
-    is_routed = listener is not None and not (isinstance(decision, Answer) and decision.reason == "bad_path")
+    is_routed = listener is not None and not (isinstance(decision, Answer) and decision.reason in _UNROUTED)
     ranked = list(request.accepted(listener.routes)) if listener is not None and is_routed else []
     winner, runner_up = (*ranked, None, None)[:2]
     rule = winner[1].rule if winner is not None else None

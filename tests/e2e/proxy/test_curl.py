@@ -230,6 +230,18 @@ def test_a_method_that_http_1_parsers_do_not_know_is_refused_and_not_guessed_at(
     assert "FROBNICATE" == json.loads(fetch(gateway, "h2c", "/", "-X", "FROBNICATE"))["method"]
 
 
+@each("http/1.1", "h2c")
+def test_options_about_the_server_as_a_whole_is_answered_404_in_its_own_words(
+    gateway: Gateway, backend: RecordingBackend, protocol: str
+) -> None:
+    gateway.serve(route_to(backend.address))
+
+    body = fetch(gateway, protocol, "/", "-X", "OPTIONS", "--request-target", "*")
+
+    assert b"404 not found: this proxy has no resource *, and routes match paths alone" == body.splitlines()[0]
+    assert [] == backend.received
+
+
 def test_fields_of_one_connection_stay_on_it(gateway: Gateway, backend: RecordingBackend) -> None:
     def answer(received: Received) -> Reply:
         hops = (("Connection", "close, X-Hop"), ("X-Hop", "1"), ("Keep-Alive", "timeout=5"), ("X-End", "2"))

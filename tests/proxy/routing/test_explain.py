@@ -121,6 +121,14 @@ def test_a_path_without_normal_form_has_no_winner() -> None:
     assert "bad_path" == told.decision.reason
 
 
+def test_options_about_the_server_as_a_whole_has_no_winner() -> None:
+    told = explained(routing.PlainHead(b"OPTIONS", b"a.example", b"*"), route("r"))
+
+    assert (None, "*") == (told.winner, told.path)
+    assert isinstance(told.decision, routing.Answer)
+    assert "no_resource" == told.decision.reason
+
+
 def test_calls_miss_grpc_routes_by_content_type_or_method() -> None:
     match = {"grpc": {"service": "a.B", "method": "C"}}
     call = route("call", match, kind="grpc")

@@ -106,6 +106,14 @@ def test_request_paths_have_one_normal_form_for_matching_and_forwarding(sent: st
         assert expected.encode() + b"?x=//..%2f" == decision.path
 
 
+def test_options_about_the_server_as_a_whole_finds_no_resource() -> None:
+    decision = routing.decide(table_of(route("r")), DOOR, routing.PlainHead(b"OPTIONS", b"h", b"*"), draws())
+
+    assert isinstance(decision, routing.Answer)
+    assert (404, "no_resource") == (decision.status_code, decision.reason)
+    assert b"this proxy has no resource *" in decision.body
+
+
 def test_slashes_are_kept_on_request() -> None:
     table = table_of(route("a", path("/a/b")), route("root"), mergeSlashes=False)
 
