@@ -15,6 +15,7 @@ from daemonkit.values import size
 from proxy import document
 from proxy.commands import main as commands
 from proxy.exchange import answers
+from proxy.h1.limits import DEFAULT_LIMITS
 from proxy.options import PREFIX, Options
 from proxy.pattern import automaton, syntax
 from tests.support.process import REPOSITORY
@@ -94,6 +95,17 @@ def test_every_limit_of_the_document_is_in_the_manual_with_its_default() -> None
     for name, default in documented.items():
         if default != "none":
             assert amount(default) == amount(str(fields[name])), name
+
+
+def test_the_fixed_limits_of_heads_and_trailers_are_in_the_manual() -> None:
+    rows = dict(re.findall(r"^\| ([^|]+) \| ([^|]+) \| fixed \|", MANUAL, re.M))
+    fields, head_kib = DEFAULT_LIMITS.max_fields, DEFAULT_LIMITS.max_head_bytes // 1024
+
+    assert {
+        "header fields of an HTTP/1.1 request": f"{fields}",
+        "trailers over HTTP/1.1": f"{DEFAULT_LIMITS.max_trailer_bytes // 1024} KiB, {fields} fields",
+        "head of a backend's response": f"{head_kib} KiB, over HTTP/1.1 {fields} fields",
+    } == rows
 
 
 def amount(text: str) -> float:

@@ -251,7 +251,7 @@ class H1Link:
             elif isinstance(event, InformationalReceived):
                 receiver.on_response_interim(event.head)
             elif isinstance(event, ConnectionTerminated):
-                self._break(Reason.PROTOCOL, event.reason)
+                self._break(Reason.FIELDS_TOO_LARGE if event.are_fields_too_large else Reason.PROTOCOL, event.reason)
                 return
             if self._request is not request:
                 # Cancelled by its receiver.

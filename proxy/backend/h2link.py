@@ -294,6 +294,9 @@ class H2Link:
         is_refused = event.by_peer and event.error_code == ErrorCode.REFUSED_STREAM
         what = f"stream reset with error code {event.error_code}: {event.reason}"
         reason = Reason.RESET if event.by_peer else Reason.PROTOCOL
+        if not event.by_peer and event.error_code == ErrorCode.ENHANCE_YOUR_CALM:
+            # Our codec resets a single stream with this code for the size of its fields only.
+            reason = Reason.FIELDS_TOO_LARGE
         self._on_stream_over()
         request.fail(Failure(reason, f"{self._name}: {what}", is_unprocessed=is_refused))
 

@@ -34,6 +34,8 @@ class Reason(Enum):
     """The connection, or the stream, broke before the end of the response."""
     PROTOCOL = "protocol"
     """The answer was not HTTP."""
+    FIELDS_TOO_LARGE = "fields_too_large"
+    """The answer was HTTP, but its fields were more, or larger, than we take."""
     UNSENDABLE = "unsendable"
     """The backend's protocol has no words for the request, or the backend has not enabled what it asks for."""
     OVERLOAD = "overload"
@@ -43,7 +45,9 @@ class Reason(Enum):
     STOPPING = "stopping"
 
 
-_NOT_OF_THE_ADDRESS: Final = frozenset((Reason.OVERLOAD, Reason.UNHEALTHY, Reason.STOPPING, Reason.UNSENDABLE))
+_NOT_OF_THE_ADDRESS: Final = frozenset(
+    (Reason.OVERLOAD, Reason.UNHEALTHY, Reason.STOPPING, Reason.UNSENDABLE, Reason.FIELDS_TOO_LARGE)
+)
 
 
 class Failure(msgspec.Struct, frozen=True, gc=False):

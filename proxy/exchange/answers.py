@@ -49,6 +49,7 @@ _FAILURES: Final = {
     Reason.TLS: _Wording(502, "no secure connection to the backend"),
     Reason.RESET: _Wording(502, "the backend broke the connection before it answered"),
     Reason.PROTOCOL: _Wording(502, "the backend answered something that is not HTTP"),
+    Reason.FIELDS_TOO_LARGE: _Wording(502, "the header fields of the backend's answer are too many or too large"),
     Reason.UNSENDABLE: _Wording(502, "the request cannot be said in the protocol of the backend"),
     Reason.OVERLOAD: _Wording(503, "the backend has all the requests that it may have", 1),
     Reason.UNHEALTHY: _Wording(503, "no healthy address of the backend is left", 5),

@@ -17,7 +17,16 @@ from proxy.backend.stream import Failure, Reason, Wish
 from proxy.routing import RetryPolicy
 
 _IDEMPOTENT: Final = frozenset((b"GET", b"HEAD", b"OPTIONS", b"TRACE", b"PUT", b"DELETE"))
-_HOPELESS: Final = frozenset((Reason.OVERLOAD, Reason.UNHEALTHY, Reason.STOPPING, Reason.PROTOCOL, Reason.UNSENDABLE))
+_HOPELESS: Final = frozenset(
+    (
+        Reason.OVERLOAD,
+        Reason.UNHEALTHY,
+        Reason.STOPPING,
+        Reason.PROTOCOL,
+        Reason.FIELDS_TOO_LARGE,
+        Reason.UNSENDABLE,
+    )
+)
 _CONNECTING: Final = frozenset((Reason.REFUSED, Reason.UNREACHABLE, Reason.CONNECT_TIMEOUT, Reason.TLS))
 
 _MAX_BACKOFF: Final = 10

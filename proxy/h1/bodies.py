@@ -12,7 +12,7 @@ CRLF, extensions hold no control characters and are bounded and dropped.
 import re
 from typing import Protocol
 
-from proxy.h1.errors import RemoteProtocolError
+from proxy.h1.errors import FIELDS_TOO_LARGE, RemoteProtocolError
 from proxy.h1.events import DataReceived, Event, TrailersReceived
 from proxy.h1.grammar import decode_trailers
 from proxy.h1.headbuffer import BARE_LINE_END
@@ -184,13 +184,13 @@ class ChunkedReader:
         if bare is not None and bare.start() + (bare[0] == b"\r") <= max_bytes:
             raise self._error("trailer line ends with a bare CR or LF, want CRLF")
         if len(section) > max_bytes:
-            raise self._too_large(f"trailers larger than {max_bytes} bytes")
+            raise RemoteProtocolError(FIELDS_TOO_LARGE, f"trailers larger than {max_bytes} bytes")
         if end < 0:
             self._held = held
             return len(data)
         count, max_count = section.count(b"\r\n") - 1, self._limits.max_fields
         if count > max_count:
-            raise self._too_large(f"{count} trailer fields, want at most {max_count}")
+            raise RemoteProtocolError(FIELDS_TOO_LARGE, f"{count} trailer fields, want at most {max_count}")
         fields = decode_trailers(section, self._status_code)
         self.is_done = True
         _report(pieces, events)
@@ -199,9 +199,6 @@ class ChunkedReader:
 
     def _error(self, reason: str) -> RemoteProtocolError:
         return RemoteProtocolError(self._status_code, reason)
-
-    def _too_large(self, reason: str) -> RemoteProtocolError:
-        return RemoteProtocolError(431 if self._status_code == 400 else self._status_code, reason)
 
 
 def _report(pieces: list[memoryview], events: list[Event]) -> None:

@@ -11,7 +11,7 @@ from typing import Final
 
 from proxy.h1.bodies import COPIED_BYTES, BodyReader, ChunkedReader, EndlessReader, LengthReader
 from proxy.h1.caches import Caches
-from proxy.h1.errors import LocalProtocolError, RemoteProtocolError
+from proxy.h1.errors import FIELDS_TOO_LARGE, LocalProtocolError, RemoteProtocolError
 from proxy.h1.events import ConnectionTerminated, DataReceived, Event, InformationalReceived, ResponseReceived
 from proxy.h1.grammar import TOKEN, is_authority
 from proxy.h1.headbuffer import HeadBuffer
@@ -79,7 +79,7 @@ class ClientConnection(Sending):
         try:
             self._advance(data, events)
         except RemoteProtocolError as error:
-            self._terminate(error.reason, events)
+            self._terminate(error.reason, events, are_fields_too_large=error.status_code == FIELDS_TOO_LARGE)
         return events
 
     def receive_eof(self, *, is_cut_off: bool = False) -> list[Event]:
@@ -171,11 +171,11 @@ class ClientConnection(Sending):
             # Answered before the request was whole: what is left of it must not be taken for a next one.
             self._keeps_alive = False
 
-    def _terminate(self, reason: str, events: list[Event]) -> None:
+    def _terminate(self, reason: str, events: list[Event], *, are_fields_too_large: bool = False) -> None:
         self._reading = Reading.CLOSED
         self._keeps_alive = False
         self._heads.clear()
-        events.append(ConnectionTerminated(BAD_GATEWAY, reason))
+        events.append(ConnectionTerminated(BAD_GATEWAY, reason, are_fields_too_large))
 
     # -- sending -----------------------------------------------------------------------------------------------------
 

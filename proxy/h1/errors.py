@@ -11,6 +11,9 @@ NOT_HTTP: Final = 0
 """In place of a status code: the peer speaks something else, and would take an answer for something else too. A
 malformed preface of HTTP/2 is such a thing (RFC 9113, 3.4)."""
 
+FIELDS_TOO_LARGE: Final = 431
+"""A head or trailers over a limit of ours; a response with this flaw is answered 502, as with all others."""
+
 
 class ProtocolError(Exception):
     """Base of what this codec raises."""

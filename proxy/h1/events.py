@@ -69,3 +69,5 @@ class ConnectionTerminated(Event):
 
     status_code: int
     reason: str
+    are_fields_too_large: bool = False
+    """About a backend: head or trailers pass a limit of ours, and may be HTTP all the same."""

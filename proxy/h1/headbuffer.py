@@ -7,7 +7,7 @@ bytes happened to arrive, so that cutting differently never changes the answer.
 
 import re
 
-from proxy.h1.errors import RemoteProtocolError
+from proxy.h1.errors import FIELDS_TOO_LARGE, RemoteProtocolError
 from proxy.h1.limits import Limits
 
 _END = b"\r\n\r\n"
@@ -108,7 +108,8 @@ class HeadBuffer:
         if is_line_long:
             flaws.append((self._max_line_bytes + 1, 414, f"first line longer than {self._max_line_bytes} bytes"))
         if is_head_long:
-            flaws.append((limits.max_head_bytes, 431, f"head larger than {limits.max_head_bytes} bytes"))
+            reason = f"head larger than {limits.max_head_bytes} bytes"
+            flaws.append((limits.max_head_bytes, FIELDS_TOO_LARGE, reason))
         if flaws:
             _, status_code, reason = min(flaws)
             raise RemoteProtocolError(status_code, reason)

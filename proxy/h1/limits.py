@@ -12,7 +12,7 @@ class Limits:
     max_head_bytes: int = 64 * 1024
     """431; start line, fields and the empty line together."""
     max_fields: int = 256
-    """431."""
+    """431; trailers are counted apart."""
     max_trailer_bytes: int = 16 * 1024
     """431."""
     max_body_bytes: int | None = None

@@ -18,7 +18,7 @@ from typing import Final
 import msgspec
 from httptools import HttpParserError, HttpParserInvalidMethodError, HttpParserUpgrade, HttpRequestParser
 
-from proxy.h1.errors import NOT_HTTP, RemoteProtocolError
+from proxy.h1.errors import FIELDS_TOO_LARGE, NOT_HTTP, RemoteProtocolError
 from proxy.h1.grammar import LENGTH, is_authority, options_of
 from proxy.h1.headbuffer import BARE_LINE_END
 from proxy.h1.limits import Limits
@@ -108,7 +108,7 @@ class RequestHeadDecoder:
         self._judge(head)
         count, max_count = len(self._sink.fields) + len(self._sink.hosts), self._limits.max_fields
         if count > max_count:
-            raise RemoteProtocolError(431, f"{count} fields, want at most {max_count}")
+            raise RemoteProtocolError(FIELDS_TOO_LARGE, f"{count} fields, want at most {max_count}")
         return self._request(method, target, minor == b"0")
 
     def _judge(self, head: bytes) -> None:

@@ -1,14 +1,15 @@
 """Read the head of a backend's response with cached lines; twice as fast as a parser that is fed byte ranges.
 
 As strict as for requests about everything that frames (RFC 9112, 6.3): a response whose end two readers could see at
-different places would poison the connection for the next client. All flaws are 502, since a backend made them.
+different places would poison the connection for the next client. All flaws are 502, since a backend made them;
+too many fields are told apart, for they may be HTTP.
 """
 
 import re
 from typing import Final
 
 from proxy.h1.caches import MAX_HEAD_BYTES, MAX_HEADS, MAX_LINE_BYTES, ORDINARY, UNCACHED_NAMES, Caches, ReceivedLine
-from proxy.h1.errors import RemoteProtocolError
+from proxy.h1.errors import FIELDS_TOO_LARGE, RemoteProtocolError
 from proxy.h1.grammar import LENGTH, decode_field_line, options_of
 from proxy.h1.limits import Limits
 from proxy.h1.response import CHUNKED, UNTIL_CLOSE, Response
@@ -68,7 +69,8 @@ class ResponseHeadDecoder:
             if entry[0]:
                 special.append(entry)
         if len(fields) > self._limits.max_fields:
-            raise RemoteProtocolError(BAD_GATEWAY, f"{len(fields)} fields, want at most {self._limits.max_fields}")
+            reason = f"{len(fields)} fields, want at most {self._limits.max_fields}"
+            raise RemoteProtocolError(FIELDS_TOO_LARGE, reason)
         if status_code < 200:
             return _informational(ResponseHead(status_code, fields), special)
         is_bodiless = answers_head or status_code in _BODILESS

@@ -9,6 +9,8 @@ from proxy.backend.stream import Reason, Wish
 from tests.proxy.backend.servers import OK, Conn, backend, dead_port
 from tests.proxy.backend.world import Owed, one, world
 
+CHUNKED_OK = b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n"
+
 
 def test_requests_share_a_kept_connection() -> None:
     with backend() as peer, world() as w:
@@ -205,7 +207,7 @@ def test_more_than_the_answer_closes_the_connection_and_reaches_nobody() -> None
         b"HTTP/1.1 999999 OK\r\n\r\n",
         b"SSH-2.0-OpenSSH_9\r\n",
         b"HTTP/1.1 200 OK\r\ncontent-length: 1\r\ncontent-length: 2\r\n\r\n",
-        b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\nzz\r\n",
+        CHUNKED_OK + b"zz\r\n",
     ],
 )
 def test_an_answer_that_is_not_http_is_a_protocol_failure(garbage: bytes) -> None:
@@ -221,6 +223,33 @@ def test_an_answer_that_is_not_http_is_a_protocol_failure(garbage: bytes) -> Non
         assert failure is not None
         assert (failure.reason, failure.is_unprocessed) == (Reason.PROTOCOL, False)
         assert w.backend().connections == 0
+
+
+@pytest.mark.parametrize(
+    ("answer", "detail"),
+    [
+        (b"HTTP/1.1 200 OK\r\n" + b"x: y\r\n" * 257 + b"\r\n", "257 fields, want at most 256"),
+        (b"HTTP/1.1 200 OK\r\nx: " + b"y" * 65_536 + b"\r\n\r\n", "head larger than 65536 bytes"),
+        (CHUNKED_OK + b"0\r\n" + b"x: y\r\n" * 257 + b"\r\n", "257 trailer fields, want at most 256"),
+        (CHUNKED_OK + b"0\r\nx: " + b"y" * 16_384 + b"\r\n\r\n", "trailers larger than 16384 bytes"),
+    ],
+    ids=["many fields", "large head", "many trailers", "large trailers"],
+)
+def test_too_many_fields_are_told_apart_from_what_is_not_http(answer: bytes, detail: str) -> None:
+    def boast(conn: Conn) -> None:
+        conn.request()
+        conn.send(answer)
+        conn.wait_for_end()
+
+    with backend(boast) as peer, world() as w:
+        w.use(one(peer.address))
+        failure = w.fetch().failure
+
+        assert failure is not None
+        assert (failure.reason, failure.is_unprocessed) == (Reason.FIELDS_TOO_LARGE, False)
+        assert failure.detail.endswith(detail)
+        assert not failure.blames_address
+        assert w.backend().failures == {"fields_too_large": 1}
 
 
 def test_cancelling_closes_the_connection_and_tells_nobody() -> None:

@@ -233,6 +233,24 @@ def test_a_protocol_error_of_the_backend_fails_its_requests() -> None:
         w.until(lambda: w.backend().connections == 0)
 
 
+def test_a_field_list_over_the_limit_fails_its_request_alone() -> None:
+    def boast(peer: H2Peer, event: h2.events.Event) -> None:
+        if isinstance(event, h2.events.StreamEnded):
+            fields = [(b":status", b"200")]
+            if event.stream_id == 1:
+                fields += [(b"x", b"y" * 16_000)] * 5
+            peer.h2.send_headers(event.stream_id, fields, end_stream=True)
+
+    with backend(speaks(boast)) as peer, world() as w:
+        w.use(h2c(peer.address))
+        failure = w.fetch().failure
+
+        assert failure is not None
+        assert (failure.reason, failure.is_unprocessed) == (Reason.FIELDS_TOO_LARGE, False)
+        assert w.fetch().status_code == 200
+        assert peer.connections == 1
+
+
 def test_a_large_body_follows_the_windows_and_gives_credit_back() -> None:
     got: list[int] = []
 

@@ -26,6 +26,13 @@ def test_an_error_says_what_happened_and_its_request_id() -> None:
     assert reply.head.fields == [TEXT, DATE, ID, (b"content-length", b"%d" % len(reply.body))]
 
 
+def test_too_many_fields_of_a_backend_are_not_called_something_else_than_http() -> None:
+    reply = reply_to(failure_answer(Reason.FIELDS_TOO_LARGE, None), asked(), ID, NOW_S)
+
+    text = b"502 bad gateway: the header fields of the backend's answer are too many or too large\n"
+    assert (502, text + b"request id: abc-1\n") == (reply.head.status_code, reply.body)
+
+
 def test_an_error_to_head_has_the_length_but_not_the_body() -> None:
     answer = failure_answer(Reason.RESET, None)
     reply = reply_to(answer, asked(b"HEAD"), ID, NOW_S)

@@ -223,6 +223,7 @@ def test_a_backend_that_breaks_in_the_middle_resets_the_client(world: World) -> 
         (Reason.TLS, 502, None),
         (Reason.RESET, 502, None),
         (Reason.PROTOCOL, 502, None),
+        (Reason.FIELDS_TOO_LARGE, 502, None),
         (Reason.UNSENDABLE, 502, None),
         (Reason.OVERLOAD, 503, b"1"),
         (Reason.UNHEALTHY, 503, b"5"),

@@ -78,10 +78,11 @@ def test_what_would_fail_again_at_once_is_not_tried_again(make_world: MakeWorld,
     assert status_code_of(client) == 503
 
 
-def test_an_answer_that_is_not_http_is_not_tried_again(make_world: MakeWorld) -> None:
+@pytest.mark.parametrize("reason", [Reason.PROTOCOL, Reason.FIELDS_TOO_LARGE])
+def test_an_answer_that_cannot_be_taken_is_not_tried_again(make_world: MakeWorld, reason: Reason) -> None:
     world = make_world(TWICE)
     client = world.begin(asked())
-    world.pool.stream.fail(Reason.PROTOCOL)
+    world.pool.stream.fail(reason)
 
     assert status_code_of(client) == 502
 
