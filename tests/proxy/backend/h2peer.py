@@ -7,7 +7,9 @@ import h2.connection
 import h2.events
 import h2.settings
 
+from proxy import document
 from tests.proxy.backend.servers import Conn
+from tests.proxy.backend.world import Answer, World
 
 
 class H2Peer:
@@ -72,3 +74,12 @@ def speaks(
         peer.serve()
 
     return behave
+
+
+def h2c(address: str) -> document.Backend:
+    return document.Backend(name="b", addresses=(address,), protocol="h2c")
+
+
+def opened(w: World, answer: Answer) -> Answer:
+    w.until(lambda: answer.request is not None and answer.request.is_open)
+    return answer

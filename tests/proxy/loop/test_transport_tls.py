@@ -106,21 +106,26 @@ def test_output_queued_while_a_record_is_half_sent_follows_in_order(authority: t
         assert got == [b"a" * MANY_BYTES + (b"b" * 10 + b"c" * 100_000) * 3]
 
 
+def receive_all(link: TlsLink, size: int) -> None:
+    """Until the end, which the peer tells TCP alone."""
+
+    def send() -> None:
+        link.peer.sendall(b"x" * size)
+        socket.socket.shutdown(link.peer, socket.SHUT_WR)
+
+    thread = threading.Thread(target=send)
+    thread.start()
+    until(link.loop, lambda: link.side.has_eof)
+    thread.join()
+
+
 @pytest.mark.parametrize("version", VERSIONS)
 @pytest.mark.parametrize("size", [1, 16_384, 16_385, MANY_BYTES])
 def test_input_of_any_size_comes_through_and_so_does_the_end(
     authority: trustme.CA, version: ssl.TLSVersion, size: int
 ) -> None:
     with linked(authority, version) as link:
-
-        def send() -> None:
-            link.peer.sendall(b"x" * size)
-            socket.socket.shutdown(link.peer, socket.SHUT_WR)
-
-        thread = threading.Thread(target=send)
-        thread.start()
-        until(link.loop, lambda: link.side.has_eof)
-        thread.join()
+        receive_all(link, size)
 
         assert len(link.side.received) == size
 
@@ -132,15 +137,7 @@ def test_whether_tls_was_cut_off_is_known_where_it_was_asked_for(
     authority: trustme.CA, version: ssl.TLSVersion, size: int, asks: bool
 ) -> None:
     with linked(authority, version, tells_cut_off=asks) as link:
-
-        def send() -> None:
-            link.peer.sendall(b"x" * size)
-            socket.socket.shutdown(link.peer, socket.SHUT_WR)
-
-        thread = threading.Thread(target=send)
-        thread.start()
-        until(link.loop, lambda: link.side.has_eof)
-        thread.join()
+        receive_all(link, size)
 
         assert len(link.side.received) == size
         assert link.transport.is_cut_off == asks

@@ -1,0 +1,115 @@
+"""Flow control with backends that speak HTTP/2: whom a full window stops, and when credit goes back."""
+
+import h2.events
+
+from tests.proxy.backend.h2peer import H2Peer, answers, h2c, opened, speaks
+from tests.proxy.backend.servers import backend
+from tests.proxy.backend.world import Owed, world
+
+LARGE_BYTES = 4 * 1024 * 1024
+
+
+def test_a_large_body_follows_the_windows_and_gives_credit_back() -> None:
+    got: list[int] = []
+
+    def take(peer: H2Peer, event: h2.events.Event) -> None:
+        if isinstance(event, h2.events.DataReceived):
+            got.append(len(event.data))
+        answers(peer, event)
+
+    with backend(speaks(take)) as peer, world() as w:
+        w.use(h2c(peer.address))
+        answer = opened(w, w.get(method=b"PUT", end_stream=False))
+        assert answer.request is not None
+        owed = Owed()
+        rest = memoryview(b"x" * LARGE_BYTES)
+        taken = answer.request.send_data(rest, True, owed)
+        assert 0 < taken < LARGE_BYTES
+        while taken < len(rest):
+            told = answer.is_writable_told
+            rest = rest[taken:]
+            w.until(lambda told=told: answer.is_writable_told > told)  # type: ignore[misc]
+            taken = answer.request.send_data(rest, True, owed)
+        w.until(lambda: answer.is_over)
+
+        assert sum(got) == LARGE_BYTES
+        assert owed.released_bytes == LARGE_BYTES
+        assert answer.status_code == 200
+
+
+def test_a_held_response_stops_its_stream_alone() -> None:
+    def pour(peer: H2Peer, event: h2.events.Event) -> None:
+        if isinstance(event, h2.events.StreamEnded):
+            if event.stream_id == 1:
+                peer.h2.send_headers(1, [(b":status", b"200")])
+            else:
+                peer.answer(event.stream_id)
+        has_begun = not isinstance(event, h2.events.RequestReceived) and bool(peer.requests)
+        while has_begun and (room := min(peer.h2.local_flow_control_window(1), 16384)) > 0:
+            peer.h2.send_data(1, b"x" * room)
+
+    with backend(speaks(pour)) as peer, world() as w:
+        w.use(h2c(peer.address))
+        held = w.get(holds=True)
+        w.until(lambda: held.held_bytes >= 262_144)
+        other = w.fetch()
+
+        assert other.status_code == 200
+        assert held.held_bytes == 262_144
+        held.release()
+        w.until(lambda: held.held_bytes >= 100_000)
+        assert held.request is not None
+        held.request.cancel()
+
+
+def test_readers_that_stand_still_leave_room_for_others() -> None:
+    """Together they hold as much as the window of a connection takes."""
+    slow: set[tuple[H2Peer, int]] = set()
+
+    def send(peer: H2Peer, event: h2.events.Event) -> None:
+        if isinstance(event, h2.events.RequestReceived):
+            if dict(event.headers)[b":path"] == b"/slow":
+                slow.add((peer, event.stream_id))
+            return
+        if isinstance(event, h2.events.StreamEnded) and (peer, event.stream_id) in slow:
+            peer.h2.send_headers(event.stream_id, [(b":status", b"200")])
+            while room := min(peer.h2.local_flow_control_window(event.stream_id), 16384):
+                peer.h2.send_data(event.stream_id, b"x" * room)
+        elif isinstance(event, h2.events.StreamEnded) and peer.h2.local_flow_control_window(event.stream_id):
+            peer.answer(event.stream_id)
+
+    with backend(speaks(send)) as peer, world() as w:
+        w.use(h2c(peer.address))
+        held = []
+        for _ in range(64):
+            reader = w.get(path=b"/slow", holds=True)
+            w.until(lambda reader=reader: reader.held_bytes == 262_144)  # type: ignore[misc]
+            held.append(reader)
+        other = w.fetch()
+
+        assert other.status_code == 200
+        assert peer.connections == 2
+        for reader in held:
+            assert reader.request is not None
+            reader.request.cancel()
+
+
+def test_credit_that_comes_after_the_end_is_given_to_the_connection() -> None:
+    """Else every response that a slow client took late would narrow the connection for good."""
+    peers: list[H2Peer] = []
+
+    def send(peer: H2Peer, event: h2.events.Event) -> None:
+        if isinstance(event, h2.events.StreamEnded):
+            peer.h2.send_headers(event.stream_id, [(b":status", b"200")])
+            for place in range(16):
+                peer.h2.send_data(event.stream_id, b"x" * 16384, end_stream=place == 15)
+
+    with backend(speaks(send, peers=peers)) as peer, world() as w:
+        w.use(h2c(peer.address))
+        # Together much more than the connection's window.
+        for _ in range(100):
+            answer = w.fetch(holds=True)
+            assert answer.held_bytes == 262_144
+            answer.release()
+
+        assert peer.connections == 1
