@@ -23,7 +23,7 @@ from proxy.h2.events import (
     TrailersReceived,
     WindowUpdated,
 )
-from proxy.h2.heads import Field, Fields, RequestHead, ResponseHead
+from proxy.h2.heads import Field, Fields, NeverIndexedField, RequestHead, ResponseHead
 from proxy.h2.settings import PeerSettings, Settings
 
 __all__ = [
@@ -39,6 +39,7 @@ __all__ = [
     "InformationalReceived",
     "Limits",
     "LocalProtocolError",
+    "NeverIndexedField",
     "PeerSettings",
     "PingAcked",
     "ProtocolError",

@@ -71,7 +71,6 @@ class TrailersReceived(Event):
 
     stream_id: int
     fields: Fields
-    never_indexed: frozenset[bytes]
 
 
 class StreamReset(Event):

@@ -12,7 +12,7 @@ from functools import lru_cache
 from proxy.h2.errors import LocalProtocolError
 from proxy.h2.fieldcache import MAX_CACHED_BYTES, MAX_CACHED_FIELD_BYTES, MAX_CACHED_FIELDS
 from proxy.h2.fields import FIRST_PSEUDO, FLAWED, are_values, classify, is_plain
-from proxy.h2.heads import Field, Fields, RequestHead, ResponseHead
+from proxy.h2.heads import Field, Fields, NeverIndexedField, RequestHead, ResponseHead
 from proxy.h2.literals import MAX_KEPT_NAME_BYTES, STATIC_FIELDS, UNCACHED_NAMES
 from proxy.h2.recent import Recent
 
@@ -119,7 +119,8 @@ class BlockEncoder:
         return self._begun(block) if self._prologue else block
 
     def trailers(self, fields: Fields) -> bytes:
-        block = self._encode([], fields, frozenset())
+        secrets = frozenset([field[0] for field in fields if type(field) is NeverIndexedField])
+        block = self._encode([], fields, secrets)
         return self._begun(block) if self._prologue else block
 
     def _begun(self, block: bytes) -> bytes:

@@ -10,7 +10,7 @@ import re
 from collections.abc import Sequence
 from functools import lru_cache
 
-from proxy.h2.heads import CONTROLS, NONE_NEVER_INDEXED, Field, Fields, RequestHead, ResponseHead
+from proxy.h2.heads import CONTROLS, NONE_NEVER_INDEXED, Field, Fields, NeverIndexedField, RequestHead, ResponseHead
 
 # What a field is to its head. From METHOD on they are pseudo-header fields.
 ORDINARY, CONTENT_LENGTH, HOST, FLAWED, METHOD, SCHEME, PATH, AUTHORITY, PROTOCOL, STATUS = range(10)
@@ -193,4 +193,7 @@ def trailers(block: FieldBlock) -> Fields:
     host = block.special[HOST]
     if host is not None:
         block.fields.append((b"host", host))
+    secrets = block.never_indexed
+    if secrets:
+        return [NeverIndexedField(field) if field[0] in secrets else field for field in block.fields]
     return block.fields

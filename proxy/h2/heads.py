@@ -20,11 +20,21 @@ UNREPEATED_NAMES = frozenset(
 CONTROLS = bytes({*range(0x20), 0x7F} - {0x09})
 
 
+class NeverIndexedField(tuple[bytes, bytes]):
+    """A field of trailers that no hop may put into a compression table (RFC 7541, 7.1.3): pass it on.
+
+    Equal to a usual one, so that whoever sorts trailers out, or keeps them until they can be sent, need not know.
+    """
+
+    __slots__ = ()
+
+
 class RequestHead(msgspec.Struct, eq=False):
     """`authority` is `:authority`, else the `host` field, else empty; a received head has no field `host`.
 
     An ordinary CONNECT has empty `scheme` and `path`. `protocol` is set for an extended CONNECT (RFC 8441).
     `never_indexed` names the fields that no hop may put into a compression table (RFC 7541, 7.1.3): pass it on.
+    Those of trailers are a `NeverIndexedField` each.
     """
 
     method: bytes

@@ -147,7 +147,7 @@ class Receiving(Sending):
             raise Malformed("trailers without END_STREAM")
         fields = trailers(decoded)
         self._expect_end(stream)
-        self._events.append(events.TrailersReceived(stream.stream_id, fields, decoded.never_indexed))
+        self._events.append(events.TrailersReceived(stream.stream_id, fields))
         self._remote_end(stream)
 
     def _want_small(self, stream: Stream, decoded: FieldBlock) -> None:

@@ -13,6 +13,7 @@ they keep the contract of `proxy.exchange.client` about credit, partial writes a
     /cut              more than most windows take, then `reset`
     /interim          103, then 200
     /trailers         a body with trailers
+    /return           the request's trailers
     /switch           101, or 200 over HTTP/2, then what comes is sent back
     /raise            a bug
     /grudge           nothing; a bug when the client is gone
@@ -174,6 +175,14 @@ class Exchange:
         self._put(b"body\n", False, self)
         self.is_over = True
         self.client.send_trailers([(b"checksum", b"1234")])
+
+    def _do_return(self) -> None:
+        def give_back() -> None:
+            self.client.send_headers(ResponseHead(200, [TEXT]), False)
+            self.is_over = True
+            self.client.send_trailers(self.trailers)
+
+        self._on_end = give_back
 
     def _do_switch(self) -> None:
         over_h2 = self.client.arrival.protocol == "HTTP/2"

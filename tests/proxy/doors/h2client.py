@@ -18,6 +18,7 @@ from h2.events import (
     TrailersReceived,
 )
 from h2.exceptions import StreamClosedError
+from hpack import NeverIndexedHeaderTuple
 
 Headers = list[tuple[bytes, bytes]]
 E = TypeVar("E", bound=Event)
@@ -31,6 +32,8 @@ class Answer:
         self.headers: dict[bytes, bytes] = {}
         self.body = b""
         self.trailers: dict[bytes, bytes] = {}
+        self.secret_trailers: list[bytes] = []
+        """Names of those among them that are never indexed."""
         self.has_ended = False
         self.reset_code: int | None = None
 
@@ -148,6 +151,7 @@ class H2Client:
             found.headers = dict(event.headers)
         elif isinstance(event, TrailersReceived):
             found.trailers = dict(event.headers)
+            found.secret_trailers = [name for name, _ in filter(_is_never_indexed, event.headers)]
         elif isinstance(event, DataReceived):
             found.body += event.data
             if self._gives_credit and event.flow_controlled_length:
@@ -159,3 +163,7 @@ class H2Client:
             found.has_ended = True
         elif isinstance(event, StreamReset):
             found.reset_code = event.error_code
+
+
+def _is_never_indexed(field: tuple[bytes, bytes]) -> bool:
+    return isinstance(field, NeverIndexedHeaderTuple)

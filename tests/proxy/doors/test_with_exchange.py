@@ -11,11 +11,13 @@ from typing import Any
 
 import pytest
 from h2.settings import SettingCodes
+from hpack import NeverIndexedHeaderTuple
 
 from proxy.backend.pools import Pools
 from proxy.doors.h1connection import H1Connection
 from proxy.doors.h2connection import MAX_QUEUED_BYTES, H2Connection
 from proxy.exchange.services import Services
+from proxy.h2 import NeverIndexedField
 from proxy.routing import socket_door
 from tests.proxy.doors.h2client import H2Client
 from tests.proxy.doors.rig import WAIT_S, Rig, ask, listening_socket, plain, port_of, read_all, read_until, table_of
@@ -56,16 +58,20 @@ class Proxy(Rig):
         return self
 
 
-@pytest.fixture(params=PROTOCOLS)
-def chain(request: pytest.FixtureRequest) -> Iterator[tuple[Proxy, Rig]]:
-    with contextlib.ExitStack() as stack:
-        backend = stack.enter_context(Rig()).open_plain()
-        proxy = stack.enter_context(Proxy(backend.port, request.param)).open()
-        yield proxy, backend
+Chain = tuple[Proxy, Rig]
+
+
+@contextlib.contextmanager
+def chain_over(protocol: str) -> Iterator[Chain]:
+    with Rig() as backend, Proxy(backend.open_plain().port, protocol) as proxy:
+        yield proxy.open(), backend
         proxy.call(proxy.pools.close)
 
 
-Chain = tuple[Proxy, Rig]
+@pytest.fixture(params=PROTOCOLS)
+def chain(request: pytest.FixtureRequest) -> Iterator[Chain]:
+    with chain_over(request.param) as made:
+        yield made
 
 
 def test_small_requests_go_through_over_both_protocols(chain: Chain) -> None:
@@ -121,6 +127,18 @@ def test_trailers_go_both_ways(chain: Chain) -> None:
         client.h2.send_headers(stream_id, [(b"x-sum", b"1")], end_stream=True)
         client.flush()
         assert b"3 bytes, trailers [x-sum]\n" == client.answer(stream_id).body
+
+
+def test_never_indexed_trailers_stay_so_on_their_way_through_and_back() -> None:
+    with chain_over("h2c") as (proxy, backend), H2Client(proxy.connect()) as client:
+        stream_id = client.ask("/return", method="POST", has_body=True)
+        client.h2.send_headers(stream_id, [NeverIndexedHeaderTuple(b"x-pin", b"1"), (b"x-sum", b"2")], end_stream=True)
+        client.flush()
+        answer = client.answer(stream_id)
+
+        trailers = backend.services.begun.get(timeout=WAIT_S).trailers
+        assert [b"x-pin"] == [field[0] for field in trailers if isinstance(field, NeverIndexedField)]
+        assert ({b"x-pin": b"1", b"x-sum": b"2"}, [b"x-pin"]) == (answer.trailers, answer.secret_trailers)
 
 
 def test_a_client_that_goes_cancels_its_request_at_the_backend(chain: Chain) -> None:

@@ -10,9 +10,11 @@ from proxy.h2 import (
     DataReceived,
     ErrorCode,
     Event,
+    Fields,
     GoawayReceived,
     InformationalReceived,
     LocalProtocolError,
+    NeverIndexedField,
     PingAcked,
     RequestHead,
     RequestReceived,
@@ -47,6 +49,11 @@ class Link:
         stream_id = self.client.open_stream(head or get_head(), end_stream)
         self.exchange()
         return stream_id
+
+
+def trailers_of(event: Event) -> Fields:
+    assert isinstance(event, TrailersReceived)
+    return event.fields
 
 
 def kinds(events: list[Event]) -> list[type[Event]]:
@@ -237,6 +244,25 @@ def test_never_indexed_pseudo_header_fields_stay_so_across_two_connections(name:
         assert isinstance(arrived, RequestReceived)
         assert frozenset({onward_name}) == arrived.head.never_indexed
         assert (b"a.example", b"/key/1") == (arrived.head.authority, arrived.head.path)
+
+
+def test_never_indexed_trailers_stay_so_across_two_connections_both_ways() -> None:
+    """Those beside them stay what they were."""
+    link, onward = Link(), Link()
+    given = [NeverIndexedField((b"x-pin", b"1")), (b"x-sum", b"2"), (b"x-pin", b"1")]
+    for _ in range(3):
+        to_server = to_client = given
+        for hop in (link, onward):
+            stream_id = hop.request(end_stream=False)
+            hop.client.send_trailers(stream_id, to_server)
+            hop.server.send_headers(stream_id, ResponseHead(200, []))
+            hop.server.send_trailers(stream_id, to_client)
+            hop.exchange()
+            to_server, to_client = trailers_of(hop.at_server[-1]), trailers_of(hop.at_client[-1])
+
+        assert [given, given] == [to_server, to_client]
+        for fields in (to_server, to_client):
+            assert [True, False, True] == [isinstance(field, NeverIndexedField) for field in fields]
 
 
 def test_either_side_resets_a_stream_and_the_other_learns_why() -> None:
