@@ -69,7 +69,7 @@ class H2Peer:
         """As the windows allow."""
         while data:
             room = min(self.connection.local_flow_control_window(stream_id), self.connection.max_outbound_frame_size)
-            if not room:
+            if room <= 0:  # below zero where SETTINGS made it smaller than what was sent already
                 self.receive(time.monotonic() + TIMEOUT_S)
                 continue
             self.connection.send_data(stream_id, data[:room])
