@@ -14,9 +14,12 @@ _LARGE_BYTES = 256 * 1024
 _YOUNG_OBJECTS = 50_000
 
 
-def give_back_large_buffers() -> bool:
-    """Call once, early. False where the C library has no such setting (musl, macOS), and nothing was changed."""
-    return _set(_M_MMAP_THRESHOLD, _LARGE_BYTES)
+def give_back_large_buffers(size_bytes: int = _LARGE_BYTES) -> bool:
+    """Large is what has `size_bytes` or more. Call once, early.
+
+    False where the C library has no such setting (musl, macOS), and nothing was changed.
+    """
+    return _set(_M_MMAP_THRESHOLD, size_bytes)
 
 
 def keep_free_heap(size_bytes: int) -> bool:

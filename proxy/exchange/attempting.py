@@ -65,9 +65,13 @@ class Attempting(Ending):
 
     def _send_request(self) -> None:
         upload, stream = self._upload, self._stream
+        if upload is None:
+            return
         # Bytes of another protocol wait until the backend speaks it.
-        if upload is not None and stream is not None and stream.is_open and not self._awaits_switch:
+        if stream is not None and stream.is_open and not self._awaits_switch:
             upload.pump(stream)
+        else:
+            upload.lighten()
 
     def _retry_after(self, delay_s: float | None) -> bool:
         """Plan another attempt; False when there is none, or no time for it."""

@@ -9,13 +9,11 @@ from collections import deque
 from typing import Final, Protocol
 
 from proxy.h2.heads import Fields
-from proxy.loop import Creditor
+from proxy.loop import Creditor, lightened
 
 Data = bytes | memoryview
 
 _SMALL_BYTES: Final = 2048
-_MAX_KEPT_ALIVE: Final = 8
-"""How many times its own size a view may keep in memory while it waits."""
 
 
 class Sink(Protocol):
@@ -67,9 +65,7 @@ class Relay:
         if size_bytes < _SMALL_BYTES and len(last) < _SMALL_BYTES and last_creditor is creditor:
             pieces[-1] = (b"".join((last, data)), creditor)
         elif size_bytes:
-            if isinstance(data, memoryview) and size_bytes * _MAX_KEPT_ALIVE < len(data.obj):  # type: ignore[arg-type]
-                data = bytes(data)
-            pieces.append((data, creditor))
+            pieces.append((lightened(data), creditor))
 
     def add_trailers(self, fields: Fields) -> None:
         self._has_end = True
@@ -95,7 +91,7 @@ class Relay:
             is_last = self._has_end and self._trailers is None and not pieces
             taken = sink.send_data(data, is_last, creditor)
             if taken < len(data):
-                rest = memoryview(data)[taken:]
+                rest = lightened(memoryview(data)[taken:])
                 if self._is_dropped:
                     creditor.release(len(rest))
                 else:
@@ -108,6 +104,12 @@ class Relay:
                 sink.send_data(b"", True, NOBODY)
             else:
                 sink.send_trailers(self._trailers)
+
+    def lighten(self) -> None:
+        """Nobody takes it for now."""
+        if self._pieces:
+            data, creditor = self._pieces[0]
+            self._pieces[0] = lightened(data), creditor
 
     def drop(self) -> None:
         """Nobody wants the rest: give credit back for it."""

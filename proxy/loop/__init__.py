@@ -7,8 +7,9 @@ One thread runs it; nothing in here, or called from here, may block. `Loop` wait
 from proxy.loop.deadlines import Deadline
 from proxy.loop.debts import Creditor
 from proxy.loop.handshake import Handshake
-from proxy.loop.loop import Handler, Loop
+from proxy.loop.loop import READ_BYTES, Handler, Loop
+from proxy.loop.output import lightened
 from proxy.loop.owner import Owner
 from proxy.loop.transport import Transport
 
-__all__ = ["Creditor", "Deadline", "Handler", "Handshake", "Loop", "Owner", "Transport"]
+__all__ = ["READ_BYTES", "Creditor", "Deadline", "Handler", "Handshake", "Loop", "Owner", "Transport", "lightened"]

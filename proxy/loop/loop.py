@@ -28,6 +28,8 @@ from proxy.loop.deadlines import Deadline, Deadlines
 
 log = get_logger(__name__)
 
+READ_BYTES: Final = 1020 * 1024
+"""What a turn takes of large bodies over TLS, about, all sockets together: a millisecond until others have a turn."""
 SLICE_S: Final = 0.0001
 """How long a turn may work on slices when nothing else was to be done; they take longer, and share it if they don't."""
 _SHARE: Final = 1 / 8
@@ -65,6 +67,8 @@ class Loop:
         self._clock = clock
         self.now_s = clock()
         """Seconds of a clock that never runs backwards, read at the start of this turn."""
+        self.read_bytes = READ_BYTES
+        """Of that, the share of each socket that is ready in this turn."""
         self._selector = selectors.DefaultSelector()
         self._deadlines = Deadlines()
         self._soon: deque[Callable[[], None]] = deque()
@@ -96,6 +100,7 @@ class Loop:
         """Wait for something to do, and do all that can be done now."""
         ready = self._selector.select(self._wait_s())
         self.now_s = now_s = self._clock()
+        self.read_bytes = READ_BYTES // (len(ready) or 1)
         for key, events in ready:
             handler = key.data
             try:

@@ -32,8 +32,17 @@ _MAX_BUFFERS: Final = 1024
 _MANY_BUFFERS: Final = 32
 _SMALL_BUFFER_BYTES: Final = 512
 _INT_BYTES: Final = 4
+_MAX_KEPT_ALIVE: Final = 8
+"""How many times its own size a view may keep in memory while it waits."""
 
 Buffer = bytes | memoryview
+
+
+def lightened(data: Buffer) -> Buffer:
+    """`data` as it may wait: a copy where a view would keep in memory many times its size, all that came with it."""
+    if isinstance(data, memoryview) and len(data) * _MAX_KEPT_ALIVE < len(data.obj):  # type: ignore[arg-type]
+        return bytes(data)
+    return data
 
 
 class Output:
@@ -75,9 +84,10 @@ class Output:
         size_bytes = sum(map(len, buffers))
         is_waiting = bool(self.queue)
         if is_waiting or size_bytes > _JOIN_BYTES:
-            self._keep(buffers, size_bytes)
+            self._keep(list(map(lightened, buffers)) if is_waiting else buffers, size_bytes)
             if not is_waiting:
                 self.send_queued()
+                self._lighten()
             return False
         if size_bytes:
             data = buffers[0] if len(buffers) == 1 else b"".join(buffers)
@@ -101,6 +111,10 @@ class Output:
                 self._send_pieces()
         except NOT_NOW:
             return
+
+    def _lighten(self) -> None:
+        for place, piece in enumerate(self.queue):
+            self.queue[place] = lightened(piece)
 
     def drop(self) -> None:
         """Nothing more will be sent."""

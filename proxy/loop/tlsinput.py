@@ -5,12 +5,8 @@ comes with the next call, for which no event of the socket will ask (`holds_end`
 """
 
 import ssl
-from typing import Final
 
 from proxy.loop.output import NOT_NOW, TLS_RECORD_BYTES
-
-MAX_READ_BYTES: Final = 252 * 1024
-"""Just below what `daemonkit.memory` has served from mappings of their own: fresh pages cost more than the reading."""
 
 
 class TlsInput:
@@ -27,16 +23,16 @@ class TlsInput:
         """There is something to receive that no event will tell of."""
         return self.holds_end or bool(self._sock.pending())
 
-    def receive(self, size_bytes: int) -> bytes:
-        """As `recv`; more than `size_bytes` where records are full, since a large body is coming then."""
+    def receive(self, limit_bytes: int) -> bytes:
+        """As `recv`: a record, and those behind it as long as they are full, since a large body is coming then."""
         if self._held_error is not None:
             raise self._held_error
         receive = self._sock.recv
-        data = receive(size_bytes)
+        data = receive(TLS_RECORD_BYTES)
         if len(data) < TLS_RECORD_BYTES:
             return data + receive(TLS_RECORD_BYTES) if self._sock.pending() else data
         parts, received_bytes = [data], len(data)
-        while received_bytes < MAX_READ_BYTES:
+        while received_bytes <= limit_bytes - TLS_RECORD_BYTES:
             try:
                 data = receive(TLS_RECORD_BYTES)
             except NOT_NOW:

@@ -15,18 +15,19 @@ import contextlib
 import socket
 import ssl
 import struct
-from collections.abc import Callable
 from typing import Final
 
 from proxy.loop.debts import Creditor
-from proxy.loop.loop import Loop
+from proxy.loop.loop import READ_BYTES, Loop
 from proxy.loop.output import NOT_NOW, Buffer, Output
 from proxy.loop.owner import NOBODY, Owner
-from proxy.loop.tlsinput import MAX_READ_BYTES, TlsInput
+from proxy.loop.tlsinput import TlsInput
 
 __all__ = ["Buffer", "Transport"]
 
 _READ_BYTES: Final = 64 * 1024
+_MAX_READ_BYTES: Final = 252 * 1024
+"""Of a plain socket, which has a buffer of this size made for each reading."""
 _LINGER_S: Final = 2.0
 _PATIENCE_S: Final = 20.0
 """With a peer that is to get what is queued, and takes nothing of it."""
@@ -49,7 +50,6 @@ class Transport:
         "_output",
         "_owner",
         "_read_bytes",
-        "_receive",
         "_sock",
         "_tls",
         "_unacknowledged_bytes",
@@ -63,7 +63,6 @@ class Transport:
         self._sock = sock
         self._owner: Owner = owner
         self._tls = TlsInput(sock) if isinstance(sock, ssl.SSLSocket) else None
-        self._receive: Callable[[int], bytes] = sock.recv if self._tls is None else self._tls.receive
         self.is_closed = False
         self.is_cut_off = False
         """With `on_eof`: TLS ended without a word, so anybody on the path may have ended it (RFC 8446, 6.1).
@@ -144,8 +143,9 @@ class Transport:
     def on_readable(self) -> None:
         if self._is_paused or self.is_closed:
             return
+        tls = self._tls
         try:
-            data = self._receive(self._read_bytes)
+            data = self._sock.recv(self._read_bytes) if tls is None else tls.receive(self._loop.read_bytes)
         except NOT_NOW:
             return
         except ssl.SSLEOFError:
@@ -154,13 +154,13 @@ class Transport:
         except OSError as error:
             self._lose(error)
             return
-        if self._tls is not None and self._tls.holds_end:
+        if tls is not None and tls.holds_end:
             self._loop.call_soon(self._read_pending)
         if self._is_finishing:
             self._drop(data)
         elif data:
-            if len(data) == self._read_bytes < MAX_READ_BYTES:
-                self._read_bytes = min(2 * self._read_bytes, MAX_READ_BYTES)
+            if len(data) == self._read_bytes < _MAX_READ_BYTES:
+                self._read_bytes = min(2 * self._read_bytes, _MAX_READ_BYTES)
             self._owner.on_data(data)
         else:
             self._is_eof_seen = True
@@ -344,7 +344,7 @@ class Transport:
         self._is_output_ended = True
         while not (self.is_closed or self._is_paused or self._is_eof_seen or self._is_finishing):
             try:
-                data = self._receive(MAX_READ_BYTES)
+                data = self._sock.recv(_MAX_READ_BYTES) if self._tls is None else self._tls.receive(READ_BYTES)
             except OSError:
                 break
             if not data:

@@ -9,7 +9,7 @@ from daemonkit.logs import get_logger
 from daemonkit.memory import give_back_large_buffers, keep_free_heap, spare_the_collector
 from proxy.accesslog.writer import AccessLogWriter
 from proxy.control import Begin, Channel, ToWorker
-from proxy.loop import Loop
+from proxy.loop import READ_BYTES, Loop
 from proxy.stats import Stats
 from proxy.worker.dataplane import DataPlane
 from proxy.worker.worker import Worker
@@ -18,14 +18,16 @@ log = get_logger(__name__)
 
 EXIT_DRAINED = 0
 EXIT_ABANDONED = 1
-_TURN_BYTES = 2 * 1024 * 1024
+_LARGE_BYTES = 2 * READ_BYTES
+"""Above all that is read at once: fresh pages would cost more than the reading."""
+_TURN_BYTES = 4 * _LARGE_BYTES
 """What the bodies of one turn of the loop take, copies for TLS included."""
 
 
 def main(descriptor: int) -> int:
     """`descriptor`: the worker's end of the control channel. Returns the exit code."""
     _leave_signals_to_the_supervisor()
-    give_back_large_buffers()
+    give_back_large_buffers(_LARGE_BYTES)
     keep_free_heap(_TURN_BYTES)
     channel: Channel[ToWorker] = Channel(socket.socket(fileno=descriptor), ToWorker)
     channel.sock.set_inheritable(False)

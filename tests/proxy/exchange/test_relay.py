@@ -74,6 +74,23 @@ def test_a_piece_that_waits_does_not_keep_all_that_came_with_it(size_bytes: int)
     assert held_bytes(lambda: cut_from_large_reads(size_bytes)) < 2 * SIZE_BYTES + 512 * 1024
 
 
+def test_a_first_piece_that_nobody_takes_does_not_either() -> None:
+    def upload() -> Upload:
+        upload = Upload(Client(), 0)
+        upload.add_data(memoryview(bytes(1024 * 1024))[:SIZE_BYTES], False)
+        upload.lighten()
+        return upload
+
+    def download() -> Relay:
+        relay = Relay()
+        relay.add(memoryview(bytes(1024 * 1024))[:SIZE_BYTES], False, Client())
+        relay.pump(Backend(SIZE_BYTES // 2))
+        return relay
+
+    assert held_bytes(upload) < 2 * SIZE_BYTES
+    assert held_bytes(download) < 2 * SIZE_BYTES
+
+
 @pytest.mark.parametrize("size_bytes", [1, 7, 1000, 5000])
 def test_small_pieces_keep_their_order_and_their_credit(size_bytes: int) -> None:
     client, backend = Client(), Backend()

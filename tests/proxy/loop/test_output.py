@@ -4,6 +4,7 @@ import select
 import socket
 import ssl
 import threading
+import tracemalloc
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from itertools import cycle
@@ -74,6 +75,40 @@ def test_a_little_is_taken_at_once_and_nothing_is_kept(sockets: Sockets) -> None
 
         assert (output.queued_bytes, len(output.queue)) == (0, 0)
         assert receive(peer, 11) == b"hello world"
+
+
+def test_what_waits_for_the_socket_does_not_keep_all_that_came_with_it() -> None:
+    read_bytes, piece_bytes, count = 1024 * 1024, 16 * 1024, 20
+    with plain() as (ours, _):
+        output = Output(ours)
+        fills_the_socket = bytes(MANY_BYTES)
+        tracemalloc.start()
+        try:
+            # The first of them waits behind nothing, the others behind it.
+            output.send([memoryview(bytes(read_bytes))[:piece_bytes], fills_the_socket])
+            for _ in range(count):
+                output.send([memoryview(bytes(read_bytes))[:piece_bytes]])
+            kept_bytes, _ = tracemalloc.get_traced_memory()
+        finally:
+            tracemalloc.stop()
+
+        assert output.queued_bytes > count * piece_bytes
+        assert kept_bytes < 4 * count * piece_bytes
+
+
+def test_what_the_socket_does_not_take_at_once_does_not_keep_all_that_came_with_it() -> None:
+    read_bytes = 16 * MANY_BYTES
+    with plain() as (ours, _):
+        output = Output(ours)
+        tracemalloc.start()
+        try:
+            output.send([memoryview(bytes(read_bytes))[:MANY_BYTES]])
+            kept_bytes, _ = tracemalloc.get_traced_memory()
+        finally:
+            tracemalloc.stop()
+
+        assert output.queue
+        assert kept_bytes < 2 * MANY_BYTES
 
 
 @pytest.mark.parametrize("sockets", [plain, secure])

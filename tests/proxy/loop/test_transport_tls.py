@@ -4,12 +4,13 @@ import socket
 import ssl
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
+from itertools import pairwise
 
 import pytest
 import trustme
 
-from proxy.loop import Handshake, Loop, Transport
+from proxy.loop import READ_BYTES, Handshake, Loop, Transport
 from tests.proxy.loop.sides import Clock, Owed, Side, loop_of, receive, tcp_pair, turns, until
 
 MANY_BYTES = 4 * 1024 * 1024
@@ -128,6 +129,28 @@ def test_input_of_any_size_comes_through_and_so_does_the_end(
         receive_all(link, size)
 
         assert len(link.side.received) == size
+
+
+def test_sockets_that_are_ready_together_share_what_a_turn_takes(authority: trustme.CA) -> None:
+    # What any kernel takes of a peer before anybody reads; all together are more than a turn's.
+    count, size_bytes = 48, 40_000
+    with loop_of() as loop, ExitStack() as stack:
+        links = [TlsLink(loop, authority, ssl.TLSVersion.TLSv1_3, tells_cut_off=False) for _ in range(count)]
+        for link in links:
+            stack.callback(link.peer.close)
+            stack.callback(link.transport.abort)
+            link.transport.pause_reading()
+            link.peer.sendall(b"x" * size_bytes)
+            link.transport.resume_reading()
+        by_turn: list[int] = []
+
+        def is_done() -> bool:
+            by_turn.append(sum(len(link.side.received) for link in links))
+            return by_turn[-1] == count * size_bytes
+
+        until(loop, is_done)
+
+        assert max(after - before for before, after in pairwise(by_turn)) <= READ_BYTES
 
 
 @pytest.mark.parametrize("version", VERSIONS)
