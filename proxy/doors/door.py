@@ -2,7 +2,8 @@
 
 A client on a plain door begins with HTTP/1.1 and may go on with HTTP/2; on a TLS door its server name chooses the
 listener, and ALPN the protocol. The door is told when the document changes: who comes from then on is treated by the
-new one, and who is in keeps the terms and certificates it came in with, but is routed by the new table.
+new one, and who is in keeps the terms and certificates it came in with, but is routed by the new table, to listeners
+that want of those who come in what this one has gone through.
 """
 
 import socket
@@ -19,7 +20,7 @@ from proxy.doors.greeting import INTERNAL_ERROR, UNRECOGNIZED_NAME, Greeting
 from proxy.doors.h1connection import H1Connection
 from proxy.doors.h2connection import H2Connection
 from proxy.doors.member import Member
-from proxy.doors.misdirected import Misdirection
+from proxy.doors.misdirected import IN_CLEAR, Admission, Misdirection
 from proxy.doors.registry import Registry
 from proxy.doors.terms import Terms
 from proxy.doors.tls import ListenerContexts
@@ -75,7 +76,8 @@ class Door:
         self._acceptor: Acceptor | None = None
         self._members: set[Member] = set()
         self._contexts: dict[str, ListenerContexts] = {}
-        """By name of the listener."""
+        """By name of the listener. Likewise the next."""
+        self._admissions: dict[str, Admission] = {}
         self._is_draining = False
         self.entrance: routing.Door | None = None
 
@@ -93,11 +95,23 @@ class Door:
     def use(self, change: Change) -> None:
         """Let clients in as it says; a socket that was in use before is emptied and closed."""
         self._layout, self._contexts = change.layout, change.contexts
+        self._admissions = {listener.name: _admission_to(listener) for listener in change.layout.listeners}
         self.entrance = change.layout.entrance
+        if IN_CLEAR not in self._admissions.values():
+            self._check_those_in_clear()
         if change.acceptor is not None:
             if self._acceptor is not None:
                 self._acceptor.finish()
             self._acceptor = change.acceptor
+
+    def _check_those_in_clear(self) -> None:
+        """They came in before the port was one of TLS; there, nobody else has to be checked."""
+        for member in self._members:
+            if isinstance(member, H1Connection | H2Connection) and member.misdirection is None:
+                member.misdirection = Misdirection(None, self, IN_CLEAR)
+
+    def admission_to(self, listener: str) -> Admission:
+        return self._admissions.get(listener)
 
     def _contexts_of(self, name: str, settings: document.ListenerTLS) -> ListenerContexts:
         """Those from before when nothing has changed."""
@@ -123,11 +137,20 @@ class Door:
             self._serve_h1(sock, self._arrival(address, b"http", "HTTP/1.1"), None)
             return
 
-        def on_greeted(greeting: Greeting, tls_sock: ssl.SSLSocket, server_name: bytes | None) -> None:
-            self._on_greeted(greeting, tls_sock, server_name, address)
+        misdirection: Misdirection
+
+        def choose_context(server_name: bytes | None) -> ssl.SSLContext | int:
+            nonlocal misdirection
+            listener = self._listener_for(server_name)
+            # Now: the document may change before the handshake has ended.
+            misdirection = Misdirection(server_name, self, self._admissions.get(listener))
+            return self._choose_context(listener, server_name)
+
+        def on_greeted(greeting: Greeting, tls_sock: ssl.SSLSocket, _: bytes | None) -> None:
+            self._on_greeted(greeting, tls_sock, misdirection, address)
 
         timeout_s = layout.terms.header_timeout_s
-        greeting = Greeting(self._loop, sock, timeout_s, self, self._choose_context, on_greeted)
+        greeting = Greeting(self._loop, sock, timeout_s, self, choose_context, on_greeted)
         self._enter(greeting)
         greeting.start()
 
@@ -135,22 +158,25 @@ class Door:
         self.refused("descriptors", "no descriptor or memory left")
         self._registry.evict(self._loop.now_s)
 
-    def _choose_context(self, server_name: bytes | None) -> ssl.SSLContext | int:
-        """Gateway API: the listener whose hostname fits the server name best, and of its certificates the one."""
+    def _listener_for(self, server_name: bytes | None) -> str:
+        """Gateway API: the one whose hostname fits the server name best; empty: there is none."""
         host = routing.host_of(server_name or b"")
         listener = None if self.entrance is None else self.entrance.listener_for(host)
-        contexts = None if listener is None else self._contexts.get(listener.name)
+        return "" if listener is None else listener.name
+
+    def _choose_context(self, listener: str, server_name: bytes | None) -> ssl.SSLContext | int:
+        """Of the listener's certificates the one."""
+        contexts = self._contexts.get(listener)
         if contexts is None:
             return UNRECOGNIZED_NAME
         try:
             return contexts.context_for(server_name)
         except (UnusableTLS, OSError) as error:
-            quiet_log.error("cannot serve a TLS listener", error, door=self._name, listener=listener and listener.name)
+            quiet_log.error("cannot serve a TLS listener", error, door=self._name, listener=listener)
             return INTERNAL_ERROR
 
-    def _on_greeted(self, greeting: Greeting, sock: ssl.SSLSocket, server_name: bytes | None, address: Any) -> None:
+    def _on_greeted(self, greeting: Greeting, sock: ssl.SSLSocket, misdirection: Misdirection, address: Any) -> None:
         self._leave(greeting)
-        misdirection = Misdirection(server_name, self)
         if sock.selected_alpn_protocol() == "h2":
             arrival = self._arrival(address, b"https", "HTTP/2")
             connection = H2Connection(self._loop, self._layout.terms, arrival, self, misdirection=misdirection)
@@ -246,6 +272,10 @@ def layouts(table: routing.Table, terms: Terms) -> Iterable[tuple[str, Layout]]:
             behind.setdefault(routing.socket_door(listener.address, listener.port), []).append(listener)
     for name, listeners in behind.items():
         yield name, Layout(table.doors[name], tuple(listeners), trusted, terms)
+
+
+def _admission_to(listener: document.Listener) -> Admission:
+    return listener.tls.client_validation if listener.protocol == "HTTPS" and listener.tls else IN_CLEAR
 
 
 def _address_of(address: Any) -> str:

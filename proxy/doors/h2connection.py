@@ -56,7 +56,7 @@ class H2Connection:
         self._terms = terms
         self._arrival = arrival
         self._keeper = keeper
-        self._misdirection = misdirection
+        self.misdirection = misdirection
         self.encode_head = encode_head
         self._codec = codec or h2.Connection.server(terms.caches.of_h2, terms.h2_settings)
         self._transport: Transport
@@ -166,7 +166,7 @@ class H2Connection:
             detail = f"target of {len(head.path)} bytes, want at most {self._terms.max_uri_bytes}"
             self._refuse(stream_id, 414, detail, "protocol")
             return
-        if self._misdirection is not None and self._misdirection.is_misdirected(head.authority):
+        if self.misdirection is not None and self.misdirection.is_misdirected(head.authority):
             self._refuse(stream_id, 421, MISDIRECTED, "misdirected")
             return
         streams = self._streams

@@ -2,13 +2,19 @@
 
 Browsers send requests for all names of a certificate over one connection. Another listener may want other
 certificates, protocols or client certificates, so a request for a host of a listener that the handshake did not choose
-is answered 421, and the client opens a connection of its own. A host that no listener serves is no case for 421:
-routing answers it 404. Pure.
+is answered 421, and the client opens a connection of its own. So is one on a connection from before a document that
+wants something else of those who come in, or nobody who is in already would ever have to show a certificate. A host
+that no listener serves is no case for 421: routing answers it 404. Pure.
 """
 
-from typing import Protocol
+from typing import Final, Protocol
 
+from proxy.document import ClientValidation, Unset
 from proxy.routing import Door, host_of
+
+Admission = ClientValidation | Unset | None
+"""What a listener wants of who comes in: by TLS, with or without a certificate of the client's; None: in clear."""
+IN_CLEAR: Final = None
 
 
 class Entry(Protocol):
@@ -18,13 +24,18 @@ class Entry(Protocol):
     def entrance(self) -> Door | None:
         """Its listeners by the current table; None when it serves nobody any more."""
 
+    def admission_to(self, listener: str) -> Admission:
+        """By the current document, of one of them."""
+
 
 class Misdirection:
     """The check of one connection. Keeps its last answer, since most requests name the same host."""
 
-    __slots__ = ("_answer", "_authority", "_entrance", "_entry", "_server_host")
+    __slots__ = ("_admission", "_answer", "_authority", "_entrance", "_entry", "_server_host")
 
-    def __init__(self, server_name: bytes | None, entry: Entry) -> None:
+    def __init__(self, server_name: bytes | None, entry: Entry, admission: Admission) -> None:
+        """`admission` is what the connection has gone through."""
+        self._admission = admission
         self._server_host = host_of(server_name or b"")
         self._entry = entry
         self._entrance: Door | None = None
@@ -40,7 +51,11 @@ class Misdirection:
 
     def _is_elsewhere(self, entrance: Door, host: bytes) -> bool:
         wanted = entrance.listener_for(host)
-        if wanted is None or host == self._server_host:
+        if wanted is None:
+            return False
+        if self._entry.admission_to(wanted.name) != self._admission:
+            return True
+        if host == self._server_host or self._admission is IN_CLEAR:
             return False
         chosen = entrance.listener_for(self._server_host)
         return chosen is None or wanted.name != chosen.name

@@ -9,7 +9,7 @@ from typing import Final
 
 from proxy.h2.heads import ResponseHead
 
-MISDIRECTED: Final = "this host belongs to another listener than the one that TLS was set up with; use a new connection"
+MISDIRECTED: Final = "this connection was not set up for the listener that has this host now; use a new connection"
 CONTENT_TYPE: Final = (b"content-type", b"text/plain; charset=utf-8")
 
 

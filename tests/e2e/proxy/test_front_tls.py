@@ -3,15 +3,17 @@
 import contextlib
 import re
 import socket
-from collections.abc import Iterator
+import ssl
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
 import pytest
 
-from tests.support.asking import ask
+from tests.support.asking import ask, connect
 from tests.support.certificates import Authority, Issued
 from tests.support.gateway import Gateway, route_to
+from tests.support.h2peer import H2Client
 from tests.support.ports import LOOPBACK
 from tests.support.programs import program, run
 from tests.support.recordingbackend import RecordingBackend
@@ -241,6 +243,68 @@ def test_a_rotated_certificate_is_shown_to_the_next_client(
         gateway.serve(route_to(backend.address), listeners=[listener(gateway, "all", [named[name]])])
 
         assert [name] == shown_names(s_client(gateway, name="x.example"))
+
+
+def plain_listener(gateway: Gateway) -> dict[str, Any]:
+    return {"name": "all", "address": LOOPBACK, "port": gateway.tls[1]}
+
+
+@pytest.mark.parametrize("protocol", ["http/1.1", "h2"])
+@pytest.mark.parametrize("before", ["in clear", "without validation", "by another authority"])
+def test_who_is_in_when_a_document_wants_client_certificates_has_to_come_again(
+    gateway: Gateway,
+    backend: RecordingBackend,
+    authority: Authority,
+    named: dict[str, Issued],
+    before: str,
+    protocol: str,
+) -> None:
+    """A connection can be kept for ever, so whoever has it would never be asked for a certificate."""
+    certificates, validation = [named["a.example"]], {"clientValidation": {"ca": gateway.doors.authority.pem}}
+    other = {"clientValidation": {"ca": authority.pem}}
+    first = plain_listener(gateway)
+    if before != "in clear":
+        tls = other if before == "by another authority" else {}
+        first = listener(gateway, "all", certificates, tls=tls)
+    context = authority.client_context(protocol)
+    context.check_hostname = False
+    context.load_cert_chain(authority.issue("client.example").file)
+    gateway.serve(route_to(backend.address), listeners=[first])
+    with kept_connection(gateway.tls[1], None if before == "in clear" else context, protocol) as ask_again:
+        assert 200 == ask_again()
+
+        gateway.serve(route_to(backend.address), listeners=[listener(gateway, "all", certificates, tls=validation)])
+        backend.forget()
+
+        assert 421 == ask_again()
+        assert not backend.received
+
+
+@pytest.mark.parametrize("protocol", ["http/1.1", "h2"])
+def test_a_connection_with_tls_is_not_served_by_a_listener_in_clear(
+    gateway: Gateway, backend: RecordingBackend, authority: Authority, named: dict[str, Issued], protocol: str
+) -> None:
+    """Its redirects, for one, would be for clients who came in clear."""
+    context = authority.client_context(protocol)
+    context.check_hostname = False
+    gateway.serve(route_to(backend.address), listeners=[listener(gateway, "all", [named["a.example"]])])
+    with kept_connection(gateway.tls[1], context, protocol) as ask_again:
+        assert 200 == ask_again()
+
+        gateway.serve(route_to(backend.address), listeners=[plain_listener(gateway)])
+
+        assert 421 == ask_again()
+
+
+@contextlib.contextmanager
+def kept_connection(port: int, tls: ssl.SSLContext | None, protocol: str) -> Iterator[Callable[[], int]]:
+    """Asks over one connection again and again; the status code."""
+    if protocol == "h2":
+        with H2Client(port, tls) as peer:
+            yield lambda: int(peer.head(peer.request())[":status"])
+    else:
+        with contextlib.closing(connect(port, tls)) as connection:
+            yield lambda: ask(port, connection=connection).status_code
 
 
 def test_plain_http_at_a_tls_port_is_told_so(gateway: Gateway, backend: RecordingBackend) -> None:

@@ -2,22 +2,29 @@
 
 import pytest
 
-from proxy.doors.misdirected import Misdirection
+from proxy.document import UNSET, ClientValidation
+from proxy.doors.misdirected import IN_CLEAR, Admission, Misdirection
 from proxy.routing import Door
 from tests.proxy.doors.rig import plain, table_of
 
 
 class Entry:
     entrance: Door | None
+    admissions: dict[str, Admission]
+
+    def admission_to(self, listener: str) -> Admission:
+        return self.admissions.get(listener, UNSET)
 
 
-def entry_of(*hostnames: str | None) -> Entry:
+def entry_of(*hostnames: str | None, **admissions: Admission) -> Entry:
+    """Names of listeners are l0, l1 ...; `admissions` to some of them."""
     listeners = [
         plain(80, f"l{place}", **({"hostname": hostname} if hostname else {}))
         for place, hostname in enumerate(hostnames)
     ]
     entry = Entry()
     entry.entrance = table_of(*listeners).doors["127.0.0.1:80"]
+    entry.admissions = admissions
     return entry
 
 
@@ -44,14 +51,14 @@ CASES = [
 
 @pytest.mark.parametrize(("server_name", "host", "expected"), CASES)
 def test_a_host_of_another_listener_is_misdirected(server_name: str | None, host: str, expected: bool) -> None:
-    check = Misdirection(server_name.encode() if server_name else None, entry_of(*LISTENERS))
+    check = Misdirection(server_name.encode() if server_name else None, entry_of(*LISTENERS), UNSET)
 
     assert expected == check.is_misdirected(host.encode())
     assert expected == check.is_misdirected(host.encode())
 
 
 def test_a_host_that_no_listener_serves_is_left_to_routing() -> None:
-    check = Misdirection(b"a.example", entry_of("a.example", "b.example"))
+    check = Misdirection(b"a.example", entry_of("a.example", "b.example"), UNSET)
 
     assert check.is_misdirected(b"b.example")
     assert not check.is_misdirected(b"c.example")
@@ -59,10 +66,50 @@ def test_a_host_that_no_listener_serves_is_left_to_routing() -> None:
 
 def test_a_new_table_is_asked_again() -> None:
     entry = entry_of("a.example", "b.example")
-    check = Misdirection(b"a.example", entry)
+    check = Misdirection(b"a.example", entry, UNSET)
     assert check.is_misdirected(b"b.example")
 
     entry.entrance = entry_of(None).entrance
     assert not check.is_misdirected(b"b.example")
     entry.entrance = None
+    assert not check.is_misdirected(b"b.example")
+
+
+OURS, THEIRS = ClientValidation(ca="ours"), ClientValidation(ca="theirs")
+FALLBACK = ClientValidation(ca="ours", mode="AllowInsecureFallback")
+
+ADMISSIONS = [
+    # gone through, wanted now, misdirected
+    (UNSET, OURS, True),
+    (OURS, THEIRS, True),
+    (FALLBACK, OURS, True),
+    (OURS, OURS, False),
+    (OURS, UNSET, True),
+    (IN_CLEAR, UNSET, True),
+    (IN_CLEAR, OURS, True),
+    (UNSET, IN_CLEAR, True),
+    (IN_CLEAR, IN_CLEAR, False),
+]
+
+
+@pytest.mark.parametrize(("gone_through", "wanted", "expected"), ADMISSIONS)
+def test_who_came_in_otherwise_than_is_wanted_now_is_misdirected(
+    gone_through: Admission, wanted: Admission, expected: bool
+) -> None:
+    check = Misdirection(b"a.example", entry_of("a.example", l0=wanted), gone_through)
+
+    assert expected == check.is_misdirected(b"a.example")
+
+
+def test_the_certificate_for_one_listener_does_not_open_another() -> None:
+    """Also where a document hands the host over to it."""
+    check = Misdirection(b"a.example", entry_of(None, "a.example", l0=UNSET, l1=OURS), UNSET)
+
+    assert check.is_misdirected(b"a.example")
+
+
+def test_in_clear_any_host_may_be_asked_for() -> None:
+    check = Misdirection(None, entry_of(None, "a.example", l0=IN_CLEAR, l1=IN_CLEAR), IN_CLEAR)
+
+    assert not check.is_misdirected(b"a.example")
     assert not check.is_misdirected(b"b.example")

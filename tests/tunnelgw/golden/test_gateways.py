@@ -180,8 +180,8 @@ def _check_request(shared: document.Document, ask: str, to: str | int) -> None:
         assert to == "nobody", ask
         return
     if server_name:
-        entry = SimpleNamespace(entrance=table.doors[door])
-        if Misdirection(server_name[0].encode(), entry).is_misdirected(parts.netloc.encode()):
+        entry = SimpleNamespace(entrance=table.doors[door], admission_to=lambda _: document.UNSET)
+        if Misdirection(server_name[0].encode(), entry, document.UNSET).is_misdirected(parts.netloc.encode()):
             assert to == 421, ask
             return
     head = routing.PlainHead(method.encode(), parts.netloc.encode(), (parts.path or "/").encode(), ())
