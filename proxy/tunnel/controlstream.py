@@ -15,6 +15,8 @@ from collections.abc import Callable
 from enum import Enum, auto
 from typing import Final
 
+import msgspec
+
 from proxy.tunnel import registration as layout
 from proxy.tunnel import rpc
 from proxy.tunnel.capnp import EMPTY, MalformedMessage, MessageReader, Value
@@ -172,7 +174,7 @@ class ControlStream:
             return self._fail(FailureCause.MALFORMED, f"the answer to the registration is malformed: {error}")
         if isinstance(response, ConnectionDetails):
             self.state = State.REGISTERED
-            return Registered(response)
+            return Registered(msgspec.structs.replace(response, location=_in_line(response.location)))
         cause = FailureCause.REFUSED
         if response.is_duplicate:
             cause = FailureCause.DUPLICATE
@@ -232,6 +234,11 @@ def _error_of(outcome: Outcome) -> str | None:
 
 
 def _shown(text: str) -> str:
-    """A foreign text fit for a log."""
+    """A foreign reason fit for a log."""
+    return _in_line(text) or "no reason given"
+
+
+def _in_line(text: str) -> str:
+    """A foreign text, cut and in one line."""
     text = "".join(c if c.isprintable() else " " for c in text[: 2 * MAX_FOREIGN_TEXT]).strip()
-    return text[:MAX_FOREIGN_TEXT] or "no reason given"
+    return text[:MAX_FOREIGN_TEXT]

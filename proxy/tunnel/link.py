@@ -57,6 +57,7 @@ PING_PERIOD_S: Final = 10.0
 LINGER_S: Final = 5.0
 """Without a request after the edge was told that we leave."""
 _CLOSED: Final = "closed by the client"
+_GOAWAY: Final = "the edge takes this connection out of service (GOAWAY)"
 
 
 class Phase(Enum):
@@ -275,8 +276,11 @@ class Link:
 
     def _on_goaway(self) -> None:
         if self._phase is Phase.REGISTERED:
-            self._note(FailureCause.LOST, "the edge takes this connection out of service (GOAWAY)")
+            self._note(FailureCause.LOST, _GOAWAY)
             self.withdraw()
+        elif self._phase in (Phase.OPENING, Phase.REGISTERING):
+            # It would be registered and never be asked anything. Later: not from within the codec's events.
+            self._loop.call_soon(partial(self._leave, FailureCause.LOST, _GOAWAY))
 
     def _leave(self, cause: FailureCause, error: str, code: ErrorCode = ErrorCode.NO_ERROR) -> None:
         """Say the last words and close."""

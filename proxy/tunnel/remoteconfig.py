@@ -63,7 +63,11 @@ def decode_update(body: bytes) -> Update:
 
 def flaw_of(update: Update) -> str | None:
     """Why the update cannot be taken; None where it can."""
-    config: Any = msgspec.json.decode(update.config)
+    try:
+        config: Any = msgspec.json.decode(update.config)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        # Its form has been looked at, texts and numbers have not.
+        return f"the configuration cannot be read: {str(error)[:256]}"
     return None if isinstance(config, dict) else "the configuration is no JSON object"
 
 

@@ -1,5 +1,6 @@
 """Registering and all that follows: our end of the control stream against an edge's."""
 
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -13,7 +14,7 @@ from proxy.tunnel.controlevents import (
     RegistrationFailed,
     Unregistered,
 )
-from proxy.tunnel.controlstream import MAX_UNASKED, ControlStream, State
+from proxy.tunnel.controlstream import MAX_FOREIGN_TEXT, MAX_UNASKED, ControlStream, State
 from proxy.tunnel.errors import LocalProtocolError
 from proxy.tunnel.failures import FailureCause
 from proxy.tunnel.registration import Refusal
@@ -105,6 +106,18 @@ def test_a_registration_may_be_answered_before_the_bootstrap() -> None:
     site.server.accept_bootstrap(0)
     assert [] == site.answered()
     assert [Finished(0, releases_results=False)] == site.asked()
+
+
+@pytest.mark.parametrize(
+    ("said", "told"), [("LIS\n\x1b[2J", "LIS  [2J"), ("L" * 60_000, "L" * MAX_FOREIGN_TEXT), ("", "")]
+)
+def test_a_location_is_fit_for_a_log_and_a_label(said: str, told: str) -> None:
+    site = Site()
+    site.stream.register()
+    site.asked()
+    site.server.accept(1, msgspec.structs.replace(vectors.DETAILS, location=said))
+
+    assert [Registered(msgspec.structs.replace(vectors.DETAILS, location=told))] == site.answered()
 
 
 REFUSALS = [

@@ -295,6 +295,21 @@ def test_the_edge_that_says_goaway_is_left_in_order(rig: Rig) -> None:
     assert rig.wait_for_end(number).error == "the edge takes this connection out of service (GOAWAY)"
 
 
+@pytest.mark.parametrize("hang", [Hang.BEFORE_CONTROL, Hang.BEFORE_REGISTRATION])
+def test_the_edge_that_says_goaway_before_the_registration_is_left_at_once(rig: Rig, hang: Hang) -> None:
+    """It opens no more streams: once registered, the connection would be up and never be asked anything."""
+    rig.edge.behave(Behaviour(hang=hang))
+    number = rig.dial()
+    (record,) = rig.edge.wait_for_attempts(1)
+    rig.edge.wait_for(lambda: record.tls_version is not None, "TLS")
+    settle(rig, record)
+    rig.edge.goaway(record)
+    end = rig.wait_for_end(number)
+    assert (end.cause, end.registered_for_s) == (FailureCause.LOST, 0.0)
+    assert end.error == "the edge takes this connection out of service (GOAWAY)"
+    rig.edge.wait_until_closed(record)
+
+
 # -- configurations ----------------------------------------------------------------------------------------------------
 
 

@@ -44,6 +44,12 @@ def test_a_configuration_that_is_no_object_is_refused_in_the_answer(body: bytes)
     assert {"lastAppliedVersion": -1, "err": "the configuration is no JSON object"} == answer
 
 
+@pytest.mark.parametrize("config", [b'{"a":"\xff"}', b'{"a":1e999}'])
+def test_a_configuration_that_cannot_be_decoded_is_refused_in_the_answer(config: bytes) -> None:
+    """Its form is right, its content is not."""
+    assert "the configuration cannot be read: " in (flaw_of(decode_update(b'{"version":1,"config":%b}' % config)) or "")
+
+
 @pytest.mark.parametrize(
     "body",
     [
@@ -63,7 +69,10 @@ def test_a_push_that_cannot_be_read_is_malformed(body: bytes) -> None:
         decode_update(body)
 
 
-@given(st.binary(max_size=60) | st.text(max_size=60).map(lambda text: b'{"config":"%b"}' % text.encode()))
+CONTENTS = st.binary(max_size=60) | st.text(max_size=60).map(str.encode)
+
+
+@given(CONTENTS | CONTENTS.map(lambda content: b'{"config":"%b"}' % content))
 def test_any_bytes_are_an_update_or_malformed(body: bytes) -> None:
     try:
         update = decode_update(body)
