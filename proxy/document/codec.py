@@ -6,6 +6,7 @@ same in another order of keys or with other white space have the same bytes, hen
 """
 
 import hashlib
+import re
 from typing import Any
 
 import msgspec
@@ -14,6 +15,7 @@ from proxy.document.check import check
 from proxy.document.model import Document, Outline, Settings
 from proxy.document.part import UNSET
 from proxy.document.problems import DocumentError, Findings, Problem
+from proxy.document.repeats import find_repeated_fields
 from proxy.document.routes import Route
 from proxy.document.shape import SECRET_FIELDS, find_shape_problems
 from proxy.document.targets import Backend
@@ -24,6 +26,9 @@ _route_decoder = msgspec.json.Decoder(Route)
 _backend_decoder = msgspec.json.Decoder(Backend)
 _encoder = msgspec.json.Encoder()
 
+_MALFORMED = re.compile(r"JSON is malformed: (?P<reason>.*) \(byte (?P<byte>\d+)\)", re.DOTALL)
+"""How the decoder says where it could not go on."""
+
 
 def decode(data: bytes) -> Document:
     """The document in `data`, checked as a whole. Raises DocumentError with up to MAX_PROBLEMS problems."""
@@ -32,7 +37,10 @@ def decode(data: bytes) -> Document:
     except msgspec.ValidationError as error:
         raise _shape_error(data, error) from error
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-        raise _not_json(error) from error
+        raise _not_json(data, error) from error
+    repeats = Findings()
+    find_repeated_fields(data, repeats)
+    repeats.raise_if_any()
     check(document)
     return document
 
@@ -93,10 +101,22 @@ def _shape_error(data: bytes, error: msgspec.ValidationError) -> DocumentError:
     except DocumentError as found:
         return found
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as worse:
-        return _not_json(worse)
+        return _not_json(data, worse)
     return DocumentError((Problem("", str(error)),))
 
 
-def _not_json(error: Exception) -> DocumentError:
-    reason = "nested too deeply" if isinstance(error, RecursionError) else str(error)
-    return DocumentError((Problem("", f"not a JSON document in UTF-8: {reason}"),))
+def _not_json(data: bytes, error: Exception) -> DocumentError:
+    return DocumentError((Problem("", f"not a JSON document in UTF-8: {_why_not_json(data, error)}"),))
+
+
+def _why_not_json(data: bytes, error: Exception) -> str:
+    if isinstance(error, RecursionError):
+        return "nested too deeply"
+    if not data.strip():
+        return "empty, want an object such as {}"
+    malformed = _MALFORMED.fullmatch(str(error))
+    if malformed is None:
+        return str(error)
+    before = data[: int(malformed["byte"])]
+    line, column = before.count(b"\n") + 1, len(before) - before.rfind(b"\n")
+    return f"line {line}, column {column}: {malformed['reason']}"

@@ -24,6 +24,7 @@ from proxy.document.content import Content, KnownRoute, known_route
 from proxy.document.model import Settings, Version
 from proxy.document.part import UNSET, Unset
 from proxy.document.problems import DocumentError, Findings
+from proxy.document.repeats import LONGEST_BY_HAND_BYTES, find_repeated_fields
 from proxy.document.routes import Route
 from proxy.document.targets import Backend
 
@@ -39,7 +40,10 @@ class Reading(msgspec.Struct, frozen=True):
 
 
 class Reader:
-    """Accepts and refuses what `decode` does. Not thread-safe: for the one thread that takes configurations."""
+    """Accepts and refuses what `decode` does, only that it looks for fields that are there twice in no long document.
+
+    Not thread-safe: for the one thread that takes configurations.
+    """
 
     def __init__(self) -> None:
         self._numbers = count(1)
@@ -77,6 +81,8 @@ class Reader:
         check_routes(fresh, _names(content), findings)
         self._check_kept(content, findings)
         left, come = self._check_route_names(content, routes, findings)
+        if len(data) <= LONGEST_BY_HAND_BYTES:
+            find_repeated_fields(data, findings)
         findings.raise_if_any()
         self._content = content
         self._backends = backends

@@ -96,6 +96,53 @@ def test_what_is_no_document_at_all_is_the_one_kind_of_error(data: bytes) -> Non
         document.decode(data)
 
 
+@pytest.mark.parametrize(
+    ("data", "reason"),
+    [
+        (b"", "empty, want an object such as {}"),
+        (b" \n", "empty, want an object such as {}"),
+        (b'{"routes": [],}', "line 1, column 15: trailing comma in object"),
+        (
+            b'{\n  "listeners": [\n    {"name": "web",, "port": 80}\n  ]\n}',
+            "line 3, column 20: object keys must be strings",
+        ),
+    ],
+)
+def test_what_is_no_json_is_told_by_line_and_column(data: bytes, reason: str) -> None:
+    with pytest.raises(document.DocumentError) as caught:
+        document.decode(data)
+
+    assert str(caught.value) == f"not a JSON document in UTF-8: {reason}"
+
+
+REPEATING = b"""{
+  "listeners": [{"name": "web", "port": 80}],
+  "routes": [{"backends": [{"address": "127.0.0.1:3000", "address": "127.0.0.1:3001", "address": "127.0.0.1:3002"}]}],
+  "listeners": []
+}"""
+
+
+def test_fields_that_are_there_twice_are_refused_with_their_places() -> None:
+    with pytest.raises(document.DocumentError) as caught:
+        document.decode(REPEATING)
+
+    assert list(map(str, caught.value.problems)) == [
+        "listeners: this field is there 2 times, want it once: only the last would count",
+        "routes[0].backends[0].address: this field is there 3 times, want it once: only the last would count",
+    ]
+
+
+def test_a_reader_that_refuses_a_field_that_is_there_twice_goes_on_from_the_document_before() -> None:
+    reader = document.Reader()
+    before = reader.read(b'{"routes": [{"name": "a", "backends": [{"address": "127.0.0.1:3000"}]}]}')
+
+    with pytest.raises(document.DocumentError, match=r"^listeners: this field is there 2 times"):
+        reader.read(REPEATING)
+
+    after = reader.read(b'{"routes": [{"name": "a", "backends": [{"address": "127.0.0.1:3000"}]}]}')
+    assert after.content.routes == before.content.routes
+
+
 def test_private_keys_are_in_no_message_and_no_repr_and_come_back_as_fingerprints() -> None:
     tls = {"certificates": [{"certificate": CERTIFICATE, "privateKey": KEY}]}
     listener = {"name": "web", "port": 443, "protocol": "HTTPS", "tls": tls}
