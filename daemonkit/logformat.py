@@ -37,10 +37,17 @@ def describe_error(error: BaseException | str) -> str:
         if current is None:
             break
         kind, text = type(current).__name__, _text(current)
-        if not (text and told and text in told[-1]):
+        if not (told and _is_told(current, text, told[-1])):
             told.append(f"{kind}: {text}" if text else kind)
         current = current.__cause__ or (None if current.__suppress_context__ else current.__context__)
     return _cut("; caused by ".join(told))
+
+
+def _is_told(cause: BaseException, text: str, told: str) -> bool:
+    if isinstance(cause, OSError) and cause.strerror and (cause.filename is None or str(cause.filename) in told):
+        # Around the words stand number and file name, which whoever tells it anew puts elsewhere.
+        text = cause.strerror
+    return bool(text) and text in told
 
 
 def _text(error: BaseException) -> str:

@@ -104,6 +104,19 @@ def test_a_cause_that_was_told_with_what_it_caused_is_not_told_again(journal) ->
     assert journal.last()["error"] == "RuntimeError: store away: refused"
 
 
+def test_what_the_system_said_is_not_told_again_where_its_number_alone_stands_elsewhere(journal) -> None:
+    try:
+        try:
+            raise OSError(98, "Address already in use")
+        except OSError as error:
+            raise OSError(98, "cannot listen on :80: Address already in use; choose another address") from error
+    except OSError as error:
+        ours.error("failed", error)
+
+    wanted = "OSError: [Errno 98] cannot listen on :80: Address already in use; choose another address"
+    assert journal.last()["error"] == wanted
+
+
 def test_a_long_error_is_cut(journal) -> None:
     ours.error("failed", ValueError("x" * 10_000))
 
