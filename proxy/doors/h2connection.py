@@ -158,10 +158,10 @@ class H2Connection:
         """What only a peer that we look after does: answers PINGs, says that it goes. Clients may do as they like."""
 
     def _begin(self, event: h2.RequestReceived) -> None:
-        if self._transport.is_output_ended:
-            # Among the last that a client has sent who is gone: nobody waits for an answer.
-            return
         head, stream_id, has_body = event.head, event.stream_id, not event.end_stream
+        if self._transport.is_output_ended or not self._codec.is_live(stream_id):
+            # Nobody waits for an answer: the client is gone, or what came with the request took it back.
+            return
         if len(head.path) > self._terms.max_uri_bytes:
             detail = f"target of {len(head.path)} bytes, want at most {self._terms.max_uri_bytes}"
             self._refuse(stream_id, 414, detail, "protocol")

@@ -77,12 +77,7 @@ class H2Client:
         fields: Headers | None = None,
     ) -> int:
         stream_id: int = self.h2.get_next_available_stream_id()
-        head = [
-            (b":method", method.encode()),
-            (b":scheme", b"http"),
-            (b":authority", authority.encode()),
-            (b":path", path.encode()),
-        ]
+        head = request_head(path, method, authority)
         self.h2.send_headers(stream_id, head + (fields or []), end_stream=not has_body)
         self.answers[stream_id] = Answer()
         self.flush()
@@ -163,6 +158,15 @@ class H2Client:
             found.has_ended = True
         elif isinstance(event, StreamReset):
             found.reset_code = event.error_code
+
+
+def request_head(path: str, method: str = "GET", authority: str = "a.example") -> Headers:
+    return [
+        (b":method", method.encode()),
+        (b":scheme", b"http"),
+        (b":authority", authority.encode()),
+        (b":path", path.encode()),
+    ]
 
 
 def _is_never_indexed(field: tuple[bytes, bytes]) -> bool:

@@ -9,7 +9,7 @@ from h2.settings import SettingCodes
 
 from proxy.doors.h2connection import H2Connection
 from proxy.h2 import Settings
-from tests.proxy.doors.h2client import Answer, H2Client
+from tests.proxy.doors.h2client import Answer, H2Client, request_head
 from tests.proxy.doors.rig import Rig, read_all, serving
 
 MIB = 1024 * 1024
@@ -138,8 +138,10 @@ def test_streams_that_have_ended_do_not_wait_for_the_connection_window(how: str)
     path = "/bulk/100000" if how == "by the client" else "/cut"
     with serving() as rig, client_of(rig, gives_credit=False) as client:
         client.ask("/bulk/100000")
+        rig.services.begun.get(timeout=10)
         for _ in range(30):
             stream_id = client.ask(path)
+            rig.services.begun.get(timeout=10)
             if how == "by the client":
                 client.h2.reset_stream(stream_id)
                 client.flush()
@@ -174,6 +176,24 @@ def test_a_client_that_resets_its_stream_is_gone() -> None:
 
         assert "reset by the client, code 8" == rig.services.gone.get(timeout=10)
         assert b"hello\n" == client.get("/hello").body
+
+
+@pytest.mark.parametrize("path", ["/hold", "/" + "a" * 300], ids=["to an exchange", "to be refused"])
+def test_requests_that_their_client_has_taken_back_already_are_not_begun(path: str) -> None:
+    """Rapid reset (CVE-2023-44487): each costs us the reading of its head and no more."""
+    with serving(limits={"maxUriBytes": 256}) as rig, client_of(rig) as client:
+        client.get("/hello")
+        for _ in range(20):
+            stream_id = client.h2.get_next_available_stream_id()
+            client.h2.send_headers(stream_id, request_head(path, "POST"))
+            client.h2.send_data(stream_id, bytes(100))
+            client.h2.reset_stream(stream_id, ErrorCodes.CANCEL)
+        client.flush()
+        assert b"hello\n" == client.get("/hello").body
+
+        assert [b"/hello"] * 2 == [rig.services.begun.get_nowait().head.path for _ in range(rig.services.begun.qsize())]
+        assert rig.services.gone.empty()
+        assert {} == rig.door_stats.refused
 
 
 def test_a_client_that_closes_its_connection_is_gone_from_all_its_streams() -> None:
@@ -263,8 +283,7 @@ def test_a_client_that_asks_much_at_once_does_not_keep_others_waiting() -> None:
         client.get("/hello")
         for _ in range(200):
             stream_id = client.h2.get_next_available_stream_id()
-            head = [(b":method", b"GET"), (b":scheme", b"http"), (b":authority", b"a.example"), (b":path", b"/hello")]
-            client.h2.send_headers(stream_id, head + [(b"x", b"")] * 40, end_stream=True)
+            client.h2.send_headers(stream_id, request_head("/hello") + [(b"x", b"")] * 40, end_stream=True)
             client.answers[stream_id] = Answer()
         much = client.h2.data_to_send()
 
