@@ -4,6 +4,7 @@ It takes the options and variables of `run`. Registering is the one step that ha
 as soon as it is done, so it is tried only with --register, and undone at once.
 """
 
+import ssl
 import sys
 import time
 import uuid
@@ -23,7 +24,8 @@ from proxy.stats import Stats
 from proxy.supervisor.edgefinder import DiscoveredEdge, EdgeFinder, NamedEdge
 from proxy.supervisor.edgetrust import EdgeTrust, NamedAuthorities, PublishedRoots, TrustUnavailable
 from proxy.tunnel.addresses import EdgeAddress, IpVersion, Region
-from proxy.tunnel.discovery import DiscoveryFailed
+from proxy.tunnel.dialling import make_context
+from proxy.tunnel.discovery import DiscoveryFailed, check_version
 from proxy.tunnel.failures import FailureCause
 from proxy.tunnel.links import Links
 from proxy.tunnel.orders import Dial, DialMeans, EdgeReport, Ended, Reached, Registered, Withdraw
@@ -47,6 +49,9 @@ _REMEDIES: Final = {
     FailureCause.DUPLICATE: "harmless: the edge has this connection already",
     FailureCause.UNAUTHORIZED: "the token is refused: look whether the tunnel still exists, and copy its token again",
     FailureCause.REFUSED: "see what the edge says; most such refusals pass by themselves",
+    FailureCause.EXCEPTION: "the edge has trouble of its own: try again later",
+    FailureCause.MALFORMED: "what answers does not speak as an edge does: look at --edge, and at proxies on the way",
+    FailureCause.LOST: "try again; if it stays so, look at --edge, and at proxies on the way",
 }
 
 
@@ -83,15 +88,21 @@ def _steps(options: Options, *, registers: bool) -> Iterator[Step]:
         yield False, "token", str(error)
         return
     yield True, "token", f"tunnel {token.tunnel_id}, account {token.account_tag}, region {token.endpoint or 'global'}"
-    finder: EdgeFinder = NamedEdge(options.edge) if options.edge else DiscoveredEdge(token.endpoint)
+    version = IpVersion(options.edge_ip_version)
+    finder: EdgeFinder = NamedEdge(options.edge, version) if options.edge else DiscoveredEdge(token.endpoint)
     try:
         regions = finder.find()
     except DiscoveryFailed as error:
-        yield False, "addresses", f"{error}; look at the DNS of this host, which must answer SRV questions"
+        questions = "" if options.edge else ", which must answer SRV questions"
+        yield False, "addresses", f"{error}; look at the DNS of this host{questions}"
         return
-    version = IpVersion(options.edge_ip_version)
+    try:
+        check_version(regions, version)
+    except DiscoveryFailed as error:
+        yield False, "addresses", str(error)
+        return
     addresses = [address for region in regions for address in Region(region, version).active]
-    yield bool(addresses), "addresses", f"{finder.name}: {', '.join(map(str, addresses)) or 'none of this IP version'}"
+    yield True, "addresses", f"{finder.name}: {', '.join(map(str, addresses))}"
     trust: EdgeTrust = PublishedRoots(options.state_path)
     if options.edge_ca_file:
         trust = NamedAuthorities(Path(options.edge_ca_file))
@@ -99,6 +110,12 @@ def _steps(options: Options, *, registers: bool) -> Iterator[Step]:
         roots = trust.roots()
     except TrustUnavailable as error:
         yield False, "roots", str(error)
+        return
+    try:
+        make_context(roots)
+    except (ssl.SSLError, ValueError) as error:
+        reason = getattr(error, "reason", None) or error
+        yield False, "roots", f"{options.edge_ca_file}: no certificates (PEM) that can be read: {reason}"
         return
     yield True, "roots", options.edge_ca_file or "the two published ones"
     means = DialMeans(options.tunnel_token.reveal(), uuid.uuid4().bytes, roots)

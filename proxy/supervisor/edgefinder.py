@@ -9,7 +9,7 @@ from typing import Protocol
 
 from daemonkit.addresses import ListenAddress
 from daemonkit.logs import get_logger
-from proxy.tunnel.addresses import EdgeAddress, static_regions
+from proxy.tunnel.addresses import EdgeAddress, IpVersion, Region, static_regions
 from proxy.tunnel.discovery import (
     DiscoveryFailed,
     DnsOverTls,
@@ -35,8 +35,10 @@ class EdgeFinder(Protocol):
 class NamedEdge:
     """The operator's addresses, each of which is one address of the edge."""
 
-    def __init__(self, addresses: Sequence[ListenAddress]) -> None:
+    def __init__(self, addresses: Sequence[ListenAddress], version: IpVersion = IpVersion.AUTO) -> None:
+        """`version`: which one a name with several stands for, where it has one of that kind."""
         self._addresses = addresses
+        self._version = version
 
     @property
     def name(self) -> str:
@@ -47,11 +49,12 @@ class NamedEdge:
         errors: list[str] = []
         for address in self._addresses:
             try:
-                ip = _addresses_of(address.host, address.port)[0]
+                ips = _addresses_of(address.host, address.port)
             except OSError as error:
                 errors.append(f"{address.host}: no such host ({error.strerror or error})")
             else:
-                found.append(EdgeAddress(ip, address.port))
+                candidates = [EdgeAddress(ip, address.port) for ip in ips]
+                found.append(next(iter(Region(candidates, self._version).active), candidates[0]))
         if not found:
             raise DiscoveryFailed(f"no address of the edge: {'; '.join(errors)}")
         for reason in errors:

@@ -92,7 +92,8 @@ def _tunnel(daemon: Daemon, options: Options, fleet: Fleet) -> "Tunnel | None":
     from proxy.supervisor.tunnel import Tunnel, TunnelSettings
 
     token = TunnelToken.decode(options.tunnel_token.reveal())
-    finder: EdgeFinder = NamedEdge(options.edge) if options.edge else DiscoveredEdge(token.endpoint)
+    version = IpVersion(options.edge_ip_version)
+    finder: EdgeFinder = NamedEdge(options.edge, version) if options.edge else DiscoveredEdge(token.endpoint)
     trust: EdgeTrust = PublishedRoots(options.state_path)
     if options.edge_ca_file is not None:
         trust = NamedAuthorities(Path(options.edge_ca_file))
@@ -100,9 +101,7 @@ def _tunnel(daemon: Daemon, options: Options, fleet: Fleet) -> "Tunnel | None":
             trust.roots()
         except TrustUnavailable as error:
             raise UnusableFile(str(error)) from error
-    settings = TunnelSettings(
-        options.ha_connections, IpVersion(options.edge_ip_version), options.register_without_config
-    )
+    settings = TunnelSettings(options.ha_connections, version, options.register_without_config)
     tunnel = Tunnel(settings, options.tunnel_token, fleet.slots, finder, trust, daemon.stop)
     if options.tunnel_token.path:
         from proxy.supervisor.tokenfile import TokenFile

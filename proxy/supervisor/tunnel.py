@@ -24,7 +24,7 @@ from proxy.supervisor.edgetrust import EdgeTrust, TrustUnavailable
 from proxy.supervisor.places import Place
 from proxy.supervisor.slot import Slot
 from proxy.tunnel.addresses import EdgeAddresses, IpVersion
-from proxy.tunnel.discovery import DiscoveryFailed
+from proxy.tunnel.discovery import DiscoveryFailed, check_version
 from proxy.tunnel.failures import FailureCause
 from proxy.tunnel.orders import (
     Dial,
@@ -191,7 +191,9 @@ class Tunnel:
 
     def _search_in_thread(self) -> None:
         try:
-            found, roots = self._finder.find(), self._trust.roots()
+            found = self._finder.find()
+            check_version(found, self._settings.ip_version)
+            roots = self._trust.roots()
         except (DiscoveryFailed, TrustUnavailable) as error:
             self._events.put(partial(self._take_failed_search, str(error)))
         except Exception as error:

@@ -10,11 +10,12 @@ from typing import Final
 
 import msgspec
 
-from proxy.tunnel.addresses import EdgeAddress
+from proxy.tunnel.addresses import EdgeAddress, IpVersion, Region
 
 DOMAIN: Final = "argotunnel.com"
 SERVICE: Final = "v2-origintunneld"
 REGIONS: Final = 2
+_MAX_SHOWN: Final = 256
 SERVER_NAME: Final = "h2.cftunnel.com"
 """Of the edge's certificate, over HTTP/2, whatever address is dialled."""
 
@@ -65,3 +66,12 @@ def resolved_regions(
         hosts = ", ".join(target.host for target in targets)
         raise DiscoveryFailed(f"no address for {hosts}; name addresses with --edge if need be")
     return regions
+
+
+def check_version(regions: Sequence[Sequence[EdgeAddress]], version: IpVersion) -> None:
+    """Raises DiscoveryFailed when none of the addresses is to be dialled."""
+    if not any(Region(addresses, version).active for addresses in regions):
+        found = ", ".join(str(address) for addresses in regions for address in addresses)
+        raise DiscoveryFailed(
+            f"no IPv{version} address among the edge's {found[:_MAX_SHOWN]}, which --edge-ip-version {version} asks for"
+        )

@@ -138,3 +138,13 @@ def test_one_family_alone_is_dialled_where_that_is_asked_for(version: str, wante
             records = edge.wait_for_registered(2, PATIENCE_S)
             assert {record.address.rpartition(":")[0] for record in records} == {wanted}
             proxy.wait_for_message("fewer edge addresses than connections wanted", addresses=2)
+
+
+def test_an_edge_without_addresses_of_the_family_that_is_asked_for_is_a_failed_attempt() -> None:
+    with Edge() as edge, Connector(edge, arguments=[*EAGER, "--edge-ip-version", "6"]) as proxy:
+        line = proxy.wait_for_message(BOOTSTRAP_LINE, PATIENCE_S, attempt=1)
+        assert line["error"] == (
+            f"no IPv6 address among the edge's {', '.join(edge.addresses)}, which --edge-ip-version 6 asks for"
+        )
+        proxy.wait_for_message(BOOTSTRAP_LINE, PATIENCE_S, attempt=2)
+        assert not edge.ledger.records

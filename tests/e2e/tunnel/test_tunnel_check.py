@@ -2,6 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from pathlib import Path
+from ssl import PEM_FOOTER, PEM_HEADER
+
+import pytest
+
+from proxy.tunnel.capnp import MAX_MESSAGE_BYTES
 from tests.support.daemon import Daemon
 from tests.support.edge.behaviour import Behaviour, unauthorized
 from tests.support.edge.edge import Edge
@@ -9,9 +16,9 @@ from tests.support.edge.edge import Edge
 DONE_S = 60.0
 
 
-def told(edge: Edge, *arguments: str, token: str = "") -> tuple[int, list[str]]:
+def told(edge: Edge, *arguments: str, token: str = "", addresses: Sequence[str] = ()) -> tuple[int, list[str]]:
     """Exit code and lines."""
-    given = ["--edge", ",".join(edge.addresses), "--edge-ca-file", str(edge.ca_file), *arguments]
+    given = ["--edge", ",".join(addresses or edge.addresses), "--edge-ca-file", str(edge.ca_file), *arguments]
     with Daemon("proxy", ["tunnel-check", *given], {"TUNNEL_TOKEN": token or edge.tunnel.token}) as command:
         return command.wait(DONE_S), list(command.lines)
 
@@ -48,3 +55,45 @@ def test_a_step_that_fails_comes_with_what_helps() -> None:
         code, lines = told(edge, token="no token")
         assert (code, len(lines)) == (1, 1)
         assert "no token" not in lines[0].removeprefix("FAIL  token")
+
+
+def test_addresses_that_are_none_of_the_version_are_told_with_what_asks_for_it() -> None:
+    with Edge() as edge:
+        code, lines = told(edge, "--edge-ip-version", "6")
+        assert (code, len(lines)) == (1, 2)
+        assert lines[1].endswith(f"{edge.addresses[1]}, which --edge-ip-version 6 asks for")
+
+
+def test_an_address_that_does_not_exist_is_told_without_a_word_of_srv() -> None:
+    with Edge() as edge:
+        code, lines = told(edge, addresses=["nowhere.invalid:7844"])
+        assert (code, len(lines)) == (1, 2)
+        assert "nowhere.invalid: no such host" in lines[1]
+        assert lines[1].endswith("; look at the DNS of this host")
+
+
+@pytest.mark.parametrize("content", ["", "no certificate", f"{PEM_HEADER}\nAAAA\n{PEM_FOOTER}\n"])
+def test_a_file_without_an_authority_is_what_is_wrong_and_not_the_way_to_the_edge(content: str, tmp_path: Path) -> None:
+    file = tmp_path / "roots.pem"
+    file.write_text(content)
+    with Edge() as edge:
+        code, lines = told(edge, "--edge-ca-file", str(file))
+        assert (code, len(lines)) == (1, 3)
+        assert lines[2].startswith(f"FAIL  roots         {file}: no certificates (PEM) that can be read: ")
+
+
+@pytest.mark.parametrize(
+    ("behaviour", "said"),
+    [
+        (Behaviour(exception="a bug of the edge"), "a bug of the edge; the edge has trouble of its own"),
+        (Behaviour(drops_at_register=True), "; try again; if it stays so, look at --edge"),
+        (Behaviour(location="L" * MAX_MESSAGE_BYTES), "; what answers does not speak as an edge does"),
+    ],
+    ids=["exception", "dropped", "malformed"],
+)
+def test_each_way_in_which_a_registration_ends_comes_with_what_helps(behaviour: Behaviour, said: str) -> None:
+    with Edge() as edge:
+        edge.plan(Behaviour(), Behaviour(), behaviour)
+        code, lines = told(edge, "--register")
+        assert (code, len(lines)) == (1, 6)
+        assert said in lines[5]

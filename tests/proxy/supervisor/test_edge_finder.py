@@ -21,7 +21,7 @@ import trustme
 
 from daemonkit.addresses import ListenAddress
 from proxy.supervisor.edgefinder import DiscoveredEdge, NamedEdge
-from proxy.tunnel.addresses import EdgeAddress
+from proxy.tunnel.addresses import EdgeAddress, IpVersion
 from proxy.tunnel.discovery import DiscoveryFailed, DnsOverTls
 
 SRV = "_v2-origintunneld._tcp.argotunnel.com."
@@ -139,6 +139,22 @@ def test_named_addresses_make_two_regions_and_names_that_do_not_exist_are_left_o
     named = ["127.0.0.1:1", "nowhere.invalid:2", "127.0.0.3:3", "[::1]:4"]
     regions = NamedEdge([ListenAddress.parse(text) for text in named]).find()
     assert regions == ((EdgeAddress("127.0.0.1", 1), EdgeAddress("::1", 4)), (EdgeAddress("127.0.0.3", 3),))
+
+
+@pytest.mark.parametrize(
+    ("version", "ip"),
+    [(IpVersion.AUTO, "2001:db8::1"), (IpVersion.IPV4, "192.0.2.1"), (IpVersion.IPV6, "2001:db8::1")],
+)
+def test_a_name_with_addresses_of_both_families_stands_for_the_first_that_may_be_dialled(
+    version: IpVersion, ip: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    found = [
+        (socket.AF_INET6, socket.SOCK_STREAM, socket.IPPROTO_TCP, "", ("2001:db8::1", 1, 0, 0)),
+        (socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP, "", ("192.0.2.1", 1)),
+    ]
+    monkeypatch.setattr(socket, "getaddrinfo", lambda *_question, **_kind: found)
+
+    assert ((EdgeAddress(ip, 1),), ()) == NamedEdge([ListenAddress.parse("edge.example:1")], version).find()
 
 
 def test_no_name_that_exists_is_told_with_the_host() -> None:

@@ -2,8 +2,15 @@
 
 import pytest
 
-from proxy.tunnel.addresses import EdgeAddress
-from proxy.tunnel.discovery import DiscoveryFailed, SrvTarget, region_targets, resolved_regions, srv_name
+from proxy.tunnel.addresses import EdgeAddress, IpVersion
+from proxy.tunnel.discovery import (
+    DiscoveryFailed,
+    SrvTarget,
+    check_version,
+    region_targets,
+    resolved_regions,
+    srv_name,
+)
 
 ONE = SrvTarget("region1.v2.argotunnel.com", 7844)
 TWO = SrvTarget("region2.v2.argotunnel.com", 7845)
@@ -47,3 +54,18 @@ def test_one_region_without_addresses_is_borne() -> None:
 def test_no_address_at_all_is_a_failure() -> None:
     with pytest.raises(DiscoveryFailed, match=r"no address for region1.v2.argotunnel.com, region2"):
         resolved_regions([ONE, TWO], {ONE.host: []})
+
+
+V4, V6 = EdgeAddress("192.0.2.1", 7844), EdgeAddress("2001:db8::1", 7844)
+
+
+@pytest.mark.parametrize("version", IpVersion)
+def test_regions_with_any_address_of_the_version_will_do(version: IpVersion) -> None:
+    for regions in ([[V4, V6], []], [[V4], [V6]], [[], [V6, V4]]):
+        check_version(regions, version)
+
+
+@pytest.mark.parametrize(("version", "address"), [(IpVersion.IPV4, V6), (IpVersion.IPV6, V4)])
+def test_no_address_of_the_version_is_a_failure(version: IpVersion, address: EdgeAddress) -> None:
+    with pytest.raises(DiscoveryFailed, match=rf"no IPv{version} address .*{address.ip}.*--edge-ip-version {version}"):
+        check_version([[address], []], version)
