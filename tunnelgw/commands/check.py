@@ -10,6 +10,7 @@ from tunnelgw.commands.world import World
 from tunnelgw.model.kinds import Kind
 from tunnelgw.model.meta import Key
 from tunnelgw.model.snapshot import Entry
+from tunnelgw.sources.directory.admission import NAMELESS
 from tunnelgw.translate.pipeline import Translation
 
 _STYLES = {
@@ -58,5 +59,11 @@ def _draw(rows: Sequence[Row], *, wants_all: bool) -> None:
     ]
     if lines:
         show.rows(("", "object", "part", "condition", "message", "where"), lines, _STYLES)
-    count = {grade: len({row.object for row in rows if row.grade is grade}) for grade in Grade}
-    show.note(", ".join(f"{number} {grade.value}" for grade, number in count.items() if number) or "nothing to judge")
+    count = {grade: len({_subject(row) for row in rows if row.grade is grade}) for grade in Grade}
+    note = ", ".join(f"{number} {grade.value}" for grade, number in count.items() if number) or "nothing to judge"
+    show.note(f"{note} (--all says why)" if count[Grade.IGNORED] and not wants_all else note)
+
+
+def _subject(row: Row) -> str:
+    """What is counted once: an object, or the place of a document that nobody can put a name to."""
+    return row.where if row.object == NAMELESS else row.object

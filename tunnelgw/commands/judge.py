@@ -7,7 +7,9 @@ import msgspec
 
 from tunnelgw.model.conditions import BAD_WHEN_TRUE, WORTH_KNOWING, Finding, Status
 from tunnelgw.model.kinds import Kind
-from tunnelgw.model.meta import Key
+from tunnelgw.model.meta import Key, Object
+from tunnelgw.model.refs import GATEWAY_API
+from tunnelgw.model.routes import GrpcRoute, HttpRoute
 from tunnelgw.model.snapshot import Snapshot
 from tunnelgw.translate.pipeline import Translation
 from tunnelgw.translate.policies import PolicyVerdict
@@ -48,10 +50,22 @@ def judge(snapshot: Snapshot, translation: Translation) -> Iterator[Row]:
     """At least one row for each object that has a status."""
     for kind in JUDGED:
         for key in sorted(snapshot.all(kind)):
-            yield from _object(ObjectId(kind, key), translation)
+            yield from _object(ObjectId(kind, key), snapshot, translation)
 
 
-def _object(id_: ObjectId, translation: Translation) -> Iterator[Row]:
+def absent_parents(item: Object | None, snapshot: Snapshot) -> tuple[str, ...]:
+    """`Gateway infra/web does not exist`, for each parent of a route that there is none of."""
+    if not isinstance(item, HttpRoute | GrpcRoute):
+        return ()
+    parents = [
+        (Kind(ref.kind), Key(ref.namespace or item.metadata.namespace, ref.name))
+        for ref in item.spec.parent_refs
+        if ref.group == GATEWAY_API and ref.kind in (Kind.GATEWAY, Kind.LISTENER_SET)
+    ]
+    return tuple(f"{kind} {key} does not exist" for kind, key in parents if key not in snapshot.all(kind))
+
+
+def _object(id_: ObjectId, snapshot: Snapshot, translation: Translation) -> Iterator[Row]:
     verdict = translation.verdict(id_)
     match verdict:
         case ClassVerdict():
@@ -69,6 +83,8 @@ def _object(id_: ObjectId, translation: Translation) -> Iterator[Row]:
         case PolicyVerdict() if verdict.ancestors:
             for ancestor in verdict.ancestors:
                 yield from _rows(id_, f"Gateway {ancestor.gateway}", ancestor.findings)
+        case _ if absent := absent_parents(snapshot.all(id_.kind).get(id_.key), snapshot):
+            yield Row(Grade.WARNING, str(id_), message="; ".join(absent))
         case _:
             yield Row(Grade.IGNORED, str(id_), message="it leads to no GatewayClass of this controller")
 

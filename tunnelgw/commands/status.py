@@ -5,7 +5,7 @@ from collections.abc import Iterator
 import msgspec
 
 from tunnelgw.commands import show
-from tunnelgw.commands.judge import JUDGED
+from tunnelgw.commands.judge import JUDGED, absent_parents
 from tunnelgw.commands.world import World
 from tunnelgw.model.conditions import BAD_WHEN_TRUE, WORTH_KNOWING, Condition
 from tunnelgw.model.gateways import Gateway, GatewayClass, ListenerSet
@@ -54,7 +54,8 @@ def _rows(world: World, kind: Kind, key: Key) -> Iterator[Row]:
         return
     if found.conditions or not (found.parents or found.ancestors):
         addresses = ", ".join(address.value for address in found.addresses)
-        yield _row(item, name, "", addresses, found.conditions)
+        row = _row(item, name, "", addresses, found.conditions)
+        yield msgspec.structs.replace(row, problems=(*row.problems, *absent_parents(item, world.snapshot)))
     for listener in found.listeners:
         yield _row(item, name, f"listener {listener.name}", _routes(listener.attached_routes), listener.conditions)
     for entry in (*found.parents, *found.ancestors):

@@ -155,6 +155,31 @@ def test_what_leads_to_no_class_of_ours_is_ignored_and_no_error(folder: Path) ->
     assert {line[0] for line in lines(result)} == {"ignored"}
 
 
+def test_check_says_how_to_learn_why_something_is_ignored(folder: Path) -> None:
+    result = run("check", str(folder), "--controller-name", "example.net/other")
+
+    assert result.stderr == "3 ignored (--all says why)\n"
+
+
+def test_a_route_to_a_gateway_that_does_not_exist_is_a_warning(folder: Path) -> None:
+    (folder / "route.yaml").write_text(ROUTE.replace("name: web, namespace: infra", "name: wep, namespace: infra"))
+
+    result = run("check", str(folder))
+    status = run("status", "--manifests", str(folder))
+
+    where = f"{folder / 'route.yaml'}:6"
+    assert result.returncode == 0
+    assert lines(result) == [["warning", "HTTPRoute shop/shop", "", "", "Gateway infra/wep does not exist", where]]
+    assert ["pending", "HTTPRoute shop/shop", "", "", "Gateway infra/wep does not exist"] in lines(status)
+
+
+def test_each_document_without_a_name_counts(folder: Path) -> None:
+    (folder / "one.yaml").write_text("- 1\n")
+    (folder / "two.yaml").write_text("- 2\n")
+
+    assert run("check", str(folder)).stderr == "3 accepted, 2 refused\n"
+
+
 def test_a_path_that_is_not_there_is_told(folder: Path) -> None:
     result = run("check", str(folder / "nothing"))
 

@@ -16,9 +16,11 @@ from tunnelgw.model.meta import Key, Object
 from tunnelgw.model.snapshot import Entry
 from tunnelgw.sources.directory.manifests import Document
 from tunnelgw.sources.directory.schema.common import SUBDOMAIN
-from tunnelgw.sources.directory.schema.kinds import BY_API_VERSION, SPECS
+from tunnelgw.sources.directory.schema.kinds import BY_API_VERSION, SPECS, misspelling
 from tunnelgw.sources.directory.schema.shapes import Place
 
+NAMELESS: Final = "(document)"
+"""The subject of a problem, where nobody can say which object it is."""
 _NAME: Final = re.compile(SUBDOMAIN)
 _LABEL_NAME: Final = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?")
 _LONGEST_NAME: Final = 253
@@ -38,7 +40,7 @@ class Problem(msgspec.Struct, frozen=True):
     @property
     def subject(self) -> str:
         """What is refused, for people."""
-        return f"{self.entry.room} {self.entry.key}" if self.entry else "(document)"
+        return f"{self.entry.room} {self.entry.key}" if self.entry else NAMELESS
 
     @property
     def where(self) -> str:
@@ -98,10 +100,14 @@ class _Admission:
         if not isinstance(data, dict) or not isinstance(data.get("kind"), str):
             self._say((), "not an object of the API: kind is missing")
             return self._problems
-        kind = BY_API_VERSION.get((str(data.get("apiVersion")), data["kind"]))
+        api_version = data.get("apiVersion")
+        if not isinstance(api_version, str):
+            self._say((), "not an object of the API: apiVersion is missing")
+            return self._problems
+        kind = BY_API_VERSION.get((api_version, data["kind"]))
         if kind is None:
-            if data["kind"] in RESOURCES and data["kind"] != Kind.CUSTOM_RESOURCE_DEFINITION:
-                self._say(("apiVersion",), f"there is no kind {data['kind']} in {data.get('apiVersion')}")
+            if wrong := misspelling(api_version, data["kind"]):
+                self._say(("kind",), wrong)
             return self._problems
         try:
             return self._admitted(kind, data)

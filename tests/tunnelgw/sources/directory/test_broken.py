@@ -25,7 +25,20 @@ def laughs() -> str:
         (route().replace("hostnames", "hostname"), "web.yaml:7: spec.hostname is not a field that there is"),
         (route().replace("  name: web", "  name: Web"), "web.yaml:4: metadata.name 'Web' is not a name"),
         (route().replace("kind: HTTPRoute", "kind: 5"), "web.yaml:1: not an object of the API: kind is missing"),
-        (route().replace("io/v1", "io/v9"), "web.yaml:1: there is no kind HTTPRoute in gateway.networking.k8s.io/v9"),
+        (
+            route().replace("io/v1", "io/v9"),
+            "web.yaml:2: there is no kind HTTPRoute in gateway.networking.k8s.io/v9, want",
+        ),
+        (
+            route().replace("k8s.io", "k8.io"),
+            "web.yaml:2: there is no kind HTTPRoute in gateway.networking.k8.io/v1, want",
+        ),
+        (route().replace("io/v1", "io"), "web.yaml:2: there is no kind HTTPRoute in gateway.networking.k8s.io, want"),
+        (
+            route().replace("HTTPRoute", "HttpRoute"),
+            "web.yaml:2: there is no kind HttpRoute in gateway.networking.k8s.io/v1, did you mean HTTPRoute?",
+        ),
+        (route().replace("apiVersion", "#"), "web.yaml:2: not an object of the API: apiVersion is missing"),
         ("\xff\xfe", "web.yaml:1: "),
         ("&a [*a]", "web.yaml:1: "),
         ("apiVersion: v1\nkind: List\nitems: 5\n", "web.yaml:3: items of a List is not a list"),
@@ -49,6 +62,24 @@ def test_a_broken_file_keeps_the_last_good_version_and_says_file_line_and_reason
     assert [each for each in site.problems() if each.startswith(problem)], site.problems()
     site.write("web.yaml", route(hostname="mended.example.org"))
     assert site.hostnames() == ("mended.example.org",)
+    assert site.problems() == []
+
+
+@pytest.mark.parametrize(
+    ("api_version", "kind"),
+    [
+        ("apps/v1", "Deployment"),
+        ("gateway.networking.k8s.io/v1", "TLSRoute"),
+        ("networking.istio.io/v1", "Gateway"),
+        ("serving.knative.dev/v1", "Service"),
+        ("gateway.envoyproxy.io/v1alpha1", "Backend"),
+    ],
+)
+def test_kinds_of_others_are_no_mistake(site: Site, api_version: str, kind: str) -> None:
+    site.write("other.yaml", f"apiVersion: {api_version}\nkind: {kind}\nmetadata: {{name: other}}\n")
+
+    site.look()
+
     assert site.problems() == []
 
 

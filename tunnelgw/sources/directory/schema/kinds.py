@@ -1,5 +1,6 @@
 """Every kind that a folder may hold: its API versions, and the shape of its spec."""
 
+import difflib
 from typing import Final
 
 from tunnelgw.model.kinds import RESOURCES, Kind
@@ -38,3 +39,26 @@ def _api_versions() -> dict[tuple[str, str], Kind]:
 
 BY_API_VERSION: Final = _api_versions()
 """Kinds by `apiVersion` and `kind`."""
+
+_NEIGHBOURS: Final = frozenset({"tlsroute", "tcproute", "udproute"})
+"""Kinds of Gateway API that are not ours, with names that are near to those of ours."""
+_NEAR_GROUP, _NEAR_KIND = 0.9, 0.8
+_BY_LOWER_CASE: Final = {str(kind).lower(): kind for kind in SPECS}
+_GROUPS: Final = sorted({RESOURCES[kind].group for kind in SPECS})
+
+
+def misspelling(api_version: str, kind: str) -> str:
+    """What is wrong with a pair that is not in BY_API_VERSION; empty where it is somebody else's kind."""
+    group, slash, _ = api_version.rpartition("/")
+    if kind in RESOURCES:
+        if kind == Kind.CUSTOM_RESOURCE_DEFINITION:
+            return ""
+        resource = RESOURCES[Kind(kind)]
+        wanted = f"{resource.group}/{resource.versions[0]}".lstrip("/")
+        # Others have kinds of the same name: Gateways, Services and Backends are not rare.
+        is_meant = not slash or difflib.get_close_matches(group, [resource.group], cutoff=_NEAR_GROUP)
+        return f"there is no kind {kind} in {api_version}, want {wanted}" if is_meant else ""
+    if kind.lower() in _NEIGHBOURS or not difflib.get_close_matches(group, _GROUPS, n=1, cutoff=_NEAR_GROUP):
+        return ""
+    near = difflib.get_close_matches(kind.lower(), _BY_LOWER_CASE, n=1, cutoff=_NEAR_KIND)
+    return f"there is no kind {kind} in {api_version}, did you mean {_BY_LOWER_CASE[near[0]]}?" if near else ""
