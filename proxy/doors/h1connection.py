@@ -9,11 +9,12 @@ One deadline at a time: for the first byte and the whole head from the moment of
 to begin, then for its head. Nothing is timed here while an exchange runs: that is the exchange's matter.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Sequence
 from typing import Final
 
 import msgspec
 
+from daemonkit.logs import get_logger
 from proxy import h1
 from proxy.doors.h1stream import H1Stream
 from proxy.doors.member import BUSY, Keeper
@@ -24,6 +25,8 @@ from proxy.exchange.client import Arrival
 from proxy.loop import Loop, Transport
 from proxy.loop.transport import Buffer
 from proxy.stats import RefusalCause
+
+log = get_logger(__name__)
 
 PAUSE_BYTES: Final = 256 * 1024
 """Held by the exchange: reading stops above, and goes on at half of it."""
@@ -88,22 +91,32 @@ class H1Connection:
         else:
             self._take(self._codec.receive_eof())
 
-    def _take(self, events: Iterable[h1.Event]) -> None:
-        for event in events:
-            if isinstance(event, h1.RequestReceived):
-                self._begin(event)
-            elif isinstance(event, h1.DataReceived):
-                self._on_data(event)
-            elif isinstance(event, h1.TrailersReceived):
-                self._on_trailers(event)
-            elif isinstance(event, h1.ConnectionTerminated):
-                self._refuse(event.status_code, event.reason, "protocol")
-            elif isinstance(event, h1.Http2PrefaceReceived):
-                self._is_ending = True
-                self._deadline.cancel()
-                self._upgrade(self, self._transport, event.data)
+    def _take(self, events: Sequence[h1.Event]) -> None:
+        if events and isinstance(events[0], h1.Http2PrefaceReceived):
+            self._is_ending = True
+            self._deadline.cancel()
+            self._upgrade(self, self._transport, events[0].data)
+            return
+        try:
+            for event in events:
+                self._on_event(event)
+        except Exception:
+            # Told here, since not every caller is the loop with our socket: it may be a door with others to drain.
+            log.exception("bug in the handling of a request")
+            if not self._transport.is_closed:
+                self.abort("given up after a bug of ours")
         if not self._is_ending:
             self._watch_input()
+
+    def _on_event(self, event: h1.Event) -> None:
+        if isinstance(event, h1.RequestReceived):
+            self._begin(event)
+        elif isinstance(event, h1.DataReceived):
+            self._on_data(event)
+        elif isinstance(event, h1.TrailersReceived):
+            self._on_trailers(event)
+        elif isinstance(event, h1.ConnectionTerminated):
+            self._refuse(event.status_code, event.reason, "protocol")
 
     def _watch_input(self) -> None:
         """After input was taken, or a response has ended."""
@@ -282,10 +295,8 @@ class H1Connection:
         """Answer ourselves if nothing was answered yet and the client would understand it, and close."""
         stream, self._stream = self._stream, None
         has_answered = stream is not None and stream.has_answered
-        if stream is not None and stream.exchange is not None:
-            stream.exchange.on_client_gone(detail)
         if stream is not None:
-            self._let_go(stream)
+            self._tell_gone(stream, detail)
         self._keeper.refused(cause, detail)
         if not has_answered and status_code != h1.NOT_HTTP:
             self._codec.drain()
@@ -303,10 +314,18 @@ class H1Connection:
     def _lose(self, reason: str) -> None:
         stream, self._stream = self._stream, None
         if stream is not None:
-            exchange = stream.exchange
-            self._let_go(stream)
-            if exchange is not None:
-                exchange.on_client_gone(reason)
+            self._tell_gone(stream, reason)
+
+    def _tell_gone(self, stream: H1Stream, reason: str) -> None:
+        exchange = stream.exchange
+        self._let_go(stream)
+        if exchange is None:
+            return
+        try:
+            exchange.on_client_gone(reason)
+        except Exception:
+            # The connection is still to be closed, and no longer to be counted.
+            log.exception("bug in the end of an exchange")
 
     @staticmethod
     def _let_go(stream: H1Stream) -> None:

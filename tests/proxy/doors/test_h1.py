@@ -1,11 +1,13 @@
 """HTTP/1.1 clients on plain doors: what comes back over a real socket."""
 
+import contextlib
 import re
 import socket
+from collections.abc import Callable
 
 import pytest
 
-from tests.proxy.doors.rig import Rig, ask, read_all, read_until, serving
+from tests.proxy.doors.rig import WAIT_S, Rig, ask, read_all, read_all_or_reset, read_until, serving
 
 HELLO = b"\r\n\r\nhello\n"
 
@@ -149,6 +151,60 @@ def test_a_bug_in_an_exchange_costs_its_connection_only() -> None:
     with serving() as rig, rig.connect() as client, rig.connect() as other:
         ask(client, "/raise")
 
-        assert b"" == client.recv(10)
+        with pytest.raises(ConnectionResetError):
+            client.recv(10)
         ask(other)
         assert read_until(other, HELLO)
+        rig.wait_for_connections(1)
+
+
+def test_a_bug_in_a_pipelined_request_ends_its_connection() -> None:
+    with serving() as rig, rig.connect() as client:
+        client.sendall(b"".join(b"GET %b HTTP/1.1\r\nHost: a\r\n\r\n" % path for path in (b"/hello", b"/raise")))
+
+        read_all_or_reset(client)
+        rig.wait_for_connections(0)
+
+
+def test_a_bug_in_a_request_that_comes_with_the_drain_keeps_no_other_connection_open() -> None:
+    with serving() as rig, contextlib.ExitStack() as clients:
+        raising, *idle = [clients.enter_context(rig.connect()) for _ in range(10)]
+        rig.wait_for_connections(10)
+
+        def ask_and_drain() -> None:
+            """In one turn of the loop: the request lies in its socket when draining begins."""
+            ask(raising, "/raise")
+            rig.doors.drain()
+
+        rig.call(ask_and_drain)
+
+        assert [b""] * 9 == [read_all(client) for client in idle]
+        assert rig.is_idle.wait(WAIT_S)
+
+
+Way = Callable[[Rig, socket.socket], None]
+
+
+def break_off(_: Rig, client: socket.socket) -> None:
+    client.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, b"\1\0\0\0\0\0\0\0")
+    client.close()
+
+
+WAYS_OUT: dict[str, Way] = {
+    "closes its side": lambda _, client: client.shutdown(socket.SHUT_WR),
+    "breaks off": break_off,
+    "breaks the protocol": lambda _, client: client.sendall(b"no size\r\n"),
+    "is sent away": lambda rig, _: rig.call(rig.doors.abort),
+}
+
+
+@pytest.mark.parametrize("way", WAYS_OUT.values(), ids=WAYS_OUT.keys())
+def test_a_bug_in_the_end_of_an_exchange_leaves_no_connection_behind_when_its_client(way: Way) -> None:
+    with serving() as rig, rig.connect() as client:
+        ask(client, "/grudge", "Transfer-Encoding: chunked\r\n", "POST")
+        rig.services.begun.get(timeout=10)
+
+        way(rig, client)
+
+        assert rig.services.gone.get(timeout=10)
+        rig.wait_for_connections(0)
