@@ -19,7 +19,7 @@ from proxy.exchange import answers, upgrade
 from proxy.exchange.answers import error_answer
 from proxy.exchange.attempting import Attempting
 from proxy.exchange.departure import Departure
-from proxy.exchange.hopbyhop import interim_fields, response_fields, trailer_fields
+from proxy.exchange.hopbyhop import final_fields, interim_fields, trailer_fields
 from proxy.exchange.relay import NOBODY, Data, Relay, Upload
 from proxy.exchange.upgrade import Switch, UnusableSwitch
 from proxy.h2.heads import Fields, ResponseHead
@@ -123,7 +123,7 @@ class Exchange(Attempting):
         if decision.response_edits is None and decision.rule.persistence is None and not self._awaits_switch:
             self._pass_head(head.onward or _onward(head), end_stream)
             return
-        fields = self._edited(departure, response_fields(head.fields))
+        fields = self._edited(departure, final_fields(head))
         if self._awaits_switch and departure.switch is not None:
             self._settle_switch(departure.switch, head, fields, end_stream)
         else:
@@ -292,5 +292,5 @@ class Exchange(Attempting):
 
 def _onward(head: ResponseHead) -> ResponseHead:
     """A head that nothing is done to, as it leaves; remembered, since a head may come again."""
-    head.onward = ResponseHead(head.status_code, response_fields(head.fields), head.never_indexed)
+    head.onward = ResponseHead(head.status_code, final_fields(head), head.never_indexed)
     return head.onward

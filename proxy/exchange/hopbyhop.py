@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from typing import Final
 
 from proxy.h1.grammar import options_of, permitted_trailers
-from proxy.h2.heads import Field, Fields
+from proxy.h2.heads import Field, Fields, ResponseHead
 
 # Verdicts. KEEP is false, so that the usual case is one test. Those from LOOK_CLOSER on are special.
 KEEP, DROP, LOOK_CLOSER = range(3)
@@ -30,6 +30,7 @@ _ALWAYS: Final[dict[bytes, int]] = {
 _PROXY: Final = b"proxy-"
 """Proxy-Connection, Proxy-Authorization, Proxy-Authenticate: for the next hop, which is us."""
 _USUAL_OPTIONS: Final = frozenset((b"keep-alive", b"Keep-Alive", b"close", b"Close", b"upgrade", b"Upgrade"))
+_NO_CONTENT: Final = 204
 _MAX_NAMES: Final = 2048
 _MAX_NAME_BYTES: Final = 64
 _TE_TRAILERS: Final[Field] = (b"te", b"trailers")
@@ -108,6 +109,11 @@ def response_fields(fields: Fields) -> Fields:
     for _, (_, value) in special:
         kept = _without_named(kept, value)
     return kept
+
+
+def final_fields(head: ResponseHead) -> Fields:
+    """The same of a whole head: one of status code 204, too, says nothing of a body. curl refuses it over HTTP/2."""
+    return interim_fields(head.fields) if head.status_code == _NO_CONTENT else response_fields(head.fields)
 
 
 def interim_fields(fields: Fields) -> Fields:

@@ -12,6 +12,7 @@ from tests.support.gateway import Gateway, route_to
 from tests.support.programs import curl
 from tests.support.recordingbackend import Received, RecordingBackend, Reply
 from tests.support.servers import Server, nginx
+from tests.support.socketbackend import Dialogue, SocketBackend
 
 # scheme, options, the version of the response: a server names its own, also to clients of HTTP/1.0
 PROTOCOLS = {
@@ -258,3 +259,20 @@ def test_fields_of_one_connection_stay_on_it(gateway: Gateway, backend: Recordin
     assert b"x-end: 2" in head.lower()
     assert b"x-hop" not in head.lower()
     assert b"keep-alive:" not in head.lower()
+
+
+@each_protocol
+def test_the_length_that_a_backend_sends_with_204_is_not_passed_on(gateway: Gateway, protocol: str) -> None:
+    """RFC 9110, 8.6; curl ends a stream of HTTP/2 for it."""
+
+    def say_nothing_at_length(dialogue: Dialogue) -> None:
+        while dialogue.read_request():
+            dialogue.send(b"HTTP/1.1 204 No Content\r\nContent-Length: 5\r\n\r\n")
+
+    with SocketBackend(say_nothing_at_length) as backend:
+        gateway.serve(route_to(backend.address))
+
+        head = fetch(gateway, protocol, "/", "-i")
+
+    assert b"204" == head.split()[1]
+    assert b"content-length" not in head.lower()
