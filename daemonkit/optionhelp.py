@@ -103,12 +103,18 @@ def _misplaced(command: str, flags: Mapping[str, object], specs: Sequence[Option
 
 
 def build_parser(
-    options: type[Any], prog: str, prefix: str, description: str, commands: Mapping[str, str], version: str
+    options: type[Any],
+    prog: str,
+    prefix: str,
+    description: str,
+    commands: Mapping[str, str],
+    version: str,
+    questions: Mapping[str, str],
 ) -> Parser:
     parser = Parser(
         prog=prog or None,
-        usage=f"{prog} [{'|'.join(commands)}] [flags]" if commands else f"{prog} [flags]",
-        description=_escape(_introduction(description, commands)),
+        usage=f"{prog} [{'|'.join([*commands, *questions])}] [flags]" if commands else f"{prog} [flags]",
+        description=_escape(_introduction(prog, description, commands, questions)),
         add_help=False,
         allow_abbrev=False,
         formatter_class=_help_formatter,
@@ -129,16 +135,22 @@ def build_parser(
     return parser
 
 
-def _introduction(description: str, commands: Mapping[str, str]) -> str:
+def _introduction(prog: str, description: str, commands: Mapping[str, str], questions: Mapping[str, str]) -> str:
     """The description, and one paragraph for each command."""
     lines = [_filled(description)]
     if commands:
-        indent = 4 + max(map(len, commands))
+        everything = {**commands, **questions}
+        indent = 4 + max(map(len, everything))
         default = next(iter(commands))
         lines += ["", "commands:"]
-        for name, text in commands.items():
+        for name, text in everything.items():
             whole = f"  {name:{indent - 2}}{text}{' (when no command is given)' if name == default else ''}"
             lines.append(_filled(whole, " " * indent))
+    if questions:
+        example = next(iter(questions))
+        whose = ", ".join(f"`{name}`" for name in commands)
+        rule = f"Below are the flags of {whose}. Each other command tells its own, such as `{prog} {example} --help`."
+        lines += ["", _filled(rule)]
     return "\n".join(lines)
 
 

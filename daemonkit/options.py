@@ -11,6 +11,7 @@ import os
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Any, ClassVar, NoReturn, TypeVar, overload
 
 import daemonkit
@@ -76,6 +77,7 @@ def load(
     environ: Mapping[str, str] | None = None,
     description: str = "",
     commands: Mapping[str, str],
+    questions: Mapping[str, str] = ...,
     on_bad: Callable[[BadOptions], None] = ...,
 ) -> tuple[str, O]: ...
 
@@ -89,16 +91,18 @@ def load(
     environ: Mapping[str, str] | None = None,
     description: str = "",
     commands: Mapping[str, str] | None = None,
+    questions: Mapping[str, str] = MappingProxyType({}),
     on_bad: Callable[[BadOptions], None] = lambda _bad: None,
 ) -> O | tuple[str, O]:
     """The options, or with `commands` (name -> help, the first is the default) the chosen command and the options.
 
+    `questions` are further commands, with options of their own: `--help` names them, and somebody else runs them.
     Ends the process: exit code 0 after `--help` and `--version`, 2 after printing every problem. `on_bad` is called
     before that, and may end it in another way.
     """
     argv = sys.argv[1:] if argv is None else argv
     environ = os.environ if environ is None else environ
-    parser = build_parser(options, prog, prefix, description, commands or {}, daemonkit.__version__)
+    parser = build_parser(options, prog, prefix, description, commands or {}, daemonkit.__version__, questions)
     try:
         command, instance = _parse(parser, options, prefix, argv, environ, commands or {})
     except BadOptions as bad:
@@ -119,7 +123,7 @@ def parse(
     commands: Mapping[str, str] | None = None,
 ) -> tuple[str, O]:
     """The chosen command (empty without `commands`) and the options; raises BadOptions, logs and prints nothing."""
-    parser = build_parser(options, "", prefix, "", commands or {}, daemonkit.__version__)
+    parser = build_parser(options, "", prefix, "", commands or {}, daemonkit.__version__, {})
     return _parse(parser, options, prefix, argv, environ, commands or {})
 
 

@@ -15,8 +15,14 @@ if TYPE_CHECKING:
 log = get_logger(__name__)
 
 RUN = "run"
-QUESTIONS = ("check", "explain", "schema", "edge-ca", "tunnel-check")
-"""Commands for people, who want to know something of a document; see `proxy.commands`."""
+QUESTIONS = {
+    "check": "say all that is wrong with documents",
+    "explain": "say what would become of a request",
+    "schema": "print the JSON Schema of documents",
+    "edge-ca": "fetch the root certificates of the tunnel's edge",
+    "tunnel-check": "try each step of a tunnel, and say what helps where one fails",
+}
+"""Commands for people; see `proxy.commands`."""
 _TUNNEL_REFUSED = "refusing to start with a broken tunnel token"
 _FATAL_WHEN_EMPTY = {
     "auth_token": "refusing to start with a broken config-API auth configuration",
@@ -39,7 +45,9 @@ def main() -> None:
         sys.exit(run(arguments, os.environ))
     if arguments[:1] and arguments[0] != RUN and not arguments[0].startswith("-"):
         known = ", ".join((RUN, *QUESTIONS))
-        sys.stderr.write(f"tunnelgw-proxy: unknown command {arguments[0]!r}, want one of {known}\n")
+        sys.stderr.write(
+            f"tunnelgw-proxy: unknown command {arguments[0]!r}, want one of {known}\nSee `tunnelgw-proxy --help`.\n"
+        )
         sys.exit(2)
     sys.exit(_run(arguments, os.environ))
 
@@ -58,6 +66,7 @@ def _run(arguments: Sequence[str], environ: Mapping[str, str]) -> int:
         environ=environ,
         description=DESCRIPTION,
         commands=COMMANDS,
+        questions=QUESTIONS,
         on_bad=lambda bad: _end_on_empty_secret(bad, environ),
     )
     from proxy.supervisor.firstworkers import first_workers

@@ -14,12 +14,7 @@ from proxy.tunnel.addresses import IpVersion
 
 PROG = "tunnelgw-proxy"
 PREFIX = "PROXY_"
-DESCRIPTION = (
-    "A reverse proxy whose whole behaviour is one document, sent with PUT /config. Besides `run` there are commands "
-    "for people, each with its own --help: `check` says what is wrong with a document, `explain` what would become of "
-    "a request, `schema` prints the JSON Schema of documents, `edge-ca` fetches the root certificates of the "
-    "tunnel's edge, `tunnel-check` tries each step of a tunnel."
-)
+DESCRIPTION = "A reverse proxy whose whole behaviour is one document, sent with PUT /config."
 COMMANDS = {"run": "serve until told to stop"}
 
 _MOST_DEFAULT_WORKERS = 4

@@ -5,7 +5,12 @@ import sys
 from collections.abc import Mapping, Sequence
 
 RUN = "run"
-QUESTIONS = ("check", "explain", "status", "diff")
+QUESTIONS = {
+    "check": "say what of a folder of manifests would be accepted, refused and why",
+    "explain": "say what becomes of a request",
+    "status": "show Gateways, listeners and routes, and how they are",
+    "diff": "say what would change in the proxies and at the provider",
+}
 """Commands for people; see `tunnelgw.commands`."""
 
 
@@ -17,7 +22,7 @@ def main() -> None:
         sys.exit(run(arguments, os.environ))
     if arguments[:1] and arguments[0] != RUN and not arguments[0].startswith("-"):
         known = ", ".join((RUN, *QUESTIONS))
-        sys.stderr.write(f"tunnelgw: unknown command {arguments[0]!r}, want one of {known}\n")
+        sys.stderr.write(f"tunnelgw: unknown command {arguments[0]!r}, want one of {known}\nSee `tunnelgw --help`.\n")
         sys.exit(2)
     sys.exit(_run(arguments, os.environ))
 
@@ -28,6 +33,13 @@ def _run(arguments: Sequence[str], environ: Mapping[str, str]) -> int:
     from tunnelgw.options import COMMANDS, DESCRIPTION, PREFIX, PROG, Options
 
     _, options = load(
-        Options, prog=PROG, prefix=PREFIX, argv=arguments, environ=environ, description=DESCRIPTION, commands=COMMANDS
+        Options,
+        prog=PROG,
+        prefix=PREFIX,
+        argv=arguments,
+        environ=environ,
+        description=DESCRIPTION,
+        commands=COMMANDS,
+        questions=QUESTIONS,
     )
     return serve(options)

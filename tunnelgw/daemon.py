@@ -47,6 +47,9 @@ def serve(options: Options) -> int:
     except OSError as error:
         log.error("exiting", error=error, daemon=PROG)
         return EXIT_FATAL
+    if not options.proxy_endpoints and not options.proxy_service:
+        # Not refused: GatewayConfigs may name all proxies that there are.
+        log.warning("no shared proxy is named, see --proxy-endpoints and --proxy-service")
     _serve_ops(daemon, options, metrics, controller)
     daemon.serve(controller)
     for name, target in controller.threads():

@@ -16,10 +16,7 @@ PROG = "tunnelgw"
 PREFIX = "TUNNELGW_"
 DESCRIPTION = (
     "A Gateway API controller: turns Gateways and routes into the configuration of tunnelgw-proxy and the tunnel "
-    "provider's ingress document, and writes the truth into their statuses. Besides `run` there are commands for "
-    "people, each with its own --help: `check` says what of a folder of manifests would be accepted, refused and why, "
-    "`explain` what becomes of a URL, `diff` what would change at the provider and in the proxies, `status` shows "
-    "statuses as tables."
+    "provider's ingress document, and writes the truth into their statuses."
 )
 COMMANDS = {"run": "control until told to stop"}
 

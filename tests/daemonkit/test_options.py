@@ -283,6 +283,18 @@ def test_the_service_variables_of_kubernetes_are_no_reason_to_warn(capfd) -> Non
     assert capfd.readouterr().err == ""
 
 
+def test_help_names_commands_with_options_of_their_own_and_where_these_are_told(capsys) -> None:
+    asked = {"argv": ["--help"], "environ": {"COLUMNS": "120"}, "commands": COMMANDS}
+    with pytest.raises(SystemExit):
+        load(Options, prog="thing", prefix=PREFIX, **asked, questions={"explain": "say why"})
+
+    text = capsys.readouterr().out
+    assert text.startswith("usage: thing [run|records|explain] [flags]\n")
+    assert "\n  explain  say why\n" in text
+    rule = "Below are the flags of `run`, `records`. Each other command tells its own, such as `thing explain --help`."
+    assert rule in " ".join(text.split())
+
+
 def test_help_names_variable_and_default_of_every_option(capsys) -> None:
     with pytest.raises(SystemExit) as caught:
         load(Options, prog="thing", prefix=PREFIX, argv=["--help"], environ={"COLUMNS": "120"}, commands=COMMANDS)

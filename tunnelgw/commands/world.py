@@ -107,7 +107,7 @@ def from_api_server(kubeconfig: str, namespace: str) -> World:
     try:
         server.request("GET", "/version")
     except ApiServerError as error:
-        raise NoWorld(f"{error}; name a kubeconfig with --kubeconfig or KUBECONFIG") from error
+        raise NoWorld(f"{error}; see --kubeconfig (KUBECONFIG) and --manifests (TUNNELGW_MANIFESTS)") from error
     store = Store(home=namespace)
     source = KubernetesSource(server, store, stop)
     threads = [threading.Thread(target=target, name=name, daemon=True) for name, target in source.threads()]

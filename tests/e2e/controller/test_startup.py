@@ -225,3 +225,22 @@ def test_a_folder_whose_statuses_cannot_be_written_ends_the_controller(tmp_path:
     assert "read-only file system" in line["error"]
     assert f"{tmp_path}/manifests/status" in line["error"]
     assert "--status-dir" in line["error"]
+
+
+def test_a_start_without_any_shared_proxy_is_told(tmp_path: Path) -> None:
+    loopback = ["--health-addr", "127.0.0.1:0", "--metrics-addr", "127.0.0.1:0"]
+    command = [
+        sys.executable,
+        "-m",
+        "tunnelgw",
+        "run",
+        "--source",
+        "directory",
+        "--manifests",
+        str(tmp_path),
+        *loopback,
+    ]
+
+    with Process("tunnelgw", command) as controller:
+        controller.wait_for_line(lambda line: "no shared proxy is named" in line, "the warning", DEADLINE_S)
+        assert controller.stop() == 0

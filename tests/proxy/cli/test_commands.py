@@ -256,4 +256,4 @@ def test_a_command_that_does_not_exist_is_told_all_that_do() -> None:
 
     assert done.returncode == 2
     wanted = "run, check, explain, schema, edge-ca, tunnel-check"
-    assert done.stderr == f"tunnelgw-proxy: unknown command 'chek', want one of {wanted}\n"
+    assert done.stderr == f"tunnelgw-proxy: unknown command 'chek', want one of {wanted}\nSee `tunnelgw-proxy --help`.\n"

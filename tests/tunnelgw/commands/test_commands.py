@@ -229,7 +229,10 @@ def test_without_manifests_and_cluster_it_is_told_how_to_name_one() -> None:
     result = run("status")
 
     assert result.returncode == 2
-    assert "name a kubeconfig with --kubeconfig or KUBECONFIG" in result.stderr
+    assert result.stderr == (
+        "tunnelgw status: no access to a cluster: this is no Pod, and there is no ~/.kube/config; "
+        "see --kubeconfig (KUBECONFIG) and --manifests (TUNNELGW_MANIFESTS)\n"
+    )
 
 
 def test_a_flag_that_names_a_cluster_goes_before_a_variable_that_names_a_folder(folder: Path) -> None:
@@ -288,4 +291,4 @@ def test_an_unknown_command_is_told_which_there_are() -> None:
     result = run("chekc")
 
     assert (result.returncode, result.stdout) == (2, "")
-    assert "want one of run, check, explain, status, diff" in result.stderr
+    assert result.stderr.endswith("want one of run, check, explain, status, diff\nSee `tunnelgw --help`.\n")

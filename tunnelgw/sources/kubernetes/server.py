@@ -15,6 +15,7 @@ import weakref
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from http import HTTPStatus
+from pathlib import Path
 from typing import Any, TypeVar
 from urllib.parse import urlencode
 
@@ -37,6 +38,7 @@ CONNECT_S = 5.0
 REQUEST_S = 60.0
 """The longest that the server may stay silent within an answer."""
 _LONGEST_MESSAGE = 256
+_USUAL_KUBECONFIG = "~/.kube/config"
 _CHUNK_BYTES = 64 * 1024
 _CONNECTIONS = 32
 # A peer that has gone without a word is noticed after about half a minute, even by a watch on which nothing happens.
@@ -84,12 +86,14 @@ def load_configuration(kubeconfig: str = "") -> Configuration:
     try:
         if not kubeconfig and "KUBERNETES_SERVICE_HOST" in os.environ:
             load_incluster_config(configuration)  # type: ignore[no-untyped-call]
+        elif not kubeconfig and not Path(_USUAL_KUBECONFIG).expanduser().exists():
+            raise Unreachable(f"no access to a cluster: this is no Pod, and there is no {_USUAL_KUBECONFIG}")
         else:
-            load_kube_config(kubeconfig or "~/.kube/config", client_configuration=configuration, persist_config=False)  # type: ignore[no-untyped-call]
+            load_kube_config(kubeconfig or _USUAL_KUBECONFIG, client_configuration=configuration, persist_config=False)  # type: ignore[no-untyped-call]
     except (ConfigException, OSError, ValueError, yaml.YAMLError) as error:
-        raise Unreachable(f"no access to a cluster: {str(error)[:_LONGEST_MESSAGE]}") from error
+        raise Unreachable(f"no access to a cluster: {str(error)[:_LONGEST_MESSAGE].rstrip('.')}") from error
     except (AttributeError, LookupError, TypeError) as error:  # the package takes the shape of the file for granted
-        raise Unreachable(f"no access to a cluster: {kubeconfig or '~/.kube/config'} is not a kubeconfig") from error
+        raise Unreachable(f"no access to a cluster: {kubeconfig or _USUAL_KUBECONFIG} is not a kubeconfig") from error
     return configuration
 
 
