@@ -31,7 +31,7 @@ def targets_of(name: str, fallback: DnsOverTls) -> list[SrvTarget]:
         first = f"SRV {name}: {error}"
     try:
         return _ask_over_tls(name, fallback)
-    except (dns.exception.DNSException, OSError, ValueError) as error:
+    except (dns.exception.DNSException, OSError, EOFError, ValueError) as error:
         log.debug("no answer over TLS either", error=error, server=fallback.server_name)
         raise DiscoveryFailed(f"{first}; name addresses with --edge if need be") from error
 

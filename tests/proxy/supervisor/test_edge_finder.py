@@ -79,8 +79,9 @@ def resolver(records: tuple[str, ...], monkeypatch: pytest.MonkeyPatch) -> Itera
 
 @contextlib.contextmanager
 def over_tls(
-    records: tuple[str, ...], directory: Path, monkeypatch: pytest.MonkeyPatch
+    records: tuple[str, ...], directory: Path, monkeypatch: pytest.MonkeyPatch, said: bytes | None = None
 ) -> Iterator[tuple[DnsOverTls, list[str]]]:
+    """`said`: in the place of any answer."""
     authority = trustme.CA()
     authority.cert_pem.write_to_path(str(directory / "system.pem"))
     monkeypatch.setenv("SSL_CERT_FILE", str(directory / "system.pem"))
@@ -93,7 +94,7 @@ def over_tls(
             with contextlib.suppress(OSError), context.wrap_socket(self.request, server_side=True) as sock:
                 (size,) = struct.unpack("!H", sock.recv(2))
                 reply = answer(sock.recv(size), records, asked)
-                sock.sendall(struct.pack("!H", len(reply)) + reply)
+                sock.sendall(struct.pack("!H", len(reply)) + reply if said is None else said)
 
     with socketserver.ThreadingTCPServer(("127.0.0.1", 0), Handler) as server:
         threading.Thread(target=server.serve_forever, daemon=True).start()
@@ -133,6 +134,16 @@ def test_an_answer_over_tls_counts_only_with_the_right_certificate(
         with pytest.raises(DiscoveryFailed, match="--edge"):
             DiscoveredEdge("", stranger).find()
     assert asked == []
+
+
+@pytest.mark.parametrize("said", [b"", b"\x00", b"\x00\xffcut", b"\x00\x04junk"], ids=["end", "cut", "short", "junk"])
+def test_no_answer_over_tls_either_is_told_as_the_first_failure(
+    said: bytes, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    with resolver((), monkeypatch), over_tls(RECORDS, tmp_path, monkeypatch, said) as (fallback, asked):
+        with pytest.raises(DiscoveryFailed, match=r"^SRV _v2.* does not exist"):
+            DiscoveredEdge("", fallback).find()
+        assert asked == [SRV]
 
 
 def test_named_addresses_make_two_regions_and_names_that_do_not_exist_are_left_out() -> None:
