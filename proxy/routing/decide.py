@@ -27,6 +27,8 @@ NO_RESOURCE = Answer(
 NO_LISTENER = Answer(404, "no_listener", b"no listener serves this host\n", _TEXT, GRPC_UNIMPLEMENTED)
 NO_ROUTE = Answer(404, "no_route", b"no route matches this request\n", _TEXT, GRPC_UNIMPLEMENTED)
 
+_NO_WEIGHT = FixedAnswer(500, b"no backend has a weight\n", b"text/plain; charset=utf-8", "no_backend")
+
 _DEFAULT_PORTS = {b"http": 80, b"https": 443}
 # The host goes into a Location field; a name or address needs no other characters.
 _HOST = re.compile(rb"[A-Za-z0-9._~-]+|\[[0-9A-Fa-f:.]+\]")
@@ -111,7 +113,7 @@ class _Request:
             session = None
             branch = rule.choose(draw)
         if branch is None:
-            return Answer(500, "no_backend", b"no backend has a weight\n", _TEXT, listener=self._listener, rule=rule)
+            return self._answer(_NO_WEIGHT, rule.response_edits)
         if branch.answer is not None:
             return self._answer(branch.answer, branch.response_edits)
         return self._forward(branch, session, draw)

@@ -54,6 +54,20 @@ def test_shares_follow_weights_and_broken_references_keep_theirs(
         assert abs(seen[name] - share * count) <= 3 * (count * share * (1 - share)) ** 0.5 + 1
 
 
+@pytest.mark.parametrize("backends", [[], [INVALID], [{"backend": "empty"}], [backend("a", weight=0)]])
+def test_what_a_rule_puts_on_responses_is_on_its_errors_too(backends: list[dict[str, Any]]) -> None:
+    filters = {
+        "cors": {"allowOrigins": ["https://a.example"]},
+        "responseHeaderModifier": {"set": [{"name": "X-Mine", "value": "1"}]},
+    }
+    table = table_of(route("r", rule={"backends": backends, "filters": filters}), backends=[EMPTY])
+
+    edits = answered(table, request("h/", origin="https://a.example")).response_edits
+
+    assert edits is not None
+    assert {b"x-mine", b"access-control-allow-origin"} <= dict(edits.append).keys()
+
+
 @pytest.mark.parametrize(("draw", "chosen"), [(0.0, "a"), (0.2499, "a"), (0.25, "b"), (0.9999999, "b")])
 def test_the_draw_alone_decides_among_weights(draw: float, chosen: str) -> None:
     table = table_of(route("r", rule={"backends": [backend("a", weight=1), backend("b", weight=3)]}))
