@@ -64,7 +64,7 @@ def depart(
         fields = decision.request_edits.apply(fields)
     head = RequestHead(
         method,
-        b"https" if backend.spec.protocol == "https" else b"http",
+        backend.scheme,
         authority,
         decision.path,
         fields,

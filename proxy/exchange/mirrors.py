@@ -23,7 +23,7 @@ class Mirror:
 
     __slots__ = ("_behind_bytes", "_is_alone", "_is_complete", "_is_over", "_relay", "_shared", "_stream", "active_s")
 
-    def __init__(self, shared: Shared, backend_key: str, head: RequestHead, end_stream: bool) -> None:
+    def __init__(self, shared: Shared, backend: Backend, head: RequestHead, end_stream: bool) -> None:
         self._shared = shared
         self._relay = Relay()
         self._behind_bytes = 0
@@ -35,10 +35,10 @@ class Mirror:
         # What the client awaits before it sends its body is the exchange's matter.
         fields = [field for field in head.fields if field[0] != b"expect"]
         copy = RequestHead(
-            head.method, head.scheme, head.authority, head.path, fields, never_indexed=head.never_indexed
+            head.method, backend.scheme, head.authority, head.path, fields, never_indexed=head.never_indexed
         )
         shared.running.add(self)
-        self._stream: BackendStream = shared.pools.request(backend_key, copy, end_stream, self)
+        self._stream: BackendStream = shared.pools.request(backend.key, copy, end_stream, self)
 
     @property
     def idle_timeout_s(self) -> float:
@@ -126,4 +126,4 @@ def mirrors_of(
     shared: Shared, backends: tuple[Backend, ...], head: RequestHead, end_stream: bool
 ) -> tuple[Mirror, ...]:
     """Send copies of a request whose head is `head` to `backends`."""
-    return tuple(Mirror(shared, backend.key, head, end_stream) for backend in backends)
+    return tuple(Mirror(shared, backend, head, end_stream) for backend in backends)

@@ -21,6 +21,11 @@ class Backend(msgspec.Struct, frozen=True, gc=False):
     spec: document.Backend
     """Addresses, protocol, TLS, limits and health checks; `name` is the key."""
 
+    @property
+    def scheme(self) -> bytes:
+        """Of requests to it."""
+        return b"https" if self.spec.protocol == "https" else b"http"
+
 
 class PathChange(msgspec.Struct, frozen=True, gc=False):
     """A path modifier: the whole path or the matched prefix is replaced."""

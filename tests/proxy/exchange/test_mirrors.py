@@ -30,6 +30,15 @@ def test_head_body_and_trailers_are_copied(make_world: MakeWorld) -> None:
     assert (stream.body, stream.trailers) == (b"one two", [(b"checksum", b"1")])
 
 
+def test_the_scheme_of_a_copy_is_that_of_the_mirror(make_world: MakeWorld) -> None:
+    tls = '"protocol": "https", "tls": {"serverName": "b.example"}'
+    mirrored = f'"filters": {{"requestMirrors": [{{"backend": {{"address": "192.0.2.99:443", {tls}}}}}]}},'
+    world = make_world(config(mirrored))
+    world.begin(asked())
+
+    assert [b"https", b"http"] == [stream.head.scheme for stream in world.pool.streams]
+
+
 def test_what_a_mirror_answers_is_read_and_ignored(make_world: MakeWorld) -> None:
     world, client, mirror, stream = begin(make_world, end_stream=True)
     mirror.interim(103)
