@@ -73,7 +73,7 @@ def _check_path(path: PathModifier | Unset, has_one_prefix: bool, at: str, findi
             findings.add(at, f"field `{fields[type_]}` is {wanted} with `type` {path.type}")
         elif isinstance(value, str) and any(sign in value for sign in "?#\\\r\n \t"):
             findings.add(
-                f"{at}.{fields[type_]}", f"{excerpt(value)} is not a path: want it without `?`, `#` and spaces"
+                f"{at}.{fields[type_]}", f"{excerpt(value)} is not a path: want it without `?`, `#`, `\\` and spaces"
             )
     if path.type == "ReplacePrefixMatch" and not has_one_prefix:
         findings.add(f"{at}.type", "ReplacePrefixMatch needs a rule with exactly one match, of path type PathPrefix")

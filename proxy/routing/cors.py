@@ -5,6 +5,8 @@ get the fields that let the browser hand them over, and lose those that the back
 decides. Where the answer depends on the origin, `Vary: Origin` keeps caches from mixing them up.
 """
 
+import re
+
 from proxy import document
 from proxy.routing.edits import HeaderEdits
 from proxy.routing.head import Field, Head, header
@@ -17,6 +19,8 @@ _EXPOSE_HEADERS = b"access-control-expose-headers"
 _MAX_AGE = b"access-control-max-age"
 _OURS = frozenset({_ALLOW_ORIGIN, _ALLOW_CREDENTIALS, _EXPOSE_HEADERS})
 _VARY_ORIGIN: Field = (b"vary", b"Origin")
+# What a star stands for: no path, no list of origins.
+_NAME = re.compile(rb"[a-z0-9._-]+|\[[0-9a-f:.]+\]")
 _DEFAULT_PORTS = {b"http": b"80", b"https": b"443"}
 
 
@@ -77,7 +81,7 @@ class CorsPolicy:
         scheme, host, port = _parts(origin)
         if b"%s://%s:%s" % (scheme, host, port) in self._origins:
             return True
-        return any(
+        return _NAME.fullmatch(host) is not None and any(
             scheme == wanted_scheme and port == wanted_port and host.endswith(suffix) and len(host) > len(suffix)
             for wanted_scheme, suffix, wanted_port in self._suffixes
         )
