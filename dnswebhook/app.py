@@ -193,7 +193,8 @@ class WebhookApp:
         say = log.warning if refused.status_code >= 500 else log.info
         say(
             "request refused",
-            error=error,
+            # Of what the store did, type and causes matter; all else was said to the client already.
+            error=str(refused) if isinstance(error, _Refused | HTTPException) else error,
             method=request.method,
             path=request.path[:256],
             status_code=refused.status_code,

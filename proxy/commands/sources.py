@@ -59,8 +59,11 @@ def read_running(address: str, token: Secret | None, ca_file: str | None = None)
     finally:
         connection.close()
     if response.status == 401:
+        seen = (
+            "was given another token than its own, want that with which it was started" if token else "wants its token"
+        )
         raise SourceError(
-            f"the proxy at {address} wants its token: --auth-token-file, PROXY_AUTH_TOKEN or PROXY_AUTH_TOKEN_FILE"
+            f"the proxy at {address} {seen}: --auth-token-file, PROXY_AUTH_TOKEN or PROXY_AUTH_TOKEN_FILE"
         )
     if response.status != 200:
         raise SourceError(f"the proxy at {address} answered {response.status}: {body[:500].decode(errors='replace')}")

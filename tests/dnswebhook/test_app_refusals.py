@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 from werkzeug.test import TestResponse
 
+from daemonkit.logformat import line_of
 from dnswebhook.errors import (
     AlreadyExists,
     CapabilitiesUnknown,
@@ -40,6 +41,24 @@ from tests.support.webhook_site import (
 @pytest.mark.parametrize("path", ["/nowhere", "/records/", "/records//", "/healthz", "/applychanges", "/Records"])
 def test_an_unknown_path_is_404_and_never_redirected(site: BuildSite, path: str) -> None:
     assert_error(site().get(path), 404, "not found")
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "told"),
+    [
+        ("GET", "/nowhere", "want one of GET /, GET /records, POST /records, POST /adjustendpoints"),
+        ("DELETE", "/records", "this path answers GET, HEAD, POST"),
+        ("POST", "/records", f"body is 'text/html', want '{MEDIA_TYPE}'"),
+    ],
+)
+def test_the_log_says_of_a_refusal_what_the_client_was_told(
+    site: BuildSite, caplog: pytest.LogCaptureFixture, method: str, path: str, told: str
+) -> None:
+    with caplog.at_level("INFO"):
+        site().client.open(path, method=method, content_type="text/html")
+
+    (line,) = [line_of(record) for record in caplog.records if record.getMessage() == "request refused"]
+    assert line["error"] == told
 
 
 @pytest.mark.parametrize("path", ["", "//"])
