@@ -14,6 +14,7 @@ from typing import Final
 
 import msgspec
 
+from daemonkit import logs
 from daemonkit.options import BadOptions, parse
 from proxy.doors.terms import Caches
 from proxy.exchange.client import ClientExchange, ClientStream
@@ -66,6 +67,7 @@ def check_tunnel(arguments: Sequence[str], environ: Mapping[str, str]) -> int:
     except BadOptions as bad:
         sys.stderr.write("".join(f"{PROG} tunnel-check: {problem.text}\n" for problem in bad.problems))
         return 2
+    logs.setup(options.log_level, "text")
     is_well = True
     for step_is_well, step, text in _steps(options, registers=REGISTER in arguments):
         is_well = is_well and step_is_well

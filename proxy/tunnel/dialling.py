@@ -142,7 +142,7 @@ def _explained(sock: ssl.SSLSocket, error: OSError) -> str:
         issuer = _issuer_seen(sock)
         seen = f", issued by {issuer}" if issuer else ""
         return (
-            f"the edge's certificate{seen} is not trusted: {error.verify_message}; "
+            f"the edge's certificate{seen} is not trusted: {error.verify_message.rstrip('.')}; "
             f"want one for {SERVER_NAME} of an authority of --edge-ca-file, or of the published roots without it"
         )
     return f"TLS failed: {getattr(error, 'reason', None) or error.strerror or error}"

@@ -44,7 +44,7 @@ from proxy.tunnel.orders import Dial, EdgeReport, Ended, Reached
 from proxy.tunnel.orders import Registered as RegisteredReport
 from proxy.tunnel.pushes import Keep, Push, Room
 from proxy.tunnel.refused import REFUSED
-from proxy.tunnel.registration import Registration
+from proxy.tunnel.registration import ConnectionDetails, Registration
 from proxy.tunnel.responses import failure_head
 from proxy.tunnel.streams import Entrance, StreamKind, is_bodiless
 from proxy.tunnel.token import TunnelToken
@@ -209,16 +209,7 @@ class Link:
     def _on_event(self, event: ControlEvent) -> None:
         match event:
             case Registered(details):
-                self._registered_at_s = self._loop.now_s
-                self._enter(Phase.REGISTERED, PING_PERIOD_S)
-                self._ping()
-                self._home.report(
-                    RegisteredReport(
-                        self.number, str(details.connection_id), details.location, details.is_remotely_managed
-                    )
-                )
-                if not details.is_remotely_managed and self._order.conn_index == 0 and self._control is not None:
-                    self._control.describe()
+                self._on_registered(details)
             case RegistrationFailed():
                 self._retry_after_s = event.retry_after_s
                 self._loop.call_soon(partial(self._leave, event.cause, event.error))
@@ -233,6 +224,19 @@ class Link:
                 self._report_end()
             case ControlStreamBroken(reason):
                 self._loop.call_soon(partial(self._break, reason))
+
+    def _on_registered(self, details: ConnectionDetails) -> None:
+        self._registered_at_s = self._loop.now_s
+        self._enter(Phase.REGISTERED, PING_PERIOD_S)
+        self._ping()
+        report = RegisteredReport(
+            self.number, str(details.connection_id), details.location, details.is_remotely_managed
+        )
+        self._home.report(report)
+        describes = not details.is_remotely_managed and self._order.conn_index == 0
+        # Whoever heard of it may have withdrawn it at once.
+        if describes and self._control is not None and self._control.is_registered:
+            self._control.describe()
 
     def _on_control_gone(self, reason: str) -> None:
         """With its connection, or alone."""

@@ -41,6 +41,22 @@ def test_nothing_is_registered_unless_asked_for() -> None:
         assert not edge.ledger.registrations
 
 
+def test_a_tunnel_that_is_not_remotely_managed_is_left_as_it_is() -> None:
+    with Edge() as edge:
+        edge.behave(Behaviour(is_remotely_managed=False))
+        code, lines = told(edge, "--register")
+        assert (code, [line.split()[0] for line in lines]) == (0, ["ok"] * 6)
+        assert edge.ledger.unregistrations == 1
+        assert not any(record.local_configurations for record in edge.ledger.records)
+
+
+def test_an_address_that_is_left_out_is_told_with_its_reason() -> None:
+    with Edge() as edge:
+        code, lines = told(edge, addresses=["nowhere.invalid:7844", *edge.addresses])
+        (line,) = (line for line in lines if "left out" in line)
+        assert (code, "nowhere.invalid: no such host" in line) == (0, True)
+
+
 def test_a_step_that_fails_comes_with_what_helps() -> None:
     with Edge() as edge:
         edge.refuse(edge.addresses[0])
