@@ -108,7 +108,7 @@ class _Request:
         if rule.answer is not None:
             return self._answer(rule.answer, rule.response_edits)
         session = None if rule.persistence is None else rule.persistence.find(head, now_s)
-        branch = None if session is None else rule.branch_of(session.backend)
+        branch = None if session is None else rule.branch_of(session)
         if branch is None:
             session = None
             branch = rule.choose(draw)

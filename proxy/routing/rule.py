@@ -10,7 +10,7 @@ from proxy import document
 from proxy.routing.cors import CorsPolicy
 from proxy.routing.edits import HeaderEdits, compile_edits, joined
 from proxy.routing.paths import encoded
-from proxy.routing.session import Persistence, compile_persistence, fingerprint
+from proxy.routing.session import Persistence, Session, compile_persistence, fingerprint
 
 
 class Backend(msgspec.Struct, frozen=True, gc=False):
@@ -121,10 +121,17 @@ class Rule(msgspec.Struct, frozen=True, gc=False):
             return branches[0]
         return branches[bisect_right(self.cumulative, min(int(draw() * total), total - 1))]
 
-    def branch_of(self, backend: bytes) -> Branch | None:
-        """The branch whose backend has this fingerprint, whatever its weight."""
-        for branch in self.branches:
-            if branch.backend is not None and fingerprint(branch.backend.key) == backend:
+    def branch_of(self, session: Session) -> Branch | None:
+        """The branch whose backend the session names, whatever its weight; else one that has the session's address.
+
+        A backend that a rule describes itself is called by all its addresses: another one gives it another name.
+        """
+        known = [(branch, branch.backend) for branch in self.branches if branch.backend is not None]
+        for branch, backend in known:
+            if fingerprint(backend.key) == session.backend:
+                return branch
+        for branch, backend in known:
+            if session.address in map(fingerprint, backend.spec.addresses):
                 return branch
         return None
 

@@ -74,8 +74,9 @@ class Persistence(msgspec.Struct, frozen=True, gc=False):
         """
         backend, bound = fingerprint(backend_key), fingerprint(address)
         created_s = int(now_s)
-        if session is not None and session.backend == backend and session.address == bound:
-            if not self.idle_timeout_s or now_s < session.used_s + self.idle_timeout_s / 10:
+        if session is not None and session.address == bound:
+            is_fresh = not self.idle_timeout_s or now_s < session.used_s + self.idle_timeout_s / 10
+            if is_fresh and session.backend == backend:
                 return None
             created_s = session.created_s
         text = base64.urlsafe_b64encode(_TOKEN.pack(backend, bound, created_s & 0xFFFFFFFF, int(now_s) & 0xFFFFFFFF))

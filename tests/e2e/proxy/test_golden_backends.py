@@ -226,6 +226,23 @@ def test_a_cookie_keeps_its_client_at_one_address(
     assert {"first", "second"} == seen
 
 
+def test_a_cookie_outlives_changes_of_other_addresses(
+    gateway: Gateway, pair: tuple[RecordingBackend, RecordingBackend]
+) -> None:
+    addresses = [backend.address for backend in pair]
+    sticky = {"sessionPersistence": {"sessionName": "sid"}}
+    gateway.serve(route_to("", addresses=addresses, **sticky))
+    first = ask(gateway.clear[1])
+    cookie = first.value("set-cookie")
+    assert cookie is not None
+
+    with ReservedPort() as newcomer:
+        gateway.serve(route_to("", addresses=[newcomer.address, *reversed(addresses)], **sticky))
+        kept = ask_often(gateway, 10, headers={"Cookie": cookie.split(";")[0]})
+
+    assert {first.seen.backend} == {answer.seen.backend for answer in kept}
+
+
 def test_a_header_keeps_its_client_at_one_backend_of_several(
     gateway: Gateway, pair: tuple[RecordingBackend, RecordingBackend]
 ) -> None:

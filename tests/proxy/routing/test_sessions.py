@@ -138,6 +138,50 @@ def test_another_address_makes_another_session() -> None:
     assert field is not None
 
 
+def of_addresses(*names: str) -> dict[str, Any]:
+    return {"addresses": [f"{name}.test:80" for name in names]}
+
+
+@pytest.mark.parametrize("names", ["cba", "ab", "abcd"])
+def test_a_session_outlives_changes_of_the_other_addresses(names: str) -> None:
+    """A backend without a name is called by its addresses; its end of time stays what it was."""
+    policy = {"absoluteTimeout": "1h"}
+    before, after = table_with(of_addresses(*"abc"), **policy), table_with(of_addresses(*names), **policy)
+    key = forwarded(before, request("h/")).backend.key
+    first = persistence(before).response_field(None, key, "b.test:80", NOW_S, is_secure=False)
+    assert first is not None
+
+    decision = forwarded(after, cookie(first[1]), now_s=NOW_S + 10)
+
+    assert decision.session is not None
+    assert routing.fingerprint("b.test:80") == decision.session.address
+    next_ = persistence(after).response_field(
+        decision.session, decision.backend.key, "b.test:80", NOW_S + 10, is_secure=False
+    )
+    assert next_ is not None
+    renewed = forwarded(after, cookie(next_[1]), now_s=NOW_S + 20)
+    assert renewed.session is not None
+    assert (NOW_S, NOW_S + 10) == (renewed.session.created_s, renewed.session.used_s)
+
+
+def test_a_session_whose_address_has_left_is_over() -> None:
+    before, after = table_with(of_addresses(*"abc")), table_with(of_addresses(*"ac"))
+    key = forwarded(before, request("h/")).backend.key
+    field = persistence(before).response_field(None, key, "b.test:80", NOW_S, is_secure=False)
+    assert field is not None
+
+    assert forwarded(after, cookie(field[1]), now_s=NOW_S).session is None
+
+
+def test_the_backend_that_a_session_names_comes_before_others_with_its_address() -> None:
+    table = table_with(of_addresses(*"ab"), of_addresses(*"bc"))
+    key = forwarded(table, request("h/"), 0.99).backend.key
+    field = persistence(table).response_field(None, key, "b.test:80", NOW_S, is_secure=False)
+    assert field is not None
+
+    assert key == forwarded(table, cookie(field[1]), 0.0, now_s=NOW_S).backend.key
+
+
 def test_cookies_say_how_long_they_live_and_that_scripts_need_not_see_them() -> None:
     policy = persistence(table_with(absoluteTimeout="1h", lifetimeType="Permanent", sessionName="sid"))
 
