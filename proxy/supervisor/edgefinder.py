@@ -28,6 +28,9 @@ class EdgeFinder(Protocol):
     def name(self) -> str:
         """Of the edge as a whole, for the log."""
 
+    def at(self, endpoint: str) -> "EdgeFinder":
+        """The one for tokens of this region; of the same name where that makes no difference."""
+
     def find(self) -> Regions:
         """Raises DiscoveryFailed."""
 
@@ -43,6 +46,9 @@ class NamedEdge:
     @property
     def name(self) -> str:
         return ",".join(map(str, self._addresses))
+
+    def at(self, _endpoint: str) -> "NamedEdge":
+        return self
 
     def find(self) -> Regions:
         found: list[EdgeAddress] = []
@@ -72,6 +78,9 @@ class DiscoveredEdge:
     @property
     def name(self) -> str:
         return self._srv
+
+    def at(self, endpoint: str) -> "DiscoveredEdge":
+        return DiscoveredEdge(endpoint, self._fallback)
 
     def find(self) -> Regions:
         # Here, not above: in the thread that searches.

@@ -23,6 +23,8 @@ class Place:
     """Whose worker has it."""
     pid: int | None = None
     address: EdgeAddress | None = None
+    edge: str = ""
+    """Name of the edge that the address was found for."""
     token: str = ""
     """That it registered with."""
     is_registered: bool = False

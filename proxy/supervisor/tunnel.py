@@ -39,6 +39,7 @@ from proxy.tunnel.orders import (
 )
 from proxy.tunnel.remoteconfig import RemoteConfiguration, Update
 from proxy.tunnel.retry import Waits
+from proxy.tunnel.token import TunnelToken
 
 log = get_logger(__name__)
 
@@ -165,6 +166,7 @@ class Tunnel:
             # An event will tell.
             return False
         place.number, place.slot, place.pid, place.address, place.token = number, slot, pid, address, token
+        place.edge = self._finder.name
         return True
 
     @property
@@ -187,11 +189,12 @@ class Tunnel:
     def _search(self) -> None:
         if not self._is_searching:
             self._is_searching = True
-            threading.Thread(target=self._search_in_thread, name="edge-search", daemon=True).start()
+            search = partial(self._search_in_thread, self._finder)
+            threading.Thread(target=search, name="edge-search", daemon=True).start()
 
-    def _search_in_thread(self) -> None:
+    def _search_in_thread(self, finder: EdgeFinder) -> None:
         try:
-            found = self._finder.find()
+            found = finder.find()
             check_version(found, self._settings.ip_version)
             roots = self._trust.roots()
         except (DiscoveryFailed, TrustUnavailable) as error:
@@ -200,14 +203,18 @@ class Tunnel:
             log.exception("bug in the search for the edge")
             self._events.put(partial(self._take_failed_search, str(error)))
         else:
-            self._events.put(partial(self._take_found, found, roots))
+            self._events.put(partial(self._take_found, finder.name, found, roots))
 
-    def _take_found(self, regions: Regions, roots: str) -> None:
+    def _take_found(self, edge: str, regions: Regions, roots: str) -> None:
         self._is_searching = False
+        if edge != self._finder.name:
+            # The token is of another region by now.
+            return
         self._searched_at_s = time.monotonic()
         self._roots = roots
         # Others may still be dialling what an earlier search has found.
-        used = {place.index: place.address for place in self.places if place.number and place.address is not None}
+        others = [place for place in self.places if place.number and place.edge == edge]
+        used = {place.index: place.address for place in others if place.address is not None}
         self._addresses = EdgeAddresses(regions, self._settings.ip_version, random.randrange, used)
 
     def _take_failed_search(self, error: str) -> None:
@@ -321,6 +328,9 @@ class Tunnel:
 
     def _take_token(self, token: Secret) -> None:
         self._token = token
+        finder = self._finder.at(TunnelToken.decode(token.reveal()).endpoint)
+        if finder.name != self._finder.name:
+            self._finder, self._addresses = finder, None
         now_s = time.monotonic()
         for place in self.places:
             if not place.number and place.token:

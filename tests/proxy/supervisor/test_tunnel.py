@@ -7,6 +7,7 @@ import random
 import threading
 from collections.abc import Callable, Iterator, Sequence
 
+import msgspec
 import pytest
 
 from daemonkit.logformat import line_of
@@ -34,12 +35,15 @@ BOOTSTRAP_LINE = "tunnel bootstrap dial failed, retrying"
 class Searches:
     """Finder and trust: each search has the next of these outcomes, the last one for ever."""
 
-    name = "the edge of this test"
-
-    def __init__(self, edge: Edge, *outcomes: Callable[[], Regions]) -> None:
+    def __init__(self, edge: Edge, *outcomes: Callable[[], Regions], name: str = "the edge of this test") -> None:
+        self.name = name
         self._edge = edge
         self._outcomes = outcomes
         self.count = 0
+        self.of_endpoints: dict[str, Searches] = {}
+
+    def at(self, endpoint: str) -> Searches:
+        return self.of_endpoints.get(endpoint, self)
 
     def find(self) -> Regions:
         outcome = self._outcomes[min(self.count, len(self._outcomes) - 1)]
@@ -232,3 +236,20 @@ def test_another_token_is_tried_at_once_however_long_the_wait_was(edge: Edge, mo
         edge.behave()
         tunnel.use_token(Secret(other.token))
         edge.wait_for_registered(1, WAIT_S)
+
+
+def test_a_token_of_another_region_is_taken_to_the_edge_of_that_region_alone() -> None:
+    with Edge(["127.0.0.1:0"] * 4) as edge:
+        here, there = sorted(edge.addresses[:2]), sorted(edge.addresses[2:])
+        everywhere = Searches(edge, found(here))
+        everywhere.of_endpoints["fed"] = Searches(edge, found(there), name="the other edge")
+        with tunnel_of(edge, everywhere, connections=2) as tunnel:
+            edge.wait_for_registered(2, WAIT_S)
+            moved = msgspec.structs.replace(edge.tunnel, endpoint="fed")
+            tunnel.use_token(Secret(moved.token))
+            edge.wait_for(
+                lambda: sorted(record.address for record in edge.ledger.registered) == there, "both there", WAIT_S
+            )
+            until(lambda: tunnel.registered == 2, "word of it")
+            assert not any(place.failures for place in tunnel.places)
+            assert len(edge.ledger.records) == 4

@@ -16,11 +16,15 @@ class Tunnel(msgspec.Struct, frozen=True):
     account_tag: str
     tunnel_id: uuid.UUID
     secret: bytes
+    endpoint: str = ""
+    """The region whose edge its connectors are to use."""
 
     @property
     def token(self) -> str:
         """What its connectors are given."""
         content = {"a": self.account_tag, "t": str(self.tunnel_id), "s": base64.b64encode(self.secret).decode()}
+        if self.endpoint:
+            content["e"] = self.endpoint
         return base64.b64encode(msgspec.json.encode(content)).decode()
 
     def __repr__(self) -> str:
