@@ -67,6 +67,8 @@ class Configuration:
         """Held while a document is taken; guards all that follows."""
         self._generation = 0
         self._is_closed = False
+        self.refused = 0
+        """Documents that were not taken, for what is wrong with them or their file."""
         self.loaded: Loaded | None = None
         """Replaced as a whole, so it may be read without the lock."""
 
@@ -100,7 +102,7 @@ class Configuration:
 
         Raises OSError and DocumentError.
         """
-        data = path.read_bytes()
+        data = self._content_of(path)
         with self._turn:
             reading = self._read(data)
             if not self._is_news(reading.content):
@@ -124,9 +126,21 @@ class Configuration:
             self._adopt(reading.content, reading.version or 1, is_news=True, keeps=False)
 
     def _read(self, data: bytes) -> Reading:
-        reading = self._reader.read(data)
-        self._certificates.check(reading.content.tls_parts())
+        try:
+            reading = self._reader.read(data)
+            self._certificates.check(reading.content.tls_parts())
+        except DocumentError:
+            self.refused += 1
+            raise
         return reading
+
+    def _content_of(self, path: Path) -> bytes:
+        try:
+            return path.read_bytes()
+        except OSError:
+            with self._turn:
+                self.refused += 1
+            raise
 
     def _is_news(self, content: Content) -> bool:
         return self.loaded is None or not self.loaded.content.says_the_same_as(content)

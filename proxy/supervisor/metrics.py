@@ -49,6 +49,9 @@ class ProxyCollector(Collector):
         is_kept = self._configuration.is_kept
         if is_kept is not None:
             yield _gauge("config_kept", "1: the state directory takes the document; 0: it cannot be written", is_kept)
+        refused = CounterMetricFamily(_P + "config_refused", "Documents refused, and files that could not be read")
+        refused.add_metric([], self._configuration.refused)
+        yield refused
         swaps = CounterMetricFamily(_P + "config_swaps", "Tables that workers have taken into use")
         swaps.add_metric([], total.swaps)
         yield swaps

@@ -125,6 +125,11 @@ def test_sighup_with_a_broken_file_changes_nothing(tmp_path: Path) -> None:
 
             assert "routes[0].hostnames[0]" in line["error"]
             assert ask(port).text == "one"
+            assert proxy.metric("tunnelgw_proxy_config_refused_total") == 1
+
+            file.unlink()
+            proxy.send_signal(signal.SIGHUP)
+            eventually(lambda: proxy.metric("tunnelgw_proxy_config_refused_total") == 2, "the absent file is counted")
 
 
 def test_sighup_without_a_file_is_ignored() -> None:

@@ -71,6 +71,7 @@ def test_a_refused_document_leaves_version_and_content_alone() -> None:
         proxy.use({"version": 5, **ONE})
 
         assert proxy.put({"version": 6, "routes": [{"hostnames": ["NO"]}]}).status_code == 400
+        assert proxy.metric("tunnelgw_proxy_config_refused_total") == 1
         assert proxy.use(OTHER)["version"] == 6
 
 
