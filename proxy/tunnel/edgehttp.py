@@ -52,7 +52,7 @@ class EdgeHttp(H2Connection):
         codec: h2.Connection,
         encode_head: Callable[[ResponseHead], ResponseHead],
         on_pong: Callable[[], None],
-        on_goaway: Callable[[], None],
+        on_goaway: Callable[[int], None],
     ) -> None:
         super().__init__(loop, terms, arrival, keeper, codec, encode_head=encode_head)
         self._on_pong = on_pong
@@ -69,4 +69,4 @@ class EdgeHttp(H2Connection):
             if event.payload == self._pings.to_bytes(8, "big"):
                 self._on_pong()
         elif isinstance(event, h2.GoawayReceived):
-            self._on_goaway()
+            self._on_goaway(event.error_code)

@@ -57,7 +57,6 @@ PING_PERIOD_S: Final = 10.0
 LINGER_S: Final = 5.0
 """Without a request after the edge was told that we leave."""
 _CLOSED: Final = "closed by the client"
-_GOAWAY: Final = "the edge takes this connection out of service (GOAWAY)"
 
 
 class Phase(Enum):
@@ -278,13 +277,15 @@ class Link:
             self._dialling.cancel()
         self._end()
 
-    def _on_goaway(self) -> None:
+    def _on_goaway(self, code: int) -> None:
+        said = f"GOAWAY, code {code}" if code else "GOAWAY"
+        reason = f"the edge takes this connection out of service ({said})"
         if self._phase is Phase.REGISTERED:
-            self._note(FailureCause.LOST, _GOAWAY)
+            self._note(FailureCause.LOST, reason)
             self.withdraw()
         elif self._phase in (Phase.OPENING, Phase.REGISTERING):
             # It would be registered and never be asked anything. Later: not from within the codec's events.
-            self._loop.call_soon(partial(self._leave, FailureCause.LOST, _GOAWAY))
+            self._loop.call_soon(partial(self._leave, FailureCause.LOST, reason))
 
     def _leave(self, cause: FailureCause, error: str, code: ErrorCode = ErrorCode.NO_ERROR) -> None:
         """Say the last words and close."""

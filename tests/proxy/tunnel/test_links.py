@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import msgspec
 import pytest
 
-from proxy.h2 import frames
+from proxy.h2 import ErrorCode, frames
 from proxy.tunnel import link
 from proxy.tunnel.failures import FailureCause
 from proxy.tunnel.orders import DialMeans, Ended, Pushed, Reached, Registered
@@ -293,6 +293,13 @@ def test_the_edge_that_says_goaway_is_left_in_order(rig: Rig) -> None:
     rig.edge.goaway(record)
     rig.edge.wait_for(lambda: record.is_unregistered, "the unregistration")
     assert rig.wait_for_end(number).error == "the edge takes this connection out of service (GOAWAY)"
+
+
+def test_the_code_with_which_the_edge_says_goaway_is_told(rig: Rig) -> None:
+    number = rig.register()
+    payload = bytes(4) + ErrorCode.ENHANCE_YOUR_CALM.to_bytes(4, "big") + b"calm down"
+    rig.edge.send_bytes(record_of(rig), frames.encode_frame(frames.GOAWAY, 0, 0, payload))
+    assert rig.wait_for_end(number).error == "the edge takes this connection out of service (GOAWAY, code 11)"
 
 
 @pytest.mark.parametrize("hang", [Hang.BEFORE_CONTROL, Hang.BEFORE_REGISTRATION])
