@@ -92,34 +92,33 @@ class H1Connection:
             self._take(self._codec.receive_eof())
 
     def _take(self, events: Sequence[h1.Event]) -> None:
-        if events and isinstance(events[0], h1.Http2PrefaceReceived):
-            self._is_ending = True
-            self._deadline.cancel()
-            self._upgrade(self, self._transport, events[0].data)
-            return
+        preface: h1.Http2PrefaceReceived | None = None
         try:
             for event in events:
-                self._on_event(event)
+                if isinstance(event, h1.RequestReceived):
+                    self._begin(event)
+                elif isinstance(event, h1.DataReceived):
+                    self._on_data(event)
+                elif isinstance(event, h1.TrailersReceived):
+                    self._on_trailers(event)
+                elif isinstance(event, h1.ConnectionTerminated):
+                    self._refuse(event.status_code, event.reason, "protocol")
+                elif isinstance(event, h1.Http2PrefaceReceived):
+                    preface = event
         except Exception:
             # Told here, since not every caller is the loop with our socket: it may be a door with others to drain.
             log.exception("bug in the handling of a request")
             if not self._transport.is_closed:
                 self.abort("given up after a bug of ours")
+        if preface is not None:
+            self._is_ending = True
+            self._deadline.cancel()
+            self._upgrade(self, self._transport, preface.data)
         if not self._is_ending:
             self._watch_input()
 
-    def _on_event(self, event: h1.Event) -> None:
-        if isinstance(event, h1.RequestReceived):
-            self._begin(event)
-        elif isinstance(event, h1.DataReceived):
-            self._on_data(event)
-        elif isinstance(event, h1.TrailersReceived):
-            self._on_trailers(event)
-        elif isinstance(event, h1.ConnectionTerminated):
-            self._refuse(event.status_code, event.reason, "protocol")
-
     def _watch_input(self) -> None:
-        """After input was taken, or a response has ended."""
+        """After input was taken: nothing is answered yet, or all that was whole, or the connection is to close."""
         codec = self._codec
         if self._stream is not None:
             if not codec.wants_data:

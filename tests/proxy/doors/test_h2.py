@@ -304,6 +304,7 @@ def test_a_client_that_asks_much_at_once_does_not_keep_others_waiting() -> None:
 def test_a_flood_ends_the_connection_and_its_streams() -> None:
     with serving() as rig, client_of(rig) as client:
         client.ask("/hold")
+        rig.services.begun.get(timeout=10)
         for number in range(150):
             client.h2.update_settings({SettingCodes.MAX_FRAME_SIZE: 16_384 + number})
         client.flush()
