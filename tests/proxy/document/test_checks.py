@@ -52,6 +52,7 @@ REFUSED: list[tuple[dict[str, Any], str, str]] = [
     (rule(sessionPersistence={"lifetimeType": "Permanent"}), f"{RULE}.sessionPersistence", "absoluteTimeout"),
     (path_of("PathPrefix", "a"), PATH, "does not begin with `/`"),
     (path_of("Exact", "/a/../b"), PATH, "no path has"),
+    (path_of("Exact", "/a%2fb"), PATH, "want a RegularExpression"),
     (path_of("RegularExpression", "/a(?=b)"), PATH, "look-ahead"),
     (path_of("RegularExpression", "/(a|b)*a(a|b){120}"), PATH, "more than 1024 states"),
     (path_of("RegularExpression", "/((((){256}){256}){256}){256}"), PATH, "want at most 256"),
