@@ -242,5 +242,8 @@ def test_a_start_without_any_shared_proxy_is_told(tmp_path: Path) -> None:
     ]
 
     with Process("tunnelgw", command) as controller:
-        controller.wait_for_line(lambda line: "no shared proxy is named" in line, "the warning", DEADLINE_S)
-        assert controller.stop() == 0
+        controller.wait_for_line(lambda line: json.loads(line)["msg"] == "started", "the start", DEADLINE_S)
+
+    assert "no shared proxy is named, see --proxy-endpoints and --proxy-service" in {
+        json.loads(line)["msg"] for line in controller.lines
+    }
