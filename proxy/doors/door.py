@@ -105,7 +105,7 @@ class Door:
             self._acceptor = change.acceptor
 
     def _check_those_in_clear(self) -> None:
-        """They came in before the port was one of TLS; there, nobody else has to be checked."""
+        """They came in when the port was one in clear, where nobody has to be checked."""
         for member in self._members:
             if isinstance(member, H1Connection | H2Connection) and member.misdirection is None:
                 member.misdirection = Misdirection(None, self, IN_CLEAR)
@@ -146,7 +146,7 @@ class Door:
             misdirection = Misdirection(server_name, self, self._admissions.get(listener))
             return self._choose_context(listener, server_name)
 
-        def on_greeted(greeting: Greeting, tls_sock: ssl.SSLSocket, _: bytes | None) -> None:
+        def on_greeted(greeting: Greeting, tls_sock: ssl.SSLSocket) -> None:
             self._on_greeted(greeting, tls_sock, misdirection, address)
 
         timeout_s = layout.terms.header_timeout_s
@@ -251,8 +251,9 @@ class Door:
             member.drain()
 
     def retire(self) -> None:
-        """The document has this door no more."""
+        """The document has this door no more; the next one with its name does not know those who are in."""
         self.entrance = None
+        self._check_those_in_clear()
         self.drain()
 
     def abort(self, reason: str) -> None:

@@ -3,8 +3,9 @@
 Browsers send requests for all names of a certificate over one connection. Another listener may want other
 certificates, protocols or client certificates, so a request for a host of a listener that the handshake did not choose
 is answered 421, and the client opens a connection of its own. So is one on a connection from before a document that
-wants something else of those who come in, or nobody who is in already would ever have to show a certificate. A host
-that no listener serves is no case for 421: routing answers it 404. Pure.
+wants something else of those who come in, or nobody who is in already would ever have to show a certificate; or one
+that took the port away, which may have come back meanwhile. A host that no listener serves is no case for 421: routing
+answers it 404. Pure.
 """
 
 from typing import Final, Protocol
@@ -46,7 +47,7 @@ class Misdirection:
         entrance = self._entry.entrance
         if authority != self._authority or entrance is not self._entrance:
             self._authority, self._entrance = authority, entrance
-            self._answer = entrance is not None and self._is_elsewhere(entrance, host_of(authority))
+            self._answer = entrance is None or self._is_elsewhere(entrance, host_of(authority))
         return self._answer
 
     def _is_elsewhere(self, entrance: Door, host: bytes) -> bool:

@@ -1,6 +1,7 @@
 """openssl s_client at the TLS listeners: versions, certificates by SNI, client certificates, misdirected requests."""
 
 import contextlib
+import http.client
 import re
 import socket
 import ssl
@@ -294,6 +295,26 @@ def test_a_connection_with_tls_is_not_served_by_a_listener_in_clear(
         gateway.serve(route_to(backend.address), listeners=[plain_listener(gateway)])
 
         assert 421 == ask_again()
+
+
+@pytest.mark.parametrize("protocol", ["http/1.1", "h2"])
+def test_who_is_in_is_not_served_by_a_listener_that_gets_the_port_later(
+    gateway: Gateway, backend: RecordingBackend, named: dict[str, Issued], protocol: str
+) -> None:
+    """Nor in the moments in which who has just asked may ask again."""
+    gateway.serve(route_to(backend.address), listeners=[plain_listener(gateway)])
+    with kept_connection(gateway.tls[1], None, protocol) as ask_again:
+        assert 200 == ask_again()
+
+        for listeners in ([], [listener(gateway, "all", [named["a.example"]])]):
+            elsewhere = {"name": "other", "address": LOOPBACK, "port": gateway.clear[1]}
+            gateway.serve(route_to(backend.address), listeners=[elsewhere, *listeners])
+        backend.forget()
+
+        # Refused, or left without an answer where the connection has been closed meanwhile.
+        with contextlib.suppress(OSError, http.client.HTTPException, AssertionError):
+            ask_again()
+        assert not backend.received
 
 
 @contextlib.contextmanager

@@ -72,7 +72,7 @@ def test_a_new_table_is_asked_again() -> None:
     entry.entrance = entry_of(None).entrance
     assert not check.is_misdirected(b"b.example")
     entry.entrance = None
-    assert not check.is_misdirected(b"b.example")
+    assert check.is_misdirected(b"b.example")
 
 
 OURS, THEIRS = ClientValidation(ca="ours"), ClientValidation(ca="theirs")
