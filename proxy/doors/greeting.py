@@ -18,8 +18,7 @@ from proxy.loop import Handshake, Loop
 UNRECOGNIZED_NAME: Final = 112
 INTERNAL_ERROR: Final = 80
 
-OnGreeted = Callable[["Greeting", ssl.SSLSocket, bytes | None], None]
-"""With the server name."""
+OnGreeted = Callable[["Greeting", ssl.SSLSocket], None]
 ChooseContext = Callable[[bytes | None], ssl.SSLContext | int]
 """By server name in lower case; or the alert that refuses the client (RFC 8446, 6.2)."""
 
@@ -41,7 +40,6 @@ class Greeting:
         self._keeper = keeper
         self._choose = choose
         self._on_greeted = on_greeted
-        self._server_name: bytes | None = None
         self._handshake: Handshake | None = None
         self._wanted_bytes = 1
         self._timeout_s = timeout_s
@@ -86,7 +84,6 @@ class Greeting:
         self._fail("given up after a bug of ours")
 
     def _shake_hands(self, hello: ClientHello) -> None:
-        self._server_name = hello.server_name
         context = self._choose(hello.server_name)
         if isinstance(context, int):
             self._fail("no listener for this server name", _alert(context))
@@ -117,7 +114,7 @@ class Greeting:
 
     def _on_done(self, sock: ssl.SSLSocket) -> None:
         self.idle_since_s = BUSY
-        self._on_greeted(self, sock, self._server_name)
+        self._on_greeted(self, sock)
 
     def _on_failed(self, sock: ssl.SSLSocket, error: OSError) -> None:
         sock.close()

@@ -7,6 +7,8 @@ from collections.abc import Callable
 
 import pytest
 
+from proxy.doors.h1connection import H1Connection
+from proxy.h1 import Limits
 from tests.proxy.doors.rig import WAIT_S, Rig, ask, read_all, read_all_or_reset, read_until, serving
 
 HELLO = b"\r\n\r\nhello\n"
@@ -40,6 +42,27 @@ def test_thousands_of_pipelined_requests_need_no_deep_stack() -> None:
         client.sendall(request * 1999 + request.replace(b"\r\n\r\n", b"\r\nConnection: close\r\n\r\n"))
 
         assert 2000 == read_all(client).count(b"hello\n")
+
+
+def test_no_more_than_the_limit_is_read_of_requests_behind_one_that_is_being_answered() -> None:
+    request = b"GET /hello HTTP/1.1\r\nHost: a\r\n\r\n"
+    count = 3 * Limits().max_pipelined_bytes // len(request)
+    with serving() as rig, rig.connect() as client:
+        ask(client, "/hold")
+        rig.services.begun.get(timeout=10)
+        client.sendall(request * count)
+        (connection,) = rig.call(lambda: [*rig.doors._registry])
+        assert isinstance(connection, H1Connection)
+        rig.wait_for(lambda: connection._is_paused, "a pause")
+
+        rig.call(rig.services.let_go)
+
+        found = b""
+        while found.count(b"hello\n") <= count:
+            data = client.recv(65536)
+            assert data, "closed before all were answered"
+            found += data
+        rig.wait_for(lambda: not connection._is_paused, "the end of the pause")
 
 
 def test_an_http_10_client_gets_its_answer_and_the_end_of_the_connection() -> None:

@@ -8,9 +8,10 @@ from h2.errors import ErrorCodes
 from h2.settings import SettingCodes
 
 from proxy.doors.h2connection import H2Connection
-from proxy.h2 import Settings
+from proxy.h2 import ErrorCode, Settings, frames
 from tests.proxy.doors.h2client import Answer, H2Client, request_head
-from tests.proxy.doors.rig import Rig, read_all, serving
+from tests.proxy.doors.rig import Rig, read_all, read_until, serving
+from tests.proxy.h2.wire import GET, PREFACE_AND_SETTINGS, headers
 
 MIB = 1024 * 1024
 
@@ -314,6 +315,26 @@ def test_a_flood_ends_the_connection_and_its_streams() -> None:
         assert "SETTINGS" in rig.services.gone.get(timeout=10)
         rig.wait_for_connections(0)
         assert {"protocol": 1} == rig.door_stats.refused
+
+
+def test_a_malformed_request_is_counted_and_costs_its_stream_only() -> None:
+    with serving() as rig, rig.connect() as client:
+        client.sendall(PREFACE_AND_SETTINGS + headers(1, GET[:2]) + headers(3, [*GET[:3], (b":path", b"/hello")]))
+
+        assert frames.encode_rst_stream(1, ErrorCode.PROTOCOL_ERROR) in read_until(client, b"hello\n")
+        assert 1 == rig.services.begun.qsize()
+        assert {"protocol": 1} == rig.door_stats.refused
+
+
+def test_over_the_limit_an_idle_connection_is_told_to_go_and_gives_way() -> None:
+    with serving(limits={"maxConnections": 1}) as rig, client_of(rig) as client:
+        client.get("/hello")
+        with client_of(rig) as newcomer:
+            assert b"hello\n" == newcomer.get("/hello").body
+
+        client.read_until(lambda: client.is_closed)
+        assert [ErrorCodes.NO_ERROR] == [goaway.error_code for goaway in client.goaways]
+        assert {} == rig.door_stats.refused
 
 
 def test_a_client_that_never_sends_its_settings_is_left() -> None:

@@ -90,6 +90,7 @@ STREAM_ERRORS = [
     ("6.9.1 stream window over 2^31-1", OPEN + frames.encode_window_update(1, 0x7FFFFFFF), E.FLOW_CONTROL_ERROR),
     ("8.1 trailers without END_STREAM", OPEN + headers(1, [(b"x", b"y")], END_HEADERS), E.PROTOCOL_ERROR),
     ("8.1 trailers with a pseudo-header field", OPEN + headers(1, [(b":path", b"/")]), E.PROTOCOL_ERROR),
+    ("8.2.2 connection-specific field in trailers", OPEN + headers(1, [(b"upgrade", b"h2c")]), E.PROTOCOL_ERROR),
     ("8.1.1 content-length without a body", request_with((b"content-length", b"1")), E.PROTOCOL_ERROR),
     (
         "8.1.1 body longer than content-length",
