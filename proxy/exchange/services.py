@@ -40,7 +40,11 @@ class Services(Shared):
         if not self._is_sweeping:
             self._is_sweeping = True
             self._sweep.set(self.loop.now_s + self._sweep_s)
-        exchange.begin()
+        try:
+            exchange.begin()
+        except Exception:
+            exchange.give_up()
+            raise
         return exchange
 
     def _end_idle(self) -> None:

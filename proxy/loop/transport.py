@@ -17,6 +17,7 @@ import ssl
 import struct
 from typing import Final
 
+from daemonkit.logs import get_logger
 from proxy.loop.debts import Creditor
 from proxy.loop.loop import READ_BYTES, Loop
 from proxy.loop.output import NOT_NOW, Buffer, Output
@@ -24,6 +25,8 @@ from proxy.loop.owner import NOBODY, Owner
 from proxy.loop.tlsinput import TlsInput
 
 __all__ = ["Buffer", "Transport"]
+
+log = get_logger(__name__)
 
 _READ_BYTES: Final = 64 * 1024
 _MAX_READ_BYTES: Final = 252 * 1024
@@ -169,7 +172,12 @@ class Transport:
 
     def _read_pending(self) -> None:
         if not self.is_closed and not self._is_paused and not self._is_eof_seen:
-            self.on_readable()
+            try:
+                self.on_readable()
+            except Exception:
+                # As the loop does after an event of the socket.
+                log.exception("bug in the handler of a socket", handler=type(self).__name__)
+                self.on_bug()
 
     def _drop(self, data: bytes) -> None:
         if not data:

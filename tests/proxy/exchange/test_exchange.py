@@ -1,5 +1,6 @@
 """The plain ways of an exchange: forwarded both ways, answered by the proxy, and what is left of it at the end."""
 
+import msgspec
 import pytest
 
 from proxy.backend.stream import Reason
@@ -409,3 +410,25 @@ def test_an_exchange_that_a_bug_has_ended_is_not_counted_again(world: World) -> 
     client.exchange.on_client_gone("given up after a bug of ours")
 
     assert (world.stats.route("shop").in_flight, sum(world.stats.route("shop").responses)) == (0, 1)
+
+
+def test_an_exchange_whose_beginning_meets_a_bug_leaves_nothing_behind(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*_: object) -> None:
+        raise RuntimeError("asked for")
+
+    terms = world.services.terms
+    # Before it is counted for a route,
+    monkeypatch.setattr(world.services, "terms", msgspec.structs.replace(terms, table=None))
+    with pytest.raises(AttributeError):
+        world.begin(asked())
+    assert not world.services.running
+
+    # and after.
+    monkeypatch.setattr(world.services, "terms", terms)
+    monkeypatch.setattr(world.pool, "request", fail)
+    with pytest.raises(RuntimeError):
+        world.begin(asked())
+    assert not world.services.running
+    assert world.stats.route("shop").in_flight == 0

@@ -11,6 +11,7 @@ import pytest
 import trustme
 
 from proxy.loop import READ_BYTES, Handshake, Loop, Transport
+from proxy.loop.output import TLS_RECORD_BYTES
 from tests.proxy.loop.sides import Clock, Owed, Side, loop_of, receive, tcp_pair, turns, until
 
 MANY_BYTES = 4 * 1024 * 1024
@@ -212,6 +213,25 @@ def test_records_that_tls_holds_already_come_after_a_pause(authority: trustme.CA
         until(link.loop, lambda: len(link.side.received) == 40_000)
 
         assert first_bytes <= 40_000
+
+
+def test_an_owner_with_a_bug_is_told_also_where_no_event_of_the_socket_led_to_it(
+    authority: trustme.CA, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def fail() -> None:
+        raise ZeroDivisionError("a bug")
+
+    with linked(authority) as link:
+        monkeypatch.setattr(link.side, "on_eof", fail)
+        link.transport.pause_reading()
+        # Records that are full: the end behind them is held back for a call of its own.
+        link.peer.sendall(b"x" * 3 * TLS_RECORD_BYTES)
+        socket.socket.shutdown(link.peer, socket.SHUT_WR)
+        link.transport.resume_reading()
+        until(link.loop, lambda: link.transport.is_closed)
+
+        assert isinstance(link.side.error, ConnectionAbortedError)
+        assert "bug in the handler of a socket" in caplog.text
 
 
 def test_finishing_sends_close_notify_after_the_last_byte(authority: trustme.CA) -> None:
