@@ -208,9 +208,12 @@ def test_fifty_rounds_of_every_kind_of_client_leave_nothing_open() -> None:
             one_round(gateway, tls)
 
         end_s = time.monotonic() + WAIT_S
-        while not all(map(operator.le, usage(gateway, worker), before)) and time.monotonic() < end_s:
+        after = usage(gateway, worker)
+        while not all(map(operator.le, after, before)) and time.monotonic() < end_s:
             ask(gateway.clear[1])  # gives the worker turns
-        assert all(map(operator.le, usage(gateway, worker), before)), (usage(gateway, worker), before)
+            # Once for loop and verdict: a client of the last round may be accepted late, and gone again a moment later.
+            after = usage(gateway, worker)
+        assert all(map(operator.le, after, before)), (after, before)
 
 
 def usage(gateway: Gateway, worker: int) -> tuple[int, ...]:
