@@ -10,6 +10,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime, timedelta
+from itertools import count
 from typing import Protocol
 
 import backoff
@@ -38,6 +39,8 @@ class Ticket(msgspec.Struct, frozen=True):
     headers: dict[str, str]
     generation: int = 0
     """Counts logins; 0 for an API key."""
+    number: int = 0
+    """Rises with each attempt of a session."""
 
 
 class Credentials(Protocol):
@@ -84,12 +87,14 @@ class _Session(msgspec.Struct, frozen=True):
     csrf_token: str
     is_proven: bool = False
     """At least one call was accepted with it."""
+    learned_from: int = 0
+    """The number of the attempt that the token and the cookies came with."""
 
-    def ticket(self) -> Ticket:
+    def headers(self) -> dict[str, str]:
         headers = {"Cookie": "; ".join(f"{name}={value}" for name, value in self.cookies.items())}
         if self.csrf_token:
             headers["X-CSRF-Token"] = self.csrf_token
-        return Ticket(headers, self.generation)
+        return headers
 
 
 class SessionCredentials:
@@ -113,6 +118,7 @@ class SessionCredentials:
         self._state_lock = threading.Lock()
         self._session: _Session | None = None
         self._logins = 0
+        self._numbers = count(1)
         self._pauses = _login_pauses()
         self._next_login_at = 0.0
 
@@ -123,7 +129,7 @@ class SessionCredentials:
             session = self._session
             if session is None:
                 raise CredentialsRefused("the login session ended at once")
-        return session.ticket()
+        return Ticket(session.headers(), session.generation, next(self._numbers))
 
     def learn(self, ticket: Ticket, reply: Reply) -> None:
         token = _csrf_token(reply)
@@ -132,10 +138,16 @@ class SessionCredentials:
             session = self._session
             if session is None or session.generation != ticket.generation:
                 return
-            if token or reply.cookies or (is_proof and not session.is_proven):
-                cookies = {**session.cookies, **reply.cookies}
-                is_proven = session.is_proven or is_proof
-                self._session = _Session(session.generation, cookies, token or session.csrf_token, is_proven)
+            # Of parallel calls one may come to this late: what it has learned is older than what is known.
+            is_news = bool(token or reply.cookies) and ticket.number >= session.learned_from
+            if is_news or (is_proof and not session.is_proven):
+                self._session = msgspec.structs.replace(
+                    session,
+                    cookies={**session.cookies, **reply.cookies} if is_news else session.cookies,
+                    csrf_token=(token if is_news else "") or session.csrf_token,
+                    is_proven=session.is_proven or is_proof,
+                    learned_from=ticket.number if is_news else session.learned_from,
+                )
                 if is_proof:
                     self._pauses = _login_pauses()
 
@@ -151,7 +163,7 @@ class SessionCredentials:
 
     def is_outdated(self, ticket: Ticket) -> bool:
         session = self._session
-        return session is not None and session.generation == ticket.generation and session.ticket() != ticket
+        return session is not None and session.generation == ticket.generation and session.headers() != ticket.headers
 
     def renew(self, ticket: Ticket, deadline: Deadline) -> bool:
         return self._renew_from(ticket.generation, deadline)

@@ -93,11 +93,11 @@ class Sessions:
                 del self._open[cookie]
                 self._expired.add(cookie)
                 return Verdict.EXPIRED, ""
+            if is_write and not session.knows_token(csrf_token):
+                return Verdict.BAD_CSRF, ""
             session.requests += 1
             if not is_write:
                 return Verdict.ADMITTED, ""
-            if not session.knows_token(csrf_token):
-                return Verdict.BAD_CSRF, ""
             if not self.rotates_csrf:
                 return Verdict.ADMITTED, ""
             session.rotate()

@@ -3,14 +3,17 @@
 import itertools
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
 
 import pytest
+from urllib3 import HTTPHeaderDict
 
 from daemonkit.secret import Secret
 from dnswebhook.deadline import Deadline
 from dnswebhook.errors import CredentialsRefused, StoreUnreachable
 from dnswebhook.model import RecordSpec
 from dnswebhook.stores.unifi import UnifiSettings, UnifiStore
+from dnswebhook.stores.unifi import transport as transports
 from dnswebhook.stores.unifi.address import Flavour
 from dnswebhook.stores.unifi.credentials import SessionCredentials
 from dnswebhook.stores.unifi.transport import Transport
@@ -74,6 +77,28 @@ def test_sessions_that_end_in_the_middle_of_parallel_writes_cost_one_login_each(
 
     assert len(controller.rows()) == 80
     assert controller.sessions.logins == 3
+
+
+def test_a_reply_that_is_learned_late_does_not_bring_an_older_token_back(
+    controller: Controller, deadline: Deadline
+) -> None:
+    """It would be refused for all parallel writers, and cost a login."""
+    flavour = Flavour.OS if controller.flavour == "unifi-os" else Flavour.CLASSIC
+    user, password = controller.username, Secret(controller.password)
+    transport = Transport(UnifiSettings(base_url=controller.url, user=user, password=password))
+    session = SessionCredentials(user, password, flavour, transport, lambda *_: None)
+
+    def reply(token: str) -> transports.Reply:
+        headers = HTTPHeaderDict({"X-Updated-CSRF-Token": token})
+        return transports.Reply(transports.Request("POST", "/"), 200, "application/json", headers, b"{}")
+
+    with closing(transport):
+        early, late = session.ticket(deadline), session.ticket(deadline)
+        session.learn(late, reply("second"))
+        session.learn(early, reply("first"))
+
+        assert session.ticket(deadline).headers["X-CSRF-Token"] == "second"
+        assert session.is_outdated(early)
 
 
 def test_a_refused_login_is_not_repeated_soon(
