@@ -3,9 +3,9 @@
     dialling -> opening (the edge is to open its control stream) -> registering -> registered -> leaving -> gone
 
 Silence at any step ends it: of an edge that does not register us in time, and of one that answers no PING, since
-nothing else would tell that a connection without requests is dead. Leaving means unregistered: the edge sends what is
-under way for a moment still, then closes; we close where it does not. `Ended` is told as soon as it is unregistered, so
-that another one takes its place, however long its last requests run.
+nothing else would tell that a connection without requests is dead (`heartbeat`). Leaving means unregistered: the edge
+sends what is under way for a moment still, then closes; we close where it does not. `Ended` is told as soon as it is
+unregistered, so that another one takes its place, however long its last requests run.
 """
 
 import contextlib
@@ -39,6 +39,7 @@ from proxy.tunnel.controlevents import (
 from proxy.tunnel.dialling import Dialling
 from proxy.tunnel.edgehttp import LIMITS, SETTINGS, EdgeHttp
 from proxy.tunnel.failures import FailureCause
+from proxy.tunnel.heartbeat import PING_PERIOD_S, Heartbeat
 from proxy.tunnel.identity import ClientInfo, connection_options
 from proxy.tunnel.orders import Dial, EdgeReport, Ended, Reached
 from proxy.tunnel.orders import Registered as RegisteredReport
@@ -53,7 +54,6 @@ from proxy.tunnel.wirebytes import WireBytes
 log = get_logger(__name__)
 
 RPC_TIMEOUT_S: Final = 5.0
-PING_PERIOD_S: Final = 10.0
 LINGER_S: Final = 5.0
 """Without a request after the edge was told that we leave."""
 _CLOSED: Final = "closed by the client"
@@ -118,7 +118,7 @@ class Link:
         self._is_end_told = False
         self._left_at_s = 0.0
         self._active_at_s = 0.0
-        self._pinged_at_s: float | None = None
+        self._heartbeat: Heartbeat | None = None
         self._wire: WireBytes | None = None
 
     @property
@@ -146,7 +146,7 @@ class Link:
             self._home.forget(self)
             return
         self._local_address = sock.getsockname()[0]
-        self._wire = WireBytes(sock)
+        self._wire, self._heartbeat = WireBytes(sock), Heartbeat(WireBytes(sock))
         self._enter(Phase.OPENING, RPC_TIMEOUT_S)
         terms = msgspec.structs.replace(
             self._terms(), begin=self.begin, header_timeout_s=math.inf, idle_timeout_s=math.inf
@@ -341,21 +341,22 @@ class Link:
             self._linger()
 
     def _look_after(self) -> None:
-        if self._pinged_at_s is not None:
+        if self._heartbeat is None or not self._heartbeat.is_awaited:
+            self._ping()
+        elif self._heartbeat.has_stopped():
             self.abandon(f"the edge answered no PING within {PING_PERIOD_S:g} s")
             return
-        self._ping()
         self._deadline.set(self._loop.now_s + PING_PERIOD_S)
 
     def _ping(self) -> None:
-        if self._http is not None:
-            self._pinged_at_s = self._loop.now_s
+        if self._http is not None and self._heartbeat is not None:
+            self._heartbeat.asked(self._loop.now_s)
             self._http.ping()
 
     def _on_pong(self) -> None:
-        if self._pinged_at_s is not None:
-            self._stats.round_trip_s = self._loop.now_s - self._pinged_at_s
-            self._pinged_at_s = None
+        round_trip_s = None if self._heartbeat is None else self._heartbeat.answered(self._loop.now_s)
+        if round_trip_s is not None:
+            self._stats.round_trip_s = round_trip_s
 
     def _linger(self) -> None:
         now_s = self._loop.now_s

@@ -5,19 +5,24 @@ import socket
 import struct
 from typing import Final
 
-_TCP_INFO_BYTES: Final = 136
+_TCP_INFO_BYTES: Final = 148
+# In struct tcp_info (linux/tcp.h).
+_UNACKED_AT: Final = 24
 _ACKED_AT: Final = 120
-"""Of tcpi_bytes_acked and tcpi_bytes_received in struct tcp_info (linux/tcp.h)."""
+"""Of tcpi_bytes_acked and tcpi_bytes_received."""
+_NOT_SENT_AT: Final = 144
 
 
 class WireBytes:
     """What was carried since it was asked last."""
 
-    __slots__ = ("_received_bytes", "_sent_bytes", "_sock")
+    __slots__ = ("_received_bytes", "_sent_bytes", "_sock", "has_more")
 
     def __init__(self, sock: socket.socket) -> None:
         self._sock = sock
         self._sent_bytes = self._received_bytes = 0
+        self.has_more = False
+        """When it was asked last, the peer had not acknowledged all that the kernel was given."""
 
     def growth(self) -> tuple[int, int]:
         """Acknowledged by the peer, and received; nothing once the socket is closed."""
@@ -25,4 +30,6 @@ class WireBytes:
         with contextlib.suppress(OSError, struct.error):
             info = self._sock.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, _TCP_INFO_BYTES)
             self._sent_bytes, self._received_bytes = struct.unpack_from("QQ", info, _ACKED_AT)
+            (unacked,), (not_sent_bytes,) = (struct.unpack_from("I", info, at) for at in (_UNACKED_AT, _NOT_SENT_AT))
+            self.has_more = bool(unacked or not_sent_bytes)
         return self._sent_bytes - sent_bytes, self._received_bytes - received_bytes

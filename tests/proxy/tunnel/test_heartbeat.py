@@ -1,0 +1,99 @@
+"""An edge that answers no PING is dead, unless the PING has not even come to it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from proxy import h2
+from proxy.tunnel.heartbeat import PING_PERIOD_S
+from proxy.tunnel.orders import Registered
+from tests.proxy.tunnel.narrowline import NarrowLine
+from tests.proxy.tunnel.rig import Rig
+from tests.support.edge.behaviour import Behaviour
+from tests.support.edge.edge import Edge
+from tests.support.edge.ledger import Record
+
+BODY_BYTES = 32 << 20
+WIDE = h2.Settings(stream_window_bytes=2 * BODY_BYTES, connection_window_bytes=2 * BODY_BYTES)
+MUCH_BYTES = 1 << 20
+
+
+@pytest.fixture
+def rig() -> Iterator[Rig]:
+    with Edge() as edge, Rig(edge) as rig:
+        edge.behave(Behaviour(h2_settings=WIDE))
+        yield rig
+
+
+@pytest.fixture
+def line(rig: Rig) -> Iterator[NarrowLine]:
+    """A download fills it, with the next PING behind that."""
+    with NarrowLine(rig.edge.addresses[0]) as line:
+        rig.wait_for(Registered, rig.dial(line.address))
+        settle(rig)
+        yield line
+
+
+def settle(rig: Rig) -> Record:
+    """The PING that a connection begins with has been answered."""
+    (record,) = rig.edge.wait_for_registered(1)
+    rig.edge.ping(record)
+    rig.edge.ping(record)
+    return record
+
+
+def assert_given_up(rig: Rig) -> None:
+    """At the next look, or the one after, where the kernel was late with what had moved before."""
+    for _ in range(3):
+        rig.pass_time(PING_PERIOD_S)
+    assert "answered no PING" in rig.wait_for_end(1).error
+
+
+def test_a_connection_whose_edge_takes_what_lies_before_the_ping_is_kept(rig: Rig, line: NarrowLine) -> None:
+    line.hold()
+    call = rig.edge.call(f"/bulk/{BODY_BYTES}")
+    rig.services.begun.get(timeout=20)
+    rig.pass_time(PING_PERIOD_S)
+    for _ in range(4):
+        line.take(MUCH_BYTES)
+        rig.pass_time(PING_PERIOD_S)
+    assert [type(report) for report in rig.reports] == [Registered]
+
+    line.take()
+    assert len(call.read_all()) == BODY_BYTES
+    assert rig.edge.call("/hello").read_all() == b"hello\n"
+
+
+def test_a_connection_whose_edge_takes_nothing_more_is_given_up(rig: Rig, line: NarrowLine) -> None:
+    line.hold()
+    rig.edge.call(f"/bulk/{BODY_BYTES}")
+    rig.services.begun.get(timeout=20)
+    rig.pass_time(PING_PERIOD_S)
+    line.take(MUCH_BYTES)
+    rig.pass_time(PING_PERIOD_S)
+    assert [type(report) for report in rig.reports] == [Registered]
+    assert_given_up(rig)
+
+
+def test_a_connection_whose_edge_has_the_ping_and_does_not_answer_is_given_up_at_once(rig: Rig) -> None:
+    rig.register()
+    record = settle(rig)
+    rig.edge.stop_reading(record)
+    rig.pass_time(PING_PERIOD_S)
+    assert [type(report) for report in rig.reports] == [Registered]
+    assert_given_up(rig)
+
+
+def test_an_edge_whose_uploads_come_is_not_dead_however_late_its_answer(rig: Rig) -> None:
+    rig.register()
+    record = settle(rig)
+    rig.edge.stop_reading(record)
+    rig.pass_time(PING_PERIOD_S)
+    call = rig.edge.call("/hold", "POST", end_stream=False)
+    call.send(b"upload", waits=False)
+    rig.services.begun.get(timeout=20)
+    rig.pass_time(PING_PERIOD_S)
+    assert [type(report) for report in rig.reports] == [Registered]
+    assert_given_up(rig)
