@@ -30,7 +30,7 @@ from proxy.document.filters import (
     RequestRedirect,
     UrlRewrite,
 )
-from proxy.document.listeners import ClientValidation, Listener, ListenerTLS
+from proxy.document.listeners import ClientValidation, Listener, ListenerTLS, canonical_address
 from proxy.document.model import Document, Forwarding, Limits, Outline, Settings
 from proxy.document.part import UNSET, Certificate, Unset
 from proxy.document.problems import DocumentError, Problem
@@ -108,6 +108,7 @@ __all__ = [
     "Timeouts",
     "Unset",
     "UrlRewrite",
+    "canonical_address",
     "content_hash",
     "decode",
     "decode_backend",

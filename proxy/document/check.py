@@ -6,7 +6,7 @@ from typing import TypeAlias
 
 from proxy.document.checkroutes import RouteChecker
 from proxy.document.checktargets import check_active_health, check_addresses, check_certificate, check_pem, check_tls
-from proxy.document.listeners import Listener
+from proxy.document.listeners import Listener, canonical_address
 from proxy.document.model import Document, Forwarding, Settings
 from proxy.document.problems import Findings
 from proxy.document.routes import Route
@@ -105,7 +105,7 @@ def _check_listeners(listeners: tuple[Listener, ...], findings: Findings) -> Non
 def _entrances(listener: Listener) -> Iterable[tuple[str, ...]]:
     """The places where requests can reach this listener, each shared with listeners of other hostnames only."""
     if listener.port:
-        yield "socket", listener.address, str(listener.port)
+        yield "socket", canonical_address(listener.address), str(listener.port)
     if listener.tunnel:
         yield "tunnel", listener.gateway, str(listener.visible_port)
 

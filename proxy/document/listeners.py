@@ -1,5 +1,6 @@
 """Listeners: where requests come in, on a port of this host or through the tunnel."""
 
+import ipaddress
 from typing import Annotated, Literal
 
 import msgspec
@@ -54,3 +55,11 @@ class Listener(Part, frozen=True):
     def visible_port(self) -> int:
         """The port that clients see."""
         return self.public_port or self.port or (443 if self.protocol == "HTTPS" else 80)
+
+
+def canonical_address(address: str) -> str:
+    """The one spelling of an IP address, since IPv6 has many; what is none stays as it is."""
+    try:
+        return str(ipaddress.ip_address(address))
+    except ValueError:
+        return address

@@ -20,7 +20,11 @@ _UNDATED = "~"
 
 
 def socket_door(address: str, port: int) -> str:
-    """The name of the door behind a bound socket; `address` and `port` as the document has them."""
+    """The name of the door behind a bound socket; `address` and `port` as the document has them.
+
+    However an address is spelled, it is one door: to two sockets of it the kernel would deal clients out by chance.
+    """
+    address = document.canonical_address(address)
     return f"[{address}]:{port}" if ":" in address else f"{address}:{port}"
 
 

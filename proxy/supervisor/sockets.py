@@ -28,6 +28,7 @@ _REMEDIES: Final = {
     errno.EADDRNOTAVAIL: "choose an address of this host",
     errno.EMFILE: "raise the limit of open files (systemd: LimitNOFILE=)",
     errno.EAFNOSUPPORT: "this host has no such addresses: choose one of the other family",
+    errno.ENODEV: "name an interface of this host behind the %",
 }
 _PRIVILEGED: Final = (
     "ports below 1024 need a permission: AmbientCapabilities=CAP_NET_BIND_SERVICE (systemd), capability "
@@ -140,11 +141,22 @@ def _bound_socket(address: str, port: int) -> socket.socket:
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
         if family == socket.AF_INET6:
             sock.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 0 if is_everywhere else 1)
-        sock.bind((address or ("::" if is_everywhere else "0.0.0.0"), port))  # noqa: S104 - asked for
+        sock.bind(_sockaddr(address or ("::" if is_everywhere else "0.0.0.0"), port))  # noqa: S104 - asked for
     except OSError:
         sock.close()
         raise
     return sock
+
+
+def _sockaddr(address: str, port: int) -> tuple[object, ...]:
+    """Of an IP address; a link-local one says behind a % on which interface, which the kernel knows by number."""
+    ip, _, interface = address.partition("%")
+    if not interface:
+        return ip, port
+    try:
+        return ip, port, 0, int(interface) if interface.isdecimal() else socket.if_nametoindex(interface)
+    except OSError as error:
+        raise OSError(errno.ENODEV, os.strerror(errno.ENODEV)) from error
 
 
 def _reason(error: OSError, port: int) -> str:

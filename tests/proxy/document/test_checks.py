@@ -32,6 +32,11 @@ PATH = f"{RULE}.matches[0].path.value"
 REFUSED: list[tuple[dict[str, Any], str, str]] = [
     ({"listeners": [WEB, {**WEB, "port": 81}]}, "listeners[1].name", "want unique names"),
     ({"listeners": [WEB, {"name": "b", "port": 80}]}, "listeners[1].hostname", "same hostname"),
+    (
+        {"listeners": [{**WEB, "address": "fd00::1"}, {**WEB, "name": "b", "address": "FD00:0::1"}]},
+        "listeners[1].hostname",
+        "same hostname",
+    ),
     ({"listeners": [{"name": "a"}]}, "listeners[0]", "nothing can reach this listener"),
     ({"listeners": [{**WEB, "address": "host"}]}, "listeners[0].address", "not an IP address"),
     ({"listeners": [{**WEB, "protocol": "HTTPS"}]}, "listeners[0]", "`tls` is missing"),

@@ -51,6 +51,22 @@ def test_a_host_without_listener_is_not_found() -> None:
     assert "404 no_listener" == taken(table, request("a.example/"), "unknown door")
 
 
+def test_listeners_of_one_address_share_a_door_however_they_spell_it() -> None:
+    """The kernel would deal clients out to two sockets of one address by chance."""
+    table = table_of(
+        route("one", listeners=["one"]),
+        route("other", listeners=["other"]),
+        listeners=[
+            {"name": "one", "port": 80, "address": "fd00::1", "hostname": "one.example"},
+            {"name": "other", "port": 80, "address": "FD00:0::0001", "hostname": "other.example"},
+        ],
+    )
+    door = routing.socket_door("fd00:0:0:0:0:0:0:1", 80)
+
+    assert [door] == [name for name in table.doors if "tunnel" not in name]
+    assert ["one", "other"] == [taken(table, request(f"{name}.example/"), door) for name in ("one", "other")]
+
+
 def test_the_listener_of_a_host_tells_misdirected_requests() -> None:
     """A door answers 421 when the host of the request and the name of the connection have different listeners."""
     table = table_of(

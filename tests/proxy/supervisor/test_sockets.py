@@ -16,6 +16,7 @@ import pytest
 from proxy.document import Listener
 from proxy.supervisor.sockets import ListeningSockets
 from tests.proxy.site import DEADLINE_S, Proxy, ask, eventually, fixed, reserved_port
+from tests.support.netns import NOT_ALLOWED
 from tests.support.process import REPOSITORY
 from tests.support.requirements import not_possible_here
 
@@ -75,6 +76,36 @@ def test_an_ipv6_address_means_that_family_alone(sockets: ListeningSockets) -> N
 
         assert connects("::1", port)
         assert not connects("127.0.0.1", port)
+
+
+def test_an_address_that_is_spelled_anew_keeps_its_sockets(sockets: ListeningSockets) -> None:
+    if not socket.has_dualstack_ipv6():
+        not_possible_here("this host has no IPv6")
+    with reserved_port("::1") as port:
+        sockets.use([listener(port, address="::1")])
+        before = dict(sockets.groups)
+        sockets.use([listener(port, address="0:0::1")])
+
+        assert before == sockets.groups
+        assert list(before) == [f"[::1]:{port}"]
+
+
+def test_a_link_local_address_is_bound_on_its_interface() -> None:
+    code = (
+        "from proxy.document import Listener; from proxy.supervisor.sockets import ListeningSockets\n"
+        "sockets = ListeningSockets(1)\n"
+        "sockets.use([Listener(zone, address=f'fe80::5%{zone}', port=8080) for zone in ('lo', 'none0')])\n"
+        "print([group[0].getsockname() for group in sockets.groups.values()], sockets.problems[0].message)"
+    )
+    # The namespace has no address of that kind yet; `ip` may not be there.
+    script = 'ip address add fe80::5/64 dev lo nodad || exit 77; exec "$0" -c "$1"'
+    command = [sys.executable, "-m", "tests.support.netns", "192.0.2.1", "sh", "-c", script, sys.executable, code]
+    done = subprocess.run(command, cwd=REPOSITORY, capture_output=True, text=True, check=False)
+    if done.returncode == NOT_ALLOWED:
+        not_possible_here(f"no IPv6 in a network namespace: {done.stderr.strip()}")
+
+    assert done.stdout.startswith("[('fe80::5', 8080, 0, 1)] cannot listen on [fe80::5%none0]:8080: No such device; ")
+    assert "name an interface of this host" in done.stdout
 
 
 def test_sockets_stay_across_documents_and_are_closed_only_when_released(sockets: ListeningSockets) -> None:
