@@ -5,19 +5,20 @@ the fields of the call in snake_case; `stack` only for bugs. Our code logs throu
 library refuses fields called `name`, `args` or `module`, and `name` is our most common one. Third-party loggers and
 `warnings` pass through the same handler, with `logger` as their field.
 
-A field value that is a Secret is redacted wherever it sits, a newline can never start a line of its own, and a log
-that cannot be written (pipe closed, disk full) is dropped: logging never raises. Any thread may log.
+A field value that is a Secret is redacted wherever it sits, and a newline can never start a line of its own. A line
+that cannot be written (reader stopped, pipe closed, disk full) is dropped, and how many were is said as soon as one can
+be: logging never raises, and holds nobody up. Any thread may log.
 """
 
 import contextlib
 import logging
-import os
 import sys
 import threading
 import time
 from collections.abc import Callable, Mapping
 from typing import Any, Final, TextIO
 
+from daemonkit.linesink import LineSink
 from daemonkit.logformat import FIELDS_ATTRIBUTE, JsonFormatter, TextFormatter
 
 LEVELS: Final = {"debug": logging.DEBUG, "info": logging.INFO, "warning": logging.WARNING, "error": logging.ERROR}
@@ -52,24 +53,35 @@ class _LineHandler(logging.Handler):
         """`stream` is None in a process that was started without stderr: nothing is written."""
         super().__init__()
         self._stream = stream
-        self._descriptor: int | None = None
+        self._sink: LineSink | None = None
+        self._lost = 0
+        """Lines, since one was written."""
         with contextlib.suppress(OSError, ValueError):
-            self._descriptor = stream.fileno() if stream is not None else None
+            self._sink = LineSink(stream.fileno()) if stream is not None else None
 
     def emit(self, record: logging.LogRecord) -> None:
-        try:
-            line = self.format(record) + "\n"
-            if self._descriptor is not None:
-                self._write(self._descriptor, line.encode("utf-8", "backslashreplace"))
-            elif self._stream is not None:
-                self._stream.write(line)
-        except Exception:  # noqa: S110 - where could it be reported?
-            pass
+        # Where could it be reported?
+        with contextlib.suppress(Exception):
+            self._put(record)
 
-    @staticmethod
-    def _write(descriptor: int, octets: bytes) -> None:
-        while octets:
-            octets = octets[os.write(descriptor, octets) :]
+    def _put(self, record: logging.LogRecord) -> None:
+        line = self.format(record) + "\n"
+        if self._sink is None:
+            if self._stream is not None:
+                self._stream.write(line)
+            return
+        told = self.format(_loss_of(self._lost)) + "\n" if self._lost else ""
+        if self._sink.write((told + line).encode("utf-8", "backslashreplace")):
+            self._lost += 1
+        else:
+            self._lost = 0
+
+
+def _loss_of(count: int) -> logging.LogRecord:
+    record = logging.LogRecord(__name__, logging.WARNING, "", 0, "log lines were lost", None, None)
+    reason = "the reader of this log did not keep up, or its disk was full"
+    setattr(record, FIELDS_ATTRIBUTE, (reason, {"count": count}, False))
+    return record
 
 
 class Logger:

@@ -1,18 +1,19 @@
 """Records gathered on the loop's thread, made into lines and written by a thread of their own.
 
 The loop's thread appends to a list, and hands it over every tenth of a second: one wake-up of the other thread for many
-records. What the thread has not written yet is bounded; beyond that, records are dropped and counted. Lines are written
-to standard error in pieces that a pipe takes whole, since several processes write to it.
+records. What the thread has not written yet is bounded in bytes; beyond that, records are dropped and counted, as are
+those that cannot be written. Lines are written to standard error in pieces that a pipe takes whole, since several
+processes write to it.
 """
 
-import contextlib
-import os
 import queue
 import random
 import select
 import threading
+from functools import partial
 from typing import Final
 
+from daemonkit.linesink import LineSink
 from daemonkit.logs import get_logger
 from proxy.accesslog.lines import LineMaker, is_failure
 from proxy.accesslog.settings import ALL, OFF, AccessLogSettings
@@ -22,8 +23,10 @@ from proxy.stats import Stats
 
 log = get_logger(__name__)
 
-MAX_WAITING: Final = 20_000
-"""Records that may wait for being written; about 10 MiB."""
+MAX_WAITING_BYTES: Final = 12 * 1024 * 1024
+"""What records that wait for being written may hold in memory."""
+_RECORD_BYTES: Final = 600
+"""A usual one; its texts that are of the client's choosing count besides."""
 _GATHER_S: Final = 0.1
 _STDERR: Final = 2
 _LAST_WRITE_S: Final = 2.0
@@ -44,10 +47,11 @@ class AccessLogWriter:
         self._hand_over_soon = loop.deadline(self._hand_over)
         self._batches: queue.SimpleQueue[_Batch | None] = queue.SimpleQueue()
         self._lines = LineMaker(settings.format)
-        self._descriptor = descriptor
+        # For as long as it takes: this thread has nothing else to do.
+        self._sink = LineSink(descriptor, patience_s=None)
         # Changed by one thread each: their difference is what waits.
-        self._accepted = 0
-        self._written = 0
+        self._accepted_bytes = 0
+        self._written_bytes = 0
         self._thread = threading.Thread(target=self._write_batches, name="access-log", daemon=True)
 
     def start(self) -> None:
@@ -63,10 +67,10 @@ class AccessLogWriter:
 
     def write(self, record: Record) -> None:
         """One that is wanted. Never waits; too many are dropped."""
-        if self._accepted - self._written >= MAX_WAITING:
-            self._stats.access_log_dropped += 1
+        if self._accepted_bytes - self._written_bytes >= MAX_WAITING_BYTES:
+            self._drop(1)
             return
-        self._accepted += 1
+        self._accepted_bytes += _size_bytes(record)
         if not self._gathered:
             self._hand_over_soon.set(self._loop.now_s + _GATHER_S)
         self._gathered.append(record)
@@ -83,6 +87,9 @@ class AccessLogWriter:
             self._batches.put(self._gathered)
             self._gathered = []
 
+    def _drop(self, count: int) -> None:
+        self._stats.access_log_dropped += count
+
     # -- the other thread --------------------------------------------------------------------------------------------
 
     def _write_batches(self) -> None:
@@ -96,6 +103,7 @@ class AccessLogWriter:
                     piece, size_bytes = [], 0
                 piece.append(line)
                 size_bytes += len(line)
+                self._written_bytes += _size_bytes(record)
             self._put(piece)
 
     def _line(self, record: Record) -> bytes:
@@ -106,9 +114,10 @@ class AccessLogWriter:
             return b""
 
     def _put(self, piece: list[bytes]) -> None:
-        rest = memoryview(b"".join(piece))
-        # As with every log of ours: what cannot be written (pipe closed, disk full) is dropped.
-        with contextlib.suppress(OSError):
-            while rest:
-                rest = rest[os.write(self._descriptor, rest) :]
-        self._written += len(piece)
+        unwritten = self._sink.write(b"".join(piece))
+        if unwritten:
+            self._loop.call_from_thread(partial(self._drop, unwritten.count(b"\n")))
+
+
+def _size_bytes(record: Record) -> int:
+    return _RECORD_BYTES + len(record.path) + len(record.host) + len(record.method)

@@ -55,7 +55,8 @@ class ProxyCollector(Collector):
         swaps = CounterMetricFamily(_P + "config_swaps", "Tables that workers have taken into use")
         swaps.add_metric([], total.swaps)
         yield swaps
-        dropped = CounterMetricFamily(_P + "access_log_dropped", "Lines the access log could not keep up with")
+        reason = "its reader did not keep up, or its disk was full"
+        dropped = CounterMetricFamily(_P + "access_log_dropped", f"Lines of the access log that were lost: {reason}")
         dropped.add_metric([], total.access_log_dropped)
         yield dropped
 

@@ -279,6 +279,22 @@ def test_a_process_with_a_full_or_without_stderr_ends_well(redirection: str) -> 
     assert subprocess.run(["sh", "-c", command], timeout=20, check=False).returncode == 0
 
 
+@pytest.mark.timeout(30)
+def test_lines_that_a_reader_had_no_room_for_are_counted_in_the_log_when_it_has() -> None:
+    read, write = os.pipe()
+    with open(write, "w") as stream:  # noqa: PTH123
+        logs.setup("info", "json", stream)
+        for _ in range(10_000):
+            ours.info("x")
+        seen = os.read(read, 1 << 20).splitlines()
+        ours.info("y")
+        lost, last = (json.loads(line) for line in os.read(read, 1 << 20).splitlines())
+    os.close(read)
+
+    assert (lost["level"], lost["msg"], last["msg"]) == ("WARNING", "log lines were lost", "y")
+    assert lost["count"] == 10_000 - len(seen)
+
+
 def test_surrogates_are_written_as_escapes(tmp_path) -> None:
     with (tmp_path / "log").open("w") as stream:
         logs.setup("info", "json", stream)

@@ -4,6 +4,7 @@ import contextlib
 import json
 import os
 import select
+import tracemalloc
 from collections.abc import Iterator
 from typing import Any
 
@@ -11,7 +12,7 @@ import pytest
 
 from proxy.accesslog import AccessLogSettings
 from proxy.accesslog.lines import LineMaker
-from proxy.accesslog.writer import MAX_WAITING, AccessLogWriter
+from proxy.accesslog.writer import MAX_WAITING_BYTES, AccessLogWriter
 from proxy.exchange.record import Record
 from proxy.loop import Loop
 from proxy.stats import Stats
@@ -195,11 +196,34 @@ def test_a_sample_is_about_its_share_and_holds_every_failure(pipe: Pipe) -> None
     assert 40 <= sum(entry["status_code"] == 200 for entry in entries) <= 180
 
 
-def test_a_reader_that_stands_still_costs_lines_and_no_time(pipe: Pipe) -> None:
+@pytest.mark.parametrize("text_bytes", [10, 16 * 1024])
+def test_a_reader_that_stands_still_costs_lines_and_neither_time_nor_memory(pipe: Pipe, text_bytes: int) -> None:
     scene = Scene(pipe)
-    for _ in range(MAX_WAITING + 1000):
-        scene.offer(record())
+    offered = 2 * MAX_WAITING_BYTES // (400 + text_bytes)
+    tracemalloc.start()
+    for _ in range(offered):
+        scene.offer(record(path=b"/%b" % (b"x" * text_bytes)))
+    held_bytes, _ = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
 
-    assert 0 < scene.stats.access_log_dropped <= 1000
+    assert offered / 4 < scene.stats.access_log_dropped < offered
+    assert held_bytes < 2 * MAX_WAITING_BYTES
     os.close(pipe.read)  # the thread, which waits in its write, is told so
     scene.close()
+
+
+@pytest.mark.parametrize("is_full", [True, False], ids=["full disk", "pipe that was closed"])
+def test_lines_that_cannot_be_written_are_counted(pipe: Pipe, is_full: bool) -> None:
+    os.close(pipe.read)
+    if is_full:
+        full = os.open("/dev/full", os.O_WRONLY)
+        os.dup2(full, pipe.write)
+        os.close(full)
+    scene = Scene(pipe)
+    for _ in range(100):
+        scene.offer(record())
+    scene.writer.close()
+    scene.loop.turn()
+
+    assert scene.stats.access_log_dropped == 100
+    scene.loop.close()

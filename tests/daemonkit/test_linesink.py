@@ -1,0 +1,96 @@
+"""Lines to a reader that is slow, has stopped, or has gone."""
+
+import os
+import select
+import threading
+from collections.abc import Iterator
+
+import pytest
+
+from daemonkit.linesink import LineSink
+
+DEADLINE_S = 30.0
+
+
+@pytest.fixture
+def pipe() -> Iterator[tuple[int, int]]:
+    read, write = os.pipe()
+    yield read, write
+    os.close(read)
+    os.close(write)
+
+
+def fill(write: int) -> int:
+    """Returns how many bytes a pipe takes that nobody reads."""
+    os.set_blocking(write, False)
+    size_bytes = 0
+    try:
+        while True:
+            size_bytes += os.write(write, b"x" * select.PIPE_BUF)
+    except BlockingIOError:
+        return size_bytes
+    finally:
+        os.set_blocking(write, True)
+
+
+def drain(read: int, size_bytes: int) -> bytes:
+    parts = []
+    while size_bytes:
+        parts.append(os.read(read, size_bytes))
+        size_bytes -= len(parts[-1])
+    return b"".join(parts)
+
+
+@pytest.mark.timeout(DEADLINE_S)
+def test_a_reader_that_has_stopped_holds_nobody_up(pipe: tuple[int, int]) -> None:
+    read, write = pipe
+    sink = LineSink(write)
+    size_bytes = fill(write)
+
+    assert [sink.write(b"lost\n") for _ in range(1000)] == [b"lost\n"] * 1000
+
+    drain(read, size_bytes)
+    assert sink.write(b"written\n") == b""
+    assert os.read(read, 100) == b"written\n"
+
+
+@pytest.mark.timeout(DEADLINE_S)
+def test_a_line_that_was_cut_off_is_ended_before_the_next(pipe: tuple[int, int]) -> None:
+    read, write = pipe
+    sink = LineSink(write)
+    size_bytes = fill(write)
+    drain(read, select.PIPE_BUF)
+    long = b"a" * (select.PIPE_BUF + 10) + b"\n"
+
+    assert sink.write(long) == b"a" * 10 + b"\n"
+
+    drain(read, size_bytes)
+    assert sink.write(b"next\n") == b""
+    assert os.read(read, 100) == b"\nnext\n"
+    assert sink.write(b"last\n") == b""
+    assert os.read(read, 100) == b"last\n"
+
+
+@pytest.mark.parametrize("blocks", [True, False], ids=["that blocks", "that does not block"])
+def test_with_all_the_patience_nothing_is_lost_on_a_pipe(pipe: tuple[int, int], blocks: bool) -> None:
+    read, write = pipe
+    os.set_blocking(write, blocks)
+    lines = b"".join(b"line %d\n" % number for number in range(50_000))
+    unwritten: list[bytes] = []
+    writer = threading.Thread(target=lambda: unwritten.append(LineSink(write, None).write(lines)), daemon=True)
+
+    writer.start()
+    seen = drain(read, len(lines))
+    writer.join(DEADLINE_S)
+
+    assert (seen == lines, unwritten) == (True, [b""])
+
+
+def test_what_nobody_can_read_any_more_is_lost_without_an_error() -> None:
+    read, write = os.pipe()
+    sink = LineSink(write)
+    os.close(read)
+
+    assert sink.write(b"lost\n") == b"lost\n"
+    os.close(write)
+    assert sink.write(b"lost\n") == b"lost\n"
