@@ -97,6 +97,28 @@ def test_a_door_without_a_socket_stays_shut_until_it_gets_one() -> None:
             assert read_until(client, HELLO)
 
 
+def test_where_one_door_cannot_be_opened_the_others_are_left_as_they_were() -> None:
+    sound, broken = listening_socket(), listening_socket()
+    ports = port_of(sound), port_of(broken)
+    sockets = dict(zip((socket_door("127.0.0.1", port) for port in ports), (sound, broken), strict=True))
+    both = table_of(plain(ports[0]), plain(ports[1], "two"))
+    broken.close()
+    with Rig() as rig:
+
+        def fails() -> bool:
+            with pytest.raises(OSError, match="Bad file descriptor"):
+                rig.doors.prepare(both, sockets)
+            return True
+
+        assert rig.call(fails)
+        with connect(ports[0]) as client:
+            ask(client)
+            rig.call(lambda: None)
+            assert 0 == rig.stats.door(next(iter(sockets))).accepted
+            rig.call(lambda: rig.doors.use(table_of(plain(ports[0])), {next(iter(sockets)): sound}))
+            assert read_until(client, HELLO)
+
+
 def test_a_socket_that_no_listener_wants_is_closed() -> None:
     sock = listening_socket()
     with Rig() as rig:

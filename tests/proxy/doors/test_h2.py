@@ -10,10 +10,11 @@ from h2.settings import SettingCodes
 from proxy.doors.h2connection import H2Connection
 from proxy.h2 import ErrorCode, Settings, frames
 from tests.proxy.doors.h2client import Answer, H2Client, request_head
-from tests.proxy.doors.rig import Rig, read_all, read_until, serving
+from tests.proxy.doors.rig import WAIT_S, Rig, read_all, read_until, serving
 from tests.proxy.h2.wire import GET, PREFACE_AND_SETTINGS, headers
 
 MIB = 1024 * 1024
+LONGER_THAN_TESTS_S = 600.0
 
 
 def client_of(rig: Rig, **options: bool | int) -> H2Client:
@@ -356,6 +357,21 @@ def test_a_connection_without_streams_is_asked_to_go_and_closed() -> None:
         assert ErrorCodes.NO_ERROR == client.goaways[-1].error_code
         # The client took part: nobody waited for the end of the drain's deadline.
         assert time.monotonic() < start_s + 4
+
+
+def test_a_client_without_streams_has_a_while_to_answer_when_it_is_asked_to_go(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It may have sent a request before it heard of that."""
+    monkeypatch.setattr("proxy.doors.h2connection.DRAIN_S", LONGER_THAN_TESTS_S)
+    with serving() as rig, rig.connect() as client:
+        client.sendall(PREFACE_AND_SETTINGS)
+        rig.wait_for_connections(1)
+        client.recv(1)
+        rig.call(rig.doors.drain)
+
+        rig.pass_time(0)
+        assert not rig.is_idle.is_set()
+        rig.pass_time(LONGER_THAN_TESTS_S)
+        assert rig.is_idle.wait(WAIT_S)
 
 
 def test_the_preface_may_come_in_pieces() -> None:

@@ -3,6 +3,7 @@
 import json
 from typing import Any
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -153,3 +154,39 @@ def test_differences_lead_to_the_table_of_the_whole_document(history: list[bytes
         assert holdings(table) == holdings(whole)
         assert table.route_count == whole.route_count
         assert before is None or decisions(before) == seen
+
+
+ALONE = [
+    {"path": {"type": "Exact", "value": "/a"}},
+    {"path": {"type": "RegularExpression", "value": "/a"}},
+    {"path": {"type": "PathPrefix", "value": "/a"}},
+    {"path": {"type": "PathPrefix", "value": "/"}},
+    {"grpc": {"service": "s", "method": "m"}},
+    {"grpc": {"service": "s"}},
+    {"grpc": {"method": "m"}},
+]
+
+
+def one_host_with(matches: list[dict[str, Any]]) -> bytes:
+    """A route for each."""
+    routes = [
+        {
+            "name": json.dumps(match, separators=(",", ":")),
+            "kind": "grpc" if "grpc" in match else "http",
+            "hostnames": ["a.example"],
+            "rules": [{"matches": [match], "backends": [{"address": "x.test:80"}]}],
+        }
+        for match in matches
+    ]
+    return json.dumps({"listeners": [{"name": "web", "port": 8080}], "routes": routes}).encode()
+
+
+@pytest.mark.parametrize("kept", ALONE, ids=str)
+def test_a_hostname_is_there_as_long_as_any_match_is_left_under_it(kept: dict[str, Any]) -> None:
+    served = Served()
+    others = [match for match in ALONE if match != kept]
+    for count in range(len(others), -1, -1):
+        data = one_host_with([kept, *others[:count]])
+        assert holdings(served.take(data)) == holdings(routing.compile_table(document.decode(data)))
+
+    assert not holdings(served.take(one_host_with([])))["web"]
