@@ -297,8 +297,9 @@ class H2Link:
         if not event.by_peer and event.error_code == ErrorCode.ENHANCE_YOUR_CALM:
             # Our codec resets a single stream with this code for the size of its fields only.
             reason = Reason.FIELDS_TOO_LARGE
+        was_reused = is_refused and self._codec.is_draining
         self._on_stream_over()
-        request.fail(Failure(reason, f"{self._name}: {what}", is_unprocessed=is_refused))
+        request.fail(Failure(reason, f"{self._name}: {what}", is_unprocessed=is_refused, was_reused=was_reused))
 
     def _on_window(self, stream_id: int) -> None:
         if stream_id:

@@ -59,7 +59,8 @@ class Failure(msgspec.Struct, frozen=True, gc=False):
     is_unprocessed: bool
     """The backend certainly did nothing with the request: it was not sent, or was refused unread."""
     was_reused: bool = False
-    """A kept connection broke before the first byte of an answer: perhaps it was closed while it was idle."""
+    """A kept connection broke before the first byte of an answer: perhaps it was closed while it was idle. Or its
+    backend was taking it out of use."""
 
     @property
     def blames_address(self) -> bool:

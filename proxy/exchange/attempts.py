@@ -7,8 +7,11 @@ A. By the rule's policy, up to `attempts` times, each after a wait: when the bac
    the connection broke before a response began. What would fail again at once is not repeated: a circuit at its
    limit, no healthy address, this proxy stopping.
 B. Without any policy once, at once: when a kept connection broke that perhaps was closed while it was idle and the
-   method is idempotent (RFC 9110, 9.2.2), or the backend certainly did nothing with the request, on a new connection;
-   and when connecting to one address failed and the backend has others.
+   method is idempotent (RFC 9110, 9.2.2), on a new connection; and when connecting to one address failed and the
+   backend has others.
+C. Whatever the policy and the method, at once, a few times: when the backend certainly did nothing with the request, as
+   with what a GOAWAY leaves out (RFC 9113, 8.7). Servers that take a connection out of use do that to all that is
+   under way on it.
 """
 
 from typing import Final
@@ -31,6 +34,8 @@ _CONNECTING: Final = frozenset((Reason.REFUSED, Reason.UNREACHABLE, Reason.CONNE
 
 _MAX_BACKOFF: Final = 10
 """The longest wait, in multiples of the shortest."""
+_MAX_REFUSALS: Final = 3
+"""So many times a request is sent again that was refused unread."""
 GATEWAY_TIMEOUT: Final = 504
 
 
@@ -45,6 +50,7 @@ class Attempts:
         "_needs_new_connection",
         "_policy",
         "_policy_retries",
+        "_refusals",
         "retries",
     )
 
@@ -56,11 +62,16 @@ class Attempts:
         self._needs_new_connection = False
         self._is_free_used = False
         self._policy_retries = 0
+        self._refusals = 0
         self.retries = 0
 
     def after_failure(self, failure: Failure, address: str, draw: float) -> float | None:
         """How many seconds to wait before the next attempt; None: there is none. `draw` is from 0.0 up to 1.0."""
         policy = self._policy
+        if failure.is_unprocessed and failure.reason is Reason.RESET and self._refusals < _MAX_REFUSALS:
+            self._refusals += 1
+            self._needs_new_connection = self._needs_new_connection or failure.was_reused
+            return 0.0
         if not self._is_free_used and self._is_free(failure):
             self._is_free_used = True
             self._needs_new_connection = failure.was_reused
@@ -89,7 +100,7 @@ class Attempts:
         if failure.reason in _HOPELESS:
             return False
         if failure.was_reused:
-            return failure.is_unprocessed or self._method in _IDEMPOTENT
+            return self._method in _IDEMPOTENT
         return failure.is_unprocessed and failure.reason in _CONNECTING and self._address_count > 1
 
     def _by_policy(self, policy: RetryPolicy, address: str, draw: float) -> float | None:

@@ -4,6 +4,7 @@ import http.client
 import json
 import ssl
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 import requests
@@ -13,6 +14,7 @@ from tests.support.asking import ask
 from tests.support.certificates import Authority, Issued
 from tests.support.gateway import Gateway, route_to
 from tests.support.h2peer import H2Client
+from tests.support.programs import program, run
 from tests.support.recordingbackend import RecordingBackend
 from tests.support.servers import Server, nghttpd, nginx
 from tests.support.socketbackend import Dialogue, SocketBackend
@@ -66,6 +68,23 @@ def test_a_server_over_tls_is_verified_and_answers(gateway: Gateway, authority: 
     answers = [ask(gateway.clear[1], "/hello.txt") for _ in range(3)]
 
     assert [(200, SAID)] * 3 == [(answer.status_code, answer.body) for answer in answers]
+
+
+@pytest.mark.parametrize("body", [None, SAID], ids=["GET", "POST"])
+def test_nothing_is_lost_where_a_server_takes_http2_connections_out_of_use(
+    gateway: Gateway, authority: Authority, certificate: Issued, tmp_path: Path, body: bytes | None
+) -> None:
+    """As nginx does after `keepalive_requests`: what is under way then is left out by its GOAWAY."""
+    (tmp_path / "body").write_bytes(body or b"")
+    upload = [] if body is None else ["-d", str(tmp_path / "body")]
+    with nginx(certificate, "keepalive_requests 200;") as server:
+        tls = {"serverName": "backend.internal", "ca": authority.pem}
+        gateway.serve(route_to(server.address, protocol="https", tls=tls))
+
+        command = [program("h2load", "nghttp2-client"), "-n", "2000", "-c", "4", "-m", "16", *upload]
+        report = run([*command, gateway.url_of("/hello")], timeout_s=60).stdout.decode()
+
+    assert "status codes: 2000 2xx" in report, report
 
 
 def test_an_unknown_authority_is_refused(gateway: Gateway, tls_server: Server) -> None:

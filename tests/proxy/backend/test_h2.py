@@ -80,7 +80,7 @@ def test_a_refused_stream_was_not_processed_and_costs_no_other() -> None:
 
         failure = requests[0].failure
         assert failure is not None
-        assert (failure.reason, failure.is_unprocessed) == (Reason.RESET, True)
+        assert (failure.reason, failure.is_unprocessed, failure.was_reused) == (Reason.RESET, True, False)
         assert requests[1].status_code == 200
 
 
@@ -138,7 +138,7 @@ def test_what_a_goaway_leaves_out_was_not_processed() -> None:
         failure = w.fetch().failure
 
         assert failure is not None
-        assert failure.is_unprocessed
+        assert (failure.is_unprocessed, failure.was_reused, failure.blames_address) == (True, True, False)
         w.until(lambda: w.backend().connections == 0)
 
 

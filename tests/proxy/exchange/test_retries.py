@@ -120,14 +120,26 @@ def test_another_request_on_a_kept_connection_that_broke_is_not(world: World, me
     assert status_code_of(client) == 502
 
 
-def test_any_request_that_a_kept_connection_certainly_left_unread_is_tried_once_more(world: World) -> None:
+@pytest.mark.parametrize("was_reused", [True, False], ids=["by a GOAWAY", "by a reset"])
+def test_any_request_that_was_certainly_left_unread_is_tried_again(world: World, was_reused: bool) -> None:
     client = world.begin(asked(b"POST"), end_stream=False)
     client.send(b"order")
-    world.pool.stream.fail(was_reused=True, is_unprocessed=True)
+    world.pool.stream.fail(was_reused=was_reused, is_unprocessed=True)
     client.send(b"ed", end_stream=True)
     world.wait()
 
     assert (world.pool.stream.body, world.pool.stream.is_request_ended) == (b"ordered", True)
+    assert world.pool.stream.wish.avoid == ()
+
+
+def test_what_is_left_unread_again_and_again_is_not_tried_for_ever(world: World) -> None:
+    client = world.begin(asked(b"POST"))
+    for tried in range(1, 5):
+        assert (len(world.pool.streams), client.head) == (tried, None)
+        world.pool.stream.fail(is_unprocessed=True)
+        world.wait()
+
+    assert (status_code_of(client), len(world.pool.streams), world.record.retries) == (502, 4, 3)
 
 
 def test_a_new_connection_that_broke_is_not_tried_again_without_a_policy(world: World) -> None:
