@@ -88,7 +88,7 @@ class WebhookApp:
 
     def __call__(self, environ: WSGIEnvironment, start_response: StartResponse) -> Iterable[bytes]:
         started = time.monotonic()
-        request = Request(environ)
+        request = Request(environ, populate_request=False)
         request_id = uuid.uuid4().hex[:12]
         route = "none"
         deadline = Deadline.after(self._limits.call_deadline_s, self._stop)

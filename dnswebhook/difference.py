@@ -8,6 +8,7 @@ from collections.abc import Iterable, Mapping
 
 import msgspec
 
+from dnswebhook.chains import Chains
 from dnswebhook.model import Origin, Record, RecordSpec
 from dnswebhook.operations import Update
 from dnswebhook.wishes import Refusal, RefusalReason, SetKey, Skip, SkipReason, Wish
@@ -47,14 +48,20 @@ class Difference:
             if wish.owned is not None:
                 self.vouchers[wish.owned.name].append(wish)
         self._rows: dict[str, list[Record]] = defaultdict(list)
+        self._chains = Chains()
         for record in records:
             if record.name in self.by_name:
                 self._rows[record.name].append(record)
+            if record.type == "CNAME" and record.is_enabled:
+                self._chains.add(record.name, record.value)
         for rows in self._rows.values():
             rows.sort(key=lambda row: (row.type, row.value, row.id))
         self.sets = {key: self._difference(wish) for key, wish in self.wishes.items()}
         for name in self.by_name:
             self._keep_cname_alone(name)
+        for wish in self.wishes.values():
+            if wish.type == "CNAME":
+                self._keep_out_of_loops(wish)
         self._refused = {(refusal.name, refusal.type) for refusal in self.refusals}
         self._drop_vouchers_of_refused()
         self._refuse_unvouched()
@@ -141,9 +148,35 @@ class Difference:
                 detail = f"{values!r} cannot be added: the name also has {obstacle}, and a CNAME must stand alone"
                 self.refuse(wish, RefusalReason.CNAME_CONFLICT, detail)
                 result.creates = []
-        if not any(result.adds_or_rewrites for _, result in here):
-            for _, result in here:  # as above: nothing comes, so nothing goes
-                result.has_blocked_delete = bool(result.deletes)
+        self._keep_unless_replaced(name)
+
+    def _keep_out_of_loops(self, wish: Wish) -> None:
+        """Drop what would make a CNAME lead back to its own name.
+
+        What is served now counts beside what comes: strands run side by side, and some may fail.
+        """
+        result = self.sets[wish.key]
+        rewrites = [update for update in result.updates if update.spec.value != update.record.value]
+        for spec in (*result.creates, *(update.spec for update in rewrites)):  # one at most
+            if way := self._chains.path(spec.value, wish.name):
+                detail = (
+                    f"{spec.value!r} cannot be added: it leads back to the name ({' -> '.join(way)}), and no resolver "
+                    "starts with a CNAME loop"
+                )
+                self.refuse(wish, RefusalReason.CNAME_LOOP, detail)
+                result.creates = []
+                result.updates = [update for update in result.updates if update not in rewrites]
+                self._keep_unless_replaced(wish.name)
+                result.has_blocked_delete |= bool(rewrites)
+            else:
+                self._chains.add(wish.name, spec.value)
+
+    def _keep_unless_replaced(self, name: str) -> None:
+        """Where all that should come was refused, nothing comes, so nothing goes."""
+        here = [self.sets[wish.key] for wish in self.by_name[name]]
+        if not any(result.adds_or_rewrites for result in here):
+            for result in here:
+                result.has_blocked_delete |= bool(result.deletes)
                 result.deletes = []
 
     def _drop_vouchers_of_refused(self) -> None:

@@ -30,6 +30,7 @@ class RefusalReason(StrEnum):
     CANNOT_BE_HELD = "cannot_be_held"
     OUTSIDE_FILTER = "outside_filter"
     CNAME_CONFLICT = "cname_conflict"
+    CNAME_LOOP = "cname_loop"
     DISABLED_ROW = "disabled_row"
     AMBIGUOUS_ID = "ambiguous_id"
     NO_OWNERSHIP = "no_ownership"

@@ -8,6 +8,7 @@ import pytest
 
 from dnswebhook.domains import DomainFilter
 from dnswebhook.errors import CapabilitiesUnknown, StoreUnreachable
+from tests.support.lettinggo import lets_go
 from tests.support.memory_store import WAIT_S
 from tests.support.webhook_site import ENDPOINT, MEDIA_TYPE, NEW, OTHER, ROW, BuildSite, assert_error
 
@@ -172,3 +173,20 @@ def test_requests_are_counted_by_route_and_status_code(site: BuildSite) -> None:
     assert 1 == here.metric(count, route="none", status_code="404")
     assert 1 == here.metric(count, route="apply", status_code="400")
     assert 0 == here.metric(count, route="apply", status_code="204")
+
+
+@pytest.mark.parametrize(
+    ("path", "method", "body"),
+    [
+        ("/", "GET", b""),
+        ("/records", "GET", b""),
+        ("/adjustendpoints", "POST", json.dumps([NEW]).encode()),
+        ("/records", "POST", json.dumps({"create": [NEW]}).encode()),
+        ("/records", "POST", b"no json"),
+        ("/nothing", "GET", b""),
+    ],
+)
+def test_nothing_of_a_call_is_left_for_the_collector_of_garbage(
+    site: BuildSite, path: str, method: str, body: bytes
+) -> None:
+    assert lets_go(site(ROW).client.application, path, method, body)

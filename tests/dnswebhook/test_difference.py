@@ -166,3 +166,60 @@ def test_rows_of_other_names_do_not_matter() -> None:
 
     assert ([], ["192.0.2.1"], []) == values(found)
     assert [] == found.live((NAME, "A"))
+
+
+def test_a_cname_that_leads_back_to_its_name_is_refused_and_the_way_is_named() -> None:
+    rows = [row("two.example.com", "CNAME", name="one.example.com"), row(NAME, "CNAME", name="two.example.com")]
+
+    found = difference([wish(["one.example.com"], kind="CNAME")], rows)
+
+    assert ([], [], []) == values(found, "CNAME")
+    assert [RefusalReason.CNAME_LOOP] == reasons(found)
+    assert "one.example.com -> two.example.com -> app.example.com" in found.refusals[0].detail
+
+
+def test_what_a_cname_in_a_loop_should_replace_stays() -> None:
+    back = row(NAME, "CNAME", name="one.example.com")
+
+    rewritten = difference(
+        [wish(["one.example.com"], ["host.example.net"], "CNAME")], [row("host.example.net", "CNAME"), back]
+    )
+    switched = difference([wish(["one.example.com"], kind="CNAME"), wish((), ["192.0.2.1"])], [row("192.0.2.1"), back])
+
+    assert ([], [], []) == values(rewritten, "CNAME")
+    assert rewritten.sets[NAME, "CNAME"].has_blocked_delete
+    assert ([], [], []) == values(switched)
+    assert switched.sets[NAME, "A"].has_blocked_delete
+
+
+def test_of_cnames_that_lead_to_each_other_the_first_comes() -> None:
+    other = Wish("www.example.com", "CNAME", (NAME,), is_wanted=True)
+
+    found = difference([wish(["www.example.com"], kind="CNAME"), other])
+
+    assert ([], ["www.example.com"], []) == values(found, "CNAME")
+    assert [("www.example.com", RefusalReason.CNAME_LOOP)] == [(each.name, each.reason) for each in found.refusals]
+
+
+def test_loops_of_others_disabled_rows_and_a_new_ttl_hold_up_no_cname() -> None:
+    loop = [
+        row("two.example.com", "CNAME", name="one.example.com"),
+        row("one.example.com", "CNAME", name="two.example.com"),
+    ]
+    disabled = row(NAME, "CNAME", name="host.example.net", is_enabled=False)
+
+    into_loop = difference([wish(["one.example.com"], kind="CNAME")], loop)
+    to_disabled = difference([wish(["host.example.net"], kind="CNAME")], [disabled])
+    with_ttl = difference([wish(["host.example.net"], kind="CNAME", ttl_s=60)], [row("host.example.net", "CNAME")])
+
+    assert not reasons(into_loop) + reasons(to_disabled) + reasons(with_ttl)
+    assert (["host.example.net -> host.example.net"], [], []) == values(with_ttl, "CNAME")
+
+
+def test_a_row_that_cannot_be_removed_keeps_its_ownership_also_where_nothing_comes_in_its_place() -> None:
+    ambiguous = row("other.example.net", "CNAME", origin=Origin.AMBIGUOUS)
+
+    found = difference([wish((), ["other.example.net"], "CNAME"), wish(["192.0.2.1"])], [ambiguous])
+
+    assert ([], [], []) == values(found)
+    assert found.sets[NAME, "CNAME"].has_blocked_delete

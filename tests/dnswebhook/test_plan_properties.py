@@ -2,13 +2,14 @@
 
 import random
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dnswebhook.canonical import canonical_name, canonical_value
 from dnswebhook.model import Changes, Endpoint, Record
 from dnswebhook.ownership import is_heritage
-from tests.dnswebhook.planning import a, planned, row
+from tests.dnswebhook.planning import a, cname, planned, row
 from tests.support.plan_world import World
 
 names = st.sampled_from(["a.example.com", "b.example.com", "A.Example.COM."])
@@ -106,6 +107,53 @@ def _may_be_held_back(key: tuple[str, str], changes: Changes) -> bool:
         for endpoint in changes.create + changes.update_new + changes.update_old + changes.delete
         if canonical_name(endpoint.dns_name) == key[0]
     )
+
+
+LINKED = ["a.example.com", "b.example.com", "c.example.com", "d.example.com"]
+"""Names that may be CNAMEs of each other."""
+linked = st.dictionaries(st.sampled_from(LINKED), st.sampled_from(LINKED)).map(
+    lambda targets: {name: target for name, target in targets.items() if name != target}
+)
+"""What each name with a CNAME leads to; the others have an address."""
+
+
+def _served(targets: dict[str, str]) -> list[Record]:
+    """Without those that would close a loop, which no appliance can have."""
+    rows: list[Record] = []
+    for name in LINKED:
+        kind, value = ("CNAME", targets[name]) if name in targets else ("A", "192.0.2.1")
+        try:
+            World([*rows, row(name, kind, value)]).check()
+        except AssertionError:
+            continue
+        rows.append(row(name, kind, value))
+    return rows
+
+
+@given(linked, linked, st.randoms(use_true_random=False))
+@settings(max_examples=400, deadline=None)
+def test_cnames_never_lead_back_to_their_name_and_those_that_need_not_come_in_the_end(
+    before: dict[str, str], after: dict[str, str], chance: random.Random
+) -> None:
+    wanted = [cname(name, after[name]) if name in after else a(name, "192.0.2.2") for name in LINKED]
+    world = World(_served(before))
+    for _ in LINKED:  # what waits for another CNAME to go comes with the next pass
+        old = tuple(Endpoint(held.name, held.type, (held.value,)) for held in world.rows.values())
+        plan = planned(Changes(update_old=old, update_new=tuple(wanted)), *world.rows.values())
+        strands = [[step.operation for step in strand.steps] for strand in plan.strands]
+        while strands:  # side by side
+            strand = chance.choice(strands)
+            world.perform(strand.pop(0))
+            strands = [strand for strand in strands if strand]
+
+    assert () == plan.strands
+    refused = {refusal.name for refusal in plan.refusals}
+    assert all(world.live(each.dns_name, each.record_type) for each in wanted if each.dns_name not in refused)
+    assert {held.name for held in world.rows.values()} >= {each.name for each in _served(before)}
+    for name in refused:
+        others = [held for held in world.rows.values() if held.name != name]
+        with pytest.raises(AssertionError, match="leads back"):
+            World([*others, row(name, "CNAME", after[name])]).check()
 
 
 @given(some_changes, worlds())

@@ -41,12 +41,20 @@ class World:
                     self._delete(record)
                 for spec in add:
                     self._create(spec)
-        self._check_cnames()
+        self.check()
 
     def live(self, name: str, record_type: str) -> set[str]:
         return {
             row.value for row in self.rows.values() if row.is_enabled and (row.name, row.type) == (name, record_type)
         }
+
+    def check(self) -> None:
+        """What a resolver would not start with."""
+        for row in self.rows.values():
+            if row.type == "CNAME" and row.is_enabled:
+                others = [other for other in self.rows.values() if other.name == row.name and other.is_enabled]
+                assert others == [row], f"a CNAME does not stand alone: {others}"
+                assert row.name not in self._led_to(row.value), f"a CNAME leads back to its name: {row}"
 
     def _create(self, spec: RecordSpec) -> None:
         same = [
@@ -63,8 +71,10 @@ class World:
         if not any(row.is_enabled and row.name == record.name for row in self.rows.values()):
             self.names_ever_empty.add(record.name)
 
-    def _check_cnames(self) -> None:
-        for row in self.rows.values():
-            if row.type == "CNAME" and row.is_enabled:
-                others = [other for other in self.rows.values() if other.name == row.name and other.is_enabled]
-                assert others == [row], f"a CNAME does not stand alone: {others}"
+    def _led_to(self, name: str) -> list[str]:
+        """The names that a resolver comes to from this one, which is the first."""
+        targets = {row.name: row.value for row in self.rows.values() if row.type == "CNAME" and row.is_enabled}
+        names = [name]
+        while (target := targets.get(names[-1])) is not None and target not in names:
+            names.append(target)
+        return names

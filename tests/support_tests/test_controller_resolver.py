@@ -39,6 +39,18 @@ def test_old_firmware_stores_what_breaks_the_resolver(caller: Caller, content: d
     assert "CNAME beside other records" in caller.controller.resolver_breakages[0]
 
 
+def test_cnames_that_lead_back_to_their_name_break_the_resolver(controller: Controller) -> None:
+    controller.add_row("one.example.com", "CNAME", "two.example.com")
+    last = controller.add_row("two.example.com", "CNAME", "three.example.com")
+    assert not controller.resolver_is_broken
+
+    with Caller(controller) as caller:
+        cname = {"key": "two.example.com", "record_type": "CNAME", "value": "One.example.com"}
+        assert caller.v2("PUT", f"/{last.id}", cname).status_code == 200
+
+    assert "CNAME loop" in controller.resolver_breakages[0]
+
+
 def test_a_disabled_cname_beside_other_records_breaks_nothing_until_enabled(controller: Controller) -> None:
     controller.quirks.accepts_cname_overlap = True
     disabled = controller.add_row("app.example.com", "CNAME", "one.example.com", enabled=False)

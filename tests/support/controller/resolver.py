@@ -1,13 +1,14 @@
 """A model of the gateway's resolver: what a write does to the names of the local network.
 
 Every committed write reloads it. It breaks, and stays broken until the record is reset, as soon as one name has two
-CNAMEs or a CNAME beside other enabled data (dnsmasq then refuses to start, and DHCP goes with it), or when a value
-cannot stand in a line of dnsmasq's configuration. It also remembers gaps: the times during which a name, or one type
-of a name, that had been served was served no longer. The record store calls it under its own lock.
+CNAMEs or a CNAME beside other enabled data, or a CNAME leads back to its own name (dnsmasq then refuses to start, and
+DHCP goes with it), or when a value cannot stand in a line of dnsmasq's configuration. It also remembers gaps: the times
+during which a name, or one type of a name, that had been served was served no longer. The record store calls it under
+its own lock.
 """
 
 import re
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable, Collection
 from typing import Generic, TypeVar
 
@@ -74,6 +75,8 @@ class Resolver:
         """Why it would not start, one text per cause; empty while all is well."""
         self.by_name: GapTracker[str] = GapTracker(str)
         self.by_record_set: GapTracker[tuple[str, str]] = GapTracker(" ".join)
+        self._aliases: dict[str, list[str]] = defaultdict(list)
+        """The targets of each name's CNAMEs."""
 
     def reload(self, removed: Row | None, added: Row | None, same_name: Collection[Row]) -> None:
         """One committed write; `same_name` holds all rows under the name of `added`, itself included."""
@@ -87,9 +90,13 @@ class Resolver:
             self.by_name.add(added.name, now_s)
             self.by_record_set.add((added.name, added.type), now_s)
             self._inspect(added, same_name)
+            if added.type == RecordType.CNAME:
+                self._alias(added.name, _host(added.value))
         if removed is not None and removed.enabled:
             self.by_name.remove(removed.name, now_s)
             self.by_record_set.remove((removed.name, removed.type), now_s)
+            if removed.type == RecordType.CNAME:
+                self._aliases[removed.name].remove(_host(removed.value))
 
     def _inspect(self, row: Row, same_name: Collection[Row]) -> None:
         if not fits_one_line(row.key, row.value):
@@ -100,11 +107,23 @@ class Resolver:
         if len(served) > 1 and RecordType.CNAME in served:
             self.breakages.append(f"{row.key!r}: CNAME beside other records ({', '.join(sorted(served))})")
 
+    def _alias(self, name: str, target: str) -> None:
+        self._aliases[name].append(target)
+        led_to = [target]
+        for each in led_to:  # grows meanwhile
+            led_to += [further for further in self._aliases.get(each, ()) if further not in led_to]
+        if name in led_to:
+            self.breakages.append(f"{name!r}: CNAME loop by way of {led_to}")
+
     def forget_history(self) -> None:
         self.reloads = 0
         self.breakages.clear()
         self.by_name.forget_history()
         self.by_record_set.forget_history()
+
+
+def _host(value: str) -> str:
+    return value.rstrip(".").lower()
 
 
 def fits_one_line(key: str, value: str) -> bool:
