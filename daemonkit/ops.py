@@ -39,7 +39,7 @@ class OpsApp:
             self._routes["/metrics"] = lambda request: _metrics(registry, request)
 
     def __call__(self, environ: "WSGIEnvironment", start_response: "StartResponse") -> Iterable[bytes]:
-        request = Request(environ)
+        request = Request(environ, populate_request=False)
         try:
             response = self._respond(request)
         except HTTPException as exception:

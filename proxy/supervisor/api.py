@@ -97,7 +97,7 @@ class ConfigApi:
     def __call__(self, environ: "WSGIEnvironment", start_response: "StartResponse") -> Iterable[bytes]:
         if environ.get("PATH_INFO") != PATH:
             return self._ops(environ, start_response)
-        request = Request(environ)
+        request = Request(environ, populate_request=False)
         try:
             response = self._respond(request)
         except HTTPException as exception:

@@ -5,6 +5,7 @@ from prometheus_client import CollectorRegistry, Counter
 from werkzeug.test import Client
 
 from daemonkit.ops import OpsApp, process_metrics
+from tests.support.lettinggo import lets_go
 
 
 @pytest.fixture
@@ -85,3 +86,10 @@ def test_head_gives_the_head_of_get(client, path: str) -> None:
     assert head.status_code == 200
     assert head.data == b""
     assert head.headers["Content-Type"] == get.headers["Content-Type"]
+
+
+@pytest.mark.parametrize(
+    ("path", "method"), [("/readyz", "GET"), ("/metrics", "GET"), ("/nothing", "GET"), ("/readyz", "POST")]
+)
+def test_nothing_of_a_probe_is_left_for_the_collector_of_garbage(registry, path: str, method: str) -> None:
+    assert lets_go(OpsApp(lambda: None, lambda: "not yet", registry), path, method)
