@@ -255,8 +255,9 @@ class Reconciler:
     def _deliver(self) -> None:
         self._dispatch.send(self._planes)
         wanted = {tunnel: self._hosts.get(id_, NO_HOSTS) for id_, tunnel in self._tunnels.items()}
-        self._former.settle(self._dispatch.tunnel_receipts())
-        former = self._former.tunnels(time.monotonic())
+        now_s = time.monotonic()
+        self._former.settle(self._dispatch.tunnel_receipts(), now_s)
+        former = self._former.tunnels(now_s)
         self._dispatch.send_hosts(wanted | dict.fromkeys(former, NO_HOSTS), self._planes_by_tunnel)
 
     def _put_hosts(self, translation: Translation, tunnels_: Iterable[str]) -> None:

@@ -34,7 +34,7 @@ class FormerTunnels:
 
     def tunnels(self, now_s: float) -> tuple[Tunnel, ...]:
         """To be emptied."""
-        return tuple(self._left[id_] for id_, since_s in self._since_s.items() if now_s - since_s >= self._grace_s)
+        return tuple(self._left[id_] for id_ in sorted(self._due(now_s)))
 
     def follow(self, named: Collection[str], kept: Mapping[str, Tunnel], now_s: float, *, is_certain: bool) -> None:
         """`named`: ids of all tunnels that objects name; `kept`: those whose documents are ours to keep, by id.
@@ -53,9 +53,11 @@ class FormerTunnels:
             if tunnel.token.secret is not None or id_ not in self._last:
                 self._last[id_] = tunnel
 
-    def settle(self, receipts: Mapping[str, Receipt]) -> None:
-        """`receipts`: by id."""
-        for id_ in self._left.keys() & receipts.keys():
+    def settle(self, receipts: Mapping[str, Receipt], now_s: float) -> None:
+        """`receipts`: by id. One that is older than the decision to empty its tunnel says nothing: hostnames that came
+        shortly before may still have been on their way.
+        """
+        for id_ in self._due(now_s) & receipts.keys():
             receipt = receipts[id_]
             if receipt.wanted != NO_HOSTS.digest:
                 continue  # it is about what was named
@@ -64,6 +66,9 @@ class FormerTunnels:
             elif receipt.is_refusal:
                 log.warning("tunnel that nothing names any more cannot be emptied", error=receipt.error, tunnel=id_)
                 self._drop(id_)
+
+    def _due(self, now_s: float) -> set[str]:
+        return {id_ for id_, since_s in self._since_s.items() if now_s - since_s >= self._grace_s}
 
     def _drop(self, id_: str) -> None:
         del self._left[id_]

@@ -91,7 +91,7 @@ def test_what_was_said_of_a_tunnel_while_it_was_named_does_not_settle_it() -> No
     unclear = Receipt("t", "digest of names", NO_HOSTS.digest, "the answer was not complete", attempts=1)
     refused = Receipt("t", "digest of names", "", "Bad Configuration", is_refusal=True, attempts=1)
 
-    former.settle({ONE: unclear, TWO: refused})
+    former.settle({ONE: unclear, TWO: refused}, NOW_S)
 
     assert to_empty(former) == (OURS, OTHER)
 
@@ -100,18 +100,31 @@ def test_a_tunnel_is_done_with_when_it_is_empty_or_the_provider_refuses(caplog: 
     former = FormerTunnels({ONE: OURS, TWO: OTHER}, 0.0)
     former.follow((), {}, NOW_S, is_certain=True)
 
-    former.settle({ONE: Receipt("t", "digest of names", "digest of names")})
-    former.settle({ONE: Receipt("t", NO_HOSTS.digest, "digest of names", "unreachable", attempts=1)})
+    former.settle({ONE: Receipt("t", "digest of names", "digest of names")}, NOW_S)
+    former.settle({ONE: Receipt("t", NO_HOSTS.digest, "digest of names", "unreachable", attempts=1)}, NOW_S)
     assert to_empty(former) == (OURS, OTHER)
-    former.settle({ONE: Receipt("t", NO_HOSTS.digest, NO_HOSTS.digest)})
+    former.settle({ONE: Receipt("t", NO_HOSTS.digest, NO_HOSTS.digest)}, NOW_S)
     assert to_empty(former) == (OTHER,)
     assert not caplog.records
-    former.settle({TWO: Receipt("t", NO_HOSTS.digest, "", "authentication failed", is_refusal=True)})
+    former.settle({TWO: Receipt("t", NO_HOSTS.digest, "", "authentication failed", is_refusal=True)}, NOW_S)
 
     assert to_empty(former) == ()
     assert [record.getMessage() for record in caplog.records] == [
         "tunnel that nothing names any more cannot be emptied"
     ]
+
+
+def test_that_a_tunnel_was_empty_before_it_was_left_does_not_settle_it() -> None:
+    """Hostnames that came shortly before it was left may be written after that was said."""
+    former = FormerTunnels({}, 10.0)
+    former.follow({ONE}, {ONE: OURS}, NOW_S, is_certain=True)
+    former.follow((), {}, NOW_S, is_certain=True)
+
+    former.settle({ONE: Receipt("t", NO_HOSTS.digest, NO_HOSTS.digest)}, NOW_S + 1)
+    assert former.tunnels(NOW_S + 10) == (OURS,)
+    former.settle({ONE: Receipt("t", NO_HOSTS.digest, NO_HOSTS.digest)}, NOW_S + 11)
+
+    assert former.tunnels(NOW_S + 12) == ()
 
 
 def test_a_tunnel_is_emptied_only_after_it_has_been_left_for_a_while_without_a_doubt() -> None:
