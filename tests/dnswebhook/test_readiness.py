@@ -122,6 +122,18 @@ def test_a_verdict_is_logged_only_when_it_changes(caplog: pytest.LogCaptureFixtu
     assert 1 == len(caplog.records)
 
 
+def test_the_log_says_when_a_store_is_ready_again(caplog: pytest.LogCaptureFixture) -> None:
+    store = MemoryStore()
+    store.fail("probe", StoreUnreachable("gone"), times=1)
+    watch = Watch(store)
+
+    with caplog.at_level(logging.INFO), watch.running() as readiness:
+        for count in (1, 2, 3):
+            watch.wait_for_verdicts(count)
+            readiness.probe_soon()
+    assert ["record store is not ready", "record store is ready"] == [record.getMessage() for record in caplog.records]
+
+
 def test_a_process_that_stops_is_not_ready() -> None:
     watch = Watch(MemoryStore())
     with watch.running() as readiness:

@@ -1,10 +1,14 @@
 """What is checked of certificates, keys and authorities before a document is taken."""
 
+import datetime
 from typing import Any
 
 import msgspec
 import pytest
-from cryptography.hazmat.primitives import serialization
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.x509.oid import NameOID
 
 from proxy import document
 from proxy.doors.tls import check
@@ -44,3 +48,24 @@ def test_a_key_with_a_passphrase_is_refused_without_asking_for_it() -> None:
     )
     with pytest.raises(UnusableTLS, match=r"tls\.certificates\[0\]: "):
         check(listener_tls(certificates=[{**A, "privateKey": locked.decode()}]))
+
+
+def test_a_certificate_whose_names_cannot_be_read_is_refused() -> None:
+    """OpenSSL takes it, and nobody would ever be shown it."""
+    key = ec.generate_private_key(ec.SECP256R1())
+    name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "a.example")])
+    now = datetime.datetime.now(datetime.UTC)
+    broken = x509.UnrecognizedExtension(x509.ObjectIdentifier("2.5.29.17"), b"\x30\x03\x82\x01\xff")
+    certificate = (
+        x509.CertificateBuilder(name, name, key.public_key(), 1, now, now + datetime.timedelta(days=1))
+        .add_extension(broken, critical=False)
+        .sign(key, hashes.SHA256())
+    )
+    pair = {
+        "certificate": certificate.public_bytes(serialization.Encoding.PEM).decode(),
+        "privateKey": key.private_bytes(
+            serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
+        ).decode(),
+    }
+    with pytest.raises(UnusableTLS, match=r"tls\.certificates\[1\]\.certificate: cannot be read"):
+        check(listener_tls(certificates=[A, pair]))

@@ -9,6 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from proxy.doors.acceptor import Acceptor, Reserve
+from proxy.loop import Loop
 from proxy.routing import socket_door
 from tests.proxy.doors.h2client import H2Client
 from tests.proxy.doors.rig import (
@@ -203,6 +205,39 @@ def test_a_stream_that_is_opened_before_the_client_knows_of_the_drain_is_answere
         client.read_until(lambda: client.is_closed)
 
 
+def test_a_worker_whose_last_client_has_left_is_not_done_while_its_doors_are_open() -> None:
+    with serving() as rig:
+        for _ in range(2):
+            with rig.connect() as client:
+                ask(client)
+                read_until(client, HELLO)
+            rig.wait_for_connections(0)
+            assert not rig.is_idle.is_set()
+
+        rig.call(rig.doors.drain)
+        assert rig.is_idle.wait(WAIT_S)
+
+
+def test_what_clients_are_sent_does_not_wait_for_more() -> None:
+    """TCP_NODELAY: the end of each answer would otherwise wait for the acknowledgement of what came before it."""
+
+    class Owner:
+        def on_accepted(self, sock: socket.socket, _address: object) -> None:
+            accepted.append(sock)
+
+        def on_starved(self) -> None:
+            raise AssertionError
+
+    accepted: list[socket.socket] = []
+    loop, waiting, reserve = Loop(), listening_socket(), Reserve()
+    acceptor = Acceptor(loop, waiting, reserve, Owner())
+    with connect(port_of(waiting)):
+        loop.turn()
+        assert [1] == [sock.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY) for sock in accepted]
+    for part in (*accepted, acceptor, reserve, loop):
+        part.close()
+
+
 def test_draining_an_empty_worker_is_done_at_once() -> None:
     with serving() as rig:
         rig.call(rig.doors.drain)
@@ -372,7 +407,10 @@ def test_without_descriptors_those_who_are_in_are_served_and_it_is_said_once() -
             process.stdin.write("\n")
             process.stdin.flush()
             assert "scarce\n" == process.stdout.readline()
-            # Turned away or waiting; when places get free, those who wait are served.
+            # Those for whom there is no place are taken all the same, to be turned away one after another.
+            clients[-1].settimeout(3 * WAIT_S)
+            assert b"" == read_all_or_reset(clients[-1])
+            # When places get free, others are served again.
             for client in clients:
                 client.close()
             clients.clear()

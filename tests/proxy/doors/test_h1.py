@@ -160,6 +160,8 @@ def test_a_response_that_breaks_off_is_noticed_by_the_client() -> None:
         answer = read_all(client)
         assert b"half of " in answer
         assert not answer.endswith(b"0\r\n\r\n")
+        client.close()
+        rig.wait_for_connections(0)
 
 
 def test_an_http_10_response_that_breaks_off_ends_in_a_reset() -> None:
@@ -168,6 +170,7 @@ def test_an_http_10_response_that_breaks_off_ends_in_a_reset() -> None:
 
         with pytest.raises(ConnectionResetError):
             read_all(client)
+        rig.wait_for_connections(0)
 
 
 def test_a_bug_in_an_exchange_costs_its_connection_only() -> None:

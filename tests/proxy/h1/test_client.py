@@ -350,3 +350,17 @@ def test_a_second_request_waits_for_the_first_response() -> None:
 
     with pytest.raises(LocalProtocolError):
         client.send_request(head(), True)
+
+
+def test_what_answers_head_is_not_remembered_for_requests_whose_answers_have_bodies() -> None:
+    """Heads of responses are kept as they came, and a HEAD's says the length of a body that is not sent."""
+    caches = Caches()
+    sent = OK + b"Content-Length: 5\r\n\r\n"
+    for method in (b"HEAD", b"HEAD", b"HEAD", b"GET", b"HEAD", b"GET"):
+        client = ClientConnection(caches)
+        client.send_request(head(method), True)
+        body = b"hello" if method == b"GET" else b""
+
+        expected = [response(200, LENGTH_5), *([("data", body)] if body else []), END]
+        assert transcript(client.receive(sent + body)) == expected
+        assert client.is_reusable

@@ -101,6 +101,24 @@ def test_a_reply_that_is_learned_late_does_not_bring_an_older_token_back(
         assert session.is_outdated(early)
 
 
+def test_a_session_that_another_call_has_renewed_meanwhile_costs_no_login_of_ones_own(
+    controller: Controller, deadline: Deadline
+) -> None:
+    flavour = Flavour.OS if controller.flavour == "unifi-os" else Flavour.CLASSIC
+    user, password = controller.username, Secret(controller.password)
+    transport = Transport(UnifiSettings(base_url=controller.url, user=user, password=password))
+    session = SessionCredentials(user, password, flavour, transport, lambda *_: None)
+
+    with closing(transport):
+        one, other = session.ticket(deadline), session.ticket(deadline)
+        session.learn(one, transports.Reply(transports.Request("GET", "/"), 200, "", HTTPHeaderDict(), b"[]"))
+
+        assert session.renew(one, deadline) is True
+        assert session.renew(other, deadline) is False
+
+    assert controller.sessions.logins == 2
+
+
 def test_a_refused_login_is_not_repeated_soon(
     controller: Controller, open_store: OpenStore, deadline: Deadline
 ) -> None:
