@@ -1,8 +1,9 @@
 """Names to addresses: asked off the loop, kept while they are used, renewed every 30 seconds.
 
 A renewal that fails leaves the last good answer in place, since a resolver that is down says nothing about a backend.
-A name that never had an answer is asked again with the next request, but not more than once a second. What nobody has
-used for five minutes is forgotten.
+Not so where resolvers go on saying for half a minute that there is no such name, or that it has no address: what was
+there may be somebody else's by now. A name without an answer is asked again with the next request, but not more than
+once a second. What nobody has used for five minutes is forgotten.
 """
 
 import ipaddress
@@ -18,8 +19,12 @@ from proxy.loop import Deadline, Loop
 RENEW_S: Final = 30.0
 RENEW_FAILED_S: Final = 5.0
 RETRY_S: Final = 1.0
+HOLD_S: Final = 30.0
+"""How long a name that has been denied keeps its addresses."""
 FORGET_S: Final = 300.0
 _THREADS: Final = 4
+_DENIALS: Final = frozenset((socket.EAI_NONAME, getattr(socket, "EAI_NODATA", socket.EAI_NONAME)))
+"""What a resolver says of a name; the other codes are about itself."""
 
 
 class Address(msgspec.Struct, frozen=True, gc=False):
@@ -64,11 +69,12 @@ def literal(host: str, port: int) -> Address | None:
 class _Entry:
     """What is known about one name and port."""
 
-    __slots__ = ("addresses", "asked_s", "error", "is_asking", "renewal", "used_s", "waiting")
+    __slots__ = ("addresses", "asked_s", "denied_since_s", "error", "is_asking", "renewal", "used_s", "waiting")
 
     def __init__(self, renewal: Deadline) -> None:
         self.addresses: Addresses = ()
         self.error = ""
+        self.denied_since_s: float | None = None
         self.asked_s = 0.0
         self.used_s = 0.0
         self.is_asking = False
@@ -134,12 +140,23 @@ class Resolver:
         if addresses:
             entry.addresses = addresses
             entry.error = ""
+            entry.denied_since_s = None
         else:
             entry.error = f"{type(error).__name__}: {error}" if error else "the name has no address"
+            if error is None or (isinstance(error, socket.gaierror) and error.errno in _DENIALS):
+                self._deny(entry)
         entry.renewal.set(self._loop.now_s + (RENEW_S if addresses else RENEW_FAILED_S))
         waiting, entry.waiting = entry.waiting, []
         for on_answer in waiting:
             on_answer(entry.addresses, entry.error)
+
+    def _deny(self, entry: _Entry) -> None:
+        """The name is said not to be there."""
+        now_s = self._loop.now_s
+        if entry.denied_since_s is None:
+            entry.denied_since_s = now_s
+        if now_s >= entry.denied_since_s + HOLD_S:
+            entry.addresses = ()
 
 
 def _addresses(answers: list[tuple[Any, ...]]) -> Addresses:

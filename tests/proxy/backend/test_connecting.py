@@ -23,6 +23,8 @@ class Names:
 
     def __init__(self, *addresses: tuple[str, int]) -> None:
         self.addresses: tuple[tuple[str, int], ...] | None = addresses
+        self.fault = socket.EAI_NONAME
+        """What is said without addresses."""
         self.asked = 0
         self.answered = 0
         self.may_answer = threading.Event()
@@ -33,7 +35,7 @@ class Names:
         assert self.may_answer.wait(10)
         self.answered += 1
         if self.addresses is None:
-            raise socket.gaierror(socket.EAI_NONAME, f"no such host {host}")
+            raise socket.gaierror(self.fault, f"no such host {host}")
         return [
             (V6 if ":" in ip else V4, socket.SOCK_STREAM, 6, "", (ip, port, 0, 0) if ":" in ip else (ip, port))
             for ip, port in self.addresses
@@ -169,6 +171,33 @@ def test_a_name_in_use_is_renewed_and_keeps_its_last_good_answer() -> None:
                 w.until(
                     lambda: w.fetch(wish=Wish(needs_new_connection=True)).status_code == 200 and moved.connections > 0
                 )
+
+
+@pytest.mark.parametrize(
+    ("fault", "is_kept"),
+    [(socket.EAI_NONAME, False), (socket.EAI_NODATA, False), (socket.EAI_AGAIN, True), (socket.EAI_FAIL, True)],
+)
+def test_addresses_go_when_their_name_is_denied_for_long_and_stay_when_the_resolver_fails(
+    fault: int, is_kept: bool
+) -> None:
+    with backend() as peer:
+        names = Names((peer.host, peer.port))
+        with world(names) as w:
+            w.use(named(), backend_idle_timeout="1s")
+            w.fetch()
+            names.addresses, names.fault = None, fault
+            w.pass_time(31)
+            for asked in range(2, 8):
+                w.until(lambda asked=asked: names.answered == asked)  # type: ignore[misc]
+                assert w.fetch().status_code == 200
+                w.pass_time(5.1)
+            w.until(lambda: names.answered == 8)
+            w.turns()
+
+            assert (w.fetch().failure is None) is is_kept
+            names.addresses = ((peer.host, peer.port),)
+            w.pass_time(5.1)
+            assert w.fetch().status_code == 200
 
 
 def test_a_name_out_of_use_is_forgotten() -> None:
