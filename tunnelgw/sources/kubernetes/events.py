@@ -5,6 +5,7 @@ thread that sends, and what cannot be sent is dropped with a line in the log.
 """
 
 import queue
+import re
 import threading
 import time
 import uuid
@@ -24,6 +25,10 @@ from tunnelgw.sources.kubernetes.server import ApiServer, ApiServerError, Refuse
 _MOST_QUEUED = 1000
 _MOST_REMEMBERED = 4096
 _LONGEST_NOTE_BYTES = 1024
+_LONGEST_NAME = 200
+"""Of the object, in the Event's own name, which may have 253 characters."""
+_LONGEST_CONTROLLER = 63
+"""After the slash."""
 _SERIES_PERIOD_S = 60.0
 _REMEMBERED_S = 1800.0
 _IDLE_S = 1.0
@@ -67,7 +72,7 @@ class EventRecorder:
     ) -> None:
         """`controller`: our controller name. `instance`: this replica."""
         self._server = server
-        self._controller = controller
+        self._controller = _qualified(controller)
         self._instance = instance
         self._stop = stop
         self._clock = clock
@@ -156,7 +161,7 @@ class EventRecorder:
             "resourceVersion": metadata.resource_version,
             **({"namespace": metadata.namespace} if metadata.namespace else {}),
         }
-        name = f"{metadata.name[:200]}.{uuid.uuid4().hex[:16]}"
+        name = f"{metadata.name[:_LONGEST_NAME].rstrip('-.')}.{uuid.uuid4().hex[:16]}"
         return msgspec.json.encode(
             {
                 "apiVersion": "events.k8s.io/v1",
@@ -186,11 +191,19 @@ class _Sent(msgspec.Struct):
     metadata: Metadata
 
 
+_NO_LABEL = re.compile(r"[^A-Za-z0-9._-]+")
 _MERGE_PATCH = "application/merge-patch+json"
 
 
 def _timestamp() -> str:
     return datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+
+
+def _qualified(controller: str) -> str:
+    """The nearest that an Event may have: a GatewayClass lets a path follow the domain, an Event a label."""
+    domain, _, path = controller.partition("/")
+    label = _NO_LABEL.sub("-", path).strip("-._")[:_LONGEST_CONTROLLER].rstrip("-._")
+    return f"{domain}/{label}" if label else domain
 
 
 def _cut(note: str) -> str:

@@ -35,10 +35,15 @@ def clock() -> Clock:
 
 
 @pytest.fixture
-def recorder(cluster: Cluster, clock: Clock) -> Iterator[EventRecorder]:
+def controller_name() -> str:
+    return "tunnelgw.dev/tunnel-gateway-controller"
+
+
+@pytest.fixture
+def recorder(cluster: Cluster, clock: Clock, controller_name: str) -> Iterator[EventRecorder]:
     server = ApiServer(lambda: load_configuration(str(cluster.kubeconfig)))
     stop = threading.Event()
-    recorder = EventRecorder(server, "tunnelgw.dev/tunnel-gateway-controller", "pod-1", stop, clock)
+    recorder = EventRecorder(server, controller_name, "pod-1", stop, clock)
     thread = threading.Thread(target=recorder.run)
     thread.start()
     yield recorder
@@ -48,10 +53,10 @@ def recorder(cluster: Cluster, clock: Clock) -> Iterator[EventRecorder]:
     server.close()
 
 
-def gateway(cluster: Cluster, namespace: str) -> Object:
+def gateway(cluster: Cluster, namespace: str, name: str = "gw") -> Object:
     spec = {"gatewayClassName": "tunnel", "listeners": [{"name": "http", "port": 80, "protocol": "HTTP"}]}
-    created = cluster.create(Kind.GATEWAY, "gw", spec, namespace)
-    return make(Kind.GATEWAY, "gw", spec, namespace=namespace, metadata=created["metadata"])
+    created = cluster.create(Kind.GATEWAY, name, spec, namespace)
+    return make(Kind.GATEWAY, name, spec, namespace=namespace, metadata=created["metadata"])
 
 
 def events(cluster: Cluster, namespace: str, count: int, series: int = 0) -> list[Any]:
@@ -76,6 +81,34 @@ def test_an_event_stands_beside_its_object(cluster: Cluster, namespace: str, rec
     assert (event["type"], event["reason"], event["note"]) == ("Warning", "DeliveryFailed", "no proxy answers")
     assert event["regarding"]["uid"] == item.metadata.uid
     assert event["reportingController"] == "tunnelgw.dev/tunnel-gateway-controller"
+
+
+@pytest.mark.parametrize(
+    ("controller_name", "shown"),
+    [
+        ("example.com/teams/edge", "example.com/teams-edge"),
+        ("example.com/~blue_green~", "example.com/blue_green"),
+        (f"example.com/{'a' * 62}-b", f"example.com/{'a' * 62}"),
+        ("example.com/~", "example.com"),
+    ],
+)
+def test_a_controller_name_that_no_event_may_have_is_told_as_far_as_one_may(
+    cluster: Cluster, namespace: str, recorder: EventRecorder, shown: str
+) -> None:
+    recorder.record(Kind.GATEWAY, gateway(cluster, namespace), EventType.WARNING, "DeliveryFailed", "no proxy answers")
+
+    [event] = events(cluster, namespace, 1)
+    assert event["reportingController"] == shown
+
+
+@pytest.mark.parametrize("name", ["a" * 253, f"{'a' * 199}-b", f"{'a' * 199}.b", f"{'a' * 198}--b"])
+def test_an_object_with_a_long_name_has_events_too(
+    cluster: Cluster, namespace: str, recorder: EventRecorder, name: str
+) -> None:
+    recorder.record(Kind.GATEWAY, gateway(cluster, namespace, name), EventType.NORMAL, "Seen", "by its whole name")
+
+    [event] = events(cluster, namespace, 1)
+    assert event["regarding"]["name"] == name
 
 
 def test_the_same_again_is_a_series_and_something_else_another_event(
