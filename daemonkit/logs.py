@@ -97,9 +97,6 @@ class Logger:
         """A logger that adds `fields` to each of its lines."""
         return Logger(self._log, {**self._bound, **fields})
 
-    def is_enabled_for(self, level: str) -> bool:
-        return self._log.isEnabledFor(LEVELS[level])
-
     def debug(self, msg: str, /, error: BaseException | str | None = None, **fields: object) -> None:
         self._emit(logging.DEBUG, msg, error, fields)
 

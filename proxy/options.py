@@ -85,7 +85,7 @@ class Options(CommonOptions):
         default="",
         group="tunnel",
         metavar="HOST:PORT",
-        help="addresses of the edge, instead of those that the DNS names; for private edges and tests; may be repeated",
+        help="addresses of the edge, instead of those that the DNS names; for private edges and tests",
     )
     edge_ca_file: str | None = option(
         group="tunnel",

@@ -22,7 +22,6 @@ COMMANDS = {"run": "control until told to stop"}
 
 KUBERNETES, DIRECTORY = "kubernetes", "directory"
 DEFAULT_CONTROLLER = "tunnelgw.dev/tunnel-gateway-controller"
-AUTH_KEY = "auth-token"
 _CONTROLLER_NAME = re.compile(r"[a-z0-9]([a-z0-9.-]*[a-z0-9])?/[A-Za-z0-9/._~%!$&'()*+,;=:-]+")
 _UNSAFE = re.compile(r"[^a-z0-9]+")
 _MAX_LABEL_CHARACTERS = 63
@@ -113,7 +112,7 @@ class Options(CommonOptions):
         default="",
         group="proxies",
         metavar="URL",
-        help="config APIs of the proxies: http://host:port, https://host:port or unix:/path; may be repeated",
+        help="config APIs of the proxies: http://host:port, https://host:port or unix:/path",
     )
     proxy_service: Key | None = option(
         parse=parse_key,

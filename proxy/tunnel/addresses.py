@@ -98,10 +98,6 @@ class EdgeAddresses:
                     region.failed(failed, now_s)
         return self._take(conn_index, failed)
 
-    def give_back(self, conn_index: int) -> None:
-        """The connection is not to come back."""
-        self._used.pop(conn_index, None)
-
     def _take(self, conn_index: int, excluded: EdgeAddress | None) -> EdgeAddress | None:
         choices = [self._free(region, excluded) for region in self._regions]
         most = max(map(len, choices), default=0)

@@ -100,9 +100,3 @@ def _rows(id_: ObjectId, part: str, findings: Iterable[Finding], *, only_bad: bo
 
 def _is_bad(finding: Finding) -> bool:
     return finding.status is (Status.TRUE if finding.type in BAD_WHEN_TRUE else Status.FALSE)
-
-
-def key_of(text: str) -> Key:
-    """From `namespace/name`, or a name alone."""
-    namespace, _, name = text.rpartition("/")
-    return Key(namespace, name)

@@ -46,10 +46,6 @@ class DataPlaneDocument:
     def remove_backend(self, name: str) -> None:
         self._backends.remove(name)
 
-    @property
-    def route_count(self) -> int:
-        return len(self._routes)
-
     def encode(self, version: int) -> bytes:
         """The whole document, for `PUT /config`."""
         return b'{"version":%d' % version + self.tail()

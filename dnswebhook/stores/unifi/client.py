@@ -4,18 +4,11 @@ A session that has ended is renewed once per call and the call then repeated wit
 that the controller did not act, so this holds for a POST too.
 """
 
-from typing import TypeVar
-
-import msgspec
-
 from dnswebhook.deadline import Deadline
-from dnswebhook.errors import StoreError
 from dnswebhook.stores.unifi import replies
 from dnswebhook.stores.unifi.credentials import Credentials, Ticket
-from dnswebhook.stores.unifi.retry import RetryPolicy, Unclear
+from dnswebhook.stores.unifi.retry import RetryPolicy
 from dnswebhook.stores.unifi.transport import Reply, Request, Transport
-
-T = TypeVar("T")
 
 MAX_SENDINGS = 8
 """Per call: the first, one after another thread's login, one after our own, and the rest with CSRF tokens that parallel
@@ -37,16 +30,6 @@ class Client:
         if failure is not None:
             raise failure
         return reply
-
-    def call_for(self, request: Request, decoder: "msgspec.json.Decoder[T]", deadline: Deadline) -> T:
-        """The decoded body of `call`; a POST that answers with something else is Unclear."""
-        reply = self.call(request, deadline)
-        try:
-            return replies.decoded(reply, decoder)
-        except StoreError as error:
-            if request.is_idempotent:
-                raise
-            raise Unclear(error) from error
 
     def _authenticated(self, request: Request, deadline: Deadline) -> Reply:
         may_login = True

@@ -68,14 +68,6 @@ def test_the_only_address_is_free_again_after_it_failed() -> None:
     assert v4(1) == addresses.address_for(0)
 
 
-def test_an_address_that_was_given_back_is_for_others() -> None:
-    addresses = EdgeAddresses([[v4(1)]], IpVersion.AUTO, first)
-    addresses.address_for(0)
-    addresses.give_back(0)
-
-    assert v4(1) == addresses.address_for(1)
-
-
 def test_addresses_that_two_hosts_share_count_once() -> None:
     addresses = EdgeAddresses([[v4(1), v4(1)], [v4(1)]], IpVersion.AUTO, first)
 
@@ -142,7 +134,7 @@ class TestFallbackToIpv4:
 @given(
     st.integers(0, 5),
     st.integers(0, 5),
-    st.lists(st.tuples(st.sampled_from(["have", "rotate", "leave"]), st.integers(0, 5)), max_size=30),
+    st.lists(st.tuples(st.sampled_from(["have", "rotate"]), st.integers(0, 5)), max_size=30),
     st.randoms(use_true_random=False),
 )
 def test_no_two_connections_ever_share_an_address(
@@ -153,10 +145,7 @@ def test_no_two_connections_ever_share_an_address(
     held: dict[int, EdgeAddress] = {}
     for step, index in steps:
         before = held.pop(index, None)
-        got = None
-        if step == "leave":
-            addresses.give_back(index)
-        elif step == "have":
+        if step == "have":
             got = addresses.address_for(index)
             assert before in (None, got)
         else:
