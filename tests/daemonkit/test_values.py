@@ -85,10 +85,12 @@ def test_integers_stay_in_their_range() -> None:
 
 
 def test_numbers_stay_in_their_range() -> None:
-    assert number(0, 1)("0.5") == 0.5
+    assert [number(0, 1)(text) for text in ("0", "0.5", "1.0")] == [0.0, 0.5, 1.0]
     for text in ("1.1", "-0.1", "nan", "inf", "1e-3"):
         with pytest.raises(ValueError, match="want a number, 0 to 1"):
             number(0, 1)(text)
+    with pytest.raises(ValueError, match=r"want a number, 0\.5 to 1$"):
+        number(0.5, 1)("0.4")
 
 
 def test_a_choice_is_one_of_its_words_in_any_case() -> None:

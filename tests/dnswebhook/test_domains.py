@@ -188,6 +188,8 @@ def test_a_domain_that_is_excluded_is_not_included_below_it_either(domain: str) 
         (["bu\u0308cher-*.example"], "xn--bcher-1-n2a.example", True),
         (["xn--bcher-*.example"], "xn--bcher-kva.example", True),
         (["nas-*.bücher.example"], "nas-1.example", False),
+        (["nas-*.bücher.example"], "a.xn--bcher-kva.example", False),
+        (["a.example"], "xn--bcher-kva.example", False),
         (["*"], "anything", True),
     ],
 )

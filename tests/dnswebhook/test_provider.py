@@ -319,9 +319,11 @@ def left_behind(here: House, count: int) -> None:
 def test_what_an_apply_left_behind_goes_with_the_next_listing(house: Build) -> None:
     here = house()
     left_behind(here, 3)
+    before = here.metric("dnswebhook_operations_total", operation="delete", outcome="applied") or 0.0
 
     assert {} == here.listed()
     assert ["delete"] * 3 == here.store.verbs
+    assert before + 3 == here.metric("dnswebhook_operations_total", operation="delete", outcome="applied")
 
 
 def test_a_store_that_is_away_is_not_asked_to_remove_one_after_another(house: Build) -> None:

@@ -75,6 +75,15 @@ def test_a_new_table_is_asked_again() -> None:
     assert check.is_misdirected(b"b.example")
 
 
+def test_who_was_let_in_for_a_name_that_no_listener_has_any_more_is_nowhere_at_home() -> None:
+    entry = entry_of("a.example", "b.example")
+    check = Misdirection(b"a.example", entry, UNSET)
+    assert not check.is_misdirected(b"a.example")
+
+    entry.entrance = entry_of("b.example").entrance
+    assert check.is_misdirected(b"b.example")
+
+
 OURS, THEIRS = ClientValidation(ca="ours"), ClientValidation(ca="theirs")
 FALLBACK = ClientValidation(ca="ours", mode="AllowInsecureFallback")
 

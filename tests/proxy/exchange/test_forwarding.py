@@ -304,3 +304,14 @@ def test_trailers_lose_what_only_a_head_may_say() -> None:
     fields = [(b"grpc-status", b"0"), (b"content-length", b"1"), (b"host", b"x"), (b"set-cookie", b"a=b")]
 
     assert trailer_fields(fields) == [(b"grpc-status", b"0")]
+
+
+def test_hosts_that_clients_make_up_take_no_memory_for_ever() -> None:
+    forwarding = Forwarding(PLAIN)
+    for number in range(20_000):
+        forwarding.request_fields(EDGE, LISTENER, asked(authority=b"%d.example" % number), b"id-1")
+    forwarding.request_fields(EDGE, LISTENER, asked(authority=b"long" * 100 + b".example"), b"id-1")
+
+    kept = [len(authority) for _, authority in forwarding._descriptions]
+    assert 0 < len(kept) < 10_000
+    assert max(kept) < 300

@@ -25,6 +25,8 @@ LABELS = st.lists(st.sampled_from(["a", "b", "A", "*"]), min_size=1, max_size=4)
         ("b*.a.example", "bc.a.example", False),
         ("*.*.example", "b.a.example", False),
         ("b.*.example", "b.a.example", False),
+        ("b.a.example", "c.a.example", False),
+        ("bb.a.example", "c.a.example", False),
         ("", "", False),
     ],
 )
