@@ -139,7 +139,7 @@ class ApiServer:
         """Whole lines as they come; the last one is left out if it was cut. Raises ApiServerError, also in between."""
         with self._exchange("GET", path, query, {"Accept": accept}, None, timeout_s) as response:
             try:
-                yield _lines(response.stream(_CHUNK_BYTES))
+                yield _lines(_pieces(response))
             finally:
                 response.close()  # what was not read must not be taken for the next answer
 
@@ -293,6 +293,12 @@ def _refusal(status_code: int, body: bytes) -> Refused:
     except UNREADABLE:  # something in front of the API server answers
         return Refused(status_code, "no Status of the API", body[:_LONGEST_MESSAGE].decode("utf-8", "replace"))
     return Refused(status_code, status.reason, status.message)
+
+
+def _pieces(response: urllib3.BaseHTTPResponse) -> Iterator[bytes]:
+    """As they come. urllib3's `stream` waits for a whole one where the answer ends with its connection."""
+    while piece := response.read1(_CHUNK_BYTES):
+        yield piece
 
 
 def _lines(chunks: Iterator[bytes]) -> Iterator[bytes]:

@@ -26,6 +26,8 @@ class ScriptedApi:
         self.watches: queue.Queue[Answer] = queue.Queue()
         self.asked: queue.Queue[dict[str, str]] = queue.Queue()
         """The queries of HTTPRoute, as they came."""
+        self.has_chunks = True
+        """False: watches end with their connection, as those of HTTP/1.0 do."""
         self.is_over = threading.Event()
         self._server = ThreadingHTTPServer(("127.0.0.1", 0), self._handler())
         self._server.daemon_threads = True
@@ -89,14 +91,16 @@ class ScriptedApi:
                     self.wfile.write(body)
                     return
                 self.send_response(200)
-                self.send_header("Transfer-Encoding", "chunked")
+                framing = ("Transfer-Encoding", "chunked") if api.has_chunks else ("Connection", "close")
+                self.send_header(*framing)
                 self.end_headers()
                 answer(self._send)
-                self.wfile.write(b"0\r\n\r\n")
+                if api.has_chunks:
+                    self.wfile.write(b"0\r\n\r\n")
 
             def _send(self, chunk: Any) -> None:
                 octets = chunk if isinstance(chunk, bytes) else json.dumps(chunk).encode() + b"\n"
-                self.wfile.write(b"%x\r\n%b\r\n" % (len(octets), octets))
+                self.wfile.write(b"%x\r\n%b\r\n" % (len(octets), octets) if api.has_chunks else octets)
                 self.wfile.flush()
 
             def log_message(self, format: str, *args: Any) -> None:

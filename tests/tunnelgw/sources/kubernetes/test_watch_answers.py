@@ -67,6 +67,24 @@ def test_a_watch_that_expires_is_listed_again_and_what_was_there_stays_until_the
         world.until(lambda _: names(world) == {"b", "c"}, "the second list")
 
 
+@pytest.mark.parametrize("has_chunks", [True, False])
+def test_an_event_is_taken_when_it_comes_however_the_answer_is_framed(
+    api: ScriptedApi, tmp_path: Path, has_chunks: bool
+) -> None:
+    """A proxy in between may speak HTTP/1.0 to us."""
+
+    def one_event(send: Send) -> None:
+        send({"type": "ADDED", "object": route("new", "6")})
+        api.stay(send)
+
+    api.has_chunks = has_chunks
+    api.lists.put((200, listing([], "5")))
+    api.watches.put(one_event)
+
+    with running(api.kubeconfig(tmp_path)) as world:
+        world.until(lambda _: names(world) == {"new"}, "the event")
+
+
 def test_a_bookmark_moves_the_version_that_a_watch_begins_at(api: ScriptedApi, tmp_path: Path) -> None:
     def bookmark(send: Send) -> None:
         send({"type": "BOOKMARK", "object": {"metadata": {"resourceVersion": "77"}}})
