@@ -187,6 +187,8 @@ def test_a_hostname_is_there_as_long_as_any_match_is_left_under_it(kept: dict[st
     others = [match for match in ALONE if match != kept]
     for count in range(len(others), -1, -1):
         data = one_host_with([kept, *others[:count]])
-        assert holdings(served.take(data)) == holdings(routing.compile_table(document.decode(data)))
+        table, whole = served.take(data), routing.compile_table(document.decode(data))
+        assert holdings(table) == holdings(whole)
+        assert decisions(table) == decisions(whole)
 
     assert not holdings(served.take(one_host_with([])))["web"]
