@@ -1,14 +1,14 @@
 """A client's HTTP/2 connection: each stream an exchange. Of a listener, or of the tunnel's edge.
 
 Streams are in one dictionary from their head to the end of their response, or until the client or the exchange resets
-them. Who could not send all that it has waits: for its own window, of which an event tells, or for the connection's,
-in a queue, so that each gets a turn. Floods end the connection; that is decided by the codec.
+them. Who could not send all that it has waits: for its own window, of which an event tells, or for its turn, where the
+connection's window or the socket takes less than all have (`turns`). Floods end the connection; that is decided by
+the codec.
 
 Deadlines: for the client's first SETTINGS, and for the next stream to begin when there is none. Draining says so first
 and refuses later (RFC 9113, 6.8); a client that does not take part is left when its streams have ended.
 """
 
-from collections import OrderedDict
 from collections.abc import Callable
 from typing import Final
 
@@ -19,6 +19,7 @@ from proxy.doors.member import BUSY, Keeper
 from proxy.doors.misdirected import Misdirection
 from proxy.doors.refusals import MISDIRECTED, refusal
 from proxy.doors.terms import Terms
+from proxy.doors.turns import Turns
 from proxy.exchange.client import Arrival
 from proxy.h2 import ErrorCode, ResponseHead
 from proxy.loop import Loop, Transport
@@ -28,9 +29,7 @@ from proxy.stats import RefusalCause
 log = get_logger(__name__)
 
 MAX_QUEUED_BYTES: Final = 1024 * 1024
-"""Waiting for the socket, beside the shares of running streams; above, nothing is read until all of it has left."""
-STREAM_SHARE_BYTES: Final = 512 * 1024
-"""What a stream that runs may have among it: as much as its backend sends before it is held back."""
+"""Waiting for the socket, of which bodies are a part (`turns`); above, nothing is read until all of it has left."""
 MAX_WORK: Final = 1_000
 """Fields and pieces of bodies that are taken in a turn, lest other clients wait: some milliseconds."""
 DRAIN_S: Final = 5.0
@@ -60,9 +59,10 @@ class H2Connection:
         self.encode_head = encode_head
         self._codec = codec or h2.Connection.server(terms.caches.of_h2, terms.h2_settings)
         self._transport: Transport
+        self.turns: Turns
+        self._are_turns_due = False
+        """`_give_turns` will be called."""
         self._streams: dict[int, H2Stream] = {}
-        self._queue: OrderedDict[int, H2Stream] = OrderedDict()
-        """Those of them that wait for the connection's window, in the order in which they get their turns."""
         self._deadline = loop.deadline(self._on_deadline)
         self._has_settings = self._codec.is_established
         self._reads_on = False
@@ -78,6 +78,7 @@ class H2Connection:
     def start(self, transport: Transport, received: bytes = b"", *, is_started: bool = False) -> None:
         """`received` came before; `is_started`: the transport is reading already."""
         self._transport = transport
+        self.turns = Turns(self._codec, transport)
         if self._has_settings:
             self._on_streams_gone()
         else:
@@ -102,7 +103,7 @@ class H2Connection:
             self._transport.flush_later()
         if self._is_draining and codec.is_drained:
             self._finish()
-        elif self._transport.queued_bytes > MAX_QUEUED_BYTES + len(self._streams) * STREAM_SHARE_BYTES:
+        elif self._transport.queued_bytes > MAX_QUEUED_BYTES:
             # Frames that want an answer, or one request after the other, from a client that does not read the answers.
             self._transport.pause_reading()
         elif codec.has_unread:
@@ -189,22 +190,30 @@ class H2Connection:
 
     def on_window_closed(self, stream: H2Stream) -> None:
         stream.is_waiting = True
-        if not self._codec.has_send_window and stream.stream_id in self._streams:
-            self._queue.setdefault(stream.stream_id, stream)
+        codec, stream_id = self._codec, stream.stream_id
+        if stream_id in self._streams and (not codec.has_send_window or codec.sendable(stream_id)):
+            self.turns.add(stream)
+            self._give_turns_later()
 
     def _on_window_opened(self, stream_id: int) -> None:
-        if stream_id:
-            stream = self._streams.get(stream_id)
-            # One that waits for the connection's window too gets its turn.
-            if stream is not None and stream_id not in self._queue:
-                self._wake(stream)
+        if not stream_id:
+            self._give_turns()
             return
-        queue = self._queue
-        for _ in range(len(queue)):
-            if not queue or not self._codec.has_send_window:
-                return
-            _, stream = queue.popitem(last=False)
+        stream = self._streams.get(stream_id)
+        # One that waits for its turn too gets that.
+        if stream is not None and stream_id not in self.turns:
             self._wake(stream)
+
+    def _give_turns(self) -> None:
+        self._are_turns_due = False
+        while (stream := self.turns.next()) is not None:
+            self._wake(stream)
+        self._give_turns_later()
+
+    def _give_turns_later(self) -> None:
+        if self.turns.is_next_turn_due and not self._are_turns_due:
+            self._are_turns_due = True
+            self._loop.call_soon(self._give_turns)
 
     def _wake(self, stream: H2Stream) -> None:
         if not stream.is_waiting or stream.exchange is None:
@@ -283,16 +292,17 @@ class H2Connection:
         self._lose_stream(stream_id, "given up after a bug of ours")
 
     def _forget(self, stream_id: int) -> H2Stream | None:
-        if self._queue:
-            self._queue.pop(stream_id, None)
+        self.turns.forget(stream_id)
         return self._streams.pop(stream_id, None)
 
     # -- the transport -----------------------------------------------------------------------------------------------
 
     def buffers_to_send(self) -> list[Buffer]:
+        self.turns.fetched()
         return self._codec.buffers_to_send()
 
     def on_drained(self) -> None:
+        self._give_turns()
         if not self._reads_on:
             self._read_on()
 
@@ -361,7 +371,7 @@ class H2Connection:
     def _lose(self, reason: str) -> None:
         """Every stream is gone."""
         streams, self._streams = self._streams, {}
-        self._queue.clear()
+        self.turns.clear()
         for stream in streams.values():
             self._tell_gone(stream, reason)
 

@@ -1,7 +1,7 @@
 """The client's side of one exchange over HTTP/2: what `ClientStream` asks for, put into the codec at once.
 
-Response data is taken as far as the windows of the stream and of the connection let it. Credit for request data goes
-back to the codec when the exchange gives it, also after the exchange has ended.
+Response data is taken as far as the windows of the stream and of the connection let it, and while the socket takes it.
+Credit for request data goes back to the codec when the exchange gives it, also after the exchange has ended.
 """
 
 from collections.abc import Callable
@@ -13,11 +13,22 @@ from proxy.h2.heads import Fields, ResponseHead
 from proxy.loop import Creditor, Transport
 
 
+class Turns(Protocol):
+    """How much of a body the connection takes now."""
+
+    @property
+    def room_bytes(self) -> int: ...
+    def sent(self, size_bytes: int) -> None: ...
+    def progress_of(self, stream_id: int) -> int | None: ...
+
+
 class Connection(Protocol):
     """What a stream tells its connection."""
 
     encode_head: Callable[[ResponseHead], ResponseHead] | None
 
+    @property
+    def turns(self) -> "Turns": ...
     def on_response_end(self, stream: "H2Stream") -> None: ...
     def on_incomplete(self, stream: "H2Stream") -> None: ...
     def on_window_closed(self, stream: "H2Stream") -> None: ...
@@ -61,7 +72,8 @@ class H2Stream:
         """Less was taken than given."""
 
     def progress_of(self, creditor: Creditor) -> int | None:
-        return self._transport.progress_of(creditor)
+        progress = self._transport.progress_of(creditor)
+        return self._connection.turns.progress_of(self.stream_id) if progress is None else progress
 
     def send_interim(self, head: ResponseHead) -> None:
         self._codec.send_headers(self.stream_id, head)
@@ -86,8 +98,13 @@ class H2Stream:
                 self._transport.flush_later()
                 self._connection.on_response_end(self)
             return 0
-        size_bytes = self._codec.send_data(self.stream_id, data, end_stream)
+        turns = self._connection.turns
+        room_bytes = turns.room_bytes
+        if given_bytes > room_bytes:
+            data, end_stream = memoryview(data)[:room_bytes], False
+        size_bytes = self._codec.send_data(self.stream_id, data, end_stream) if room_bytes else 0
         if size_bytes:
+            turns.sent(size_bytes)
             self._transport.owe(creditor, size_bytes)
         if size_bytes < given_bytes:
             self._connection.on_window_closed(self)

@@ -126,7 +126,11 @@ class Transport:
 
         The kernel hides it from us: the socket is writable again when a large part of its buffer is free.
         """
-        return self._output.acknowledged_bytes if self._debts.has(creditor) else None
+        return self.acknowledged_bytes if self._debts.has(creditor) else None
+
+    @property
+    def acknowledged_bytes(self) -> int:
+        return self._output.acknowledged_bytes
 
     # -- receiving ---------------------------------------------------------------------------------------------------
 

@@ -15,7 +15,7 @@ from hpack import NeverIndexedHeaderTuple
 
 from proxy.backend.pools import Pools
 from proxy.doors.h1connection import H1Connection
-from proxy.doors.h2connection import MAX_QUEUED_BYTES, H2Connection
+from proxy.doors.h2connection import H2Connection
 from proxy.exchange.services import Services
 from proxy.h2 import NeverIndexedField
 from proxy.routing import socket_door
@@ -195,7 +195,7 @@ def test_an_http_2_client_is_heard_while_it_is_slow_to_take_several_downloads(ch
             client.ask(f"/bulk/{50 * MIB}")
         (connection,) = proxy.call(lambda: [*proxy.doors._registry])
         assert isinstance(connection, H2Connection)
-        proxy.wait_for(lambda: connection._transport.queued_bytes > MAX_QUEUED_BYTES, "a long queue")
+        proxy.wait_for(lambda: not connection.turns.room_bytes, "a full socket")
         for begun in (10, 11, 12):
             client.ask("/hello")
             proxy.wait_for(partial(lambda count: backend.services.begun.qsize() == count, begun), f"request {begun}")

@@ -1,0 +1,101 @@
+"""Bodies that share a connection which takes less than they have, over sockets, to an independent client."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+from h2.settings import SettingCodes
+
+from proxy.doors.h2connection import H2Connection
+from proxy.doors.turns import FULL_BYTES
+from tests.proxy.doors.h2client import H2Client
+from tests.proxy.doors.rig import WAIT_S, Rig, serving
+
+MIB = 1024 * 1024
+BODY_BYTES = 2 * MIB
+KERNEL_BYTES = 64 * 1024
+
+
+@pytest.fixture
+def rig() -> Iterator[Rig]:
+    with serving() as rig:
+        yield rig.open_plain(send_buffer_bytes=KERNEL_BYTES)
+
+
+@pytest.fixture
+def client(rig: Rig) -> Iterator[H2Client]:
+    """Whose windows let everything through; it reads when it is told to."""
+    with H2Client(rig.connect()) as client:
+        client.h2.update_settings({SettingCodes.INITIAL_WINDOW_SIZE: 2**31 - 1})
+        client.h2.increment_flow_control_window(2**31 - 1 - 65_535)
+        client.get("/hello")
+        yield client
+
+
+def connection_of(rig: Rig) -> H2Connection:
+    (connection,) = rig.call(lambda: [*rig.doors._registry])
+    assert isinstance(connection, H2Connection)
+    return connection
+
+
+def ask_for_downloads(rig: Rig, client: H2Client, count: int) -> list[int]:
+    """The socket is full, and all of them have more."""
+    downloads = [client.ask(f"/bulk/{BODY_BYTES}") for _ in range(count)]
+    turns = connection_of(rig).turns
+    rig.wait_for(lambda: len(turns) == count and not turns.room_bytes, "a full socket")
+    return downloads
+
+
+def test_what_waits_for_the_socket_is_little_however_many_have_something_to_send(rig: Rig, client: H2Client) -> None:
+    ask_for_downloads(rig, client, 20)
+    transport = connection_of(rig)._transport
+    # Heads and frames come on top of bodies.
+    assert rig.call(lambda: transport.queued_bytes) < FULL_BYTES + 20 * 1024
+
+
+def test_who_comes_later_is_answered_before_the_others_have_all(rig: Rig, client: H2Client) -> None:
+    downloads = ask_for_downloads(rig, client, 4)
+    late = client.ask("/bulk/100000")
+
+    assert len(client.answer(late).body) == 100_000
+    assert sum(len(client.answers[each].body) for each in downloads) < 2 * BODY_BYTES
+    for each in downloads:
+        assert len(client.answer(each).body) == BODY_BYTES
+
+
+def test_all_get_about_as_much(rig: Rig, client: H2Client) -> None:
+    downloads = ask_for_downloads(rig, client, 4)
+    client.answer(downloads[0])
+    assert min(len(client.answers[each].body) for each in downloads) > BODY_BYTES // 2
+
+
+def test_a_download_that_is_given_up_leaves_its_turn_to_the_others(rig: Rig, client: H2Client) -> None:
+    downloads = ask_for_downloads(rig, client, 4)
+    turns = connection_of(rig).turns
+    for each in downloads[1:]:
+        client.h2.reset_stream(each)
+    client.flush()
+    for _ in downloads[1:]:
+        rig.services.gone.get(timeout=WAIT_S)
+
+    assert len(client.answer(downloads[0]).body) == BODY_BYTES
+    rig.wait_for(lambda: not len(turns), "nobody who waits")
+
+
+def test_a_window_that_closes_while_others_wait_for_their_turns_stops_its_stream_alone(rig: Rig) -> None:
+    with H2Client(rig.connect(), gives_credit=False) as client:
+        client.h2.increment_flow_control_window(2**31 - 1 - 65_535)
+        client.get("/hello")
+        narrow = [client.ask(f"/bulk/{BODY_BYTES}") for _ in range(3)]
+        client.h2.update_settings({SettingCodes.INITIAL_WINDOW_SIZE: 65_535})
+        wide = client.ask(f"/bulk/{BODY_BYTES}")
+        client.h2.increment_flow_control_window(BODY_BYTES, wide)
+        client.flush()
+
+        assert len(client.answer(wide).body) == BODY_BYTES
+        assert [len(client.answers[each].body) for each in narrow] == 3 * [65_535]
+        for each in narrow:
+            client.h2.increment_flow_control_window(BODY_BYTES, each)
+        client.flush()
+        assert [len(client.answer(each).body) for each in narrow] == 3 * [BODY_BYTES]
