@@ -8,6 +8,7 @@ answer is 503. TLS handshakes run in small steps in the watching thread, never b
 import contextlib
 import logging
 import queue
+import resource
 import socket
 import ssl
 import threading
@@ -39,6 +40,7 @@ class ServerLimits:
     request_queue: int = 256
     """Complete requests that may wait for a thread."""
     max_connections: int = 512
+    """And at most a quarter of the files that the process may open: other parts of it have their own need of them."""
     header_timeout_s: float = 10.0
     body_timeout_s: float = 30.0
     idle_timeout_s: float = 120.0
@@ -47,6 +49,11 @@ class ServerLimits:
     max_header_bytes: int = 65536
     max_body_bytes: int | None = None
     """Of a chunked body; an app sees a Content-Length by itself."""
+
+
+def _within_quarter_of_files(count: int) -> int:
+    open_files, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    return count if open_files == resource.RLIM_INFINITY else min(count, open_files // 4)
 
 
 class _Connections(ConnectionManager):
@@ -142,14 +149,13 @@ class Engine(Server):
         self.gateway = Gateway
         self.software = name
         self.timeout = int(limits.idle_timeout_s)
-        self.keep_alive_conn_limit = limits.max_connections
+        self._max_connections = self.keep_alive_conn_limit = _within_quarter_of_files(limits.max_connections)
         self.max_request_header_size = limits.max_header_bytes
         self.header_timeout_s = limits.header_timeout_s
         self.body_timeout_s = limits.body_timeout_s
         self.idle_timeout_s = limits.idle_timeout_s
         self.send_timeout_s = limits.send_timeout_s
         self.max_body_bytes = limits.max_body_bytes
-        self._max_connections = limits.max_connections
         self.open_connections: set[Connection] = set()
         """From accept to close, whoever holds them: the watching thread, the queue or a worker. Any thread adds and
         discards, each at one stroke."""

@@ -1,6 +1,9 @@
 """The HTTP server with well-behaved clients: addresses, bodies, keep-alive, overload, drain."""
 
+import contextlib
 import logging
+import os
+import resource
 import select
 import socket
 import stat
@@ -298,6 +301,21 @@ def test_connections_beyond_the_limit_are_answered_503_until_another_closes(serv
 
         # Accepted after the idle one was closed, but the server may not have noticed that yet.
         assert _eventually(lambda: _status_of_a_new_client(port) == 200)
+
+
+def test_connections_leave_other_parts_of_the_process_descriptors_enough(serve) -> None:
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    files = 4 * (len(os.listdir("/proc/self/fd")) + 20)  # noqa: PTH208 - numbers, not paths
+    resource.setrlimit(resource.RLIMIT_NOFILE, (files, hard))
+    try:
+        port = serve(max_connections=512).bound_address.port
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+
+    with contextlib.ExitStack() as clients:
+        for _ in range(files // 4):
+            assert clients.enter_context(RawClient(port)).get().status_code == 200
+        assert _status_of_a_new_client(port) == 503
 
 
 def _status_of_a_new_client(port: int) -> int:
