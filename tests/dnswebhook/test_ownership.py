@@ -58,6 +58,10 @@ def test_the_type_before_the_name_counts_even_if_the_prefix_is_a_written_type_to
     assert {"TXT"} == vouched("txt-txt-app.example.com", "app.example.com", "A", "TXT")
 
 
+def test_a_host_that_is_called_like_a_type_is_none() -> None:
+    assert {"A"} == vouched("srv-a.example.com", "srv.example.com", "SRV", "A") == vouched("srv-a.lan", "srv.lan")
+
+
 def test_each_type_of_a_name_that_changes_its_type_has_its_own_ownership_record() -> None:
     assert {"CNAME"} == vouched("cname-a.example.com", "a.example.com", "A", "CNAME")
     assert {"A"} == vouched("a-a.example.com", "a.example.com", "A", "CNAME")

@@ -51,6 +51,23 @@ REFUSED: list[tuple[dict[str, Any], str, str]] = [
     ({"routes": [{"backends": HERE, "listeners": ["x"]}]}, "routes[0].listeners[0]", "no entry of `listeners`"),
     ({"routes": [{"backends": [{"backend": "x"}]}]}, "routes[0].backends[0].backend", "no entry of `backends`"),
     ({"routes": [{"backends": [{}]}]}, "routes[0].backends[0]", "where to forward to"),
+    ({"routes": [{"backends": [{"address": "b"}]}]}, "routes[0].backends[0].address", "want host:port"),
+    ({"routes": [{"backends": [{"address": "[::g]:80"}]}]}, "routes[0].backends[0].address", "want host:port"),
+    (
+        {"routes": [{"backends": [{"addresses": ["b:1", "c:65536"]}]}]},
+        "routes[0].backends[0].addresses[1]",
+        "host:port",
+    ),
+    (
+        rule(filters={"requestMirrors": [{"backend": {"address": "b"}}]}),
+        "routes[0].rules[0].filters.requestMirrors[0].backend.address",
+        "want host:port",
+    ),
+    (
+        {"backends": [{"name": "x"}], "routes": [{"backends": [{"backend": "x", "address": "b:1"}]}]},
+        "routes[0].backends[0]",
+        "excludes `address`",
+    ),
     ({"routes": [{"name": "a", "backends": HERE}] * 2}, "routes[1].name", "want unique names"),
     (rule(respond={"statusCode": 404}), f"{RULE}.respond", "excludes `backends`"),
     (rule(timeouts={"request": "1s", "backendRequest": "2s"}), f"{RULE}.timeouts.backendRequest", "longer than"),

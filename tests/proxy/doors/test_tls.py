@@ -107,6 +107,19 @@ def test_old_versions_of_tls_are_refused() -> None:
         rig.handshake(context=context)
 
 
+def test_ciphers_that_http2_forbids_are_refused_in_old_versions_of_tls_too() -> None:
+    """RFC 9113, 9.2.2: whoever chose one would be told by HTTP/2 clients that the connection is not secure enough."""
+    context = client_context()
+    context.maximum_version = ssl.TLSVersion.TLSv1_2
+    context.set_ciphers("ECDHE-ECDSA-AES128-SHA256")
+    with TLSRig().open(https("l", A)) as rig:
+        with pytest.raises(ssl.SSLError):
+            rig.handshake(context=context)
+        context.set_ciphers("ECDHE-ECDSA-AES128-SHA256:ECDHE-ECDSA-AES128-GCM-SHA256")
+        with rig.handshake(context=context) as sock:
+            assert "ECDHE-ECDSA-AES128-GCM-SHA256" == (sock.cipher() or [""])[0]
+
+
 # -- client certificates -----------------------------------------------------------------------------------------------
 
 

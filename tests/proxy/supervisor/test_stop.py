@@ -110,7 +110,8 @@ def test_during_the_shutdown_delay_the_proxy_serves_on_but_is_not_ready() -> Non
 
         eventually(lambda: proxy.readiness() == (503, "stopping"), "not ready")
         assert ask(port).text == "fixed"
-        assert proxy.put(fixed(port, "other")).status_code == 503
+        refused = proxy.put(fixed(port, "other"))
+        assert (refused.status_code, refused.json()["message"]) == (503, "this proxy is stopping")
 
         assert proxy.wait(DEADLINE_S) == 0
 

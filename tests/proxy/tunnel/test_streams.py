@@ -133,7 +133,14 @@ def test_arrivals_of_many_clients_are_forgotten_in_time() -> None:
     for number in range(2 * MAX_ARRIVALS):
         entrance.admit(head_of((b"cf-connecting-ip", b"10.%d.%d.%d" % (number >> 16, number >> 8 & 255, number & 255))))
 
-    assert entrance.known_clients <= MAX_ARRIVALS
+    assert 0 < entrance.known_clients <= MAX_ARRIVALS
+
+
+def test_what_is_too_long_to_be_an_address_is_not_remembered() -> None:
+    entrance = Entrance(EDGE_ADDRESS)
+    entrance.admit(head_of((b"cf-connecting-ip", b"1" * 5000)))
+
+    assert entrance.known_clients == 0
 
 
 def test_a_length_of_zero_is_no_body() -> None:

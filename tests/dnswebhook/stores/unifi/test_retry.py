@@ -1,10 +1,12 @@
 import threading
 
 import pytest
+from urllib3 import HTTPHeaderDict
 
 from dnswebhook.deadline import Deadline
-from dnswebhook.errors import RateLimited
-from dnswebhook.stores.unifi.retry import RateGate, retry_after_s
+from dnswebhook.errors import RateLimited, StoreUnreachable
+from dnswebhook.stores.unifi.retry import MAX_ATTEMPTS, RateGate, RetryPolicy, retry_after_s
+from dnswebhook.stores.unifi.transport import Reply, Request
 
 DATE = "Sun, 06 Nov 1994 08:49:37 GMT"
 
@@ -60,3 +62,31 @@ def test_waiting_at_the_gate_ends_when_the_process_stops() -> None:
 
     with pytest.raises(RateLimited):
         gate.pass_through(Deadline.after(600, stop))
+
+
+def test_a_controller_that_keeps_failing_is_asked_four_times() -> None:
+    request = Request("GET", "/rows")
+    asked: list[Reply] = []
+
+    def exchange() -> Reply:
+        asked.append(Reply(request, 500, "text/html", HTTPHeaderDict(), b""))
+        return asked[-1]
+
+    with pytest.raises(StoreUnreachable, match="answered 500"):
+        RetryPolicy(lambda: None).send(request, exchange, Deadline.after(600))
+
+    assert len(asked) == MAX_ATTEMPTS == 4
+
+
+def test_a_controller_that_keeps_asking_for_patience_is_asked_four_times() -> None:
+    request = Request("POST", "/rows")
+    asked: list[Reply] = []
+
+    def exchange() -> Reply:
+        asked.append(Reply(request, 429, "", HTTPHeaderDict({"Retry-After": "0"}), b""))
+        return asked[-1]
+
+    with pytest.raises(RateLimited):
+        RetryPolicy(lambda: None).send(request, exchange, Deadline.after(600))
+
+    assert len(asked) == MAX_ATTEMPTS == 4
