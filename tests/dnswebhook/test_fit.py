@@ -150,13 +150,27 @@ def test_the_longest_name_leaves_room_for_the_reserve(
     assert [DropReason.NAME_TOO_LONG] == reasons(does_not)
 
 
-@pytest.mark.parametrize(("capabilities", "longest"), [(V2, 255), (INTEGRATION, 1024)])
+@pytest.mark.parametrize(("capabilities", "longest"), [(V2, 255), (INTEGRATION, 873)])
 def test_the_longest_text_is_counted_in_octets_with_its_quotes(capabilities: Capabilities, longest: int) -> None:
     quoted = '"' + "a " * ((longest - 2) // 2) + ("a" if longest % 2 else "") + '"'
 
     assert longest == len(quoted)
     assert (quoted,) == fitted("app.example.com", "TXT", quoted, capabilities=capabilities).values
     assert () == fitted("app.example.com", "TXT", f'"x{quoted[1:]}', capabilities=capabilities).values
+
+
+@pytest.mark.parametrize("capabilities", [V2, INTEGRATION])
+def test_the_longest_text_of_the_longest_name_fits_a_line_of_dnsmasq_s_configuration(
+    capabilities: Capabilities,
+) -> None:
+    held = fitted(
+        name_of(capabilities.max_name_octets), "TXT", "a" * capabilities.max_text_octets, capabilities=capabilities
+    )
+
+    (text,) = held.values
+    strings = [text[start : start + 255] for start in range(0, len(text), 255)]
+    line = ",".join([f"txt-record={held.name}", *(f'"{string}"' for string in strings)])
+    assert len(line) < 1024
 
 
 @pytest.mark.parametrize(("record_type", "held"), [("A", True), ("AAAA", True), ("TXT", False), ("MX", False)])

@@ -78,6 +78,8 @@ def test_a_disabled_cname_beside_other_records_breaks_nothing_until_enabled(cont
         ('"a\nb"', False),
         ("a\nb", False),
         ("", False),
+        ("x" * 994, True),
+        ("x" * 995, False),
     ],
 )
 def test_a_value_must_fit_the_line_format(value: str, fits: bool) -> None:

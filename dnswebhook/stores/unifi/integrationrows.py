@@ -15,12 +15,19 @@ from dnswebhook.errors import RecordError
 from dnswebhook.model import Capabilities, Origin, Record, RecordSpec
 from dnswebhook.stores.unifi.targets import MxTarget, SrvTarget, parse_mx, parse_srv
 
+_MAX_NAME_OCTETS = 127
+_MAX_LINE_OCTETS = 1023
+"""dnsmasq cuts a longer line of its configuration in two, and does not start with the halves."""
+_TEXT_LINE = 'txt-record=,"","","",""'
+"""All of a TXT record's line but its name and text, which is cut into strings of 255 octets."""
+
 CAPABILITIES = Capabilities(
     store="unifi integration",
     max_ttl_s={"A": 86400, "AAAA": 86400, "CNAME": 604800, "TXT": 0, "MX": 0, "SRV": 0},
-    max_name_octets=127,
-    max_target_octets=127,
-    max_text_octets=1024,
+    max_name_octets=_MAX_NAME_OCTETS,
+    max_target_octets=_MAX_NAME_OCTETS,
+    # The API takes 1024 characters.
+    max_text_octets=_MAX_LINE_OCTETS - _MAX_NAME_OCTETS - len(_TEXT_LINE),
     wildcard_types=frozenset({"A", "AAAA"}),
     reserved_name_octets=6,
 )

@@ -18,6 +18,7 @@ from tests.support.controller.rows import RecordType, Row
 
 K = TypeVar("K")
 
+MAX_LINE_OCTETS = 1023
 _PLAIN_KEY = re.compile(r"[!#-+\--.0-~]+")
 _PLAIN_VALUE = re.compile(r"[!#-+\--\[\]-~]+")
 # Quoted text may hold anything printable; a backslash inside takes the next character with it.
@@ -127,7 +128,11 @@ def _host(value: str) -> str:
 
 
 def fits_one_line(key: str, value: str) -> bool:
-    """Whether dnsmasq's `option=key,value` can hold this: no comma, space or open quote, no control character."""
+    """Whether dnsmasq's `option=key,value` can hold this: no comma, space or open quote, no control character, and no
+    more than what it reads at once.
+    """
+    if len(f'txt-record={key},"{value}"'.encode()) > MAX_LINE_OCTETS:
+        return False
     if _PLAIN_KEY.fullmatch(key) and _PLAIN_VALUE.fullmatch(value):
         return True
     if not _PLAIN_KEY.fullmatch(key) or not value.isprintable():
