@@ -91,7 +91,7 @@ LABEL_61 = "l" * 61  # `a-` in front makes 63, the most a label may have
 NAME_118 = f"{'n' * 50}.{'o' * 50}.lim.{ZONE}"
 NAME_240 = f"{'n' * 60}.{'o' * 60}.{'p' * 60}.{'q' * 41}.lim.{ZONE}"
 TEXT_300 = "x" * 150 + " " + "y" * 149
-TEXT_900 = "z" * 450 + "," + "w" * 449
+TEXT_800 = "z" * 400 + "," + "w" * 399
 DKIM = "v=DKIM1; k=rsa; p=" + "MIGfMA0GCSqGSIb3DQEBAQUAA4GNADCBiQKBgQ" * 4
 
 ADDRESSES = {
@@ -159,7 +159,7 @@ TEXTS = {
     "txt-quoted-word": wanted("TXT", "quoted-word.example.org", ['"plain"'], held=["plain"]),
     "txt-comma": wanted("TXT", "comma.example.org", ["one,two"], held=['"one,two"']),
     "txt-300": wanted("TXT", "text-300.example.org", [TEXT_300], held=[f'"{TEXT_300}"'], stores=NOT_V2),
-    "txt-900": wanted("TXT", "text-900.example.org", [TEXT_900], held=[f'"{TEXT_900}"'], stores=NOT_V2),
+    "txt-800": wanted("TXT", "text-800.example.org", [TEXT_800], held=[f'"{TEXT_800}"'], stores=NOT_V2),
     "txt-strings": wanted(
         "TXT", "strings.example.org", ['"first half, " "second half"'], held=['"first half, second half"']
     ),
