@@ -13,6 +13,9 @@ _NAMED = re.compile(r"(?P<host>[A-Za-z0-9_]([A-Za-z0-9_.-]{0,251}[A-Za-z0-9_.])?
 _BRACKETED = re.compile(r"\[(?P<host>[0-9A-Fa-f:.]+)\]:(?P<port>[0-9]{1,5})")
 _PEM = re.compile(r"-----BEGIN (?P<kind>[A-Z0-9 ]{1,40})-----\r?\n[A-Za-z0-9+/=\s]+-----END (?P=kind)-----")
 
+_ENCRYPTED = re.compile(r"-----BEGIN ENCRYPTED PRIVATE KEY-----|^Proc-Type: 4,ENCRYPTED", re.MULTILINE)
+"""Its two forms."""
+
 
 def check_target(target: BackendTarget, known: Set[str], at: str, findings: Findings) -> None:
     """Check where a reference or a mirror goes; `known` are the names in `backends`."""
@@ -81,6 +84,10 @@ def check_certificate(certificate: Certificate, at: str, findings: Findings) -> 
     check_pem(certificate.certificate, "CERTIFICATE", f"{at}.certificate", findings)
     if certificate.private_key.startswith("<redacted"):
         findings.add(f"{at}.privateKey", "the key is redacted: GET /config never returns keys, put the key itself here")
+    elif _ENCRYPTED.search(certificate.private_key):
+        findings.add(
+            f"{at}.privateKey", "the key is encrypted, want it without a passphrase: `openssl pkey` writes it so"
+        )
     else:
         check_pem(certificate.private_key, "PRIVATE KEY", f"{at}.privateKey", findings)
 

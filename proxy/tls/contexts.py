@@ -9,8 +9,20 @@ import contextlib
 import os
 import ssl
 from collections.abc import Iterable, Iterator
+from typing import Final
 
 from proxy.document import Certificate
+
+_USUAL_REMEDY: Final = "want a certificate chain with its unencrypted private key"
+_FIT: Final = "the key is not that of the first certificate: want the leaf first, then its intermediates"
+_SIZE: Final = "too short to be safe; want ECDSA, or RSA with at least 2048 bits"
+_REMEDIES: Final = {
+    "KEY_VALUES_MISMATCH": _FIT,
+    "NO_CERTIFICATE_ASSIGNED": _FIT,
+    "EE_KEY_TOO_SMALL": f"a key {_SIZE}",
+    "CA_KEY_TOO_SMALL": f"the key of an authority {_SIZE}",
+}
+"""By what OpenSSL says."""
 
 
 class UnusableTLS(ValueError):
@@ -39,8 +51,8 @@ def load_pair(context: ssl.SSLContext, pair: Certificate, place: str) -> None:
             # Without a password OpenSSL would ask for that of an encrypted key on the terminal.
             context.load_cert_chain(path, password="")
     except (ssl.SSLError, ValueError) as error:
-        reason = f"{_said(error)}, want a certificate chain with its unencrypted private key"
-        raise UnusableTLS(place, reason) from error
+        said = _said(error)
+        raise UnusableTLS(place, f"{said}, {_REMEDIES.get(said, _USUAL_REMEDY)}") from error
 
 
 def load_authorities(context: ssl.SSLContext, ca: str, place: str) -> None:

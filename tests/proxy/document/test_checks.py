@@ -26,6 +26,15 @@ def probing(**policy: str) -> dict[str, Any]:
     return {"backends": [{"name": "a", "addresses": ["b:80"], "activeHealth": policy}]}
 
 
+def with_key(key: str) -> dict[str, Any]:
+    pem = "-----BEGIN CERTIFICATE-----\nMA==\n-----END CERTIFICATE-----\n"
+    certificate = {"certificate": pem, "privateKey": key}
+    return {"listeners": [{**WEB, "protocol": "HTTPS", "tls": {"certificates": [certificate]}}]}
+
+
+PKCS8 = "-----BEGIN ENCRYPTED PRIVATE KEY-----\nMA==\n-----END ENCRYPTED PRIVATE KEY-----\n"
+PKCS1 = "-----BEGIN RSA PRIVATE KEY-----\nProc-Type: 4,ENCRYPTED\n\nMA==\n-----END RSA PRIVATE KEY-----\n"
+
 RULE = "routes[0].rules[0]"
 PATH = f"{RULE}.matches[0].path.value"
 
@@ -40,6 +49,8 @@ REFUSED: list[tuple[dict[str, Any], str, str]] = [
     ({"listeners": [{"name": "a"}]}, "listeners[0]", "nothing can reach this listener"),
     ({"listeners": [{**WEB, "address": "host"}]}, "listeners[0].address", "not an IP address"),
     ({"listeners": [{**WEB, "protocol": "HTTPS"}]}, "listeners[0]", "`tls` is missing"),
+    (with_key(PKCS8), "listeners[0].tls.certificates[0].privateKey", "without a passphrase"),
+    (with_key(PKCS1), "listeners[0].tls.certificates[0].privateKey", "without a passphrase"),
     ({"listeners": [{"name": "t", "tunnel": True, "publicPort": 8080}]}, "listeners[0].tunnel", "ports 80 and 443"),
     ({"backends": [{"name": "a", "addresses": ["b"]}]}, "backends[0].addresses[0]", "want host:port"),
     ({"backends": [{"name": "a", "addresses": ["b:0"]}]}, "backends[0].addresses[0]", "want host:port"),
@@ -186,3 +197,12 @@ def test_the_content_hash_goes_by_what_is_said_and_not_by_how() -> None:
     third = document.decode(b'{"routes": [{"name": "b", "backends": [{"address": "a:1"}]}]}')
 
     assert document.content_hash(first) == document.content_hash(second) != document.content_hash(third)
+
+
+@pytest.mark.parametrize(
+    "address", ["b:1", "b:65535", "b.example.:80", "10.0.0.1:80", "[::1]:80", "[::ffff:10.0.0.1]:80"]
+)
+def test_addresses_of_every_form_are_taken(address: str) -> None:
+    (route,) = document.decode(json.dumps({"routes": [{"backends": [{"address": address}]}]}).encode()).routes
+
+    assert route.backends[0].address == address

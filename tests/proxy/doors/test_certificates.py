@@ -7,7 +7,7 @@ import msgspec
 import pytest
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
-from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.hazmat.primitives.asymmetric import ec, rsa
 from cryptography.x509.oid import NameOID
 
 from proxy import document
@@ -50,22 +50,33 @@ def test_a_key_with_a_passphrase_is_refused_without_asking_for_it() -> None:
         check(listener_tls(certificates=[{**A, "privateKey": locked.decode()}]))
 
 
-def test_a_certificate_whose_names_cannot_be_read_is_refused() -> None:
-    """OpenSSL takes it, and nobody would ever be shown it."""
-    key = ec.generate_private_key(ec.SECP256R1())
+def test_of_a_key_that_is_too_short_or_of_another_certificate_is_said_what_is_wanted() -> None:
+    short, other = (pair_of(rsa.generate_private_key(65537, bits)) for bits in (1024, 2048))
+
+    with pytest.raises(UnusableTLS, match=r"EE_KEY_TOO_SMALL, a key too short .* want ECDSA"):
+        check(listener_tls(certificates=[short]))
+    with pytest.raises(UnusableTLS, match=r"NO_CERTIFICATE_ASSIGNED, the key is not that of the first .* leaf first"):
+        check(listener_tls(certificates=[{**A, "privateKey": other["privateKey"]}]))
+
+
+def pair_of(key: rsa.RSAPrivateKey | ec.EllipticCurvePrivateKey, *extensions: x509.ExtensionType) -> dict[str, str]:
+    """A certificate that the key has signed for itself."""
     name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "a.example")])
     now = datetime.datetime.now(datetime.UTC)
-    broken = x509.UnrecognizedExtension(x509.ObjectIdentifier("2.5.29.17"), b"\x30\x03\x82\x01\xff")
-    certificate = (
-        x509.CertificateBuilder(name, name, key.public_key(), 1, now, now + datetime.timedelta(days=1))
-        .add_extension(broken, critical=False)
-        .sign(key, hashes.SHA256())
-    )
-    pair = {
-        "certificate": certificate.public_bytes(serialization.Encoding.PEM).decode(),
+    builder = x509.CertificateBuilder(name, name, key.public_key(), 1, now, now + datetime.timedelta(days=1))
+    for extension in extensions:
+        builder = builder.add_extension(extension, critical=False)
+    return {
+        "certificate": builder.sign(key, hashes.SHA256()).public_bytes(serialization.Encoding.PEM).decode(),
         "privateKey": key.private_bytes(
             serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
         ).decode(),
     }
+
+
+def test_a_certificate_whose_names_cannot_be_read_is_refused() -> None:
+    """OpenSSL takes it, and nobody would ever be shown it."""
+    broken = x509.UnrecognizedExtension(x509.ObjectIdentifier("2.5.29.17"), b"\x30\x03\x82\x01\xff")
+    pair = pair_of(ec.generate_private_key(ec.SECP256R1()), broken)
     with pytest.raises(UnusableTLS, match=r"tls\.certificates\[1\]\.certificate: cannot be read"):
         check(listener_tls(certificates=[A, pair]))
