@@ -233,6 +233,18 @@ def test_the_text_format_is_one_readable_line() -> None:
     assert len(stream.lines()) == 1
 
 
+def test_what_a_library_says_in_the_text_format_neither_forges_a_line_nor_drives_a_terminal() -> None:
+    stream = Journal()
+    logs.setup("debug", "text", stream)
+
+    logging.getLogger("urllib3").warning("refused:\n2026-01-01T00:00:00.000Z ERROR forged \x1b[2J\u2028")
+
+    (line,) = stream.lines()
+    assert line.isprintable()
+    assert r"refused:\n2026" in line
+    assert r"\x1b[2J\u2028" in line
+
+
 def test_a_stack_in_the_text_format_is_indented_so_that_it_forges_no_line() -> None:
     stream = Journal()
     logs.setup("debug", "text", stream)

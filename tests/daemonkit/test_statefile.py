@@ -28,3 +28,12 @@ def test_what_cannot_be_put_in_place_leaves_nothing_behind(tmp_path: Path) -> No
         replace_file(taken, b"content")
 
     assert [path.name for path in tmp_path.iterdir()] == ["known.json"]
+
+
+def test_no_descriptor_is_left_of_a_file_that_is_kept(tmp_path: Path) -> None:
+    replace_file(tmp_path / "known.json", b"first")
+    before = len(list(Path("/proc/self/fd").iterdir()))
+    for _ in range(20):
+        replace_file(tmp_path / "known.json", b"another")
+
+    assert len(list(Path("/proc/self/fd").iterdir())) == before

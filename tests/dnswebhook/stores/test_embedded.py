@@ -40,6 +40,19 @@ def held(store: EmbeddedStore) -> list[RecordSpec]:
     return [record.spec for record in store.list_records(soon()).records]
 
 
+def test_a_probe_is_a_write(store: EmbeddedStore, other: EmbeddedStore) -> None:
+    store.probe(soon())
+    other.list_records(soon())
+    with sqlite3.connect(other.path, isolation_level=None) as third:
+        third.execute("BEGIN IMMEDIATE")
+        with pytest.raises(StoreTimeout, match="locked by another process"):
+            store.probe(Deadline.after(0.1))
+        third.execute("ROLLBACK")
+    third.close()
+
+    store.probe(soon())
+
+
 def test_what_is_created_is_listed_after_opening_again(tmp_path: Path, store: EmbeddedStore) -> None:
     store.create(A, soon())
     store.create(RecordSpec("bücher", "TXT", '"grüße, 世界"', 0), soon())

@@ -192,3 +192,20 @@ def test_a_hostname_is_there_as_long_as_any_match_is_left_under_it(kept: dict[st
         assert decisions(table) == decisions(whole)
 
     assert not holdings(served.take(one_host_with([])))["web"]
+
+
+def test_nothing_is_kept_of_hostnames_that_have_come_and_gone() -> None:
+    def routes_of(*hostnames: str) -> bytes:
+        backends = [{"address": "x.test:80"}]
+        named = [{"name": name, "hostnames": [name], "backends": backends} for name in ("stays.example", *hostnames)]
+        return json.dumps({"listeners": [{"name": "web", "port": 8080}], "routes": named}).encode()
+
+    served = Served()
+    served.take(routes_of())
+    for number in range(3):
+        gone = f"{number}.example", f"*.{number}.example"
+        hosts = b"%d.example" % number, b"a.%d.example" % number
+        there, left = served.take(routes_of(*gone)).sets["web"], served.take(routes_of()).sets["web"]
+
+        assert [1, 1] == [len(list(there.indexes_of(host))) for host in hosts]
+        assert [0, 0] == [len(list(left.indexes_of(host))) for host in hosts]

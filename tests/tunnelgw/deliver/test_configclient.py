@@ -76,5 +76,31 @@ def test_an_answer_that_drips_ends_with_its_time() -> None:
         target.close()
 
 
+@pytest.mark.parametrize(
+    ("status", "is_refusal"),
+    [
+        (b"400 No", True),
+        (b"401 No", True),
+        (b"413 No", True),
+        (b"499 No", True),
+        (b"500 No", False),
+        (b"503 No", False),
+    ],
+)
+def test_what_a_proxy_refuses_is_told_from_what_it_cannot_do_now(status: bytes, is_refusal: bool) -> None:
+    def answer(dialogue: Dialogue) -> None:
+        while request := dialogue.read_request():
+            dialogue.answer(b"", status=_status_of(request, status))
+
+    with SocketBackend(answer) as backend:
+        target = target_at(backend)
+
+        with pytest.raises(Undelivered) as raised:
+            target.deliver(PARCEL)
+
+        assert raised.value.is_refusal is is_refusal
+        target.close()
+
+
 def _status_of(request: bytes, status: bytes) -> bytes:
     return status if request.startswith(b"PUT") else b"404 Not Found"

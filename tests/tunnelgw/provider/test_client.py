@@ -121,6 +121,16 @@ def test_a_rate_limit_says_how_long_to_wait_within_reason(
     assert raised.value.retry_after_s == pause_s
 
 
+def test_an_answer_without_end_is_not_kept(
+    provider: Provider, client: ProviderClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tunnelgw.provider.client.MAX_ANSWER_BYTES", 100_000)
+    provider.fault(Reply(status=200, body=f'{{"success":true,"result":"{"x" * 200_000}"}}'))
+
+    with pytest.raises(ProviderUnreachable, match="the answer is longer than 100000 bytes"):
+        client.configuration(ACCOUNT_ID, TUNNEL_ID)
+
+
 def test_after_a_rate_limit_nothing_is_asked_before_its_time(provider: Provider, client: ProviderClient) -> None:
     provider.fault(Reply(status=429, headers=(("Retry-After", "300"),)), count=1)
     for _ in range(3):

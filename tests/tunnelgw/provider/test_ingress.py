@@ -39,6 +39,14 @@ def test_a_new_tunnel_gets_a_rule_for_each_hostname_and_a_catch_all(current: dic
     }
 
 
+def test_a_last_rule_for_some_paths_only_is_no_catch_all() -> None:
+    some_paths = {"path": "/legacy", "service": "http://10.0.0.9:80"}
+
+    revision = revise({"ingress": [some_paths]}, ["a.example"], OURS)
+
+    assert revision.config["ingress"] == [ours("a.example"), some_paths, CATCH_ALL]
+
+
 def test_a_document_that_means_the_same_is_not_written_again() -> None:
     first = revise(None, ["a.example", "*.b.example"], OURS)
     shown = rules.read_back(dict(first.config))
