@@ -24,13 +24,16 @@ from tests.proxy.doors.rig import WAIT_S, Rig, ask, listening_socket, plain, por
 
 MIB = 1024 * 1024
 PROTOCOLS = ["http", "h2c"]
+IDLE_S = 20
+UNTIL_A_LOOK_S = 9
+"""Less than half of that, which each look gives when it finds progress: two of them without any between are an end."""
 
 
 class Proxy(Rig):
     """Routes everything to one backend."""
 
     def __init__(self, backend_port: int, protocol: str) -> None:
-        super().__init__(limits={"streamIdleTimeout": "20s"})
+        super().__init__(limits={"streamIdleTimeout": f"{IDLE_S}s"})
         self.records: list[Any] = []
         self.pools = Pools(self.loop, self.stats)
         self.real = Services(
@@ -223,11 +226,11 @@ def test_a_client_that_reads_slowly_is_not_idle_and_one_that_stops_is(chain: Cha
         assert isinstance(connection, H1Connection | H2Connection)
         output = connection._transport._output
         proxy.wait_for(lambda: output.queued_bytes > 0, "a full socket")
-        for _ in range(6):
+        for _ in range(8):
             before_bytes = proxy.call(lambda: output.acknowledged_bytes)
             while proxy.call(lambda: output.acknowledged_bytes) <= before_bytes:
                 assert sock.recv(16 * 1024)
-            proxy.pass_time(12)
+            proxy.pass_time(UNTIL_A_LOOK_S)
         assert not proxy.records
         for _ in range(4):
             proxy.pass_time(12)
@@ -248,11 +251,11 @@ def test_a_backend_that_reads_an_upload_slowly_is_not_idle_and_one_that_stops_is
         uploading.start()
         backend = stack.enter_context(listening.accept()[0])
         backend.settimeout(WAIT_S)
-        for _ in range(6):
+        for _ in range(8):
             # More than its own system holds for it, so that some of it came from ours.
             for _ in range(200):
                 assert backend.recv(1024)
-            proxy.pass_time(12)
+            proxy.pass_time(UNTIL_A_LOOK_S)
         assert not proxy.records
         for _ in range(20):
             proxy.pass_time(12)
