@@ -15,7 +15,8 @@ from daemonkit.wsgi import HttpServer, ServerLimits
 
 @dataclass
 class EchoApp:
-    """`/hold` waits for `release`, `/boom` raises, `/unread` reads nothing, all others tell the length of the body."""
+    """`/hold` waits for `release`, `/boom` raises, `/unread` reads nothing, `/role` tells the field X-Role, all others
+    the length of the body."""
 
     release: threading.Event = field(default_factory=threading.Event)
     entered: threading.Semaphore = field(default_factory=lambda: threading.Semaphore(0))
@@ -28,6 +29,8 @@ class EchoApp:
             raise LookupError("a bug")
         if request.path == "/exit":
             raise SystemExit(3)
+        if request.path == "/role":
+            return Response(request.headers.get("X-Role", "none"))(environ, start_response)
         if request.path == "/unread":
             return Response("unread")(environ, start_response)
         if request.path == "/big":

@@ -121,6 +121,8 @@ def test_a_chunked_body_over_the_limit_is_413_while_it_is_read(serve) -> None:
         b"GET / HTTP/x.y\r\nHost: x\r\n\r\n",
         b"GET / HTTP/1.1\r\n\r\n",
         b"GET / HTTP/1.1\r\nHost: x\r\nHost: y\r\n\r\n",
+        b"GET / HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer a\r\nAuthorization: Bearer b\r\n\r\n",
+        b"GET / HTTP/1.1\r\nHost: x\r\nContent-Type: a/b\r\ncontent-type: a/c\r\n\r\n",
         b"GET / HTTP/1.1\r\nHost : x\r\n\r\n",
         b"GET / HTTP/1.1\r\nHost: x\r\nno colon\r\n\r\n",
         b"GET / HTTP/1.1\r\nHost: x\r\n folded: y\r\n\r\n",
@@ -160,7 +162,10 @@ def test_an_unknown_transfer_coding_is_501(serve) -> None:
 
 
 def test_header_names_with_underscores_are_ignored(serve) -> None:
+    """To an app X_Role and X-Role are one name: a client could say the one where a proxy has said the other."""
     with RawClient(serve().bound_address.port) as client:
+        assert client.get("/role", extra="X_Role: admin\r\n").body == b"none"
+        assert client.get("/role", extra="X-Role: guest\r\nX_Role: admin\r\n").body == b"guest"
         assert client.get(extra="Content_Length: 5\r\n").body == b"GET / 0"
 
 
