@@ -5,8 +5,9 @@ within the limit. Errors are `{"error": "<short category>", "message": "<detail>
 409 with the `loaded` version.
 """
 
+import threading
 from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 import msgspec
 from werkzeug.exceptions import HTTPException, MethodNotAllowed
@@ -19,7 +20,7 @@ from daemonkit.wsgibody import BodyTooLarge, read_body
 from daemonkit.wsgistreams import BodyError
 from proxy import document
 from proxy.document import DocumentError, Problem
-from proxy.supervisor.configuration import Configuration, NotServed, VersionConflict
+from proxy.supervisor.configuration import Configuration, NotServed, Stopping, VersionConflict
 from proxy.tunnel.remoteconfig import NO_VERSION
 
 if TYPE_CHECKING:
@@ -32,6 +33,8 @@ VERSION = "Configuration-Version"
 """Of the loaded document: what `HEAD` is asked for, since no document has to be encoded for it."""
 REMOTE_VERSION = "Remote-Configuration-Version"
 """Of the configuration that the tunnel's provider has pushed; not used for routing."""
+MAX_RECEIVING: Final = 4
+"""Documents that may be on their way at once: slow ones must not take all threads, which probes need too."""
 _METHODS = ("GET", "HEAD", "PUT")
 _REFUSALS_EVERY_S = 10.0
 _MAX_LOGGED_PROBLEMS = 3
@@ -93,6 +96,7 @@ class ConfigApi:
         self._is_stopping = is_stopping
         self._remote_version = remote_version
         self._rare_log = log.every(_REFUSALS_EVERY_S)
+        self._receiving = threading.BoundedSemaphore(MAX_RECEIVING)
 
     def __call__(self, environ: "WSGIEnvironment", start_response: "StartResponse") -> Iterable[bytes]:
         if environ.get("PATH_INFO") != PATH:
@@ -154,7 +158,13 @@ class ConfigApi:
     def _put(self, request: Request) -> Response:
         if self._is_stopping():
             raise Refused(503, "this proxy is stopping", headers=(("Connection", "close"),))
-        data = self._body(request)
+        if not self._receiving.acquire(blocking=False):
+            headers = (("Connection", "close"), ("Retry-After", "1"))
+            raise Refused(503, f"{MAX_RECEIVING} other documents are being received, try again", headers=headers)
+        try:
+            data = self._body(request)
+        finally:
+            self._receiving.release()
         try:
             outcome = self._configuration.put(data)
         except DocumentError as error:
@@ -164,6 +174,8 @@ class ConfigApi:
         except VersionConflict as conflict:
             log.warning("document refused", error=conflict, loaded=conflict.loaded)
             raise Refused(409, str(conflict), error="version conflict", loaded=conflict.loaded) from conflict
+        except Stopping as error:
+            raise Refused(503, str(error), headers=(("Connection", "close"),)) from error
         except NotServed as error:
             log.error("document loaded, but not served by every worker", error=error)
             raise Refused(503, str(error), error="not served", headers=(("Retry-After", "5"),)) from error

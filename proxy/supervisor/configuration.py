@@ -33,6 +33,10 @@ class VersionConflict(Exception):
         self.loaded = loaded
 
 
+class Stopping(Exception):
+    """This proxy ends: nobody would serve another document."""
+
+
 class NotServed(Exception):
     """The document is loaded, but not all workers serve it; the text says what is missing."""
 
@@ -84,8 +88,9 @@ class Configuration:
     # -- taking documents --------------------------------------------------------------------------------------------
 
     def put(self, data: bytes) -> Outcome:
-        """Returns when every live worker serves it. Raises DocumentError, VersionConflict, NotServed."""
+        """Returns when every live worker serves it. Raises DocumentError, VersionConflict, NotServed, Stopping."""
         with self._turn:
+            self._want_open()
             reading = self._read(data)
             changed = self._is_news(reading.content)
             version = self._next_version(reading.version, is_news=changed)
@@ -100,10 +105,11 @@ class Configuration:
     def load_file(self, path: Path) -> bool:
         """Load the document of a file, whatever version is loaded; False when it is loaded already.
 
-        Raises OSError and DocumentError.
+        Raises OSError, DocumentError and Stopping.
         """
         data = self._content_of(path)
         with self._turn:
+            self._want_open()
             reading = self._read(data)
             if not self._is_news(reading.content):
                 return False
@@ -124,6 +130,11 @@ class Configuration:
                 log.error("the document in the state directory cannot be used, starting without it", error=error)
                 return
             self._adopt(reading.content, reading.version or 1, is_news=True, keeps=False)
+
+    def _want_open(self) -> None:
+        """Ports that were bound now would take clients in until the end, and nobody would serve them."""
+        if self._is_closed:
+            raise Stopping("this proxy is stopping")
 
     def _read(self, data: bytes) -> Reading:
         try:

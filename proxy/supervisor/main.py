@@ -18,7 +18,7 @@ from proxy.control import Begin
 from proxy.document import DocumentError
 from proxy.options import PROG, Options
 from proxy.supervisor.api import ConfigApi
-from proxy.supervisor.configuration import Configuration
+from proxy.supervisor.configuration import Configuration, Stopping
 from proxy.supervisor.fleet import Fleet
 from proxy.supervisor.metrics import ProxyCollector
 from proxy.supervisor.shutdowndelay import ShutdownDelay
@@ -164,6 +164,8 @@ def _reload_on_hangup(configuration: Configuration, options: Options) -> None:
             try:
                 if not configuration.load_file(path):
                     log.info("configuration file is unchanged", path=str(path))
+            except Stopping:
+                return
             except (OSError, DocumentError) as error:
                 log.error(
                     "configuration file cannot be loaded, the one before stays in use", error=error, path=str(path)

@@ -13,6 +13,7 @@ import pytest
 import requests
 
 from tests.proxy.site import DEADLINE_S, Backend, Proxy, ask, eventually, fixed, forwarding, reserved_port
+from tests.proxy.supervisor.begunput import BegunPut
 
 
 class Asking:
@@ -50,6 +51,25 @@ def test_a_running_request_is_finished_before_the_proxy_ends_with_code_0() -> No
         assert running.response is not None
         assert running.response.text == "hello"
         assert proxy.wait(DEADLINE_S) == 0
+
+
+def test_a_document_that_comes_to_its_end_while_the_proxy_stops_binds_no_port_again() -> None:
+    with Backend() as backend, reserved_port() as port, Proxy() as proxy:
+        proxy.use(forwarding(port, backend.address))
+        running = Asking(port, "/wait")
+        assert backend.asked.wait(DEADLINE_S)
+        with BegunPut(proxy, fixed(port)) as put:
+            proxy.send_signal(signal.SIGTERM)
+            proxy.wait_for_message("not listening any more")
+            answer = put.finish()
+
+        assert answer.startswith(b"HTTP/1.1 503")
+        assert b"this proxy is stopping" in answer
+        backend.release.set()
+        running.join()
+        assert proxy.wait(DEADLINE_S) == 0
+        bound = [line for line in proxy.log if line["msg"] == "listening" and line["server"] == "listener"]
+        assert len(bound) == 1
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])

@@ -9,7 +9,9 @@ from collections.abc import Iterator
 import pytest
 import requests
 
+from proxy.supervisor.api import MAX_RECEIVING
 from tests.proxy.site import DEADLINE_S, TOKEN, Backend, Proxy, ask, eventually, fixed, forwarding, reserved_port
+from tests.proxy.supervisor.begunput import BegunPut
 
 
 class Load:
@@ -92,6 +94,21 @@ def test_64_mib_and_one_byte_are_refused_while_requests_are_served(site: tuple[P
 
     assert load.failures == []
     assert proxy.readiness()[0] == 200
+
+
+def test_documents_that_come_slowly_keep_nobody_else_from_the_api(site: tuple[Proxy, int, Backend]) -> None:
+    proxy, port, backend = site
+    document = forwarding(port, backend.address)
+    with contextlib.ExitStack() as slow:
+        begun = [slow.enter_context(BegunPut(proxy, document)) for _ in range(MAX_RECEIVING)]
+        refused = [proxy.put(document) for _ in range(20)]
+        readiness = proxy.readiness()
+        answers = [put.finish() for put in begun]
+
+    assert {(answer.status_code, answer.headers["Retry-After"]) for answer in refused} == {(503, "1")}
+    assert readiness == (200, "ready")
+    assert all(answer.startswith(b"HTTP/1.1 200") for answer in answers), answers
+    assert proxy.put(document).status_code == 200
 
 
 def test_a_hundred_documents_are_taken_into_use_while_requests_are_served(site: tuple[Proxy, int, Backend]) -> None:

@@ -1,0 +1,46 @@
+"""A PUT /config of which a part has come."""
+
+from __future__ import annotations
+
+import json
+import socket
+from types import TracebackType
+from typing import Self
+
+from tests.proxy.site import DEADLINE_S, TOKEN, Document, Proxy
+
+
+class BegunPut:
+    """The proxy reads it: it has said so, by the 100 that the client asked for."""
+
+    def __init__(self, proxy: Proxy, document: Document) -> None:
+        self._body = json.dumps(document).encode()
+        host, _, port = proxy.api.removeprefix("http://").rpartition(":")
+        self._sock = socket.create_connection((host, int(port)), DEADLINE_S)
+        head = [
+            "PUT /config HTTP/1.1",
+            f"Host: {host}",
+            f"Authorization: Bearer {TOKEN}",
+            f"Content-Length: {len(self._body)}",
+            "Connection: close",
+            "Expect: 100-continue",
+        ]
+        self._sock.sendall("\r\n".join([*head, "", ""]).encode())
+        self.first = self._sock.recv(65536)
+        """What was answered before any part of the body."""
+
+    def finish(self) -> bytes:
+        """Send the body; returns the answer."""
+        self._sock.sendall(self._body)
+        answer = b""
+        while data := self._sock.recv(65536):
+            answer += data
+        return answer
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._sock.close()
