@@ -1,7 +1,7 @@
 """One dial: TCP, then TLS, driven by the loop.
 
-HTTP/2 has no heartbeat that the edge is known to answer to in time, so the kernel is told to notice a peer that is
-gone: keep-alive probes while nothing moves, a limit on unacknowledged data while something does.
+The kernel is told to notice a peer that is gone: keep-alive probes while nothing moves, a limit on unacknowledged data
+while something does. What it cannot see, an edge that is there and does nothing, is for the `heartbeat`.
 """
 
 import contextlib

@@ -109,6 +109,8 @@ def test_requests_over_the_limit_of_waiting_are_refused() -> None:
 
         assert answers[2].failure is not None
         assert answers[2].failure.reason is Reason.OVERLOAD
+        assert "2 requests wait for a connection, which is the limit" in answers[2].failure.detail
+        assert not answers[1].is_over
 
 
 def test_who_waits_for_a_connection_at_the_limit_waits_no_longer_than_to_connect() -> None:

@@ -199,6 +199,10 @@ def test_the_content_hash_goes_by_what_is_said_and_not_by_how() -> None:
     assert document.content_hash(first) == document.content_hash(second) != document.content_hash(third)
 
 
+def test_an_attempt_may_take_as_long_as_its_request() -> None:
+    document.decode(json.dumps(rule(timeouts={"request": "1s", "backendRequest": "1000ms"})).encode())
+
+
 @pytest.mark.parametrize(
     "address", ["b:1", "b:65535", "b.example.:80", "10.0.0.1:80", "[::1]:80", "[::ffff:10.0.0.1]:80"]
 )

@@ -179,6 +179,19 @@ def test_limits_are_met_exactly_without_being_passed() -> None:
             assert is_taken == (seen[-1] == END)
 
 
+@pytest.mark.parametrize(
+    "raw",
+    [
+        b"POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 5\r\n\r\nhello",
+        CHUNKED + b"3\r\nabc\r\n2\r\nde\r\n0\r\n\r\n",
+    ],
+    ids=["length", "chunked"],
+)
+def test_a_body_as_long_as_the_limit_is_taken(raw: bytes) -> None:
+    for cuts in three_ways(raw):
+        assert END == receive_in_pieces(ServerConnection(Caches(), limits=Limits(max_body_bytes=5)), raw, cuts)[-1]
+
+
 def test_a_client_that_pipelines_too_much_is_not_read_any_more() -> None:
     server = ServerConnection(Caches(), limits=Limits(max_pipelined_bytes=100))
     server.receive(GET)

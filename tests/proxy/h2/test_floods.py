@@ -88,6 +88,13 @@ def test_a_flood_ends_the_connection_when_it_passes_its_limit(flood: Flood, kind
     assert (ErrorCode.ENHANCE_YOUR_CALM, True) == (terminated.error_code, terminated.reason.startswith(kind))
 
 
+def test_a_limit_is_what_is_still_taken() -> None:
+    server, ping = new_server(limits=LIMITS), frames.encode_frame(frames.PING, 0, 0, bytes(8))
+
+    assert ended_by(server, ping * 50) is None
+    assert ended_by(server, ping) is not None
+
+
 @pytest.mark.parametrize(("flood", "kind"), FLOODS[3:5])
 def test_the_same_frames_over_a_longer_time_are_no_flood(flood: Flood, kind: str) -> None:
     server = new_server(limits=LIMITS)
