@@ -96,6 +96,10 @@ def _fitting_name(name: str, record_type: str, capabilities: Capabilities, reser
 
 
 def _require_fitting_star(owner: str, record_type: str, capabilities: Capabilities) -> None:
+    if owner == "*":  # dnsmasq would answer for the whole Internet with it
+        raise Unacceptable(
+            DropReason.UNSUPPORTED_WILDCARD, "name '*' stands for every name that there is, want a domain after it"
+        )
     if is_wildcard(owner) and record_type not in capabilities.wildcard_types:
         raise Unacceptable(
             DropReason.UNSUPPORTED_WILDCARD, f"{capabilities.store} refuses a wildcard name for type {record_type}"

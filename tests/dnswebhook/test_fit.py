@@ -180,5 +180,14 @@ def test_a_wildcard_is_held_for_the_types_of_the_store(record_type: str, held: b
     assert held is bool(fitted("*.example.com", record_type, targets[record_type]).values)
 
 
+@pytest.mark.parametrize("capabilities", [V2, INTEGRATION, CAPABILITIES])
+@pytest.mark.parametrize("name", ["*", "*."])
+def test_no_record_may_answer_for_every_name_that_there_is(name: str, capabilities: Capabilities) -> None:
+    everything = fitted(name, "A", "192.0.2.1", capabilities=capabilities)
+
+    assert () == everything.values
+    assert [DropReason.UNSUPPORTED_WILDCARD] == reasons(everything)
+
+
 def test_the_ownership_record_of_a_wildcard_can_be_held() -> None:
     assert ("x",) == fitted("a-*.example.com", "TXT", "x").values
