@@ -60,8 +60,6 @@ class H2Connection:
         self._codec = codec or h2.Connection.server(terms.caches.of_h2, terms.h2_settings)
         self._transport: Transport
         self.turns: Turns
-        self._are_turns_due = False
-        """`_give_turns` will be called."""
         self._streams: dict[int, H2Stream] = {}
         self._deadline = loop.deadline(self._on_deadline)
         self._has_settings = self._codec.is_established
@@ -78,7 +76,8 @@ class H2Connection:
     def start(self, transport: Transport, received: bytes = b"", *, is_started: bool = False) -> None:
         """`received` came before; `is_started`: the transport is reading already."""
         self._transport = transport
-        self.turns = Turns(self._codec, transport)
+        self.turns = Turns(self._loop, self._codec, transport, self._wake)
+        transport.keep_unsent_low()
         if self._has_settings:
             self._on_streams_gone()
         else:
@@ -192,28 +191,16 @@ class H2Connection:
         stream.is_waiting = True
         codec, stream_id = self._codec, stream.stream_id
         if stream_id in self._streams and (not codec.has_send_window or codec.sendable(stream_id)):
-            self.turns.add(stream)
-            self._give_turns_later()
+            self.turns.wait(stream)
 
     def _on_window_opened(self, stream_id: int) -> None:
         if not stream_id:
-            self._give_turns()
+            self.turns.on_window_opened()
             return
         stream = self._streams.get(stream_id)
         # One that waits for its turn too gets that.
-        if stream is not None and stream_id not in self.turns:
+        if stream is not None and stream_id not in self.turns.waiting:
             self._wake(stream)
-
-    def _give_turns(self) -> None:
-        self._are_turns_due = False
-        while (stream := self.turns.next()) is not None:
-            self._wake(stream)
-        self._give_turns_later()
-
-    def _give_turns_later(self) -> None:
-        if self.turns.is_next_turn_due and not self._are_turns_due:
-            self._are_turns_due = True
-            self._loop.call_soon(self._give_turns)
 
     def _wake(self, stream: H2Stream) -> None:
         if not stream.is_waiting or stream.exchange is None:
@@ -292,17 +279,18 @@ class H2Connection:
         self._lose_stream(stream_id, "given up after a bug of ours")
 
     def _forget(self, stream_id: int) -> H2Stream | None:
-        self.turns.forget(stream_id)
+        if self.turns.waiting:
+            self.turns.forget(stream_id)
         return self._streams.pop(stream_id, None)
 
     # -- the transport -----------------------------------------------------------------------------------------------
 
     def buffers_to_send(self) -> list[Buffer]:
-        self.turns.fetched()
+        self.turns.fresh_bytes = 0
         return self._codec.buffers_to_send()
 
     def on_drained(self) -> None:
-        self._give_turns()
+        self.turns.on_drained()
         if not self._reads_on:
             self._read_on()
 
@@ -347,6 +335,7 @@ class H2Connection:
     def _on_streams_gone(self) -> None:
         if self._is_ending:
             return
+        self.turns.on_streams_gone()
         now_s = self._loop.now_s
         if self._is_draining:
             if self._codec.is_drained:
@@ -371,7 +360,7 @@ class H2Connection:
     def _lose(self, reason: str) -> None:
         """Every stream is gone."""
         streams, self._streams = self._streams, {}
-        self.turns.clear()
+        self.turns.on_streams_gone()
         for stream in streams.values():
             self._tell_gone(stream, reason)
 
@@ -387,4 +376,5 @@ class H2Connection:
         self._is_ending = True
         self.idle_since_s = BUSY
         self._deadline.cancel()
+        self.turns.close()
         self._keeper.forget(self)

@@ -5,20 +5,23 @@ Credit for request data goes back to the codec when the exchange gives it, also 
 """
 
 from collections.abc import Callable
-from typing import Protocol
+from typing import Final, Protocol
 
 from proxy import h2
 from proxy.exchange.client import Arrival, ClientExchange
+from proxy.exchange.relay import NOBODY
 from proxy.h2.heads import Fields, ResponseHead
 from proxy.loop import Creditor, Transport
+
+_SMALL_BYTES: Final = 16 * 1024
+"""A whole response of so much takes no turn."""
 
 
 class Turns(Protocol):
     """How much of a body the connection takes now."""
 
-    @property
-    def room_bytes(self) -> int: ...
-    def sent(self, size_bytes: int) -> None: ...
+    def room_for(self, stream: "H2Stream") -> int: ...
+    def sent(self, stream: "H2Stream", size_bytes: int) -> None: ...
     def progress_of(self, stream_id: int) -> int | None: ...
 
 
@@ -45,6 +48,8 @@ class H2Stream:
         "has_body",
         "is_request_dropped",
         "is_waiting",
+        "round_number",
+        "share_bytes",
         "stream_id",
     )
 
@@ -70,6 +75,9 @@ class H2Stream:
         self.is_request_dropped = False
         self.is_waiting = False
         """Less was taken than given."""
+        self.round_number = -1
+        """Of `turns`, in which it had `share_bytes` left of its share."""
+        self.share_bytes = 0
 
     def progress_of(self, creditor: Creditor) -> int | None:
         progress = self._transport.progress_of(creditor)
@@ -99,12 +107,12 @@ class H2Stream:
                 self._connection.on_response_end(self)
             return 0
         turns = self._connection.turns
-        room_bytes = turns.room_bytes
+        room_bytes = turns.room_for(self)
         if given_bytes > room_bytes:
             data, end_stream = memoryview(data)[:room_bytes], False
         size_bytes = self._codec.send_data(self.stream_id, data, end_stream) if room_bytes else 0
         if size_bytes:
-            turns.sent(size_bytes)
+            turns.sent(self, size_bytes)
             self._transport.owe(creditor, size_bytes)
         if size_bytes < given_bytes:
             self._connection.on_window_closed(self)
@@ -114,6 +122,9 @@ class H2Stream:
 
     def send_response(self, head: ResponseHead, data: bytes | memoryview) -> int:
         connection = self._connection
+        if len(data) > _SMALL_BYTES:
+            self.send_headers(head, False)
+            return self.send_data(data, True, NOBODY)
         if connection.encode_head is not None:
             head = connection.encode_head(head)
         size_bytes = self._codec.send_response(self.stream_id, head, data)

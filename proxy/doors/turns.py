@@ -1,78 +1,168 @@
-"""Whose body goes next where a connection takes less than its streams have: each in turn, a piece at a time.
+"""Whose body goes next where a connection takes less than its streams have, so that small answers pass by large ones.
 
-Streams wait here for the connection's window, and for the socket. What waits for the socket lies before all that is
-said later: over a narrow line it is what a new response, and the answer to a PING, wait for. So bodies are handed to it
-only while little waits there; the rest stays with the exchanges, which hold their backends back.
+What a socket's queue holds is sent in order: all that is said later waits for it. So once the socket has not taken all,
+a stream hands over its share of a round and then waits, and the next round begins when the socket has taken this one
+(deficit round robin). A stream that does not wait has a small share of every round, so the answer to a small request,
+and an event now and then, is at most a round behind, however many downloads there are. Rounds grow as long as the
+socket takes them at once; when it has taken the largest, shares count no more. The kernel would queue megabytes
+likewise: `Transport.keep_unsent_low`.
+
+Streams wait here for the connection's window too, in the same order.
 """
 
 from collections import OrderedDict
+from collections.abc import Callable
 from typing import Final
 
 from proxy import h2
 from proxy.doors.h2stream import H2Stream
-from proxy.loop import Transport
+from proxy.loop import Loop, Transport
 
+ROUND_BYTES: Final = 128 * 1024
+"""Of all streams together, at the least: a tenth of a second at 10 Mbit/s."""
 FULL_BYTES: Final = 256 * 1024
-"""As much waits for the socket: a twentieth of a second at 40 Mbit/s."""
-_PIECE_BYTES: Final = 64 * 1024
-"""Of each stream, while others wait."""
+"""At the most, and of what waits for the socket."""
+QUANTUM_BYTES: Final = 16 * 1024
+"""The least that a turn is worth: where there would be more turns to a round, some have theirs in the next."""
 
 
 class Turns:
-    __slots__ = ("_codec", "_fresh_bytes", "_transport", "_waiting")
+    __slots__ = (
+        "_codec",
+        "_is_look_due",
+        "_is_narrow",
+        "_loop",
+        "_round_bytes",
+        "_round_number",
+        "_transport",
+        "_wake",
+        "fresh_bytes",
+        "waiting",
+    )
 
-    def __init__(self, codec: h2.Connection, transport: Transport) -> None:
+    def __init__(
+        self, loop: Loop, codec: h2.Connection, transport: Transport, wake: Callable[[H2Stream], None]
+    ) -> None:
+        """`wake` has a stream send what it has."""
+        self._loop = loop
         self._codec = codec
         self._transport = transport
-        self._waiting: OrderedDict[int, H2Stream] = OrderedDict()
-        self._fresh_bytes = 0
-        """Of bodies, that the transport has not fetched yet."""
-
-    def __contains__(self, stream_id: int) -> bool:
-        return stream_id in self._waiting
-
-    def __len__(self) -> int:
-        return len(self._waiting)
+        self._wake = wake
+        self.waiting: OrderedDict[int, H2Stream] = OrderedDict()
+        """By number, in the order of their turns; others only look."""
+        self.fresh_bytes = 0
+        """Handed over, and not fetched yet: the connection resets it when the transport fetches all."""
+        self._round_number = 0
+        self._round_bytes = ROUND_BYTES
+        self._is_narrow = False
+        """Shares count."""
+        self._is_look_due = False
 
     @property
-    def room_bytes(self) -> int:
-        """What a stream may send of its body now."""
-        room_bytes = FULL_BYTES - self._fresh_bytes - self._transport.queued_bytes
-        if room_bytes <= 0:
+    def is_narrow(self) -> bool:
+        """The socket has not taken all lately, so each stream has its share."""
+        return self._is_narrow
+
+    # -- what streams ask and say ------------------------------------------------------------------------------------
+
+    def room_for(self, stream: H2Stream) -> int:
+        """How many bytes of its body it may send now."""
+        room_bytes = self._room_bytes
+        if self._transport.is_writing:
+            self._is_narrow = True
+        if not self._is_narrow:
+            return room_bytes
+        if stream.stream_id in self.waiting:
             return 0
-        return min(room_bytes, _PIECE_BYTES) if self._waiting else room_bytes
+        if stream.round_number != self._round_number:
+            stream.round_number = self._round_number
+            stream.share_bytes = QUANTUM_BYTES
+        return max(0, min(room_bytes, stream.share_bytes))
 
-    def sent(self, size_bytes: int) -> None:
-        self._fresh_bytes += size_bytes
+    @property
+    def _room_bytes(self) -> int:
+        """For all streams."""
+        return max(0, FULL_BYTES - self.fresh_bytes - self._transport.queued_bytes)
 
-    def fetched(self) -> None:
-        """By the transport, all that was sent."""
-        self._fresh_bytes = 0
+    def sent(self, stream: H2Stream, size_bytes: int) -> None:
+        stream.share_bytes -= size_bytes
+        self.fresh_bytes += size_bytes
 
-    def add(self, stream: H2Stream) -> None:
-        """It has more than there is room for, or than the connection's window takes; does nothing if it waits."""
-        self._waiting.setdefault(stream.stream_id, stream)
-
-    def forget(self, stream_id: int) -> None:
-        if self._waiting:
-            self._waiting.pop(stream_id, None)
-
-    def clear(self) -> None:
-        self._waiting.clear()
-
-    def next(self) -> H2Stream | None:
-        """Who is to send now. What it has left then is told by `add` again."""
-        waiting = self._waiting
-        if waiting and self._codec.has_send_window and self.room_bytes:
-            return waiting.popitem(last=False)[1]
-        return None
+    def wait(self, stream: H2Stream) -> None:
+        """It has more than there is room for, or than the connection's window takes."""
+        self.waiting.setdefault(stream.stream_id, stream)
+        self._look_later()
 
     def progress_of(self, stream_id: int) -> int | None:
         """How much the client has acknowledged, of whomsoever, where the socket is what the stream waits for."""
-        is_in_line = stream_id in self._waiting and self._codec.has_send_window
+        is_in_line = stream_id in self.waiting and self._codec.has_send_window
         return self._transport.acknowledged_bytes if is_in_line else None
 
-    @property
-    def is_next_turn_due(self) -> bool:
-        """There may be room when this turn's output has left; of what stays, and of the window, an event will tell."""
-        return bool(self._waiting and self._fresh_bytes) and self._codec.has_send_window
+    def forget(self, stream_id: int) -> None:
+        self.waiting.pop(stream_id, None)
+
+    # -- what the connection says ------------------------------------------------------------------------------------
+
+    def on_drained(self) -> None:
+        """The socket has taken all that waited for it."""
+        self._round_bytes = ROUND_BYTES
+        self._begin_round()
+
+    def on_window_opened(self) -> None:
+        """That of the connection."""
+        if not self._transport.is_writing:
+            self._begin_round()
+
+    def on_streams_gone(self) -> None:
+        self.waiting.clear()
+        self._is_narrow = False
+
+    def close(self) -> None:
+        """Nobody has a turn any more."""
+        self.waiting.clear()
+        self._wake = _nobody
+
+    # -- rounds ------------------------------------------------------------------------------------------------------
+
+    def _look_later(self) -> None:
+        if not self._is_look_due and not self._transport.is_writing:
+            self._is_look_due = True
+            self._loop.call_soon(self._look)
+
+    def _look(self) -> None:
+        """Whether the socket has taken at once what was handed over. Where it has not, `on_drained` follows."""
+        self._is_look_due = False
+        transport = self._transport
+        if transport.is_writing:
+            return
+        if transport.is_sending:
+            # It leaves at the end of this turn of the loop.
+            self._look_later()
+            return
+        if self._round_bytes == FULL_BYTES:
+            self._is_narrow = False
+        self._round_bytes = min(2 * self._round_bytes, FULL_BYTES)
+        self._begin_round()
+
+    def _begin_round(self) -> None:
+        waiting, codec = self.waiting, self._codec
+        if not waiting:
+            self._is_narrow = False
+            return
+        self._round_number += 1
+        turns = len(waiting)
+        if self._is_narrow:
+            turns = min(turns, self._round_bytes // QUANTUM_BYTES)
+        share_bytes = self._round_bytes // turns
+        while turns and waiting and codec.has_send_window and self._room_bytes:
+            turns -= 1
+            _, stream = waiting.popitem(last=False)
+            stream.round_number, stream.share_bytes = self._round_number, share_bytes
+            self._wake(stream)
+        # An event tells of the connection's window.
+        if waiting and codec.has_send_window:
+            self._look_later()
+
+
+def _nobody(_: H2Stream) -> None:
+    """Is woken."""

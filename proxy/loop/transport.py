@@ -31,6 +31,7 @@ log = get_logger(__name__)
 _READ_BYTES: Final = 64 * 1024
 _MAX_READ_BYTES: Final = 252 * 1024
 """Of a plain socket, which has a buffer of this size made for each reading."""
+_UNSENT_BYTES: Final = 128 * 1024
 _LINGER_S: Final = 2.0
 _PATIENCE_S: Final = 20.0
 """With a peer that is to get what is queued, and takes nothing of it."""
@@ -47,7 +48,6 @@ class Transport:
         "_is_half_closing",
         "_is_output_ended",
         "_is_paused",
-        "_is_writing",
         "_linger",
         "_loop",
         "_output",
@@ -58,6 +58,7 @@ class Transport:
         "_unacknowledged_bytes",
         "is_closed",
         "is_cut_off",
+        "is_writing",
     )
 
     def __init__(self, loop: Loop, sock: socket.socket, owner: Owner) -> None:
@@ -77,7 +78,8 @@ class Transport:
         self._debts = self._output.debts
         self._is_flush_due = False
         self._is_half_closing = False
-        self._is_writing = False
+        self.is_writing = False
+        """The socket has not taken all that was fetched for it; `on_drained` follows."""
         self._is_paused = False
         self._is_eof_seen = False
         self._is_finishing = False
@@ -97,6 +99,12 @@ class Transport:
         if self._tls is not None and self._tls.has_more:
             # Came with the handshake's last bytes: no event will tell.
             self._loop.call_soon(self._read_pending)
+
+    def keep_unsent_low(self) -> None:
+        """Have the kernel take little more than the network does, so that what comes later need not wait behind it."""
+        # Sockets of the local system have no such limit.
+        with contextlib.suppress(OSError):
+            self._sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NOTSENT_LOWAT, _UNSENT_BYTES)
 
     def hand_over(self, owner: Owner) -> None:
         """From now on `owner` is called: the same connection goes on in another protocol."""
@@ -233,7 +241,7 @@ class Transport:
             self._lose_output(error)
             return
         self._account()
-        if self._is_writing or self.is_closed:
+        if self.is_writing or self.is_closed:
             return
         if not self._is_finishing:
             self._owner.on_drained()
@@ -242,8 +250,8 @@ class Transport:
         """The socket has taken something of what waits, or nothing."""
         self._debts.repay(self._output.sent_bytes)
         is_waiting = bool(self._output.queue)
-        if is_waiting != self._is_writing:
-            self._is_writing = is_waiting
+        if is_waiting != self.is_writing:
+            self.is_writing = is_waiting
             self._rewatch()
         if not is_waiting:
             self._end_if_asked()
@@ -387,4 +395,4 @@ class Transport:
     def _rewatch(self) -> None:
         if not self.is_closed:
             reads = not self._is_paused and not self._is_eof_seen
-            self._loop.rewatch(self._sock, self, reads=reads, writes=self._is_writing)
+            self._loop.rewatch(self._sock, self, reads=reads, writes=self.is_writing)

@@ -153,7 +153,7 @@ def test_streams_that_have_ended_do_not_wait_for_the_connection_window(how: str)
         (connection,) = rig.call(lambda: [*rig.doors._registry])
 
         assert isinstance(connection, H2Connection)
-        assert rig.call(lambda: len(connection.turns)) == 1
+        assert rig.call(lambda: len(connection.turns.waiting)) == 1
 
 
 def test_a_stream_goes_on_when_its_own_window_opens() -> None:

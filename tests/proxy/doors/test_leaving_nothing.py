@@ -11,9 +11,9 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
+from tests.proxy.doors.chain import PROTOCOLS, Proxy
 from tests.proxy.doors.h2client import H2Client
 from tests.proxy.doors.rig import Rig, ask, read_until
-from tests.proxy.doors.test_with_exchange import PROTOCOLS, Proxy
 from tests.proxy.tunnel.rig import Rig as TunnelRig
 from tests.support.edge.edge import Edge
 

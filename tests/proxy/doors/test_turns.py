@@ -43,7 +43,7 @@ def ask_for_downloads(rig: Rig, client: H2Client, count: int) -> list[int]:
     """The socket is full, and all of them have more."""
     downloads = [client.ask(f"/bulk/{BODY_BYTES}") for _ in range(count)]
     turns = connection_of(rig).turns
-    rig.wait_for(lambda: len(turns) == count and not turns.room_bytes, "a full socket")
+    rig.wait_for(lambda: len(turns.waiting) == count, "a full socket")
     return downloads
 
 
@@ -80,7 +80,7 @@ def test_a_download_that_is_given_up_leaves_its_turn_to_the_others(rig: Rig, cli
         rig.services.gone.get(timeout=WAIT_S)
 
     assert len(client.answer(downloads[0]).body) == BODY_BYTES
-    rig.wait_for(lambda: not len(turns), "nobody who waits")
+    rig.wait_for(lambda: not turns.waiting, "nobody who waits")
 
 
 def test_a_window_that_closes_while_others_wait_for_their_turns_stops_its_stream_alone(rig: Rig) -> None:

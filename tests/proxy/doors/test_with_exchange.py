@@ -1,74 +1,23 @@
-"""Doors with the real exchange and real pools behind them; the backend is an echo behind doors of another loop."""
+"""Requests through doors, exchange and pools, to a backend and back."""
 
 import contextlib
-import random
 import socket
 import threading
-import time
 from collections.abc import Iterator
 from functools import partial
-from typing import Any
 
 import pytest
 from h2.settings import SettingCodes
 from hpack import NeverIndexedHeaderTuple
 
-from proxy.backend.pools import Pools
 from proxy.doors.h1connection import H1Connection
 from proxy.doors.h2connection import H2Connection
-from proxy.exchange.services import Services
 from proxy.h2 import NeverIndexedField
-from proxy.routing import socket_door
+from tests.proxy.doors.chain import PROTOCOLS, UNTIL_A_LOOK_S, Chain, Proxy, chain_over
 from tests.proxy.doors.h2client import H2Client
-from tests.proxy.doors.rig import WAIT_S, Rig, ask, listening_socket, plain, port_of, read_all, read_until, table_of
+from tests.proxy.doors.rig import WAIT_S, ask, port_of, read_all, read_until
 
 MIB = 1024 * 1024
-PROTOCOLS = ["http", "h2c"]
-IDLE_S = 20
-UNTIL_A_LOOK_S = 9
-"""Less than half of that, which each look gives when it finds progress: two of them without any between are an end."""
-
-
-class Proxy(Rig):
-    """Routes everything to one backend."""
-
-    def __init__(self, backend_port: int, protocol: str) -> None:
-        super().__init__(limits={"streamIdleTimeout": f"{IDLE_S}s"})
-        self.records: list[Any] = []
-        self.pools = Pools(self.loop, self.stats)
-        self.real = Services(
-            loop=self.loop,
-            pools=self.pools,
-            stats=self.stats,
-            access_log=self.records.append,
-            draw=random.Random(1).random,
-            wall_clock_s=time.time,
-        )
-        self.doors = type(self.doors)(self.loop, self.real.begin, self.stats, self.is_idle.set)
-        self._route = {"backends": [{"address": f"127.0.0.1:{backend_port}", "protocol": protocol}]}
-
-    def open(self) -> "Proxy":
-        sock = listening_socket()
-        self.port = port_of(sock)
-        table = table_of(plain(self.port), routes=[self._route], **self._settings)
-
-        def use() -> None:
-            self.real.use(table)
-            self.pools.use(table)
-            self.doors.use(table, {socket_door("127.0.0.1", self.port): sock})
-
-        self.call(use)
-        return self
-
-
-Chain = tuple[Proxy, Rig]
-
-
-@contextlib.contextmanager
-def chain_over(protocol: str) -> Iterator[Chain]:
-    with Rig() as backend, Proxy(backend.open_plain().port, protocol) as proxy:
-        yield proxy.open(), backend
-        proxy.call(proxy.pools.close)
 
 
 @pytest.fixture(params=PROTOCOLS)
@@ -198,7 +147,7 @@ def test_an_http_2_client_is_heard_while_it_is_slow_to_take_several_downloads(ch
             client.ask(f"/bulk/{50 * MIB}")
         (connection,) = proxy.call(lambda: [*proxy.doors._registry])
         assert isinstance(connection, H2Connection)
-        proxy.wait_for(lambda: not connection.turns.room_bytes, "a full socket")
+        proxy.wait_for(lambda: connection.turns.is_narrow, "a full socket")
         for begun in (10, 11, 12):
             client.ask("/hello")
             proxy.wait_for(partial(lambda count: backend.services.begun.qsize() == count, begun), f"request {begun}")

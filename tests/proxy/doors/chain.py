@@ -1,0 +1,60 @@
+"""Doors with the real exchange and real pools behind them; the backend is an echo behind doors of another loop."""
+
+import contextlib
+import random
+import time
+from collections.abc import Iterator
+from typing import Any
+
+from proxy.backend.pools import Pools
+from proxy.exchange.services import Services
+from proxy.routing import socket_door
+from tests.proxy.doors.rig import Rig, listening_socket, plain, port_of, table_of
+
+PROTOCOLS = ["http", "h2c"]
+"""Of backends."""
+IDLE_S = 20
+UNTIL_A_LOOK_S = 9
+"""Less than half of that, which each look gives when it finds progress: two of them without any between are an end."""
+
+
+class Proxy(Rig):
+    """Routes everything to one backend."""
+
+    def __init__(self, backend_port: int, protocol: str) -> None:
+        super().__init__(limits={"streamIdleTimeout": f"{IDLE_S}s"})
+        self.records: list[Any] = []
+        self.pools = Pools(self.loop, self.stats)
+        self.real = Services(
+            loop=self.loop,
+            pools=self.pools,
+            stats=self.stats,
+            access_log=self.records.append,
+            draw=random.Random(1).random,
+            wall_clock_s=time.time,
+        )
+        self.doors = type(self.doors)(self.loop, self.real.begin, self.stats, self.is_idle.set)
+        self._route = {"backends": [{"address": f"127.0.0.1:{backend_port}", "protocol": protocol}]}
+
+    def open(self) -> "Proxy":
+        sock = listening_socket()
+        self.port = port_of(sock)
+        table = table_of(plain(self.port), routes=[self._route], **self._settings)
+
+        def use() -> None:
+            self.real.use(table)
+            self.pools.use(table)
+            self.doors.use(table, {socket_door("127.0.0.1", self.port): sock})
+
+        self.call(use)
+        return self
+
+
+Chain = tuple[Proxy, Rig]
+
+
+@contextlib.contextmanager
+def chain_over(protocol: str) -> Iterator[Chain]:
+    with Rig() as backend, Proxy(backend.open_plain().port, protocol) as proxy:
+        yield proxy.open(), backend
+        proxy.call(proxy.pools.close)

@@ -1,0 +1,152 @@
+"""An HTTP/2 client whose line takes less than its streams have: each gets its turn, and small answers pass by."""
+
+import socket
+from collections.abc import Iterator
+from functools import partial
+
+import pytest
+from h2.settings import SettingCodes
+
+from proxy.doors.h2connection import H2Connection
+from proxy.exchange.exchange import Exchange
+from tests.proxy.doors.chain import PROTOCOLS, UNTIL_A_LOOK_S, Chain, Proxy, chain_over
+from tests.proxy.doors.h2client import H2Client
+from tests.proxy.doors.rig import WAIT_S
+
+KIB = 1024
+MIB = 1024 * KIB
+WIDEST = 2**31 - 1
+DOWNLOADS = 8
+BEHIND_BYTES = MIB
+"""What an answer may have before it: two rounds, what the kernel holds unsent, and what is under way."""
+
+
+@pytest.fixture(params=PROTOCOLS)
+def chain(request: pytest.FixtureRequest) -> Iterator[Chain]:
+    with chain_over(request.param) as made:
+        yield made
+
+
+class Reader(H2Client):
+    """Takes little at a time, with windows so wide that they hold nothing back, and counts what it has taken."""
+
+    def __init__(self, proxy: Proxy) -> None:
+        sock = socket.socket()
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 128 * KIB)
+        sock.settimeout(WAIT_S)
+        sock.connect(("127.0.0.1", proxy.port))
+        super().__init__(sock, gives_credit=False)
+        self.h2.update_settings({SettingCodes.INITIAL_WINDOW_SIZE: WIDEST})
+        self.h2.increment_flow_control_window(WIDEST - 65_535)
+        self.get("/hello")
+
+    def taken_bytes(self) -> int:
+        return sum(len(answer.body) for answer in self.answers.values())
+
+    def take(self, size_bytes: int) -> None:
+        enough_bytes = self.taken_bytes() + size_bytes
+        self.read_until(lambda: self.taken_bytes() >= enough_bytes)
+
+    def begin_downloads(self, count: int = DOWNLOADS) -> list[int]:
+        """Returns when the first burst is over."""
+        streams = [self.ask(f"/bulk/{50 * MIB}") for _ in range(count)]
+        self.take(count * MIB)
+        return streams
+
+
+def connection_of(proxy: Proxy) -> H2Connection:
+    (connection,) = proxy.call(lambda: [*proxy.doors._registry])
+    assert isinstance(connection, H2Connection)
+    return connection
+
+
+def test_a_small_answer_is_a_round_behind_and_not_all_that_downloads_have_ready(chain: Chain) -> None:
+    proxy, _ = chain
+    with Reader(proxy) as client:
+        client.begin_downloads()
+        for answered in range(2, 7):
+            client.take(256 * KIB)
+            stream = client.ask("/hello")
+            proxy.wait_for(partial(lambda count: len(proxy.records) == count, answered), "an answer on its way")
+            before_bytes = client.taken_bytes()
+            assert b"hello\n" == client.answer(stream).body
+            assert client.taken_bytes() - before_bytes < BEHIND_BYTES
+
+
+def test_an_event_of_a_stream_that_is_mostly_silent_is_a_round_behind_as_well(chain: Chain) -> None:
+    proxy, _ = chain
+    with Reader(proxy) as client:
+        stream = client.ask("/echo", method="POST", has_body=True)
+        client.begin_downloads()
+        talk = connection_of(proxy)._streams[stream].exchange
+        assert isinstance(talk, Exchange)
+        for count in range(1, 6):
+            client.take(256 * KIB)
+            client.send(stream, b"event")
+            proxy.wait_for(partial(lambda count: talk._response_bytes == 5 * count, count), "an event on its way")
+            before_bytes = client.taken_bytes()
+            client.read_until(partial(lambda wanted: client.answers[stream].body == wanted, count * b"event"))
+            assert client.taken_bytes() - before_bytes < BEHIND_BYTES
+
+
+def test_downloads_share_a_line_in_equal_parts(chain: Chain) -> None:
+    with Reader(chain[0]) as client:
+        streams = client.begin_downloads()
+        before_bytes = [len(client.answers[stream].body) for stream in streams]
+        client.take(12 * MIB)
+
+        gained = [len(client.answers[stream].body) - was for stream, was in zip(streams, before_bytes, strict=True)]
+        assert max(gained) < 1.5 * min(gained)
+
+
+def test_every_download_ends_whole_when_some_are_taken_back_while_they_wait(chain: Chain) -> None:
+    proxy, _ = chain
+    with Reader(proxy) as client:
+        streams = [client.ask(f"/bulk/{3 * MIB}") for _ in range(DOWNLOADS)]
+        client.take(DOWNLOADS * MIB)
+        for stream in streams[::2]:
+            client.h2.reset_stream(stream)
+        client.flush()
+        for stream in streams[1::2]:
+            assert 3 * MIB == len(client.answer(stream).body)
+        proxy.wait_for(lambda: len(proxy.records) == 1 + DOWNLOADS, "a record of each")
+        assert DOWNLOADS // 2 == sum(record.reason == "client_gone" for record in proxy.records)
+
+
+def test_a_line_is_shared_no_more_when_nobody_uses_it(chain: Chain) -> None:
+    proxy, _ = chain
+    with Reader(proxy) as client:
+        streams = [client.ask(f"/bulk/{2 * MIB}") for _ in range(DOWNLOADS)]
+        turns = connection_of(proxy).turns
+        proxy.wait_for(lambda: turns.is_narrow, "a narrow line")
+        for stream in streams:
+            client.answer(stream)
+
+        proxy.wait_for(lambda: not turns.is_narrow, "a wide line")
+
+
+# HTTP/2 to the backend has PINGs, which cannot be answered when time leaps.
+@pytest.mark.parametrize("chain", ["http"], indirect=True)
+def test_a_download_that_waits_for_its_turn_is_not_idle_as_long_as_the_client_reads(chain: Chain) -> None:
+    proxy, _ = chain
+    with Reader(proxy) as client:
+        client.begin_downloads(4 * DOWNLOADS)
+        output = connection_of(proxy)._transport._output
+        for _ in range(8):
+            before_bytes = proxy.call(lambda: output.acknowledged_bytes)
+            while proxy.call(lambda: output.acknowledged_bytes) <= before_bytes:
+                client.sock.recv(4 * KIB)
+            proxy.pass_time(UNTIL_A_LOOK_S)
+        assert [] == [record.reason for record in proxy.records if record.reason]
+        for _ in range(4):
+            proxy.pass_time(12)
+
+        proxy.wait_for(lambda: len(proxy.records) == 1 + 4 * DOWNLOADS, "the end of all")
+
+
+def test_downloads_that_end_in_their_turn_leave_none_of_those_behind_them_waiting(chain: Chain) -> None:
+    with Reader(chain[0]) as client:
+        sizes = [*range(16 * KIB, 64 * KIB, 509)]
+        for _ in range(5):
+            streams = [client.ask(f"/bulk/{size}") for size in sizes]
+            assert sizes == [len(client.answer(stream).body) for stream in streams]
