@@ -235,8 +235,11 @@ def test_what_clients_are_sent_does_not_wait_for_more() -> None:
     with connect(port_of(waiting)):
         loop.turn()
         assert [1] == [sock.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY) for sock in accepted]
-    for part in (*accepted, acceptor, reserve, loop):
-        part.close()
+    for sock in accepted:
+        sock.close()
+    acceptor.close()
+    reserve.close()
+    loop.close()
 
 
 def test_draining_an_empty_worker_is_done_at_once() -> None:
