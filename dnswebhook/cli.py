@@ -6,7 +6,7 @@ import sys
 from prometheus_client import CollectorRegistry
 
 import daemonkit
-from daemonkit import logs
+from daemonkit import logs, standardfiles
 from daemonkit.lifecycle import Daemon
 from daemonkit.logs import get_logger
 from daemonkit.memory import give_back_large_buffers, spare_the_collector
@@ -29,6 +29,7 @@ log = get_logger(__name__)
 
 
 def main() -> None:
+    standardfiles.open_missing()
     command, options = load(Options, prog=PROG, prefix=PREFIX, description=DESCRIPTION, commands=COMMANDS)
     if command != "run" and options.log_level == "info":
         logs.setup("warning", options.log_format)  # a person asked for a table, not for our steps towards it

@@ -6,7 +6,7 @@ import sys
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from daemonkit import logs
+from daemonkit import logs, standardfiles
 from daemonkit.logs import get_logger
 
 if TYPE_CHECKING:
@@ -33,6 +33,7 @@ WORKER = "worker"
 
 
 def main() -> None:
+    standardfiles.open_missing()
     arguments = sys.argv[1:]
     if arguments[:2] == [WORKER, "--fd"]:
         # Here, not above: a worker needs neither options nor an HTTP server.

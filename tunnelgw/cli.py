@@ -4,6 +4,8 @@ import os
 import sys
 from collections.abc import Mapping, Sequence
 
+from daemonkit import standardfiles
+
 RUN = "run"
 QUESTIONS = {
     "check": "say what of a folder of manifests would be accepted, refused and why",
@@ -15,6 +17,7 @@ QUESTIONS = {
 
 
 def main() -> None:
+    standardfiles.open_missing()
     arguments = sys.argv[1:]
     if arguments[:1] and arguments[0] in QUESTIONS:
         from tunnelgw.commands.main import run

@@ -6,6 +6,7 @@ import concurrent.futures
 import contextlib
 import os
 import signal
+import sys
 import threading
 import time
 from pathlib import Path
@@ -13,6 +14,7 @@ from pathlib import Path
 import requests
 
 from tests.proxy.site import DEADLINE_S, Backend, Proxy, ask, eventually, fixed, forwarding, reserved_port
+from tests.support.process import Process
 
 
 def is_gone(pid: int) -> bool:
@@ -179,3 +181,10 @@ def test_a_worker_has_no_secret_in_its_environment_and_nothing_open_that_is_not_
         listening = [name for name in map(os.readlink, Path(f"/proc/{pid}/fd").iterdir()) if "socket" in name]
         # The control channel, and the pair that wakes the loop.
         assert len(listening) == 3
+
+
+def test_a_proxy_that_is_started_without_standard_files_keeps_its_first_workers() -> None:
+    command = [sys.executable, "-m", "proxy", "run", "--config-addr", "127.0.0.1:0", "--workers", "2"]
+    with Process("proxy", ["sh", "-c", 'exec "$@" <&- >&-', "sh", *command]) as proxy:
+        proxy.wait_for_line(lambda line: '"worker started"' in line, "the second worker", DEADLINE_S, 2)
+        assert not [line for line in proxy.lines if '"worker died' in line]

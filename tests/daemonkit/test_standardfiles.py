@@ -1,0 +1,46 @@
+"""Processes that are started without standard files."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+PROGRAM = """
+import json, os, socket, subprocess, sys
+from daemonkit import standardfiles
+standardfiles.open_missing()
+with socket.socket() as opened:
+    files = [os.readlink(f"/proc/self/fd/{number}") for number in range(3)]
+    lister = "import os; print(*(os.readlink(f'/proc/self/fd/{number}') for number in (0, 2)))"
+    of_child = subprocess.run([sys.executable, "-c", lister], stdout=subprocess.PIPE, text=True).stdout.split()
+    with open(sys.argv[1], "w") as report:
+        json.dump({"files": files, "of_child": of_child, "opened": opened.fileno()}, report)
+"""
+
+
+@pytest.mark.parametrize("redirections", ["<&-", ">&-", "2>&-", "<&- >&- 2>&-"])
+def test_what_is_missing_leads_nowhere_and_its_number_is_nobody_elses(tmp_path: Path, redirections: str) -> None:
+    report = tmp_path / "report"
+    command = f'exec "$@" {redirections}'
+    started = ["sh", "-c", command, "sh", sys.executable, "-c", PROGRAM, str(report)]
+    null = subprocess.DEVNULL
+    subprocess.run(started, stdin=null, stdout=null, stderr=null, timeout=30, check=True)
+
+    found = json.loads(report.read_text())
+    assert (found["files"], found["of_child"]) == (3 * ["/dev/null"], 2 * ["/dev/null"])
+    assert found["opened"] > 2
+
+
+def test_what_is_there_stays(tmp_path: Path) -> None:
+    report = tmp_path / "report"
+    with (tmp_path / "log").open("w") as log:
+        started = [sys.executable, "-c", PROGRAM, str(report)]
+        subprocess.run(started, stdin=subprocess.DEVNULL, stdout=log, stderr=log, timeout=30, check=True)
+
+    found = json.loads(report.read_text())
+    assert found["files"] == ["/dev/null", log.name, log.name]
+    assert found["opened"] > 2
