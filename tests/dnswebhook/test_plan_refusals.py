@@ -2,7 +2,7 @@
 
 from dnswebhook.domains import DomainFilter, ProtectedNames
 from dnswebhook.model import Changes, Endpoint, Origin, RecordSpec
-from dnswebhook.operations import CreateTogether, Switch
+from dnswebhook.operations import Create, CreateTogether, Switch
 from dnswebhook.wishes import RefusalReason, SkipReason
 from tests.dnswebhook.planning import a, cname, operations, ownership, planned, row, steps
 
@@ -49,6 +49,28 @@ def test_a_refused_type_change_leaves_the_old_record_and_its_ownership() -> None
 
     assert [] == operations(plan)
     assert RefusalReason.CNAME_CONFLICT in [refusal.reason for refusal in plan.refusals]
+
+
+def test_a_cname_in_a_loop_gets_no_ownership_and_what_it_should_replace_keeps_its_own() -> None:
+    first, second = "app.example.com", "www.example.com"
+    txt = ownership(second, "A")
+    rows = [row(second, "A", "192.0.2.1"), row(f"a-{second}", "TXT", txt.targets[0])]
+    changes = Changes(
+        create=(
+            cname(first, second),
+            ownership(first, "CNAME"),
+            cname(second, first),
+            ownership(second, "CNAME"),
+        ),
+        delete=(a(second, "192.0.2.1"), txt),
+    )
+
+    plan = planned(changes, *rows)
+
+    written = [operation.spec for operation in operations(plan) if isinstance(operation, Create)]
+    assert [(f"cname-{first}", "TXT"), (first, "CNAME")] == [(spec.name, spec.type) for spec in written]
+    assert len(written) == len(operations(plan))
+    assert (second, RefusalReason.CNAME_LOOP) in [(refusal.name, refusal.reason) for refusal in plan.refusals]
 
 
 def test_a_row_that_the_controller_made_is_left_alone_without_failing() -> None:
