@@ -19,7 +19,7 @@ from benchmarks.tunnel.measure import Bench, Plan, workplace
 
 FULL = Plan(repeats=5, closed_s=3, steady_s=4, bulk_bytes=1 << 30, drops_peer=True)
 QUICK = Plan(repeats=1, closed_s=0.7, steady_s=1, bulk_bytes=128 << 20, drops_peer=False, routes=(1, 1_000))
-TABLES = ("small", "bulk", "routes", "life")
+TABLES = ("small", "bulk", "narrow", "routes", "life")
 
 
 def main() -> None:
@@ -38,6 +38,7 @@ def main() -> None:
         tables: dict[str, tuple[str, Callable[[], list[Row]]]] = {
             "small": ("Small requests through the tunnel", lambda: bench.small_requests(workers)),
             "bulk": ("One large body through the tunnel", bench.bulk),
+            "narrow": ("Small requests beside downloads, over a line of 10 Mbit/s", bench.narrow),
             "routes": ("Routes", bench.routes),
             "life": ("Start, memory, reconnecting", lambda: bench.life(workers)),
         }

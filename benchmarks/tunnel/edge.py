@@ -74,7 +74,7 @@ class LoadEdge:
         return float(self._do("drop")["at_s"])
 
     def load(self, op: str, **how: object) -> Seen:
-        """`op` and its parameters as `loadedge/edge.go` has them: closed, open, down, up."""
+        """`op` and its parameters as `loadedge/edge.go` has them: closed, open, down, up, beside."""
         seen = msgspec.convert(self._do(op, **how), Seen)
         if seen.failed:
             print(f"load edge, {op}: {seen.failed} failed, the first: {seen.failure}", file=sys.stderr)

@@ -32,6 +32,10 @@ class Plan(msgspec.Struct, frozen=True):
     drops_peer: bool
     """Break the peer's connections as well, and wait half a minute until it has them again."""
     routes: tuple[int, ...] = (1, 10_000)
+    downloads: tuple[int, ...] = (1, 20)
+    """At once, over a narrow line."""
+    line_rate: int = 1_250_000
+    """Bytes a second of that: 10 Mbit/s."""
     rate: int = 2000
     in_flight: int = 64
 
@@ -185,6 +189,33 @@ class Bench:
             "growth_bytes": connector.peak_rss_bytes() - before_bytes,
             "failed": seen.failed,
         }
+
+    def narrow(self) -> list[Row]:
+        """Small requests beside downloads that one connection's line cannot take as fast as they come."""
+        rows: list[Row] = []
+        with programs.http_backend(self._directory, bulk_bytes=self._plan.bulk_bytes) as backend, ExitStack() as stack:
+            connectors = stack.enter_context(self._running(self._makers(f"127.0.0.1:{backend.port}", (1,))))
+            self._warm_up(connectors)
+            for count in self._plan.downloads:
+                case = f"beside {count} downloads" if count > 1 else "beside a download"
+                repeats = min(self._plan.repeats, 3)
+                rows += self._in_turns(case, connectors, lambda each, count=count: self._beside(each, count), repeats)
+        return rows
+
+    def _beside(self, connector: Connector, downloads: int) -> dict[str, float]:
+        seen = connector.edge.load(
+            "beside",
+            in_flight=downloads,
+            bulk_path="/bulk",
+            line_rate=self._plan.line_rate,
+            rate=20,
+            duration_s=2 * self._plan.steady_s,
+            mix="repeating",
+            host=USED_HOST,
+            path="/",
+            body_bytes=SMALL_BYTES,
+        )
+        return {"p50_ms": seen.p50_ms, "p99_ms": seen.p99_ms, "failed": seen.failed}
 
     def routes(self) -> list[Row]:
         """The cost of a request by the number of routes in the configuration; the used one is the last."""

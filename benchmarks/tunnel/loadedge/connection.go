@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"crypto/tls"
 	"encoding/binary"
 	"errors"
 	"fmt"
@@ -9,6 +10,7 @@ import (
 	"log"
 	"net"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"golang.org/x/net/http2/hpack"
@@ -43,7 +45,10 @@ const (
 	streamWindowBytes     = 4 << 20
 	connectionWindowBytes = 64 << 20
 
-	readBytes = 256 << 10
+	readBytes         = 256 << 10
+	narrowBufferBytes = 128 << 10
+
+	codeCancel = 8
 )
 
 const preface = "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
@@ -69,6 +74,7 @@ type Stream struct {
 type Connection struct {
 	number       int
 	conn         net.Conn
+	lineRate     atomic.Int64 // bytes a second that are read at most; 0: all that come
 	onRegistered func(*Connection)
 	RegisteredAt time.Time
 
@@ -158,6 +164,7 @@ func (c *Connection) openControlStream() {
 			go c.onRegistered(c)
 		}
 	}
+	c.controlStream = stream
 	c.Open(stream, fields, false)
 }
 
@@ -220,6 +227,30 @@ func (c *Connection) Flush() {
 	c.output = c.output[:0]
 }
 
+// Narrow has the connection take no more than rate bytes a second, and its system keep little beside; 0 ends that.
+func (c *Connection) Narrow(rate int64) {
+	if secure, isTLS := c.conn.(*tls.Conn); isTLS && rate > 0 {
+		if raw, isTCP := secure.NetConn().(*net.TCPConn); isTCP {
+			_ = raw.SetReadBuffer(narrowBufferBytes) // a wish
+		}
+	}
+	c.lineRate.Store(rate)
+}
+
+// Cancel gives up all requests that run, and tells nobody of their ends.
+func (c *Connection) Cancel() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for id, stream := range c.streams {
+		if stream != c.controlStream {
+			delete(c.streams, id)
+			c.output = appendFrameHead(c.output, 4, frameRSTStream, 0, id)
+			c.output = binary.BigEndian.AppendUint32(c.output, codeCancel)
+		}
+	}
+	c.Flush()
+}
+
 func (c *Connection) read() error {
 	buffer := make([]byte, readBytes)
 	filled := 0
@@ -227,6 +258,9 @@ func (c *Connection) read() error {
 		size, err := c.conn.Read(buffer[filled:])
 		if err != nil {
 			return err
+		}
+		if rate := c.lineRate.Load(); rate > 0 {
+			time.Sleep(time.Duration(size) * time.Second / time.Duration(rate))
 		}
 		filled += size
 		used, err := c.receive(buffer[:filled])

@@ -27,6 +27,8 @@ type Command struct {
 	Host       string  `json:"host"`
 	Path       string  `json:"path"`
 	BodyBytes  int64   `json:"body_bytes"` // of each response, or of each upload
+	BulkPath   string  `json:"bulk_path"`
+	LineRate   int64   `json:"line_rate"` // bytes a second
 }
 
 func NewEdge() *Edge {
@@ -77,6 +79,8 @@ func (e *Edge) Do(command Command) (any, error) {
 		return e.load(command, oneDownload)
 	case "up":
 		return e.load(command, oneUpload)
+	case "beside":
+		return e.load(command, besideDownloads)
 	}
 	return nil, fmt.Errorf("unknown op %q", command.Op)
 }

@@ -11,6 +11,9 @@ import (
 
 const uploadPartBytes = 64 << 10 // of large frames, a usual size
 
+// fillingTime is how long downloads run before something is asked beside them.
+const fillingTime = 3 * time.Second
+
 const goodMeta = `{"src":"origin"}`
 
 // Tally is what a load saw.
@@ -189,4 +192,25 @@ func upload(c *Connection, stream *Stream, size int64) {
 			return
 		}
 	}
+}
+
+// besideDownloads is openLoop on one connection, which takes LineRate bytes a second and is full of InFlight downloads.
+func besideDownloads(connections []*Connection, command Command) *Tally {
+	c := connections[0]
+	c.Narrow(command.LineRate)
+	bulk := command
+	bulk.Path = command.BulkPath
+	heads := NewHeads(bulk, 1)
+	c.mu.Lock()
+	for range command.InFlight {
+		c.Open(&Stream{began: time.Now(), onEnd: func(*Stream, bool) {}}, heads.Next(), true)
+	}
+	c.Flush()
+	c.mu.Unlock()
+	time.Sleep(fillingTime)
+	tally := openLoop(connections[:1], command)
+	tally.running.Wait()
+	c.Cancel()
+	c.Narrow(0)
+	return tally
 }
