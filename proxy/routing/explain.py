@@ -8,12 +8,13 @@ from collections.abc import Iterator
 
 import msgspec
 
+from proxy.routing.asked import Asked
 from proxy.routing.decide import BAD_PATH, NO_RESOURCE, decide
 from proxy.routing.decision import Answer, Decision
 from proxy.routing.head import Head, header
 from proxy.routing.hosts import RouteSet, is_grpc
 from proxy.routing.listener import Listener
-from proxy.routing.match import Condition, GrpcMatch, Match, query_value
+from proxy.routing.match import Condition, GrpcMatch, Match
 from proxy.routing.paths import UnusablePath, host_of, normalise
 from proxy.routing.rule import Branch, Rule
 from proxy.routing.table import Table
@@ -118,7 +119,8 @@ class _Request:
     def __init__(self, table: Table, head: Head) -> None:
         self.head = head
         self.host = host_of(head.authority)
-        path, _, self.query = head.path.partition(b"?")
+        path, _, query = head.path.partition(b"?")
+        self.asked = Asked(query, head)
         try:
             self.path = normalise(path, merge_slashes=table.merge_slashes)
         except UnusablePath:
@@ -159,11 +161,11 @@ class _Request:
         if match.method is not None and match.method != head.method:
             return 3, "method", _text(match.method), head.method
         for condition in match.headers:
-            value = header(head, condition.name)
+            value = self.asked.header(condition.name)
             if not condition.accepts(value):
                 return 4, f"header {_text(condition.name)}", _value_words(condition), value or b""
         for condition in match.queries:
-            value = query_value(self.query, condition.name)
+            value = self.asked.parameter(condition.name)
             if not condition.accepts(value):
                 return 5, f"query parameter {_text(condition.name)}", _value_words(condition), value or b""
         return None

@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator
 from operator import attrgetter
 from typing import TypeAlias, TypeVar
 
+from proxy.routing.asked import Asked
 from proxy.routing.head import Head
 from proxy.routing.match import CallKind, GrpcMatch, HttpMatch, Match, PathKind
 
@@ -77,11 +78,12 @@ class PathIndex:
 
     def find(self, path: bytes, query: bytes, head: Head) -> HttpMatch | None:
         """The best match of a request whose path is in normal form."""
+        asked: Asked | None = None
         for match in self._exact.get(path, ()):
-            if match.is_open or match.accepts(query, head):
+            if match.is_open or match.accepts(asked := asked or Asked(query, head)):
                 return match
         for match in self._patterns:
-            if match.pattern.matches(path) and (match.is_open or match.accepts(query, head)):  # type: ignore[union-attr]
+            if match.pattern.matches(path) and (match.is_open or match.accepts(asked := asked or Asked(query, head))):  # type: ignore[union-attr]
                 return match
         longest = self._longest
         if longest:
@@ -91,11 +93,11 @@ class PathIndex:
             prefixes = self._prefixes
             while end > 0:
                 for match in prefixes.get(path[:end], ()):
-                    if match.is_open or match.accepts(query, head):
+                    if match.is_open or match.accepts(asked := asked or Asked(query, head)):
                         return match
                 end = path.rfind(b"/", 0, end)
         for match in self._root:
-            if match.is_open or match.accepts(query, head):
+            if match.is_open or match.accepts(asked := asked or Asked(query, head)):
                 return match
         return None
 
@@ -144,14 +146,15 @@ class CallIndex:
 
     def find(self, path: bytes, head: Head) -> GrpcMatch | None:
         """The best match of a gRPC request for `path`, /service/method."""
+        asked: Asked | None = None
         cut = path.rfind(b"/")
         service = path[:cut]
         for matches in (self._exact.get(path, ()), self._services.get(service, ())):
             for match in matches:
-                if match.is_open or match.accepts(b"", head):
+                if match.is_open or match.accepts(asked := asked or Asked(b"", head)):
                     return match
         for match in self._others:
-            if match.accepts_call(service[1:], path[cut + 1 :]) and match.accepts(b"", head):
+            if match.accepts_call(service[1:], path[cut + 1 :]) and match.accepts(asked := asked or Asked(b"", head)):
                 return match
         return None
 

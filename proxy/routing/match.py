@@ -8,11 +8,10 @@ Where the API leaves the order open: regular expressions come after Exact and be
 from abc import ABC, abstractmethod
 from enum import IntEnum
 from typing import ClassVar, TypeAlias
-from urllib.parse import unquote_to_bytes
 
 from proxy import document
 from proxy.pattern import Automaton, automaton
-from proxy.routing.head import Head, header
+from proxy.routing.asked import Asked
 from proxy.routing.paths import rule_path
 from proxy.routing.rule import Rule
 
@@ -114,14 +113,14 @@ class Match(ABC):
     def accepts_path(self, path: bytes) -> bool:
         """Whether the condition on the path holds."""
 
-    def accepts(self, query: bytes, head: Head) -> bool:
-        """Whether all conditions besides the path hold; `query` is the part of the path behind `?`."""
-        if self.method is not None and head.method != self.method:
+    def accepts(self, asked: Asked) -> bool:
+        """Whether all conditions besides the path hold."""
+        if self.method is not None and asked.method != self.method:
             return False
         for condition in self.headers:
-            if not condition.accepts(header(head, condition.name)):
+            if not condition.accepts(asked.header(condition.name)):
                 return False
-        return all(condition.accepts(query_value(query, condition.name)) for condition in self.queries)
+        return all(condition.accepts(asked.parameter(condition.name)) for condition in self.queries)
 
     def _tail(self, seniority: Seniority) -> Rank:
         conditions = (self.method is None, -len(self.headers), -len(self.queries))
@@ -213,23 +212,6 @@ class GrpcMatch(Match):
                 self.method_pattern is None or self.method_pattern.matches(method)
             )
         return self.kind is CallKind.ANY or self.path == method
-
-
-def query_value(query: bytes, name: bytes) -> bytes | None:
-    """The first value of a query parameter, decoded as browsers encode forms; None when it is absent."""
-    for pair in query.split(b"&"):
-        key, _, value = pair.partition(b"=")
-        if key == name or (_is_encoded(key) and _decoded(key) == name):
-            return _decoded(value) if _is_encoded(value) else value
-    return None
-
-
-def _is_encoded(text: bytes) -> bool:
-    return b"%" in text or b"+" in text
-
-
-def _decoded(text: bytes) -> bytes:
-    return unquote_to_bytes(text.replace(b"+", b" "))
 
 
 def _headers(specs: tuple[document.HeaderMatch, ...]) -> list[Condition]:

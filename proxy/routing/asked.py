@@ -1,0 +1,59 @@
+"""What conditions besides the path are about: header fields and query parameters, looked for once a request.
+
+However many conditions there are, a request is read through once for each name of a header field, and once for all
+query parameters: else one request with thousands of either would keep a worker for seconds.
+"""
+
+from collections.abc import Mapping
+from urllib.parse import unquote_to_bytes
+
+from proxy.routing.head import Head, header
+
+
+class Asked:
+    """Of one request; `query` is the part of its path behind `?`."""
+
+    __slots__ = ("_head", "_headers", "_parameters", "_query", "method")
+
+    def __init__(self, query: bytes, head: Head) -> None:
+        self.method = head.method
+        self._query = query
+        self._head = head
+        self._headers: dict[bytes, bytes | None] = {}
+        self._parameters: Mapping[bytes, bytes] | None = None
+
+    def header(self, name: bytes) -> bytes | None:
+        """See `head.header`."""
+        headers = self._headers
+        if name not in headers:
+            headers[name] = header(self._head, name)
+        return headers[name]
+
+    def parameter(self, name: bytes) -> bytes | None:
+        """The first value of a query parameter, decoded as browsers encode forms; None when it is absent."""
+        if self._parameters is None:
+            self._parameters = _parameters_of(self._query)
+        value = self._parameters.get(name)
+        return _decoded(value) if value is not None and _is_encoded(value) else value
+
+
+def _parameters_of(query: bytes) -> dict[bytes, bytes]:
+    """The first value of each name, as sent and decoded; values are as sent."""
+    # From the last to the first, which so overwrites the others.
+    pairs = [pair.partition(b"=") for pair in reversed(query.split(b"&")) if pair]
+    if not _is_encoded(query):
+        return {name: value for name, _, value in pairs}
+    found: dict[bytes, bytes] = {}
+    for name, _, value in pairs:
+        found[name] = value
+        if _is_encoded(name):
+            found[_decoded(name)] = value
+    return found
+
+
+def _is_encoded(text: bytes) -> bool:
+    return b"%" in text or b"+" in text
+
+
+def _decoded(text: bytes) -> bytes:
+    return unquote_to_bytes(text.replace(b"+", b" "))

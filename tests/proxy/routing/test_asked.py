@@ -1,0 +1,71 @@
+"""A request is read once, however many conditions there are about it."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+
+from proxy.routing.asked import Asked
+from tests.support.routes import headers, path, route, table_of, taken
+
+FIELDS = tuple((b"x-%d" % number, b"v") for number in range(100))
+
+
+class CountingHead:
+    """Counts how often its fields are read through."""
+
+    method, authority, path = b"GET", b"h", b"/p?q=0"
+
+    def __init__(self) -> None:
+        self.read = 0
+
+    @property
+    def fields(self) -> Sequence[tuple[bytes, bytes]]:
+        self.read += 1
+        return FIELDS
+
+
+class CountingQuery(bytes):
+    """Counts how often it is taken apart."""
+
+    taken_apart = 0
+
+    def split(self, *arguments: Any) -> list[bytes]:
+        type(self).taken_apart += 1
+        return super().split(*arguments)
+
+
+def test_fields_are_read_through_once_for_each_name_that_conditions_have() -> None:
+    table = table_of(route("r", *[path("/p", headers=headers(**{f"X-{n % 3}": f"w{n}"})) for n in range(60)]))
+    head = CountingHead()
+
+    assert taken(table, head) == "404 no_route"
+    assert head.read == 3
+
+
+def test_a_query_is_taken_apart_once_and_only_for_conditions_about_it() -> None:
+    CountingQuery.taken_apart = 0
+    asked = Asked(CountingQuery(b"a=1&b=2&a=3&c"), CountingHead())
+
+    assert (asked.header(b"x-1"), CountingQuery.taken_apart) == (b"v", 0)
+    assert [asked.parameter(name) for name in (b"a", b"b", b"c", b"d")] == [b"1", b"2", b"", None]
+    assert CountingQuery.taken_apart == 1
+
+
+@pytest.mark.parametrize(
+    ("query", "value"),
+    [
+        (b"a+b=1", b"1"),
+        (b"a%20b=1&a+b=2", b"1"),
+        (b"a+b=2&a%20b=1", b"2"),
+        (b"x=%61&a+b=%31+%32", b"1 2"),
+        (b"&&a+b&a+b=1", b""),
+        (b"A+b=1", None),
+    ],
+)
+def test_names_and_values_are_decoded_and_the_first_counts(query: bytes, value: bytes | None) -> None:
+    assert Asked(query, CountingHead()).parameter(b"a b") == value
+
+
+def test_a_name_may_also_be_meant_as_it_is_sent() -> None:
+    assert Asked(b"a+b=1", CountingHead()).parameter(b"a+b") == b"1"
