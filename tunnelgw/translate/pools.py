@@ -2,7 +2,8 @@
 
 A pool of one address is shared. Of a larger one each Gateway gets its own: first the addresses that Gateways ask for,
 then those that it holds already (`Gateway.held`), then what is free, older Gateways before younger. So addresses stay
-where they are when other Gateways come and go, and a controller that starts anew decides as the one before.
+where they are when other Gateways come and go, and a controller that starts anew decides as the one before, as far as
+statuses show them.
 """
 
 import ipaddress
