@@ -22,6 +22,15 @@ def path_of(type_: str, value: str) -> dict[str, Any]:
     return rule(matches=[{"path": {"type": type_, "value": value}}])
 
 
+def call_of(type_: str, **names: str) -> dict[str, Any]:
+    (route,) = rule(matches=[{"grpc": {"type": type_, **names}}])["routes"]
+    return {"routes": [{"kind": "grpc", **route}]}
+
+
+def field_of(place: str, pattern: str) -> dict[str, Any]:
+    return rule(matches=[{place: [{"name": "a", "type": "RegularExpression", "value": pattern}]}])
+
+
 def probing(**policy: str) -> dict[str, Any]:
     return {"backends": [{"name": "a", "addresses": ["b:80"], "activeHealth": policy}]}
 
@@ -36,7 +45,8 @@ PKCS8 = "-----BEGIN ENCRYPTED PRIVATE KEY-----\nMA==\n-----END ENCRYPTED PRIVATE
 PKCS1 = "-----BEGIN RSA PRIVATE KEY-----\nProc-Type: 4,ENCRYPTED\n\nMA==\n-----END RSA PRIVATE KEY-----\n"
 
 RULE = "routes[0].rules[0]"
-PATH = f"{RULE}.matches[0].path.value"
+MATCH = f"{RULE}.matches[0]"
+PATH = f"{MATCH}.path.value"
 
 REFUSED: list[tuple[dict[str, Any], str, str]] = [
     ({"listeners": [WEB, {**WEB, "port": 81}]}, "listeners[1].name", "want unique names"),
@@ -89,7 +99,13 @@ REFUSED: list[tuple[dict[str, Any], str, str]] = [
     (path_of("RegularExpression", "/a(?=b)"), PATH, "look-ahead"),
     (path_of("RegularExpression", "/(a|b)*a(a|b){120}"), PATH, "more than 1024 states"),
     (path_of("RegularExpression", "/((((){256}){256}){256}){256}"), PATH, "want at most 256"),
-    (rule(matches=[{"grpc": {"service": "a.B"}}]), f"{RULE}.matches[0].grpc", "not for routes of kind http"),
+    (field_of("headers", "a("), f"{MATCH}.headers[0].value", "a("),
+    (field_of("queryParams", "a("), f"{MATCH}.queryParams[0].value", "a("),
+    (rule(matches=[{"grpc": {"service": "a.B"}}]), f"{MATCH}.grpc", "not for routes of kind http"),
+    (call_of("Exact"), f"{MATCH}.grpc", "want `service`, `method` or both"),
+    (call_of("Exact", service="/a.B"), f"{MATCH}.grpc.service", "such as package.Service"),
+    (call_of("RegularExpression", service="a.(B"), f"{MATCH}.grpc.service", "a.(B"),
+    (call_of("RegularExpression", method="(?=C)"), f"{MATCH}.grpc.method", "look-ahead"),
 ]
 
 

@@ -59,6 +59,23 @@ def test_an_update_survives_a_passing_fault(
     assert [row.value for row in controller.rows()] == [OTHER.value]
 
 
+def test_an_update_needs_no_row_in_its_answer(store: UnifiStore, controller: Controller, deadline: Deadline) -> None:
+    record = store.create(SPEC, deadline)
+    controller.fault(Reply(status=200, body=" \n"), on="update", count=1)
+
+    assert store.update(record, OTHER, deadline).spec == OTHER
+
+
+def test_an_update_that_is_answered_with_something_else_is_in_doubt(
+    store: UnifiStore, controller: Controller, deadline: Deadline
+) -> None:
+    record = store.create(SPEC, deadline)
+    controller.fault(faults.garbage(), on="update")
+
+    with pytest.raises(StoreUnreachable):
+        store.update(record, OTHER, deadline)
+
+
 def test_a_delete_that_was_carried_out_before_the_reset_is_found_gone(
     store: UnifiStore, controller: Controller, deadline: Deadline
 ) -> None:
