@@ -13,7 +13,7 @@ from hpack import NeverIndexedHeaderTuple
 from proxy.doors.h1connection import H1Connection
 from proxy.doors.h2connection import H2Connection
 from proxy.h2 import NeverIndexedField
-from tests.proxy.doors.chain import PROTOCOLS, UNTIL_A_LOOK_S, Chain, Proxy, chain_over
+from tests.proxy.doors.chain import IDLE_S, PROTOCOLS, UNTIL_A_LOOK_S, Chain, Proxy, chain_over
 from tests.proxy.doors.h2client import H2Client
 from tests.proxy.doors.rig import WAIT_S, ask, port_of, read_all, read_until
 
@@ -186,6 +186,36 @@ def test_a_client_that_reads_slowly_is_not_idle_and_one_that_stops_is(chain: Cha
 
         proxy.wait_for(lambda: bool(proxy.records), "the end of the exchange")
         assert proxy.records[0].reason == "idle_timeout"
+
+
+# As above.
+@pytest.mark.parametrize("chain", ["http"], indirect=True)
+def test_downloads_that_wait_for_their_turns_with_a_slow_client_are_not_idle(chain: Chain) -> None:
+    proxy, _ = chain
+    with socket.socket() as sock:
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 32 * 1024)
+        sock.settimeout(WAIT_S)
+        sock.connect(("127.0.0.1", proxy.port))
+        client = H2Client(sock)
+        client.h2.update_settings({SettingCodes.INITIAL_WINDOW_SIZE: 2**31 - 1})
+        client.h2.increment_flow_control_window(2**31 - 1 - 65_535)
+        for _ in range(8):
+            client.ask(f"/bulk/{50 * MIB}")
+        (connection,) = proxy.call(lambda: [*proxy.doors._registry])
+        assert isinstance(connection, H2Connection)
+        turns, output = connection.turns, connection._transport._output
+        proxy.wait_for(lambda: len(turns.waiting) == 8 and output.queued_bytes > 0, "a full socket")
+        for _ in range(8):
+            before_bytes = proxy.call(lambda: output.acknowledged_bytes)
+            while proxy.call(lambda: output.acknowledged_bytes) <= before_bytes:
+                assert sock.recv(1024)
+            proxy.pass_time(UNTIL_A_LOOK_S)
+        assert not proxy.records
+        for _ in range(4):
+            proxy.pass_time(IDLE_S)
+
+        proxy.wait_for(lambda: len(proxy.records) == 8, "the end of all")
+        assert {record.reason for record in proxy.records} == {"idle_timeout"}
 
 
 def test_a_backend_that_reads_an_upload_slowly_is_not_idle_and_one_that_stops_is() -> None:
