@@ -26,6 +26,18 @@ def test_rules_of_others_are_told_when_they_come_change_and_go(caplog: pytest.Lo
     assert [record.getMessage() for record in caplog.records] == [kept, kept, gone]
 
 
+def test_edits_of_others_are_counted_and_told(caplog: pytest.LogCaptureFixture) -> None:
+    registry = CollectorRegistry()
+    report = IngressReport(Metrics(registry))
+    report.keep({"tunnel"})
+
+    for edits in (2, 0, 3):
+        report.note("tunnel", Pass(9, False, Revision({}, False), foreign_edits=edits))
+
+    assert registry.get_sample_value("tunnelgw_ingress_foreign_edits_total", {"tunnel": "tunnel"}) == 5
+    assert len(caplog.records) == 2
+
+
 def test_a_tunnel_that_is_gone_has_no_series_and_a_late_word_brings_none_back() -> None:
     registry = CollectorRegistry()
     report = IngressReport(Metrics(registry))
