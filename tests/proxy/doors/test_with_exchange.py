@@ -201,7 +201,9 @@ def test_downloads_that_wait_for_their_turns_with_a_slow_client_are_not_idle(cha
         client.h2.increment_flow_control_window(2**31 - 1 - 65_535)
         for _ in range(8):
             client.ask(f"/bulk/{50 * MIB}")
-        (connection,) = proxy.call(lambda: [*proxy.doors._registry])
+        registry = proxy.doors._registry
+        proxy.wait_for(lambda: any(isinstance(each, H2Connection) for each in registry), "the protocol to be known")
+        (connection,) = proxy.call(lambda: [*registry])
         assert isinstance(connection, H2Connection)
         turns, output = connection.turns, connection._transport._output
         proxy.wait_for(lambda: len(turns.waiting) == 8 and output.queued_bytes > 0, "a full socket")
