@@ -110,7 +110,8 @@ def test_the_deadline_reaches_the_backend(server: GrpcServer, client: GrpcClient
 
     (left_s,) = server.deadlines
     assert left_s is not None
-    assert 5.0 < left_s <= 9.0
+    # The server of grpcio works it out by a time that it read a little earlier.
+    assert 5.0 < left_s < 9.5
 
 
 @each_client
