@@ -4,6 +4,7 @@ import random
 from collections.abc import Iterator
 from typing import Any
 
+import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -125,6 +126,41 @@ def test_work_after_an_edit_does_not_grow_with_the_number_of_objects() -> None:
         assert _evaluations(edit, routes=20, gateways=2) == _evaluations(edit, routes=400, gateways=20) <= 4
 
 
+@pytest.mark.parametrize(
+    ("before", "after", "is_other"),
+    [
+        (("/", "10.0.0.1"), ("/new", "10.0.0.1"), True),
+        (("/", "10.0.0.1"), ("/", "10.0.0.2"), True),
+        (("/", "10.0.0.1"), (None, "10.0.0.1"), True),
+        ((None, "10.0.0.1"), ("/", "10.0.0.1"), True),
+        (("/", "10.0.0.1"), ("/", "10.0.0.1"), False),
+    ],
+    ids=["path", "endpoint", "route gone", "route new", "the same again"],
+)
+def test_a_document_is_told_when_it_says_something_else(
+    before: tuple[str | None, str], after: tuple[str | None, str], is_other: bool
+) -> None:
+    tables = Tables()
+    for plain in _many(1, 1):
+        tables.put(*object_of(plain))
+    # Beside it one that stays, so that no backend comes or goes.
+    tables.put(*object_of(_route(20, "/")))
+    translation = Translation(tables.take()[0])
+    texts = []
+    for path, address in (before, after):
+        tables.put(*object_of(_endpoints(0, address)))
+        kind, route = object_of(_route(0, path or "/"))
+        if path is None:
+            tables.remove(kind, route.key)
+        else:
+            tables.put(kind, route)
+        snapshot, changes = tables.take()
+        told = translation.update(snapshot, changes.changed)
+        texts.append(translation.documents["shared"].encode(1))
+
+    assert (is_other, is_other) == (texts[0] != texts[1], "shared" in told.data_planes)
+
+
 def _evaluations(edit: dict[str, Any], routes: int, gateways: int) -> int:
     """How many queries one edit evaluates, with so many routes on so many Gateways."""
     tables = Tables()
@@ -135,9 +171,10 @@ def _evaluations(edit: dict[str, Any], routes: int, gateways: int) -> int:
     before, text = translation.evaluations, translation.documents["shared"].encode(1)
     tables.put(*object_of(edit))
     snapshot, changes = tables.take()
-    translation.update(snapshot, changes.changed)
+    told = translation.update(snapshot, changes.changed)
 
     assert translation.documents["shared"].encode(1) != text
+    assert told.data_planes == {"shared"}
     return translation.evaluations - before
 
 
