@@ -35,7 +35,8 @@ class LineSink:
         if len(rest) < size_bytes:
             self._is_line_open = bool(rest)
         self._is_stuck = bool(rest)
-        return bytes(rest)
+        # Without the end of an earlier line.
+        return bytes(rest[max(0, len(rest) - len(lines)) :])
 
     def _has_room(self) -> bool:
         """Also where the reader has gone, which writing will tell."""

@@ -63,6 +63,7 @@ def test_a_line_that_was_cut_off_is_ended_before_the_next(pipe: tuple[int, int])
     long = b"a" * (select.PIPE_BUF + 10) + b"\n"
 
     assert sink.write(long) == b"a" * 10 + b"\n"
+    assert sink.write(b"lost\n") == b"lost\n"
 
     drain(read, size_bytes)
     assert sink.write(b"next\n") == b""
