@@ -26,6 +26,17 @@ def test_rules_of_others_are_told_when_they_come_change_and_go(caplog: pytest.Lo
     assert [record.getMessage() for record in caplog.records] == [kept, kept, gone]
 
 
+def test_only_what_was_written_is_told_as_written(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO, "tunnelgw")
+    report = IngressReport(Metrics(CollectorRegistry()))
+    report.keep({"tunnel"})
+
+    for was_written in (False, True, False):
+        report.note("tunnel", Pass(2, was_written, Revision({}, was_written, added=("a.example",))))
+
+    assert [record.getMessage() for record in caplog.records] == ["ingress document written"]
+
+
 def test_edits_of_others_are_counted_and_told(caplog: pytest.LogCaptureFixture) -> None:
     registry = CollectorRegistry()
     report = IngressReport(Metrics(registry))

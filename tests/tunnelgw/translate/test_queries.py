@@ -125,6 +125,20 @@ def test_work_does_not_grow_with_the_number_of_answers() -> None:
     assert evaluations(10) == evaluations(1000) == 3
 
 
+def test_an_update_answers_each_question_once_however_many_ways_lead_to_it() -> None:
+    names = "abcdefghijkl"
+    cells = [cell(name, 1, names) for name in names]
+    queries = Queries(sheet(*cells))
+    for name in names:
+        queries.keep(total, name)
+    before = queries.evaluations
+
+    queries.update(sheet(*[cell(name, 2, names) for name in names]), entries(names))
+
+    assert queries.evaluations - before == len(names)
+    assert queries.keep(total, "a") == 2 * 2 ** (len(names) - 1)
+
+
 def test_a_query_that_asks_for_itself_is_a_bug_that_says_so() -> None:
     def circle(view: View, name: str) -> int:
         return view.ask(circle, name) + 1
