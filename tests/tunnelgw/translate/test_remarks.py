@@ -1,6 +1,7 @@
 """Messages of a route's conditions stay readable, however much is wrong."""
 
 from tunnelgw.model.conditions import ConditionType, Reason
+from tunnelgw.translate import verdicts
 from tunnelgw.translate.remarks import Remarks, findings_of, unresolved
 
 MAX_MESSAGE_CHARS = 32_768
@@ -54,3 +55,11 @@ def test_the_reason_is_that_of_the_first_reference_and_all_are_told() -> None:
 
     assert finding.reason is Reason.INVALID_KIND
     assert finding.message == "rules[3].backendRefs[0]: no kind of backend; rules[3].backendRefs[1]: not there"
+
+
+def test_a_finding_says_no_more_than_its_limit() -> None:
+    whole = "x" * verdicts.MAX_MESSAGE
+    for make in (verdicts.true, verdicts.false):
+        assert make(ConditionType.ACCEPTED, Reason.ACCEPTED, whole).message == whole
+        cut = make(ConditionType.ACCEPTED, Reason.ACCEPTED, f"{whole}y").message
+        assert (len(cut), cut[-5:]) == (len(whole), "x ...")
