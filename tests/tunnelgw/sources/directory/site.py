@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 import threading
 from datetime import UTC, datetime
@@ -15,6 +16,8 @@ from tunnelgw.sources.store import Change, Store
 
 NOW = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
 WEB = Key("default", "web")
+_SECONDS = itertools.count(1)
+"""Times of modification, each later than those before, whichever source looks."""
 ROUTE = """\
 apiVersion: gateway.networking.k8s.io/v1
 kind: HTTPRoute
@@ -33,13 +36,13 @@ def route(name: str = "web", hostname: str = "a.example.org") -> str:
 class Site:
     """A folder, its status folder, and a source that looks when it is told to."""
 
-    def __init__(self, root: Path, *, is_dry_run: bool = False) -> None:
+    def __init__(self, root: Path, *, is_dry_run: bool = False, status: str = "manifests/status") -> None:
+        """`status`: the status folder, below `root`."""
         self.root = root / "manifests"
         self.root.mkdir(exist_ok=True)
-        self.status = self.root / "status"
+        self.status = root / status
         self.store = Store()
         self.now = NOW
-        self._clock_ns = 0
         self.source = DirectorySource(
             self.root, self.status, self.store, threading.Event(), lambda: self.now, is_dry_run=is_dry_run
         )
@@ -49,8 +52,8 @@ class Site:
         path = self.root / name
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(text)
-        self._clock_ns += 1_000_000_000
-        os.utime(path, ns=(self._clock_ns, self._clock_ns))
+        written_s = next(_SECONDS)
+        os.utime(path, (written_s, written_s))
         return path
 
     def look(self) -> Change:
