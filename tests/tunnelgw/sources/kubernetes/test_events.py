@@ -116,7 +116,8 @@ def test_the_same_again_is_a_series_and_something_else_another_event(
 ) -> None:
     item = gateway(cluster, namespace)
     recorder.record(Kind.GATEWAY, item, EventType.WARNING, "DeliveryFailed", "no proxy answers")
-    events(cluster, namespace, 1)
+    # There before the recorder has been told so, and only then is it where a series can begin.
+    assert wait_until(lambda: all(said.path for said in recorder._said.values()), DEADLINE_S)
 
     for _ in range(4):
         clock.now_s += 30.0
