@@ -3,7 +3,7 @@
 import itertools
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import closing
+from contextlib import closing, contextmanager
 
 import pytest
 from urllib3 import HTTPHeaderDict
@@ -79,20 +79,26 @@ def test_sessions_that_end_in_the_middle_of_parallel_writes_cost_one_login_each(
     assert controller.sessions.logins == 3
 
 
-def test_a_reply_that_is_learned_late_does_not_bring_an_older_token_back(
-    controller: Controller, deadline: Deadline
-) -> None:
-    """It would be refused for all parallel writers, and cost a login."""
+@contextmanager
+def session_at(controller: Controller) -> Iterator[SessionCredentials]:
     flavour = Flavour.OS if controller.flavour == "unifi-os" else Flavour.CLASSIC
     user, password = controller.username, Secret(controller.password)
     transport = Transport(UnifiSettings(base_url=controller.url, user=user, password=password))
     session = SessionCredentials(user, password, flavour, transport, lambda *_: None)
+    with closing(transport):
+        yield session
+
+
+def test_a_reply_that_is_learned_late_does_not_bring_an_older_token_back(
+    controller: Controller, deadline: Deadline
+) -> None:
+    """It would be refused for all parallel writers, and cost a login."""
 
     def reply(token: str) -> transports.Reply:
         headers = HTTPHeaderDict({"X-Updated-CSRF-Token": token})
         return transports.Reply(transports.Request("POST", "/"), 200, "application/json", headers, b"{}")
 
-    with closing(transport):
+    with session_at(controller) as session:
         early, late = session.ticket(deadline), session.ticket(deadline)
         session.learn(late, reply("second"))
         session.learn(early, reply("first"))
@@ -104,12 +110,7 @@ def test_a_reply_that_is_learned_late_does_not_bring_an_older_token_back(
 def test_a_session_that_another_call_has_renewed_meanwhile_costs_no_login_of_ones_own(
     controller: Controller, deadline: Deadline
 ) -> None:
-    flavour = Flavour.OS if controller.flavour == "unifi-os" else Flavour.CLASSIC
-    user, password = controller.username, Secret(controller.password)
-    transport = Transport(UnifiSettings(base_url=controller.url, user=user, password=password))
-    session = SessionCredentials(user, password, flavour, transport, lambda *_: None)
-
-    with closing(transport):
+    with session_at(controller) as session:
         one, other = session.ticket(deadline), session.ticket(deadline)
         session.learn(one, transports.Reply(transports.Request("GET", "/"), 200, "", HTTPHeaderDict(), b"[]"))
 
