@@ -5,7 +5,7 @@ What was found sound is remembered as long as the document has it, since loading
 
 from collections.abc import Iterable
 
-from proxy.document import DocumentError, ListenerTLS, Problem, TLSPart
+from proxy.document import DocumentError, Listener, ListenerTLS, Problem, TLSPart
 from proxy.document.problems import MAX_PROBLEMS
 
 
@@ -14,6 +14,7 @@ class CertificateCheck:
 
     def __init__(self) -> None:
         self._sound: set[TLSPart] = set()
+        self._ends_s: dict[ListenerTLS, float] = {}
 
     def check(self, parts: Iterable[tuple[str, TLSPart]]) -> None:
         """All parts of a document, each with the path of its field.
@@ -33,6 +34,23 @@ class CertificateCheck:
         if problems:
             raise DocumentError(tuple(problems[:MAX_PROBLEMS]))
         self._sound = sound
+
+    def ends_s(self, listeners: Iterable[Listener]) -> dict[str, float]:
+        """When certificates of these listeners, which were found sound, expire: the first of each, by its name, in
+        seconds since 1970. What follows a certificate in its chain does not count: clients may know another way."""
+        known, self._ends_s = self._ends_s, {}
+        ends_s = {}
+        for listener in listeners:
+            if listener.tls:
+                tls = listener.tls
+                ends_s[listener.name] = self._ends_s[tls] = known[tls] if tls in known else _end_s(tls)
+        return ends_s
+
+
+def _end_s(tls: ListenerTLS) -> float:
+    from proxy.tls.validity import end_of_first_s
+
+    return min(end_of_first_s(pair.certificate) for pair in tls.certificates)
 
 
 def _problem(path: str, tls: TLSPart) -> Problem | None:

@@ -8,7 +8,9 @@ when all of them use it.
 
 import threading
 import time
+from collections.abc import Mapping
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from pathlib import Path
 
 from daemonkit.logs import get_logger
@@ -56,6 +58,9 @@ class Loaded:
     content: Content
     version: int
     loaded_at_s: float
+    """Since 1970."""
+    certificate_ends_s: Mapping[str, float]
+    """When the first certificate of a listener expires, by the listener's name; since 1970 too."""
 
 
 class Configuration:
@@ -171,10 +176,12 @@ class Configuration:
         return version
 
     def _adopt(self, content: Content, version: int, *, is_news: bool, keeps: bool = True) -> None:
-        before, self.loaded = self.loaded, Loaded(content, version, time.time())
+        ends_s = self._certificates.ends_s(content.settings.listeners)
+        before, self.loaded = self.loaded, Loaded(content, version, time.time(), ends_s)
         if is_news:
             self._sockets.use(content.settings.listeners)
             self._deploy(self.loaded)
+            _tell_of_expired(self.loaded, {} if before is None else before.certificate_ends_s)
             log.info("configuration loaded", version=version, routes=len(content.routes))
         if keeps and self._state is not None and (before is None or is_news or before.version != version):
             self._state.write(content.encode(version))
@@ -208,3 +215,12 @@ class Configuration:
         with self._turn:
             self._is_closed = True
             self._sockets.close()
+
+
+def _tell_of_expired(loaded: Loaded, told: Mapping[str, float]) -> None:
+    """Served all the same: which of a listener's names have no other certificate, and whether clients look, only its
+    owner knows."""
+    for listener, end_s in loaded.certificate_ends_s.items():
+        if end_s < loaded.loaded_at_s and told.get(listener) != end_s:
+            expired_at = datetime.fromtimestamp(end_s, UTC).isoformat()
+            log.warning("certificate has expired, clients will refuse it", listener=listener, expired_at=expired_at)

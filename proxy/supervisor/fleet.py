@@ -131,7 +131,9 @@ class Fleet:
 
     def stop(self) -> None:
         if not self._has_ended():
-            log.warning("grace period over, cutting off what still runs")
+            self.refresh()
+            in_flight = sum(route.in_flight for route in self.total().routes.values())
+            log.warning("grace period over, cutting off what still runs", requests=in_flight)
         for slot in self.slots:
             slot.end()
 

@@ -49,6 +49,14 @@ class ProxyCollector(Collector):
         is_kept = self._configuration.is_kept
         if is_kept is not None:
             yield _gauge("config_kept", "1: the state directory takes the document; 0: it cannot be written", is_kept)
+        ends = GaugeMetricFamily(
+            _P + "certificate_not_after_timestamp_seconds",
+            "When the first certificate of a listener expires",
+            labels=["listener"],
+        )
+        for listener, end_s in (loaded.certificate_ends_s if loaded else {}).items():
+            ends.add_metric([listener], end_s)
+        yield ends
         refused = CounterMetricFamily(_P + "config_refused", "Documents refused, and files that could not be read")
         refused.add_metric([], self._configuration.refused)
         yield refused

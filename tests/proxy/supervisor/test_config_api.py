@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import socket
+import ssl
 from collections.abc import Iterator
+from datetime import UTC, datetime
 from typing import Any
 
 import pytest
@@ -200,6 +202,22 @@ def test_the_version_alone_can_be_asked_for(proxy: Proxy) -> None:
     assert [head.headers["Configuration-Version"] for head in heads] == ["1000000000"] * 2
     assert (got.headers["Configuration-Version"], got.json()["version"]) == ("1000000000", 10**9)
     assert requests.head(proxy.config_url, timeout=DEADLINE_S).status_code == 401
+
+
+def test_a_certificate_that_has_expired_is_served_and_told_of_once() -> None:
+    from tests.proxy.supervisor.certificates import certificate
+
+    pair = certificate("a.example", not_after=datetime(2024, 2, 29, 12, tzinfo=UTC))
+    with Proxy() as proxy, reserved_port() as port:
+        listener = {"name": "s", "address": "127.0.0.1", "port": port, "protocol": "HTTPS"}
+        document = {"listeners": [{**listener, "tls": {"certificates": [pair]}}]}
+        proxy.use(document)
+        proxy.use({**document, "routes": [ROUTE]})
+
+        assert ssl.get_server_certificate(("127.0.0.1", port), timeout=DEADLINE_S) in pair["certificate"]
+        proxy.wait_for_message("configuration loaded", version=2)
+        told = [line for line in proxy.log if line["msg"] == "certificate has expired, clients will refuse it"]
+        assert [(line["listener"], line["expired_at"]) for line in told] == [("s", "2024-02-29T12:00:00+00:00")]
 
 
 def test_a_certificate_that_openssl_cannot_use_is_a_problem_of_its_field(proxy: Proxy) -> None:

@@ -119,7 +119,8 @@ def test_what_still_runs_after_the_grace_period_is_cut_off() -> None:
         assert time.monotonic() - began_s >= 1
         running.join()
         assert running.error is not None
-        assert any(line["msg"].startswith("grace period over") for line in proxy.log)
+        said = proxy.wait_for_message("grace period over, cutting off what still runs")
+        assert said["requests"] == 1
 
 
 def test_during_the_shutdown_delay_the_proxy_serves_on_but_is_not_ready() -> None:
