@@ -117,6 +117,8 @@ class Run:
         self._writers = writers
         self._lock = threading.Lock()
         self._report = Report(Counter(), [])
+        self._pending: set[str] = set()
+        """Names of which a create may yet be carried out."""
         self._failures_in_a_row = 0
         self._is_over = False
 
@@ -210,7 +212,10 @@ class Run:
             removed.append(record)
         added = [self._create(spec) for spec in add]
         if added and not any(added):
-            self._put_back(removed)
+            if add[0].name in self._pending:  # it may still come, and a CNAME must not meet what was put back
+                log.warning("not put back, since its successor may still come", name=add[0].name)
+            else:
+                self._put_back(removed)
         return all(added)
 
     def _put_back(self, removed: list[Record]) -> None:
@@ -240,6 +245,8 @@ class Run:
         with self._lock:
             self._report.counts[verb, Outcome.FAILED] += 1
             self._report.failures.append(Failure(spec.name, spec.type, error))
+            if error.is_pending:
+                self._pending.add(spec.name)
             if isinstance(error, RecordError):
                 self._failures_in_a_row = 0
                 return

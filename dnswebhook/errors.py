@@ -21,6 +21,8 @@ class StoreError(Exception):
     """Closed set of words, used as metric label."""
     is_systemic = True
     """True: the next call would fail alike (the store is away); False: only this record is concerned."""
+    is_pending = False
+    """Of a create: nobody has seen its row, but the store may still add it, or has done so."""
 
 
 class StoreUnreachable(StoreError):

@@ -23,7 +23,8 @@ class Delete(msgspec.Struct, frozen=True):
 
 
 class Switch(msgspec.Struct, frozen=True):
-    """Remove all of `remove`, then add all of `add`; when nothing could be added, put back what was removed."""
+    """Remove all of `remove`, then add all of `add`; when nothing could or can still be added, put back what was removed.
+    """
 
     remove: tuple[Record, ...]
     add: tuple[RecordSpec, ...]

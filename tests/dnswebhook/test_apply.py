@@ -194,6 +194,19 @@ def test_a_switch_of_which_nothing_could_be_added_puts_everything_back(writers: 
     assert {(A.name, "A", A.value), (A.name, "A", other.value)} == store.live
 
 
+@pytest.mark.parametrize("is_pending", [False, True])
+def test_a_switch_puts_nothing_back_where_its_record_may_still_come(is_pending: bool, writers: Writers) -> None:
+    store = MemoryStore.holding(ROW_CNAME)
+    error = StoreTimeout("slow")
+    error.is_pending = is_pending
+    store.fail("create", error, value=A.value)
+
+    report = executed(store, writers, strand(Switch((ROW_CNAME,), (A,)), Step(Delete(ROW_A), needs=(0,))))
+
+    assert store.live == (set() if is_pending else {(ROW_CNAME.name, "CNAME", ROW_CNAME.value)})
+    assert 1 == report.counts["delete", Outcome.LEFT_OUT]
+
+
 def test_a_switch_that_could_add_something_puts_nothing_back(writers: Writers) -> None:
     store = MemoryStore.holding(ROW_CNAME)
     aaaa = RecordSpec("app.example.com", "AAAA", "2001:db8::1")

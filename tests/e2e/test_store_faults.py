@@ -398,6 +398,24 @@ def test_where_rows_cannot_be_changed_they_are_replaced_without_a_gap(view: Unif
 
 
 @only_v2
+def test_a_cname_that_comes_late_finds_no_other_one_on_its_name(view: UnifiView) -> None:
+    """Where rows cannot be changed the old one goes first; firmware of that age takes a second CNAME as well."""
+    view.controller.quirks.put_refusal = PutRefusal.EXISTS
+    view.controller.quirks.accepts_cname_overlap = True
+    with daemon_on(view, {"UNIFI_REQUEST_TIMEOUT": "500ms"}, PATIENT_DEADLINE) as daemon:
+        rig = Rig(view, daemon)
+        rig.begin()
+        late = view.controller.fault(Slow(delay_s=2.0), "create", name="alias.example.org", count=1)
+
+        assert isinstance(rig.loop.try_pass(AFTER), SoftError)
+
+        assert late.strikes == 1
+        rig.heal()
+        assert view.controller.resolver_breakages == []
+        rig.assert_ends_with(AFTER)
+
+
+@only_v2
 def test_where_nothing_can_be_created_the_rest_is_done(view: UnifiView) -> None:
     with daemon_on(view) as daemon:
         rig = Rig(view, daemon)

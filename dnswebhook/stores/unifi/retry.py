@@ -73,6 +73,7 @@ class RetryPolicy:
                 reply = exchange()
             except NoReply as failure:
                 if failure.was_sent and not request.is_idempotent:
+                    failure.error.is_pending = True
                     raise Unclear(failure.error) from failure
                 if not failure.is_repeatable:
                     raise failure.error from failure

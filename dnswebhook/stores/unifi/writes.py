@@ -59,6 +59,7 @@ class RowWrites:
         try:
             found = self._rows_like(spec, deadline)
         except StoreError as second:
+            error.is_pending = True
             error.add_note(f"whether the row was created is unknown, since listing failed too: {second}")
             raise error from second
         for record in found:

@@ -15,6 +15,7 @@ from dnswebhook.errors import (
     NotFound,
     RateLimited,
     RecordError,
+    StoreError,
     StoreTimeout,
     StoreUnreachable,
 )
@@ -152,6 +153,20 @@ def test_a_create_that_was_not_carried_out_is_never_repeated(
     assert controller.rows() == []
 
 
+@pytest.mark.parametrize(
+    ("effect", "is_pending"), [(Hang(), True), (Reset(), True), (faults.bad_gateway(), False)], ids=repr
+)
+def test_a_create_that_nobody_answered_may_still_come(
+    controller: Controller, open_store: OpenStore, deadline: Deadline, api: str, effect: faults.Effect, is_pending: bool
+) -> None:
+    store = open_store(controller, api=api, request_timeout_s=0.5)
+    controller.fault(effect, on="create", count=1)
+
+    with pytest.raises(StoreError) as failure:
+        store.create(SPEC, deadline)
+    assert failure.value.is_pending == is_pending
+
+
 def test_an_unclear_create_beside_a_disabled_twin_exists_already(
     store: UnifiStore, controller: Controller, deadline: Deadline
 ) -> None:
@@ -172,6 +187,7 @@ def test_an_unclear_create_while_listing_fails_too_keeps_its_own_error(
     with pytest.raises(StoreUnreachable, match="POST") as failure:
         store.create(SPEC, deadline)
     assert "listing failed too" in failure.value.__notes__[0]
+    assert failure.value.is_pending
 
 
 # Time
