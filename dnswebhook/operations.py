@@ -23,8 +23,7 @@ class Delete(msgspec.Struct, frozen=True):
 
 
 class Switch(msgspec.Struct, frozen=True):
-    """Remove all of `remove`, then add all of `add`; when nothing could or can still be added, put back what was removed.
-    """
+    """Remove all of `remove`, then add all of `add`; put back what was removed when nothing came, nor can come late."""
 
     remove: tuple[Record, ...]
     add: tuple[RecordSpec, ...]
