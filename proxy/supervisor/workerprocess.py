@@ -6,6 +6,7 @@ import signal
 import site
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 from proxy.control import Channel, FromWorker, channel_pair
@@ -19,13 +20,14 @@ class WorkerProcess:
         """Starts it. Raises OSError."""
         ours, theirs = channel_pair()
         try:
-            self._process = subprocess.Popen(
-                [sys.executable, "-P", "-m", "proxy", "worker", "--fd", str(theirs.fileno())],
-                stdin=subprocess.DEVNULL,
-                stdout=subprocess.DEVNULL,
-                pass_fds=(theirs.fileno(),),
-                env=_environment(),
-            )
+            with _stop_signals_blocked():
+                self._process = subprocess.Popen(
+                    [sys.executable, "-P", "-m", "proxy", "worker", "--fd", str(theirs.fileno())],
+                    stdin=subprocess.DEVNULL,
+                    stdout=subprocess.DEVNULL,
+                    pass_fds=(theirs.fileno(),),
+                    env=_environment(),
+                )
         except OSError:
             ours.close()
             raise
@@ -57,6 +59,16 @@ class WorkerProcess:
         with contextlib.suppress(ValueError):
             return f"signal {signal.Signals(-code).name}"
         return f"signal {-code}"
+
+
+@contextlib.contextmanager
+def _stop_signals_blocked() -> Iterator[None]:
+    """For the child, until it ignores them: one that is for all processes at once must not end it while it starts."""
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT, signal.SIGTERM, signal.SIGHUP})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
 def _environment() -> dict[str, str]:

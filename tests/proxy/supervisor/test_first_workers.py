@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import signal
 import subprocess
 import sys
 import threading
@@ -45,6 +46,15 @@ def is_alive(pid: int) -> bool:
 def test_a_process_that_runs_already_is_the_first_of_its_slot() -> None:
     with first_workers(1) as first, fleet_of(first) as fleet:
         assert fleet.slots[0].pid == first[0].pid
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+def test_a_signal_for_all_processes_does_not_end_one_that_still_starts(number: signal.Signals) -> None:
+    with first_workers(1) as first:
+        os.kill(first[0].pid, number)
+
+        with fleet_of(first) as fleet:
+            assert fleet.slots[0].pid == first[0].pid
 
 
 def test_processes_that_nobody_takes_end_with_the_attempt_to_start() -> None:
