@@ -83,6 +83,17 @@ def test_kinds_of_others_are_no_mistake(site: Site, api_version: str, kind: str)
     assert site.problems() == []
 
 
+@pytest.mark.parametrize("value", ["a" * 4000 + " ", "a" * 2000 + "  " + "b" * 1999, "a b" * 1333 + "ä"])
+def test_a_long_value_of_a_header_that_is_none_is_refused_at_once(site: Site, value: str) -> None:
+    header = f"{{type: RequestHeaderModifier, requestHeaderModifier: {{set: [{{name: a, value: '{value}'}}]}}}}"
+    site.write("web.yaml", route() + f"  rules: [{{filters: [{header}]}}]\n")
+
+    site.look()
+
+    place = "web.yaml:8: spec.rules[0].filters[0].requestHeaderModifier.set[0].value"
+    assert [each for each in site.problems() if each.startswith(place) and "is not a value of a header" in each]
+
+
 def test_the_store_knows_whether_all_that_is_broken_has_a_name(site: Site) -> None:
     site.write("web.yaml", "kind: HTTPRoute\nmetadata: {name: [\n")
     assert not site.look().are_all_named
