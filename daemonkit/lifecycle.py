@@ -38,6 +38,19 @@ class StartFailed(Exception):
     """A part cannot start for a reason that an operator can mend; the message says which."""
 
 
+def no_thread(error: RuntimeError) -> StartFailed:
+    """What `Thread.start` raises where the process may have no more of them, or has no memory for one."""
+    return StartFailed(f"{error}: raise the limit of tasks (TasksMax in a unit), or free memory")
+
+
+def start_thread(thread: threading.Thread) -> None:
+    """Raises StartFailed where there is none to be had."""
+    try:
+        thread.start()
+    except RuntimeError as error:
+        raise no_thread(error) from error
+
+
 class Service(Protocol):
     """Something that serves from `start` to `stop`."""
 
@@ -72,7 +85,7 @@ class _NamedThread:
         return self._thread.is_alive()
 
     def start(self) -> None:
-        self._thread.start()
+        start_thread(self._thread)
 
     def _run(self) -> None:
         try:
@@ -135,9 +148,9 @@ class Daemon:
 
     def run(self) -> int:
         """The whole life; returns the exit code."""
-        self._take_signals()
         started: list[Service] = []
         try:
+            self._take_signals()
             for part in self._parts:
                 started.append(part)
                 part.start()
@@ -203,7 +216,7 @@ class Daemon:
         if signal.SIGHUP not in blocked:
             # Who has blocked it takes it; to ignore it would throw away one that waits.
             signal.signal(signal.SIGHUP, signal.SIG_IGN)
-        threading.Thread(target=self._watch_signals, name="signals", daemon=True).start()
+        start_thread(threading.Thread(target=self._watch_signals, name="signals", daemon=True))
 
     def _watch_signals(self) -> None:
         while True:

@@ -9,6 +9,7 @@ idle connections close at once and answers say `Connection: close`. The environ 
 `daemonkit.client_gone`, a callable that tells whether the client still waits. The heavy lifting is cheroot's.
 """
 
+import queue
 import socket
 import threading
 import time
@@ -17,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from daemonkit.addresses import ListenAddress
-from daemonkit.lifecycle import StartFailed
+from daemonkit.lifecycle import StartFailed, no_thread, start_thread
 from daemonkit.listening import bound_address, close_listener, open_listener
 from daemonkit.logs import Logger
 from daemonkit.wsgiengine import Engine, ServerLimits
@@ -62,7 +63,7 @@ class HttpServer:
         return self._bound
 
     def start(self) -> None:
-        """Bind and serve; raises OSError (address in use) or StartFailed (unusable certificate)."""
+        """Bind and serve; raises OSError (address in use) or StartFailed (unusable certificate, no threads)."""
         self._listener = open_listener(self._address, _LISTEN_BACKLOG)
         self._bound = bound_address(self._listener, self._address)
         try:
@@ -73,17 +74,25 @@ class HttpServer:
                 f"server {self._name}: cannot use the certificate chain in {chain} with the private key in {key}: "
                 f"{_flaw_of(chain, key) or error}"
             ) from error
-        serving = threading.Event()
+        prepared: queue.SimpleQueue[RuntimeError | None] = queue.SimpleQueue()
 
         def serve() -> None:
-            engine.prepare()
-            serving.set()
+            try:
+                engine.prepare()
+            except RuntimeError as error:
+                prepared.put(error)
+                return
+            prepared.put(None)
             engine.serve()
 
         # Workers inherit `daemon` from this thread: an app that hangs must not keep the process from ending.
-        threading.Thread(target=serve, name=f"{self._name}-connections", daemon=True).start()
-        if not serving.wait(_START_TIMEOUT_S):
-            raise StartFailed(f"server {self._name}: no worker threads within {_START_TIMEOUT_S} s")
+        start_thread(threading.Thread(target=serve, name=f"{self._name}-connections", daemon=True))
+        try:
+            lack = prepared.get(timeout=_START_TIMEOUT_S)
+        except queue.Empty:
+            raise StartFailed(f"server {self._name}: no worker threads within {_START_TIMEOUT_S} s") from None
+        if lack is not None:
+            raise no_thread(lack) from lack
         self._engine = engine
         self._log.info("listening", address=self._bound)
 
@@ -93,9 +102,14 @@ class HttpServer:
             return
         remaining_s = max(0.0, deadline_s - time.monotonic())
         self._engine.shutdown_timeout = remaining_s
-        self._stopping = threading.Thread(target=self._engine.stop, name=f"{self._name}-stop", daemon=True)
-        self._stopping.start()
-        self._stopping.join(remaining_s)
+        stopping = threading.Thread(target=self._engine.stop, name=f"{self._name}-stop", daemon=True)
+        try:
+            start_thread(stopping)
+        except StartFailed:
+            self._engine.stop()  # which may take a little longer than the deadline
+            return
+        self._stopping = stopping
+        stopping.join(remaining_s)
 
     def stop(self) -> None:
         """Close everything; requests that still run are cut off."""

@@ -17,6 +17,7 @@ from typing import Final
 
 import msgspec
 
+from daemonkit.lifecycle import StartFailed, start_thread
 from daemonkit.logs import get_logger
 from daemonkit.secret import Secret
 from proxy.supervisor.edgefinder import EdgeFinder, Regions
@@ -190,7 +191,10 @@ class Tunnel:
         if not self._is_searching:
             self._is_searching = True
             search = partial(self._search_in_thread, self._finder)
-            threading.Thread(target=search, name="edge-search", daemon=True).start()
+            try:
+                start_thread(threading.Thread(target=search, name="edge-search", daemon=True))
+            except StartFailed as error:
+                self._take_failed_search(str(error))
 
     def _search_in_thread(self, finder: EdgeFinder) -> None:
         try:

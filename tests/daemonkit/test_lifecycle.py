@@ -175,6 +175,17 @@ def test_a_port_in_use_is_one_error_line_and_exit_code_1(start) -> None:
     assert "stack" not in errors[0]
 
 
+@pytest.mark.parametrize("threads", [0, 1, 2, 35], ids=["for signals", "of a server", "of its pool", "of the daemon"])
+def test_a_thread_that_cannot_be_had_is_one_error_line_and_exit_code_1(start, threads: int) -> None:
+    subject = start("--threads", str(threads))
+
+    assert subject.wait(DEADLINE_S) == 1
+    (error,) = [line for line in map(json.loads, subject.lines) if line["level"] == "ERROR"]
+    assert error["msg"] == "exiting"
+    assert "can't start new thread: raise the limit of tasks" in error["error"]
+    assert "stack" not in error
+
+
 def test_systemd_hears_ready_watchdog_and_stopping(start, tmp_path: Path) -> None:
     with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as manager:
         manager.bind(str(tmp_path / "notify"))

@@ -24,7 +24,10 @@ def main() -> int:
     parser.add_argument("--dying-thread", choices=("raises", "returns"))
     parser.add_argument("--grace", type=float, default=10.0)
     parser.add_argument("--hang", action="store_true", help="/slow never ends")
+    parser.add_argument("--threads", type=int, help="how many may be started, as under a limit of tasks")
     arguments = parser.parse_args()
+    if arguments.threads is not None:
+        limit_threads(arguments.threads)
     setup("debug")
     log = get_logger("daemon")
     daemon = Daemon("tester", arguments.grace, log)
@@ -60,6 +63,17 @@ def main() -> int:
         daemon.thread("mortal", die)
     daemon.on_stop(on_stop)
     return daemon.run()
+
+
+def limit_threads(count: int) -> None:
+    start, left = threading.Thread.start, threading.Semaphore(count)
+
+    def start_if_there_is_one(thread: threading.Thread) -> None:
+        if not left.acquire(blocking=False):
+            raise RuntimeError("can't start new thread")
+        start(thread)
+
+    threading.Thread.start = start_if_there_is_one  # type: ignore[method-assign]
 
 
 if __name__ == "__main__":

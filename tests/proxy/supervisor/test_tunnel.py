@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator, Sequence
 import msgspec
 import pytest
 
+from daemonkit.lifecycle import StartFailed
 from daemonkit.logformat import line_of
 from daemonkit.secret import Secret
 from proxy.accesslog import AccessLogSettings
@@ -127,6 +128,23 @@ def test_a_search_that_fails_is_a_failed_attempt_and_is_made_again(
     ]
     bugs = lines_of(caplog, "bug in the search for the edge")
     assert len(bugs) == (2 if isinstance(error, RuntimeError) else 0)
+
+
+def test_a_search_without_a_thread_is_a_failed_attempt_and_is_made_again(
+    edge: Edge, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    lack = StartFailed("can't start new thread")
+    outcomes = iter([failing(lack)])
+
+    def start_second(thread: threading.Thread) -> None:
+        next(outcomes, thread.start)()
+
+    monkeypatch.setattr(rules, "start_thread", start_second)
+    searches = Searches(edge, found(edge.addresses))
+    with tunnel_of(edge, searches):
+        edge.wait_for_registered(1, WAIT_S)
+    (line,) = lines_of(caplog, BOOTSTRAP_LINE)
+    assert (line["attempt"], str(line["error"])) == (1, str(lack))
 
 
 def test_addresses_that_all_fail_are_looked_for_again(edge: Edge, monkeypatch: pytest.MonkeyPatch) -> None:
