@@ -8,10 +8,13 @@ from collections.abc import Iterable, Mapping
 
 import msgspec
 
-from dnswebhook.chains import Chains
+from dnswebhook.chains import MAX_NAMES, Chains
+from dnswebhook.errors import excerpt
 from dnswebhook.model import Origin, Record, RecordSpec
 from dnswebhook.operations import Update
 from dnswebhook.wishes import Refusal, RefusalReason, SetKey, Skip, SkipReason, Wish
+
+_MAX_WAY_CHARACTERS = 1000
 
 
 class SetDifference(msgspec.Struct):
@@ -159,11 +162,11 @@ class Difference:
         rewrites = [update for update in result.updates if update.spec.value != update.record.value]
         for spec in (*result.creates, *(update.spec for update in rewrites)):  # one at most
             if way := self._chains.path(spec.value, wish.name):
-                detail = (
-                    f"{spec.value!r} cannot be added: it leads back to the name ({' -> '.join(way)}), and no resolver "
-                    "starts with a CNAME loop"
-                )
-                self.refuse(wish, RefusalReason.CNAME_LOOP, detail)
+                named = excerpt(" -> ".join(way), _MAX_WAY_CHARACTERS)
+                detail = f"it leads back to the name ({named}), and no resolver starts with a CNAME loop"
+                if way[-1] != wish.name:
+                    detail = f"it leads on to more than {MAX_NAMES} names ({named}), which no client follows"
+                self.refuse(wish, RefusalReason.CNAME_LOOP, f"{spec.value!r} cannot be added: {detail}")
                 result.creates = []
                 result.updates = [update for update in result.updates if update not in rewrites]
                 self._keep_unless_replaced(wish.name)

@@ -1,7 +1,9 @@
 """Wishes against rows: what each record set lacks, what it has too much of, and what stays."""
 
 from collections.abc import Iterable
+from itertools import pairwise
 
+from dnswebhook.chains import MAX_NAMES
 from dnswebhook.difference import Difference
 from dnswebhook.model import Origin, Record, RecordSpec
 from dnswebhook.operations import Update
@@ -176,6 +178,29 @@ def test_a_cname_that_leads_back_to_its_name_is_refused_and_the_way_is_named() -
     assert ([], [], []) == values(found, "CNAME")
     assert [RefusalReason.CNAME_LOOP] == reasons(found)
     assert "one.example.com -> two.example.com -> app.example.com" in found.refusals[0].detail
+
+
+def test_a_chain_of_cnames_that_nobody_follows_is_refused_before_looking_at_all_of_it() -> None:
+    rows = [row(f"host-{number + 1}.example.com", "CNAME", name=f"host-{number}.example.com") for number in range(200)]
+
+    near_the_end = difference([wish(["host-190.example.com"], kind="CNAME")], rows)
+    far_from_it = difference([wish(["host-0.example.com"], kind="CNAME")], rows)
+
+    assert ([], ["host-190.example.com"], []) == values(near_the_end, "CNAME")
+    assert ([], [], []) == values(far_from_it, "CNAME")
+    assert [RefusalReason.CNAME_LOOP] == reasons(far_from_it)
+    assert f"more than {MAX_NAMES} names" in far_from_it.refusals[0].detail
+
+
+def test_of_a_very_long_way_only_a_part_is_named() -> None:
+    tail = "a" * 60 + ".example.com"
+    names = [f"host-{number}.{tail}" for number in range(40)]
+    rows = [row(target, "CNAME", name=name) for name, target in pairwise([*names, NAME])]
+
+    found = difference([wish([names[0]], kind="CNAME")], rows)
+
+    assert f"{names[0]} -> {names[1]} -> " in found.refusals[0].detail
+    assert len(found.refusals[0].detail) < 1200
 
 
 def test_what_a_cname_in_a_loop_should_replace_stays() -> None:
