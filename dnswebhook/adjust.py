@@ -56,17 +56,17 @@ def merge_identified(endpoints: Iterable[Endpoint]) -> list[Endpoint]:
     and drop the others' targets. Targets are united (a CNAME keeps the lowest), the smallest configured TTL wins, and
     the first endpoint's labels stay.
     """
-    merged: dict[tuple[str, str], Endpoint] = {}
+    alike: dict[tuple[str, str], list[Endpoint]] = {}
     for endpoint in endpoints:
-        key = (endpoint.dns_name, endpoint.record_type)
-        known = merged.get(key)
-        merged[key] = endpoint if known is None else _united(known, endpoint)
-    return list(merged.values())
+        alike.setdefault((endpoint.dns_name, endpoint.record_type), []).append(endpoint)
+    return [_united(group) for group in alike.values()]
 
 
-def _united(first: Endpoint, second: Endpoint) -> Endpoint:
-    targets = tuple(sorted({*first.targets, *second.targets}))
+def _united(endpoints: list[Endpoint]) -> Endpoint:
+    """All at once: one after the other, 10,000 would take seconds."""
+    first = endpoints[0]
+    targets = tuple(sorted({target for endpoint in endpoints for target in endpoint.targets}))
     if first.record_type in ("CNAME", "DNAME"):
         targets = targets[:1]
-    ttl_s = min((ttl for ttl in (first.ttl_s, second.ttl_s) if ttl), default=0)
+    ttl_s = min((endpoint.ttl_s for endpoint in endpoints if endpoint.ttl_s), default=0)
     return Endpoint(first.dns_name, first.record_type, targets, ttl_s, labels=first.labels)

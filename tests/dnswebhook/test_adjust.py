@@ -114,6 +114,26 @@ def test_the_longest_name_leaves_room_for_the_prefix_of_the_ownership_record() -
     assert adjusted(Endpoint(f"{longest}y", "CNAME", ("host.example.net",))) is None
 
 
+class CountedTarget(str):
+    """Counts how often it is looked up."""
+
+    lookups = 0
+
+    def __hash__(self) -> int:
+        CountedTarget.lookups += 1
+        return super().__hash__()
+
+
+def test_joining_looks_at_each_target_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(CountedTarget, "lookups", 0)
+    targets = [CountedTarget(f"192.0.2.{number}") for number in range(100)]
+
+    joined = merge_identified(Endpoint("app.example.com", "A", (target,)) for target in targets)
+
+    assert [tuple(sorted(targets))] == [endpoint.targets for endpoint in joined]
+    assert 100 == CountedTarget.lookups
+
+
 def test_endpoints_told_apart_by_identifier_are_joined() -> None:
     first = Endpoint("app.example.com", "A", ("192.0.2.2",), 300, labels={"owner": "one"})
     other = Endpoint("other.example.com", "A", ("192.0.2.9",))
