@@ -14,7 +14,6 @@ import socket
 import threading
 import time
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 from daemonkit.addresses import ListenAddress
@@ -22,6 +21,7 @@ from daemonkit.lifecycle import StartFailed, no_thread, start_thread
 from daemonkit.listening import bound_address, close_listener, open_listener
 from daemonkit.logs import Logger
 from daemonkit.wsgiengine import Engine, ServerLimits
+from daemonkit.wsgitls import UnusablePair
 
 __all__ = ["HttpServer", "ServerLimits"]
 
@@ -43,7 +43,7 @@ class HttpServer:
         limits: ServerLimits | None = None,
         tls: tuple[str, str] | None = None,
     ) -> None:
-        """`tls`: paths of certificate chain and private key."""
+        """`tls`: paths of certificate chain and private key, which are read again when they have changed."""
         self._name = name
         self._address = address
         self._app = app
@@ -68,12 +68,8 @@ class HttpServer:
         self._bound = bound_address(self._listener, self._address)
         try:
             engine = Engine(self._name, self._listener, self._app, self._limits, self._tls, self._log)
-        except (OSError, ValueError) as error:
-            chain, key = self._tls or ("", "")
-            raise StartFailed(
-                f"server {self._name}: cannot use the certificate chain in {chain} with the private key in {key}: "
-                f"{_flaw_of(chain, key) or error}"
-            ) from error
+        except UnusablePair as error:
+            raise StartFailed(f"server {self._name}: {error}") from error
         prepared: queue.SimpleQueue[RuntimeError | None] = queue.SimpleQueue()
 
         def serve() -> None:
@@ -121,14 +117,3 @@ class HttpServer:
         if self._listener is not None and self._bound is not None:
             close_listener(self._listener, self._bound)
             self._listener = None
-
-
-def _flaw_of(chain: str, key: str) -> str:
-    """What OpenSSL does not say: in which file, and what is missing in it."""
-    for path, label, wanted in ((chain, b"CERTIFICATE-----", "certificate"), (key, b"PRIVATE KEY-----", "private key")):
-        try:
-            if label not in Path(path).read_bytes():
-                return f"no {wanted} in PEM format in {path}"
-        except OSError as error:
-            return f"cannot read {path}: {error.strerror}"
-    return ""

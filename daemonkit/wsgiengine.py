@@ -10,21 +10,19 @@ import logging
 import queue
 import resource
 import socket
-import ssl
 import threading
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from cheroot import errors
 from cheroot.connections import ConnectionManager
-from cheroot.ssl import Adapter
 from cheroot.wsgi import Server
 
 from daemonkit.logs import Logger
 from daemonkit.wsgirequest import Connection, Gateway
 from daemonkit.wsgistreams import Head
+from daemonkit.wsgitls import Tls
 
 # How late an expired connection is noticed, and how long a stop takes to begin.
 _TURN_S = 0.2
@@ -93,32 +91,6 @@ class _Connections(ConnectionManager):
                 self.server.process_conn(accepted)
 
 
-class _Tls(Adapter):
-    """Wraps at once, shakes hands when bytes arrive."""
-
-    def __init__(self, certificate: str, private_key: str) -> None:
-        super().__init__(certificate, private_key)
-        self.context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
-        self.context.load_cert_chain(certificate, private_key)
-
-    def bind(self, sock: socket.socket) -> socket.socket:
-        return sock
-
-    def wrap(self, sock: socket.socket) -> tuple[socket.socket, dict[str, Any]]:
-        try:
-            wrapped = self.context.wrap_socket(sock, server_side=True, do_handshake_on_connect=False)
-        except OSError as error:
-            sock.close()
-            raise errors.FatalSSLAlert(*error.args) from error
-        return wrapped, self.get_environ()
-
-    def get_environ(self) -> dict[str, Any]:
-        return {"wsgi.url_scheme": "https", "HTTPS": "on"}
-
-    def makefile(self, _sock: socket.socket, _mode: str = "r", _bufsize: int = -1) -> None:
-        """Connections open their own streams."""
-
-
 class Engine(Server):
     """Serves one listening socket, which its owner has opened and closes."""
 
@@ -162,7 +134,7 @@ class Engine(Server):
         self._patient_threads = threading.BoundedSemaphore(max(1, limits.threads // 4))
         self.socket = listener
         if tls is not None:
-            self.ssl_adapter = _Tls(*tls)
+            self.ssl_adapter = Tls(*tls, log)
 
     @contextlib.contextmanager
     def patience(self) -> Iterator[bool]:

@@ -51,7 +51,10 @@ class Options(CommonOptions):
         "socket",
     )
     config_tls_cert: str | None = option(
-        group="config API", metavar="FILE", help="serve the config API over TLS, with this certificate chain (PEM)"
+        group="config API",
+        metavar="FILE",
+        help="serve the config API over TLS, with this certificate chain (PEM). A file that changes is read again, as is "
+        "that of the key",
     )
     config_tls_key: str | None = option(
         group="config API", metavar="FILE", help="the private key of that certificate (PEM)"

@@ -6,6 +6,7 @@ import os
 import resource
 import select
 import socket
+import ssl
 import stat
 import threading
 import time
@@ -15,9 +16,11 @@ from pathlib import Path
 import pytest
 import requests
 import trustme
+from cryptography.hazmat.primitives import serialization
 
 from daemonkit.addresses import ListenAddress
 from daemonkit.lifecycle import StartFailed
+from daemonkit.logformat import line_of
 from tests.daemonkit.rawhttp import DEADLINE_S, RawClient
 
 CHUNKED = b"POST /x HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n"
@@ -111,6 +114,7 @@ def test_tls_is_served_and_a_client_that_never_shakes_hands_holds_up_nobody(serv
         ("chain.pem", "chain.pem", "no private key in PEM format in {}/chain.pem"),
         ("chain.pem", "nowhere.pem", "cannot read {}/nowhere.pem: No such file or directory"),
         ("chain.pem", "other.pem", "KEY_VALUES_MISMATCH"),
+        ("chain.pem", "locked.pem", "the private key in {}/locked.pem is encrypted, want it without a passphrase"),
     ],
 )
 def test_an_unusable_certificate_is_told_at_start_with_what_is_wrong_in_which_file(
@@ -122,11 +126,75 @@ def test_an_unusable_certificate_is_told_at_start_with_what_is_wrong_in_which_fi
     issued.private_key_pem.write_to_path(str(tmp_path / "key.pem"))
     other.private_key_pem.write_to_path(str(tmp_path / "other.pem"))
     (tmp_path / "bad.pem").write_text("neither")
+    key_of_other = serialization.load_pem_private_key(other.private_key_pem.bytes(), None)
+    locked = key_of_other.private_bytes(
+        serialization.Encoding.PEM,
+        serialization.PrivateFormat.PKCS8,
+        serialization.BestAvailableEncryption(b"passphrase"),
+    )
+    (tmp_path / "locked.pem").write_bytes(locked)
 
     with pytest.raises(StartFailed, match="cannot use the certificate chain") as failed:
         serve(tls=(str(tmp_path / chain), str(tmp_path / key)))
 
     assert flaw.format(tmp_path) in str(failed.value)
+
+
+class Renewal:
+    """Files of a certificate chain and its key."""
+
+    def __init__(self, folder: Path) -> None:
+        self.chain, self.key = folder / "chain.pem", folder / "key.pem"
+        self._authority = trustme.CA()
+        self.renew()
+
+    def renew(self) -> None:
+        self.issue()
+        self.write_chain()
+        self.write_key()
+
+    def issue(self) -> None:
+        self._issued = self._authority.issue_cert("127.0.0.1")
+
+    def write_chain(self) -> None:
+        self.chain.write_bytes(self._issued.cert_chain_pems[0].bytes())
+
+    def write_key(self) -> None:
+        self.key.write_bytes(self._issued.private_key_pem.bytes())
+
+    def is_presented_at(self, port: int) -> bool:
+        presented = ssl.get_server_certificate(("127.0.0.1", port), timeout=DEADLINE_S)
+        return presented.encode() == self._issued.cert_chain_pems[0].bytes()
+
+
+def test_new_connections_get_a_renewed_certificate(serve, tmp_path: Path) -> None:
+    files = Renewal(tmp_path)
+    port = serve(tls=(str(files.chain), str(files.key))).bound_address.port
+    assert files.is_presented_at(port)
+
+    files.renew()
+
+    assert files.is_presented_at(port)
+
+
+def test_a_half_renewed_certificate_is_told_of_once_and_the_one_before_stays_in_use(
+    serve, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    files = Renewal(tmp_path)
+    port = serve(tls=(str(files.chain), str(files.key))).bound_address.port
+    before = ssl.get_server_certificate(("127.0.0.1", port), timeout=DEADLINE_S)
+
+    files.issue()
+    files.write_chain()
+
+    for _ in range(2):
+        assert ssl.get_server_certificate(("127.0.0.1", port), timeout=DEADLINE_S) == before
+    (line,) = [
+        line for line in map(line_of, caplog.records) if str(line["msg"]).startswith("certificate cannot be renewed")
+    ]
+    assert "KEY_VALUES_MISMATCH" in str(line["error"])
+    files.write_key()
+    assert files.is_presented_at(port)
 
 
 def test_a_connection_is_kept_for_further_requests(serve) -> None:

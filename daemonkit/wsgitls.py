@@ -1,0 +1,104 @@
+"""TLS of the HTTP server: certificate chain and private key from files, which may be renewed while it serves.
+
+A new connection gets what the files hold by then. Whoever renews them writes one after the other, so a pair that cannot
+be used is told of once, and the one before stays in use.
+"""
+
+import contextlib
+import socket
+import ssl
+from pathlib import Path
+from typing import Any
+
+from cheroot import errors
+from cheroot.ssl import Adapter
+
+from daemonkit.logs import Logger
+
+_FileState = tuple[int, int, int]
+
+
+class UnusablePair(ValueError):
+    """No TLS with these files; the text says which one, and what is wrong with it."""
+
+
+class Tls(Adapter):
+    """Wraps at once, shakes hands when bytes arrive. Belongs to the thread that accepts."""
+
+    def __init__(self, certificate: str, private_key: str, log: Logger) -> None:
+        """Raises UnusablePair."""
+        super().__init__(certificate, private_key)
+        self._log = log
+        self._states = self._told = self._look()
+        self.context = _context_of(certificate, private_key)
+
+    def bind(self, sock: socket.socket) -> socket.socket:
+        return sock
+
+    def wrap(self, sock: socket.socket) -> tuple[socket.socket, dict[str, Any]]:
+        self._renew()
+        try:
+            wrapped = self.context.wrap_socket(sock, server_side=True, do_handshake_on_connect=False)
+        except OSError as error:
+            sock.close()
+            raise errors.FatalSSLAlert(*error.args) from error
+        return wrapped, self.get_environ()
+
+    def get_environ(self) -> dict[str, Any]:
+        return {"wsgi.url_scheme": "https", "HTTPS": "on"}
+
+    def makefile(self, _sock: socket.socket, _mode: str = "r", _bufsize: int = -1) -> None:
+        """Connections open their own streams."""
+
+    def _renew(self) -> None:
+        # Before they are read: what is written meanwhile is seen the next time.
+        states = self._look()
+        if states == self._states:
+            return
+        try:
+            self.context = _context_of(self.certificate, self.private_key)
+        except UnusablePair as error:
+            if states != self._told:
+                self._log.error("certificate cannot be renewed, the one before stays in use", error=error)
+        else:
+            self._states = states
+            self._log.info("certificate renewed", path=self.certificate)
+        self._told = states
+
+    def _look(self) -> tuple[_FileState | None, ...]:
+        return _state_of(self.certificate), _state_of(self.private_key)
+
+
+def _state_of(path: str) -> _FileState | None:
+    """None: there is no such file."""
+    with contextlib.suppress(OSError):
+        found = Path(path).stat()
+        return found.st_ino, found.st_mtime_ns, found.st_size
+    return None
+
+
+def _context_of(chain: str, key: str) -> ssl.SSLContext:
+    context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+    try:
+        # Without a password OpenSSL would ask for that of an encrypted key on the terminal.
+        context.load_cert_chain(chain, key, password="")
+    except (OSError, ValueError) as error:
+        flaw = _flaw_of(chain, key) or error
+        raise UnusablePair(
+            f"cannot use the certificate chain in {chain} with the private key in {key}: {flaw}"
+        ) from error
+    return context
+
+
+def _flaw_of(chain: str, key: str) -> str:
+    """What OpenSSL does not say: in which file, and what is missing in it."""
+    for path, label, wanted in ((chain, b"CERTIFICATE-----", "certificate"), (key, b"PRIVATE KEY-----", "private key")):
+        try:
+            content = Path(path).read_bytes()
+        except OSError as error:
+            return f"cannot read {path}: {error.strerror}"
+        if label not in content:
+            return f"no {wanted} in PEM format in {path}"
+        if path == key and b"ENCRYPTED" in content:
+            return f"the private key in {path} is encrypted, want it without a passphrase"
+    return ""
