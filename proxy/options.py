@@ -53,8 +53,8 @@ class Options(CommonOptions):
     config_tls_cert: str | None = option(
         group="config API",
         metavar="FILE",
-        help="serve the config API over TLS, with this certificate chain (PEM). A file that changes is read again, as is "
-        "that of the key",
+        help="serve the config API over TLS, with this certificate chain (PEM). A file that changes is read again, as "
+        "is that of the key",
     )
     config_tls_key: str | None = option(
         group="config API", metavar="FILE", help="the private key of that certificate (PEM)"
