@@ -14,7 +14,7 @@ from proxy.h2.heads import Fields, ResponseHead
 from proxy.loop import Creditor, Transport
 
 _SMALL_BYTES: Final = 16 * 1024
-"""A whole response of so much takes no turn."""
+"""A whole response of so much takes no turn where the socket takes all."""
 
 
 class Turns(Protocol):
@@ -122,7 +122,7 @@ class H2Stream:
 
     def send_response(self, head: ResponseHead, data: bytes | memoryview) -> int:
         connection = self._connection
-        if len(data) > _SMALL_BYTES:
+        if len(data) > _SMALL_BYTES or self._transport.is_writing:
             self.send_headers(head, False)
             return self.send_data(data, True, NOBODY)
         if connection.encode_head is not None:

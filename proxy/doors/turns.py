@@ -2,10 +2,10 @@
 
 What a socket's queue holds is sent in order: all that is said later waits for it. So once the socket has not taken all,
 a stream hands over its share of a round and then waits, and the next round begins when the socket has taken this one
-(deficit round robin). A stream that does not wait has a small share of every round, so the answer to a small request,
-and an event now and then, is at most a round behind, however many downloads there are. Rounds grow as long as the
-socket takes them at once; when it has taken the largest, shares count no more. The kernel would queue megabytes
-likewise: `Transport.keep_unsent_low`.
+(round robin). A stream that does not wait has a small share of every round, so the answer to a small request, and an
+event now and then, is at most a round behind, however many downloads there are. Where there are more of those than a
+round holds, they wait as well, so that every round ends. Rounds grow as long as the socket takes them at once; when it
+has taken the largest, shares count no more. The kernel would queue megabytes likewise: `Transport.keep_unsent_low`.
 
 Streams wait here for the connection's window too, in the same order.
 """
@@ -29,6 +29,7 @@ QUANTUM_BYTES: Final = 16 * 1024
 class Turns:
     __slots__ = (
         "_codec",
+        "_given_bytes",
         "_is_look_due",
         "_is_narrow",
         "_loop",
@@ -52,6 +53,8 @@ class Turns:
         """By number, in the order of their turns; others only look."""
         self.fresh_bytes = 0
         """Handed over, and not fetched yet: the connection resets it when the transport fetches all."""
+        self._given_bytes = 0
+        """Handed over in this round."""
         self._round_number = 0
         self._round_bytes = ROUND_BYTES
         self._is_narrow = False
@@ -67,9 +70,9 @@ class Turns:
 
     def room_for(self, stream: H2Stream) -> int:
         """How many bytes of its body it may send now."""
+        if self._transport.is_writing and not self._is_narrow:
+            self._is_narrow, self._given_bytes = True, 0
         room_bytes = self._room_bytes
-        if self._transport.is_writing:
-            self._is_narrow = True
         if not self._is_narrow:
             return room_bytes
         if stream.stream_id in self.waiting:
@@ -82,11 +85,16 @@ class Turns:
     @property
     def _room_bytes(self) -> int:
         """For all streams."""
-        return max(0, FULL_BYTES - self.fresh_bytes - self._transport.queued_bytes)
+        room_bytes = FULL_BYTES - self.fresh_bytes - self._transport.queued_bytes
+        if self._is_narrow:
+            # Were the queue filled up while it empties, it would never be empty, and no round would begin.
+            room_bytes = min(room_bytes, self._round_bytes + ROUND_BYTES - self._given_bytes)
+        return max(0, room_bytes)
 
     def sent(self, stream: H2Stream, size_bytes: int) -> None:
         stream.share_bytes -= size_bytes
         self.fresh_bytes += size_bytes
+        self._given_bytes += size_bytes
 
     def wait(self, stream: H2Stream) -> None:
         """It has more than there is room for, or than the connection's window takes."""
@@ -146,15 +154,14 @@ class Turns:
 
     def _begin_round(self) -> None:
         waiting, codec = self.waiting, self._codec
+        self._given_bytes = 0
         if not waiting:
             self._is_narrow = False
             return
         self._round_number += 1
-        turns = len(waiting)
-        if self._is_narrow:
-            turns = min(turns, self._round_bytes // QUANTUM_BYTES)
-        share_bytes = self._round_bytes // turns
-        while turns and waiting and codec.has_send_window and self._room_bytes:
+        turns, round_bytes = len(waiting), self._round_bytes
+        share_bytes = max(round_bytes // turns, QUANTUM_BYTES)
+        while turns and waiting and codec.has_send_window and self._room_bytes and self._given_bytes < round_bytes:
             turns -= 1
             _, stream = waiting.popitem(last=False)
             stream.round_number, stream.share_bytes = self._round_number, share_bytes

@@ -103,6 +103,23 @@ def test_every_download_ends_whole_when_some_are_taken_back_while_they_wait(chai
         assert DOWNLOADS // 2 == sum(record.reason == "client_gone" for record in proxy.records)
 
 
+def test_a_download_has_its_turns_beside_small_answers_that_never_cease(chain: Chain) -> None:
+    proxy, _ = chain
+    with Reader(proxy) as client:
+        turns = connection_of(proxy).turns
+        streams = {client.ask(f"/bulk/{15 * KIB}") for _ in range(60)}
+        download = client.answers[client.ask(f"/bulk/{128 * KIB}")]
+        while not download.has_ended:
+            # So the socket is always full. All that the backend lets go of the download may be on its way.
+            least = len(client.answers) - 1
+            proxy.wait_for(partial(lambda least: len(proxy.records) + len(turns.waiting) >= least, least), "answers")
+            client.take(64 * KIB)
+            ended = {stream for stream in streams if client.answers[stream].has_ended}
+            streams = streams - ended | {client.ask(f"/bulk/{15 * KIB}") for _ in ended}
+            assert len(client.answers) < 1_500
+        assert 128 * KIB == len(download.body)
+
+
 def test_a_line_is_shared_no_more_when_nobody_uses_it(chain: Chain) -> None:
     proxy, _ = chain
     with Reader(proxy) as client:
