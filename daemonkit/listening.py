@@ -43,11 +43,11 @@ def bound_address(listener: socket.socket, address: ListenAddress) -> ListenAddr
 
 
 def close_listener(listener: socket.socket, address: ListenAddress) -> None:
-    """Close, and remove the file of a unix socket."""
+    """Close, and remove the file of a unix socket, unless a successor listens there already."""
     listener.close()
     if address.is_unix:
         with contextlib.suppress(OSError):
-            Path(address.path).unlink()
+            _remove_stale(address.path)
 
 
 def _open_tcp(address: ListenAddress, backlog: int) -> socket.socket:

@@ -1,6 +1,7 @@
 """The HTTP server with well-behaved clients: addresses, bodies, keep-alive, overload, drain."""
 
 import contextlib
+import errno
 import logging
 import os
 import resource
@@ -441,6 +442,28 @@ def _is_refused(port: int) -> bool:
     except ConnectionRefusedError:
         return True
     return False
+
+
+def test_a_server_that_ends_leaves_the_unix_socket_to_its_successor(serve, app, tmp_path: Path) -> None:
+    path = tmp_path / "api.sock"
+    first = serve(f"unix:{path}")
+    with RawClient(path=str(path)) as client:
+        client.send(b"GET /hold HTTP/1.1\r\nHost: x\r\n\r\n")
+        assert app.entered.acquire(timeout=DEADLINE_S)
+        first.drain(time.monotonic())
+        assert _eventually(lambda: _is_refused_at(path))
+
+        serve(f"unix:{path}")
+        app.release.set()
+        first.stop()
+
+    with RawClient(path=str(path)) as client:
+        assert client.get().status_code == 200
+
+
+def _is_refused_at(path: Path) -> bool:
+    with socket.socket(socket.AF_UNIX) as client:
+        return client.connect_ex(str(path)) == errno.ECONNREFUSED
 
 
 def test_a_drain_ends_at_its_deadline_even_when_a_request_does_not(serve, app) -> None:
