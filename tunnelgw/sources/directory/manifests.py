@@ -1,5 +1,7 @@
 """Bytes of a YAML or JSON file to its documents, each with the line of every place in it."""
 
+import json
+import re
 from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Any, Final, NamedTuple
@@ -10,6 +12,12 @@ from tunnelgw.sources.directory.schema.shapes import Place
 
 _MOST_VALUES: Final = 1_000_000
 """With aliases; a hundred times what the largest route that the API takes has."""
+_DEEPEST: Final = 1000
+"""Each level of nesting takes a byte at least, so shorter files need no look."""
+_SURROGATES: Final = re.compile(
+    rb"(?<!\\)((?:\\\\)*)(\\u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2})"  # no backslash escapes it
+)
+"""How JSON may write one character, and YAML may not."""
 
 
 class BrokenFile(Exception):
@@ -26,7 +34,7 @@ class Document(NamedTuple):
 
 
 class _Loader(yaml.CSafeLoader):
-    """As the API server reads YAML: keys are unique strings, and times are texts."""
+    """As the API server reads YAML: keys are unique strings, and times are texts, as is `=`."""
 
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
         seen: set[str] = set()
@@ -41,8 +49,9 @@ class _Loader(yaml.CSafeLoader):
         return super().construct_mapping(node, deep)
 
 
+_TEXTS = {"tag:yaml.org,2002:timestamp", "tag:yaml.org,2002:value"}
 _Loader.yaml_implicit_resolvers = {
-    first: [(tag, pattern) for tag, pattern in resolvers if tag != "tag:yaml.org,2002:timestamp"]
+    first: [(tag, pattern) for tag, pattern in resolvers if tag not in _TEXTS]
     for first, resolvers in yaml.CSafeLoader.yaml_implicit_resolvers.items()
 }
 
@@ -67,16 +76,27 @@ for _kind in ("bool", "int", "float", "timestamp"):
 
 def documents(octets: bytes) -> list[Document]:
     """Those that are not empty; of a `List` its items. Raises BrokenFile."""
+    if octets.lstrip().startswith(b"{"):
+        octets = _SURROGATES.sub(_plain, octets)
     try:
         return [each for document in _loaded(octets) for each in _flat(document)]
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
         raise BrokenFile(mark.line + 1 if mark else 1, error.problem or "not YAML") from error
+    except yaml.reader.ReaderError as error:
+        raise BrokenFile(octets.count(b"\n", 0, error.position) + 1, f"not YAML: {error.reason}") from error
     except (yaml.YAMLError, UnicodeDecodeError, RecursionError) as error:
         raise BrokenFile(1, f"not YAML: {str(error)[:200]}") from error
 
 
+def _plain(pair: re.Match[bytes]) -> bytes:
+    before, escapes = pair.groups()
+    character: str = json.loads(b'"%b"' % escapes)
+    return before + character.encode()
+
+
 def _loaded(octets: bytes) -> Iterator[Document]:
+    _check_depth(octets)
     loader = _Loader(octets)
     try:
         while loader.check_node():
@@ -88,6 +108,20 @@ def _loaded(octets: bytes) -> Iterator[Document]:
                 yield Document(data, partial(_line, node))
     finally:
         loader.dispose()
+
+
+def _check_depth(octets: bytes) -> None:
+    """Raises BrokenFile where PyYAML would recurse in C until the process has no stack left, and crashes."""
+    if len(octets) <= _DEEPEST:
+        return
+    depth = 0
+    for event in yaml.parse(octets, _Loader):
+        if isinstance(event, yaml.CollectionStartEvent):
+            depth += 1
+            if depth > _DEEPEST:
+                raise BrokenFile(event.start_mark.line + 1, "nests too deeply")
+        elif isinstance(event, yaml.CollectionEndEvent):
+            depth -= 1
 
 
 def _check_aliases(root: yaml.Node) -> None:

@@ -40,7 +40,10 @@ def laughs() -> str:
         ),
         (route().replace("apiVersion", "#"), "web.yaml:2: not an object of the API: apiVersion is missing"),
         ("\xff\xfe", "web.yaml:1: "),
+        (route() + "  rules: \x07\n", "web.yaml:8: not YAML: control characters are not allowed"),
         ("&a [*a]", "web.yaml:1: "),
+        (route() + f"  rules: {'[' * 100_000}\n", "web.yaml:8: nests too deeply"),
+        (route() + f"  rules:\n  {'- ' * 100_000}\n", "web.yaml:9: nests too deeply"),
         ("apiVersion: v1\nkind: List\nitems: 5\n", "web.yaml:3: items of a List is not a list"),
         (route() + "  rules: 0b_\n", "web.yaml:8: a value cannot be read as int"),
         (route() + f"  rules: {'9' * 5000}\n", "web.yaml:8: a value cannot be read as int"),
@@ -81,6 +84,14 @@ def test_kinds_of_others_are_no_mistake(site: Site, api_version: str, kind: str)
     site.look()
 
     assert site.problems() == []
+
+
+def test_a_byte_that_is_not_of_utf_8_is_told_with_its_line(site: Site) -> None:
+    site.write("web.yaml", "").write_bytes(route().encode() + b"  # caf\xe9\n")
+
+    site.look()
+
+    assert site.problems() == ["web.yaml:8: not YAML: incomplete UTF-8 octet sequence"]
 
 
 @pytest.mark.parametrize("value", ["a" * 4000 + " ", "a" * 2000 + "  " + "b" * 1999, "a b" * 1333 + "ä"])

@@ -52,6 +52,20 @@ def test_documents_lists_json_and_folders_are_read_and_hidden_files_are_not(site
     assert site.problems() == []
 
 
+def test_texts_that_json_and_yaml_write_differently_are_read_as_an_api_server_reads_them(site: Site) -> None:
+    texts = {"face": "\U0001f600\U00010437", "backslashes": r"\ud83d\ude00"}
+    site.write("web.json", json.dumps({**yaml.safe_load(route()), "metadata": {"name": "web", "annotations": texts}}))
+    site.write(
+        "other.yaml",
+        route("other").replace("  name: other", r"  {name: other, annotations: {is: =, raw: \ud83d\ude00}}"),
+    )
+
+    found = {key.name: item.metadata.annotations for key, item in site.look().snapshot.all(Kind.HTTP_ROUTE).items()}
+
+    assert site.problems() == []
+    assert found == {"web": texts, "other": {"is": "=", "raw": r"\ud83d\ude00"}}
+
+
 def test_an_object_gets_what_an_api_server_would_give_it(site: Site) -> None:
     site.write("web.yaml", route())
 
