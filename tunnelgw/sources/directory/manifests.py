@@ -119,7 +119,8 @@ def _check_depth(octets: bytes) -> None:
         if isinstance(event, yaml.CollectionStartEvent):
             depth += 1
             if depth > _DEEPEST:
-                raise BrokenFile(event.start_mark.line + 1, "nests too deeply")
+                mark = event.start_mark
+                raise BrokenFile(mark.line + 1 if mark else 1, "nests too deeply")
         elif isinstance(event, yaml.CollectionEndEvent):
             depth -= 1
 
