@@ -159,8 +159,8 @@ class EmbeddedStore:
         if not self._lock.acquire(timeout=max(0.0, deadline.remaining_s)):
             raise StoreTimeout(f"{self.path} stayed busy until the deadline of the call")
         try:
-            connection = self._connection or self._connect()
-            connection.execute(f"PRAGMA busy_timeout = {max(1, int(deadline.remaining_s * 1000))}")
+            connection = self._connection or self._connect(deadline)
+            connection.execute(_busy_timeout(deadline))
             yield connection
         except (sqlite3.Error, OSError) as error:
             self._disconnect()
@@ -181,12 +181,12 @@ class EmbeddedStore:
                     connection.execute("ROLLBACK")
                 raise
 
-    def _connect(self) -> sqlite3.Connection:
+    def _connect(self, deadline: Deadline) -> sqlite3.Connection:
         self.path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         os.close(os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600))
         connection = sqlite3.connect(self.path, isolation_level=None, check_same_thread=False)
         try:
-            connection.execute("PRAGMA busy_timeout = 5000")
+            connection.execute(_busy_timeout(deadline))
             connection.execute("PRAGMA journal_mode = WAL")
             connection.execute("PRAGMA synchronous = NORMAL")
             self._prepare_schema(connection)
@@ -229,6 +229,11 @@ class EmbeddedStore:
         if isinstance(error, sqlite3.OperationalError) and error.sqlite_errorcode & 0xFF == sqlite3.SQLITE_BUSY:
             return StoreTimeout(f"{self.path} stayed locked by another process until the deadline of the call")
         return StoreFailed(f"{self.path}: {excerpt(str(error))}; {_remedy(error)}")
+
+
+def _busy_timeout(deadline: Deadline) -> str:
+    """Makes what waits for another process end with the call."""
+    return f"PRAGMA busy_timeout = {max(1, int(deadline.remaining_s * 1000))}"
 
 
 def _remedy(error: sqlite3.Error | OSError) -> str:

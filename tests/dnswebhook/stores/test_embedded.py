@@ -1,6 +1,7 @@
 """The embedded store by itself: its rules, its cache, and what other processes and broken files do to it."""
 
 import sqlite3
+import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -8,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from dnswebhook.deadline import Deadline
-from dnswebhook.errors import AlreadyExists, NotFound, Overlaps, StoreFailed, StoreTimeout
-from dnswebhook.model import Record, RecordSpec
+from dnswebhook.errors import AlreadyExists, NotFound, Overlaps, StoreError, StoreFailed, StoreTimeout
+from dnswebhook.model import Listing, Record, RecordSpec
 from dnswebhook.stores.base import Grade
 from dnswebhook.stores.embedded import FILE_NAME, MAX_TTL_S, SCHEMA_VERSION, EmbeddedStore
 
@@ -192,6 +193,32 @@ def test_a_write_waits_for_another_process_only_until_its_deadline(tmp_path: Pat
 
     store.create(RecordSpec("b.example.com", "A", "192.0.2.1"), soon())
     assert 2 == len(held(store))
+
+
+def test_opening_waits_for_another_process_only_until_the_deadline_of_its_call(
+    tmp_path: Path, store: EmbeddedStore
+) -> None:
+    store.create(A, soon())
+    store.close()
+    blocker = sqlite3.connect(tmp_path / FILE_NAME, isolation_level=None)
+    blocker.execute("PRAGMA locking_mode = EXCLUSIVE")  # keeps readers out as well
+    blocker.execute("BEGIN EXCLUSIVE")
+    outcomes: list[Listing | StoreError] = []
+
+    def list_them() -> None:
+        try:
+            outcomes.append(store.list_records(Deadline.after(0.05)))
+        except StoreError as error:
+            outcomes.append(error)
+
+    reader = threading.Thread(target=list_them)
+    reader.start()
+    reader.join(3.0)
+    blocker.close()  # whoever still waits succeeds now
+    reader.join(20.0)
+
+    assert [StoreTimeout] == [type(outcome) for outcome in outcomes]
+    assert [A] == held(store)
 
 
 # Files.
