@@ -59,8 +59,8 @@ class H1Stream:
         self.unreleased_bytes = 0
         """Of the request, held by the exchange."""
 
-    def progress_of(self, creditor: Creditor) -> int | None:
-        return self._transport.progress_of(creditor)
+    def progress_of(self, creditor: Creditor | None) -> int | None:
+        return None if creditor is None else self._transport.progress_of(creditor)
 
     def send_interim(self, head: ResponseHead) -> None:
         self._codec.send_headers(head)

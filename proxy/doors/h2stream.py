@@ -79,8 +79,8 @@ class H2Stream:
         """Of `turns`, in which it had `share_bytes` left of its share."""
         self.share_bytes = 0
 
-    def progress_of(self, creditor: Creditor) -> int | None:
-        progress = self._transport.progress_of(creditor)
+    def progress_of(self, creditor: Creditor | None) -> int | None:
+        progress = None if creditor is None else self._transport.progress_of(creditor)
         return self._connection.turns.progress_of(self.stream_id) if progress is None else progress
 
     def send_interim(self, head: ResponseHead) -> None:

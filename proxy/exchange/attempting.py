@@ -128,9 +128,8 @@ class Attempting(Ending):
         The first look gives half of the time for it, and so does each that finds progress since the one before.
         """
         stream, client = self._stream, self._client
-        if stream is None:
-            return False
-        counts = [count for count in (client.progress_of(stream), stream.progress_of(client)) if count is not None]
+        of_sides = client.progress_of(stream), None if stream is None else stream.progress_of(client)
+        counts = [count for count in of_sides if count is not None]
         progress = sum(counts)
         looked_s, before = self._last_look
         if not counts or (looked_s == self.active_s and progress <= before):

@@ -39,10 +39,10 @@ class ClientStream(Protocol):
 
     arrival: Arrival
 
-    def progress_of(self, creditor: Creditor) -> int | None:
+    def progress_of(self, creditor: Creditor | None) -> int | None:
         """A number that rises as the client reads, however slowly; None: nothing that `creditor` has sent waits for it.
 
-        Costs a system call.
+        Without a creditor: as long as what is still to be sent waits for others. Costs a system call.
         """
 
     def send_interim(self, head: ResponseHead) -> None:

@@ -220,6 +220,39 @@ def test_downloads_that_wait_for_their_turns_with_a_slow_client_are_not_idle(cha
         assert {record.reason for record in proxy.records} == {"idle_timeout"}
 
 
+# As above.
+@pytest.mark.parametrize("chain", ["http"], indirect=True)
+def test_nor_are_those_of_which_the_backend_has_sent_all(chain: Chain) -> None:
+    proxy, _ = chain
+    with socket.socket() as sock:
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 32 * 1024)
+        sock.settimeout(WAIT_S)
+        sock.connect(("127.0.0.1", proxy.port))
+        client = H2Client(sock)
+        client.h2.update_settings({SettingCodes.INITIAL_WINDOW_SIZE: 2**31 - 1})
+        client.h2.increment_flow_control_window(2**31 - 1 - 65_535)
+        for _ in range(8):
+            client.ask("/bulk/200000")
+        registry = proxy.doors._registry
+        proxy.wait_for(lambda: any(isinstance(each, H2Connection) for each in registry), "the protocol to be known")
+        (connection,) = proxy.call(lambda: [*registry])
+        assert isinstance(connection, H2Connection)
+        output, running = connection._transport._output, proxy.real.running
+        proxy.wait_for(lambda: sum(exchange._response_bytes == 200_000 for exchange in running) > 4, "whole bodies")
+        proxy.wait_for(lambda: output.queued_bytes > 0, "a full socket")
+        for _ in range(8):
+            before_bytes = proxy.call(lambda: output.acknowledged_bytes)
+            while proxy.call(lambda: output.acknowledged_bytes) <= before_bytes:
+                assert sock.recv(1024)
+            proxy.pass_time(UNTIL_A_LOOK_S)
+        assert not any(record.reason for record in proxy.records)
+        for _ in range(4):
+            proxy.pass_time(IDLE_S)
+
+        proxy.wait_for(lambda: len(proxy.records) == 8, "the end of all")
+        assert sum(record.reason == "idle_timeout" for record in proxy.records) > 4
+
+
 def test_a_backend_that_reads_an_upload_slowly_is_not_idle_and_one_that_stops_is() -> None:
     with socket.socket() as listening, contextlib.ExitStack() as stack:
         listening.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 32 * 1024)

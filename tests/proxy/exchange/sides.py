@@ -77,7 +77,7 @@ class MemoryClient:
 
     # -- what the exchange calls
 
-    def progress_of(self, _: Creditor) -> int | None:
+    def progress_of(self, _: Creditor | None) -> int | None:
         return self.progress
 
     def send_interim(self, head: ResponseHead) -> None:
