@@ -10,6 +10,8 @@ import yaml
 
 from tunnelgw.sources.directory.schema.shapes import Place
 
+MOST_BYTES: Final = 4 * 1024 * 1024
+"""Of a file: 20,000 small routes. To read it may take a hundred times the memory."""
 _MOST_VALUES: Final = 1_000_000
 """With aliases; a hundred times what the largest route that the API takes has."""
 _DEEPEST: Final = 1000
@@ -76,6 +78,8 @@ for _kind in ("bool", "int", "float", "timestamp"):
 
 def documents(octets: bytes) -> list[Document]:
     """Those that are not empty; of a `List` its items. Raises BrokenFile."""
+    if len(octets) > MOST_BYTES:
+        raise BrokenFile(1, f"has more than {MOST_BYTES >> 20} MiB; split it")
     if octets.lstrip().startswith(b"{"):
         octets = _SURROGATES.sub(_plain, octets)
     try:

@@ -8,6 +8,7 @@ from tests.tunnelgw.sources.directory.site import WEB, Site, route
 from tunnelgw.model.kinds import Kind
 from tunnelgw.model.meta import Key
 from tunnelgw.model.snapshot import Entry
+from tunnelgw.sources.directory.manifests import MOST_BYTES
 
 
 def laughs() -> str:
@@ -42,6 +43,7 @@ def laughs() -> str:
         ("\xff\xfe", "web.yaml:1: "),
         (route() + "  rules: \x07\n", "web.yaml:8: not YAML: control characters are not allowed"),
         ("&a [*a]", "web.yaml:1: "),
+        (route() + "#" * MOST_BYTES, "web.yaml:1: has more than 4 MiB; split it"),
         (route() + f"  rules: {'[' * 100_000}\n", "web.yaml:8: nests too deeply"),
         (route() + f"  rules:\n  {'- ' * 100_000}\n", "web.yaml:9: nests too deeply"),
         ("apiVersion: v1\nkind: List\nitems: 5\n", "web.yaml:3: items of a List is not a list"),

@@ -13,6 +13,7 @@ import pytest
 
 from tests.support.process import REPOSITORY
 from tunnelgw.sources.directory.folder import Folder
+from tunnelgw.sources.directory.manifests import MOST_BYTES
 
 SECOND_NS = 10**9
 HOUR_NS = 3600 * SECOND_NS
@@ -33,6 +34,16 @@ def told(script: str) -> list[str]:
         [sys.executable, "-c", AS_NOBODY + script], cwd=REPOSITORY, capture_output=True, text=True, check=True
     )
     return done.stdout.splitlines()
+
+
+def test_of_a_file_that_is_too_large_no_more_is_read_than_shows_it(tmp_path: Path) -> None:
+    path = tmp_path / "web.yaml"
+    path.touch()
+    os.truncate(path, 16 * MOST_BYTES)
+
+    read = Folder(tmp_path).look().read
+
+    assert {each: len(octets) for each, octets in read.items()} == {path: MOST_BYTES + 1}
 
 
 def test_an_edit_of_a_file_of_the_future_is_read_once_it_is_still(tmp_path: Path) -> None:
