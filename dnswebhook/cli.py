@@ -52,7 +52,7 @@ def main() -> None:
 
 
 def open_store(options: Options, metrics: Metrics, *, remembers: bool) -> Store:
-    """`remembers`: leave in the state directory what is learnt of the controller; a person's commands do not."""
+    """`remembers`: leave something in the state directory; a person's commands do not."""
 
     def observe(operation: str, outcome: str, seconds: float) -> None:
         metrics.store_requests.labels(operation, outcome).observe(seconds)
@@ -62,7 +62,7 @@ def open_store(options: Options, metrics: Metrics, *, remembers: bool) -> Store:
         if not remembers:
             settings = dataclasses.replace(settings, state_dir=None)
         return UnifiStore(settings, observe, metrics.rate_limit_hits.inc)
-    return ObservedStore(EmbeddedStore(options.state_path()), observe)
+    return ObservedStore(EmbeddedStore(options.state_path(), makes_file=remembers), observe)
 
 
 def serve(options: Options, store: Store, metrics: Metrics) -> int:

@@ -55,8 +55,10 @@ _SCHEMA = (
 class EmbeddedStore:
     """One connection, used by one thread at a time; SQLite's own locks keep processes apart."""
 
-    def __init__(self, directory: Path) -> None:
+    def __init__(self, directory: Path, *, makes_file: bool = True) -> None:
+        """`makes_file`: else a file that is not there holds no records, and reading leaves it so."""
         self.path = directory / FILE_NAME
+        self._makes_file = makes_file
         self._lock = threading.Lock()
         self._connection: sqlite3.Connection | None = None
         self._listing: Listing | None = None
@@ -66,6 +68,8 @@ class EmbeddedStore:
         return _CAPABILITIES
 
     def list_records(self, deadline: Deadline) -> Listing:
+        if not self._makes_file and _is_missing(self.path):
+            return Listing(())
         with self._open(deadline) as connection:
             # Moves only when another connection, hence another process, has committed.
             version = connection.execute("PRAGMA data_version").fetchone()[0]
@@ -252,6 +256,16 @@ def _refuse_overlap(connection: sqlite3.Connection, spec: RecordSpec) -> None:
     ).fetchone()
     if found:
         raise Overlaps(f"{spec.name} has {found[0]} {found[1]!r}, and a CNAME must stand alone on its name")
+
+
+def _is_missing(path: Path) -> bool:
+    try:
+        path.stat()
+    except FileNotFoundError:
+        return True
+    except OSError:  # opening it says what is wrong
+        return False
+    return False
 
 
 def _is_directory(path: Path) -> bool:

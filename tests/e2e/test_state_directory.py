@@ -50,6 +50,16 @@ def test_a_command_prints_its_table_and_leaves_nothing_behind(command: str, env,
     assert not state_dir.exists()
 
 
+@pytest.mark.parametrize("command", ["check", "records"])
+def test_a_command_makes_no_embedded_database(command: str, state_dir: Path) -> None:
+    """It would belong to the person, and the daemon's user could not open it."""
+    finished = run(command, {"DNSWEBHOOK_STORE": "embedded", "DNSWEBHOOK_STATE_DIR": str(state_dir)})
+
+    assert finished.returncode == 0, finished.stderr
+    assert "records" in finished.stdout + finished.stderr
+    assert not state_dir.exists()
+
+
 def test_the_daemon_makes_its_state_directory_for_itself_alone(env, state_dir: Path) -> None:
     with Daemon.dnswebhook(env) as daemon:
         daemon.wait_for_message("record store is ready")
