@@ -6,9 +6,11 @@ would take the place of what the child was to inherit.
 
 import contextlib
 import os
+import sys
 from typing import Final
 
 _STDERR: Final = 2
+_NAMES: Final = (("stdin", "r"), ("stdout", "w"), ("stderr", "w"))
 
 
 def open_missing() -> None:
@@ -17,3 +19,7 @@ def open_missing() -> None:
         while (descriptor := os.open(os.devnull, os.O_RDWR)) <= _STDERR:
             os.set_inheritable(descriptor, True)
         os.close(descriptor)
+    for number, (name, mode) in enumerate(_NAMES):
+        # Python has left out what was missing when it began: whoever prints would find None.
+        if getattr(sys, name) is None:
+            setattr(sys, name, open(number, mode, encoding="utf-8", closefd=False))  # noqa: SIM115 - for good

@@ -1,6 +1,7 @@
 """The command lines of `check`, `explain`, `schema`, `edge-ca` and `tunnel-check`."""
 
 import argparse
+import signal
 import sys
 from collections.abc import Callable, Mapping, Sequence
 
@@ -23,10 +24,17 @@ def run(arguments: Sequence[str], environ: Mapping[str, str]) -> int:
         "tunnel-check": _tunnel_check,
     }
     try:
-        return commands[command](rest, environ)
+        exit_code = commands[command](rest, environ)
+        sys.stdout.flush()
     except SourceError as error:
         sys.stderr.write(f"{PROG} {command}: {error}\n")
         return EXIT_USAGE
+    except BrokenPipeError:
+        # Whoever reads what we print has seen enough: end as other programs do, and without a last try at the exit.
+        signal.signal(signal.SIGPIPE, signal.SIG_DFL)
+        signal.raise_signal(signal.SIGPIPE)
+        raise
+    return exit_code
 
 
 def _check(arguments: Sequence[str], _environ: Mapping[str, str]) -> int:

@@ -13,6 +13,7 @@ PROGRAM = """
 import json, os, socket, subprocess, sys
 from daemonkit import standardfiles
 standardfiles.open_missing()
+sys.stdout.write(sys.stdin.read())
 with socket.socket() as opened:
     files = [os.readlink(f"/proc/self/fd/{number}") for number in range(3)]
     lister = "import os; print(*(os.readlink(f'/proc/self/fd/{number}') for number in (0, 2)))"

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import signal
 import subprocess
 import sys
 from collections.abc import Mapping
@@ -261,3 +263,15 @@ def test_a_command_that_does_not_exist_is_told_all_that_do() -> None:
     assert (
         done.stderr == f"tunnelgw-proxy: unknown command 'chek', want one of {wanted}\nSee `tunnelgw-proxy --help`.\n"
     )
+
+
+def test_a_reader_that_has_seen_enough_is_no_error(file: str) -> None:
+    reading, writing = os.pipe()
+    os.close(reading)
+    try:
+        asked = [sys.executable, "-m", "proxy", "check", file]
+        done = subprocess.run(asked, check=False, cwd=REPOSITORY, stdout=writing, stderr=subprocess.PIPE, timeout=60)
+    finally:
+        os.close(writing)
+
+    assert (done.returncode, done.stderr) == (-signal.SIGPIPE, b"")
