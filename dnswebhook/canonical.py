@@ -174,13 +174,13 @@ def _ipv4(text: str) -> str:
 def _ipv6(text: str) -> str:
     if _CANONICAL_IPV6.fullmatch(text):
         return text
-    return _rewritten_ipv6(text)
+    return _rewritten_ipv6(text.strip())  # stripped, since it is remembered
 
 
 @lru_cache(maxsize=4096)
 def _rewritten_ipv6(text: str) -> str:
     try:
-        address = ipaddress.IPv6Address(text.strip())
+        address = ipaddress.IPv6Address(text)
     except ValueError:
         raise _invalid("AAAA", text, "an IPv6 address") from None
     if address.scope_id is not None:

@@ -1,6 +1,7 @@
 """One spelling for every name and every target: tables by record type, and properties over any text."""
 
 import ipaddress
+import tracemalloc
 
 import pytest
 from hypothesis import example, given, settings
@@ -221,6 +222,18 @@ def test_every_spelling_of_an_ipv6_address_is_one_value(address: ipaddress.IPv6A
     spelled = {canonical_value("AAAA", text) for text in (address.exploded, address.exploded.upper(), str(address))}
 
     assert {str(address)} == spelled
+
+
+def test_of_white_space_around_an_address_nothing_is_remembered() -> None:
+    tracemalloc.start()
+    try:
+        for number in range(20):
+            assert "2001:db8::1" == canonical_value("AAAA", " " * (100_000 + number) + "2001:DB8::1")
+        held_bytes, _ = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+
+    assert held_bytes < 200_000
 
 
 @given(st.lists(st.sampled_from(("", "0", "00", "1", "f0")), min_size=3, max_size=10).map(":".join))
