@@ -1,7 +1,8 @@
 """What conditions besides the path are about: header fields and query parameters, looked for once a request.
 
 However many conditions there are, a request is read through once for each name of a header field, and once for all
-query parameters: else one request with thousands of either would keep a worker for seconds.
+query parameters, of which each is decoded once: else one request with thousands of either, or with a long one, would
+keep a worker for seconds.
 """
 
 from collections.abc import Mapping
@@ -13,7 +14,7 @@ from proxy.routing.head import Head, header
 class Asked:
     """Of one request; `query` is the part of its path behind `?`."""
 
-    __slots__ = ("_head", "_headers", "_parameters", "_query", "method")
+    __slots__ = ("_head", "_headers", "_parameters", "_query", "_values", "method")
 
     def __init__(self, query: bytes, head: Head) -> None:
         self.method = head.method
@@ -21,6 +22,8 @@ class Asked:
         self._head = head
         self._headers: dict[bytes, bytes | None] = {}
         self._parameters: Mapping[bytes, bytes] | None = None
+        self._values: dict[bytes, bytes | None] = {}
+        """Of them, decoded."""
 
     def header(self, name: bytes) -> bytes | None:
         """See `head.header`."""
@@ -31,10 +34,13 @@ class Asked:
 
     def parameter(self, name: bytes) -> bytes | None:
         """The first value of a query parameter, decoded as browsers encode forms; None when it is absent."""
-        if self._parameters is None:
-            self._parameters = _parameters_of(self._query)
-        value = self._parameters.get(name)
-        return _decoded(value) if value is not None and _is_encoded(value) else value
+        values = self._values
+        if name not in values:
+            if self._parameters is None:
+                self._parameters = _parameters_of(self._query)
+            value = self._parameters.get(name)
+            values[name] = _decoded(value) if value is not None and _is_encoded(value) else value
+        return values[name]
 
 
 def _parameters_of(query: bytes) -> dict[bytes, bytes]:

@@ -69,3 +69,11 @@ def test_names_and_values_are_decoded_and_the_first_counts(query: bytes, value: 
 
 def test_a_name_may_also_be_meant_as_it_is_sent() -> None:
     assert Asked(b"a+b=1", CountingHead()).parameter(b"a+b") == b"1"
+
+
+def test_a_value_is_decoded_once() -> None:
+    asked = Asked(b"a=%2541+", CountingHead())
+
+    value = asked.parameter(b"a")
+    assert value == b"%41 "
+    assert asked.parameter(b"a") is value
