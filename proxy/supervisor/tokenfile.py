@@ -2,6 +2,7 @@
 
 import threading
 from collections.abc import Callable
+from pathlib import Path
 
 from daemonkit.logs import get_logger
 from daemonkit.optionsources import read_secret
@@ -25,6 +26,9 @@ class TokenFile:
     def watch(self, stop: threading.Event) -> None:
         """A thread."""
         while not stop.wait(_PERIOD_S):
+            if Path(self._token.path).is_fifo():
+                # It gives its token once: opened again, it would keep this thread until somebody writes.
+                continue
             try:
                 token = read_secret(self._token.path, "TUNNEL_TOKEN_FILE")
                 if token != self._token:
