@@ -86,6 +86,7 @@ class Folder:
         read: dict[Path, bytes] = {}
         failed = {Path(name): reason for name, reason in unreadable.items()}
         moving, self._moving = self._moving, {}
+        lost: list[str] = []
         for name, signature in found.items():
             if self._known.get(name) == signature:
                 continue
@@ -98,10 +99,15 @@ class Folder:
                 with path.open("rb") as file:
                     read[path] = file.read(MOST_BYTES + 1)  # so much already is too much
             except OSError as error:
+                if error.errno in _LEADS_NOWHERE:
+                    lost.append(name)
+                    continue
                 failed[path] = _reason(error)
             # Neither a mode that is mended shows in size or time, nor what is written within a tick of the clock.
             if not is_still or path in failed:
                 found[name] = _UNREAD
+        for name in lost:
+            del found[name]
         found |= dict.fromkeys(unreadable, _UNREAD)
         gone = frozenset(Path(name) for name in self._known.keys() - found.keys())
         news = {path: reason for path, reason in failed.items() if self._failed.get(path) != reason}

@@ -46,6 +46,30 @@ def test_of_a_file_that_is_too_large_no_more_is_read_than_shows_it(tmp_path: Pat
     assert {each: len(octets) for each, octets in read.items()} == {path: MOST_BYTES + 1}
 
 
+def test_a_file_that_goes_while_the_folder_is_looked_at_is_gone_and_nothing_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "web.yaml"
+    now_ns = 0
+
+    def clock_ns() -> int:
+        """Asked when the file has been seen already, and is not read yet."""
+        if now_ns:
+            path.unlink()
+        return now_ns
+
+    folder = Folder(tmp_path, clock_ns=clock_ns)
+    path.write_text("old")
+    os.utime(path, (1, 1))
+    folder.look()
+    path.write_text("new")
+    os.utime(path, ns=(time.time_ns() + HOUR_NS,) * 2)
+    folder.look()
+
+    now_ns = SECOND_NS
+
+    assert folder.look() == ({}, {path}, {})
+    assert folder.look() == ({}, frozenset(), {})
+
+
 def test_an_edit_of_a_file_of_the_future_is_read_once_it_is_still(tmp_path: Path) -> None:
     path = tmp_path / "web.yaml"
     now_ns = 0
