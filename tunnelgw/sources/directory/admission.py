@@ -6,7 +6,6 @@ What is refused is a `Problem` with file, line and reason. Nothing here raises o
 import base64
 import binascii
 import hashlib
-import re
 from typing import Any, Final
 
 import msgspec
@@ -15,17 +14,33 @@ from tunnelgw.model.kinds import RESOURCES, Kind
 from tunnelgw.model.meta import Key, Object
 from tunnelgw.model.snapshot import Entry
 from tunnelgw.sources.directory.manifests import Document
-from tunnelgw.sources.directory.schema.common import SUBDOMAIN
+from tunnelgw.sources.directory.schema.common import LABEL, NAMESPACE, SECTION
 from tunnelgw.sources.directory.schema.kinds import BY_API_VERSION, SPECS, misspelling
-from tunnelgw.sources.directory.schema.shapes import Place
+from tunnelgw.sources.directory.schema.shapes import Place, Text
 
 NAMELESS: Final = "(document)"
 """The subject of a problem, where nobody can say which object it is."""
-_NAME: Final = re.compile(SUBDOMAIN)
-_LABEL_NAME: Final = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?")
-_LONGEST_NAME: Final = 253
-_LONGEST_LABEL: Final = 63
+_LABEL_NAME: Final = Text(1, 63, LABEL, "a name of lower-case letters, digits and '-'")
 _LABEL_NAMED: Final = frozenset({Kind.NAMESPACE, Kind.SERVICE})
+_METADATA_FIELDS: Final = frozenset(
+    {
+        "annotations",
+        "creationTimestamp",
+        "deletionGracePeriodSeconds",
+        "deletionTimestamp",
+        "finalizers",
+        "generateName",
+        "generation",
+        "labels",
+        "managedFields",
+        "name",
+        "namespace",
+        "ownerReferences",
+        "resourceVersion",
+        "selfLink",
+        "uid",
+    }
+)
 _OWN_FIELDS: Final = frozenset({"apiVersion", "kind", "metadata", "spec", "status"})
 _TLS_KEYS: Final = ("tls.crt", "tls.key")
 
@@ -136,20 +151,16 @@ class _Admission:
         if not isinstance(metadata, dict):
             self._say(("metadata",), "metadata is missing")
             return None
-        name = metadata.get("name")
-        form, longest = (_LABEL_NAME, _LONGEST_LABEL) if kind in _LABEL_NAMED else (_NAME, _LONGEST_NAME)
-        if not isinstance(name, str) or not form.fullmatch(name) or len(name) > longest:
-            self._say(
-                ("metadata", "name"), f"metadata.name {name!r} is not a name of lower-case letters, digits and '-'"
-            )
+        for field in sorted(metadata.keys() - _METADATA_FIELDS):
+            self._say_at(("metadata", field), "is not a field that there is")
+        kept: dict[str, Any] = {}
+        if not self._is_named("name", metadata, _LABEL_NAME if kind in _LABEL_NAMED else SECTION, kept):
             return None
-        kept: dict[str, Any] = {"name": name}
         if RESOURCES[kind].is_namespaced:
-            namespace = metadata.get("namespace", "default")
-            if not isinstance(namespace, str) or not _LABEL_NAME.fullmatch(namespace):
-                self._say(("metadata", "namespace"), f"metadata.namespace {namespace!r} is not a name of a namespace")
+            if metadata.get("namespace") in (None, ""):
+                kept["namespace"] = "default"
+            elif not self._is_named("namespace", metadata, NAMESPACE, kept):
                 return None
-            kept["namespace"] = namespace
         elif metadata.get("namespace"):
             self._say(
                 ("metadata", "namespace"), f"metadata.namespace is not for a {kind}, which belongs to no namespace"
@@ -161,15 +172,25 @@ class _Admission:
             else:
                 kept[field] = table
         if kind is Kind.NAMESPACE:
-            kept["labels"] = {**kept.get("labels", {}), "kubernetes.io/metadata.name": name}
+            kept["labels"] = {**kept.get("labels", {}), "kubernetes.io/metadata.name": kept["name"]}
         return kept
+
+    def _is_named(self, field: str, metadata: dict[str, Any], shape: Text, kept: dict[str, Any]) -> bool:
+        """Whether the field names something: then it is kept."""
+        place: Place = ("metadata", field)
+        count = len(self._problems)
+        if metadata.get(field) is None:
+            self._say_at(place, "is missing")
+        else:
+            kept[field] = shape.check(metadata[field], place, self._say_at)
+        return len(self._problems) == count
 
     def _content(self, kind: Kind, data: dict[str, Any]) -> dict[str, Any]:
         """All but metadata and status, with defaults."""
         content = {name: value for name, value in data.items() if name not in ("metadata", "status")}
         shape = SPECS.get(kind)
         if shape is not None:
-            for name in data.keys() - _OWN_FIELDS:
+            for name in sorted(data.keys() - _OWN_FIELDS):
                 self._say((name,), f"{name} is not a field that there is")
             if "spec" in data:
                 content["spec"] = shape.check(data["spec"], ("spec",), self._say_at)

@@ -25,6 +25,11 @@ def laughs() -> str:
         (route().replace("[a.example.org]", "[a.example.org, A_B]"), "web.yaml:7: spec.hostnames[1] 'A_B' is not"),
         (route().replace("hostnames", "hostname"), "web.yaml:7: spec.hostname is not a field that there is"),
         (route().replace("  name: web", "  name: Web"), "web.yaml:4: metadata.name 'Web' is not a name"),
+        (route().replace("  name: web", "  generateName: web"), "web.yaml:3: metadata.name is missing"),
+        (route("w" * 254), "web.yaml:4: metadata.name has 254 characters, more than 253"),
+        (route("web\n  namespace: Shop"), "web.yaml:5: metadata.namespace 'Shop' is not a name of a namespace"),
+        (route(f"web\n  namespace: {'n' * 64}"), "web.yaml:5: metadata.namespace has 64 characters, more than 63"),
+        (route("web\n  namepsace: shop"), "web.yaml:5: metadata.namepsace is not a field that there is"),
         (route().replace("kind: HTTPRoute", "kind: 5"), "web.yaml:1: not an object of the API: kind is missing"),
         (
             route().replace("io/v1", "io/v9"),

@@ -66,6 +66,13 @@ def test_texts_that_json_and_yaml_write_differently_are_read_as_an_api_server_re
     assert found == {"web": texts, "other": {"is": "=", "raw": r"\ud83d\ude00"}}
 
 
+@pytest.mark.parametrize("nothing", ["", "null", '""'])
+def test_an_empty_namespace_is_none(site: Site, nothing: str) -> None:
+    site.write("web.yaml", route(f"web\n  namespace: {nothing}"))
+
+    assert site.hostnames(Key("default", "web")) == ("a.example.org",)
+
+
 def test_an_object_gets_what_an_api_server_would_give_it(site: Site) -> None:
     site.write("web.yaml", route())
 

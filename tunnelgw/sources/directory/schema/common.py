@@ -6,18 +6,18 @@ from typing import Any, Final
 from tunnelgw.model.refs import GATEWAY_API
 from tunnelgw.sources.directory.schema.shapes import NO_DEFAULT, Fields, Number, Table, Text
 
-_LABEL: Final = r"[a-z0-9]([-a-z0-9]*[a-z0-9])?"
-SUBDOMAIN: Final = rf"{_LABEL}(\.{_LABEL})*"
+LABEL: Final = r"[a-z0-9]([-a-z0-9]*[a-z0-9])?"
+SUBDOMAIN: Final = rf"{LABEL}(\.{LABEL})*"
 KEY: Final = rf"({SUBDOMAIN}/)?([A-Za-z0-9][-A-Za-z0-9_.]{{0,61}})?[A-Za-z0-9]"
 PATH: Final = r"(?:[-A-Za-z0-9/._~!$&'()*+,;=:@]|%[0-9a-fA-F]{2})+"
 _DOMAIN_PATH: Final = r"[A-Za-z0-9/\-._~%!$&'()*+,;=:]+"
 CONTROLLER: Final = rf"{SUBDOMAIN}/{_DOMAIN_PATH}"
 ADDRESS_TYPE: Final = rf"Hostname.*|.*IPAddress.*|.*NamedAddress.*|.*{SUBDOMAIN}/{_DOMAIN_PATH}"
 """As loose as the API's own expression, which is anchored at its first and last alternative only."""
-PROTOCOL: Final = rf"[a-zA-Z0-9]([-a-zA-Z0-9]*[a-zA-Z0-9])?|.*{_LABEL}(\.{_LABEL})*/[A-Za-z0-9]+"
+PROTOCOL: Final = rf"[a-zA-Z0-9]([-a-zA-Z0-9]*[a-zA-Z0-9])?|.*{LABEL}(\.{LABEL})*/[A-Za-z0-9]+"
 
 NAME: Final = Text(1, 253)
-NAMESPACE: Final = Text(1, 63, _LABEL, "a name of a namespace")
+NAMESPACE: Final = Text(1, 63, LABEL, "a name of a namespace")
 SECTION: Final = Text(1, 253, SUBDOMAIN, "a name of lower-case letters, digits, '-' and '.'")
 PRECISE_HOSTNAME: Final = Text(1, 253, SUBDOMAIN, "a domain name in lower case")
 HOSTNAME: Final = Text(1, 253, rf"(\*\.)?{SUBDOMAIN}", "a domain name in lower case, with '*.' before it or not")
