@@ -212,7 +212,8 @@ class Run:
             removed.append(record)
         added = [self._create(spec) for spec in add]
         if added and not any(added):
-            if add[0].name in self._pending:  # it may still come, and a CNAME must not meet what was put back
+            if add[0].name in self._pending and "CNAME" in (removed[0].type, add[0].type):
+                # It may still come, and a CNAME bears nothing beside it.
                 log.warning("not put back, since its successor may still come", name=add[0].name)
             else:
                 self._put_back(removed)

@@ -207,6 +207,17 @@ def test_a_switch_puts_nothing_back_where_its_record_may_still_come(is_pending: 
     assert 1 == report.counts["delete", Outcome.LEFT_OUT]
 
 
+def test_an_address_is_put_back_even_where_its_new_ttl_may_still_come(writers: Writers) -> None:
+    store = MemoryStore.holding(ROW_A, can_update=False)
+    error = StoreTimeout("slow")
+    error.is_pending = True
+    store.fail("create", error, times=1)
+
+    executed(store, writers, strand(Update(ROW_A, RecordSpec(A.name, "A", A.value, 60))))
+
+    assert {(A.name, "A", A.value)} == store.live
+
+
 def test_a_switch_that_could_add_something_puts_nothing_back(writers: Writers) -> None:
     store = MemoryStore.holding(ROW_CNAME)
     aaaa = RecordSpec("app.example.com", "AAAA", "2001:db8::1")
