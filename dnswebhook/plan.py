@@ -25,6 +25,10 @@ from dnswebhook.operations import Create, CreateTogether, Delete, Operation, Pla
 from dnswebhook.vouchers import Voucher
 from dnswebhook.wishes import RefusalReason, SetKey, Wish, collect_wishes
 
+MAX_NOTED_TEXTS = 16
+"""Of one name. external-dns writes one into an ownership record: so many are texts of somebody else under its name, and
+each would be noted with all values of the record."""
+
 
 def make_plan(
     changes: Changes,
@@ -82,6 +86,8 @@ def _vouchers(difference: Difference) -> tuple[Voucher, ...]:
             continue
         values = frozenset(value for subject in subjects for value in (*subject.wanted, *subject.removed))
         needed = difference.sets[wish.key]
+        if len(needed.creates) + len(needed.deletes) > MAX_NOTED_TEXTS:
+            continue
         coming = [Voucher(wish.name, spec.value, wish.owned, values, is_leaving=False) for spec in needed.creates]
         leaving = [Voucher(wish.name, row.value, wish.owned, values, is_leaving=True) for row in needed.deletes]
         vouchers += coming + leaving
@@ -124,8 +130,8 @@ class _StrandBuilder:
             cname.deletes or (cname.creates and self._difference.sets[voucher.key].deletes)
         )
 
-    def _add(self, operation: Operation, needs: Iterable[int] = ()) -> int:
-        self._steps.append(Step(operation, tuple(sorted(set(needs)))))
+    def _add(self, operation: Operation, needs: tuple[int, ...] = ()) -> int:
+        self._steps.append(Step(operation, needs))
         return len(self._steps) - 1
 
     def _write_voucher(self, voucher: Wish) -> None:
@@ -147,7 +153,7 @@ class _StrandBuilder:
         first = [(key, row) for key, row in deletes if comes or key[1] == "CNAME"]
         later = [(key, row) for key, row in deletes if not (comes or key[1] == "CNAME")]
         if first and creates:
-            needs = [step for wish, _ in creates for step in self._vouched[wish.key]]
+            needs = _distinct(step for wish, _ in creates for step in self._vouched[wish.key])
             switch = Switch(tuple(row for _, row in first), tuple(spec for _, spec in creates))
             step = self._add(switch, needs)
             for key, _ in first:
@@ -162,10 +168,11 @@ class _StrandBuilder:
         whole = [wish for wish in wishes if creates and self._must_come_whole(wish)]
         for wish in whole:
             specs = tuple(self._difference.sets[wish.key].creates)
-            self._add(CreateTogether(specs), self._vouched[wish.key])
+            self._add(CreateTogether(specs), _distinct(self._vouched[wish.key]))
+        vouched = {wish.key: _distinct(self._vouched[wish.key]) for wish, _ in creates}  # one tuple for all of a set
         for wish, spec in creates:
             if wish not in whole:
-                self._vouch(wish, self._add(Create(spec), self._vouched[wish.key]))
+                self._vouch(wish, self._add(Create(spec), vouched[wish.key]))
         self._delete(later)
 
     def _must_come_whole(self, wish: Wish) -> bool:
@@ -184,6 +191,10 @@ class _StrandBuilder:
             detail = "it stays while a record that it vouches for cannot be removed"
             self._difference.refuse(voucher, RefusalReason.NO_OWNERSHIP, detail)
             return
-        needs = [step for subject in subjects for step in self._removals[subject.key]]
+        needs = _distinct(step for subject in subjects for step in self._removals[subject.key])
         for row in deletes:
             self._add(Delete(row), needs)
+
+
+def _distinct(steps: Iterable[int]) -> tuple[int, ...]:
+    return tuple(sorted(set(steps)))

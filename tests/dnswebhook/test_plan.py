@@ -221,3 +221,16 @@ def test_of_two_cnames_the_surplus_one_goes_before_the_other_is_rewritten() -> N
     expected = [Delete(rows[1]), Update(rows[0], RecordSpec("app.example.com", "CNAME", "new.example.net"))]
 
     assert expected == operations(planned(changes, *rows))
+
+
+def test_many_texts_beside_an_ownership_record_of_many_values_are_not_paired() -> None:
+    """Each text with each value would be 25 million pairs in two sets of 5,000."""
+    addresses = a("app.example.com", *(f"10.0.{number // 250}.{number % 250}" for number in range(500)))
+    texts = Endpoint("a-app.example.com", "TXT", tuple(f"text-{number}" for number in range(500)))
+
+    plan = planned(Changes(create=(addresses, texts, ownership("app.example.com", "A"))))
+
+    assert 1001 == len(operations(plan))
+    assert 501 == max(len(step.needs) for step in steps(plan))
+    assert 1 == len({id(step.needs) for step in steps(plan) if step.needs})
+    assert sum(len(voucher.owned_values) for voucher in plan.vouchers) <= 500
