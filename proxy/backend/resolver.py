@@ -3,11 +3,13 @@
 A renewal that fails leaves the last good answer in place, since a resolver that is down says nothing about a backend.
 Not so where resolvers go on saying for half a minute that there is no such name, or that it has no address: what was
 there may be somebody else's by now. A name without an answer is asked again with the next request, but not more than
-once a second. What nobody has used for five minutes is forgotten.
+once a second. What nobody has used for five minutes is forgotten. Names whose servers are slow to answer, or do not
+answer at all, wait for each other alone: they would have all threads, and every other name would come late.
 """
 
 import ipaddress
 import socket
+import time
 from collections.abc import Callable
 from typing import Any, Final
 
@@ -22,6 +24,8 @@ RETRY_S: Final = 1.0
 HOLD_S: Final = 30.0
 """How long a name that has been denied keeps its addresses."""
 FORGET_S: Final = 300.0
+SLOW_S: Final = 1.0
+"""A name whose answer took longer is asked among its like the next time."""
 _THREADS: Final = 4
 _DENIALS: Final = frozenset((socket.EAI_NONAME, getattr(socket, "EAI_NODATA", socket.EAI_NONAME)))
 """What a resolver says of a name; the other codes are about itself."""
@@ -69,7 +73,17 @@ def literal(host: str, port: int) -> Address | None:
 class _Entry:
     """What is known about one name and port."""
 
-    __slots__ = ("addresses", "asked_s", "denied_since_s", "error", "is_asking", "renewal", "used_s", "waiting")
+    __slots__ = (
+        "addresses",
+        "asked_s",
+        "denied_since_s",
+        "error",
+        "is_asking",
+        "is_slow",
+        "renewal",
+        "used_s",
+        "waiting",
+    )
 
     def __init__(self, renewal: Deadline) -> None:
         self.addresses: Addresses = ()
@@ -78,6 +92,7 @@ class _Entry:
         self.asked_s = 0.0
         self.used_s = 0.0
         self.is_asking = False
+        self.is_slow = False
         self.waiting: list[OnAnswer] = []
         self.renewal = renewal
 
@@ -87,6 +102,7 @@ class Resolver:
         self._loop = loop
         self._getaddrinfo = getaddrinfo
         self._threads = ThreadPool(loop, "resolver", _THREADS)
+        self._threads_of_slow = ThreadPool(loop, "slow-names", _THREADS)
         self._entries: dict[tuple[str, int], _Entry] = {}
 
     def resolve(self, host: str, port: int, on_answer: OnAnswer) -> None:
@@ -109,6 +125,7 @@ class Resolver:
             entry.renewal.cancel()
         self._entries.clear()
         self._threads.close()
+        self._threads_of_slow.close()
 
     def _new_entry(self, host: str, port: int) -> _Entry:
         return _Entry(self._loop.deadline(lambda: self._renew(host, port)))
@@ -128,12 +145,16 @@ class Resolver:
         entry.asked_s = self._loop.now_s
 
         def work() -> Addresses:
-            return _addresses(self._getaddrinfo(host, port, type=socket.SOCK_STREAM))
+            began_s = time.monotonic()
+            try:
+                return _addresses(self._getaddrinfo(host, port, type=socket.SOCK_STREAM))
+            finally:
+                entry.is_slow = time.monotonic() - began_s > SLOW_S
 
         def on_done(addresses: Addresses | None, error: Exception | None) -> None:
             self._answer(entry, addresses or (), error)
 
-        self._threads.run(work, on_done)
+        (self._threads_of_slow if entry.is_slow else self._threads).run(work, on_done)
 
     def _answer(self, entry: _Entry, addresses: Addresses, error: Exception | None) -> None:
         entry.is_asking = False

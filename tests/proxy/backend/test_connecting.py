@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from proxy import document
+from proxy.backend import resolver
 from proxy.backend.eyeballs import Race, alternate
 from proxy.backend.resolver import Address
 from proxy.backend.stream import Reason, Wish
@@ -232,6 +233,33 @@ def test_the_time_to_connect_includes_the_resolver() -> None:
         assert answer.failure is not None
         assert answer.failure.reason is Reason.CONNECT_TIMEOUT
         assert "resolving the name" in answer.failure.detail
+
+
+def test_names_whose_servers_are_silent_hold_up_no_other(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(resolver, "SLOW_S", 0.0)
+    silent, found = Names(), Names(("127.0.0.1", dead_port()))
+    silent.addresses, silent.fault = None, socket.EAI_AGAIN
+
+    def getaddrinfo(host: str, port: int, **options: Any) -> list[tuple[Any, ...]]:
+        return (found if host == "new.example" else silent)(host, port, **options)
+
+    keys = [f"silent-{number}" for number in range(6)]
+    with world(getaddrinfo) as w:
+        w.use(
+            *(document.Backend(name=key, addresses=(f"{key}.example:80",)) for key in keys),
+            document.Backend(name="b", addresses=("new.example:80",)),
+        )
+        for key in keys:
+            assert w.fetch(key).failure is not None
+        silent.may_answer.clear()
+        w.pass_time(resolver.RETRY_S)
+        for key in keys:
+            w.get(key)
+        w.until(lambda: silent.asked >= len(keys) + 4)
+
+        assert w.fetch().failure is not None
+        assert (found.answered, silent.answered) == (1, len(keys))
+        silent.may_answer.set()
 
 
 def test_cancelling_while_waiting_calls_nobody_and_the_connection_serves_the_next() -> None:
