@@ -12,6 +12,9 @@ import msgspec
 from dnswebhook.canonical import DropReason, Unacceptable, canonical_name, canonical_value, host_of, is_wildcard
 from dnswebhook.model import Capabilities
 
+MAX_NAMED_DROPS = 20
+"""Of one set. One user's annotation can hold 50,000 targets, which would be as many objects and lines of the log."""
+
 
 class Drop(msgspec.Struct, frozen=True, gc=False):
     """A set (`target` empty) or one of its targets that cannot be held."""
@@ -21,6 +24,8 @@ class Drop(msgspec.Struct, frozen=True, gc=False):
     type: str
     target: str
     detail: str
+    count: int = 1
+    """How many targets it stands for."""
 
 
 class Fitted(msgspec.Struct, frozen=True, gc=False):
@@ -51,7 +56,8 @@ def fit(
     if record_type in ("CNAME", "DNAME") and len(kept) > 1:
         # A second CNAME stops dnsmasq, and DHCP with it. The lowest wins, so that every pass chooses the same one.
         detail = f"a name has one {record_type} at most; kept {kept[0]!r}"
-        drops += [Drop(DropReason.SURPLUS_CNAME_TARGET, owner, record_type, value, detail) for value in kept[1:]]
+        for value in kept[1:]:
+            _add(drops, Drop(DropReason.SURPLUS_CNAME_TARGET, owner, record_type, value, detail))
         kept = kept[:1]
     if not kept:
         drops.append(Drop(DropReason.NO_TARGETS, owner, record_type, "", "no target is left that can be held"))
@@ -70,8 +76,19 @@ def _fitting_values(
         try:
             values.append(_fitting_value(owner, record_type, target, capabilities))
         except Unacceptable as error:
-            drops.append(Drop(error.reason, owner, record_type, target, str(error)))
+            _add(drops, Drop(error.reason, owner, record_type, target, str(error)))
     return tuple(values) if len(values) < 2 else tuple(sorted(set(values)))
+
+
+def _add(drops: list[Drop], drop: Drop) -> None:
+    """Name a dropped target, or count it with others of its reason when so many are named."""
+    for index in range(MAX_NAMED_DROPS, len(drops)):
+        known = drops[index]
+        if known.reason is drop.reason:
+            count = known.count + 1
+            drops[index] = Drop(known.reason, known.name, known.type, "", f"{count} more targets", count)
+            return
+    drops.append(drop)
 
 
 def _fitting_name(name: str, record_type: str, capabilities: Capabilities, reserved_octets: int) -> str:

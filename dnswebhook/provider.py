@@ -176,7 +176,7 @@ class Provider:
         return self._store.list_records(deadline)
 
     def _count_drop(self, drop: Drop) -> None:
-        self._metrics.dropped_endpoints.labels(drop.reason).inc()
+        self._metrics.dropped_endpoints.labels(drop.reason).inc(drop.count)
 
     def _note(self, plan: Plan) -> None:
         for refusal in plan.refusals:

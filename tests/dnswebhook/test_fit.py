@@ -3,7 +3,7 @@
 import pytest
 
 from dnswebhook.canonical import DropReason
-from dnswebhook.fit import Fitted, fit
+from dnswebhook.fit import MAX_NAMED_DROPS, Fitted, fit
 from dnswebhook.model import Capabilities
 from dnswebhook.stores.unifi import integrationrows, v2rows
 from tests.support.memory_store import CAPABILITIES
@@ -109,6 +109,22 @@ def test_of_several_targets_of_an_alias_the_lowest_stays_in_any_order(record_typ
         assert ("a.example.net",) == result.values
         assert [DropReason.SURPLUS_CNAME_TARGET] * 2 == reasons(result)
         assert ["b.example.net", "c.example.net"] == [drop.target for drop in result.drops]
+
+
+@pytest.mark.parametrize(
+    ("record_type", "reason", "count"),
+    [("A", DropReason.INVALID_TARGET, 1000), ("CNAME", DropReason.SURPLUS_CNAME_TARGET, 999)],
+)
+def test_of_many_targets_that_are_dropped_the_first_are_named_and_all_are_counted(
+    record_type: str, reason: DropReason, count: int
+) -> None:
+    result = fitted("app.example.com", record_type, *(f"host-{number}" for number in range(1000)))
+
+    alike = [drop for drop in result.drops if drop.reason is reason]
+    assert MAX_NAMED_DROPS + 1 == len(alike)
+    assert count == sum(drop.count for drop in alike)
+    assert all(drop.target.startswith("host-") for drop in alike[:MAX_NAMED_DROPS])
+    assert f"{count - MAX_NAMED_DROPS} more targets" == alike[-1].detail
 
 
 def test_two_spellings_of_one_alias_target_are_no_surplus() -> None:

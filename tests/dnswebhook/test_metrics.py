@@ -104,13 +104,14 @@ def test_dropped_endpoints_are_counted_by_reason_on_every_pass(site: BuildSite) 
     wanted: list[dict[str, Any]] = [
         {"dnsName": "x.example.com", "recordType": "LOC", "targets": ["here"]},
         {"dnsName": "x.example.com", "recordType": "A", "targets": ["nonsense", "192.0.2.1"]},
+        {"dnsName": "y.example.com", "recordType": "AAAA", "targets": [*["nonsense"] * 50, "2001:db8::1"]},
     ]
 
     for _ in range(2):
         here.post("/adjustendpoints", wanted)
 
     assert 2 == here.metric("dnswebhook_dropped_endpoints_total", reason="unsupported_type")
-    assert 2 == here.metric("dnswebhook_dropped_endpoints_total", reason="invalid_target")
+    assert 2 * 51 == here.metric("dnswebhook_dropped_endpoints_total", reason="invalid_target")
     assert 0 == here.metric("dnswebhook_dropped_endpoints_total", reason="no_targets")
 
 
