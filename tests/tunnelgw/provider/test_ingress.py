@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from string import ascii_lowercase
 from typing import Any
 
 import pytest
@@ -27,7 +28,10 @@ def config(*parts: dict[str, Any], **more: Any) -> dict[str, Any]:
     return {"ingress": [*parts, CATCH_ALL], **more}
 
 
-@pytest.mark.parametrize("current", [None, {}, {"ingress": None}, {"ingress": []}, {"warp-routing": {"enabled": True}}])
+@pytest.mark.parametrize(
+    "current",
+    [None, {}, {"ingress": None}, {"ingress": []}, {"ingress": [None, 5]}, {"warp-routing": {"enabled": True}}],
+)
 def test_a_new_tunnel_gets_a_rule_for_each_hostname_and_a_catch_all(current: dict[str, Any] | None) -> None:
     revision = revise(current, ["b.example", "a.example"], OURS)
 
@@ -95,6 +99,22 @@ def test_our_exact_hostnames_come_before_foreign_wildcards() -> None:
     assert revision.config["ingress"] == [ours("a.example"), theirs("*.example"), CATCH_ALL]
 
 
+def test_our_wildcards_come_before_foreign_rules_for_every_host() -> None:
+    some_paths = {"path": "/legacy", "service": "http://10.0.0.9:80"}
+
+    revision = revise(config(some_paths), ["*.example"], OURS)
+
+    assert revision.config["ingress"] == [ours("*.example"), some_paths, CATCH_ALL]
+
+
+def test_wildcards_are_in_the_same_order_whoever_writes_them() -> None:
+    wildcards = [f"*.{letter}.example" for letter in ascii_lowercase]
+
+    revision = revise(None, wildcards, OURS)
+
+    assert revision.config["ingress"] == [*map(ours, wildcards), CATCH_ALL]
+
+
 def test_our_wildcards_take_nothing_from_more_specific_rules() -> None:
     current = config(theirs("x.b.example"), theirs("*.example"))
 
@@ -121,6 +141,14 @@ def test_a_foreign_rule_for_our_hostname_is_a_conflict_until_it_is_adopted() -> 
     adopted = revise(current, ["a.example"], OURS, adopt=True)
     assert adopted.config["ingress"] == [ours("a.example"), CATCH_ALL]
     assert adopted.conflicts == ()
+
+
+def test_who_adopts_a_hostname_leaves_the_catch_all_of_others_alone() -> None:
+    last = {"service": "http://10.0.0.1:8000"}
+
+    revision = revise({"ingress": [theirs("a.example"), last]}, ["a.example"], OURS, adopt=True)
+
+    assert revision.config["ingress"] == [ours("a.example"), last]
 
 
 def test_routes_for_every_host_take_the_catch_all_from_a_placeholder_only() -> None:
