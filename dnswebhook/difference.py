@@ -147,7 +147,7 @@ class Difference:
             if wish.type == "CNAME" and not obstacle and others_come:
                 obstacle = f"a wanted {others_come[0]}"
             if obstacle and result.creates:
-                values = ", ".join(spec.value for spec in result.creates)
+                values = excerpt(", ".join(spec.value for spec in result.creates))
                 detail = f"{values!r} cannot be added: the name also has {obstacle}, and a CNAME must stand alone"
                 self.refuse(wish, RefusalReason.CNAME_CONFLICT, detail)
                 result.creates = []

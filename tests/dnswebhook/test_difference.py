@@ -203,6 +203,16 @@ def test_of_a_very_long_way_only_a_part_is_named() -> None:
     assert len(found.refusals[0].detail) < 1200
 
 
+def test_of_many_values_that_cannot_stand_beside_a_cname_only_some_are_named() -> None:
+    addresses = [f"10.0.{number // 250}.{number % 250}" for number in range(1000)]
+
+    found = difference([wish(addresses)], [row("host.example.net", "CNAME")])
+
+    assert ([], [], []) == values(found)
+    assert [RefusalReason.CNAME_CONFLICT] == reasons(found)
+    assert len(found.refusals[0].detail) < 500
+
+
 def test_what_a_cname_in_a_loop_should_replace_stays() -> None:
     back = row(NAME, "CNAME", name="one.example.com")
 
