@@ -286,7 +286,7 @@ class H2Connection:
     # -- the transport -----------------------------------------------------------------------------------------------
 
     def buffers_to_send(self) -> list[Buffer]:
-        self.turns.fresh_bytes = 0
+        self.turns.on_fetched()
         return self._codec.buffers_to_send()
 
     def on_drained(self) -> None:

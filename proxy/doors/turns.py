@@ -29,7 +29,9 @@ QUANTUM_BYTES: Final = 16 * 1024
 class Turns:
     __slots__ = (
         "_codec",
+        "_fresh_bytes",
         "_given_bytes",
+        "_is_fetched",
         "_is_look_due",
         "_is_narrow",
         "_loop",
@@ -37,7 +39,6 @@ class Turns:
         "_round_number",
         "_transport",
         "_wake",
-        "fresh_bytes",
         "waiting",
     )
 
@@ -51,8 +52,8 @@ class Turns:
         self._wake = wake
         self.waiting: OrderedDict[int, H2Stream] = OrderedDict()
         """By number, in the order of their turns; others only look."""
-        self.fresh_bytes = 0
-        """Handed over, and not fetched yet: the connection resets it when the transport fetches all."""
+        self._fresh_bytes = 0
+        """Handed over, and not fetched yet."""
         self._given_bytes = 0
         """Handed over in this round."""
         self._round_number = 0
@@ -60,6 +61,8 @@ class Turns:
         self._is_narrow = False
         """Shares count."""
         self._is_look_due = False
+        self._is_fetched = True
+        """All that was handed over before a look became due."""
 
     @property
     def is_narrow(self) -> bool:
@@ -85,7 +88,7 @@ class Turns:
     @property
     def _room_bytes(self) -> int:
         """For all streams."""
-        room_bytes = FULL_BYTES - self.fresh_bytes - self._transport.queued_bytes
+        room_bytes = FULL_BYTES - self._fresh_bytes - self._transport.queued_bytes
         if self._is_narrow:
             # Were the queue filled up while it empties, it would never be empty, and no round would begin.
             room_bytes = min(room_bytes, self._round_bytes + ROUND_BYTES - self._given_bytes)
@@ -93,7 +96,7 @@ class Turns:
 
     def sent(self, stream: H2Stream, size_bytes: int) -> None:
         stream.share_bytes -= size_bytes
-        self.fresh_bytes += size_bytes
+        self._fresh_bytes += size_bytes
         self._given_bytes += size_bytes
 
     def wait(self, stream: H2Stream) -> None:
@@ -110,6 +113,11 @@ class Turns:
         self.waiting.pop(stream_id, None)
 
     # -- what the connection says ------------------------------------------------------------------------------------
+
+    def on_fetched(self) -> None:
+        """The transport has taken all that was handed over, and offers it to the socket."""
+        self._fresh_bytes = 0
+        self._is_fetched = True
 
     def on_drained(self) -> None:
         """The socket has taken all that waited for it."""
@@ -129,23 +137,24 @@ class Turns:
         """Nobody has a turn any more."""
         self.waiting.clear()
         self._wake = _nobody
+        self._is_fetched = True
 
     # -- rounds ------------------------------------------------------------------------------------------------------
 
     def _look_later(self) -> None:
         if not self._is_look_due and not self._transport.is_writing:
             self._is_look_due = True
+            self._is_fetched = not self._fresh_bytes
             self._loop.call_soon(self._look)
 
     def _look(self) -> None:
         """Whether the socket has taken at once what was handed over. Where it has not, `on_drained` follows."""
-        self._is_look_due = False
-        transport = self._transport
-        if transport.is_writing:
+        if not self._is_fetched:
+            # It is at the end of this turn of the loop.
+            self._loop.call_soon(self._look)
             return
-        if transport.is_sending:
-            # It leaves at the end of this turn of the loop.
-            self._look_later()
+        self._is_look_due = False
+        if self._transport.is_writing:
             return
         if self._round_bytes == FULL_BYTES:
             self._is_narrow = False

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterator
 
 import pytest
@@ -68,6 +69,25 @@ def test_all_get_about_as_much(rig: Rig, client: H2Client) -> None:
     downloads = ask_for_downloads(rig, client, 4)
     client.answer(downloads[0])
     assert min(len(client.answers[each].body) for each in downloads) > BODY_BYTES // 2
+
+
+def test_a_download_goes_on_beside_others_that_have_something_to_say_in_every_turn_of_the_loop() -> None:
+    with serving() as rig, H2Client(rig.connect()) as client:
+        client.h2.update_settings({SettingCodes.INITIAL_WINDOW_SIZE: 2**31 - 1})
+        client.h2.increment_flow_control_window(2**31 - 1 - 65_535)
+        client.get("/hello")
+        transport, is_over = connection_of(rig)._transport, threading.Event()
+
+        def speak() -> None:
+            transport.flush_later()
+            if not is_over.is_set():
+                rig.loop.call_soon(speak)
+
+        rig.call(speak)
+        try:
+            assert len(client.get(f"/bulk/{2 * BODY_BYTES}").body) == 2 * BODY_BYTES
+        finally:
+            is_over.set()
 
 
 def test_a_download_that_is_given_up_leaves_its_turn_to_the_others(rig: Rig, client: H2Client) -> None:
