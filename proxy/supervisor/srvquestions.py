@@ -27,7 +27,7 @@ def targets_of(name: str, fallback: DnsOverTls) -> list[SrvTarget]:
     """In the order in which they are to be tried. Raises DiscoveryFailed."""
     try:
         return _ordered(dns.resolver.resolve(name, "SRV", lifetime=_TIMEOUT_S))
-    except (dns.exception.DNSException, OSError) as error:
+    except (dns.exception.DNSException, OSError, ValueError) as error:  # the last: of /etc/resolv.conf
         first = f"SRV {name}: {error}"
     try:
         return _ask_over_tls(name, fallback)

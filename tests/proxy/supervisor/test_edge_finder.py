@@ -9,6 +9,7 @@ import ssl
 import struct
 import threading
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -121,6 +122,22 @@ def test_a_resolver_without_an_answer_is_passed_over_for_one_over_tls(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     with resolver((), monkeypatch), over_tls(RECORDS, tmp_path, monkeypatch) as (fallback, asked):
+        first, _ = DiscoveredEdge("", fallback).find()
+    assert EdgeAddress("127.0.0.1", 7844) in first
+    assert asked == [SRV]
+
+
+@pytest.mark.parametrize(
+    "content", [b"nameserver 127.0.0.1:53\n", b"# f\xfcr zuhause\nnameserver 127.0.0.1\n"], ids=["port", "Latin-1"]
+)
+def test_a_configuration_of_the_resolver_that_cannot_be_read_is_passed_over_likewise(
+    content: bytes, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    file = tmp_path / "resolv.conf"
+    file.write_bytes(content)
+    monkeypatch.setattr(dns.resolver, "default_resolver", None)
+    monkeypatch.setattr(dns.resolver, "Resolver", partial(dns.resolver.Resolver, str(file)))
+    with over_tls(RECORDS, tmp_path, monkeypatch) as (fallback, asked):
         first, _ = DiscoveredEdge("", fallback).find()
     assert EdgeAddress("127.0.0.1", 7844) in first
     assert asked == [SRV]
