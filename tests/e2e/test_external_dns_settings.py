@@ -1,5 +1,9 @@
 """What external-dns's registries and policies promise on top of the webhook: `noop`, `upsert-only`, `create-only`."""
 
+from dataclasses import replace
+
+import pytest
+
 from tests.support.desired import DESIRED, wanted
 from tests.support.scene import Stage, changed
 
@@ -79,3 +83,32 @@ def test_create_only_adds_but_changes_and_deletes_nothing(stage: Stage) -> None:
 
         assert scene.store.held() == scene.expected({**DESIRED, "a-new": new})
         assert scene.external_dns.once().is_no_op
+
+
+OWNERSHIP_FORMATS = {
+    "encrypted": ["--txt-encrypt-enabled", f"--txt-encrypt-aes-key={'k' * 32}"],
+    "in a label of its own": ["--txt-prefix=%{record_type}.", "--txt-wildcard-replacement=any"],
+    "behind the name": ["--txt-suffix=-%{record_type}", "--txt-wildcard-replacement=any"],
+}
+LONGEST_LABEL = wanted("A", f"{'x' * 63}.example.org", ["192.0.2.131"])
+
+
+@pytest.mark.parametrize("store", ["v2"], indirect=True)
+@pytest.mark.parametrize("ownership", OWNERSHIP_FORMATS)
+def test_whatever_ownership_records_look_like_records_settle_change_and_go(stage: Stage, ownership: str) -> None:
+    chosen = {name: DESIRED[name] for name in ("a-one", "a-wildcard", "aaaa-odd", "cname-one", "mx-two")}
+    if ownership == "in a label of its own":
+        chosen["a-longest"] = LONGEST_LABEL  # with `a-` before it, external-dns would send no ownership record
+    with stage() as scene:
+        external_dns = replace(scene.external_dns, extra=OWNERSHIP_FORMATS[ownership])
+        scene.desire(chosen)
+        assert external_dns.once().exit_code == 0, scene.daemon.tail
+        assert len(scene.store.held() - scene.foreign) == 2 * len(chosen) + 1  # two mail exchangers
+        assert external_dns.once().is_no_op
+
+        scene.objects.replace("cname-one", wanted("A", "alias.example.org", ["192.0.2.120"]).endpoint)
+        assert external_dns.once().exit_code == 0, scene.daemon.tail
+        assert external_dns.once().is_no_op
+
+        assert external_dns.in_namespace(scene.kube_api.create_namespace("empty")).once().exit_code == 0
+        assert scene.store.held() == scene.foreign
