@@ -43,6 +43,9 @@ FIELD_OVERHEAD_BYTES = 32
 # static one, `accept-encoding: gzip, deflate`.
 _MAX_STATIC_BYTES = 28 + FIELD_OVERHEAD_BYTES
 
+_MAX_SIZE_UPDATES = 2
+"""RFC 7541, 4.2: the smallest and the last of the sizes since the block before. They make no field, so that nothing
+else bounds them."""
 _TIMES_DECODED = 4
 """Lists of as many times our MAX_HEADER_LIST_SIZE are still decoded, to be answered by 431."""
 
@@ -63,20 +66,27 @@ def _too_large(limit_bytes: int) -> RemoteProtocolError:
     return RemoteProtocolError(ErrorCode.ENHANCE_YOUR_CALM, f"field list over {limit_bytes} bytes")
 
 
-def _check_size_updates(block: bytes) -> None:
-    """Judge those that start a block of a peer which has acknowledged our limit of 0 and still has a table.
+def _too_many_updates() -> RemoteProtocolError:
+    return broken(f"more than {_MAX_SIZE_UPDATES} table size updates at the start of a field block")
 
-    Peers that do not look at the limit work within the initial one, which is borne (h2spec wants 128 and 4,096
-    accepted); a table that could not hold a single entry is asked for only in answer to our limit, and exceeds it (it
-    wants 1 refused).
+
+def _check_size_updates(block: bytes, *, is_acknowledged: bool) -> None:
+    """Judge those that start a block of a peer that still has a table.
+
+    Once it has acknowledged our limit of 0, they are to keep to it. Peers that do not look at the limit work within the
+    initial one, which is borne (h2spec wants 128 and 4,096 accepted); a table that could not hold a single entry is
+    asked for only in answer to our limit, and exceeds it (it wants 1 refused).
     """
-    pos = 0
+    pos = count = 0
     while b"\x20" <= block[pos : pos + 1] < b"\x40":
+        count += 1
+        if count > _MAX_SIZE_UPDATES:
+            raise _too_many_updates()
         try:
             size, pos = decode_integer(block, pos, 0x1F)
         except IndexError:
             raise broken("field block ends inside a table size update") from None
-        if 0 < size < FIELD_OVERHEAD_BYTES or size > INITIAL_TABLE_BYTES:
+        if is_acknowledged and (0 < size < FIELD_OVERHEAD_BYTES or size > INITIAL_TABLE_BYTES):
             raise broken(f"table size update to {size}, want 0")
 
 
@@ -193,6 +203,9 @@ class BlockDecoder:
             size, pos = decode_integer(block, start, 0x1F)
             if size or decoded.fields or any(value is not None for value in decoded.special):
                 raise broken(f"table size update to {size} in a field block, want 0 and at its start")
+            # Each before it was one byte as well.
+            if start >= _MAX_SIZE_UPDATES:
+                raise _too_many_updates()
             return None, pos
         pos = find_end(block, start)
         raw = block[start:pos]
@@ -203,6 +216,9 @@ class BlockDecoder:
 
         The value of a usual field is put off, to be decoded and judged with others; its entry holds the place.
         """
+        if len(decoded.fields) > self._max_fields:
+            # The rest of the block might hold as many again.
+            raise _too_large(_TIMES_DECODED * self._max_list_bytes)
         length_at = len(raw) - length - 1
         # Where the block ends inside the field, this cuts the opening short, and a short one is none.
         opening = read_opening(raw[:length_at]) if length < 0x7F and length_at > 0 else None
@@ -246,8 +262,7 @@ class BlockDecoder:
                 self._cache.add(raw, unseen[raw], 2 * len(raw))
 
     def _decode_stateful(self, decoder: Decoder, block: bytes) -> FieldBlock:
-        if self._is_acknowledged:
-            _check_size_updates(block)
+        _check_size_updates(block, is_acknowledged=self._is_acknowledged)
         decoded = FieldBlock()
         try:
             fields = decoder.decode(block, raw=True)

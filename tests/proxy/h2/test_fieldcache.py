@@ -132,6 +132,21 @@ def test_size_updates_after_acknowledgement_are_within_the_old_limit_or_zero(upd
             decoder.decode(block)
 
 
+@pytest.mark.parametrize("is_acknowledged", [False, True])
+@pytest.mark.parametrize("make", [stateful, stateless])
+def test_a_block_starts_with_two_size_updates_at_most(make: Callable[[], BlockDecoder], is_acknowledged: bool) -> None:
+    """Of more, a block of 128 KiB would hold so many that to read them takes a tenth of a second."""
+    borne, refused = make(), make()
+    if is_acknowledged:
+        borne.settings_acknowledged()
+        refused.settings_acknowledged()
+
+    assert b"/" == borne.decode(b"\x20\x20" + literal(GET)).special[PATH]
+    with pytest.raises(RemoteProtocolError, match="more than 2 table size updates") as caught:
+        refused.decode(b"\x20\x20\x20" + literal(GET))
+    assert (ErrorCode.COMPRESSION_ERROR, 0) == (caught.value.code, caught.value.stream_id)
+
+
 FIELDS = st.tuples(
     st.sampled_from([b"accept", b"x-a", b"cookie", b"date", b"x-" + b"n" * 130]),
     st.sampled_from([b"", b"v", b"text/html", b"x" * 126, b"x" * 127, b"x" * 128, b"y" * 254, b"z" * 255, b"w" * 1500]),
@@ -288,6 +303,13 @@ def test_a_list_of_more_fields_than_are_ever_borne_is_not_decoded(field: bytes) 
         decoder.decode(field * (borne + 1))
 
     assert (ErrorCode.ENHANCE_YOUR_CALM, 0) == (caught.value.code, caught.value.stream_id)
+
+
+def test_what_comes_behind_more_new_fields_than_are_ever_borne_is_not_looked_at() -> None:
+    field, inside_a_field = literal([(b"x", b"")]), b"\x00"
+
+    with pytest.raises(RemoteProtocolError, match=f"field list over {4 * MAX_LIST_BYTES} bytes"):
+        stateless().decode(field * (4 * MAX_LIST_BYTES // 32 + 2) + inside_a_field)
 
 
 def test_what_may_never_be_indexed_is_told_for_each_block_alone() -> None:
