@@ -30,16 +30,22 @@ class Automaton:
         positions = _Positions(parse(pattern))
         self._classes, columns = _byte_classes(positions.members)
         states = _reachable(positions, columns)
-        # An entry of the table is where the row of the next state starts.
-        starts = {state: number * len(columns) for number, state in enumerate(states)}
-        self._table = tuple(starts[target] for targets in states.values() for target in targets)
-        self._accepting = frozenset(start for state, start in starts.items() if state & positions.accepting)
+        # An entry of the table is where the row of the next state starts. Where nothing can match any more there is no
+        # row: the next step leaves the table.
+        live = [state for state in states if state]
+        starts = {state: number * len(columns) for number, state in enumerate(live)}
+        starts[0] = len(live) * len(columns)
+        self._table = tuple(starts[target] for state in live for target in states[state])
+        self._accepting = frozenset(starts[state] for state in live if state & positions.accepting)
 
     def matches(self, value: bytes) -> bool:
         table = self._table
         row = 0
-        for column in value.translate(self._classes):
-            row = table[row + column]
+        try:
+            for column in value.translate(self._classes):
+                row = table[row + column]
+        except IndexError:
+            return False
         return row in self._accepting
 
 

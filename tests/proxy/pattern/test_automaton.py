@@ -116,6 +116,16 @@ def test_a_match_takes_one_step_for_each_byte_whatever_the_pattern(pattern: str,
     assert Steps.taken == len(value)
 
 
+def test_a_value_is_left_where_nothing_can_match_any_more() -> None:
+    """Else each of many expressions would read all of a long path that is for none of them."""
+    automaton = Automaton(r"/api/v[0-9]+/.*")
+    automaton._table = Steps(automaton._table)
+    Steps.taken = 0
+
+    assert not automaton.matches(b"/apis" + b"a" * 65536)
+    assert Steps.taken <= len(b"/apis") + 1
+
+
 @pytest.mark.parametrize("pattern", [r"(a|b)*a(a|b){120}", r".*a.{9}", r"[ab]*a[ab]{250}"])
 def test_patterns_whose_table_would_explode_are_refused(pattern: str) -> None:
     with pytest.raises(PatternError, match=f"more than {MAX_STATES} states"):
