@@ -9,6 +9,14 @@ from tunnelgw.model.kinds import Kind
 from tunnelgw.model.meta import Key
 from tunnelgw.model.snapshot import Entry
 from tunnelgw.sources.directory.manifests import MOST_BYTES
+from tunnelgw.sources.directory.reading import Manifests
+
+CLASS = """\
+apiVersion: gateway.networking.k8s.io/v1
+kind: GatewayClass
+metadata: {name: web}
+spec: {controllerName: example.org/controller}
+"""
 
 
 def laughs() -> str:
@@ -119,6 +127,27 @@ def test_the_store_knows_whether_all_that_is_broken_has_a_name(site: Site) -> No
     site.write("web.yaml", route(hostname="A_B"))
 
     assert site.look().are_all_named
+
+
+def test_a_broken_file_that_cannot_be_read_later_keeps_the_last_good_version(site: Site) -> None:
+    manifests = Manifests()
+    path = site.root / "web.yaml"
+    manifests.put(path, route().encode())
+    manifests.put(path, b"kind: [")
+
+    manifests.fail(path, "Permission denied")
+
+    assert Entry(Kind.HTTP_ROUTE, WEB) in manifests.reading().admitted
+
+
+def test_a_namespace_is_not_for_what_belongs_to_none(site: Site) -> None:
+    site.write("class.yaml", CLASS.replace("name: web", "name: web, namespace: infra"))
+
+    site.look()
+
+    assert site.problems() == [
+        "class.yaml:3: metadata.namespace is not for a GatewayClass, which belongs to no namespace"
+    ]
 
 
 def test_a_broken_document_leaves_the_others_of_its_file_alone(site: Site) -> None:

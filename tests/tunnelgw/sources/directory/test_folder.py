@@ -70,6 +70,38 @@ def test_a_file_that_goes_while_the_folder_is_looked_at_is_gone_and_nothing_is_r
     assert folder.look() == ({}, frozenset(), {})
 
 
+@pytest.mark.parametrize(("content", "is_replaced"), [("new", True), ("longer", False)])
+def test_a_file_with_the_time_of_the_one_before_it_is_read(tmp_path: Path, content: str, is_replaced: bool) -> None:
+    path = tmp_path / "web.yaml"
+    folder = Folder(tmp_path)
+    path.write_text("old")
+    os.utime(path, (1, 1))
+    folder.look()
+
+    other = tmp_path / "other"
+    (other if is_replaced else path).write_text(content)
+    os.utime(other if is_replaced else path, (1, 1))
+    if is_replaced:
+        other.replace(path)
+
+    assert folder.look().read == {path: content.encode()}
+
+
+def test_an_edit_of_a_moment_ago_waits_until_it_is_still(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "web.yaml"
+    folder = Folder(tmp_path, clock_ns=lambda: 0)
+    path.write_text("old")
+    os.utime(path, (1, 1))
+    folder.look()
+    path.write_text("half")
+
+    monkeypatch.setattr(time, "time_ns", lambda: path.stat().st_mtime_ns + SECOND_NS // 100)
+    at_once = folder.look().read
+    monkeypatch.setattr(time, "time_ns", lambda: path.stat().st_mtime_ns + SECOND_NS)
+
+    assert (at_once, folder.look().read) == ({}, {path: b"half"})
+
+
 def test_an_edit_of_a_file_of_the_future_is_read_once_it_is_still(tmp_path: Path) -> None:
     path = tmp_path / "web.yaml"
     now_ns = 0

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
+import os
 import stat
 import threading
 from pathlib import Path
@@ -42,6 +43,18 @@ def test_the_last_good_version_of_a_broken_file_survives_restarts(tmp_path: Path
     assert before.spec.hostnames == ("a.example.org",)
     assert twice == [before, before]
     assert [problem.partition(": ")[0] for problem in again.problems()] == ["web.yaml:3"]
+
+
+def test_what_is_kept_is_written_only_when_it_changes(tmp_path: Path) -> None:
+    site = broken_site(tmp_path)
+    kept = site.status / ".last-good.json"
+    os.utime(kept, (1, 1))
+
+    site.write("other.yaml", route("other"))
+    site.look()
+    Site(tmp_path).look()
+
+    assert kept.stat().st_mtime == 1
 
 
 def test_a_folder_that_is_named_by_a_dot_keeps_its_last_good_versions_too(

@@ -106,10 +106,23 @@ def test_a_changed_file_changes_its_object_and_raises_its_generation(site: Site)
     assert first.metadata.uid == second.metadata.uid
 
 
-def test_labels_and_comments_leave_the_generation_alone(site: Site) -> None:
+def test_a_status_in_a_manifest_is_nothing_as_for_an_api_server(site: Site) -> None:
     site.write("web.yaml", route())
     site.look()
-    site.write("web.yaml", "# why\n" + route().replace("  name: web\n", "  name: web\n  labels: {a: b}\n"))
+    site.write("web.yaml", route() + "status: {parents: [{message: from the manifest}]}\n")
+
+    found = site.route()
+
+    assert found is not None
+    assert (bytes(found.status), found.metadata.generation) == (b"{}", 1)
+
+
+def test_labels_comments_and_the_order_of_fields_leave_the_generation_alone(site: Site) -> None:
+    site.write("web.yaml", route())
+    site.look()
+    head, parents, hostnames = route().partition("  parentRefs: [{name: gw}]\n")
+    head = head.replace("  name: web\n", "  name: web\n  labels: {a: b}\n")
+    site.write("web.yaml", f"# why\n{head}{hostnames}{parents}")
 
     changed = site.route()
 
@@ -157,6 +170,21 @@ def test_an_object_that_was_removed_and_comes_again_is_a_new_one(site: Site) -> 
     assert first is not None
     assert second is not None
     assert gone is None
+    assert first.metadata.uid != second.metadata.uid
+
+
+def test_an_object_that_was_removed_is_forgotten_also_by_the_next_process(tmp_path: Path) -> None:
+    site = Site(tmp_path)
+    path = site.write("web.yaml", route())
+    first = site.route()
+    path.unlink()
+    site.look()
+    site.write("web.yaml", route())
+
+    second = Site(tmp_path).route()
+
+    assert first is not None
+    assert second is not None
     assert first.metadata.uid != second.metadata.uid
 
 
