@@ -350,6 +350,15 @@ class Defective(MemoryStore):
         return super().create(spec, deadline)
 
 
+def test_a_name_of_many_values_does_not_keep_others_waiting_until_the_deadline(lone_writer: Writers) -> None:
+    store = MemoryStore()
+    many = strand(*(Create(RecordSpec("a.example.com", "A", f"192.0.2.{number}")) for number in range(50)))
+
+    executed(store, lone_writer, many, strand(Create(TXT), Create(A)), strand(Create(host(1))))
+
+    assert [host(1).name, TXT.name, A.name, "a.example.com"] == [name for _, name, _, _ in store.calls[:4]]
+
+
 def test_even_a_bug_in_a_store_leaves_no_write_in_flight(writers: Writers) -> None:
     store = Defective()
     gate = store.halt("create")
