@@ -9,7 +9,7 @@ Success is what the store holds afterwards: "exists already" on create and "not 
 
 import threading
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from enum import StrEnum
 
 import msgspec
@@ -111,10 +111,14 @@ def writes_of(operation: Operation) -> list[tuple[str, RecordSpec]]:
 class Run:
     """One plan on its way. `execute` may be called once, by one thread; strands run on the writers' threads."""
 
-    def __init__(self, store: Store, deadline: Deadline, writers: Writers) -> None:
+    def __init__(self, store: Store, deadline: Deadline, writers: Writers, late: Collection[str] = ()) -> None:
+        """`late` are strands that failed before, by name: they take their turns after all others."""
+        self.failed: set[str] = set()
+        """The late ones of the next run."""
         self._store = store
         self._deadline = deadline
         self._writers = writers
+        self._late = late
         self._lock = threading.Lock()
         self._report = Report(Counter(), [])
         self._pending: set[str] = set()
@@ -125,11 +129,13 @@ class Run:
     def execute(self, plan: Plan) -> Report:
         """Returns only when no write is in flight any more."""
         # Short ones first: a few names of hundreds of values each would take every call until its deadline.
-        self._writers.for_each(sorted(plan.strands, key=lambda strand: len(strand.steps)), self._run_strand)
+        strands = sorted(plan.strands, key=lambda strand: (strand.name in self._late, len(strand.steps)))
+        self._writers.for_each(strands, self._run_strand)
         return self._report
 
     def _run_strand(self, strand: Strand) -> None:
         succeeded: list[bool] = []
+        has_failed = False
         for step in strand.steps:
             if not self._may_go_on():
                 self._count_all(step.operation, Outcome.NOT_TRIED)
@@ -139,6 +145,10 @@ class Run:
                 succeeded.append(False)
             else:
                 succeeded.append(self._carry_out(step.operation))
+                has_failed |= not succeeded[-1]
+        if has_failed or (strand.name in self._late and not all(succeeded)):
+            with self._lock:
+                self.failed.add(strand.name)
 
     def _may_go_on(self) -> bool:
         if self._deadline.has_passed or self._deadline.is_stopping:

@@ -76,6 +76,8 @@ class Provider:
         self._journal = journal
         self._adjuster = Adjuster(policy.protected, self._count_drop)
         self._turn = Lock()
+        self._failed: set[str] = set()
+        """Of the last apply, so that they do not take the time of others for ever."""
         self._flights = Flights(self._fetch_records)
         self._encoder = ListingEncoder()
         self._writers = Writers(policy.write_parallelism)
@@ -123,7 +125,9 @@ class Provider:
         writes = [write for strand in plan.strands for step in strand.steps for write in writes_of(step.operation)]
         added = [spec for verb, spec in writes if verb != "delete"]
         self._journal.note((*extended(self._journal.vouchers, added), *plan.vouchers))
-        report = Run(self._store, deadline, self._writers).execute(plan)
+        run = Run(self._store, deadline, self._writers, self._failed)
+        report = run.execute(plan)
+        self._failed = run.failed
         if report.is_complete:
             settled = set(plan.vouchers)
             self._journal.replace(tuple(voucher for voucher in self._journal.vouchers if voucher not in settled))

@@ -255,6 +255,25 @@ def test_when_something_was_done_it_is_a_partial_failure(house: Build) -> None:
     assert error is failed.value.error
 
 
+def test_records_that_fail_as_if_the_store_were_away_keep_no_other_one_waiting_for_ever(house: Build) -> None:
+    """So many failures in a row end an apply; in the next one the others come first."""
+    here = house(write_parallelism=1)
+    doomed = hosts(30)
+    for name in doomed:
+        here.store.fail("create", StoreUnreachable("500"), name=name)
+    wanted = [a(name) for name in [*doomed, "new.example.com"]]
+
+    for _ in range(2):
+        with pytest.raises(ApplyFailed):
+            here.apply(create=wanted)
+    assert {("new.example.com", "A", "192.0.2.1")} == here.store.live
+
+    for later in ("newer.example.com", "newest.example.com"):
+        with pytest.raises(ApplyFailed):
+            here.apply(create=[*wanted, a(later)])
+        assert (later, "A", "192.0.2.1") in here.store.live
+
+
 def test_a_rate_limit_is_passed_on_even_after_something_was_done(house: Build) -> None:
     here = house(write_parallelism=1)
     here.store.fail("create", RateLimited("slow down", 30), name="host-01.example.com")
