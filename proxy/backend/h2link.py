@@ -352,7 +352,8 @@ class H2Link:
         else:
             self._transport.abort()
         if not was_ready:
-            self._home.on_unready(Failure(reason, f"{self._name}: {what}", is_unprocessed=True))
+            failure = Failure(reason, f"{self._name}: {what}", is_unprocessed=True, was_connecting=True)
+            self._home.on_unready(failure)
         for request in requests:
             was_reused = reason is Reason.RESET and self._served > 0 and not request.is_answered
             request.fail(Failure(reason, f"{self._name}: {what}", is_unprocessed=False, was_reused=was_reused))

@@ -61,6 +61,8 @@ class Failure(msgspec.Struct, frozen=True, gc=False):
     was_reused: bool = False
     """A kept connection broke before the first byte of an answer: perhaps it was closed while it was idle. Or its
     backend was taking it out of use."""
+    was_connecting: bool = False
+    """There was a connection, and it broke before anybody could use it."""
 
     @property
     def blames_address(self) -> bool:

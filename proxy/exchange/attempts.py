@@ -68,7 +68,7 @@ class Attempts:
     def after_failure(self, failure: Failure, address: str, draw: float) -> float | None:
         """How many seconds to wait before the next attempt; None: there is none. `draw` is from 0.0 up to 1.0."""
         policy = self._policy
-        if failure.is_unprocessed and failure.reason is Reason.RESET and self._refusals < _MAX_REFUSALS:
+        if _is_left_unread(failure) and self._refusals < _MAX_REFUSALS:
             self._refusals += 1
             self._needs_new_connection = self._needs_new_connection or failure.was_reused
             return 0.0
@@ -101,7 +101,8 @@ class Attempts:
             return False
         if failure.was_reused:
             return self._method in _IDEMPOTENT
-        return failure.is_unprocessed and failure.reason in _CONNECTING and self._address_count > 1
+        is_connecting = failure.was_connecting or failure.reason in _CONNECTING
+        return failure.is_unprocessed and is_connecting and self._address_count > 1
 
     def _by_policy(self, policy: RetryPolicy, address: str, draw: float) -> float | None:
         if self._policy_retries >= policy.attempts:
@@ -115,3 +116,8 @@ class Attempts:
     def _note(self, address: str) -> None:
         if address and address not in self._avoid:
             self._avoid = (*self._avoid, address)
+
+
+def _is_left_unread(failure: Failure) -> bool:
+    """By a backend that was connected to."""
+    return failure.is_unprocessed and failure.reason is Reason.RESET and not failure.was_connecting

@@ -191,7 +191,7 @@ def test_what_does_not_speak_http2_fails_those_that_wait(greeting: bytes) -> Non
         w.until(lambda: all_over(requests))
 
         assert {a.failure.reason for a in requests if a.failure} <= {Reason.PROTOCOL, Reason.RESET}
-        assert all(a.failure and a.failure.is_unprocessed for a in requests)
+        assert all(a.failure and a.failure.is_unprocessed and a.failure.was_connecting for a in requests)
         assert w.backend().connections == 0
 
 

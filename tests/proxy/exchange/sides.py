@@ -237,10 +237,18 @@ class MemoryStream:
         self.is_over = True
         self._receiver.on_response_trailers(trailers)
 
-    def fail(self, reason: Reason = Reason.RESET, *, is_unprocessed: bool = False, was_reused: bool = False) -> None:
+    def fail(
+        self,
+        reason: Reason = Reason.RESET,
+        *,
+        is_unprocessed: bool = False,
+        was_reused: bool = False,
+        was_connecting: bool = False,
+    ) -> None:
         self.is_over = True
         self.taken.drain()
-        self._receiver.on_backend_failed(Failure(reason, "as the test wants", is_unprocessed, was_reused))
+        failure = Failure(reason, "as the test wants", is_unprocessed, was_reused, was_connecting)
+        self._receiver.on_backend_failed(failure)
 
 
 class MemoryPool:

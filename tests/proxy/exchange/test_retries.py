@@ -163,6 +163,20 @@ def test_an_address_that_cannot_be_connected_to_is_avoided_where_there_is_anothe
     assert (status_code_of(client), world.record.address) == (200, "192.0.2.11:80")
 
 
+def test_so_is_one_whose_connection_broke_before_it_could_be_used(make_world: MakeWorld) -> None:
+    world = make_world(TWO_ADDRESSES)
+    world.pool.addresses = ["192.0.2.10:80", "192.0.2.11:80"]
+    client = world.begin(asked(b"POST"))
+    world.pool.stream.fail(is_unprocessed=True, was_connecting=True)
+    world.wait()
+
+    assert world.pool.stream.wish.avoid == ("192.0.2.10:80",)
+
+    world.pool.stream.fail(is_unprocessed=True, was_connecting=True)
+
+    assert (status_code_of(client), world.record.retries) == (502, 1)
+
+
 def test_nothing_is_tried_again_once_a_response_has_begun(make_world: MakeWorld) -> None:
     world = make_world(TWICE)
     client = world.begin(asked())
