@@ -104,8 +104,13 @@ def test_an_interrupt_while_it_starts_ends_it_without_a_word(tmp_path: Path) -> 
             return True
         return False
 
+    def waits() -> bool:
+        """A signal just before it does would be acted on when the waiting is over: Python acts between its steps."""
+        return Path(f"/proc/{proxy.pid}/stat").read_text(encoding="utf-8").rpartition(")")[2].split()[0] == "S"
+
     with contextlib.ExitStack() as ends:
         eventually(is_read, "the token is read")
+        eventually(waits, "there is nothing of it yet")
         proxy.send_signal(signal.SIGINT)
 
         assert proxy.wait(DEADLINE_S) == -signal.SIGINT
