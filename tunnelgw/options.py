@@ -186,6 +186,10 @@ class Options(CommonOptions):
     def __post_init__(self) -> None:
         if self.source == DIRECTORY and not self.manifests:
             raise ValueError("--source directory wants --manifests (TUNNELGW_MANIFESTS)")
+        if self.source == DIRECTORY and self.status_path.resolve() == self.manifests_path.resolve():
+            raise ValueError(
+                "--status-dir (TUNNELGW_STATUS_DIR) is the folder of --manifests, want another, or one in it"
+            )
         if self.source == KUBERNETES and self.manifests:
             raise ValueError("--manifests (TUNNELGW_MANIFESTS) goes with --source directory (TUNNELGW_SOURCE)")
         if self.source == DIRECTORY and (self.leader_elect or self.proxy_service or self.proxy_auth_secret):

@@ -191,9 +191,8 @@ def _require_writable(options: Options) -> None:
     try:
         path.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        if error.errno == errno.EROFS:
-            raise OSError(errno.EROFS, f"read-only file system: {remedy}", str(path)) from error
-        raise
+        reason = (error.strerror or str(error)).lower()
+        raise OSError(error.errno, f"{reason}: {remedy}", str(path)) from error
     if os.statvfs(path).f_flag & os.ST_RDONLY:
         raise OSError(errno.EROFS, f"read-only file system: {remedy}", str(path))
     if not os.access(path, os.W_OK | os.X_OK):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from daemonkit.options import BadOptions, parse
@@ -14,3 +16,16 @@ def test_a_token_that_no_header_can_carry_is_refused_and_not_shown(token: str) -
         parse(Options, prefix=PREFIX, argv=[], environ={"PROXY_AUTH_TOKEN": token})
 
     assert token not in str(bad.value)
+
+
+@pytest.mark.parametrize("again", ["", "/", "/../manifests"])
+def test_statuses_go_not_into_the_folder_of_the_manifests_itself(tmp_path: Path, again: str) -> None:
+    manifests = tmp_path / "manifests"
+    manifests.mkdir()
+    argv = ["--source", "directory", "--manifests", str(manifests)]
+
+    with pytest.raises(BadOptions, match=r"--status-dir .* is the folder of --manifests"):
+        parse(Options, prefix=PREFIX, argv=[*argv, "--status-dir", f"{manifests}{again}"], environ={})
+
+    _, options = parse(Options, prefix=PREFIX, argv=argv, environ={})
+    assert options.status_path == manifests / "status"

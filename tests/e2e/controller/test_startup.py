@@ -227,6 +227,21 @@ def test_a_folder_whose_statuses_cannot_be_written_ends_the_controller(tmp_path:
     assert "--status-dir" in line["error"]
 
 
+def test_a_folder_for_statuses_that_cannot_be_made_ends_the_controller_and_is_told_with_its_option(
+    tmp_path: Path,
+) -> None:
+    (tmp_path / "file").touch()
+    command = [sys.executable, "-m", "tunnelgw", "run", "--source", "directory", "--manifests", str(tmp_path)]
+
+    with Process("tunnelgw", [*command, "--status-dir", f"{tmp_path}/file/status"]) as controller:
+        exit_code = controller.wait(DEADLINE_S)
+
+    line = json.loads(controller.lines[-1])
+    assert (exit_code, line["msg"]) == (1, "exiting")
+    assert "not a directory: statuses are written here; choose another place with --status-dir" in line["error"]
+    assert f"{tmp_path}/file/status" in line["error"]
+
+
 def test_a_start_without_any_shared_proxy_is_told(tmp_path: Path) -> None:
     loopback = ["--health-addr", "127.0.0.1:0", "--metrics-addr", "127.0.0.1:0"]
     command = [
