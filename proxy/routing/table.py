@@ -1,17 +1,23 @@
 """Document in, compiled table out: at once with `compile_table`, or a few routes at a time with `TableBuilder`."""
 
-from collections.abc import Iterable, Iterator, Set
+from collections.abc import Callable, Generator, Iterable, Iterator, Set
+from typing import TypeAlias
 
 import msgspec
 
 from proxy import document
+from proxy.pattern import automaton
 from proxy.routing.hosts import RouteSet, emptied
 from proxy.routing.listener import Door, make_doors
-from proxy.routing.match import GrpcMatch, HttpMatch, Match, seniority
+from proxy.routing.match import GrpcMatch, HttpMatch, Match, expressions_of, seniority
 from proxy.routing.rule import Backend, Rule, RuleCompiler
 
 _EVERYTHING = (document.Match(),)
 _STEP = 20
+_MATCHES_PER_STEP = 20
+"""Compiled, entered or taken out. A route may have thousands, and be entered under thousands of hostnames."""
+
+_Change: TypeAlias = Callable[[RouteSet, str, Iterable[Match]], None]
 
 
 class CompiledRoute(msgspec.Struct, frozen=True, gc=False):
@@ -60,8 +66,9 @@ class Table(msgspec.Struct, frozen=True):
 class TableBuilder:
     """Builds a table in slices; each call does work in proportion to what it is given.
 
-    With the table before, it begins with all that this one has. The calls come in this order: `remove_routes`,
-    `remove_backends`, `fill` to its end, `put_backends`, `add_routes`, `finish`.
+    With the table before, it begins with all that this one has. The calls come in this order: `removing_routes`,
+    `remove_backends`, `fill`, `put_backends`, `adding_routes`, `finish`; those that return steps are to be taken to
+    their end, for which `remove_routes` and `add_routes` stand where nobody waits meanwhile.
     """
 
     def __init__(self, settings: document.Settings, previous: Table | None = None) -> None:
@@ -83,14 +90,16 @@ class TableBuilder:
                 self._sets[name] = self._unfilled[name] = RouteSet()
 
     def remove_routes(self, numbers: Iterable[int]) -> None:
+        _take_all(self.removing_routes(numbers))
+
+    def removing_routes(self, numbers: Iterable[int]) -> Iterator[None]:
         """Routes of the table before."""
+        filled = {name: routes for name, routes in self._sets.items() if name not in self._unfilled}
         for number in numbers:
             route = self._routes.pop(number)
             self._replaced.append(route)
             self._compiler.forget(route.rules)
-            for name, hostname in self._entries(route, self._sets):
-                if name not in self._unfilled:
-                    self._sets[name].remove(hostname, route.matches)
+            yield from self._changing(route, filled, RouteSet.remove)
 
     def remove_backends(self, names: Iterable[str]) -> None:
         """Which no route refers to any more."""
@@ -103,7 +112,7 @@ class TableBuilder:
         if not self._unfilled:
             return
         for place, route in enumerate([*self._routes.values()]):
-            self._enter(route, self._unfilled)
+            yield from self._changing(route, self._unfilled, RouteSet.add)
             if place % _STEP == _STEP - 1:
                 yield
 
@@ -114,10 +123,13 @@ class TableBuilder:
             (self._probed.add if spec.active_health else self._probed.discard)(spec.name)
 
     def add_routes(self, routes: Iterable[tuple[int, int, document.Route]]) -> None:
+        _take_all(self.adding_routes(routes))
+
+    def adding_routes(self, routes: Iterable[tuple[int, int, document.Route]]) -> Iterator[None]:
         """Each with its number, which no other route has, and its place, which counts when it has no name."""
         for number, place, route in routes:
-            compiled = self._routes[number] = self._compiled(route, place)
-            self._enter(compiled, self._sets)
+            compiled = self._routes[number] = yield from self._compiling(route, place)
+            yield from self._changing(compiled, self._sets, RouteSet.add)
 
     def finish(self) -> Table:
         """The table; the builder is good for `let_go` only then."""
@@ -146,17 +158,24 @@ class TableBuilder:
         """Under which hostnames of which listeners a route is found."""
         for listener in route.listeners or sets:
             own = self._hostnames.get(listener)
-            if own is not None:
+            if own is not None and listener in sets:
                 for hostname in route.hostnames:
                     if hosts_overlap(own, hostname):
                         yield listener, hostname
 
-    def _enter(self, route: CompiledRoute, sets: dict[str, RouteSet]) -> None:
+    def _changing(self, route: CompiledRoute, sets: dict[str, RouteSet], change: _Change) -> Iterator[None]:
+        """Those of `sets` that the route belongs to, some matches at a time."""
+        count = 0
         for listener, hostname in self._entries(route, sets):
-            if listener in sets:
-                sets[listener].add(hostname, route.matches)
+            for start in range(0, len(route.matches), _MATCHES_PER_STEP):
+                matches = route.matches[start : start + _MATCHES_PER_STEP]
+                change(sets[listener], hostname, matches)
+                count += len(matches)
+                if count >= _MATCHES_PER_STEP:
+                    count = 0
+                    yield
 
-    def _compiled(self, route: document.Route, place: int) -> CompiledRoute:
+    def _compiling(self, route: document.Route, place: int) -> Generator[None, None, CompiledRoute]:
         name = route.name or f"routes[{place}]"
         kind = GrpcMatch if route.kind == "grpc" else HttpMatch
         age = seniority(route, place)
@@ -166,8 +185,27 @@ class TableBuilder:
             rule = self._compiler.compile(spec, index, name, route.kind)
             rules.append(rule)
             for match_place, match in enumerate(spec.matches or _EVERYTHING):
+                yield from _building(match)
                 matches.append(kind(rule, match_place, match, age))
-        return CompiledRoute(route.listeners, route.hostnames or ("",), tuple(rules), tuple(matches))
+                if len(matches) % _MATCHES_PER_STEP == 0:
+                    yield
+        # A name that stands there twice would be entered twice, but can be taken out only once.
+        listeners, hostnames = dict.fromkeys(route.listeners), dict.fromkeys(route.hostnames or ("",))
+        return CompiledRoute(tuple(listeners), tuple(hostnames), tuple(rules), tuple(matches))
+
+
+def _building(match: document.Match) -> Iterator[None]:
+    """Build the expressions of a match, with a step for each that nobody has built before."""
+    for expression in expressions_of(match):
+        built = automaton.cache_info().misses
+        automaton(expression)
+        if automaton.cache_info().misses > built:
+            yield
+
+
+def _take_all(steps: Iterator[None]) -> None:
+    for _ in steps:
+        pass
 
 
 def _dismantle(table: Table, pieces: list[object], kept: Set[str]) -> Iterator[None]:

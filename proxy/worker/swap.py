@@ -64,7 +64,7 @@ class Swapper:
         self, builder: TableBuilder, leaving: handover.Leaving, parts: Iterator[handover.Coming]
     ) -> Iterator[None]:
         for start in range(0, len(leaving.routes), _LEAVING_PER_STEP):
-            builder.remove_routes(leaving.routes[start : start + _LEAVING_PER_STEP])
+            yield from builder.removing_routes(leaving.routes[start : start + _LEAVING_PER_STEP])
             yield
         builder.remove_backends(leaving.backends)
         yield from builder.fill()
@@ -72,6 +72,8 @@ class Swapper:
             builder.put_backends(part.backends)
             for start in range(0, len(part.routes), _ROUTES_PER_STEP):
                 routes = part.routes[start : start + _ROUTES_PER_STEP]
-                builder.add_routes((one.number, one.place, document.decode_route(one.text)) for one in routes)
+                yield from builder.adding_routes(
+                    (one.number, one.place, document.decode_route(one.text)) for one in routes
+                )
                 self._unfrozen += len(routes)
                 yield

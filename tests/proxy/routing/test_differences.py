@@ -12,7 +12,7 @@ from tests.proxy.routing.served import Served
 
 HOSTS = ["a.example", "b.a.example", "other.test"]
 PATHS = ["/", "/a", "/a/b", "/s/m", "/t/m"]
-hostnames = st.lists(st.sampled_from([*HOSTS, "*.example", "*.test"]), max_size=2, unique=True)
+hostnames = st.lists(st.sampled_from([*HOSTS, "*.example", "*.test"]), max_size=2)
 http_matches = st.fixed_dictionaries(
     {},
     optional={
@@ -67,7 +67,7 @@ def routes(kind: str, matches: st.SearchStrategy[dict[str, Any]]) -> st.SearchSt
         {"kind": st.just(kind), "hostnames": hostnames, "rules": st.lists(rules(matches), min_size=1, max_size=2)},
         optional={
             "name": st.sampled_from(["r", "s", "t"]),
-            "listeners": st.lists(st.sampled_from(["web", "side", "inner"]), max_size=2, unique=True),
+            "listeners": st.lists(st.sampled_from(["web", "side", "inner"]), max_size=2),
             "createdAt": st.just("2020-01-01T00:00:00Z"),
         },
     )
@@ -192,6 +192,28 @@ def test_a_hostname_is_there_as_long_as_any_match_is_left_under_it(kept: dict[st
         assert decisions(table) == decisions(whole)
 
     assert not holdings(served.take(one_host_with([])))["web"]
+
+
+@pytest.mark.parametrize("repeated", ["hostnames", "listeners"])
+def test_a_route_goes_whole_that_has_a_name_twice(repeated: str) -> None:
+    names = {"hostnames": ["a.example"], "listeners": ["web"]}
+    going, staying = (
+        {
+            "name": name,
+            **names,
+            "rules": [{"matches": [{"path": {"value": f"/{name}"}}], "backends": [{"address": "x.test:80"}]}],
+        }
+        for name in ("going", "staying")
+    )
+    served = Served()
+
+    def take(*routes: object) -> routing.Table:
+        return served.take(json.dumps({"listeners": [{"name": "web", "port": 8080}], "routes": routes}).encode())
+
+    before = take(staying)
+    take(staying, {**going, repeated: names[repeated] * 2})
+
+    assert holdings(take(staying)) == holdings(before)
 
 
 def test_nothing_is_kept_of_hostnames_that_have_come_and_gone() -> None:

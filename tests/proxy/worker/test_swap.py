@@ -8,6 +8,7 @@ import pytest
 
 from proxy import document
 from proxy.document import handover
+from proxy.pattern import automaton
 from proxy.routing import TUNNEL_HTTPS, Forward, PlainHead, Table, decide
 from proxy.worker.swap import Swapper
 
@@ -21,7 +22,11 @@ class Told:
         self._content: document.Content | None = None
 
     def change_to(self, *hosts: str) -> memoryview:
-        routes = [{"name": host, "hostnames": [host], "backends": [{"address": f"{host}:80"}]} for host in hosts]
+        return self.change_to_routes(
+            [{"name": host, "hostnames": [host], "backends": [{"address": f"{host}:80"}]} for host in hosts]
+        )
+
+    def change_to_routes(self, routes: list[dict[str, Any]]) -> memoryview:
         before = self._content
         self._content = self._reader.read(msgspec.json.encode({"routes": routes})).content
         return memoryview(handover.pack(before, self._content))
@@ -57,6 +62,38 @@ def test_many_routes_take_many_steps_and_the_table_is_used_once() -> None:
     assert table.route_count == 1000
     assert used_at >= 200
     assert steps >= used_at
+
+
+def route(matches: list[dict[str, Any]], hosts: list[str]) -> dict[str, Any]:
+    rules = [{"matches": matches[at : at + 64], "backends": [{"address": "b:80"}]} for at in range(0, len(matches), 64)]
+    return {"name": "large", "hostnames": hosts, "rules": rules}
+
+
+EXPRESSIONS = [{"headers": [{"name": "x", "type": "RegularExpression", "value": f"new-{at}.*"}]} for at in range(128)]
+PATHS = [{"path": {"type": "Exact", "value": f"/{at}"}} for at in range(6_400)]
+
+
+@pytest.mark.parametrize(
+    ("large", "least"),
+    [
+        pytest.param(route(EXPRESSIONS, ["a.example"]), 128, id="of many expressions"),
+        pytest.param(route(PATHS, ["a.example"]), 6_400 // 20 * 2, id="of many matches"),
+        pytest.param(route(PATHS[:1], [f"h{at}.example" for at in range(1_000)]), 1_000 // 20, id="of many hostnames"),
+    ],
+)
+def test_one_large_route_takes_many_steps_to_come_and_to_go(large: dict[str, Any], least: int) -> None:
+    """Taken at once, such a route stopped the loop for seconds."""
+    small = [{"name": f"s{at}", "backends": [{"address": "b:80"}]} for at in range(3)]
+    told = Told()
+
+    def steps_to(routes: list[dict[str, Any]]) -> int:
+        content = told.change_to_routes(routes)
+        # Who checks documents is another process.
+        automaton.cache_clear()
+        return len([*told.swapper.swap(content, lambda _: None, lambda _: None)])
+
+    assert steps_to([*small, large]) >= least
+    assert steps_to(small) >= len(large["hostnames"]) * len(large["rules"][0]["matches"]) // 20
 
 
 def test_one_change_among_many_routes_takes_few_steps() -> None:
