@@ -75,7 +75,18 @@ def _members(nodes: _Nodes) -> Iterable["_Node"]:
 class _Node:
     """A question with its answer, and what the answer was made of."""
 
-    __slots__ = ("asked", "dependants", "height", "is_dirty", "is_kept", "is_running", "question", "read", "value")
+    __slots__ = (
+        "asked",
+        "current_in",
+        "dependants",
+        "height",
+        "is_dirty",
+        "is_kept",
+        "is_running",
+        "question",
+        "read",
+        "value",
+    )
 
     def __init__(self, question: Question) -> None:
         self.question = question
@@ -84,6 +95,8 @@ class _Node:
         self.asked: tuple[_Node, ...] = ()
         self.dependants: _Nodes = None
         self.height = 0
+        self.current_in = 0
+        """The last update in which it is known that neither it nor anything below it is dirty."""
         self.is_dirty = False
         self.is_kept = False
         self.is_running = False
@@ -97,6 +110,8 @@ class Queries:
         self.evaluations = 0
         """How many times a query was evaluated."""
         self._snapshot = snapshot
+        self._number = 1
+        """Of this update."""
         self._nodes: dict[Question, _Node] = {}
         self._readers: dict[Entry, _Nodes] = {}
         self._dirty: list[tuple[int, int, _Node]] = []
@@ -112,6 +127,7 @@ class Queries:
         """Go on to the next snapshot, which differs in these entries. Returns kept questions with a new answer."""
         self._sweep()
         self._snapshot = snapshot
+        self._number += 1
         for entry in changed:
             for node in _members(self._readers.get(entry)):
                 self._soil(node)
@@ -173,7 +189,7 @@ class Queries:
         """Bring up to date what a query asks in an update, if it has not asked it before and it is not lower."""
         if node.is_running:
             raise RuntimeError(f"{node.question[0].__name__} of {node.question[1]} asks for itself")
-        if not self._dirty or node.height < self._dirty[0][0]:
+        if not self._dirty or node.height < self._dirty[0][0] or node.current_in == self._number:
             return  # nothing below it is dirty
         for below in node.asked:
             if not below.is_running:
@@ -182,6 +198,7 @@ class Queries:
             self._evaluate(node)
         elif any(below.is_running for below in node.asked):
             raise RuntimeError(f"{node.question[0].__name__} of {node.question[1]} asks for who asks for it")
+        node.current_in = self._number  # else it is walked again for each that asks it, and so is each way down from it
 
     def _evaluate_next(self) -> None:
         height, _, node = heapq.heappop(self._dirty)
@@ -208,6 +225,7 @@ class Queries:
         finally:
             node.is_running = False
             self._read, self._asked = outer
+        node.current_in = self._number
         self._link(node, read, asked)
         if node.value is _NOTHING or value != node.value:
             node.value = value

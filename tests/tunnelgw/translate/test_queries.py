@@ -1,5 +1,6 @@
 """The engine of incremental translation, on ConfigMaps that hold numbers and name each other."""
 
+import sys
 from collections.abc import Iterable
 
 import pytest
@@ -137,6 +138,33 @@ def test_an_update_answers_each_question_once_however_many_ways_lead_to_it() -> 
 
     assert queries.evaluations - before == len(names)
     assert queries.keep(total, "a") == 2 * 2 ** (len(names) - 1)
+
+
+def test_what_a_low_question_begins_to_ask_is_looked_through_once_however_many_ways_lead_through_it() -> None:
+    def late(view: View, name: str) -> int:
+        return view.ask(total, name) if view.ask(total, "gate") else 0
+
+    def calls(names: str) -> int:
+        def state(number: int) -> list[ConfigMap]:
+            return [cell("gate", number), *[cell(name, number, names) for name in names]]
+
+        queries = Queries(sheet(*state(0)))
+        queries.keep(total, names[0])
+        queries.keep(late, names[0])
+        seen = [0]
+
+        def count(_frame: object, event: str, _about: object) -> None:
+            seen[0] += event == "call"
+
+        sys.setprofile(count)
+        try:
+            queries.update(sheet(*state(1)), entries(["gate", *names]))
+        finally:
+            sys.setprofile(None)
+        assert queries.keep(late, names[0]) == 2 ** (len(names) - 1)
+        return seen[0]
+
+    assert calls("abcdefghijklmnop") < 16 * calls("abcdefgh")
 
 
 def test_a_query_that_asks_for_itself_is_a_bug_that_says_so() -> None:
