@@ -6,7 +6,7 @@ import sys
 from prometheus_client import CollectorRegistry
 
 import daemonkit
-from daemonkit import logs, standardfiles
+from daemonkit import interrupts, logs, standardfiles
 from daemonkit.lifecycle import Daemon
 from daemonkit.logs import get_logger
 from daemonkit.memory import give_back_large_buffers, spare_the_collector
@@ -29,6 +29,7 @@ log = get_logger(__name__)
 
 
 def main() -> None:
+    interrupts.end_on_interrupt()
     standardfiles.open_missing()
     command, options = load(Options, prog=PROG, prefix=PREFIX, description=DESCRIPTION, commands=COMMANDS)
     if command != "run" and options.log_level == "info":

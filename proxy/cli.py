@@ -6,7 +6,7 @@ import sys
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from daemonkit import logs, standardfiles
+from daemonkit import interrupts, logs, standardfiles
 from daemonkit.logs import get_logger
 
 if TYPE_CHECKING:
@@ -33,7 +33,7 @@ WORKER = "worker"
 
 
 def main() -> None:
-    _end_on_interrupt()
+    interrupts.end_on_interrupt()
     standardfiles.open_missing()
     arguments = sys.argv[1:]
     if arguments[:2] == [WORKER, "--fd"]:
@@ -52,12 +52,6 @@ def main() -> None:
         )
         sys.exit(2)
     sys.exit(_run(arguments, os.environ))
-
-
-def _end_on_interrupt() -> None:
-    """At once, as SIGTERM does until a daemon takes both: a stack trace tells whoever interrupts nothing."""
-    if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
-        signal.signal(signal.SIGINT, signal.SIG_DFL)
 
 
 def _run(arguments: Sequence[str], environ: Mapping[str, str]) -> int:

@@ -4,7 +4,7 @@ import os
 import sys
 from collections.abc import Mapping, Sequence
 
-from daemonkit import standardfiles
+from daemonkit import interrupts, standardfiles
 
 RUN = "run"
 QUESTIONS = {
@@ -17,6 +17,7 @@ QUESTIONS = {
 
 
 def main() -> None:
+    interrupts.end_on_interrupt()
     standardfiles.open_missing()
     arguments = sys.argv[1:]
     if arguments[:1] and arguments[0] in QUESTIONS:

@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import contextlib
-import os
-import signal
 from pathlib import Path
 
 import pytest
 
 from daemonkit.options import BadOptions, parse
 from proxy.options import COMMANDS, PREFIX, Options
-from tests.proxy.site import DEADLINE_S, eventually
+from tests.proxy.site import DEADLINE_S
 from tests.support.daemon import Daemon
 
 
@@ -90,28 +87,3 @@ def test_help_names_the_commands_for_people() -> None:
         text = "\n".join(proxy.lines)
         assert all(word in text for word in ("run", "check", "explain", "schema", "--state-dir", "PROXY_STATE_DIR"))
         assert "worker --fd" not in text
-
-
-def test_an_interrupt_while_it_starts_ends_it_without_a_word(tmp_path: Path) -> None:
-    fifo = tmp_path / "token"
-    os.mkfifo(fifo)
-    proxy = Daemon("proxy", ["run"], {"PROXY_AUTH_TOKEN_FILE": str(fifo)}).start()
-
-    def is_read() -> bool:
-        """And as long as this end of it is open, there is something to wait for."""
-        with contextlib.suppress(OSError):
-            ends.callback(os.close, os.open(fifo, os.O_WRONLY | os.O_NONBLOCK))
-            return True
-        return False
-
-    def waits() -> bool:
-        """A signal just before it does would be acted on when the waiting is over: Python acts between its steps."""
-        return Path(f"/proc/{proxy.pid}/stat").read_text(encoding="utf-8").rpartition(")")[2].split()[0] == "S"
-
-    with contextlib.ExitStack() as ends:
-        eventually(is_read, "the token is read")
-        eventually(waits, "there is nothing of it yet")
-        proxy.send_signal(signal.SIGINT)
-
-        assert proxy.wait(DEADLINE_S) == -signal.SIGINT
-    assert proxy.lines == ()
