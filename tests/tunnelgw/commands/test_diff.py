@@ -6,24 +6,50 @@ import json
 
 import pytest
 
-from tests.support.provider import TOKEN, TUNNEL_ID, Provider
-from tests.tunnelgw.deliver.test_targets import DISCOVERY, OURS, Item, gateway_class, own_proxy, secret
+from tests.support.provider import ACCOUNT_ID, TOKEN, TUNNEL_ID, Provider
+from tests.tunnelgw.deliver.test_targets import (
+    DISCOVERY,
+    OURS,
+    Item,
+    class_config,
+    gateway_class,
+    own_proxy,
+    secret,
+    status_of,
+)
+from tests.tunnelgw.sources.objects import make
 from tunnelgw.commands.diff import Access, diff
 from tunnelgw.commands.world import World
 from tunnelgw.deliver.targets import TAKEN, Discovery
+from tunnelgw.model.kinds import Kind
 from tunnelgw.model.snapshot import Snapshot
 from tunnelgw.provider.ingress import marker
 from tunnelgw.sources.directory.admission import Problem
 
 REFERENCE = {"name": "holder"}
 HOLDER = secret("holder", "shop", api_token=TOKEN)
+NOTHING_ELSE = {"service": "http_status:404"}
 THERE = {
     "ingress": [
         {"hostname": "a.example", "service": marker("tests")},
         {"hostname": "theirs.example", "service": "http://10.0.0.1"},
-        {"service": "http_status:404"},
+        NOTHING_ELSE,
     ]
 }
+
+
+def tunnelled(*hostnames: str) -> list[Item]:
+    """A Gateway and a route of it, whose tunnel was told of them already."""
+    listener = {"name": "http", "port": 80, "protocol": "HTTP"}
+    gateway = {"gatewayClassName": "class", "listeners": [listener]}
+    route = {"parentRefs": [{"name": "gw"}], "hostnames": hostnames, "rules": [{"backendRefs": []}]}
+    return [
+        gateway_class("class", "config"),
+        class_config("config", TUNNEL_ID, "holder", accountID=ACCOUNT_ID),
+        secret("holder", api_token=TOKEN),
+        (Kind.GATEWAY, make(Kind.GATEWAY, "gw", gateway, status=status_of(TUNNEL_ID))),
+        (Kind.HTTP_ROUTE, make(Kind.HTTP_ROUTE, "web", route)),
+    ]
 
 
 def told(items: list[Item], url: str, out: pytest.CaptureFixture[str], *problems: Problem) -> list[tuple[str, ...]]:
@@ -54,3 +80,32 @@ def test_a_proxy_that_another_data_plane_has_is_told_as_such_and_not_asked(capsy
 
     found = [each for each in json.loads(capsys.readouterr().out) if each["target"] != proxy]
     assert found == [{"action": "error", "target": f"{proxy} for shop/gw", "message": TAKEN}]
+
+
+@pytest.mark.parametrize(
+    ("hostnames", "rule"),
+    [(["a.example"], {"hostname": "a.example"}), ([], {})],
+)
+def test_a_tunnel_that_has_what_it_should_would_stay_as_it_is_rules_of_others_included(
+    hostnames: list[str], rule: dict[str, str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    theirs = {"hostname": "theirs.example", "service": "http://10.0.0.1"}
+    ours = {**rule, "service": marker("tests")}
+    with Provider() as provider:
+        provider.write({"ingress": [ours, theirs, NOTHING_ELSE] if rule else [theirs, ours]})
+        world = World(Snapshot.of(tunnelled(*hostnames)))
+        is_well = diff(world, Access(DISCOVERY, provider.url, marker("tests")), as_json=True)
+
+    found = json.loads(capsys.readouterr().out)
+    assert [each["action"] for each in found] == ["keep"]
+    assert is_well
+
+
+def test_that_a_rule_of_ours_would_only_change_its_place_is_told(capsys: pytest.CaptureFixture[str]) -> None:
+    wildcard = {"hostname": "*.example", "service": "http://10.0.0.1"}
+    with Provider() as provider:
+        provider.write({"ingress": [wildcard, {"hostname": "a.example", "service": marker("tests")}, NOTHING_ELSE]})
+        found = told(tunnelled("a.example"), provider.url, capsys)
+
+    tunnel = f"tunnel {TUNNEL_ID}"
+    assert found == [("keep", tunnel, "hostname *.example"), ("change", tunnel, "order or content of our rules")]
