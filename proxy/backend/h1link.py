@@ -30,6 +30,8 @@ from proxy.loop.transport import Buffer
 
 MAX_HELD_BYTES: Final = 256 * 1024
 RESUME_BYTES: Final = MAX_HELD_BYTES // 2
+_MAX_CHUNKS: Final = 1_000
+"""Of a body, a turn: some milliseconds until others have theirs."""
 
 
 class Home(Protocol):
@@ -177,7 +179,7 @@ class H1Link:
 
     def release(self, request: Request, size_bytes: int) -> None:
         request.held_bytes -= size_bytes
-        if self._is_paused and request.held_bytes <= RESUME_BYTES:
+        if self._is_paused and request.held_bytes <= RESUME_BYTES and not self._codec.has_unread:
             self._is_paused = False
             self._transport.resume_reading()
 
@@ -194,8 +196,19 @@ class H1Link:
         request = self._request
         if request is None:
             self.abort()
-        else:
-            self._pass_on(request, self._codec.receive(data))
+            return
+        self._pass_on(request, self._codec.receive(data, _MAX_CHUNKS))
+        if self._codec.has_unread and self._request is request:
+            if not self._is_paused:
+                self._is_paused = True
+                self._transport.pause_reading()
+            self._loop.call_soon(partial(self._read_on, request))
+
+    def _read_on(self, request: Request) -> None:
+        """The next turn's share of what has come already."""
+        if self._request is request:
+            self.on_data(b"")
+            self.release(request, 0)
 
     def on_eof(self) -> None:
         request = self._request

@@ -34,6 +34,8 @@ from proxy.loop import Creditor, Transport
 from proxy.loop.transport import Buffer
 
 _PING: Final = b"alive?\0\0"
+_MAX_WORK: Final = 1_000
+"""A turn, in the codec's units, for a connection: some milliseconds until others have theirs."""
 # Slow readers hold up to a stream's window each; the connection's is wide, lest a few of them stop all the others.
 _SETTINGS: Final = Settings(
     stream_window_bytes=256 * 1024, window_pool_bytes=0, connection_window_bytes=16 * 1024 * 1024
@@ -202,12 +204,23 @@ class H2Link:
 
     def on_data(self, data: bytes) -> None:
         self._keeping.is_heard = True
-        for event in self._codec.receive(data, self._loop.now_s):
+        codec = self._codec
+        for event in codec.receive(data, self._loop.now_s, _MAX_WORK):
             self._on_event(event)
             if self._is_gone:
                 return
-        if self._codec.has_output:
+        if codec.has_output:
             self._transport.flush_later()
+        if codec.has_unread:
+            self._transport.pause_reading()
+            self._loop.call_soon(self._read_on)
+        else:
+            self._transport.resume_reading()
+
+    def _read_on(self) -> None:
+        """The next turn's share of what has come already."""
+        if not self._is_gone:
+            self.on_data(b"")
 
     def on_eof(self) -> None:
         self._break(Reason.RESET, "connection closed by the backend")

@@ -10,13 +10,16 @@ CRLF, extensions hold no control characters and are bounded and dropped.
 """
 
 import re
-from typing import Protocol
+import sys
+from typing import Final, Protocol
 
 from proxy.h1.errors import FIELDS_TOO_LARGE, RemoteProtocolError
 from proxy.h1.events import DataReceived, Event, TrailersReceived
 from proxy.h1.grammar import decode_trailers
 from proxy.h1.headbuffer import BARE_LINE_END
 from proxy.h1.limits import Limits
+
+UNLIMITED: Final = sys.maxsize
 
 _SIZE_LINE = re.compile(rb"([0-9A-Fa-f]{1,16})(;[^\x00-\x08\x0a-\x1f\x7f]*)?\r\n")
 # What the next byte of a line that is not whole yet may still lead to: judged early, so that rubbish does not wait.
@@ -30,7 +33,7 @@ _SMALL_CHUNK_BYTES = 4 * 1024
 class BodyReader(Protocol):
     is_done: bool
 
-    def read(self, data: bytes, start: int, events: list[Event]) -> int: ...
+    def read(self, data: bytes, start: int, events: list[Event], max_chunks: int) -> int: ...
 
 
 class LengthReader:
@@ -42,7 +45,7 @@ class LengthReader:
         self._left_bytes = length_bytes
         self.is_done = False
 
-    def read(self, data: bytes, start: int, events: list[Event]) -> int:
+    def read(self, data: bytes, start: int, events: list[Event], max_chunks: int) -> int:  # noqa: ARG002
         available_bytes = len(data) - start
         taken_bytes = min(available_bytes, self._left_bytes)
         self._left_bytes -= taken_bytes
@@ -65,7 +68,7 @@ class EndlessReader:
     def __init__(self) -> None:
         self.is_done = False
 
-    def read(self, data: bytes, start: int, events: list[Event]) -> int:
+    def read(self, data: bytes, start: int, events: list[Event], max_chunks: int) -> int:  # noqa: ARG002
         events.append(DataReceived(data if start == 0 else memoryview(data)[start:], False))
         return len(data)
 
@@ -97,15 +100,16 @@ class ChunkedReader:
         self._extension_bytes = 0
         self.is_done = False
 
-    def read(self, data: bytes, start: int, events: list[Event]) -> int:
+    def read(self, data: bytes, start: int, events: list[Event], max_chunks: int) -> int:
+        """Ends before the end of `data` where the message does, or after `max_chunks`."""
         pieces: list[memoryview] = []
         try:
-            return self._read(data, start, pieces, events)
+            return self._read(data, start, pieces, events, max_chunks)
         finally:
             # Also before an error: what came before it was received all the same.
             _report(pieces, events)
 
-    def _read(self, data: bytes, start: int, pieces: list[memoryview], events: list[Event]) -> int:
+    def _read(self, data: bytes, start: int, pieces: list[memoryview], events: list[Event], max_chunks: int) -> int:
         view = memoryview(data)
         size = len(data)
         while start < size:
@@ -121,8 +125,11 @@ class ChunkedReader:
                 start = self._read_trailers(data, start, pieces, events)
                 if self.is_done:
                     break
-            else:
+            elif max_chunks:
+                max_chunks -= 1
                 start = self._read_size_line(data, start)
+            else:
+                break
         return start
 
     def _read_crlf(self, data: bytes, start: int) -> int:

@@ -9,7 +9,7 @@ it was closed while idle. Called by one thread; knows no clock.
 import re
 from typing import Final
 
-from proxy.h1.bodies import COPIED_BYTES, BodyReader, ChunkedReader, EndlessReader, LengthReader
+from proxy.h1.bodies import COPIED_BYTES, UNLIMITED, BodyReader, ChunkedReader, EndlessReader, LengthReader
 from proxy.h1.caches import Caches
 from proxy.h1.errors import FIELDS_TOO_LARGE, LocalProtocolError, RemoteProtocolError
 from proxy.h1.events import ConnectionTerminated, DataReceived, Event, InformationalReceived, ResponseReceived
@@ -53,6 +53,9 @@ class ClientConnection(Sending):
         self._keeps_alive = True
         self._informational = 0
         self.is_response_begun = False
+        # The rest of what was received, and where in it that starts.
+        self._unread = b""
+        self._unread_start = 0
 
     def __repr__(self) -> str:
         return f"<ClientConnection reading={self._reading!r} held={self.held_bytes}>"
@@ -60,7 +63,12 @@ class ClientConnection(Sending):
     @property
     def held_bytes(self) -> int:
         """Received and not reported yet."""
-        return len(self._heads)
+        return len(self._heads) + len(self._unread) - self._unread_start
+
+    @property
+    def has_unread(self) -> bool:
+        """Chunks of earlier calls wait for the next `receive`, which may be given nothing new."""
+        return bool(self._unread)
 
     @property
     def is_reusable(self) -> bool:
@@ -74,10 +82,18 @@ class ClientConnection(Sending):
 
     # -- receiving ---------------------------------------------------------------------------------------------------
 
-    def receive(self, data: bytes) -> list[Event]:
+    def receive(self, data: bytes, max_chunks: int = UNLIMITED) -> list[Event]:
+        """`max_chunks` is for callers who have others to serve: the chunks after which the rest of a body waits for the
+        next call, while `has_unread` is true.
+        """
         events: list[Event] = []
+        start = 0
+        if self._unread:
+            unread, start = self._unread, self._unread_start
+            data, start = (unread[start:] + data, 0) if data else (unread, start)
+            self._unread, self._unread_start = b"", 0
         try:
-            self._advance(data, events)
+            self._advance(data, start, events, max_chunks)
         except RemoteProtocolError as error:
             self._terminate(error.reason, events, are_fields_too_large=error.status_code == FIELDS_TOO_LARGE)
         return events
@@ -88,7 +104,7 @@ class ClientConnection(Sending):
         `is_cut_off`: without TLS's close_notify. Then it ends no body, which may have been cut short by anybody
         (RFC 9112, 9.8). Protocols that were switched to have ends of their own.
         """
-        events: list[Event] = []
+        events = self.receive(b"") if self._unread else []
         reading, self._reading = self._reading, Reading.CLOSED
         self._keeps_alive = False
         is_until_close = reading == Reading.BODY and isinstance(self._body, EndlessReader)
@@ -101,8 +117,8 @@ class ClientConnection(Sending):
             self._terminate(f"connection closed {where}", events)
         return events
 
-    def _advance(self, data: bytes, events: list[Event]) -> None:
-        start, size = 0, len(data)
+    def _advance(self, data: bytes, start: int, events: list[Event], max_chunks: int) -> None:
+        size = len(data)
         while start < size:
             reading = self._reading
             if reading == Reading.HEAD:
@@ -119,9 +135,12 @@ class ClientConnection(Sending):
                 if length_bytes:
                     self._begin_body(length_bytes)
             elif reading in (Reading.BODY, Reading.RAW):
-                start = self._body.read(data, start, events)
+                start = self._body.read(data, start, events, max_chunks)
                 if self._body.is_done:
                     self._received_all()
+                elif start < size:
+                    self._unread, self._unread_start = data, start
+                    return
             elif reading == Reading.IDLE:
                 raise RemoteProtocolError(BAD_GATEWAY, "bytes that belong to no response")
             else:

@@ -13,7 +13,7 @@ Called by one thread; knows no clock: timeouts (408) are the caller's.
 from http import HTTPStatus
 from typing import Final
 
-from proxy.h1.bodies import BodyReader, ChunkedReader, EndlessReader, LengthReader
+from proxy.h1.bodies import UNLIMITED, BodyReader, ChunkedReader, EndlessReader, LengthReader
 from proxy.h1.caches import Caches
 from proxy.h1.errors import LocalProtocolError, RemoteProtocolError
 from proxy.h1.events import ConnectionTerminated, DataReceived, Event, Http2PrefaceReceived, RequestReceived
@@ -64,8 +64,8 @@ class ServerConnection(Sending):
         self._keeps_alive = True
         self._owes_continue = False
         self._is_client_done = False
-        # What is held of later requests starts at an offset into what was received with them: many small requests in
-        # one piece must not cost a copy of the rest for each.
+        # What is held of later requests, or of many chunks, starts at an offset into what was received with them: many
+        # small requests in one piece must not cost a copy of the rest for each.
         self._pipelined = b""
         self._pipelined_start = 0
 
@@ -83,6 +83,11 @@ class ServerConnection(Sending):
         return bool(self._pipelined)
 
     @property
+    def has_unread(self) -> bool:
+        """Chunks of earlier calls wait for the next `receive`, which may be given nothing new."""
+        return self._reading == Reading.BODY and bool(self._pipelined)
+
+    @property
     def _pipelined_bytes(self) -> int:
         return len(self._pipelined) - self._pipelined_start
 
@@ -95,7 +100,7 @@ class ServerConnection(Sending):
     def wants_data(self) -> bool:
         if self._reading == Reading.HELD:
             return not self._is_client_done and self._pipelined_bytes < self._limits.max_pipelined_bytes
-        return self._reading != Reading.CLOSED
+        return self._reading != Reading.CLOSED and not self.has_unread
 
     @property
     def should_close(self) -> bool:
@@ -104,8 +109,12 @@ class ServerConnection(Sending):
 
     # -- receiving ---------------------------------------------------------------------------------------------------
 
-    def receive(self, data: bytes) -> list[Event]:
-        """Read on. After the end of a response, or a 101, call it once with `b""`: more may have come already."""
+    def receive(self, data: bytes, max_chunks: int = UNLIMITED) -> list[Event]:
+        """Read on. After the end of a response, or a 101, call it once with `b""`: more may have come already.
+
+        `max_chunks` is for callers who have others to serve: the chunks after which the rest of a body waits for the
+        next call, while `has_unread` is true.
+        """
         events: list[Event] = []
         if self._reading == Reading.HELD and not self.wants_data and data:
             raise LocalProtocolError(f"data while {self._pipelined_bytes} bytes of later requests are held")
@@ -113,7 +122,7 @@ class ServerConnection(Sending):
         if self._pipelined and (data or self._reading != Reading.HELD):
             data, start = self._take_pipelined(data)
         try:
-            self._advance(data, start, events)
+            self._advance(data, start, events, max_chunks)
             if self._is_client_done:
                 self._end_of_input(events)
         except RemoteProtocolError as error:
@@ -137,7 +146,7 @@ class ServerConnection(Sending):
             data, start = data[start:], 0
         self._pipelined, self._pipelined_start = data, start
 
-    def _advance(self, data: bytes, start: int, events: list[Event]) -> None:
+    def _advance(self, data: bytes, start: int, events: list[Event], max_chunks: int) -> None:
         size = len(data)
         while start < size:
             reading = self._reading
@@ -151,14 +160,17 @@ class ServerConnection(Sending):
                     return
                 self._begin_request(head, events)
             elif reading == Reading.BODY:
-                start = self._body.read(data, start, events)
+                start = self._body.read(data, start, events, max_chunks)
                 if self._body.is_done:
                     self._reading = Reading.HELD
+                elif start < size:
+                    self._hold(data, start)
+                    return
             elif reading == Reading.HELD:
                 self._hold(data, start)
                 return
             elif reading == Reading.RAW:
-                start = self._body.read(data, start, events)
+                start = self._body.read(data, start, events, max_chunks)
             else:
                 return
 

@@ -2,6 +2,8 @@
 
 import threading
 
+import pytest
+
 from proxy.backend.stream import Reason
 from tests.proxy.backend.servers import OK, Conn, backend
 from tests.proxy.backend.world import Owed, one, world
@@ -54,6 +56,46 @@ def test_a_body_without_length_goes_out_in_chunks_with_trailers() -> None:
 
         assert b"transfer-encoding: chunked" in b"".join(got)
         assert answer.trailers == [(b"x-done", b"yes")]
+
+
+@pytest.mark.parametrize("holds", [False, True])
+def test_tiny_chunks_of_a_large_read_come_over_many_turns(holds: bool) -> None:
+    """Read at once, as many as a read holds would stop all others for a tenth of a second."""
+    count = 8_000
+
+    def dribble(conn: Conn) -> None:
+        for _ in range(2):
+            conn.request()
+            conn.send(b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n" + b"1\r\na\r\n" * count + b"0\r\n\r\n")
+        conn.wait_for_end()
+
+    with backend(dribble) as peer, world() as w:
+        w.use(one(peer.address))
+        for _ in range(2):
+            answer = w.get(holds=holds)
+
+            assert w.most_in_a_turn(answer) <= 2_000
+            assert bytes(answer.body) == b"a" * count
+        assert w.backend().connections_opened == 1
+
+
+def test_an_answer_that_is_given_up_among_its_chunks_ends_its_connection() -> None:
+    def dribble(conn: Conn) -> None:
+        conn.request()
+        conn.send(b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n" + b"1\r\na\r\n" * 8_000)
+        conn.wait_for_end()
+
+    with backend(dribble) as peer, world() as w:
+        w.use(one(peer.address))
+        answer = w.get()
+        w.until(lambda: len(answer.body) > 0)
+        assert answer.request is not None
+        answer.request.cancel()
+        taken_bytes = len(answer.body)
+
+        w.until(lambda: w.backend().connections == 0)
+        w.turns()
+        assert len(answer.body) == taken_bytes
 
 
 def test_an_answer_that_ends_with_its_connection_is_whole_when_it_ends() -> None:

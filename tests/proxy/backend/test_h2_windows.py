@@ -37,6 +37,26 @@ def test_a_large_body_follows_the_windows_and_gives_credit_back() -> None:
         assert answer.status_code == 200
 
 
+def test_tiny_pieces_of_a_large_read_come_over_many_turns() -> None:
+    """Passed on at once, as many as a read holds would stop all others for a tenth of a second."""
+    count = 4_000
+
+    def dribble(peer: H2Peer, event: h2.events.Event) -> None:
+        if isinstance(event, h2.events.RequestReceived):
+            peer.h2.send_headers(event.stream_id, [(b":status", b"200")])
+            for _ in range(count):
+                peer.h2.send_data(event.stream_id, b"a")
+            peer.h2.end_stream(event.stream_id)
+
+    with backend(speaks(dribble)) as peer, world() as w:
+        w.use(h2c(peer.address))
+        for _ in range(2):
+            answer = w.get()
+
+            assert w.most_in_a_turn(answer) <= 1_000
+            assert bytes(answer.body) == b"a" * count
+
+
 def test_a_held_response_stops_its_stream_alone() -> None:
     def pour(peer: H2Peer, event: h2.events.Event) -> None:
         if isinstance(event, h2.events.StreamEnded):

@@ -5,6 +5,7 @@ import socket
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from itertools import pairwise
 from typing import Any
 
 from proxy import document
@@ -170,6 +171,17 @@ class World:
             assert time.monotonic() < end_s, "waited in vain"
             self.loop.turn()
         beat.cancel()
+
+    def most_in_a_turn(self, answer: Answer) -> int:
+        """Bytes of the body that come in one turn of the loop, until the answer is over."""
+        lengths = [len(answer.body)]
+
+        def look() -> bool:
+            lengths.append(len(answer.body))
+            return answer.is_over
+
+        self.until(look)
+        return max(after - before for before, after in pairwise(lengths))
 
     def turns(self, count: int = 5) -> None:
         """Let the loop do what it can do without waiting for anybody."""

@@ -153,6 +153,23 @@ def test_a_response_reads_the_same_however_it_is_cut(name: str) -> None:
         assert is_reusable == client.is_reusable
 
 
+@pytest.mark.parametrize("is_cut_by_the_end", [False, True])
+@pytest.mark.parametrize("name", SAMPLES)
+def test_a_response_reads_the_same_taken_a_chunk_at_a_time(name: str, is_cut_by_the_end: bool) -> None:
+    method, raw, wanted, is_reusable = SAMPLES[name]
+    client = asking(method)
+
+    events = client.receive(raw, 1)
+    while client.has_unread and not is_cut_by_the_end:
+        events += client.receive(b"", 1)
+    if client.has_unread:
+        events += client.receive_eof()
+
+    assert wanted == transcript(events)
+    assert not client.held_bytes
+    assert is_cut_by_the_end or is_reusable == client.is_reusable
+
+
 @pytest.mark.parametrize("name", SAMPLES)
 def test_bytes_behind_a_response_are_reported_and_end_the_connection(name: str) -> None:
     method, raw, wanted, _ = SAMPLES[name]

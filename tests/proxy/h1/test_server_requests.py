@@ -247,6 +247,37 @@ def test_tiny_chunks_come_as_few_events_however_many_they_are() -> None:
     assert len(events) == 1
 
 
+@pytest.mark.parametrize(("name", "chunks"), [("a body in chunks", 3), ("an empty body in chunks", 1), ("trailers", 2)])
+def test_a_caller_takes_a_body_a_chunk_at_a_time_and_in_order(name: str, chunks: int) -> None:
+    raw, wanted = SAMPLES[name]
+    server = ServerConnection(Caches())
+
+    events, calls = server.receive(raw + NEXT, 1), 1
+    while server.has_unread:
+        assert not server.wants_data
+        events += server.receive(b"", 1)
+        calls += 1
+
+    assert wanted == transcript(events)
+    assert calls == chunks
+    assert len(NEXT) == server.held_bytes
+
+
+def test_chunks_that_were_not_taken_are_not_lost_at_the_end_of_input() -> None:
+    server = ServerConnection(Caches())
+    first = server.receive(CHUNKED + b"1\r\na\r\n1\r\nb\r\n0\r\n\r\n", 1)
+
+    assert [CHUNKED_HEAD, ("data", b"ab"), END] == transcript(first + server.receive_eof())
+
+
+def test_chunks_that_come_later_are_read_behind_those_that_wait() -> None:
+    server = ServerConnection(Caches())
+    first = server.receive(CHUNKED + b"1\r\na\r\n1\r\nb\r\n", 1)
+
+    assert [CHUNKED_HEAD, ("data", b"abc")] == transcript(first + server.receive(b"1\r\nc\r\n"))
+    assert (False, True) == (server.has_unread, server.wants_data)
+
+
 @pytest.mark.parametrize("raw", [b"GET / HT", CHUNKED + b"5\r\nhe", CHUNKED + b"0\r\n"])
 def test_a_client_that_leaves_in_the_middle_is_told_so(raw: bytes) -> None:
     server = ServerConnection(Caches())
