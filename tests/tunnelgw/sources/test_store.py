@@ -220,6 +220,7 @@ def test_a_named_secret_has_its_data_until_the_last_reference_goes() -> None:
     store.replace(Kind.GATEWAY, [gateway("one", "cert"), gateway("two", "cert")])
     store.upsert(Kind.SECRET, secret("cert", key="cHJpdmF0ZQ=="))
 
+    store.upsert(Kind.GATEWAY, gateway("two", "cert", metadata={"labels": {"edited": "yes"}}))
     store.delete(Kind.GATEWAY, Key("default", "one"))
     held = store.take().snapshot.read(CERT)
     store.upsert(Kind.GATEWAY, gateway("two"))
@@ -244,6 +245,18 @@ def test_a_secret_named_later_is_awaited_until_the_source_has_fetched_it() -> No
     change = store.take()
     assert change.snapshot.read(CERT) == secret("cert", key="cHJpdmF0ZQ==")
     assert CERT in change.changed
+
+
+def test_what_a_watch_brought_stays_whatever_a_slower_fetch_found() -> None:
+    store = listed(Kind.SECRET, Kind.GATEWAY)
+    store.upsert(Kind.SECRET, secret("cert", key="b2xk"))
+    store.upsert(Kind.GATEWAY, gateway("gw", "cert"))
+    assert store.wait_unread(DEADLINE_S) == (CERT,)
+
+    store.upsert(Kind.SECRET, secret("cert", key="bmV3"))
+    store.fill(CERT, None)
+
+    assert store.take().snapshot.read(CERT) == secret("cert", key="bmV3")
 
 
 def test_a_secret_named_between_waiting_and_taking_is_awaited_all_the_same() -> None:
@@ -312,6 +325,18 @@ def test_the_controllers_own_secret_keeps_its_data_without_a_reference() -> None
     assert store.take().snapshot.read(CERT) == secret("cert", token="dA==")
 
 
+def test_a_class_s_secret_without_a_namespace_is_one_of_the_controllers_own() -> None:
+    store = Store([Kind.GATEWAY_CLASS_CONFIG, Kind.SECRET], home="default")
+    store.replace(
+        Kind.GATEWAY_CLASS_CONFIG,
+        [make(Kind.GATEWAY_CLASS_CONFIG, "any", {"providerCredentialsSecretRef": {"name": "cert"}}, namespace="")],
+    )
+
+    store.replace(Kind.SECRET, [secret("cert", token="dA==")])
+
+    assert store.take().snapshot.read(CERT) == secret("cert", token="dA==")
+
+
 @pytest.mark.parametrize(
     ("kind", "spec"),
     [
@@ -322,6 +347,23 @@ def test_the_controllers_own_secret_keeps_its_data_without_a_reference() -> None
                 "gatewayClassName": "c",
                 "tls": {
                     "frontend": {"default": {"validation": {"caCertificateRefs": [{"name": "cert", "kind": "Secret"}]}}}
+                },
+            },
+        ),
+        (
+            Kind.GATEWAY,
+            {
+                "gatewayClassName": "c",
+                "tls": {
+                    "frontend": {
+                        "default": {},
+                        "perPort": [
+                            {
+                                "port": 443,
+                                "tls": {"validation": {"caCertificateRefs": [{"name": "cert", "kind": "Secret"}]}},
+                            }
+                        ],
+                    }
                 },
             },
         ),
@@ -346,6 +388,8 @@ def test_the_controllers_own_secret_keeps_its_data_without_a_reference() -> None
         ),
         (Kind.GATEWAY_CONFIG, {"tunnelTokenSecretRef": {"name": "cert"}}),
         (Kind.GATEWAY_CLASS_CONFIG, {"providerCredentialsSecretRef": {"name": "cert", "namespace": "default"}}),
+        (Kind.GATEWAY_CONFIG, {"providerCredentialsSecretRef": {"name": "cert"}}),
+        (Kind.GATEWAY_CONFIG, {"authSecretRef": {"name": "cert"}}),
     ],
 )
 def test_every_way_to_name_a_secret_keeps_its_data(kind: Kind, spec: dict[str, object]) -> None:
