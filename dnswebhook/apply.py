@@ -203,8 +203,11 @@ class Run:
             return self._write("update", spec, lambda: self._store.update(record, spec, self._deadline))
         except (UpdateUnsupported, AlreadyExists):  # the latter: somebody added the wanted value since the listing
             return self._replace(record, spec)
-        except NotFound:  # somebody removed the row since the listing
-            return self._create(spec)
+        except NotFound as gone:  # somebody removed the row since the listing
+            if spec.type != "CNAME":
+                return self._create(spec)
+            self._failed("update", spec, gone)  # and perhaps put another one there, which only a listing tells
+            return False
 
     def _replace(self, record: Record, spec: RecordSpec) -> bool:
         """A store that cannot rewrite a row: add before remove, except where both cannot stand together."""

@@ -116,6 +116,16 @@ def test_an_update_of_a_row_that_is_gone_creates_it(writers: Writers) -> None:
     assert report.is_complete
 
 
+def test_an_update_of_a_cname_that_is_gone_creates_none_since_another_one_may_stand_there(writers: Writers) -> None:
+    store = MemoryStore()
+
+    report = executed(store, writers, strand(Update(ROW_CNAME, CNAME)))
+
+    assert ["update"] == store.verbs
+    assert [CNAME.name] == [failure.name for failure in report.failures]
+    assert {("update", "failed"): 1} == counted(report)
+
+
 def test_where_rows_cannot_be_changed_the_new_value_comes_before_the_old_one_goes(writers: Writers) -> None:
     store = MemoryStore.holding(ROW_A, can_update=False)
 

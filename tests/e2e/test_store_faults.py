@@ -9,6 +9,7 @@ struck names must be done within the call, it is longer.
 from __future__ import annotations
 
 import json
+import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from email.utils import formatdate
@@ -412,6 +413,28 @@ def test_a_cname_that_comes_late_finds_no_other_one_on_its_name(view: UnifiView)
         assert late.strikes == 1
         rig.heal()
         assert view.controller.resolver_breakages == []
+        rig.assert_ends_with(AFTER)
+
+
+@only_v2
+def test_a_cname_that_somebody_exchanges_meanwhile_gets_no_second_one(view: UnifiView) -> None:
+    controller = view.controller
+    controller.quirks.accepts_cname_overlap = True
+    with daemon_on(view, arguments=PATIENT_DEADLINE) as daemon:
+        rig = Rig(view, daemon)
+        rig.begin()
+        hang = controller.fault(Hang(), "update", name="alias.example.org", count=1)
+        passing = threading.Thread(target=rig.loop.try_pass, args=(AFTER,))
+        passing.start()
+        hang.wait_for_strikes(timeout_s=DEADLINE_S)
+        (row,) = [row for row in controller.rows() if row.key == "alias.example.org"]
+        key = {"X-API-KEY": controller.api_key}
+        assert requests.delete(f"{controller.v2_url}/{row.id}", headers=key, timeout=DEADLINE_S).ok
+        controller.add_row("alias.example.org", "CNAME", "exchanged.example.net")
+        controller.release_hangs()
+        passing.join(DEADLINE_S)
+
+        assert controller.resolver_breakages == []
         rig.assert_ends_with(AFTER)
 
 
