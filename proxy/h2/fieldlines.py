@@ -79,8 +79,8 @@ def _start_of(name: bytes, flags: int) -> bytes:
 
 @lru_cache(maxsize=1024)
 def _usual_start_of(name: bytes) -> tuple[bytes, bool] | None:
-    """With whether the line may be remembered; None for a name that means something to a head, or is long."""
-    if len(name) > MAX_KEPT_NAME_BYTES or not is_plain(name):
+    """With whether the line may be remembered; None for a name that means something to a head."""
+    if not is_plain(name):
         return None
     return _start_of(name, _NEVER_INDEXED if name in NEVER_INDEXED_NAMES else _LITERAL), name not in UNCACHED_NAMES
 
@@ -156,7 +156,7 @@ class BlockEncoder:
             name, value = field
             if name in never_indexed:
                 continue
-            usual = _usual_start_of(name)
+            usual = _usual_start_of(name) if len(name) <= MAX_KEPT_NAME_BYTES else None
             if usual is None:
                 lines[place] = self._encode_alone(field, self._cache.ordinary, is_pseudo=False)
                 continue

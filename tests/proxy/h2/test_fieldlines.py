@@ -1,5 +1,7 @@
 """Encoding field blocks: another implementation reads what we meant, and nothing invalid is ever sent."""
 
+import tracemalloc
+
 import pytest
 from hpack import Decoder
 from hypothesis import given
@@ -179,6 +181,22 @@ def test_lines_that_come_once_leave_the_cache_to_those_that_repeat() -> None:
     assert (b"accept", b"*/*") in cache.ordinary.young
     assert len(cache.ordinary) < 500  # some pass for known by chance: one of 256
     assert len(cache.pseudo) < 500
+
+
+def test_long_names_leave_nothing_in_memory() -> None:
+    """A thousand of 60 KiB held 60 MiB for good."""
+    ours = encoder()
+    ours.request(get_head(b"/", (b"x-first", b"1")))
+
+    tracemalloc.start()
+    try:
+        for number in range(200):
+            ours.request(get_head(b"/", (b"%0*d" % (20_000, number), b"v")))
+        held_bytes, _ = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+
+    assert held_bytes < 20 * 20_000
 
 
 def test_secrets_and_fields_that_never_repeat_stay_out_of_the_lines() -> None:
