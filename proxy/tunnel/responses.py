@@ -61,10 +61,11 @@ class ResponseHeads:
     def _encode(self, status_code: int, fields: Fields) -> ResponseHead:
         segments = [*map(self._find, fields)]
         never_indexed: frozenset[bytes] = frozenset()
-        while None in segments:
-            place = segments.index(None)
-            segments[place] = self._encode_unseen(fields[place])
+        if None in segments:
             never_indexed = _NEVER_INDEXED
+            for place, segment in enumerate(segments):
+                if segment is None:
+                    segments[place] = self._encode_unseen(fields[place])
         serialized = b"".join(segments)[:-1]  # type: ignore[arg-type] # no None is left
         encoded: Fields = [(SERIALIZED, serialized), FROM_ORIGIN]
         encoded += [field for field in fields if field[0] == _LENGTH]
