@@ -26,14 +26,14 @@ class TokenFile:
     def watch(self, stop: threading.Event) -> None:
         """A thread."""
         while not stop.wait(_PERIOD_S):
-            if Path(self._token.path).is_fifo():
-                # It gives its token once: opened again, it would keep this thread until somebody writes.
-                continue
             try:
+                if Path(self._token.path).is_fifo():
+                    # It gives its token once: opened again, it would keep this thread until somebody writes.
+                    continue
                 token = read_secret(self._token.path, "TUNNEL_TOKEN_FILE")
                 if token != self._token:
                     TunnelToken.decode(token.reveal())
-            except (MalformedToken, ValueError) as error:
+            except (MalformedToken, ValueError, OSError) as error:  # the last: of the look at the path
                 self._tell(str(error))
                 continue
             self._told = ""

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from daemonkit.logformat import line_of
 from daemonkit.secret import Secret
 from proxy.supervisor.tokenfile import TokenFile
 from tests.proxy.site import DEADLINE_S
@@ -40,3 +41,14 @@ def test_a_pipe_that_gave_the_token_is_not_waited_for(tmp_path: Path, caplog: py
 
     assert not watching.is_alive()
     assert (used, caplog.records) == ([], [])
+
+
+def test_a_file_that_cannot_be_looked_at_is_told_of_once(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """Its folder may be closed to us for a while, or its server away; a name that is too long fails alike."""
+    file = TokenFile(Secret("a token", str(tmp_path / ("n" * 300))), lambda _: None)
+
+    file.watch(Looks(3))
+
+    (line,) = map(line_of, caplog.records)
+    assert line["msg"] == "the tunnel token's file cannot be used, the token before stays in use"
+    assert "File name too long" in str(line["error"])
