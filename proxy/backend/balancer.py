@@ -163,7 +163,9 @@ class Balancer:
             )
             destinations[text].observer = observer
         for destination in self._destinations.values():
-            self._let_go(destination)
+            destination.retire()
+        # Once: to look through them for each that leaves takes a second when thousands leave together.
+        self._leaving = [one for one in self._all_destinations if not one.is_idle]
         self._destinations = destinations
         health = [destination.health for destination in destinations.values()]
         for one in health:
@@ -191,11 +193,6 @@ class Balancer:
                 self._probers[text].start(place / len(self._destinations))
         for prober in before.values():
             prober.stop()
-
-    def _let_go(self, destination: Destination) -> None:
-        self._leaving = [other for other in self._leaving if not other.is_idle]
-        self._leaving.append(destination)
-        destination.retire()
 
     # -- the end -------------------------------------------------------------------------------------------------------
 

@@ -1,14 +1,16 @@
 """Which address is asked, limits, health, and what new tables change."""
 
 import threading
+from typing import Any
 
 import pytest
 
 from proxy import document
+from proxy.backend.destination import Destination
 from proxy.backend.stream import Reason, Wish
 from proxy.routing import fingerprint
 from tests.proxy.backend.servers import OK, UNAVAILABLE, Conn, backend, dead_port, of, out_of_descriptors
-from tests.proxy.backend.world import Answer, World, world
+from tests.proxy.backend.world import PATIENCE_S, Answer, World, world
 
 
 def address_of(answer: Answer) -> str:
@@ -308,6 +310,33 @@ def test_a_changed_backend_is_used_with_the_next_request_and_keeps_what_stays() 
         assert {address_of(w.fetch()) for _ in range(2)} == {one.address, other.address}
 
         assert (one.connections, other.connections) == (2, 1)
+
+
+def test_addresses_that_leave_together_are_looked_through_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Looked through again for each of them, thousands with requests under way stopped the loop for a second."""
+    count = 100
+    is_idle = Destination.is_idle.fget
+    looks: list[Destination] = []
+    is_over = threading.Event()
+
+    def look(destination: Destination) -> bool:
+        looks.append(destination)
+        return bool(is_idle(destination))  # type: ignore[misc]
+
+    def never(*_: Any, **__: Any) -> list[tuple[Any, ...]]:
+        is_over.wait(PATIENCE_S)
+        return []
+
+    monkeypatch.setattr(Destination, "is_idle", property(look))
+    with world(never) as w:
+        w.use(document.Backend(name="b", addresses=tuple(f"{place}.test:80" for place in range(count))))
+        asked = {address_of(w.get()) for _ in range(count)}
+        w.use(document.Backend(name="b", addresses=("next.test:80",)))
+
+        assert address_of(w.get()) == "next.test:80"
+        assert len(asked) == count
+        assert len(looks) <= count
+        is_over.set()
 
 
 def test_a_backend_that_leaves_the_table_finishes_its_requests_then_closes() -> None:
