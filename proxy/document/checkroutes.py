@@ -10,10 +10,55 @@ from proxy.document.part import Duration, Unset
 from proxy.document.problems import Findings, excerpt
 from proxy.document.routes import BackendRef, GrpcMethodMatch, Match, PathMatch, Route, Rule, SessionPersistence
 from proxy.document.targets import BackendTarget
-from proxy.pattern import PatternError, automaton
+from proxy.pattern import MAX_ENTRIES, PatternError, TooManyStates, automaton
 
 # Such a path is another spelling of a path without it, and requests are matched in their one spelling.
 _FOREIGN_IN_PATH = re.compile(r"//|/\.\.?(?:/|\Z)|%2[fF]|[#?\\\x00-\x20\x7f]|%(?![0-9A-Fa-f]{2})")
+
+MAX_RULE_WEIGHT = 8 * MAX_ENTRIES
+"""Of the regular expressions of a rule together: some 0.2 s and 2 MiB, which is hundreds of usual ones."""
+_TOO_LARGE = (
+    "the regular expressions of this rule are too large together; want fewer or simpler ones, or some in another rule"
+)
+
+
+class _RulePatterns:
+    """The regular expressions of one rule, each counted once."""
+
+    def __init__(self, known: dict[str, int]) -> None:
+        """`known`: weights of sound ones, those of other rules too."""
+        self._known = known
+        self._counted: set[str] = set()
+        self._left = MAX_RULE_WEIGHT
+
+    def problem_of(self, pattern: str) -> str:
+        """Empty: it is sound, and there is room for it."""
+        if pattern in self._counted:
+            return ""
+        if self._left <= 0:
+            return _TOO_LARGE
+        try:
+            weight = self._known.get(pattern) or automaton(pattern).weight
+        except PatternError as error:
+            if isinstance(error, TooManyStates):
+                self._left -= MAX_ENTRIES
+            return str(error)
+        self._known[pattern] = weight
+        self._left -= weight
+        if self._left < 0:
+            return _TOO_LARGE
+        self._counted.add(pattern)
+        return ""
+
+
+def sound_matches(matches: Iterable[Match], kind: str) -> Iterable[Match]:
+    """Those that a rule may have, each with the ones before it."""
+    patterns = _RulePatterns({})
+    for match in matches:
+        findings = Findings()
+        RouteChecker(frozenset(), frozenset(), findings).check_match(match, kind, patterns, "")
+        if not findings:
+            yield match
 
 
 class RouteChecker:
@@ -23,7 +68,8 @@ class RouteChecker:
         self._listeners = listeners
         self._backends = backends
         self._findings = findings
-        self._sound_patterns: set[str] = set()
+        self._weights: dict[str, int] = {}
+        """Of sound regular expressions."""
 
     def check(self, route: Route, at: str) -> None:
         add = self._findings.add
@@ -43,8 +89,9 @@ class RouteChecker:
             self._check_rule(rule, route.kind, f"{at}.rules[{place}]")
 
     def _check_rule(self, rule: Rule, kind: str, at: str) -> None:
+        patterns = _RulePatterns(self._weights)
         for place, match in enumerate(rule.matches):
-            self._check_match(match, kind, f"{at}.matches[{place}]")
+            self.check_match(match, kind, patterns, f"{at}.matches[{place}]")
         check_filters(rule, kind, at, self._findings)
         for number, mirror in enumerate(rule.filters.request_mirrors):
             self._check_target(mirror.backend, f"{at}.filters.requestMirrors[{number}].backend")
@@ -90,18 +137,16 @@ class RouteChecker:
         elif policy.lifetime_type == "Permanent" and not policy.absolute_timeout:
             self._findings.add(at, "field `absoluteTimeout` is missing, which `lifetimeType` Permanent needs")
 
-    def _check_match(self, match: Match, kind: str, at: str) -> None:
+    def check_match(self, match: Match, kind: str, patterns: _RulePatterns, at: str) -> None:
+        """`patterns`: those of its rule so far."""
         self._check_kind(match, kind, at)
         if match.path:
             self._check_path(match.path, f"{at}.path.value")
         if match.grpc:
             self._check_grpc(match.grpc, f"{at}.grpc")
-        for place, header in enumerate(match.headers):
-            if header.type == "RegularExpression":
-                self._check_pattern(header.value, f"{at}.headers[{place}].value")
-        for place, query in enumerate(match.query_params):
-            if query.type == "RegularExpression":
-                self._check_pattern(query.value, f"{at}.queryParams[{place}].value")
+        for value, where in _patterns_of(match):
+            if problem := patterns.problem_of(value):
+                self._findings.add(f"{at}.{where}", problem)
 
     def _check_kind(self, match: Match, kind: str, at: str) -> None:
         foreign = ("grpc",) if kind == "http" else ("path", "method", "query_params")
@@ -112,8 +157,7 @@ class RouteChecker:
 
     def _check_path(self, path: PathMatch, at: str) -> None:
         if path.type == "RegularExpression":
-            self._check_pattern(path.value, at)
-            return
+            return  # see `_patterns_of`
         if not path.value.startswith("/"):
             self._findings.add(at, f"{excerpt(path.value)} does not begin with `/`")
         foreign = _FOREIGN_IN_PATH.search(path.value)
@@ -127,24 +171,23 @@ class RouteChecker:
         if not call.service and not call.method:
             self._findings.add(at, "want `service`, `method` or both")
         for name, value in (("service", call.service), ("method", call.method)):
-            if not value:
-                continue
-            if call.type == "RegularExpression":
-                self._check_pattern(value, f"{at}.{name}")
-            elif "/" in value:
+            if value and call.type != "RegularExpression" and "/" in value:
                 self._findings.add(
                     f"{at}.{name}", f"{excerpt(value)} contains `/`, want a name such as package.Service"
                 )
 
-    def _check_pattern(self, pattern: str, at: str) -> None:
-        if pattern in self._sound_patterns:
-            return
-        try:
-            automaton(pattern)
-        except PatternError as error:
-            self._findings.add(at, str(error))
-        else:
-            self._sound_patterns.add(pattern)
+
+def _patterns_of(match: Match) -> Iterable[tuple[str, str]]:
+    """The regular expressions of a match, each with its place there."""
+    if match.path and match.path.type == "RegularExpression":
+        yield match.path.value, "path.value"
+    if match.grpc and match.grpc.type == "RegularExpression":
+        names = (("service", match.grpc.service), ("method", match.grpc.method))
+        yield from ((value, f"grpc.{name}") for name, value in names if value)
+    for group, fields in (("headers", match.headers), ("queryParams", match.query_params)):
+        for place, field in enumerate(fields):
+            if field.type == "RegularExpression":
+                yield field.value, f"{group}[{place}].value"
 
 
 def _limit_s(duration: Duration | Unset) -> float:

@@ -39,6 +39,9 @@ class Findings:
         if not self.is_full:
             self._problems.append(Problem(path, message))
 
+    def __bool__(self) -> bool:
+        return bool(self._problems)
+
     @property
     def is_full(self) -> bool:
         return len(self._problems) >= MAX_PROBLEMS

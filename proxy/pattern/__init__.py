@@ -5,7 +5,16 @@ is one look-up for each byte, whatever the pattern and the value are; a pattern 
 when it is read. So neither a route's author nor a client can make the proxy stand still.
 """
 
-from proxy.pattern.automaton import MAX_ENTRIES, MAX_STATES, Automaton, automaton
+from proxy.pattern.automaton import MAX_ENTRIES, MAX_STATES, Automaton, TooManyStates, automaton
 from proxy.pattern.syntax import MAX_LENGTH, MAX_POSITIONS, PatternError
 
-__all__ = ["MAX_ENTRIES", "MAX_LENGTH", "MAX_POSITIONS", "MAX_STATES", "Automaton", "PatternError", "automaton"]
+__all__ = [
+    "MAX_ENTRIES",
+    "MAX_LENGTH",
+    "MAX_POSITIONS",
+    "MAX_STATES",
+    "Automaton",
+    "PatternError",
+    "TooManyStates",
+    "automaton",
+]

@@ -5,15 +5,16 @@ whether the proxy takes it is asked of the very functions with which the proxy c
 becomes a problem of the rule it stands in, and no document that leaves here is refused.
 """
 
-from collections.abc import Set
+from collections.abc import Iterable, Set
 from typing import Literal, TypeAlias, TypeVar
 
 import msgspec
 
 from proxy import document
 from proxy.document.check import check_backends, check_routes
+from proxy.document.checkroutes import sound_matches as sound_in_shape
 from proxy.document.problems import Findings, excerpt
-from proxy.document.routes import Route, Rule
+from proxy.document.routes import Match, Route, Rule
 from proxy.document.shape import find_shape_problems
 from proxy.document.targets import Backend
 from tunnelgw.model.part import Part
@@ -28,7 +29,7 @@ _AT_BACKEND = "backends[0]."
 _API_WORDS = (("backends[", "backendRefs["), ("].grpc", "].method"), ("tls.serverName", "tls.hostname"))
 """Fields that have another name in the document."""
 
-__all__ = ["RouteKind", "carry", "excerpt", "problems_of_backend", "problems_of_rule"]
+__all__ = ["RouteKind", "carry", "excerpt", "problems_of_backend", "problems_of_rule", "sound_matches"]
 
 
 def carry(part: Part, into: type[T], at: str, remarks: Remarks) -> T | None:
@@ -51,6 +52,12 @@ def problems_of_rule(rule: Rule, kind: RouteKind, backends: Set[str] = frozenset
     findings = Findings()
     check_routes((Route(kind=kind, rules=(rule,)),), (frozenset(), backends), findings)
     return _told(findings, _AT_RULE)
+
+
+def sound_matches(matches: Iterable[Match], kind: RouteKind) -> tuple[Match, ...]:
+    """Those that the proxy takes; of regular expressions that are too large together, the first."""
+    shaped = (match for match in matches if not _problems_of_shape(msgspec.json.encode(match), Match))
+    return tuple(sound_in_shape(shaped, kind))
 
 
 def problems_of_backend(backend: Backend) -> list[str]:

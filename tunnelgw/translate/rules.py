@@ -18,7 +18,7 @@ from tunnelgw.translate.backendrefs import Referrer
 from tunnelgw.translate.backends import BackendId
 from tunnelgw.translate.filters import FilterReader, Translated
 from tunnelgw.translate.matches import matches_of
-from tunnelgw.translate.parts import RouteKind, carry, excerpt, problems_of_rule
+from tunnelgw.translate.parts import RouteKind, carry, excerpt, problems_of_rule, sound_matches
 from tunnelgw.translate.queries import View
 from tunnelgw.translate.remarks import Remarks, findings_of
 from tunnelgw.translate.sessions import persistence_of
@@ -130,7 +130,7 @@ class _RuleReader:
 
     def answering_500(self, name: str) -> document.Rule | None:
         """A rule for the same requests; None where no match can be expressed."""
-        sound = tuple(match for match in self._matches if not problems_of_rule(_claim((match,)), self._kind))
+        sound = sound_matches(self._matches, self._kind)
         if self._rule.matches and not sound:
             return None
         made = msgspec.structs.replace(_claim(sound), name=name)

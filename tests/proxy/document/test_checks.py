@@ -31,6 +31,11 @@ def field_of(place: str, pattern: str) -> dict[str, Any]:
     return rule(matches=[{place: [{"name": "a", "type": "RegularExpression", "value": pattern}]}])
 
 
+def fields_of(patterns: list[str]) -> dict[str, Any]:
+    fields = [{"name": f"n{at}", "type": "RegularExpression", "value": text} for at, text in enumerate(patterns)]
+    return rule(matches=[{"headers": fields[at : at + 16]} for at in range(0, len(fields), 16)])
+
+
 def probing(**policy: str) -> dict[str, Any]:
     return {"backends": [{"name": "a", "addresses": ["b:80"], "activeHealth": policy}]}
 
@@ -101,6 +106,7 @@ REFUSED: list[tuple[dict[str, Any], str, str]] = [
     (path_of("RegularExpression", "/((((){256}){256}){256}){256}"), PATH, "want at most 256"),
     (field_of("headers", "a("), f"{MATCH}.headers[0].value", "a("),
     (field_of("queryParams", "a("), f"{MATCH}.queryParams[0].value", "a("),
+    (fields_of([f"{at}.{{0,240}}" for at in range(9)]), f"{MATCH}.headers[8].value", "too large together"),
     (rule(matches=[{"grpc": {"service": "a.B"}}]), f"{MATCH}.grpc", "not for routes of kind http"),
     (call_of("Exact"), f"{MATCH}.grpc", "want `service`, `method` or both"),
     (call_of("Exact", service="/a.B"), f"{MATCH}.grpc.service", "such as package.Service"),
@@ -191,6 +197,13 @@ def test_a_reader_that_refuses_a_field_that_is_there_twice_goes_on_from_the_docu
 
     after = reader.read(b'{"routes": [{"name": "a", "backends": [{"address": "127.0.0.1:3000"}]}]}')
     assert after.content.routes == before.content.routes
+
+
+def test_a_rule_may_have_hundreds_of_usual_regular_expressions_and_any_of_them_many_times() -> None:
+    usual = [f"/api/v[0-9]+/users{at}/[a-z0-9-]+" for at in range(200)]
+
+    document.decode(json.dumps(fields_of(usual)).encode())
+    document.decode(json.dumps(fields_of([".{0,240}"] * 200)).encode())
 
 
 def test_private_keys_are_in_no_message_and_no_repr_and_come_back_as_fingerprints() -> None:
