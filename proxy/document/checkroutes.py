@@ -8,7 +8,17 @@ from proxy.document.checktargets import check_target
 from proxy.document.durations import seconds
 from proxy.document.part import Duration, Unset
 from proxy.document.problems import Findings, excerpt
-from proxy.document.routes import BackendRef, GrpcMethodMatch, Match, PathMatch, Route, Rule, SessionPersistence
+from proxy.document.routes import (
+    BackendRef,
+    GrpcMethodMatch,
+    HeaderMatch,
+    Match,
+    PathMatch,
+    QueryParamMatch,
+    Route,
+    Rule,
+    SessionPersistence,
+)
 from proxy.document.targets import BackendTarget
 from proxy.pattern import MAX_ENTRIES, PatternError, TooManyStates, automaton
 
@@ -184,7 +194,11 @@ def _patterns_of(match: Match) -> Iterable[tuple[str, str]]:
     if match.grpc and match.grpc.type == "RegularExpression":
         names = (("service", match.grpc.service), ("method", match.grpc.method))
         yield from ((value, f"grpc.{name}") for name, value in names if value)
-    for group, fields in (("headers", match.headers), ("queryParams", match.query_params)):
+    groups: dict[str, tuple[HeaderMatch | QueryParamMatch, ...]] = {
+        "headers": match.headers,
+        "queryParams": match.query_params,
+    }
+    for group, fields in groups.items():
         for place, field in enumerate(fields):
             if field.type == "RegularExpression":
                 yield field.value, f"{group}[{place}].value"
