@@ -20,6 +20,7 @@ from dnswebhook.errors import (
     AlreadyExists,
     CredentialsRefused,
     NotFound,
+    Overlaps,
     RateLimited,
     RecordError,
     StoreError,
@@ -192,10 +193,12 @@ class Run:
                 return False
         return True
 
-    def _delete(self, record: Record) -> bool:
+    def _delete(self, record: Record, gone: list[Record] | None = None) -> bool:
         try:
             return self._write("delete", record.spec, lambda: self._store.delete(record, self._deadline))
         except NotFound:
+            if gone is not None:
+                gone.append(record)
             return self._unchanged("delete")
 
     def _update(self, record: Record, spec: RecordSpec) -> bool:
@@ -216,22 +219,35 @@ class Run:
         return self._create(spec) and self._delete(record)
 
     def _switch(self, remove: tuple[Record, ...], add: tuple[RecordSpec, ...]) -> bool:
+        has_cname = "CNAME" in (remove[0].type, add[0].type)
         removed: list[Record] = []
+        gone: list[Record] = []
         for index, record in enumerate(remove):
-            if not self._delete(record):
+            if not self._delete(record, gone):
                 self._put_back(removed)
                 self._count("delete", Outcome.LEFT_OUT, len(remove) - index - 1)
                 self._count("create", Outcome.LEFT_OUT, len(add))
                 return False
             removed.append(record)
+        if has_cname and gone and not self._is_empty(add[0].name):
+            for spec in add:
+                self._failed("create", spec, Overlaps(f"somebody changed {spec.name} since it was listed"))
+            return False
         added = [self._create(spec) for spec in add]
         if added and not any(added):
-            if add[0].name in self._pending and "CNAME" in (removed[0].type, add[0].type):
-                # It may still come, and a CNAME bears nothing beside it.
+            if has_cname and add[0].name in self._pending:  # it may still come, and a CNAME bears nothing beside it
                 log.warning("not put back, since its successor may still come", name=add[0].name)
             else:
                 self._put_back(removed)
         return all(added)
+
+    def _is_empty(self, name: str) -> bool:
+        """Asked where a row has gone: by us, when a delete was repeated, or by somebody who put another one there."""
+        try:
+            rows = self._store.list_records(self._deadline).records
+        except StoreError:
+            return False
+        return not any(row.name == name and row.is_enabled for row in rows)
 
     def _put_back(self, removed: list[Record]) -> None:
         """Nothing came in place of what was removed: the name must not stay empty until the next pass."""

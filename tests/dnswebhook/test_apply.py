@@ -228,6 +228,20 @@ def test_an_address_is_put_back_even_where_its_new_ttl_may_still_come(writers: W
     assert {(A.name, "A", A.value)} == store.live
 
 
+@pytest.mark.parametrize("is_exchanged", [False, True])
+def test_where_the_row_has_gone_meanwhile_a_switch_adds_only_to_an_empty_name(
+    is_exchanged: bool, writers: Writers
+) -> None:
+    other = Record("7", ROW_CNAME.name, "CNAME", "theirs.example.net")
+    store = MemoryStore.holding(*([other] if is_exchanged else []))
+
+    report = executed(store, writers, strand(Switch((ROW_CNAME,), (CNAME,))))
+
+    assert store.live == {(CNAME.name, "CNAME", other.value if is_exchanged else CNAME.value)}
+    assert report.is_complete is not is_exchanged
+    assert ("create" in store.verbs) is not is_exchanged
+
+
 def test_a_switch_that_could_add_something_puts_nothing_back(writers: Writers) -> None:
     store = MemoryStore.holding(ROW_CNAME)
     aaaa = RecordSpec("app.example.com", "AAAA", "2001:db8::1")

@@ -417,13 +417,17 @@ def test_a_cname_that_comes_late_finds_no_other_one_on_its_name(view: UnifiView)
 
 
 @only_v2
-def test_a_cname_that_somebody_exchanges_meanwhile_gets_no_second_one(view: UnifiView) -> None:
+@pytest.mark.parametrize(("put_refusal", "write"), [(PutRefusal.NONE, "update"), (PutRefusal.EXISTS, "delete")])
+def test_a_cname_that_somebody_exchanges_meanwhile_gets_no_second_one(
+    view: UnifiView, put_refusal: PutRefusal, write: str
+) -> None:
     controller = view.controller
     controller.quirks.accepts_cname_overlap = True
+    controller.quirks.put_refusal = put_refusal
     with daemon_on(view, arguments=PATIENT_DEADLINE) as daemon:
         rig = Rig(view, daemon)
         rig.begin()
-        hang = controller.fault(Hang(), "update", name="alias.example.org", count=1)
+        hang = controller.fault(Hang(), write, name="alias.example.org", count=1)
         passing = threading.Thread(target=rig.loop.try_pass, args=(AFTER,))
         passing.start()
         hang.wait_for_strikes(timeout_s=DEADLINE_S)
