@@ -1,12 +1,14 @@
-"""Standard input, output and error of a process that was started without some of them.
+"""Standard input, output and error of a process that was started without some of them, or whose reader leaves.
 
-What is opened next gets their numbers: a socket would be where log lines are written, and the standard input of a child
-would take the place of what the child was to inherit.
+What is opened next gets the numbers of missing ones: a socket would be where log lines are written, and the standard
+input of a child would take the place of what the child was to inherit.
 """
 
 import contextlib
 import os
+import signal
 import sys
+from collections.abc import Iterator
 from typing import Final
 
 _STDERR: Final = 2
@@ -23,3 +25,18 @@ def open_missing() -> None:
         # Python has left out what was missing when it began: whoever prints would find None.
         if getattr(sys, name) is None:
             setattr(sys, name, open(number, mode, encoding="utf-8", closefd=False))  # noqa: SIM115 - for good
+
+
+@contextlib.contextmanager
+def printing() -> Iterator[None]:
+    """For a command: once whoever reads what it prints has seen enough, it ends quietly, as other programs do."""
+    try:
+        try:
+            yield
+        finally:
+            sys.stdout.flush()
+    except BrokenPipeError:
+        # By the signal there is no last try at the exit.
+        signal.signal(signal.SIGPIPE, signal.SIG_DFL)
+        signal.raise_signal(signal.SIGPIPE)
+        raise

@@ -45,9 +45,10 @@ def main() -> None:
             sys.exit(serve(options, store, metrics))
         from dnswebhook import commands  # its tables cost a daemon 25 ms and 3 MiB
 
-        if command == "check":
-            sys.exit(commands.check(store, as_json=options.json))
-        sys.exit(commands.records(store, where=options.store_place(), as_json=options.json))
+        with standardfiles.printing():
+            if command == "check":
+                sys.exit(commands.check(store, as_json=options.json))
+            sys.exit(commands.records(store, where=options.store_place(), as_json=options.json))
     finally:
         store.close()
 

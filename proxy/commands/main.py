@@ -1,10 +1,10 @@
 """The command lines of `check`, `explain`, `schema`, `edge-ca` and `tunnel-check`."""
 
 import argparse
-import signal
 import sys
 from collections.abc import Callable, Mapping, Sequence
 
+from daemonkit import standardfiles
 from proxy.commands.sources import SourceError, read_file, read_running, read_token
 from proxy.options import PROG
 
@@ -24,17 +24,11 @@ def run(arguments: Sequence[str], environ: Mapping[str, str]) -> int:
         "tunnel-check": _tunnel_check,
     }
     try:
-        exit_code = commands[command](rest, environ)
-        sys.stdout.flush()
+        with standardfiles.printing():
+            return commands[command](rest, environ)
     except SourceError as error:
         sys.stderr.write(f"{PROG} {command}: {error}\n")
         return EXIT_USAGE
-    except BrokenPipeError:
-        # Whoever reads what we print has seen enough: end as other programs do, and without a last try at the exit.
-        signal.signal(signal.SIGPIPE, signal.SIG_DFL)
-        signal.raise_signal(signal.SIGPIPE)
-        raise
-    return exit_code
 
 
 def _check(arguments: Sequence[str], _environ: Mapping[str, str]) -> int:

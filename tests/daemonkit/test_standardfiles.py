@@ -1,13 +1,17 @@
-"""Processes that are started without standard files."""
+"""Processes that are started without standard files, and commands whose reader leaves."""
 
 from __future__ import annotations
 
 import json
+import os
+import signal
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+
+from tests.support.process import REPOSITORY
 
 PROGRAM = """
 import json, os, socket, subprocess, sys
@@ -45,3 +49,25 @@ def test_what_is_there_stays(tmp_path: Path) -> None:
     found = json.loads(report.read_text())
     assert found["files"] == ["/dev/null", log.name, log.name]
     assert found["opened"] > 2
+
+
+@pytest.mark.parametrize(
+    "command",
+    [["dnswebhook", "check"], ["dnswebhook", "check", "--json"], ["tunnelgw", "check", "--json", "."]],
+    ids=" ".join,
+)
+def test_a_command_whose_reader_has_seen_enough_ends_quietly(tmp_path: Path, command: list[str]) -> None:
+    reading, writing = os.pipe()
+    os.close(reading)
+    package, *arguments = command
+    env = {**os.environ, "PYTHONPATH": str(REPOSITORY), "DNSWEBHOOK_STORE": "embedded"}
+    env["DNSWEBHOOK_STATE_DIR"] = str(tmp_path)
+    try:
+        asked = [sys.executable, "-m", package, *arguments]
+        done = subprocess.run(
+            asked, check=False, cwd=tmp_path, env=env, stdout=writing, stderr=subprocess.PIPE, timeout=60
+        )
+    finally:
+        os.close(writing)
+
+    assert (done.returncode, done.stderr) == (-signal.SIGPIPE, b"")

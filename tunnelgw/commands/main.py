@@ -5,6 +5,7 @@ import os
 import sys
 from collections.abc import Callable, Mapping, Sequence
 
+from daemonkit import standardfiles
 from tunnelgw.commands.world import NoWorld, World, from_api_server, from_controlled, from_files
 from tunnelgw.options import DEFAULT_CONTROLLER, DIRECTORY, PREFIX, PROG, Options
 
@@ -25,8 +26,8 @@ def run(arguments: Sequence[str], environ: Environ) -> int:
         "diff": _diff,
     }
     try:
-        is_well = commands[command](rest, environ)
-        sys.stdout.flush()
+        with standardfiles.printing():
+            is_well = commands[command](rest, environ)
     except NoWorld as error:
         return _no_answer(command, str(error))
     except OSError as error:  # of reading there are other errors
