@@ -181,7 +181,10 @@ class Balancer:
         self.on_room()
 
     def _probe(self) -> None:
-        """Those that go on keep their turn: addresses may change more often than one is asked."""
+        """Those that go on keep their turn: addresses may change more often than one is asked.
+
+        The first turn is drawn, lest all backends of a document are asked in the same turn of the loop, ever again.
+        """
         policy = self.spec.active_health
         before, self._probers = self._probers, {}
         for place, (text, destination) in enumerate(self._destinations.items()):
@@ -190,7 +193,7 @@ class Balancer:
                 self._probers[text] = before.pop(text)
             elif policy:
                 self._probers[text] = Prober(self._shared.loop, policy, destination, self.on_probed)
-                self._probers[text].start(place / len(self._destinations))
+                self._probers[text].start((place + self._draw()) / len(self._destinations))
         for prober in before.values():
             prober.stop()
 

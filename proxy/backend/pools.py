@@ -75,9 +75,7 @@ class Pools:
         self._generation += 1
         self._backends = table.backends
         self._shared.apply(table.settings.limits)
-        for key in table.probed:
-            self._renew(key)
-        self._loop.work_through(self._renew_all(self._generation))
+        self._loop.work_through(self._renew_all(self._generation, table))
 
     def serves(self, key: str) -> bool:
         """Whether requests may still go to that backend."""
@@ -124,12 +122,13 @@ class Pools:
         balancer.generation = self._generation
         return balancer
 
-    def _renew_all(self, generation: int) -> Iterator[None]:
-        for place, key in enumerate(list(self._balancers)):
+    def _renew_all(self, generation: int, table: Table) -> Iterator[None]:
+        """Those that there are, and those that are to be asked after without a request."""
+        for place, key in enumerate([*self._balancers, *table.probed]):
             if generation != self._generation or self._is_closed:
                 # A newer table has come.
                 return
-            if key in self._balancers:
+            if key in self._balancers or key in table.probed:
                 self._renew(key)
             if place % _STEP == _STEP - 1:
                 yield

@@ -1,8 +1,14 @@
 """Active health: whom probes set aside, and what they leave alone."""
 
 import threading
+from typing import Any
+
+import pytest
 
 from proxy import document
+from proxy.backend import pools
+from proxy.backend.balancer import Balancer
+from proxy.backend.shared import Shared
 from proxy.backend.stream import Reason
 from tests.proxy.backend.servers import OK, UNAVAILABLE, Behaviour, Conn, backend, dead_port, of, out_of_descriptors
 from tests.proxy.backend.world import world
@@ -74,6 +80,7 @@ def test_addresses_are_asked_again_when_their_health_is_not_checked_any_more() -
     active = document.ActiveHealth(unhealthy_threshold=1)
     with backend(lambda conn: conn.serve(UNAVAILABLE)) as peer, world() as w:
         w.use(of(peer, passive_health=passive, active_health=active))
+        w.turns()
         w.until(lambda: w.backend().ejected == 1)
         w.use(of(peer))
 
@@ -134,6 +141,42 @@ def test_a_lack_of_descriptors_says_nothing_about_an_address() -> None:
         w.until(lambda: len(probes) == 1)
 
         assert w.backend().ejected == 0
+
+
+def test_backends_of_one_document_are_asked_at_different_times() -> None:
+    """All at once, thousands of them stopped the loop for a tenth of a second in each interval."""
+    probes: list[bytes] = []
+    policy = document.ActiveHealth(path="/health", interval="80s")
+    draws = iter([0.25, 0.75])
+    with backend(probes_alone(probes)) as peer, world(draw=lambda: next(draws)) as w:
+        w.use(*(of(peer, name=name, active_health=policy) for name in ("one", "other")))
+        w.turns(20)
+        assert not probes
+        w.pass_time(21)
+        w.until(lambda: len(probes) == 1)
+        w.pass_time(38)
+        assert len(probes) == 1
+        w.pass_time(2)
+        w.until(lambda: len(probes) == 2)
+
+
+def test_many_backends_with_probes_come_in_steps(monkeypatch: pytest.MonkeyPatch) -> None:
+    made: list[str] = []
+
+    class Noted(Balancer):
+        def __init__(self, shared: Shared, spec: document.Backend, *rest: Any) -> None:
+            made.append(spec.name)
+            super().__init__(shared, spec, *rest)
+
+    monkeypatch.setattr(pools, "Balancer", Noted)
+    policy, names = document.ActiveHealth(), [str(place) for place in range(300)]
+    with world(draw=lambda: 0.9) as w:
+        w.use(*(document.Backend(name=name, addresses=("b.test:80",), active_health=policy) for name in names))
+        assert not made
+        w.until(lambda: len(made) == len(names))
+        w.turns()
+
+        assert sorted(made) == sorted(names)
 
 
 def test_addresses_that_stay_are_asked_however_often_others_change() -> None:

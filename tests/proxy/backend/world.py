@@ -11,6 +11,7 @@ from typing import Any
 from proxy import document
 from proxy.backend.pools import Pools
 from proxy.backend.request import Request
+from proxy.backend.resolver import GetAddrInfo
 from proxy.backend.stream import NO_WISH, Failure, Wish
 from proxy.h2.heads import Fields, RequestHead, ResponseHead
 from proxy.loop import Loop
@@ -124,11 +125,11 @@ class Owed:
 
 
 class World:
-    def __init__(self, getaddrinfo: Callable[..., list[tuple[Any, ...]]]) -> None:
+    def __init__(self, getaddrinfo: GetAddrInfo, draw: Callable[[], float]) -> None:
         self.clock = Clock()
         self.loop = Loop(self.clock)
         self.stats = Stats()
-        self.pools = Pools(self.loop, self.stats, getaddrinfo=getaddrinfo, draw=lambda: 0.0)
+        self.pools = Pools(self.loop, self.stats, getaddrinfo=getaddrinfo, draw=draw)
         self.table: Table | None = None
 
     def use(self, *backends: document.Backend, **limits: str) -> None:
@@ -199,8 +200,8 @@ class World:
 
 
 @contextmanager
-def world(getaddrinfo: Callable[..., list[tuple[Any, ...]]] = socket.getaddrinfo) -> Iterator[World]:
-    made = World(getaddrinfo)
+def world(getaddrinfo: GetAddrInfo = socket.getaddrinfo, draw: Callable[[], float] = lambda: 0.0) -> Iterator[World]:
+    made = World(getaddrinfo, draw)
     try:
         yield made
     finally:
