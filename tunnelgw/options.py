@@ -2,6 +2,7 @@
 
 import re
 from dataclasses import dataclass
+from os.path import realpath
 from pathlib import Path
 from urllib.parse import urlsplit
 
@@ -186,7 +187,7 @@ class Options(CommonOptions):
     def __post_init__(self) -> None:
         if self.source == DIRECTORY and not self.manifests:
             raise ValueError("--source directory wants --manifests (TUNNELGW_MANIFESTS)")
-        if self.source == DIRECTORY and self.status_path.resolve() == self.manifests_path.resolve():
+        if self.source == DIRECTORY and realpath(self.status_path) == realpath(self.manifests_path):
             raise ValueError(
                 "--status-dir (TUNNELGW_STATUS_DIR) is the folder of --manifests, want another, or one in it"
             )

@@ -29,3 +29,12 @@ def test_statuses_go_not_into_the_folder_of_the_manifests_itself(tmp_path: Path,
 
     _, options = parse(Options, prefix=PREFIX, argv=argv, environ={})
     assert options.status_path == manifests / "status"
+
+
+def test_a_link_that_leads_to_itself_is_left_to_those_who_open_it(tmp_path: Path) -> None:
+    link = tmp_path / "manifests"
+    link.symlink_to(link)
+
+    _, options = parse(Options, prefix=PREFIX, argv=["--source", "directory", "--manifests", str(link)], environ={})
+
+    assert options.manifests_path == link
