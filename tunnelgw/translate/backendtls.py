@@ -5,6 +5,8 @@ A policy for the port by name goes before one for the whole Service; among equal
 plain text nor a connection that nobody vouches for is what its author asked for.
 """
 
+from collections.abc import Mapping
+
 import msgspec
 
 from proxy.document import UNSET, Backend, BackendTLS, SubjectAltName, Unset
@@ -44,10 +46,17 @@ def governing_policy(view: View, port: ServicePortName) -> Key | None:
 
 def policy_of_target(view: View, target: ServicePortName) -> Key | None:
     """Among the policies with this very target, the one that wins. No port: the Service as a whole."""
-    for policy in view.bucket(Index.POLICIES_BY_SERVICE, target.service):
-        if isinstance(policy, BackendTlsPolicy) and target in targets_of(policy):
-            return policy.key
-    return None
+    return view.ask(policies_of_service, target.service).get(target)
+
+
+def policies_of_service(view: View, service: Key) -> Mapping[ServicePortName, Key]:
+    """A query: the policy that wins, by target."""
+    found: dict[ServicePortName, Key] = {}
+    for policy in view.bucket(Index.POLICIES_BY_SERVICE, service):
+        if isinstance(policy, BackendTlsPolicy):
+            for target in targets_of(policy):
+                found.setdefault(target, policy.key)
+    return found
 
 
 def targets_of(policy: BackendTlsPolicy) -> tuple[ServicePortName, ...]:

@@ -29,6 +29,8 @@ from tunnelgw.translate.queries import View
 TLS_SECRET = "kubernetes.io/tls"  # noqa: S105  # a type, not a secret
 CA_KEY = "ca.crt"
 _MIN_RSA_BITS, _MIN_EC_BITS = 2048, 224  # OpenSSL's security level 2, the default of the distributions
+_MAX_HOSTNAME = 253
+"""Longer, it is the name of no host."""
 _WEAK_DIGESTS = (hashes.MD5, hashes.SHA1)
 _PEM = serialization.Encoding.PEM
 _UNREADABLE = (
@@ -175,7 +177,8 @@ def _dns_names(leaf: x509.Certificate) -> tuple[str, ...]:
         names = leaf.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
     except x509.ExtensionNotFound:
         return ()
-    return tuple(name.lower() for name in names.get_values_for_type(x509.DNSName))
+    found = names.get_values_for_type(x509.DNSName)
+    return tuple(name.lower() for name in found if len(name) <= _MAX_HOSTNAME)
 
 
 def _weakness(certificate: x509.Certificate) -> str:

@@ -60,27 +60,28 @@ def is_accepted(draft: Draft, loss: Loss) -> bool:
 
 
 class _Taken(NamedTuple):
-    sockets: dict[Socket, list[tuple[Key, Draft]]]
+    sockets: dict[Socket, dict[str, tuple[Key, Draft]]]
+    """By hostname; those of one socket have one protocol."""
     hosts: dict[tuple[int, str], Key]
     """Of the tunnel, by port."""
 
 
 def _losses(key: Key, all_drafts: tuple[Draft, ...], taken: _Taken) -> Losses:
     own = [draft for draft in all_drafts if draft.slot.owner.kind is Kind.GATEWAY]
-    lost = {draft.name: _lost(key, draft, taken, _ports_of(draft, all_drafts)) for draft in own if draft.is_served}
+    is_alone = len(tunnel_ports(all_drafts) | walled_ports(all_drafts)) == 1
+    lost = {draft.name: _lost(key, draft, taken, _ports_of(draft, is_alone)) for draft in own if draft.is_served}
     # ListenerSets of a Gateway that is not accepted wait, and take nothing from others meanwhile.
     if not own or any(is_accepted(draft, lost.get(draft.name, NO_LOSS)) for draft in own):
         for draft in all_drafts[len(own) :]:
             if draft.is_served:
-                lost[draft.name] = _lost(key, draft, taken, _ports_of(draft, all_drafts))
+                lost[draft.name] = _lost(key, draft, taken, _ports_of(draft, is_alone))
     return {name: loss for name, loss in lost.items() if loss != NO_LOSS}
 
 
-def _ports_of(draft: Draft, all_drafts: tuple[Draft, ...]) -> tuple[int, ...]:
+def _ports_of(draft: Draft, is_alone: bool) -> tuple[int, ...]:
     """What a listener serves of the tunnel: a Gateway with only one of the two ports gets the requests of both."""
     if not draft.is_on_tunnel:
         return ()
-    is_alone = len(tunnel_ports(all_drafts) | walled_ports(all_drafts)) == 1
     return TUNNEL_PORTS if is_alone else (draft.slot.listener.port,)
 
 
@@ -89,10 +90,10 @@ def _lost(key: Key, draft: Draft, taken: _Taken, ports: tuple[int, ...]) -> Loss
     lost: list[Socket] = []
     obstacles: list[Obstacle] = []
     for socket in draft.sockets:
-        holders = taken.sockets.setdefault(socket, [])
-        winner = next(((owner, holder) for owner, holder in holders if _excludes(holder, draft)), None)
+        holders = taken.sockets.setdefault(socket, {})
+        winner = _winner(holders, draft)
         if winner is None:
-            holders.append((key, draft))
+            holders[draft.slot.listener.hostname] = key, draft
         else:
             lost.append(socket)
             obstacles.append(Obstacle(Reason.PORT_UNAVAILABLE, _told(socket, *winner)))
@@ -106,9 +107,13 @@ def _lost(key: Key, draft: Draft, taken: _Taken, ports: tuple[int, ...]) -> Loss
     return Loss(tuple(lost), tuple(obstacles))
 
 
-def _excludes(holder: Draft, draft: Draft) -> bool:
-    mine, other = draft.slot.listener, holder.slot.listener
-    return mine.protocol != other.protocol or mine.hostname == other.hostname
+def _winner(holders: Mapping[str, tuple[Key, Draft]], draft: Draft) -> tuple[Key, Draft] | None:
+    """Who has the socket, or the hostname there."""
+    listener = draft.slot.listener
+    first = next(iter(holders.values()), None)
+    if first is not None and first[1].slot.listener.protocol != listener.protocol:
+        return first
+    return holders.get(listener.hostname)
 
 
 def _told(socket: Socket, owner: Key, holder: Draft) -> str:

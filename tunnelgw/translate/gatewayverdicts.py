@@ -9,7 +9,7 @@ from tunnelgw.model.meta import Key
 from tunnelgw.translate.addresses import Doors, doors
 from tunnelgw.translate.certificates import client_certificate
 from tunnelgw.translate.gateways import gateway_setup
-from tunnelgw.translate.listeners import Report, gateway_of_set, reports
+from tunnelgw.translate.listeners import Report, gateway_of_set, reports, reports_by_owner
 from tunnelgw.translate.listenertls import is_insecure
 from tunnelgw.translate.queries import View
 from tunnelgw.translate.slots import allowed_sets
@@ -61,12 +61,12 @@ def set_verdict(view: View, key: Key) -> ListenerSetVerdict | None:
     setup = view.ask(gateway_setup, gateway) if gateway else None
     if gateway is None or setup is None:
         return None
-    if key not in (item.key for item in view.ask(allowed_sets, gateway)):
+    found = view.ask(reports_by_owner, gateway).get(ObjectId(Kind.LISTENER_SET, key))
+    if found is None:
         message = f"allowedListeners of Gateway {gateway} does not admit namespace {key.namespace}"
         findings = tuple(false(type_, Reason.NOT_ALLOWED, message) for type_ in (ACCEPTED, PROGRAMMED))
         return ListenerSetVerdict(gateway, setup.data_plane, findings)
-    owner = ObjectId(Kind.LISTENER_SET, key)
-    own = [report for report in view.ask(reports, gateway) if report.owner == owner]
+    own = [report for _, report in found]
     findings = _set_findings(view, gateway, own)
     return ListenerSetVerdict(gateway, setup.data_plane, findings, tuple(report.verdict for report in own))
 

@@ -1,5 +1,7 @@
 """Listeners as they are told and served: their conditions, their entries in the document, and what routes attach to."""
 
+from collections.abc import Mapping
+
 import msgspec
 
 from proxy import document
@@ -13,7 +15,7 @@ from tunnelgw.translate.addresses import doors
 from tunnelgw.translate.contest import NO_LOSS, Loss, is_accepted, losses
 from tunnelgw.translate.drafts import Draft, Obstacle, Socket, drafts, route_namespaces, walled_ports
 from tunnelgw.translate.gateways import GatewaySetup, gateway_setup
-from tunnelgw.translate.hostnames import intersection
+from tunnelgw.translate.hostnames import rivals
 from tunnelgw.translate.names import created_at, short
 from tunnelgw.translate.queries import View
 from tunnelgw.translate.slots import allowed_sets
@@ -65,14 +67,10 @@ def parent(view: View, owner: ObjectId) -> Parent | None:
     setup = view.ask(gateway_setup, key) if key else None
     if key is None or setup is None:
         return None
-    if owner.kind is Kind.LISTENER_SET and owner.key not in (item.key for item in view.ask(allowed_sets, key)):
+    found = view.ask(reports_by_owner, key).get(owner)
+    if owner.kind is Kind.LISTENER_SET and found is None:
         return Parent(key, setup, refusal=f"Gateway {key} does not allow listeners of {owner}")
-    entrances = tuple(
-        _entrance(draft, report)
-        for draft, report in zip(view.ask(drafts, key), view.ask(reports, key), strict=True)
-        if draft.slot.owner == owner
-    )
-    return Parent(key, setup, entrances)
+    return Parent(key, setup, tuple(_entrance(draft, report) for draft, report in found or ()))
 
 
 def gateway_of_set(view: View, key: Key) -> Key | None:
@@ -92,15 +90,27 @@ def reports(view: View, key: Key) -> tuple[Report, ...]:
     if setup is None:
         return ()
     lost, all_drafts = view.ask(losses, key), view.ask(drafts, key)
+    overlaps = _overlaps(all_drafts)
 
     def report(draft: Draft, shut: str) -> Report:
-        return _report(key, setup, draft, lost.get(draft.name, NO_LOSS), all_drafts, shut)
+        return _report(key, setup, draft, lost.get(draft.name, NO_LOSS), overlaps.get(draft.name, ()), shut)
 
     shut = _shut(view, key, setup)
     own = [report(draft, shut) for draft in all_drafts if draft.slot.owner.kind is Kind.GATEWAY]
     if own and not any(each.is_accepted for each in own):
         shut = _NOT_ACCEPTED  # ListenerSets wait until their Gateway is
     return (*own, *(report(draft, shut) for draft in all_drafts[len(own) :]))
+
+
+def reports_by_owner(view: View, key: Key) -> Mapping[ObjectId, tuple[tuple[Draft, Report], ...]]:
+    """A query about a Gateway that is ours: its listeners, and those of each ListenerSet that it lets in."""
+    if view.ask(gateway_setup, key) is None:  # any more: whoever asks has yet to learn that
+        return {}
+    owners = (ObjectId(Kind.LISTENER_SET, item.key) for item in view.ask(allowed_sets, key))
+    found: dict[ObjectId, list[tuple[Draft, Report]]] = {owner: [] for owner in owners}
+    for draft, report in zip(view.ask(drafts, key), view.ask(reports, key), strict=True):
+        found.setdefault(draft.slot.owner, []).append((draft, report))
+    return {owner: tuple(own) for owner, own in found.items()}
 
 
 def gateway_documents(view: View, key: Key) -> tuple[document.Listener, ...]:
@@ -132,14 +142,14 @@ def _shut(view: View, key: Key, setup: GatewaySetup) -> str:
     return "" if gateway_doors.tunnel or gateway_doors.bound else "the Gateway has no address"
 
 
-def _report(key: Key, setup: GatewaySetup, draft: Draft, loss: Loss, others: tuple[Draft, ...], shut: str) -> Report:
+def _report(key: Key, setup: GatewaySetup, draft: Draft, loss: Loss, overlap: tuple[Finding, ...], shut: str) -> Report:
     accepted = draft.accepted
     if loss.is_fatal(draft):
         message = "; ".join(obstacle.message for obstacle in loss.obstacles)
         accepted = false(ConditionType.ACCEPTED, Reason.PORT_UNAVAILABLE, message)
     findings = [*_main_findings(draft, accepted, shut)]
     if is_good := is_accepted(draft, loss):
-        findings += [*_overlap(draft, others), *_unreachable(draft.obstacles + loss.obstacles)]
+        findings += [*overlap, *_unreachable(draft.obstacles + loss.obstacles)]
     listener = draft.slot.listener
     verdict = ListenerVerdict(listener.name, tuple(findings), draft.kinds)
     documents = () if shut or loss.is_fatal(draft) else _documents(key, setup, draft, loss.rest(draft))
@@ -165,31 +175,30 @@ def _main_findings(draft: Draft, accepted: Finding, shut: str) -> tuple[Finding,
     return accepted, draft.resolved, no_conflict
 
 
-def _overlap(draft: Draft, others: tuple[Draft, ...]) -> tuple[Finding, ...]:
-    """Clients may use one connection for the hosts of two such listeners, and are answered 421 then."""
-    mine = draft.slot.listener
-    if mine.protocol != "HTTPS":
-        return ()
-    rivals = [
-        other
-        for other in others
-        if other is not draft
-        and other.slot.conflict is None
-        and (other.slot.listener.protocol, other.slot.listener.port) == ("HTTPS", mine.port)
-    ]
-    for other in rivals:
-        if intersection(mine.hostname, other.slot.listener.hostname) is not None:
-            message = f"listener {other.slot.listener.name} has hosts of this one too"
-            return (true(ConditionType.OVERLAPPING_TLS_CONFIG, Reason.OVERLAPPING_HOSTNAMES, message),)
-    for other in rivals:
-        if _have_common_names(draft.certificate_names, other.certificate_names):
-            message = f"a certificate of listener {other.slot.listener.name} has names of those of this one"
-            return (true(ConditionType.OVERLAPPING_TLS_CONFIG, Reason.OVERLAPPING_CERTIFICATES, message),)
-    return ()
-
-
-def _have_common_names(first: tuple[str, ...], second: tuple[str, ...]) -> bool:
-    return any(intersection(mine, other) is not None for mine in first for other in second)
+def _overlaps(all_drafts: tuple[Draft, ...]) -> Mapping[str, tuple[Finding, ...]]:
+    """By the listener's name in the document. Clients may use one connection for the hosts of two such listeners, and
+    are answered 421 then.
+    """
+    by_port: dict[int, list[Draft]] = {}
+    for draft in all_drafts:
+        if draft.slot.conflict is None and draft.slot.listener.protocol == "HTTPS":
+            by_port.setdefault(draft.slot.listener.port, []).append(draft)
+    found: dict[str, tuple[Finding, ...]] = {}
+    for group in by_port.values():
+        by_certificate = rivals([draft.certificate_names for draft in group])
+        by_hostname = rivals([(draft.slot.listener.hostname,) for draft in group])
+        for draft, of_host, of_certificate in zip(group, by_hostname, by_certificate, strict=True):
+            if of_host is not None:
+                message = f"listener {group[of_host].slot.listener.name} has hosts of this one too"
+                reason = Reason.OVERLAPPING_HOSTNAMES
+            elif of_certificate is not None:
+                name = group[of_certificate].slot.listener.name
+                message = f"a certificate of listener {name} has names of those of this one"
+                reason = Reason.OVERLAPPING_CERTIFICATES
+            else:
+                continue
+            found[draft.name] = (true(ConditionType.OVERLAPPING_TLS_CONFIG, reason, message),)
+    return found
 
 
 def _unreachable(obstacles: tuple[Obstacle, ...]) -> tuple[Finding, ...]:

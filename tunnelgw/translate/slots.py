@@ -6,6 +6,8 @@ is refused when one before it has its place. Refused listeners of the Gateway ke
 """
 
 from collections import defaultdict
+from collections.abc import Iterable
+from typing import NamedTuple
 
 from tunnelgw.model.conditions import Reason
 from tunnelgw.model.gateways import Gateway, Listener, ListenerSet
@@ -35,18 +37,34 @@ def slots(view: View, key: Key) -> tuple[Slot, ...]:
     if not isinstance(gateway, Gateway):
         return ()
     own = [Slot(ObjectId(Kind.GATEWAY, key), listener) for listener in gateway.spec.listeners]
-    placed: dict[tuple[bool, int], list[Slot]] = defaultdict(list)
+    result = []
     for slot in own:
-        placed[_place(slot.listener)].append(slot)
-    result = [_judged(slot, [rival for rival in placed[_place(slot.listener)] if rival is not slot]) for slot in own]
+        others = [rival for rival in own if rival is not slot and _place(rival.listener) == _place(slot.listener)]
+        result.append(_judged(slot, others, others))
+    placed: dict[tuple[bool, int], _Placed] = defaultdict(lambda: _Placed({}, {}))
+    for slot in own:
+        placed[_place(slot.listener)].add(slot)
     for item in view.ask(allowed_sets, key):
         for listener in item.spec.listeners:
-            rivals = placed[_place(listener)]
-            slot = _judged(Slot(ObjectId(Kind.LISTENER_SET, item.key), listener), rivals)
+            before = placed[_place(listener)]
+            namesake = before.by_hostname.get(listener.hostname)
+            slot = Slot(ObjectId(Kind.LISTENER_SET, item.key), listener)
+            slot = _judged(slot, before.by_protocol.values(), [namesake] if namesake else [])
             if slot.conflict is None:
-                rivals.append(slot)
+                before.add(slot)
             result.append(slot)
     return tuple(result)
+
+
+class _Placed(NamedTuple):
+    """The listeners of one port: the first of each protocol and of each hostname, in their order."""
+
+    by_protocol: dict[str, Slot]
+    by_hostname: dict[str, Slot]
+
+    def add(self, slot: Slot) -> None:
+        self.by_protocol.setdefault(slot.listener.protocol, slot)
+        self.by_hostname.setdefault(slot.listener.hostname, slot)
 
 
 def allowed_sets(view: View, key: Key) -> tuple[ListenerSet, ...]:
@@ -67,8 +85,12 @@ def _place(listener: Listener) -> tuple[bool, int]:
     return listener.protocol == "UDP", listener.port
 
 
-def _judged(slot: Slot, rivals: list[Slot]) -> Slot:
-    for reason, is_rival in ((Reason.PROTOCOL_CONFLICT, _differs), (Reason.HOSTNAME_CONFLICT, _equals)):
+def _judged(slot: Slot, of_protocols: Iterable[Slot], of_hostname: Iterable[Slot]) -> Slot:
+    """Among which the first one with another protocol is, and the first one with its hostname."""
+    for reason, rivals, is_rival in (
+        (Reason.PROTOCOL_CONFLICT, of_protocols, _differs),
+        (Reason.HOSTNAME_CONFLICT, of_hostname, _equals),
+    ):
         for rival in rivals:
             if is_rival(slot.listener, rival.listener):
                 whose = "" if rival.owner == slot.owner else f" of {rival.owner}"

@@ -5,7 +5,8 @@ from itertools import product
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tunnelgw.translate.hostnames import ANY, covers, effective, intersection
+from tests.tunnelgw.translate.counting import calls_of
+from tunnelgw.translate.hostnames import ANY, covers, effective, intersection, rivals
 
 LABELS = ["a", "b"]
 HOSTS = [".".join(labels) for count in (1, 2, 3, 4) for labels in product(LABELS, repeat=count)]
@@ -43,6 +44,27 @@ def test_effective_hostnames_have_the_hosts_of_listener_and_route(listener: str,
 
     assert set().union(*map(hosts_of, found)) == hosts_of(listener) & wanted
     assert len(found) == len(set(found))
+
+
+@settings(deadline=None)
+@given(st.lists(st.lists(hostnames, max_size=3), max_size=5))
+def test_the_rival_of_a_group_is_the_first_other_one_with_a_host_in_common(groups: list[list[str]]) -> None:
+    def meet(group: list[str], other: list[str]) -> bool:
+        return any(intersection(mine, its) is not None for mine in group for its in other)
+
+    def first_rival(place: int) -> int | None:
+        met = (at for at, other in enumerate(groups) if at != place and meet(groups[place], other))
+        return next(met, None)
+
+    assert rivals(groups) == tuple(map(first_rival, range(len(groups))))
+
+
+def test_rivals_are_not_found_pair_by_pair() -> None:
+    def calls(count: int) -> int:
+        groups = [[f"h{place}.{group}.example" for place in range(count)] for group in range(4)]
+        return calls_of(lambda: rivals(groups))
+
+    assert calls(80) < 3 * calls(40)
 
 
 def test_the_longest_names_that_have_hosts_in_common() -> None:

@@ -1,7 +1,7 @@
 """The whole translation over generated objects: it never raises, and neither order nor history matter."""
 
 import random
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
@@ -9,7 +9,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from proxy import document
+from tests.tunnelgw.translate.counting import calls_of
 from tests.tunnelgw.translate.objects import Item, items, unique, worlds
+from tests.tunnelgw.translate.routeobjects import Plain
 from tests.tunnelgw.translate.world import object_of, service
 from tunnelgw.model.kinds import Kind
 from tunnelgw.model.snapshot import Snapshot
@@ -200,3 +202,81 @@ def _route(number: int, path: str) -> dict[str, Any]:
 
 def _endpoints(number: int, address: str) -> dict[str, Any]:
     return service(f"s{number}", [address])[1]
+
+
+TUNNEL_CLASS: list[Plain] = [
+    {
+        "kind": "GatewayClass",
+        "metadata": {"name": "c"},
+        "spec": {
+            "controllerName": CONTROLLER_NAME,
+            "parametersRef": {"group": "tunnelgw.dev", "kind": "GatewayClassConfig", "name": "c"},
+        },
+    },
+    {
+        "kind": "GatewayClassConfig",
+        "metadata": {"name": "c"},
+        "spec": {"tunnelID": "00000000-0000-4000-8000-000000000001", "direct": {"addresses": ["192.0.2.1"]}},
+    },
+]
+
+
+def _gateway(name: str, hostname: str) -> Plain:
+    listener = {"name": "l", "port": 80, "protocol": "HTTP", "hostname": hostname}
+    everybody = {"namespaces": {"from": "All"}}
+    spec = {"gatewayClassName": "c", "listeners": [listener], "allowedListeners": everybody}
+    return {"kind": "Gateway", "metadata": {"name": name}, "spec": spec}
+
+
+def _listener_set(at: int) -> list[Plain]:
+    listener = {"name": "l", "port": 443, "protocol": "HTTPS", "hostname": f"h{at}.example"}
+    spec = {"parentRef": {"name": "gw"}, "listeners": [listener]}
+    return [{"kind": "ListenerSet", "metadata": {"name": f"set{at}"}, "spec": spec}]
+
+
+def _grant_and_its_route(at: int) -> list[Plain]:
+    origin = {"group": "gateway.networking.k8s.io", "kind": "HTTPRoute", "namespace": f"ns{at}"}
+    grant = {"from": [origin], "to": [{"group": "", "kind": "Service"}]}
+    rule = {"backendRefs": [{"name": "s", "namespace": "apps", "port": 80}]}
+    route = {"parentRefs": [{"name": "gw", "namespace": "apps"}], "rules": [rule]}
+    return [
+        {"kind": "ReferenceGrant", "metadata": {"name": f"g{at}"}, "spec": grant},
+        {"kind": "HTTPRoute", "metadata": {"name": "r", "namespace": f"ns{at}"}, "spec": route},
+    ]
+
+
+def _policies(at: int) -> list[Plain]:
+    """All of the second port come after all of the first."""
+
+    def policy(port: str) -> Plain:
+        target = {"group": "", "kind": "Service", "name": "s", "sectionName": port}
+        validation = {"hostname": "s.example", "wellKnownCACertificates": "System"}
+        spec = {"targetRefs": [target], "validation": validation}
+        return {"kind": "BackendTLSPolicy", "metadata": {"name": f"{port}{at}"}, "spec": spec}
+
+    return [policy("first"), policy("second")]
+
+
+@pytest.mark.parametrize(
+    "one",
+    [
+        pytest.param(lambda at: [_gateway(f"g{at}", f"h{at}.example")], id="Gateways on one socket"),
+        pytest.param(_listener_set, id="ListenerSets of one Gateway"),
+        pytest.param(_grant_and_its_route, id="grants of one namespace, each with a route"),
+        pytest.param(_policies, id="policies of one Service"),
+    ],
+)
+def test_work_does_not_grow_with_the_pairs_of_objects(one: Callable[[int], list[Plain]]) -> None:
+    route = {"parentRefs": [{"name": "gw"}], "rules": [{"backendRefs": [{"name": "s", "port": 80}]}]}
+    served = {"kind": "HTTPRoute", "metadata": {"name": "served"}, "spec": route}
+
+    def calls(count: int) -> int:
+        ports = [{"name": "first", "port": 80}, {"name": "second", "port": 81}]
+        there = {"kind": "Service", "metadata": {"name": "s"}, "spec": {"ports": ports}}
+        shared = [*TUNNEL_CLASS, _gateway("gw", "gw.example"), there, served]
+        snapshot = Snapshot.of(map(object_of, [*shared, *(item for at in range(count) for item in one(at))]))
+        return calls_of(lambda: Translation(snapshot))
+
+    first, second, third = (calls(count) for count in (50, 150, 250))
+
+    assert third - second < 1.05 * (second - first)

@@ -1,12 +1,12 @@
 """The engine of incremental translation, on ConfigMaps that hold numbers and name each other."""
 
-import sys
 from collections.abc import Iterable
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.tunnelgw.translate.counting import calls_of
 from tunnelgw.model.core import ConfigMap
 from tunnelgw.model.kinds import Kind
 from tunnelgw.model.meta import Key, ObjectMeta
@@ -151,18 +151,10 @@ def test_what_a_low_question_begins_to_ask_is_looked_through_once_however_many_w
         queries = Queries(sheet(*state(0)))
         queries.keep(total, names[0])
         queries.keep(late, names[0])
-        seen = [0]
-
-        def count(_frame: object, event: str, _about: object) -> None:
-            seen[0] += event == "call"
-
-        sys.setprofile(count)
-        try:
-            queries.update(sheet(*state(1)), entries(["gate", *names]))
-        finally:
-            sys.setprofile(None)
+        after, changed = sheet(*state(1)), entries(["gate", *names])
+        taken = calls_of(lambda: queries.update(after, changed))
         assert queries.keep(late, names[0]) == 2 ** (len(names) - 1)
-        return seen[0]
+        return taken
 
     assert calls("abcdefghijklmnop") < 16 * calls("abcdefgh")
 

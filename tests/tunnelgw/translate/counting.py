@@ -1,0 +1,20 @@
+"""How much is done, where a clock would say another thing on each machine."""
+
+import sys
+from collections.abc import Callable
+
+
+def calls_of(action: Callable[[], object]) -> int:
+    """How many calls of functions it takes, with those that go on with a generator."""
+    seen = [0]
+
+    def count(_frame: object, event: str, _about: object) -> None:
+        seen[0] += event == "call"
+
+    before = sys.getprofile()
+    sys.setprofile(count)
+    try:
+        action()
+    finally:
+        sys.setprofile(before)
+    return seen[0]
