@@ -10,6 +10,7 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from urllib.parse import urlsplit
 
+import msgspec
 import pytest
 import requests
 from kubernetes.client import Configuration
@@ -171,6 +172,22 @@ def test_a_leader_whose_lease_was_taken_by_force_gives_way(cluster: Cluster, key
 
         until(lambda: leader.news == [True, False])
         assert leader.leadership.holder == "other"
+
+
+@pytest.mark.parametrize("other", ["other", ""])
+def test_a_leader_that_stops_gives_back_a_lease_that_was_written_since_unless_it_is_anothers(
+    cluster: Cluster, key: Key, other: str
+) -> None:
+    path = f"/apis/coordination.k8s.io/v1/namespaces/{key.namespace}/leases/{key.name}"
+    unaware = msgspec.structs.replace(LASTING, retry_s=DEADLINE_S)
+    with replicas(key, cluster.kubeconfig, timing=unaware) as ([leader], until):
+        until(lambda: leader.news == [True])
+        written = {"spec": {"holderIdentity": other or leader.name}, "metadata": {"labels": {"written": "since"}}}
+        cluster.admin.call("PATCH", path, written, "application/merge-patch+json")
+
+        leader.end()
+
+        assert cluster.admin.call("GET", path)["spec"].get("holderIdentity", "") == other
 
 
 def test_a_leader_whose_lease_was_deleted_makes_it_anew_and_goes_on(cluster: Cluster, key: Key) -> None:
