@@ -1,6 +1,7 @@
 """What a document of the right shape can still be refused for, each with the path of its field."""
 
 import json
+from string import ascii_lowercase
 from typing import Any
 
 import pytest
@@ -204,6 +205,13 @@ def test_a_rule_may_have_hundreds_of_usual_regular_expressions_and_any_of_them_m
 
     document.decode(json.dumps(fields_of(usual)).encode())
     document.decode(json.dumps(fields_of([".{0,240}"] * 200)).encode())
+
+
+def test_a_rule_may_have_twenty_long_lists_of_words() -> None:
+    """They are not as dear as so many characters of which any may be left out."""
+    lists = ["|".join(f"host-{ascii_lowercase[at]}{word:02}" for word in range(30)) for at in range(20)]
+
+    document.decode(json.dumps(fields_of([f"({words}).*" for words in lists])).encode())
 
 
 def test_private_keys_are_in_no_message_and_no_repr_and_come_back_as_fingerprints() -> None:
