@@ -11,8 +11,13 @@ import time
 from collections.abc import Callable, Hashable, Mapping
 from typing import Generic, Protocol, TypeVar
 
+from daemonkit.logs import get_logger
 from tunnelgw.deliver.courier import Courier, Parcel, Target
 from tunnelgw.deliver.receipts import Receipt
+
+log = get_logger(__name__)
+
+_NO_THREAD = "no thread can be had to serve it: let the controller have more tasks (TasksMax, or the pod's pids limit)"
 
 
 class Located(Hashable, Protocol):
@@ -55,12 +60,15 @@ class Couriers(Generic[K, P]):
         """
         for key in self._couriers.keys() - wanted.keys():
             self._dismiss(key)
+        self._forget_unserved(wanted)
         self._leaving = [(place, courier) for place, courier in self._leaving if not courier.has_ended]
         taken = {place for place, _ in self._leaving}
+        has_threads = True
         for key, parcel in wanted.items():
             courier = self._couriers.get(key)
-            if courier is None and key.place not in taken:
-                courier = self._hire(key)
+            if courier is None and key.place not in taken and has_threads:
+                courier = self._hire(key, parcel)
+                has_threads = courier is not None
             if courier is not None:
                 courier.send(parcel)
 
@@ -72,12 +80,14 @@ class Couriers(Generic[K, P]):
     def stop(self) -> None:
         for key in list(self._couriers):
             self._dismiss(key)
+        self._forget_unserved({})
 
     def join(self, deadline_s: float) -> bool:
         """True when all have ended by `deadline_s` (monotonic clock)."""
         return all(courier.join(deadline_s - time.monotonic()) for _, courier in self._leaving)
 
-    def _hire(self, key: K) -> Courier[P]:
+    def _hire(self, key: K, parcel: P) -> Courier[P] | None:
+        """None: there are as many threads as there may be. Whoever is served already is so all the same."""
         courier: Courier[P] = Courier(
             lambda is_served: self._make(key, is_served),
             lambda receipt: self._note(key, courier, receipt),
@@ -86,8 +96,27 @@ class Couriers(Generic[K, P]):
             on_end=self._on_news,
         )
         self._couriers[key] = courier
-        courier.start()
+        try:
+            courier.start()
+        except RuntimeError as error:
+            del self._couriers[key]
+            courier.target.close()
+            self._note_unserved(key, Receipt(courier.target.name, parcel.digest, error=f"{_NO_THREAD}: {error}"))
+            return None
         return courier
+
+    def _note_unserved(self, key: K, receipt: Receipt) -> None:
+        """It is tried again whenever `send` is called, so it is logged once."""
+        with self._lock:
+            is_known = self._receipts.get(key) == receipt
+            self._receipts[key] = receipt
+        if not is_known:
+            log.error("target cannot be served", error=receipt.error, target=receipt.target)
+
+    def _forget_unserved(self, wanted: Mapping[K, P]) -> None:
+        with self._lock:
+            for key in self._receipts.keys() - self._couriers.keys() - wanted.keys():
+                del self._receipts[key]
 
     def _dismiss(self, key: K) -> None:
         with self._lock:

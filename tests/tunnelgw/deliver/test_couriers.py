@@ -167,3 +167,29 @@ def test_what_fails_for_whoever_is_dismissed_is_not_told_as_tried_again(caplog: 
 
         assert house.is_closed.wait(WAIT_S)
         assert not caplog.records
+
+
+def test_a_target_without_a_thread_says_so_and_is_served_when_there_is_one(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    wanted = {A: Parcel("one"), B: Parcel("two")}
+    with street() as row:
+        row.send_until_held({A: Parcel("one")})
+        with monkeypatch.context() as patched:
+            patched.setattr(threading.Thread, "start", _refuse)
+            row.couriers.send(wanted)
+            row.couriers.send(wanted)
+            receipts = row.couriers.receipts()
+
+            assert receipts[A].is_current
+            assert "no thread can be had" in receipts[B].error
+            assert receipts[B].wanted == "two"
+            row.couriers.send({A: Parcel("one")})
+            assert row.couriers.receipts().keys() == {A}
+        row.send_until_held(wanted)
+
+    assert [record.message for record in caplog.records] == ["target cannot be served"]
+
+
+def _refuse(_thread: threading.Thread) -> None:
+    raise RuntimeError("can't start new thread")
