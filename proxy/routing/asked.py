@@ -1,26 +1,31 @@
 """What conditions besides the path are about: header fields and query parameters, looked for once a request.
 
-However many conditions there are, a request is read through once for each name of a header field, and once for all
+However many conditions there are, a request is read through a few times for names of header fields, and once for all
 query parameters, of which each is decoded once: else one request with thousands of either, or with a long one, would
 keep a worker for seconds.
 """
 
 from collections.abc import Mapping
+from typing import Final
 from urllib.parse import unquote_to_bytes
 
-from proxy.routing.head import Head, header
+from proxy.routing.head import Head, header, joined_values
+
+_FEW_NAMES: Final = 4
+"""To look for so many one by one costs less than to sort all fields by name."""
 
 
 class Asked:
     """Of one request; `query` is the part of its path behind `?`."""
 
-    __slots__ = ("_head", "_headers", "_parameters", "_query", "_values", "method")
+    __slots__ = ("_by_name", "_head", "_headers", "_parameters", "_query", "_values", "method")
 
     def __init__(self, query: bytes, head: Head) -> None:
         self.method = head.method
         self._query = query
         self._head = head
         self._headers: dict[bytes, bytes | None] = {}
+        self._by_name: dict[bytes, list[bytes]] | None = None
         self._parameters: Mapping[bytes, bytes] | None = None
         self._values: dict[bytes, bytes | None] = {}
         """Of them, decoded."""
@@ -29,8 +34,17 @@ class Asked:
         """See `head.header`."""
         headers = self._headers
         if name not in headers:
-            headers[name] = header(self._head, name)
+            headers[name] = self._found(name)
         return headers[name]
+
+    def _found(self, name: bytes) -> bytes | None:
+        if len(self._headers) < _FEW_NAMES:
+            return header(self._head, name)
+        if self._by_name is None:
+            self._by_name = {}
+            for key, value in self._head.fields:
+                self._by_name.setdefault(key, []).append(value)
+        return joined_values(self._head, name, self._by_name.get(name, ()))
 
     def parameter(self, name: bytes) -> bytes | None:
         """The first value of a query parameter, decoded as browsers encode forms; None when it is absent."""

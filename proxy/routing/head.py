@@ -44,7 +44,11 @@ def header(head: Head, name: bytes) -> bytes | None:
     Several fields of one name are joined by b", ", those of Cookie by b"; " (RFC 9110, 5.3; RFC 9113, 8.2.3).
     Codecs keep Host apart; asked for by name, it is the authority.
     """
-    values = [value for key, value in head.fields if key == name]
+    return joined_values(head, name, [value for key, value in head.fields if key == name])
+
+
+def joined_values(head: Head, name: bytes, values: Sequence[bytes]) -> bytes | None:
+    """The same, where all fields of that name are known."""
     if not values:
         return head.authority if name == b"host" else None
     return values[0] if len(values) == 1 else (b"; " if name == b"cookie" else b", ").join(values)

@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 from proxy.routing.asked import Asked
+from proxy.routing.head import PlainHead, header
 from tests.support.routes import headers, path, route, table_of, taken
 
 FIELDS = tuple((b"x-%d" % number, b"v") for number in range(100))
@@ -41,6 +42,25 @@ def test_fields_are_read_through_once_for_each_name_that_conditions_have() -> No
 
     assert taken(table, head) == "404 no_route"
     assert head.read == 3
+
+
+def test_fields_are_read_through_a_few_times_for_many_names() -> None:
+    table = table_of(route("r", *[path("/p", headers=headers(**{f"Y-{n}": "w"})) for n in range(60)]))
+    head = CountingHead()
+
+    assert taken(table, head) == "404 no_route"
+    assert head.read <= 5
+
+
+@pytest.mark.parametrize("name", [b"x-1", b"x-2", b"x-3", b"cookie", b"host"])
+def test_a_field_has_the_same_value_whenever_it_is_asked_for(name: bytes) -> None:
+    fields = ((b"x-1", b"a"), (b"cookie", b"a=1"), (b"x-2", b""), (b"x-1", b"b"), (b"cookie", b"b=2"))
+    head = PlainHead(b"GET", b"h", b"/", fields)
+    asked = Asked(b"", head)
+    for number in range(10):
+        asked.header(b"y-%d" % number)
+
+    assert asked.header(name) == Asked(b"", head).header(name) == header(head, name)
 
 
 def test_a_query_is_taken_apart_once_and_only_for_conditions_about_it() -> None:
