@@ -9,6 +9,8 @@ from collections.abc import Collection, Sequence
 from tunnelgw.model.conditions import Condition, ConditionType, Finding
 
 MAX_MESSAGE_CHARACTERS = 32_768
+MAX_CONDITIONS = 8
+"""Of an object, a listener, a parent; the API server refuses a status with more, as a whole."""
 
 
 class Outdated(Exception):
@@ -24,11 +26,12 @@ def merge_conditions(
 ) -> tuple[Condition, ...]:
     """What the status should hold; equal to `current` when nothing changed. Raises Outdated.
 
-    `owned` are the types that we write on this kind of entry: one that was not found again is dropped. `now` in
-    RFC 3339 to the second.
+    `owned` are the types that we write on this kind of entry: one that was not found again is dropped. Where others'
+    conditions leave no room for all of `findings`, the last are left out. `now` in RFC 3339 to the second.
     """
-    found = {finding.type.value: finding for finding in findings}
-    ours = {*owned, *found}
+    ours = {*owned, *(finding.type.value for finding in findings)}
+    room = max(0, MAX_CONDITIONS - sum(condition.type not in ours for condition in current))
+    found = {finding.type.value: finding for finding in findings[:room]}
     newest = max((condition.observed_generation for condition in current if condition.type in ours), default=0)
     if newest > generation:
         raise Outdated(f"the status is about generation {newest}, the object at hand is generation {generation}")

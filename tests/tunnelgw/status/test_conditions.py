@@ -59,6 +59,18 @@ def test_ours_that_no_longer_apply_go_and_foreign_ones_stay_in_their_place() -> 
     assert merge_conditions(current, [ACCEPTED], OWNED, 1, NOW) == (FOREIGN, stored(ACCEPTED))
 
 
+@pytest.mark.parametrize(("foreign", "told"), [(6, ["Accepted", "ResolvedRefs"]), (7, ["Accepted"]), (8, [])])
+def test_of_ours_the_first_are_told_where_foreign_ones_leave_no_room_for_all(foreign: int, told: list[str]) -> None:
+    others = tuple(Condition(f"example.net/C{place}", "True", "Checked", "", THEN, 1) for place in range(foreign))
+    current = (stored(RESOLVED), *others)
+
+    merged = merge_conditions(current, [ACCEPTED, RESOLVED, PARTIAL], OWNED, 1, NOW)
+
+    assert len(merged) == 8
+    assert sorted(condition.type for condition in merged if condition not in others) == told
+    assert tuple(condition for condition in merged if condition in others) == others
+
+
 def test_a_status_about_a_newer_generation_is_not_touched() -> None:
     with pytest.raises(Outdated, match="generation 5, the object at hand is generation 4"):
         merge_conditions((stored(ACCEPTED, 5),), [ACCEPTED], OWNED, 4, NOW)
