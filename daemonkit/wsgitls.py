@@ -1,12 +1,13 @@
 """TLS of the HTTP server: certificate chain and private key from files, which may be renewed while it serves.
 
 A new connection gets what the files hold by then. Whoever renews them writes one after the other, so a pair that cannot
-be used is told of once, and the one before stays in use.
+be used is told of once, and the one before stays in use. A pipe gives what it holds once: such a pair stays.
 """
 
 import contextlib
 import socket
 import ssl
+import stat
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,7 @@ from cheroot.ssl import Adapter
 from daemonkit.logs import Logger
 
 _FileState = tuple[int, int, int]
+_PIPE: _FileState = (0, 0, 0)
 
 
 class UnusablePair(ValueError):
@@ -53,7 +55,8 @@ class Tls(Adapter):
     def _renew(self) -> None:
         # Before they are read: what is written meanwhile is seen the next time.
         states = self._look()
-        if states == self._states:
+        if states == self._states or _PIPE in states:
+            # Opened again, a pipe would keep the thread that accepts until somebody writes.
             return
         try:
             self.context = _context_of(self.certificate, self.private_key)
@@ -73,6 +76,8 @@ def _state_of(path: str) -> _FileState | None:
     """None: there is no such file."""
     with contextlib.suppress(OSError):
         found = Path(path).stat()
+        if not stat.S_ISREG(found.st_mode):
+            return _PIPE
         return found.st_ino, found.st_mtime_ns, found.st_size
     return None
 

@@ -198,6 +198,23 @@ def test_a_half_renewed_certificate_is_told_of_once_and_the_one_before_stays_in_
     assert files.is_presented_at(port)
 
 
+def test_a_key_from_a_pipe_is_read_once_also_where_the_chain_is_renewed(serve, tmp_path: Path) -> None:
+    files = Renewal(tmp_path)
+    key = files.key.read_bytes()
+    files.key.unlink()
+    os.mkfifo(files.key)
+    writing = threading.Thread(target=files.key.write_bytes, args=[key], daemon=True)
+    writing.start()
+    port = serve(tls=(str(files.chain), str(files.key))).bound_address.port
+    writing.join(DEADLINE_S)
+    before = ssl.get_server_certificate(("127.0.0.1", port), timeout=DEADLINE_S)
+
+    files.issue()
+    files.write_chain()
+
+    assert ssl.get_server_certificate(("127.0.0.1", port), timeout=DEADLINE_S) == before
+
+
 def test_a_connection_is_kept_for_further_requests(serve) -> None:
     with RawClient(serve().bound_address.port) as client:
         first, second = client.get("/1"), client.get("/2")
