@@ -32,6 +32,8 @@ PAUSE_BYTES: Final = 256 * 1024
 """Held by the exchange: reading stops above, and goes on at half of it."""
 MAX_QUEUED_BYTES: Final = 256 * 1024
 """Of answers, waiting for the socket; above, no further request is taken until all of it has left."""
+MAX_CHUNKS: Final = 1_000
+"""Of a body, a turn: some milliseconds until others have theirs."""
 DRAIN_S: Final = 1.0
 """For the next request of a client in use when its door drains: it is answered with `connection: close`. To close on it
 at once would cross with that request, and many clients do not send one again."""
@@ -70,6 +72,7 @@ class H1Connection:
         self._is_paused = False
         self._is_clogged = False
         """Answers wait for a client that does not read them."""
+        self._reads_on = False
         self._is_ending = False
         self.idle_since_s = loop.now_s
 
@@ -82,7 +85,14 @@ class H1Connection:
     # -- what the client sends ---------------------------------------------------------------------------------------
 
     def on_data(self, data: bytes) -> None:
-        self._take(self._codec.receive(data))
+        self._take(self._codec.receive(data, MAX_CHUNKS))
+
+    def _read_on(self) -> None:
+        """The next turn's share of what has come already."""
+        self._reads_on = False
+        if not self._is_ending:
+            self._take(self._codec.receive(b"", MAX_CHUNKS))
+            self._resume()
 
     def on_eof(self) -> None:
         stream = self._stream
@@ -120,6 +130,9 @@ class H1Connection:
     def _watch_input(self) -> None:
         """After input was taken: nothing is answered yet, or all that was whole, or the connection is to close."""
         codec = self._codec
+        if codec.has_unread and not self._reads_on:
+            self._reads_on = True
+            self._loop.call_soon(self._read_on)
         if self._stream is not None:
             if not codec.wants_data:
                 self._pause()
@@ -135,7 +148,7 @@ class H1Connection:
     def _take_pipelined(self) -> None:
         is_wanted = self._stream is None or self._stream.is_switched
         if is_wanted and self._codec.has_pipelined and not self._is_ending and not self._is_clogged:
-            self._take(self._codec.receive(b""))
+            self._take(self._codec.receive(b"", MAX_CHUNKS))
 
     def _begin(self, event: h1.RequestReceived) -> None:
         if self._transport.is_output_ended:

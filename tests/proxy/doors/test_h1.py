@@ -3,12 +3,14 @@
 import contextlib
 import re
 import socket
+from collections import Counter
 from collections.abc import Callable
 
 import pytest
 
-from proxy.doors.h1connection import H1Connection
+from proxy.doors.h1connection import MAX_CHUNKS, H1Connection
 from proxy.h1 import Limits
+from tests.proxy.doors.echo import Exchange
 from tests.proxy.doors.rig import WAIT_S, Rig, ask, read_all, read_all_or_reset, read_until, serving
 
 HELLO = b"\r\n\r\nhello\n"
@@ -63,6 +65,29 @@ def test_no_more_than_the_limit_is_read_of_requests_behind_one_that_is_being_ans
             assert data, "closed before all were answered"
             found += data
         rig.wait_for(lambda: not connection._is_paused, "the end of the pause")
+
+
+@pytest.mark.parametrize("is_pipelined", [False, True])
+def test_tiny_chunks_of_a_large_read_are_taken_over_many_turns(
+    monkeypatch: pytest.MonkeyPatch, is_pipelined: bool
+) -> None:
+    """Taken at once, as many as a read holds would stop all others for a tenth of a second, over TLS for three."""
+    count = 20_000
+    taken: Counter[float] = Counter()
+    take = Exchange.on_request_data
+
+    def note(exchange: Exchange, data: bytes | memoryview, end_stream: bool) -> None:
+        taken[exchange.services.loop.now_s] += len(data)
+        take(exchange, data, end_stream)
+
+    monkeypatch.setattr(Exchange, "on_request_data", note)
+    with serving() as rig, rig.connect() as client:
+        first = b"GET /later HTTP/1.1\r\nHost: a\r\n\r\n" if is_pipelined else b""
+        head = b"POST /count HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\nConnection: close\r\n\r\n"
+        client.sendall(first + head + b"1\r\na\r\n" * count + b"0\r\n\r\n")
+
+        assert b"%d" % count in read_all(client).rpartition(b"\r\n\r\n")[2]
+    assert max(taken.values()) <= 2 * MAX_CHUNKS
 
 
 def test_an_http_10_client_gets_its_answer_and_the_end_of_the_connection() -> None:
