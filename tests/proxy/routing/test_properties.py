@@ -1,12 +1,13 @@
 """Properties of routing: it agrees with a plain reference, does not look at the order, and never raises."""
 
+import json
 import random
 from typing import Any
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from proxy import routing
+from proxy import document, routing
 from proxy.routing.indexes import PathIndex
 from tests.support.reference_router import best_route
 from tests.support.routes import DOOR, table_of, taken
@@ -191,3 +192,20 @@ def test_long_hosts_and_deep_paths_are_not_looked_up_piece_by_piece() -> None:
     assert index.find(path, b"", routing.PlainHead(b"GET", b"", b"")) is None
     assert Counted.cuts <= 2
     assert b"" == routing.host_of(b"a." * 5000)
+
+
+PIECES = st.sampled_from(
+    ["/", "/", ".", "%2e", "%2E", "%00", "%2f", "%41", "%c3%bc", "%", "a", "~", "*", "ü", "\\", "#"]
+)
+
+
+@settings(deadline=None)
+@given(st.sampled_from(["Exact", "PathPrefix"]), st.lists(PIECES, max_size=6).map("".join))
+def test_the_table_takes_every_path_that_a_document_may_have(type_: str, path: str) -> None:
+    rule = {"matches": [{"path": {"type": type_, "value": f"/{path}"}}], "backends": [{"address": "b:80"}]}
+    try:
+        made = document.decode(json.dumps({"routes": [{"rules": [rule]}]}).encode())
+    except document.DocumentError:
+        return
+
+    routing.compile_table(made)
