@@ -98,6 +98,8 @@ def _context_of(chain: str, key: str) -> ssl.SSLContext:
 def _flaw_of(chain: str, key: str) -> str:
     """What OpenSSL does not say: in which file, and what is missing in it."""
     for path, label, wanted in ((chain, b"CERTIFICATE-----", "certificate"), (key, b"PRIVATE KEY-----", "private key")):
+        if _state_of(path) == _PIPE:
+            continue  # what it held is gone, and to read it again would wait for more
         try:
             content = Path(path).read_bytes()
         except OSError as error:

@@ -215,6 +215,27 @@ def test_a_key_from_a_pipe_is_read_once_also_where_the_chain_is_renewed(serve, t
     assert ssl.get_server_certificate(("127.0.0.1", port), timeout=DEADLINE_S) == before
 
 
+def test_a_key_that_a_pipe_does_not_give_is_told_of_at_start(serve, tmp_path: Path) -> None:
+    files = Renewal(tmp_path)
+    files.key.unlink()
+    os.mkfifo(files.key)
+    told: list[str] = []
+
+    def start() -> None:
+        with pytest.raises(StartFailed) as failed:
+            serve(tls=(str(files.chain), str(files.key)))
+        told.append(str(failed.value))
+
+    threads = [threading.Thread(target=act, daemon=True) for act in (start, lambda: files.key.write_bytes(b""))]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(DEADLINE_S)
+
+    (text,) = told
+    assert f"cannot use the certificate chain in {files.chain} with the private key in {files.key}" in text
+
+
 def test_a_connection_is_kept_for_further_requests(serve) -> None:
     with RawClient(serve().bound_address.port) as client:
         first, second = client.get("/1"), client.get("/2")
