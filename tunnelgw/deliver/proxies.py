@@ -58,6 +58,10 @@ class ProxyTarget:
             except VersionConflict as conflict:
                 self._held_version = conflict.loaded
                 version = conflict.loaded + 1
+            except Undelivered as failure:
+                if failure.is_refusal and not is_visit:
+                    self._held_version = None  # a version that is no proxy's would be refused for ever
+                raise
         raise Undelivered(f"{self.name}: somebody else keeps replacing its document")
 
     def _put(self, parcel: DocumentParcel, version: int) -> tuple[Remark, ...]:

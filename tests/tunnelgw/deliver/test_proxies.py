@@ -13,7 +13,7 @@ import pytest
 
 from daemonkit.secret import Secret
 from tests.proxy.site import TOKEN, Proxy, eventually
-from tunnelgw.deliver.configclient import ConfigClient, ConfigEndpoint
+from tunnelgw.deliver.configclient import ConfigClient, ConfigEndpoint, PutAnswer, VersionConflict
 from tunnelgw.deliver.courier import Undelivered, Withheld
 from tunnelgw.deliver.proxies import DocumentParcel, ProxyTarget
 
@@ -92,6 +92,38 @@ def test_a_newer_version_than_expected_is_overtaken_at_once() -> None:
 
         assert hosts(proxy) == (41, ["b.example"])
         target.close()
+
+
+class OddOnce(ConfigClient):
+    """Tells a version once that no proxy has."""
+
+    def __init__(self) -> None:
+        super().__init__(ConfigEndpoint("http://127.0.0.1:1"), None)
+        self.loaded = 1
+        self.has_been_odd = False
+
+    def loaded_version(self) -> int:
+        return self.loaded
+
+    def put(self, document: bytes) -> PutAnswer:
+        if not self.has_been_odd:
+            self.has_been_odd = True
+            raise VersionConflict(-3)
+        version = json.loads(document)["version"]
+        if version <= self.loaded:
+            raise Undelivered(f"version {version}, want a larger one", is_refusal=True)
+        self.loaded = version
+        return PutAnswer(version)
+
+
+def test_a_version_that_no_proxy_has_is_not_gone_on_from_for_ever() -> None:
+    client = OddOnce()
+    target = ProxyTarget(ConfigEndpoint("http://127.0.0.1:1"), client)
+    with pytest.raises(Undelivered, match="version -2"):
+        target.deliver(parcel("a.example"))
+
+    assert target.deliver(parcel("a.example")) == ()
+    assert client.loaded == 2
 
 
 def test_a_proxy_that_was_restarted_empty_gets_its_document_again(tmp_path: Path) -> None:
