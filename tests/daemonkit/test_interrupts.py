@@ -5,12 +5,21 @@ from __future__ import annotations
 import contextlib
 import os
 import signal
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from tests.proxy.site import DEADLINE_S, eventually
 from tests.support.daemon import Daemon
+
+
+@pytest.fixture(autouse=True)
+def _interruptible() -> Iterator[None]:
+    """As at a terminal: what a shell starts in the background ignores interrupts, and so do its children."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
 
 
 @pytest.mark.parametrize(
