@@ -9,9 +9,11 @@ from typing import Self
 
 from tests.proxy.site import DEADLINE_S, TOKEN, Document, Proxy
 
+_CONTINUE = b"HTTP/1.1 100 Continue\r\n\r\n"
+
 
 class BegunPut:
-    """The proxy reads it: it has said so, by the 100 that the client asked for."""
+    """The proxy has its head, and has said so, by the 100 that the client asked for; soon it waits for the body."""
 
     def __init__(self, proxy: Proxy, document: Document) -> None:
         self._body = json.dumps(document).encode()
@@ -26,8 +28,11 @@ class BegunPut:
             "Expect: 100-continue",
         ]
         self._sock.sendall("\r\n".join([*head, "", ""]).encode())
-        self.first = self._sock.recv(65536)
-        """What was answered before any part of the body."""
+        assert self._sock.recv(len(_CONTINUE), socket.MSG_WAITALL) == _CONTINUE
+
+    def fileno(self) -> int:
+        """Readable when it is answered before any part of the body has come: it is refused."""
+        return self._sock.fileno()
 
     def finish(self) -> bytes:
         """Send the body; returns the answer."""

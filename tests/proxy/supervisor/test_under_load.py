@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import select
 import threading
 from collections.abc import Iterator
 
@@ -100,7 +101,10 @@ def test_documents_that_come_slowly_keep_nobody_else_from_the_api(site: tuple[Pr
     proxy, port, backend = site
     document = forwarding(port, backend.address)
     with contextlib.ExitStack() as slow:
-        begun = [slow.enter_context(BegunPut(proxy, document)) for _ in range(MAX_RECEIVING)]
+        begun = [slow.enter_context(BegunPut(proxy, document)) for _ in range(MAX_RECEIVING + 1)]
+        # As soon as one of them is refused, the others are being received.
+        (one_too_many,), _, _ = select.select(begun, [], [], DEADLINE_S)
+        begun.remove(one_too_many)
         refused = [proxy.put(document) for _ in range(20)]
         readiness = proxy.readiness()
         answers = [put.finish() for put in begun]
