@@ -13,6 +13,7 @@ from hpack import NeverIndexedHeaderTuple
 from proxy.doors.h1connection import H1Connection
 from proxy.doors.h2connection import H2Connection
 from proxy.h2 import NeverIndexedField
+from proxy.loop.output import Output
 from tests.proxy.doors.chain import IDLE_S, PROTOCOLS, UNTIL_A_LOOK_S, Chain, Proxy, chain_over
 from tests.proxy.doors.h2client import H2Client
 from tests.proxy.doors.rig import WAIT_S, ask, port_of, read_all, read_until
@@ -153,16 +154,46 @@ def test_an_http_2_client_is_heard_while_it_is_slow_to_take_several_downloads(ch
             proxy.wait_for(partial(lambda count: backend.services.begun.qsize() == count, begun), f"request {begun}")
 
 
+@contextlib.contextmanager
+def slow_client(proxy: Proxy) -> Iterator[socket.socket]:
+    """One whose kernel takes little that it has not read."""
+    with socket.socket() as sock:
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 32 * 1024)
+        sock.settimeout(WAIT_S)
+        sock.connect(("127.0.0.1", proxy.port))
+        yield sock
+
+
+def downloads_of(path: str, sock: socket.socket, proxy: Proxy) -> H2Connection:
+    """Eight of them on one connection, whose windows hold nothing back."""
+    client = H2Client(sock)
+    client.h2.update_settings({SettingCodes.INITIAL_WINDOW_SIZE: 2**31 - 1})
+    client.h2.increment_flow_control_window(2**31 - 1 - 65_535)
+    for _ in range(8):
+        client.ask(path)
+    registry = proxy.doors._registry
+    proxy.wait_for(lambda: any(isinstance(each, H2Connection) for each in registry), "the protocol to be known")
+    (connection,) = proxy.call(lambda: [*registry])
+    assert isinstance(connection, H2Connection)
+    return connection
+
+
+def read_slowly(sock: socket.socket, size_bytes: int, proxy: Proxy, output: Output) -> None:
+    """For longer than a client may be idle: each time until the proxy sees that some has arrived."""
+    for _ in range(8):
+        before_bytes = proxy.call(lambda: output.acknowledged_bytes)
+        while proxy.call(lambda: output.acknowledged_bytes) <= before_bytes:
+            assert sock.recv(size_bytes)
+        proxy.pass_time(UNTIL_A_LOOK_S)
+
+
 # HTTP/2 to the backend has PINGs, which cannot be answered when time leaps.
 @pytest.mark.parametrize("chain", ["http"], indirect=True)
 @pytest.mark.parametrize("speaks_h2", [False, True], ids=["h1 client", "h2 client"])
 def test_a_client_that_reads_slowly_is_not_idle_and_one_that_stops_is(chain: Chain, speaks_h2: bool) -> None:
     """What the kernel has taken hides its progress: a third of that must have left before the socket takes more."""
     proxy, _ = chain
-    with socket.socket() as sock:
-        sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 32 * 1024)
-        sock.settimeout(WAIT_S)
-        sock.connect(("127.0.0.1", proxy.port))
+    with slow_client(proxy) as sock:
         if speaks_h2:
             client = H2Client(sock)
             stream_id = client.ask(f"/bulk/{50 * MIB}")
@@ -175,11 +206,7 @@ def test_a_client_that_reads_slowly_is_not_idle_and_one_that_stops_is(chain: Cha
         assert isinstance(connection, H1Connection | H2Connection)
         output = connection._transport._output
         proxy.wait_for(lambda: output.queued_bytes > 0, "a full socket")
-        for _ in range(8):
-            before_bytes = proxy.call(lambda: output.acknowledged_bytes)
-            while proxy.call(lambda: output.acknowledged_bytes) <= before_bytes:
-                assert sock.recv(16 * 1024)
-            proxy.pass_time(UNTIL_A_LOOK_S)
+        read_slowly(sock, 16 * 1024, proxy, output)
         assert not proxy.records
         for _ in range(4):
             proxy.pass_time(12)
@@ -192,26 +219,11 @@ def test_a_client_that_reads_slowly_is_not_idle_and_one_that_stops_is(chain: Cha
 @pytest.mark.parametrize("chain", ["http"], indirect=True)
 def test_downloads_that_wait_for_their_turns_with_a_slow_client_are_not_idle(chain: Chain) -> None:
     proxy, _ = chain
-    with socket.socket() as sock:
-        sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 32 * 1024)
-        sock.settimeout(WAIT_S)
-        sock.connect(("127.0.0.1", proxy.port))
-        client = H2Client(sock)
-        client.h2.update_settings({SettingCodes.INITIAL_WINDOW_SIZE: 2**31 - 1})
-        client.h2.increment_flow_control_window(2**31 - 1 - 65_535)
-        for _ in range(8):
-            client.ask(f"/bulk/{50 * MIB}")
-        registry = proxy.doors._registry
-        proxy.wait_for(lambda: any(isinstance(each, H2Connection) for each in registry), "the protocol to be known")
-        (connection,) = proxy.call(lambda: [*registry])
-        assert isinstance(connection, H2Connection)
+    with slow_client(proxy) as sock:
+        connection = downloads_of(f"/bulk/{50 * MIB}", sock, proxy)
         turns, output = connection.turns, connection._transport._output
         proxy.wait_for(lambda: len(turns.waiting) == 8 and output.queued_bytes > 0, "a full socket")
-        for _ in range(8):
-            before_bytes = proxy.call(lambda: output.acknowledged_bytes)
-            while proxy.call(lambda: output.acknowledged_bytes) <= before_bytes:
-                assert sock.recv(1024)
-            proxy.pass_time(UNTIL_A_LOOK_S)
+        read_slowly(sock, 1024, proxy, output)
         assert not proxy.records
         for _ in range(4):
             proxy.pass_time(IDLE_S)
@@ -222,29 +234,14 @@ def test_downloads_that_wait_for_their_turns_with_a_slow_client_are_not_idle(cha
 
 # As above.
 @pytest.mark.parametrize("chain", ["http"], indirect=True)
-def test_nor_are_those_of_which_the_backend_has_sent_all(chain: Chain) -> None:
+def test_nor_are_downloads_that_the_backend_has_sent_whole_idle_while_they_wait_for_their_turns(chain: Chain) -> None:
     proxy, _ = chain
-    with socket.socket() as sock:
-        sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 32 * 1024)
-        sock.settimeout(WAIT_S)
-        sock.connect(("127.0.0.1", proxy.port))
-        client = H2Client(sock)
-        client.h2.update_settings({SettingCodes.INITIAL_WINDOW_SIZE: 2**31 - 1})
-        client.h2.increment_flow_control_window(2**31 - 1 - 65_535)
-        for _ in range(8):
-            client.ask("/bulk/200000")
-        registry = proxy.doors._registry
-        proxy.wait_for(lambda: any(isinstance(each, H2Connection) for each in registry), "the protocol to be known")
-        (connection,) = proxy.call(lambda: [*registry])
-        assert isinstance(connection, H2Connection)
+    with slow_client(proxy) as sock:
+        connection = downloads_of("/bulk/200000", sock, proxy)
         output, running = connection._transport._output, proxy.real.running
         proxy.wait_for(lambda: sum(exchange._response_bytes == 200_000 for exchange in running) > 4, "whole bodies")
         proxy.wait_for(lambda: output.queued_bytes > 0, "a full socket")
-        for _ in range(8):
-            before_bytes = proxy.call(lambda: output.acknowledged_bytes)
-            while proxy.call(lambda: output.acknowledged_bytes) <= before_bytes:
-                assert sock.recv(1024)
-            proxy.pass_time(UNTIL_A_LOOK_S)
+        read_slowly(sock, 1024, proxy, output)
         assert not any(record.reason for record in proxy.records)
         for _ in range(4):
             proxy.pass_time(IDLE_S)
