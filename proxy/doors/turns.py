@@ -21,7 +21,7 @@ from proxy.loop import Loop, Transport
 ROUND_BYTES: Final = 128 * 1024
 """Of all streams together, at the least: a tenth of a second at 10 Mbit/s."""
 FULL_BYTES: Final = 256 * 1024
-"""At the most, and of what waits for the socket."""
+"""At the most, and of what waits for the socket; who does not wait has another `ROUND_BYTES` where shares count."""
 QUANTUM_BYTES: Final = 16 * 1024
 """The least that a turn is worth: where there would be more turns to a round, some have theirs in the next."""
 
@@ -91,7 +91,7 @@ class Turns:
         room_bytes = FULL_BYTES - self._fresh_bytes - self._transport.queued_bytes
         if self._is_narrow:
             # Were the queue filled up while it empties, it would never be empty, and no round would begin.
-            room_bytes = min(room_bytes, self._round_bytes + ROUND_BYTES - self._given_bytes)
+            room_bytes = min(room_bytes, self._round_bytes - self._given_bytes) + ROUND_BYTES
         return max(0, room_bytes)
 
     def sent(self, stream: H2Stream, size_bytes: int) -> None:

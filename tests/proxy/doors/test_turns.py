@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import socket
 import threading
 from collections.abc import Iterator
 
@@ -9,7 +10,7 @@ import pytest
 from h2.settings import SettingCodes
 
 from proxy.doors.h2connection import H2Connection
-from proxy.doors.turns import FULL_BYTES
+from proxy.doors.turns import FULL_BYTES, ROUND_BYTES
 from tests.proxy.doors.h2client import H2Client
 from tests.proxy.doors.rig import WAIT_S, Rig, serving
 
@@ -26,12 +27,17 @@ def rig() -> Iterator[Rig]:
 
 @pytest.fixture
 def client(rig: Rig) -> Iterator[H2Client]:
-    """Whose windows let everything through; it reads when it is told to."""
-    with H2Client(rig.connect()) as client:
-        client.h2.update_settings({SettingCodes.INITIAL_WINDOW_SIZE: 2**31 - 1})
-        client.h2.increment_flow_control_window(2**31 - 1 - 65_535)
-        client.get("/hello")
+    with wide_client(rig.connect()) as client:
         yield client
+
+
+def wide_client(sock: socket.socket) -> H2Client:
+    """Whose windows let everything through; it reads when it is told to."""
+    client = H2Client(sock)
+    client.h2.update_settings({SettingCodes.INITIAL_WINDOW_SIZE: 2**31 - 1})
+    client.h2.increment_flow_control_window(2**31 - 1 - 65_535)
+    client.get("/hello")
+    return client
 
 
 def connection_of(rig: Rig) -> H2Connection:
@@ -40,11 +46,11 @@ def connection_of(rig: Rig) -> H2Connection:
     return connection
 
 
-def ask_for_downloads(rig: Rig, client: H2Client, count: int) -> list[int]:
-    """The socket is full, and all of them have more."""
+def ask_for_downloads(rig: Rig, client: H2Client, count: int, *, among: int = 0) -> list[int]:
+    """The socket is full, and all of them have more, `among` with those that were asked for before."""
     downloads = [client.ask(f"/bulk/{BODY_BYTES}") for _ in range(count)]
     turns = connection_of(rig).turns
-    rig.wait_for(lambda: len(turns.waiting) == count, "a full socket")
+    rig.wait_for(lambda: len(turns.waiting) == (among or count), "a full socket")
     return downloads
 
 
@@ -52,7 +58,25 @@ def test_what_waits_for_the_socket_is_little_however_many_have_something_to_send
     ask_for_downloads(rig, client, 20)
     transport = connection_of(rig)._transport
     # Heads and frames come on top of bodies.
-    assert rig.call(lambda: transport.queued_bytes) < FULL_BYTES + 20 * 1024
+    assert rig.call(lambda: transport.queued_bytes) < FULL_BYTES + ROUND_BYTES + 20 * 1024
+
+
+def test_a_small_answer_is_handed_over_although_downloads_have_all_that_a_round_may_leave_waiting() -> None:
+    with serving() as rig, socket.socket() as sock:
+        rig.open_plain(send_buffer_bytes=1)
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 1)
+        sock.settimeout(WAIT_S)
+        sock.connect(("127.0.0.1", rig.port))
+        client = wide_client(sock)
+        # The first has all that it may while nobody else asks, and the others what is left, or their shares.
+        ask_for_downloads(rig, client, 1)
+        ask_for_downloads(rig, client, 3, among=4)
+        transport = connection_of(rig)._transport
+        assert rig.call(lambda: transport.queued_bytes) >= FULL_BYTES
+        client.ask("/hello")
+        *_, small = (rig.services.begun.get(timeout=WAIT_S) for _ in range(1 + 4 + 1))
+        assert small.head.path == b"/hello"
+        rig.wait_for(lambda: small.is_over, "its end, while nobody reads")
 
 
 def test_who_comes_later_is_answered_before_the_others_have_all(rig: Rig, client: H2Client) -> None:
@@ -72,10 +96,7 @@ def test_all_get_about_as_much(rig: Rig, client: H2Client) -> None:
 
 
 def test_a_download_goes_on_beside_others_that_have_something_to_say_in_every_turn_of_the_loop() -> None:
-    with serving() as rig, H2Client(rig.connect()) as client:
-        client.h2.update_settings({SettingCodes.INITIAL_WINDOW_SIZE: 2**31 - 1})
-        client.h2.increment_flow_control_window(2**31 - 1 - 65_535)
-        client.get("/hello")
+    with serving() as rig, wide_client(rig.connect()) as client:
         transport, is_over = connection_of(rig)._transport, threading.Event()
 
         def speak() -> None:
