@@ -6,6 +6,7 @@ from typing import Final
 
 import msgspec
 
+from proxy.exchange import maxforwards
 from proxy.exchange.answers import error_answer
 from proxy.exchange.client import Arrival
 from proxy.exchange.forwarding import Forwarding
@@ -54,6 +55,11 @@ def depart(
     backend = decision.backend
     fields = forwarding.request_fields(arrival, decision.listener, asked, request_id)
     method, switch = asked.method, None
+    if method in maxforwards.METHODS:
+        answer = maxforwards.last_hop(asked)
+        if answer is not None:
+            return answer
+        fields = maxforwards.counted_down(fields)
     if asked.protocol is not None:
         switch = Switch(asked, is_backend_http2=backend.spec.protocol == "h2c", nonce=nonce(NONCE_BYTES))
         if not switch.is_possible:
