@@ -176,4 +176,6 @@ class Connecting:
         if self._is_over:
             return
         self.cancel()
+        if self._trust is not None and self._tls_sock is not None:
+            self._trust.forget(str(self._address))
         self._on_failed(self, Failure(reason, detail, is_unprocessed=True))

@@ -85,6 +85,10 @@ class Trust:
                 self._sessions.clear()
             self._sessions[peer] = session
 
+    def forget(self, peer: str) -> None:
+        """A handshake with it has failed, perhaps for its session: the next is a full one (RFC 5077, 3.2)."""
+        self._sessions.pop(peer, None)
+
     def explain(self, error: OSError) -> str:
         """What broke the handshake, and what would not have."""
         if isinstance(error, ssl.SSLCertVerificationError):

@@ -44,6 +44,11 @@ def https(peer: Backend, authority: trustme.CA, name: str = "a.example", **tls: 
     return document.Backend(name="b", addresses=(peer.address,), protocol="https", tls=spec)
 
 
+def answer_once(conn: Conn) -> None:
+    conn.request()
+    conn.send(b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\nconnection: close\r\n\r\nok")
+
+
 def failure_of(w: World) -> Failure:
     failure = w.fetch().failure
     assert failure is not None
@@ -307,18 +312,33 @@ def test_an_encrypted_key_is_refused_without_asking_anybody_for_its_password() -
 def test_sessions_are_resumed_on_new_connections_and_still_checked(
     authority: trustme.CA, version: ssl.TLSVersion
 ) -> None:
-    def once(conn: Conn) -> None:
-        conn.request()
-        conn.send(b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\nconnection: close\r\n\r\nok")
-
     context = server_context(authority, "a.example")
     context.maximum_version = version
-    with backend(once, tls=context) as peer, world() as w:
+    with backend(answer_once, tls=context) as peer, world() as w:
         w.use(https(peer, authority))
         assert [w.fetch().status_code for _ in range(3)] == [200, 200, 200]
 
         assert peer.resumed[0] is False
         assert any(peer.resumed)
+
+
+@pytest.mark.parametrize("version", [ssl.TLSVersion.TLSv1_2, ssl.TLSVersion.TLSv1_3])
+def test_a_session_whose_resumption_broke_the_handshake_is_not_taken_up_again(
+    authority: trustme.CA, version: ssl.TLSVersion
+) -> None:
+    def refuse_resumed(sock: ssl.SSLObject, _name: str | None, _context: ssl.SSLContext) -> int | None:
+        return ssl.ALERT_DESCRIPTION_DECRYPT_ERROR if sock.session_reused else None
+
+    context = server_context(authority, "a.example")
+    context.maximum_version = version
+    context.sni_callback = refuse_resumed  # type: ignore[assignment]
+    with backend(answer_once, tls=context) as peer, world() as w:
+        w.use(https(peer, authority))
+        assert w.fetch().status_code == 200
+        assert failure_of(w).reason is Reason.TLS
+
+        assert w.fetch().status_code == 200
+        assert peer.resumed == [False, False]
 
 
 UNTIL_CLOSE = b"HTTP/1.1 200 OK\r\n\r\nall of it"
