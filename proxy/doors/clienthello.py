@@ -34,12 +34,16 @@ def parse_client_hello(received: bytes) -> ClientHello | int:
     Raises NotTls. One that makes no sense inside has no server name.
     """
     message = bytearray()
-    start = 0
+    start = missing_bytes = 0
     while True:
+        # In one record more, at best. Else a message in tiny ones would be read anew for each of them.
+        fewest_bytes = start + _RECORD_HEAD_BYTES + missing_bytes
+        if fewest_bytes > MAX_BYTES:
+            raise NotTls
         if len(received) < start + _RECORD_HEAD_BYTES:
             if received and received[0] != _HANDSHAKE:
                 raise NotTls
-            return start + _RECORD_HEAD_BYTES
+            return fewest_bytes
         length_bytes = int.from_bytes(received[start + 3 : start + 5], "big")
         if received[start] != _HANDSHAKE or received[start + 1] != 3 or not length_bytes:
             raise NotTls
@@ -47,15 +51,14 @@ def parse_client_hello(received: bytes) -> ClientHello | int:
         if stop > MAX_BYTES:
             raise NotTls
         if len(received) < stop:
-            return stop
+            return max(stop, fewest_bytes)
         message += received[start + _RECORD_HEAD_BYTES : stop]
         if len(message) >= _MESSAGE_HEAD_BYTES:
             if message[0] != _CLIENT_HELLO:
                 raise NotTls
-            size_bytes = int.from_bytes(message[1:4], "big")
-            if len(message) >= _MESSAGE_HEAD_BYTES + size_bytes:
-                body = bytes(message[_MESSAGE_HEAD_BYTES : _MESSAGE_HEAD_BYTES + size_bytes])
-                return ClientHello(_server_name(body))
+            missing_bytes = _MESSAGE_HEAD_BYTES + int.from_bytes(message[1:4], "big") - len(message)
+            if missing_bytes <= 0:
+                return ClientHello(_server_name(bytes(message[_MESSAGE_HEAD_BYTES : len(message) + missing_bytes])))
         start = stop
 
 

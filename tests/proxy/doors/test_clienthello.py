@@ -39,14 +39,28 @@ def test_each_beginning_says_how_many_bytes_another_look_needs() -> None:
         assert size_bytes < wanted <= len(HELLO)
 
 
-def test_a_hello_in_several_records_is_put_together() -> None:
-    message = HELLO[5:]
-    records = b"".join(
+def in_records(message: bytes, size_bytes: int) -> bytes:
+    """`message` cut into records of so many bytes."""
+    return b"".join(
         b"\x16\x03\x01" + len(piece).to_bytes(2, "big") + piece
-        for piece in (message[start : start + 100] for start in range(0, len(message), 100))
+        for piece in (message[start : start + size_bytes] for start in range(0, len(message), size_bytes))
     )
 
-    assert ClientHello(b"a.example") == parse_client_hello(records)
+
+def test_a_hello_in_several_records_is_put_together() -> None:
+    assert ClientHello(b"a.example") == parse_client_hello(in_records(HELLO[5:], 100))
+
+
+@pytest.mark.parametrize("size_bytes", [1, 2, 7, 100])
+def test_a_hello_in_tiny_records_is_looked_at_a_few_times(size_bytes: int) -> None:
+    message = b"\x01\0" + (5_000).to_bytes(2, "big") + bytes(5_000)
+    records = in_records(message, size_bytes)
+
+    looks, wanted = 0, 1
+    while isinstance(found := parse_client_hello(records[:wanted]), int):
+        assert wanted < found <= len(records)
+        looks, wanted = looks + 1, found
+    assert looks < 100
 
 
 @pytest.mark.parametrize(
