@@ -12,19 +12,18 @@ import http.client
 import json
 import os
 import shutil
-import socket
 import ssl
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
 from tests.kube.pki import Pki, make_pki
 from tests.kube.processes import Recorded, spawn, stop, wait_ready
 from tests.programs.install import program_path
+from tests.support.ports import LOOPBACK, ReservedPort
 from tests.support.tied import tied
 
-LOOPBACK = "127.0.0.1"
 SERVICE_CIDR = "10.96.0.0/16"
 SERVICE_ADDRESS = "10.96.0.1"
 """The first address of SERVICE_CIDR belongs to the Service `kubernetes`."""
@@ -71,6 +70,8 @@ class Environment:
     server: str
     processes: tuple[Recorded, ...]
     """In the order they were started."""
+    ports: tuple[ReservedPort, ...] = ()
+    """Theirs also while they start and are away; none where another process has started them."""
 
     @property
     def kubeconfig(self) -> Path:
@@ -84,6 +85,8 @@ class Environment:
     def stop(self) -> None:
         for process in reversed(self.processes):
             stop(process, STOP_GRACE_S)
+        for port in self.ports:
+            port.close()
 
 
 def start(state: Path, programs: Programs, *, is_tied: bool) -> Environment:
@@ -98,7 +101,8 @@ def start(state: Path, programs: Programs, *, is_tied: bool) -> Environment:
     shutil.rmtree(state, ignore_errors=True)
     state.mkdir(parents=True, mode=0o700)
     pki = make_pki(state / "pki", _server_names())
-    etcd_port, peer_port, port = (_free_port() for _ in range(3))
+    ports = tuple(ReservedPort() for _ in range(3))
+    etcd_port, peer_port, port = (reserved.number for reserved in ports)
     started: list[Recorded] = []
     try:
         for name, command, is_ready, ready_s in (
@@ -115,8 +119,10 @@ def start(state: Path, programs: Programs, *, is_tied: bool) -> Environment:
     except BaseException:
         for process in reversed(started):
             stop(process, STOP_GRACE_S)
+        for reserved in ports:
+            reserved.close()
         raise
-    environment = Environment(state, f"https://{LOOPBACK}:{port}", tuple(started))
+    environment = Environment(state, f"https://{LOOPBACK}:{port}", tuple(started), ports)
     _save(environment)
     return environment
 
@@ -127,7 +133,7 @@ def restart_apiserver(environment: Environment) -> Environment:
     command = Path(f"/proc/{old.pid}/cmdline").read_text().rstrip("\0").split("\0")
     stop(old, STOP_GRACE_S)
     new = spawn(old.name, tied(command), Path(old.log))
-    restarted = Environment(environment.state, environment.server, (etcd, new))
+    restarted = replace(environment, processes=(etcd, new))
     port = int(environment.server.rpartition(":")[2])
     wait_ready(new, _apiserver_probe(environment.pki, port), APISERVER_READY_S)
     return restarted
@@ -161,13 +167,6 @@ def _save(environment: Environment) -> None:
 def _server_names() -> list[str]:
     services = ["kubernetes", "kubernetes.default", "kubernetes.default.svc", "kubernetes.default.svc.cluster.local"]
     return ["localhost", *services, LOOPBACK, SERVICE_ADDRESS]
-
-
-def _free_port() -> int:
-    with socket.socket() as listener:
-        listener.bind((LOOPBACK, 0))
-        port: int = listener.getsockname()[1]
-        return port
 
 
 def _etcd_command(programs: Programs, state: Path, port: int, peer_port: int) -> list[str]:

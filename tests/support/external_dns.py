@@ -7,14 +7,15 @@ second, so a pass a second is the fastest it goes.
 
 from __future__ import annotations
 
-import socket
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from types import TracebackType
 
 import requests
 from prometheus_client.parser import text_string_to_metric_families
 
+from tests.support.ports import ReservedPort
 from tests.support.process import Process, shown
 
 ALL_RECORD_TYPES = ("A", "AAAA", "CNAME", "TXT", "MX", "SRV", "NS", "PTR", "NAPTR")
@@ -66,8 +67,8 @@ class ExternalDns:
         return Pass(exit_code, process.lines)
 
     def loop(self) -> ExternalDnsLoop:
-        metrics_port = _free_port()  # 0 would do, but the program does not say which port it got
-        return ExternalDnsLoop([*self._command(metrics_port), "--interval=1s"], metrics_port)
+        metrics_port = ReservedPort()  # 0 would do, but the program does not say which port it got
+        return ExternalDnsLoop([*self._command(metrics_port.number), "--interval=1s"], metrics_port)
 
     def _command(self, metrics_port: int) -> list[str]:
         types = [f"--managed-record-types={record_type}" for record_type in self.record_types]
@@ -94,9 +95,9 @@ class ExternalDns:
 class ExternalDnsLoop(Process):
     """external-dns as operators run it: a pass a second until it is stopped, or until it gives up by itself."""
 
-    def __init__(self, command: Sequence[str], metrics_port: int) -> None:
+    def __init__(self, command: Sequence[str], metrics_port: ReservedPort) -> None:
         super().__init__("external-dns", command)
-        self._metrics_url = f"http://127.0.0.1:{metrics_port}/metrics"
+        self._metrics_port = metrics_port
 
     def wait_settled(self, timeout_s: float = SETTLED_S) -> None:
         """Return after a whole pass that began after this call and found nothing to do."""
@@ -110,20 +111,19 @@ class ExternalDnsLoop(Process):
 
     def metric(self, name: str) -> float:
         """The value of a metric without labels, `controller_consecutive_soft_errors` for instance."""
-        text = requests.get(self._metrics_url, timeout=METRICS_TIMEOUT_S).text
+        text = requests.get(f"http://{self._metrics_port.address}/metrics", timeout=METRICS_TIMEOUT_S).text
         for family in text_string_to_metric_families(text):
             for sample in family.samples:
                 if sample.name == f"external_dns_{name}":
                     return float(sample.value)
         raise AssertionError(f"external-dns has no metric external_dns_{name}")
 
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        with self._metrics_port:
+            super().__exit__(kind, error, trace)
+
 
 def _is_no_op(line: str) -> bool:
     return NO_OP in line
-
-
-def _free_port() -> int:
-    with socket.socket() as listener:
-        listener.bind(("127.0.0.1", 0))
-        port: int = listener.getsockname()[1]
-        return port

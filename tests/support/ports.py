@@ -1,7 +1,8 @@
 """Ports that are ours before the program that will listen on them has started.
 
-A reserved port is bound with SO_REUSEPORT and never listens: the kernel gives it to nobody who asks for any free port,
-and queues no connection here, while programs that set SO_REUSEPORT themselves can bind it, several at a time.
+A reserved port is bound and never listens: the kernel gives it to nobody who asks for any free port, and queues no
+connection here. Programs that set SO_REUSEPORT themselves can bind it, several at a time; of those that only set
+SO_REUSEADDR, as most servers do, one can listen.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ class ReservedPort:
         self._host = host
         self._sock = socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET)
         self._sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
+        self._sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         self._sock.bind((host, 0))
         self.number: int = self._sock.getsockname()[1]
 
@@ -37,10 +39,3 @@ class ReservedPort:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.close()
-
-
-def free_port() -> int:
-    """A port that nobody had a moment ago, for programs that do not set SO_REUSEPORT."""
-    with socket.socket() as sock:
-        sock.bind((LOOPBACK, 0))
-        return int(sock.getsockname()[1])

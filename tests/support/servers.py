@@ -11,7 +11,7 @@ from types import TracebackType
 from typing import Self
 
 from tests.support.certificates import Issued
-from tests.support.ports import LOOPBACK, free_port
+from tests.support.ports import LOOPBACK, ReservedPort
 from tests.support.process import Process
 from tests.support.programs import program
 
@@ -23,9 +23,12 @@ _TEMPORARY = ("client_body", "proxy", "fastcgi", "uwsgi", "scgi")
 class Server:
     """A program that serves the files of `root` on `address`."""
 
-    def __init__(self, name: str, command: list[str], port: int, folder: tempfile.TemporaryDirectory[str]) -> None:
-        self.address = f"{LOOPBACK}:{port}"
+    def __init__(
+        self, name: str, command: list[str], port: ReservedPort, folder: tempfile.TemporaryDirectory[str]
+    ) -> None:
+        self.address = port.address
         self.root = Path(folder.name) / "root"
+        self._port = port
         self._folder = folder
         self._process = Process(name, command)
 
@@ -38,6 +41,7 @@ class Server:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self._process.stop()
+        self._port.close()
         self._folder.cleanup()
 
 
@@ -54,13 +58,13 @@ def _wait_for(address: str, process: Process) -> None:
 def nginx(certificate: Issued | None = None, locations: str = "") -> Server:
     """Serves files (ranges, conditional requests) and takes uploads at /upload (WebDAV PUT); more by `locations`."""
     executable = program("nginx", "nginx-light")
-    port = free_port()
+    port = ReservedPort()
     folder: tempfile.TemporaryDirectory[str] = tempfile.TemporaryDirectory(prefix="tunnelgw-nginx-")
     home = Path(folder.name)
     home.chmod(0o755)
     (home / "root").mkdir()
     tls = f"ssl_certificate {certificate.file}; ssl_certificate_key {certificate.file};" if certificate else ""
-    listen = f"{LOOPBACK}:{port}" + (" ssl http2" if certificate else "")
+    listen = port.address + (" ssl http2" if certificate else "")
     temporary = " ".join(
         f"{kind}_temp_path {home}/{kind};" for kind in ("client_body", "proxy", "fastcgi", "uwsgi", "scgi")
     )
@@ -86,11 +90,11 @@ http {{
 def nghttpd(certificate: Issued | None = None, *options: str) -> Server:
     """HTTP/2 in clear, or over TLS; `--echo-upload` and `--trailer=...` are useful options."""
     executable = program("nghttpd", "nghttp2-server")
-    port = free_port()
+    port = ReservedPort()
     folder: tempfile.TemporaryDirectory[str] = tempfile.TemporaryDirectory(prefix="tunnelgw-nghttpd-")
     root = Path(folder.name) / "root"
     root.mkdir()
     keys = [str(certificate.file), str(certificate.file)] if certificate else []
     clear = [] if certificate else ["--no-tls"]
-    command = [executable, *clear, *options, f"--address={LOOPBACK}", "-d", str(root), str(port), *keys]
+    command = [executable, *clear, *options, f"--address={LOOPBACK}", "-d", str(root), str(port.number), *keys]
     return Server("nghttpd", command, port, folder)

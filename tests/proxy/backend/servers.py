@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 
 from proxy import document
+from tests.support.ports import ReservedPort
 
 PATIENCE_S = 10.0
 OK = b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nok"
@@ -179,8 +180,10 @@ def out_of_descriptors() -> Iterator[None]:
         resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
 
 
+_DEAD: list[ReservedPort] = []
+
+
 def dead_port() -> int:
-    """A port where nobody listens."""
-    with socket.create_server(("127.0.0.1", 0)) as taken:
-        port: int = taken.getsockname()[1]
-    return port
+    """A port where nobody listens, and nobody else will as long as these tests run."""
+    _DEAD.append(ReservedPort())
+    return _DEAD[-1].number

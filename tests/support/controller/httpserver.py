@@ -15,6 +15,7 @@ from collections.abc import Callable
 from http import HTTPStatus
 
 from tests.support.controller.answers import Answer, Delivery, Request, html_answer
+from tests.support.ports import ReservedPort
 
 MAX_HEAD_BYTES = 64 * 1024
 MAX_BODY_BYTES = 16 * 1024 * 1024
@@ -37,7 +38,8 @@ class HttpServer:
         self._handle = handle
         self._host = host
         self.port = port
-        """The kernel's choice after the first `start` when 0 was given; kept over a restart."""
+        """The kernel's choice after the first `start` when 0 was given; kept over a restart, also from all others."""
+        self._reserved: ReservedPort | None = None
         self._tls = tls
         self._lock = threading.Lock()
         self._listener: socket.socket | None = None
@@ -51,9 +53,10 @@ class HttpServer:
     def start(self) -> None:
         if self._listener is not None:
             raise RuntimeError("the server runs already")
-        listener = socket.create_server((self._host, self.port), backlog=512)
-        self.port = listener.getsockname()[1]
-        self._listener = listener
+        if not self.port:
+            self._reserved = ReservedPort(self._host)
+            self.port = self._reserved.number
+        self._listener = listener = socket.create_server((self._host, self.port), backlog=512)
         self._acceptor = threading.Thread(target=self._accept, args=(listener,), name="sim-accept")
         self._acceptor.start()
 
@@ -73,6 +76,12 @@ class HttpServer:
             self._acceptor.join()
         for thread in connections.values():
             thread.join()
+
+    def close(self) -> None:
+        """It starts no more."""
+        self.stop()
+        if self._reserved is not None:
+            self._reserved.close()
 
     def _accept(self, listener: socket.socket) -> None:
         while True:

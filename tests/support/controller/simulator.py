@@ -103,7 +103,7 @@ class Controller:
         self._server.stop()
 
     def close(self) -> None:
-        self.stop()
+        self._server.close()
         self._resources.close()
 
     def __enter__(self) -> Self:

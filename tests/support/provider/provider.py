@@ -74,7 +74,7 @@ class Provider:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self.stop()
+        self._server.close()
 
     @property
     def url(self) -> str:
