@@ -22,7 +22,7 @@ from urllib.parse import urlencode
 import msgspec
 import urllib3
 import yaml
-from kubernetes.client import Configuration
+from kubernetes.client import Configuration, OpenApiException
 from kubernetes.client.rest import RESTClientObject
 from kubernetes.config import ConfigException, load_incluster_config, load_kube_config
 from urllib3.connection import HTTPConnection, HTTPSConnection
@@ -34,6 +34,15 @@ T = TypeVar("T")
 
 UNREADABLE = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 """What decoding raises for bytes that are not what the API says."""
+_NO_ACCESS = (
+    ConfigException,
+    OpenApiException,
+    urllib3.exceptions.HTTPError,
+    yaml.YAMLError,
+    OSError,
+    ValueError,
+    ImportError,  # of what a SOCKS proxy needs
+)
 CONNECT_S = 5.0
 REQUEST_S = 60.0
 """The longest that the server may stay silent within an answer."""
@@ -84,17 +93,26 @@ def load_configuration(kubeconfig: str = "") -> Configuration:
     """Of the file named; else of the Pod's service account; else of `~/.kube/config`. Raises Unreachable."""
     configuration = Configuration()
     try:
-        if not kubeconfig and "KUBERNETES_SERVICE_HOST" in os.environ:
-            load_incluster_config(configuration)  # type: ignore[no-untyped-call]
-        elif not kubeconfig and not Path(_USUAL_KUBECONFIG).expanduser().exists():
-            raise Unreachable(f"no access to a cluster: this is no Pod, and there is no {_USUAL_KUBECONFIG}")
-        else:
-            load_kube_config(kubeconfig or _USUAL_KUBECONFIG, client_configuration=configuration, persist_config=False)  # type: ignore[no-untyped-call]
-    except (ConfigException, OSError, ValueError, yaml.YAMLError) as error:
-        raise Unreachable(f"no access to a cluster: {str(error)[:_LONGEST_MESSAGE].rstrip('.')}") from error
+        with _gaining_access():
+            if not kubeconfig and "KUBERNETES_SERVICE_HOST" in os.environ:
+                load_incluster_config(configuration)  # type: ignore[no-untyped-call]
+            elif not kubeconfig and not Path(_USUAL_KUBECONFIG).expanduser().exists():
+                raise Unreachable(f"no access to a cluster: this is no Pod, and there is no {_USUAL_KUBECONFIG}")
+            else:
+                file = kubeconfig or _USUAL_KUBECONFIG
+                load_kube_config(file, client_configuration=configuration, persist_config=False)  # type: ignore[no-untyped-call]
     except (AttributeError, LookupError, TypeError) as error:  # the package takes the shape of the file for granted
         raise Unreachable(f"no access to a cluster: {kubeconfig or _USUAL_KUBECONFIG} is not a kubeconfig") from error
     return configuration
+
+
+@contextmanager
+def _gaining_access() -> Iterator[None]:
+    """What the package raises while it reads an account, asks who knows it, or finds the way through a proxy."""
+    try:
+        yield
+    except _NO_ACCESS as error:
+        raise Unreachable(f"no access to a cluster: {str(error)[:_LONGEST_MESSAGE].rstrip('.')}") from error
 
 
 def decoded(body: bytes, into: type[T]) -> T:
@@ -195,7 +213,8 @@ class _Access:
         configuration.connection_pool_maxsize = _CONNECTIONS
         configuration.socket_options = _SOCKET_OPTIONS
         self._configuration = configuration
-        self._pools: urllib3.PoolManager = RESTClientObject(configuration).pool_manager
+        with _gaining_access():
+            self._pools: urllib3.PoolManager = RESTClientObject(configuration).pool_manager
         self._pools.pool_classes_by_scheme = connections.pool_classes()
 
     @contextmanager
@@ -227,8 +246,11 @@ class _Access:
         self._pools.clear()
 
     def _credentials(self) -> dict[str, str]:
-        """Raises Unreachable for what no header can carry: HTTP libraries would show it in their errors."""
-        settings: Mapping[str, Any] = self._configuration.auth_settings()
+        """A token's file is read again now and then. Raises Unreachable, also for what no header can carry: HTTP
+        libraries would show it in their errors.
+        """
+        with _gaining_access():
+            settings: Mapping[str, Any] = self._configuration.auth_settings()
         found = {each["key"]: each["value"].strip() for each in settings.values() if each["in"] == "header"}
         if not all(Secret(text).fits_header() for text in found.values()):
             raise Unreachable("no access to a cluster: the account's token is not one line of printable ASCII")

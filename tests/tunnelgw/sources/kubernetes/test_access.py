@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import base64
 import json
 import threading
 from collections.abc import Iterator
+from datetime import datetime
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 from typing import Any
 
 import pytest
+from kubernetes.client import Configuration
+from kubernetes.config.incluster_config import InClusterConfigLoader
 
 from tunnelgw.sources.kubernetes.server import ApiServer, Unreachable, load_configuration
 
@@ -80,6 +84,44 @@ def test_a_token_that_no_header_can_carry_is_told_and_not_shown(tmp_path: Path, 
 
     assert str(told.value) == "no access to a cluster: the account's token is not one line of printable ASCII"
     assert told.value.__cause__ is None
+
+
+def test_a_token_of_a_pod_that_cannot_be_read_any_more_is_told(tmp_path: Path) -> None:
+    token, authority = tmp_path / "token", tmp_path / "ca.crt"
+    for file in (token, authority):
+        file.write_text(SECRET)
+    place = {"KUBERNETES_SERVICE_HOST": "127.0.0.1", "KUBERNETES_SERVICE_PORT": "1"}
+    loader: Any = InClusterConfigLoader(str(token), str(authority), environ=place)  # type: ignore[no-untyped-call]
+    configuration = Configuration()
+    loader.load_and_set(configuration)
+    server = ApiServer(lambda: configuration)
+
+    token.write_text("")
+    loader.token_expires_at = datetime.now()  # noqa: DTZ005  # as the package has it: it is read again
+
+    with pytest.raises(Unreachable, match=r"^no access to a cluster: Token file exists but empty$"):
+        server.request("GET", "/version")
+    server.close()
+
+
+def test_an_issuer_of_tokens_that_does_not_answer_is_told(tmp_path: Path, url: str) -> None:
+    past = base64.urlsafe_b64encode(b'{"exp": 100}').decode()
+    settings = {"id-token": f"e30.{past}.x", "refresh-token": SECRET, "idp-issuer-url": "http://127.0.0.1:1"}
+
+    with pytest.raises(Unreachable, match=r"^no access to a cluster: "):
+        asked(kubeconfig(tmp_path, url, {"auth-provider": {"name": "oidc", "config": settings}}))
+
+
+@pytest.mark.filterwarnings("ignore::urllib3.exceptions.DependencyWarning")
+@pytest.mark.parametrize("proxy", ["127.0.0.1:3128", "socks5://127.0.0.1:1", "http://[::1"])
+def test_a_proxy_in_the_environment_that_cannot_be_used_is_told(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, proxy: str
+) -> None:
+    monkeypatch.setenv("http_proxy", proxy)
+    monkeypatch.setenv("no_proxy", "")
+
+    with pytest.raises(Unreachable, match=r"^no access to a cluster: "):
+        asked(kubeconfig(tmp_path, "http://192.0.2.1", {"token": SECRET}))
 
 
 @pytest.mark.parametrize(
