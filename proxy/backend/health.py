@@ -56,6 +56,7 @@ class Outliers:
         self._policy = policy
         self._ejection_time_s = document.seconds(policy.ejection_time)
         self._addresses = addresses
+        self._max_ejected = len(addresses) * policy.max_ejected_percent // 100
 
     @property
     def ejected(self) -> int:
@@ -69,16 +70,23 @@ class Outliers:
         address.consecutive_failures += 1
         if address.consecutive_failures < self._policy.consecutive_failures or address.ejected_until_s is not None:
             return False
-        if (self.ejected + 1) * 100 > self._policy.max_ejected_percent * len(self._addresses):
+        if self.ejected >= self._max_ejected:
             return False
         address.ejected_until_s = now_s + self._ejection_time_s
         return True
 
     def restore(self, now_s: float) -> float | None:
-        """Use those again whose time is over; returns when the next one's is, None when there is none."""
-        for address in self._addresses:
-            if address.ejected_until_s is not None and address.ejected_until_s <= now_s:
-                address.ejected_until_s = None
-                # On trial: one more failure suffices.
-                address.consecutive_failures = self._policy.consecutive_failures - 1
-        return min((a.ejected_until_s for a in self._addresses if a.ejected_until_s is not None), default=None)
+        """Use those again whose time is over, or is soon where too many are ejected since others have left; returns
+        when the next one's is, None when there is none.
+        """
+        untils_s = [address.ejected_until_s for address in self._addresses]
+        ejected = sorted((until_s, place) for place, until_s in enumerate(untils_s) if until_s is not None)
+        surplus = len(ejected) - self._max_ejected
+        for number, (until_s, place) in enumerate(ejected):
+            if until_s > now_s and number >= surplus:
+                return until_s
+            address = self._addresses[place]
+            address.ejected_until_s = None
+            # On trial: one more failure suffices.
+            address.consecutive_failures = self._policy.consecutive_failures - 1
+        return None

@@ -288,6 +288,23 @@ def test_no_more_than_the_wanted_share_is_ejected() -> None:
         assert w.backend().ejected == 1
 
 
+def test_no_more_than_the_wanted_share_is_ejected_when_addresses_leave() -> None:
+    policy = document.PassiveHealth(consecutive_failures=1, max_ejected_percent=50)
+    bad = [f"127.0.0.1:{dead_port()}" for _ in range(2)]
+    with backend() as one, backend() as other, world() as w:
+        w.use(of(one, other, *bad, passive_health=policy))
+        for _ in range(8):
+            w.fetch()
+        assert w.backend().ejected == 2
+        w.use(of(*bad, passive_health=policy))
+        assert [w.fetch().failure is None for _ in range(4)] == [False] * 4
+        assert (w.backend().ejected, w.backend().failures) == (1, {"refused": 6})
+
+        w.use(of(bad[0], passive_health=policy))
+        w.fetch()
+        assert (w.backend().ejected, w.backend().failures) == (0, {"refused": 7})
+
+
 # -- tables ------------------------------------------------------------------------------------------------------------
 
 
