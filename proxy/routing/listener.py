@@ -110,14 +110,19 @@ def _seen(listener: document.Listener, scheme: bytes, port: int, routes: dict[st
 def _tunnel_listeners(listeners: tuple[document.Listener, ...], port: int, other_port: int) -> list[document.Listener]:
     """Who serves the tunnel's requests to `port`: each Gateway's listeners of that port, else of the other one.
 
-    The oldest Gateway comes first, so it gets the hosts that several want.
+    The oldest Gateway comes first, so it gets the hosts that several want; what has no age comes last, whatever else
+    its Gateway has.
     """
     gateways: dict[str, list[document.Listener]] = {}
-    for listener in sorted(listeners, key=lambda listener: (listener.created_at or _UNDATED, listener.gateway)):
+    for listener in sorted(listeners, key=_age):
         if listener.tunnel:
             gateways.setdefault(listener.gateway, []).append(listener)
     chosen: list[document.Listener] = []
     for group in gateways.values():
         fitting = [listener for listener in group if listener.visible_port == port]
         chosen += fitting or [listener for listener in group if listener.visible_port == other_port]
-    return chosen
+    return sorted(chosen, key=_age)
+
+
+def _age(listener: document.Listener) -> tuple[str, str]:
+    return listener.created_at or _UNDATED, listener.gateway

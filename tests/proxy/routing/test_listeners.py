@@ -161,6 +161,19 @@ def test_of_two_gateways_with_the_same_host_the_older_one_gets_it() -> None:
         assert "old" == taken(table_of(*routes, listeners=listeners), request("a.example/"), routing.TUNNEL_HTTPS)
 
 
+def test_a_listener_without_a_time_yields_whatever_the_age_of_its_gateways_others() -> None:
+    listeners = [
+        tunnel("old-http", 80, gateway="ns/old", createdAt=OLD),
+        tunnel("undated-https", 443, gateway="ns/old"),
+        tunnel("young-https", 443, gateway="ns/young", createdAt=NEW),
+    ]
+    routes = [route(name, listeners=[name]) for name in ("old-http", "undated-https", "young-https")]
+    table = table_of(*routes, listeners=listeners)
+
+    assert "young-https" == taken(table, request("a.example/"), routing.TUNNEL_HTTPS)
+    assert "old-http" == taken(table, request("a.example/"), routing.TUNNEL_HTTP)
+
+
 def test_hostname_specificity_goes_over_all_gateways_of_the_tunnel() -> None:
     """An HTTP-only Gateway takes part in https as well, and a young Gateway with the closer name wins."""
     listeners = [
