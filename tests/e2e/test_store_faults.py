@@ -208,7 +208,9 @@ def test_a_controller_that_answers_everything_wrongly_is_outlived(rig: Rig, faul
     rig.assert_ends_with(AFTER)
 
 
-@pytest.mark.parametrize("fault", ["400", "401", "403", "429 for a second", "500", "502 page", "garbage", "a reset"])
+@pytest.mark.parametrize(
+    "fault", ["400", "401", "403", "429 for a second", "500", "502 page", "a page", "garbage", "a reset"]
+)
 def test_a_controller_that_lists_but_refuses_every_write_is_outlived(rig: Rig, fault: str) -> None:
     rig.controller.fault(EVERYWHERE[fault][0](), "write")
 

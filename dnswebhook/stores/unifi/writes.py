@@ -9,6 +9,8 @@ at once.
 from collections.abc import Callable
 from typing import Protocol
 
+import msgspec
+
 from daemonkit.logs import get_logger
 from dnswebhook.deadline import Deadline
 from dnswebhook.errors import AlreadyExists, StoreError, StoreUnreachable, UpdateUnsupported
@@ -20,6 +22,8 @@ from dnswebhook.stores.unifi.retry import Unclear
 from dnswebhook.stores.unifi.transport import Reply, Request
 
 log = get_logger(__name__)
+
+_anything = msgspec.json.Decoder()
 
 
 class Dialect(Protocol):
@@ -102,4 +106,6 @@ class RowWrites:
         return UpdateUnsupported(f"this controller refuses to change rows in place: {refusal}")
 
     def delete(self, collection: str, record: Record, deadline: Deadline) -> None:
-        self._client.call(Request("DELETE", f"{collection}/{record.id}"), deadline)
+        reply = self._client.call(Request("DELETE", f"{collection}/{record.id}"), deadline)
+        if reply.body.strip():  # a page, in which a console that starts says nothing of the row, is no JSON
+            replies.decoded(reply, _anything)

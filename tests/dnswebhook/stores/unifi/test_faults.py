@@ -77,6 +77,35 @@ def test_an_update_that_is_answered_with_something_else_is_in_doubt(
         store.update(record, OTHER, deadline)
 
 
+@pytest.mark.parametrize(
+    "effect",
+    [faults.html_page(), faults.garbage(), Reply(status=200, body="signing in", content_type="text/plain")],
+    ids=repr,
+)
+def test_a_delete_that_is_answered_with_something_else_has_removed_nothing(
+    store: UnifiStore, controller: Controller, deadline: Deadline, effect: faults.Effect
+) -> None:
+    """A console that starts answers everything with its page; the ownership record of such a row would go with it."""
+    record = store.create(SPEC, deadline)
+    controller.fault(effect, on="delete")
+
+    with pytest.raises(StoreUnreachable):
+        store.delete(record, deadline)
+    assert len(controller.rows()) == 1
+
+
+@pytest.mark.parametrize(("status", "body"), [(204, ""), (200, " \n"), (200, "{}")])
+def test_a_delete_needs_no_row_in_its_answer(
+    store: UnifiStore, controller: Controller, deadline: Deadline, status: int, body: str
+) -> None:
+    record = store.create(SPEC, deadline)
+    controller.fault(Reply(status=status, body=body, after_commit=True), on="delete", count=1)
+
+    store.delete(record, deadline)
+
+    assert controller.rows() == []
+
+
 def test_a_delete_that_was_carried_out_before_the_reset_is_found_gone(
     store: UnifiStore, controller: Controller, deadline: Deadline
 ) -> None:
