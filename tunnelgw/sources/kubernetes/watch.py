@@ -3,7 +3,7 @@
     where the watch ends                                  goes on with
     the server's time is up, the connection broke         a watch from the last version
     410: the version is too old for the server            a list; what the store holds stays until it is complete
-    404: the kind is not installed any more               discovery; the store forgets its objects
+    404: a kind that has a CRD is not there any more      discovery; the store forgets its objects
     anything else                                         the same, after a wait
 
 Waits have full jitter under a cap that doubles while nothing gets better.
@@ -120,8 +120,7 @@ class Watch:
         if self._path is None:
             self._await_kind(heard)
         elif self._version is None:
-            self._version = self._list(self._path)
-            self._waits = self._new_waits()
+            self._version = self._list(self._path)  # nothing is better before it can be watched: a list is dear
         else:
             self._watch(self._path, self._version)
 
@@ -184,6 +183,7 @@ class Watch:
                 self._waits = self._new_waits()
         if not count and time.monotonic() - began_s < min(1.0, timing.watch_s / 2):
             raise Unreachable("the server ended the watch at once")
+        self._waits = self._new_waits()
 
     def _apply(self, event: Event) -> None:
         item = event.item
@@ -207,7 +207,7 @@ class Watch:
             case HTTPStatus.GONE:
                 self._version = None
                 self._restart(Restart.EXPIRED, refusal)
-            case HTTPStatus.NOT_FOUND:
+            case HTTPStatus.NOT_FOUND if self._resource.is_optional:
                 self._path = self._version = None
                 self._restart(Restart.REMOVED, refusal)
             case HTTPStatus.FORBIDDEN:

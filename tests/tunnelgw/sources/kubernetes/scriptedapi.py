@@ -28,6 +28,8 @@ class ScriptedApi:
         """The queries of HTTPRoute, as they came."""
         self.has_chunks = True
         """False: watches end with their connection, as those of HTTP/1.0 do."""
+        self.refusals: dict[str, tuple[int, Any]] = {}
+        """Answers to requests for other kinds, by path."""
         self.is_over = threading.Event()
         self._server = ThreadingHTTPServer(("127.0.0.1", 0), self._handler())
         self._server.daemon_threads = True
@@ -67,6 +69,8 @@ class ScriptedApi:
             return self.lists.get(timeout=60)
         if path == _PATH.rpartition("/")[0]:
             return 200, {"resources": [{"name": "httproutes"}]}
+        if path in self.refusals:
+            return self.refusals[path]
         if "watch" in query:
             return self.stay
         if path.count("/") == 3 and path.startswith("/apis/"):

@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.tunnelgw.sources.kubernetes.running import QUICK, World, running
+from tests.kube.processes import wait_until
+from tests.tunnelgw.sources.kubernetes.running import DEADLINE_S, QUICK, World, running
 from tests.tunnelgw.sources.kubernetes.scriptedapi import ScriptedApi, Send, listing, route
 from tunnelgw.model.kinds import Kind
 from tunnelgw.model.meta import Key
@@ -184,6 +185,25 @@ def test_a_list_that_fails_is_tried_until_it_works(
         assert names(world) == {"a"}
 
 
+def test_a_kind_that_every_server_has_is_not_missed_in_silence(
+    api: ScriptedApi, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Something else answers, for example since the kubeconfig has another path."""
+    services = "/api/v1/services"
+    api.refusals[services] = (404, b"404 page not found")
+    api.lists.put((200, listing([route("a")], "5")))
+    api.watches.put(api.stay)
+
+    with running(api.kubeconfig(tmp_path)) as world:
+        assert wait_until(lambda: world.restarts.count((Kind.SERVICE, Restart.REFUSED)) >= 2, DEADLINE_S)
+        assert "watch refused, retrying" in caplog.messages
+
+        del api.refusals[services]
+
+        world.until(lambda change: True, "the whole list")
+        assert names(world) == {"a"}
+
+
 def test_a_version_that_the_server_cannot_know_leads_to_a_list(api: ScriptedApi, tmp_path: Path) -> None:
     too_new = {"code": 504, "reason": "Timeout", "message": "Too large resource version: 99, current: 7"}
     api.lists.put((200, listing([route("a")], "99")))
@@ -208,3 +228,26 @@ def test_a_server_that_ends_every_watch_at_once_is_not_asked_in_a_hurry(api: Scr
             query(api)
 
         assert world.restarts.count((Kind.HTTP_ROUTE, Restart.DISCONNECTED)) == 3
+
+
+@pytest.mark.parametrize("code", [410, 504, 400])
+def test_lists_of_which_no_watch_comes_are_not_asked_for_in_a_hurry(
+    api: ScriptedApi, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, code: int
+) -> None:
+    longest: list[float] = []
+    monkeypatch.setattr("backoff.full_jitter", lambda cap_s: longest.append(cap_s) or 0.0)
+    refused = {"type": "ERROR", "object": {"code": code, "message": "no watch from there"}}
+
+    def healthy_for_a_while(send: Send) -> None:
+        send({"type": "ADDED", "object": route("a", "6")})
+        send(refused)
+
+    for watch in (*[lambda send: send(refused)] * 3, healthy_for_a_while, lambda send: send(refused), api.stay):
+        api.lists.put((200, listing([], "5")))
+        api.watches.put(watch)
+
+    with running(api.kubeconfig(tmp_path), QUICK):
+        for _ in range(12):
+            query(api)
+
+    assert longest == [0.05, 0.1, 0.2, 0.05, 0.1]
