@@ -133,7 +133,8 @@ def test_a_backend_that_stalls_in_its_body_is_cut_off(lone_gateway: Gateway) -> 
         dialogue.read_to_end()
 
     with SocketBackend(stall_in_body) as backend:
-        lone_gateway.serve(route_to(backend.address, timeouts={"request": "150ms"}))
+        # Long enough for the backend to be reached and to begin its answer, which is 504 otherwise.
+        lone_gateway.serve(route_to(backend.address, timeouts={"request": "1s"}))
 
         with pytest.raises((http.client.IncompleteRead, ConnectionError)):
             ask(lone_gateway.clear[1])

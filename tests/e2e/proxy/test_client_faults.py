@@ -23,10 +23,13 @@ WAIT_S = 20.0
 
 
 @contextlib.contextmanager
-def connections(port: int, count: int) -> Iterator[list[socket.socket]]:
+def connections(port: int, count: int, first: bytes = b"") -> Iterator[list[socket.socket]]:
+    """Each has sent `first` before the next is there."""
     opened: list[socket.socket] = []
     try:
-        opened.extend(socket.create_connection(("127.0.0.1", port), timeout=WAIT_S) for _ in range(count))
+        for _ in range(count):
+            opened.append(socket.create_connection(("127.0.0.1", port), timeout=WAIT_S))
+            opened[-1].sendall(first)
         yield opened
     finally:
         for sock in opened:
@@ -47,9 +50,7 @@ def test_slow_heads_are_answered_408_and_closed_while_others_are_served(
 ) -> None:
     """Slow loris: each client has sent a part of its head, and then a byte now and then."""
     lone_gateway.serve(route_to(backend.address), limits={"headerTimeout": "700ms"})
-    with connections(lone_gateway.clear[1], 200) as slow:
-        for sock in slow:
-            sock.sendall(b"GET / HTTP/1.1\r\nHost: a.example\r\nX-Slow: ")
+    with connections(lone_gateway.clear[1], 200, b"GET / HTTP/1.1\r\nHost: a.example\r\nX-Slow: ") as slow:
         assert 200 == ask(lone_gateway.clear[1]).status_code
         with contextlib.suppress(ConnectionError):
             for sock in slow:
@@ -62,9 +63,8 @@ def test_slow_heads_are_answered_408_and_closed_while_others_are_served(
 
 def test_a_client_that_dribbles_does_not_prolong_its_time(lone_gateway: Gateway, backend: RecordingBackend) -> None:
     lone_gateway.serve(route_to(backend.address), limits={"headerTimeout": "500ms"})
-    with connections(lone_gateway.clear[1], 1) as (sock,):
+    with connections(lone_gateway.clear[1], 1, b"GET / HTTP/1.1\r\nX: ") as (sock,):
         sock.settimeout(0.05)
-        sock.sendall(b"GET / HTTP/1.1\r\nX: ")
         end_s = time.monotonic() + WAIT_S
         answer = b""
         while not answer and time.monotonic() < end_s:
@@ -81,10 +81,7 @@ def test_a_tls_handshake_that_does_not_go_on_is_given_up(
     lone_gateway: Gateway, backend: RecordingBackend, sent: bytes
 ) -> None:
     lone_gateway.serve(route_to(backend.address), limits={"headerTimeout": "300ms"})
-    with connections(lone_gateway.tls[1], 20) as silent:
-        for sock in silent:
-            sock.sendall(sent)
-
+    with connections(lone_gateway.tls[1], 20, sent) as silent:
         assert [b""] * 20 == [read_to_end(sock) for sock in silent]
 
 
