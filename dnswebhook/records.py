@@ -1,14 +1,15 @@
 """Rows to record sets: what `GET /records` tells external-dns (pure).
 
 Rows of one name and type become one endpoint: of two endpoints with the same name and type the client sees only the
-last. Disabled rows are not served, so they are not listed. A set's TTL is the smallest that its rows carry. The
-heritage text comes first, because the client parses only the first target of a TXT set.
+last. Disabled rows are not served, so they are not listed. Where the rows of a set differ in their TTL, it has none:
+the client then asks again for the one that it wants, and those that have not taken it yet get it. The heritage text
+comes first, because the client parses only the first target of a TXT set.
 """
 
 from collections.abc import Iterable
 
 from dnswebhook.canonical import KNOWN_TYPES
-from dnswebhook.model import Endpoint, Record
+from dnswebhook.model import Endpoint, Origin, Record
 from dnswebhook.ownership import is_heritage
 from dnswebhook.wishes import SetKey
 
@@ -36,5 +37,11 @@ def endpoint_of(rows: tuple[Record, ...]) -> Endpoint:
     if len(rows) == 1:  # the usual case, 25,000 times
         return Endpoint(first.name, first.type, (first.value,), first.ttl_s)
     values = sorted({row.value for row in rows}, key=lambda value: (not is_heritage(value), value))
-    ttl_s = min((row.ttl_s for row in rows if row.ttl_s), default=0)
-    return Endpoint(first.name, first.type, tuple(values), ttl_s)
+    return Endpoint(first.name, first.type, tuple(values), _ttl_s(rows))
+
+
+def _ttl_s(rows: tuple[Record, ...]) -> int:
+    ours = {row.ttl_s for row in rows if row.origin is Origin.USER_DEFINED}
+    if not ours:  # never written, so nothing is asked for either
+        return min((row.ttl_s for row in rows if row.ttl_s), default=0)
+    return ours.pop() if len(ours) == 1 else 0

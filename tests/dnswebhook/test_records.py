@@ -1,5 +1,6 @@
 """Rows to record sets, as `GET /records` tells them."""
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -50,11 +51,24 @@ def test_a_value_that_two_rows_carry_is_told_once() -> None:
     assert [("192.0.2.1",)] == [endpoint.targets for endpoint in record_sets(rows)]
 
 
-def test_a_set_has_the_smallest_ttl_that_its_rows_carry() -> None:
-    rows = [row("a.example.com", "A", f"192.0.2.{n}", ttl_s) for n, ttl_s in enumerate((300, 0, 60))]
+@pytest.mark.parametrize(
+    ("ttls_s", "told_s"), [((60, 60), 60), ((0, 0), 0), ((0,), 0), ((300, 0, 60), 0), ((60, 0), 0)]
+)
+def test_a_set_has_the_ttl_of_its_rows_and_none_where_they_differ(ttls_s: tuple[int, ...], told_s: int) -> None:
+    """A wish for any TTL then differs, so that external-dns asks again for what some rows have not taken."""
+    rows = [row("a.example.com", "A", f"192.0.2.{n}", ttl_s) for n, ttl_s in enumerate(ttls_s)]
 
-    assert [60] == [endpoint.ttl_s for endpoint in record_sets(rows)]
-    assert [0] == [endpoint.ttl_s for endpoint in record_sets([rows[1]])]
+    assert [told_s] == [endpoint.ttl_s for endpoint in record_sets(rows)]
+
+
+@pytest.mark.parametrize("origin", [Origin.DERIVED, Origin.AMBIGUOUS])
+def test_a_row_that_is_never_written_has_no_say_in_the_ttl_of_its_set(origin: Origin) -> None:
+    """It would never have the wanted one, and external-dns would ask at each pass."""
+    theirs = [row("a.example.com", "A", f"192.0.2.{n}", ttl_s, origin=origin) for n, ttl_s in ((1, 0), (2, 300))]
+    ours = row("a.example.com", "A", "192.0.2.3", 60)
+
+    assert [60] == [endpoint.ttl_s for endpoint in record_sets([*theirs, ours])]
+    assert [300] == [endpoint.ttl_s for endpoint in record_sets(theirs)]
 
 
 def test_no_rows_are_no_sets() -> None:

@@ -279,6 +279,23 @@ def test_a_row_that_somebody_else_removed_meanwhile_is_made_anew_or_gone(patient
     patient.assert_ends_with(AFTER)
 
 
+@pytest.mark.parametrize(("before_s", "after_s"), [(300, 60), (60, 300)])
+def test_a_ttl_that_only_some_rows_of_a_set_took_comes_to_the_others_in_the_next_pass(
+    rig: Rig, before_s: int, after_s: int
+) -> None:
+    before, after = (
+        endpoint("several.example.org", "A", "192.0.2.1", "192.0.2.2", "192.0.2.3", ttl_s=ttl_s)
+        for ttl_s in (before_s, after_s)
+    )
+    assert rig.loop.settle([before])
+    rig.controller.fault(refused(400), "update", nth=2, count=1)
+
+    assert isinstance(rig.loop.try_pass([after]), SoftError)
+
+    rig.heal()
+    rig.assert_ends_with([after])
+
+
 # Away, and back again.
 
 

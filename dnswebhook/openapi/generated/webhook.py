@@ -57,7 +57,12 @@ class Endpoint(Struct, frozen=True, kw_only=True):
     record_type: str = field(name="recordType")
     targets: list[str]
     record_ttl: Annotated[
-        int, Meta(description="Seconds; 0 means that none is configured.", ge=0, le=9223372036854775807)
+        int,
+        Meta(
+            description="Seconds; 0 means that none is configured, or that the rows of the set differ.",
+            ge=0,
+            le=9223372036854775807,
+        ),
     ] = field(name="recordTTL")
     set_identifier: Annotated[str, Meta(description="Absent when empty.")] | UnsetType = field(
         name="setIdentifier", default=UNSET
