@@ -229,8 +229,6 @@ class ConnectionPool:
         self.on_streams_left(link)
         # For those that it has no stream for.
         self.open_as_needed()
-        if self._is_retired:
-            link.drain()
 
     def on_streams_left(self, link: H2Link) -> None:
         """A link may carry more requests."""
@@ -239,13 +237,16 @@ class ConnectionPool:
             self._take(request)
             if link.begin(request):
                 request.receiver.on_backend_open()
+        if self._is_retired and not self._waiting:
+            # Not before: it would make room for another, which would be closed as soon.
+            link.drain()
 
     def on_full(self) -> None:
         """A link takes no more requests, now or for good."""
         self.open_as_needed()
 
     def on_unready(self, failure: Failure) -> None:
-        """What was connected does not speak HTTP/2; `on_gone` came before."""
+        """What was connected does not speak HTTP/2, or leaves at once; `on_gone` came before."""
         self._fail_waiting(failure)
 
     def on_gone(self, link: H1Link | H2Link) -> None:
@@ -284,7 +285,7 @@ class ConnectionPool:
         while self._idle:
             self._idle[-1].close()
         for link in list(self._multiplexed):
-            link.drain()
+            self.on_streams_left(link)
 
     def close(self) -> None:
         """Close all at once, without a word to those that wait or are answered."""

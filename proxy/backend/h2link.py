@@ -49,7 +49,7 @@ class Home(Protocol):
         """It may carry requests."""
 
     def on_unready(self, failure: Failure) -> None:
-        """It never will; comes instead of `on_ready`, after `on_gone`."""
+        """It has carried no request and never will, be it ready or not; comes after `on_gone`."""
 
     def on_streams_left(self, link: "H2Link") -> None:
         """It may carry more requests than before."""
@@ -68,6 +68,7 @@ class H2Link:
         "_home",
         "_is_gone",
         "_is_ready",
+        "_is_used",
         "_keeping",
         "_loop",
         "_name",
@@ -94,6 +95,8 @@ class H2Link:
         self._blocked: dict[Request, None] = {}
         """Those whose body waits for a window."""
         self._is_ready = False
+        self._is_used = False
+        """It has carried a request."""
         self._is_gone = False
         self._served = 0
         self._keeping = Keeping(loop.now_s)
@@ -134,6 +137,7 @@ class H2Link:
             failure = Failure(Reason.UNSENDABLE, f"{self._name}: cannot be sent: {error}", is_unprocessed=True)
             self._loop.call_soon(lambda: request.fail(failure))
             return False
+        self._is_used = True
         request.stream_id = stream_id
         self._requests[stream_id] = request
         request.open(self)
@@ -260,8 +264,7 @@ class H2Link:
         elif isinstance(event, SettingsChanged):
             self._on_settings()
         elif isinstance(event, GoawayReceived):
-            self._home.on_full()
-            self._close_when_drained()
+            self._on_goaway()
         elif isinstance(event, ConnectionTerminated):
             self._break(Reason.PROTOCOL, event.reason, is_polite=True)
 
@@ -332,6 +335,16 @@ class H2Link:
         self._tick.set(self._loop.now_s + SILENCE_S)
         self._home.on_ready(self)
 
+    def _on_goaway(self) -> None:
+        if self._is_used:
+            self._home.on_full()
+            self._close_when_drained()
+            return
+        # Those who wait are told, lest connections are opened for them as fast as the backend leaves.
+        self._leave()
+        self._transport.close()
+        self._home.on_unready(Failure(Reason.RESET, f"{self._name}: GOAWAY before any request", is_unprocessed=True))
+
     # -- the end -----------------------------------------------------------------------------------------------------
 
     def _on_stream_over(self) -> None:
@@ -358,13 +371,12 @@ class H2Link:
         if self._is_gone:
             return
         requests = self._take_all()
-        was_ready = self._is_ready
         self._leave()
         if is_polite:
             self._transport.close()
         else:
             self._transport.abort()
-        if not was_ready:
+        if not self._is_used:
             failure = Failure(reason, f"{self._name}: {what}", is_unprocessed=True, was_connecting=True)
             self._home.on_unready(failure)
         for request in requests:

@@ -1,14 +1,16 @@
 """Backends that speak HTTP/2 and let nobody open a stream, for a while or for good."""
 
+import socket
 import threading
 
+import pytest
 from h2.events import Event, RemoteSettingsChanged, SettingsAcknowledged
 from h2.settings import SettingCodes
 
 from proxy import document
 from proxy.backend.stream import Reason
 from tests.proxy.backend.h2peer import H2Peer, answers, speaks
-from tests.proxy.backend.servers import backend
+from tests.proxy.backend.servers import Conn, backend
 from tests.proxy.backend.world import world
 
 
@@ -51,3 +53,51 @@ def test_who_waits_is_served_when_the_backend_takes_streams() -> None:
         w.use(h2c(peer.address))
 
         assert w.fetch().status_code == 200
+
+
+SETTINGS = b"\0\0\0\x04\0\0\0\0\0"
+NO_STREAMS = b"\0\0\x06\x04\0\0\0\0\0" + b"\0\x03" + bytes(4)
+GOAWAY = b"\0\0\x08\x07\0\0\0\0\0" + bytes(8)
+
+
+@pytest.mark.parametrize(
+    ("greeting", "was_connecting"), [(SETTINGS + GOAWAY, False), (NO_STREAMS + GOAWAY, False), (NO_STREAMS, True)]
+)
+def test_a_backend_that_leaves_before_the_first_request_is_not_connected_to_again_and_again(
+    greeting: bytes, was_connecting: bool
+) -> None:
+    def leave(conn: Conn) -> None:
+        conn.send(greeting)
+        conn.sock.shutdown(socket.SHUT_WR)
+        conn.wait_for_end()
+
+    with backend(leave) as peer, world() as w:
+        w.use(h2c(peer.address))
+        requests = [w.get() for _ in range(3)]
+        w.until(lambda: all(a.is_over for a in requests))
+
+        for answer in requests:
+            assert answer.failure is not None
+            assert (answer.failure.reason, answer.failure.is_unprocessed) == (Reason.RESET, True)
+            assert answer.failure.was_connecting is was_connecting
+        w.until(lambda: w.backend().connections == 0)
+        assert peer.connections <= 2
+
+
+def test_a_backend_that_takes_no_stream_is_not_connected_to_again_and_again_when_it_leaves_the_document() -> None:
+    knows = threading.Event()
+
+    def watch(_: H2Peer, event: Event) -> None:
+        if isinstance(event, SettingsAcknowledged):
+            knows.set()
+
+    with backend(speaks(watch, {SettingCodes.MAX_CONCURRENT_STREAMS: 0})) as peer, world() as w:
+        w.use(h2c(peer.address))
+        answer = w.get()
+        w.until(knows.is_set)
+        w.use()
+        w.turns()
+
+        assert (w.backend().connections, w.backend().connections_opened) == (1, 1)
+        w.pass_time(6)
+        w.until(lambda: answer.is_over)
