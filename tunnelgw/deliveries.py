@@ -44,19 +44,28 @@ def delivered(
 def unbound(listeners: Sequence[Listener], proxies: Sequence[Receipt]) -> dict[ObjectId, Mapping[str, str]]:
     """Why ports cannot be bound, by Gateway or ListenerSet and the name of its listener.
 
-    `listeners` are those of the document that the receipts are about.
+    `listeners` are those of the document that the receipts are about. Of those that share a socket a proxy names one.
     """
+    told = [(each.target, remark) for each in proxies for remark in each.remarks if remark.kind is RemarkKind.PORT]
+    sharing: dict[object, list[Listener]] = {}
+    for listener in listeners if told else ():
+        sharing.setdefault(_socket(listener), []).append(listener)
     found: dict[ObjectId, Mapping[str, str]] = {}
-    for receipt in proxies:
-        for remark in receipt.remarks:
-            place = _PLACE.match(remark.subject) if remark.kind is RemarkKind.PORT else None
-            if place is None or int(place[1]) >= len(listeners):
-                continue
-            named = _owner(listeners[int(place[1])].name)
+    for target, remark in told:
+        place = _PLACE.match(remark.subject)
+        if place is None or int(place[1]) >= len(listeners):
+            continue
+        for listener in sharing[_socket(listeners[int(place[1])])]:
+            named = _owner(listener.name)
             if named is not None:
                 owner, name = named
-                found[owner] = {**found.get(owner, {}), name: f"proxy {receipt.target}: {remark.message}"}
+                found[owner] = {**found.get(owner, {}), name: f"proxy {target}: {remark.message}"}
     return found
+
+
+def _socket(listener: Listener) -> object:
+    """What it is bound on; its name, if it has no port."""
+    return (listener.address, listener.port) if listener.port else listener.name
 
 
 def conflicts(tunnels: Mapping[str, Receipt]) -> dict[TunnelHost, str]:

@@ -132,3 +132,25 @@ def test_ports_that_cannot_be_bound_are_told_of_the_listener_that_wants_them() -
         },
         ObjectId(Kind.LISTENER_SET, Key("shop", "set")): {"web": "proxy http://10.0.0.1:8082: permission denied"},
     }
+
+
+def test_a_port_that_cannot_be_bound_is_told_of_all_listeners_that_share_it() -> None:
+    listeners = [
+        Listener("infra/gw/a", address="192.0.2.1", port=443),
+        Listener("infra/gw/b", address="192.0.2.1", port=443),
+        Listener("infra/gw/shop/set/c", address="192.0.2.1", port=443),
+        Listener("infra/young/d", address="192.0.2.1", port=443),
+        Listener("infra/young/web", address="192.0.2.1", port=80),
+        Listener("infra/young/other", address="192.0.2.2", port=443),
+        Listener("infra/young/tunnel", tunnel=True),
+    ]
+    remark = Remark(RemarkKind.PORT, "listeners[0].port", "in use")
+
+    found = unbound(listeners, [msgspec.structs.replace(HELD, remarks=(remark,))])
+
+    why = "proxy http://10.0.0.1:8082: in use"
+    assert found == {
+        ObjectId(Kind.GATEWAY, Key("infra", "gw")): {"a": why, "b": why},
+        ObjectId(Kind.LISTENER_SET, Key("shop", "set")): {"c": why},
+        ObjectId(Kind.GATEWAY, Key("infra", "young")): {"d": why},
+    }
