@@ -25,6 +25,8 @@ class ListenAddress:
         wanted = "want host:port, [IPv6]:port, :port (every address) or unix:/path"
         if text.startswith("unix:"):
             return cls("", 0, _unix_path(text))
+        if "://" in text:
+            raise ValueError(f"seen {text!r}, which is a URL, {wanted}")
         host, colon, port_text = text.rpartition(":")
         if not colon:
             raise ValueError(f"seen {text!r} without a port, {wanted}")

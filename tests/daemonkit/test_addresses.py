@@ -32,6 +32,8 @@ def test_the_canonical_text_reads_back_as_itself(text: str) -> None:
         ("127.0.0.1", "without a port"),
         ("host:http", "seen port 'http'"),
         ("host:65536", "want 0 to 65535"),
+        ("http://127.0.0.1:8080", "a URL, want host:port"),
+        ("https://host.example:8080/", "a URL, want host:port"),
         ("::1:80", "in brackets"),
         ("[127.0.0.1]:80", "IPv6 address in brackets"),
         ("*:80", "want :80 for every address"),
