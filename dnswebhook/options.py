@@ -201,14 +201,17 @@ class Options(CommonOptions):
         return f"{self.unifi_host} {self.unifi_site}" if self.uses_unifi else "embedded"
 
     def state_path(self) -> Path:
-        """`--state-dir`, or the place that the environment names for it."""
+        """`--state-dir`, or the place that the environment names for it. Raises ValueError where it names none."""
         if self.state_dir:
             return Path(self.state_dir)
         given = os.environ.get("STATE_DIRECTORY", "").partition(":")[0]
         if given:
             return Path(given)
         base = os.environ.get("XDG_STATE_HOME")
-        return (Path(base) if base else Path.home() / ".local" / "state") / PROG
+        try:
+            return (Path(base) if base else Path.home() / ".local" / "state") / PROG
+        except RuntimeError as error:
+            raise ValueError("this user has no home directory: set --state-dir (DNSWEBHOOK_STATE_DIR)") from error
 
     def store_place(self) -> str:
         """Where records are held, for a person who may have meant another place."""

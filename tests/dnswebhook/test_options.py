@@ -1,5 +1,6 @@
 """What can be set: defaults, contradictions, secrets from files, and where things are kept."""
 
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -172,6 +173,18 @@ def test_the_state_directory_is_the_one_given_or_the_one_of_the_environment(
         monkeypatch.setenv(name, value)
 
     assert Path(expected) == options(*(["--state-dir", flag] if flag else [])).state_path()
+
+
+@pytest.mark.parametrize("environ", [{}, {"UNIFI_HOST": "https://192.0.2.1", "UNIFI_API_KEY": "k"}])
+def test_who_has_no_home_is_told_to_name_a_state_directory(
+    environ: dict[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("STATE_DIRECTORY", "XDG_STATE_HOME", "HOME"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setattr(os, "getuid", lambda: 0x7FFFFFF0)  # a number that is nobody's here
+
+    with pytest.raises(ValueError, match=r"no home directory: set --state-dir \(DNSWEBHOOK_STATE_DIR\)"):
+        options(**environ).state_path()
 
 
 def started(*arguments: str, **environ: str) -> "subprocess.CompletedProcess[str]":
