@@ -96,14 +96,26 @@ def load_configuration(kubeconfig: str = "") -> Configuration:
         with _gaining_access():
             if not kubeconfig and "KUBERNETES_SERVICE_HOST" in os.environ:
                 load_incluster_config(configuration)  # type: ignore[no-untyped-call]
-            elif not kubeconfig and not Path(_USUAL_KUBECONFIG).expanduser().exists():
+            elif not kubeconfig and not _has_usual_kubeconfig():
                 raise Unreachable(f"no access to a cluster: this is no Pod, and there is no {_USUAL_KUBECONFIG}")
             else:
                 file = kubeconfig or _USUAL_KUBECONFIG
                 load_kube_config(file, client_configuration=configuration, persist_config=False)  # type: ignore[no-untyped-call]
     except (AttributeError, LookupError, TypeError) as error:  # the package takes the shape of the file for granted
         raise Unreachable(f"no access to a cluster: {kubeconfig or _USUAL_KUBECONFIG} is not a kubeconfig") from error
+    if "://" not in configuration.host:  # urllib3 would speak http there, and tell the account's token in clear text
+        raise Unreachable(
+            f"no access to a cluster: {kubeconfig or _USUAL_KUBECONFIG} names the server {configuration.host!r}, "
+            "want a URL such as https://192.0.2.1:6443"
+        )
     return configuration
+
+
+def _has_usual_kubeconfig() -> bool:
+    try:
+        return Path(_USUAL_KUBECONFIG).expanduser().exists()
+    except RuntimeError:  # a user who has no home
+        return False
 
 
 @contextmanager

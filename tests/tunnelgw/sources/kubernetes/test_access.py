@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import json
+import os
 import threading
 from collections.abc import Iterator
 from datetime import datetime
@@ -144,3 +145,22 @@ def test_what_is_no_kubeconfig_is_told(tmp_path: Path, text: str) -> None:
 
     with pytest.raises(Unreachable, match=r"^no access to a cluster: "):
         load_configuration(str(path))
+
+
+@pytest.mark.parametrize("server", ["", "192.0.2.1:6443", "api.example"])
+def test_a_server_that_is_no_url_is_told_and_never_asked(tmp_path: Path, server: str) -> None:
+    path = kubeconfig(tmp_path, server, {"token": SECRET})
+
+    with pytest.raises(Unreachable, match=r"want a URL such as https://") as told:
+        load_configuration(path)
+
+    assert repr(server) in str(told.value)
+
+
+def test_who_has_no_home_has_no_kubeconfig_there(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("KUBERNETES_SERVICE_HOST", "HOME"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setattr(os, "getuid", lambda: 0x7FFFFFF0)  # a number that is nobody's here
+
+    with pytest.raises(Unreachable, match=r"^no access to a cluster: this is no Pod, and there is no ~/.kube/config$"):
+        load_configuration()
