@@ -1,7 +1,8 @@
 """Threads that write statuses, so that a slow API server delays nothing else.
 
-For each object only the newest wish counts. What could not be written is tried again later. What was changed by
-somebody else meanwhile comes back with the object's new version, which is written at once.
+For each object only the newest wish counts. What could not be written is tried again later; where the server is at
+fault, one pause counts for all. What was changed by somebody else meanwhile comes back with the object's new version,
+which is written at once.
 """
 
 import threading
@@ -24,6 +25,8 @@ log = get_logger(__name__)
 
 FIRST_PAUSE_S = 0.5
 MAX_PAUSE_S = 30.0
+MAX_COMMON_PAUSE_S = 5.0
+"""While the server can write nothing: what asks it then are a few threads, not all that wait."""
 UNCHANGED = "unchanged"
 
 
@@ -55,6 +58,10 @@ class StatusDesk:
         self._failed: dict[ObjectId, _Failed] = {}
         self._in_hand: set[ObjectId] = set()
         """So that no two threads write one object at a time."""
+        self._common_failures = 0
+        """Pauses in a row of all threads together."""
+        self._paused_until_s = 0.0
+        self._limited = log.every(60.0)
 
     @property
     def depth(self) -> int:
@@ -100,8 +107,10 @@ class StatusDesk:
         with self._changed:
             while not self._stop.is_set():
                 wait_s: float | None = None
-                if self._may_write():
-                    now_s = self._clock()
+                now_s = self._clock()
+                if now_s < self._paused_until_s:
+                    wait_s = self._paused_until_s - now_s
+                elif self._may_write():
                     for id_, wish in self._wishes.items():
                         if id_ in self._in_hand:
                             continue
@@ -125,6 +134,10 @@ class StatusDesk:
             self._forget_failures(id_)
             return UNCHANGED
         written = self._writer.write(id_.kind, wish.item, status)
+        if written.is_general:
+            self._pause(id_, wish, written)
+            return written.outcome
+        self._end_pause()
         if written.outcome in (Outcome.FAILED, Outcome.CONFLICT):
             self._again(id_, wish, written)
         else:
@@ -142,14 +155,33 @@ class StatusDesk:
             if not failed.is_outdated_by(newer):
                 self._failed[id_] = failed
         if written.outcome is Outcome.FAILED:
-            log.warning(
-                "status could not be written, retrying",
-                error=written.error,
-                kind=str(id_.kind),
-                name=str(id_.key),
-                attempt=attempts,
-                delay_s=round(pause_s, 3),
-            )
+            self._say_failed(id_, written, attempts, pause_s)
+
+    def _pause(self, id_: ObjectId, wish: Wish, written: Written) -> None:
+        """Of all threads. What the others have begun may fail during it, and makes it no longer."""
+        with self._changed:
+            self._wishes.setdefault(id_, wish)
+            now_s = self._clock()
+            if now_s >= self._paused_until_s:
+                self._common_failures += 1
+                longest_s = min(FIRST_PAUSE_S * 2.0 ** min(self._common_failures, 10), MAX_COMMON_PAUSE_S)
+                self._paused_until_s = now_s + backoff.full_jitter(longest_s)
+            attempts, pause_s = self._common_failures, self._paused_until_s - now_s
+        self._say_failed(id_, written, attempts, pause_s)
+
+    def _end_pause(self) -> None:
+        with self._changed:
+            self._common_failures, self._paused_until_s = 0, 0.0
+
+    def _say_failed(self, id_: ObjectId, written: Written, attempts: int, pause_s: float) -> None:
+        self._limited.warning(
+            "status could not be written, retrying",
+            error=written.error,
+            kind=str(id_.kind),
+            name=str(id_.key),
+            attempt=attempts,
+            delay_s=round(pause_s, 3),
+        )
 
     def _forget_failures(self, id_: ObjectId) -> None:
         with self._changed:

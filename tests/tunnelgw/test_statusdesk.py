@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 import msgspec
+import pytest
 
 from tests.tunnelgw.sources.objects import route
 from tunnelgw.model.conditions import ConditionType, Finding, Reason, Status
@@ -15,7 +17,7 @@ from tunnelgw.model.meta import Key, Object
 from tunnelgw.model.refs import ParentRef
 from tunnelgw.sources.writing import Outcome, Written
 from tunnelgw.status.compose import Author, Wish
-from tunnelgw.statusdesk import StatusDesk
+from tunnelgw.statusdesk import MAX_COMMON_PAUSE_S, StatusDesk
 from tunnelgw.translate.verdicts import ObjectId, ParentVerdict, RouteVerdict
 
 WAIT_S = 30.0
@@ -34,6 +36,7 @@ class Server:
 
     def __init__(self) -> None:
         self.outcomes: list[Outcome] = []
+        self.is_down = False
         self.written: list[str] = []
         self.open = threading.Event()
         self.open.set()
@@ -50,6 +53,8 @@ class Server:
         self.open.wait(WAIT_S)
         with self.changed:
             self.busy.discard(item.key)
+            if self.is_down:
+                return Written(Outcome.FAILED, "503 ServiceUnavailable", is_general=True)
             outcome = self.outcomes.pop(0) if self.outcomes else Outcome.WRITTEN
         return Written(outcome, "for the sake of the test" if outcome is not Outcome.WRITTEN else "")
 
@@ -60,14 +65,14 @@ class Server:
 
 
 class Office:
-    def __init__(self, server: Server) -> None:
+    def __init__(self, server: Server, clock: Callable[[], float]) -> None:
         self.leads = True
         self.outcomes: list[str] = []
         self.noted = threading.Condition()
         self.stop = threading.Event()
         author = Author("tests.example/controller", ())
         self.left_out: list[tuple[str, ...]] = []
-        self.desk = StatusDesk(server, author, self.stop, lambda: self.leads, self._note, self._note_left_out)
+        self.desk = StatusDesk(server, author, self.stop, lambda: self.leads, self._note, self._note_left_out, clock)
 
     def _note(self, kind: str, outcome: str) -> None:
         assert kind == Kind.HTTP_ROUTE
@@ -86,8 +91,8 @@ class Office:
 
 
 @contextmanager
-def working(server: Server, threads: int = 2) -> Iterator[Office]:
-    office = Office(server)
+def working(server: Server, threads: int = 2, clock: Callable[[], float] = time.monotonic) -> Iterator[Office]:
+    office = Office(server, clock)
     started = [threading.Thread(target=office.desk.run, daemon=True) for _ in range(threads)]
     for thread in started:
         thread.start()
@@ -149,6 +154,34 @@ def test_what_could_not_be_written_is_tried_again() -> None:
 
         office.wait_for("failed", "failed", "written")
         server.wait_for("one for 1", "one for 1", "one for 1")
+
+
+def test_while_the_server_takes_nothing_it_is_asked_for_one_of_all_that_wait() -> None:
+    server = Server()
+    server.is_down = True
+    now_s = 100.0
+    with working(server, threads=1, clock=lambda: now_s) as office:
+        office.desk.want({**wish("one"), **wish("two", name="two"), **wish("three", name="three")})
+        office.wait_for("failed")
+        assert office.desk.depth == 3
+
+        server.is_down = False
+        now_s += MAX_COMMON_PAUSE_S
+        office.desk.wake()
+
+        server.wait_for("one for 1", "two for 1", "three for 1", "one for 1")
+        office.wait_for("failed", "written", "written", "written")
+
+
+def test_many_that_could_not_be_written_are_told_in_one_line(caplog: pytest.LogCaptureFixture) -> None:
+    server = Server()
+    server.outcomes = [Outcome.FAILED] * 3
+    with working(server, clock=lambda: 100.0) as office:
+        office.desk.want({**wish("one"), **wish("two", name="two"), **wish("three", name="three")})
+
+        office.wait_for("failed", "failed", "failed")
+
+    assert caplog.messages == ["status could not be written, retrying"]
 
 
 def test_after_a_conflict_the_newer_version_is_written_at_once() -> None:

@@ -24,6 +24,8 @@ class Outcome(StrEnum):
 class Written(NamedTuple):
     outcome: Outcome
     error: str = ""
+    is_general: bool = False
+    """It failed for a reason that has nothing to do with this object: any other would have failed now too."""
 
 
 class Writer(Protocol):

@@ -49,6 +49,7 @@ class KubernetesSource:
             Watch(resource, server, store, self._bell, stop, timing, on_restart) for resource in RESOURCES.values()
         ]
         self._decoders = {kind: ObjectDecoder(RESOURCES[kind]) for kind in WITH_DATA}
+        self._limited = _log.every(60.0)
 
     def threads(self) -> Sequence[tuple[str, Callable[[], None]]]:
         """Names and targets; each runs until `stop` is set."""
@@ -84,7 +85,8 @@ class KubernetesSource:
         try:
             self._store.fill(entry, self._read(entry))
         except ApiServerError as error:
-            _log.warning("named object could not be read, retrying", error, kind=str(entry.room), name=str(entry.key))
+            fields = {"kind": str(entry.room), "name": str(entry.key)}
+            self._limited.warning("named object could not be read, retrying", error, **fields)
             self._store.give_up(entry)
             return False
         return True

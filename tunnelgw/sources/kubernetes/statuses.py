@@ -50,9 +50,10 @@ class StatusWriter:
         try:
             self._server.request("PUT", path, body=body, timeout_s=_TIMEOUT_S)
         except Refused as refusal:
-            return Written(_OUTCOMES.get(refusal.status_code, Outcome.FAILED), str(refusal))
+            outcome = _OUTCOMES.get(refusal.status_code, Outcome.FAILED)
+            return Written(outcome, str(refusal), is_general=refusal.status_code in _GENERAL)
         except ApiServerError as error:
-            return Written(Outcome.FAILED, str(error))
+            return Written(Outcome.FAILED, str(error), is_general=True)
         return Written(Outcome.WRITTEN)
 
 
@@ -62,3 +63,4 @@ _OUTCOMES: dict[int, Outcome] = {
     HTTPStatus.UNPROCESSABLE_ENTITY: Outcome.INVALID,
     HTTPStatus.BAD_REQUEST: Outcome.INVALID,
 }
+_GENERAL = frozenset({HTTPStatus.UNAUTHORIZED, HTTPStatus.TOO_MANY_REQUESTS, HTTPStatus.SERVICE_UNAVAILABLE})

@@ -6,9 +6,12 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
+from kubernetes.client import Configuration
 
 from daemonkit.secret import Secret
+from tests.e2e.controller.fronts import Front
 from tests.tunnelgw.sources.cluster import HOME, Cluster
+from tests.tunnelgw.sources.objects import route
 from tunnelgw.model.kinds import RESOURCES, Kind
 from tunnelgw.model.meta import Key, Object
 from tunnelgw.sources.kubernetes.decode import ObjectDecoder
@@ -111,7 +114,25 @@ def test_a_server_that_is_not_there_is_a_value_too(cluster: Cluster, namespace: 
     item = read(server, cluster, Kind.HTTP_ROUTE, Key(namespace, "web"))
     server.interrupt()
 
-    assert StatusWriter(server).write(Kind.HTTP_ROUTE, item, status("lost")).outcome is Outcome.FAILED
+    written = StatusWriter(server).write(Kind.HTTP_ROUTE, item, status("lost"))
+
+    assert (written.outcome, written.is_general) == (Outcome.FAILED, True)
+
+
+@pytest.mark.parametrize(
+    ("status_code", "is_general"), [(401, True), (429, True), (503, True), (403, False), (500, False)]
+)
+def test_a_failure_says_whether_it_is_about_this_object(status_code: int, is_general: bool) -> None:
+    configuration = Configuration()
+    with Front() as front:
+        configuration.host = front.url
+        front.answer(lambda asked: asked.method == "PUT", status_code)
+        server = ApiServer(lambda: configuration)
+
+        written = StatusWriter(server).write(Kind.HTTP_ROUTE, route("web"), status("lost"))
+
+        assert (written.outcome, written.is_general) == (Outcome.FAILED, is_general)
+        server.close()
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,56 @@
+"""Secrets and ConfigMaps that are named later than they were listed, and cannot be fetched."""
+
+from __future__ import annotations
+
+import threading
+import time
+from pathlib import Path
+
+import pytest
+
+from tests.tunnelgw.sources.kubernetes.running import DEADLINE_S
+from tests.tunnelgw.sources.kubernetes.scriptedapi import ScriptedApi
+from tests.tunnelgw.sources.objects import secret
+from tunnelgw.model.core import Secret
+from tunnelgw.model.kinds import Kind
+from tunnelgw.model.meta import Key
+from tunnelgw.model.snapshot import Entry
+from tunnelgw.sources.kubernetes.server import ApiServer, load_configuration
+from tunnelgw.sources.kubernetes.source import KubernetesSource
+from tunnelgw.sources.store import Store
+
+NAMES = ("a", "b", "c")
+FORBIDDEN = 403, {"code": 403, "reason": "Forbidden", "message": "no"}
+
+
+def test_many_that_cannot_be_fetched_are_told_in_one_line_and_fetched_when_they_can(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The right to list is there, that to get is not."""
+    store, stop = Store((), own=[Entry(Kind.SECRET, Key("default", name)) for name in NAMES]), threading.Event()
+    for name in NAMES:
+        store.upsert(Kind.SECRET, secret(name))
+    with ScriptedApi() as api:
+        paths = {name: f"/api/v1/namespaces/default/secrets/{name}" for name in NAMES}
+        api.refusals = dict.fromkeys(paths.values(), FORBIDDEN)
+        server = ApiServer(lambda: load_configuration(str(api.kubeconfig(tmp_path))))
+        fetch = dict(KubernetesSource(server, store, stop).threads())["fetch-named"]
+        thread = threading.Thread(target=fetch)
+        thread.start()
+        assert store.wait(time.monotonic() + DEADLINE_S), "nothing waits for what cannot be had"
+        store.take()
+        assert caplog.messages == ["named object could not be read, retrying"]
+
+        for name, path in paths.items():
+            metadata = {"name": name, "namespace": "default"}
+            api.refusals[path] = (200, {"metadata": metadata, "data": {"tls.key": "cHJpdmF0ZQ=="}})
+
+        found: set[str] = set()
+        while found != {*NAMES}:
+            assert store.wait(time.monotonic() + DEADLINE_S), f"fetched so far: {found}"
+            secrets = store.take().snapshot.all(Kind.SECRET).values()
+            found = {item.metadata.name for item in secrets if isinstance(item, Secret) and item.data}
+        stop.set()
+        thread.join(DEADLINE_S)
+        assert not thread.is_alive()
+        server.close()
