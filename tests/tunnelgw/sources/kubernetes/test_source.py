@@ -133,6 +133,23 @@ def test_secrets_have_their_data_only_while_something_names_them(cluster: Cluste
         assert (data("named"), data("other")) == (None, {"tls.key": "cHJpdmF0ZQ=="})
 
 
+def test_releases_of_charts_do_not_come_over_the_wire(cluster: Cluster, namespace: str) -> None:
+    def create(name: str, type_: str) -> None:
+        cluster.create(Kind.SECRET, name, namespace=namespace, type=type_)
+
+    create("listed-release", "helm.sh/release.v1")
+    create("listed", "Opaque")
+    with running(cluster.kubeconfig) as world:
+        world.until_here(Kind.SECRET, Key(namespace, "listed"))
+        create("watched-release", "helm.sh/release.v1")
+        create("watched", "Opaque")
+        world.until_here(Kind.SECRET, Key(namespace, "watched"))
+
+        assert world.change is not None
+        secrets = world.change.snapshot.all(Kind.SECRET)
+        assert {key.name for key in secrets if key.namespace == namespace} == {"listed", "watched"}
+
+
 def test_config_maps_have_their_data_only_while_something_names_them(cluster: Cluster, namespace: str) -> None:
     cluster.create(Kind.CONFIG_MAP, "ca", namespace=namespace, data={"ca.crt": "pem"})
     with running(cluster.kubeconfig) as world:

@@ -13,7 +13,7 @@ from tests.tunnelgw.sources.kubernetes.scriptedapi import ScriptedApi, Send, lis
 from tunnelgw.model.kinds import Kind
 from tunnelgw.model.meta import Key
 from tunnelgw.model.snapshot import Entry
-from tunnelgw.sources.kubernetes.watch import Restart
+from tunnelgw.sources.kubernetes.watch import Restart, Timing
 
 EXPIRED = {"code": 410, "reason": "Expired", "message": "too old resource version"}
 
@@ -142,6 +142,7 @@ def test_an_object_that_does_not_fit_is_kept_out_and_reported_and_the_others_are
         world.until(lambda _: names(world) == {"bad"}, "the mended one, and not the one that was spoiled and deleted")
         change = world.until(lambda change: not change.unreadable, "nothing unreadable")
         assert Entry(Kind.HTTP_ROUTE, Key("default", "good")) in world.changed
+        assert [query(api).get("resourceVersion") for _ in range(5)] == [None, "5", "6", "7", "8"]
         assert change.snapshot.all(Kind.HTTP_ROUTE).keys() == {Key("default", "bad")}
 
 
@@ -183,6 +184,88 @@ def test_a_list_that_fails_is_tried_until_it_works(
         world.until(lambda change: True, "the list")
 
         assert names(world) == {"a"}
+
+
+@pytest.mark.parametrize(
+    ("answer", "told", "level"),
+    [
+        ((403, {"code": 403, "reason": "Forbidden"}), "watch forbidden, retrying", "ERROR"),
+        ((429, {"code": 429, "reason": "TooManyRequests"}), "watch refused, retrying", "WARNING"),
+        ((200, b"<html>login</html>"), "watch disconnected, retrying", "INFO"),
+    ],
+)
+def test_a_list_that_fails_again_and_again_is_told_in_one_line(
+    api: ScriptedApi,
+    tmp_path: Path,
+    caplog: pytest.LogCaptureFixture,
+    answer: tuple[int, object],
+    told: str,
+    level: str,
+) -> None:
+    caplog.set_level("INFO", "tunnelgw")
+    for _ in range(3):
+        api.lists.put(answer)
+    api.lists.put((200, listing([], "5")))
+    api.watches.put(api.stay)
+
+    with running(api.kubeconfig(tmp_path)):
+        for _ in range(5):
+            query(api)
+
+    said = [(record.getMessage(), record.levelname) for record in caplog.records if "retrying" in record.getMessage()]
+    assert said == [(told, level)]
+
+
+def test_a_list_that_was_refused_is_not_asked_for_again_before_its_time(
+    api: ScriptedApi, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("backoff.full_jitter", lambda cap_s: cap_s)
+    for _ in range(1000):
+        api.lists.put((503, {"code": 503}))
+
+    with running(api.kubeconfig(tmp_path), Timing(first_wait_s=3600.0, longest_wait_s=3600.0)) as world:
+        query(api)
+        assert world.store.wait_listed({*Kind} - {Kind.HTTP_ROUTE}, DEADLINE_S), "others went on"
+
+    assert api.asked.empty()
+
+
+def test_a_watch_asks_for_bookmarks_and_to_be_ended(api: ScriptedApi, tmp_path: Path) -> None:
+    """Without the first its version grows old while nothing happens, without the second a lost one lasts."""
+    api.lists.put((200, listing([], "5")))
+    api.watches.put(api.stay)
+
+    with running(api.kubeconfig(tmp_path)):
+        _, watch = query(api), query(api)
+
+    assert (watch["watch"], watch["allowWatchBookmarks"]) == ("1", "true")
+    assert 55 <= int(watch["timeoutSeconds"]) <= 61
+
+
+@pytest.mark.parametrize(
+    ("code", "begins_at"),
+    [
+        (401, "5"),
+        (403, "5"),
+        (429, "5"),
+        (500, "5"),
+        (503, "5"),
+        (400, None),
+        (404, None),
+        (410, None),
+        (504, None),
+    ],
+)
+def test_a_refused_watch_costs_a_list_only_where_its_version_may_be_at_fault(
+    api: ScriptedApi, tmp_path: Path, code: int, begins_at: str | None
+) -> None:
+    api.lists.put((200, listing([], "5")))
+    api.watches.put(lambda send: send({"type": "ERROR", "object": {"code": code}}))
+    api.lists.put((200, listing([], "6")))
+    api.watches.put(api.stay)
+
+    with running(api.kubeconfig(tmp_path)):
+        assert [query(api).get("resourceVersion") for _ in range(3)] == [None, "5", begins_at]
 
 
 def test_a_kind_that_every_server_has_is_not_missed_in_silence(
