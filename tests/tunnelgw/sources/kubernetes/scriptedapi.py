@@ -28,8 +28,8 @@ class ScriptedApi:
         """The queries of HTTPRoute, as they came."""
         self.has_chunks = True
         """False: watches end with their connection, as those of HTTP/1.0 do."""
-        self.refusals: dict[str, tuple[int, Any]] = {}
-        """Answers to requests for other kinds, by path."""
+        self.refusals: dict[str, tuple[int, Any] | Answer] = {}
+        """Answers to all other requests, by path; to watches only where they are no documents."""
         self.is_over = threading.Event()
         self._server = ThreadingHTTPServer(("127.0.0.1", 0), self._handler())
         self._server.daemon_threads = True
@@ -62,6 +62,9 @@ class ScriptedApi:
         self._server.server_close()
 
     def _answer(self, path: str, query: dict[str, str]) -> tuple[int, Any] | Answer:
+        refusal = self.refusals.get(path)
+        if refusal is not None and (isinstance(refusal, tuple) or "watch" in query):
+            return refusal
         if path == _PATH:
             self.asked.put(query)
             if "watch" in query:
@@ -69,8 +72,6 @@ class ScriptedApi:
             return self.lists.get(timeout=60)
         if path == _PATH.rpartition("/")[0]:
             return 200, {"resources": [{"name": "httproutes"}]}
-        if path in self.refusals:
-            return self.refusals[path]
         if "watch" in query:
             return self.stay
         if path.count("/") == 3 and path.startswith("/apis/"):

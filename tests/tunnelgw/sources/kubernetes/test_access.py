@@ -16,9 +16,12 @@ import pytest
 from kubernetes.client import Configuration
 from kubernetes.config.incluster_config import InClusterConfigLoader
 
-from tunnelgw.sources.kubernetes.server import ApiServer, Unreachable, load_configuration
+from tunnelgw.sources.kubernetes.server import ApiServer, Refused, Unreachable, load_configuration
 
 SECRET = "geheim"  # looked for in messages
+
+
+EXPIRED = "abgelaufen"  # a token that is refused
 
 
 class _Echo(BaseHTTPRequestHandler):
@@ -26,7 +29,7 @@ class _Echo(BaseHTTPRequestHandler):
 
     def do_GET(self) -> None:
         body = self.headers.get("Authorization", "").encode()
-        self.send_response(200)
+        self.send_response(401 if EXPIRED.encode() in body else 200)
         self.send_header("Content-Length", str(len(body)))
         self.end_headers()
         self.wfile.write(body)
@@ -76,6 +79,20 @@ def test_white_space_around_a_token_is_no_part_of_it(tmp_path: Path, url: str) -
     given = asked(kubeconfig(tmp_path, url, {"token": f"{SECRET} \n"}))
 
     assert from_file == given == f"Bearer {SECRET}".encode()
+
+
+def test_after_a_refusal_a_token_that_was_replaced_meanwhile_is_shown(tmp_path: Path, url: str) -> None:
+    token = tmp_path / "token"
+    token.write_text(EXPIRED)
+    path = kubeconfig(tmp_path, url, {"tokenFile": str(token)})
+    server = ApiServer(lambda: load_configuration(path))
+    with pytest.raises(Refused, match=r"^401 "):
+        server.request("GET", "/version")
+
+    token.write_text(SECRET)
+
+    assert server.request("GET", "/version") == f"Bearer {SECRET}".encode()
+    server.close()
 
 
 @pytest.mark.parametrize("token", [f"{SECRET}\nzeile", f"{SECRET}ü"])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -15,6 +16,8 @@ from tunnelgw.model.meta import Key
 from tunnelgw.model.snapshot import Entry
 from tunnelgw.sources.kubernetes.watch import Restart, Timing
 
+GROUP = "/apis/gateway.networking.k8s.io/v1"
+CRDS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
 EXPIRED = {"code": 410, "reason": "Expired", "message": "too old resource version"}
 
 
@@ -99,7 +102,16 @@ def test_a_bookmark_moves_the_version_that_a_watch_begins_at(api: ScriptedApi, t
 
 
 @pytest.mark.parametrize(
-    "rest", [b'{"type":"ADDED","object":{"metadata":{"na', b"not JSON\n", b"[]\n", b'{"type":5}\n']
+    "rest",
+    [
+        b'{"type":"ADDED","object":{"metadata":{"na',
+        b"not JSON\n",
+        b"[]\n",
+        b'{"type":5}\n',
+        b'{"type":"ADDED","object":{}}\n',
+        b'{"type":"BOOKMARK","object":[]}\n',
+        b'{"type":"ERROR","object":[]}\n',
+    ],
 )
 def test_half_an_event_or_none_at_all_changes_nothing_and_the_watch_goes_on(
     api: ScriptedApi, tmp_path: Path, rest: bytes
@@ -285,6 +297,52 @@ def test_a_kind_that_every_server_has_is_not_missed_in_silence(
 
         world.until(lambda change: True, "the whole list")
         assert names(world) == {"a"}
+
+
+def test_a_server_that_cannot_say_whether_a_kind_is_installed_is_asked_until_it_can(
+    api: ScriptedApi, tmp_path: Path
+) -> None:
+    """A kind that is taken for absent loses its objects."""
+    api.refusals[GROUP] = (503, {"code": 503, "reason": "ServiceUnavailable"})
+    with running(api.kubeconfig(tmp_path)) as world:
+        assert wait_until(lambda: world.restarts.count((Kind.HTTP_ROUTE, Restart.REFUSED)) >= 2, DEADLINE_S)
+        assert Kind.HTTP_ROUTE in world.store.unlisted
+
+        api.lists.put((200, listing([route("a")], "5")))
+        api.watches.put(api.stay)
+        del api.refusals[GROUP]
+
+        world.until(lambda change: True, "the whole list")
+        assert names(world) == {"a"}
+
+
+@pytest.mark.parametrize("is_seen_in_a_watch", [True, False])
+def test_a_kind_that_is_missing_is_looked_for_when_a_definition_comes(
+    api: ScriptedApi, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, is_seen_in_a_watch: bool
+) -> None:
+    monkeypatch.setattr("backoff.full_jitter", lambda _: 0.01)
+    patient = Timing(first_wait_s=3600.0, longest_wait_s=3600.0, poll_s=3600.0)
+    is_installed = threading.Event()
+
+    def definition(send: Send) -> None:
+        is_installed.wait(DEADLINE_S)
+        send({"type": "ADDED", "object": {"metadata": {"name": "httproutes", "resourceVersion": "9"}}})
+        api.stay(send)
+
+    api.refusals[GROUP] = (404, {"code": 404, "reason": "NotFound"})
+    api.refusals[CRDS] = definition if is_seen_in_a_watch else (503, {"code": 503})
+    with running(api.kubeconfig(tmp_path), patient) as world:
+        awaited = {Kind.HTTP_ROUTE, Kind.CUSTOM_RESOURCE_DEFINITION} if is_seen_in_a_watch else {Kind.HTTP_ROUTE}
+        assert world.store.wait_listed(awaited, DEADLINE_S)
+
+        api.lists.put((200, listing([route("a")], "5")))
+        api.watches.put(api.stay)
+        del api.refusals[GROUP]
+        if not is_seen_in_a_watch:
+            del api.refusals[CRDS]
+        is_installed.set()
+
+        world.until_here(Kind.HTTP_ROUTE, Key("default", "a"))
 
 
 def test_a_version_that_the_server_cannot_know_leads_to_a_list(api: ScriptedApi, tmp_path: Path) -> None:
