@@ -5,6 +5,7 @@ cannot be written (no state directory, full disk), notes live as long as the pro
 One thread at a time may call, the one whose turn it is to read or write the store.
 """
 
+import contextlib
 from collections.abc import Iterable
 from pathlib import Path
 
@@ -59,6 +60,8 @@ class Journal:
             self._rare_log.warning(
                 "unsettled ownership records cannot be remembered across a restart", error=error, path=str(self._path)
             )
+            with contextlib.suppress(OSError):  # what it says is out of date, and would be followed after a restart
+                self._path.unlink()
 
     def _load(self) -> tuple[Voucher, ...]:
         if self._path is None:

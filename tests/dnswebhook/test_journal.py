@@ -1,5 +1,6 @@
 """Notes of unsettled ownership records survive a restart, and never stop the work."""
 
+import errno
 from pathlib import Path
 
 import pytest
@@ -60,3 +61,21 @@ def test_notes_are_kept_in_memory_where_they_cannot_be_written(tmp_path: Path) -
     journal.note([voucher("a-one.example.com")])
 
     assert (voucher("a-one.example.com"),) == journal.vouchers
+
+
+def test_a_note_that_could_not_be_written_leaves_no_older_one_to_the_next_start(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The older one does not know values that became ours since: the ownership record of such a record would go."""
+
+    def fill_the_disk(_path: Path, _content: bytes) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    journal = Journal(tmp_path, "store")
+    journal.note([voucher("a-one.example.com", is_leaving=False)])
+    monkeypatch.setattr("dnswebhook.journal.replace_file", fill_the_disk)
+
+    journal.note([voucher("a-two.example.com")])
+
+    assert (voucher("a-one.example.com", is_leaving=False), voucher("a-two.example.com")) == journal.vouchers
+    assert () == Journal(tmp_path, "store").vouchers
