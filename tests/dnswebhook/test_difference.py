@@ -115,6 +115,13 @@ def test_an_obstacle_to_a_cname_is_named() -> None:
     assert "A '192.0.2.1'" in found.refusals[0].detail
 
 
+def test_the_obstacle_that_is_served_already_is_named_before_one_that_is_wanted_too() -> None:
+    found = difference([wish(["host.example.net"], kind="CNAME"), wish(["192.0.2.9"])], [row("text", "TXT")])
+
+    assert ([], [], []) == values(found, "CNAME")
+    assert "TXT 'text'" in found.refusals[0].detail
+
+
 def test_a_disabled_row_is_no_obstacle_to_a_cname() -> None:
     found = difference([wish(["host.example.net"], kind="CNAME")], [row("192.0.2.1", is_enabled=False)])
 
@@ -143,6 +150,16 @@ def test_it_is_written_when_the_refused_record_is_partly_there() -> None:
 
     found = difference([wish(["192.0.2.1"]), voucher()], [row("192.0.2.1")], [refusal])
 
+    assert 1 == len(found.sets["a-app.example.com", "TXT"].creates)
+
+
+def test_it_is_written_when_some_values_of_the_refused_record_come() -> None:
+    rows = [row("192.0.2.2", is_enabled=False)]
+
+    found = difference([wish(["192.0.2.1", "192.0.2.2"]), voucher()], rows)
+
+    assert ([], ["192.0.2.1"], []) == values(found)
+    assert [RefusalReason.DISABLED_ROW] == reasons(found)
     assert 1 == len(found.sets["a-app.example.com", "TXT"].creates)
 
 

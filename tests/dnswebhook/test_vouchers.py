@@ -1,5 +1,6 @@
 """Which left-over ownership records go, which stay, and which question stays open."""
 
+import msgspec
 import pytest
 
 from dnswebhook.model import Origin, Record
@@ -57,6 +58,14 @@ def test_one_whose_record_may_still_follow_stays_open(is_desired: object) -> Non
     settlement = settle([coming], [TXT_ROW], is_desired)  # type: ignore[arg-type]
 
     assert ((), (coming,)) == (settlement.remove, settlement.open)
+
+
+def test_one_whose_name_does_not_tell_which_type_is_wanted_stays_open() -> None:
+    of_any_type = msgspec.structs.replace(coming, owned=OwnedSet("app.example.com", frozenset()))
+
+    settlement = settle([of_any_type], [TXT_ROW], undesired)
+
+    assert ((), (of_any_type,)) == (settlement.remove, settlement.open)
 
 
 def test_one_whose_record_is_not_wanted_any_more_goes() -> None:
