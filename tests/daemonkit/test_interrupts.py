@@ -1,17 +1,20 @@
-"""Ctrl-C before a daemon takes its signals, and of a command for people."""
+"""Ctrl-C before a daemon takes its signals, and of a command for people; a container that is stopped as it starts."""
 
 from __future__ import annotations
 
 import contextlib
 import os
 import signal
-from collections.abc import Iterator
+import sys
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
 from tests.proxy.site import DEADLINE_S, eventually
 from tests.support.daemon import Daemon
+from tests.support.process import Process
+from tests.support.requirements import not_possible_here
 
 
 @pytest.fixture(autouse=True)
@@ -36,6 +39,51 @@ def test_an_interrupt_ends_it_without_a_word(tmp_path: Path, package: str, comma
     os.mkfifo(fifo)
     daemon = Daemon(package, [command], {secret: str(fifo)}).start()
 
+    with read_by(lambda: daemon.pid, fifo):
+        daemon.send_signal(signal.SIGINT)
+
+        assert daemon.wait(DEADLINE_S) == -signal.SIGINT
+    assert daemon.lines == ()
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+@pytest.mark.parametrize(
+    ("package", "secret"),
+    [
+        ("proxy", "PROXY_AUTH_TOKEN_FILE"),
+        ("tunnelgw", "PROXY_AUTH_TOKEN_FILE"),
+        ("dnswebhook", "UNIFI_API_KEY_FILE"),
+    ],
+)
+def test_the_first_process_of_a_container_can_be_stopped_while_it_starts(
+    tmp_path: Path, package: str, secret: str, number: signal.Signals
+) -> None:
+    fifo = tmp_path / "secret"
+    os.mkfifo(fifo)
+    command = ["unshare", "--map-root-user", "--pid", "--fork", "--kill-child", sys.executable, "-m", package, "run"]
+
+    with Process(package, command, {secret: str(fifo)}) as container:
+        eventually(lambda: bool(child_of(container)) or not container.is_running, "it has started, or cannot")
+        if not container.is_running:
+            not_possible_here(f"no process namespace can be made here: {container.tail}")
+        with read_by(lambda: child_of(container), fifo):
+            os.kill(child_of(container), number)
+
+            assert container.wait(DEADLINE_S) == 128 + number
+    assert container.lines == ()
+
+
+def child_of(process: Process) -> int:
+    """Its number, or 0."""
+    with contextlib.suppress(OSError):
+        return int(Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text(encoding="utf-8") or 0)
+    return 0
+
+
+@contextlib.contextmanager
+def read_by(pid: Callable[[], int], fifo: Path) -> Iterator[None]:
+    """While the process reads the FIFO, in which there is nothing."""
+
     def is_read() -> bool:
         """And as long as this end of it is open, there is something to wait for."""
         with contextlib.suppress(OSError):
@@ -45,12 +93,9 @@ def test_an_interrupt_ends_it_without_a_word(tmp_path: Path, package: str, comma
 
     def waits() -> bool:
         """A signal just before it does would be acted on when the waiting is over: Python acts between its steps."""
-        return Path(f"/proc/{daemon.pid}/stat").read_text(encoding="utf-8").rpartition(")")[2].split()[0] == "S"
+        return Path(f"/proc/{pid()}/stat").read_text(encoding="utf-8").rpartition(")")[2].split()[0] == "S"
 
     with contextlib.ExitStack() as ends:
         eventually(is_read, "the secret is read")
         eventually(waits, "there is nothing of it yet")
-        daemon.send_signal(signal.SIGINT)
-
-        assert daemon.wait(DEADLINE_S) == -signal.SIGINT
-    assert daemon.lines == ()
+        yield
