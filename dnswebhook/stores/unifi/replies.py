@@ -182,7 +182,8 @@ def _by_code(reply: Reply, body: ErrorBody) -> StoreError:
     if reply.status_code in (404, 405) and not is_json(reply):
         return MethodAbsent(f"{described(reply)}; {HINT_FLAVOUR}")
     if reply.status_code == 404 or "notfound" in word:
-        is_row = request.method in ("PUT", "DELETE")
+        # The console in front of the application knows no rows, and may say 404 to everything while it starts.
+        is_row = request.method in ("PUT", "DELETE") and not isinstance(body.error, _FrontEnd)
         return NotFound(said) if is_row else StoreUnreachable(f"{described(reply)}; {HINT_FLAVOUR}; {HINT_SITE}")
     if concerns_record:
         return RecordError(said if body.text else described(reply))

@@ -94,6 +94,18 @@ def test_a_delete_that_is_answered_with_something_else_has_removed_nothing(
     assert len(controller.rows()) == 1
 
 
+@pytest.mark.parametrize("operation", ["update", "delete"])
+def test_a_404_of_the_console_in_front_of_the_application_says_nothing_of_the_row(
+    store: UnifiStore, controller: Controller, deadline: Deadline, operation: str
+) -> None:
+    record = store.create(SPEC, deadline)
+    controller.fault(Reply(status=404, body='{"error":{"code":404,"message":"Not Found"}}'), on=operation)
+
+    with pytest.raises(StoreUnreachable, match=r"404.*Not Found"):
+        store.update(record, OTHER, deadline) if operation == "update" else store.delete(record, deadline)
+    assert [row.value for row in controller.rows()] == [SPEC.value]
+
+
 @pytest.mark.parametrize(("status", "body"), [(204, ""), (200, " \n"), (200, "{}")])
 def test_a_delete_needs_no_row_in_its_answer(
     store: UnifiStore, controller: Controller, deadline: Deadline, status: int, body: str
