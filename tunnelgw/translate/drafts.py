@@ -18,10 +18,9 @@ from tunnelgw.translate.listenertls import TlsDraft, tls_draft
 from tunnelgw.translate.names import listener_name
 from tunnelgw.translate.pools import plain_address
 from tunnelgw.translate.queries import View
-from tunnelgw.translate.slots import Slot, slots
+from tunnelgw.translate.slots import PROTOCOLS, Slot, slots
 from tunnelgw.translate.verdicts import false, true
 
-PROTOCOLS = ("HTTP", "HTTPS")
 TUNNEL_PORTS = (80, 443)
 ROUTE_KINDS = (Kind.HTTP_ROUTE, Kind.GRPC_ROUTE)
 

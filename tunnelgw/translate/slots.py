@@ -2,7 +2,8 @@
 
 Listeners of one port need one protocol and different hostnames. Of the Gateway's own listeners all that conflict are
 refused, for nobody could tell which one is meant. ListenerSets come after them, the oldest first: a listener of theirs
-is refused when one before it has its place. Refused listeners of the Gateway keep their place, those of sets have none.
+is refused when one before it has its place. Refused listeners of the Gateway keep their place, those of sets have none;
+nor has anybody's whose protocol is not served, since requests to the port can only be meant for the others.
 """
 
 from collections import defaultdict
@@ -19,6 +20,8 @@ from tunnelgw.translate import selectors
 from tunnelgw.translate.queries import View
 from tunnelgw.translate.verdicts import ObjectId
 
+PROTOCOLS = ("HTTP", "HTTPS")
+"""Those that are served."""
 _ONE_FAMILY = ({"HTTPS", "TLS"},)
 """Protocols that may share a port: the server name of the client tells their listeners apart."""
 
@@ -37,12 +40,13 @@ def slots(view: View, key: Key) -> tuple[Slot, ...]:
     if not isinstance(gateway, Gateway):
         return ()
     own = [Slot(ObjectId(Kind.GATEWAY, key), listener) for listener in gateway.spec.listeners]
+    served = [slot for slot in own if _is_served(slot)]
     result = []
     for slot in own:
-        others = [rival for rival in own if rival is not slot and _place(rival.listener) == _place(slot.listener)]
-        result.append(_judged(slot, others, others))
+        others = [rival for rival in served if rival is not slot and _place(rival.listener) == _place(slot.listener)]
+        result.append(_judged(slot, others, others) if _is_served(slot) else slot)
     placed: dict[tuple[bool, int], _Placed] = defaultdict(lambda: _Placed({}, {}))
-    for slot in own:
+    for slot in served:
         placed[_place(slot.listener)].add(slot)
     for item in view.ask(allowed_sets, key):
         for listener in item.spec.listeners:
@@ -50,7 +54,7 @@ def slots(view: View, key: Key) -> tuple[Slot, ...]:
             namesake = before.by_hostname.get(listener.hostname)
             slot = Slot(ObjectId(Kind.LISTENER_SET, item.key), listener)
             slot = _judged(slot, before.by_protocol.values(), [namesake] if namesake else [])
-            if slot.conflict is None:
+            if slot.conflict is None and _is_served(slot):
                 before.add(slot)
             result.append(slot)
     return tuple(result)
@@ -78,6 +82,10 @@ def allowed_sets(view: View, key: Key) -> tuple[ListenerSet, ...]:
         for item in view.bucket(Index.LISTENER_SETS_BY_GATEWAY, key)
         if isinstance(item, ListenerSet) and selectors.admits(view, allowed, key.namespace, item.metadata.namespace)
     )
+
+
+def _is_served(slot: Slot) -> bool:
+    return slot.listener.protocol in PROTOCOLS
 
 
 def _place(listener: Listener) -> tuple[bool, int]:
