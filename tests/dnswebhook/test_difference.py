@@ -94,6 +94,13 @@ def test_a_disabled_row_holds_its_value_back_and_is_not_touched() -> None:
     assert [RefusalReason.DISABLED_ROW] == reasons(found)
 
 
+def test_a_disabled_row_of_another_type_holds_back_nothing() -> None:
+    found = difference([wish(["192.0.2.1"])], [row("192.0.2.1", "TXT", is_enabled=False)])
+
+    assert ([], ["192.0.2.1"], []) == values(found)
+    assert [] == reasons(found)
+
+
 def test_an_old_answer_stays_when_nothing_can_come_in_its_place() -> None:
     found = difference([wish((), ["192.0.2.1"], is_wanted=True)], [row("192.0.2.1")])
 
@@ -170,6 +177,14 @@ def test_a_record_is_not_created_when_all_its_ownership_records_are_refused() ->
 
     assert ([], [], []) == values(found)
     assert [RefusalReason.CANNOT_BE_HELD, RefusalReason.NO_OWNERSHIP] == reasons(found)
+
+
+def test_one_that_is_there_is_not_refused_for_want_of_an_ownership_record() -> None:
+    refusal = Refusal(RefusalReason.CANNOT_BE_HELD, f"a-{NAME}", "TXT", "too long")
+
+    found = difference([wish(["192.0.2.1"]), voucher(())], [row("192.0.2.1")], [refusal])
+
+    assert [RefusalReason.CANNOT_BE_HELD] == reasons(found)
 
 
 def test_an_ownership_record_of_another_type_says_nothing_about_this_one() -> None:
