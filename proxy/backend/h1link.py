@@ -1,7 +1,8 @@
 """A connection to a backend that speaks HTTP/1.1: one request at a time, kept for the next.
 
 A backend may close a kept connection at any moment, also while the next request is on its way: such a failure says
-`was_reused`. Bytes that come while nothing was asked can belong to no response, so the connection is given up at once.
+`was_reused`. Bytes that come while nothing was asked can belong to no response, so the connection is given up at once;
+so it is where they are read only when the next request waits to be sent.
 Reading pauses while the exchange holds more than MAX_HELD_BYTES of the response.
 """
 
@@ -196,6 +197,10 @@ class H1Link:
         request = self._request
         if request is None:
             self.abort()
+            return
+        if not self._is_head_sent:
+            # Of this very turn: what has come is older.
+            self._break(Reason.RESET, "bytes that belong to no response")
             return
         self._pass_on(request, self._codec.receive(data, _MAX_CHUNKS))
         if self._codec.has_unread and self._request is request:

@@ -7,7 +7,7 @@ import pytest
 
 from proxy.backend.stream import Reason, Wish
 from tests.proxy.backend.servers import OK, Conn, backend, dead_port
-from tests.proxy.backend.world import Owed, one, world
+from tests.proxy.backend.world import PATIENCE_S, Owed, one, world
 
 CHUNKED_OK = b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n"
 
@@ -185,6 +185,33 @@ def test_a_kept_connection_that_ends_or_speaks_unasked_is_not_used_again(unasked
         w.until(lambda: w.backend().connections == 0)
 
         assert bytes(w.fetch().body) == b"ok"
+        assert peer.connections == 2
+
+
+@pytest.mark.parametrize("method", [b"GET", b"POST"])
+def test_what_has_come_unasked_when_a_kept_connection_gets_its_next_request_is_no_answer_to_it(method: bytes) -> None:
+    """A 408 of a server that has waited long enough, for instance."""
+    go_on = threading.Event()
+
+    def serve(conn: Conn) -> None:
+        conn.request()
+        conn.send(OK)
+        if conn.place == 0:
+            go_on.wait(10)
+            conn.send(b"HTTP/1.1 408 Request Timeout\r\ncontent-length: 4\r\n\r\nevil")
+        conn.wait_for_end()
+
+    with backend(serve) as peer, world() as w:
+        w.use(one(peer.address))
+        w.fetch()
+        go_on.set()
+        # It is there, and the loop has not been told.
+        assert w.loop._selector.select(PATIENCE_S)
+        failure = w.fetch(method=method).failure
+
+        assert failure is not None
+        assert (failure.reason, failure.is_unprocessed, failure.was_reused) == (Reason.RESET, True, True)
+        assert bytes(w.fetch(wish=Wish(needs_new_connection=True)).body) == b"ok"
         assert peer.connections == 2
 
 
