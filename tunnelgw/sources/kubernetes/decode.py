@@ -41,7 +41,8 @@ class _Listing(msgspec.Struct, rename="camel"):
         continue_: str = msgspec.field(default="", name="continue")
 
     metadata: Metadata
-    items: list[msgspec.Raw] | None = None
+    items: list[msgspec.Raw] | None
+    """Go may say null for none; without the field it is something else, and no list that is empty."""
 
 
 class _Change(msgspec.Struct):

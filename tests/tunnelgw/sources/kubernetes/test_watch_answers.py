@@ -179,6 +179,7 @@ def test_a_reported_object_says_what_was_wrong_with_which_generation(api: Script
         (403, {"code": 403, "reason": "Forbidden", "message": "no"}),
         (200, b"<html>login</html>"),
         (200, {"items": 5}),
+        (200, {"kind": "Status", "metadata": {}, "status": "Success"}),
         (302, b"<html>login</html>"),
         (599, b""),
         (401, {"code": 401, "reason": "Unauthorized"}),
