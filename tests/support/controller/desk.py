@@ -141,7 +141,7 @@ class Desk:
             case faults.Truncate():
                 return answer.delivered(Delivery.TRUNCATED)
             case faults.Huge():
-                return Answer(200, b"[" + b" " * (effect.size_bytes - 2) + b"]", JSON)
+                return Answer(200, effect.body, JSON)
             case faults.Slow() | faults.Hang():
                 return answer if self._outlasts(effect, request) else answer.delivered(Delivery.CLOSED)
         raise AssertionError(f"no such effect: {effect!r}")
