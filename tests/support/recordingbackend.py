@@ -116,7 +116,7 @@ class RecordingBackend:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self.close()
+        self._sockets.__exit__(kind, error, trace)
 
     def _talk(self, dialogue: Dialogue) -> None:
         raw = self.raw.setdefault(dialogue.number, bytearray())
