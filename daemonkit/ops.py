@@ -27,9 +27,19 @@ _METHODS = ("GET", "HEAD")
 
 
 class OpsApp:
-    """A WSGI app; daemons that serve health and metrics on two addresses use two."""
+    """A WSGI app; daemons that serve health and metrics on two addresses use two.
 
-    def __init__(self, liveness: Health, readiness: Health, registry: CollectorRegistry | None = None) -> None:
+    `beside`: paths of the same address that somebody else answers, told with ours.
+    """
+
+    def __init__(
+        self,
+        liveness: Health,
+        readiness: Health,
+        registry: CollectorRegistry | None = None,
+        *,
+        beside: tuple[str, ...] = (),
+    ) -> None:
         self._routes: dict[str, Callable[[Request], Response]] = {
             "/": self._index,
             "/healthz": lambda _request: _health(liveness, "alive"),
@@ -37,6 +47,7 @@ class OpsApp:
         }
         if registry is not None:
             self._routes["/metrics"] = lambda request: _metrics(registry, request)
+        self._paths = ("/", *beside, *(path for path in self._routes if path != "/"))
 
     def __call__(self, environ: "WSGIEnvironment", start_response: "StartResponse") -> Iterable[bytes]:
         request = Request(environ, populate_request=False)
@@ -50,13 +61,13 @@ class OpsApp:
     def _respond(self, request: Request) -> Response:
         handle = self._routes.get(request.path)
         if handle is None:
-            return error_response(404, f"nothing at {request.path[:200]!r}, want one of {', '.join(self._routes)}")
+            return error_response(404, f"nothing at {request.path[:200]!r}, want one of {', '.join(self._paths)}")
         if request.method not in _METHODS:
             raise MethodNotAllowed(_METHODS, f"method {request.method[:20]!r}, want GET")
         return handle(request)
 
     def _index(self, _request: Request) -> Response:
-        return _json({"paths": [path for path in self._routes if path != "/"]}, 200)
+        return _json({"paths": self._paths[1:]}, 200)
 
 
 def _health(check: Health, when_fine: str) -> Response:

@@ -17,7 +17,7 @@ from daemonkit.wsgi import HttpServer, ServerLimits
 from proxy.control import Begin
 from proxy.document import DocumentError
 from proxy.options import PROG, Options
-from proxy.supervisor.api import ConfigApi
+from proxy.supervisor.api import PATH, ConfigApi
 from proxy.supervisor.configuration import Configuration, Stopping
 from proxy.supervisor.fleet import Fleet
 from proxy.supervisor.metrics import ProxyCollector
@@ -131,7 +131,7 @@ def _serve_api(
         log.warning("PROXY_AUTH_TOKEN is not set: PUT /config and GET /config are refused")
     api = ConfigApi(
         configuration,
-        OpsApp(liveness=lambda: None, readiness=missing, registry=registry),
+        OpsApp(liveness=lambda: None, readiness=missing, registry=registry, beside=(PATH,)),
         token=options.auth_token,
         is_open=options.allow_unauthenticated_config,
         max_document_bytes=options.max_document_bytes,

@@ -158,6 +158,14 @@ def test_other_methods_and_paths_are_told_what_there_is(proxy: Proxy) -> None:
     assert {"GET", "PUT"} <= set(deleted.headers["Allow"].replace(",", " ").split())
 
 
+def test_who_asks_for_another_path_is_told_that_of_the_document(proxy: Proxy) -> None:
+    misspelt = requests.get(f"{proxy.url('config')}/config/", timeout=DEADLINE_S).json()["message"]
+    index = requests.get(f"{proxy.url('config')}/", timeout=DEADLINE_S).json()
+
+    assert misspelt == "nothing at '/config/', want one of /, /config, /healthz, /readyz, /metrics"
+    assert index == {"paths": ["/config", "/healthz", "/readyz", "/metrics"]}
+
+
 def test_before_the_first_document_there_is_none_to_get_and_the_proxy_is_not_ready() -> None:
     with Proxy() as proxy:
         assert proxy.get().status_code == 404
