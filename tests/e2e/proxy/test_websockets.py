@@ -1,5 +1,6 @@
 """WebSockets through the proxy: the `websockets` library on both sides, and clients over HTTP/2 (RFC 8441)."""
 
+import ssl
 import threading
 from collections.abc import Iterator
 from typing import Any
@@ -33,6 +34,10 @@ def server(gateway: Gateway) -> Iterator[WebSocketServer]:
 
 def dial(gateway: Gateway, path: str = "/", *, scheme: str = "ws", **options: Any) -> ClientConnection:
     tls = gateway.doors.authority.client_context() if scheme == "wss" else None
+    if tls is not None:
+        # The library reads in a thread of its own. TLS 1.3 has tickets read after the handshake, and what another thread
+        # writes meanwhile is lost: OpenSSL's connections are for one thread, and Python 3.11 holds no lock.
+        tls.maximum_version = ssl.TLSVersion.TLSv1_2
     port = gateway.tls[1] if scheme == "wss" else gateway.clear[1]
     uri = f"{scheme}://localhost:{port}{path}"
     return connect(uri, ssl=tls, proxy=None, max_size=MAX_BYTES, ping_interval=None, legacy=True, **options)
