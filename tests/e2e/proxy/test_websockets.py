@@ -35,8 +35,8 @@ def server(gateway: Gateway) -> Iterator[WebSocketServer]:
 def dial(gateway: Gateway, path: str = "/", *, scheme: str = "ws", **options: Any) -> ClientConnection:
     tls = gateway.doors.authority.client_context() if scheme == "wss" else None
     if tls is not None:
-        # The library reads in a thread of its own. TLS 1.3 has tickets read after the handshake, and what another thread
-        # writes meanwhile is lost: OpenSSL's connections are for one thread, and Python 3.11 holds no lock.
+        # The library reads in a thread of its own. TLS 1.3 has tickets to be read after the handshake, and what another
+        # thread writes meanwhile is lost: OpenSSL's connections are for one thread, and Python 3.11 has no lock.
         tls.maximum_version = ssl.TLSVersion.TLSv1_2
     port = gateway.tls[1] if scheme == "wss" else gateway.clear[1]
     uri = f"{scheme}://localhost:{port}{path}"
