@@ -16,7 +16,7 @@ Unset: TypeAlias = UnsetType
 END = r"$(?!\n)"
 DURATION = r"^([0-9]{1,5}(h|m|s|ms)){1,4}" + END
 HOSTNAME = r"^(\*\.)?[a-z0-9_]([a-z0-9_-]*[a-z0-9_])?(\.[a-z0-9_]([a-z0-9_-]*[a-z0-9_])?)*" + END
-FIELD_NAME = r"^[A-Za-z0-9!#$%&'*+.^_|~-]+" + END
+FIELD_NAME = r"^[A-Za-z0-9!#$%&'*+.^_`|~-]+" + END
 TIMESTAMP = r"^[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}Z" + END
 
 Duration = Annotated[

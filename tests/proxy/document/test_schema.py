@@ -44,6 +44,7 @@ TAKEN: dict[str, dict[str, Any]] = {
             }
         ],
     },
+    "a field name of all that RFC 9110 has for them": {"forwarding": {"requestIdHeader": "!#$%&'*+-.^_`|~0aZ"}},
 }
 
 REFUSED: dict[str, tuple[dict[str, Any], str]] = {
