@@ -94,6 +94,7 @@ def test_a_connection_that_has_died_without_a_word_is_noticed(
         assert (Kind.HTTP_ROUTE, Restart.DISCONNECTED) in world.restarts
 
 
+@pytest.mark.timeout(300)
 def test_a_restarted_api_server_is_followed_again(tmp_path: Path) -> None:
     environment = start(tmp_path / "state", require(find_programs), is_tied=True)
     try:
