@@ -80,7 +80,7 @@ class ApiServerOrigin:
         self.writer: Writer = StatusWriter(self.server)
         self.recorder: Recorder | None = EventRecorder(self.server, options.controller_name, identity, stop)
         self._source = KubernetesSource(
-            self.server, store, stop, on_restart=lambda kind, _cause: listeners.on_restart(kind)
+            self.server, store, stop, on_restart=lambda kind, _cause, _error: listeners.on_restart(kind)
         )
         # The Lease is renewed until nothing is under way any more, over connections that still work then.
         self._is_over = threading.Event()

@@ -1,6 +1,7 @@
 """The command lines of `check`, `explain`, `status` and `diff`."""
 
 import argparse
+import logging
 import os
 import sys
 from collections.abc import Callable, Mapping, Sequence
@@ -19,6 +20,7 @@ Environ = Mapping[str, str]
 def run(arguments: Sequence[str], environ: Environ) -> int:
     """`arguments` begins with the command."""
     command, *rest = arguments
+    logging.getLogger("tunnelgw").addHandler(logging.NullHandler())  # the daemon's lines say what it will do about it
     commands: dict[str, Callable[[Sequence[str], Environ], bool]] = {
         "check": _check,
         "explain": _explain,

@@ -22,6 +22,7 @@ from tunnelgw.sources.directory.statuses import StatusFolder
 from tunnelgw.sources.directory.surroundings import surroundings
 from tunnelgw.sources.kubernetes.server import ApiServer, ApiServerError, load_configuration
 from tunnelgw.sources.kubernetes.source import KubernetesSource
+from tunnelgw.sources.kubernetes.watch import Restart
 from tunnelgw.sources.store import Store
 
 STATUS = "status"
@@ -109,14 +110,29 @@ def from_api_server(kubeconfig: str, namespace: str) -> World:
     except ApiServerError as error:
         raise NoWorld(f"{error}; see --kubeconfig (KUBECONFIG) and --manifests (TUNNELGW_MANIFESTS)") from error
     store = Store(home=namespace)
-    source = KubernetesSource(server, store, stop)
+    failures: dict[Kind, ApiServerError] = {}
+    forbidden: list[Kind] = []
+
+    def note(kind: Kind, cause: Restart, error: ApiServerError) -> None:
+        failures[kind] = error
+        if cause is Restart.FORBIDDEN:
+            forbidden.append(kind)
+            store.call()
+
+    source = KubernetesSource(server, store, stop, on_restart=note)
     threads = [threading.Thread(target=target, name=name, daemon=True) for name, target in source.threads()]
     for thread in threads:
         thread.start()
     try:
-        if not store.wait(time.monotonic() + _LISTING_S):
-            missing = ", ".join(sorted(store.unlisted)) or "referenced Secrets"
-            raise NoWorld(f"{missing} could not be listed within {_LISTING_S:.0f} s")
+        deadline_s = time.monotonic() + _LISTING_S
+        while not store.wait(deadline_s):
+            if forbidden:
+                raise NoWorld(f"{forbidden[0]} may not be listed: {failures[forbidden[0]]}")
+            if time.monotonic() >= deadline_s:
+                missing = sorted(store.unlisted)
+                reasons = sorted({str(failures[kind]) for kind in missing if kind in failures})
+                what = ", ".join(missing) or "referenced Secrets"
+                raise NoWorld(": ".join((f"{what} could not be listed within {_LISTING_S:.0f} s", *reasons)))
         return World(store.take().snapshot)
     finally:
         stop.set()

@@ -1,11 +1,17 @@
 """What the commands know of a folder of manifests."""
 
+import subprocess
+import sys
 from pathlib import Path
 
 import msgspec
+import pytest
 
 from tests.tunnelgw.sources.directory.site import WEB, Site, route
-from tunnelgw.commands.world import STATUS, from_controlled, from_files
+from tests.tunnelgw.sources.kubernetes.running import DEADLINE_S
+from tests.tunnelgw.sources.kubernetes.scriptedapi import ScriptedApi, listing
+from tunnelgw.commands import world
+from tunnelgw.commands.world import STATUS, NoWorld, from_api_server, from_controlled, from_files
 from tunnelgw.model.gateways import Gateway
 from tunnelgw.model.kinds import Kind
 from tunnelgw.model.snapshot import Entry
@@ -76,3 +82,45 @@ def test_statuses_in_any_of_several_folders_are_no_manifests(tmp_path: Path) -> 
         (folder / STATUS / "gateway" / "web.yaml").write_text(MANIFEST.partition("spec:")[0])
 
     assert from_files(map(str, folders)).problems == ()
+
+
+def refusing_secrets(api: ScriptedApi, status_code: int) -> None:
+    """Who may read routes often may not read Secrets."""
+    api.lists.put((200, listing([], "5")))
+    api.watches.put(api.stay)
+    refusal = {"code": status_code, "reason": "Forbidden", "message": "User joe cannot list"}
+    api.refusals["/api/v1/secrets"] = (status_code, refusal)
+
+
+@pytest.mark.parametrize(
+    ("status_code", "told"),
+    [
+        (403, "Secret may not be listed: 403 Forbidden: User joe cannot list"),
+        (503, "Secret could not be listed within 3 s: 503 Forbidden: User joe cannot list"),
+    ],
+)
+def test_what_cannot_be_listed_is_told_with_its_reason(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    status_code: int,
+    told: str,
+) -> None:
+    monkeypatch.setattr(world, "_LISTING_S", 3.0)
+    with ScriptedApi() as api:
+        refusing_secrets(api, status_code)
+
+        with pytest.raises(NoWorld) as no_world:
+            from_api_server(str(api.kubeconfig(tmp_path)), "tunnelgw-system")
+
+    assert str(no_world.value) == told
+
+
+def test_a_right_that_is_missing_is_the_only_line_that_a_command_says(tmp_path: Path) -> None:
+    with ScriptedApi() as api:
+        refusing_secrets(api, 403)
+        command = [sys.executable, "-m", "tunnelgw", "status", "--kubeconfig", str(api.kubeconfig(tmp_path))]
+
+        done = subprocess.run(command, capture_output=True, text=True, timeout=DEADLINE_S, check=False)
+
+    told = "tunnelgw status: Secret may not be listed: 403 Forbidden: User joe cannot list\n"
+    assert (done.returncode, done.stdout, done.stderr) == (2, "", told)

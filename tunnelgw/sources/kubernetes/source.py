@@ -20,7 +20,7 @@ from tunnelgw.model.snapshot import Entry
 from tunnelgw.sources.kubernetes.decode import ObjectDecoder, Rejected
 from tunnelgw.sources.kubernetes.discovery import Bell
 from tunnelgw.sources.kubernetes.server import ApiServer, ApiServerError, Refused
-from tunnelgw.sources.kubernetes.watch import Restart, Timing, Watch
+from tunnelgw.sources.kubernetes.watch import OnRestart, Timing, Watch
 from tunnelgw.sources.references import WITH_DATA
 from tunnelgw.sources.store import Store
 
@@ -39,7 +39,7 @@ class KubernetesSource:
         store: Store,
         stop: threading.Event,
         timing: Timing = Timing(),  # noqa: B008  # frozen
-        on_restart: Callable[[Kind, Restart], None] = lambda _kind, _cause: None,
+        on_restart: OnRestart = lambda _kind, _cause, _error: None,
     ) -> None:
         self._server = server
         self._store = store

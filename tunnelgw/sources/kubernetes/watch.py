@@ -15,7 +15,7 @@ import time
 from collections.abc import Callable, Generator
 from enum import StrEnum
 from http import HTTPStatus
-from typing import Final
+from typing import Final, TypeAlias
 
 import backoff
 import msgspec
@@ -75,6 +75,9 @@ class Restart(StrEnum):
     REMOVED = "removed"
 
 
+OnRestart: TypeAlias = Callable[[Kind, Restart, ApiServerError], None]
+
+
 class Watch:
     """`run` is a thread's target; it goes on until `stop` is set."""
 
@@ -86,7 +89,7 @@ class Watch:
         bell: Bell,
         stop: threading.Event,
         timing: Timing,
-        on_restart: Callable[[Kind, Restart], None],
+        on_restart: OnRestart,
     ) -> None:
         self._resource = resource
         self._kind = resource.kind
@@ -220,7 +223,7 @@ class Watch:
     def _restart(self, cause: Restart, error: ApiServerError) -> None:
         if self._stop.is_set():
             return
-        self._on_restart(self._kind, cause)
+        self._on_restart(self._kind, cause, error)
         delay_s = backoff.full_jitter(next(self._waits))
         fields = {"path": self._path, "delay_s": round(delay_s, 3)}
         if cause is Restart.FORBIDDEN:
