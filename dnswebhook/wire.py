@@ -3,7 +3,8 @@
 Tolerant in: external-dns decodes with Go's JSON package, so keys are matched here without regard to case too (up to
 0.16 it sends `Create`, since 0.17 `create`; of two keys that differ only by case the later wins), unknown keys are
 ignored, and null is the same as absent. Stricter than Go in three points: only white space may follow the value,
-text must be valid UTF-8, and every endpoint needs its `dnsName`. Whatever is wrong is a `WireError`, nothing else.
+text must be valid UTF-8, and every endpoint that is to be written needs its `dnsName` (of those that are wanted users
+may forget it). Whatever is wrong is a `WireError`, nothing else.
 
 Exact out: lists are never null, `recordTTL` is always an integer, and keys that would be empty are absent.
 
@@ -49,7 +50,12 @@ class _ExactEndpoint(webhook.ReceivedEndpoint, frozen=True, kw_only=True, forbid
     """An endpoint with external-dns's own spelling of every key, and no other keys."""
 
 
+class _ExactWanted(webhook.WantedEndpoint, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """As `_ExactEndpoint`, of those that are to be adjusted."""
+
+
 _exact_endpoint = msgspec.json.Decoder(_ExactEndpoint)
+_exact_wanted = msgspec.json.Decoder(_ExactWanted)
 _raw_object = msgspec.json.Decoder(dict[str, msgspec.Raw])
 _raw_array = msgspec.json.Decoder(list[msgspec.Raw] | None)
 _anything = msgspec.json.Decoder()
@@ -89,16 +95,17 @@ def decode_endpoint(raw: msgspec.Raw | bytes, place: str) -> Endpoint:
     try:
         received = _exact_endpoint.decode(raw)
     except _UNREADABLE:
-        return _to_model(_decode_as_go(raw, place))
+        return _to_model(_decode_as_go(raw, place, webhook.ReceivedEndpoint))
     return _to_model(received)
 
 
 def decode_wanted(octets: bytes, place: str) -> tuple[Endpoint, bool]:
-    """As `decode_endpoint`; and whether `octets` say it as our answers do, so that they can be a part of one."""
+    """As `decode_endpoint`, but a missing name is an empty one; and whether `octets` say it as our answers do, so that
+    they can be a part of one."""
     try:
-        received = _exact_endpoint.decode(octets)
+        received = _exact_wanted.decode(octets)
     except _UNREADABLE:
-        return _to_model(_decode_as_go(octets, place)), False
+        return _to_model(_decode_as_go(octets, place, webhook.WantedEndpoint)), False
     is_answer = (
         received.record_ttl is not None
         and b"null" not in octets
@@ -133,9 +140,9 @@ def _items(body: bytes | msgspec.Raw, place: str) -> tuple[msgspec.Raw, ...]:
         _refuse(error, place)
 
 
-def _to_model(received: webhook.ReceivedEndpoint) -> Endpoint:
+def _to_model(received: webhook.WantedEndpoint) -> Endpoint:
     return Endpoint(
-        received.dns_name,
+        "" if received.dns_name is msgspec.UNSET else received.dns_name,
         received.record_type or "",
         tuple(received.targets or ()),
         received.record_ttl or 0,
@@ -154,12 +161,12 @@ _SPELLINGS = {
 }
 
 
-def _decode_as_go(raw: msgspec.Raw | bytes, place: str) -> webhook.ReceivedEndpoint:
+def _decode_as_go(raw: msgspec.Raw | bytes, place: str, kind: type[webhook.WantedEndpoint]) -> webhook.WantedEndpoint:
     """An endpoint from JSON whose keys may have any letter case; raises WireError."""
     value: Any = None
     try:
         value = _respelled(_anything.decode(raw))
-        return msgspec.convert(value, webhook.ReceivedEndpoint)
+        return msgspec.convert(value, kind)
     except _UNREADABLE as error:
         _refuse(error, place, value)
 

@@ -172,12 +172,28 @@ def test_a_body_that_is_refused_leaves_the_memory_as_it_was(caplog: pytest.LogCa
     desk.adjust([BAD])
 
     with pytest.raises(wire.WireError, match=r"\[1\].dnsName"):
-        desk.adjust([a("app.example.com"), {"recordType": "A"}])
+        desk.adjust([a("app.example.com"), {"dnsName": 5}])
     caplog.clear()
     with caplog.at_level(logging.WARNING):
         desk.adjust([BAD])
 
     assert [] == [record for record in caplog.records if "endpoint dropped" in record.getMessage()]
+
+
+@pytest.mark.parametrize(
+    "nameless",
+    [
+        {"recordType": "A", "targets": ["192.0.2.1"]},
+        {"recordType": "A", "targets": ["192.0.2.1"], "other": 1},
+        {"dnsName": "", "recordType": "A", "targets": ["192.0.2.1"]},
+    ],
+)
+def test_an_endpoint_without_a_name_is_left_out_and_the_others_stay(nameless: dict[str, Any]) -> None:
+    """A DNSEndpoint may lack it, and external-dns sends it on: refused, it would end external-dns at each start."""
+    desk = Desk()
+
+    assert ["app.example.com"] == [e["dnsName"] for e in desk.adjust([nameless, a("app.example.com")])]
+    assert [DropReason.INVALID_NAME] == desk.reasons
 
 
 def test_the_place_of_a_bad_field_is_named_in_either_shape() -> None:

@@ -127,6 +127,19 @@ def test_null_is_the_same_as_no_endpoints(client: RawClient) -> None:
     )
 
 
+def test_a_missing_name_is_named_with_its_place_where_it_is_to_be_written_and_dropped_where_it_is_wanted(
+    client: RawClient,
+) -> None:
+    """A user can write a DNSEndpoint without one: external-dns has it adjusted, and would end on a 400."""
+    bodies = [f'{{"{key}":[{json.dumps(GOOD)},{{"recordType":"A"}}]}}'.encode() for _, key in POSTS]
+
+    applied, adjusted = [post(client, path, body) for (path, _), body in zip(POSTS, bodies, strict=True)]
+
+    assert refusal(applied) == (400, "invalid request")
+    assert applied.json["message"].startswith(f"{POSTS[0][1]}[1].dnsName"), applied.json
+    assert (adjusted.status_code, adjusted.json) == (200, {POSTS[1][1]: [GOOD]})
+
+
 @posts
 @pytest.mark.parametrize(
     ("endpoint", "place"),
@@ -134,7 +147,6 @@ def test_null_is_the_same_as_no_endpoints(client: RawClient) -> None:
         ("5", ""),
         ("null", ""),
         ("[]", ""),
-        ('{"recordType":"A"}', ".dnsName"),
         ('{"dnsName":null}', ".dnsName"),
         ('{"dnsName":5}', ".dnsName"),
         ('{"dnsName":"a","recordType":["A"]}', ".recordType"),

@@ -6,6 +6,7 @@ what somebody else made stays.
 
 import pytest
 
+from dnswebhook.model import Endpoint
 from tests.support.desired import DESIRED, TEXTS, ZONE, Wanted, wanted
 from tests.support.scene import Scene, Stage, changed
 
@@ -111,3 +112,16 @@ def test_an_apex_keeps_its_ownership_record_although_that_is_outside_the_domain_
         assert second.is_no_op, second.log
         assert emptied.exit_code == 0, emptied.log
         assert scene.store.held() == scene.foreign
+
+
+@pytest.mark.parametrize("store", ["v2"], indirect=True)
+def test_a_dnsendpoint_without_a_name_keeps_nobody_elses_records_from_being_written(scene: Scene) -> None:
+    """Whoever may create one in a namespace could else end external-dns at each start."""
+    only = {"a-one": DESIRED["a-one"]}
+    scene.desire(only)
+    scene.objects.create("nameless", [Endpoint("", "A", ("192.0.2.99",))])
+
+    scene.apply_once()
+
+    assert scene.store.held() == scene.expected(only)
+    assert scene.external_dns.once().is_no_op

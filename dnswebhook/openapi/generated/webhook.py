@@ -79,14 +79,20 @@ class Endpoint(Struct, frozen=True, kw_only=True):
     )
 
 
-class ReceivedEndpoint(Struct, frozen=True, kw_only=True):
+class WantedEndpoint(Struct, frozen=True, kw_only=True):
     """
-    One record set as it is accepted. Only `dnsName` must be there.
+    One record set as it is to be adjusted. Without a name, as a DNSEndpoint object may be, it is left out of the
+    answer.
+
     """
 
-    dns_name: Annotated[
-        str, Meta(description="Any letter case, punycode or Unicode, a trailing dot is allowed.", min_length=1)
-    ] = field(name="dnsName")
+    dns_name: (
+        Annotated[
+            str,
+            Meta(description="Any letter case, punycode or Unicode, a trailing dot is allowed."),
+        ]
+        | UnsetType
+    ) = field(name="dnsName", default=UNSET)
     record_type: str | None = field(name="recordType", default=None)
     targets: list[str] | None = None
     record_ttl: (
@@ -104,6 +110,16 @@ class ReceivedEndpoint(Struct, frozen=True, kw_only=True):
     provider_specific: list[ReceivedProperty] | None = field(name="providerSpecific", default=None)
 
 
+class ReceivedEndpoint(WantedEndpoint, frozen=True, kw_only=True):
+    """
+    One record set as it is accepted. Only `dnsName` must be there.
+    """
+
+    dns_name: Annotated[
+        str, Meta(description="Any letter case, punycode or Unicode, a trailing dot is allowed.", min_length=1)
+    ] = field(name="dnsName")
+
+
 BareEndpoints: TypeAlias = Annotated[list[Endpoint], Meta(description="What external-dns decodes.")]
 """
 What external-dns decodes.
@@ -118,7 +134,7 @@ Endpoints: TypeAlias = BareEndpoints | WrappedEndpoints
 
 
 ReceivedBareEndpoints: TypeAlias = (
-    Annotated[list[ReceivedEndpoint], Meta(description="What external-dns sends; `null` is an empty array.")] | None
+    Annotated[list[WantedEndpoint], Meta(description="What external-dns sends; `null` is an empty array.")] | None
 )
 """
 What external-dns sends; `null` is an empty array.
@@ -126,7 +142,7 @@ What external-dns sends; `null` is an empty array.
 
 
 class ReceivedWrappedEndpoints(Struct, frozen=True, kw_only=True):
-    endpoints: list[ReceivedEndpoint] | None
+    endpoints: list[WantedEndpoint] | None
 
 
 ReceivedEndpoints: TypeAlias = ReceivedBareEndpoints | ReceivedWrappedEndpoints
