@@ -58,7 +58,7 @@ class Connecting:
         self._on_connected = on_connected
         self._on_failed = on_failed
         self._race: Race | None = None
-        self._handshake: Handshake | None = None
+        self._handshake: Handshake[ssl.SSLSocket] | None = None
         self._tls_sock: ssl.SSLSocket | None = None
         self._address: Address | None = None
         self._doing = "resolving the name"

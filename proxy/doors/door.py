@@ -26,7 +26,7 @@ from proxy.doors.terms import Terms
 from proxy.doors.tls import ListenerContexts
 from proxy.doors.trusted import TrustedProxies
 from proxy.exchange.client import Arrival
-from proxy.loop import Loop, Transport
+from proxy.loop import Loop, TlsSocket, Transport
 from proxy.stats import DoorStats, RefusalCause
 from proxy.tls.contexts import UnusableTLS
 
@@ -146,7 +146,7 @@ class Door:
             misdirection = Misdirection(server_name, self, self._admissions.get(listener))
             return self._choose_context(listener, server_name)
 
-        def on_greeted(greeting: Greeting, tls_sock: ssl.SSLSocket) -> None:
+        def on_greeted(greeting: Greeting, tls_sock: TlsSocket) -> None:
             self._on_greeted(greeting, tls_sock, misdirection, address)
 
         timeout_s = layout.terms.header_timeout_s
@@ -175,7 +175,7 @@ class Door:
             quiet_log.error("cannot serve a TLS listener", error, door=self._name, listener=listener)
             return INTERNAL_ERROR
 
-    def _on_greeted(self, greeting: Greeting, sock: ssl.SSLSocket, misdirection: Misdirection, address: Any) -> None:
+    def _on_greeted(self, greeting: Greeting, sock: TlsSocket, misdirection: Misdirection, address: Any) -> None:
         self._leave(greeting)
         if sock.selected_alpn_protocol() == "h2":
             arrival = self._arrival(address, b"https", "HTTP/2")

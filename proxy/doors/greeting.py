@@ -13,12 +13,12 @@ from typing import Final
 from proxy.doors.clienthello import MAX_BYTES, ClientHello, NotTls, parse_client_hello
 from proxy.doors.member import BUSY, Keeper
 from proxy.doors.refusals import refusal
-from proxy.loop import Handshake, Loop
+from proxy.loop import Handshake, Loop, TlsSocket
 
 UNRECOGNIZED_NAME: Final = 112
 INTERNAL_ERROR: Final = 80
 
-OnGreeted = Callable[["Greeting", ssl.SSLSocket], None]
+OnGreeted = Callable[["Greeting", TlsSocket], None]
 ChooseContext = Callable[[bytes | None], ssl.SSLContext | int]
 """By server name in lower case; or the alert that refuses the client (RFC 8446, 6.2)."""
 
@@ -40,7 +40,7 @@ class Greeting:
         self._keeper = keeper
         self._choose = choose
         self._on_greeted = on_greeted
-        self._handshake: Handshake | None = None
+        self._handshake: Handshake[TlsSocket] | None = None
         self._wanted_bytes = 1
         self._timeout_s = timeout_s
         self._deadline = loop.deadline(self._on_deadline)
@@ -92,7 +92,7 @@ class Greeting:
         try:
             if self._wanted_bytes > 1:
                 self._sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVLOWAT, 1)
-            sock = context.wrap_socket(self._sock, server_side=True, do_handshake_on_connect=False)
+            sock = TlsSocket(self._sock, context)
         except (OSError, ValueError) as error:
             self._fail(f"connection lost: {error}")
             return
@@ -112,11 +112,11 @@ class Greeting:
     def abort(self, reason: str) -> None:  # noqa: ARG002 - there is no exchange yet
         self._give_up()
 
-    def _on_done(self, sock: ssl.SSLSocket) -> None:
+    def _on_done(self, sock: TlsSocket) -> None:
         self.idle_since_s = BUSY
         self._on_greeted(self, sock)
 
-    def _on_failed(self, sock: ssl.SSLSocket, error: OSError) -> None:
+    def _on_failed(self, sock: TlsSocket, error: OSError) -> None:
         sock.close()
         is_late = isinstance(error, TimeoutError)
         detail = getattr(error, "reason", None) or str(error)

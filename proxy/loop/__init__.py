@@ -10,6 +10,18 @@ from proxy.loop.handshake import Handshake
 from proxy.loop.loop import READ_BYTES, Handler, Loop
 from proxy.loop.output import lightened
 from proxy.loop.owner import Owner
+from proxy.loop.tlssocket import TlsSocket
 from proxy.loop.transport import Transport
 
-__all__ = ["READ_BYTES", "Creditor", "Deadline", "Handler", "Handshake", "Loop", "Owner", "Transport", "lightened"]
+__all__ = [
+    "READ_BYTES",
+    "Creditor",
+    "Deadline",
+    "Handler",
+    "Handshake",
+    "Loop",
+    "Owner",
+    "TlsSocket",
+    "Transport",
+    "lightened",
+]

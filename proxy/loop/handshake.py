@@ -2,11 +2,15 @@
 
 import ssl
 from collections.abc import Callable
+from typing import Generic, TypeVar
 
 from proxy.loop.loop import Loop
+from proxy.loop.tlssocket import TlsSocket
+
+S = TypeVar("S", ssl.SSLSocket, TlsSocket)
 
 
-class Handshake:
+class Handshake(Generic[S]):
     """Calls exactly one of `on_done(sock)` and `on_failed(sock, error)`, unless it is cancelled.
 
     The caller owns the socket before and after; a failed one is to be closed. `error` is a TimeoutError when
@@ -18,16 +22,16 @@ class Handshake:
     def __init__(
         self,
         loop: Loop,
-        sock: ssl.SSLSocket,
+        sock: S,
         deadline_s: float,
-        on_done: Callable[[ssl.SSLSocket], None],
-        on_failed: Callable[[ssl.SSLSocket, OSError], None],
+        on_done: Callable[[S], None],
+        on_failed: Callable[[S, OSError], None],
     ) -> None:
         """`sock` does not block, and was wrapped with `do_handshake_on_connect=False`."""
         self._loop = loop
-        self._sock: ssl.SSLSocket | None = sock
-        self._on_done = on_done
-        self._on_failed = on_failed
+        self._sock: S | None = sock
+        self._on_done: Callable[[S], None] = on_done
+        self._on_failed: Callable[[S, OSError], None] = on_failed
         self._writes = False
         self._deadline = loop.deadline(self._expire)
         self._deadline.set(deadline_s)
@@ -81,7 +85,7 @@ class Handshake:
         if sock is not None:
             self._on_failed(sock, error)
 
-    def _end(self) -> ssl.SSLSocket | None:
+    def _end(self) -> S | None:
         sock, self._sock = self._sock, None
         self._deadline.cancel()
         if sock is not None:

@@ -19,6 +19,7 @@ from collections import deque
 from typing import Final
 
 from proxy.loop.debts import Debts
+from proxy.loop.tlssocket import TlsSocket
 
 TLS_RECORD_BYTES: Final = 16 * 1024
 NOT_NOW = (BlockingIOError, InterruptedError, ssl.SSLWantReadError, ssl.SSLWantWriteError)
@@ -51,7 +52,7 @@ class Output:
     def __init__(self, sock: socket.socket) -> None:
         """`sock` does not block."""
         self._sock = sock
-        self._is_tls = isinstance(sock, ssl.SSLSocket)
+        self._is_tls = isinstance(sock, ssl.SSLSocket | TlsSocket)
         self.queue: deque[Buffer] = deque()
         """What the socket has not taken; others only look whether there is any."""
         self._total_bytes = 0

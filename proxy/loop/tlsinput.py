@@ -7,12 +7,13 @@ comes with the next call, for which no event of the socket will ask (`holds_end`
 import ssl
 
 from proxy.loop.output import NOT_NOW, TLS_RECORD_BYTES
+from proxy.loop.tlssocket import TlsSocket
 
 
 class TlsInput:
     __slots__ = ("_held_error", "_sock", "holds_end")
 
-    def __init__(self, sock: ssl.SSLSocket) -> None:
+    def __init__(self, sock: ssl.SSLSocket | TlsSocket) -> None:
         """`sock` does not block, and its handshake is done."""
         self._sock = sock
         self._held_error: OSError | None = None

@@ -23,6 +23,7 @@ from proxy.loop.loop import READ_BYTES, Loop
 from proxy.loop.output import NOT_NOW, Buffer, Output
 from proxy.loop.owner import NOBODY, Owner
 from proxy.loop.tlsinput import TlsInput
+from proxy.loop.tlssocket import TlsSocket
 
 __all__ = ["Buffer", "Transport"]
 
@@ -66,7 +67,7 @@ class Transport:
         self._loop = loop
         self._sock = sock
         self._owner: Owner = owner
-        self._tls = TlsInput(sock) if isinstance(sock, ssl.SSLSocket) else None
+        self._tls = TlsInput(sock) if isinstance(sock, ssl.SSLSocket | TlsSocket) else None
         self.is_closed = False
         self.is_cut_off = False
         """With `on_eof`: TLS ended without a word, so anybody on the path may have ended it (RFC 8446, 6.1).
@@ -329,7 +330,7 @@ class Transport:
 
     def _say_end(self) -> None:
         """Over TLS, by a close_notify; the peer's is not waited for."""
-        if isinstance(self._sock, ssl.SSLSocket):
+        if isinstance(self._sock, ssl.SSLSocket | TlsSocket):
             with contextlib.suppress(OSError, ValueError):
                 self._sock.unwrap()
 

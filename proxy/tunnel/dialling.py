@@ -56,7 +56,7 @@ class Dialling:
         self._on_connected = on_connected
         self._on_failed = on_failed
         self._sock: socket.socket | None = None
-        self._handshake: Handshake | None = None
+        self._handshake: Handshake[ssl.SSLSocket] | None = None
         self._deadline = loop.deadline(self._on_deadline)
 
     def start(self) -> None:

@@ -3,11 +3,13 @@
 import socket
 import ssl
 import threading
+from pathlib import Path
 
 import pytest
 
 from tests.proxy.doors.rig import Rig, ask, read_all, read_all_or_reset
 from tests.proxy.doors.tlsrig import A, TLSRig, client_context, https
+from tests.proxy.loop.keyupdates import key_updates
 
 
 def test_a_client_that_speaks_plain_http_is_told() -> None:
@@ -61,6 +63,16 @@ def test_a_hello_that_comes_byte_by_byte_does_not_keep_the_loop_busy() -> None:
             client.sendall(data[place : place + 1])
 
         assert b"\x16" == client.recv(1)
+
+
+def test_a_client_that_does_nothing_but_change_its_keys_leaves_others_their_turns(tmp_path: Path) -> None:
+    context, secrets = client_context(), tmp_path / "secrets"
+    context.keylog_filename = str(secrets)
+    with TLSRig().open(https("l", A)) as rig, rig.handshake(context=context) as client:
+        turns = rig.call(lambda: _Turns(rig))
+        socket.socket.sendall(client, key_updates(200, client, secrets))
+
+        assert turns.are_many.wait(10)
 
 
 class _Turns:

@@ -1,0 +1,128 @@
+"""TLS over a socket, a record at a time.
+
+OpenSSL reads a socket until it has data for us, or there is nothing more. What a client sends may be no data: 37,000
+changes of keys to a megabyte, two seconds of work, and one call would last as long as they come. So records are fetched
+here, and a call ends with one: others have their turn, and the socket tells when there is more.
+"""
+
+import contextlib
+import socket
+import ssl
+from typing import Any, Final
+
+_HEAD_BYTES: Final = 5
+_MAX_READ_BYTES: Final = 64 * 1024
+_RECORD_BYTES: Final = 16 * 1024
+
+
+class TlsSocket(socket.socket):
+    """The side of a server. What calls take, give and raise is as with `ssl.SSLSocket`, which does not block."""
+
+    def __init__(self, sock: socket.socket, context: ssl.SSLContext) -> None:
+        """`sock` is this one's from now on."""
+        super().__init__(sock.family, sock.type, sock.proto, sock.detach())
+        self._incoming = ssl.MemoryBIO()
+        self._outgoing = ssl.MemoryBIO()
+        self._tls = context.wrap_bio(self._incoming, self._outgoing, server_side=True)
+        self._head = b""
+        """Of the record that is being received, as far as it has come."""
+        self._left_bytes = 0
+        """Of its body."""
+        self._unsent: bytes | memoryview = b""
+        """Records that the socket has not taken."""
+        self._unsaid_bytes = 0
+        """Of the call of `send` that made them."""
+
+    def do_handshake(self) -> None:
+        while True:
+            try:
+                self._tls.do_handshake()
+            except ssl.SSLWantReadError:
+                self._flush()
+                self._fetch()
+            except ssl.SSLError:
+                # The alert is sent if it can be.
+                self._flush_quietly()
+                raise
+            else:
+                self._flush()
+                return
+
+    def recv(self, size_bytes: int, flags: int = 0) -> bytes:
+        if flags:
+            return super().recv(size_bytes, flags)
+        tls = self._tls
+        try:
+            if not tls.pending():
+                self._fetch()
+            return tls.read(size_bytes)
+        except (ssl.SSLZeroReturnError, ssl.SSLEOFError):
+            return b""
+        finally:
+            if self._outgoing.pending:
+                self._flush_quietly()
+
+    def send(self, data: Any, flags: int = 0) -> int:  # noqa: ARG002
+        if self._unsent:
+            self._flush()
+        size_bytes, self._unsaid_bytes = self._unsaid_bytes, 0
+        if size_bytes:
+            return size_bytes
+        # A record, so that the memory between stays small.
+        size_bytes = self._tls.write(data if len(data) <= _RECORD_BYTES else memoryview(data)[:_RECORD_BYTES])
+        self._unsaid_bytes = size_bytes
+        self._flush()
+        self._unsaid_bytes = 0
+        return size_bytes
+
+    def pending(self) -> int:
+        return self._tls.pending()
+
+    def unwrap(self) -> None:
+        try:
+            self._tls.unwrap()
+        finally:
+            self._flush_quietly()
+
+    def selected_alpn_protocol(self) -> str | None:
+        return self._tls.selected_alpn_protocol()
+
+    def _fetch(self) -> None:
+        """Give OpenSSL what has come of a record."""
+        if not self._left_bytes:
+            self._head += self._received(_HEAD_BYTES - len(self._head))
+            if len(self._head) < _HEAD_BYTES:
+                return
+            self._left_bytes = int.from_bytes(self._head[3:], "big")
+            self._incoming.write(self._head)
+            self._head = b""
+            if not self._left_bytes:
+                return
+        data = self._received(min(self._left_bytes, _MAX_READ_BYTES))
+        self._left_bytes -= len(data)
+        self._incoming.write(data)
+
+    def _received(self, size_bytes: int) -> bytes:
+        try:
+            data = super().recv(size_bytes)
+        except (BlockingIOError, InterruptedError):
+            raise ssl.SSLWantReadError from None
+        if not data:
+            self._incoming.write_eof()
+        return data
+
+    def _flush(self) -> None:
+        """Raises SSLWantWriteError when the socket does not take all."""
+        if self._outgoing.pending:
+            made = self._outgoing.read()
+            self._unsent = b"".join((self._unsent, made)) if self._unsent else made
+        while self._unsent:
+            try:
+                sent_bytes = super().send(self._unsent)
+            except (BlockingIOError, InterruptedError):
+                raise ssl.SSLWantWriteError from None
+            self._unsent = b"" if sent_bytes == len(self._unsent) else memoryview(self._unsent)[sent_bytes:]
+
+    def _flush_quietly(self) -> None:
+        with contextlib.suppress(OSError):
+            self._flush()

@@ -1,0 +1,33 @@
+"""What TLS libraries let no client do: to change its keys again and again, in one piece (RFC 8446, 4.6.3 and 7)."""
+
+import ssl
+from pathlib import Path
+
+from cryptography.hazmat.primitives import hashes
+from cryptography.hazmat.primitives.ciphers.aead import AESGCM
+from cryptography.hazmat.primitives.kdf.hkdf import HKDFExpand
+
+_KEY_UPDATE = b"\x18\0\0\x01\0" + b"\x16"
+
+
+def key_updates(count: int, client: ssl.SSLSocket, secrets: Path) -> bytes:
+    """What `client`, which has sent no data yet, may send next; `secrets` is its context's `keylog_filename`."""
+    cipher = client.cipher()
+    assert cipher is not None
+    assert cipher[0] == "TLS_AES_256_GCM_SHA384"
+    lines = (line.split() for line in secrets.read_text().splitlines())
+    secret = next(bytes.fromhex(words[2]) for words in lines if words[0] == "CLIENT_TRAFFIC_SECRET_0")
+    records = []
+    for _ in range(count):
+        key, nonce = _expanded(secret, b"key", 32), _expanded(secret, b"iv", 12)
+        head = b"\x17\x03\x03" + (len(_KEY_UPDATE) + 16).to_bytes(2, "big")
+        # The first record under each key: its number is 0, which leaves the nonce as it is.
+        records.append(head + AESGCM(key).encrypt(nonce, _KEY_UPDATE, head))
+        secret = _expanded(secret, b"traffic upd", 48)
+    return b"".join(records)
+
+
+def _expanded(secret: bytes, label: bytes, size_bytes: int) -> bytes:
+    name = b"tls13 " + label
+    info = size_bytes.to_bytes(2, "big") + bytes([len(name)]) + name + b"\0"
+    return HKDFExpand(hashes.SHA384(), size_bytes, info).derive(secret)
