@@ -173,6 +173,24 @@ def test_while_the_server_takes_nothing_it_is_asked_for_one_of_all_that_wait() -
         office.wait_for("failed", "written", "written", "written")
 
 
+@pytest.mark.parametrize("is_down", [True, False])
+def test_what_could_not_be_written_takes_no_newer_wish_away(is_down: bool) -> None:
+    server = Server()
+    server.open.clear()
+    server.is_down = is_down
+    server.outcomes = [Outcome.FAILED]
+    with working(server) as office:
+        office.desk.want(wish("one"))
+        server.wait_for("one for 1")
+        office.desk.want(wish("two", version="2"))
+
+        server.open.set()
+        office.wait_for("failed")
+        server.is_down = False
+
+        server.wait_for("one for 1", "two for 2")
+
+
 def test_many_that_could_not_be_written_are_told_in_one_line(caplog: pytest.LogCaptureFixture) -> None:
     server = Server()
     server.outcomes = [Outcome.FAILED] * 3

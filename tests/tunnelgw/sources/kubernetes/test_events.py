@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import pytest
@@ -172,3 +173,61 @@ def test_an_event_for_which_there_was_no_room_is_said_when_there_is() -> None:
         thread.join(DEADLINE_S)
         assert not thread.is_alive()
         server.close()
+
+
+@contextmanager
+def recording(clock: Clock) -> Iterator[tuple[Front, EventRecorder]]:
+    configuration, stop = Configuration(), threading.Event()
+    with Front() as front:
+        configuration.host = front.url
+        server = ApiServer(lambda: configuration)
+        recorder = EventRecorder(server, "tests.example/controller", "pod-1", stop, clock)
+        thread = threading.Thread(target=recorder.run)
+        thread.start()
+        yield front, recorder
+        stop.set()
+        thread.join(DEADLINE_S)
+        assert not thread.is_alive()
+        server.close()
+
+
+def until_path(recorder: EventRecorder, count: int) -> None:
+    assert wait_until(lambda: sum(bool(said.path) for said in list(recorder._said.values())) == count, DEADLINE_S)
+
+
+def test_an_event_that_happens_often_costs_one_request_a_minute_and_is_anew_after_half_an_hour(clock: Clock) -> None:
+    item = make(Kind.GATEWAY, "gw", {"gatewayClassName": "c"}, metadata={"uid": "9"})
+    with recording(clock) as (front, recorder):
+        posted = front.answer(lambda asked: asked.method == "POST", 201)
+        patched = front.answer(lambda asked: asked.method == "PATCH", 200)
+        recorder.warn(Kind.GATEWAY, item, "DeliveryFailed", "no answer")
+        until_path(recorder, 1)
+        for _ in range(5):
+            recorder.warn(Kind.GATEWAY, item, "DeliveryFailed", "no answer")
+        recorder.warn(Kind.GATEWAY, item, "DeliveryFailed", "another")
+        until_path(recorder, 2)
+        assert (posted.strikes, patched.strikes) == (2, 0)
+
+        clock.now_s += 1801.0
+        recorder.warn(Kind.GATEWAY, item, "DeliveryFailed", "no answer")
+
+        assert wait_until(lambda: posted.strikes == 3, DEADLINE_S)
+        assert patched.strikes == 0
+
+
+@pytest.mark.parametrize("status_code", [404, 500])
+def test_an_event_that_was_lost_is_said_anew(clock: Clock, status_code: int) -> None:
+    """A series of one that has expired in the cluster leads nowhere."""
+    item = make(Kind.GATEWAY, "gw", {"gatewayClassName": "c"}, metadata={"uid": "9"})
+    with recording(clock) as (front, recorder):
+        posted = front.answer(lambda asked: asked.method == "POST", 201)
+        front.answer(lambda asked: asked.method == "PATCH", status_code)
+        recorder.warn(Kind.GATEWAY, item, "DeliveryFailed", "no answer")
+        until_path(recorder, 1)
+        clock.now_s += 61.0
+        recorder.warn(Kind.GATEWAY, item, "DeliveryFailed", "no answer")
+        until_path(recorder, 0)
+
+        recorder.warn(Kind.GATEWAY, item, "DeliveryFailed", "no answer")
+
+        assert wait_until(lambda: posted.strikes == 2, DEADLINE_S)

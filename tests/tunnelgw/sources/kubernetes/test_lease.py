@@ -8,6 +8,7 @@ import uuid
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
+from typing import Any
 from urllib.parse import urlsplit
 
 import msgspec
@@ -138,6 +139,58 @@ def test_a_leader_that_cannot_renew_stops_leading_before_another_begins(
             relay.accept()
             until_first(lambda: cut_off.leadership.holder == standby.name)
             assert not cut_off.leadership.is_held()
+
+
+def test_a_lease_counts_from_when_it_was_asked_for_not_from_a_late_answer(
+    cluster: Cluster, key: Key, tmp_path: Path
+) -> None:
+    brief = LeaseTiming(duration_s=2, limit_s=0.5, retry_s=DEADLINE_S, request_s=DEADLINE_S)
+    with Front(cluster.environment.server, str(cluster.environment.pki.authority)) as front:
+        slow = front.hold(lambda asked: asked.method == "POST")
+        with replicas(key, cluster.through(front.url, tmp_path), timing=brief) as ([late], until):
+            slow.wait()
+            since_s = time.monotonic()
+            until(lambda: time.monotonic() - since_s > brief.limit_s)
+
+            slow.release()
+
+            until(lambda: late.leadership.holder == late.name)
+            late.end()
+            assert not late.news
+
+
+def test_a_lease_lasts_as_long_as_its_holder_has_written(cluster: Cluster, key: Key, tmp_path: Path) -> None:
+    path = f"/apis/coordination.k8s.io/v1/namespaces/{key.namespace}/leases"
+    spec = {"holderIdentity": "other", "leaseDurationSeconds": 3600}
+    cluster.admin.call("POST", path, {"metadata": {"name": key.name}, "spec": spec})
+    hasty = LeaseTiming(duration_s=0, retry_s=0.05)
+    with (
+        Front(cluster.environment.server, str(cluster.environment.pki.authority)) as front,
+        replicas(key, cluster.through(front.url, tmp_path), timing=hasty) as ([standby], _),
+    ):
+        front.wait_for_more(lambda asked: asked.method == "GET", 5)
+
+        assert front.count(is_renewal) == 0
+        assert standby.leadership.holder == "other"
+
+
+def test_a_lease_says_since_when_its_holder_leads_and_how_often_it_changed_hands(cluster: Cluster, key: Key) -> None:
+    path = f"/apis/coordination.k8s.io/v1/namespaces/{key.namespace}/leases/{key.name}"
+
+    def spec() -> dict[str, Any]:
+        found: dict[str, Any] = cluster.admin.call("GET", path)["spec"]
+        return found
+
+    with replicas(key, cluster.kubeconfig, timing=LASTING) as ([first], until):
+        until(first.leadership.is_held)
+        before = spec()
+        until(lambda: spec()["renewTime"] != before["renewTime"])
+        assert spec()["acquireTime"] == before["acquireTime"]
+        assert spec().get("leaseTransitions", 0) == 0
+    with replicas(key, cluster.kubeconfig, timing=LASTING) as ([second], until):
+        until(second.leadership.is_held)
+        assert spec()["acquireTime"] != before["acquireTime"]
+        assert spec()["leaseTransitions"] == 1
 
 
 def test_a_renewal_whose_answer_is_lost_does_not_depose_the_leader(cluster: Cluster, key: Key, tmp_path: Path) -> None:
