@@ -18,7 +18,7 @@ from dnswebhook.errors import (
     StoreUnreachable,
 )
 from dnswebhook.model import Record, RecordSpec
-from dnswebhook.operations import Create, Delete, Operation, Plan, Step, Strand, Switch, Update
+from dnswebhook.operations import Create, CreateTogether, Delete, Operation, Plan, Step, Strand, Switch, Update
 from dnswebhook.writers import Writers
 from tests.support.memory_store import WAIT_S, MemoryStore
 
@@ -269,6 +269,58 @@ def test_a_switch_whose_removal_fails_adds_nothing_and_puts_back_what_it_removed
         ("create", "applied"): 1,
     }
     assert expected == counted(report)
+
+
+TEXTS = tuple(RecordSpec("text.example.com", "TXT", value) for value in ("one", "two", "three", "four"))
+
+
+def test_values_that_come_together_all_come(writers: Writers) -> None:
+    store = MemoryStore()
+
+    report = executed(store, writers, strand(CreateTogether(TEXTS), Step(Create(host(1)), needs=(0,))))
+
+    assert {(spec.name, spec.type, spec.value) for spec in (*TEXTS, host(1))} == store.live
+    assert {("create", "applied"): 5} == counted(report)
+    assert report.is_complete
+
+
+def test_of_values_that_come_together_those_that_came_go_again_where_one_fails_but_none_that_was_there(
+    writers: Writers,
+) -> None:
+    store = MemoryStore.holding(Record("9", "text.example.com", "TXT", "one"))
+    store.fail("create", RecordError("refused"), value="three")
+
+    report = executed(store, writers, strand(CreateTogether(TEXTS), Step(Create(host(1)), needs=(0,))))
+
+    assert {("text.example.com", "TXT", "one")} == store.live
+    assert [("create", "one"), ("create", "two"), ("create", "three"), ("delete", "two")] == [
+        (operation, value) for operation, _, _, value in store.calls
+    ]
+    assert {
+        ("create", "unchanged"): 1,
+        ("create", "applied"): 1,
+        ("create", "failed"): 1,
+        ("create", "left_out"): 2,
+        ("delete", "applied"): 1,
+    } == counted(report)
+    assert not report.is_complete
+
+
+def test_a_row_of_another_name_leaves_a_name_empty(writers: Writers) -> None:
+    store = MemoryStore.holding(Record("7", "other.example.com", "A", "192.0.2.9"))
+
+    report = executed(store, writers, strand(Switch((ROW_CNAME,), (CNAME,))))
+
+    assert (CNAME.name, "CNAME", CNAME.value) in store.live
+    assert report.is_complete
+
+
+def test_a_switch_whose_rows_were_there_asks_for_no_listing(writers: Writers) -> None:
+    store = MemoryStore.holding(ROW_CNAME)
+
+    executed(store, writers, strand(Switch((ROW_CNAME,), (CNAME,))))
+
+    assert 0 == store.listings
 
 
 @pytest.mark.parametrize("error", [StoreUnreachable("gone"), StoreFailed("disk full"), StoreTimeout("slow")])

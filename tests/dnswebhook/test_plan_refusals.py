@@ -194,3 +194,15 @@ def test_sets_of_which_nothing_remains_are_named() -> None:
     )
 
     assert (("a.example.com", "A"),) == planned(changes, *rows).vanishing_sets
+
+
+def test_a_row_that_the_controller_made_keeps_no_set_from_being_named() -> None:
+    """The delete guard counts what users lose, and of what users made."""
+    rows = [
+        row("a.example.com", "A", "192.0.2.1"),
+        row("a.example.com", "A", "192.0.2.9", origin=Origin.DERIVED),
+    ]
+
+    plan = planned(Changes(delete=(a("a.example.com", "192.0.2.1"),)), *rows)
+
+    assert (("a.example.com", "A"),) == plan.vanishing_sets
