@@ -184,11 +184,13 @@ def recording(clock: Clock) -> Iterator[tuple[Front, EventRecorder]]:
         recorder = EventRecorder(server, "tests.example/controller", "pod-1", stop, clock)
         thread = threading.Thread(target=recorder.run)
         thread.start()
-        yield front, recorder
-        stop.set()
-        thread.join(DEADLINE_S)
+        try:
+            yield front, recorder
+        finally:
+            stop.set()
+            thread.join(DEADLINE_S)
+            server.close()
         assert not thread.is_alive()
-        server.close()
 
 
 def until_path(recorder: EventRecorder, count: int) -> None:
