@@ -13,6 +13,8 @@ from typing import Any, Final
 _HEAD_BYTES: Final = 5
 _MAX_READ_BYTES: Final = 64 * 1024
 _RECORD_BYTES: Final = 16 * 1024
+_MAX_UNSENT_BYTES: Final = 64 * 1024
+"""A record of ours, and what OpenSSL has to answer, such as changes of keys, to who does not take the answers."""
 
 
 class TlsSocket(socket.socket):
@@ -51,6 +53,8 @@ class TlsSocket(socket.socket):
     def recv(self, size_bytes: int, flags: int = 0) -> bytes:
         if flags:
             return super().recv(size_bytes, flags)
+        if len(self._unsent) > _MAX_UNSENT_BYTES:
+            raise ConnectionAbortedError("too much to answer to a peer that takes no answers")
         tls = self._tls
         try:
             if not tls.pending():
@@ -99,8 +103,9 @@ class TlsSocket(socket.socket):
             if not self._left_bytes:
                 return
         data = self._received(min(self._left_bytes, _MAX_READ_BYTES))
-        self._left_bytes -= len(data)
-        self._incoming.write(data)
+        if data:
+            self._left_bytes -= len(data)
+            self._incoming.write(data)
 
     def _received(self, size_bytes: int) -> bytes:
         try:

@@ -7,11 +7,13 @@ from cryptography.hazmat.primitives import hashes
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 from cryptography.hazmat.primitives.kdf.hkdf import HKDFExpand
 
-_KEY_UPDATE = b"\x18\0\0\x01\0" + b"\x16"
 
+def key_updates(count: int, client: ssl.SSLSocket, secrets: Path, *, wants_answers: bool = False) -> bytes:
+    """What `client`, which has sent no data yet, may send next; `secrets` is its context's `keylog_filename`.
 
-def key_updates(count: int, client: ssl.SSLSocket, secrets: Path) -> bytes:
-    """What `client`, which has sent no data yet, may send next; `secrets` is its context's `keylog_filename`."""
+    `wants_answers`: the other side is to change its keys too, each time.
+    """
+    message = b"\x18\0\0\x01" + (b"\1" if wants_answers else b"\0") + b"\x16"
     cipher = client.cipher()
     assert cipher is not None
     assert cipher[0] == "TLS_AES_256_GCM_SHA384"
@@ -20,9 +22,9 @@ def key_updates(count: int, client: ssl.SSLSocket, secrets: Path) -> bytes:
     records = []
     for _ in range(count):
         key, nonce = _expanded(secret, b"key", 32), _expanded(secret, b"iv", 12)
-        head = b"\x17\x03\x03" + (len(_KEY_UPDATE) + 16).to_bytes(2, "big")
+        head = b"\x17\x03\x03" + (len(message) + 16).to_bytes(2, "big")
         # The first record under each key: its number is 0, which leaves the nonce as it is.
-        records.append(head + AESGCM(key).encrypt(nonce, _KEY_UPDATE, head))
+        records.append(head + AESGCM(key).encrypt(nonce, message, head))
         secret = _expanded(secret, b"traffic upd", 48)
     return b"".join(records)
 

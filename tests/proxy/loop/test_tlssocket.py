@@ -1,5 +1,6 @@
 """TLS a record at a time: what a client can have a call take."""
 
+import contextlib
 import fcntl
 import socket
 import ssl
@@ -50,3 +51,37 @@ def test_a_call_takes_one_change_of_keys_however_many_have_come(tmp_path: Path) 
             with pytest.raises(ssl.SSLWantReadError):
                 ours.recv(65536)
             assert waiting_bytes(ours) == len(updates) * (20 - number) // 20
+
+
+def test_a_client_that_has_its_changes_of_keys_answered_and_takes_no_answer_is_left(tmp_path: Path) -> None:
+    ours, client, secrets = connected(tmp_path)
+    with ours, client:
+        ours.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 1)
+        client.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 1)
+        updates = memoryview(key_updates(8_000, client, secrets, wants_answers=True))
+        client.setblocking(False)
+
+        with pytest.raises(ConnectionAbortedError, match="takes no answers"):
+            take_all(ours, client, updates)
+
+
+def take_all(ours: TlsSocket, client: ssl.SSLSocket, records: memoryview) -> None:
+    """None of them is data."""
+    while records or waiting_bytes(ours):
+        with contextlib.suppress(BlockingIOError):
+            records = records[socket.socket.send(client, records) :]
+        with contextlib.suppress(ssl.SSLWantReadError):
+            ours.recv(65536)
+
+
+@pytest.mark.parametrize("beginning", [b"", b"\x17\x03", b"\x17\x03\x03\0\x30", b"\x17\x03\x03\0\x30abc"])
+def test_a_connection_that_ends_within_a_record_is_an_end_like_any(tmp_path: Path, beginning: bytes) -> None:
+    ours, client, _ = connected(tmp_path)
+    with ours, client:
+        socket.socket.send(client, beginning)
+        socket.socket.shutdown(client, socket.SHUT_WR)
+        while waiting_bytes(ours):
+            with contextlib.suppress(ssl.SSLWantReadError):
+                assert ours.recv(65536) == b""
+
+        assert [ours.recv(65536), ours.recv(65536)] == [b"", b""]
