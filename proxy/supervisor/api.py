@@ -31,6 +31,8 @@ log = get_logger(__name__)
 PATH = "/config"
 VERSION = "Configuration-Version"
 """Of the loaded document: what `HEAD` is asked for, since no document has to be encoded for it."""
+PROBLEMS = "Configuration-Problems"
+"""How many ports of the loaded document cannot be bound; absent: none. The answer to its `PUT` names them."""
 REMOTE_VERSION = "Remote-Configuration-Version"
 """Of the configuration that the tunnel's provider has pushed; not used for routing."""
 MAX_RECEIVING: Final = 4
@@ -148,6 +150,9 @@ class ConfigApi:
         body = b"" if is_head else document.encode_redacted(loaded.content.document(loaded.version)) + b"\n"
         response = Response(body, content_type="application/json")
         response.headers[VERSION] = str(loaded.version)
+        problems = self._configuration.problems
+        if problems:
+            response.headers[PROBLEMS] = str(len(problems))
         if is_head:
             del response.headers["Content-Length"]  # RFC 9110, 9.3.2: it may be left out where it costs the content
         if self._remote_version is not None and self._remote_version() != NO_VERSION:

@@ -42,6 +42,12 @@ class Problem(msgspec.Struct, frozen=True):
     message: str = ""
 
 
+class Loaded(msgspec.Struct, frozen=True):
+    version: int
+    has_problems: bool = False
+    """Ports that cannot be bound now; the answer to a `put` tells which."""
+
+
 class PutAnswer(msgspec.Struct, frozen=True):
     version: int
     changed: bool = False
@@ -124,15 +130,15 @@ class ConfigClient:
         self._connection.close()
         self._is_used = False
 
-    def loaded_version(self) -> int | None:
-        """None: nothing is loaded. Raises Undelivered."""
+    def loaded(self) -> Loaded | None:
+        """None: nothing is. Raises Undelivered."""
         status_code, headers, _ = self._exchange("HEAD", b"")
         if status_code == HTTPStatus.NOT_FOUND:
             return None
         version = headers.get("Configuration-Version", "")
         if status_code != HTTPStatus.OK or not _VERSION.fullmatch(version):
             raise self._undelivered("HEAD", status_code, b"")
-        return int(version)
+        return Loaded(int(version), "Configuration-Problems" in headers)
 
     def document(self) -> bytes | None:
         """The loaded document, without its private keys; None: nothing is loaded. Raises Undelivered."""

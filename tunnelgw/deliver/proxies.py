@@ -39,17 +39,19 @@ class ProxyTarget:
     def deliver(self, parcel: DocumentParcel) -> tuple[Remark, ...]:
         is_visit = parcel.digest == self._held_digest
         if is_visit or self._held_version is None:
-            loaded = self._client.loaded_version()
-            if is_visit and loaded == self._held_version and not self._remarks:
+            loaded = self._client.loaded()
+            loaded_version = loaded.version if loaded is not None else None
+            has_problems = self._remarks or (loaded is not None and loaded.has_problems)
+            if is_visit and loaded_version == self._held_version and not has_problems:
                 return ()
-            if is_visit and loaded != self._held_version:
+            if is_visit and loaded_version != self._held_version:
                 log.warning(
                     "proxy does not hold what it was sent, sending it again",
                     target=self.name,
                     sent_version=self._held_version,
-                    version=loaded,
+                    version=loaded_version,
                 )
-            self._held_version = loaded
+            self._held_version = loaded_version
         # With its own version a document that is loaded already, perhaps by another controller, is not loaded again.
         version = (self._held_version or 0) + (0 if is_visit and self._held_version is not None else 1)
         for _ in range(_MAX_CONFLICTS):

@@ -163,6 +163,7 @@ def test_a_port_in_use_spoils_nothing_else_and_is_bound_when_it_is_free() -> Non
             assert os.strerror(errno.EADDRINUSE) in problem["message"]
             assert ask(free).text == "fixed"
             assert proxy.metric("tunnelgw_proxy_config_problems") == 1
+            assert proxy.get().headers["Configuration-Problems"] == "1"
             assert proxy.readiness()[0] == 200
 
             other.close()
@@ -170,6 +171,7 @@ def test_a_port_in_use_spoils_nothing_else_and_is_bound_when_it_is_free() -> Non
             eventually(lambda: connects("127.0.0.1", taken), "bound at a later try")
             eventually(lambda: {ask(taken).text for _ in range(8)} == {"fixed"}, "served by all workers")
             assert proxy.metric("tunnelgw_proxy_config_problems") == 0
+            assert "Configuration-Problems" not in proxy.get().headers
 
 
 def test_a_port_that_the_next_document_does_not_name_is_let_go() -> None:

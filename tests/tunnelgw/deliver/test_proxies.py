@@ -13,7 +13,8 @@ import pytest
 
 from daemonkit.secret import Secret
 from tests.proxy.site import TOKEN, Proxy, eventually
-from tunnelgw.deliver.configclient import ConfigClient, ConfigEndpoint, PutAnswer, VersionConflict
+from tests.support.socketbackend import Dialogue, SocketBackend
+from tunnelgw.deliver.configclient import ConfigClient, ConfigEndpoint, Loaded, PutAnswer, VersionConflict
 from tunnelgw.deliver.courier import Undelivered, Withheld
 from tunnelgw.deliver.proxies import DocumentParcel, ProxyTarget
 
@@ -99,20 +100,20 @@ class OddOnce(ConfigClient):
 
     def __init__(self) -> None:
         super().__init__(ConfigEndpoint("http://127.0.0.1:1"), None)
-        self.loaded = 1
+        self.version = 1
         self.has_been_odd = False
 
-    def loaded_version(self) -> int:
-        return self.loaded
+    def loaded(self) -> Loaded:
+        return Loaded(self.version)
 
     def put(self, document: bytes) -> PutAnswer:
         if not self.has_been_odd:
             self.has_been_odd = True
             raise VersionConflict(-3)
         version = json.loads(document)["version"]
-        if version <= self.loaded:
+        if version <= self.version:
             raise Undelivered(f"version {version}, want a larger one", is_refusal=True)
-        self.loaded = version
+        self.version = version
         return PutAnswer(version)
 
 
@@ -123,7 +124,7 @@ def test_a_version_that_no_proxy_has_is_not_gone_on_from_for_ever() -> None:
         target.deliver(parcel("a.example"))
 
     assert target.deliver(parcel("a.example")) == ()
-    assert client.loaded == 2
+    assert client.version == 2
 
 
 def test_a_proxy_that_was_restarted_empty_gets_its_document_again(tmp_path: Path) -> None:
@@ -199,6 +200,30 @@ def test_a_port_that_can_be_bound_again_is_remarked_no_longer() -> None:
         holder.close()
 
         eventually(lambda: not target.deliver(wanted), "no remark any more")
+        target.close()
+
+
+def test_a_port_that_a_proxy_cannot_bind_again_after_a_restart_is_remarked() -> None:
+    """It has the document that it was sent, from its state directory, and says that not all of it is served."""
+    told = {"version": 1, "changed": False, "problems": [{"path": "listeners[0].port", "message": "in use"}]}
+
+    def answer(dialogue: Dialogue) -> None:
+        dialogue.read_request()
+        dialogue.answer(b"", status=b"404 Not Found")
+        dialogue.read_request()
+        dialogue.answer(b'{"version":1,"changed":true}')
+        dialogue.read_request()
+        dialogue.answer(b"", b"Configuration-Version: 1\r\nConfiguration-Problems: 1")
+        assert b'{"version":1' in dialogue.read_request()
+        dialogue.answer(json.dumps(told).encode())
+
+    with SocketBackend(answer) as backend:
+        target = target_at(f"http://{backend.address}")
+        assert target.deliver(parcel("a.example")) == ()
+
+        (remark,) = target.deliver(parcel("a.example"))
+
+        assert (remark.kind, remark.subject, remark.message) == ("port", "listeners[0].port", "in use")
         target.close()
 
 
