@@ -3,7 +3,6 @@
 import errno
 import math
 import socket
-import ssl
 from collections.abc import Callable
 from typing import Final
 
@@ -12,7 +11,7 @@ from proxy.backend.resolver import Address, Addresses, literal
 from proxy.backend.shared import Shared
 from proxy.backend.stream import Failure, Reason
 from proxy.backend.tls import Trust, UntrustedPeer
-from proxy.loop import Handshake
+from proxy.loop import Handshake, TlsSocket
 
 _EXHAUSTED: Final = frozenset((errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM, errno.EADDRNOTAVAIL))
 """Our own lack, which says nothing about the backend."""
@@ -58,8 +57,8 @@ class Connecting:
         self._on_connected = on_connected
         self._on_failed = on_failed
         self._race: Race | None = None
-        self._handshake: Handshake[ssl.SSLSocket] | None = None
-        self._tls_sock: ssl.SSLSocket | None = None
+        self._handshake: Handshake[TlsSocket] | None = None
+        self._tls_sock: TlsSocket | None = None
         self._address: Address | None = None
         self._doing = "resolving the name"
         self._is_over = False
@@ -144,7 +143,7 @@ class Connecting:
         else:
             self._fail(Reason.UNREACHABLE, f"{self._text}: not connected: {tried}")
 
-    def _on_shaken(self, sock: ssl.SSLSocket) -> None:
+    def _on_shaken(self, sock: TlsSocket) -> None:
         self._handshake = None
         assert self._trust is not None  # noqa: S101
         try:
@@ -155,7 +154,7 @@ class Connecting:
             return
         self._finish(sock, sock.selected_alpn_protocol() or "")
 
-    def _on_broken(self, sock: ssl.SSLSocket, error: OSError) -> None:
+    def _on_broken(self, sock: TlsSocket, error: OSError) -> None:
         self._handshake = None
         sock.close()
         assert self._trust is not None  # noqa: S101

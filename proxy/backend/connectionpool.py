@@ -7,7 +7,6 @@ up the window of one, since that stops all other responses on it.
 """
 
 import socket
-import ssl
 from collections.abc import Callable
 from functools import partial
 from typing import Final, Protocol
@@ -21,6 +20,7 @@ from proxy.backend.resolver import Address, split
 from proxy.backend.shared import Shared
 from proxy.backend.stream import Failure, Reason
 from proxy.backend.tls import Trust
+from proxy.loop import TlsSocket
 from proxy.stats import BackendStats
 
 ALPN_H2: Final = "h2"
@@ -173,7 +173,7 @@ class ConnectionPool:
         self._connecting.remove(connecting)
         self._may_multiplex = self._is_h2c or alpn == ALPN_H2
         remember: Callable[[], None] | None = None
-        if self._trust is not None and isinstance(sock, ssl.SSLSocket):
+        if self._trust is not None and isinstance(sock, TlsSocket):
             remember = partial(self._trust.remember, sock, str(address))
         if self._may_multiplex:
             carrier = H2Link(self._shared, sock, self, name, remember)

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Final
 from proxy import document
 from proxy.backend.stream import Reason
 from proxy.backend.threadpool import ThreadPool
+from proxy.loop import TlsSocket
 from proxy.tls import contexts
 from proxy.tls.contexts import UnusableTLS
 
@@ -53,23 +54,17 @@ class Trust:
             self._is_preparing = True
             self._threads.run(lambda: make_context(self._tls, self._protocols), self._on_context)
 
-    def wrap(self, sock: socket.socket, peer: str) -> ssl.SSLSocket:
+    def wrap(self, sock: socket.socket, peer: str) -> TlsSocket:
         """For the handshake, which is still to come; an earlier session with `peer` is taken up again."""
         assert self._context is not None  # noqa: S101
-        return self._context.wrap_socket(
-            sock,
-            server_hostname=self._tls.server_name,
-            do_handshake_on_connect=False,
-            # An end without close_notify is told: where it is the end of a body, it may not be the backend's word.
-            suppress_ragged_eofs=False,
-            session=self._sessions.get(peer),
-        )
+        # An end without close_notify is told: where it is the end of a body, it may not be the backend's word.
+        return TlsSocket(sock, self._context, self._tls.server_name, self._sessions.get(peer))
 
-    def check(self, sock: ssl.SSLSocket) -> None:
+    def check(self, sock: TlsSocket) -> None:
         """The handshake is done: raises UntrustedPeer unless the certificate has a name that was wanted."""
         from proxy.tls.names import names_of
 
-        certificate = sock.getpeercert(binary_form=True)
+        certificate = sock.peer_certificate()
         try:
             names = names_of(certificate or b"")
         except ValueError as error:
@@ -77,7 +72,7 @@ class Trust:
         if not self._is_wanted(names):
             raise UntrustedPeer(f"certificate for {names}, want one for {self._wanted()}")
 
-    def remember(self, sock: ssl.SSLSocket, peer: str) -> None:
+    def remember(self, sock: TlsSocket, peer: str) -> None:
         """Keep the session for the next connection. TLS 1.3 servers send theirs after the handshake."""
         session = sock.session
         if session is not None and session.has_ticket:

@@ -1,6 +1,6 @@
 """TLS over a socket, a record at a time.
 
-OpenSSL reads a socket until it has data for us, or there is nothing more. What a client sends may be no data: 37,000
+OpenSSL reads a socket until it has data for us, or there is nothing more. What a peer sends may be no data: 37,000
 changes of keys to a megabyte, two seconds of work, and one call would last as long as they come. So records are fetched
 here, and a call ends with one: others have their turn, and the socket tells when there is more.
 """
@@ -18,14 +18,25 @@ _MAX_UNSENT_BYTES: Final = 64 * 1024
 
 
 class TlsSocket(socket.socket):
-    """The side of a server. What calls take, give and raise is as with `ssl.SSLSocket`, which does not block."""
+    """What calls take, give and raise is as with an `ssl.SSLSocket` that does not block."""
 
-    def __init__(self, sock: socket.socket, context: ssl.SSLContext) -> None:
-        """`sock` is this one's from now on."""
+    def __init__(
+        self,
+        sock: socket.socket,
+        context: ssl.SSLContext,
+        server_name: str | None = None,
+        session: ssl.SSLSession | None = None,
+    ) -> None:
+        """`sock` is this one's from now on. The side of a server; of a client where the `server_name` is given that it
+        asks for, and there an end without close_notify is an error, as with `suppress_ragged_eofs=False`.
+        """
         super().__init__(sock.family, sock.type, sock.proto, sock.detach())
         self._incoming = ssl.MemoryBIO()
         self._outgoing = ssl.MemoryBIO()
-        self._tls = context.wrap_bio(self._incoming, self._outgoing, server_side=True)
+        self._is_server = server_name is None
+        self._tls = context.wrap_bio(
+            self._incoming, self._outgoing, server_side=self._is_server, server_hostname=server_name, session=session
+        )
         self._head = b""
         """Of the record that is being received, as far as it has come."""
         self._left_bytes = 0
@@ -60,8 +71,12 @@ class TlsSocket(socket.socket):
             if not tls.pending():
                 self._fetch()
             return tls.read(size_bytes)
-        except (ssl.SSLZeroReturnError, ssl.SSLEOFError):
+        except ssl.SSLZeroReturnError:
             return b""
+        except ssl.SSLEOFError:
+            if self._is_server:
+                return b""
+            raise
         finally:
             if self._outgoing.pending:
                 self._flush_quietly()
@@ -90,6 +105,15 @@ class TlsSocket(socket.socket):
 
     def selected_alpn_protocol(self) -> str | None:
         return self._tls.selected_alpn_protocol()
+
+    def peer_certificate(self) -> bytes | None:
+        """In DER."""
+        return self._tls.getpeercert(binary_form=True)
+
+    @property
+    def session(self) -> ssl.SSLSession | None:
+        """Of a client, to be taken up again."""
+        return self._tls.session
 
     def _fetch(self) -> None:
         """Give OpenSSL what has come of a record."""

@@ -1,4 +1,4 @@
-"""What TLS libraries let no client do: to change its keys again and again, in one piece (RFC 8446, 4.6.3 and 7)."""
+"""What TLS libraries let nobody do: to change its keys again and again, in one piece (RFC 8446, 4.6.3 and 7)."""
 
 import ssl
 from pathlib import Path
@@ -8,17 +8,19 @@ from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 from cryptography.hazmat.primitives.kdf.hkdf import HKDFExpand
 
 
-def key_updates(count: int, client: ssl.SSLSocket, secrets: Path, *, wants_answers: bool = False) -> bytes:
-    """What `client`, which has sent no data yet, may send next; `secrets` is its context's `keylog_filename`.
+def key_updates(count: int, sender: ssl.SSLSocket, secrets: Path, *, wants_answers: bool = False) -> bytes:
+    """What `sender`, which has sent no data yet, nor a ticket, may send next; `secrets` is the `keylog_filename` of its
+    context.
 
     `wants_answers`: the other side is to change its keys too, each time.
     """
     message = b"\x18\0\0\x01" + (b"\1" if wants_answers else b"\0") + b"\x16"
-    cipher = client.cipher()
+    cipher = sender.cipher()
     assert cipher is not None
     assert cipher[0] == "TLS_AES_256_GCM_SHA384"
     lines = (line.split() for line in secrets.read_text().splitlines())
-    secret = next(bytes.fromhex(words[2]) for words in lines if words[0] == "CLIENT_TRAFFIC_SECRET_0")
+    name = f"{'SERVER' if sender.server_side else 'CLIENT'}_TRAFFIC_SECRET_0"
+    secret = next(bytes.fromhex(words[2]) for words in lines if words[0] == name)
     records = []
     for _ in range(count):
         key, nonce = _expanded(secret, b"key", 32), _expanded(secret, b"iv", 12)

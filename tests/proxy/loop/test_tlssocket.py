@@ -1,7 +1,8 @@
-"""TLS a record at a time: what a client can have a call take."""
+"""TLS a record at a time: what a peer can have a call take."""
 
 import contextlib
 import fcntl
+import select
 import socket
 import ssl
 import struct
@@ -17,19 +18,27 @@ from tests.proxy.loop.keyupdates import key_updates
 from tests.proxy.loop.sides import tcp_pair
 
 
-def connected(tmp_path: Path) -> tuple[TlsSocket, ssl.SSLSocket, Path]:
-    """Our side, which does not block, and a client."""
+def connected(tmp_path: Path, *, is_server: bool = True) -> tuple[TlsSocket, ssl.SSLSocket, Path]:
+    """Our side, which does not block, the other one, and where that notes its secrets."""
     authority, secrets = trustme.CA(), tmp_path / "secrets"
     server, client = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER), ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     authority.issue_cert("a.example").configure_cert(server)
     authority.configure_trust(client)
-    client.keylog_filename = str(secrets)
+    server.num_tickets = 0
+    (client if is_server else server).keylog_filename = str(secrets)
     raw_ours, raw_theirs = tcp_pair()
     raw_ours.setblocking(True)
     peers: list[ssl.SSLSocket] = []
-    thread = threading.Thread(target=lambda: peers.append(client.wrap_socket(raw_theirs, server_hostname="a.example")))
+
+    def shake_hands() -> None:
+        if is_server:
+            peers.append(client.wrap_socket(raw_theirs, server_hostname="a.example"))
+        else:
+            peers.append(server.wrap_socket(raw_theirs, server_side=True))
+
+    thread = threading.Thread(target=shake_hands)
     thread.start()
-    ours = TlsSocket(raw_ours, server)
+    ours = TlsSocket(raw_ours, server) if is_server else TlsSocket(raw_ours, client, "a.example")
     ours.settimeout(10)
     ours.do_handshake()
     thread.join(10)
@@ -42,11 +51,15 @@ def waiting_bytes(sock: socket.socket) -> int:
     return size_bytes
 
 
-def test_a_call_takes_one_change_of_keys_however_many_have_come(tmp_path: Path) -> None:
-    ours, client, secrets = connected(tmp_path)
-    with ours, client:
-        updates = key_updates(20, client, secrets)
-        socket.socket.send(client, updates)
+@pytest.mark.parametrize("is_server", [True, False], ids=["of a client", "of a backend"])
+def test_a_call_takes_one_change_of_keys_however_many_have_come(tmp_path: Path, is_server: bool) -> None:
+    ours, peer, secrets = connected(tmp_path, is_server=is_server)
+    with ours, peer:
+        updates = key_updates(20, peer, secrets)
+        socket.socket.send(peer, updates)
+        ours.setblocking(True)
+        ours.recv(len(updates), socket.MSG_PEEK | socket.MSG_WAITALL)
+        ours.setblocking(False)
         for number in range(1, 21):
             with pytest.raises(ssl.SSLWantReadError):
                 ours.recv(65536)
@@ -66,10 +79,11 @@ def test_a_client_that_has_its_changes_of_keys_answered_and_takes_no_answer_is_l
 
 
 def take_all(ours: TlsSocket, client: ssl.SSLSocket, records: memoryview) -> None:
-    """None of them is data."""
-    while records or waiting_bytes(ours):
+    """None of them is data, so it ends with an error alone."""
+    while True:
         with contextlib.suppress(BlockingIOError):
             records = records[socket.socket.send(client, records) :]
+        assert select.select([ours], [], [], 10)[0], "all has been taken"
         with contextlib.suppress(ssl.SSLWantReadError):
             ours.recv(65536)
 
@@ -80,6 +94,9 @@ def test_a_connection_that_ends_within_a_record_is_an_end_like_any(tmp_path: Pat
     with ours, client:
         socket.socket.send(client, beginning)
         socket.socket.shutdown(client, socket.SHUT_WR)
+        end = select.poll()
+        end.register(ours, select.POLLRDHUP)
+        assert end.poll(10_000), "the end has come"
         while waiting_bytes(ours):
             with contextlib.suppress(ssl.SSLWantReadError):
                 assert ours.recv(65536) == b""
