@@ -8,6 +8,7 @@ import ssl
 import struct
 import termios
 import threading
+import weakref
 from pathlib import Path
 
 import pytest
@@ -102,3 +103,14 @@ def test_a_connection_that_ends_within_a_record_is_an_end_like_any(tmp_path: Pat
                 assert ours.recv(65536) == b""
 
         assert [ours.recv(65536), ours.recv(65536)] == [b"", b""]
+
+
+def test_a_closed_one_that_somebody_still_knows_keeps_no_memory_of_openssls(tmp_path: Path) -> None:
+    ours, client, _ = connected(tmp_path)
+    tls = weakref.ref(ours._tls)
+    with client:
+        ours.close()
+        ours.close()
+
+        assert tls() is None
+        assert ours.session is None
