@@ -250,6 +250,12 @@ def test_nor_are_downloads_that_the_backend_has_sent_whole_idle_while_they_wait_
         assert sum(record.reason == "idle_timeout" for record in proxy.records) > 4
 
 
+def is_waiting_for_the_backend(proxy: Proxy) -> bool:
+    balancers = proxy.pools._balancers.values()
+    links = [link for each in balancers for to in each._destinations.values() for link in to.pool._links]
+    return any(link._transport.queued_bytes for link in links)
+
+
 def test_a_backend_that_reads_an_upload_slowly_is_not_idle_and_one_that_stops_is() -> None:
     with socket.socket() as listening, contextlib.ExitStack() as stack:
         listening.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 32 * 1024)
@@ -266,6 +272,8 @@ def test_a_backend_that_reads_an_upload_slowly_is_not_idle_and_one_that_stops_is
             # More than its own system holds for it, so that some of it came from ours.
             for _ in range(200):
                 assert backend.recv(1024)
+            # Else it waits for the client, whose thread may not have run.
+            proxy.wait_for(lambda: is_waiting_for_the_backend(proxy), "more for the backend than it takes")
             proxy.pass_time(UNTIL_A_LOOK_S)
         assert not proxy.records
         for _ in range(20):
