@@ -27,7 +27,7 @@ class Handshake(Generic[S]):
         on_done: Callable[[S], None],
         on_failed: Callable[[S, OSError], None],
     ) -> None:
-        """`sock` does not block, and was wrapped with `do_handshake_on_connect=False`."""
+        """`sock` does not block; an `ssl.SSLSocket` was wrapped with `do_handshake_on_connect=False`."""
         self._loop = loop
         self._sock: S | None = sock
         self._on_done: Callable[[S], None] = on_done

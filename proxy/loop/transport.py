@@ -72,7 +72,8 @@ class Transport:
         self.is_cut_off = False
         """With `on_eof`: TLS ended without a word, so anybody on the path may have ended it (RFC 8446, 6.1).
 
-        Known of sockets that were wrapped with `suppress_ragged_eofs=False`; with others it is an end like any other.
+        Known of a client's `TlsSocket`, and of sockets that were wrapped with `suppress_ragged_eofs=False`; with others
+        it is an end like any other.
         """
         self._read_bytes = _READ_BYTES
         self._output = Output(sock)

@@ -114,7 +114,7 @@ def _tunnel_listeners(listeners: tuple[document.Listener, ...], port: int, other
     its Gateway has.
     """
     gateways: dict[str, list[document.Listener]] = {}
-    for listener in sorted(listeners, key=_age):
+    for listener in listeners:
         if listener.tunnel:
             gateways.setdefault(listener.gateway, []).append(listener)
     chosen: list[document.Listener] = []

@@ -1,6 +1,7 @@
 """Backends that speak HTTP/1.1: what they answer, and what becomes of the connection."""
 
 import threading
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -163,22 +164,26 @@ def test_who_needs_a_new_connection_does_not_get_a_kept_one() -> None:
         assert peer.connections == 2
 
 
-@pytest.mark.parametrize("unasked", [b"", b"HTTP/1.1 200 OK\r\ncontent-length: 4\r\n\r\nevil"])
-def test_a_kept_connection_that_ends_or_speaks_unasked_is_not_used_again(unasked: bytes) -> None:
-    go_on = threading.Event()
+def says_unasked(words: bytes, go_on: threading.Event) -> Callable[[Conn], None]:
+    """On its first connection, when that is kept; without words it ends it."""
 
     def serve(conn: Conn) -> None:
         conn.request()
         conn.send(OK)
-        if conn.place == 0:
+        is_first = conn.place == 0
+        if is_first:
             go_on.wait(10)
-            conn.send(unasked)
-            if unasked:
-                conn.wait_for_end()
-        else:
+            conn.send(words)
+        if words or not is_first:
             conn.wait_for_end()
 
-    with backend(serve) as peer, world() as w:
+    return serve
+
+
+@pytest.mark.parametrize("unasked", [b"", b"HTTP/1.1 200 OK\r\ncontent-length: 4\r\n\r\nevil"])
+def test_a_kept_connection_that_ends_or_speaks_unasked_is_not_used_again(unasked: bytes) -> None:
+    go_on = threading.Event()
+    with backend(says_unasked(unasked, go_on)) as peer, world() as w:
         w.use(one(peer.address))
         w.fetch()
         go_on.set()
@@ -192,16 +197,8 @@ def test_a_kept_connection_that_ends_or_speaks_unasked_is_not_used_again(unasked
 def test_what_has_come_unasked_when_a_kept_connection_gets_its_next_request_is_no_answer_to_it(method: bytes) -> None:
     """A 408 of a server that has waited long enough, for instance."""
     go_on = threading.Event()
-
-    def serve(conn: Conn) -> None:
-        conn.request()
-        conn.send(OK)
-        if conn.place == 0:
-            go_on.wait(10)
-            conn.send(b"HTTP/1.1 408 Request Timeout\r\ncontent-length: 4\r\n\r\nevil")
-        conn.wait_for_end()
-
-    with backend(serve) as peer, world() as w:
+    unasked = b"HTTP/1.1 408 Request Timeout\r\ncontent-length: 4\r\n\r\nevil"
+    with backend(says_unasked(unasked, go_on)) as peer, world() as w:
         w.use(one(peer.address))
         w.fetch()
         go_on.set()

@@ -2,6 +2,7 @@
 
 import socket
 import threading
+from collections.abc import Callable
 from contextlib import suppress
 
 import pytest
@@ -20,14 +21,19 @@ def h2c(address: str) -> document.Backend:
     return document.Backend(name="b", addresses=(address,), protocol="h2c", circuit=circuit)
 
 
-def test_no_further_connection_is_opened_to_a_backend_that_takes_no_stream() -> None:
-    knows = threading.Event()
+def takes_no_stream(knows: threading.Event) -> Callable[[Conn], None]:
+    """`knows` is set when the proxy has heard of it."""
 
     def watch(_: H2Peer, event: Event) -> None:
         if isinstance(event, SettingsAcknowledged):
             knows.set()
 
-    with backend(speaks(watch, {SettingCodes.MAX_CONCURRENT_STREAMS: 0})) as peer, world() as w:
+    return speaks(watch, {SettingCodes.MAX_CONCURRENT_STREAMS: 0})
+
+
+def test_no_further_connection_is_opened_to_a_backend_that_takes_no_stream() -> None:
+    knows = threading.Event()
+    with backend(takes_no_stream(knows)) as peer, world() as w:
         w.use(h2c(peer.address))
         first = w.get()
         w.until(knows.is_set)
@@ -89,12 +95,7 @@ def test_a_backend_that_leaves_before_the_first_request_is_not_connected_to_agai
 
 def test_a_backend_that_takes_no_stream_is_not_connected_to_again_and_again_when_it_leaves_the_document() -> None:
     knows = threading.Event()
-
-    def watch(_: H2Peer, event: Event) -> None:
-        if isinstance(event, SettingsAcknowledged):
-            knows.set()
-
-    with backend(speaks(watch, {SettingCodes.MAX_CONCURRENT_STREAMS: 0})) as peer, world() as w:
+    with backend(takes_no_stream(knows)) as peer, world() as w:
         w.use(h2c(peer.address))
         answer = w.get()
         w.until(knows.is_set)
