@@ -60,12 +60,17 @@ def gateway(cluster: Cluster, namespace: str, name: str = "gw") -> Object:
     return make(Kind.GATEWAY, name, spec, namespace=namespace, metadata=created["metadata"])
 
 
-def events(cluster: Cluster, namespace: str, count: int, series: int = 0) -> list[Any]:
-    """Those of the namespace, when there are so many, and one of them has been seen so often."""
+def events(cluster: Cluster, about: Object, count: int, series: int = 0) -> list[Any]:
+    """Those about the object, when there are so many, and one of them has been seen so often.
+
+    An API server has events of its own in the namespace default, such as ClusterIPNotAllocated when it starts slowly.
+    """
+    path = f"/apis/events.k8s.io/v1/namespaces/{about.metadata.namespace or 'default'}/events"
     found: list[Any] = []
 
     def is_there() -> bool:
-        found[:] = cluster.admin.call("GET", f"/apis/events.k8s.io/v1/namespaces/{namespace}/events")["items"]
+        listed = cluster.admin.call("GET", path)["items"]
+        found[:] = [each for each in listed if each["regarding"].get("uid") == about.metadata.uid]
         counts = [(each.get("series") or {}).get("count", 0) for each in found]
         return len(found) >= count and max(counts, default=0) >= series
 
@@ -78,9 +83,9 @@ def test_an_event_stands_beside_its_object(cluster: Cluster, namespace: str, rec
 
     recorder.record(Kind.GATEWAY, item, EventType.WARNING, "DeliveryFailed", "no proxy answers")
 
-    [event] = events(cluster, namespace, 1)
+    [event] = events(cluster, item, 1)
     assert (event["type"], event["reason"], event["note"]) == ("Warning", "DeliveryFailed", "no proxy answers")
-    assert event["regarding"]["uid"] == item.metadata.uid
+    assert (event["regarding"]["kind"], event["regarding"]["name"]) == ("Gateway", "gw")
     assert event["reportingController"] == "tunnelgw.dev/tunnel-gateway-controller"
 
 
@@ -96,9 +101,11 @@ def test_an_event_stands_beside_its_object(cluster: Cluster, namespace: str, rec
 def test_a_controller_name_that_no_event_may_have_is_told_as_far_as_one_may(
     cluster: Cluster, namespace: str, recorder: EventRecorder, shown: str
 ) -> None:
-    recorder.record(Kind.GATEWAY, gateway(cluster, namespace), EventType.WARNING, "DeliveryFailed", "no proxy answers")
+    item = gateway(cluster, namespace)
 
-    [event] = events(cluster, namespace, 1)
+    recorder.record(Kind.GATEWAY, item, EventType.WARNING, "DeliveryFailed", "no proxy answers")
+
+    [event] = events(cluster, item, 1)
     assert event["reportingController"] == shown
 
 
@@ -106,9 +113,11 @@ def test_a_controller_name_that_no_event_may_have_is_told_as_far_as_one_may(
 def test_an_object_with_a_long_name_has_events_too(
     cluster: Cluster, namespace: str, recorder: EventRecorder, name: str
 ) -> None:
-    recorder.record(Kind.GATEWAY, gateway(cluster, namespace, name), EventType.NORMAL, "Seen", "by its whole name")
+    item = gateway(cluster, namespace, name)
 
-    [event] = events(cluster, namespace, 1)
+    recorder.record(Kind.GATEWAY, item, EventType.NORMAL, "Seen", "by its whole name")
+
+    [event] = events(cluster, item, 1)
     assert event["regarding"]["name"] == name
 
 
@@ -125,7 +134,7 @@ def test_the_same_again_is_a_series_and_something_else_another_event(
         recorder.record(Kind.GATEWAY, item, EventType.WARNING, "DeliveryFailed", "no proxy answers")
     recorder.record(Kind.GATEWAY, item, EventType.NORMAL, "Delivered", "all proxies have it")
 
-    found = events(cluster, namespace, 2, series=5)
+    found = events(cluster, item, 2, series=5)
     assert sorted(event["reason"] for event in found) == ["Delivered", "DeliveryFailed"]
 
 
@@ -133,22 +142,26 @@ def test_an_object_of_cluster_scope_has_its_events_in_the_default_namespace(
     cluster: Cluster, recorder: EventRecorder
 ) -> None:
     item = make(Kind.GATEWAY_CLASS, "tunnel", {"controllerName": "a.b/c"}, namespace="", metadata={"uid": "7"})
+    another = make(Kind.GATEWAY_CLASS, "another", {"controllerName": "a.b/c"}, namespace="", metadata={"uid": "6"})
+    recorder.record(Kind.GATEWAY_CLASS, another, EventType.NORMAL, "Seen", "before it")
+    assert events(cluster, another, 1)
 
     recorder.record(Kind.GATEWAY_CLASS, item, EventType.WARNING, "AuthenticationFailed", "ä" * 2000)
 
-    found = [each for each in events(cluster, "default", 1) if each["reason"] == "AuthenticationFailed"]
-    assert [event["note"] for event in found] == ["ä" * 512]
+    [event] = events(cluster, item, 1)
+    assert (event["reason"], event["note"]) == ("AuthenticationFailed", "ä" * 512)
 
 
 def test_an_event_that_cannot_be_sent_is_dropped_and_the_next_one_is_not(
     cluster: Cluster, namespace: str, recorder: EventRecorder
 ) -> None:
+    item = gateway(cluster, namespace)
     nowhere = make(Kind.GATEWAY, "gw", {"gatewayClassName": "c"}, namespace="nowhere", metadata={"uid": "8"})
 
     recorder.record(Kind.GATEWAY, nowhere, EventType.WARNING, "Lost", "nobody sees this")
-    recorder.record(Kind.GATEWAY, gateway(cluster, namespace), EventType.NORMAL, "Seen", "but this")
+    recorder.record(Kind.GATEWAY, item, EventType.NORMAL, "Seen", "but this")
 
-    assert [event["reason"] for event in events(cluster, namespace, 1)] == ["Seen"]
+    assert [event["reason"] for event in events(cluster, item, 1)] == ["Seen"]
 
 
 def test_an_event_for_which_there_was_no_room_is_said_when_there_is() -> None:
