@@ -24,6 +24,7 @@ from dnswebhook.stores.base import Finding, Grade
 FILE_NAME = "records.sqlite3"
 SCHEMA_VERSION = 1
 MAX_TEXT_OCTETS = 4096
+_OPENING_PAUSE_S = 0.01
 
 _CAPABILITIES = Capabilities(
     store="embedded",
@@ -191,7 +192,7 @@ class EmbeddedStore:
         connection = sqlite3.connect(self.path, isolation_level=None, check_same_thread=False)
         try:
             connection.execute(_busy_timeout(deadline))
-            connection.execute("PRAGMA journal_mode = WAL")
+            _use_wal(connection, deadline)
             connection.execute("PRAGMA synchronous = NORMAL")
             self._prepare_schema(connection)
         except BaseException:
@@ -230,7 +231,7 @@ class EmbeddedStore:
             self._connection = None
 
     def _converted(self, error: sqlite3.Error | OSError) -> StoreError:
-        if isinstance(error, sqlite3.OperationalError) and error.sqlite_errorcode & 0xFF == sqlite3.SQLITE_BUSY:
+        if _is_busy(error):
             return StoreTimeout(f"{self.path} stayed locked by another process until the deadline of the call")
         return StoreFailed(f"{self.path}: {excerpt(str(error))}; {_remedy(error)}")
 
@@ -238,6 +239,22 @@ class EmbeddedStore:
 def _busy_timeout(deadline: Deadline) -> str:
     """Makes what waits for another process end with the call."""
     return f"PRAGMA busy_timeout = {max(1, int(deadline.remaining_s * 1000))}"
+
+
+def _use_wal(connection: sqlite3.Connection, deadline: Deadline) -> None:
+    """Where another process makes the same file just now, SQLite says that it is busy at once, whatever its timeout."""
+    while True:
+        try:
+            connection.execute("PRAGMA journal_mode = WAL")
+        except sqlite3.OperationalError as error:
+            if not _is_busy(error) or not deadline.wait(_OPENING_PAUSE_S):
+                raise
+        else:
+            return
+
+
+def _is_busy(error: sqlite3.Error | OSError) -> bool:
+    return isinstance(error, sqlite3.OperationalError) and error.sqlite_errorcode & 0xFF == sqlite3.SQLITE_BUSY
 
 
 def _remedy(error: sqlite3.Error | OSError) -> str:

@@ -2,7 +2,7 @@
 
 import sqlite3
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -219,6 +219,28 @@ def test_opening_waits_for_another_process_only_until_the_deadline_of_its_call(
 
     assert [StoreTimeout] == [type(outcome) for outcome in outcomes]
     assert [A] == held(store)
+
+
+class _Waiting(Deadline):
+    """A deadline far away; `meanwhile` happens as soon as somebody waits."""
+
+    def __init__(self, meanwhile: Callable[[], object]) -> None:
+        super().__init__(soon().at, threading.Event())
+        self._meanwhile = meanwhile
+
+    def wait(self, seconds: float) -> bool:
+        self._meanwhile()
+        return super().wait(seconds)
+
+
+def test_processes_that_open_a_new_file_at_the_same_time_wait_for_each_other(
+    tmp_path: Path, store: EmbeddedStore
+) -> None:
+    """SQLite refuses the second one at once, however long it may wait."""
+    first = sqlite3.connect(tmp_path / FILE_NAME, isolation_level=None)
+    first.execute("BEGIN IMMEDIATE")
+
+    assert () == store.list_records(_Waiting(first.close)).records
 
 
 # Files.
