@@ -132,6 +132,8 @@ class Engine(Server):
         """From accept to close, whoever holds them: the watching thread, the queue or a worker. Any thread adds and
         discards, each at one stroke."""
         self._patient_threads = threading.BoundedSemaphore(max(1, limits.threads // 4))
+        self._turn_to_keep = threading.Lock()
+        """Held by who hands a connection back, and by who ends that: none may come once all idle ones are closed."""
         self.socket = listener
         if tls is not None:
             self.ssl_adapter = Tls(*tls, log)
@@ -187,7 +189,8 @@ class Engine(Server):
     def put_conn(self, conn: Connection) -> None:
         """A worker is done with a request, and the connection stays open."""
         conn.wait_for_next()
-        super().put_conn(conn)
+        with self._turn_to_keep:
+            super().put_conn(conn)
 
     def error_log(self, msg: str = "", level: int = logging.INFO, traceback: bool = False) -> None:  # noqa: ARG002 - cheroot's
         if traceback:
@@ -200,7 +203,8 @@ class Engine(Server):
         if not self.ready:
             return
         # From here on responses carry `Connection: close`, and connections are not kept.
-        self.ready = False
+        with self._turn_to_keep:
+            self.ready = False
         self._connections.stop()
         self._connections.finish()
         self.socket.close()

@@ -22,6 +22,7 @@ from cryptography.hazmat.primitives import serialization
 from daemonkit.addresses import ListenAddress
 from daemonkit.lifecycle import StartFailed
 from daemonkit.logformat import line_of
+from daemonkit.wsgistreams import Input
 from tests.daemonkit.rawhttp import DEADLINE_S, RawClient
 
 CHUNKED = b"POST /x HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n"
@@ -472,6 +473,25 @@ def test_draining_finishes_running_requests_closes_idle_connections_and_accepts_
         assert running.is_closed_by_server()
         drain.join(DEADLINE_S)
         assert not drain.is_alive()
+
+
+def test_an_idle_connection_is_closed_also_where_draining_begins_as_it_is_handed_back(
+    serve, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    server = serve()
+    has_data = Input.has_data
+
+    def drain_meanwhile(source: Input) -> bool:
+        """A worker asks for this once it has seen that connections are kept."""
+        if threading.current_thread().name.startswith("CP Server"):
+            server.drain(time.monotonic() + 0.3)
+        return has_data(source)
+
+    monkeypatch.setattr(Input, "has_data", drain_meanwhile)
+
+    with RawClient(server.bound_address.port) as client:
+        assert client.get().status_code == 200
+        assert client.is_closed_by_server()
 
 
 def _is_refused(port: int) -> bool:
