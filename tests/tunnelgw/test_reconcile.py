@@ -48,7 +48,7 @@ class Controller:
         self.crashes: list[BaseException] = []
         self.written: set[ObjectId] = set()
         self.store = Store(home="home")
-        self._turns = 0.0
+        self._marks = 0
         self._stop = threading.Event()
         self._news = threading.Condition()
         metrics = Metrics(self.registry)
@@ -118,18 +118,19 @@ class Controller:
                 assert time.monotonic() < deadline_s
                 self._news.wait(0.02)
 
-    def until_next_turn(self) -> None:
-        """One has taken changes since the last call."""
-
-        def count() -> float:
-            return self.registry.get_sample_value("tunnelgw_reconcile_duration_seconds_count", {"outcome": "ok"}) or 0
-
-        self.until(lambda: count() > self._turns)
-        self._turns = count()
+    def until_done(self) -> None:
+        """With all that the store was given so far: the turn that took it is over."""
+        for _ in range(2):  # what comes after it is taken by a later turn
+            self._marks += 1
+            self.store.upsert(Kind.NAMESPACE, make(Kind.NAMESPACE, f"mark-{self._marks}", namespace=""))
+            self.until(lambda: self._count(Kind.NAMESPACE, "read") == self._marks)
 
     def unreadable(self, kind: Kind) -> float | None:
         """How many are kept out, as of the last turn."""
-        return self.registry.get_sample_value("tunnelgw_objects", {"kind": kind, "validity": "unreadable"})
+        return self._count(kind, "unreadable")
+
+    def _count(self, kind: Kind, validity: str) -> float | None:
+        return self.registry.get_sample_value("tunnelgw_objects", {"kind": kind, "validity": validity})
 
     def planes(self) -> set[str]:
         """Of which the size of their document is told."""
@@ -159,12 +160,12 @@ def web(name: str) -> ObjectId:
 
 def test_a_standby_keeps_nothing_of_routes_that_are_gone() -> None:
     with controller() as ours:
-        ours.until_next_turn()
+        ours.until_done()
         for number in range(3):
             ours.store.upsert(Kind.HTTP_ROUTE, route(f"passing-{number}", namespace="shop"))
-            ours.until_next_turn()
+            ours.until_done()
             ours.store.delete(Kind.HTTP_ROUTE, Key("shop", f"passing-{number}"))
-            ours.until_next_turn()
+            ours.until_done()
 
         def kept() -> list[ObjectId]:
             everything = [each for each in gc.get_objects() if isinstance(each, ObjectId)]
@@ -177,9 +178,9 @@ def test_a_standby_keeps_nothing_of_routes_that_are_gone() -> None:
 def test_who_begins_to_lead_looks_at_every_status() -> None:
     with controller() as ours:
         ours.store.upsert(Kind.HTTP_ROUTE, route("early", namespace="shop"))
-        ours.until_next_turn()
+        ours.until_done()
         ours.store.upsert(Kind.HTTP_ROUTE, route("late", namespace="shop"))
-        ours.until_next_turn()
+        ours.until_done()
         assert not ours.written
 
         ours.lead()
@@ -269,7 +270,7 @@ def test_while_a_configuration_cannot_be_read_no_tunnel_is_emptied_for_it() -> N
         ours.until(lambda: ours.unreadable(Kind.GATEWAY_CONFIG) == 1)
         ours.store.upsert(Kind.GATEWAY_CONFIG, passed)
         ours.store.upsert(*HOLDER)
-        ours.until_next_turn()
+        ours.until_done()
         ours.store.upsert(Kind.GATEWAY_CONFIG, own_tunnel()[1][1])
         provider.wait_for("tunnel", 2)  # whoever looks at it now began when the last call before had ended
 
@@ -285,9 +286,9 @@ def test_while_something_without_a_name_cannot_be_read_no_tunnel_is_emptied() ->
         with controller([gateway_class("class"), HOLDER, (kind, config)], provider) as ours:
             ours.store.tell_nameless(are_all_named=False)
             ours.lead()
-            ours.until_next_turn()
-            ours.store.upsert(*HOLDER)
-            ours.until_next_turn()
+            ours.until_done()
+            ours.store.upsert(*secret("holder", "shop", api_token=TOKEN, written="since"))
+            ours.until_done()
             assert provider.calls.total() == 0
             ours.store.tell_nameless(are_all_named=True)
 
