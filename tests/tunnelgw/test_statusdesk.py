@@ -205,7 +205,7 @@ def test_many_that_could_not_be_written_are_told_in_one_line(caplog: pytest.LogC
 def test_after_a_conflict_the_newer_version_is_written_at_once() -> None:
     server = Server()
     server.outcomes = [Outcome.CONFLICT]
-    with working(server) as office:
+    with working(server, clock=lambda: 100.0) as office:  # the time to try the older one again does not come
         office.desk.want(wish("one"))
         office.wait_for("conflict")
 
