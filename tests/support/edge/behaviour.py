@@ -40,6 +40,8 @@ class Behaviour(msgspec.Struct, frozen=True, kw_only=True):
     """Before the registration is answered."""
     request_delay_s: float = 0.0
     """Before a request of the front door is sent."""
+    keeps_sending_s: float = 0.5
+    """So long after an unregistration requests still come."""
     drop_after_s: float | None = None
     """The connection breaks so long after it was accepted."""
     drops_at_register: bool = False

@@ -20,8 +20,6 @@ from tests.support.edge.heads import CONTROL_STREAM
 from tests.support.edge.ledger import Ledger, Record
 from tests.support.edge.stream import EdgeStream, StreamOwner
 
-KEEPS_SENDING_S = 0.5
-"""After an unregistration."""
 _ANY = 1 << 40
 _LIMITS = h2.Limits(
     max_pings=_ANY, max_settings=_ANY, max_empty_data=_ANY, max_window_updates=_ANY, max_ignored=_ANY, max_dribbles=_ANY
@@ -252,7 +250,7 @@ class EdgeConnection:
         with self._ledger.writing():
             self.record.is_registered = False
             self.record.is_unregistered = True
-        self._last_call.set(self._loop.now_s + KEEPS_SENDING_S)
+        self._last_call.set(self._loop.now_s + self.behaviour.keeps_sending_s)
 
     def _on_last_call(self) -> None:
         self.end_when_idle("closed after the unregistration")
