@@ -40,6 +40,7 @@ class Readiness:
         self._stop = stop
         self._on_verdict = on_verdict
         self._asked = threading.Event()
+        self._is_woken = False
         self._problem: str | None = NOT_PROBED
 
     def problem(self) -> str | None:
@@ -51,7 +52,8 @@ class Readiness:
         self._asked.set()
 
     def wake(self) -> None:
-        """The process stops: `run` returns."""
+        """The process is about to stop: `run` returns as soon as it does."""
+        self._is_woken = True
         self._asked.set()
 
     def credentials_refused(self) -> None:
@@ -65,6 +67,8 @@ class Readiness:
             if self._asked.is_set():
                 self._stop.wait(MIN_PAUSE_S)
                 self._asked.clear()
+                if self._is_woken:  # perhaps just before that, and nobody does it again
+                    self._asked.set()
 
     def _probe(self) -> None:
         try:

@@ -17,14 +17,15 @@ from dnswebhook.errors import (
     StoreUnreachable,
 )
 from dnswebhook.readiness import NOT_PROBED, PROBE_INTERVAL_S, STOPPING, Readiness
+from tests.proxy.site import eventually
 from tests.support.memory_store import WAIT_S, MemoryStore
 
 
 class Watch:
     """A readiness with its probing thread, and the verdicts that it gave."""
 
-    def __init__(self, store: MemoryStore) -> None:
-        self.stop = threading.Event()
+    def __init__(self, store: MemoryStore, stop: threading.Event | None = None) -> None:
+        self.stop = stop or threading.Event()
         self.verdicts: list[bool] = []
         self._changed = threading.Condition()
         self.readiness = Readiness(store, self.stop, self._note)
@@ -86,6 +87,7 @@ def test_each_failure_has_its_fixed_text_and_the_detail_goes_to_the_log(
     with caplog.at_level(logging.INFO), watch.running() as readiness:
         assert [False] == watch.wait_for_verdicts(1)
         assert text == readiness.problem()
+        eventually(lambda: bool(caplog.records), "it has been logged: the verdict is there before")
     assert ["record store is not ready"] == [record.getMessage() for record in caplog.records]
 
 
@@ -151,3 +153,25 @@ def test_a_stop_ends_the_wait_for_the_next_probe() -> None:
         watch.wait_for_verdicts(1)
 
     assert 1 == store.probes
+
+
+def test_a_call_that_wakes_is_not_lost_just_before_the_next_probe() -> None:
+    """The daemon makes it before it stops, and once."""
+
+    class Stop(threading.Event):
+        def wait(self, timeout: float | None = None) -> bool:
+            is_set = super().wait(timeout)
+            watch.readiness.wake()
+            return is_set
+
+    watch = Watch(MemoryStore(), Stop())
+    thread = threading.Thread(target=watch.readiness.run, daemon=True)
+    thread.start()
+    watch.wait_for_verdicts(1)
+    watch.readiness.probe_soon()
+    watch.wait_for_verdicts(2)
+
+    watch.stop.set()
+
+    thread.join(PROBE_INTERVAL_S / 2)
+    assert not thread.is_alive()
