@@ -6,6 +6,7 @@ the edge is only looked at, since a proxy that registers gets requests at once. 
 fetching root certificates) run in a thread of their own, so that a stop never waits for them.
 """
 
+import math
 import queue
 import random
 import threading
@@ -123,22 +124,21 @@ class Tunnel:
     def run(self) -> None:
         self.places[0].due_s = time.monotonic()
         while not self._is_stopping:
-            self._dial_what_is_due()
+            now_s = time.monotonic()
+            self._dial_what_is_due(now_s)
             try:
-                self._events.get(timeout=self._wait_s())()
+                self._events.get(timeout=self._wait_s(now_s))()
             except queue.Empty:
                 continue
         self._stop.wait()
 
-    def _wait_s(self) -> float | None:
-        """What is due already waits for an event."""
-        now_s = time.monotonic()
-        times = [place.due_s - now_s for place in self.places if not place.number and place.due_s > now_s]
-        wait_s = min(times, default=threading.TIMEOUT_MAX)
-        return wait_s if wait_s < threading.TIMEOUT_MAX else None
+    def _wait_s(self, looked_at_s: float) -> float | None:
+        """What was due when it was looked at waits for an event; what has become due since does not wait."""
+        times = [place.due_s for place in self.places if not place.number and place.due_s > looked_at_s]
+        wait_s = min(times, default=math.inf) - time.monotonic()
+        return max(0.0, wait_s) if wait_s < threading.TIMEOUT_MAX else None
 
-    def _dial_what_is_due(self) -> None:
-        now_s = time.monotonic()
+    def _dial_what_is_due(self, now_s: float) -> None:
         for place in self.places:
             if not place.number and place.due_s <= now_s and not self._dial(place, now_s):
                 return

@@ -5,7 +5,9 @@ from __future__ import annotations
 import contextlib
 import random
 import threading
+import time
 from collections.abc import Callable, Iterator, Sequence
+from types import SimpleNamespace
 
 import msgspec
 import pytest
@@ -190,6 +192,25 @@ def test_addresses_are_not_looked_for_again_soon(edge: Edge) -> None:
         edge.admit()
         edge.wait_for_registered(1, WAIT_S)
         assert searches.count == 1
+
+
+def test_an_attempt_that_becomes_due_just_before_the_wait_is_made(edge: Edge, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The thread stands still for a moment before it waits; nothing else happens that would wake it."""
+    passed_s = 0.0
+    monkeypatch.setattr(rules, "time", SimpleNamespace(monotonic=lambda: time.monotonic() + passed_s))
+    wait_s = Tunnel._wait_s
+
+    def late(tunnel: Tunnel, looked_at_s: float) -> float | None:
+        nonlocal passed_s
+        place = tunnel.places[0]
+        if place.waits.attempts == 1 and not place.number:
+            passed_s = 60.0
+        return wait_s(tunnel, looked_at_s)
+
+    monkeypatch.setattr(Tunnel, "_wait_s", late)
+    edge.plan(Behaviour(refusal=busy()))
+    with tunnel_of(edge, Searches(edge, found(edge.addresses))):
+        edge.wait_for_registered(1, WAIT_S)
 
 
 def test_a_stop_does_not_wait_for_a_search(edge: Edge) -> None:
