@@ -101,7 +101,7 @@ class TlsSocket(socket.socket):
         try:
             self._tls.unwrap()
         finally:
-            self._flush_quietly()
+            self._flush()
 
     def close(self) -> None:
         super().close()

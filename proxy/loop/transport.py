@@ -196,7 +196,7 @@ class Transport:
     def _drop(self, data: bytes) -> None:
         if not data:
             self._is_eof_seen = True
-            if not self._output.queue:
+            if not self.is_writing:
                 self._close()
             else:
                 self._rewatch()
@@ -319,7 +319,11 @@ class Transport:
 
     def _end_output(self) -> None:
         self._is_output_ended = True
-        self._say_end()
+        if not self._say_end():
+            # It took the last byte and nothing more: to the peer, what it has would seem to be cut off.
+            self.is_writing = True
+            self._rewatch()
+            return
         if self._is_eof_seen:
             self._close()
             return
@@ -329,11 +333,16 @@ class Transport:
         except OSError:
             self._close()
 
-    def _say_end(self) -> None:
-        """Over TLS, by a close_notify; the peer's is not waited for."""
+    def _say_end(self) -> bool:
+        """Over TLS, by a close_notify; the peer's is not waited for. False: the socket does not take it now."""
         if isinstance(self._sock, ssl.SSLSocket | TlsSocket):
-            with contextlib.suppress(OSError, ValueError):
+            try:
                 self._sock.unwrap()
+            except ssl.SSLWantWriteError:
+                return False
+            except (OSError, ValueError):
+                pass
+        return True
 
     def _half_close(self) -> None:
         self._is_half_closing = False
@@ -343,7 +352,7 @@ class Transport:
 
     def _on_linger(self) -> None:
         now_s = self._loop.now_s
-        if self._output.queue:
+        if self.is_writing:
             before, self._unacknowledged_bytes = self._unacknowledged_bytes, self._output.unacknowledged_bytes
             if self._unacknowledged_bytes < before:
                 self._give_up_at_s = now_s + _PATIENCE_S

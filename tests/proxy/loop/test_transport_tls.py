@@ -4,7 +4,7 @@ import socket
 import ssl
 import threading
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from itertools import pairwise
 
 import pytest
@@ -12,6 +12,7 @@ import trustme
 
 from proxy.loop import READ_BYTES, Handshake, Loop, Transport
 from proxy.loop.output import TLS_RECORD_BYTES
+from proxy.loop.tlssocket import TlsSocket
 from tests.proxy.loop.sides import Clock, Owed, Side, loop_of, receive, tcp_pair, turns, until
 
 MANY_BYTES = 4 * 1024 * 1024
@@ -243,6 +244,52 @@ def test_finishing_sends_close_notify_after_the_last_byte(authority: trustme.CA)
 
         assert receive(link.peer, 10) == b"last words"
         assert link.peer.recv(1) == b""
+
+
+def test_finishing_sends_close_notify_as_soon_as_the_socket_takes_it(authority: trustme.CA) -> None:
+    """Without it the peer cannot tell this end from one that somebody else has made."""
+    server, client = contexts(authority, ssl.TLSVersion.TLSv1_3)
+    ours, raw = tcp_pair()
+    peers: list[ssl.SSLSocket] = []
+
+    def shake_hands() -> None:
+        peers.append(client.wrap_socket(raw, server_hostname="a.example", suppress_ragged_eofs=False))
+
+    thread = threading.Thread(target=shake_hands)
+    thread.start()
+    clock = Clock()
+    with loop_of(clock) as loop:
+        greeted: list[TlsSocket] = []
+        sock = TlsSocket(ours, server)
+        Handshake(loop, sock, loop.now_s + 5, greeted.append, lambda _, error: pytest.fail(str(error))).start()
+        until(loop, lambda: bool(greeted))
+        thread.join()
+        transport = Transport(loop, sock, Side())
+        transport.start()
+        # As with a response whose last byte the socket takes, and not one more.
+        sent_bytes = TLS_RECORD_BYTES
+        with suppress(ssl.SSLWantWriteError):
+            while True:
+                sent_bytes += sock.send(bytes(TLS_RECORD_BYTES))
+        transport.finish()
+        turns(loop)
+        # Longer than a peer is waited for that has all.
+        clock.passed_s += 3
+        turns(loop)
+
+        received: list[int] = []
+
+        def read() -> None:
+            received.append(len(receive(peers[0], sent_bytes)))
+            received.append(len(peers[0].recv(1)))
+
+        thread = threading.Thread(target=read)
+        thread.start()
+        until(loop, lambda: not thread.is_alive())
+        transport.abort()
+        peers[0].close()
+
+    assert received == [sent_bytes, 0]
 
 
 def test_aborting_is_not_taken_for_an_end(authority: trustme.CA) -> None:
