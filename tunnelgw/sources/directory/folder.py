@@ -97,12 +97,20 @@ class Folder:
             path = Path(name)
             try:
                 with path.open("rb") as file:
-                    read[path] = file.read(MOST_BYTES + 1)  # so much already is too much
+                    octets = file.read(MOST_BYTES + 1)  # so much already is too much
+                    status = os.fstat(file.fileno())
             except OSError as error:
                 if error.errno in _LEADS_NOWHERE:
                     lost.append(name)
                     continue
                 failed[path] = _reason(error)
+            else:
+                is_same = (status.st_size, status.st_mtime_ns) == signature[2:]
+                if not is_same and name in self._known:  # it is being written since it was seen
+                    found[name] = self._known[name]
+                    self._moving[name] = (_UNREAD, 0)
+                    continue
+                read[path] = octets
             # Neither a mode that is mended shows in size or time, nor what is written within a tick of the clock.
             if not is_still or path in failed:
                 found[name] = _UNREAD

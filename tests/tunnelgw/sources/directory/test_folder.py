@@ -70,6 +70,34 @@ def test_a_file_that_goes_while_the_folder_is_looked_at_is_gone_and_nothing_is_r
     assert folder.look() == ({}, frozenset(), {})
 
 
+def test_a_file_that_is_written_while_the_folder_is_looked_at_is_left_alone_until_it_is_still(tmp_path: Path) -> None:
+    path = tmp_path / "web.yaml"
+    now_ns = 0
+
+    def clock_ns() -> int:
+        """Asked when the file has been seen already, and is not read yet."""
+        if now_ns:
+            path.write_text("ha")
+        return now_ns
+
+    folder = Folder(tmp_path, clock_ns=clock_ns)
+    path.write_text("old")
+    os.utime(path, (1, 1))
+    folder.look()
+    path.write_text("new")
+    os.utime(path, ns=(time.time_ns() + HOUR_NS,) * 2)
+    folder.look()
+
+    now_ns = SECOND_NS
+
+    assert folder.look() == ({}, frozenset(), {})
+    assert not folder.is_settled
+    path.write_text("half and half")
+    os.utime(path, (2, 2))
+    assert folder.look().read == {path: b"half and half"}
+    assert folder.is_settled
+
+
 @pytest.mark.parametrize(("content", "is_replaced"), [("new", True), ("longer", False)])
 def test_a_file_with_the_time_of_the_one_before_it_is_read(tmp_path: Path, content: str, is_replaced: bool) -> None:
     path = tmp_path / "web.yaml"
