@@ -11,6 +11,7 @@ import contextlib
 import re
 import socket
 import ssl
+import threading
 import time
 from collections import deque
 from collections.abc import Callable, Mapping
@@ -39,6 +40,8 @@ class Pool:
         self._max_idle = max_idle
         self._max_reply_bytes = max_reply_bytes
         self._idle: deque[HTTPConnection] = deque()
+        self._lock = threading.Lock()
+        """Held by who adds to them: whether there is room, and a pool to come back to, must hold until that is done."""
         self._is_closed = False
 
     def exchange(
@@ -59,7 +62,8 @@ class Pool:
 
     def close(self) -> None:
         """Connections that are in use now are closed after their exchange."""
-        self._is_closed = True
+        with self._lock:
+            self._is_closed = True
         while self._idle:
             self._idle.pop().close()
 
@@ -87,9 +91,11 @@ class Pool:
             return None
 
     def _put_back(self, connection: HTTPConnection, goes_on: bool) -> None:
-        if goes_on and len(self._idle) < self._max_idle and not self._is_closed:
-            self._idle.append(connection)
-        else:
+        with self._lock:
+            is_kept = goes_on and len(self._idle) < self._max_idle and not self._is_closed
+            if is_kept:
+                self._idle.append(connection)
+        if not is_kept:
             connection.close()
 
 

@@ -3,7 +3,8 @@
 import contextlib
 import socket
 import threading
-from collections.abc import Iterator
+from collections import deque
+from collections.abc import Callable, Iterator
 from functools import partial
 
 import pytest
@@ -151,6 +152,50 @@ def test_no_more_connections_than_allowed_are_kept(pool: Pool, peer: Peer, opene
 
     assert 5 == len(opened)
     assert 2 == sum(one.sock is not None for one in opened)
+
+
+class Idle(deque[HTTPConnection]):
+    """`meanwhile` happens, as far as it can, when it has been decided that one more is kept."""
+
+    meanwhile: Callable[[], object]
+
+    def append(self, connection: HTTPConnection) -> None:
+        self.meanwhile()
+        super().append(connection)
+
+
+def test_connections_that_come_back_at_once_are_no_more_than_allowed_either(
+    pool: Pool, peer: Peer, opened: list[HTTPConnection]
+) -> None:
+    together = threading.Barrier(5)
+
+    def wait_for_the_others() -> None:
+        with contextlib.suppress(threading.BrokenBarrierError):
+            together.wait(0.3)
+
+    pool._idle = Idle()
+    pool._idle.meanwhile = wait_for_the_others
+    get_at_once(pool, peer, 5)
+
+    assert 5 == len(opened)
+    assert 2 == sum(one.sock is not None for one in opened)
+
+
+def test_a_connection_that_comes_back_as_the_pool_is_closed_is_closed_too(
+    pool: Pool, opened: list[HTTPConnection]
+) -> None:
+    closing = threading.Thread(target=pool.close)
+
+    def close() -> None:
+        closing.start()
+        closing.join(0.3)
+
+    pool._idle = Idle()
+    pool._idle.meanwhile = close
+    get(pool)
+    closing.join(WAIT_S)
+
+    assert [None] == [one.sock for one in opened]
 
 
 def test_a_closed_pool_keeps_none(pool: Pool, opened: list[HTTPConnection]) -> None:
