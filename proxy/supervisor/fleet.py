@@ -76,12 +76,12 @@ class Fleet:
     def refresh(self) -> None:
         """Ask all workers for a snapshot and wait for it, but not long."""
         with self._news:
-            asked = [(slot, slot.reports) for slot in self.slots if slot.state is State.RUNNING]
-        for slot, _ in asked:
-            slot.report()
+            running = [slot for slot in self.slots if slot.state is State.RUNNING]
+        asked = [(slot, slot.report()) for slot in running]
         with self._news:
             self._news.wait_for(
-                lambda: all(slot.reports > seen or slot.state is not State.RUNNING for slot, seen in asked), _REPORT_S
+                lambda: all(slot.reports >= number or slot.state is not State.RUNNING for slot, number in asked),
+                _REPORT_S,
             )
 
     def total(self) -> Stats:

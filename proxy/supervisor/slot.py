@@ -93,6 +93,8 @@ class Slot:
         """Guards what follows."""
         self._process: WorkerProcess | None = None
         self._first = first
+        self._reports_asked = 0
+        """Snapshots asked for, those received included; each question has one answer, in order."""
         self._is_ready = False
         """The process takes documents."""
         self._wanted: Deployment | None = None
@@ -158,6 +160,7 @@ class Slot:
             self.heard_s = time.monotonic()
         with self._sending:
             self._process = process
+            self._reports_asked = self.reports
             self._is_ready = False
             self._given = None
             self._sockets = {}
@@ -244,9 +247,15 @@ class Slot:
                 with self._or_killed(process):
                     self._hand_over(process)
 
-    def report(self) -> None:
-        """Ask for a snapshot."""
-        self._send(Report())
+    def report(self) -> int:
+        """Ask for a snapshot. It is there when `reports` has come to this number; the one before it may be older."""
+        with self._sending:
+            process = self._process
+            if process is not None:
+                self._reports_asked += 1
+                with self._or_killed(process):
+                    process.channel.send(Report())
+            return self._reports_asked
 
     def order(self, order: EdgeOrder, content: bytes | None = None) -> int | None:
         """About connections to the edge. Returns the pid of who has it; None where the worker has died meanwhile."""
@@ -276,7 +285,7 @@ class Slot:
             if self._process is not None:
                 self._process.kill()
 
-    def _send(self, message: Report | ToEdge | Drain, descriptors: Sequence[int] = ()) -> int | None:
+    def _send(self, message: ToEdge | Drain, descriptors: Sequence[int] = ()) -> int | None:
         with self._sending:
             process = self._process
             if process is None:
