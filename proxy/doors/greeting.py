@@ -1,10 +1,12 @@
 """The first moments of a TLS connection: look who is asked for, choose the context, shake hands.
 
 The ClientHello stays in the socket until the choice is made; a part of one does not wake us again before there is more
-(SO_RCVLOWAT). A client that speaks HTTP where TLS is expected is told so in its own language.
+(SO_RCVLOWAT), but where the system is short of memory for sockets: there any part does. A client that speaks HTTP where
+TLS is expected is told so in its own language.
 """
 
 import contextlib
+import select
 import socket
 import ssl
 from collections.abc import Callable
@@ -17,6 +19,8 @@ from proxy.loop import Handshake, Loop, TlsSocket
 
 UNRECOGNIZED_NAME: Final = 112
 INTERNAL_ERROR: Final = 80
+_LOOK_AGAIN_S: Final = 0.05
+"""After a look that came too early: the loop is not kept busy by what is there already."""
 
 OnGreeted = Callable[["Greeting", TlsSocket], None]
 ChooseContext = Callable[[bytes | None], ssl.SSLContext | int]
@@ -44,13 +48,17 @@ class Greeting:
         self._wanted_bytes = 1
         self._timeout_s = timeout_s
         self._deadline = loop.deadline(self._on_deadline)
+        self._look_again = loop.deadline(self._watch)
         self.idle_since_s = loop.now_s
         self.is_sending = False
 
     def start(self) -> None:
         self._deadline.set(self._loop.now_s + self._timeout_s)
-        self._loop.watch(self._sock, self)
+        self._watch()
         self.on_readable()
+
+    def _watch(self) -> None:
+        self._loop.watch(self._sock, self)
 
     # -- the ClientHello ---------------------------------------------------------------------------------------------
 
@@ -71,11 +79,14 @@ class Greeting:
             return
         if isinstance(hello, ClientHello):
             self._shake_hands(hello)
-        elif len(received) < self._wanted_bytes:
-            self._fail("closed by the client before its ClientHello")
-        else:
+        elif len(received) >= self._wanted_bytes:
             self._wanted_bytes = hello
             self._sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVLOWAT, hello)
+        elif _has_ended(self._sock):
+            self._fail("closed by the client before its ClientHello")
+        else:
+            self._loop.unwatch(self._sock)
+            self._look_again.set(self._loop.now_s + _LOOK_AGAIN_S)
 
     def on_writable(self) -> None:
         """Never asked for."""
@@ -89,6 +100,7 @@ class Greeting:
             self._fail("no listener for this server name", _alert(context))
             return
         self._loop.unwatch(self._sock)
+        self._look_again.cancel()
         try:
             if self._wanted_bytes > 1:
                 self._sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVLOWAT, 1)
@@ -146,8 +158,16 @@ class Greeting:
 
     def _leave(self) -> None:
         self._deadline.cancel()
+        self._look_again.cancel()
         self.idle_since_s = BUSY
         self._keeper.forget(self)
+
+
+def _has_ended(sock: socket.socket) -> bool:
+    """The client sends nothing more."""
+    poll = select.poll()
+    poll.register(sock, select.POLLRDHUP)
+    return bool(poll.poll(0))
 
 
 def _alert(description: int) -> bytes:

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from proxy.doors.greeting import Greeting
 from tests.proxy.doors.rig import Rig, ask, read_all, read_all_or_reset
 from tests.proxy.doors.tlsrig import A, TLSRig, client_context, https
 from tests.proxy.loop.keyupdates import key_updates
@@ -61,6 +62,30 @@ def test_a_hello_that_comes_byte_by_byte_does_not_keep_the_loop_busy() -> None:
         assert not turns.are_many.wait(0.2)
         for place in range(60, len(data)):
             client.sendall(data[place : place + 1])
+
+        assert b"\x16" == client.recv(1)
+
+
+def test_a_client_whose_hello_comes_in_parts_is_waited_for_also_where_the_system_tells_of_any_part() -> None:
+    """As it does while it is short of memory for sockets, whatever it was asked for."""
+    with TLSRig().open(https("l", A)) as rig, rig.connect() as client:
+        data = hello()
+        client.sendall(data[:100])
+
+        def waits_for_the_rest() -> bool:
+            return any(isinstance(one, Greeting) and one._wanted_bytes > 100 for one in rig.doors._registry)
+
+        rig.wait_for(waits_for_the_rest, "a look at the first part")
+
+        def tell_of_any_part() -> _Turns:
+            (greeting,) = rig.doors._registry
+            assert isinstance(greeting, Greeting)
+            greeting._sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVLOWAT, 1)
+            return _Turns(rig)
+
+        turns = rig.call(tell_of_any_part)
+        assert not turns.are_many.wait(0.2)
+        client.sendall(data[100:])
 
         assert b"\x16" == client.recv(1)
 
