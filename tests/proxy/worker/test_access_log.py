@@ -1,6 +1,5 @@
 """The access log: which lines there are, what they hold, and that nobody waits for them."""
 
-import contextlib
 import json
 import os
 import select
@@ -18,6 +17,7 @@ from proxy.loop import Loop
 from proxy.stats import Stats
 
 MOMENT_S = 1_800_000_000.25
+WAIT_S = 30.0
 
 
 def record(**changes: Any) -> Record:
@@ -121,9 +121,13 @@ class Pipe:
     def is_empty(self) -> bool:
         return not select.select([self.read], [], [], 0)[0]
 
+    def close_reading(self) -> None:
+        os.close(self.read)
+        self.read = -1
+
     def close(self) -> None:
         for descriptor in (self.read, self.write):
-            with contextlib.suppress(OSError):
+            if descriptor >= 0:
                 os.close(descriptor)
 
 
@@ -147,8 +151,15 @@ class Scene:
         if self.writer.wants(record.status_code):
             self.writer.write(record)
 
-    def close(self) -> None:
+    def end_writing(self) -> None:
+        """However long it takes: a thread that outlived its test would write to what another test has opened since."""
         self.writer.close()
+        if self.writer._thread.is_alive():
+            self.writer._thread.join(WAIT_S)
+        assert not self.writer._thread.is_alive()
+
+    def close(self) -> None:
+        self.end_writing()
         self.loop.close()
 
 
@@ -208,13 +219,13 @@ def test_a_reader_that_stands_still_costs_lines_and_neither_time_nor_memory(pipe
 
     assert offered / 4 < scene.stats.access_log_dropped < offered
     assert held_bytes < 2 * MAX_WAITING_BYTES
-    os.close(pipe.read)  # the thread, which waits in its write, is told so
+    pipe.close_reading()  # the thread, which waits in its write, is told so
     scene.close()
 
 
 @pytest.mark.parametrize("is_full", [True, False], ids=["full disk", "pipe that was closed"])
 def test_lines_that_cannot_be_written_are_counted(pipe: Pipe, is_full: bool) -> None:
-    os.close(pipe.read)
+    pipe.close_reading()
     if is_full:
         full = os.open("/dev/full", os.O_WRONLY)
         os.dup2(full, pipe.write)
@@ -222,7 +233,7 @@ def test_lines_that_cannot_be_written_are_counted(pipe: Pipe, is_full: bool) -> 
     scene = Scene(pipe)
     for _ in range(100):
         scene.offer(record())
-    scene.writer.close()
+    scene.end_writing()
     scene.loop.turn()
 
     assert scene.stats.access_log_dropped == 100
