@@ -118,9 +118,16 @@ def edge() -> Iterator[Edge]:
 def test_a_search_that_fails_is_a_failed_attempt_and_is_made_again(
     edge: Edge, error: Exception, caplog: pytest.LogCaptureFixture
 ) -> None:
-    searches = Searches(edge, failing(error), failing(error), found(edge.addresses))
+    has_looked = threading.Event()
+
+    def find() -> Regions:
+        assert has_looked.wait(WAIT_S)
+        return found(edge.addresses)()
+
+    searches = Searches(edge, failing(error), failing(error), find)
     with tunnel_of(edge, searches) as tunnel:
         assert tunnel.problem() == "no edge connection is registered yet"
+        has_looked.set()
         edge.wait_for_registered(1, WAIT_S)
         assert searches.count == 3
     lines = lines_of(caplog, BOOTSTRAP_LINE)
