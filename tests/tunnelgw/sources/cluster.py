@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -74,14 +75,17 @@ class Cluster:
     def remove_late_crd(self) -> None:
         path = f"{_CRDS}/backends.tunnelgw.dev"
 
-        def is_gone() -> bool:
+        def is_refused(method: str, path: str) -> bool:
             try:
-                self.admin.call("DELETE", path)
+                self.admin.call(method, path)
             except requests.HTTPError:
                 return True
             return False
 
-        assert wait_until(is_gone, READY_S), f"{path} is still there after {READY_S:g} s"
+        # A kind can be listed for a moment after its definition has gone.
+        for method, gone in (("DELETE", path), ("GET", self.path(Kind.BACKEND))):
+            is_gone = partial(is_refused, method, gone)
+            assert wait_until(is_gone, READY_S), f"{gone} is still there after {READY_S:g} s"
 
     def through(self, server: str, folder: Path) -> Path:
         """A kubeconfig of our account that leads to another address."""
@@ -107,8 +111,19 @@ class Cluster:
             ref = {"apiGroup": "rbac.authorization.k8s.io", "kind": kind, "name": name}
             binding = {"metadata": {"name": name}, "roleRef": ref, "subjects": subjects}
             self.admin.call("POST", f"{place}/{kind.lower()}bindings", binding)
+            assert wait_until(partial(self._may, role["rules"][0]), READY_S), f"no right by {file} after {READY_S:g} s"
         path = f"/api/v1/namespaces/{HOME}/serviceaccounts/{ACCOUNT}/token"
         answer = self.admin.call("POST", path, {"spec": {"expirationSeconds": 3600}})
         document = json.loads(self.environment.kubeconfig.read_text())
         document["users"] = [{"name": "admin", "user": {"token": answer["status"]["token"]}}]
         self.kubeconfig.write_text(json.dumps(document))
+
+    def _may(self, rule: Any) -> bool:
+        """Whether our account has a right: roles count a moment after they were made."""
+        wanted = {"verb": rule["verbs"][0], "group": rule["apiGroups"][0], "resource": rule["resources"][0]}
+        spec = {
+            "user": f"system:serviceaccount:{HOME}:{ACCOUNT}",
+            "resourceAttributes": {**wanted, "namespace": HOME},
+        }
+        answer = self.admin.call("POST", "/apis/authorization.k8s.io/v1/subjectaccessreviews", {"spec": spec})
+        return bool(answer["status"]["allowed"])
