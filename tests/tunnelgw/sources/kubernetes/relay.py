@@ -39,11 +39,13 @@ class Relay:
     def cut_after(self, octets: int) -> None:
         """Let that many bytes from the server pass, over all connections, and cut within the next ones."""
         self.has_cut.clear()
-        self._bytes_left = octets
+        with self._lock:
+            self._bytes_left = octets
 
     def refuse(self) -> None:
         """End all connections and let no new one through."""
-        self._is_refusing = True
+        with self._lock:
+            self._is_refusing = True
         self.cut()
 
     def freeze(self) -> None:
@@ -86,6 +88,8 @@ class Relay:
         with client, contextlib.suppress(OSError), socket.create_connection(self._target) as server:
             pair = (client, server)
             with self._lock:
+                if self._is_refusing:  # since it was accepted
+                    return
                 self._pairs.add(pair)
             with selectors.DefaultSelector() as selector:
                 selector.register(client, selectors.EVENT_READ, server)
@@ -105,16 +109,24 @@ class Relay:
             octets = source.recv(_CHUNK_BYTES)
             if not octets:
                 return False
-            if source is not client and self._bytes_left is not None:
-                if self._bytes_left < len(octets):
-                    client.sendall(octets[: self._bytes_left])
-                    self._bytes_left = None
-                    self.cut()
-                    self.has_cut.set()
-                    return False
-                self._bytes_left -= len(octets)
-            key.data.sendall(octets)
+            passing = octets if source is client else self._passing(octets)
+            with contextlib.suppress(OSError):  # an end that is shut is seen in the next turn
+                key.data.sendall(passing)
+            if len(passing) < len(octets):
+                self.cut()
+                self.has_cut.set()
+                return False
         return True
+
+    def _passing(self, octets: bytes) -> bytes:
+        """What may pass of bytes from the server; less than all of them once."""
+        with self._lock:
+            if self._bytes_left is None:
+                return octets
+            passing = octets[: self._bytes_left]
+            is_last = len(passing) < len(octets)
+            self._bytes_left = None if is_last else self._bytes_left - len(octets)
+            return passing
 
 
 def _shut(end: socket.socket) -> None:

@@ -10,11 +10,12 @@ from urllib.parse import urlsplit
 import pytest
 
 from tests.kube.kubeenv import find_programs, restart_apiserver, start
+from tests.kube.processes import wait_until
 from tests.support.dns_endpoints import KubeApi
 from tests.support.kube_fixtures import require
 from tests.tunnelgw.sources.cluster import Cluster
 from tests.tunnelgw.sources.kubernetes.relay import Relay
-from tests.tunnelgw.sources.kubernetes.running import QUICK, World, running
+from tests.tunnelgw.sources.kubernetes.running import DEADLINE_S, QUICK, World, running
 from tunnelgw.model.kinds import Kind
 from tunnelgw.model.meta import Key
 from tunnelgw.model.routes import HttpRoute
@@ -53,11 +54,12 @@ def test_what_happened_while_the_network_was_away_is_seen_afterwards(
         relay.refuse()
         cluster.delete(Kind.HTTP_ROUTE, "ends", namespace)
         cluster.create(Kind.HTTP_ROUTE, "comes", ROUTE, namespace)
+        # Also where the watch was still to begin.
+        assert wait_until(lambda: (Kind.HTTP_ROUTE, Restart.DISCONNECTED) in world.restarts, DEADLINE_S)
         relay.accept()
 
         world.until_here(Kind.HTTP_ROUTE, Key(namespace, "comes"))
         world.until_gone(Kind.HTTP_ROUTE, Key(namespace, "ends"))
-        assert (Kind.HTTP_ROUTE, Restart.DISCONNECTED) in world.restarts
         assert (Kind.HTTP_ROUTE, Restart.EXPIRED) not in world.restarts, "a watch goes on from its last version"
 
 
@@ -86,6 +88,8 @@ def test_a_connection_that_has_died_without_a_word_is_noticed(
     impatient = Timing(first_wait_s=0.05, longest_wait_s=0.5, silence_s=2.0)
     with running(cluster.through(relay.address, tmp_path), impatient) as world:
         settled(world)
+        cluster.create(Kind.HTTP_ROUTE, "watched", ROUTE, namespace)
+        world.until_here(Kind.HTTP_ROUTE, Key(namespace, "watched"))
 
         relay.freeze()
         cluster.create(Kind.HTTP_ROUTE, "web", ROUTE, namespace)
