@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tests.e2e.controller.arena import Arena, until_serves
-from tests.proxy.site import Proxy
+from tests.proxy.site import Proxy, eventually
 from tests.support.controller import faults
 from tests.support.provider import TOKEN, Provider
 from tunnelgw.model.kinds import Kind
@@ -35,7 +35,7 @@ def test_a_provider_that_hangs_delays_neither_proxies_nor_statuses(
         until_serves(proxy, "a.example.org", "b.example.org")
         arena.until_accepted("more")
         assert not provider.calls, "all of this was while the provider said nothing"
-        assert hang.strikes
+        eventually(lambda: hang.strikes > 0, "the provider is asked")
 
         provider.heal()
 
