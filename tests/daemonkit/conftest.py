@@ -11,6 +11,7 @@ from werkzeug.wrappers import Request, Response
 from daemonkit.addresses import ListenAddress
 from daemonkit.logs import get_logger
 from daemonkit.wsgi import HttpServer, ServerLimits
+from tests.daemonkit.rawhttp import DEADLINE_S
 
 
 @dataclass
@@ -60,13 +61,12 @@ def app() -> Iterator[EchoApp]:
 
 @pytest.fixture
 def serve(app: EchoApp) -> Iterator[Callable[..., HttpServer]]:
-    """Starts servers of `app` with short timeouts; all are stopped afterwards."""
+    """Starts servers of `app`, whose clients have all the time that a test has; all are stopped afterwards."""
     servers: list[HttpServer] = []
 
     def serve(address: str = "127.0.0.1:0", tls: tuple[str, str] | None = None, **limits: Any) -> HttpServer:
-        chosen = ServerLimits(
-            **{"threads": 4, "header_timeout_s": 0.6, "body_timeout_s": 0.8, "idle_timeout_s": 20.0, **limits}
-        )
+        patience = dict.fromkeys(("header_timeout_s", "body_timeout_s", "idle_timeout_s"), DEADLINE_S)
+        chosen = ServerLimits(**{"threads": 4, **patience, **limits})
         log = get_logger("tests.wsgi")
         server = HttpServer("echo", ListenAddress.parse(address), app, log=log, limits=chosen, tls=tls)
         servers.append(server)

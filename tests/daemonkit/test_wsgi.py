@@ -93,7 +93,8 @@ def test_tls_is_served_and_a_client_that_never_shakes_hands_holds_up_nobody(serv
     ca = trustme.CA()
     ca.issue_cert("127.0.0.1").private_key_and_cert_chain_pem.write_to_path(str(tmp_path / "both.pem"))
     ca.cert_pem.write_to_path(str(tmp_path / "ca.pem"))
-    server = serve(tls=(str(tmp_path / "both.pem"), str(tmp_path / "both.pem")), threads=1)
+    # The session has to shake hands, and the silent one to be given up, within this.
+    server = serve(tls=(str(tmp_path / "both.pem"), str(tmp_path / "both.pem")), threads=1, header_timeout_s=2.0)
     port = server.bound_address.port
 
     with RawClient(port) as silent, RawClient(port) as plain, requests.Session() as session:

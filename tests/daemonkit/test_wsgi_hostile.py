@@ -11,9 +11,10 @@ from tests.daemonkit.rawhttp import DEADLINE_S, RawClient
 CHUNKED = b"POST /x HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n"
 
 
-def trickle(client: RawClient, octet: bytes, pause_s: float) -> float:
-    """Send one octet every `pause_s` until the server closes its side; the seconds that took."""
+def trickle(client: RawClient, begin: bytes, octet: bytes, pause_s: float) -> float:
+    """Send `begin`, and one octet every `pause_s` until the server closes its side; the seconds that took."""
     began_s = time.monotonic()
+    client.send(begin)
     client.socket.settimeout(pause_s)
     received = b""
     while time.monotonic() - began_s < DEADLINE_S:
@@ -36,9 +37,7 @@ def trickle(client: RawClient, octet: bytes, pause_s: float) -> float:
 
 def test_a_head_that_trickles_ends_with_408_at_its_total_timeout(serve) -> None:
     with RawClient(serve(header_timeout_s=0.6).bound_address.port) as client:
-        client.send(b"GET / HTTP/1.1\r\nX: ")
-
-        assert 0.4 < trickle(client, b"x", 0.1) < 3
+        assert 0.4 < trickle(client, b"GET / HTTP/1.1\r\nX: ", b"x", 0.1) < 3
         assert client.answer().json["message"] == "the request did not arrive in time"
 
 
@@ -47,9 +46,7 @@ def test_a_head_that_trickles_ends_with_408_at_its_total_timeout(serve) -> None:
 )
 def test_a_body_that_trickles_ends_with_408_at_its_total_timeout(serve, head: bytes) -> None:
     with RawClient(serve(body_timeout_s=0.8).bound_address.port) as client:
-        client.send(head)
-
-        assert 0.6 < trickle(client, b"x", 0.1) < 5
+        assert 0.6 < trickle(client, head, b"x", 0.1) < 5
         answer = client.answer()
         assert (answer.status_code, answer.fields["connection"]) == (408, "close")
 
