@@ -31,8 +31,7 @@ class ScriptedApi:
         self.refusals: dict[str, tuple[int, Any] | Answer] = {}
         """Answers to all other requests, by path; to watches only where they are no documents."""
         self.is_over = threading.Event()
-        self._server = ThreadingHTTPServer(("127.0.0.1", 0), self._handler())
-        self._server.daemon_threads = True
+        self._server = _Server(("127.0.0.1", 0), self._handler())
         threading.Thread(target=self._server.serve_forever, name="scripted-api", daemon=True).start()
 
     def kubeconfig(self, folder: Path) -> Path:
@@ -112,6 +111,12 @@ class ScriptedApi:
                 """Quiet."""
 
         return Handler
+
+
+class _Server(ThreadingHTTPServer):
+    daemon_threads = True
+    request_queue_size = 64
+    """The watches of all kinds connect at once; one that found no room would try again after seconds."""
 
 
 def listing(items: list[Any], version: str, continue_: str = "") -> dict[str, Any]:
