@@ -40,9 +40,12 @@ NONE: Mapping[Entry, Unreadable] = {}
 class Controller:
     """The worker with everything around it, but for a source, and for a server that takes statuses."""
 
-    def __init__(self, provider: Provider, items: Sequence[Item], unreadable: Mapping[Entry, Unreadable]) -> None:
+    def __init__(
+        self, provider: Provider, items: Sequence[Item], unreadable: Mapping[Entry, Unreadable], *, are_all_named: bool
+    ) -> None:
         self._items = items
         self._unreadable = unreadable
+        self._are_all_named = are_all_named
         self.registry = CollectorRegistry()
         self.leads = False
         self.crashes: list[BaseException] = []
@@ -86,6 +89,7 @@ class Controller:
         return Written(Outcome.WRITTEN, "")
 
     def start(self) -> None:
+        self.store.tell_nameless(are_all_named=self._are_all_named)
         for kind in sorted(Kind, key=WITH_DATA.__contains__):  # there is no source that would fetch what is named late
             problems = {entry.key: problem for entry, problem in self._unreadable.items() if entry.room is kind}
             self.store.replace(kind, [item for its, item in self._items if its is kind], problems)
@@ -140,11 +144,15 @@ class Controller:
 
 @contextmanager
 def controller(
-    items: Sequence[Item] = ITEMS, at: Provider | None = None, unreadable: Mapping[Entry, Unreadable] = NONE
+    items: Sequence[Item] = ITEMS,
+    at: Provider | None = None,
+    unreadable: Mapping[Entry, Unreadable] = NONE,
+    *,
+    are_all_named: bool = True,
 ) -> Iterator[Controller]:
     thresholds = gc.get_threshold()
     with ExitStack() as stack:
-        made = Controller(at or stack.enter_context(Provider()), items, unreadable)
+        made = Controller(at or stack.enter_context(Provider()), items, unreadable, are_all_named=are_all_named)
         made.start()
         try:
             yield made
@@ -283,8 +291,7 @@ def test_while_something_without_a_name_cannot_be_read_no_tunnel_is_emptied() ->
     _, (kind, config) = own_tunnel()
     with Provider() as provider:
         provider.write(OURS_THERE)
-        with controller([gateway_class("class"), HOLDER, (kind, config)], provider) as ours:
-            ours.store.tell_nameless(are_all_named=False)
+        with controller([gateway_class("class"), HOLDER, (kind, config)], provider, are_all_named=False) as ours:
             ours.lead()
             ours.until_done()
             ours.store.upsert(*secret("holder", "shop", api_token=TOKEN, written="since"))
