@@ -25,6 +25,7 @@ from dnswebhook.options import PREFIX, Options
 from dnswebhook.wishes import RefusalReason, SkipReason
 from tests.support.process import REPOSITORY
 from tests.support.requirements import not_possible_here
+from tests.support.transcript_proxy_world import ProxyWorld
 from tests.support.transcripts import Story, is_logged, same, stories, world_of
 
 DOCS = REPOSITORY / "docs"
@@ -92,6 +93,16 @@ def test_blocks_that_continue_share_a_story() -> None:
     assert [block.words for block in story.blocks] == [("v2",), ("continued", "stopped")]
     assert story.blocks[0].commands[0].text == "true \\\n    --more"
     assert story.blocks[0].commands[0].output == ("out",)
+
+
+def test_no_other_program_gets_the_port_of_a_backend_that_is_stopped() -> None:
+    """It would answer in its place."""
+    with ProxyWorld({}) as world:
+        world.change(["alone", "stopped=3000"])
+
+        seen = world.run("""python -c 'import socket; socket.socket().bind(("127.0.0.1", 3000))'""")
+
+    assert seen[-1] == "OSError: [Errno 98] Address already in use"
 
 
 # Names

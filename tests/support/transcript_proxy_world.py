@@ -101,7 +101,7 @@ class ProxyWorld(Shell):
         self._flags = [word for word in words if word.startswith("--")]
         token = {} if OPEN in words else {"PROXY_AUTH_TOKEN": TOKEN}
         home = self._make_home({**token, **variables})
-        for port in DOOR_PORTS:
+        for port in (*DOOR_PORTS, *BACKENDS):  # also while a backend is stopped, or another program might answer there
             self._ports[port] = str(self._resources.enter_context(ReservedPort()).number)
         for port in BACKENDS:
             self._start_backend(port)
@@ -119,11 +119,9 @@ class ProxyWorld(Shell):
     def _start_backend(self, port: str, status_code: str = "200") -> None:
         name = BACKENDS[port]
         program = str(REPOSITORY / "examples" / "backend.py")
-        known = self._ports.get(port, "0")
-        command = [sys.executable, program, known, "--name", name, "--status", status_code]
+        command = [sys.executable, program, self._ports[port], "--name", name, "--status", status_code]
         backend = self._backends[port] = self._resources.enter_context(Process(name, command))
-        line = backend.wait_for_line(lambda line: "listens on" in line, "where it listens", WAIT_S)
-        self._ports[port] = line.rpartition(":")[2].strip()
+        backend.wait_for_line(lambda line: "listens on" in line, "that it listens", WAIT_S)
 
     def _stop_backend(self, port: str) -> None:
         self._backends.pop(port).stop()
