@@ -45,6 +45,8 @@ class TlsSocket(socket.socket):
         """Records that the socket has not taken."""
         self._unsaid_bytes = 0
         """Of the call of `send` that made them."""
+        self._has_ended = False
+        """The peer has said so, and may keep the connection open."""
 
     def do_handshake(self) -> None:
         while True:
@@ -68,11 +70,11 @@ class TlsSocket(socket.socket):
             raise ConnectionAbortedError("too much to answer to a peer that takes no answers")
         tls = self._tls
         try:
-            if not tls.pending():
+            if not tls.pending() and not self._has_ended:
                 self._fetch()
-            return tls.read(size_bytes)
+            data = tls.read(size_bytes)
         except ssl.SSLZeroReturnError:
-            return b""
+            data = b""
         except ssl.SSLEOFError:
             if self._is_server:
                 return b""
@@ -80,6 +82,8 @@ class TlsSocket(socket.socket):
         finally:
             if self._outgoing.pending:
                 self._flush_quietly()
+        self._has_ended = not data
+        return data
 
     def send(self, data: Any, flags: int = 0) -> int:  # noqa: ARG002
         if self._unsent:

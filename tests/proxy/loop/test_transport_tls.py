@@ -18,6 +18,10 @@ from tests.proxy.loop.sides import Clock, Owed, Side, loop_of, receive, tcp_pair
 MANY_BYTES = 4 * 1024 * 1024
 VERSIONS = [ssl.TLSVersion.TLSv1_2, ssl.TLSVersion.TLSv1_3]
 
+Kind = type[ssl.SSLSocket] | type[TlsSocket]
+with_both_kinds = pytest.mark.parametrize("kind", [ssl.SSLSocket, TlsSocket])
+"""Of the edge, and of clients and backends."""
+
 
 @pytest.fixture(scope="module")
 def authority() -> trustme.CA:
@@ -36,16 +40,28 @@ def contexts(authority: trustme.CA, version: ssl.TLSVersion) -> tuple[ssl.SSLCon
 class TlsLink:
     """Our side is the server, driven by the loop; the peer is a client that a thread has connected."""
 
-    def __init__(self, loop: Loop, authority: trustme.CA, version: ssl.TLSVersion, *, tells_cut_off: bool) -> None:
+    def __init__(
+        self,
+        loop: Loop,
+        authority: trustme.CA,
+        version: ssl.TLSVersion,
+        *,
+        tells_cut_off: bool = False,
+        kind: Kind = ssl.SSLSocket,
+    ) -> None:
         server, client = contexts(authority, version)
         ours, raw = tcp_pair()
         peers: list[ssl.SSLSocket] = []
         thread = threading.Thread(target=lambda: peers.append(client.wrap_socket(raw, server_hostname="a.example")))
         thread.start()
-        done: list[ssl.SSLSocket] = []
-        tls_sock = server.wrap_socket(
-            ours, server_side=True, do_handshake_on_connect=False, suppress_ragged_eofs=not tells_cut_off
-        )
+        done: list[ssl.SSLSocket | TlsSocket] = []
+        tls_sock: ssl.SSLSocket | TlsSocket
+        if kind is TlsSocket:
+            tls_sock = TlsSocket(ours, server)
+        else:
+            tls_sock = server.wrap_socket(
+                ours, server_side=True, do_handshake_on_connect=False, suppress_ragged_eofs=not tells_cut_off
+            )
         Handshake(loop, tls_sock, loop.now_s + 5, done.append, lambda _, error: pytest.fail(str(error))).start()
         until(loop, lambda: bool(done))
         thread.join()
@@ -58,10 +74,15 @@ class TlsLink:
 
 @contextmanager
 def linked(
-    authority: trustme.CA, version: ssl.TLSVersion = ssl.TLSVersion.TLSv1_3, *, tells_cut_off: bool = False
+    authority: trustme.CA,
+    version: ssl.TLSVersion = ssl.TLSVersion.TLSv1_3,
+    *,
+    tells_cut_off: bool = False,
+    kind: Kind = ssl.SSLSocket,
+    clock: Clock | None = None,
 ) -> Iterator[TlsLink]:
-    with loop_of() as loop:
-        link = TlsLink(loop, authority, version, tells_cut_off=tells_cut_off)
+    with loop_of(clock) as loop:
+        link = TlsLink(loop, authority, version, tells_cut_off=tells_cut_off, kind=kind)
         try:
             yield link
         finally:
@@ -69,12 +90,13 @@ def linked(
             link.peer.close()
 
 
+@with_both_kinds
 @pytest.mark.parametrize("version", VERSIONS)
 @pytest.mark.parametrize("sizes", [[1], [16_384], [16_383, 2], [16_385], [100_000, 0, 7], [300_000, 300_000]])
 def test_output_of_any_size_arrives_and_credit_comes_back(
-    authority: trustme.CA, version: ssl.TLSVersion, sizes: list[int]
+    authority: trustme.CA, version: ssl.TLSVersion, sizes: list[int], kind: Kind
 ) -> None:
-    with linked(authority, version) as link:
+    with linked(authority, version, kind=kind) as link:
         data = [bytes([65 + place]) * size for place, size in enumerate(sizes)]
         owed = Owed()
         link.side.output += data
@@ -88,9 +110,10 @@ def test_output_of_any_size_arrives_and_credit_comes_back(
         assert got == [b"".join(data)]
 
 
-def test_output_queued_while_a_record_is_half_sent_follows_in_order(authority: trustme.CA) -> None:
+@with_both_kinds
+def test_output_queued_while_a_record_is_half_sent_follows_in_order(authority: trustme.CA, kind: Kind) -> None:
     """OpenSSL wants a refused piece again as it was; more may only come behind it."""
-    with linked(authority) as link:
+    with linked(authority, kind=kind) as link:
         link.side.output.append(b"a" * MANY_BYTES)
         link.transport.flush_later()
         turns(link.loop)
@@ -122,12 +145,13 @@ def receive_all(link: TlsLink, size: int) -> None:
     thread.join()
 
 
+@with_both_kinds
 @pytest.mark.parametrize("version", VERSIONS)
 @pytest.mark.parametrize("size", [1, 16_384, 16_385, MANY_BYTES])
 def test_input_of_any_size_comes_through_and_so_does_the_end(
-    authority: trustme.CA, version: ssl.TLSVersion, size: int
+    authority: trustme.CA, version: ssl.TLSVersion, size: int, kind: Kind
 ) -> None:
-    with linked(authority, version) as link:
+    with linked(authority, version, kind=kind) as link:
         receive_all(link, size)
 
         assert len(link.side.received) == size
@@ -137,7 +161,7 @@ def test_sockets_that_are_ready_together_share_what_a_turn_takes(authority: trus
     # What any kernel takes of a peer before anybody reads; all together are more than a turn's.
     count, size_bytes = 48, 40_000
     with loop_of() as loop, ExitStack() as stack:
-        links = [TlsLink(loop, authority, ssl.TLSVersion.TLSv1_3, tells_cut_off=False) for _ in range(count)]
+        links = [TlsLink(loop, authority, ssl.TLSVersion.TLSv1_3) for _ in range(count)]
         for link in links:
             stack.callback(link.peer.close)
             stack.callback(link.transport.abort)
@@ -168,10 +192,11 @@ def test_whether_tls_was_cut_off_is_known_where_it_was_asked_for(
         assert link.transport.is_cut_off == asks
 
 
+@with_both_kinds
 @pytest.mark.parametrize("size", [100, 16_384, 200_000])
-def test_an_end_by_close_notify_alone_is_seen(authority: trustme.CA, size: int) -> None:
+def test_an_end_by_close_notify_alone_is_seen(authority: trustme.CA, size: int, kind: Kind) -> None:
     """The peer closes TLS and keeps its socket open: no event of the socket will tell once the record was read."""
-    with linked(authority, tells_cut_off=True) as link:
+    with linked(authority, tells_cut_off=True, kind=kind) as link:
 
         def send() -> None:
             link.peer.sendall(b"x" * size)
@@ -188,8 +213,9 @@ def test_an_end_by_close_notify_alone_is_seen(authority: trustme.CA, size: int) 
         thread.join()
 
 
-def test_what_came_before_a_broken_record_counts(authority: trustme.CA) -> None:
-    with linked(authority) as link:
+@with_both_kinds
+def test_what_came_before_a_broken_record_counts(authority: trustme.CA, kind: Kind) -> None:
+    with linked(authority, kind=kind) as link:
         link.transport.pause_reading()
         link.peer.sendall(b"x" * 50_000)
         raw = socket.socket(fileno=link.peer.detach())
@@ -202,8 +228,9 @@ def test_what_came_before_a_broken_record_counts(authority: trustme.CA) -> None:
         assert isinstance(link.side.error, ssl.SSLError)
 
 
-def test_records_that_tls_holds_already_come_after_a_pause(authority: trustme.CA) -> None:
-    with linked(authority) as link:
+@with_both_kinds
+def test_records_that_tls_holds_already_come_after_a_pause(authority: trustme.CA, kind: Kind) -> None:
+    with linked(authority, kind=kind) as link:
         link.side.on_read = link.transport.pause_reading
         link.peer.sendall(b"x" * 40_000)
         until(link.loop, lambda: bool(link.side.reads))
@@ -216,13 +243,14 @@ def test_records_that_tls_holds_already_come_after_a_pause(authority: trustme.CA
         assert first_bytes <= 40_000
 
 
+@with_both_kinds
 def test_an_owner_with_a_bug_is_told_also_where_no_event_of_the_socket_led_to_it(
-    authority: trustme.CA, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    authority: trustme.CA, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, kind: Kind
 ) -> None:
     def fail() -> None:
         raise ZeroDivisionError("a bug")
 
-    with linked(authority) as link:
+    with linked(authority, kind=kind) as link:
         monkeypatch.setattr(link.side, "on_eof", fail)
         link.transport.pause_reading()
         # Records that are full: the end behind them is held back for a call of its own.
@@ -235,8 +263,9 @@ def test_an_owner_with_a_bug_is_told_also_where_no_event_of_the_socket_led_to_it
         assert "bug in the handler of a socket" in caplog.text
 
 
-def test_finishing_sends_close_notify_after_the_last_byte(authority: trustme.CA) -> None:
-    with linked(authority) as link:
+@with_both_kinds
+def test_finishing_sends_close_notify_after_the_last_byte(authority: trustme.CA, kind: Kind) -> None:
+    with linked(authority, kind=kind) as link:
         link.peer.suppress_ragged_eofs = False
         link.side.output.append(b"last words")
         link.transport.finish()
@@ -248,52 +277,35 @@ def test_finishing_sends_close_notify_after_the_last_byte(authority: trustme.CA)
 
 def test_finishing_sends_close_notify_as_soon_as_the_socket_takes_it(authority: trustme.CA) -> None:
     """Without it the peer cannot tell this end from one that somebody else has made."""
-    server, client = contexts(authority, ssl.TLSVersion.TLSv1_3)
-    ours, raw = tcp_pair()
-    peers: list[ssl.SSLSocket] = []
-
-    def shake_hands() -> None:
-        peers.append(client.wrap_socket(raw, server_hostname="a.example", suppress_ragged_eofs=False))
-
-    thread = threading.Thread(target=shake_hands)
-    thread.start()
     clock = Clock()
-    with loop_of(clock) as loop:
-        greeted: list[TlsSocket] = []
-        sock = TlsSocket(ours, server)
-        Handshake(loop, sock, loop.now_s + 5, greeted.append, lambda _, error: pytest.fail(str(error))).start()
-        until(loop, lambda: bool(greeted))
-        thread.join()
-        transport = Transport(loop, sock, Side())
-        transport.start()
+    with linked(authority, kind=TlsSocket, clock=clock) as link:
+        link.peer.suppress_ragged_eofs = False
         # As with a response whose last byte the socket takes, and not one more.
         sent_bytes = TLS_RECORD_BYTES
         with suppress(ssl.SSLWantWriteError):
             while True:
-                sent_bytes += sock.send(bytes(TLS_RECORD_BYTES))
-        transport.finish()
-        turns(loop)
+                sent_bytes += link.transport._sock.send(bytes(TLS_RECORD_BYTES))
+        link.transport.finish()
+        turns(link.loop)
         # Longer than a peer is waited for that has all.
         clock.passed_s += 3
-        turns(loop)
-
+        turns(link.loop)
         received: list[int] = []
 
         def read() -> None:
-            received.append(len(receive(peers[0], sent_bytes)))
-            received.append(len(peers[0].recv(1)))
+            received.append(len(receive(link.peer, sent_bytes)))
+            received.append(len(link.peer.recv(1)))
 
         thread = threading.Thread(target=read)
         thread.start()
-        until(loop, lambda: not thread.is_alive())
-        transport.abort()
-        peers[0].close()
+        until(link.loop, lambda: not thread.is_alive())
 
     assert received == [sent_bytes, 0]
 
 
-def test_aborting_is_not_taken_for_an_end(authority: trustme.CA) -> None:
-    with linked(authority) as link:
+@with_both_kinds
+def test_aborting_is_not_taken_for_an_end(authority: trustme.CA, kind: Kind) -> None:
+    with linked(authority, kind=kind) as link:
         link.peer.suppress_ragged_eofs = False
         link.transport.abort()
 
