@@ -90,9 +90,11 @@ def test_a_silent_address_is_passed_over_after_a_quarter_of_a_second() -> None:
             filler.setblocking(False)
             filler.connect_ex(("127.0.0.1", port))
         with world(Names((peer.host, peer.port), ("127.0.0.1", port))) as w:
+            w.clock.stop()
             w.use(named())
             # The turn of the second address comes first.
             answer = w.get()
+            w.until(lambda: w.told == 1)
             w.turns(10)
             assert not answer.is_over
             assert peer.connections == 0
@@ -144,6 +146,7 @@ def test_a_name_without_address_is_not_asked_for_again_at_once_but_soon() -> Non
     names = Names()
     names.addresses = None
     with backend() as peer, world(names) as w:
+        w.clock.stop()
         w.use(named())
         for _ in range(3):
             assert w.fetch().failure is not None
@@ -162,7 +165,7 @@ def test_a_name_in_use_is_renewed_and_keeps_its_last_good_answer() -> None:
             w.fetch()
             names.addresses = None
             w.pass_time(31)
-            w.until(lambda: names.asked == 2)
+            w.until(lambda: w.told == 2)
             w.turns()
             assert w.fetch().status_code == 200
             with backend() as moved:
@@ -189,10 +192,10 @@ def test_addresses_go_when_their_name_is_denied_for_long_and_stay_when_the_resol
             names.addresses, names.fault = None, fault
             w.pass_time(31)
             for asked in range(2, 8):
-                w.until(lambda asked=asked: names.answered == asked)  # type: ignore[misc]
+                w.until(lambda asked=asked: w.told == asked)  # type: ignore[misc]
                 assert w.fetch().status_code == 200
                 w.pass_time(5.1)
-            w.until(lambda: names.answered == 8)
+            w.until(lambda: w.told == 8)
             w.turns()
 
             assert (w.fetch().failure is None) is is_kept
@@ -208,7 +211,7 @@ def test_a_name_out_of_use_is_forgotten() -> None:
             w.use(named(), backend_idle_timeout="1s")
             w.fetch()
             w.pass_time(31)
-            w.until(lambda: names.answered == 2)
+            w.until(lambda: w.told == 2)
             w.fetch()
             w.pass_time(301)
             for _ in range(3):

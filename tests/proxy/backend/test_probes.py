@@ -21,8 +21,9 @@ def test_an_address_whose_probes_fail_is_left_out_until_they_succeed() -> None:
     def serve(conn: Conn) -> None:
         while (request := conn.request()) is not None:
             if request.startswith(b"GET /health"):
-                probes.append(request)
                 conn.send(OK if is_up.is_set() else UNAVAILABLE)
+                # Not before: the test lets time pass when it sees it.
+                probes.append(request)
             else:
                 conn.send(OK)
 
