@@ -36,6 +36,8 @@ _UNSENT_BYTES: Final = 128 * 1024
 _LINGER_S: Final = 2.0
 _PATIENCE_S: Final = 20.0
 """With a peer that is to get what is queued, and takes nothing of it."""
+_MAX_SILENT_RECORDS: Final = 16
+"""Before what a peer said at last: servers send two to four as soon as they are connected."""
 _RESET_ON_CLOSE: Final = struct.pack("ii", 1, 0)
 
 
@@ -373,9 +375,17 @@ class Transport:
         Who answers the peer looks at `is_output_ended` before something new is begun for it.
         """
         self._is_output_ended = True
+        tls = self._tls
+        silent_records = 0
         while not (self.is_closed or self._is_paused or self._is_eof_seen or self._is_finishing):
             try:
-                data = self._sock.recv(_MAX_READ_BYTES) if self._tls is None else self._tls.receive(READ_BYTES)
+                data = self._sock.recv(_MAX_READ_BYTES) if tls is None else tls.receive(READ_BYTES)
+            except NOT_NOW:
+                # Over TLS this may be a record that is no data, such as a ticket for the next session.
+                silent_records += 1
+                if tls is None or silent_records == _MAX_SILENT_RECORDS:
+                    break
+                continue
             except OSError:
                 break
             if not data:

@@ -1,5 +1,6 @@
 """Transports and handshakes over TLS: records, ends, and what only TLS holds back."""
 
+import select
 import socket
 import ssl
 import threading
@@ -13,7 +14,7 @@ import trustme
 from proxy.loop import READ_BYTES, Handshake, Loop, Transport
 from proxy.loop.output import TLS_RECORD_BYTES
 from proxy.loop.tlssocket import TlsSocket
-from tests.proxy.loop.sides import Clock, Owed, Side, loop_of, receive, tcp_pair, turns, until
+from tests.proxy.loop.sides import PATIENCE_S, Clock, Owed, Side, loop_of, receive, tcp_pair, turns, until
 
 MANY_BYTES = 4 * 1024 * 1024
 VERSIONS = [ssl.TLSVersion.TLSv1_2, ssl.TLSVersion.TLSv1_3]
@@ -38,7 +39,7 @@ def contexts(authority: trustme.CA, version: ssl.TLSVersion) -> tuple[ssl.SSLCon
 
 
 class TlsLink:
-    """Our side is the server, driven by the loop; the peer is a client that a thread has connected."""
+    """Our side is the server, or a client, driven by the loop; a thread has done the peer's part of the handshake."""
 
     def __init__(
         self,
@@ -48,16 +49,25 @@ class TlsLink:
         *,
         tells_cut_off: bool = False,
         kind: Kind = ssl.SSLSocket,
+        is_client: bool = False,
     ) -> None:
+        """A client is a `TlsSocket`."""
         server, client = contexts(authority, version)
         ours, raw = tcp_pair()
         peers: list[ssl.SSLSocket] = []
-        thread = threading.Thread(target=lambda: peers.append(client.wrap_socket(raw, server_hostname="a.example")))
+
+        def shake_hands() -> None:
+            if is_client:
+                peers.append(server.wrap_socket(raw, server_side=True))
+            else:
+                peers.append(client.wrap_socket(raw, server_hostname="a.example"))
+
+        thread = threading.Thread(target=shake_hands)
         thread.start()
         done: list[ssl.SSLSocket | TlsSocket] = []
         tls_sock: ssl.SSLSocket | TlsSocket
         if kind is TlsSocket:
-            tls_sock = TlsSocket(ours, server)
+            tls_sock = TlsSocket(ours, client, "a.example") if is_client else TlsSocket(ours, server)
         else:
             tls_sock = server.wrap_socket(
                 ours, server_side=True, do_handshake_on_connect=False, suppress_ragged_eofs=not tells_cut_off
@@ -79,10 +89,11 @@ def linked(
     *,
     tells_cut_off: bool = False,
     kind: Kind = ssl.SSLSocket,
+    is_client: bool = False,
     clock: Clock | None = None,
 ) -> Iterator[TlsLink]:
     with loop_of(clock) as loop:
-        link = TlsLink(loop, authority, version, tells_cut_off=tells_cut_off, kind=kind)
+        link = TlsLink(loop, authority, version, tells_cut_off=tells_cut_off, kind=kind, is_client=is_client)
         try:
             yield link
         finally:
@@ -226,6 +237,30 @@ def test_what_came_before_a_broken_record_counts(authority: trustme.CA, kind: Ki
 
         assert len(link.side.received) == 50_000
         assert isinstance(link.side.error, ssl.SSLError)
+
+
+def test_what_a_server_said_before_it_broke_off_is_heard_behind_its_tickets_by_a_sender_who_finds_out_first(
+    authority: trustme.CA,
+) -> None:
+    """As with a large upload that is refused on a new connection."""
+    with linked(authority, kind=TlsSocket, is_client=True) as link:
+        link.peer.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        link.side.output.append(b"unread, so closing resets")
+        link.transport.flush()
+        link.peer.sendall(b"no more, please")
+        link.peer.close()
+        wait_for_the_end_of(link.transport._sock)
+        link.side.output.append(b"more")
+        link.transport.flush()
+
+        assert link.side.received == b"no more, please"
+        assert link.transport.is_closed
+
+
+def wait_for_the_end_of(sock: socket.socket) -> None:
+    poll = select.poll()
+    poll.register(sock, select.POLLHUP)
+    assert poll.poll(1000 * PATIENCE_S), "the end never came"
 
 
 @with_both_kinds
