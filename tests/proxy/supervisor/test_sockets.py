@@ -149,10 +149,10 @@ def test_a_privileged_port_says_what_to_do() -> None:
 
 
 def test_a_port_in_use_spoils_nothing_else_and_is_bound_when_it_is_free() -> None:
-    with reserved_port() as free, socket.socket() as other:
-        other.bind(("127.0.0.1", 0))
+    with reserved_port() as free, reserved_port() as taken, socket.socket() as other:
+        other.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        other.bind(("127.0.0.1", taken))
         other.listen()
-        taken = int(other.getsockname()[1])
         document = fixed(free)
         document["listeners"] = [*document["listeners"], {"name": "late", "address": "127.0.0.1", "port": taken}]
         with Proxy("--workers", "2") as proxy:
