@@ -202,6 +202,7 @@ def test_a_client_that_reads_slowly_is_not_idle_and_one_that_stops_is(chain: Cha
             client.flush()
         else:
             ask(sock, f"/bulk/{50 * MIB}")
+        proxy.wait_for_connections(1)
         (connection,) = proxy.call(lambda: [*proxy.doors._registry])
         assert isinstance(connection, H1Connection | H2Connection)
         output = connection._transport._output
