@@ -164,7 +164,8 @@ def test_an_event_that_cannot_be_sent_is_dropped_and_the_next_one_is_not(
     assert [event["reason"] for event in events(cluster, item, 1)] == ["Seen"]
 
 
-def test_an_event_for_which_there_was_no_room_is_said_when_there_is() -> None:
+def test_an_event_for_which_there_was_no_room_is_said_when_there_is(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tunnelgw.sources.kubernetes.events._MOST_QUEUED", 10)  # each is a request
     configuration, stop = Configuration(), threading.Event()
     item = make(Kind.GATEWAY, "gw", {"gatewayClassName": "c"}, metadata={"uid": "9"})
     with Front() as front:
@@ -177,15 +178,17 @@ def test_an_event_for_which_there_was_no_room_is_said_when_there_is() -> None:
             taken += 1
         thread = threading.Thread(target=recorder.run)
         thread.start()
-        assert wait_until(lambda: posted.strikes == taken, DEADLINE_S)
+        try:
+            assert wait_until(lambda: posted.strikes == taken, DEADLINE_S)
 
-        assert recorder.warn(Kind.GATEWAY, item, "DeliveryFailed", f"no answer from proxy {taken}")
+            assert recorder.warn(Kind.GATEWAY, item, "DeliveryFailed", f"no answer from proxy {taken}")
 
-        assert wait_until(lambda: posted.strikes == taken + 1, DEADLINE_S)
-        stop.set()
-        thread.join(DEADLINE_S)
+            assert wait_until(lambda: posted.strikes == taken + 1, DEADLINE_S)
+        finally:
+            stop.set()
+            thread.join(DEADLINE_S)
+            server.close()
         assert not thread.is_alive()
-        server.close()
 
 
 @contextmanager

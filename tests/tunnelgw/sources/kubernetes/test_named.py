@@ -37,20 +37,22 @@ def test_many_that_cannot_be_fetched_are_told_in_one_line_and_fetched_when_they_
         fetch = dict(KubernetesSource(server, store, stop).threads())["fetch-named"]
         thread = threading.Thread(target=fetch)
         thread.start()
-        assert store.wait(time.monotonic() + DEADLINE_S), "nothing waits for what cannot be had"
-        store.take()
-        assert caplog.messages == ["named object could not be read, retrying"]
+        try:
+            assert store.wait(time.monotonic() + DEADLINE_S), "nothing waits for what cannot be had"
+            store.take()
+            assert caplog.messages == ["named object could not be read, retrying"]
 
-        for name, path in paths.items():
-            metadata = {"name": name, "namespace": "default"}
-            api.refusals[path] = (200, {"metadata": metadata, "data": {"tls.key": "cHJpdmF0ZQ=="}})
+            for name, path in paths.items():
+                metadata = {"name": name, "namespace": "default"}
+                api.refusals[path] = (200, {"metadata": metadata, "data": {"tls.key": "cHJpdmF0ZQ=="}})
 
-        found: set[str] = set()
-        while found != {*NAMES}:
-            assert store.wait(time.monotonic() + DEADLINE_S), f"fetched so far: {found}"
-            secrets = store.take().snapshot.all(Kind.SECRET).values()
-            found = {item.metadata.name for item in secrets if isinstance(item, Secret) and item.data}
-        stop.set()
-        thread.join(DEADLINE_S)
+            found: set[str] = set()
+            while found != {*NAMES}:
+                assert store.wait(time.monotonic() + DEADLINE_S), f"fetched so far: {found}"
+                secrets = store.take().snapshot.all(Kind.SECRET).values()
+                found = {item.metadata.name for item in secrets if isinstance(item, Secret) and item.data}
+        finally:
+            stop.set()
+            thread.join(DEADLINE_S)
+            server.close()
         assert not thread.is_alive()
-        server.close()
