@@ -89,6 +89,8 @@ class Teller:
 
     def tell(self, situation: Situation, turn: int, *, has_changed: bool) -> None:
         """`has_changed`: not only receipts are new."""
+        # Before deliveries are looked at: nothing is released for an answer that is not in them yet.
+        has_answered = self._dispatch.answers()
         self._proclaim_failures(situation, self._count_receipts(situation))
         self.owe(self._news_of_deliveries(situation), turn, frozenset())
         contested = self._news_of_conflicts(situation.translation, has_changed=has_changed)
@@ -96,7 +98,7 @@ class Teller:
         self.owe(contested, turn, frozenset())
         now_s = time.monotonic()
         if self._rush.over_s(now_s) <= now_s:
-            released = self._owed.release(self._dispatch.has_answered, now_s)
+            released = self._owed.release(has_answered, now_s)
             self._desk.want({id_: wish for id_ in released if (wish := self._wish(situation, id_)) is not None})
         self._metrics.pending_statuses.set(self._desk.depth + len(self._owed))
 

@@ -9,6 +9,7 @@ reconciler's thread calls everything here; receipts come in from the couriers' o
 
 import sys
 from collections.abc import Callable, Collection, Mapping
+from functools import partial
 from typing import Protocol
 from weakref import WeakValueDictionary
 
@@ -178,11 +179,17 @@ class Dispatch:
         """Whether a proxy holds the document that the data plane had at `turn`, or a newer one, or all of its proxies
         failed to take it. Without `turn`: the newest.
         """
+        return self.answers()(plane, turn)
+
+    def answers(self) -> Callable[[str, int], bool]:
+        """`has_answered` as of now, whoever answers later."""
+        return partial(self._has_answered, self._proxies.receipts())
+
+    def _has_answered(self, receipts: Mapping[ProxyKey, Receipt], plane: str, turn: int) -> bool:
         if plane not in self._documents or self._settings.is_dry_run:
             return True
         turns = self._turns[plane]
         turn = max((made for made in turns.values() if made <= turn), default=min(turns.values()))
-        receipts = self._proxies.receipts()
         found = self._planes.get(plane, _NO_PLANE)
         answers = [receipts.get(_key(plane, found, url)) for url in found.endpoints]
         return any(answer is not None and turns.get(answer.held, 0) >= turn for answer in answers) or all(

@@ -1,0 +1,97 @@
+"""Which statuses are wanted, and what they say of deliveries, whenever the answers come."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+
+from prometheus_client import CollectorRegistry
+
+from tests.support.socketbackend import Dialogue, SocketBackend
+from tests.tunnelgw.deliver.test_targets import DISCOVERY, OURS, gateway_class, own_proxy
+from tunnelgw.deliver.dispatch import Dispatch, Settings
+from tunnelgw.deliver.proxies import DocumentParcel
+from tunnelgw.deliver.targets import planes
+from tunnelgw.herald import Herald
+from tunnelgw.ingressreport import IngressReport
+from tunnelgw.metrics import Metrics
+from tunnelgw.model.kinds import Kind
+from tunnelgw.model.meta import Key
+from tunnelgw.model.snapshot import Snapshot
+from tunnelgw.provider.ingress import marker
+from tunnelgw.status.compose import Wish
+from tunnelgw.telling import Situation, Teller
+from tunnelgw.translate.pipeline import Translation
+from tunnelgw.translate.verdicts import ObjectId
+
+WAIT_S = 30.0
+GATEWAY = ObjectId(Kind.GATEWAY, Key("shop", "gw"))
+
+
+class Desk:
+    """Takes the place of the threads that write."""
+
+    depth = 0
+
+    def __init__(self) -> None:
+        self.wanted: list[Wish] = []
+
+    def want(self, wishes: dict[ObjectId, Wish]) -> None:
+        self.wanted += wishes.values()
+
+
+class Interrupted(Dispatch):
+    """Something happens right after each look at who holds what."""
+
+    happens: Callable[[], None] = staticmethod(lambda: None)
+
+    def held_planes(self) -> frozenset[str]:
+        found = super().held_planes()
+        self.happens()
+        return found
+
+
+def test_a_proxy_that_answers_just_while_statuses_are_made_is_not_told_as_one_that_has_not() -> None:
+    may_answer, news, desk = threading.Event(), threading.Condition(), Desk()
+    metrics = Metrics(CollectorRegistry())
+
+    def proxy(dialogue: Dialogue) -> None:
+        dialogue.read_request()
+        dialogue.answer(b"", status=b"404 Not Found")
+        dialogue.read_request()
+        assert may_answer.wait(WAIT_S)
+        dialogue.answer(b'{"version":1,"changed":true}')
+        dialogue.receive_idle()
+
+    def note() -> None:
+        with news:
+            news.notify_all()
+
+    def answer() -> None:
+        may_answer.set()
+        with news:
+            assert news.wait_for(lambda: dispatch.has_answered("shop/gw"), WAIT_S)
+
+    with SocketBackend(proxy) as backend:
+        snapshot = Snapshot.of([gateway_class("class"), *own_proxy(proxyEndpoints=[f"http://{backend.address}"])])
+        translation = Translation(snapshot, OURS)
+        found = {"shop/gw": planes(snapshot, DISCOVERY)["shop/gw"]}
+        settings = Settings("", marker("tests"), visit_every_s=3600.0)
+        crashes: list[BaseException] = []
+        dispatch = Interrupted(settings, lambda: True, note, crashes.append, lambda *_: None, IngressReport(metrics))
+        teller = Teller(dispatch, desk, Herald(), metrics)  # type: ignore[arg-type]
+        made = translation.documents["shop/gw"]
+        dispatch.put_document("shop/gw", DocumentParcel(made.digest(), made.tail()), made.listeners, 1)
+        dispatch.send(found)
+        teller.owe([GATEWAY], 1, frozenset({"shop/gw"}))
+        situation = Situation(snapshot, translation, found, {}, ())
+        dispatch.happens = answer
+
+        for turn in (1, 2):
+            teller.tell(situation, turn, has_changed=turn == 1)
+
+        assert [wish.delivery.is_held for wish in desk.wanted] == [True]
+        dispatch.stop()
+        assert dispatch.join(time.monotonic() + WAIT_S)
+    assert not crashes
