@@ -20,7 +20,6 @@ from tests.tunnelgw.sources.cluster import Cluster
 from tests.tunnelgw.sources.kubernetes.relay import Relay
 from tunnelgw.model.kinds import Kind
 
-CRDS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
 EXPIRED = b'{"kind":"Status","code":410,"reason":"Expired","message":"too old resource version"}'
 
 
@@ -111,8 +110,7 @@ def test_kinds_that_are_not_installed_block_nothing_and_a_restarted_server_is_fo
     environment = start(tmp_path / "state", require(find_programs), is_tied=True)
     try:
         with KubeApi(environment) as admin:
-            cluster = Cluster(environment, admin, tmp_path, "standard")
-            admin.call("DELETE", f"{CRDS}/grpcroutes.gateway.networking.k8s.io")
+            cluster = Cluster(environment, admin, tmp_path, "standard", without=Kind.GRPC_ROUTE)
             arena = Arena(cluster, provider)
             arena.gateway(arena.gateway_class())
             arena.route("web", "a.example.org")

@@ -28,14 +28,23 @@ _CRDS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
 
 
 class Cluster:
-    def __init__(self, environment: Environment, admin: KubeApi, folder: Path, channel: str = "experimental") -> None:
+    def __init__(
+        self,
+        environment: Environment,
+        admin: KubeApi,
+        folder: Path,
+        channel: str = "experimental",
+        without: Kind | None = None,
+    ) -> None:
+        """`channel`: of Gateway API. `without`: a kind of it that this cluster has never had."""
         self.environment = environment
         self.admin = admin
         self.kubeconfig = folder / "kubeconfig"
         gateway_api = require(lambda: find_program("gateway-api-crds")) / channel
         manifests = [*gateway_api.glob("gateway.networking.k8s.io_*.yaml"), *(HELM / "crds").glob("*.yaml")]
+        absent = {LATE, without and f"gateway.networking.k8s.io_{RESOURCES[without].plural}.yaml"}
         for manifest in manifests:
-            if manifest.name != LATE and "_vap_" not in manifest.name:
+            if manifest.name not in absent and "_vap_" not in manifest.name:
                 admin.install_crd(manifest)
         self._make_account()
 
