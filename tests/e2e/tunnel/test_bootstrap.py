@@ -13,6 +13,7 @@ from msgspec.structs import replace
 
 from proxy.tunnel.failures import FailureCause
 from tests.e2e.tunnel.connector import BOOTSTRAP_LINE, WAITING_LINE, Connector
+from tests.support.daemon import LogLine
 from tests.support.edge.behaviour import Behaviour, Hang, busy
 from tests.support.edge.edge import Edge
 from tests.support.requirements import not_possible_here
@@ -118,6 +119,10 @@ def has_ipv6() -> bool:
     return True
 
 
+def is_attempt(line: LogLine) -> bool:
+    return "attempt" in line
+
+
 def test_a_region_whose_ipv6_is_refused_is_reached_by_ipv4() -> None:
     """The first and the third address are one region, whose addresses of the first family are tried alone at first."""
     if not has_ipv6():
@@ -128,7 +133,8 @@ def test_a_region_whose_ipv6_is_refused_is_reached_by_ipv4() -> None:
         with Connector(edge, connections=2, arguments=EAGER) as proxy:
             records = edge.wait_for_registered(2, PATIENCE_S)
             assert sorted(record.address for record in records) == sorted((second, third))
-            failed = [line for line in proxy.log if line.get("attempt")]
+            proxy.wait_for_log(is_attempt, "the refused one")
+            failed = [line for line in proxy.log if is_attempt(line)]
             assert [line["edge"] for line in failed] == [refused]
             serves(proxy)
 
