@@ -174,13 +174,14 @@ class Teller:
     # -- what people must see ----------------------------------------------------------------------------------------
 
     def _proclaim_failures(self, situation: Situation, news: Iterable[Receipt]) -> None:
-        lasting = {receipt.target for receipt in news if has_lasted(receipt)}
+        lasting = {receipt.target: receipt for receipt in news if has_lasted(receipt)}
         for key, gateway in situation.snapshot.all(Kind.GATEWAY).items() if lasting else ():
             verdict = situation.translation.verdict(ObjectId(Kind.GATEWAY, key))
             if isinstance(verdict, GatewayVerdict):
                 tunnel = self._dispatch.tunnel_receipts().get(verdict.tunnel)
                 behind = [*self._dispatch.proxy_receipts(verdict.data_plane), *([tunnel] if tunnel else [])]
-                self._herald.failures(gateway, [receipt for receipt in behind if receipt.target in lasting])
+                # As they were counted: who has recovered since has no failure to tell.
+                self._herald.failures(gateway, [lasting[each.target] for each in behind if each.target in lasting])
 
     def _proclaim_conflicts(self, snapshot: Snapshot, ids: Iterable[ObjectId]) -> None:
         for id_ in ids:

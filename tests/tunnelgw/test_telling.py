@@ -10,10 +10,12 @@ from prometheus_client import CollectorRegistry
 
 from tests.support.socketbackend import Dialogue, SocketBackend
 from tests.tunnelgw.deliver.test_targets import DISCOVERY, OURS, gateway_class, own_proxy
+from tests.tunnelgw.test_herald import Recorder
 from tunnelgw.deliver.dispatch import Dispatch, Settings
 from tunnelgw.deliver.proxies import DocumentParcel
+from tunnelgw.deliver.receipts import Receipt
 from tunnelgw.deliver.targets import planes
-from tunnelgw.herald import Herald
+from tunnelgw.herald import LASTING_ATTEMPTS, Herald
 from tunnelgw.ingressreport import IngressReport
 from tunnelgw.metrics import Metrics
 from tunnelgw.model.kinds import Kind
@@ -95,3 +97,27 @@ def test_a_proxy_that_answers_just_while_statuses_are_made_is_not_told_as_one_th
         dispatch.stop()
         assert dispatch.join(time.monotonic() + WAIT_S)
     assert not crashes
+
+
+class Recovering(Dispatch):
+    """Its proxy has failed for a while when it is asked about first, and is well from then on."""
+
+    error = "connection refused"
+
+    def proxy_receipts(self, plane: str) -> tuple[Receipt, ...]:
+        found = Receipt(f"proxy of {plane}", "digest", "digest", self.error, attempts=LASTING_ATTEMPTS)
+        self.error = ""
+        return (found,)
+
+
+def test_a_failure_is_told_in_its_own_words_also_if_it_passes_just_then() -> None:
+    metrics, recorder = Metrics(CollectorRegistry()), Recorder()
+    snapshot = Snapshot.of([gateway_class("class"), *own_proxy(proxyEndpoints=["http://127.0.0.1:1"])])
+    found = {"shop/gw": planes(snapshot, DISCOVERY)["shop/gw"]}
+    settings = Settings("", marker("tests"))
+    dispatch = Recovering(settings, lambda: True, lambda: None, lambda _: None, lambda *_: None, IngressReport(metrics))
+    teller = Teller(dispatch, Desk(), Herald(recorder), metrics)  # type: ignore[arg-type]
+
+    teller.tell(Situation(snapshot, Translation(snapshot, OURS), found, {}, ()), 1, has_changed=True)
+
+    assert recorder.said == [(*GATEWAY, "DeliveryFailed", "proxy of shop/gw: connection refused")]
