@@ -158,7 +158,7 @@ def _workers(slots: list[Slot]) -> Iterator[Metric]:
         version.add_metric(name, slot.totals.table_version)
         swap.add_metric(name, slot.totals.last_swap_s)
         restarts.add_metric(name, slot.restarts)
-        cpu.add_metric(name, slot.dead_cpu_s + (usage.cpu_s if usage else 0.0))
+        cpu.add_metric(name, slot.cpu_s)
         resident.add_metric(name, usage.resident_bytes if usage else 0)
         descriptors.add_metric(name, usage.open_descriptors if usage else 0)
     yield from (up, version, swap, restarts, cpu, resident, descriptors)

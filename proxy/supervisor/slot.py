@@ -78,7 +78,7 @@ class Slot:
         self.reports = 0
         """Snapshots received."""
         self.usage: Snapshot | None = None
-        self.dead_cpu_s = 0.0
+        self._dead_cpu_s = 0.0
         """CPU time of the processes that have ended."""
         self.totals = Totals()
         self.on_failing: Callable[[int], None] = lambda _index: None
@@ -109,6 +109,12 @@ class Slot:
     def pid(self) -> int | None:
         process = self._process
         return process.pid if process is not None else None
+
+    @property
+    def cpu_s(self) -> float:
+        """CPU time of all processes, one after another."""
+        with self._news:
+            return self._dead_cpu_s + (self.usage.cpu_s if self.usage is not None else 0.0)
 
     @property
     def is_running(self) -> bool:
@@ -179,7 +185,7 @@ class Slot:
                 process.wait(_REAP_S)
             with self._news:
                 self.taken = self.refused = 0
-                self.dead_cpu_s += self.usage.cpu_s if self.usage is not None else 0.0
+                self._dead_cpu_s += self.usage.cpu_s if self.usage is not None else 0.0
                 self.usage = None
                 self.totals.retire()
                 self._news.notify_all()

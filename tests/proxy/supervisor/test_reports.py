@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import queue
 import threading
+from collections.abc import Callable, Iterator
 
 import msgspec
 import pytest
@@ -13,7 +15,12 @@ from proxy.accesslog import AccessLogSettings
 from proxy.control import Begin, Channel, FromWorker, Ready, Report, Snapshot, ToWorker, channel_pair, sealed_file
 from proxy.stats import Stats
 from proxy.supervisor import fleet as fleets
+from proxy.supervisor.configuration import Configuration
 from proxy.supervisor.fleet import Fleet
+from proxy.supervisor.metrics import ProxyCollector
+from proxy.supervisor.sockets import ListeningSockets
+from proxy.supervisor.totals import Totals
+from tests.proxy.site import eventually
 
 WAIT_S = 30.0
 
@@ -37,9 +44,9 @@ class PlayedWorker:
     def says(self, message: FromWorker) -> None:
         self._theirs.send(message)
 
-    def reports(self, swaps: int) -> None:
+    def reports(self, swaps: int, cpu_s: float = 0.0) -> None:
         descriptor = sealed_file("test", msgspec.msgpack.encode(Stats(swaps=swaps)))
-        self._theirs.send(Snapshot(0.0, 0, 0), [descriptor])
+        self._theirs.send(Snapshot(cpu_s, 0, 0), [descriptor])
         os.close(descriptor)
 
     def kill(self) -> None:
@@ -62,35 +69,79 @@ class TellsOfWaits(threading.Condition):
         return super().wait(timeout)
 
 
-def test_who_asks_for_numbers_does_not_get_those_of_a_question_before(monkeypatch: pytest.MonkeyPatch) -> None:
-    """They may have been counted before what this one has seen happen."""
-    monkeypatch.setattr(fleets, "_REPORT_S", WAIT_S)
-    worker = PlayedWorker()
+@contextlib.contextmanager
+def fleet_of(worker: PlayedWorker) -> Iterator[Fleet]:
+    """That worker alone, which is ready."""
     fleet = Fleet([Begin(0, "error", "json", AccessLogSettings("off", 1.0))], {0: worker})  # type: ignore[dict-item]
     (slot,) = fleet.slots
     living = threading.Thread(target=slot.run, daemon=True)
     living.start()
-    worker.hears(Begin)
-    worker.says(Ready())
-    fleet.start()
+    try:
+        worker.hears(Begin)
+        worker.says(Ready())
+        fleet.start()
+        yield fleet
+    finally:
+        slot.end()
+        living.join(WAIT_S)
+        assert not living.is_alive()
+
+
+def test_who_asks_for_numbers_does_not_get_those_of_a_question_before(monkeypatch: pytest.MonkeyPatch) -> None:
+    """They may have been counted before what this one has seen happen."""
+    monkeypatch.setattr(fleets, "_REPORT_S", WAIT_S)
+    worker = PlayedWorker()
     told: queue.SimpleQueue[object] = queue.SimpleQueue()
-    fleet._news = slot._news = TellsOfWaits(told)
+    with fleet_of(worker) as fleet:
+        (slot,) = fleet.slots
+        fleet._news = slot._news = TellsOfWaits(told)
 
-    def ask() -> None:
-        fleet.refresh()
-        told.put(fleet.total().swaps)
+        def ask() -> None:
+            fleet.refresh()
+            told.put(fleet.total().swaps)
 
-    slot.report()
-    asking = threading.Thread(target=ask, daemon=True)
-    asking.start()
-    assert told.get(timeout=WAIT_S) == "waits"
-    worker.hears(Report)
-    worker.hears(Report)
-    worker.reports(1)
-    assert told.get(timeout=WAIT_S) == "waits"
-    worker.reports(2)
-    assert told.get(timeout=WAIT_S) == 2
+        slot.report()
+        threading.Thread(target=ask, daemon=True).start()
+        assert told.get(timeout=WAIT_S) == "waits"
+        worker.hears(Report)
+        worker.hears(Report)
+        worker.reports(1)
+        assert told.get(timeout=WAIT_S) == "waits"
+        worker.reports(2)
+        assert told.get(timeout=WAIT_S) == 2
 
-    slot.end()
-    living.join(WAIT_S)
-    assert not living.is_alive()
+
+class EndsWhenRead(Totals):
+    """Those of a worker that dies while somebody reads its numbers, one after another."""
+
+    def __init__(self, end: Callable[[], None]) -> None:
+        super().__init__()
+        self._end = end
+
+    @property
+    def table_version(self) -> int:
+        self._end()
+        return 0
+
+
+def test_the_cpu_time_of_a_worker_that_dies_while_it_is_read_is_counted_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    # It answers no more.
+    monkeypatch.setattr(fleets, "_REPORT_S", 0.0)
+    worker = PlayedWorker()
+    with fleet_of(worker) as fleet:
+        (slot,) = fleet.slots
+        is_dead = threading.Event()
+
+        def end() -> None:
+            slot.end()
+            assert is_dead.wait(WAIT_S)
+
+        slot.report()
+        worker.hears(Report)
+        worker.reports(0, cpu_s=5.0)
+        eventually(lambda: slot.reports == 1, "the report")
+        slot.on_change = lambda _slot: is_dead.set()
+        slot.totals = EndsWhenRead(end)
+        families = ProxyCollector(fleet, Configuration(fleet, ListeningSockets(1), None)).collect()
+        (cpu,) = (family for family in families if family.name == "tunnelgw_proxy_worker_cpu_seconds")
+        assert [sample.value for sample in cpu.samples] == [5.0]
