@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import json
 import sys
+from http import HTTPStatus
 from pathlib import Path
 
 import pytest
 
 from tests.e2e.controller.arena import Arena, until_serves
 from tests.e2e.controller.site import DEADLINE_S
-from tests.proxy.site import Proxy
+from tests.proxy.site import TOKEN, Proxy, eventually
 from tests.support.controller import faults
 from tests.support.netns import NOT_ALLOWED
 from tests.support.process import Process
@@ -20,6 +21,11 @@ from tests.tunnelgw.sources.cluster import HOME
 from tunnelgw.model.kinds import Kind
 
 OTHER_TUNNEL = "0f1c0a52-3f1e-4a0b-9a53-0d6c5f0e7b99"
+
+
+def until_has_a_document(proxy: Proxy, token: str) -> None:
+    """One without routes too, which `until_serves` does not tell from none at all."""
+    eventually(lambda: proxy.get(token).status_code == HTTPStatus.OK, "the proxy has a document", DEADLINE_S)
 
 
 # -- the auth Secret -------------------------------------------------------------------------------------------------
@@ -49,7 +55,7 @@ def test_an_absent_auth_secret_is_made_and_used(arena: Arena) -> None:
 
     with Proxy(token=first) as proxy, arena.controller(token=None, proxies=[proxy]) as controller:
         controller.wait_until_ready()
-        until_serves(proxy)
+        until_has_a_document(proxy, first)
         assert not controller.lines_of("auth secret created")
 
     assert arena.held_token() == first
@@ -181,6 +187,7 @@ def test_classes_of_others_are_left_alone_and_the_log_says_so(arena: Arena, prov
 
     with arena.controller(proxies=[proxy]) as controller:
         line = controller.expect("no GatewayClass is ours, see --controller-name", wanted=arena.controller_name)
+        until_has_a_document(proxy, TOKEN)
         until_serves(proxy)
 
         assert "other.example/controller" in line["seen"]
