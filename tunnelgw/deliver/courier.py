@@ -171,7 +171,7 @@ class Courier(Generic[P]):
     def _note_failure(self, parcel: P, failure: Undelivered, pause_s: float) -> None:
         last = self._receipt
         attempts = last.attempts + 1 if last is not None else 1
-        held = last.held if last is not None else ""
+        held, remarks = (last.held, last.remarks) if last is not None else ("", ())
         fields = {"target": self.target.name, "attempt": attempts, "delay_s": round(pause_s, 3)}
         trace = {"trace": failure.trace} if failure.trace else {}
         # Its text alone: it has the words of what it was raised from already.
@@ -185,6 +185,7 @@ class Courier(Generic[P]):
                 is_refusal=failure.is_refusal,
                 is_credential_problem=failure.is_credential_problem,
                 attempts=attempts,
+                remarks=remarks,
             )
         )
 

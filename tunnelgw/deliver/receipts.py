@@ -15,7 +15,7 @@ class RemarkKind(StrEnum):
 
 
 class Remark(msgspec.Struct, frozen=True):
-    """Something people should know about a delivery that succeeded."""
+    """Something people should know about what a target holds."""
 
     kind: RemarkKind
     subject: str
@@ -41,6 +41,7 @@ class Receipt(msgspec.Struct, frozen=True):
     attempts: int = 0
     """Failed ones in a row."""
     remarks: tuple[Remark, ...] = ()
+    """About what it held when it last said so."""
 
     @property
     def is_current(self) -> bool:

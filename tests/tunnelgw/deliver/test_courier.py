@@ -12,7 +12,7 @@ import pytest
 
 from daemonkit.logformat import JsonFormatter
 from tunnelgw.deliver.courier import Courier, Undelivered, Withheld
-from tunnelgw.deliver.receipts import Receipt, Remark
+from tunnelgw.deliver.receipts import Receipt, Remark, RemarkKind
 
 WAIT_S = 30.0
 
@@ -27,6 +27,7 @@ class Doorstep:
     def __init__(self) -> None:
         self.name = "doorstep"
         self.failures: list[Exception] = []
+        self.remarks: tuple[Remark, ...] = ()
         self.brought: list[str] = []
         self.times_s: list[float] = []
         self.open = threading.Event()
@@ -42,7 +43,7 @@ class Doorstep:
         self.open.wait(WAIT_S)
         if self.failures:
             raise self.failures.pop(0)
-        return ()
+        return self.remarks
 
     def close(self) -> None:
         self.is_closed.set()
@@ -107,6 +108,23 @@ def test_what_fails_is_tried_again_until_it_is_held_and_what_was_held_is_remembe
         Receipt("doorstep", "two", "one", "refused", is_refusal=True, attempts=2),
     ]
     assert not desk.receipts[1].is_current
+
+
+def test_what_was_remarked_of_what_is_held_stays_true_while_the_target_fails() -> None:
+    target, desk = Doorstep(), Desk()
+    target.remarks = (Remark(RemarkKind.PORT, "listeners[0].port", "in use"),)
+    with couriered(target, desk) as courier:
+        courier.send(Parcel("one"))
+        desk.wait_for_current("one")
+        target.failures = [Undelivered("down")]
+        courier.send(Parcel("two"))
+        desk.wait_for_current("two")
+
+    assert [(receipt.held, receipt.remarks) for receipt in desk.receipts] == [
+        ("one", target.remarks),
+        ("one", target.remarks),
+        ("two", target.remarks),
+    ]
 
 
 def test_only_the_newest_of_what_was_sent_meanwhile_is_brought() -> None:
