@@ -41,17 +41,17 @@ def delivered(
     return Finding(ConditionType.DELIVERED, Status.TRUE, Reason.DELIVERED, f"held by {where}")
 
 
-def unbound(listeners: Sequence[Listener], proxies: Sequence[Receipt]) -> dict[ObjectId, Mapping[str, str]]:
-    """Why ports cannot be bound, by Gateway or ListenerSet and the name of its listener.
+def unbound(listeners: Sequence[Listener], proxy: Receipt) -> dict[ObjectId, Mapping[str, str]]:
+    """Why a proxy cannot bind ports, by Gateway or ListenerSet and the name of its listener.
 
-    `listeners` are those of the document that the receipts are about. Of those that share a socket a proxy names one.
+    `listeners` are those of the document that it holds. Of those that share a socket it names one.
     """
-    told = [(each.target, remark) for each in proxies for remark in each.remarks if remark.kind is RemarkKind.PORT]
+    told = [remark for remark in proxy.remarks if remark.kind is RemarkKind.PORT]
     sharing: dict[object, list[Listener]] = {}
     for listener in listeners if told else ():
         sharing.setdefault(_socket(listener), []).append(listener)
     found: dict[ObjectId, Mapping[str, str]] = {}
-    for target, remark in told:
+    for remark in told:
         place = _PLACE.match(remark.subject)
         if place is None or int(place[1]) >= len(listeners):
             continue
@@ -59,7 +59,7 @@ def unbound(listeners: Sequence[Listener], proxies: Sequence[Receipt]) -> dict[O
             named = _owner(listener.name)
             if named is not None:
                 owner, name = named
-                found[owner] = {**found.get(owner, {}), name: f"proxy {target}: {remark.message}"}
+                found[owner] = {**found.get(owner, {}), name: f"proxy {proxy.target}: {remark.message}"}
     return found
 
 

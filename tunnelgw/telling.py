@@ -153,7 +153,11 @@ class Teller:
     def _unbound_listeners(self, planes: Iterable[str]) -> dict[ObjectId, Mapping[str, str]]:
         found: dict[ObjectId, Mapping[str, str]] = {}
         for plane in planes:
-            found |= unbound(self._dispatch.listeners(plane), self._dispatch.proxy_receipts(plane))
+            for receipt in self._dispatch.proxy_receipts(plane):
+                # Of what it holds, which a newer document may not be yet, and places in that are others.
+                told = unbound(self._dispatch.listeners(plane, receipt.held), receipt)
+                for owner, reasons in told.items():
+                    found[owner] = {**found.get(owner, {}), **reasons}
         return found
 
     def _count_receipts(self, situation: Situation) -> list[Receipt]:

@@ -62,7 +62,7 @@ def test_a_remark_about_no_listener_of_ours_is_of_no_consequence() -> None:
         remark = Remark(RemarkKind.PORT, place, "in use")
 
         assert (
-            unbound([Listener("infra/gw/web", gateway="infra/gw")], [msgspec.structs.replace(HELD, remarks=(remark,))])
+            unbound([Listener("infra/gw/web", gateway="infra/gw")], msgspec.structs.replace(HELD, remarks=(remark,)))
             == {}
         )
 
@@ -123,7 +123,7 @@ def test_ports_that_cannot_be_bound_are_told_of_the_listener_that_wants_them() -
         Remark(RemarkKind.PORT, "listeners[9].port", "of an older document"),
     )
 
-    found = unbound(listeners, [msgspec.structs.replace(HELD, remarks=remarks)])
+    found = unbound(listeners, msgspec.structs.replace(HELD, remarks=remarks))
 
     assert found == {
         ObjectId(Kind.GATEWAY, Key("infra", "gw")): {
@@ -146,7 +146,7 @@ def test_a_port_that_cannot_be_bound_is_told_of_all_listeners_that_share_it() ->
     ]
     remark = Remark(RemarkKind.PORT, "listeners[0].port", "in use")
 
-    found = unbound(listeners, [msgspec.structs.replace(HELD, remarks=(remark,))])
+    found = unbound(listeners, msgspec.structs.replace(HELD, remarks=(remark,)))
 
     why = "proxy http://10.0.0.1:8082: in use"
     assert found == {

@@ -8,12 +8,13 @@ from collections.abc import Callable
 
 from prometheus_client import CollectorRegistry
 
+from proxy.document import Listener
 from tests.support.socketbackend import Dialogue, SocketBackend
 from tests.tunnelgw.deliver.test_targets import DISCOVERY, OURS, gateway_class, own_proxy
 from tests.tunnelgw.test_herald import Recorder
 from tunnelgw.deliver.dispatch import Dispatch, Settings
 from tunnelgw.deliver.proxies import DocumentParcel
-from tunnelgw.deliver.receipts import Receipt
+from tunnelgw.deliver.receipts import Receipt, Remark, RemarkKind
 from tunnelgw.deliver.targets import planes
 from tunnelgw.herald import LASTING_ATTEMPTS, Herald
 from tunnelgw.ingressreport import IngressReport
@@ -121,3 +122,29 @@ def test_a_failure_is_told_in_its_own_words_also_if_it_passes_just_then() -> Non
     teller.tell(Situation(snapshot, Translation(snapshot, OURS), found, {}, ()), 1, has_changed=True)
 
     assert recorder.said == [(*GATEWAY, "DeliveryFailed", "proxy of shop/gw: connection refused")]
+
+
+class Slow(Dispatch):
+    """Its proxy goes on holding the document `old`, of which it cannot bind the first listener's port."""
+
+    def proxy_receipts(self, plane: str) -> tuple[Receipt, ...]:
+        in_use = Remark(RemarkKind.PORT, "listeners[0].port", "in use")
+        return (Receipt(f"proxy of {plane}", "old", "old", remarks=(in_use,)),)
+
+
+def test_a_port_that_cannot_be_bound_is_told_of_its_listener_also_while_a_newer_document_is_on_its_way() -> None:
+    metrics, desk = Metrics(CollectorRegistry()), Desk()
+    snapshot = Snapshot.of([gateway_class("class"), *own_proxy(proxyEndpoints=["http://127.0.0.1:1"])])
+    found = {"shop/gw": planes(snapshot, DISCOVERY)["shop/gw"]}
+    settings = Settings("", marker("tests"))
+    dispatch = Slow(settings, lambda: True, lambda: None, lambda _: None, lambda *_: None, IngressReport(metrics))
+    teller = Teller(dispatch, desk, Herald(), metrics)  # type: ignore[arg-type]
+    situation = Situation(snapshot, Translation(snapshot, OURS), found, {}, ())
+    web, before_it = Listener("shop/gw/web", port=80), Listener("shop/gw/api", port=81)
+
+    for turn, (digest, listeners) in enumerate([("old", (web,)), ("new", (before_it, web))], start=1):
+        dispatch.put_document("shop/gw", DocumentParcel(digest, b"}"), listeners, turn)
+        teller.owe([GATEWAY], turn, frozenset())
+        teller.tell(situation, turn, has_changed=True)
+
+    assert [wish.delivery.unbound for wish in desk.wanted] == [{"web": "proxy proxy of shop/gw: in use"}] * 2

@@ -100,7 +100,8 @@ class Dispatch:
         self._documents: dict[str, DocumentParcel] = {}
         self._turns: dict[str, dict[str, int]] = {}
         """The last turn for which each document of a data plane was made, by its digest."""
-        self._listeners: dict[str, tuple[Listener, ...]] = {}
+        self._listeners: dict[str, dict[str, tuple[Listener, ...]]] = {}
+        """Of each of these documents."""
         self._planes: Mapping[str, Plane] = {}
         self._sent_hosts: dict[Tunnel, HostnamesParcel] = {}
 
@@ -109,12 +110,13 @@ class Dispatch:
     def put_document(self, plane: str, parcel: DocumentParcel, listeners: tuple[Listener, ...], turn: int) -> None:
         """What a data plane is to serve from now on. Turns are counted from 1."""
         self._documents[plane] = parcel
-        self._listeners[plane] = listeners
-        turns = self._turns.setdefault(plane, {})
+        turns, listeners_of = self._turns.setdefault(plane, {}), self._listeners.setdefault(plane, {})
         turns.pop(parcel.digest, None)  # so that the oldest comes first
         turns[parcel.digest] = turn
+        listeners_of[parcel.digest] = listeners
         if len(turns) > _MAX_REMEMBERED:
-            del turns[next(iter(turns))]
+            oldest = next(iter(turns))
+            del turns[oldest], listeners_of[oldest]
 
     def drop_document(self, plane: str) -> None:
         for made in (self._documents, self._listeners, self._turns):
@@ -215,9 +217,9 @@ class Dispatch:
         """By id of the tunnel."""
         return {tunnel.tunnel_id: receipt for tunnel, receipt in self._tunnels.receipts().items()}
 
-    def listeners(self, plane: str) -> tuple[Listener, ...]:
-        """Those of the newest document, in its order, to which remarks about ports refer."""
-        return self._listeners.get(plane, ())
+    def listeners(self, plane: str, digest: str) -> tuple[Listener, ...]:
+        """Those of a document, in its order, to which remarks about its ports refer. None: it is no longer known."""
+        return self._listeners.get(plane, {}).get(digest, ())
 
     # -- targets -----------------------------------------------------------------------------------------------------
 
