@@ -170,7 +170,9 @@ class Leadership:
     def _write(self, method: str, path: str, lease: _Lease, began_s: float) -> bool:
         is_taken = self._send(method, path, lease)
         if is_taken:
-            self._held_until_s = began_s + self._timing.limit_s
+            lapse_s, self._held_until_s = self._held_until_s, began_s + self._timing.limit_s
+            if self._was_held and _now_s() >= lapse_s:  # others may have seen that meanwhile, and wait for our word
+                self._say(is_held=False)
         return is_taken
 
     def _send(self, method: str, path: str, lease: _Lease) -> bool:
@@ -210,9 +212,12 @@ class Leadership:
     def _tell(self) -> None:
         is_held = self.is_held()
         if is_held != self._was_held:
-            self._was_held = is_held
-            _log.info("leading" if is_held else "not leading", lease=str(self._key), holder=self.holder)
-            self._on_change(is_held)
+            self._say(is_held=is_held)
+
+    def _say(self, *, is_held: bool) -> None:
+        self._was_held = is_held
+        _log.info("leading" if is_held else "not leading", lease=str(self._key), holder=self.holder)
+        self._on_change(is_held)
 
 
 def _now_s() -> float:

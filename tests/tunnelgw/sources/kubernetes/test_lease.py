@@ -7,6 +7,7 @@ import time
 import uuid
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
+from http import HTTPStatus
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -20,8 +21,9 @@ from tests.e2e.controller.fronts import Asked, Front
 from tests.tunnelgw.sources.cluster import HOME, Cluster
 from tests.tunnelgw.sources.kubernetes.relay import Relay
 from tunnelgw.model.meta import Key
+from tunnelgw.sources.kubernetes import lease
 from tunnelgw.sources.kubernetes.lease import Leadership, LeaseTiming
-from tunnelgw.sources.kubernetes.server import ApiServer, load_configuration
+from tunnelgw.sources.kubernetes.server import ApiServer, Refused, load_configuration
 
 DEADLINE_S = 60.0
 QUICK = LeaseTiming(duration_s=6, limit_s=4.0, retry_s=0.3, request_s=2.0)
@@ -275,6 +277,32 @@ def test_takeover_takes_less_than_twenty_seconds_and_the_old_leader_has_stopped_
     assert timing.retry_s + timing.duration_s + timing.retry_s + timing.request_s < 20
     assert timing.limit_s + timing.request_s < timing.duration_s
     assert timing.retry_s + timing.request_s < timing.limit_s, "one failed renewal is not the end"
+
+
+def test_a_lease_that_lapses_while_it_is_renewed_is_told_as_lost_and_held_again(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    clock, stop, seen, news = [0.0], threading.Event(), list[bool](), list[bool]()
+    monkeypatch.setattr(lease, "_now_s", lambda: clock[0])
+
+    class Server:
+        def request(self, method: str, path: str, body: bytes = b"", timeout_s: float = 0.0) -> bytes:
+            if method == "GET":
+                raise Refused(HTTPStatus.NOT_FOUND, "NotFound", path)
+            if method == "PUT" and not seen:
+                clock[0] = QUICK.limit_s
+                seen.append(leadership.is_held())
+            elif method == "PUT":
+                stop.set()
+            else:
+                clock[0] = 1.0  # so that the first renewal is asked for later than what it renews
+            return body
+
+    leadership = Leadership(Server(), Key(HOME, "lease"), "replica", stop, news.append, QUICK)  # type: ignore[arg-type]
+    leadership.run()
+
+    assert seen == [False]
+    assert news == [True, False, True, False]
 
 
 def test_an_answer_that_is_no_lease_is_asked_for_again_and_nobody_leads_by_it() -> None:
