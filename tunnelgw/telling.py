@@ -6,6 +6,7 @@
 The reconciler's thread calls everything here.
 """
 
+import math
 import time
 from collections.abc import Collection, Iterable, Mapping
 from typing import NamedTuple
@@ -58,6 +59,8 @@ class Teller:
         self._metrics = metrics
         self._owed = HoldBack()
         self._rush = Rush()
+        self._rush_over_s = math.inf
+        """Of the rush that held statuses back at the last turn."""
         self._deliveries: dict[Way, Delivery] = {}
         """As of the last turn."""
         self._unheld: set[Way] = set()
@@ -78,9 +81,7 @@ class Teller:
 
     def wait_until_s(self, latest_s: float) -> float:
         """When to call `tell` again, on the monotonic clock."""
-        now_s = time.monotonic()
-        over_s = self._rush.over_s(now_s)
-        return min(latest_s, over_s) if self._owed and over_s > now_s else latest_s
+        return min(latest_s, self._rush_over_s) if self._owed else latest_s
 
     def forget(self) -> None:
         """Nothing is owed any more: another controller leads."""
@@ -97,7 +98,9 @@ class Teller:
         self._proclaim_conflicts(situation.snapshot, contested)
         self.owe(contested, turn, frozenset())
         now_s = time.monotonic()
-        if self._rush.over_s(now_s) <= now_s:
+        over_s = self._rush.over_s(now_s)
+        self._rush_over_s = over_s if over_s > now_s else math.inf
+        if over_s <= now_s:
             released = self._owed.release(has_answered, now_s)
             self._desk.want({id_: wish for id_ in released if (wish := self._wish(situation, id_)) is not None})
         self._metrics.pending_statuses.set(self._desk.depth + len(self._owed))

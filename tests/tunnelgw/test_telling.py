@@ -5,13 +5,16 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable
+from types import SimpleNamespace
 
+import pytest
 from prometheus_client import CollectorRegistry
 
 from proxy.document import Listener
 from tests.support.socketbackend import Dialogue, SocketBackend
 from tests.tunnelgw.deliver.test_targets import DISCOVERY, OURS, gateway_class, own_proxy
 from tests.tunnelgw.test_herald import Recorder
+from tunnelgw import telling
 from tunnelgw.deliver.dispatch import Dispatch, Settings
 from tunnelgw.deliver.proxies import DocumentParcel
 from tunnelgw.deliver.receipts import Receipt, Remark, RemarkKind
@@ -23,6 +26,7 @@ from tunnelgw.model.kinds import Kind
 from tunnelgw.model.meta import Key
 from tunnelgw.model.snapshot import Snapshot
 from tunnelgw.provider.ingress import marker
+from tunnelgw.rush import BURST, QUIET_S
 from tunnelgw.status.compose import Wish
 from tunnelgw.telling import Situation, Teller
 from tunnelgw.translate.pipeline import Translation
@@ -148,3 +152,36 @@ def test_a_port_that_cannot_be_bound_is_told_of_its_listener_also_while_a_newer_
         teller.tell(situation, turn, has_changed=True)
 
     assert [wish.delivery.unbound for wish in desk.wanted] == [{"web": "proxy proxy of shop/gw: in use"}] * 2
+
+
+class Unanswered(Dispatch):
+    """No proxy has answered yet."""
+
+    def answers(self) -> Callable[[str, int], bool]:
+        return lambda _plane, _turn: False
+
+
+def test_statuses_that_a_rush_holds_back_are_due_at_its_end_also_if_it_ends_before_anybody_waits_for_that(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    metrics, desk, now_s = Metrics(CollectorRegistry()), Desk(), 1_000.0
+    monkeypatch.setattr(telling, "time", SimpleNamespace(monotonic=lambda: now_s))
+    snapshot = Snapshot.of([gateway_class("class"), *own_proxy(proxyEndpoints=["http://127.0.0.1:1"])])
+    found = {"shop/gw": planes(snapshot, DISCOVERY)["shop/gw"]}
+    settings = Settings("", marker("tests"))
+    dispatch = Unanswered(settings, lambda: True, lambda: None, lambda _: None, lambda *_: None, IngressReport(metrics))
+    teller = Teller(dispatch, desk, Herald(), metrics)  # type: ignore[arg-type]
+    situation = Situation(snapshot, Translation(snapshot, OURS), found, {}, ())
+    teller.owe([ObjectId(Kind.GATEWAY_CLASS, Key("", "class"))], 1, frozenset())
+    teller.owe([GATEWAY], 1, frozenset({"shop/gw"}))
+    teller.expect_more(BURST + 1)
+
+    teller.tell(situation, 1, has_changed=True)
+    now_s += QUIET_S
+
+    assert not desk.wanted
+    assert teller.wait_until_s(now_s + 5.0) <= now_s
+    teller.tell(situation, 2, has_changed=False)
+    assert [wish.item.metadata.name for wish in desk.wanted] == ["class"]
+    # Who waits for a proxy is told of when that has answered: there is nothing to look at before.
+    assert teller.wait_until_s(now_s + 5.0) == now_s + 5.0
