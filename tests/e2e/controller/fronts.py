@@ -183,6 +183,8 @@ class Front:
 
 class _Server(ThreadingHTTPServer):
     daemon_threads = True
+    request_queue_size = 64
+    """The watches of all kinds connect at once; one that found no room would try again after a second."""
 
     def handle_error(self, request: Any, client_address: Any) -> None:
         """A peer that goes away is what some tests want."""
