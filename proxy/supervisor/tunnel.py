@@ -194,7 +194,7 @@ class Tunnel:
             try:
                 start_thread(threading.Thread(target=search, name="edge-search", daemon=True))
             except StartFailed as error:
-                self._take_failed_search(str(error))
+                self._take_failed_search(self._finder.name, str(error))
 
     def _search_in_thread(self, finder: EdgeFinder) -> None:
         try:
@@ -202,10 +202,10 @@ class Tunnel:
             check_version(found, self._settings.ip_version)
             roots = self._trust.roots()
         except (DiscoveryFailed, TrustUnavailable) as error:
-            self._events.put(partial(self._take_failed_search, str(error)))
+            self._events.put(partial(self._take_failed_search, finder.name, str(error)))
         except Exception as error:
             log.exception("bug in the search for the edge")
-            self._events.put(partial(self._take_failed_search, str(error)))
+            self._events.put(partial(self._take_failed_search, finder.name, str(error)))
         else:
             self._events.put(partial(self._take_found, finder.name, found, roots))
 
@@ -221,9 +221,12 @@ class Tunnel:
         used = {place.index: place.address for place in others if place.address is not None}
         self._addresses = EdgeAddresses(regions, self._settings.ip_version, random.randrange, used)
 
-    def _take_failed_search(self, error: str) -> None:
+    def _take_failed_search(self, edge: str, error: str) -> None:
         self._is_searching = False
-        self._failed(self.places[0], FailureCause.DIAL, error, self._finder.name)
+        if edge != self._finder.name:
+            # Likewise: the search for that region is still to come, and waits for nothing.
+            return
+        self._failed(self.places[0], FailureCause.DIAL, error, edge)
         for place in self.places[1:]:
             place.due_s = max(place.due_s, self.places[0].due_s)
 

@@ -299,3 +299,28 @@ def test_a_token_of_another_region_is_taken_to_the_edge_of_that_region_alone() -
             until(lambda: tunnel.registered == 2, "word of it")
             assert not any(place.failures for place in tunnel.places)
             assert len(edge.ledger.records) == 4
+
+
+def test_a_search_in_the_region_of_an_earlier_token_that_fails_delays_nothing_and_is_not_told_of_another_edge(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    is_asked_elsewhere = threading.Event()
+
+    class Leaving(Searches):
+        def at(self, endpoint: str) -> Searches:
+            is_asked_elsewhere.set()
+            return super().at(endpoint)
+
+    def nobody_answers() -> Regions:
+        assert is_asked_elsewhere.wait(WAIT_S)
+        raise DiscoveryFailed("no answer here")
+
+    with Edge() as edge:
+        here = Leaving(edge, nobody_answers)
+        here.of_endpoints["fed"] = Searches(edge, found(edge.addresses), name="the other edge")
+        with tunnel_of(edge, here) as tunnel:
+            until(lambda: here.count == 1, "the search here")
+            tunnel.use_token(Secret(msgspec.structs.replace(edge.tunnel, endpoint="fed").token))
+            edge.wait_for_registered(1, WAIT_S)
+            assert not tunnel.places[0].failures
+        assert not lines_of(caplog, BOOTSTRAP_LINE)
