@@ -66,6 +66,8 @@ class Store:
         self._stubs: set[Entry] = set()
         self._unread: dict[Entry, bool] = {}
         """True while the source has not tried yet."""
+        self._asked: set[Entry] = set()
+        """What the source was told of last, less what became unread again since: of that it may find what was."""
         self._patience_s = patience_s
         self._patient_until_s = 0.0
         self._has_given = False
@@ -182,15 +184,19 @@ class Store:
             return readable | {(kind, False): unreadable[kind] for kind in Kind}
 
     def wait_unread(self, timeout_s: float) -> tuple[Entry, ...]:
-        """Objects that are named but held without their data, as soon as there is one that was not tried yet."""
+        """Objects that are named but held without their data, as soon as there is one that was not tried yet.
+
+        One thread calls it, and only then `fill` or `give_up` for each.
+        """
         with self._turn:
             self._turn.wait_for(lambda: any(self._unread.values()), timeout_s)
+            self._asked = set(self._unread)
             return tuple(self._unread)
 
     def fill(self, entry: Entry, item: Object | None) -> None:
         """What the source found for an unread entry, None for nothing. Left alone if a watch was quicker."""
         with self._turn:
-            if entry in self._unread:
+            if self._is_awaited(entry):
                 if item is None:
                     self._remove(Kind(entry.room), entry.key)
                 else:
@@ -199,7 +205,7 @@ class Store:
     def give_up(self, entry: Entry) -> None:
         """It could not be fetched now: nothing waits for it any longer, but it stays unread."""
         with self._turn:
-            if entry in self._unread:
+            if self._is_awaited(entry):
                 self._unread[entry] = False
                 self._turn.notify_all()
 
@@ -212,7 +218,12 @@ class Store:
     def _await(self, entry: Entry) -> None:
         if not any(self._unread.values()):
             self._be_patient()
-        self._unread.setdefault(entry, True)
+        if entry not in self._unread:
+            self._unread[entry] = True
+            self._asked.discard(entry)
+
+    def _is_awaited(self, entry: Entry) -> bool:
+        return entry in self._unread and entry in self._asked
 
     def _be_patient(self) -> None:
         """Anew: the source has come to something, or has something to do."""

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from tests.tunnelgw.sources.objects import gateway, make, route, secret
 from tunnelgw.model.gateways import Gateway
 from tunnelgw.model.kinds import Kind
-from tunnelgw.model.meta import Key
+from tunnelgw.model.meta import Key, Object
 from tunnelgw.model.snapshot import Entry, Index, Snapshot
 from tunnelgw.sources.store import Store, Unreadable
 
@@ -259,6 +259,24 @@ def test_what_a_watch_brought_stays_whatever_a_slower_fetch_found() -> None:
     assert store.take().snapshot.read(CERT) == secret("cert", key="bmV3")
 
 
+@pytest.mark.parametrize("found", [None, secret("cert", key="b2xk")], ids=["nothing", "older"])
+def test_what_was_fetched_before_a_secret_was_named_again_is_fetched_anew(found: Object | None) -> None:
+    store = listed(Kind.SECRET, Kind.GATEWAY)
+    store.upsert(Kind.SECRET, secret("cert", key="b2xk"))
+    store.upsert(Kind.GATEWAY, gateway("gw", "cert"))
+    assert store.wait_unread(DEADLINE_S) == (CERT,)
+
+    store.delete(Kind.GATEWAY, Key("default", "gw"))
+    store.upsert(Kind.SECRET, secret("cert", key="bmV3"))
+    store.upsert(Kind.GATEWAY, gateway("gw", "cert"))
+    store.fill(CERT, found)
+
+    assert not is_ready(store)
+    assert store.wait_unread(DEADLINE_S) == (CERT,)
+    store.fill(CERT, secret("cert", key="bmV3"))
+    assert store.take().snapshot.read(CERT) == secret("cert", key="bmV3")
+
+
 def test_a_secret_named_between_waiting_and_taking_is_awaited_all_the_same() -> None:
     store = listed(Kind.SECRET, Kind.GATEWAY)
     store.upsert(Kind.SECRET, secret("cert", key="cHJpdmF0ZQ=="))
@@ -266,6 +284,7 @@ def test_a_secret_named_between_waiting_and_taking_is_awaited_all_the_same() -> 
 
     store.upsert(Kind.GATEWAY, gateway("gw", "cert"))
     too_early = store.take_settled()
+    assert store.wait_unread(DEADLINE_S) == (CERT,)
     store.fill(CERT, secret("cert", key="cHJpdmF0ZQ=="))
     change = store.take_settled()
 
@@ -282,6 +301,7 @@ def test_a_secret_that_cannot_be_fetched_holds_nothing_up() -> None:
     store.upsert(Kind.SECRET, secret("cert", key="cHJpdmF0ZQ=="))
     store.upsert(Kind.GATEWAY, gateway("gw", "cert"))
 
+    assert store.wait_unread(DEADLINE_S) == (CERT,)
     store.give_up(CERT)
 
     assert is_ready(store)
@@ -294,6 +314,7 @@ def test_once_something_was_taken_a_source_that_comes_to_nothing_holds_nothing_u
     store.replace(Kind.GATEWAY, [gateway("gw", "cert")])
     store.replace(Kind.SECRET, [secret("cert")])
     assert not is_ready(store), "at the start there is nothing to lose"
+    assert store.wait_unread(DEADLINE_S) == (CERT,)
     store.fill(CERT, secret("cert", key="cHJpdmF0ZQ=="))
     store.take()
     store.upsert(Kind.SECRET, secret("more", key="cHJpdmF0ZQ=="))
