@@ -21,6 +21,8 @@ log = get_logger(__name__)
 
 STANDSTILL_S = 20.0
 """A worker that has answered nothing for so long is killed; a PUT waits longer, for its successor."""
+STANDSTILL_LOOKS = 3
+"""And as often in a row: who has been paused, with all workers or alone, finds that none has answered meanwhile."""
 _START_S = 15.0
 _REPORT_S = 1.0
 
@@ -95,12 +97,16 @@ class Fleet:
         """A thread: counts of a worker that dies are lost since the last look, one that stands still is found, and
         numbers of what is gone are forgotten."""
         while not stop.wait(period_s):
+            with self._news:
+                for slot in self.slots:
+                    slot.looks += 1
             self.refresh()
             now_s = time.monotonic()
             with self._news:
                 self._departed.forget([slot.totals for slot in self.slots], now_s)
             for slot in self.slots:
-                if slot.state in (State.RUNNING, State.STARTING) and now_s - slot.heard_s > STANDSTILL_S:
+                is_silent = now_s - slot.heard_s > STANDSTILL_S and slot.looks >= STANDSTILL_LOOKS
+                if is_silent and slot.state in (State.RUNNING, State.STARTING):
                     log.error("worker stands still, killing it", worker=slot.index, pid=slot.pid)
                     slot.kill()
 

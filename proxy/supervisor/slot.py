@@ -75,6 +75,8 @@ class Slot:
         self.refused = 0
         """Generation that the worker could not use."""
         self.heard_s = time.monotonic()
+        self.looks = 0
+        """Of the fleet's watch, since then."""
         self.reports = 0
         """Snapshots received."""
         self.usage: Snapshot | None = None
@@ -163,7 +165,7 @@ class Slot:
             return f"cannot start a process: {error}"
         with self._news:
             self.state = State.STARTING
-            self.heard_s = time.monotonic()
+            self._hear()
         with self._sending:
             self._process = process
             self._reports_asked = self.reports
@@ -204,6 +206,9 @@ class Slot:
                 return
             self._note(*received, process)
 
+    def _hear(self) -> None:
+        self.heard_s, self.looks = time.monotonic(), 0
+
     def _note(self, message: FromWorker, descriptors: list[int], process: WorkerProcess) -> None:
         content = mapped(descriptors[0]) if descriptors else None
         if isinstance(message, OfEdge):
@@ -211,7 +216,7 @@ class Slot:
             return
         stats = msgspec.msgpack.decode(content, type=Stats) if content is not None else None
         with self._news:
-            self.heard_s = time.monotonic()
+            self._hear()
             match message:
                 case Ready():
                     self.state = State.RUNNING

@@ -6,7 +6,9 @@ import contextlib
 import os
 import queue
 import threading
+import time
 from collections.abc import Callable, Iterator
+from types import SimpleNamespace
 
 import msgspec
 import pytest
@@ -35,6 +37,7 @@ class PlayedWorker:
         theirs.settimeout(WAIT_S)
         self.channel = Channel[FromWorker](ours, FromWorker)
         self._theirs = Channel[ToWorker](theirs, ToWorker)
+        self.is_killed = False
 
     def hears(self, kind: type[ToWorker]) -> None:
         received = self._theirs.receive()
@@ -50,6 +53,7 @@ class PlayedWorker:
         os.close(descriptor)
 
     def kill(self) -> None:
+        self.is_killed = True
         self._theirs.close()
 
     def wait(self, _timeout_s: float) -> bool:
@@ -145,3 +149,44 @@ def test_the_cpu_time_of_a_worker_that_dies_while_it_is_read_is_counted_once(mon
         families = ProxyCollector(fleet, Configuration(fleet, ListeningSockets(1), None)).collect()
         (cpu,) = (family for family in families if family.name == "tunnelgw_proxy_worker_cpu_seconds")
         assert [sample.value for sample in cpu.samples] == [5.0]
+
+
+class Looks(threading.Event):
+    """The watch takes so many."""
+
+    def __init__(self, count: int) -> None:
+        super().__init__()
+        self._left = count
+
+    def wait(self, timeout: float | None = None) -> bool:
+        self._left -= 1
+        return self._left < 0
+
+
+@pytest.fixture
+def after_a_pause(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing was heard of any worker for an hour, nor does an answer come at once."""
+    monkeypatch.setattr(fleets, "_REPORT_S", 0.0)
+    monkeypatch.setattr(fleets, "time", SimpleNamespace(monotonic=lambda: time.monotonic() + 3600.0))
+
+
+@pytest.mark.usefixtures("after_a_pause")
+def test_a_worker_that_was_paused_with_all_the_rest_is_not_killed_before_it_can_answer() -> None:
+    worker = PlayedWorker()
+    with fleet_of(worker) as fleet:
+        (slot,) = fleet.slots
+        for round_number in range(1, 3):
+            for _ in range(fleets.STANDSTILL_LOOKS - 1):
+                fleet.watch(Looks(1))
+                worker.hears(Report)
+            assert not worker.is_killed
+            worker.reports(0)
+            eventually(lambda number=round_number: slot.reports == number, "the report")
+
+
+@pytest.mark.usefixtures("after_a_pause")
+def test_a_worker_that_answers_no_look_is_killed() -> None:
+    worker = PlayedWorker()
+    with fleet_of(worker) as fleet:
+        fleet.watch(Looks(fleets.STANDSTILL_LOOKS))
+        assert worker.is_killed
