@@ -64,8 +64,8 @@ class Pool:
         """Connections that are in use now are closed after their exchange."""
         with self._lock:
             self._is_closed = True
-        while self._idle:
-            self._idle.pop().close()
+        while (connection := self._taken()) is not None:
+            connection.close()
 
     def _connected(self, timeout_s: float) -> HTTPConnection:
         while (connection := self._taken()) is not None:

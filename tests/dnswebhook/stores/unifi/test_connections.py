@@ -198,6 +198,27 @@ def test_a_connection_that_comes_back_as_the_pool_is_closed_is_closed_too(
     assert [None] == [one.sock for one in opened]
 
 
+class Sought(deque[HTTPConnection]):
+    """Somebody takes a connection whenever it has been looked whether there is one."""
+
+    def __len__(self) -> int:
+        count = super().__len__()
+        with contextlib.suppress(IndexError):
+            self.pop().close()
+        return count
+
+
+def test_a_pool_whose_last_connection_is_taken_as_it_is_closed_is_closed_all_the_same(
+    pool: Pool, opened: list[HTTPConnection]
+) -> None:
+    get(pool)
+    pool._idle = Sought(pool._idle)
+
+    pool.close()
+
+    assert [None] == [one.sock for one in opened]
+
+
 def test_a_closed_pool_keeps_none(pool: Pool, opened: list[HTTPConnection]) -> None:
     get(pool)
     pool.close()
