@@ -41,15 +41,19 @@ def delivered(
     return Finding(ConditionType.DELIVERED, Status.TRUE, Reason.DELIVERED, f"held by {where}")
 
 
-def unbound(listeners: Sequence[Listener], proxy: Receipt) -> dict[ObjectId, Mapping[str, str]]:
+def unbound(
+    listeners: Sequence[Listener], proxy: Receipt, newest: Sequence[Listener]
+) -> dict[ObjectId, Mapping[str, str]]:
     """Why a proxy cannot bind ports, by Gateway or ListenerSet and the name of its listener.
 
-    `listeners` are those of the document that it holds. Of those that share a socket it names one.
+    `listeners` are those of the document that it holds. Of those that share a socket it names one. Nothing is told of a
+    listener that is not on this socket any more in the `newest` document.
     """
     told = [remark for remark in proxy.remarks if remark.kind is RemarkKind.PORT]
     sharing: dict[object, list[Listener]] = {}
     for listener in listeners if told else ():
         sharing.setdefault(_socket(listener), []).append(listener)
+    wanted = {(each.name, _socket(each)) for each in newest} if told else set()
     found: dict[ObjectId, Mapping[str, str]] = {}
     for remark in told:
         place = _PLACE.match(remark.subject)
@@ -57,7 +61,7 @@ def unbound(listeners: Sequence[Listener], proxy: Receipt) -> dict[ObjectId, Map
             continue
         for listener in sharing[_socket(listeners[int(place[1])])]:
             named = _owner(listener.name)
-            if named is not None:
+            if named is not None and (listener.name, _socket(listener)) in wanted:
                 owner, name = named
                 found[owner] = {**found.get(owner, {}), name: f"proxy {proxy.target}: {remark.message}"}
     return found

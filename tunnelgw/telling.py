@@ -157,8 +157,9 @@ class Teller:
         found: dict[ObjectId, Mapping[str, str]] = {}
         for plane in planes:
             for receipt in self._dispatch.proxy_receipts(plane):
-                # Of what it holds, which a newer document may not be yet, and places in that are others.
-                told = unbound(self._dispatch.listeners(plane, receipt.held), receipt)
+                # Of what it holds, which the newest document may not be yet, and places in that are others.
+                held = self._dispatch.listeners(plane, receipt.held)
+                told = unbound(held, receipt, self._dispatch.listeners(plane))
                 for owner, reasons in told.items():
                     found[owner] = {**found.get(owner, {}), **reasons}
         return found

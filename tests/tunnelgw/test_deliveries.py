@@ -61,10 +61,9 @@ def test_a_remark_about_no_listener_of_ours_is_of_no_consequence() -> None:
     for place in ("listeners[1].port", "listeners[x]", "routes[0]", f"listeners[{'9' * 5000}].port"):
         remark = Remark(RemarkKind.PORT, place, "in use")
 
-        assert (
-            unbound([Listener("infra/gw/web", gateway="infra/gw")], msgspec.structs.replace(HELD, remarks=(remark,)))
-            == {}
-        )
+        web = [Listener("infra/gw/web", gateway="infra/gw")]
+
+        assert unbound(web, msgspec.structs.replace(HELD, remarks=(remark,)), web) == {}
 
 
 def test_nothing_is_called_delivered_before_the_provider_was_told() -> None:
@@ -123,7 +122,7 @@ def test_ports_that_cannot_be_bound_are_told_of_the_listener_that_wants_them() -
         Remark(RemarkKind.PORT, "listeners[9].port", "of an older document"),
     )
 
-    found = unbound(listeners, msgspec.structs.replace(HELD, remarks=remarks))
+    found = unbound(listeners, msgspec.structs.replace(HELD, remarks=remarks), listeners)
 
     assert found == {
         ObjectId(Kind.GATEWAY, Key("infra", "gw")): {
@@ -146,7 +145,7 @@ def test_a_port_that_cannot_be_bound_is_told_of_all_listeners_that_share_it() ->
     ]
     remark = Remark(RemarkKind.PORT, "listeners[0].port", "in use")
 
-    found = unbound(listeners, msgspec.structs.replace(HELD, remarks=(remark,)))
+    found = unbound(listeners, msgspec.structs.replace(HELD, remarks=(remark,)), listeners)
 
     why = "proxy http://10.0.0.1:8082: in use"
     assert found == {
@@ -154,3 +153,14 @@ def test_a_port_that_cannot_be_bound_is_told_of_all_listeners_that_share_it() ->
         ObjectId(Kind.LISTENER_SET, Key("shop", "set")): {"c": why},
         ObjectId(Kind.GATEWAY, Key("infra", "young")): {"d": why},
     }
+
+
+def test_a_port_that_cannot_be_bound_is_not_told_of_a_listener_that_has_left_it() -> None:
+    api, web = Listener("infra/gw/api", port=80), Listener("infra/gw/web", port=80)
+    remark = Remark(RemarkKind.PORT, "listeners[0].port", "in use")
+
+    found = unbound(
+        [api, web], msgspec.structs.replace(HELD, remarks=(remark,)), [web, Listener("infra/gw/api", port=8080)]
+    )
+
+    assert found == {ObjectId(Kind.GATEWAY, Key("infra", "gw")): {"web": "proxy http://10.0.0.1:8082: in use"}}

@@ -217,9 +217,13 @@ class Dispatch:
         """By id of the tunnel."""
         return {tunnel.tunnel_id: receipt for tunnel, receipt in self._tunnels.receipts().items()}
 
-    def listeners(self, plane: str, digest: str) -> tuple[Listener, ...]:
-        """Those of a document, in its order, to which remarks about its ports refer. None: it is no longer known."""
-        return self._listeners.get(plane, {}).get(digest, ())
+    def listeners(self, plane: str, digest: str | None = None) -> tuple[Listener, ...]:
+        """Those of a document, in its order, to which remarks about its ports refer; none if it is no longer known.
+        Without `digest`: of the newest.
+        """
+        if digest is None and plane in self._documents:
+            digest = self._documents[plane].digest
+        return self._listeners.get(plane, {}).get(digest or "", ())
 
     # -- targets -----------------------------------------------------------------------------------------------------
 
