@@ -198,7 +198,7 @@ class Transport:
     def _drop(self, data: bytes) -> None:
         if not data:
             self._is_eof_seen = True
-            if not self.is_writing:
+            if self._is_output_ended and not self.is_writing:
                 self._close()
             else:
                 self._rewatch()

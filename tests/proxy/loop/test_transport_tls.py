@@ -310,6 +310,29 @@ def test_finishing_sends_close_notify_after_the_last_byte(authority: trustme.CA,
         assert link.peer.recv(1) == b""
 
 
+@with_both_kinds
+def test_finishing_sends_what_is_queued_also_where_the_peers_end_has_come_behind_full_records(
+    authority: trustme.CA, kind: Kind
+) -> None:
+    with linked(authority, kind=kind) as link:
+
+        def answer() -> None:
+            link.side.output.append(b"last words")
+            link.transport.finish()
+
+        link.side.on_read = answer
+        link.transport.pause_reading()
+        link.peer.sendall(b"x" * TLS_RECORD_BYTES)
+        link.peer.setblocking(False)
+        with suppress(ssl.SSLWantReadError):
+            link.peer.unwrap()
+        link.peer.settimeout(PATIENCE_S)
+        link.transport.resume_reading()
+        until(link.loop, lambda: link.side.closed == 1)
+
+        assert link.peer.recv(100) == b"last words"
+
+
 def test_finishing_sends_close_notify_as_soon_as_the_socket_takes_it(authority: trustme.CA) -> None:
     """Without it the peer cannot tell this end from one that somebody else has made."""
     clock = Clock()
