@@ -149,7 +149,8 @@ class IntegrationStore:
         return f"{INTEGRATION_PATH}/sites/{self._resolved_site(deadline)}/dns/policies"
 
     def _resolved_site(self, deadline: Deadline) -> str:
-        if self._site_id is None:
+        site_id = self._site_id  # once: a listing that fails meanwhile forgets it
+        if site_id is None:
             wanted = self._site.casefold()
             sites = self._sites(deadline)
             # The internal reference is unique, a display name need not be: it comes last.
@@ -158,8 +159,8 @@ class IntegrationStore:
             if not found:
                 known = ", ".join(sorted(_site_text(site) for site in sites)[:20]) or "none"
                 raise StoreUnreachable(f"no site {self._site!r}, the controller has: {known}; check UNIFI_SITE")
-            self._site_id = found[0]
-        return self._site_id
+            self._site_id = site_id = found[0]
+        return site_id
 
     def _sites(self, deadline: Deadline) -> list[_Site]:
         pages = self._all_pages(f"{INTEGRATION_PATH}/sites", deadline)

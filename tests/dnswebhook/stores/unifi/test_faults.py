@@ -21,6 +21,7 @@ from dnswebhook.errors import (
 )
 from dnswebhook.model import RecordSpec
 from dnswebhook.stores.unifi import UnifiStore
+from dnswebhook.stores.unifi.integration import IntegrationStore
 from tests.dnswebhook.stores.unifi.conftest import OpenStore
 from tests.support.controller import Controller, Hang, Huge, Reply, Reset, Slow, Truncate, faults
 
@@ -483,6 +484,34 @@ def test_a_wrong_site_is_said_with_the_known_ones(
         open_store(controller, api="integration", site="home").list_records(deadline)
     with pytest.raises(StoreUnreachable, match=r"Site does not exist.*UNIFI_SITE"):
         open_store(controller, api="v2", site="home").list_records(deadline)
+
+
+class Forgotten:
+    """A site's id that a listing which fails forgets after it has been looked at twice."""
+
+    def __init__(self) -> None:
+        self.site_id: str | None = None
+        self.looks = 0
+
+    def __get__(self, _store: IntegrationStore, _class: type | None = None) -> str | None:
+        self.looks += 1
+        return self.site_id if self.looks <= 2 else None
+
+    def __set__(self, _store: IntegrationStore, site_id: str | None) -> None:
+        self.site_id, self.looks = site_id, 0
+
+
+def test_writes_go_to_the_site_also_where_a_listing_that_fails_forgets_it_meanwhile(
+    monkeypatch: pytest.MonkeyPatch, open_store: OpenStore, controller: Controller, deadline: Deadline
+) -> None:
+    monkeypatch.setattr(IntegrationStore, "_site_id", Forgotten(), raising=False)
+    store = open_store(controller, api="integration")
+
+    for record in [store.create(spec, deadline) for spec in (SPEC, OTHER)]:
+        store.delete(record, deadline)
+
+    assert controller.rows() == []
+    assert controller.calls.writes == {"create": 2, "update": 0, "delete": 2}
 
 
 def test_each_site_has_its_own_rows(open_store: OpenStore, deadline: Deadline, api: str) -> None:
