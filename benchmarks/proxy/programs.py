@@ -181,7 +181,8 @@ def nghttpx(
     command.append(f"--backend={host},{backend_port}" + (";;proto=h2" if is_h2_backend else ""))
     command.append(f"--frontend=127.0.0.1,{port}" + ("" if certificate else ";no-tls"))
     if certificate:
-        command += [str(certificate.key), str(certificate.chain)]
+        # No OCSP: it has scripts for it, whose processes come and go while its CPU time is read.
+        command += ["--no-ocsp", str(certificate.key), str(certificate.chain)]
     return Program("nghttpx", command, port, directory)
 
 
