@@ -6,6 +6,7 @@ import os
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
@@ -36,6 +37,27 @@ def told(script: str) -> list[str]:
     return done.stdout.splitlines()
 
 
+def about_to_read(path: Path, meanwhile: Callable[[], object]) -> Folder:
+    """The next look sees that the file has changed; `meanwhile` comes before it reads the file."""
+    now_ns = 0
+
+    def clock_ns() -> int:
+        """Asked between the two."""
+        if now_ns:
+            meanwhile()
+        return now_ns
+
+    folder = Folder(path.parent, clock_ns=clock_ns)
+    path.write_text("old")
+    os.utime(path, (1, 1))
+    folder.look()
+    path.write_text("new")
+    os.utime(path, ns=(time.time_ns() + HOUR_NS,) * 2)
+    folder.look()
+    now_ns = SECOND_NS
+    return folder
+
+
 def test_of_a_file_that_is_too_large_no_more_is_read_than_shows_it(tmp_path: Path) -> None:
     path = tmp_path / "web.yaml"
     path.touch()
@@ -48,23 +70,7 @@ def test_of_a_file_that_is_too_large_no_more_is_read_than_shows_it(tmp_path: Pat
 
 def test_a_file_that_goes_while_the_folder_is_looked_at_is_gone_and_nothing_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "web.yaml"
-    now_ns = 0
-
-    def clock_ns() -> int:
-        """Asked when the file has been seen already, and is not read yet."""
-        if now_ns:
-            path.unlink()
-        return now_ns
-
-    folder = Folder(tmp_path, clock_ns=clock_ns)
-    path.write_text("old")
-    os.utime(path, (1, 1))
-    folder.look()
-    path.write_text("new")
-    os.utime(path, ns=(time.time_ns() + HOUR_NS,) * 2)
-    folder.look()
-
-    now_ns = SECOND_NS
+    folder = about_to_read(path, path.unlink)
 
     assert folder.look() == ({}, {path}, {})
     assert folder.look() == ({}, frozenset(), {})
@@ -72,23 +78,7 @@ def test_a_file_that_goes_while_the_folder_is_looked_at_is_gone_and_nothing_is_r
 
 def test_a_file_that_is_written_while_the_folder_is_looked_at_is_left_alone_until_it_is_still(tmp_path: Path) -> None:
     path = tmp_path / "web.yaml"
-    now_ns = 0
-
-    def clock_ns() -> int:
-        """Asked when the file has been seen already, and is not read yet."""
-        if now_ns:
-            path.write_text("ha")
-        return now_ns
-
-    folder = Folder(tmp_path, clock_ns=clock_ns)
-    path.write_text("old")
-    os.utime(path, (1, 1))
-    folder.look()
-    path.write_text("new")
-    os.utime(path, ns=(time.time_ns() + HOUR_NS,) * 2)
-    folder.look()
-
-    now_ns = SECOND_NS
+    folder = about_to_read(path, lambda: path.write_text("ha"))
 
     assert folder.look() == ({}, frozenset(), {})
     assert not folder.is_settled
