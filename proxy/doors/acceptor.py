@@ -9,10 +9,11 @@ import contextlib
 import errno
 import os
 import socket
+from collections.abc import Callable
 from typing import Any, Final, Protocol
 
 from daemonkit.logs import get_logger
-from proxy.doors.lastcall import drop_new_handshakes
+from proxy.doors.lastcall import HANDSHAKE_S, drop_new_handshakes
 from proxy.loop import Loop
 
 log = get_logger(__name__).every(60.0)
@@ -66,6 +67,8 @@ class Acceptor:
         self._reserve = reserve
         self._owner = owner
         self._resume = loop.deadline(self._on_resume)
+        self._last_call = loop.deadline(self._on_last_call)
+        self._on_closed: Callable[[], None] | None = None
         sock.setblocking(False)
         if sock.family in (socket.AF_INET, socket.AF_INET6):
             # Accepted sockets inherit it.
@@ -90,14 +93,18 @@ class Acceptor:
     def on_bug(self) -> None:
         """The socket is fine; whoever was accepted is gone."""
 
-    def finish(self) -> None:
-        """Take everybody in who waits already, then close; who comes meanwhile is left to those who listen next."""
-        if not self.is_closed:
-            drop_new_handshakes(self._sock)
-        for _ in range(_LAST):
-            if not self._accept():
-                break
-        self.close()
+    def finish(self, on_closed: Callable[[], None]) -> None:
+        """Take everybody in whose handshake has begun, then close; who comes now is left to those who listen next.
+
+        `on_closed` is called once, now or a moment later.
+        """
+        self._on_closed = on_closed
+        has_dropped = not self.is_closed and drop_new_handshakes(self._sock)
+        self._take_all()
+        if has_dropped and not self.is_closed:
+            self._last_call.set(self._loop.now_s + HANDSHAKE_S)
+        else:
+            self.close()
 
     def let_go(self) -> None:
         """Nobody was taken in yet, and nobody is to be: the socket is left as it is."""
@@ -105,8 +112,21 @@ class Acceptor:
 
     def close(self) -> None:
         self._resume.cancel()
+        self._last_call.cancel()
         self._loop.unwatch(self._sock)
         self._sock.close()
+        on_closed, self._on_closed = self._on_closed, None
+        if on_closed is not None:
+            on_closed()
+
+    def _on_last_call(self) -> None:
+        self._take_all()
+        self.close()
+
+    def _take_all(self) -> None:
+        for _ in range(_LAST):
+            if not self._accept():
+                break
 
     def _accept(self) -> bool:
         """Whether there may be more."""

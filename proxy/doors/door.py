@@ -101,7 +101,7 @@ class Door:
             self._check_those_in_clear()
         if change.acceptor is not None:
             if self._acceptor is not None:
-                self._acceptor.finish()
+                self._registry.finish(self._acceptor)
             self._acceptor = change.acceptor
 
     def _check_those_in_clear(self) -> None:
@@ -245,8 +245,8 @@ class Door:
         """Who waits is let in, then the door is closed; all finish what runs."""
         self._is_draining = True
         if self._acceptor is not None:
-            self._acceptor.finish()
-            self._acceptor = None
+            acceptor, self._acceptor = self._acceptor, None
+            self._registry.finish(acceptor)
         for member in tuple(self._members):
             member.drain()
 

@@ -86,7 +86,7 @@ class Doors:
         for member in self._registry:
             # Of doors that were retired: they drain already.
             member.drain()
-        if not self._registry:
+        if self._registry.is_empty:
             self._on_empty()
 
     def abort(self, reason: str = "shutting down") -> None:
@@ -96,6 +96,7 @@ class Doors:
             door.abort(reason)
         for member in self._registry:
             member.abort(reason)
+        self._registry.abort()
         self._reserve.close()
 
     def _on_empty(self) -> None:

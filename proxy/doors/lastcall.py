@@ -1,18 +1,21 @@
-"""No new handshakes on a listening socket that is about to close, while those under way come to their end.
+"""The last moments of a listening socket: whoever has begun a handshake comes in, and nobody begins another.
 
 What the kernel has queued on a listening socket, or shakes hands for, is reset when it closes; between the last accept
 and the close somebody may always come. So from here on the socket drops what opens a connection. Such a client tries
 again a second later (RFC 6298, 2.1) and finds who listens then: with SO_REUSEPORT, the proxy that replaces this one.
+Handshakes that were under way need one more round trip, so the socket stays open for `HANDSHAKE_S`.
 
 A socket filter does it (socket(7), SO_ATTACH_FILTER), which needs no privilege. Where there is none, nothing changes.
 """
 
-import contextlib
 import ctypes
 import socket
 import struct
 import sys
 from typing import Final
+
+HANDSHAKE_S: Final = 0.2
+"""For the last acknowledgement of a handshake: a long round trip. Who is dropped meanwhile comes in a second late."""
 
 _SO_ATTACH_FILTER: Final = 26
 
@@ -26,9 +29,13 @@ _PROGRAM: Final = (
 )
 
 
-def drop_new_handshakes(sock: socket.socket) -> None:
+def drop_new_handshakes(sock: socket.socket) -> bool:
+    """Whether it does so from now on."""
     if sys.platform != "linux" or sock.family not in (socket.AF_INET, socket.AF_INET6):
-        return
+        return False
     code = ctypes.create_string_buffer(b"".join(struct.pack("HBBI", *instruction) for instruction in _PROGRAM))
-    with contextlib.suppress(OSError):
+    try:
         sock.setsockopt(socket.SOL_SOCKET, _SO_ATTACH_FILTER, struct.pack("HP", len(_PROGRAM), ctypes.addressof(code)))
+    except OSError:
+        return False
+    return True

@@ -2,7 +2,8 @@
 
 The limit is of the document. At the limit the connection that has been idle longest gives way to a new one; where all
 are in use, be it by clients that have not taken the end of a response, the new one is refused. Nothing is kept in order
-for that: the idle ones are looked for when a place is needed, some dozens at a time.
+for that: the idle ones are looked for when a place is needed, some dozens at a time. Sockets that finish are kept here
+too, since their clients are still to come.
 """
 
 import heapq
@@ -10,6 +11,7 @@ from collections import deque
 from collections.abc import Callable, Iterator
 from typing import Final
 
+from proxy.doors.acceptor import Acceptor
 from proxy.doors.member import BUSY, Member
 
 _CANDIDATES: Final = 64
@@ -21,6 +23,7 @@ class Registry:
     def __init__(self, on_empty: Callable[[], None]) -> None:
         self.max_connections = 0
         """As the document says; before there is one nobody comes in."""
+        self._finishing: set[Acceptor] = set()
         self._on_empty = on_empty
         self._members: set[Member] = set()
         self._candidates: deque[tuple[Member, float]] = deque()
@@ -38,8 +41,29 @@ class Registry:
 
     def remove(self, member: Member) -> None:
         self._members.discard(member)
-        if not self._members:
+        if self.is_empty:
             self._on_empty()
+
+    @property
+    def is_empty(self) -> bool:
+        """Nobody is here, nor on the way in through a socket that finishes."""
+        return not self._members and not self._finishing
+
+    def finish(self, acceptor: Acceptor) -> None:
+        """Close it when all who have begun to come are in."""
+
+        def closed() -> None:
+            self._finishing.discard(acceptor)
+            if self.is_empty:
+                self._on_empty()
+
+        self._finishing.add(acceptor)
+        acceptor.finish(closed)
+
+    def abort(self) -> None:
+        """Close at once the sockets that finish."""
+        for acceptor in tuple(self._finishing):
+            acceptor.close()
 
     def replace(self, member: Member, successor: Member) -> None:
         self._members.discard(member)

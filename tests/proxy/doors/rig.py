@@ -94,6 +94,10 @@ class Rig:
         for _ in range(3):
             self.call(lambda: None)
 
+    def hold_time(self, seconds: float) -> None:
+        """What is due comes so much later; in the loop's thread only. `pass_time` brings it."""
+        self._passed_s -= seconds
+
     def open_plain(self, *, send_buffer_bytes: int | None = None, **fields: Any) -> "Rig":
         """`send_buffer_bytes`: what the kernel takes of a response that is not read, about."""
         sock = listening_socket()

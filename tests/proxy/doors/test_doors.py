@@ -3,6 +3,7 @@
 import gc
 import json
 import os
+import select
 import socket
 import subprocess
 import sys
@@ -12,6 +13,7 @@ import pytest
 from h2.settings import SettingCodes
 
 from proxy.doors.acceptor import Acceptor, Reserve
+from proxy.doors.lastcall import HANDSHAKE_S
 from proxy.doors.turns import FULL_BYTES
 from proxy.loop import Loop
 from proxy.routing import socket_door
@@ -30,6 +32,7 @@ from tests.proxy.doors.rig import (
     serving,
     table_of,
 )
+from tests.support.deafness import deaf_socket, hear_again, wait_for_handshake
 from tests.support.requirements import not_possible_here
 
 HELLO = b"\r\n\r\nhello\n"
@@ -248,9 +251,59 @@ def test_what_clients_are_sent_does_not_wait_for_more() -> None:
     loop.close()
 
 
-def test_draining_an_empty_worker_is_done_at_once() -> None:
+def test_draining_an_empty_worker_is_done_when_handshakes_have_had_their_time() -> None:
     with serving() as rig:
+
+        def drain() -> None:
+            rig.doors.drain()
+            rig.hold_time(60)
+
+        rig.call(drain)
+        assert not rig.is_idle.is_set()
+
+        rig.pass_time(60 + HANDSHAKE_S)
+        assert rig.is_idle.is_set()
+        with pytest.raises(ConnectionRefusedError):
+            rig.connect()
+
+
+def test_a_worker_without_doors_is_done_at_once() -> None:
+    with Rig() as rig:
         rig.call(rig.doors.drain)
+
+        assert rig.is_idle.is_set()
+
+
+def test_a_handshake_that_is_under_way_when_draining_begins_comes_to_its_end() -> None:
+    with serving() as rig, deaf_socket() as client:
+        client.setblocking(False)
+        client.connect_ex(("127.0.0.1", rig.port))
+        wait_for_handshake(rig.port)
+
+        def drain() -> None:
+            rig.doors.drain()
+            rig.hold_time(60)
+
+        rig.call(drain)
+        hear_again(client)
+        client.settimeout(WAIT_S)
+        # The kernel says again what the client has not heard, after a second.
+        assert [client] == select.select([], [client], [], WAIT_S)[1]
+        ask(client)
+        read_until(client, HELLO)
+        rig.pass_time(60 + HANDSHAKE_S)
+
+        assert rig.is_idle.wait(WAIT_S)
+
+
+def test_aborting_ends_the_wait_for_handshakes() -> None:
+    with serving() as rig:
+
+        def drain_and_abort() -> None:
+            rig.doors.drain()
+            rig.doors.abort("grace period over")
+
+        rig.call(drain_and_abort)
 
         assert rig.is_idle.is_set()
         with pytest.raises(ConnectionRefusedError):
