@@ -10,6 +10,7 @@ from proxy.loop import Loop, Transport
 from proxy.loop.transport import Buffer
 
 PATIENCE_S = 10.0
+SEND_BUFFER_BYTES = 256 * 1024
 
 
 class Clock:
@@ -97,11 +98,17 @@ def loop_of(clock: Callable[[], float] | None = None) -> Iterator[Loop]:
         loop.close()
 
 
-def tcp_pair() -> tuple[socket.socket, socket.socket]:
-    """Ours, which does not block, and the peer's, which waits up to PATIENCE_S."""
+def tcp_pair(send_buffer_bytes: int = 0) -> tuple[socket.socket, socket.socket]:
+    """Ours, which does not block, and the peer's, which waits up to PATIENCE_S.
+
+    `send_buffer_bytes`: what the kernel takes of ours beyond what the peer's has, about. Without it that grows while a
+    test sends, at times to 4 MiB and more.
+    """
     with socket.create_server(("127.0.0.1", 0)) as listening:
         peer = socket.create_connection(listening.getsockname())
         ours, _ = listening.accept()
+    if send_buffer_bytes:
+        ours.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, send_buffer_bytes)
     ours.setblocking(False)
     peer.settimeout(PATIENCE_S)
     return ours, peer

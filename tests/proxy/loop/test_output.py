@@ -13,7 +13,7 @@ import pytest
 import trustme
 
 from proxy.loop.output import Buffer, Output
-from tests.proxy.loop.sides import PATIENCE_S, Owed, receive, tcp_pair
+from tests.proxy.loop.sides import PATIENCE_S, SEND_BUFFER_BYTES, Owed, receive, tcp_pair
 
 MANY_BYTES = 4 * 1024 * 1024
 SIZES = [1, 0, 700, 16_384, 16_385, 33_000, 300_000]
@@ -22,7 +22,7 @@ Sockets = Callable[[], AbstractContextManager[tuple[socket.socket, socket.socket
 
 @contextmanager
 def plain() -> Iterator[tuple[socket.socket, socket.socket]]:
-    ours, peer = tcp_pair()
+    ours, peer = tcp_pair(SEND_BUFFER_BYTES)
     with ours, peer:
         yield ours, peer
 
@@ -33,7 +33,7 @@ def secure() -> Iterator[tuple[socket.socket, socket.socket]]:
     server, client = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER), ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     authority.issue_cert("a.example").configure_cert(server)
     authority.configure_trust(client)
-    ours, peer = tcp_pair()
+    ours, peer = tcp_pair(SEND_BUFFER_BYTES)
     ours.settimeout(PATIENCE_S)
     secured: list[ssl.SSLSocket] = []
     thread = threading.Thread(target=lambda: secured.append(client.wrap_socket(peer, server_hostname="a.example")))

@@ -14,7 +14,18 @@ import trustme
 from proxy.loop import READ_BYTES, Handshake, Loop, Transport
 from proxy.loop.output import TLS_RECORD_BYTES
 from proxy.loop.tlssocket import TlsSocket
-from tests.proxy.loop.sides import PATIENCE_S, Clock, Owed, Side, loop_of, receive, tcp_pair, turns, until
+from tests.proxy.loop.sides import (
+    PATIENCE_S,
+    SEND_BUFFER_BYTES,
+    Clock,
+    Owed,
+    Side,
+    loop_of,
+    receive,
+    tcp_pair,
+    turns,
+    until,
+)
 
 MANY_BYTES = 4 * 1024 * 1024
 VERSIONS = [ssl.TLSVersion.TLSv1_2, ssl.TLSVersion.TLSv1_3]
@@ -53,7 +64,7 @@ class TlsLink:
     ) -> None:
         """A client is a `TlsSocket`."""
         server, client = contexts(authority, version)
-        ours, raw = tcp_pair()
+        ours, raw = tcp_pair(SEND_BUFFER_BYTES)
         peers: list[ssl.SSLSocket] = []
 
         def shake_hands() -> None:
@@ -375,7 +386,7 @@ def test_a_handshake_that_does_not_end_times_out(authority: trustme.CA) -> None:
     clock = Clock()
     with loop_of(clock) as loop:
         server, _ = contexts(authority, ssl.TLSVersion.TLSv1_3)
-        ours, peer = tcp_pair()
+        ours, peer = tcp_pair(SEND_BUFFER_BYTES)
         errors: list[OSError] = []
         tls_sock = server.wrap_socket(ours, server_side=True, do_handshake_on_connect=False)
         Handshake(loop, tls_sock, loop.now_s + 5, lambda _: pytest.fail("done"), lambda _, e: errors.append(e)).start()
@@ -393,7 +404,7 @@ def test_a_handshake_that_does_not_end_times_out(authority: trustme.CA) -> None:
 def test_a_handshake_with_something_else_fails(authority: trustme.CA, garbage: bytes) -> None:
     with loop_of() as loop:
         server, _ = contexts(authority, ssl.TLSVersion.TLSv1_3)
-        ours, peer = tcp_pair()
+        ours, peer = tcp_pair(SEND_BUFFER_BYTES)
         errors: list[OSError] = []
         tls_sock = server.wrap_socket(ours, server_side=True, do_handshake_on_connect=False)
         Handshake(loop, tls_sock, loop.now_s + 5, lambda _: pytest.fail("done"), lambda _, e: errors.append(e)).start()
@@ -409,7 +420,7 @@ def test_a_handshake_with_something_else_fails(authority: trustme.CA, garbage: b
 def test_a_cancelled_handshake_calls_nobody(authority: trustme.CA) -> None:
     with loop_of() as loop:
         server, _ = contexts(authority, ssl.TLSVersion.TLSv1_3)
-        ours, peer = tcp_pair()
+        ours, peer = tcp_pair(SEND_BUFFER_BYTES)
         tls_sock = server.wrap_socket(ours, server_side=True, do_handshake_on_connect=False)
         handshake = Handshake(
             loop, tls_sock, loop.now_s + 5, lambda _: pytest.fail("done"), lambda _, e: pytest.fail(str(e))
