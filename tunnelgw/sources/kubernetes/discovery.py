@@ -30,12 +30,29 @@ def find(server: ApiServer, resource: Resource) -> str | None:
         except Refused as refusal:
             if refusal.status_code != HTTPStatus.NOT_FOUND:
                 raise
+            if _is_served(server, f"{path}/{resource.plural}"):
+                return f"{path}/{resource.plural}"
         except UNREADABLE as error:
             raise Unreachable(f"GET {path}: not a list of resources: {error}") from error
         else:
             if any(each.name == resource.plural for each in served.resources):
                 return f"{path}/{resource.plural}"
     return None
+
+
+def _is_served(server: ApiServer, path: str) -> bool:
+    """Whether objects can be listed whose version the server does not name.
+
+    One that has just started serves the kinds that are installed a moment before it names them, and who took them for
+    absent would lose all their objects. A missing right tells nothing: it is refused before anything is looked up.
+    """
+    try:
+        server.request("GET", path, {"limit": "1"})
+    except Refused as refusal:
+        if refusal.status_code not in (HTTPStatus.NOT_FOUND, HTTPStatus.FORBIDDEN):
+            raise
+        return False
+    return True
 
 
 class Bell:

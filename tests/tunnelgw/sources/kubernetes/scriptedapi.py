@@ -16,6 +16,7 @@ Send = Callable[[Any], None]
 """One chunk: a document as a line, or bytes as they are."""
 Answer = Callable[[Send], None]
 _PATH = "/apis/gateway.networking.k8s.io/v1/httproutes"
+_ABSENT = ("/apis/gateway.networking.k8s.io/", "/apis/tunnelgw.dev/")
 
 
 class ScriptedApi:
@@ -71,10 +72,10 @@ class ScriptedApi:
             return self.lists.get(timeout=60)
         if path == _PATH.rpartition("/")[0]:
             return 200, {"resources": [{"name": "httproutes"}]}
+        if path.startswith(_ABSENT):
+            return 404, {"code": 404, "reason": "NotFound"}
         if "watch" in query:
             return self.stay
-        if path.count("/") == 3 and path.startswith("/apis/"):
-            return 404, {"code": 404, "reason": "NotFound"}
         return 200, listing([], "1")
 
     def _handler(self) -> type[BaseHTTPRequestHandler]:

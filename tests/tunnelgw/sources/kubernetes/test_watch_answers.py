@@ -18,6 +18,7 @@ from tunnelgw.model.snapshot import Entry
 from tunnelgw.sources.kubernetes.watch import Restart, Timing
 
 GROUP = "/apis/gateway.networking.k8s.io/v1"
+ROUTES = f"{GROUP}/httproutes"
 CRDS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
 EXPIRED = {"code": 410, "reason": "Expired", "message": "too old resource version"}
 
@@ -318,6 +319,33 @@ def test_a_server_that_cannot_say_whether_a_kind_is_installed_is_asked_until_it_
         assert names(world) == {"a"}
 
 
+def test_a_kind_that_is_served_before_it_is_named_is_not_taken_for_absent(api: ScriptedApi, tmp_path: Path) -> None:
+    """So does an API server that has just started; the controller would empty proxies for want of their routes."""
+    api.refusals[GROUP] = (404, {"code": 404, "reason": "NotFound"})
+    for _ in range(2):  # looked for, and listed
+        api.lists.put((200, listing([route("a")], "5")))
+    api.watches.put(api.stay)
+
+    with running(api.kubeconfig(tmp_path)) as world:
+        change = world.until(lambda change: True, "the first listing")
+
+        assert names(world) == {"a"}
+        assert Kind.HTTP_ROUTE not in change.snapshot.absent
+
+
+def test_a_kind_of_which_neither_name_nor_list_can_be_had_is_absent_as_far_as_can_be_known(
+    api: ScriptedApi, tmp_path: Path
+) -> None:
+    """A role that knows nothing of it lets nobody see whether it is there."""
+    api.refusals[GROUP] = (404, {"code": 404, "reason": "NotFound"})
+    api.refusals[ROUTES] = (403, {"code": 403, "reason": "Forbidden"})
+
+    with running(api.kubeconfig(tmp_path)) as world:
+        change = world.until(lambda change: True, "the first listing")
+
+        assert Kind.HTTP_ROUTE in change.snapshot.absent
+
+
 @pytest.mark.parametrize("is_seen_in_a_watch", [True, False])
 def test_a_kind_that_is_missing_is_looked_for_when_a_definition_comes(
     api: ScriptedApi, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, is_seen_in_a_watch: bool
@@ -331,7 +359,7 @@ def test_a_kind_that_is_missing_is_looked_for_when_a_definition_comes(
         send({"type": "ADDED", "object": {"metadata": {"name": "httproutes", "resourceVersion": "9"}}})
         api.stay(send)
 
-    api.refusals[GROUP] = (404, {"code": 404, "reason": "NotFound"})
+    api.refusals[GROUP] = api.refusals[ROUTES] = (404, {"code": 404, "reason": "NotFound"})
     api.refusals[CRDS] = definition if is_seen_in_a_watch else (503, {"code": 503})
     with running(api.kubeconfig(tmp_path), patient) as world:
         awaited = {Kind.HTTP_ROUTE, Kind.CUSTOM_RESOURCE_DEFINITION} if is_seen_in_a_watch else {Kind.HTTP_ROUTE}
@@ -339,7 +367,7 @@ def test_a_kind_that_is_missing_is_looked_for_when_a_definition_comes(
 
         api.lists.put((200, listing([route("a")], "5")))
         api.watches.put(api.stay)
-        del api.refusals[GROUP]
+        del api.refusals[GROUP], api.refusals[ROUTES]
         if not is_seen_in_a_watch:
             del api.refusals[CRDS]
         is_installed.set()
