@@ -13,6 +13,7 @@ Service `test.Echo`:
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Callable, Iterator
 from concurrent import futures
 from types import TracebackType
@@ -40,13 +41,13 @@ DETAILS = "details with spaces, and ümläuts"
 class GrpcServer:
     """`hanging` is set when a call of `Hang` is there, `gone` when its client has left.
 
-    `deadlines` holds the seconds that clients of `Unary` had left.
+    `deadlines` holds the seconds that clients of `Unary` had left, and when that was.
     """
 
     def __init__(self, certificate: Issued | None = None) -> None:
         self.hanging = threading.Event()
         self.gone = threading.Event()
-        self.deadlines: list[float | None] = []
+        self.deadlines: list[tuple[float | None, float]] = []
         self._server = grpc.server(futures.ThreadPoolExecutor(16), options=[("grpc.so_reuseport", 0)])
         handlers = {name: kind(getattr(self, f"_{name.lower()}")) for name, kind in METHODS.items()}
         self._server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler(SERVICE, handlers),))
@@ -67,7 +68,7 @@ class GrpcServer:
         self._server.stop(0).wait(10)
 
     def _unary(self, message: bytes, context: Context) -> bytes:
-        self.deadlines.append(context.time_remaining())
+        self.deadlines.append((context.time_remaining(), time.monotonic()))
         notes = [pair for pair in context.invocation_metadata() if pair[0] == "x-note"]
         context.send_initial_metadata(notes)
         context.set_trailing_metadata((("x-tail", "17"), ("x-tail-bin", b"\x00\xff")))
@@ -92,10 +93,16 @@ class GrpcServer:
         context.abort(grpc.StatusCode.DATA_LOSS, DETAILS)
 
     def _hang(self, message: bytes, context: Context) -> bytes:
-        if not context.add_callback(self.gone.set):
-            self.gone.set()  # it was over before we came here
+        is_over = threading.Event()  # of this call: an earlier one may end only now
+
+        def leave() -> None:
+            is_over.set()
+            self.gone.set()
+
+        if not context.add_callback(leave):
+            leave()  # it was over before we came here
         self.hanging.set()
-        self.gone.wait(30)
+        is_over.wait(30)
         return message
 
 
