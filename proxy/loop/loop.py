@@ -6,7 +6,8 @@
     loop.run()                         until loop.stop()
 
 Level-triggered: a handler reads once per turn, so that nobody starves, and interest in writing exists only while a
-socket is full. The clock is read once a turn. Output is flushed once a turn, so that the answers of a turn share
+socket is full. Deadlines are called that had come before the turn looked at its sockets: whoever was in time is heard
+first, also where the process has stood still. Output is flushed once a turn, so that the answers of a turn share
 system calls and TLS records. Long work, such as a new routing table, is done in slices: about one in a turn, an eighth
 of the time of a turn that took long. After a turn without anything else to do, whoever waits for the CPU gets it: where
 there are few, that is who makes the requests, or answers them.
@@ -98,7 +99,8 @@ class Loop:
 
     def turn(self) -> None:
         """Wait for something to do, and do all that can be done now."""
-        ready = self._selector.select(self._wait_s())
+        looked_at_s = self._clock()
+        ready = self._selector.select(self._wait_s(looked_at_s))
         self.now_s = now_s = self._clock()
         self.read_bytes = READ_BYTES // (len(ready) or 1)
         for key, events in ready:
@@ -111,9 +113,11 @@ class Loop:
             except Exception:
                 log.exception("bug in the handler of a socket", handler=type(handler).__name__)
                 self._call(handler.on_bug)
+        # Those of the time before the sockets were looked at: what came in time has been read. After a pause since then
+        # they may have more to tell, and after one by SIGSTOP the selector tells of none at all.
         next_s = self._deadlines.next_s()
-        if next_s is not None and next_s <= now_s:
-            for callback in self._deadlines.due(now_s):
+        if next_s is not None and next_s <= looked_at_s:
+            for callback in self._deadlines.due(looked_at_s):
                 self._call(callback)
         # What is added by these calls waits for the next turn.
         for _ in range(len(self._soon)):
@@ -127,11 +131,11 @@ class Loop:
                 self._work(SLICE_S)
                 os.sched_yield()
 
-    def _wait_s(self) -> float | None:
+    def _wait_s(self, now_s: float) -> float | None:
         if self._soon or self._slices or self._flushers or self._is_stopping:
             return 0
         next_s = self._deadlines.next_s()
-        return None if next_s is None else max(0.0, next_s - self._clock())
+        return None if next_s is None else max(0.0, next_s - now_s)
 
     def _flush(self) -> None:
         flushers = self._flushers

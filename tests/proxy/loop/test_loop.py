@@ -260,6 +260,31 @@ def test_a_deadline_is_called_when_its_time_has_come_and_not_before() -> None:
         assert len(called) == 1
 
 
+@pytest.mark.parametrize("look", [2, 3, 4])
+def test_what_came_before_a_deadline_is_read_first_though_the_process_has_stood_still(look: int) -> None:
+    ours, theirs = socket.socketpair()
+    time_itself = Clock()
+    looks = 0
+
+    def clock() -> float:
+        """Before this look at it the process stands still for 10 s, and early in them something comes."""
+        nonlocal looks
+        looks += 1
+        if looks == look:
+            theirs.send(b"x")
+            time_itself.passed_s += 10
+        return time_itself()
+
+    with loop_of(clock) as loop, ours, theirs:
+        watcher = Watcher(ours)
+        loop.watch(ours, watcher)
+        reads_before: list[int] = []
+        loop.deadline(lambda: reads_before.append(watcher.reads)).set(loop.now_s + 5)
+        turns(loop)
+
+        assert reads_before == [1]
+
+
 def test_a_socket_that_is_rewatched_for_nothing_is_silent_and_can_be_watched_again(loop: Loop) -> None:
     ours, theirs = socket.socketpair()
     watcher = Watcher(ours)
