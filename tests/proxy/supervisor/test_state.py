@@ -57,7 +57,9 @@ def test_a_state_directory_that_cannot_be_written_costs_a_warning_only(tmp_path:
         proxy.use(fixed(port, "served"))
 
         assert ask(port).text == "served"
-        assert any(line["level"] == "WARNING" and "cannot keep the document" in line["msg"] for line in proxy.log)
+        proxy.wait_for_log(
+            lambda line: line.get("level") == "WARNING" and "cannot keep the document" in line["msg"], "the warning"
+        )
         assert proxy.metric("tunnelgw_proxy_config_kept") == 0
 
 
