@@ -91,8 +91,9 @@ def change_desires(scene: Scene) -> None:
         scene.objects.replace(name, CHANGED[name].endpoint)
 
 
-def settle(loops: Iterable[ExternalDnsLoop]) -> None:
-    for loop in loops:
+def settle(chains: Iterable[tuple[Scene, ExternalDnsLoop]], desired: Mapping[str, Wanted]) -> None:
+    for scene, loop in chains:
+        scene.until_asked_for(desired)
         loop.wait_settled()
 
 
@@ -128,20 +129,20 @@ def test_the_loop_survives_and_ends_with_exactly_the_wanted_rows(
         injected = {scene.store.label: inject(controller) for scene, controller in scenes}
         for scene, _ in scenes:
             scene.desire(WANTED)
-        loops = [stack.enter_context(scene.external_dns.loop()) for scene, _ in scenes]
-        settle(loops)
+        chains = [(scene, stack.enter_context(scene.external_dns.loop())) for scene, _ in scenes]
+        settle(chains, WANTED)
         for scene, controller in scenes:
             assert_struck(injected, scene)
             assert scene.store.held() == scene.expected(WANTED), scene.store.label
             controller.faults.clear()
             injected[scene.store.label] = inject(controller)
             change_desires(scene)
-        settle(loops)
+        settle(chains, AFTERWARDS)
         for scene, controller in scenes:
             assert_struck(injected, scene)
             assert scene.store.held() == scene.expected(AFTERWARDS), scene.store.label
             assert not controller.resolver_is_broken
-        for loop in loops:
+        for _, loop in chains:
             assert_healthy(loop)
 
 
@@ -152,7 +153,7 @@ def test_the_loop_outlives_a_controller_that_is_away(scene: Scene, store: UnifiV
     with scene.external_dns.loop() as loop:
         loop.wait_for_soft_error()
         store.controller.start()
-        loop.wait_settled()
+        settle([(scene, loop)], WANTED)
         assert store.held() == scene.expected(WANTED)
         assert_healthy(loop)
 

@@ -14,6 +14,7 @@ from pathlib import Path
 from msgspec.structs import replace as replace_field
 
 from tests.kube.kubeenv import Environment
+from tests.kube.processes import wait_until
 from tests.support.daemon import Daemon
 from tests.support.desired import (
     EMBEDDED,
@@ -23,7 +24,7 @@ from tests.support.desired import (
     rows_of,
 )
 from tests.support.dns_endpoints import DnsEndpoints, KubeApi
-from tests.support.external_dns import ExternalDns
+from tests.support.external_dns import SETTLED_S, ExternalDns
 from tests.support.recorder import WebhookRecorder
 from tests.support.storeviews import StoreView
 from tests.support.webhook_client import WebhookClient
@@ -83,6 +84,22 @@ class Scene:
     def apply_once(self) -> None:
         outcome = self.external_dns.once()
         assert outcome.exit_code == 0, f"{outcome.log}\n{self.daemon.tail}"
+
+    def until_asked_for(self, desired: Mapping[str, Wanted]) -> None:
+        """Until the loop of external-dns knows of these: it watches the API server, whose word may be late."""
+        wanted = {
+            f"crd/{self.objects.namespace}/{name}": (sorted(each.endpoint.targets), each.endpoint.ttl_s)
+            for name, each in desired.items()
+        }
+        assert wait_until(lambda: self._asked_for() == wanted, SETTLED_S), f"not asked for within {SETTLED_S:g} s"
+
+    def _asked_for(self) -> Mapping[str, tuple[list[str], int]]:
+        """Targets and TTL by object, as of the last pass."""
+        calls = [call for call in self.recorder.calls if call.path == "/adjustendpoints"]
+        return {
+            each["labels"]["resource"]: (sorted(each["targets"]), each.get("recordTTL", 0))
+            for each in (calls[-1].sent if calls else ())
+        }
 
     def desiring_nothing(self) -> ExternalDns:
         return self.external_dns.in_namespace(self.kube_api.create_namespace("empty"))
