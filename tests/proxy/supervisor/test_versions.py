@@ -6,6 +6,7 @@ import threading
 
 import pytest
 
+from proxy.supervisor.api import MAX_RECEIVING
 from tests.proxy.site import Proxy
 
 ONE = {"routes": [{"hostnames": ["a.example"], "backends": [{"address": "127.0.0.1:3000"}]}]}
@@ -80,15 +81,17 @@ def test_documents_that_come_at_once_are_taken_one_after_another() -> None:
         proxy.address("config")
         versions: list[int] = []
 
-        def send(number: int) -> None:
-            route = {"hostnames": [f"h{number}.example"], "backends": [{"address": "127.0.0.1:3000"}]}
-            versions.append(proxy.use({"routes": [route]})["version"])
+        def send(place: int) -> None:
+            for number in range(3):
+                route = {"hostnames": [f"h{number}-{place}.example"], "backends": [{"address": "127.0.0.1:3000"}]}
+                versions.append(proxy.use({"routes": [route]})["version"])
 
-        threads = [threading.Thread(target=send, args=(number,)) for number in range(12)]
+        # More would be refused if the first ones were late with their bodies.
+        threads = [threading.Thread(target=send, args=(place,)) for place in range(MAX_RECEIVING)]
         for thread in threads:
             thread.start()
         for thread in threads:
             thread.join()
 
-        assert sorted(versions) == list(range(1, 13))
+        assert sorted(versions) == list(range(1, 3 * MAX_RECEIVING + 1))
         assert proxy.get().json()["version"] == 12
