@@ -37,6 +37,8 @@ MAX_CHUNKS: Final = 1_000
 DRAIN_S: Final = 1.0
 """For the next request of a client in use when its door drains: it is answered with `connection: close`. To close on it
 at once would cross with that request, and many clients do not send one again."""
+FIRST_S: Final = 5.0
+"""Likewise for the first request of one that has come just now: hardly any client tries a new connection again."""
 RECENT_S: Final = 5.0
 """A client that has not asked for anything for so long will not just now."""
 
@@ -274,7 +276,9 @@ class H1Connection:
             return
         now_s = self._loop.now_s
         if now_s - self.idle_since_s < RECENT_S and self._codec.is_idle:
-            self._deadline.set(now_s + DRAIN_S)
+            # One that has begun a request is not idle.
+            is_new = self._is_head_timed
+            self._deadline.set(min(now_s + FIRST_S, self._deadline.at_s) if is_new else now_s + DRAIN_S)
             return
         self._codec.drain()
         if self._codec.should_close:

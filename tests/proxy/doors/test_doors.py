@@ -14,6 +14,7 @@ import pytest
 from h2.settings import SettingCodes
 
 from proxy.doors.acceptor import Acceptor, Reserve
+from proxy.doors.h1connection import DRAIN_S, FIRST_S
 from proxy.doors.lastcall import HANDSHAKE_S
 from proxy.doors.turns import FULL_BYTES
 from proxy.loop import Loop
@@ -204,6 +205,36 @@ def test_a_request_that_crosses_with_the_drain_is_answered() -> None:
         answer = read_all(client)
         assert answer.endswith(HELLO)
         assert b"connection: close\r\n" in answer
+
+
+def test_a_client_that_has_just_come_when_draining_begins_has_a_while_for_its_first_request(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    while_s = 100.0
+    assert DRAIN_S < FIRST_S < while_s
+    for name in ("FIRST_S", "RECENT_S"):
+        monkeypatch.setattr(f"proxy.doors.h1connection.{name}", while_s)
+    with serving(limits={"headerTimeout": "1h"}) as rig, rig.connect() as client, rig.connect() as silent:
+        rig.wait_for_connections(2)
+        rig.call(rig.doors.drain)
+        rig.pass_time(while_s / 2)
+        ask(client)
+
+        answer = read_all(client)
+        assert answer.endswith(HELLO)
+        assert b"connection: close\r\n" in answer
+        assert not rig.is_idle.is_set()
+        rig.pass_time(while_s / 2)
+        assert b"" == silent.recv(10)
+
+
+def test_draining_gives_nobody_more_time_than_there_is_for_a_head() -> None:
+    with serving(limits={"headerTimeout": "2s"}) as rig, rig.connect() as silent:
+        rig.wait_for_connections(1)
+        rig.call(rig.doors.drain)
+        rig.pass_time(2)
+
+        assert b"" == silent.recv(10)
 
 
 def test_a_stream_that_is_opened_before_the_client_knows_of_the_drain_is_answered() -> None:
