@@ -2,12 +2,15 @@
 
 import contextlib
 import operator
+import os
 import resource
+import signal
 import socket
 import ssl
 import threading
 import time
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
@@ -36,6 +39,18 @@ def connections(port: int, count: int, first: bytes = b"") -> Iterator[list[sock
             sock.close()
 
 
+@contextlib.contextmanager
+def standing_still(pid: int) -> Iterator[None]:
+    """The process does nothing until the block is over, so that its clients' time has not begun."""
+    os.kill(pid, signal.SIGSTOP)
+    stat = Path(f"/proc/{pid}/stat")
+    try:
+        eventually(lambda: stat.read_text().rpartition(")")[2].split()[0] == "T", "it stands still")
+        yield
+    finally:
+        os.kill(pid, signal.SIGCONT)
+
+
 def read_to_end(sock: socket.socket) -> bytes:
     sock.settimeout(WAIT_S)
     received = b""
@@ -50,7 +65,11 @@ def test_slow_heads_are_answered_408_and_closed_while_others_are_served(
 ) -> None:
     """Slow loris: each client has sent a part of its head, and then a byte now and then."""
     lone_gateway.serve(route_to(backend.address), limits={"headerTimeout": "700ms"})
-    with connections(lone_gateway.clear[1], 200, b"GET / HTTP/1.1\r\nHost: a.example\r\nX-Slow: ") as slow:
+    (worker,) = lone_gateway.worker_pids
+    with contextlib.ExitStack() as stack:
+        with standing_still(worker):
+            begun = b"GET / HTTP/1.1\r\nHost: a.example\r\nX-Slow: "
+            slow = stack.enter_context(connections(lone_gateway.clear[1], 200, begun))
         assert 200 == ask(lone_gateway.clear[1]).status_code
         with contextlib.suppress(ConnectionError):
             for sock in slow:
@@ -63,7 +82,10 @@ def test_slow_heads_are_answered_408_and_closed_while_others_are_served(
 
 def test_a_client_that_dribbles_does_not_prolong_its_time(lone_gateway: Gateway, backend: RecordingBackend) -> None:
     lone_gateway.serve(route_to(backend.address), limits={"headerTimeout": "500ms"})
-    with connections(lone_gateway.clear[1], 1, b"GET / HTTP/1.1\r\nX: ") as (sock,):
+    (worker,) = lone_gateway.worker_pids
+    with contextlib.ExitStack() as stack:
+        with standing_still(worker):
+            (sock,) = stack.enter_context(connections(lone_gateway.clear[1], 1, b"GET / HTTP/1.1\r\nX: "))
         sock.settimeout(0.05)
         end_s = time.monotonic() + WAIT_S
         answer = b""
