@@ -106,7 +106,7 @@ def key() -> Key:
 
 
 def test_one_of_two_leads_and_gives_way_at_once_when_it_stops(cluster: Cluster, key: Key) -> None:
-    with replicas(key, cluster.kubeconfig, cluster.kubeconfig) as (several, until):
+    with replicas(key, cluster.kubeconfig, cluster.kubeconfig, timing=LASTING) as (several, until):
         until(lambda: any(replica.leadership.is_held() for replica in several))
         leader, standby = sorted(several, key=lambda replica: not replica.leadership.is_held())
 
