@@ -15,6 +15,7 @@ from proxy.accesslog.writer import MAX_WAITING_BYTES, AccessLogWriter
 from proxy.exchange.record import Record
 from proxy.loop import Loop
 from proxy.stats import Stats
+from tests.proxy.loop.sides import until
 
 MOMENT_S = 1_800_000_000.25
 WAIT_S = 30.0
@@ -167,7 +168,7 @@ def test_records_are_written_soon_and_in_order(pipe: Pipe) -> None:
     scene = Scene(pipe)
     for number in range(300):
         scene.offer(record(status_code=200, response_bytes=number + 1))
-    scene.loop.turn()  # waits for the deadline
+    until(scene.loop, lambda: not pipe.is_empty())  # in the turn after the deadline
 
     assert [entry["response_bytes"] for entry in pipe.lines(300)] == list(range(1, 301))
     scene.close()
@@ -199,7 +200,7 @@ def test_a_sample_is_about_its_share_and_holds_every_failure(pipe: Pipe) -> None
         scene.offer(record(path=b"/" + b"x" * 10))
         scene.offer(record(status_code=500, path=b"/e"))
     # More than the pipe holds at once: read while it is written.
-    scene.loop.turn()
+    until(scene.loop, lambda: not pipe.is_empty())
     entries = pipe.lines(400 + 40)
     scene.close()
 
