@@ -20,7 +20,12 @@ from tests.tunnelgw.sources.cluster import Cluster
 from tests.tunnelgw.sources.kubernetes.relay import Relay
 from tunnelgw.model.kinds import Kind
 
+NOT_FOUND = b"404 page not found\n"
 EXPIRED = b'{"kind":"Status","code":410,"reason":"Expired","message":"too old resource version"}'
+
+
+def is_discovery(asked: Asked) -> bool:
+    return asked.path == "/apis/gateway.networking.k8s.io/v1"
 
 
 def is_list_of_routes(asked: Asked) -> bool:
@@ -56,6 +61,20 @@ def test_nothing_is_delivered_before_everything_was_listed(
 
         until_serves(proxy, "a.example.org", "b.example.org")
         arena.provider.wait_for_hostnames({"a.example.org", "b.example.org"})
+
+
+def test_kinds_that_a_server_serves_and_does_not_name_yet_are_not_taken_for_absent(
+    arena: Arena, proxy: Proxy, api_front: Front, tmp_path: Path
+) -> None:
+    """So does one that has just started, for a moment; a controller that starts then would empty its proxies."""
+    arena.gateway(arena.gateway_class())
+    arena.route("web", "a.example.org")
+    unnamed = api_front.answer(is_discovery, 404, NOT_FOUND)
+    with arena.controller(proxies=[proxy], kubeconfig=arena.cluster.through(api_front.url, tmp_path)) as controller:
+        until_serves(proxy, "a.example.org")
+
+        assert unnamed.strikes
+        assert not controller.lines_of("kind is not installed, waiting for its CRD")
 
 
 def test_a_watch_that_is_told_to_list_again_loses_nothing(
