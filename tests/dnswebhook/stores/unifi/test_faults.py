@@ -142,11 +142,6 @@ def test_a_lasting_502_page_is_unreachable_and_quoted(
 # Creates whose outcome is unclear
 
 
-def patience_s(effect: faults.Effect) -> float:
-    """Short only where it is used up on purpose: else a pause of the machine would be one of the controller."""
-    return 0.5 if isinstance(effect, Hang) else 2.0
-
-
 @pytest.mark.parametrize(
     "effect",
     [
@@ -161,9 +156,8 @@ def patience_s(effect: faults.Effect) -> float:
     ids=repr,
 )
 def test_a_create_that_was_carried_out_is_found_by_listing(
-    controller: Controller, open_store: OpenStore, deadline: Deadline, api: str, effect: faults.Effect
+    store: UnifiStore, controller: Controller, deadline: Deadline, effect: faults.Effect
 ) -> None:
-    store = open_store(controller, api=api, request_timeout_s=patience_s(effect))
     controller.fault(effect, on="create", count=1)
     record = store.create(SPEC, deadline)
 
@@ -184,14 +178,8 @@ def test_a_create_that_was_carried_out_is_found_by_listing(
     ids=repr,
 )
 def test_a_create_that_was_not_carried_out_is_never_repeated(
-    controller: Controller,
-    open_store: OpenStore,
-    deadline: Deadline,
-    api: str,
-    effect: faults.Effect,
-    error: type[Exception],
+    store: UnifiStore, controller: Controller, deadline: Deadline, effect: faults.Effect, error: type[Exception]
 ) -> None:
-    store = open_store(controller, api=api, request_timeout_s=patience_s(effect))
     controller.fault(effect, on="create", count=1)
 
     with pytest.raises(error):
@@ -204,9 +192,8 @@ def test_a_create_that_was_not_carried_out_is_never_repeated(
     ("effect", "is_pending"), [(Hang(), True), (Reset(), True), (faults.bad_gateway(), False)], ids=repr
 )
 def test_a_create_that_nobody_answered_may_still_come(
-    controller: Controller, open_store: OpenStore, deadline: Deadline, api: str, effect: faults.Effect, is_pending: bool
+    store: UnifiStore, controller: Controller, deadline: Deadline, effect: faults.Effect, is_pending: bool
 ) -> None:
-    store = open_store(controller, api=api, request_timeout_s=patience_s(effect))
     controller.fault(effect, on="create", count=1)
 
     with pytest.raises(StoreError) as failure:
