@@ -44,6 +44,9 @@ from proxy.tunnel.orders import EdgeOrder, EdgeReport
 
 log = get_logger(__name__)
 
+# Made before there are threads: a type that one of them makes msgspec learn is half known to the others, which crashes.
+_decode_stats = msgspec.msgpack.Decoder(Stats).decode
+
 STABLE_S = 10.0
 """A worker that ran as long did start well; one that dies earlier counts as a failed start."""
 FAILING_STARTS = 3
@@ -214,7 +217,7 @@ class Slot:
         if isinstance(message, OfEdge):
             self.on_edge(self, message.report, content)
             return
-        stats = msgspec.msgpack.decode(content, type=Stats) if content is not None else None
+        stats = _decode_stats(content) if content is not None else None
         with self._news:
             self._hear()
             match message:

@@ -45,6 +45,9 @@ from proxy.tunnel.token import TunnelToken
 
 log = get_logger(__name__)
 
+# Made before there are threads: a type that one of them makes msgspec learn is half known to the others, which crashes.
+_decode_update = msgspec.msgpack.Decoder(Update).decode
+
 PROBE_PERIOD_S: Final = 30.0
 SEARCH_AGAIN_S: Final = 60.0
 """Addresses that all fail are looked for again, but not more often."""
@@ -326,7 +329,7 @@ class Tunnel:
 
     def _keep(self, slot: Slot, report: Pushed, content: memoryview | None) -> None:
         before = self.remote
-        self.remote = before.updated(msgspec.msgpack.decode(content or b"", type=Update))
+        self.remote = before.updated(_decode_update(content or b""))
         if self.remote is not before:
             log.info("configuration of the provider acknowledged, not used for routing", version=self.remote.version)
         slot.order(PushTaken(report.push, self.remote.version))

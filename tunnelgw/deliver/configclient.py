@@ -61,6 +61,11 @@ class _ErrorAnswer(msgspec.Struct, frozen=True):
     loaded: int = 0
 
 
+# Made before there are threads: a type that one of them makes msgspec learn is half known to the others, which crashes.
+_decode_answer = msgspec.json.Decoder(PutAnswer).decode
+_decode_error = msgspec.json.Decoder(_ErrorAnswer).decode
+
+
 class ConfigEndpoint(msgspec.Struct, frozen=True):
     """`url` is `http://host:port`, `https://host:port` or `unix:/path`."""
 
@@ -157,7 +162,7 @@ class ConfigClient:
         if status_code != HTTPStatus.OK:
             raise self._undelivered("PUT", status_code, body)
         try:
-            return msgspec.json.decode(body, type=PutAnswer)
+            return _decode_answer(body)
         except _UNREADABLE as error:
             raise Undelivered(
                 f"{self._endpoint.url} is no proxy of ours: its answer to PUT /config: {error}"
@@ -246,6 +251,6 @@ def _connection(endpoint: ConfigEndpoint) -> http.client.HTTPConnection:
 
 def _error_in(body: bytes) -> _ErrorAnswer:
     try:
-        return msgspec.json.decode(body, type=_ErrorAnswer)
+        return _decode_error(body)
     except _UNREADABLE:
         return _ErrorAnswer(message=" ".join(body[:_MAX_TEXT].decode("utf-8", "replace").split()))

@@ -69,6 +69,12 @@ class Account(msgspec.Struct, frozen=True):
     name: str = ""
 
 
+# Made before there are threads: a type that one of them makes msgspec learn is half known to the others, which crashes.
+_accounts = msgspec.json.Decoder(list[Account])
+_tunnel = msgspec.json.Decoder(Tunnel)
+_configuration = msgspec.json.Decoder(Configuration)
+
+
 class _Bearer(AuthBase):
     """As `auth`, not as a header: a .netrc entry would replace the header."""
 
@@ -184,24 +190,24 @@ class ProviderClient:
     def accounts(self) -> list[Account]:
         """The first page: more than one account is as ambiguous as a thousand."""
         envelope = self._call("list accounts", "GET", f"/accounts?per_page={_ACCOUNTS_PER_PAGE}")
-        return self._result(envelope, list[Account])
+        return _result(envelope, _accounts)
 
     def tunnel(self, account_id: str, tunnel_id: str) -> Tunnel:
         """Raises NotThere for a deleted one too."""
-        tunnel = self._result(self._call("read tunnel", "GET", _tunnel_path(account_id, tunnel_id)), Tunnel)
+        tunnel = _result(self._call("read tunnel", "GET", _tunnel_path(account_id, tunnel_id)), _tunnel)
         if tunnel.deleted_at:
             raise NotThere(f"tunnel {tunnel_id} was deleted at {tunnel.deleted_at}: create one, and change tunnelID")
         return tunnel
 
     def configuration(self, account_id: str, tunnel_id: str) -> Configuration:
         path = f"{_tunnel_path(account_id, tunnel_id)}/configurations"
-        return self._result(self._call("read configuration", "GET", path), Configuration)
+        return _result(self._call("read configuration", "GET", path), _configuration)
 
     def put_configuration(self, account_id: str, tunnel_id: str, config: Config) -> Configuration:
         """Replaces the whole document. After ProviderUnreachable it may or may not have been replaced."""
         path = f"{_tunnel_path(account_id, tunnel_id)}/configurations"
         body = msgspec.json.encode({"config": config})
-        return self._result(self._call("write configuration", "PUT", path, body), Configuration)
+        return _result(self._call("write configuration", "PUT", path, body), _configuration)
 
     def _call(self, name: str, method: str, path: str, body: bytes | None = None) -> Envelope:
         self._before_call(name)
@@ -236,11 +242,12 @@ class ProviderClient:
         except (requests.RequestException, HTTPError) as error:
             raise _unreachable(call, self._base_url, error) from error
 
-    def _result(self, envelope: Envelope, wanted: type[T]) -> T:
-        try:
-            return msgspec.json.decode(envelope.result, type=wanted)
-        except UNREADABLE as error:
-            raise ProviderUnreachable(f"the provider's answer is not what its documentation says: {error}") from error
+
+def _result(envelope: Envelope, decoder: msgspec.json.Decoder[T]) -> T:
+    try:
+        return decoder.decode(envelope.result)
+    except UNREADABLE as error:
+        raise ProviderUnreachable(f"the provider's answer is not what its documentation says: {error}") from error
 
 
 def _tunnel_path(account_id: str, tunnel_id: str) -> str:

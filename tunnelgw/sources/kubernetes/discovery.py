@@ -16,6 +16,10 @@ class _Served(msgspec.Struct):
     resources: list[Named] = []
 
 
+# Made before there are threads: a type that one of them makes msgspec learn is half known to the others, which crashes.
+_decode_served = msgspec.json.Decoder(_Served).decode
+
+
 def find(server: ApiServer, resource: Resource) -> str | None:
     """The path of the newest version of ours that is served, None when the kind is not installed.
 
@@ -26,7 +30,7 @@ def find(server: ApiServer, resource: Resource) -> str | None:
     for version in resource.versions:
         path = f"/apis/{resource.group}/{version}"
         try:
-            served = msgspec.json.decode(server.request("GET", path), type=_Served)
+            served = _decode_served(server.request("GET", path))
         except Refused as refusal:
             if refusal.status_code != HTTPStatus.NOT_FOUND:
                 raise
