@@ -52,7 +52,8 @@ def test_websocket_messages_go_both_ways(proxy: Connector) -> None:
         for message in connection:
             connection.send(message)
 
-    with websockets.sync.server.serve(echo, "127.0.0.1", 0, compression=None) as server:
+    # Without PINGs of its own, which come after 20 s and are no echo.
+    with websockets.sync.server.serve(echo, "127.0.0.1", 0, compression=None, ping_interval=None) as server:
         thread = threading.Thread(target=server.serve_forever)
         thread.start()
         try:
