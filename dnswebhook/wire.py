@@ -56,6 +56,8 @@ class _ExactWanted(webhook.WantedEndpoint, frozen=True, kw_only=True, forbid_unk
 
 _exact_endpoint = msgspec.json.Decoder(_ExactEndpoint)
 _exact_wanted = msgspec.json.Decoder(_ExactWanted)
+# For `convert`, before there are threads: a type that one has msgspec learn is half known to the others, which crashes.
+_learnt = msgspec.json.Decoder(webhook.ReceivedEndpoint), msgspec.json.Decoder(webhook.WantedEndpoint)
 _raw_object = msgspec.json.Decoder(dict[str, msgspec.Raw])
 _raw_array = msgspec.json.Decoder(list[msgspec.Raw] | None)
 _anything = msgspec.json.Decoder()

@@ -10,7 +10,7 @@ import sys
 import pytest
 
 LEARNS = """
-import importlib, msgspec, sys
+import importlib, msgspec, operator, sys
 module, *names = sys.argv[1:]
 found = importlib.import_module(module)
 learnt = []
@@ -19,16 +19,19 @@ def look(frame, event, argument):
         learnt.append(event)
 sys.setprofile(look)
 for name in names:
-    msgspec.json.Decoder(getattr(found, name))
+    msgspec.json.Decoder(operator.attrgetter(name)(found))
 sys.setprofile(None)
 sys.exit(len(learnt))
 """
 TYPES = {
+    "dnswebhook.wire": ["webhook.ReceivedEndpoint", "webhook.WantedEndpoint"],
     "proxy.supervisor.slot": ["Stats"],
     "proxy.supervisor.tunnel": ["Update"],
+    "proxy.supervisor.workerprocess": ["FromWorker"],
     "tunnelgw.deliver.configclient": ["PutAnswer", "_ErrorAnswer"],
     "tunnelgw.provider.client": ["Account", "Tunnel", "Configuration"],
     "tunnelgw.sources.kubernetes.discovery": ["_Served"],
+    "tunnelgw.status.objects": ["_Class", "_Gateway", "_ListenerSet", "_Route", "_Policy"],
 }
 
 

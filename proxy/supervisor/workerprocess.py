@@ -9,9 +9,13 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
+import msgspec
+
 from proxy.control import Channel, FromWorker, channel_pair
 
 SEND_TIMEOUT_S = 5.0
+# For channels, before there are threads: a type that one has msgspec learn is half known to the others, which crashes.
+_learnt = msgspec.msgpack.Decoder(FromWorker)
 _PACKAGES = Path(__file__).resolve().parents[2]
 
 

@@ -79,11 +79,19 @@ class _Policy(Part, frozen=True):
     ancestors: tuple[msgspec.Raw, ...] = ()
 
 
+# Made before there are threads: a type that one of them makes msgspec learn is half known to the others, which crashes.
+_decode_class = msgspec.json.Decoder(_Class).decode
+_decode_gateway = msgspec.json.Decoder(_Gateway).decode
+_decode_listener_set = msgspec.json.Decoder(_ListenerSet).decode
+_decode_route = msgspec.json.Decoder(_Route).decode
+_decode_policy = msgspec.json.Decoder(_Policy).decode
+
+
 def class_status(
     stored: msgspec.Raw, verdict: ClassVerdict, features: Sequence[str], generation: int, now: str
 ) -> Patch | None:
     """`features` are the names of all that is served, in the order of the alphabet. Raises Outdated."""
-    current = msgspec.json.decode(stored, type=_Class)
+    current = _decode_class(stored)
     conditions = merge_conditions(current.conditions, verdict.findings, CLASS_CONDITIONS, generation, now)
     named = tuple({"name": feature} for feature in features[:MAX_FEATURES])
     if (conditions, named) == (current.conditions, current.supported_features):
@@ -95,7 +103,7 @@ def gateway_status(
     stored: msgspec.Raw, verdict: GatewayVerdict, delivery: Delivery, generation: int, now: str
 ) -> Patch | None:
     """Raises Outdated."""
-    current = msgspec.json.decode(stored, type=_Gateway)
+    current = _decode_gateway(stored)
     findings = [*_with_programmed(verdict.findings, current.conditions, delivery.is_held, generation)]
     if delivery.finding is not None:
         findings.append(delivery.finding)
@@ -119,7 +127,7 @@ def listener_set_status(
     stored: msgspec.Raw, verdict: ListenerSetVerdict, delivery: Delivery, generation: int, now: str
 ) -> Patch | None:
     """Raises Outdated."""
-    current = msgspec.json.decode(stored, type=_ListenerSet)
+    current = _decode_listener_set(stored)
     findings = _with_programmed(verdict.findings, current.conditions, delivery.is_held, generation)
     new = _ListenerSet(
         merge_conditions(current.conditions, findings, LISTENER_SET_CONDITIONS, generation, now),
@@ -137,7 +145,7 @@ def route_status(
     stored: msgspec.Raw, verdict: RouteVerdict, writer: Writer
 ) -> tuple[Patch | None, tuple[ParentRef, ...]]:
     """Also the parents for which there is no room. Raises Outdated."""
-    current = msgspec.json.decode(stored, type=_Route)
+    current = _decode_route(stored)
     ours = [Entry(parent.parent_ref, parent.findings) for parent in verdict.parents]
     parents, left_out = merge_parents(current.parents, ours, ROUTE_CONDITIONS, writer)
     return None if _same(parents, current.parents) else {"parents": list(parents)}, left_out
@@ -147,7 +155,7 @@ def policy_status(
     stored: msgspec.Raw, ancestors: Sequence[Entry], writer: Writer
 ) -> tuple[Patch | None, tuple[ParentRef, ...]]:
     """Also the ancestors for which there is no room. Raises Outdated."""
-    current = msgspec.json.decode(stored, type=_Policy)
+    current = _decode_policy(stored)
     merged, left_out = merge_ancestors(current.ancestors, ancestors, POLICY_CONDITIONS, writer)
     return None if _same(merged, current.ancestors) else {"ancestors": list(merged)}, left_out
 
