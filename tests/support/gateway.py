@@ -10,6 +10,7 @@ the proxy logs is known as for every daemon; the access log is on, so that a tes
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 from collections.abc import Iterator, Mapping, Sequence
@@ -112,7 +113,8 @@ class Gateway(ProxyDaemon):
         """The processes that serve requests, as the kernel knows them."""
         found = []
         for task in Path(f"/proc/{self.pid}/task").iterdir():
-            found += [int(child) for child in (task / "children").read_text().split()]
+            with contextlib.suppress(FileNotFoundError, ProcessLookupError):  # it has ended since
+                found += [int(child) for child in (task / "children").read_text().split()]
         return found
 
     # -- where clients find it ---------------------------------------------------------------------------------------
