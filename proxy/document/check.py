@@ -118,7 +118,8 @@ def _check_listener(listener: Listener, at: str, findings: Findings) -> None:
     if listener.tunnel and listener.visible_port not in TUNNEL_PORTS:
         findings.add(
             f"{at}.tunnel",
-            f"the tunnel serves ports 80 and 443 only, and clients see port {listener.visible_port} here",
+            f"the tunnel serves ports 80 and 443 only, and clients see port {listener.visible_port} here; "
+            "`publicPort` says which of the two they see",
         )
     if listener.protocol == "HTTP" and listener.tls:
         findings.add(f"{at}.tls", "protocol is HTTP, which has no TLS; want protocol HTTPS or no `tls`")

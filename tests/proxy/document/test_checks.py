@@ -68,6 +68,7 @@ REFUSED: list[tuple[dict[str, Any], str, str]] = [
     (with_key(PKCS8), "listeners[0].tls.certificates[0].privateKey", "without a passphrase"),
     (with_key(PKCS1), "listeners[0].tls.certificates[0].privateKey", "without a passphrase"),
     ({"listeners": [{"name": "t", "tunnel": True, "publicPort": 8080}]}, "listeners[0].tunnel", "ports 80 and 443"),
+    ({"listeners": [{"name": "t", "tunnel": True, "port": 8080}]}, "listeners[0].tunnel", "`publicPort` says which"),
     ({"backends": [{"name": "a", "addresses": ["b"]}]}, "backends[0].addresses[0]", "want host:port"),
     ({"backends": [{"name": "a", "addresses": ["b:0"]}]}, "backends[0].addresses[0]", "want host:port"),
     ({"backends": [{"name": "a", "protocol": "https"}]}, "backends[0]", "serverName"),
