@@ -63,8 +63,14 @@ class _Connections(ConnectionManager):
         now_s = time.monotonic()
         waiting = [(fd, conn) for fd, conn in self._selector.connections if conn is not self.server]
         for fd, conn in waiting:
-            if conn.waits_until_s < now_s:
-                self._selector.unregister(fd)
+            if conn.waits_until_s >= now_s:
+                continue
+            self._selector.unregister(fd)
+            # What has come is heard first: where the process stood still (SIGSTOP, a frozen container), epoll has told
+            # nothing of what came meanwhile.
+            if conn.gather_head() is Head.COMPLETE or conn.waits_until_s >= now_s:
+                self.server.process_conn(conn)
+            else:
                 conn.expire()
 
     def _from_server_socket(self, server_socket: socket.socket) -> Connection | None:

@@ -1,8 +1,12 @@
 """The HTTP server with clients that are slow, broken or hostile: each costs little and ends in time."""
 
+import contextlib
+import logging
+import select
 import socket
 import threading
 import time
+from collections.abc import Iterator
 
 import pytest
 
@@ -68,6 +72,55 @@ def test_an_idle_connection_is_closed_without_a_word(serve) -> None:
     with RawClient(serve(idle_timeout_s=0.3).bound_address.port) as client:
         assert client.get().status_code == 200
         assert client.is_closed_by_server()
+
+
+class Stopper(logging.Handler):
+    """Whoever logs that it refuses a client stands still until it may go on."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.stands = threading.Event()
+        self.may_go_on = threading.Event()
+
+    def emit(self, record: logging.LogRecord) -> None:
+        self.stands.set()
+        assert self.may_go_on.wait(DEADLINE_S)
+
+
+@contextlib.contextmanager
+def standing_still(port: int) -> Iterator[None]:
+    """The thread that watches connections does nothing until the block is over; its server is full."""
+    stopper = Stopper()
+    log = logging.getLogger("tests.wsgi")
+    log.addHandler(stopper)
+    try:
+        with RawClient(port) as refused:
+            assert stopper.stands.wait(DEADLINE_S)
+            yield
+            stopper.may_go_on.set()
+            assert refused.answer().status_code == 503
+    finally:
+        stopper.may_go_on.set()
+        log.removeHandler(stopper)
+
+
+@pytest.mark.parametrize("sent_meanwhile", [5, None])
+def test_a_request_that_came_while_the_server_stood_still_is_answered_though_its_connection_was_idle_too_long(
+    serve, app, sent_meanwhile: int | None
+) -> None:
+    request = b"GET /next HTTP/1.1\r\nHost: x\r\n\r\n"
+    port = serve(max_connections=1, idle_timeout_s=0.3).bound_address.port
+    with RawClient(port) as client:
+        client.send(b"GET /hold HTTP/1.1\r\nHost: x\r\n\r\n")
+        assert app.entered.acquire(timeout=DEADLINE_S)
+        with standing_still(port):
+            app.release.set()
+            assert client.answer().body == b"GET /hold 0"
+            client.send(request[:sent_meanwhile])
+            assert select.select([client.socket], [], [], 1.0)[0] == [], "nobody hears it for longer than the timeout"
+
+        client.send(request[len(request[:sent_meanwhile]) :])
+        assert client.answer().body == b"GET /next 0"
 
 
 def test_a_connection_without_any_byte_is_closed_at_the_header_timeout(serve) -> None:
