@@ -188,14 +188,15 @@ class Run:
         for index, spec in enumerate(specs):
             if not self._create(spec, added):
                 self._count("create", Outcome.LEFT_OUT, len(specs) - index - 1)
+                grace = Deadline.after(PUT_BACK_GRACE_S)  # a part that stays would stay for ever
                 for record in added:
-                    self._delete(record)
+                    self._delete(record, deadline=grace)
                 return False
         return True
 
-    def _delete(self, record: Record, gone: list[Record] | None = None) -> bool:
+    def _delete(self, record: Record, gone: list[Record] | None = None, deadline: Deadline | None = None) -> bool:
         try:
-            return self._write("delete", record.spec, lambda: self._store.delete(record, self._deadline))
+            return self._write("delete", record.spec, lambda: self._store.delete(record, deadline or self._deadline))
         except NotFound:
             if gone is not None:
                 gone.append(record)

@@ -306,6 +306,54 @@ def test_of_values_that_come_together_those_that_came_go_again_where_one_fails_b
     assert not report.is_complete
 
 
+class LateStore(MemoryStore):
+    """Refuses every call whose deadline has passed; that of `deadline` passes while `late_value` is being added."""
+
+    late_value = ""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self.now_s = 0.0
+        self.deadline = Deadline(1.0, threading.Event(), lambda: self.now_s)
+
+    def create(self, spec: RecordSpec, deadline: Deadline) -> Record:
+        if spec.value == self.late_value:
+            self.now_s = 2.0
+        self._require_time(deadline)
+        return super().create(spec, deadline)
+
+    def delete(self, record: Record, deadline: Deadline) -> None:
+        self._require_time(deadline)
+        super().delete(record, deadline)
+
+    @staticmethod
+    def _require_time(deadline: Deadline) -> None:
+        if deadline.has_passed:
+            raise StoreTimeout("no time left")
+
+
+def test_values_of_which_the_last_comes_too_late_are_taken_back_after_the_deadline(writers: Writers) -> None:
+    store = LateStore()
+    store.late_value = "three"
+
+    report = Run(store, store.deadline, writers).execute(Plan((strand(CreateTogether(TEXTS)),)))
+
+    assert store.live == set()
+    assert {("create", "applied"): 2, ("create", "failed"): 1, ("create", "left_out"): 1, ("delete", "applied"): 2} == (
+        counted(report)
+    )
+
+
+def test_what_a_switch_removed_is_put_back_after_the_deadline(writers: Writers) -> None:
+    store = LateStore(rows={ROW_CNAME.id: ROW_CNAME})
+    store.late_value = A.value
+
+    report = Run(store, store.deadline, writers).execute(Plan((strand(Switch((ROW_CNAME,), (A,))),)))
+
+    assert store.live == {(CNAME.name, "CNAME", ROW_CNAME.value)}
+    assert report.was_cut_short
+
+
 def test_a_row_of_another_name_leaves_a_name_empty(writers: Writers) -> None:
     store = MemoryStore.holding(Record("7", "other.example.com", "A", "192.0.2.9"))
 
