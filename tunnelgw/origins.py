@@ -18,7 +18,7 @@ from tunnelgw.options import DIRECTORY, Options
 from tunnelgw.sources.directory.source import DirectorySource
 from tunnelgw.sources.kubernetes.events import EventRecorder
 from tunnelgw.sources.kubernetes.lease import Leadership
-from tunnelgw.sources.kubernetes.server import ApiServer, load_configuration
+from tunnelgw.sources.kubernetes.server import ApiServer, edition, load_configuration
 from tunnelgw.sources.kubernetes.source import KubernetesSource
 from tunnelgw.sources.kubernetes.statuses import StatusWriter
 from tunnelgw.sources.store import Store
@@ -122,7 +122,8 @@ class ApiServerOrigin:
         self._source.stop()
 
     def _server(self) -> ApiServer:
-        return ApiServer(lambda: load_configuration(self._options.kubeconfig or ""))
+        kubeconfig = self._options.kubeconfig or ""
+        return ApiServer(lambda: load_configuration(kubeconfig), lambda: edition(kubeconfig))
 
 
 class FolderOrigin:

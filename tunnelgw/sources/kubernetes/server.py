@@ -5,14 +5,16 @@
     with server.stream("/api/v1/namespaces", {"watch": "1"}, timeout_s=75.0) as lines: ...
 
 Nothing is tried again in here. After a 401 the configuration is read anew: certificates and tokens of a kubeconfig
-are replaced while we run. `interrupt` ends every wait on a socket, whichever thread it is in.
+are replaced while we run. So it is where the server cannot be reached by a kubeconfig that has been written since: that
+may have another address now, or another authority. The files that a Pod or a kubeconfig names are read at each
+connection. `interrupt` ends every wait on a socket, whichever thread it is in.
 """
 
 import os
 import socket
 import threading
 import weakref
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Hashable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from http import HTTPStatus
 from pathlib import Path
@@ -24,7 +26,8 @@ import urllib3
 import yaml
 from kubernetes.client import Configuration, OpenApiException
 from kubernetes.client.rest import RESTClientObject
-from kubernetes.config import ConfigException, load_incluster_config, load_kube_config
+from kubernetes.config import ConfigException, list_kube_config_contexts, load_incluster_config, load_kube_config
+from kubernetes.config.kube_config import KubeConfigMerger
 from urllib3.connection import HTTPConnection, HTTPSConnection
 from urllib3.connectionpool import HTTPConnectionPool, HTTPSConnectionPool
 
@@ -101,6 +104,7 @@ def load_configuration(kubeconfig: str = "") -> Configuration:
             else:
                 file = kubeconfig or _USUAL_KUBECONFIG
                 load_kube_config(file, client_configuration=configuration, persist_config=False)  # type: ignore[no-untyped-call]
+                _require_credentials(configuration, file)
     except (AttributeError, LookupError, TypeError) as error:  # the package takes the shape of the file for granted
         raise Unreachable(f"no access to a cluster: {kubeconfig or _USUAL_KUBECONFIG} is not a kubeconfig") from error
     if "://" not in configuration.host:  # urllib3 would speak http there, and tell the account's token in clear text
@@ -109,6 +113,34 @@ def load_configuration(kubeconfig: str = "") -> Configuration:
             "want a URL such as https://192.0.2.1:6443"
         )
     return configuration
+
+
+def edition(kubeconfig: str = "") -> Hashable:
+    """Of the files that `load_configuration` reads: another one once they were written or replaced."""
+    if not kubeconfig and "KUBERNETES_SERVICE_HOST" in os.environ:
+        return None
+    return tuple(_written(name) for name in (kubeconfig or _USUAL_KUBECONFIG).split(os.pathsep))
+
+
+def _written(name: str) -> Hashable:
+    try:
+        found = Path(name).expanduser().stat()
+    except (OSError, RuntimeError):
+        return None
+    return found.st_ino, found.st_mtime_ns, found.st_size
+
+
+def _require_credentials(configuration: Configuration, file: str) -> None:
+    """The package says in the log alone that a plugin has failed, and would then ask as nobody: told 403 instead of
+    401, we would never learn that it works again.
+    """
+    if configuration.api_key or configuration.cert_file:
+        return
+    _, current = list_kube_config_contexts(file)  # type: ignore[no-untyped-call]
+    users = KubeConfigMerger(file).config["users"]  # type: ignore[no-untyped-call]
+    user = users.get_with_name(current["context"].get("user", ""), safe=True)
+    if user and user["user"] and "exec" in user["user"]:
+        raise Unreachable(f"no access to a cluster: the plugin {user['user']['exec']['command']} gave no credentials")
 
 
 def _has_usual_kubeconfig() -> bool:
@@ -138,9 +170,12 @@ def decoded(body: bytes, into: type[T]) -> T:
 class ApiServer:
     """Any thread may ask."""
 
-    def __init__(self, load: Callable[[], Configuration]) -> None:
-        """`load` is called at the first request, and after the server refused our credentials."""
+    def __init__(self, load: Callable[[], Configuration], edition_now: Callable[[], Hashable] = lambda: None) -> None:
+        """`load` is called at the first request, after the server refused our credentials, and after it could not be
+        reached where `edition_now`, of what `load` reads, is another.
+        """
         self._load = load
+        self._edition_now = edition_now
         self._lock = threading.Lock()
         self._connections = _Connections()
         self._access: _Access | None = None
@@ -202,13 +237,27 @@ class ApiServer:
                     raise _refusal(response.status, response.read())
                 yield response
         except (urllib3.exceptions.HTTPError, OSError) as error:
+            self._look_again(access)
             raise Unreachable(f"{method} {path}: {str(error)[:_LONGEST_MESSAGE]}") from error
 
     def _current(self) -> "_Access":
         with self._lock:
             if self._access is None:
-                self._access = _Access(self._load(), self._connections)
+                self._access = self._read()
             return self._access
+
+    def _read(self) -> "_Access":
+        edition_ = self._edition_now()  # before it is read: what is written meanwhile is another
+        return _Access(self._load(), self._connections, edition_)
+
+    def _look_again(self, failed: "_Access") -> None:
+        """What cannot be read now takes nothing away: the server may be back where it was."""
+        with self._lock:
+            if self._access is not failed or failed.edition == self._edition_now():
+                return
+            with suppress(Unreachable):
+                self._access = self._read()
+                failed.close()
 
     def _renew(self, refused: "_Access") -> None:
         """Other threads may still read from connections of the old one; those end when they have."""
@@ -221,7 +270,8 @@ class ApiServer:
 class _Access:
     """One reading of the configuration, with its connections."""
 
-    def __init__(self, configuration: Configuration, connections: "_Connections") -> None:
+    def __init__(self, configuration: Configuration, connections: "_Connections", edition: Hashable) -> None:
+        self.edition = edition
         configuration.connection_pool_maxsize = _CONNECTIONS
         configuration.socket_options = _SOCKET_OPTIONS
         self._configuration = configuration

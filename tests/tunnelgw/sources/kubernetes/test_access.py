@@ -5,8 +5,10 @@ from __future__ import annotations
 import base64
 import json
 import os
+import ssl
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager
 from datetime import datetime
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
@@ -16,12 +18,14 @@ import pytest
 from kubernetes.client import Configuration
 from kubernetes.config.incluster_config import InClusterConfigLoader
 
-from tunnelgw.sources.kubernetes.server import ApiServer, Refused, Unreachable, load_configuration
+from tests.support.certificates import Authority
+from tunnelgw.sources.kubernetes.server import ApiServer, Refused, Unreachable, edition, load_configuration
 
 SECRET = "geheim"  # looked for in messages
 
 
 EXPIRED = "abgelaufen"  # a token that is refused
+_CREDENTIALS = "client.authentication.k8s.io/v1"
 
 
 class _Echo(BaseHTTPRequestHandler):
@@ -38,29 +42,52 @@ class _Echo(BaseHTTPRequestHandler):
         """Quiet."""
 
 
-@pytest.fixture(scope="module")
-def url() -> Iterator[str]:
-    with HTTPServer(("127.0.0.1", 0), _Echo) as server:
+@contextmanager
+def echoing(context: ssl.SSLContext | None = None, port: int = 0) -> Iterator[str]:
+    """Its URL."""
+    with HTTPServer(("127.0.0.1", port), _Echo) as server:
+        if context:
+            server.socket = context.wrap_socket(server.socket, server_side=True)
         thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.05})
         thread.start()
-        yield f"http://127.0.0.1:{server.server_port}"
+        yield f"http{'s' if context else ''}://127.0.0.1:{server.server_port}"
         server.shutdown()
         thread.join()
 
 
-def kubeconfig(folder: Path, url: str, user: dict[str, Any]) -> str:
+@pytest.fixture(scope="module")
+def url() -> Iterator[str]:
+    with echoing() as url:
+        yield url
+
+
+def kubeconfig(folder: Path, url: str, user: dict[str, Any], authority: Authority | None = None) -> str:
+    """Another file in the place of what was there, as `kubectl` and who renews certificates have it."""
     path = folder / "kubeconfig"
     context = {"cluster": "c", "user": "u"}
+    trust = {"certificate-authority-data": base64.b64encode(authority.pem.encode()).decode()} if authority else {}
     document = {
         "apiVersion": "v1",
         "kind": "Config",
         "current-context": "here",
         "contexts": [{"name": "here", "context": context}],
-        "clusters": [{"name": "c", "cluster": {"server": url}}],
+        "clusters": [{"name": "c", "cluster": {"server": url, **trust}}],
         "users": [{"name": "u", "user": user}],
     }
-    path.write_text(json.dumps(document))
+    new = folder / "kubeconfig.new"
+    new.write_text(json.dumps(document))
+    new.rename(path)
     return str(path)
+
+
+def plugin(folder: Path, token: str | None) -> dict[str, Any]:
+    """A user whose plugin gives this token, or fails."""
+    credential = {"apiVersion": _CREDENTIALS, "kind": "ExecCredential", "status": {"token": token}}
+    given = folder / "given"
+    given.unlink(missing_ok=True)
+    if token is not None:
+        given.write_text(json.dumps(credential))
+    return {"exec": {"apiVersion": _CREDENTIALS, "command": "cat", "args": [str(given)], "interactiveMode": "Never"}}
 
 
 def asked(path: str) -> bytes:
@@ -93,6 +120,120 @@ def test_after_a_refusal_a_token_that_was_replaced_meanwhile_is_shown(tmp_path: 
 
     assert server.request("GET", "/version") == f"Bearer {SECRET}".encode()
     server.close()
+
+
+def test_a_plugin_that_fails_is_told_and_nobody_asks_without_it(tmp_path: Path, url: str) -> None:
+    path = kubeconfig(tmp_path, url, plugin(tmp_path, None))
+
+    with pytest.raises(Unreachable, match=r"^no access to a cluster: the plugin cat gave no credentials$"):
+        asked(path)
+
+
+def test_a_plugin_that_failed_when_its_token_had_been_refused_is_asked_again(tmp_path: Path, url: str) -> None:
+    path = kubeconfig(tmp_path, url, plugin(tmp_path, EXPIRED))
+    server = ApiServer(lambda: load_configuration(path))
+    with pytest.raises(Refused, match=r"^401 "):
+        server.request("GET", "/version")
+    plugin(tmp_path, None)
+    with pytest.raises(Unreachable):
+        server.request("GET", "/version")
+
+    plugin(tmp_path, SECRET)
+
+    assert server.request("GET", "/version") == f"Bearer {SECRET}".encode()
+    server.close()
+
+
+@pytest.mark.parametrize("user", [{}, {"username": "me", "password": SECRET}])
+def test_a_user_without_a_plugin_may_have_no_token(tmp_path: Path, url: str, user: dict[str, str]) -> None:
+    assert asked(kubeconfig(tmp_path, url, user)).startswith(b"Basic " if user else b"")
+
+
+def test_a_server_that_has_moved_is_found_by_the_kubeconfig_of_now(tmp_path: Path, url: str) -> None:
+    with echoing() as former:
+        path = kubeconfig(tmp_path, former, {"token": SECRET})
+        server = ApiServer(lambda: load_configuration(path), lambda: edition(path))
+        server.request("GET", "/version")
+    kubeconfig(tmp_path, url, {"token": SECRET})
+
+    with pytest.raises(Unreachable):
+        server.request("GET", "/version")
+
+    assert server.request("GET", "/version") == f"Bearer {SECRET}".encode()
+    server.close()
+
+
+def test_a_server_with_another_authority_is_trusted_by_the_kubeconfig_of_now(tmp_path: Path) -> None:
+    with (
+        closing(Authority()) as old,
+        closing(Authority()) as new,
+        echoing(new.server_context(new.issue("127.0.0.1"))) as url,
+    ):
+        path = kubeconfig(tmp_path, url, {"token": SECRET}, old)
+        server = ApiServer(lambda: load_configuration(path), lambda: edition(path))
+        with pytest.raises(Unreachable, match="CERTIFICATE_VERIFY_FAILED"):
+            server.request("GET", "/version")
+        kubeconfig(tmp_path, url, {"token": SECRET}, new)
+
+        with pytest.raises(Unreachable, match="CERTIFICATE_VERIFY_FAILED"):
+            server.request("GET", "/version")
+
+        assert server.request("GET", "/version") == f"Bearer {SECRET}".encode()
+        server.close()
+
+
+def test_a_kubeconfig_that_was_not_written_since_is_not_read_again(tmp_path: Path) -> None:
+    path = kubeconfig(tmp_path, "http://127.0.0.1:1", {"token": SECRET})
+    loads: list[str] = []
+
+    def load() -> Configuration:
+        loads.append(path)
+        return load_configuration(path)
+
+    server = ApiServer(load, lambda: edition(path))
+    for _ in range(3):
+        with pytest.raises(Unreachable):
+            server.request("GET", "/version")
+
+    assert len(loads) == 1
+    server.close()
+
+
+@pytest.mark.parametrize("spoil", [Path.unlink, lambda path: path.write_text("foo: [")])
+def test_a_kubeconfig_that_cannot_be_read_any_more_takes_nothing_away(
+    tmp_path: Path, spoil: Callable[[Path], object]
+) -> None:
+    with echoing() as url:
+        path = kubeconfig(tmp_path, url, {"token": SECRET})
+        server = ApiServer(lambda: load_configuration(path), lambda: edition(path))
+        server.request("GET", "/version")
+    spoil(Path(path))
+    with pytest.raises(Unreachable):
+        server.request("GET", "/version")
+
+    with echoing(port=int(url.rpartition(":")[2])):
+        assert server.request("GET", "/version") == f"Bearer {SECRET}".encode()
+    server.close()
+
+
+def test_the_authority_of_a_pod_is_read_at_each_connection(tmp_path: Path) -> None:
+    token, trusted = tmp_path / "token", tmp_path / "ca.crt"
+    token.write_text(SECRET)
+    with closing(Authority()) as old, closing(Authority()) as new:
+        trusted.write_text(old.pem)
+        with echoing(new.server_context(new.issue("127.0.0.1"))) as url:
+            place = {"KUBERNETES_SERVICE_HOST": "127.0.0.1", "KUBERNETES_SERVICE_PORT": url.rpartition(":")[2]}
+            loader: Any = InClusterConfigLoader(str(token), str(trusted), environ=place)  # type: ignore[no-untyped-call]
+            configuration = Configuration()
+            loader.load_and_set(configuration)
+            server = ApiServer(lambda: configuration)
+            with pytest.raises(Unreachable, match="CERTIFICATE_VERIFY_FAILED"):
+                server.request("GET", "/version")
+
+            trusted.write_text(new.pem)
+
+            assert server.request("GET", "/version") == f"bearer {SECRET}".encode()
+            server.close()
 
 
 @pytest.mark.parametrize("token", [f"{SECRET}\nzeile", f"{SECRET}ü"])
