@@ -12,6 +12,7 @@ from proxy.control import Begin, Channel, ToWorker
 from proxy.loop import READ_BYTES, Loop
 from proxy.stats import Stats
 from proxy.worker.dataplane import DataPlane
+from proxy.worker.sparefiles import SpareFiles
 from proxy.worker.worker import Worker
 
 log = get_logger(__name__)
@@ -42,7 +43,9 @@ def main(descriptor: int) -> int:
     stats = Stats()
     access_log = AccessLogWriter(loop, stats, begin.access_log)
     data_plane = DataPlane(loop, stats, access_log)
-    worker = Worker(loop, channel, data_plane, stats)
+    spare = SpareFiles()
+    spare.keep_back()
+    worker = Worker(loop, channel, data_plane, stats, spare)
     access_log.start()
     spare_the_collector()
     worker.start()

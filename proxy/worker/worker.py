@@ -36,6 +36,7 @@ from proxy.loop import Loop
 from proxy.routing import Table
 from proxy.stats import Stats
 from proxy.worker.dataplane import DataPlane
+from proxy.worker.sparefiles import SpareFiles
 from proxy.worker.swap import Swapper
 
 log = get_logger(__name__)
@@ -46,11 +47,14 @@ _PAGE_BYTES = resource.getpagesize()
 class Worker:
     """Handler of the control channel; all calls belong to the loop's thread."""
 
-    def __init__(self, loop: Loop, channel: Channel[ToWorker], data_plane: DataPlane, stats: Stats) -> None:
+    def __init__(
+        self, loop: Loop, channel: Channel[ToWorker], data_plane: DataPlane, stats: Stats, spare: SpareFiles
+    ) -> None:
         self._loop = loop
         self._channel = channel
         self._data_plane = data_plane
         self._stats = stats
+        self._spare = spare
         self._swapper = Swapper()
         self._generation = 0
         """Of the document in use."""
@@ -71,7 +75,8 @@ class Worker:
 
     def on_readable(self) -> None:
         try:
-            received = self._channel.receive()
+            with self._spare.at_hand():
+                received = self._channel.receive()
         except BlockingIOError:
             return
         if received is None:
@@ -83,13 +88,18 @@ class Worker:
             case TakeSockets(doors):
                 _add(self._sockets, zip(doors, map(_socket_of, descriptors), strict=True))
             case TakeDocument():
-                self._take(message, mapped(descriptors[0]))
+                with self._spare.at_hand():
+                    change = mapped(descriptors[0])
+                self._take(message, change)
             case ToEdge(order):
-                content = mapped(descriptors[0]) if descriptors else None
-                self._data_plane.obey(order, content, lambda report, content: self._say(OfEdge(report), content))
+                with self._spare.at_hand():
+                    content = mapped(descriptors[0]) if descriptors else None
+                    self._data_plane.obey(order, content, lambda report, content: self._say(OfEdge(report), content))
             case Report():
                 self._data_plane.measure()
-                self._say(_usage(), msgspec.msgpack.encode(self._stats))
+                with self._spare.at_hand():
+                    usage = _usage()
+                self._say(usage, msgspec.msgpack.encode(self._stats))
                 self._loop.work_through(self._data_plane.let_go_of_departed())
             case Drain():
                 self._data_plane.drain(self._end)
@@ -122,7 +132,8 @@ class Worker:
         if content is None:
             self._channel.send(message)
             return
-        descriptor = sealed_file("tunnelgw-proxy-worker", content)
+        with self._spare.at_hand():
+            descriptor = sealed_file("tunnelgw-proxy-worker", content)
         try:
             self._channel.send(message, (descriptor,))
         finally:
@@ -136,7 +147,8 @@ class Worker:
         def use(table: Table) -> None:
             _add(self._unserved, sockets.items())
             sockets.clear()
-            self._data_plane.use(table, self._unserved)
+            with self._spare.at_hand():
+                self._data_plane.use(table, self._unserved)
             self._unserved = {}
             self._generation = order.generation
 

@@ -4,6 +4,7 @@ import contextlib
 import operator
 import os
 import resource
+import select
 import signal
 import socket
 import ssl
@@ -173,6 +174,50 @@ def test_no_descriptor_left_costs_neither_those_who_are_served_nor_those_who_com
 
         assert 200 == ask(gateway.clear[1]).status_code
         assert gateway.worker_pids == [worker]
+
+
+def test_a_worker_without_descriptors_takes_documents_and_counts_without_losing_whom_it_serves() -> None:
+    go_on = threading.Event()
+
+    def answer_late(received: Received) -> Reply:
+        go_on.wait(2 * WAIT_S)
+        return echo(received)
+
+    with RecordingBackend() as backend, Gateway(workers=1) as gateway:
+        gateway.serve(route_to(backend.address))
+        resource.prlimit(gateway.pid, resource.RLIMIT_NOFILE, (128, 128))
+        os.kill(gateway.worker_pids[0], signal.SIGKILL)
+        gateway.wait_for_line(lambda line: '"worker started"' in line, "one with that limit", WAIT_S, 2)
+        (worker,) = gateway.worker_pids
+        backend.respond = answer_late
+        with contextlib.ExitStack() as clients:
+            held: list[socket.socket] = []
+            while True:
+                sock = clients.enter_context(socket.create_connection(gateway.clear, timeout=WAIT_S))
+                sock.sendall(b"GET / HTTP/1.1\r\nHost: a.example\r\n\r\n")
+                if not is_held(sock, backend, len(held) + 1):
+                    break
+                held.append(sock)
+
+            for name in ("next", "last"):
+                gateway.serve(route_to(backend.address, name=name))
+
+            assert [worker] == gateway.worker_pids
+            assert len(held) <= gateway.metric("tunnelgw_proxy_connections") <= len(held) + 1
+            assert gateway.metric("tunnelgw_proxy_worker_open_fds", worker="0") > len(held)
+            go_on.set()
+            for sock in held:
+                assert sock.recv(65536).startswith(b"HTTP/1.1 200")
+
+
+def is_held(sock: socket.socket, backend: RecordingBackend, number: int) -> bool:
+    """Its request has come to the backend as the one with that number; else it was turned away or answered."""
+
+    def is_told() -> bool:
+        return bool(select.select([sock], [], [], 0)[0])
+
+    eventually(lambda: len(backend.received) >= number or is_told(), "it is held or told", WAIT_S)
+    return not is_told()
 
 
 def test_beyond_the_limit_of_connections_idle_ones_make_room(lone_gateway: Gateway, backend: RecordingBackend) -> None:

@@ -11,6 +11,7 @@ from proxy.loop import Loop
 from proxy.routing import socket_door
 from proxy.stats import Stats
 from proxy.worker.dataplane import DataPlane
+from proxy.worker.sparefiles import SpareFiles
 from proxy.worker.worker import Worker
 
 WAIT_S = 30.0
@@ -33,7 +34,7 @@ class Supervisor:
         loop, stats = self._loop, Stats()
         access_log = AccessLogWriter(loop, stats, AccessLogSettings("off"))
         data_plane = DataPlane(loop, stats, access_log)
-        worker = Worker(loop, self._theirs, data_plane, stats)
+        worker = Worker(loop, self._theirs, data_plane, stats, SpareFiles())
         worker.start()
         loop.run()
         self.is_drained = worker.is_drained
