@@ -29,6 +29,8 @@ MIN_RATE_PAUSE_S = 0.1
 """Also after `Retry-After: 0`."""
 MAX_RATE_PAUSE_S = 3600.0
 """A controller whose clock is years off must not stop us for years."""
+_STATUS_GATEWAY_TIMEOUT = 504
+"""Said in front of an application that is still at it, as after a timeout of our own."""
 
 
 class Unclear(Exception):
@@ -86,6 +88,7 @@ class RetryPolicy:
                     return reply
                 error = replies.server_failure(reply)
                 if not request.is_idempotent:
+                    error.is_pending = reply.status_code == _STATUS_GATEWAY_TIMEOUT
                     raise Unclear(error)
             if attempt >= MAX_ATTEMPTS or not deadline.wait(backoff.full_jitter(next(pauses))):
                 raise error

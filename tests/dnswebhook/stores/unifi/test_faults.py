@@ -189,7 +189,14 @@ def test_a_create_that_was_not_carried_out_is_never_repeated(
 
 
 @pytest.mark.parametrize(
-    ("effect", "is_pending"), [(Hang(), True), (Reset(), True), (faults.bad_gateway(), False)], ids=repr
+    ("effect", "is_pending"),
+    [
+        (Hang(), True),
+        (Reset(), True),
+        (Reply(status=504), True),  # whoever stands in front of the application has given up waiting for it
+        (faults.bad_gateway(), False),
+    ],
+    ids=repr,
 )
 def test_a_create_that_nobody_answered_may_still_come(
     store: UnifiStore, controller: Controller, deadline: Deadline, effect: faults.Effect, is_pending: bool
