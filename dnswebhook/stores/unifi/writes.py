@@ -1,9 +1,9 @@
 """Creating, changing and deleting one row, the same way over both APIs.
 
-Two things make this more than three calls. A create whose outcome is unclear (timeout, reset, 5xx, garbage) is
-settled by listing and comparing content. And some firmware refuses every PUT as "already exists", which has to be
-told from a row that really is there; once known, it is remembered until the process ends, and each update is refused
-at once.
+Two things make this more than three calls. A create whose outcome is unclear (timeout, reset, 5xx, garbage, another
+row) is settled by listing and comparing content. And some firmware refuses every PUT as "already exists", which has to
+be told from a row that really is there; once known, it is remembered until the process ends, and each update is
+refused at once.
 """
 
 from collections.abc import Callable
@@ -54,8 +54,10 @@ class RowWrites:
             record = self._dialect.record_in(reply)
         except StoreUnreachable as garbage:
             return self._settled(spec, garbage, deadline)
-        if not record.id:
-            return self._settled(spec, StoreUnreachable(f"{replies.described(reply)}; want a row with an id"), deadline)
+        if not record.id or _content(record) != _content(spec):
+            # By the id of another row, whoever takes this one back would remove that.
+            wrong = StoreUnreachable(f"{replies.described(reply)}; want the row that was sent, with an id")
+            return self._settled(spec, wrong, deadline)
         return record
 
     def _settled(self, spec: RecordSpec, error: StoreError, deadline: Deadline) -> Record:
@@ -75,9 +77,8 @@ class RowWrites:
         raise error
 
     def _rows_like(self, spec: RecordSpec, deadline: Deadline) -> list[Record]:
-        wanted = (spec.name, spec.type, spec.value)
-        rows = self._list_records(deadline).records
-        return [row for row in rows if (row.name, row.type, row.value) == wanted]
+        wanted = _content(spec)
+        return [row for row in self._list_records(deadline).records if _content(row) == wanted]
 
     def update(self, collection: str, record: Record, spec: RecordSpec, deadline: Deadline) -> Record:
         if self._is_put_unusable:
@@ -109,3 +110,7 @@ class RowWrites:
         reply = self._client.call(Request("DELETE", f"{collection}/{record.id}"), deadline)
         if reply.body.strip():  # a page, in which a console that starts says nothing of the row, is no JSON
             replies.decoded(reply, _anything)
+
+
+def _content(row: Record | RecordSpec) -> tuple[str, str, str]:
+    return row.name, row.type, row.value

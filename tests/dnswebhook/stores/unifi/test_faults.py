@@ -5,6 +5,7 @@ import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
 
+import msgspec
 import pytest
 
 from daemonkit.secret import Secret
@@ -20,7 +21,7 @@ from dnswebhook.errors import (
     StoreUnreachable,
 )
 from dnswebhook.model import RecordSpec
-from dnswebhook.stores.unifi import UnifiStore
+from dnswebhook.stores.unifi import UnifiStore, integrationrows, v2rows
 from dnswebhook.stores.unifi.integration import IntegrationStore
 from tests.dnswebhook.stores.unifi.conftest import OpenStore
 from tests.support.controller import Controller, Hang, Huge, Reply, Reset, Slow, Truncate, faults
@@ -206,6 +207,27 @@ def test_a_create_that_nobody_answered_may_still_come(
     with pytest.raises(StoreError) as failure:
         store.create(SPEC, deadline)
     assert failure.value.is_pending == is_pending
+
+
+@pytest.mark.parametrize("is_stored", [True, False])
+def test_a_create_that_is_answered_with_another_row_is_not_taken_for_that_one(
+    store: UnifiStore, controller: Controller, deadline: Deadline, api: str, is_stored: bool
+) -> None:
+    """Whoever takes the create back would remove that row."""
+    theirs = store.create(OTHER, deadline)
+    rows = v2rows if api == "v2" else integrationrows
+    answer = {**msgspec.json.decode(rows.body_of(OTHER)), "_id": theirs.id, "id": theirs.id}
+    controller.fault(
+        Reply(status=200, body=msgspec.json.encode(answer).decode(), after_commit=is_stored), on="create", count=1
+    )
+
+    if is_stored:
+        record = store.create(SPEC, deadline)
+        assert record.spec == SPEC
+        assert record.id != theirs.id
+    else:
+        with pytest.raises(StoreUnreachable, match="want the row that was sent"):
+            store.create(SPEC, deadline)
 
 
 def test_an_unclear_create_beside_a_disabled_twin_exists_already(
