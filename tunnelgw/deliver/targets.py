@@ -292,4 +292,5 @@ def _account_in_token(snapshot: Snapshot, config: GatewayClassConfigSpec, namesp
         content: Mapping[str, object] = msgspec.json.decode(base64.b64decode(token.reveal()), type=dict[str, object])
     except (ValueError, msgspec.DecodeError, RecursionError):  # whatever people put there
         return ""
-    return str(content.get("a") or "")
+    account = content.get("a")
+    return account if isinstance(account, str) else ""

@@ -206,7 +206,7 @@ def test_the_account_may_be_in_the_token_of_the_tunnel() -> None:
     items = [gateway_class("class"), *own_proxy(**spec), secret("provider", "shop", api_token="abc")]
 
     nested = encoded('{"a":' + "[" * 5000 + "]" * 5000 + "}")
-    for tunnel_token in ("not base64", "caf\u00e9", encoded("[]"), "/w==", nested):
+    for tunnel_token in ("not base64", "caf\u00e9", encoded("[]"), encoded('{"a": ["b"]}'), "/w==", nested):
         found = tunnels(Snapshot.of([*items, secret("tunnel", "shop", tunnel_token=tunnel_token)]), DISCOVERY)
 
         assert found[ONE].account_id == ""
