@@ -55,6 +55,9 @@ def _structs_in(info: Any) -> list[type]:
 
 
 def _describe(schema: dict[str, Any], struct: type) -> None:
+    if "description" in schema:
+        # Python 3.13 and later do this to docstrings by themselves.
+        schema["description"] = inspect.cleandoc(schema["description"])
     texts = _field_texts(struct)
     for field in msgspec.structs.fields(struct):
         text = texts.get(field.name)
