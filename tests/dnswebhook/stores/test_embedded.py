@@ -54,12 +54,12 @@ def test_a_probe_is_a_write(store: EmbeddedStore, other: EmbeddedStore) -> None:
     store.probe(soon())
 
 
-def test_what_is_created_is_listed_after_opening_again(tmp_path: Path, store: EmbeddedStore) -> None:
+def test_what_is_created_is_listed_after_opening_again(store: EmbeddedStore, other: EmbeddedStore) -> None:
     store.create(A, soon())
     store.create(RecordSpec("bücher", "TXT", '"grüße, 世界"', 0), soon())
     store.close()
 
-    assert [A, RecordSpec("bücher", "TXT", '"grüße, 世界"', 0)] == held(EmbeddedStore(tmp_path))
+    assert [A, RecordSpec("bücher", "TXT", '"grüße, 世界"', 0)] == held(other)
 
 
 def test_a_row_is_updated_in_place_and_keeps_its_id(store: EmbeddedStore) -> None:
