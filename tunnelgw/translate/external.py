@@ -25,21 +25,19 @@ def external_target(view: View, key: Key) -> document.Backend | Finding:
     if protocol is None:
         message = f"Backend {key}: protocol is {excerpt(spec.protocol)}, want http, h2c or https"
         return unresolved(Reason.UNSUPPORTED_PROTOCOL, message)
-    tls = _tls(spec)
-    target = document.Backend(str(key), (address_of(spec.host, spec.port),), protocol, tls or document.UNSET)
+    ca = authorities(spec.tls.ca_certificate) if spec.tls and spec.tls.ca_certificate else document.UNSET
+    tls = _tls(spec, ca or document.UNSET)
+    target = document.Backend(str(key), (address_of(spec.host, spec.port),), protocol, tls)
     problems = problems_of_backend(target)
-    if tls is None:
+    if ca is None:
         problems.append("tls.caCertificate: holds no certificates in PEM")
     if problems:
         return unresolved(Reason.BACKEND_NOT_FOUND, f"Backend {key}: {'; '.join(problems)}")
     return target
 
 
-def _tls(spec: BackendSpec) -> document.BackendTLS | document.Unset | None:
-    """With https alone, the target must prove its own name to the system's authorities. None: there are no others."""
-    if spec.tls and spec.tls.ca_certificate:
-        ca = authorities(spec.tls.ca_certificate)
-        return document.BackendTLS(spec.tls.hostname, ca) if ca else None
+def _tls(spec: BackendSpec, ca: str | document.Unset) -> document.BackendTLS | document.Unset:
+    """With https alone, the target must prove its own name to the system's authorities."""
     if spec.tls:
-        return document.BackendTLS(spec.tls.hostname)
+        return document.BackendTLS(spec.tls.hostname, ca)
     return document.BackendTLS(spec.host.lower()) if spec.protocol == "https" else document.UNSET
