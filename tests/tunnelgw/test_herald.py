@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tests.tunnelgw.sources.objects import gateway
+from tests.tunnelgw.sources.objects import gateway, route
 from tunnelgw.deliver.receipts import Receipt
 from tunnelgw.herald import LASTING_ATTEMPTS, Herald, has_lasted
 from tunnelgw.model.kinds import Kind
@@ -45,6 +45,16 @@ def test_a_gateway_s_failures_are_told_by_their_targets() -> None:
     assert recorder.said == [
         (Kind.GATEWAY, key, "DeliveryFailed", "p: down"),
         (Kind.GATEWAY, key, "CredentialsRefused", "t: 401"),
+    ]
+
+
+def test_a_hostname_that_somebody_else_has_is_told_of_its_route() -> None:
+    recorder = Recorder()
+
+    Herald(recorder).conflict(Kind.HTTP_ROUTE, route("web"), "a rule of somebody else")
+
+    assert recorder.said == [
+        (Kind.HTTP_ROUTE, Key("default", "web"), "HostnameConflict", "a rule of somebody else"),
     ]
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import threading
 import time
 from collections.abc import Iterator
@@ -163,6 +164,21 @@ def test_a_target_that_asks_for_a_pause_gets_it_even_when_there_is_news() -> Non
 
     assert target.brought[-1] == "two"
     assert target.times_s[1] - target.times_s[0] >= 0.5
+
+
+def test_a_target_that_is_down_is_looked_for_as_often_as_visited_and_one_that_refuses_less(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    target, desk = Doorstep(), Desk()
+    target.failures = [*[Undelivered("refused", is_refusal=True)] * 3, *[Undelivered("down")] * 3]
+    with couriered(target, desk, visit_every_s=1e-4) as courier:
+        courier.send(Parcel("one"))
+        desk.wait_for_current("one")
+
+    lines = [json.loads(JsonFormatter().format(record)) for record in caplog.records]
+    pauses_s = {error: [line["delay_s"] for line in lines if line["error"] == error] for error in ("down", "refused")}
+    assert max(pauses_s["down"]) <= 1e-3  # as it is rounded
+    assert max(pauses_s["refused"]) > 1e-3
 
 
 def test_a_target_is_visited_again_without_news() -> None:

@@ -154,6 +154,40 @@ def test_whoever_is_dismissed_is_told_before_the_next_call() -> None:
         assert not is_served()
 
 
+def test_what_whoever_is_dismissed_still_brings_is_not_told() -> None:
+    with street() as row:
+        house = row.build(A)
+        house.open.clear()
+        row.couriers.send({A: Parcel("one")})
+        house.wait_for(1)
+        row.couriers.send({})
+
+        house.open.set()
+
+        assert house.is_closed.wait(WAIT_S)
+        assert house.brought == ["one"]
+        assert row.couriers.receipts() == {}
+
+
+def test_after_a_stop_nobody_is_served_and_what_is_under_way_is_waited_for_until_a_deadline() -> None:
+    with street() as row:
+        hanging = row.build(A)
+        hanging.open.clear()
+        row.couriers.send({A: Parcel("one"), B: Parcel("one")})
+        hanging.wait_for(1)
+        row.wait_for_held({B: "one"})
+
+        row.couriers.stop()
+
+        assert not row.is_served[A]()
+        assert row.houses[B].is_closed.wait(WAIT_S)
+        assert row.couriers.receipts() == {}
+        assert not row.couriers.join(time.monotonic() + 0.01)
+        hanging.open.set()
+        assert row.couriers.join(time.monotonic() + WAIT_S)
+        assert hanging.is_closed.is_set()
+
+
 def test_what_fails_for_whoever_is_dismissed_is_not_told_as_tried_again(caplog: pytest.LogCaptureFixture) -> None:
     with street() as row:
         house = row.build(A)
@@ -177,8 +211,8 @@ def test_a_target_without_a_thread_says_so_and_is_served_when_there_is_one(
         row.send_until_held({A: Parcel("one")})
         with monkeypatch.context() as patched:
             patched.setattr(threading.Thread, "start", _refuse)
-            row.couriers.send(wanted)
-            row.couriers.send(wanted)
+            for _ in range(3):
+                row.couriers.send(wanted)
             receipts = row.couriers.receipts()
 
             assert receipts[A].is_current
