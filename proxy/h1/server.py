@@ -62,7 +62,6 @@ class ServerConnection(Sending):
         self._request: Request | None = None
         self._is_first = True
         self._keeps_alive = True
-        self._owes_continue = False
         self._is_client_done = False
         # What is held of later requests, or of many chunks, starts at an offset into what was received with them: many
         # small requests in one piece must not cost a copy of the rest for each.
@@ -189,9 +188,9 @@ class ServerConnection(Sending):
             self._reading = Reading.HELD
         else:
             self._reading = Reading.BODY
-            self._owes_continue = request.expects_continue
             self._body = ChunkedReader(self._limits, 400) if length_bytes == CHUNKED else LengthReader(length_bytes)
-        events.append(RequestReceived(request.head, length_bytes == 0, self._owes_continue, request.is_http_10))
+        expects_continue = length_bytes != 0 and request.expects_continue
+        events.append(RequestReceived(request.head, length_bytes == 0, expects_continue, request.is_http_10))
 
     def _end_of_input(self, events: list[Event]) -> None:
         if self._reading == Reading.BODY:
@@ -236,8 +235,9 @@ class ServerConnection(Sending):
         lines = [self._status_line(head.status_code)]
         framing, left_bytes = self._frame(head, end_stream, lines)
         keeps_alive = self._keeps_alive and framing != Framing.CLOSE
-        if self._reading == Reading.BODY and (self._owes_continue or end_stream):
-            # The client may never send the body it announced (RFC 9110, 10.1.1), or nobody will wait for its end.
+        if self._reading == Reading.BODY:
+            # The client may never send the body it announced (RFC 9110, 10.1.1), and nobody waits for its end once the
+            # response has come to its own: who is to close then has to say so now (RFC 9112, 9.6).
             keeps_alive = False
         if self._is_client_done and not self._pipelined:
             keeps_alive = False
@@ -301,8 +301,6 @@ class ServerConnection(Sending):
         elif request.is_http_10:
             # RFC 9110, 15.2: HTTP/1.0 has none.
             return
-        elif head.status_code == 100:
-            self._owes_continue = False
         self._output.append(b"".join((*lines, b"\r\n")))
 
     def _switch(self) -> None:
@@ -324,7 +322,6 @@ class ServerConnection(Sending):
 
     def _sent_all(self) -> None:
         self._writing = Writing.NOTHING
-        self._owes_continue = False
         # What is answered next, if only that it is malformed, is not this request.
         self._request = None
         if self._keeps_alive and self._reading == Reading.HELD:

@@ -157,6 +157,19 @@ def test_an_answer_that_is_whole_before_the_body_says_that_the_connection_closes
     assert server.should_close
 
 
+@pytest.mark.parametrize("rest", [b"", b"llo"])
+def test_an_answer_that_begins_before_the_end_of_the_body_says_that_the_connection_closes(rest: bytes) -> None:
+    """A client that was not told would send its next request into the close."""
+    server = asked(b"POST / HTTP/1.1\r\nHost: a.example\r\nContent-Length: 5\r\n\r\nhe")
+
+    server.send_headers(ResponseHead(200, LENGTH))
+    server.receive(rest)
+    server.send_data(b"hello", True)
+
+    assert server.data_to_send().endswith(b"\r\ncontent-length: 5\r\nconnection: close\r\n\r\nhello")
+    assert server.should_close
+
+
 def test_an_answer_to_rubbish_has_its_body_even_after_a_request_for_a_head() -> None:
     server = asked(HEAD + b"\x16\x03")
     server.send_headers(ResponseHead(200, []), True)
