@@ -6,8 +6,10 @@ from enum import StrEnum
 import msgspec
 
 from tunnelgw.model.conditions import BAD_WHEN_TRUE, WORTH_KNOWING, Finding, Status
+from tunnelgw.model.gateways import Gateway, GatewayClass, ListenerSet
 from tunnelgw.model.kinds import Kind
 from tunnelgw.model.meta import Key, Object
+from tunnelgw.model.policies import BackendTlsPolicy
 from tunnelgw.model.refs import GATEWAY_API
 from tunnelgw.model.routes import GrpcRoute, HttpRoute
 from tunnelgw.model.snapshot import Snapshot
@@ -54,19 +56,30 @@ def judge(snapshot: Snapshot, translation: Translation) -> Iterator[Row]:
 
 
 def absent_parents(item: Object | None, snapshot: Snapshot) -> tuple[str, ...]:
-    """`Gateway infra/web does not exist`, for each parent of a route that there is none of."""
-    if not isinstance(item, HttpRoute | GrpcRoute):
-        return ()
-    parents = [
-        (Kind(ref.kind), Key(ref.namespace or item.metadata.namespace, ref.name))
-        for ref in item.spec.parent_refs
-        if ref.group == GATEWAY_API and ref.kind in (Kind.GATEWAY, Kind.LISTENER_SET)
-    ]
-    return tuple(f"{kind} {key} does not exist" for kind, key in parents if key not in snapshot.all(kind))
+    """`Gateway infra/web does not exist`, for each thing that an object belongs to and that there is none of."""
+    return tuple(f"{kind} {key} does not exist" for kind, key in _parents(item) if key not in snapshot.all(kind))
+
+
+def _parents(item: Object | None) -> Iterator[tuple[Kind, Key]]:
+    match item:
+        case Gateway():
+            yield Kind.GATEWAY_CLASS, Key("", item.spec.gateway_class_name)
+        case ListenerSet():
+            ref = item.spec.parent_ref
+            if ref.group == GATEWAY_API and ref.kind == Kind.GATEWAY:
+                yield Kind.GATEWAY, Key(ref.namespace or item.metadata.namespace, ref.name)
+        case HttpRoute() | GrpcRoute():
+            for ref in item.spec.parent_refs:
+                if ref.group == GATEWAY_API and ref.kind in (Kind.GATEWAY, Kind.LISTENER_SET):
+                    yield Kind(ref.kind), Key(ref.namespace or item.metadata.namespace, ref.name)
+        case BackendTlsPolicy():
+            for target in item.spec.target_refs:
+                if not target.group and target.kind == Kind.SERVICE:
+                    yield Kind.SERVICE, Key(item.metadata.namespace, target.name)
 
 
 def _object(id_: ObjectId, snapshot: Snapshot, translation: Translation) -> Iterator[Row]:
-    verdict = translation.verdict(id_)
+    verdict, item = translation.verdict(id_), snapshot.all(id_.kind).get(id_.key)
     match verdict:
         case ClassVerdict():
             yield from _rows(id_, "", verdict.findings)
@@ -83,8 +96,11 @@ def _object(id_: ObjectId, snapshot: Snapshot, translation: Translation) -> Iter
         case PolicyVerdict() if verdict.ancestors:
             for ancestor in verdict.ancestors:
                 yield from _rows(id_, f"Gateway {ancestor.gateway}", ancestor.findings)
-        case _ if absent := absent_parents(snapshot.all(id_.kind).get(id_.key), snapshot):
+        case _ if absent := absent_parents(item, snapshot):
             yield Row(Grade.WARNING, str(id_), message="; ".join(absent))
+        case _ if isinstance(item, GatewayClass):
+            message = f"its controllerName is {item.spec.controller_name}, see --controller-name"
+            yield Row(Grade.IGNORED, str(id_), message=message)
         case _:
             yield Row(Grade.IGNORED, str(id_), message="it leads to no GatewayClass of this controller")
 

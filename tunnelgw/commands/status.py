@@ -55,7 +55,9 @@ def _rows(world: World, kind: Kind, key: Key) -> Iterator[Row]:
     if found.conditions or not (found.parents or found.ancestors):
         addresses = ", ".join(address.value for address in found.addresses)
         row = _row(item, name, "", addresses, found.conditions)
-        yield msgspec.structs.replace(row, problems=(*row.problems, *absent_parents(item, world.snapshot)))
+        absent = absent_parents(item, world.snapshot)
+        grade = "not well" if absent and row.grade != "pending" else row.grade
+        yield msgspec.structs.replace(row, grade=grade, problems=(*row.problems, *absent))
     for listener in found.listeners:
         yield _row(item, name, f"listener {listener.name}", _routes(listener.attached_routes), listener.conditions)
     for entry in (*found.parents, *found.ancestors):

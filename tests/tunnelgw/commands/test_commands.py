@@ -153,6 +153,8 @@ def test_what_leads_to_no_class_of_ours_is_ignored_and_no_error(folder: Path) ->
 
     assert result.returncode == 0
     assert {line[0] for line in lines(result)} == {"ignored"}
+    (named,) = [line for line in lines(result) if line[1] == "GatewayClass main"]
+    assert named[4] == "its controllerName is tunnelgw.dev/tunnel-gateway-controller, see --controller-name"
 
 
 def test_check_says_how_to_learn_why_something_is_ignored(folder: Path) -> None:
@@ -171,6 +173,17 @@ def test_a_route_to_a_gateway_that_does_not_exist_is_a_warning(folder: Path) -> 
     assert result.returncode == 0
     assert lines(result) == [["warning", "HTTPRoute shop/shop", "", "", "Gateway infra/wep does not exist", where]]
     assert ["pending", "HTTPRoute shop/shop", "", "", "Gateway infra/wep does not exist"] in lines(status)
+
+
+def test_a_gateway_whose_class_does_not_exist_is_a_warning(folder: Path) -> None:
+    """A misspelt class costs all that is behind the Gateway."""
+    (folder / "gateway.yaml").write_text(GATEWAY.replace("gatewayClassName: main", "gatewayClassName: mian"))
+
+    result = run("check", str(folder))
+
+    where = f"{folder / 'gateway.yaml'}:14"
+    assert result.returncode == 0
+    assert lines(result) == [["warning", "Gateway infra/web", "", "", "GatewayClass mian does not exist", where]]
 
 
 def test_each_document_without_a_name_counts(folder: Path) -> None:

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tests.tunnelgw.sources.objects import gateway
+from tests.tunnelgw.sources.objects import gateway, make
 from tunnelgw.commands.status import status
 from tunnelgw.commands.world import World
 from tunnelgw.model.kinds import Kind
@@ -18,6 +18,15 @@ def condition(type_: str, status_: str) -> dict[str, Any]:
     return {"type": type_, "status": status_, "reason": "Why", "message": "what it is", "observedGeneration": 1}
 
 
+CLASS = make(
+    Kind.GATEWAY_CLASS,
+    "tunnel",
+    {"controllerName": "example.net/any"},
+    namespace="",
+    status={"conditions": [condition("Accepted", "True")]},
+)
+
+
 def shown(capsys: pytest.CaptureFixture[str], *conditions: dict[str, Any]) -> tuple[bool, str, list[str]]:
     """Of a listener: whether all is well, its grade and its problems."""
     told = {
@@ -25,8 +34,8 @@ def shown(capsys: pytest.CaptureFixture[str], *conditions: dict[str, Any]) -> tu
         "listeners": [{"name": "http", "conditions": [condition("Accepted", "True"), *conditions]}],
     }
     item = gateway("web", metadata={"generation": 1}, status=told)
-    is_well = status(World(Snapshot.of([(Kind.GATEWAY, item)])), as_json=True)
-    _, row = json.loads(capsys.readouterr().out)
+    is_well = status(World(Snapshot.of([(Kind.GATEWAY_CLASS, CLASS), (Kind.GATEWAY, item)])), as_json=True)
+    _, _, row = json.loads(capsys.readouterr().out)
     return is_well, row["grade"], row.get("problems", [])
 
 
@@ -65,6 +74,21 @@ def test_what_others_wrote_stays_in_its_line_and_commands_no_terminal(capsys: py
     bad = {**condition("Accepted", "False"), "message": "one\ttab\nand \x1b[2J a line"}
     item = gateway("web", metadata={"generation": 1}, status={"conditions": [bad]})
 
-    status(World(Snapshot.of([(Kind.GATEWAY, item)])), as_json=False)
+    status(World(Snapshot.of([(Kind.GATEWAY_CLASS, CLASS), (Kind.GATEWAY, item)])), as_json=False)
 
-    assert capsys.readouterr().out == "not well\tGateway default/web\t\t\tAccepted False Why: one tab and  [2J a line\n"
+    assert capsys.readouterr().out == (
+        "well\tGatewayClass tunnel\t\t\t\n"
+        "not well\tGateway default/web\t\t\tAccepted False Why: one tab and  [2J a line\n"
+    )
+
+
+@pytest.mark.parametrize(("said", "grade"), [("True", "not well"), ("Unknown", "pending")])
+def test_a_gateway_without_its_class_is_not_well_whatever_was_said_of_it_before(
+    capsys: pytest.CaptureFixture[str], said: str, grade: str
+) -> None:
+    item = gateway("web", metadata={"generation": 1}, status={"conditions": [condition("Programmed", said)]})
+
+    assert not status(World(Snapshot.of([(Kind.GATEWAY, item)])), as_json=True)
+
+    (row,) = json.loads(capsys.readouterr().out)
+    assert (row["grade"], row["problems"][-1]) == (grade, "GatewayClass tunnel does not exist")
