@@ -4,7 +4,7 @@ Listeners are asked in four steps: are they meant (sectionName, port), do they a
 have hosts in common. The furthest step that some listener reached is the obstacle that is told.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from tunnelgw.model.conditions import Reason
 from tunnelgw.model.gateways import RouteGroupKind
@@ -38,19 +38,19 @@ def attach(
         return Refusal(Reason.NO_MATCHING_PARENT, parent.refusal)
     meant = [entrance for entrance in parent.entrances if _is_meant(entrance, ref)]
     if not meant:
-        return Refusal(Reason.NO_MATCHING_PARENT, f"{owner} has no listener {_spell(ref)}".rstrip())
+        # Of those that would not admit it, the route's author need not know.
+        fitting = [entrance for entrance in parent.entrances if _admits(view, entrance, owner.key, route)]
+        known = _listed(f"{entrance.name} (port {entrance.port})" for entrance in fitting)
+        message = f"{owner} has no listener {_spell(ref)}".rstrip()
+        return Refusal(Reason.NO_MATCHING_PARENT, f"{message}; for this route it has: {known}")
     admitting = [entrance for entrance in meant if _admits(view, entrance, owner.key, route)]
     if not admitting:
-        message = f"no listener of {owner} {_spell(ref)}".rstrip()
-        return Refusal(
-            Reason.NOT_ALLOWED_BY_LISTENERS,
-            f"{message} allows routes of kind {route.kind} and namespace {route.key.namespace}",
-        )
+        return Refusal(Reason.NOT_ALLOWED_BY_LISTENERS, _barred(meant, route, ref, owner))
     attachments = tuple(_attachments(admitting, spec.spec.hostnames))
     if not attachments:
-        listed = ", ".join(entrance.hostname for entrance in admitting)
+        listed = _listed(entrance.hostname for entrance in admitting)
         return Refusal(
-            Reason.NO_MATCHING_LISTENER_HOSTNAME, f"no hostname of the route fits those of {owner}: {listed[:512]}"
+            Reason.NO_MATCHING_LISTENER_HOSTNAME, f"no hostname of the route fits those of {owner}: {listed}"
         )
     return attachments
 
@@ -60,9 +60,21 @@ def _is_meant(entrance: Entrance, ref: ParentRef) -> bool:
 
 
 def _admits(view: View, entrance: Entrance, owner: Key, route: ObjectId) -> bool:
-    return RouteGroupKind(route.kind, GATEWAY_API) in entrance.kinds and selectors.admits(
-        view, entrance.namespaces, owner.namespace, route.key.namespace
-    )
+    return _takes(entrance, route) and selectors.admits(view, entrance.namespaces, owner.namespace, route.key.namespace)
+
+
+def _takes(entrance: Entrance, route: ObjectId) -> bool:
+    return RouteGroupKind(route.kind, GATEWAY_API) in entrance.kinds
+
+
+def _barred(meant: Sequence[Entrance], route: ObjectId, ref: ParentRef, owner: ObjectId) -> str:
+    """What is asked for by listeners that do not admit the route: the kind first, then the namespace."""
+    message = f"no listener {_spell(ref)}".rstrip() + f" of {owner} allows routes of kind {route.kind}"
+    taking = [entrance for entrance in meant if _takes(entrance, route)]
+    if not taking:
+        return f"{message}; supportedKinds: {_listed(kind.kind for entrance in meant for kind in entrance.kinds)}"
+    wanted = _listed(entrance.namespaces.from_ for entrance in taking)
+    return f"{message} and namespace {route.key.namespace}; allowedRoutes.namespaces.from: {wanted}"
 
 
 def _attachments(entrances: Iterable[Entrance], wanted: tuple[str, ...]) -> Iterable[Attachment]:
@@ -74,3 +86,8 @@ def _attachments(entrances: Iterable[Entrance], wanted: tuple[str, ...]) -> Iter
 
 def _spell(ref: ParentRef) -> str:
     return " with ".join(filter(None, (ref.section_name, f"port {ref.port}" if ref.port else "")))
+
+
+def _listed(words: Iterable[str]) -> str:
+    """Each once, as far as there is room."""
+    return ", ".join(dict.fromkeys(words))[:512] or "none"
