@@ -5,8 +5,10 @@ import pytest
 from proxy.backend.keeping import SILENCE_S, Keeping, Sign
 
 
-def looks(keeping: Keeping, *, is_used: bool, count: int) -> list[Sign]:
-    return [keeping.look(n * SILENCE_S, is_used=is_used, idle_timeout_s=0.0) for n in range(1, count + 1)]
+def looks(keeping: Keeping, *, is_used: bool, count: int, after: int = 0) -> list[Sign]:
+    """So many of them, `after` earlier ones."""
+    places = range(after + 1, after + count + 1)
+    return [keeping.look(place * SILENCE_S, is_used=is_used, idle_timeout_s=0.0) for place in places]
 
 
 def test_a_connection_that_owes_answers_and_says_nothing_is_pinged_then_dead() -> None:
@@ -15,8 +17,8 @@ def test_a_connection_that_owes_answers_and_says_nothing_is_pinged_then_dead() -
 
 def test_one_that_answers_its_pings_lives_on() -> None:
     keeping = Keeping(0.0)
-    for _ in range(5):
-        assert looks(keeping, is_used=True, count=2)[-1] is Sign.SILENT
+    for place in range(5):
+        assert looks(keeping, is_used=True, count=2, after=2 * place)[-1] is Sign.SILENT
         keeping.is_heard = True
 
 
@@ -28,7 +30,17 @@ def test_silence_before_the_first_request_does_not_count_against_it() -> None:
     keeping = Keeping(0.0)
     looks(keeping, is_used=False, count=3)
 
-    assert looks(keeping, is_used=True, count=2) == [Sign.SILENT, Sign.DEAD]
+    assert looks(keeping, is_used=True, count=2, after=3) == [Sign.SILENT, Sign.DEAD]
+
+
+def test_a_short_idle_timeout_makes_no_backend_dead_sooner() -> None:
+    """A garbage collection of some seconds would end all requests of those with such a timeout."""
+    keeping = Keeping(0.0)
+    looked_s = [2.0 * place for place in range(1, 18)]
+    signs = {now_s: keeping.look(now_s, is_used=True, idle_timeout_s=2.0) for now_s in looked_s}
+
+    # The first look finds what was heard before it.
+    assert {18.0: Sign.SILENT, 34.0: Sign.DEAD} == {s: sign for s, sign in signs.items() if sign is not Sign.ALIVE}
 
 
 @pytest.mark.parametrize(("now_s", "expected"), [(129.9, Sign.ALIVE), (130.0, Sign.UNUSED)])
