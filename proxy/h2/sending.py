@@ -137,7 +137,8 @@ class Sending:
             raise _headless(stream_id)
         size = len(data)
         room = min(stream.send_window, self._send_window)
-        if size > room:
+        # Nothing, with the end, needs no window; there may be less than none of that (6.9.2).
+        if size > room and size:
             size, end_stream = max(0, room), False
             if not size:
                 return 0

@@ -201,6 +201,19 @@ def test_a_window_that_is_open_already_is_no_news() -> None:
     assert [] == server.receive(updates, 0.0)
 
 
+@pytest.mark.parametrize("left_bytes", [0, -5])
+def test_an_end_without_data_needs_no_window(left_bytes: int) -> None:
+    """Its caller is told that nothing of nothing was taken, and comes no second time."""
+    server = answering(10)
+    server.send_data(1, bytes(10))
+    server.receive(frames.encode_settings([(4, 10 + left_bytes)]), 0.0)
+    server.data_to_send()
+
+    assert 0 == server.send_data(1, b"", end_stream=True)
+    assert [(frames.DATA, frames.END_STREAM)] == [(f.kind, f.flags) for f in sent_frames(server.data_to_send())]
+    assert 0 == server.stream_count
+
+
 def test_settings_may_take_a_window_below_zero_and_open_it_again() -> None:
     server = answering(100)
     server.send_data(1, bytes(60))
