@@ -196,7 +196,8 @@ class ConnectionPool:
         """A connection was not made: tell the one that it was opened for."""
         waiting = list(self._waiting)
         for request in waiting if self._may_multiplex else waiting[:1]:
-            if not request.has_ended:
+            # One that is told may let go of another request, whose place is taken by the next in the queue.
+            if request in self._waiting:
                 self._take(request)
                 request.fail(failure)
 
@@ -240,6 +241,9 @@ class ConnectionPool:
         if self._is_retired and not self._waiting:
             # Not before: it would make room for another, which would be closed as soon.
             link.drain()
+        elif self._circuit.pending and link.is_idle and not link.takes_none:
+            # Others wait for a connection: to another address, or this one is too old for them.
+            self._owner.on_room()
 
     def on_full(self) -> None:
         """A link takes no more requests, now or for good."""

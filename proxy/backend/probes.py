@@ -138,8 +138,8 @@ class Prober:
     # -- owner of the pool -------------------------------------------------------------------------------------------
 
     def make_room(self) -> bool:
-        """Never: there is one connection, for one request at a time."""
-        return False
+        """There is one connection, for one request at a time: one that takes no more, since it is old, makes room."""
+        return self._pool is not None and self._pool.close_idle()
 
     def on_room(self) -> None:
         """Nobody waits."""
