@@ -70,10 +70,12 @@ class H2Link:
         "_is_ready",
         "_is_used",
         "_keeping",
+        "_last_id",
         "_loop",
         "_name",
         "_on_first_answer",
         "_requests",
+        "_sent_id",
         "_served",
         "_shared",
         "_tick",
@@ -99,6 +101,8 @@ class H2Link:
         """It has carried a request."""
         self._is_gone = False
         self._served = 0
+        self._last_id = self._sent_id = 0
+        """The streams that were opened last, and whose head left last."""
         self._keeping = Keeping(loop.now_s)
         self._tick = loop.deadline(self._on_tick)
         self._tick.set(loop.now_s + (shared.connect_timeout_s or SILENCE_S))
@@ -138,7 +142,7 @@ class H2Link:
             self._loop.call_soon(lambda: request.fail(failure))
             return False
         self._is_used = True
-        request.stream_id = stream_id
+        request.stream_id = self._last_id = stream_id
         self._requests[stream_id] = request
         request.open(self)
         self._transport.flush_later()
@@ -233,6 +237,7 @@ class H2Link:
         self._break(Reason.RESET, f"connection lost: {error}")
 
     def buffers_to_send(self) -> list[Buffer]:
+        self._sent_id = self._last_id
         return self._codec.buffers_to_send()
 
     def on_drained(self) -> None:
@@ -381,7 +386,9 @@ class H2Link:
             self._home.on_unready(failure)
         for request in requests:
             was_reused = reason is Reason.RESET and self._served > 0 and not request.is_answered
-            request.fail(Failure(reason, f"{self._name}: {what}", is_unprocessed=False, was_reused=was_reused))
+            # Those of this very turn, whose heads have not left.
+            is_unsent = request.stream_id > self._sent_id
+            request.fail(Failure(reason, f"{self._name}: {what}", is_unprocessed=is_unsent, was_reused=was_reused))
 
     def _take_all(self) -> list[Request]:
         requests = list(self._requests.values())

@@ -138,3 +138,29 @@ def test_when_no_other_connection_comes_about_one_that_is_served_meanwhile_is_no
         assert [answer.failure and answer.failure.reason for answer in waiting] == [Reason.RESET, None, Reason.RESET]
         assert waiting[1].status_code == 200
         assert w.backend().in_flight == 0
+
+
+def test_a_request_that_has_not_left_when_its_connection_ends_was_not_processed() -> None:
+    go_on = threading.Event()
+
+    def leave(peer: H2Peer, event: h2.events.Event) -> None:
+        answers(peer, event)
+        if isinstance(event, h2.events.RequestReceived) and event.stream_id == 3:
+            assert go_on.wait(PATIENCE_S)
+            peer.conn.reset()
+
+    with backend(speaks(leave)) as peer, world() as w:
+        w.use(h2c(peer.address))
+        w.fetch()
+        sent = opened(w, w.get())
+        w.turns()
+        go_on.set()
+        # It is there, and the loop has not been told.
+        assert w.loop._selector.select(PATIENCE_S)
+        unsent = w.get(method=b"POST")
+        w.until(lambda: sent.is_over and unsent.is_over)
+
+        assert sent.failure is not None
+        assert unsent.failure is not None
+        assert (sent.failure.reason, sent.failure.is_unprocessed) == (Reason.RESET, False)
+        assert (unsent.failure.reason, unsent.failure.is_unprocessed) == (Reason.RESET, True)
