@@ -17,7 +17,7 @@ from tunnelgw.model.meta import Key, Object
 from tunnelgw.model.refs import ParentRef
 from tunnelgw.sources.writing import Outcome, Written
 from tunnelgw.status.compose import Author, Wish
-from tunnelgw.statusdesk import MAX_COMMON_PAUSE_S, StatusDesk
+from tunnelgw.statusdesk import FIRST_PAUSE_S, MAX_COMMON_PAUSE_S, StatusDesk
 from tunnelgw.translate.verdicts import ObjectId, ParentVerdict, RouteVerdict
 
 WAIT_S = 30.0
@@ -72,7 +72,13 @@ class Office:
         self.stop = threading.Event()
         author = Author("tests.example/controller", ())
         self.left_out: list[tuple[str, ...]] = []
-        self.desk = StatusDesk(server, author, self.stop, lambda: self.leads, self._note, self._note_left_out, clock)
+        self.was_asked = threading.Event()
+        """Whether we lead."""
+        self.desk = StatusDesk(server, author, self.stop, self._may_write, self._note, self._note_left_out, clock)
+
+    def _may_write(self) -> bool:
+        self.was_asked.set()
+        return self.leads
 
     def _note(self, kind: str, outcome: str) -> None:
         assert kind == Kind.HTTP_ROUTE
@@ -156,7 +162,7 @@ def test_what_could_not_be_written_is_tried_again() -> None:
         server.wait_for("one for 1", "one for 1", "one for 1")
 
 
-def test_while_the_server_takes_nothing_it_is_asked_for_one_of_all_that_wait() -> None:
+def test_while_the_server_takes_nothing_it_is_asked_for_one_of_all_that_wait(caplog: pytest.LogCaptureFixture) -> None:
     server = Server()
     server.is_down = True
     now_s = 100.0
@@ -171,6 +177,32 @@ def test_while_the_server_takes_nothing_it_is_asked_for_one_of_all_that_wait() -
 
         server.wait_for("one for 1", "two for 1", "three for 1", "one for 1")
         office.wait_for("failed", "written", "written", "written")
+    assert caplog.messages == ["status could not be written, retrying"]
+
+
+@pytest.mark.parametrize("is_down", [True, False])
+def test_pauses_are_short_again_after_a_success_however_many_failed_at_once(is_down: bool) -> None:
+    names = ("one", "two", "three", "four")
+    server = Server()
+    now_s = 100.0
+    with working(server, threads=len(names), clock=lambda: now_s) as office:
+        for number in range(1, 11):
+            server.is_down = is_down
+            server.outcomes = [] if is_down else [Outcome.FAILED] * len(names)
+            server.open.clear()
+            server.written, office.outcomes = [], []
+            for name in names:
+                office.desk.want(wish(name, version=str(number), name=name))
+            with server.changed:
+                assert server.changed.wait_for(lambda: len(server.written) == len(names), WAIT_S)
+            server.open.set()
+            office.wait_for(*["failed"] * len(names))
+
+            server.is_down = False
+            now_s += 2 * FIRST_PAUSE_S
+            office.desk.wake()
+
+            office.wait_for(*["failed"] * len(names), *["written"] * len(names))
 
 
 @pytest.mark.parametrize("is_down", [True, False])
@@ -214,7 +246,7 @@ def test_after_a_conflict_the_newer_version_is_written_at_once() -> None:
         server.wait_for("one for 1", "two for 2")
 
 
-def test_a_conflict_without_a_newer_version_is_tried_again() -> None:
+def test_a_conflict_without_a_newer_version_is_tried_again(caplog: pytest.LogCaptureFixture) -> None:
     """Somebody between us and the API server may say so."""
     server = Server()
     server.outcomes = [Outcome.CONFLICT]
@@ -222,15 +254,19 @@ def test_a_conflict_without_a_newer_version_is_tried_again() -> None:
         office.desk.want(wish("one"))
 
         office.wait_for("conflict", "written")
+    assert not caplog.messages
 
 
-def test_a_status_that_is_refused_for_what_it_says_is_not_tried_again() -> None:
+def test_a_status_that_is_refused_for_what_it_says_is_told_and_not_tried_again(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
     server = Server()
     server.outcomes = [Outcome.INVALID]
     with working(server) as office:
         office.desk.want(wish("one"))
         office.wait_for("invalid")
         assert office.desk.depth == 0
+    assert caplog.messages == ["status refused"]
 
 
 def test_wishes_that_are_forgotten_are_not_written() -> None:
@@ -250,9 +286,12 @@ def test_wishes_that_are_forgotten_are_not_written() -> None:
 
 def test_while_another_leads_wishes_wait() -> None:
     server = Server()
-    with working(server) as office:
+    with working(server, threads=1) as office:
+        assert office.was_asked.wait(WAIT_S)
         office.leads = False
+        office.was_asked.clear()
         office.desk.want(wish("one"))
+        assert office.was_asked.wait(WAIT_S)
         assert office.desk.depth == 1
         assert not server.written
 
