@@ -1,12 +1,15 @@
 """The Integration API's "DNS policies" as a store: sites by UUID, listings in pages.
 
-Pages are read at different moments, so a listing counts only if every page says the same total and brings exactly the
-rows that its place must have; otherwise it starts again, a few times. The number of pages is computed from the first
-one, so that no answer can make the listing endless. Pages whose rows are those of the last listing byte for byte are
-not decoded again; when all are, the last `Listing` object is returned.
+Pages are read at different moments, so a listing counts only if every page says the same total, brings exactly the rows
+that its place must have, and begins with the row that the one before ended with: where a row goes and another one comes
+between two pages, the total stays, and the row that moved from one to the other would be missed. Otherwise it starts
+again, a few times. The number of pages is computed from the first one, so that no answer can make the listing endless.
+Pages whose rows are those of the last listing byte for byte are not decoded again; when all are, the last `Listing`
+object is returned.
 """
 
 from concurrent.futures import ThreadPoolExecutor
+from itertools import pairwise
 
 import msgspec
 
@@ -46,10 +49,18 @@ class _Page(msgspec.Struct, frozen=True, rename="camel"):
 class _Part:
     """The rows of one page, kept so that an equal page need not be decoded again."""
 
-    def __init__(self, data: bytes, rows: list[PolicyRow]) -> None:
-        self.data = data
-        self.ids = [row.id for row in rows]
-        self.records = integrationrows.records_of(rows)
+    def __init__(self, data: bytes, rows: list[PolicyRow], shared: int) -> None:
+        """`shared` rows, the first ones, are the last ones of the page before."""
+        self.key = (data, shared)
+        self.count = len(rows)
+        self.ends = (rows[0], rows[-1]) if rows else None
+        own = rows[shared:]
+        self.ids = [row.id for row in own]
+        self.records = integrationrows.records_of(own)
+
+    @property
+    def data(self) -> bytes:
+        return self.key[0]
 
 
 class _Site(msgspec.Struct, frozen=True, rename="camel"):
@@ -123,8 +134,14 @@ class IntegrationStore:
         fetched = self._all_pages(collection, deadline)
         pages = [replies.decoded(reply, _page_decoder) for reply in fetched]
         _check_consistency(pages)
-        known = {part.data: part for part in self._last_parts or ()}
-        parts = [_part(reply, page, known) for reply, page in zip(fetched, pages, strict=True)]
+        known = {part.key: part for part in self._last_parts or ()}
+        shared = _shared(pages[0].count)
+        parts = [
+            _part(reply, page, shared if index else 0, known)
+            for index, (reply, page) in enumerate(zip(fetched, pages, strict=True))
+        ]
+        if shared:
+            _check_seams(parts)
         if parts != self._last_parts:
             self._last_listing = Listing(_records_in(parts))
             self._last_parts = parts
@@ -135,11 +152,12 @@ class IntegrationStore:
         head = replies.decoded(first, _head_decoder)
         if head.total_count <= head.count:
             return [first]
-        if not 0 < head.count <= head.total_count <= head.count * MAX_PAGES:
+        step = head.count - _shared(head.count)
+        if not 0 < head.count <= head.total_count <= step * MAX_PAGES:
             raise StoreUnreachable(
                 f"GET {path}: a page of {head.count} rows of {head.total_count} in all, want at most {MAX_PAGES} pages"
             )
-        offsets = range(head.count, head.total_count, head.count)
+        offsets = range(step, head.total_count - _shared(head.count), step)
         return [first, *self._pages.map(lambda offset: self._page(path, offset, deadline, head.count), offsets)]
 
     def _page(self, path: str, offset: int, deadline: Deadline, limit: int = PAGE_LIMIT) -> Reply:
@@ -164,7 +182,7 @@ class IntegrationStore:
 
     def _sites(self, deadline: Deadline) -> list[_Site]:
         pages = self._all_pages(f"{INTEGRATION_PATH}/sites", deadline)
-        return [site for page in pages for site in replies.decoded(page, _site_decoder).data]
+        return list(dict.fromkeys(site for page in pages for site in replies.decoded(page, _site_decoder).data))
 
     def site_names(self, deadline: Deadline) -> list[str]:
         return [_site_text(site) for site in self._sites(deadline)]
@@ -193,16 +211,28 @@ def _check_consistency(pages: list[_Page]) -> None:
     """Raises _Moved when the pages cannot belong to one moment."""
     size, total = pages[0].count, pages[0].total_count
     for index, page in enumerate(pages):
-        expected = min(size, total - index * size)
-        if page.total_count != total or page.offset != index * size or page.count != expected:
+        offset = index * (size - _shared(size))
+        if page.total_count != total or page.offset != offset or page.count != min(size, total - offset):
             raise _Moved
 
 
-def _part(reply: Reply, page: _Page, known: dict[bytes, _Part]) -> _Part:
+def _check_seams(parts: list[_Part]) -> None:
+    """Raises _Moved when a page does not begin with the last row of the one before."""
+    for before, after in pairwise(parts):
+        if before.ends is None or after.ends is None or before.ends[1] != after.ends[0]:
+            raise _Moved
+
+
+def _shared(count: int) -> int:
+    """How many rows a page has from the end of the one before, where pages have `count` rows."""
+    return 1 if count > 1 else 0
+
+
+def _part(reply: Reply, page: _Page, shared: int, known: dict[tuple[bytes, int], _Part]) -> _Part:
     """The rows of a page; raises _Moved when there are not as many as it says."""
     data = bytes(page.data)
-    part = known.get(data) or _Part(data, replies.decoded(reply, _rows_decoder, data))
-    if len(part.ids) != page.count:
+    part = known.get((data, shared)) or _Part(data, replies.decoded(reply, _rows_decoder, data), shared)
+    if part.count != page.count:
         raise _Moved
     return part
 

@@ -49,13 +49,13 @@ class PolicyApi:
         return json_answer(200, {"applicationVersion": self._version})
 
     def sites(self, request: Request, sites: Sequence[Site]) -> Answer:
-        return _page_answer(request, [site.as_json() for site in sites], _SITE_PROPERTIES)
+        return self._page_answer(request, [site.as_json() for site in sites], _SITE_PROPERTIES)
 
     def list_page(self, request: Request, site: Site) -> Answer:
         rows: Sequence[Row] = site.store.rows()
         if self._is_row_passing(request):
             rows = (_PASSING_ROW, *rows)
-        return _page_answer(request, rows, _POLICY_PROPERTIES, self._as_policy)
+        return self._page_answer(request, rows, _POLICY_PROPERTIES, self._as_policy)
 
     def read(self, request: Request, site: Site, policy_id: str) -> Answer:
         rows = self._named(site, policy_id)
@@ -114,25 +114,27 @@ class PolicyApi:
                 self._shows_passing_row = not self._shows_passing_row
             return self._shows_passing_row
 
-
-def _page_answer(
-    request: Request, items: Sequence[Any], properties: frozenset[str], as_json: Any = lambda item: item
-) -> Answer:
-    """The page that the request asks for; items become JSON only where they are needed."""
-    query = parse_qs(request.query)
-    try:
-        offset, limit = _number(request, "offset", 0), _number(request, "limit", DEFAULT_LIMIT)
-        if limit > MAX_LIMIT:
-            raise _BadQuery(f"'limit' must be at most {MAX_LIMIT}")
-        if "filter" in query:
-            predicate = parse(query["filter"][0], properties)
-            filtered = [content for content in map(as_json, items) if predicate(content)]
-            total, page = len(filtered), filtered[offset : offset + limit]
-        else:
-            total, page = len(items), [as_json(item) for item in items[offset : offset + limit]]
-    except (_BadQuery, FilterError) as error:
-        return integration_error(400, "api.request.invalid-parameter", str(error), request.path)
-    return json_answer(200, {"offset": offset, "limit": limit, "count": len(page), "totalCount": total, "data": page})
+    def _page_answer(
+        self, request: Request, items: Sequence[Any], properties: frozenset[str], as_json: Any = lambda item: item
+    ) -> Answer:
+        """The page that the request asks for; items become JSON only where they are needed."""
+        query = parse_qs(request.query)
+        try:
+            offset, limit = _number(request, "offset", 0), _number(request, "limit", DEFAULT_LIMIT)
+            if limit > MAX_LIMIT:
+                raise _BadQuery(f"'limit' must be at most {MAX_LIMIT}")
+            limit = min(limit, self._quirks.max_page_rows)
+            if "filter" in query:
+                predicate = parse(query["filter"][0], properties)
+                filtered = [content for content in map(as_json, items) if predicate(content)]
+                total, page = len(filtered), filtered[offset : offset + limit]
+            else:
+                total, page = len(items), [as_json(item) for item in items[offset : offset + limit]]
+        except (_BadQuery, FilterError) as error:
+            return integration_error(400, "api.request.invalid-parameter", str(error), request.path)
+        return json_answer(
+            200, {"offset": offset, "limit": limit, "count": len(page), "totalCount": total, "data": page}
+        )
 
 
 def _number(request: Request, name: str, default: int) -> int:

@@ -32,6 +32,8 @@ class Quirks(msgspec.Struct, forbid_unknown_fields=True):
     """The integration API lists all rows that were made through v2 under one id; deleting it deletes them all."""
     page_shifts: int = 0
     """How many more times rows move between the pages of an integration listing while it is being read."""
+    max_page_rows: int = 200
+    """Of the integration API; a page has no more rows, whatever limit it is asked for."""
     expired_answer: ExpiredAnswer = ExpiredAnswer.UNAUTHORIZED
     max_key_characters: int = 256
     """v2; 128 in older releases."""

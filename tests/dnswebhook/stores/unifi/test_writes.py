@@ -7,10 +7,10 @@ import pytest
 
 from dnswebhook.deadline import Deadline
 from dnswebhook.errors import AlreadyExists, NotFound, Overlaps, RecordError, StoreUnreachable, UpdateUnsupported
-from dnswebhook.model import Origin, RecordSpec
+from dnswebhook.model import Origin, Record, RecordSpec
 from dnswebhook.stores.unifi import UnifiStore
 from tests.dnswebhook.stores.unifi.conftest import OpenStore
-from tests.support.controller import Controller, PutRefusal, faults
+from tests.support.controller import Controller, Hang, PutRefusal, faults
 
 SPECS = [
     RecordSpec("app.example.com", "A", "192.0.2.10", 300),
@@ -185,6 +185,40 @@ def test_a_listing_starts_again_when_rows_move_between_its_pages(
     names = [record.name for record in records]
     assert len(names) == len(set(names))
     assert {f"host-{number}.example.com" for number in range(500)} <= set(names)
+
+
+def test_a_listing_starts_again_when_a_row_goes_and_another_comes_between_its_pages(
+    controller: Controller, open_store: OpenStore, deadline: Deadline
+) -> None:
+    """Their number is that of before, and each page is full; the row that moved to the page before would be missed."""
+    rows = [controller.add_row(f"host-{number}.example.com", "A", "192.0.2.1") for number in range(300)]
+    second_page = controller.fault(Hang(), on="list", nth=2, count=1)
+    store, other_admin = open_store(controller, api="integration"), open_store(controller, api="v2")
+
+    with ThreadPoolExecutor(1) as pool:
+        listing = pool.submit(store.list_records, deadline)
+        second_page.wait_for_strikes()
+        other_admin.delete(Record(rows[0].id, rows[0].name, "A", "192.0.2.1"), deadline)
+        other_admin.create(RecordSpec("new.example.com", "A", "192.0.2.1"), deadline)
+        controller.release_hangs()
+        names = [record.name for record in listing.result().records]
+
+    assert sorted(names) == sorted(["new.example.com", *(row.name for row in rows[1:])])
+
+
+@pytest.mark.parametrize(
+    ("page_rows", "total", "pages"), [(1, 3, 3), (2, 2, 1), (2, 5, 4), (3, 5, 2), (3, 6, 3), (3, 7, 3), (5, 0, 1)]
+)
+def test_pages_may_be_as_small_as_the_controller_wants(
+    controller: Controller, open_store: OpenStore, deadline: Deadline, page_rows: int, total: int, pages: int
+) -> None:
+    rows = [controller.add_row(f"host-{number}.example.com", "A", "192.0.2.1") for number in range(total)]
+    controller.quirks.max_page_rows = page_rows
+
+    listing = open_store(controller, api="integration").list_records(deadline)
+
+    assert [record.name for record in listing.records] == [row.name for row in rows]
+    assert sum(count for (_, called, _), count in controller.calls.calls.items() if called == "list") == pages
 
 
 def test_parallel_writers_and_readers_all_succeed(
