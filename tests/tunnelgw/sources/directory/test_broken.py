@@ -31,7 +31,10 @@ def laughs() -> str:
         ("kind: HTTPRoute\nmetadata: {name: [\n", "web.yaml:3: "),
         (route().replace("  name: web", "  name: web\n  name: web"), "web.yaml:5: key 'name' is there twice"),
         (route().replace("[a.example.org]", "[a.example.org, A_B]"), "web.yaml:7: spec.hostnames[1] 'A_B' is not"),
-        (route().replace("hostnames", "hostname"), "web.yaml:7: spec.hostname is not a field that there is"),
+        (
+            route().replace("hostnames", "hostname"),
+            "web.yaml:7: spec.hostname is not a field that there is, did you mean hostnames?",
+        ),
         (route().replace("  name: web", "  name: Web"), "web.yaml:4: metadata.name 'Web' is not a name"),
         (route().replace("  name: web", "  generateName: web"), "web.yaml:3: metadata.name is missing"),
         (route("w" * 254), "web.yaml:4: metadata.name has 254 characters, more than 253"),
@@ -46,6 +49,10 @@ def laughs() -> str:
         (
             route().replace("k8s.io", "k8.io"),
             "web.yaml:2: there is no kind HTTPRoute in gateway.networking.k8.io/v1, want",
+        ),
+        (
+            route().replace("gateway.networking", "networking"),
+            "web.yaml:2: there is no kind HTTPRoute in networking.k8s.io/v1, want gateway.networking.k8s.io/v1",
         ),
         (route().replace("io/v1", "io"), "web.yaml:2: there is no kind HTTPRoute in gateway.networking.k8s.io, want"),
         (

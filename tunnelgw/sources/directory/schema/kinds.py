@@ -56,8 +56,10 @@ def misspelling(api_version: str, kind: str) -> str:
         resource = RESOURCES[Kind(kind)]
         wanted = f"{resource.group}/{resource.versions[0]}".lstrip("/")
         # Others have kinds of the same name: Gateways, Services and Backends are not rare.
-        is_meant = not slash or difflib.get_close_matches(group, [resource.group], cutoff=_NEAR_GROUP)
-        return f"there is no kind {kind} in {api_version}, want {wanted}" if is_meant else ""
+        is_near = difflib.get_close_matches(group, [resource.group], cutoff=_NEAR_GROUP)
+        # An Ingress is one of networking.k8s.io, an HTTPRoute of gateway.networking.k8s.io.
+        is_part = resource.group.endswith(f".{group}")
+        return f"there is no kind {kind} in {api_version}, want {wanted}" if is_near or is_part or not slash else ""
     if kind.lower() in _NEIGHBOURS or not difflib.get_close_matches(group, _GROUPS, n=1, cutoff=_NEAR_GROUP):
         return ""
     near = difflib.get_close_matches(kind.lower(), _BY_LOWER_CASE, n=1, cutoff=_NEAR_KIND)

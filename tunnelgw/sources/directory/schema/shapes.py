@@ -5,6 +5,7 @@
 Values are those of JSON. A check returns the value with its defaults, in new containers where something was added.
 """
 
+import difflib
 import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final, Protocol
@@ -190,7 +191,9 @@ class Fields:
         for name, item in given.items():
             shape = self._fields.get(name)
             if shape is None:
-                counting((*place, name), "is not a field that there is")
+                near = difflib.get_close_matches(name, self._fields, n=1)
+                hint = f", did you mean {near[0]}?" if near else ""
+                counting((*place, name), f"is not a field that there is{hint}")
             else:
                 checked[name] = shape.check(item, (*place, name), counting)
         for name in self._required:
