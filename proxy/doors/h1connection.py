@@ -205,7 +205,8 @@ class H1Connection:
             return
         self._resume()
         now_s = self.idle_since_s = self._loop.now_s
-        self._deadline.set(now_s + self.terms.idle_timeout_s)
+        # Where it drains, the response had begun before, and has not told the client.
+        self._deadline.set(now_s + (DRAIN_S if self._is_draining else self.terms.idle_timeout_s))
         if self._codec.has_pipelined:
             # Not from within a call of the exchange that has just ended.
             self._loop.call_soon(self._take_pipelined)
@@ -272,7 +273,8 @@ class H1Connection:
         if self._stream is None and not self._is_ending:
             # A request that lies in the socket already is answered.
             self._transport.on_readable()
-        if self._is_ending:
+        if self._is_ending or (self._stream is not None and self._stream.has_answered):
+            # Once this response has ended, who was told nothing by its head is as one in use.
             return
         now_s = self._loop.now_s
         if now_s - self.idle_since_s < RECENT_S and self._codec.is_idle:

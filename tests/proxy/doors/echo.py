@@ -108,7 +108,10 @@ class Exchange:
 
     def hello(self) -> None:
         self._on_data = self._drop
-        self._answer(200, b"hello\n")
+        if self._has_begun:
+            self._put(b"hello\n", True, self)
+        else:
+            self._answer(200, b"hello\n")
 
     def _do_hello(self) -> None:
         self.hello()
@@ -138,6 +141,11 @@ class Exchange:
     def _do_hold(self) -> None:
         self._on_data = lambda data, end_stream: None
         self.services.held.append(self)
+
+    def _do_begin(self) -> None:
+        self._has_begun = True
+        self.client.send_headers(ResponseHead(200, [TEXT, (b"content-length", b"6")]), False)
+        self._do_hold()
 
     def _do_stall(self, size: str) -> None:
         left_bytes = int(size)
@@ -201,6 +209,7 @@ class Exchange:
 
     # -- sending -----------------------------------------------------------------------------------------------------
 
+    _has_begun = False
     _has_end = False
 
     def _answer(self, status_code: int, body: bytes) -> None:

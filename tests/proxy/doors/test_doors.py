@@ -207,6 +207,48 @@ def test_a_request_that_crosses_with_the_drain_is_answered() -> None:
         assert b"connection: close\r\n" in answer
 
 
+@pytest.mark.parametrize("is_pipelined", [False, True])
+def test_the_request_behind_a_response_that_had_begun_before_the_drain_is_answered(is_pipelined: bool) -> None:
+    """That response's head has told the client nothing."""
+    with serving() as rig, rig.connect() as client:
+        ask(client, "/begin")
+        read_until(client, b"\r\n\r\n")
+        rig.call(rig.doors.drain)
+        if is_pipelined:
+            ask(client, "/hello")
+
+        def end() -> None:
+            """In one turn of the loop, as above."""
+            rig.services.let_go()
+            if not is_pipelined:
+                ask(client, "/hello")
+
+        rig.call(end)
+        answer = read_all(client)
+        assert answer.startswith(b"hello\nHTTP/1.1 200 OK\r\n")
+        assert answer.endswith(HELLO)
+        assert b"connection: close\r\n" in answer
+        assert rig.is_idle.wait(WAIT_S)
+
+
+def test_a_client_whose_response_had_begun_before_the_drain_is_let_go_when_it_asks_nothing_more(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("proxy.doors.h1connection.DRAIN_S", 100.0)
+    with serving(limits={"idleTimeout": "1h"}) as rig, rig.connect() as client:
+        ask(client, "/begin")
+        read_until(client, b"\r\n\r\n")
+        rig.call(rig.doors.drain)
+        rig.call(rig.services.let_go)
+        read_until(client, b"hello\n")
+        rig.pass_time(99)
+        assert not rig.is_idle.is_set()
+
+        rig.pass_time(1)
+        assert b"" == client.recv(10)
+        assert rig.is_idle.wait(WAIT_S)
+
+
 def test_a_client_that_has_just_come_when_draining_begins_has_a_while_for_its_first_request(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
