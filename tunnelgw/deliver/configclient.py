@@ -123,7 +123,6 @@ class ConfigClient:
 
         `before_call` may raise to prevent a call.
         """
-        self._endpoint = endpoint
         self._before_call = before_call
         self._answer_timeout_s = answer_timeout_s
         self._headers = {"Authorization": f"Bearer {token.reveal()}"} if token is not None else {}
@@ -164,9 +163,7 @@ class ConfigClient:
         try:
             return _decode_answer(body)
         except _UNREADABLE as error:
-            raise Undelivered(
-                f"{self._endpoint.url} is no proxy of ours: its answer to PUT /config: {error}"
-            ) from error
+            raise Undelivered(f"no proxy of ours: its answer to PUT /config: {error}") from error
 
     def _exchange(
         self, method: str, body: bytes, most_bytes: int = _MAX_ANSWER_BYTES
@@ -178,15 +175,15 @@ class ConfigClient:
         except (http.client.RemoteDisconnected, ConnectionError) as error:
             self.close()
             if not was_used:
-                raise self._unreachable(error) from error
+                raise _unreachable(error) from error
         except (OSError, http.client.HTTPException, ValueError) as error:
             self.close()
-            raise self._unreachable(error) from error
+            raise _unreachable(error) from error
         try:
             return self._once(method, body, most_bytes)
         except (OSError, http.client.HTTPException, ValueError) as error:
             self.close()
-            raise self._unreachable(error) from error
+            raise _unreachable(error) from error
 
     def _once(self, method: str, body: bytes, most_bytes: int) -> tuple[int, http.client.HTTPMessage, bytes]:
         self._before_call()
@@ -204,13 +201,9 @@ class ConfigClient:
         self._is_used = connection.sock is not None
         return response.status, response.headers, content
 
-    def _unreachable(self, error: Exception) -> Undelivered:
-        reason = str(error)[:_MAX_TEXT] or type(error).__name__
-        return Undelivered(f"{self._endpoint.url}: {reason}")
-
     def _undelivered(self, method: str, status_code: int, body: bytes) -> Undelivered:
         said = _error_in(body)
-        seen = f"{self._endpoint.url} answered {status_code} to {method} /config"
+        seen = f"answered {status_code} to {method} /config"
         if status_code == HTTPStatus.UNAUTHORIZED and not self._headers:
             return Undelivered(
                 f"{seen}: it wants a token, and we have none: name its Secret in the GatewayConfig's authSecretRef, or "
@@ -227,6 +220,13 @@ class ConfigClient:
         detail = (problems or said.message)[:_MAX_TEXT]
         is_refusal = 400 <= status_code < 500
         return Undelivered(f"{seen}{f': {detail}' if detail else ''}", is_refusal=is_refusal)
+
+
+def _unreachable(error: Exception) -> Undelivered:
+    reason = str(error)[:_MAX_TEXT] or type(error).__name__
+    # Whoever shows a certificate that is refused is there.
+    hint = "" if isinstance(error, ssl.SSLError) else "; is the proxy up, and is the address right?"
+    return Undelivered(f"no answer: {reason}{hint}")
 
 
 def _connection(endpoint: ConfigEndpoint) -> http.client.HTTPConnection:

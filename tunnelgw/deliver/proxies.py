@@ -64,7 +64,7 @@ class ProxyTarget:
                 if failure.is_refusal and not is_visit:
                     self._held_version = None  # a version that is no proxy's would be refused for ever
                 raise
-        raise Undelivered(f"{self.name}: somebody else keeps replacing its document")
+        raise Undelivered("somebody else keeps replacing its document")
 
     def _put(self, parcel: DocumentParcel, version: int) -> tuple[Remark, ...]:
         answer = self._client.put(b'{"version":%d' % version + parcel.tail)

@@ -23,6 +23,21 @@ def target_at(backend: SocketBackend, answer_timeout_s: float = 30.0) -> ProxyTa
     return ProxyTarget(endpoint, ConfigClient(endpoint, None, answer_timeout_s))
 
 
+def test_whoever_speaks_another_protocol_is_there() -> None:
+    def answer(dialogue: Dialogue) -> None:
+        assert dialogue.receive()
+        dialogue.answer(b"")
+
+    with SocketBackend(answer) as backend:
+        endpoint = ConfigEndpoint(f"https://{backend.address}")
+        target = ProxyTarget(endpoint, ConfigClient(endpoint, None))
+
+        with pytest.raises(Undelivered, match=r"^no answer: \[SSL[^;]*$"):
+            target.deliver(PARCEL)
+
+        target.close()
+
+
 @pytest.mark.parametrize("version", [b"", b"-1", b"\xb2", b"9" * 5000, b"1 2", b"one"])
 def test_a_version_that_is_none_is_a_failure(version: bytes) -> None:
     def answer(dialogue: Dialogue) -> None:

@@ -141,11 +141,23 @@ def test_a_proxy_that_was_restarted_empty_gets_its_document_again(tmp_path: Path
         target.close()
 
 
+def test_a_proxy_that_is_not_there_is_told_with_what_to_look_at(tmp_path: Path) -> None:
+    """Which one it is stands before this wherever it is told."""
+    target = target_at(f"unix:{tmp_path / 'config.sock'}")
+
+    with pytest.raises(Undelivered) as raised:
+        target.deliver(parcel("a.example"))
+
+    assert str(raised.value) == (
+        "no answer: [Errno 2] No such file or directory; is the proxy up, and is the address right?"
+    )
+
+
 def test_another_token_is_told_with_its_repair() -> None:
     with Proxy() as proxy:
         target = target_of(proxy, "another-token")
 
-        with pytest.raises(Undelivered, match=r"401.*restart") as raised:
+        with pytest.raises(Undelivered, match=r"^answered 401 .*restart") as raised:
             target.deliver(parcel("a.example"))
 
         assert raised.value.is_refusal
