@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Final
 from urllib.parse import urlsplit
 
+from daemonkit.clienttls import trusting
 from daemonkit.optionsources import read_values
 from daemonkit.optionspec import specs_of
 from daemonkit.secret import Secret
@@ -88,7 +89,7 @@ def _connection(address: str, ca_file: str | None) -> http.client.HTTPConnection
 
 def _tls_context(ca_file: str | None) -> ssl.SSLContext:
     try:
-        return ssl.create_default_context(cafile=ca_file)
+        return trusting(ca_file)
     except OSError as error:  # of ssl too, where the file holds no certificate
         raise SourceError(f"--ca-file: cannot use {ca_file!r}: {error.strerror or error}") from error
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ssl
 import tempfile
 from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import trustme
@@ -29,11 +30,33 @@ class Issued:
         return {"certificate": self.chain_pem, "privateKey": self.key_pem}
 
 
+def bare_authority() -> Authority:
+    """Its certificate does not say what its key is for, as with those of MicroK8s and of `openssl req -x509`."""
+    key = ec.generate_private_key(ec.SECP256R1())
+    name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "bare")])
+    now = datetime.now(UTC)
+    certificate = (
+        x509.CertificateBuilder()
+        .subject_name(name)
+        .issuer_name(name)
+        .public_key(key.public_key())
+        .serial_number(x509.random_serial_number())
+        .not_valid_before(now - timedelta(days=1))
+        .not_valid_after(now + timedelta(days=1))
+        .add_extension(x509.BasicConstraints(ca=True, path_length=None), critical=True)
+        .add_extension(x509.SubjectKeyIdentifier.from_public_key(key.public_key()), critical=False)
+        .sign(key, hashes.SHA256())
+    )
+    pem, no_encryption = serialization.Encoding.PEM, serialization.NoEncryption()
+    key_pem = key.private_bytes(pem, serialization.PrivateFormat.PKCS8, no_encryption)
+    return Authority(trustme.CA.from_pem(certificate.public_bytes(pem), key_pem))
+
+
 class Authority:
     """A certificate authority of its own."""
 
-    def __init__(self) -> None:
-        self._ca = trustme.CA()
+    def __init__(self, ca: trustme.CA | None = None) -> None:
+        self._ca = ca or trustme.CA()
         self._folder = tempfile.TemporaryDirectory(prefix="tunnelgw-ca-")
         self._count = 0
         self.file = Path(self._folder.name) / "ca.pem"

@@ -14,6 +14,7 @@ from urllib.parse import urlsplit
 
 import msgspec
 
+from daemonkit.clienttls import trusting
 from daemonkit.secret import Secret
 from daemonkit.timedresponse import response_within
 from tunnelgw.deliver.courier import Undelivered
@@ -243,7 +244,7 @@ def _connection(endpoint: ConfigEndpoint) -> http.client.HTTPConnection:
     if parts.scheme == "http":
         return http.client.HTTPConnection(host, port, timeout=CONNECT_TIMEOUT_S)
     try:
-        context = ssl.create_default_context(cafile=endpoint.ca_file or None)
+        context = trusting(endpoint.ca_file or None)
     except (OSError, ssl.SSLError) as error:
         raise ValueError(f"CA file {endpoint.ca_file}: {error}") from error
     return _TlsConnection(host, port, context, endpoint.server_name or host)

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import msgspec
 
+from daemonkit.clienttls import trusting
 from dnswebhook.stores.unifi import sockets
 from dnswebhook.stores.unifi.address import ControllerAddress
 from dnswebhook.stores.unifi.settings import UnifiSettings
@@ -22,10 +23,10 @@ def context_for(settings: UnifiSettings) -> ssl.SSLContext:
     if settings.skip_tls_verify or settings.tls_fingerprint:
         # A pinned certificate is compared after the handshake, by its fingerprint alone.
         return _unverified_context()
-    context = ssl.create_default_context()
-    if settings.ca_cert is not None:
-        context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
-        _load_authorities(context, settings.ca_cert)
+    if settings.ca_cert is None:
+        return trusting()
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    _load_authorities(context, settings.ca_cert)
     return context
 
 

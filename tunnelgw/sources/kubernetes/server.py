@@ -12,6 +12,7 @@ connection. `interrupt` ends every wait on a socket, whichever thread it is in.
 
 import os
 import socket
+import ssl
 import threading
 import weakref
 from collections.abc import Callable, Hashable, Iterator, Mapping
@@ -30,7 +31,9 @@ from kubernetes.config import ConfigException, list_kube_config_contexts, load_i
 from kubernetes.config.kube_config import KubeConfigMerger
 from urllib3.connection import HTTPConnection, HTTPSConnection
 from urllib3.connectionpool import HTTPConnectionPool, HTTPSConnectionPool
+from urllib3.util.ssl_ import create_urllib3_context, resolve_cert_reqs
 
+from daemonkit.clienttls import without_formalities
 from daemonkit.secret import Secret
 
 T = TypeVar("T")
@@ -359,6 +362,7 @@ class _Connections:
 
         class Encrypted(HTTPSConnection):
             def connect(self) -> None:
+                self.ssl_context = _context_of(self)
                 super().connect()
                 known.add(self)
 
@@ -369,6 +373,14 @@ class _Connections:
             ConnectionCls = Encrypted
 
         return {"http": PlainPool, "https": EncryptedPool}
+
+
+def _context_of(connection: HTTPSConnection) -> ssl.SSLContext:
+    """As urllib3 makes one for each connection, but for how authorities must look."""
+    context = create_urllib3_context(cert_reqs=resolve_cert_reqs(connection.cert_reqs))
+    if not (connection.ca_certs or connection.ca_cert_dir or connection.ca_cert_data):
+        context.load_default_certs()
+    return without_formalities(context)
 
 
 def _refusal(status_code: int, body: bytes) -> Refused:

@@ -18,7 +18,7 @@ import pytest
 from kubernetes.client import Configuration
 from kubernetes.config.incluster_config import InClusterConfigLoader
 
-from tests.support.certificates import Authority
+from tests.support.certificates import Authority, bare_authority
 from tunnelgw.sources.kubernetes.server import ApiServer, Refused, Unreachable, edition, load_configuration
 
 SECRET = "geheim"  # looked for in messages
@@ -50,9 +50,11 @@ def echoing(context: ssl.SSLContext | None = None, port: int = 0) -> Iterator[st
             server.socket = context.wrap_socket(server.socket, server_side=True)
         thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.05})
         thread.start()
-        yield f"http{'s' if context else ''}://127.0.0.1:{server.server_port}"
-        server.shutdown()
-        thread.join()
+        try:
+            yield f"http{'s' if context else ''}://127.0.0.1:{server.server_port}"
+        finally:
+            server.shutdown()
+            thread.join()
 
 
 @pytest.fixture(scope="module")
@@ -180,6 +182,22 @@ def test_a_server_with_another_authority_is_trusted_by_the_kubeconfig_of_now(tmp
 
         assert server.request("GET", "/version") == f"Bearer {SECRET}".encode()
         server.close()
+
+
+def test_an_authority_is_trusted_that_python_of_its_own_would_refuse(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    make_context = ssl.SSLContext.__new__
+
+    def strict(cls: type[ssl.SSLContext], *args: Any, **kwargs: Any) -> ssl.SSLContext:
+        """As urllib3 has it from Python 3.13 on."""
+        context = make_context(cls, *args, **kwargs)
+        context.verify_flags |= ssl.VERIFY_X509_STRICT
+        return context
+
+    monkeypatch.setattr(ssl.SSLContext, "__new__", strict)
+    with closing(bare_authority()) as bare, echoing(bare.server_context(bare.issue("127.0.0.1"))) as url:
+        assert asked(kubeconfig(tmp_path, url, {"token": SECRET}, bare)) == f"Bearer {SECRET}".encode()
 
 
 def test_a_kubeconfig_that_was_not_written_since_is_not_read_again(tmp_path: Path) -> None:
