@@ -35,6 +35,8 @@ SLICE_S: Final = 0.0001
 """How long a turn may work on slices when nothing else was to be done; they take longer, and share it if they don't."""
 _SHARE: Final = 1 / 8
 """Of a turn that took long: with one slice in each of those, work would not come to its end while many are served."""
+_MAX_WAIT_S: Final = 86_400.0
+"""A deadline may be further away than the kernel can wait at once, which is 2^31 ms."""
 
 _READ: Final = selectors.EVENT_READ
 _WRITE: Final = selectors.EVENT_WRITE
@@ -135,7 +137,7 @@ class Loop:
         if self._soon or self._slices or self._flushers or self._is_stopping:
             return 0
         next_s = self._deadlines.next_s()
-        return None if next_s is None else max(0.0, next_s - now_s)
+        return None if next_s is None else min(max(0.0, next_s - now_s), _MAX_WAIT_S)
 
     def _flush(self) -> None:
         flushers = self._flushers

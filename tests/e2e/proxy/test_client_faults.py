@@ -246,6 +246,18 @@ def test_heads_beyond_the_limits_are_refused(
     assert [] == backend.received
 
 
+def test_limits_as_long_as_a_document_can_say_stop_no_worker(lone_gateway: Gateway, backend: RecordingBackend) -> None:
+    names = ("header", "idle", "streamIdle", "connect", "request", "backendIdle")
+    limits = {f"{name}Timeout": "99999h" for name in names}
+    lone_gateway.serve(route_to(backend.address), limits=limits)
+    workers = lone_gateway.worker_pids
+    with connections(lone_gateway.clear[1], 1) as (sock,):
+        for _ in range(2):
+            sock.sendall(b"GET / HTTP/1.1\r\nHost: a.example\r\n\r\n")
+            assert sock.recv(65536).startswith(b"HTTP/1.1 200")
+    assert workers == lone_gateway.worker_pids
+
+
 def test_an_http_2_client_that_grants_no_credit_stops_its_stream_only(lone_gateway: Gateway) -> None:
     def pour(dialogue: Dialogue) -> None:
         while request := dialogue.read_request():

@@ -247,6 +247,23 @@ def test_work_with_a_bug_is_dropped_and_the_next_is_done(loop: Loop, caplog: pyt
     assert "bug in sliced work" in caplog.text
 
 
+def test_a_deadline_further_away_than_the_kernel_can_wait_ends_nothing() -> None:
+    """Its limit is 2^31 ms, 25 days; a document may say 99999h."""
+    clock = Clock()
+    calls: list[float] = []
+    inner, outer = socket.socketpair()
+    with loop_of(clock) as loop, inner, outer:
+        year_s = 365 * 86_400.0
+        loop.deadline(lambda: calls.append(loop.now_s)).set(loop.now_s + year_s)
+        watcher = Watcher(inner)
+        loop.watch(inner, watcher)
+        outer.send(b"x")
+        loop.turn()
+        assert (watcher.reads, calls) == (1, [])
+        clock.passed_s += year_s
+        until(loop, lambda: bool(calls))
+
+
 def test_a_deadline_is_called_when_its_time_has_come_and_not_before() -> None:
     clock = Clock()
     with loop_of(clock) as loop:
