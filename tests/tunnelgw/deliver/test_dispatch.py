@@ -41,21 +41,33 @@ def plane(*urls: str, token: str = TOKEN) -> dict[str, Plane]:
     return {"shared": Plane(urls, Credentials(Secret(token)))}
 
 
+def served() -> set[str]:
+    """Targets that have a courier."""
+    names = (thread.name for thread in threading.enumerate())
+    return {name.removeprefix("courier ") for name in names if name.startswith("courier ")}
+
+
 def is_put(asked: Asked) -> bool:
     return asked.method == "PUT"
 
 
 class Desk:
-    def __init__(self, provider_url: str) -> None:
+    def __init__(self, provider_url: str, *, is_dry_run: bool = False) -> None:
         self.news = threading.Condition()
         self.crashes: list[BaseException] = []
-        settings = Settings(provider_url, marker("tests"), visit_every_s=0.3)
-        report = IngressReport(Metrics(CollectorRegistry()))
+        settings = Settings(provider_url, marker("tests"), visit_every_s=0.3, is_dry_run=is_dry_run)
+        self.registry = CollectorRegistry()
+        report = IngressReport(Metrics(self.registry))
         self.dispatch = Dispatch(settings, lambda: True, self._note, self.crashes.append, lambda *_: None, report)
 
     def _note(self) -> None:
         with self.news:
             self.news.notify_all()
+
+    def told_of_tunnels(self) -> set[str]:
+        """Those that numbers are told of."""
+        found = {sample.labels.get("tunnel") for metric in self.registry.collect() for sample in metric.samples}
+        return {tunnel for tunnel in found if tunnel}
 
     def until(self, is_so: Callable[[], bool]) -> None:
         with self.news:
@@ -63,9 +75,9 @@ class Desk:
 
 
 @contextmanager
-def open_desk(provider: Provider, url: str = "") -> Iterator[Desk]:
+def open_desk(provider: Provider, url: str = "", *, is_dry_run: bool = False) -> Iterator[Desk]:
     """`url`: of what stands before the provider."""
-    desk = Desk(url or provider.url)
+    desk = Desk(url or provider.url, is_dry_run=is_dry_run)
     yield desk
     desk.dispatch.stop()
     assert desk.dispatch.join(time.monotonic() + WAIT_S)
@@ -136,6 +148,64 @@ def test_hostnames_follow_the_document() -> None:
         provider.wait_for_hostnames({"a.example"})
 
 
+def test_while_a_newer_document_is_on_its_way_a_tunnel_keeps_the_hostnames_that_it_has() -> None:
+    more = {TUNNEL: HostnamesParcel.of(["a.example", "b.example"])}
+    with Provider() as provider, Proxy() as proxy, Front(proxy.api) as front, open_desk(provider) as desk:
+        dispatch = desk.dispatch
+        dispatch.put_document("shared", document("a.example"), (), 1)
+        dispatch.send(plane(front.url))
+        desk.until(lambda: bool(dispatch.held_planes()))
+        dispatch.send_hosts(HOSTS, BEHIND)
+        desk.until(lambda: TUNNEL_ID in dispatch.tunnel_receipts())
+        hold = front.hold(is_put)
+        dispatch.put_document("shared", document("b.example"), (), 2)
+        dispatch.send(plane(front.url))
+
+        dispatch.send_hosts(more, BEHIND)
+
+        receipt = dispatch.tunnel_receipts()[TUNNEL_ID]
+        assert receipt.is_current
+        assert receipt.held == HOSTS[TUNNEL].digest
+        assert desk.told_of_tunnels() == {TUNNEL_ID}
+        hold.release()
+        desk.until(lambda: bool(dispatch.held_planes()))
+        dispatch.send_hosts(more, BEHIND)
+        provider.wait_for_hostnames({"a.example", "b.example"})
+
+
+def test_after_a_stop_nobody_is_served_and_hostnames_wait_for_documents_anew() -> None:
+    with Provider() as provider, Proxy() as proxy, Front(proxy.api) as front, open_desk(provider) as desk:
+        dispatch = desk.dispatch
+        dispatch.put_document("shared", document("a.example"), (), 1)
+        dispatch.send(plane(front.url))
+        desk.until(lambda: bool(dispatch.held_planes()))
+        dispatch.send_hosts(HOSTS, BEHIND)
+        desk.until(lambda: TUNNEL_ID in dispatch.tunnel_receipts())
+
+        dispatch.stop()
+
+        assert not dispatch.proxy_receipts("shared")
+        assert not dispatch.tunnel_receipts()
+        assert not desk.told_of_tunnels()
+        assert dispatch.join(time.monotonic() + WAIT_S)
+        hold = front.hold(lambda _: True)
+        dispatch.send(plane(front.url))
+        hold.wait()
+        dispatch.send_hosts(HOSTS, BEHIND)
+        assert f"tunnel {TUNNEL_ID}" not in served()
+        hold.release()
+
+
+def test_a_dry_run_asks_no_proxy() -> None:
+    with Provider() as provider, open_desk(provider, is_dry_run=True) as desk:
+        desk.dispatch.put_document("shared", document("a.example"), (), 1)
+
+        desk.dispatch.send(plane("http://127.0.0.1:1"))
+
+        assert "http://127.0.0.1:1" not in served()
+        assert desk.dispatch.is_settled()
+
+
 def test_a_data_plane_whose_proxies_fail_holds_up_no_hostnames_of_the_others() -> None:
     behind = {TUNNEL_ID: {"shared", "broken"}}
     with Provider() as provider, Proxy() as proxy, Front(proxy.api) as front, open_desk(provider) as desk:
@@ -149,6 +219,7 @@ def test_a_data_plane_whose_proxies_fail_holds_up_no_hostnames_of_the_others() -
         hold.wait()
         dispatch.send_hosts(HOSTS, behind)
         assert not dispatch.tunnel_receipts(), "its proxy may still take the document"
+        assert f"tunnel {TUNNEL_ID}" not in served()
 
         hold.release()
 
@@ -169,6 +240,20 @@ def test_while_no_proxy_takes_the_document_the_provider_is_only_asked_whether_it
 
         desk.until(lambda: TUNNEL_ID in dispatch.tunnel_receipts())
         assert dispatch.tunnel_receipts()[TUNNEL_ID].is_credential_problem
+        assert not provider.calls["write"]
+
+
+def test_while_no_proxy_takes_the_document_nothing_is_written_at_a_provider_that_lets_us_in() -> None:
+    with Provider() as provider, open_desk(provider) as desk:
+        dispatch = desk.dispatch
+        dispatch.put_document("shared", document("a.example"), (), 1)
+        dispatch.send(plane("http://127.0.0.1:1"))
+        desk.until(lambda: dispatch.has_answered("shared"))
+
+        dispatch.send_hosts(HOSTS, BEHIND)
+
+        desk.until(lambda: TUNNEL_ID in dispatch.tunnel_receipts())
+        assert dispatch.tunnel_receipts()[TUNNEL_ID].held != HOSTS[TUNNEL].digest
         assert not provider.calls["write"]
 
 
