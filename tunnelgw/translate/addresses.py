@@ -109,7 +109,7 @@ def _requested(wanted: tuple[GatewayAddress, ...], setup: GatewaySetup, offer: _
     bound = direct if offer.bound is None or not direct else offer.bound
     has_tunnel = any(address.value in _tunnel_names(setup) for address in shown)
     refused = [address for place, address in enumerate(wanted) if place not in granted]
-    return Doors(shown, bound, offer.ports, setup.tunnel if has_tunnel else "", _refusals(refused, offer))
+    return Doors(shown, bound, offer.ports, setup.tunnel if has_tunnel else "", _refusals(refused, setup, offer))
 
 
 def _granted(wanted: tuple[GatewayAddress, ...], free: dict[str, list[str]]) -> dict[int, str]:
@@ -124,9 +124,12 @@ def _granted(wanted: tuple[GatewayAddress, ...], free: dict[str, list[str]]) -> 
     return granted
 
 
-def _refusals(refused: list[GatewayAddress], offer: _Offer) -> tuple[Finding, ...]:
+def _refusals(refused: list[GatewayAddress], setup: GatewaySetup, offer: _Offer) -> tuple[Finding, ...]:
     if unusable := [address.value for address in refused if address.value]:
-        message = f"{', '.join(unusable)}: not among the addresses that this Gateway can have"
+        pool = setup.direct.addresses if setup.direct else ()
+        known = tuple(dict.fromkeys(pool + offer.ips + _tunnel_names(setup) + offer.hostnames))
+        wanted = ", ".join(known) or offer.lack or "none"
+        message = f"{', '.join(unusable)}: not among the addresses that this Gateway can have: {wanted}"
         return (false(ConditionType.PROGRAMMED, Reason.ADDRESS_NOT_USABLE, message),)
     if any(address.type == IP_ADDRESS for address in refused):
         return (_not_assigned(offer.lack or "there are no direct addresses, see `direct` of the GatewayClassConfig"),)
