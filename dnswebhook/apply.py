@@ -230,9 +230,9 @@ class Run:
                 self._count("create", Outcome.LEFT_OUT, len(add))
                 return False
             removed.append(record)
-        if has_cname and gone and not self._is_empty(add[0].name):
+        if has_cname and gone and (obstacle := self._obstacle(add[0].name)):
             for spec in add:
-                self._failed("create", spec, Overlaps(f"somebody changed {spec.name} since it was listed"))
+                self._failed("create", spec, obstacle)
             return False
         added = [self._create(spec) for spec in add]
         if added and not any(added):
@@ -242,13 +242,14 @@ class Run:
                 self._put_back(removed)
         return all(added)
 
-    def _is_empty(self, name: str) -> bool:
+    def _obstacle(self, name: str) -> StoreError | None:
         """Asked where a row has gone: by us, when a delete was repeated, or by somebody who put another one there."""
         try:
             rows = self._store.list_records(self._deadline).records
-        except StoreError:
-            return False
-        return not any(row.name == name and row.is_enabled for row in rows)
+        except StoreError as error:
+            return error
+        is_empty = not any(row.name == name and row.is_enabled for row in rows)
+        return None if is_empty else Overlaps(f"somebody changed {name} since it was listed")
 
     def _put_back(self, removed: list[Record]) -> None:
         """Nothing came in place of what was removed: the name must not stay empty until the next pass."""

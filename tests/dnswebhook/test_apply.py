@@ -242,6 +242,19 @@ def test_where_the_row_has_gone_meanwhile_a_switch_adds_only_to_an_empty_name(
     assert ("create" in store.verbs) is not is_exchanged
 
 
+def test_where_the_row_has_gone_and_the_store_does_not_list_a_switch_adds_nothing_and_says_why(
+    writers: Writers,
+) -> None:
+    """It may have gone by a delete of ours, whose answer was lost: that somebody changed the name would be a guess."""
+    store = MemoryStore()
+    store.fail("list", StoreUnreachable("away"))
+
+    report = executed(store, writers, strand(Switch((ROW_CNAME,), (CNAME,))))
+
+    assert store.live == set()
+    assert [("away", True)] == [(str(failure.error), failure.error.is_systemic) for failure in report.failures]
+
+
 def test_a_switch_that_could_add_something_puts_nothing_back(writers: Writers) -> None:
     store = MemoryStore.holding(ROW_CNAME)
     aaaa = RecordSpec("app.example.com", "AAAA", "2001:db8::1")
