@@ -6,6 +6,7 @@ import base64
 import datetime
 import itertools
 import json
+import re
 import signal
 import threading
 import time
@@ -141,7 +142,8 @@ def test_an_edge_that_is_away_for_ten_seconds_is_dialled_until_it_is_there(
         (Behaviour(refusal=unauthorized()), "Unauthorized: Invalid tunnel secret"),
         (Behaviour(refusal=busy(0.1)), "try later"),
         (Behaviour(exception="a bug of the edge"), "a bug of the edge"),
-        (Behaviour(drops_at_register=True), "edge"),
+        # Python 3.11 tells a reset under TLS as an end.
+        (Behaviour(drops_at_register=True), "the edge closed the connection|Connection reset by peer"),
         (Behaviour(refusal=unauthorized("Unauthorized: Tunnel not found"), closes_refused=False), "Tunnel not found"),
     ],
     ids=["unauthorized", "try later", "exception", "dropped", "refused and kept open"],
@@ -154,7 +156,7 @@ def test_a_registration_that_fails_is_tried_again_for_ever(
         with Connector(edge) as proxy:
             proxy.put(proxy.document(route_to(backend.address), listeners=[]))
             last = proxy.wait_for_message(BOOTSTRAP_LINE, 60, attempt=2)
-            assert said in last["error"]
+            assert re.search(said, last["error"])
             assert proxy.readiness() == (503, "no edge connection is registered yet")
 
             edge.behave()
