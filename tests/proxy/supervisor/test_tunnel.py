@@ -70,12 +70,14 @@ def found(addresses: Sequence[str]) -> Callable[[], Regions]:
 
 
 @contextlib.contextmanager
-def tunnel_of(edge: Edge, searches: Searches, workers: int = 1, connections: int = 1) -> Iterator[Tunnel]:
-    """Running, and registering without a document."""
+def tunnel_of(
+    edge: Edge, searches: Searches, workers: int = 1, connections: int = 1, registers: bool = True
+) -> Iterator[Tunnel]:
+    """Running, and registering without a document unless it only looks at the edge."""
     stop = threading.Event()
     access_log = AccessLogSettings("off", 1.0)
     fleet = Fleet([Begin(index, "error", "json", access_log) for index in range(workers)])
-    settings = TunnelSettings(connections, IpVersion.AUTO, True)
+    settings = TunnelSettings(connections, IpVersion.AUTO, registers)
     tunnel = Tunnel(settings, Secret(edge.tunnel.token), fleet.slots, searches, searches, stop)
     threads = [threading.Thread(target=run, daemon=True) for run in (*(slot.run for slot in fleet.slots), tunnel.run)]
     for thread in threads:
@@ -108,6 +110,16 @@ def lines_of(caplog: pytest.LogCaptureFixture, msg: str) -> list[dict[str, objec
 def edge() -> Iterator[Edge]:
     with Edge() as edge:
         yield edge
+
+
+def test_an_edge_that_is_looked_at_again_and_again_is_told_of_once(
+    edge: Edge, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(rules, "PROBE_PERIOD_S", 0.01)
+    with caplog.at_level("INFO"), tunnel_of(edge, Searches(edge, found(edge.addresses)), registers=False) as tunnel:
+        edge.wait_for_attempts(4, WAIT_S)
+        assert tunnel.problem() == "no edge connection is registered yet"
+    assert len(lines_of(caplog, "edge reachable, waiting for the first configuration")) == 1
 
 
 @pytest.mark.parametrize(
