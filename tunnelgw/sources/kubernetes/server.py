@@ -14,12 +14,13 @@ import os
 import socket
 import ssl
 import threading
+import time
 import weakref
 from collections.abc import Callable, Hashable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from http import HTTPStatus
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 from urllib.parse import urlencode
 
 import msgspec
@@ -52,6 +53,9 @@ _NO_ACCESS = (
 CONNECT_S = 5.0
 REQUEST_S = 60.0
 """The longest that the server may stay silent within an answer."""
+_FIRST_PAUSE_S = 1.0
+_LONGEST_PAUSE_S = 15.0
+"""Between two readings of a configuration that fail."""
 _LONGEST_MESSAGE = 256
 _USUAL_KUBECONFIG = "~/.kube/config"
 _CHUNK_BYTES = 64 * 1024
@@ -173,12 +177,20 @@ def decoded(body: bytes, into: type[T]) -> T:
 class ApiServer:
     """Any thread may ask."""
 
-    def __init__(self, load: Callable[[], Configuration], edition_now: Callable[[], Hashable] = lambda: None) -> None:
+    def __init__(
+        self,
+        load: Callable[[], Configuration],
+        edition_now: Callable[[], Hashable] = lambda: None,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
         """`load` is called at the first request, after the server refused our credentials, and after it could not be
-        reached where `edition_now`, of what `load` reads, is another.
+        reached where `edition_now`, of what `load` reads, is another. Where it fails, all who ask wait together.
         """
         self._load = load
         self._edition_now = edition_now
+        self._clock = clock
+        self._failure: _Failure | None = None
+        """Of the last call of `load`."""
         self._lock = threading.Lock()
         self._connections = _Connections()
         self._access: _Access | None = None
@@ -251,7 +263,17 @@ class ApiServer:
 
     def _read(self) -> "_Access":
         edition_ = self._edition_now()  # before it is read: what is written meanwhile is another
-        return _Access(self._load(), self._connections, edition_)
+        last = self._failure if self._failure and self._failure.edition == edition_ else None
+        if last and self._clock() < last.not_before_s:
+            raise Unreachable(last.message)
+        try:
+            access = _Access(self._load(), self._connections, edition_)
+        except Unreachable as error:
+            pause_s = min(2 * last.pause_s, _LONGEST_PAUSE_S) if last else _FIRST_PAUSE_S
+            self._failure = _Failure(str(error), edition_, pause_s, self._clock() + pause_s)
+            raise
+        self._failure = None
+        return access
 
     def _look_again(self, failed: "_Access") -> None:
         """What cannot be read now takes nothing away: the server may be back where it was."""
@@ -268,6 +290,15 @@ class ApiServer:
             if self._access is refused:
                 self._access = None
         refused.close()
+
+
+class _Failure(NamedTuple):
+    """Of reading the configuration, which may cost a plugin's run each time."""
+
+    message: str
+    edition: Hashable
+    pause_s: float
+    not_before_s: float
 
 
 class _Access:

@@ -132,8 +132,9 @@ def test_a_plugin_that_fails_is_told_and_nobody_asks_without_it(tmp_path: Path, 
 
 
 def test_a_plugin_that_failed_when_its_token_had_been_refused_is_asked_again(tmp_path: Path, url: str) -> None:
+    now_s = 100.0
     path = kubeconfig(tmp_path, url, plugin(tmp_path, EXPIRED))
-    server = ApiServer(lambda: load_configuration(path))
+    server = ApiServer(lambda: load_configuration(path), clock=lambda: now_s)
     with pytest.raises(Refused, match=r"^401 "):
         server.request("GET", "/version")
     plugin(tmp_path, None)
@@ -141,6 +142,39 @@ def test_a_plugin_that_failed_when_its_token_had_been_refused_is_asked_again(tmp
         server.request("GET", "/version")
 
     plugin(tmp_path, SECRET)
+    now_s += 1.0
+
+    assert server.request("GET", "/version") == f"Bearer {SECRET}".encode()
+    server.close()
+
+
+def test_a_plugin_that_goes_on_to_fail_is_not_run_for_each_who_asks(tmp_path: Path, url: str) -> None:
+    now_s = 100.0
+    path = kubeconfig(tmp_path, url, plugin(tmp_path, None))
+    loads_s: list[float] = []
+
+    def load() -> Configuration:
+        loads_s.append(now_s - 100.0)
+        return load_configuration(path)
+
+    server = ApiServer(load, clock=lambda: now_s)
+    for _ in range(60):
+        for _ in range(3):
+            with pytest.raises(Unreachable, match=r"^no access to a cluster: the plugin cat gave no credentials$"):
+                server.request("GET", "/version")
+        now_s += 1.0
+
+    assert loads_s == [0.0, 1.0, 3.0, 7.0, 15.0, 30.0, 45.0]
+    server.close()
+
+
+def test_a_kubeconfig_that_has_been_mended_is_read_at_once(tmp_path: Path, url: str) -> None:
+    path = kubeconfig(tmp_path, url, plugin(tmp_path, None))
+    server = ApiServer(lambda: load_configuration(path), lambda: edition(path), clock=lambda: 100.0)
+    with pytest.raises(Unreachable):
+        server.request("GET", "/version")
+
+    kubeconfig(tmp_path, url, {"token": SECRET})
 
     assert server.request("GET", "/version") == f"Bearer {SECRET}".encode()
     server.close()
