@@ -228,6 +228,16 @@ def test_an_address_is_put_back_even_where_its_new_ttl_may_still_come(writers: W
     assert {(A.name, "A", A.value)} == store.live
 
 
+def test_an_address_that_has_gone_meanwhile_comes_with_its_new_ttl_beside_other_addresses(writers: Writers) -> None:
+    other = Record("3", A.name, "A", "192.0.2.3")
+    store = MemoryStore.holding(other, can_update=False)
+
+    report = executed(store, writers, strand(Update(ROW_A, RecordSpec(A.name, "A", A.value, 60))))
+
+    assert {(A.name, "A", A.value), (A.name, "A", other.value)} == store.live
+    assert report.is_complete
+
+
 @pytest.mark.parametrize("is_exchanged", [False, True])
 def test_where_the_row_has_gone_meanwhile_a_switch_adds_only_to_an_empty_name(
     is_exchanged: bool, writers: Writers
@@ -240,6 +250,14 @@ def test_where_the_row_has_gone_meanwhile_a_switch_adds_only_to_an_empty_name(
     assert store.live == {(CNAME.name, "CNAME", other.value if is_exchanged else CNAME.value)}
     assert report.is_complete is not is_exchanged
     assert ("create" in store.verbs) is not is_exchanged
+
+
+def test_a_disabled_row_leaves_a_name_empty(writers: Writers) -> None:
+    store = MemoryStore.holding(Record("7", ROW_CNAME.name, "MX", "10 mail.example.net", is_enabled=False))
+
+    executed(store, writers, strand(Switch((ROW_CNAME,), (A,))))
+
+    assert store.live == {(A.name, "A", A.value)}
 
 
 def test_where_the_row_has_gone_and_the_store_does_not_list_a_switch_adds_nothing_and_says_why(

@@ -3,6 +3,7 @@
 import errno
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from dnswebhook.journal import FILE_NAME, Journal
@@ -30,6 +31,17 @@ def test_the_newest_note_about_a_row_counts(tmp_path: Path) -> None:
     journal.note([voucher("a-one.example.com", is_leaving=True)])
 
     assert (voucher("a-one.example.com", is_leaving=True),) == journal.vouchers
+
+
+def test_each_text_of_a_name_has_its_own_note(tmp_path: Path) -> None:
+    journal = Journal(tmp_path, "store")
+    one = voucher("a-one.example.com")
+    other = msgspec.structs.replace(one, value='"heritage=external-dns,external-dns/owner=other"')
+
+    journal.note([one])
+    journal.note([other])
+
+    assert (one, other) == Journal(tmp_path, "store").vouchers
 
 
 def test_nothing_is_left_on_disk_when_everything_is_settled(tmp_path: Path) -> None:

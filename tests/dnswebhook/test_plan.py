@@ -3,7 +3,7 @@
 import pytest
 
 from dnswebhook.model import Changes, Endpoint, RecordSpec
-from dnswebhook.operations import Create, Delete, Step, Switch, Update
+from dnswebhook.operations import Create, CreateTogether, Delete, Step, Switch, Update
 from dnswebhook.wishes import RefusalReason
 from tests.dnswebhook.planning import a, cname, operations, ownership, planned, row, steps
 
@@ -203,6 +203,16 @@ def test_of_a_cname_and_an_address_wanted_together_the_address_wins() -> None:
 
     assert [Create(RecordSpec("app.example.com", "A", "192.0.2.1"))] == operations(plan)
     assert [RefusalReason.CNAME_CONFLICT] == [refusal.reason for refusal in plan.refusals]
+
+
+def test_a_new_text_of_several_values_comes_whole_and_only_with_its_ownership_record() -> None:
+    texts = Endpoint("app.example.com", "TXT", ("one", "two"))
+
+    claim, whole = steps(planned(Changes(create=(texts, ownership("app.example.com", "TXT")))))
+
+    assert isinstance(claim.operation, Create)
+    expected = tuple(RecordSpec("app.example.com", "TXT", value) for value in texts.targets)
+    assert (CreateTogether(expected), (0,)) == (whole.operation, whole.needs)
 
 
 def test_a_cname_with_several_targets_keeps_the_lowest() -> None:

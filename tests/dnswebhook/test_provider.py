@@ -355,6 +355,31 @@ def test_a_store_that_is_away_is_not_asked_to_remove_one_after_another(house: Bu
     assert {} == here.listed()
 
 
+def test_what_comes_later_under_an_ownership_record_without_its_record_keeps_that(house: Build) -> None:
+    """external-dns has seen it, so it sends the record alone, and perhaps with another value than before."""
+    here = house()
+    ownership = Endpoint("a-app.example.com", "TXT", (HERITAGE,), labels={"ownedRecord": "app.example.com"})
+    here.store.fail("create", RecordError("refused"), name="app.example.com", times=1)
+    with pytest.raises(ApplyFailed):
+        here.apply(create=[a("app.example.com"), ownership])
+
+    here.apply(create=[a("app.example.com", "192.0.2.9")])
+
+    assert {"app.example.com": ["192.0.2.9"], "a-app.example.com": [HERITAGE]} == here.listed()
+
+
+def test_a_dry_run_leaves_what_was_left_behind_before_it(house: Build) -> None:
+    before = house()
+    left_behind(before, 2)
+    policy = Policy(domain_filter=DomainFilter(), protected=ProtectedNames(), is_dry_run=True)
+    after = Provider(before.store, policy, Metrics(CollectorRegistry()), before.journal)
+
+    after.records(Deadline.after(WAIT_S), is_wrapped=False)
+    after.close()
+
+    assert [] == before.store.calls
+
+
 @pytest.mark.parametrize("pattern", ["host-00.*", "a-host-00.*"])
 def test_what_was_left_behind_under_a_name_that_is_protected_since_stays(house: Build, pattern: str) -> None:
     before = house()

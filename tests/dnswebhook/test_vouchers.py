@@ -68,6 +68,16 @@ def test_one_whose_name_does_not_tell_which_type_is_wanted_stays_open() -> None:
     assert ((), (of_any_type,)) == (settlement.remove, settlement.open)
 
 
+def test_one_on_the_very_name_of_its_record_is_not_taken_for_that_of_somebody_else() -> None:
+    """As external-dns 0.17 and before writes them."""
+    own = Record("t", "app.example.com", "TXT", TEXT)
+    of_its_name = Voucher(own.name, TEXT, OwnedSet(own.name, frozenset()), OURS, is_leaving=False)
+
+    settlement = settle([of_its_name], [own], nobody_knows)
+
+    assert ((), (of_its_name,)) == (settlement.remove, settlement.open)
+
+
 def test_one_whose_record_is_not_wanted_any_more_goes() -> None:
     settlement = settle([coming], [TXT_ROW], undesired)
 
