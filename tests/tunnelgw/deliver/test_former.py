@@ -13,6 +13,7 @@ from tunnelgw.deliver.tunnels import NO_HOSTS
 ONE, TWO = (f"6f1c0a52-3f1e-4a0b-9a53-0d6c5f0e7b1{number}" for number in (1, 2))
 OURS = Tunnel(ONE, "", Credentials(Secret("abc")))
 OTHER = Tunnel(TWO, "", Credentials(Secret("abc")))
+RENEWED = Tunnel(ONE, "", Credentials(Secret("def")))
 BARRED = Tunnel(ONE, "", Credentials(None, "secret not found"))
 NOW_S = 1_000.0
 
@@ -41,6 +42,25 @@ def test_credentials_that_went_before_the_tunnel_are_remembered() -> None:
     former.follow((), {}, NOW_S, is_certain=True)
 
     assert to_empty(former) == (OURS,)
+
+
+def test_of_several_credentials_the_last_usable_ones_are_remembered() -> None:
+    former = FormerTunnels({}, 0.0)
+    for tunnel in (BARRED, OURS, RENEWED):
+        former.follow({ONE}, {ONE: tunnel}, NOW_S, is_certain=True)
+
+    former.follow((), {}, NOW_S, is_certain=True)
+
+    assert to_empty(former) == (RENEWED,)
+
+
+def test_a_tunnel_that_never_had_usable_credentials_is_told_of_as_one_that_has_none() -> None:
+    former = FormerTunnels({}, 0.0)
+    former.follow({ONE}, {ONE: BARRED}, NOW_S, is_certain=True)
+
+    former.follow((), {}, NOW_S, is_certain=True)
+
+    assert to_empty(former) == (BARRED,)
 
 
 def test_a_tunnel_whose_document_somebody_else_keeps_now_is_left_alone() -> None:

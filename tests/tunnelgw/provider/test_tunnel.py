@@ -58,6 +58,21 @@ def test_what_somebody_else_wrote_in_between_is_told_and_survives(provider: Prov
     assert provider.hostnames == ["a.example", "z.example", "*"]
 
 
+def test_what_somebody_else_wrote_is_told_once_where_we_have_nothing_to_write(
+    provider: Provider, client: ProviderClient
+) -> None:
+    kept = document(client)
+    kept.keep({"a.example"})
+    config = provider.tunnel.config
+    assert config is not None
+    ours, catch_all = config["ingress"]
+    provider.write({**config, "ingress": [ours, {"hostname": "z.example", "service": "http://x"}, catch_all]})
+
+    passes = [kept.keep({"a.example"}) for _ in range(2)]
+
+    assert [(each.foreign_edits, each.was_written) for each in passes] == [(1, False), (0, False)]
+
+
 def test_a_dry_run_writes_nothing_and_says_what_it_would(provider: Provider, client: ProviderClient) -> None:
     would = document(client, is_dry_run=True).keep({"a.example"})
 
