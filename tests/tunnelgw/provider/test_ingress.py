@@ -159,7 +159,9 @@ def test_routes_for_every_host_take_the_catch_all_from_a_placeholder_only() -> N
 
     assert revision.config["ingress"] == foreign["ingress"]
     assert revision.conflicts == (Conflict(EVERYTHING, "http://10.0.0.1:8000"),)
-    assert revise(foreign, [EVERYTHING], OURS, adopt=True).config["ingress"] == [{"service": OURS}]
+    adopted = revise(foreign, [EVERYTHING], OURS, adopt=True)
+    assert adopted.config["ingress"] == [{"service": OURS}]
+    assert adopted.foreign == (), "what is replaced is not kept"
     assert revise({"ingress": [{"service": OURS}]}, [], OURS).config["ingress"] == [CATCH_ALL]
 
 
