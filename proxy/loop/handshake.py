@@ -68,9 +68,9 @@ class Handshake(Generic[S]):
         except ValueError as error:  # a name in the certificate that cannot be read
             self._fail(ssl.SSLError(str(error)))
         else:
-            sock = self._end()
+            on_done, sock = self._on_done, self._end()
             if sock is not None:
-                self._on_done(sock)
+                on_done(sock)
 
     def _want(self, *, writes: bool) -> None:
         if writes != self._writes and self._sock is not None:
@@ -81,13 +81,19 @@ class Handshake(Generic[S]):
         self._fail(TimeoutError("TLS handshake timed out"))
 
     def _fail(self, error: OSError) -> None:
-        sock = self._end()
+        on_failed, sock = self._on_failed, self._end()
         if sock is not None:
-            self._on_failed(sock, error)
+            on_failed(sock, error)
 
     def _end(self) -> S | None:
         sock, self._sock = self._sock, None
+        # Who is called knows this one, and would keep itself alive by it.
+        self._on_done = self._on_failed = _nobody
         self._deadline.cancel()
         if sock is not None:
             self._loop.unwatch(sock)
         return sock
+
+
+def _nobody(*_: object) -> None:
+    """Over already."""

@@ -6,6 +6,7 @@ cycles, a thousand short connections would hold their memory until it comes.
 
 import contextlib
 import gc
+import ssl
 from collections import Counter
 from collections.abc import Callable, Iterator
 
@@ -13,7 +14,8 @@ import pytest
 
 from tests.proxy.doors.chain import PROTOCOLS, Proxy
 from tests.proxy.doors.h2client import H2Client
-from tests.proxy.doors.rig import Rig, ask, read_until
+from tests.proxy.doors.rig import Rig, ask, connect, read_until
+from tests.proxy.doors.tlsrig import A, TLSRig, client_context, https, status_of
 from tests.proxy.tunnel.rig import Rig as TunnelRig
 from tests.support.edge.edge import Edge
 
@@ -92,6 +94,53 @@ def test_a_client_and_then_a_backend_that_went_leave_nothing(
             proxy.call(lambda: None)  # what is left of the turn
             backend.call(lambda: None)
         proxy.call(proxy.pools.close)
+
+
+def served(rig: TLSRig) -> None:
+    with rig.handshake() as client:
+        assert status_of(client) == 200
+
+
+def served_over_h2(rig: TLSRig) -> None:
+    with H2Client(rig.handshake("a.example", "h2")) as client:
+        client.get("/hello")
+
+
+def refused_by_the_client(rig: TLSRig) -> None:
+    with pytest.raises(ssl.SSLCertVerificationError):
+        rig.handshake(context=ssl.create_default_context())
+
+
+def gone_in_the_handshake(rig: TLSRig) -> None:
+    incoming, outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
+    with pytest.raises(ssl.SSLWantReadError):
+        client_context().wrap_bio(incoming, outgoing).do_handshake()
+    with connect(rig.port) as client:
+        client.sendall(outgoing.read())
+        client.recv(1)
+
+
+def without_a_word(rig: TLSRig) -> None:
+    connect(rig.port).close()
+
+
+def in_clear(rig: TLSRig) -> None:
+    with connect(rig.port) as client:
+        ask(client)
+        while client.recv(1000):
+            pass
+
+
+GREETINGS = [served, served_over_h2, refused_by_the_client, gone_in_the_handshake, without_a_word, in_clear]
+
+
+@pytest.mark.parametrize("doing", GREETINGS, ids=lambda doing: doing.__name__)
+def test_a_client_over_tls_that_went_leaves_nothing(doing: Callable[[TLSRig], None]) -> None:
+    with TLSRig().open(https("web", A)) as rig, nothing_is_left(of=("proxy.",)):
+        doing(rig)
+        rig.wait_for(lambda: any(door.accepted for door in rig.stats.doors.values()), "a client")
+        rig.wait_for_connections(0)
+        rig.call(lambda: None)
 
 
 def backend_connections(proxy: Proxy) -> int:
