@@ -63,6 +63,8 @@ class H2Connection:
         self._streams: dict[int, H2Stream] = {}
         self._deadline = loop.deadline(self._on_deadline)
         self._has_settings = self._codec.is_established
+        self._answered: list[int] = []
+        """Streams whose answer is on its way, and whose request has not ended."""
         self._reads_on = False
         """`_read_on` will be called."""
         self._is_draining = False
@@ -222,12 +224,27 @@ class H2Connection:
         stream.exchange = None
         if stream.has_body:
             if self._codec.is_live(stream_id):
-                # Complete, although the request is not: the client need not send the rest (RFC 9113, 8.1).
-                self._codec.reset_stream(stream_id, ErrorCode.NO_ERROR)
+                self._answered.append(stream_id)
             else:
                 self._codec.abandon(stream_id)
         if not self._streams:
             self._on_streams_gone()
+
+    def _stop_requests(self) -> None:
+        """The client need not send the rest (RFC 9113, 8.1).
+
+        Told by itself, after the answer: who finds both in one piece, such as curl 7.88 in a TLS record, may lose that.
+        """
+        answered, self._answered = self._answered, []
+        for stream_id in answered:
+            if self._codec.is_live(stream_id):
+                self._codec.reset_stream(stream_id, ErrorCode.NO_ERROR)
+            else:
+                self._codec.abandon(stream_id)
+        if self._codec.has_output:
+            self._transport.flush_later()
+        if self._is_draining and self._codec.is_drained:
+            self._finish()
 
     def on_incomplete(self, stream: H2Stream) -> None:
         if self._forget(stream.stream_id) is None:
@@ -251,7 +268,7 @@ class H2Connection:
         if body:
             codec.send_data(stream_id, body, True)
         if codec.is_live(stream_id):
-            codec.reset_stream(stream_id, ErrorCode.NO_ERROR)
+            self._answered.append(stream_id)
 
     def _lose_stream(self, stream_id: int, reason: str) -> None:
         stream = self._forget(stream_id)
@@ -287,7 +304,10 @@ class H2Connection:
 
     def buffers_to_send(self) -> list[Buffer]:
         self.turns.on_fetched()
-        return self._codec.buffers_to_send()
+        buffers = self._codec.buffers_to_send()
+        if self._answered:
+            self._stop_requests()
+        return buffers
 
     def on_drained(self) -> None:
         self.turns.on_drained()

@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+import socket
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -125,6 +126,18 @@ def test_ranges_and_conditions_are_the_backends_business(gateway: Gateway, files
     )
     answer = fetch(gateway, protocol, "/digits", "-i", "-H", f"If-None-Match: {etag[5:].strip().decode()}")
     assert b"304" in answer.splitlines()[0]
+
+
+@each("http/1.1", "http/1.1 over tls", "h2 over tls")
+def test_an_answer_that_comes_before_an_upload_has_ended_is_seen(gateway: Gateway, protocol: str) -> None:
+    """Over h2c it is for curl to take the answer, and curl 7.88 may lose it there."""
+    with socket.socket() as nobody:
+        nobody.bind(("127.0.0.1", 0))
+        gateway.serve(route_to(f"127.0.0.1:{nobody.getsockname()[1]}"))
+        for _ in range(5):
+            said = fetch(gateway, protocol, "/", "--data-binary", "@-", "-o", "-", "-D", "-", stdin=bytes(3 * MIB))
+
+            assert b" 502" in said.partition(b"\r\n")[0]
 
 
 @each_protocol

@@ -97,6 +97,22 @@ def test_what_an_early_answer_leaves_of_a_body_is_not_asked_for() -> None:
         assert b"hello\n" == client.get("/hello").body
 
 
+def test_a_draining_connection_ends_with_an_answer_that_comes_before_the_end_of_its_request(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("proxy.doors.h2connection.DRAIN_S", LONGER_THAN_TESTS_S)
+    with serving() as rig, client_of(rig) as client:
+        stream_id = client.ask("/hold", method="POST", has_body=True)
+        rig.services.begun.get(timeout=WAIT_S)
+        rig.call(rig.doors.drain)
+        client.read_until(lambda: len(client.goaways) == 2)
+        rig.call(rig.services.let_go)
+
+        assert b"hello\n" == client.answer(stream_id).body
+        client.read_until(lambda: client.is_closed)
+        assert 0 == client.answers[stream_id].reset_code
+
+
 def test_credit_of_answered_uploads_is_never_lost() -> None:
     """Each leaves body bytes with an exchange that keeps them: more than a connection's window in all."""
     settings = Settings()

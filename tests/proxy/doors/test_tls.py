@@ -196,12 +196,24 @@ def test_a_host_of_another_listener_is_answered_421_and_the_connection_goes_on()
         assert {"misdirected": 1} == rig.door_stats.refused
 
 
+def test_an_early_answer_is_all_that_its_record_holds() -> None:
+    """curl 7.88 finds no answer in a record that ends with a reset of the stream."""
+    with TLSRig().open(https("web", A)) as rig, H2Client(rig.handshake("a.example", "h2")) as client:
+        answer = client.answer(client.ask("/early", method="POST", has_body=True))
+
+        assert (413, b"too much\n") == (answer.status_code, answer.body)
+        assert (True, None) == (answer.has_ended, answer.reset_code)
+        client.read_until(lambda: answer.reset_code is not None)
+        assert ErrorCodes.NO_ERROR == answer.reset_code
+
+
 def test_a_misdirected_upload_is_not_waited_for() -> None:
     names = pem_of("a.example", "b.example")
     with TLSRig().open(https("a", names, hostname="a.example"), https("b", names, hostname="b.example")) as rig:
         with rig.handshake("a.example", "h2") as sock:
             client = H2Client(sock)
-            answer = client.answers[client.ask("/count", method="POST", authority="b.example", has_body=True)]
+            answer = client.answer(client.ask("/count", method="POST", authority="b.example", has_body=True))
+            assert (True, None) == (answer.has_ended, answer.reset_code)
             client.read_until(lambda: answer.reset_code is not None)
             assert (421, ErrorCodes.NO_ERROR) == (answer.status_code, answer.reset_code)
         with rig.handshake("a.example") as sock:
