@@ -7,6 +7,7 @@ import json
 from typing import Any
 
 import msgspec
+import pytest
 
 from daemonkit.secret import Secret
 from tests.tunnelgw.sources.objects import make
@@ -103,6 +104,30 @@ def test_proxies_are_the_endpoints_of_their_service_ready_or_not_but_not_those_t
     assert shared.token == Credentials(Secret("shared"))
 
 
+def test_slices_that_lead_to_no_proxy_hide_no_other() -> None:
+    (kind, with_port), (_, empty) = slice_("c", endpoint("10.0.0.6")), slice_("d")
+    portless, deserted = msgspec.structs.replace(with_port, ports=None), msgspec.structs.replace(empty, endpoints=None)
+    snapshot = Snapshot.of(
+        [
+            slice_("a", endpoint("proxy.example"), type_="FQDN"),
+            slice_("b", endpoint("10.0.0.5"), port="metrics"),
+            (kind, portless),
+            (kind, deserted),
+            slice_("e", endpoint("10.0.0.1")),
+        ]
+    )
+
+    assert planes(snapshot, DISCOVERY)["shared"].endpoints == ("http://10.0.0.1:8082",)
+
+
+def test_proxies_of_a_service_are_asked_over_tls_where_the_options_say_so() -> None:
+    discovery = Discovery(OURS, "home", service=SERVICE, is_tls=True)
+
+    found = planes(Snapshot.of([slice_("a", endpoint("10.0.0.1"))]), discovery)
+
+    assert found["shared"].endpoints == ("https://10.0.0.1:8082",)
+
+
 def test_named_proxies_are_taken_as_they_are() -> None:
     discovery = Discovery(OURS, "home", endpoints=("unix:/run/proxy.sock",))
 
@@ -125,6 +150,21 @@ def test_the_shared_token_is_not_shown_to_proxies_that_somebody_else_names() -> 
     items = [gateway_class("class"), *own_proxy(proxyEndpoints=["http://10.1.0.1:8082"])]
 
     assert planes(Snapshot.of(items), DISCOVERY)["shop/gw"].token == Credentials(None)
+
+
+def test_gateways_of_the_shared_proxies_hide_none_that_has_its_own() -> None:
+    no_config = {"labels": {"team": "shop"}}
+    foreign = {"parametersRef": {"group": "", "kind": "ConfigMap", "name": "own"}}
+    spec: dict[str, Any] = {"gatewayClassName": "class", "listeners": []}
+    shared = [
+        (Kind.GATEWAY, make(Kind.GATEWAY, name, {**spec, **more}, namespace="shop"))
+        for name, more in (("a", {}), ("b", {"infrastructure": no_config}), ("c", {"infrastructure": foreign}))
+    ]
+    own = own_proxy(proxyEndpoints=["http://10.1.0.1:8082"])
+
+    found = planes(Snapshot.of([gateway_class("class"), *shared, *own]), DISCOVERY)
+
+    assert found.keys() == {"shared", "shop/gw"}
 
 
 def test_a_proxy_that_several_data_planes_name_is_the_shared_one_s_or_the_oldest_gateway_s() -> None:
@@ -171,10 +211,63 @@ def test_each_tunnel_of_our_classes_has_its_credentials() -> None:
     assert found[TWO].token == Credentials(None, "secret not found: home/missing (key api-token)")
 
 
+def test_of_several_configurations_that_name_a_tunnel_the_first_with_credentials_decides() -> None:
+    classes = [gateway_class(name, name) for name in ("a", "b", "c")]
+    without = make(Kind.GATEWAY_CLASS_CONFIG, "a", {"tunnelID": ONE}, namespace="")
+    configs = [(Kind.GATEWAY_CLASS_CONFIG, without), class_config("b", ONE), class_config("c", ONE, "other")]
+    secrets = [secret("provider", api_token="abc"), secret("other", api_token="def")]
+
+    found = tunnels(Snapshot.of([*classes, *configs, *secrets]), DISCOVERY)
+
+    assert {id_: tunnel.token for id_, tunnel in found.items()} == {ONE: Credentials(Secret("abc"))}
+
+
+def test_credentials_alone_are_no_tunnel() -> None:
+    used = [gateway_class("one", "one"), class_config("one", "")]
+    unused = own_proxy(providerCredentialsSecretRef={"name": "provider"})[1]
+    snapshot = Snapshot.of([*used, unused, secret("provider", api_token="abc")])
+
+    assert tunnels(snapshot, DISCOVERY) == {}
+    assert named_tunnels(snapshot, DISCOVERY) == frozenset()
+    assert left_tunnels(snapshot, DISCOVERY) == {}
+    assert not depends_on_tunnels(snapshot, DISCOVERY)
+
+
+def test_parameters_of_another_kind_are_no_configuration_of_ours() -> None:
+    ref = {"group": "", "kind": "ConfigMap", "name": "one"}
+    spec = {"controllerName": OURS, "parametersRef": ref}
+    items = [(Kind.GATEWAY_CLASS, make(Kind.GATEWAY_CLASS, "one", spec, namespace="")), class_config("one")]
+
+    assert tunnels(Snapshot.of(items), DISCOVERY) == {}
+
+
+def test_credentials_may_be_in_another_namespace_and_under_another_key() -> None:
+    ref = {"name": "vault", "namespace": "secrets", "key": "cloud"}
+    config = [gateway_class("one", "one"), class_config("one", providerCredentialsSecretRef=ref)]
+    there, broken = secret("vault", "secrets", cloud="abc"), secret("vault", "secrets", cloud="a\nb")
+
+    def token(*secrets: Item) -> Credentials:
+        return tunnels(Snapshot.of([*config, secret("vault", cloud="def"), *secrets]), DISCOVERY)[ONE].token
+
+    assert token(there) == Credentials(Secret("abc"))
+    assert token() == Credentials(None, "secret not found: secrets/vault (key cloud)")
+    assert token(broken).problem.startswith("Secret secrets/vault key cloud: a token is one line")
+
+
+def test_a_secret_that_holds_no_text_is_told_as_such() -> None:
+    config = [gateway_class("one", "one"), class_config("one")]
+    for data in ("/w==", "a#b=", "abc"):
+        binary = make(Kind.SECRET, "provider", namespace="home", data={"api-token": data})
+        token = tunnels(Snapshot.of([*config, (Kind.SECRET, binary)]), DISCOVERY)[ONE].token
+
+        assert token == Credentials(None, "Secret home/provider key api-token: not text in base64")
+
+
 def test_a_secret_without_a_usable_value_is_told_as_such() -> None:
     config = [gateway_class("one", "one"), class_config("one")]
     blank, other = secret("provider", api_token=" \n"), secret("provider", token="abc")
-    for unusable in (blank, other):
+    empty = (Kind.SECRET, make(Kind.SECRET, "provider", namespace="home"))
+    for unusable in (blank, other, empty):
         problem = tunnels(Snapshot.of([*config, unusable]), DISCOVERY)[ONE].token.problem
 
         assert problem == (
@@ -210,6 +303,7 @@ def test_the_account_may_be_in_the_token_of_the_tunnel() -> None:
         found = tunnels(Snapshot.of([*items, secret("tunnel", "shop", tunnel_token=tunnel_token)]), DISCOVERY)
 
         assert found[ONE].account_id == ""
+    assert tunnels(Snapshot.of(items), DISCOVERY)[ONE].account_id == "", "the Secret is not there yet"
     found = tunnels(Snapshot.of([*items, secret("tunnel", "shop", tunnel_token=token)]), DISCOVERY)
     assert found[ONE].account_id == "b" * 32
 
@@ -220,6 +314,9 @@ def test_we_depend_on_tunnels_when_every_class_has_one() -> None:
     assert depends_on_tunnels(Snapshot.of(with_tunnel), DISCOVERY)
     assert not depends_on_tunnels(Snapshot.of([*with_tunnel, gateway_class("direct")]), DISCOVERY)
     assert depends_on_tunnels(Snapshot.of([*with_tunnel, gateway_class("theirs", controller="o.example/c")]), DISCOVERY)
+    kept_by_others = make(Kind.GATEWAY_CLASS_CONFIG, "two", {"tunnelID": TWO}, namespace="")
+    by_hand = [gateway_class("two", "two"), (Kind.GATEWAY_CLASS_CONFIG, kept_by_others)]
+    assert not depends_on_tunnels(Snapshot.of([*with_tunnel, *by_hand]), DISCOVERY)
 
 
 def status_of(tunnel_id: str, error: str = "") -> dict[str, Any]:
@@ -240,6 +337,15 @@ def test_what_statuses_say_was_told_may_be_left_whatever_is_named_now() -> None:
 
     assert {id_: tunnel.token for id_, tunnel in left.items()} == {TWO: Credentials(Secret("abc"))}
     assert left_tunnels(Snapshot.of([*config, gateways[1]]), DISCOVERY) == {}, "proxies have words in that text"
+
+
+@pytest.mark.parametrize("status", [{"conditions": {}}, {"conditions": [{"type": 1}]}, []])
+def test_a_status_of_another_form_says_of_no_tunnel(status: Any) -> None:
+    spec = {"gatewayClassName": "one", "listeners": []}
+    odd = (Kind.GATEWAY, make(Kind.GATEWAY, "gw", spec, status=status))
+    items = [gateway_class("one", "one"), class_config("one"), secret("provider", api_token="abc"), odd]
+
+    assert left_tunnels(Snapshot.of(items), DISCOVERY) == {}
 
 
 def test_a_gateway_s_own_configuration_says_with_what_to_look_for_the_tunnel_that_it_had() -> None:
