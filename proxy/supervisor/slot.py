@@ -43,6 +43,7 @@ from proxy.supervisor.workerprocess import WorkerProcess
 from proxy.tunnel.orders import EdgeOrder, EdgeReport
 
 log = get_logger(__name__)
+quiet_log = log.every(10.0)
 
 # Made before there are threads: a type that one of them makes msgspec learn is half known to the others, which crashes.
 _decode_stats = msgspec.msgpack.Decoder(Stats).decode
@@ -268,11 +269,17 @@ class Slot:
             if process is not None:
                 self._reports_asked += 1
                 with self._or_killed(process):
+                    if self._is_ready:
+                        # What could not be handed over when it came.
+                        self._hand_over(process)
                     process.channel.send(Report())
             return self._reports_asked
 
     def order(self, order: EdgeOrder, content: bytes | None = None) -> int | None:
-        """About connections to the edge. Returns the pid of who has it; None where the worker has died meanwhile."""
+        """About connections to the edge. Returns the pid of who has it; None where the worker has died meanwhile.
+
+        Raises OSError where there is no descriptor or memory for `content`.
+        """
         descriptors = [sealed_file("tunnelgw-proxy-edge", content)] if content is not None else []
         try:
             return self._send(ToEdge(order), descriptors)
@@ -318,10 +325,29 @@ class Slot:
             process.kill()
 
     def _hand_over(self, process: WorkerProcess) -> None:
-        """Tell the process what has changed since it was told last."""
-        wanted = self._wanted
-        if wanted is None:
+        """Tell the process what has changed since it was told last.
+
+        Where this process has no descriptor or memory for that, the worker is not to blame: it serves what it has until
+        the next report is asked for, which tries again.
+        """
+        wanted, before = self._wanted, self._given
+        if wanted is None or wanted is before:
             return
+        try:
+            descriptor = sealed_file("tunnelgw-proxy-document", wanted.since(before))
+        except OSError as error:
+            quiet_log.error("cannot hand the document to a worker, trying again", error=error, worker=self.index)
+            return
+        try:
+            self._hand_over_sockets(wanted, process)
+            self._given, self._is_given_whole = wanted, before is None
+            since = 0 if before is None else before.generation
+            process.channel.send(TakeDocument(wanted.generation, wanted.version, since), [descriptor])
+        finally:
+            os.close(descriptor)
+
+    def _hand_over_sockets(self, wanted: Deployment, process: WorkerProcess) -> None:
+        """Those that the process does not have."""
         sockets = {door: group[self.index] for door, group in wanted.sockets.items()}
         for sock in sockets.values():
             # Those that were withdrawn do not yet; for the others nothing changes.
@@ -330,14 +356,6 @@ class Slot:
         self._sockets = sockets
         for doors in _batches(fresh):
             process.channel.send(TakeSockets(doors), [sockets[door].fileno() for door in doors])
-        before, self._given = self._given, wanted
-        self._is_given_whole = before is None
-        descriptor = sealed_file("tunnelgw-proxy-document", wanted.since(before))
-        try:
-            since = 0 if before is None else before.generation
-            process.channel.send(TakeDocument(wanted.generation, wanted.version, since), [descriptor])
-        finally:
-            os.close(descriptor)
 
 
 def _batches(doors: list[str]) -> list[tuple[str, ...]]:

@@ -165,7 +165,11 @@ class Tunnel:
         token = self._token.reveal()
         order = Dial(number, place.index, address, place.waits.attempts, registers)
         means = DialMeans(token, self._client_id.bytes, self._roots)
-        pid = slot.order(order, msgspec.msgpack.encode(means))
+        try:
+            pid = slot.order(order, msgspec.msgpack.encode(means))
+        except OSError as error:
+            self._failed(place, FailureCause.DIAL, f"cannot hand it to a worker: {error}", str(address))
+            return True
         if pid is None:
             # An event will tell.
             return False
@@ -329,7 +333,9 @@ class Tunnel:
 
     def _keep(self, slot: Slot, report: Pushed, content: memoryview | None) -> None:
         before = self.remote
-        self.remote = before.updated(_decode_update(content or b""))
+        if content is not None:
+            # Else the worker had no memory to send it with, and the answer tells what is in force still.
+            self.remote = before.updated(_decode_update(content))
         if self.remote is not before:
             log.info("configuration of the provider acknowledged, not used for routing", version=self.remote.version)
         slot.order(PushTaken(report.push, self.remote.version))

@@ -40,6 +40,7 @@ from proxy.worker.sparefiles import SpareFiles
 from proxy.worker.swap import Swapper
 
 log = get_logger(__name__)
+quiet_log = log.every(10.0)
 
 _PAGE_BYTES = resource.getpagesize()
 
@@ -132,8 +133,14 @@ class Worker:
         if content is None:
             self._channel.send(message)
             return
-        with self._spare.at_hand():
-            descriptor = sealed_file("tunnelgw-proxy-worker", content)
+        try:
+            with self._spare.at_hand():
+                descriptor = sealed_file("tunnelgw-proxy-worker", content)
+        except OSError as error:
+            # Alone it still says that we live, and is the answer that is waited for.
+            quiet_log.error("no descriptor or memory for what goes along with a message", error=error)
+            self._channel.send(message)
+            return
         try:
             self._channel.send(message, (descriptor,))
         finally:

@@ -30,6 +30,7 @@ from proxy.tunnel.orders import EdgeOrder
 from tests.support.edge.behaviour import Behaviour, Hang, busy
 from tests.support.edge.edge import Edge
 from tests.support.edge.tunnels import new_tunnel
+from tests.support.memoryless import no_memory_files
 
 WAIT_S = 30.0
 BOOTSTRAP_LINE = "tunnel bootstrap dial failed, retrying"
@@ -166,6 +167,34 @@ def test_a_search_without_a_thread_is_a_failed_attempt_and_is_made_again(
         edge.wait_for_registered(1, WAIT_S)
     (line,) = lines_of(caplog, BOOTSTRAP_LINE)
     assert (line["attempt"], str(line["error"])) == (1, str(lack))
+
+
+def test_a_dial_that_no_memory_is_left_to_order_is_a_failed_attempt_and_is_made_again(
+    edge: Edge, caplog: pytest.LogCaptureFixture
+) -> None:
+    is_full = threading.Event()
+
+    def find() -> Regions:
+        assert is_full.wait(WAIT_S)
+        return found(edge.addresses)()
+
+    with tunnel_of(edge, Searches(edge, find)):
+        with no_memory_files():
+            is_full.set()
+            until(lambda: bool(lines_of(caplog, BOOTSTRAP_LINE)), "a failed attempt")
+        edge.wait_for_registered(1, WAIT_S)
+    assert "cannot hand it to a worker" in str(lines_of(caplog, BOOTSTRAP_LINE)[0]["error"])
+
+
+def test_a_push_that_a_worker_has_no_memory_to_tell_of_is_answered_with_the_version_that_holds(edge: Edge) -> None:
+    with tunnel_of(edge, Searches(edge, found(edge.addresses))) as tunnel:
+        edge.wait_for_registered(1, WAIT_S)
+        assert edge.push(3, {}).last_applied_version == 3
+        pid = tunnel.places[0].pid
+        assert pid is not None
+        with no_memory_files(pid):
+            assert edge.push(4, {}).last_applied_version == 3
+        assert edge.push(4, {}).last_applied_version == 4
 
 
 def test_addresses_that_all_fail_are_looked_for_again(edge: Edge, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -14,6 +14,7 @@ from pathlib import Path
 import requests
 
 from tests.proxy.site import DEADLINE_S, Backend, Proxy, ask, eventually, fixed, forwarding, reserved_port
+from tests.support.memoryless import no_memory_files
 from tests.support.process import Process
 
 
@@ -100,6 +101,19 @@ def test_a_document_that_comes_while_a_worker_is_dead_reaches_its_successor() ->
 
         eventually(lambda: proxy.metric("tunnelgw_proxy_worker_config_version", worker="0") == 2, "served by both")
         assert {ask(port).text for _ in range(16)} == {"two"}
+
+
+def test_workers_serve_on_where_their_supervisor_has_no_memory_to_hand_a_document_over_and_get_it_when_it_has() -> None:
+    with reserved_port() as port, Proxy("--workers", "2") as proxy, concurrent.futures.ThreadPoolExecutor(1) as pool:
+        proxy.use(fixed(port, "one"))
+        with no_memory_files(proxy.pid):
+            put = pool.submit(proxy.use, fixed(port, "two"))
+            proxy.wait_for_message("cannot hand the document to a worker, trying again")
+            assert {ask(port).text for _ in range(8)} == {"one"}
+
+        assert put.result(DEADLINE_S)["version"] == 2
+        assert {ask(port).text for _ in range(8)} == {"two"}
+        assert [proxy.metric("tunnelgw_proxy_worker_restarts_total", worker=worker) for worker in "01"] == [0, 0]
 
 
 def wait_for_death(proxy: Proxy, nth: int) -> None:

@@ -6,7 +6,17 @@ import threading
 
 from proxy.accesslog import AccessLogSettings
 from proxy.accesslog.writer import AccessLogWriter
-from proxy.control import Channel, Drain, FromWorker, TakeDocument, TakeSockets, ToWorker, channel_pair, sealed_file
+from proxy.control import (
+    Channel,
+    Drain,
+    FromWorker,
+    Report,
+    TakeDocument,
+    TakeSockets,
+    ToWorker,
+    channel_pair,
+    sealed_file,
+)
 from proxy.loop import Loop
 from proxy.routing import socket_door
 from proxy.stats import Stats
@@ -48,6 +58,10 @@ class Supervisor:
         descriptor = sealed_file("test", content)
         self._channel.send(TakeDocument(generation, generation, since), [descriptor])
         os.close(descriptor)
+
+    def ask(self) -> None:
+        """For numbers."""
+        self._channel.send(Report())
 
     def hear(self) -> FromWorker:
         received = self._channel.receive()
