@@ -130,7 +130,7 @@ def make_context(tls: document.BackendTLS, alpn: list[str]) -> ssl.SSLContext:
     if tls.ca:
         contexts.load_authorities(context, tls.ca, "ca")
     else:
-        context.load_default_certs(ssl.Purpose.SERVER_AUTH)
+        contexts.load_authorities_of_system(context)
     if tls.client_certificate:
         contexts.load_pair(context, tls.client_certificate, "clientCertificate")
     return context

@@ -66,6 +66,17 @@ def load_authorities(context: ssl.SSLContext, ca: str, place: str) -> None:
     context.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN
 
 
+def load_authorities_of_system(context: ssl.SSLContext) -> None:
+    """Trust these to name peers. Raises OSError."""
+    context.load_default_certs(ssl.Purpose.SERVER_AUTH)
+    file = ssl.get_default_verify_paths().cafile
+    if file is not None and not context.cert_store_stats()["x509"]:
+        # It says nothing where it could not open the file, and without a descriptor for that such a context would trust
+        # nobody for ever. A file that cannot be read at all is the system's affair: there may be a folder as well.
+        with contextlib.suppress(ssl.SSLError, PermissionError):
+            context.load_verify_locations(cafile=file)
+
+
 @contextlib.contextmanager
 def _memory_file(content: bytes) -> Iterator[str]:
     descriptor = os.memfd_create("certificate", os.MFD_CLOEXEC)

@@ -267,6 +267,35 @@ def test_a_lack_of_descriptors_is_no_failure_of_tls_and_passes(authority: trustm
         assert w.fetch().status_code == 200
 
 
+def test_a_lack_of_descriptors_takes_the_systems_authorities_away_for_as_long_as_it_lasts(
+    authority: trustme.CA, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """OpenSSL does not tell that it could not open their file, and the context is kept."""
+    authority.cert_pem.write_to_path(str(tmp_path / "ca.pem"))
+    monkeypatch.setenv("SSL_CERT_FILE", str(tmp_path / "ca.pem"))
+    spec = document.BackendTLS(server_name="a.example")
+    make_context(spec, ["http/1.1"])  # or what it imports would be what fails
+    with backend(tls=server_context(authority, "a.example")) as peer, world() as w:
+        w.use(document.Backend(name="b", addresses=(peer.address,), protocol="https", tls=spec))
+        with out_of_descriptors():
+            failure = failure_of(w)
+
+        assert failure.reason is Reason.OVERLOAD
+        assert w.fetch().status_code == 200
+
+
+@pytest.mark.parametrize("content", ["", "no certificate"])
+def test_a_file_of_authorities_that_holds_none_is_left_to_the_system(
+    content: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "ca.pem").write_text(content)
+    monkeypatch.setenv("SSL_CERT_FILE", str(tmp_path / "ca.pem"))
+
+    context = make_context(document.BackendTLS(server_name="a.example"), ["http/1.1"])
+
+    assert context.cert_store_stats()["x509"] == 0
+
+
 def test_a_key_leaves_no_file_and_no_descriptor_behind(authority: trustme.CA) -> None:
     ours = authority.issue_cert("client.example")
     pair = document.Certificate(
