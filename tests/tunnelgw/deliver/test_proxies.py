@@ -239,6 +239,47 @@ def test_a_port_that_a_proxy_cannot_bind_again_after_a_restart_is_remarked() -> 
         target.close()
 
 
+@contextmanager
+def telling_versions(*versions: int) -> Iterator[tuple[ProxyTarget, list[bytes]]]:
+    """A proxy that is empty, takes a document, and at each visit holds the next of these versions; and its requests."""
+    seen: list[bytes] = []
+
+    def answer(dialogue: Dialogue) -> None:
+        held = iter(versions)
+        is_loaded = False
+        while request := dialogue.read_request():
+            seen.append(request.split(b" ")[0])
+            if request.startswith(b"PUT"):
+                is_loaded = True
+                dialogue.answer(b'{"version":%d}' % json.loads(request.partition(b"\r\n\r\n")[2])["version"])
+            elif is_loaded:
+                dialogue.answer(b"", b"Configuration-Version: %d" % next(held))
+            else:
+                dialogue.answer(b"", status=b"404 Not Found")
+
+    with SocketBackend(answer) as backend:
+        target = target_at(f"http://{backend.address}")
+        yield target, seen
+        target.close()
+
+
+def test_a_visit_to_a_proxy_that_is_well_sends_no_document_and_says_nothing(caplog: pytest.LogCaptureFixture) -> None:
+    with telling_versions(1, 1) as (target, seen):
+        assert [target.deliver(parcel("a.example")) for _ in range(3)] == [(), (), ()]
+
+        assert seen == [b"HEAD", b"PUT", b"HEAD", b"HEAD"]
+    assert caplog.messages == []
+
+
+def test_a_proxy_that_holds_something_else_is_told_in_the_log(caplog: pytest.LogCaptureFixture) -> None:
+    with telling_versions(40) as (target, seen):
+        target.deliver(parcel("a.example"))
+        target.deliver(parcel("a.example"))
+
+        assert seen == [b"HEAD", b"PUT", b"HEAD", b"PUT"]
+    assert "proxy does not hold what it was sent, sending it again" in caplog.messages
+
+
 def test_of_two_controllers_that_want_the_same_each_leaves_the_other_s_version() -> None:
     with Proxy() as proxy:
         one, other = target_of(proxy), target_of(proxy)

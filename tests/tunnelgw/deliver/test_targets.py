@@ -113,7 +113,7 @@ def test_slices_that_lead_to_no_proxy_hide_no_other() -> None:
             slice_("b", endpoint("10.0.0.5"), port="metrics"),
             (kind, portless),
             (kind, deserted),
-            slice_("e", endpoint("10.0.0.1")),
+            slice_("e", {"addresses": []}, endpoint("10.0.0.1")),
         ]
     )
 
@@ -208,6 +208,7 @@ def test_each_tunnel_of_our_classes_has_its_credentials() -> None:
     assert found.keys() == {ONE, TWO}
     assert found[ONE].account_id == "a" * 32
     assert found[ONE].token == Credentials(Secret("abc"))
+    assert found[TWO].account_id == "", "the provider is asked"
     assert found[TWO].token == Credentials(None, "secret not found: home/missing (key api-token)")
 
 
@@ -256,7 +257,7 @@ def test_credentials_may_be_in_another_namespace_and_under_another_key() -> None
 
 def test_a_secret_that_holds_no_text_is_told_as_such() -> None:
     config = [gateway_class("one", "one"), class_config("one")]
-    for data in ("/w==", "a#b=", "abc"):
+    for data in ("/w==", "YW#Jj", "abc"):
         binary = make(Kind.SECRET, "provider", namespace="home", data={"api-token": data})
         token = tunnels(Snapshot.of([*config, (Kind.SECRET, binary)]), DISCOVERY)[ONE].token
 
@@ -369,6 +370,8 @@ def test_a_configuration_that_no_gateway_uses_may_have_been_used() -> None:
     assert left_tunnels(unused, DISCOVERY).keys() == {ONE}
     assert named_tunnels(unused, DISCOVERY) == frozenset()
     assert left_tunnels(used_by_others, DISCOVERY) == {}
+    kept_by_others = own_proxy(tunnelID=ONE)[1]
+    assert left_tunnels(Snapshot.of([kept_by_others, *rest]), DISCOVERY) == {}
 
 
 def test_tunnels_without_credentials_are_named_all_the_same() -> None:
