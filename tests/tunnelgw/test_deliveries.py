@@ -47,6 +47,7 @@ def test_of_many_failures_some_are_shown_and_the_others_counted() -> None:
     assert "p4: " in message
     assert "p5" not in message
     assert message.endswith("; and 2 more")
+    assert said(delivered(many[:5], 5, None))[2].endswith("p4: connection refused"), "no others"
 
 
 def test_a_proxy_that_has_not_answered_yet_is_no_failure() -> None:
@@ -93,6 +94,14 @@ def test_a_conflict_is_told_on_the_gateway_and_by_hostname() -> None:
     }
 
 
+def test_a_rule_of_somebody_else_that_is_kept_takes_nothing_from_us() -> None:
+    kept = Remark(RemarkKind.FOREIGN_RULE, "theirs.example", "a rule for theirs.example that is not ours is kept")
+    tunnel = msgspec.structs.replace(TUNNEL, remarks=(kept,))
+
+    assert said(delivered([HELD], 1, tunnel))[0] is Status.TRUE
+    assert conflicts({"6f1c": tunnel}) == {}
+
+
 def test_a_route_s_conflict_is_told_for_the_parents_that_accepted_it() -> None:
     accepted = Finding(ConditionType.ACCEPTED, Status.TRUE, Reason.ACCEPTED)
     refused = Finding(ConditionType.ACCEPTED, Status.FALSE, Reason.NOT_ALLOWED_BY_LISTENERS)
@@ -115,6 +124,7 @@ def test_ports_that_cannot_be_bound_are_told_of_the_listener_that_wants_them() -
         Listener("infra/gw@443", gateway="infra/gw"),
     ]
     remarks = (
+        Remark(RemarkKind.PORT, "routes[0]", "of no listener"),
         Remark(RemarkKind.PORT, "listeners[0].port", "in use"),
         Remark(RemarkKind.PORT, "listeners[1].port", "permission denied"),
         Remark(RemarkKind.PORT, "listeners[4].port", "no such address"),

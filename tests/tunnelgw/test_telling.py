@@ -7,30 +7,33 @@ import time
 from collections.abc import Callable
 from types import SimpleNamespace
 
+import msgspec
 import pytest
 from prometheus_client import CollectorRegistry
 
 from proxy.document import Listener
 from tests.support.socketbackend import Dialogue, SocketBackend
-from tests.tunnelgw.deliver.test_targets import DISCOVERY, OURS, gateway_class, own_proxy
+from tests.tunnelgw.deliver.test_targets import DISCOVERY, ONE, OURS, Item, gateway_class, own_proxy
+from tests.tunnelgw.sources.objects import make
 from tests.tunnelgw.test_herald import Recorder
 from tunnelgw import telling
 from tunnelgw.deliver.dispatch import Dispatch, Settings
 from tunnelgw.deliver.proxies import DocumentParcel
 from tunnelgw.deliver.receipts import Receipt, Remark, RemarkKind
-from tunnelgw.deliver.targets import planes
+from tunnelgw.deliver.targets import planes, tunnel_name
 from tunnelgw.herald import LASTING_ATTEMPTS, Herald
 from tunnelgw.ingressreport import IngressReport
 from tunnelgw.metrics import Metrics
-from tunnelgw.model.kinds import Kind
-from tunnelgw.model.meta import Key
+from tunnelgw.model.conditions import ConditionType
+from tunnelgw.model.kinds import RESOURCES, Kind
+from tunnelgw.model.meta import Key, Object
 from tunnelgw.model.snapshot import Snapshot
 from tunnelgw.provider.ingress import marker
 from tunnelgw.rush import BURST, QUIET_S
 from tunnelgw.status.compose import Wish
 from tunnelgw.telling import Situation, Teller
 from tunnelgw.translate.pipeline import Translation
-from tunnelgw.translate.verdicts import ObjectId
+from tunnelgw.translate.verdicts import ObjectId, RouteVerdict
 
 WAIT_S = 30.0
 GATEWAY = ObjectId(Kind.GATEWAY, Key("shop", "gw"))
@@ -43,6 +46,10 @@ class Desk:
 
     def __init__(self) -> None:
         self.wanted: list[Wish] = []
+        self.has_forgotten = False
+
+    def forget(self) -> None:
+        self.has_forgotten = True
 
     def want(self, wishes: dict[ObjectId, Wish]) -> None:
         self.wanted += wishes.values()
@@ -185,3 +192,258 @@ def test_statuses_that_a_rush_holds_back_are_due_at_its_end_also_if_it_ends_befo
     assert [wish.item.metadata.name for wish in desk.wanted] == ["class"]
     # Who waits for a proxy is told of when that has answered: there is nothing to look at before.
     assert teller.wait_until_s(now_s + 5.0) == now_s + 5.0
+
+
+class Answered(Dispatch):
+    """All proxies have answered as they are set to, and the tunnel too."""
+
+    receipts: dict[str, tuple[Receipt, ...]]
+    tunnel: Receipt | None = None
+    held: frozenset[str] = frozenset({"shop/gw"})
+
+    def answers(self) -> Callable[[str, int], bool]:
+        return lambda _plane, _turn: True
+
+    def held_planes(self) -> frozenset[str]:
+        return self.held
+
+    def proxy_receipts(self, plane: str) -> tuple[Receipt, ...]:
+        return self.receipts.get(plane, ())
+
+    def tunnel_receipts(self) -> dict[str, Receipt]:
+        return {ONE: self.tunnel} if self.tunnel is not None else {}
+
+    def listeners(self, plane: str, digest: str | None = None) -> tuple[Listener, ...]:
+        return (Listener("shop/gw/web", port=80),)
+
+
+ROUTE = ObjectId(Kind.HTTP_ROUTE, Key("shop", "web"))
+OTHER_ROUTE = ObjectId(Kind.HTTP_ROUTE, Key("shop", "other"))
+PROXY = "http://127.0.0.1:1"
+HOLDS = Receipt(PROXY, "d", "d")
+TOLD = Receipt(tunnel_name(ONE), "h", "h")
+
+
+class Scene:
+    """A Gateway with a tunnel and a proxy of its own, and two routes; one turn at a time."""
+
+    def __init__(self) -> None:
+        infrastructure = {"parametersRef": {"group": "tunnelgw.dev", "kind": "GatewayConfig", "name": "own"}}
+        listeners = [{"name": "web", "port": 80, "protocol": "HTTP"}]
+        spec = {"gatewayClassName": "class", "listeners": listeners, "infrastructure": infrastructure}
+        routes = (("web", "a.example"), ("other", "b.example"))
+        self.items: list[Item] = [
+            gateway_class("class"),
+            (Kind.GATEWAY, make(Kind.GATEWAY, "gw", spec, namespace="shop")),
+            own_proxy(proxyEndpoints=[PROXY], tunnelID=ONE)[1],
+            *((Kind.HTTP_ROUTE, self.route(name, host)) for name, host in routes),
+        ]
+        self.registry = CollectorRegistry()
+        self.recorder = Recorder()
+        self.desk = Desk()
+        metrics, settings = Metrics(self.registry), Settings("", marker("tests"))
+        self.dispatch = Answered(
+            settings, lambda: True, lambda: None, lambda _: None, lambda *_: None, IngressReport(metrics)
+        )
+        self.dispatch.receipts = {"shop/gw": (HOLDS,)}
+        self.dispatch.tunnel = TOLD
+        self.teller = Teller(self.dispatch, self.desk, Herald(self.recorder), metrics)  # type: ignore[arg-type]
+        self._turn = 0
+
+    @staticmethod
+    def route(name: str, host: str) -> Object:
+        spec = {"parentRefs": [{"name": "gw"}], "hostnames": [host]}
+        return make(Kind.HTTP_ROUTE, name, spec, namespace="shop")
+
+    def tell(self, *owed: ObjectId, has_changed: bool = False) -> dict[ObjectId, Wish]:
+        """What is wanted after one more turn."""
+        snapshot = Snapshot.of(self.items)
+        found = {"shop/gw": planes(snapshot, DISCOVERY)["shop/gw"]}
+        situation = Situation(snapshot, Translation(snapshot, OURS), found, {ONE: {"shop/gw"}}, {ONE})
+        self._turn += 1
+        self.teller.owe(owed, self._turn, frozenset())
+        self.teller.tell(situation, self._turn, has_changed=has_changed)
+        wanted, self.desk.wanted = self.desk.wanted, []
+        return {ObjectId(_KINDS[type(wish.item)], wish.item.key): wish for wish in wanted}
+
+    def delivered(self) -> dict[ObjectId, str]:
+        """What one more turn says of deliveries, by Gateway."""
+        wishes = self.tell()
+        findings = {id_: wish.delivery.finding for id_, wish in wishes.items()}
+        return {id_: finding.message if finding else "" for id_, finding in findings.items()}
+
+    def sample(self, name: str, **labels: str) -> float | None:
+        return self.registry.get_sample_value(name, labels)
+
+
+_KINDS = {RESOURCES[kind].struct: kind for kind in (Kind.GATEWAY, Kind.LISTENER_SET, Kind.HTTP_ROUTE)}
+
+
+def test_what_is_said_of_deliveries_is_said_again_only_when_it_is_news() -> None:
+    scene = Scene()
+    down = Receipt(PROXY, "d2", "d", "connection refused", attempts=1)
+
+    assert scene.delivered() == {GATEWAY: f"held by 1 proxy and tunnel {ONE}"}
+    assert scene.delivered() == {}
+    scene.dispatch.receipts = {"shop/gw": (down,)}
+    assert scene.delivered() == {GATEWAY: f"proxy {PROXY}: connection refused"}
+    scene.dispatch.receipts = {"shop/gw": (msgspec.structs.replace(down, attempts=2),)}
+    assert scene.delivered() == {}, "the same words"
+    scene.dispatch.receipts, scene.dispatch.tunnel = {"shop/gw": (HOLDS,)}, None
+    assert scene.delivered() == {GATEWAY: "the provider has not been told yet"}
+
+
+def test_a_gateway_that_was_told_of_while_no_proxy_held_its_document_is_told_of_when_one_does() -> None:
+    scene = Scene()
+    scene.tell()
+
+    scene.dispatch.held = frozenset()
+    assert scene.tell() == {}, "so it is after each edit"
+    (early,) = scene.tell(GATEWAY).values()
+    assert not early.delivery.is_held
+    assert scene.tell() == {}
+    scene.dispatch.held = frozenset({"shop/gw"})
+    (late,) = scene.tell().values()
+
+    assert late.delivery.is_held
+    assert scene.tell() == {}
+
+
+def test_a_port_that_cannot_be_bound_is_told_once_and_again_when_it_can() -> None:
+    scene = Scene()
+    in_use = Remark(RemarkKind.PORT, "listeners[0].port", "in use")
+    scene.tell()
+
+    scene.dispatch.receipts = {"shop/gw": (msgspec.structs.replace(HOLDS, remarks=(in_use,)),)}
+    (unbound,) = scene.tell().values()
+    assert scene.tell() == {}
+    scene.dispatch.receipts = {"shop/gw": (HOLDS,)}
+    (bound,) = scene.tell().values()
+
+    assert (unbound.delivery.unbound, bound.delivery.unbound) == ({"web": f"proxy {PROXY}: in use"}, {})
+    assert scene.tell() == {}
+
+
+def test_listener_sets_are_told_of_as_their_gateway_and_gateways_with_other_proxies_are_not() -> None:
+    scene = Scene()
+    gateway = msgspec.to_builtins(scene.items[1][1])["spec"]
+    listeners = [{"name": "more", "port": 81, "protocol": "HTTP"}]
+    more = make(Kind.LISTENER_SET, "more", {"parentRef": {"name": "gw"}, "listeners": listeners}, namespace="shop")
+    allowed = {**gateway, "allowedListeners": {"namespaces": {"from": "Same"}}}
+    elsewhere = make(Kind.GATEWAY, "elsewhere", {"gatewayClassName": "class", "listeners": gateway["listeners"]})
+    scene.items[1] = (Kind.GATEWAY, make(Kind.GATEWAY, "gw", allowed, namespace="shop"))
+    scene.items += [(Kind.LISTENER_SET, more), (Kind.GATEWAY, elsewhere)]
+    listener_set = ObjectId(Kind.LISTENER_SET, Key("shop", "more"))
+    assert scene.tell().keys() == {GATEWAY, listener_set}
+
+    scene.dispatch.receipts = {"shop/gw": (Receipt(PROXY, "d2", "d", "connection refused", attempts=1),)}
+
+    assert scene.tell().keys() == {GATEWAY, listener_set}
+    assert scene.tell() == {}
+
+
+def accepted_and(wish: Wish) -> list[str]:
+    """What a route's status says besides the ordinary."""
+    assert isinstance(wish.verdict, RouteVerdict)
+    (parent,) = wish.verdict.parents
+    return [finding.message for finding in parent.findings if finding.type is ConditionType.DELIVERED]
+
+
+def test_a_hostname_that_somebody_else_has_is_told_of_its_route_alone_for_as_long_as_that_is_so() -> None:
+    scene = Scene()
+    theirs = Remark(RemarkKind.CONFLICT, "a.example", "a.example is somebody else's")
+    event = (*ROUTE, "HostnameConflict", theirs.message)
+    scene.tell()
+
+    scene.dispatch.tunnel = msgspec.structs.replace(TOLD, remarks=(theirs,))
+    contested = scene.tell()
+    assert {id_: accepted_and(wish) for id_, wish in contested.items() if id_ != GATEWAY} == {ROUTE: [theirs.message]}
+    assert scene.recorder.said == [event]
+    assert scene.tell(has_changed=True) == {}
+    both = scene.tell(ROUTE, OTHER_ROUTE)
+    assert {id_: accepted_and(wish) for id_, wish in both.items()} == {ROUTE: [theirs.message], OTHER_ROUTE: []}
+
+    scene.items[-1] = (Kind.HTTP_ROUTE, scene.route("other", "a.example"))
+    joined = scene.tell(has_changed=True)
+    assert {id_: accepted_and(wish) for id_, wish in joined.items()} == {OTHER_ROUTE: [theirs.message]}
+    assert scene.recorder.said == [event, (*OTHER_ROUTE, *event[2:])]
+
+    scene.dispatch.tunnel = TOLD
+    settled = scene.tell()
+    assert {id_: accepted_and(wish) for id_, wish in settled.items() if id_ != GATEWAY} == {ROUTE: [], OTHER_ROUTE: []}
+    assert len(scene.recorder.said) == 2
+    assert scene.tell(has_changed=True) == {}
+
+
+def test_a_tunnel_that_keeps_failing_is_told_of_the_gateway_before_it_and_no_target_that_is_well() -> None:
+    scene = Scene()
+    scene.dispatch.tunnel = Receipt(tunnel_name(ONE), "h", error="503", attempts=LASTING_ATTEMPTS)
+
+    scene.tell()
+    scene.tell()
+
+    assert scene.recorder.said == [(*GATEWAY, "DeliveryFailed", f"tunnel {ONE}: 503")]
+
+
+def test_a_failure_that_has_not_lasted_is_no_event() -> None:
+    scene = Scene()
+    scene.dispatch.receipts = {"shop/gw": (Receipt(PROXY, "d", error="reset", attempts=1),)}
+
+    scene.tell()
+
+    assert scene.recorder.said == []
+
+
+def test_deliveries_are_counted_once_each_by_what_became_of_them_until_their_target_goes() -> None:
+    scene = Scene()
+    refused = Receipt(PROXY, "d2", "d", "answered 400", is_refusal=True, attempts=1)
+    failed = Receipt(PROXY, "d3", "d", "connection reset", attempts=1)
+
+    def counts() -> list[float | None]:
+        outcomes = ("held", "refused", "failed")
+        return [scene.sample("tunnelgw_deliveries_total", target=PROXY, outcome=outcome) for outcome in outcomes]
+
+    scene.tell()
+    held_at = scene.sample("tunnelgw_delivered_timestamp_seconds", target=PROXY)
+    assert held_at
+    for receipt in (refused, refused, failed):
+        scene.dispatch.receipts = {"shop/gw": (receipt,)}
+        scene.tell()
+    assert counts() == [1.0, 1.0, 1.0]
+    assert scene.sample("tunnelgw_delivered_timestamp_seconds", target=PROXY) == held_at
+    assert scene.sample("tunnelgw_deliveries_total", target=tunnel_name(ONE), outcome="held") == 1.0
+
+    scene.dispatch.receipts = {}
+    scene.tell()
+    assert counts() == [None, None, None]
+    assert scene.sample("tunnelgw_delivered_timestamp_seconds", target=PROXY) is None
+
+
+def test_statuses_that_wait_here_and_at_the_desk_are_counted_as_waiting() -> None:
+    scene = Scene()
+    scene.desk.depth = 2
+    scene.dispatch.answers = lambda: lambda _plane, _turn: False  # type: ignore[method-assign]
+    scene.tell()
+
+    scene.teller.owe([GATEWAY, ROUTE], 2, frozenset({"shop/gw"}))
+    scene.tell()
+
+    assert scene.sample("tunnelgw_status_queue_depth") == 4.0
+
+
+def test_what_is_owed_is_not_said_by_who_leads_no_more() -> None:
+    scene = Scene()
+    scene.tell()
+    scene.teller.owe([ROUTE], 1, frozenset())
+
+    scene.teller.forget()
+
+    assert scene.tell() == {}
+    assert scene.desk.has_forgotten
+
+
+def test_an_object_that_is_gone_is_told_nothing() -> None:
+    scene = Scene()
+    scene.tell()
+
+    assert scene.tell(ObjectId(Kind.HTTP_ROUTE, Key("shop", "gone"))) == {}
