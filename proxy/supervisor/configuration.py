@@ -72,10 +72,15 @@ class Configuration:
         self._state = state
         self._reader = document.Reader()
         self._certificates = CertificateCheck()
+        self._keeping = threading.Lock()
+        """Held while a document is written to the disk, which may take long; guards what follows."""
+        self._kept_changes = 0
         self._turn = threading.Lock()
         """Held while a document is taken; guards all that follows."""
         self._generation = 0
         self._is_closed = False
+        self._changes = 0
+        """Of what is to be kept."""
         self.refused = 0
         """Documents that were not taken, for what is wrong with them or their file."""
         self.loaded: Loaded | None = None
@@ -102,6 +107,7 @@ class Configuration:
             self._adopt(reading.content, version, is_news=changed)
             generation = self._generation
             problems = self._sockets.problems
+        self._keep()
         missing = self._fleet.wait_until_taken(generation, TAKE_S)
         if missing is not None:
             raise NotServed(f"version {version} is loaded, but {missing}")
@@ -121,7 +127,8 @@ class Configuration:
             least = 1 if self.loaded is None else self.loaded.version + 1
             version = max(least, reading.version or 0)
             self._adopt(reading.content, min(version, MAX_VERSION), is_news=True)
-            return True
+        self._keep()
+        return True
 
     def restore(self) -> None:
         """Load what the state directory holds, if anything; a document that cannot be used is left alone."""
@@ -183,8 +190,19 @@ class Configuration:
             self._deploy(self.loaded)
             _tell_of_expired(self.loaded, {} if before is None else before.certificate_ends_s)
             log.info("configuration loaded", version=version, routes=len(content.routes))
-        if keeps and self._state is not None and (before is None or is_news or before.version != version):
-            self._state.write(content.encode(version))
+        if keeps and (before is None or is_news or before.version != version):
+            self._changes += 1
+
+    def _keep(self) -> None:
+        """Not in a turn: a disk that hangs holds up whose document it is, but no worker and no stop."""
+        if self._state is None:
+            return
+        with self._keeping:
+            # In this order: the document may be a later one than that of these changes, never an earlier one.
+            changes, loaded = self._changes, self.loaded
+            if loaded is not None and changes != self._kept_changes:
+                self._state.write(loaded.content.encode(loaded.version))
+                self._kept_changes = changes
 
     # -- the workers -------------------------------------------------------------------------------------------------
 

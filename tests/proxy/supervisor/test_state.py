@@ -7,11 +7,17 @@ import json
 import os
 import signal
 import stat
-from collections.abc import Iterator
+import threading
+from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 
 import pytest
 
+from proxy.supervisor.configuration import Configuration
+from proxy.supervisor.fleet import Fleet
+from proxy.supervisor.sockets import ListeningSockets
+from proxy.supervisor.state import NAME, StateFile
 from tests.proxy.site import DEADLINE_S, TOKEN, Proxy, ask, eventually, fixed, reserved_port
 
 
@@ -48,6 +54,45 @@ def test_the_kept_document_is_for_its_owner_alone(tmp_path: Path) -> None:
         (kept,) = (tmp_path / "new").iterdir()
         assert stat.S_IMODE(kept.stat().st_mode) == 0o600
         assert stat.S_IMODE(kept.parent.stat().st_mode) == 0o700
+
+
+def run_in_thread(target: Callable[[], object]) -> threading.Thread:
+    thread = threading.Thread(target=target, daemon=True)
+    thread.start()
+    return thread
+
+
+def test_a_disk_that_hangs_holds_up_no_stop_and_keeps_the_last_document_in_the_end(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    is_asked, answers, sync = threading.Event(), threading.Event(), os.fsync
+
+    def hang(descriptor: int) -> None:
+        is_asked.set()
+        assert answers.wait(2 * DEADLINE_S)
+        sync(descriptor)
+
+    monkeypatch.setattr(os, "fsync", hang)
+    configuration = Configuration(Fleet([]), ListeningSockets(0), StateFile(tmp_path / "state"))
+    threads = []
+    for place, name in enumerate(("first", "second"), 1):
+        path = tmp_path / name
+        path.write_text(json.dumps({"routes": [{"name": name, "rules": [{"respond": {"statusCode": 200}}]}]}))
+        threads.append(run_in_thread(partial(configuration.load_file, path)))
+        eventually(lambda version=place: getattr(configuration.loaded, "version", 0) == version, f"the {name} in use")
+        assert is_asked.wait(DEADLINE_S)
+
+    stop = run_in_thread(configuration.close_sockets)
+    stop.join(DEADLINE_S / 2)
+    is_stopped = not stop.is_alive()
+    answers.set()
+    for thread in (stop, *threads):
+        thread.join(DEADLINE_S)
+        assert not thread.is_alive()
+
+    assert is_stopped
+    kept = json.loads((tmp_path / "state" / NAME).read_text())
+    assert (kept["version"], kept["routes"][0]["name"]) == (2, "second")
 
 
 def test_a_state_directory_that_cannot_be_written_costs_a_warning_only(tmp_path: Path) -> None:
