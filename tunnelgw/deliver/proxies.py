@@ -31,7 +31,6 @@ class ProxyTarget:
         self._client = client
         self._held_digest = ""
         self._held_version: int | None = None
-        self._remarks: tuple[Remark, ...] = ()
 
     def close(self) -> None:
         self._client.close()
@@ -41,7 +40,7 @@ class ProxyTarget:
         if is_visit or self._held_version is None:
             loaded = self._client.loaded()
             loaded_version = loaded.version if loaded is not None else None
-            has_problems = self._remarks or (loaded is not None and loaded.has_problems)
+            has_problems = loaded is not None and loaded.has_problems
             if is_visit and loaded_version == self._held_version and not has_problems:
                 return ()
             if is_visit and loaded_version != self._held_version:
@@ -70,5 +69,4 @@ class ProxyTarget:
         answer = self._client.put(b'{"version":%d' % version + parcel.tail)
         self._held_digest = parcel.digest
         self._held_version = answer.version
-        self._remarks = tuple(Remark(RemarkKind.PORT, each.path, each.message) for each in answer.problems)
-        return self._remarks
+        return tuple(Remark(RemarkKind.PORT, each.path, each.message) for each in answer.problems)
