@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from proxy.supervisor.configuration import Configuration
+from proxy.supervisor.configuration import Configuration, Loaded
 from proxy.supervisor.fleet import Fleet
 from proxy.supervisor.sockets import ListeningSockets
 from proxy.supervisor.state import NAME, StateFile
@@ -62,6 +62,10 @@ def run_in_thread(target: Callable[[], object]) -> threading.Thread:
     return thread
 
 
+def is_replaced(configuration: Configuration, before: Loaded | None) -> bool:
+    return configuration.loaded is not before
+
+
 def test_a_disk_that_hangs_holds_up_no_stop_and_keeps_the_last_document_in_the_end(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -75,11 +79,12 @@ def test_a_disk_that_hangs_holds_up_no_stop_and_keeps_the_last_document_in_the_e
     monkeypatch.setattr(os, "fsync", hang)
     configuration = Configuration(Fleet([]), ListeningSockets(0), StateFile(tmp_path / "state"))
     threads = []
-    for place, name in enumerate(("first", "second"), 1):
+    for name in ("first", "second"):
         path = tmp_path / name
         path.write_text(json.dumps({"routes": [{"name": name, "rules": [{"respond": {"statusCode": 200}}]}]}))
+        before = configuration.loaded
         threads.append(run_in_thread(partial(configuration.load_file, path)))
-        eventually(lambda version=place: getattr(configuration.loaded, "version", 0) == version, f"the {name} in use")
+        eventually(partial(is_replaced, configuration, before), f"the {name} in use")
         assert is_asked.wait(DEADLINE_S)
 
     stop = run_in_thread(configuration.close_sockets)

@@ -49,6 +49,14 @@ def test_fields_between_edge_and_connector_are_not_for_backends() -> None:
     assert kept == head.fields
 
 
+@pytest.mark.parametrize("name", [UPGRADE, SOURCE, b"cf-trace-id"])
+def test_nor_is_any_of_them_where_it_comes_alone(name: bytes) -> None:
+    head = head_of((name, b"1"))
+    Entrance(EDGE_ADDRESS).admit(head)
+
+    assert [] == head.fields
+
+
 def test_a_plain_request_passes_as_it_is() -> None:
     fields = [(b"accept-language", b"de"), (b"x-forwarded-for", b"192.0.2.7"), (b"x-forwarded-proto", b"https")]
     head = head_of(*fields, method=b"PUT", scheme=b"http")
