@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
+from contextlib import closing, suppress
 from pathlib import Path
 
 import pytest
 
 from daemonkit.secret import Secret
+from tests.support.certificates import Authority
 from tests.support.controller.faults import Effect, Huge, Reply, Reset, Truncate, bad_gateway, html_page
 from tests.support.ports import ReservedPort
 from tests.support.provider import ACCOUNT_ID, TOKEN, TUNNEL_ID, Provider
 from tests.support.socketbackend import Dialogue, SocketBackend
-from tunnelgw.provider.client import CallTiming, ProviderClient
+from tunnelgw.provider.client import Budget, CallTiming, ProviderClient
 from tunnelgw.provider.errors import (
     AuthenticationFailed,
     NameUnknown,
@@ -23,6 +25,7 @@ from tunnelgw.provider.errors import (
     RateLimited,
     Refused,
 )
+from tunnelgw.provider.pacing import MAX_CALLS, WINDOW_S
 
 CONFIG = {"ingress": [{"service": "http_status:404"}]}
 NESTED = "[" * 50_000 + "]" * 50_000
@@ -181,21 +184,97 @@ def test_no_answer_or_garbage_is_worth_another_try(provider: Provider, client: P
     assert client.configuration(ACCOUNT_ID, TUNNEL_ID).version == 1
 
 
+def drip(dialogue: Dialogue) -> None:
+    dialogue.read_request()
+    dialogue.send(b"HTTP/1.1 200 OK\r\nContent-Length: 100000\r\n\r\n")
+    until_s = time.monotonic() + 15
+    while time.monotonic() < until_s and not dialogue.backend.over.wait(0.02):
+        dialogue.send(b" ")
+
+
+def drips_out(url: str) -> None:
+    client = ProviderClient(Secret(TOKEN), url, timing=CallTiming(answer_s=0.5))
+
+    with pytest.raises(ProviderUnreachable, match=r"^list accounts \(GET /accounts\): the answer was not complete"):
+        client.accounts()
+
+    client.close()
+
+
 def test_an_answer_that_drips_ends_with_its_time() -> None:
-    def drip(dialogue: Dialogue) -> None:
-        dialogue.read_request()
-        dialogue.send(b"HTTP/1.1 200 OK\r\nContent-Length: 100000\r\n\r\n")
-        until_s = time.monotonic() + 15
-        while time.monotonic() < until_s and not dialogue.backend.over.wait(0.02):
-            dialogue.send(b" ")
-
     with SocketBackend(drip) as backend:
-        client = ProviderClient(Secret(TOKEN), f"http://{backend.address}", timing=CallTiming(answer_s=0.5))
+        drips_out(f"http://{backend.address}")
 
-        with pytest.raises(ProviderUnreachable, match=r"^list accounts \(GET /accounts\): the answer was not complete"):
+
+def test_an_answer_that_drips_over_tls_or_through_a_proxy_ends_with_its_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    with closing(Authority()) as authority:
+        tls = authority.server_context(authority.issue("127.0.0.1"))
+        monkeypatch.setenv("REQUESTS_CA_BUNDLE", str(authority.file))
+        with SocketBackend(drip, tls) as backend:
+            drips_out(f"https://{backend.address}")
+    with SocketBackend(drip) as backend:
+        monkeypatch.setenv("http_proxy", f"http://{backend.address}")
+        monkeypatch.delenv("no_proxy", raising=False)
+        monkeypatch.delenv("NO_PROXY", raising=False)
+        drips_out("http://provider.example/client/v4")
+
+
+def test_an_answer_without_end_is_read_no_further_than_any_has_to_be(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tunnelgw.provider.client.MAX_ANSWER_BYTES", 100_000)
+
+    def go_on(dialogue: Dialogue) -> None:
+        dialogue.read_request()
+        dialogue.send(b"HTTP/1.1 200 OK\r\n\r\n")
+        with suppress(OSError):
+            while not dialogue.backend.over.is_set():
+                dialogue.send(b"x" * 50_000)
+
+    with SocketBackend(go_on) as backend:
+        client = ProviderClient(Secret(TOKEN), f"http://{backend.address}", timing=CallTiming(answer_s=5.0))
+
+        with pytest.raises(ProviderUnreachable, match="the answer is longer than 100000 bytes"):
             client.accounts()
 
         client.close()
+
+
+def test_a_call_says_who_asks_and_what_it_brings() -> None:
+    requests: list[bytes] = []
+
+    def answer(dialogue: Dialogue) -> None:
+        while request := dialogue.read_request():
+            requests.append(request.lower())
+            dialogue.answer(b'{"success":true,"result":{"version":2}}')
+
+    with SocketBackend(answer) as backend:
+        client = ProviderClient(Secret(TOKEN), f"http://{backend.address}")
+        client.configuration(ACCOUNT_ID, TUNNEL_ID)
+        client.put_configuration(ACCOUNT_ID, TUNNEL_ID, {"ingress": []})
+        client.close()
+        backend.wait_until_closed()
+
+    for request in requests:
+        assert b"\r\nuser-agent: tunnelgw/" in request
+        assert b"\r\naccept: application/json\r\n" in request
+    assert [b"\r\ncontent-type: application/json\r\n" in request for request in requests] == [False, True]
+    assert backend.accepted == 1
+
+
+def test_when_a_token_s_calls_are_used_up_nothing_is_asked(provider: Provider) -> None:
+    budget = Budget()
+    client = ProviderClient(Secret(TOKEN), provider.url, budget=budget)
+    other = ProviderClient(Secret(TOKEN), provider.url, budget=budget)
+    client.accounts()
+    assert [budget.take() for _ in range(MAX_CALLS - 2)] == [0.0] * (MAX_CALLS - 2)
+    client.accounts()
+
+    with pytest.raises(RateLimited, match="to stay below the provider's limit") as raised:
+        other.accounts()
+
+    assert 0 < raised.value.retry_after_s <= WINDOW_S
+    assert provider.calls.total() == 2
+    client.close()
+    other.close()
 
 
 def test_a_provider_that_is_away_or_has_no_address_is_told_in_words_people_search_for() -> None:
@@ -211,7 +290,12 @@ def test_a_provider_that_is_away_or_has_no_address_is_told_in_words_people_searc
 
 def test_each_call_is_observed_with_its_outcome(provider: Provider) -> None:
     seen: list[tuple[str, str]] = []
-    client = ProviderClient(Secret(TOKEN), provider.url, lambda call, outcome, seconds: seen.append((call, outcome)))
+
+    def observe(call: str, outcome: str, seconds: float) -> None:
+        assert 0 <= seconds <= time.monotonic() - began_s
+        seen.append((call, outcome))
+
+    client, began_s = ProviderClient(Secret(TOKEN), provider.url, observe), time.monotonic()
     client.accounts()
     provider.fault(Reset())
     with pytest.raises(ProviderUnreachable):
