@@ -5,12 +5,13 @@ Who may write a GatewayConfig names such addresses, so what is there may be anyt
 
 from __future__ import annotations
 
+import json
 import time
 
 import pytest
 
 from tests.support.socketbackend import Dialogue, SocketBackend
-from tunnelgw.deliver.configclient import ConfigClient, ConfigEndpoint
+from tunnelgw.deliver.configclient import ConfigClient, ConfigEndpoint, Loaded
 from tunnelgw.deliver.courier import Undelivered
 from tunnelgw.deliver.proxies import DocumentParcel, ProxyTarget
 
@@ -36,6 +37,82 @@ def test_whoever_speaks_another_protocol_is_there() -> None:
             target.deliver(PARCEL)
 
         target.close()
+
+
+WELL = b"Configuration-Version: 1"
+
+
+def test_a_connection_that_the_proxy_has_closed_meanwhile_is_replaced() -> None:
+    def answer(dialogue: Dialogue) -> None:
+        dialogue.read_request()
+        dialogue.answer(b"", WELL)
+
+    with SocketBackend(answer) as backend:
+        client = ConfigClient(ConfigEndpoint(f"http://{backend.address}"), None)
+
+        for number in (1, 2):
+            assert client.loaded() == Loaded(1)
+            backend.wait_for_connections(number)
+            backend.wait_until_closed()
+
+        assert backend.accepted == 2
+        client.close()
+
+
+def test_a_proxy_that_hangs_up_is_asked_no_more_than_once_anew_and_again_at_the_next_visit() -> None:
+    def answer(dialogue: Dialogue) -> None:
+        dialogue.read_request()
+        if dialogue.number in (1, 4):
+            dialogue.answer(b"", WELL)
+
+    with SocketBackend(answer) as backend:
+        client = ConfigClient(ConfigEndpoint(f"http://{backend.address}"), None)
+        assert client.loaded() == Loaded(1)
+        backend.wait_until_closed()
+
+        for accepted in (2, 3):
+            with pytest.raises(Undelivered, match="no answer"):
+                client.loaded()
+            assert backend.accepted == accepted
+
+        assert client.loaded() == Loaded(1)
+        client.close()
+
+
+def test_after_an_answer_that_makes_no_sense_another_connection_is_used() -> None:
+    def answer(dialogue: Dialogue) -> None:
+        dialogue.read_request()
+        if dialogue.number == 1:
+            dialogue.send(b"what?\r\n\r\n")
+            assert dialogue.receive_idle() == b""
+        else:
+            dialogue.answer(b"", WELL)
+
+    with SocketBackend(answer) as backend:
+        client = ConfigClient(ConfigEndpoint(f"http://{backend.address}"), None)
+        with pytest.raises(Undelivered, match="no answer: what"):
+            client.loaded()
+
+        assert client.loaded() == Loaded(1)
+        assert backend.accepted == 2
+        client.close()
+
+
+def test_documents_and_lists_of_problems_may_be_long() -> None:
+    document = b'{"routes":[%s]}' % b",".join([b"{}"] * 1_000_000)
+    problems = [{"path": f"listeners[{number}].port", "message": "in use"} for number in range(200)]
+    told = json.dumps({"version": 1, "problems": problems}).encode()
+
+    def answer(dialogue: Dialogue) -> None:
+        while request := dialogue.read_request():
+            dialogue.answer(document if request.startswith(b"GET") else told)
+
+    with SocketBackend(answer) as backend:
+        client = ConfigClient(ConfigEndpoint(f"http://{backend.address}"), None)
+
+        assert client.document() == document
+        assert len(client.put(b"{}").problems) == len(problems)
+        client.close()
 
 
 @pytest.mark.parametrize("version", [b"", b"-1", b"\xb2", b"9" * 5000, b"1 2", b"one"])
