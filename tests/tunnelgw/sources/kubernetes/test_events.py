@@ -191,9 +191,34 @@ def test_an_event_for_which_there_was_no_room_is_said_when_there_is(monkeypatch:
         assert not thread.is_alive()
 
 
+class Looks(threading.Event):
+    """Counts how often somebody looks whether it is set."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.count = 0
+
+    def is_set(self) -> bool:
+        self.count += 1
+        return super().is_set()
+
+
+def test_an_event_after_a_quiet_time_is_said_too(monkeypatch: pytest.MonkeyPatch, clock: Clock) -> None:
+    monkeypatch.setattr("tunnelgw.sources.kubernetes.events._IDLE_S", 0.01)
+    item = make(Kind.GATEWAY, "gw", {"gatewayClassName": "c"}, metadata={"uid": "9"})
+    stop = Looks()
+    with recording(clock, stop) as (front, recorder):
+        posted = front.answer(lambda asked: asked.method == "POST", 201)
+        assert wait_until(lambda: stop.count > 2, DEADLINE_S)
+
+        recorder.warn(Kind.GATEWAY, item, "DeliveryFailed", "no answer")
+
+        assert wait_until(lambda: posted.strikes == 1, DEADLINE_S)
+
+
 @contextmanager
-def recording(clock: Clock) -> Iterator[tuple[Front, EventRecorder]]:
-    configuration, stop = Configuration(), threading.Event()
+def recording(clock: Clock, stop: threading.Event | None = None) -> Iterator[tuple[Front, EventRecorder]]:
+    configuration, stop = Configuration(), stop or threading.Event()
     with Front() as front:
         configuration.host = front.url
         server = ApiServer(lambda: configuration)
@@ -226,11 +251,19 @@ def test_an_event_that_happens_often_costs_one_request_a_minute_and_is_anew_afte
         until_path(recorder, 2)
         assert (posted.strikes, patched.strikes) == (2, 0)
 
-        clock.now_s += 1801.0
+        for _ in range(2):
+            clock.now_s += 60.0
+            for _ in range(5):
+                assert recorder.warn(Kind.GATEWAY, item, "DeliveryFailed", "no answer")
+        recorder.warn(Kind.GATEWAY, item, "DeliveryFailed", "what comes after them")
+        until_path(recorder, 3)
+        assert (posted.strikes, patched.strikes) == (3, 2)
+
+        clock.now_s += 1800.0 - 120.0
         recorder.warn(Kind.GATEWAY, item, "DeliveryFailed", "no answer")
 
-        assert wait_until(lambda: posted.strikes == 3, DEADLINE_S)
-        assert patched.strikes == 0
+        assert wait_until(lambda: posted.strikes == 4, DEADLINE_S)
+        assert patched.strikes == 2
 
 
 @pytest.mark.parametrize("status_code", [404, 500])
