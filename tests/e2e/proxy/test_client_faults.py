@@ -199,8 +199,11 @@ def test_a_worker_without_descriptors_takes_documents_and_counts_without_losing_
                     break
                 held.append(sock)
 
-            for name in ("next", "last"):
-                gateway.serve(route_to(backend.address, name=name))
+            gateway.serve(route_to(backend.address, name="next"))
+            clear, tls = gateway.doors.listeners()
+            # To tell which of two is for whom takes modules that the worker has not needed before.
+            tls["tls"]["certificates"].append(gateway.doors.authority.issue("b.example").pair)
+            gateway.serve(route_to(backend.address, name="last"), listeners=[clear, tls])
 
             assert [worker] == gateway.worker_pids
             assert len(held) <= gateway.metric("tunnelgw_proxy_connections") <= len(held) + 1
