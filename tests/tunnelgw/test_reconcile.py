@@ -7,8 +7,10 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
+from types import SimpleNamespace
 
 import msgspec
+import pytest
 from prometheus_client import CollectorRegistry
 
 from tests.proxy.site import TOKEN as PROXY_TOKEN
@@ -16,6 +18,8 @@ from tests.proxy.site import Proxy
 from tests.support.provider import TOKEN, TUNNEL_ID, Provider
 from tests.tunnelgw.deliver.test_targets import DISCOVERY, OURS, TWO, Item, gateway_class, own_proxy, secret, status_of
 from tests.tunnelgw.sources.objects import make, route
+from tests.tunnelgw.test_herald import Recorder
+from tunnelgw import reconcile
 from tunnelgw.deliver.dispatch import Dispatch, Settings
 from tunnelgw.herald import Herald
 from tunnelgw.ingressreport import IngressReport
@@ -35,6 +39,7 @@ from tunnelgw.translate.verdicts import ObjectId
 WAIT_S = 30.0
 ITEMS = [gateway_class("class"), *own_proxy(proxyEndpoints=["http://127.0.0.1:1"])]
 NONE: Mapping[Entry, Unreadable] = {}
+GATEWAY = ObjectId(Kind.GATEWAY, Key("shop", "gw"))
 
 
 class Controller:
@@ -47,6 +52,7 @@ class Controller:
         self._unreadable = unreadable
         self._are_all_named = are_all_named
         self.registry = CollectorRegistry()
+        self.recorder = Recorder()
         self.leads = False
         self.crashes: list[BaseException] = []
         self.written: set[ObjectId] = set()
@@ -67,12 +73,12 @@ class Controller:
         self._desk = StatusDesk(
             self, Author(OURS, ()), self._stop, lambda: self.leads, lambda *_: None, lambda *_: None
         )
-        reconciler = Reconciler(
+        self.reconciler = Reconciler(
             self.store,
             self._dispatch,
             self._desk,
             DISCOVERY,
-            Herald(),
+            Herald(self.recorder),
             lambda: self.leads,
             self._stop,
             lambda error: self.crashes.append(RuntimeError(error)),
@@ -80,7 +86,7 @@ class Controller:
             0.0,
             0.0,
         )
-        self._threads = [threading.Thread(target=target) for target in (reconciler.run, self._desk.run)]
+        self._threads = [threading.Thread(target=target) for target in (self.reconciler.run, self._desk.run)]
 
     def write(self, kind: Kind, item: Object, status: bytes) -> Written:
         with self._news:
@@ -88,11 +94,14 @@ class Controller:
             self._news.notify_all()
         return Written(Outcome.WRITTEN, "")
 
-    def start(self) -> None:
+    def list_all(self) -> None:
         self.store.tell_nameless(are_all_named=self._are_all_named)
         for kind in sorted(Kind, key=WITH_DATA.__contains__):  # there is no source that would fetch what is named late
             problems = {entry.key: problem for entry, problem in self._unreadable.items() if entry.room is kind}
             self.store.replace(kind, [item for its, item in self._items if its is kind], problems)
+
+    def start(self) -> None:
+        self.list_all()
         for thread in self._threads:
             thread.start()
 
@@ -105,6 +114,7 @@ class Controller:
             assert not thread.is_alive()
         assert self._dispatch.join(time.monotonic() + WAIT_S)
         assert self.crashes == []
+        assert not [thread for thread in threading.enumerate() if thread.name.startswith("courier ")]
 
     def lead(self) -> None:
         self.leads = True
@@ -193,7 +203,78 @@ def test_who_begins_to_lead_looks_at_every_status() -> None:
 
         ours.lead()
 
-        ours.until_written(web("early"), web("late"), ObjectId(Kind.GATEWAY, Key("shop", "gw")))
+        ours.until_written(web("early"), web("late"), GATEWAY)
+
+
+def test_who_leads_again_looks_at_every_status_anew() -> None:
+    with controller() as ours:
+        ours.lead()
+        ours.until_written(GATEWAY)
+        ours.until_done()
+        ours.leads = False
+        ours.until_done()
+        ours.written.clear()
+
+        ours.lead()
+
+        ours.until_written(GATEWAY)
+
+
+def test_an_object_that_cannot_be_read_is_told_in_an_event_by_who_leads() -> None:
+    broken = Entry(Kind.HTTP_ROUTE, Key("shop", "broken"))
+    with controller(unreadable={broken: Unreadable("spec.rules: want a list")}) as ours:
+        ours.until_done()
+        assert ours.recorder.said == []
+
+        ours.lead()
+        ours.until_done()
+
+    note = "HTTPRoute shop/broken cannot be read and is left out: spec.rules: want a list"
+    assert [each for each in ours.recorder.said if each[2] == "Unreadable"] == [(*broken, "Unreadable", note)]
+
+
+def test_a_controller_is_ready_when_it_has_translated_and_says_what_it_waits_for_until_then() -> None:
+    with Provider() as provider:
+        waiting = Controller(provider, ITEMS, NONE, are_all_named=True)
+        missing = waiting.reconciler.readiness()
+        waiting.list_all()
+
+        assert missing == f"waiting for the first listing of {', '.join(sorted(Kind))}"
+        assert waiting.reconciler.readiness() == "the first translation is under way"
+    with controller() as ours:
+        ours.until_done()
+
+        assert ours.reconciler.readiness() is None
+
+
+def test_a_controller_that_makes_no_turn_for_a_minute_is_told_as_stuck(monkeypatch: pytest.MonkeyPatch) -> None:
+    ahead_s = 0.0
+    monkeypatch.setattr(reconcile, "time", SimpleNamespace(monotonic=lambda: time.monotonic() + ahead_s))
+    with Provider() as provider:
+        stuck = Controller(provider, ITEMS, NONE, are_all_named=True).reconciler
+        with controller(at=provider) as ours:
+            ours.until_done()
+            assert (stuck.liveness(), ours.reconciler.liveness()) == (None, None)
+
+            ahead_s = reconcile.STUCK_S
+            ours.until_done()
+
+            assert stuck.liveness() == "the reconciler has made no turn for a minute"
+            assert ours.reconciler.liveness() is None
+
+
+def test_turns_that_took_a_change_are_counted_with_their_time() -> None:
+    with controller() as ours:
+        ours.until_done()
+        name = "tunnelgw_reconcile_duration_seconds"
+        count, took_s = (
+            ours.registry.get_sample_value(f"{name}_{each}", {"outcome": "ok"}) for each in ("count", "sum")
+        )
+
+        assert count
+        assert took_s is not None
+        assert 0 < took_s < WAIT_S
+        assert ours.registry.get_sample_value("tunnelgw_last_reconcile_timestamp_seconds")
 
 
 def test_the_size_of_a_document_is_told_as_long_as_its_data_plane_lives() -> None:
