@@ -7,9 +7,11 @@ from __future__ import annotations
 
 import json
 import time
+from contextlib import closing
 
 import pytest
 
+from tests.support.certificates import Authority
 from tests.support.socketbackend import Dialogue, SocketBackend
 from tunnelgw.deliver.configclient import ConfigClient, ConfigEndpoint, Loaded
 from tunnelgw.deliver.courier import Undelivered
@@ -96,6 +98,27 @@ def test_after_an_answer_that_makes_no_sense_another_connection_is_used() -> Non
         assert client.loaded() == Loaded(1)
         assert backend.accepted == 2
         client.close()
+
+
+def test_the_name_in_a_proxy_s_certificate_may_be_another_than_its_address_where_the_options_say_which() -> None:
+    def answer(dialogue: Dialogue) -> None:
+        dialogue.read_request()
+        dialogue.answer(b"", WELL)
+
+    with closing(Authority()) as authority:
+        ca_file, tls = str(authority.file), authority.server_context(authority.issue("proxy.example"))
+        with SocketBackend(answer, tls) as backend:
+            url = f"https://{backend.address}"
+            named = ConfigClient(ConfigEndpoint(url, ca_file, "proxy.example"), None)
+            addressed, distrusting = (
+                ConfigClient(ConfigEndpoint(url, *which), None) for which in ((ca_file,), ("", "proxy.example"))
+            )
+
+            assert named.loaded() == Loaded(1)
+            for client in (addressed, distrusting):
+                with pytest.raises(Undelivered, match="certificate verify failed"):
+                    client.loaded()
+            named.close()
 
 
 def test_documents_and_lists_of_problems_may_be_long() -> None:
