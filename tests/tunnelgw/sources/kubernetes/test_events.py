@@ -216,6 +216,20 @@ def test_an_event_after_a_quiet_time_is_said_too(monkeypatch: pytest.MonkeyPatch
         assert wait_until(lambda: posted.strikes == 1, DEADLINE_S)
 
 
+def test_events_that_were_said_long_ago_are_remembered_no_more(monkeypatch: pytest.MonkeyPatch, clock: Clock) -> None:
+    monkeypatch.setattr("tunnelgw.sources.kubernetes.events._MOST_REMEMBERED", 3)
+    item = make(Kind.GATEWAY, "gw", {"gatewayClassName": "c"}, metadata={"uid": "9"})
+    with recording(clock) as (front, recorder):
+        posted = front.answer(lambda asked: asked.method == "POST", 201)
+        for note in ("one", "two", "three", "three", "two", "one", "four"):
+            recorder.warn(Kind.GATEWAY, item, "DeliveryFailed", note)
+        assert wait_until(lambda: posted.strikes == 4, DEADLINE_S)
+
+        recorder.warn(Kind.GATEWAY, item, "DeliveryFailed", "one")
+
+        assert wait_until(lambda: posted.strikes == 5, DEADLINE_S)
+
+
 @contextmanager
 def recording(clock: Clock, stop: threading.Event | None = None) -> Iterator[tuple[Front, EventRecorder]]:
     configuration, stop = Configuration(), stop or threading.Event()
