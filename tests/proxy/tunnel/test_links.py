@@ -7,6 +7,7 @@ from collections.abc import Iterator
 import msgspec
 import pytest
 
+from proxy import document
 from proxy.h2 import ErrorCode, frames
 from proxy.tunnel import link
 from proxy.tunnel.failures import FailureCause
@@ -65,6 +66,16 @@ def test_a_dial_registers_serves_and_is_counted(rig: Rig) -> None:
     assert min(stats.sent_bytes, stats.received_bytes) > 0
     rig.call(rig.services.let_go)
     assert call.read_all() == b"hello\n"
+
+
+def test_requests_through_the_tunnel_are_bounded_by_the_limits_of_the_document(rig: Rig) -> None:
+    rig.call(lambda: rig.links.use(document.Limits(max_uri_bytes=300)))
+    rig.register()
+    record_of(rig)
+
+    heads = [rig.edge.call("/" + "a" * (size - 1)).wait_for_head() for size in (300, 301)]
+
+    assert [head.status_code for head in heads] == [200, 414]
 
 
 def test_a_look_at_the_edge_is_closed_again_without_a_word(rig: Rig) -> None:

@@ -1,7 +1,9 @@
 """A worker in a thread, and the other end of its control channel."""
 
+import fcntl
 import os
 import socket
+import termios
 import threading
 
 from proxy.accesslog import AccessLogSettings
@@ -63,10 +65,23 @@ class Supervisor:
         """For numbers."""
         self._channel.send(Report())
 
+    def narrow(self) -> None:
+        """The worker has room for few messages that are not heard."""
+        self._theirs.sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 1)
+
+    @property
+    def has_been_heard(self) -> bool:
+        """The worker has read all that it was told."""
+        unread = fcntl.ioctl(self._channel.sock, termios.TIOCOUTQ, bytes(4))
+        return not any(unread)
+
     def hear(self) -> FromWorker:
         received = self._channel.receive()
         assert received is not None
-        return received[0]
+        message, descriptors = received
+        for descriptor in descriptors:
+            os.close(descriptor)
+        return message
 
     def wait_for_end(self) -> None:
         self._thread.join(WAIT_S)

@@ -2,8 +2,16 @@
 
 from __future__ import annotations
 
-from proxy.control import Ready, Snapshot
-from tests.proxy.worker.supervisor import Supervisor
+import socket
+from pathlib import Path
+
+import msgspec
+
+from proxy import document
+from proxy.control import Ready, Snapshot, Taken
+from proxy.document import handover
+from tests.proxy.site import eventually
+from tests.proxy.worker.supervisor import WAIT_S, Supervisor
 from tests.support.memoryless import no_memory_files
 
 
@@ -16,4 +24,47 @@ def test_a_worker_that_has_no_memory_for_its_numbers_still_answers_who_asks_for_
         supervisor.ask()
         assert isinstance(supervisor.hear(), Snapshot)
 
+    supervisor.close()
+
+
+def test_a_worker_serves_while_its_supervisor_hears_nothing_and_then_tells_it_all() -> None:
+    """A supervisor that is paused, or has no CPU, keeps no client waiting."""
+    supervisor = Supervisor()
+    assert supervisor.hear() == Ready()
+    with socket.create_server(("127.0.0.1", 0)) as sock:
+        listener = {"name": "main", "address": "127.0.0.1", "port": sock.getsockname()[1]}
+        routes = [{"rules": [{"respond": {"statusCode": 218}}]}]
+        content = document.Reader().read(msgspec.json.encode({"listeners": [listener], "routes": routes})).content
+        supervisor.give(sock)
+        supervisor.tell(1, 0, handover.pack(None, content))
+        assert supervisor.hear() == Taken(1)
+
+        supervisor.narrow()
+        for _ in range(50):
+            supervisor.ask()
+        eventually(lambda: supervisor.has_been_heard, "a worker that has read them")
+        with socket.create_connection(sock.getsockname(), timeout=WAIT_S / 2) as client:
+            client.sendall(b"GET / HTTP/1.1\r\nhost: a.example\r\n\r\n")
+            assert client.recv(4096).startswith(b"HTTP/1.1 218")
+
+    assert [type(supervisor.hear()) for _ in range(50)] == [Snapshot] * 50
+    supervisor.close()
+
+
+def test_a_worker_keeps_nothing_open_of_the_numbers_that_it_has_told() -> None:
+    supervisor = Supervisor()
+    assert supervisor.hear() == Ready()
+
+    def tell() -> int:
+        """How much is open afterwards: the next answer comes when the one before is done with."""
+        for _ in range(2):
+            supervisor.ask()
+            assert isinstance(supervisor.hear(), Snapshot)
+        return len(list(Path("/proc/self/fd").iterdir()))
+
+    before = tell()
+    for _ in range(20):
+        after = tell()
+
+    assert after <= before + 1
     supervisor.close()
