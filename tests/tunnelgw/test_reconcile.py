@@ -56,6 +56,8 @@ class Controller:
         self.leads = False
         self.crashes: list[BaseException] = []
         self.written: set[ObjectId] = set()
+        self.statuses: dict[ObjectId, bytes] = {}
+        """As written last. The objects in the store do not show them."""
         self.store = Store(home="home")
         self._marks = 0
         self._stop = threading.Event()
@@ -91,6 +93,7 @@ class Controller:
     def write(self, kind: Kind, item: Object, status: bytes) -> Written:
         with self._news:
             self.written.add(ObjectId(kind, item.key))
+            self.statuses[ObjectId(kind, item.key)] = status
             self._news.notify_all()
         return Written(Outcome.WRITTEN, "")
 
@@ -231,6 +234,30 @@ def test_an_object_that_cannot_be_read_is_told_in_an_event_by_who_leads() -> Non
 
     note = "HTTPRoute shop/broken cannot be read and is left out: spec.rules: want a list"
     assert [each for each in ours.recorder.said if each[2] == "Unreadable"] == [(*broken, "Unreadable", note)]
+
+
+def test_a_gateway_keeps_the_address_that_it_was_given_when_an_older_one_goes_before_its_status_shows_it() -> None:
+    pool = {"direct": {"addresses": ["192.0.2.1", "192.0.2.2"]}}
+    spec = {"gatewayClassName": "class", "listeners": [{"name": "http", "port": 80, "protocol": "HTTP"}]}
+    gateways = [
+        (Kind.GATEWAY, make(Kind.GATEWAY, name, spec, namespace="shop", metadata={"creationTimestamp": since}))
+        for name, since in (("older", "2026-01-01"), ("young", "2026-01-02"))
+    ]
+    config = (Kind.GATEWAY_CLASS_CONFIG, make(Kind.GATEWAY_CLASS_CONFIG, "pool", pool, namespace=""))
+    older, young = (ObjectId(Kind.GATEWAY, gateway.key) for _, gateway in gateways)
+    with controller([gateway_class("class", "pool"), config, *gateways]) as ours:
+        ours.lead()
+        ours.until_written(older, young)
+        assert b'"192.0.2.2"' in ours.statuses[young]
+
+        ours.store.delete(Kind.GATEWAY, older.key)
+        ours.until_done()
+        ours.written.clear()
+        ours.store.upsert(Kind.HTTP_ROUTE, route("web", "young", namespace="shop"))
+        ours.until_written(young)
+
+        assert b'"192.0.2.2"' in ours.statuses[young]
+        assert b'"192.0.2.1"' not in ours.statuses[young]
 
 
 def test_a_controller_is_ready_when_it_has_translated_and_says_what_it_waits_for_until_then() -> None:
