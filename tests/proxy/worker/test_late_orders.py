@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import socket
 from collections.abc import Iterator
 
 import msgspec
@@ -32,8 +33,12 @@ def test_the_first_dial_of_a_worker_is_not_made_when_it_ends(data_plane: DataPla
     reports: list[EdgeReport] = []
     data_plane.drain(lambda: None)
 
-    order = Dial(7, 0, EdgeAddress("127.0.0.1", 1), 0, True)
     means = DialMeans(new_tunnel().token, bytes(16), EdgeAuthority.make().pem.decode())
-    data_plane.obey(order, memoryview(msgspec.msgpack.encode(means)), lambda report, _: reports.append(report))
+    with socket.create_server(("127.0.0.1", 0)) as edge:
+        order = Dial(7, 0, EdgeAddress(*edge.getsockname()), 0, True)
+        data_plane.obey(order, memoryview(msgspec.msgpack.encode(means)), lambda report, _: reports.append(report))
+        edge.setblocking(False)
+        with pytest.raises(BlockingIOError):
+            edge.accept()
 
     assert reports == [Ended(7, FailureCause.LOST, "the worker ends", 0.0, 0.0)]
