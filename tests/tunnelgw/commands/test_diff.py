@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import json
 
+import msgspec
 import pytest
 
+from proxy import document
 from tests.support.provider import ACCOUNT_ID, TOKEN, TUNNEL_ID, Provider
+from tests.support.socketbackend import Dialogue, SocketBackend
 from tests.tunnelgw.deliver.test_targets import (
     DISCOVERY,
     OURS,
@@ -25,6 +28,7 @@ from tunnelgw.model.kinds import Kind
 from tunnelgw.model.snapshot import Snapshot
 from tunnelgw.provider.ingress import marker
 from tunnelgw.sources.directory.admission import Problem
+from tunnelgw.translate.pipeline import Translation
 
 REFERENCE = {"name": "holder"}
 HOLDER = secret("holder", "shop", api_token=TOKEN)
@@ -69,6 +73,38 @@ def test_hostnames_in_a_tunnel_that_nothing_names_any_more_would_be_removed(caps
     tunnel = f"tunnel {TUNNEL_ID}"
     assert found == [("remove", tunnel, "hostname a.example"), ("keep", tunnel, "hostname theirs.example")]
     assert while_a_manifest_is_refused == []
+
+
+def test_what_a_proxy_holds_is_compared_part_by_part(capsys: pytest.CaptureFixture[str]) -> None:
+    """As it holds it after a version of its own; then with another listener, and one that is not as wanted."""
+    listeners = [{"name": name, "port": port, "protocol": "HTTP"} for name, port in (("web", 80), ("more", 81))]
+    (kind, gateway), _ = own_proxy()
+    spec = {**msgspec.to_builtins(gateway)["spec"], "listeners": listeners}
+    holding = b""
+
+    def answer(dialogue: Dialogue) -> None:
+        assert dialogue.read_request().startswith(b"GET")
+        dialogue.answer(holding)
+
+    with SocketBackend(answer) as backend:
+        url = f"http://{backend.address}"
+        config = own_proxy(proxyEndpoints=[url], direct={"addresses": ["192.0.2.1"]})[1]
+        items = [gateway_class("class"), (kind, make(kind, "gw", spec, namespace="shop")), config]
+        made = Translation(Snapshot.of(items), OURS).documents["shop/gw"]
+        holding = document.encode_redacted(document.decode(made.encode(7)))
+        assert told(items, "", capsys) == []
+
+        held = json.loads(holding)
+        changed, replaced = sorted(held["listeners"], key=lambda each: str(each["name"]), reverse=True)
+        assert (changed["name"], replaced["name"]) == ("shop/gw/web", "shop/gw/more")
+        changed["port"], replaced["name"] = 8080, "old"
+        holding = json.dumps({**held, "futureSetting": 1}).encode()
+        assert told(items, "", capsys) == [
+            ("remove", url, "listener old"),
+            ("add", url, "listener shop/gw/more"),
+            ("change", url, "listener shop/gw/web"),
+            ("remove", url, "setting futureSetting"),
+        ]
 
 
 def test_a_proxy_that_another_data_plane_has_is_told_as_such_and_not_asked(capsys: pytest.CaptureFixture[str]) -> None:
