@@ -68,3 +68,4 @@ def test_a_worker_keeps_nothing_open_of_the_numbers_that_it_has_told() -> None:
 
     assert after <= before + 1
     supervisor.close()
+    assert supervisor.is_drained
