@@ -3,7 +3,8 @@
 Pages are read at different moments, so a listing counts only if every page says the same total, brings exactly the rows
 that its place must have, and begins with the row that the one before ended with: where a row goes and another one comes
 between two pages, the total stays, and the row that moved from one to the other would be missed. Otherwise it starts
-again, a few times. The number of pages is computed from the first one, so that no answer can make the listing endless.
+again, a few times, the last time in pages that only follow each other: a controller may know no others. The number of
+pages is computed from the first one, so that no answer can make the listing endless.
 Pages whose rows are those of the last listing byte for byte are not decoded again; when all are, the last `Listing`
 object is returned.
 """
@@ -13,6 +14,7 @@ from itertools import pairwise
 
 import msgspec
 
+from daemonkit.logs import get_logger
 from dnswebhook.deadline import Deadline
 from dnswebhook.errors import StoreUnreachable
 from dnswebhook.flights import Flights
@@ -24,6 +26,8 @@ from dnswebhook.stores.unifi.client import Client
 from dnswebhook.stores.unifi.integrationrows import PolicyRow
 from dnswebhook.stores.unifi.transport import Reply, Request
 from dnswebhook.stores.unifi.writes import RowWrites
+
+log = get_logger(__name__)
 
 PAGE_LIMIT = 200
 """Rows per page, the most that the API gives."""
@@ -106,6 +110,8 @@ class IntegrationStore:
         self._site_id: str | None = None
         self._flights = Flights(self._fetch)
         self._writes = RowWrites(client, _Dialect(), self.list_records)
+        self._overlap = 1
+        """Rows of a page that the one before has too; 0 where the controller cannot do that."""
         self._last_parts: list[_Part] | None = None
         self._last_listing = Listing(())
         self._pages = ThreadPoolExecutor(max_workers=PARALLEL_PAGES, thread_name_prefix="unifi-page")
@@ -117,25 +123,32 @@ class IntegrationStore:
         """Never runs twice at the same time: `Flights` sees to that."""
         with observed(self._observe, "list"):
             collection = self._collection(deadline)
-            for _ in range(MAX_LISTING_ATTEMPTS):
+            for attempt in range(1, MAX_LISTING_ATTEMPTS + 1):
+                is_last = attempt == MAX_LISTING_ATTEMPTS
                 try:
-                    return self._fetch_once(collection, deadline)
+                    listing = self._fetch_once(collection, deadline, 0 if is_last else self._overlap)
                 except _Moved:
                     continue
                 except StoreUnreachable:
                     self._site_id = None  # the site may have been made anew, with another UUID
                     raise
+                if is_last:
+                    self._give_up_overlap()
+                return listing
             raise StoreUnreachable(
                 f"GET {collection}: the rows changed during each of {MAX_LISTING_ATTEMPTS} listings, "
                 "so that no complete one was obtained; who else is writing?"
             )
 
-    def _fetch_once(self, collection: str, deadline: Deadline) -> Listing:
-        fetched = self._all_pages(collection, deadline)
+    def _fetch_once(self, collection: str, deadline: Deadline, overlap: int) -> Listing:
+        fetched = self._all_pages(collection, deadline, overlap)
         pages = [replies.decoded(reply, _page_decoder) for reply in fetched]
-        _check_consistency(pages)
+        shared = _shared(pages[0].count, overlap)
+        if shared and _is_first_again(pages):
+            self._give_up_overlap()
+            raise _Moved
+        _check_consistency(pages, shared)
         known = {part.key: part for part in self._last_parts or ()}
-        shared = _shared(pages[0].count)
         parts = [
             _part(reply, page, shared if index else 0, known)
             for index, (reply, page) in enumerate(zip(fetched, pages, strict=True))
@@ -147,17 +160,23 @@ class IntegrationStore:
             self._last_parts = parts
         return self._last_listing
 
-    def _all_pages(self, path: str, deadline: Deadline) -> list[Reply]:
+    def _give_up_overlap(self) -> None:
+        if self._overlap:
+            self._overlap = 0
+            log.info("pages of a listing cannot overlap here, rows that move between two may be missed")
+
+    def _all_pages(self, path: str, deadline: Deadline, overlap: int = 0) -> list[Reply]:
         first = self._page(path, 0, deadline)
         head = replies.decoded(first, _head_decoder)
         if head.total_count <= head.count:
             return [first]
-        step = head.count - _shared(head.count)
+        shared = _shared(head.count, overlap)
+        step = head.count - shared
         if not 0 < head.count <= head.total_count <= step * MAX_PAGES:
             raise StoreUnreachable(
                 f"GET {path}: a page of {head.count} rows of {head.total_count} in all, want at most {MAX_PAGES} pages"
             )
-        offsets = range(step, head.total_count - _shared(head.count), step)
+        offsets = range(step, head.total_count - shared, step)
         return [first, *self._pages.map(lambda offset: self._page(path, offset, deadline, head.count), offsets)]
 
     def _page(self, path: str, offset: int, deadline: Deadline, limit: int = PAGE_LIMIT) -> Reply:
@@ -182,7 +201,7 @@ class IntegrationStore:
 
     def _sites(self, deadline: Deadline) -> list[_Site]:
         pages = self._all_pages(f"{INTEGRATION_PATH}/sites", deadline)
-        return list(dict.fromkeys(site for page in pages for site in replies.decoded(page, _site_decoder).data))
+        return [site for page in pages for site in replies.decoded(page, _site_decoder).data]
 
     def site_names(self, deadline: Deadline) -> list[str]:
         return [_site_text(site) for site in self._sites(deadline)]
@@ -207,11 +226,16 @@ class IntegrationStore:
         self._pages.shutdown(wait=False, cancel_futures=True)
 
 
-def _check_consistency(pages: list[_Page]) -> None:
+def _is_first_again(pages: list[_Page]) -> bool:
+    """The second page too is from the first row on: the controller counts in whole pages, whatever row is asked for."""
+    return len(pages) > 1 and (not pages[1].offset or bytes(pages[1].data) == bytes(pages[0].data))
+
+
+def _check_consistency(pages: list[_Page], shared: int) -> None:
     """Raises _Moved when the pages cannot belong to one moment."""
     size, total = pages[0].count, pages[0].total_count
     for index, page in enumerate(pages):
-        offset = index * (size - _shared(size))
+        offset = index * (size - shared)
         if page.total_count != total or page.offset != offset or page.count != min(size, total - offset):
             raise _Moved
 
@@ -223,9 +247,9 @@ def _check_seams(parts: list[_Part]) -> None:
             raise _Moved
 
 
-def _shared(count: int) -> int:
+def _shared(count: int, overlap: int) -> int:
     """How many rows a page has from the end of the one before, where pages have `count` rows."""
-    return 1 if count > 1 else 0
+    return overlap if count > overlap else 0
 
 
 def _part(reply: Reply, page: _Page, shared: int, known: dict[tuple[bytes, int], _Part]) -> _Part:

@@ -124,6 +124,9 @@ class PolicyApi:
             if limit > MAX_LIMIT:
                 raise _BadQuery(f"'limit' must be at most {MAX_LIMIT}")
             limit = min(limit, self._quirks.max_page_rows)
+            asked = offset
+            if self._quirks.rounds_offsets and limit:
+                offset -= offset % limit if self._quirks.rounds_offsets == "down" else -(-offset % limit)
             if "filter" in query:
                 predicate = parse(query["filter"][0], properties)
                 filtered = [content for content in map(as_json, items) if predicate(content)]
@@ -132,9 +135,8 @@ class PolicyApi:
                 total, page = len(items), [as_json(item) for item in items[offset : offset + limit]]
         except (_BadQuery, FilterError) as error:
             return integration_error(400, "api.request.invalid-parameter", str(error), request.path)
-        return json_answer(
-            200, {"offset": offset, "limit": limit, "count": len(page), "totalCount": total, "data": page}
-        )
+        told = asked if self._quirks.tells_asked_offset else offset
+        return json_answer(200, {"offset": told, "limit": limit, "count": len(page), "totalCount": total, "data": page})
 
 
 def _number(request: Request, name: str, default: int) -> int:

@@ -1,6 +1,7 @@
 """Ways in which one firmware differs from another; all off by default, and changeable while the simulator runs."""
 
 from enum import StrEnum
+from typing import Literal
 
 import msgspec
 
@@ -34,6 +35,10 @@ class Quirks(msgspec.Struct, forbid_unknown_fields=True):
     """How many more times rows move between the pages of an integration listing while it is being read."""
     max_page_rows: int = 200
     """Of the integration API; a page has no more rows, whatever limit it is asked for."""
+    rounds_offsets: Literal["", "down", "up"] = ""
+    """The integration API counts in whole pages: it begins with the first row of one, whatever row it is asked for."""
+    tells_asked_offset: bool = True
+    """Then, too, it says the offset that it was asked for."""
     expired_answer: ExpiredAnswer = ExpiredAnswer.UNAUTHORIZED
     max_key_characters: int = 256
     """v2; 128 in older releases."""

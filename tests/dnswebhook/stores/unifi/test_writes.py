@@ -2,6 +2,7 @@
 
 import threading
 from concurrent.futures import ThreadPoolExecutor
+from typing import Literal
 
 import pytest
 
@@ -206,6 +207,29 @@ def test_a_listing_starts_again_when_a_row_goes_and_another_comes_between_its_pa
     assert sorted(names) == sorted(["new.example.com", *(row.name for row in rows[1:])])
 
 
+@pytest.mark.parametrize(("rounds_offsets", "tells_asked_offset"), [("down", True), ("down", False), ("up", True)])
+def test_a_controller_that_counts_in_whole_pages_is_listed_in_those(
+    controller: Controller,
+    open_store: OpenStore,
+    deadline: Deadline,
+    rounds_offsets: Literal["down", "up"],
+    tells_asked_offset: bool,
+) -> None:
+    rows = [controller.add_row(f"host-{number}.example.com", "A", "192.0.2.1") for number in range(500)]
+    controller.quirks.rounds_offsets = rounds_offsets
+    controller.quirks.tells_asked_offset = tells_asked_offset
+    store = open_store(controller, api="integration")
+
+    assert [record.name for record in store.list_records(deadline).records] == [row.name for row in rows]
+    before = listings(controller)
+    assert len(store.list_records(deadline).records) == 500
+    assert listings(controller) - before == 3
+
+
+def listings(controller: Controller) -> int:
+    return sum(count for (_, called, _), count in controller.calls.calls.items() if called == "list")
+
+
 @pytest.mark.parametrize(
     ("page_rows", "total", "pages"), [(1, 3, 3), (2, 2, 1), (2, 5, 4), (3, 5, 2), (3, 6, 3), (3, 7, 3), (5, 0, 1)]
 )
@@ -218,7 +242,7 @@ def test_pages_may_be_as_small_as_the_controller_wants(
     listing = open_store(controller, api="integration").list_records(deadline)
 
     assert [record.name for record in listing.records] == [row.name for row in rows]
-    assert sum(count for (_, called, _), count in controller.calls.calls.items() if called == "list") == pages
+    assert listings(controller) == pages
 
 
 def test_parallel_writers_and_readers_all_succeed(
