@@ -10,12 +10,14 @@ socket is full. Deadlines are called that had come before the turn looked at its
 first, also where the process has stood still. Output is flushed once a turn, so that the answers of a turn share
 system calls and TLS records. Long work, such as a new routing table, is done in slices: about one in a turn, an eighth
 of the time of a turn that took long. After a turn without anything else to do, whoever waits for the CPU gets it: where
-there are few, that is who makes the requests, or answers them.
+there are few, that is who makes the requests, or answers them. While some are served it is left idle for a moment, so
+that those find it free.
 A handler that raises has a bug; it is logged with its stack, `on_bug` lets it clean up, and the loop goes on.
 Only `call_from_thread` and `stop_from_thread` may be called by other threads.
 """
 
 import contextlib
+import math
 import os
 import selectors
 import socket
@@ -35,6 +37,10 @@ SLICE_S: Final = 0.0001
 """How long a turn may work on slices when nothing else was to be done; they take longer, and share it if they don't."""
 _SHARE: Final = 1 / 8
 """Of a turn that took long: with one slice in each of those, work would not come to its end while many are served."""
+_SERVING_S: Final = 0.1
+"""Since something came: more will."""
+_PAUSE_S: Final = 0.0001
+"""Between two slices meanwhile. The kernel makes it 0.15 ms, in which nothing is answered."""
 _MAX_WAIT_S: Final = 86_400.0
 """A deadline may be further away than the kernel can wait at once, which is 2^31 ms."""
 
@@ -77,6 +83,8 @@ class Loop:
         self._soon: deque[Callable[[], None]] = deque()
         self._flushers: list[Flusher] = []
         self._slices: deque[Iterator[None]] = deque()
+        self._served_s = -math.inf
+        """When something came last, beside slices."""
         self._is_stopping = False
         self._waker = _Waker(self._selector)
 
@@ -127,11 +135,15 @@ class Loop:
         self._flush()
         if self._slices:
             if ready:
+                self._served_s = now_s
                 share_s = (self._clock() - now_s) * _SHARE
                 self._work(share_s if share_s > SLICE_S else 0.0)
             else:
                 self._work(SLICE_S)
-                os.sched_yield()
+                if now_s < self._served_s + _SERVING_S:
+                    time.sleep(_PAUSE_S)
+                else:
+                    os.sched_yield()
 
     def _wait_s(self, now_s: float) -> float | None:
         if self._soon or self._slices or self._flushers or self._is_stopping:

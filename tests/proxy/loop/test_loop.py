@@ -199,6 +199,33 @@ def test_who_waits_for_the_cpu_gets_it_after_each_turn_that_only_worked(
     assert yielded == [1, 3], "and not after the second turn, which had somebody to serve"
 
 
+def test_the_cpu_is_left_idle_for_a_moment_between_slices_while_somebody_is_served(
+    loop: Loop, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    clock = Clock()
+    loop._clock = clock
+    given: list[str] = []
+    monkeypatch.setattr("os.sched_yield", lambda: given.append("yielded"))
+    monkeypatch.setattr("time.sleep", lambda pause_s: given.append("slept" if 0 < pause_s < 0.001 else "too long"))
+
+    def work() -> Iterator[None]:
+        while True:
+            clock.passed_s += 0.04
+            yield
+
+    ours, theirs = socket.socketpair()
+    with ours, theirs:
+        loop.watch(ours, Watcher(ours))
+        loop.work_through(work())
+        loop.turn()
+        theirs.send(b"x")
+        for _ in range(4):
+            loop.turn()
+        loop.unwatch(ours)
+
+    assert given == ["yielded", "slept", "slept", "yielded"], "the second turn had somebody to serve"
+
+
 @pytest.mark.parametrize(("turn_s", "slices"), [(0.003, 1), (0.04, 5), (0.4, 50)])
 def test_work_gets_a_share_of_turns_that_take_long_so_that_it_ends_under_any_load(turn_s: float, slices: int) -> None:
     now_s = 100.0
