@@ -24,6 +24,7 @@ from dnswebhook.stores.unifi import integrationrows, replies
 from dnswebhook.stores.unifi.address import INTEGRATION_PATH
 from dnswebhook.stores.unifi.client import Client
 from dnswebhook.stores.unifi.integrationrows import PolicyRow
+from dnswebhook.stores.unifi.rowsdecoder import RowsDecoder
 from dnswebhook.stores.unifi.transport import Reply, Request
 from dnswebhook.stores.unifi.writes import RowWrites
 
@@ -80,7 +81,7 @@ class _SitePage(msgspec.Struct, frozen=True, rename="camel"):
 _head_decoder = msgspec.json.Decoder(_PageHead)
 _page_decoder = msgspec.json.Decoder(_Page)
 _site_decoder = msgspec.json.Decoder(_SitePage)
-_rows_decoder = msgspec.json.Decoder(list[PolicyRow])
+_rows_decoder = RowsDecoder(PolicyRow, integrationrows.no_record)
 _row_decoder = msgspec.json.Decoder(PolicyRow)
 
 

@@ -64,6 +64,14 @@ class PolicyRow(msgspec.Struct, frozen=True, gc=False, rename="camel"):
     metadata: _Metadata | None = _NO_METADATA
 
 
+class _Kind(msgspec.Struct, frozen=True):
+    id: str = ""
+    type: str = ""
+
+
+_kind_decoder = msgspec.json.Decoder(_Kind)
+
+
 class _ABody(msgspec.Struct, tag_field="type", tag="A_RECORD", rename="camel"):
     domain: str
     ipv4_address: str
@@ -117,6 +125,12 @@ _TYPES = {
     "TXT_RECORD": "TXT",
     "SRV_RECORD": "SRV",
 }
+
+
+def no_record(octets: bytes) -> PolicyRow | None:
+    """Id and type of a row that is no record; None for a record."""
+    kind = _kind_decoder.decode(octets)
+    return None if kind.type in _TYPES else PolicyRow(kind.id, kind.type)
 
 
 def records_of(rows: list[PolicyRow]) -> tuple[Record, ...]:

@@ -4,7 +4,7 @@ Four programs answer on the way: the console's front end, its web server (HTML),
 (errors inside HTTP 200) and its newer APIs. Each has its own error shape; `ErrorBody` is the union of them.
 """
 
-from typing import TypeVar
+from typing import Protocol, TypeVar
 from urllib.parse import urlsplit
 
 import msgspec
@@ -22,6 +22,7 @@ from dnswebhook.errors import (
 from dnswebhook.stores.unifi.transport import Reply
 
 T = TypeVar("T")
+T_co = TypeVar("T_co", covariant=True)
 
 HINT_RESTARTING = "the controller may be restarting"
 HINT_FLAVOUR = (
@@ -33,6 +34,11 @@ HINT_KEY = (
     "check the credentials: an API key belongs to one console, is made by an administrator in the Network "
     "application's settings, and needs version 9.0 or later; a console that restarts refuses them for some minutes"
 )
+
+
+class Decoder(Protocol[T_co]):
+    def decode(self, octets: bytes, /) -> T_co:
+        """Raises msgspec.DecodeError, or what it is made of."""
 
 
 class MethodAbsent(StoreUnreachable):
@@ -190,7 +196,7 @@ def _by_code(reply: Reply, body: ErrorBody) -> StoreError:
     return StoreUnreachable(described(reply))
 
 
-def decoded(reply: Reply, decoder: "msgspec.json.Decoder[T]", part: bytes | None = None) -> T:
+def decoded(reply: Reply, decoder: Decoder[T], part: bytes | None = None) -> T:
     """The body of a success, or `part` of it; raises StoreUnreachable for HTML, nothing, something else, or a half."""
     if not is_json(reply) or not reply.body.strip():
         raise StoreUnreachable(f"{described(reply)}; want JSON; {HINT_FLAVOUR}, or {HINT_RESTARTING}")

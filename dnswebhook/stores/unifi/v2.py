@@ -12,13 +12,14 @@ from dnswebhook.model import Listing, Record, RecordSpec
 from dnswebhook.stores.observed import Observe, observed
 from dnswebhook.stores.unifi import replies, v2rows
 from dnswebhook.stores.unifi.client import Client
+from dnswebhook.stores.unifi.rowsdecoder import RowsDecoder
 from dnswebhook.stores.unifi.transport import Reply, Request
 from dnswebhook.stores.unifi.v2rows import RowMemory, V2Row
 from dnswebhook.stores.unifi.writes import RowWrites
 
 LISTING_TIMEOUT_FACTOR = 2.0
 
-_rows_decoder = msgspec.json.Decoder(list[V2Row])
+_rows_decoder = RowsDecoder(V2Row, v2rows.no_record)
 _row_decoder = msgspec.json.Decoder(V2Row)
 
 

@@ -41,6 +41,14 @@ class V2Row(msgspec.Struct, frozen=True, gc=False):
     port: int | None = None
 
 
+class _Kind(msgspec.Struct, frozen=True):
+    id: str = msgspec.field(name="_id", default="")
+    record_type: str = ""
+
+
+_kind_decoder = msgspec.json.Decoder(_Kind)
+
+
 class V2Body(msgspec.Struct):
     """A row as we send it; fields that its type does not have stay unset."""
 
@@ -53,6 +61,12 @@ class V2Body(msgspec.Struct):
     weight: int | msgspec.UnsetType = msgspec.UNSET
     port: int | msgspec.UnsetType = msgspec.UNSET
     id: str | msgspec.UnsetType = msgspec.field(name="_id", default=msgspec.UNSET)
+
+
+def no_record(octets: bytes) -> V2Row | None:
+    """Id and type of a row that is no record; None for a record."""
+    kind = _kind_decoder.decode(octets)
+    return None if kind.record_type in _TYPES else V2Row(kind.id, record_type=kind.record_type)
 
 
 def records_of(rows: list[V2Row]) -> tuple[Record, ...]:

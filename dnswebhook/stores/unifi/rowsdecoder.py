@@ -1,0 +1,38 @@
+"""An array of rows, of which those that are no records may look like anything (pure).
+
+Both APIs list more than records, and types are yet to come. A property of ours may mean something else there: one such
+row must not keep all others from being read.
+"""
+
+from collections.abc import Callable
+from typing import Generic, TypeVar
+
+import msgspec
+
+Row = TypeVar("Row")
+
+_raw_rows = msgspec.json.Decoder(list[msgspec.Raw])
+
+
+class RowsDecoder(Generic[Row]):
+    def __init__(self, row: type[Row], no_record: Callable[[bytes], Row | None]) -> None:
+        """`no_record` gives what has to be known of a row of a type that is none of ours, None for all others."""
+        self._rows = msgspec.json.Decoder(list[row])  # type: ignore[valid-type]
+        self._row = msgspec.json.Decoder(row)
+        self._no_record = no_record
+
+    def decode(self, octets: bytes, /) -> list[Row]:
+        """Raises msgspec.DecodeError, also for a record that cannot be read: without it the rest would not be all."""
+        try:
+            return self._rows.decode(octets)
+        except msgspec.ValidationError:
+            return [self._decode_row(index, bytes(raw)) for index, raw in enumerate(_raw_rows.decode(octets))]
+
+    def _decode_row(self, index: int, octets: bytes) -> Row:
+        try:
+            return self._row.decode(octets)
+        except msgspec.ValidationError as error:
+            row = self._no_record(octets)
+            if row is None:
+                raise msgspec.ValidationError(f"{error}, in row {index}") from error
+            return row
