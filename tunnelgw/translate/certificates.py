@@ -1,8 +1,9 @@
 """Secrets and ConfigMaps into certificates that a proxy can use, or into the reason why not.
 
-A proxy refuses a document as a whole when OpenSSL refuses one certificate in it, so what OpenSSL would not take (small
-keys, broken digests) is found here and refused alone. What is used is written anew in PEM, without what stood around.
-Expiry is no matter of translation, which knows no clock. Messages never hold what a Secret holds.
+A proxy refuses a document as a whole when OpenSSL refuses one certificate in it, so what OpenSSL would not take is
+found here and refused alone: small keys and broken digests in words of ours, all else by asking it. What is used is
+written anew in PEM, without what stood around. Expiry is no matter of translation, which knows no clock. Messages never
+hold what a Secret holds.
 """
 
 import base64
@@ -23,6 +24,7 @@ from tunnelgw.model.kinds import Kind
 from tunnelgw.model.meta import Key
 from tunnelgw.model.part import Part
 from tunnelgw.model.refs import CORE, GATEWAY_API, ObjectRef
+from tunnelgw.openssl import problem_of_authorities, problem_of_pair
 from tunnelgw.translate.grants import ReferenceFrom, ReferenceTo, is_permitted, not_permitted
 from tunnelgw.translate.queries import View
 
@@ -134,7 +136,10 @@ def pair_in_secret(view: View, key: Key) -> KeyPair | BadReference:
         ).decode()
     except _UNREADABLE:
         return _unusable(key, "has a kind of key that TLS cannot use")
-    return KeyPair(Certificate(text, secret_text), names)
+    pair = Certificate(text, secret_text)
+    if problem := problem_of_pair(pair):
+        return _unusable(key, f"has a certificate under tls.crt that OpenSSL does not present: {problem}")
+    return KeyPair(pair, names)
 
 
 def bundle_in_config_map(view: View, key: Key) -> CaBundle | BadReference:
@@ -152,9 +157,10 @@ def authorities(text: str) -> str | None:
     """All certificates in a text, each once, in PEM; None where there is none, or one that cannot be read."""
     try:
         found = x509.load_pem_x509_certificates(text.encode())
-        return "".join(certificate.public_bytes(_PEM).decode() for certificate in dict.fromkeys(found))
+        pem = "".join(certificate.public_bytes(_PEM).decode() for certificate in dict.fromkeys(found))
     except _UNREADABLE:
         return None
+    return None if problem_of_authorities(pem) else pem
 
 
 def _unusable(key: Key, problem: str) -> BadReference:

@@ -2,6 +2,7 @@
 
 import base64
 import datetime
+import resource
 from typing import Any
 
 import pytest
@@ -44,13 +45,13 @@ def problem_in(data: dict[str, str] | None) -> str:
     return found.message
 
 
-def issue(key: Any, signing_key: Any = None, *names: str) -> dict[str, str]:
+def issue(key: Any, signing_key: Any = None, *names: str, issuer: str = "ca") -> dict[str, str]:
     """A leaf, signed by itself unless there is another key, of a year that is over."""
     signing_key = signing_key or key
-    subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "leaf")])
-    issuer = subject if signing_key is key else x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "ca")])
+    subject = common_name("leaf")
     year = datetime.datetime(2020, 1, 1, tzinfo=datetime.UTC)
-    builder = x509.CertificateBuilder(issuer, subject, key.public_key(), 1, year, year + datetime.timedelta(days=365))
+    signer = subject if signing_key is key else common_name(issuer)
+    builder = x509.CertificateBuilder(signer, subject, key.public_key(), 1, year, year + datetime.timedelta(days=365))
     if names:
         alternatives = x509.SubjectAlternativeName([x509.DNSName(name) for name in names])
         builder = builder.add_extension(alternatives, critical=False)
@@ -59,12 +60,23 @@ def issue(key: Any, signing_key: Any = None, *names: str) -> dict[str, str]:
     return {"tls.crt": in_base64(certificate.public_bytes(PEM)), "tls.key": in_base64(key_text(key))}
 
 
+def common_name(text: str) -> x509.Name:
+    return x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, text)])
+
+
 def with_sha1(data: dict[str, str]) -> dict[str, str]:
     """As if signed by RSA with SHA-1, which cryptography does not do any more. Nobody looks whether it fits."""
     der = x509.load_pem_x509_certificate(base64.b64decode(data["tls.crt"])).public_bytes(serialization.Encoding.DER)
     sha256, sha1 = (bytes.fromhex(f"2a864886f70d0101{last}") for last in ("0b", "05"))
     changed = x509.load_der_x509_certificate(der.replace(sha256, sha1))
     return {**data, "tls.crt": in_base64(changed.public_bytes(PEM))}
+
+
+def with_a_name_that_is_no_text(pem: bytes) -> bytes:
+    """As somebody makes one by hand: nobody looks whether it fits its signature."""
+    der = x509.load_pem_x509_certificate(pem).public_bytes(serialization.Encoding.DER)
+    changed = x509.load_der_x509_certificate(der.replace(b"\x0c\x04leaf", b"\x0c\x04\xff\xff\xff\xff"))
+    return changed.public_bytes(PEM)
 
 
 def key_text(key: Any, encryption: serialization.KeySerializationEncryption = PLAIN) -> bytes:
@@ -136,6 +148,32 @@ def test_what_cannot_be_used_is_said(data: dict[str, str] | None, problem: str) 
     assert problem_in(data).startswith("Secret apps/s ")
 
 
+@pytest.mark.parametrize(
+    "data",
+    [
+        pytest.param(with_sha1(issue(P256, RSA, issuer="leaf")), id="SHA-1 by another key under the same name"),
+        pytest.param({**issue(RSA), "tls.crt": in_base64(with_a_name_that_is_no_text(RSA_PEM))}, id="name"),
+        pytest.param(
+            {**issue(RSA), "tls.crt": in_base64(RSA_PEM + with_a_name_that_is_no_text(RSA_PEM))}, id="name in the chain"
+        ),
+    ],
+)
+def test_what_openssl_refuses_by_rules_of_its_own_is_refused_with_its_secret_alone(data: dict[str, str]) -> None:
+    assert "that OpenSSL does not present: " in problem_in(data)
+
+
+def test_while_openssl_cannot_be_asked_our_own_rules_decide() -> None:
+    data = issue(RSA)
+    limits = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (0, limits[1]))
+    try:
+        found = pair_in(data)
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, limits)
+
+    assert isinstance(found, KeyPair)
+
+
 def test_a_root_that_is_signed_with_sha1_may_stand_in_the_chain() -> None:
     found = pair_in(with_sha1(issue(RSA)))
 
@@ -172,6 +210,15 @@ def test_a_bundle_has_each_authority_once() -> None:
     snapshot = Snapshot.of([(Kind.CONFIG_MAP, ConfigMap(META, {"ca.crt": text}))])
 
     assert Queries(snapshot).ask(bundle_in_config_map, KEY) == CaBundle(authority_pem())
+
+
+def test_authorities_that_openssl_cannot_read_are_none() -> None:
+    """cryptography can: a name is bytes to it until somebody asks for the text."""
+    text = authority_pem() + with_a_name_that_is_no_text(RSA_PEM).decode()
+    found = Queries(Snapshot.of([(Kind.CONFIG_MAP, ConfigMap(META, {"ca.crt": text}))])).ask(bundle_in_config_map, KEY)
+
+    assert isinstance(found, BadReference)
+    assert found.message == "ConfigMap apps/s has no certificates in PEM under ca.crt"
 
 
 @settings(deadline=None)
