@@ -14,6 +14,7 @@ from typing import NamedTuple
 import backoff
 
 from daemonkit.logs import get_logger
+from tunnelgw.model.kinds import Kind
 from tunnelgw.model.meta import Object
 from tunnelgw.model.refs import ParentRef
 from tunnelgw.sources.writing import Outcome, Writer, Written
@@ -27,6 +28,8 @@ FIRST_PAUSE_S = 0.5
 MAX_PAUSE_S = 30.0
 MAX_COMMON_PAUSE_S = 5.0
 """While the server can write nothing: what asks it then are a few threads, not all that wait."""
+RETRY_EVERY_S = 0.1
+"""Of each kind, while what is tried again keeps failing: thousands may wait for one right that is missing."""
 UNCHANGED = "unchanged"
 
 
@@ -61,6 +64,8 @@ class StatusDesk:
         self._common_failures = 0
         """Pauses in a row of all threads together."""
         self._paused_until_s = 0.0
+        self._next_retry_s: dict[Kind, float] = {}
+        """Of what failed, before it nothing of the kind is tried again."""
         self._limited = log.every(60.0)
 
     @property
@@ -84,6 +89,7 @@ class StatusDesk:
         with self._changed:
             self._wishes.clear()
             self._failed.clear()
+            self._next_retry_s.clear()
 
     def wake(self) -> None:
         """`stop` was set, or we lead now."""
@@ -114,14 +120,25 @@ class StatusDesk:
                     for id_, wish in self._wishes.items():
                         if id_ in self._in_hand:
                             continue
-                        due_s = self._failed[id_].not_before_s - now_s if id_ in self._failed else 0.0
+                        due_s = self._due_s(id_) - now_s
                         if due_s <= 0:
-                            del self._wishes[id_]
-                            self._in_hand.add(id_)
+                            self._take(id_, now_s)
                             return id_, wish
                         wait_s = due_s if wait_s is None else min(wait_s, due_s)
                 self._changed.wait(wait_s)
         return None
+
+    def _due_s(self, id_: ObjectId) -> float:
+        failed = self._failed.get(id_)
+        if failed is None:
+            return 0.0
+        return max(failed.not_before_s, self._next_retry_s.get(id_.kind, 0.0) if failed.is_paced else 0.0)
+
+    def _take(self, id_: ObjectId, now_s: float) -> None:
+        del self._wishes[id_]
+        self._in_hand.add(id_)
+        if id_ in self._failed and self._failed[id_].is_paced:
+            self._next_retry_s[id_.kind] = now_s + RETRY_EVERY_S
 
     def _carry_out(self, id_: ObjectId, wish: Wish) -> str:
         now = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
@@ -184,8 +201,10 @@ class StatusDesk:
         )
 
     def _forget_failures(self, id_: ObjectId) -> None:
+        """Where it had failed, others of its kind may do as well now."""
         with self._changed:
-            self._failed.pop(id_, None)
+            if self._failed.pop(id_, None) is not None:
+                self._next_retry_s.pop(id_.kind, None)
 
 
 class _Failed(NamedTuple):
@@ -196,6 +215,11 @@ class _Failed(NamedTuple):
     outcome: Outcome
     resource_version: str
     """Of the object for which it was made."""
+
+    @property
+    def is_paced(self) -> bool:
+        """After a conflict it is this object that was not as we knew it, and no other."""
+        return self.outcome is Outcome.FAILED
 
     def is_outdated_by(self, wish: Wish) -> bool:
         """After a conflict a newer version of the object is what was waited for."""

@@ -17,7 +17,7 @@ from tunnelgw.model.meta import Key, Object
 from tunnelgw.model.refs import ParentRef
 from tunnelgw.sources.writing import Outcome, Written
 from tunnelgw.status.compose import Author, Wish
-from tunnelgw.statusdesk import FIRST_PAUSE_S, MAX_COMMON_PAUSE_S, StatusDesk
+from tunnelgw.statusdesk import FIRST_PAUSE_S, MAX_COMMON_PAUSE_S, MAX_PAUSE_S, RETRY_EVERY_S, StatusDesk
 from tunnelgw.translate.verdicts import ObjectId, ParentVerdict, RouteVerdict
 
 WAIT_S = 30.0
@@ -232,6 +232,44 @@ def test_many_that_could_not_be_written_are_told_in_one_line(caplog: pytest.LogC
         office.wait_for("failed", "failed", "failed")
 
     assert caplog.messages == ["status could not be written, retrying"]
+
+
+def test_what_keeps_failing_is_tried_again_one_at_a_time_and_all_of_it_once_one_is_written() -> None:
+    """A right that is missing for a kind: thousands of statuses that could each be asked for twice a minute."""
+    names = ("one", "two", "three")
+    server = Server()
+    server.outcomes = [Outcome.FAILED] * (len(names) + 1)
+    now_s = 100.0
+    with working(server, threads=1, clock=lambda: now_s) as office:
+        office.desk.want({id_: each for name in names for id_, each in wish(name, name=name).items()})
+        office.wait_for(*["failed"] * 3)
+
+        now_s += MAX_PAUSE_S  # all are due
+        office.desk.wake()
+        office.wait_for(*["failed"] * 4)
+        office.desk.want(wish("new", name="new"))
+        office.wait_for(*["failed"] * 4, "written")
+
+        now_s += RETRY_EVERY_S
+        office.desk.wake()
+        office.wait_for(*["failed"] * 4, *["written"] * 3)
+    again = ("one for 1", "new for 1", "two for 1", "three for 1")
+    assert server.written[3:7] == [*again]  # whether the one that failed twice is due already is a matter of chance
+
+
+def test_after_conflicts_nobody_waits_for_others() -> None:
+    names = ("one", "two", "three")
+    server = Server()
+    server.outcomes = [Outcome.CONFLICT] * (len(names) + 1)
+    now_s = 100.0
+    with working(server, threads=1, clock=lambda: now_s) as office:
+        office.desk.want({id_: each for name in names for id_, each in wish(name, name=name).items()})
+        office.wait_for(*["conflict"] * 3)
+
+        now_s += MAX_PAUSE_S
+        office.desk.wake()
+
+        office.wait_for(*["conflict"] * 4, "written", "written")
 
 
 def test_after_a_conflict_the_newer_version_is_written_at_once() -> None:
