@@ -5,12 +5,13 @@ snapshots of statistics, travels as a sealed memory file whose descriptor goes a
 of the channel is the end of the other process.
 """
 
-from proxy.control.channel import MAX_DESCRIPTORS, Channel, channel_pair
+from proxy.control.channel import MAX_DESCRIPTORS, Channel, Incomplete, channel_pair
 from proxy.control.memory import mapped, sealed_file
 from proxy.control.messages import (
     Begin,
     Drain,
     FromWorker,
+    Missed,
     OfEdge,
     Ready,
     Refused,
@@ -29,6 +30,8 @@ __all__ = [
     "Channel",
     "Drain",
     "FromWorker",
+    "Incomplete",
+    "Missed",
     "OfEdge",
     "Ready",
     "Refused",

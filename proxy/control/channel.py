@@ -18,6 +18,14 @@ _MAX_PACKET_BYTES: Final = 64 * 1024
 _DESCRIPTOR_BYTES: Final = array.array("i").itemsize
 
 
+class Incomplete(OSError):
+    """A message came without its descriptors, for which this process has no room; they are closed."""
+
+    def __init__(self, message: object) -> None:
+        super().__init__("a message of the control channel arrived incomplete: raise the limit of open files")
+        self.message = message
+
+
 class Channel(Generic[R]):
     """One end, which receives messages of type R. One thread may receive while others send, one at a time."""
 
@@ -43,7 +51,10 @@ class Channel(Generic[R]):
         self._sock.sendmsg([self._encode(message)], passed, socket.MSG_NOSIGNAL)
 
     def receive(self) -> tuple[R, list[int]] | None:
-        """A message and the descriptors that came with it, now the caller's; None: the peer has gone."""
+        """A message and the descriptors that came with it, now the caller's; None: the peer has gone.
+
+        Raises Incomplete, and OSError where nothing can be received.
+        """
         try:
             data, ancillary, flags, _ = self._sock.recvmsg(
                 _MAX_PACKET_BYTES, socket.CMSG_SPACE(MAX_DESCRIPTORS * _DESCRIPTOR_BYTES), socket.MSG_CMSG_CLOEXEC
@@ -56,12 +67,13 @@ class Channel(Generic[R]):
                 descriptors.frombytes(content[: len(content) - len(content) % _DESCRIPTOR_BYTES])
         if not data:
             return None
-        if flags & (socket.MSG_TRUNC | socket.MSG_CTRUNC):
-            # The process is out of descriptors: what is missing cannot be asked for again.
+        if flags & socket.MSG_CTRUNC:
             for descriptor in descriptors:
                 with contextlib.suppress(OSError):
                     os.close(descriptor)
-            raise OSError("a message of the control channel arrived incomplete: raise the limit of open files")
+            raise Incomplete(self._decode(data))
+        if flags & socket.MSG_TRUNC:
+            raise OSError("a message of the control channel is too long")
         return self._decode(data), list(descriptors)
 
     def hang_up(self) -> None:

@@ -71,6 +71,13 @@ class Refused(Message, frozen=True):
     """As in `TakeDocument`: a change that builds on a document which is not in use is refused too."""
 
 
+class Missed(Message, frozen=True):
+    """The worker had no descriptor or memory for a document, or for the sockets of these doors: they are to be given
+    again, later. The document before stays in use."""
+
+    doors: tuple[str, ...] = ()
+
+
 class Snapshot(Message, frozen=True):
     """With `proxy.stats.Stats` as a memory file."""
 
@@ -86,4 +93,4 @@ class OfEdge(Message, frozen=True):
 
 
 ToWorker: TypeAlias = Begin | TakeSockets | TakeDocument | Report | ToEdge | Drain
-FromWorker: TypeAlias = Ready | Taken | Refused | Snapshot | OfEdge
+FromWorker: TypeAlias = Ready | Taken | Refused | Missed | Snapshot | OfEdge

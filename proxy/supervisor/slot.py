@@ -22,7 +22,8 @@ from proxy.control import (
     MAX_DESCRIPTORS,
     Begin,
     Drain,
-    FromWorker,
+    Incomplete,
+    Missed,
     OfEdge,
     Ready,
     Refused,
@@ -202,19 +203,35 @@ class Slot:
         while True:
             try:
                 received = process.channel.receive()
+            except Incomplete as error:
+                self._say_missing(error)
+                self._note(error.message, None, process)
+                continue
             except OSError as error:
                 log.error("control channel failed, killing the worker", error=error, worker=self.index)
                 process.kill()
                 return
             if received is None:
                 return
-            self._note(*received, process)
+            message, descriptors = received
+            self._note(message, self._content_of(descriptors), process)
 
     def _hear(self) -> None:
         self.heard_s, self.looks = time.monotonic(), 0
 
-    def _note(self, message: FromWorker, descriptors: list[int], process: WorkerProcess) -> None:
-        content = mapped(descriptors[0]) if descriptors else None
+    def _content_of(self, descriptors: list[int]) -> memoryview | None:
+        """None as well where this process has no memory for it."""
+        try:
+            return mapped(descriptors[0]) if descriptors else None
+        except OSError as error:
+            self._say_missing(error)
+            return None
+
+    def _say_missing(self, error: OSError) -> None:
+        """The worker is not to blame, and lives: it goes on with numbers that are older."""
+        quiet_log.error("no descriptor or memory for what a worker tells", error=error, worker=self.index)
+
+    def _note(self, message: object, content: memoryview | None, process: WorkerProcess) -> None:
         if isinstance(message, OfEdge):
             self.on_edge(self, message.report, content)
             return
@@ -241,6 +258,8 @@ class Slot:
                 self._hand_over(process)
         if isinstance(message, Refused) and message.since:
             self._start_over(process)
+        if isinstance(message, Missed):
+            self._give_again(message.doors)
         if isinstance(message, Ready | Taken | Refused):
             self.on_change(self)
 
@@ -250,6 +269,13 @@ class Slot:
             if not self._is_given_whole:
                 self._given = None
                 self._hand_over(process)
+
+    def _give_again(self, doors: tuple[str, ...]) -> None:
+        """With the next report that is asked for: at once it would be as much in vain, again and again."""
+        with self._sending:
+            self._given = None
+            for door in doors:
+                self._sockets.pop(door, None)
 
     # -- other threads -----------------------------------------------------------------------------------------------
 

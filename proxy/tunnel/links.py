@@ -64,7 +64,7 @@ class Links:
     def obey(self, order: EdgeOrder, content: memoryview | None) -> None:
         match order:
             case Dial():
-                self._dial(order, msgspec.msgpack.decode(content or b"", type=DialMeans))
+                self._dial(order, content)
             case Withdraw(number):
                 link = self._links.get(number)
                 if link is not None:
@@ -74,11 +74,16 @@ class Links:
                 if answer is not None:
                     answer(applied_version)
 
-    def _dial(self, order: Dial, means: DialMeans) -> None:
+    def _dial(self, order: Dial, content: memoryview | None) -> None:
         if self._is_draining:
             # The order was on its way when the end was.
             self.report(Ended(order.number, FailureCause.LOST, "the worker ends", 0.0, 0.0))
             return
+        if content is None:
+            reason = "its worker has no descriptor or memory for it"
+            self.report(Ended(order.number, FailureCause.DIAL, reason, 0.0, 0.0))
+            return
+        means = msgspec.msgpack.decode(content, type=DialMeans)
         try:
             context = self._context_of(means.trusted_roots)
         except (ssl.SSLError, ValueError) as error:

@@ -19,6 +19,8 @@ from proxy.control import (
     Channel,
     Drain,
     FromWorker,
+    Incomplete,
+    Missed,
     OfEdge,
     Ready,
     Refused,
@@ -63,6 +65,8 @@ class Worker:
         """New ones, for the next document that comes."""
         self._unserved: dict[str, socket.socket] = {}
         """Those of documents that were refused, for the next one that is used: the supervisor has given them."""
+        self._lacks_sockets = False
+        """Some of the next document did not arrive."""
         self._outbox: deque[tuple[FromWorker, bytes | None]] = deque()
         self.is_drained = False
         """Ended as asked, with nothing left undone."""
@@ -80,21 +84,33 @@ class Worker:
                 received = self._channel.receive()
         except BlockingIOError:
             return
+        except Incomplete as error:
+            _say_missing(error)
+            self._obey(error.message, [])
+            return
         if received is None:
             log.warning("the supervisor has gone, ending")
             self._loop.stop()
             return
-        message, descriptors = received
+        self._obey(*received)
+
+    def _obey(self, message: object, descriptors: list[int]) -> None:
         match message:
+            case TakeSockets(doors) if not descriptors:
+                self._lacks_sockets = True
+                self._say(Missed(doors))
             case TakeSockets(doors):
                 _add(self._sockets, zip(doors, map(_socket_of, descriptors), strict=True))
             case TakeDocument():
-                with self._spare.at_hand():
-                    change = mapped(descriptors[0])
-                self._take(message, change)
+                change, lacks_sockets = self._content_of(descriptors), self._lacks_sockets
+                self._lacks_sockets = False
+                if change is None or lacks_sockets:
+                    self._say(Missed())
+                else:
+                    self._take(message, change)
             case ToEdge(order):
+                content = self._content_of(descriptors)
                 with self._spare.at_hand():
-                    content = mapped(descriptors[0]) if descriptors else None
                     self._data_plane.obey(order, content, lambda report, content: self._say(OfEdge(report), content))
             case Report():
                 self._data_plane.measure()
@@ -104,6 +120,15 @@ class Worker:
                 self._loop.work_through(self._data_plane.let_go_of_departed())
             case Drain():
                 self._data_plane.drain(self._end)
+
+    def _content_of(self, descriptors: list[int]) -> memoryview | None:
+        """Of what came along; None as well where it did not arrive, or there is no memory for it."""
+        try:
+            with self._spare.at_hand():
+                return mapped(descriptors[0]) if descriptors else None
+        except OSError as error:
+            _say_missing(error)
+            return None
 
     def on_writable(self) -> None:
         self._send()
@@ -192,6 +217,10 @@ class Worker:
     def _end(self) -> None:
         self.is_drained = True
         self._loop.stop()
+
+
+def _say_missing(error: OSError) -> None:
+    quiet_log.error("no descriptor or memory for what came with a message", error=error)
 
 
 def _socket_of(descriptor: int) -> socket.socket:

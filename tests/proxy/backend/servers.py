@@ -1,7 +1,6 @@
 """Backends that do what a test tells them, each connection in a thread of its own."""
 
 import errno
-import resource
 import socket
 import ssl
 import struct
@@ -165,19 +164,6 @@ def of(*peers: Backend | str, name: str = "b", **options: object) -> document.Ba
     """A backend of the document with these addresses."""
     addresses = tuple(peer if isinstance(peer, str) else peer.address for peer in peers)
     return document.Backend(name=name, addresses=addresses, **options)  # type: ignore[arg-type]
-
-
-@contextmanager
-def out_of_descriptors() -> Iterator[None]:
-    """This process can open none."""
-    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    with socket.socket() as next_one:
-        lowest_free = next_one.fileno()
-    resource.setrlimit(resource.RLIMIT_NOFILE, (lowest_free, hard))
-    try:
-        yield
-    finally:
-        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
 
 
 _DEAD: list[ReservedPort] = []

@@ -9,8 +9,9 @@ from proxy import document
 from proxy.backend.destination import Destination
 from proxy.backend.stream import Reason, Wish
 from proxy.routing import fingerprint
-from tests.proxy.backend.servers import OK, UNAVAILABLE, Conn, backend, dead_port, of, out_of_descriptors
+from tests.proxy.backend.servers import OK, UNAVAILABLE, Conn, backend, dead_port, of
 from tests.proxy.backend.world import PATIENCE_S, Answer, World, world
+from tests.support.filelimits import out_of_descriptors
 
 
 def address_of(answer: Answer) -> str:

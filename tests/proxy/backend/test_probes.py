@@ -10,8 +10,9 @@ from proxy.backend import pools
 from proxy.backend.balancer import Balancer
 from proxy.backend.shared import Shared
 from proxy.backend.stream import Reason
-from tests.proxy.backend.servers import OK, UNAVAILABLE, Behaviour, Conn, backend, dead_port, of, out_of_descriptors
+from tests.proxy.backend.servers import OK, UNAVAILABLE, Behaviour, Conn, backend, dead_port, of
 from tests.proxy.backend.world import world
+from tests.support.filelimits import out_of_descriptors
 
 
 def test_an_address_whose_probes_fail_is_left_out_until_they_succeed() -> None:

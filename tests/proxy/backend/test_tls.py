@@ -15,8 +15,9 @@ from proxy import document
 from proxy.backend.stream import Failure, Reason
 from proxy.backend.tls import make_context
 from tests.proxy.backend.h2peer import speaks
-from tests.proxy.backend.servers import Backend, Behaviour, Conn, backend, out_of_descriptors
+from tests.proxy.backend.servers import Backend, Behaviour, Conn, backend
 from tests.proxy.backend.world import Answer, Owed, World, world
+from tests.support.filelimits import out_of_descriptors
 
 SPIFFE = "spiffe://cluster.local/ns/a/sa/b"
 LAST_WORDS = b"so long" * 100_000

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import contextlib
+import errno
+import mmap
 import os
 import queue
 import threading
@@ -23,6 +25,7 @@ from proxy.supervisor.metrics import ProxyCollector
 from proxy.supervisor.sockets import ListeningSockets
 from proxy.supervisor.totals import Totals
 from tests.proxy.site import eventually
+from tests.support.filelimits import out_of_descriptors
 
 WAIT_S = 30.0
 
@@ -49,8 +52,11 @@ class PlayedWorker:
 
     def reports(self, swaps: int, cpu_s: float = 0.0) -> None:
         descriptor = sealed_file("test", msgspec.msgpack.encode(Stats(swaps=swaps)))
-        self._theirs.send(Snapshot(cpu_s, 0, 0), [descriptor])
+        self.reports_with(descriptor, cpu_s)
         os.close(descriptor)
+
+    def reports_with(self, descriptor: int, cpu_s: float = 3.0) -> None:
+        self._theirs.send(Snapshot(cpu_s, 0, 0), [descriptor])
 
     def kill(self) -> None:
         self.is_killed = True
@@ -113,6 +119,38 @@ def test_who_asks_for_numbers_does_not_get_those_of_a_question_before(monkeypatc
         assert told.get(timeout=WAIT_S) == "waits"
         worker.reports(2)
         assert told.get(timeout=WAIT_S) == 2
+
+
+def no_memory(*_: object, **__: object) -> None:
+    raise OSError(errno.ENOMEM, os.strerror(errno.ENOMEM))
+
+
+@contextlib.contextmanager
+def out_of_memory() -> Iterator[None]:
+    """Nothing more can be mapped."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(mmap, "mmap", no_memory)
+        yield
+
+
+@pytest.mark.parametrize("lack", [out_of_memory, out_of_descriptors])
+def test_numbers_that_this_process_has_no_room_for_cost_neither_it_nor_the_worker_anything(
+    lack: Callable[[], contextlib.AbstractContextManager[None]],
+) -> None:
+    worker = PlayedWorker()
+    with fleet_of(worker) as fleet:
+        (slot,) = fleet.slots
+        descriptor = sealed_file("test", msgspec.msgpack.encode(Stats(swaps=1)))
+        with lack():
+            worker.reports_with(descriptor)
+            eventually(lambda: slot.reports == 1, "the report, less its numbers")
+            assert (fleet.total().swaps, slot.cpu_s) == (0, 3.0)
+        worker.reports_with(descriptor)
+        eventually(lambda: slot.reports == 2, "the next report")
+        os.close(descriptor)
+
+        assert fleet.total().swaps == 1
+        assert not worker.is_killed
 
 
 class EndsWhenRead(Totals):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import concurrent.futures
 import contextlib
+import http.client
 import os
 import signal
 import sys
@@ -14,6 +15,7 @@ from pathlib import Path
 import requests
 
 from tests.proxy.site import DEADLINE_S, Backend, Proxy, ask, eventually, fixed, forwarding, reserved_port
+from tests.support.filelimits import open_files_limited
 from tests.support.memoryless import no_memory_files
 from tests.support.process import Process
 
@@ -114,6 +116,35 @@ def test_workers_serve_on_where_their_supervisor_has_no_memory_to_hand_a_documen
         assert put.result(DEADLINE_S)["version"] == 2
         assert {ask(port).text for _ in range(8)} == {"two"}
         assert [proxy.metric("tunnelgw_proxy_worker_restarts_total", worker=worker) for worker in "01"] == [0, 0]
+
+
+def test_a_worker_without_descriptors_for_a_document_keeps_its_clients_and_takes_it_when_it_has_some() -> None:
+    with contextlib.ExitStack() as stack:
+        port, new = (stack.enter_context(reserved_port()) for _ in range(2))
+        proxy = stack.enter_context(Proxy())
+        pool = stack.enter_context(concurrent.futures.ThreadPoolExecutor(1))
+        proxy.use(fixed(port, "one"))
+        # More than what it keeps back: the limit below is for what it may open else.
+        clients = [http.client.HTTPConnection("127.0.0.1", port, timeout=DEADLINE_S) for _ in range(80)]
+        stack.callback(lambda: [client.close() for client in clients])
+        assert {answer_to(client) for client in clients} == {b"one"}
+
+        with open_files_limited(proxy.worker_pid(), 1):
+            document = fixed(port, "two")
+            document["listeners"].append({"name": "new", "address": "127.0.0.1", "port": new})
+            put = pool.submit(proxy.use, document)
+            proxy.wait_for_message("no descriptor or memory for what came with a message")
+            assert {answer_to(client) for client in clients} == {b"one"}
+
+        assert put.result(DEADLINE_S)["version"] == 2
+        assert (ask(port).text, ask(new).text) == ("two", "two")
+        assert {answer_to(client) for client in clients} == {b"two"}
+        assert proxy.metric("tunnelgw_proxy_worker_restarts_total", worker="0") == 0
+
+
+def answer_to(client: http.client.HTTPConnection) -> bytes:
+    client.request("GET", "/")
+    return client.getresponse().read()
 
 
 def wait_for_death(proxy: Proxy, nth: int) -> None:

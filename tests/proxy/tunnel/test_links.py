@@ -11,10 +11,10 @@ from proxy import document
 from proxy.h2 import ErrorCode, frames
 from proxy.tunnel import link
 from proxy.tunnel.failures import FailureCause
-from proxy.tunnel.orders import DialMeans, Ended, Pushed, Reached, Registered
+from proxy.tunnel.orders import Dial, DialMeans, Ended, Pushed, Reached, Registered
 from proxy.tunnel.remoteconfig import MAX_UPDATE_BYTES, Update
 from tests.proxy.h2.wire import headers
-from tests.proxy.tunnel.rig import CLIENT_ID, Rig
+from tests.proxy.tunnel.rig import CLIENT_ID, Rig, address_of
 from tests.support.edge.authority import EdgeAuthority
 from tests.support.edge.behaviour import DUPLICATE, Behaviour, Hang, busy, unauthorized
 from tests.support.edge.edge import Edge
@@ -91,6 +91,17 @@ def test_a_port_that_nobody_listens_on_is_a_failure_of_the_address(rig: Rig) -> 
     end = rig.wait_for_end(rig.dial())
     assert (end.cause, end.error, end.registered_for_s) == (FailureCause.DIAL, "Connection refused", 0.0)
     assert end.cause.is_of_address
+
+
+def test_a_dial_whose_means_did_not_arrive_fails_and_others_go_on(rig: Rig) -> None:
+    serving = rig.register()
+
+    rig.obey(Dial(serving + 1, 1, address_of(rig.edge.addresses[0]), 0, True))
+
+    ended = rig.wait_for_end(serving + 1)
+    assert (ended.cause, ended.error) == (FailureCause.DIAL, "its worker has no descriptor or memory for it")
+    rig.withdraw(serving)
+    assert rig.wait_for_end(serving).error == "unregistered"
 
 
 @pytest.mark.parametrize(

@@ -15,6 +15,7 @@ from proxy.control import (
     Channel,
     Drain,
     FromWorker,
+    Incomplete,
     Snapshot,
     TakeDocument,
     Taken,
@@ -108,8 +109,9 @@ def test_a_process_out_of_descriptors_is_told_instead_of_missing_some(pair: Pair
         soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
         resource.setrlimit(resource.RLIMIT_NOFILE, (sock.fileno() + 2, hard))
         try:
-            with pytest.raises(OSError, match="raise the limit of open files"):
+            with pytest.raises(Incomplete, match="raise the limit of open files") as raised:
                 worker.receive()
+            assert raised.value.message == TakeSockets(("a", "b", "c"))
         finally:
             resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
 

@@ -1,5 +1,6 @@
 """Listening sockets that come with a document which the worker refuses: they serve with the next one."""
 
+import os
 import socket
 from collections.abc import Iterator
 
@@ -7,9 +8,10 @@ import msgspec
 import pytest
 
 from proxy import document
-from proxy.control import Ready, Refused, Taken
+from proxy.control import Missed, Ready, Refused, Taken, sealed_file
 from proxy.document import handover
 from tests.proxy.worker.supervisor import WAIT_S, Supervisor, door_of
+from tests.support.filelimits import out_of_descriptors
 
 
 @pytest.fixture
@@ -79,3 +81,36 @@ def test_of_two_sockets_for_a_door_the_one_that_came_last_serves(
         assert [supervisor.hear(), supervisor.hear()] == [Refused(1, 7), Taken(2)]
 
         assert is_served(listening)
+
+
+def test_sockets_that_do_not_arrive_are_told_of_and_no_document_is_used_without_them(
+    supervisor: Supervisor, listening: socket.socket
+) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as other:
+        with out_of_descriptors():
+            supervisor.give(listening)
+            assert supervisor.hear() == Missed((door_of(listening),))
+        supervisor.give(other)
+        supervisor.tell(1, 0, whole(listening, other))
+        assert supervisor.hear() == Missed()
+
+        supervisor.give(listening)
+        supervisor.tell(1, 0, whole(listening, other))
+        assert supervisor.hear() == Taken(1)
+        assert is_served(listening)
+        assert is_served(other)
+
+
+def test_sockets_of_a_document_that_does_not_arrive_serve_when_it_comes_again(
+    supervisor: Supervisor, listening: socket.socket
+) -> None:
+    supervisor.give(listening)
+    content = sealed_file("test", whole(listening))
+    with out_of_descriptors():
+        supervisor.hand(1, 0, content)
+        assert supervisor.hear() == Missed()
+    supervisor.hand(1, 0, content)
+    os.close(content)
+    assert supervisor.hear() == Taken(1)
+
+    assert is_served(listening)
