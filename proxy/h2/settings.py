@@ -33,11 +33,13 @@ class Settings:
 
     # 250: browsers open at most about 100, and one peer shall not take all of a worker.
     max_concurrent_streams: int = 250
-    # At the beginning; those that drain get wider ones of the pool (see windows).
-    stream_window_bytes: int = 16_384
+    # At the beginning; those that drain get wider ones of the pool (see windows). Not less than the protocol begins
+    # with: the window of an upload that began before our SETTINGS came would be below zero, and some clients cannot
+    # count there.
+    stream_window_bytes: int = INITIAL_WINDOW_BYTES
     max_stream_window_bytes: int = 262_144
     window_pool_bytes: int = 2 << 20
-    connection_window_bytes: int = 250 * 16_384 + (2 << 20)
+    connection_window_bytes: int = 250 * INITIAL_WINDOW_BYTES + (2 << 20)
     # Larger frames gained nothing, measured.
     max_frame_bytes: int = MIN_MAX_FRAME_BYTES
     max_header_list_bytes: int = 65_536

@@ -103,6 +103,22 @@ def test_our_client_is_served_by_their_server() -> None:
     assert 0 == talk.ours.stream_count
 
 
+def test_a_client_that_has_used_its_window_before_our_settings_come_has_none_below_zero() -> None:
+    """httpcore sends then what it has no room for, and `h2` before 4.4 cannot end a body that is complete."""
+    theirs = h2.connection.H2Connection(h2.config.H2Configuration(client_side=True, header_encoding=None))
+    theirs.initiate_connection()
+    theirs.send_headers(1, POST)
+    while room := min(theirs.local_flow_control_window(1), theirs.max_outbound_frame_size):
+        theirs.send_data(1, bytes(room))
+    ours = Connection.server(Caches())
+
+    theirs.receive_data(ours.data_to_send())
+
+    assert theirs.local_flow_control_window(1) >= 0
+    sizes = [len(event.data) for event in ours.receive(theirs.data_to_send(), 0.0) if isinstance(event, DataReceived)]
+    assert 65_535 == sum(sizes)
+
+
 def test_a_long_upload_from_their_client_flows_as_we_release_it() -> None:
     talk = Talk(ours_is_server=True, settings=Settings(stream_window_bytes=65_535, connection_window_bytes=65_535))
     talk.theirs.send_headers(1, [*POST, ("content-length", str(len(BODY)))])

@@ -133,7 +133,7 @@ def test_streams_that_drained_and_then_stand_still_never_have_all_of_the_pool() 
 
 @pytest.mark.parametrize(
     ("settings", "still", "next_kib"),
-    [(Settings(), 12, 68), (Settings(), 30, 20), (EDGE_SETTINGS, 12, 428), (EDGE_SETTINGS, 30, 53)],
+    [(Settings(), 12, 119), (Settings(), 30, 69), (EDGE_SETTINGS, 12, 428), (EDGE_SETTINGS, 30, 53)],
 )
 def test_what_streams_that_stand_still_leave_for_the_next_is_what_the_manual_says(
     settings: Settings, still: int, next_kib: int
@@ -250,7 +250,7 @@ def test_padding_comes_back_but_widens_no_window() -> None:
 
 def early_server() -> Connection:
     """One whose client has not seen its SETTINGS yet, and has sent all that it may without them."""
-    server = Connection.server(Caches())
+    server = Connection.server(Caches(), EDGE_SETTINGS)
     body = data(1, bytes(16_384)) * 3 + data(1, bytes(16_383))
     events = server.receive(PREFACE_AND_SETTINGS + OPEN + body, 0.0)
     assert [DataReceived] * 4 == [type(event) for event in events[-4:]]
