@@ -47,8 +47,8 @@ class Options(CommonOptions):
         parse=parse_bool,
         default="false",
         group="config API",
-        help="without a token, let everybody who reaches the config API use it; only on a loopback address or a unix "
-        "socket",
+        help="without a token, let everybody who reaches the config API under its address or localhost use it; only on "
+        "a loopback address or a unix socket",
     )
     config_tls_cert: str | None = option(
         group="config API",

@@ -5,6 +5,7 @@ within the limit. Errors are `{"error": "<short category>", "message": "<detail>
 409 with the `loaded` version.
 """
 
+import re
 import threading
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Final
@@ -35,11 +36,13 @@ PROBLEMS = "Configuration-Problems"
 """How many ports of the loaded document cannot be bound; absent: none. The answer to its `PUT` names them."""
 REMOTE_VERSION = "Remote-Configuration-Version"
 """Of the configuration that the tunnel's provider has pushed; not used for routing."""
-MAX_RECEIVING: Final = 4
-"""Documents that may be on their way at once: slow ones must not take all threads, which probes need too."""
+MAX_TAKING: Final = 4
+"""Documents that may be on their way into use at once: where their senders, the disk or workers are slow, they must not
+take all threads, which probes need too."""
 _METHODS = ("GET", "HEAD", "PUT")
 _REFUSALS_EVERY_S = 10.0
 _MAX_LOGGED_PROBLEMS = 3
+_OWN_HOST = re.compile(r"(?i:localhost)(:[0-9]*)?|([0-9.]+|\[[0-9A-Fa-f:.]+\])(:[0-9]*)?")
 
 
 class Answer(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -77,7 +80,7 @@ class Refused(Exception):
 
 
 class ConfigApi:
-    """A WSGI app; any number of threads. `token` None: nobody may, or everybody where `is_open`."""
+    """A WSGI app; any number of threads. `token` None: nobody may, or every program of this host where `is_open`."""
 
     def __init__(
         self,
@@ -98,7 +101,7 @@ class ConfigApi:
         self._is_stopping = is_stopping
         self._remote_version = remote_version
         self._rare_log = log.every(_REFUSALS_EVERY_S)
-        self._receiving = threading.BoundedSemaphore(MAX_RECEIVING)
+        self._taking = threading.BoundedSemaphore(MAX_TAKING)
 
     def __call__(self, environ: "WSGIEnvironment", start_response: "StartResponse") -> Iterable[bytes]:
         if environ.get("PATH_INFO") != PATH:
@@ -123,9 +126,17 @@ class ConfigApi:
     # -- who may -----------------------------------------------------------------------------------------------------
 
     def _authorize(self, request: Request) -> None:
-        if self._token is None:
-            if self._is_open:
+        status_code, headers = 401, [("WWW-Authenticate", 'Bearer realm="tunnelgw-proxy"')]
+        if self._token is None and self._is_open:
+            if _is_called_as_itself(request):
                 return
+            status_code, headers = 403, []
+            message = (
+                "without a token this proxy is configured under an address or localhost alone, not as "
+                f"{request.headers['Host'][:100]!r}, since a page in a browser could have any name lead here; "
+                "want PROXY_AUTH_TOKEN"
+            )
+        elif self._token is None:
             message = "this proxy takes no configuration: set PROXY_AUTH_TOKEN, or --allow-unauthenticated-config"
         else:
             scheme, _, given = request.headers.get("Authorization", "").partition(" ")
@@ -138,8 +149,7 @@ class ConfigApi:
             "config request refused", error=message, method=request.method, client=request.remote_addr or "unix socket"
         )
         # What was not read of the body would be taken for the next request.
-        headers = (("WWW-Authenticate", 'Bearer realm="tunnelgw-proxy"'), ("Connection", "close"))
-        raise Refused(401, message, headers=headers)
+        raise Refused(status_code, message, headers=[*headers, ("Connection", "close")])
 
     # -- what --------------------------------------------------------------------------------------------------------
 
@@ -163,13 +173,15 @@ class ConfigApi:
     def _put(self, request: Request) -> Response:
         if self._is_stopping():
             raise Refused(503, "this proxy is stopping", headers=(("Connection", "close"),))
-        if not self._receiving.acquire(blocking=False):
+        if not self._taking.acquire(blocking=False):
             headers = (("Connection", "close"), ("Retry-After", "1"))
-            raise Refused(503, f"{MAX_RECEIVING} other documents are being received, try again", headers=headers)
+            raise Refused(503, f"{MAX_TAKING} other documents are on their way into use, try again", headers=headers)
         try:
-            data = self._body(request)
+            return self._take(self._body(request))
         finally:
-            self._receiving.release()
+            self._taking.release()
+
+    def _take(self, data: bytes) -> Response:
         try:
             outcome = self._configuration.put(data)
         except DocumentError as error:
@@ -195,6 +207,12 @@ class ConfigApi:
             raise Refused(413, message, headers=(("Connection", "close"),)) from error
         except BodyError as error:
             raise Refused(error.status_code, str(error), headers=(("Connection", "close"),)) from error
+
+
+def _is_called_as_itself(request: Request) -> bool:
+    """Not by a name whose owner decides where it leads: a page may send anything to where it came from itself."""
+    host = request.headers.get("Host", "")
+    return not request.remote_addr or not host or _OWN_HOST.fullmatch(host) is not None
 
 
 def _require_json(request: Request) -> None:

@@ -8,6 +8,7 @@ import socket
 import stat
 from pathlib import Path
 
+import pytest
 import requests
 import trustme
 
@@ -68,6 +69,46 @@ def test_with_leave_loopback_takes_documents_from_everybody() -> None:
     with Proxy("--allow-unauthenticated-config", token=None) as proxy:
         assert proxy.put({"routes": []}, token=None).status_code == 200
         assert proxy.get(token=None).status_code == 200
+
+
+@pytest.mark.parametrize(
+    "host", ["evil.example", "evil.example:{port}", "127.0.0.1.evil.example", "localhost.evil", "::1"]
+)
+def test_without_a_token_no_page_of_a_browser_gets_in_by_a_name_that_leads_here(host: str) -> None:
+    """DNS rebinding: whoever owns the name decides where it leads, after the page came from there."""
+    with Proxy("--allow-unauthenticated-config", token=None) as proxy:
+        named = {"Host": host.format(port=proxy.address("config").rpartition(":")[2])}
+        url = f"http://{proxy.address('config')}/config"
+        put = requests.put(url, json={"routes": []}, headers=named, timeout=DEADLINE_S)
+        got = requests.get(url, headers=named, timeout=DEADLINE_S)
+
+        assert [put.status_code, got.status_code] == [403, 403]
+        assert "PROXY_AUTH_TOKEN" in put.json()["message"]
+        assert proxy.get(token=None).status_code == 404
+
+
+@pytest.mark.parametrize("host", ["localhost", "LocalHost:8082", "127.0.0.1", "[::1]:8082"])
+def test_without_a_token_the_proxy_is_called_by_its_address_or_localhost(host: str) -> None:
+    with Proxy("--allow-unauthenticated-config", token=None) as proxy:
+        url = f"http://{proxy.address('config')}/config"
+
+        assert requests.put(url, json={"routes": []}, headers={"Host": host}, timeout=DEADLINE_S).status_code == 200
+
+
+def test_with_a_token_any_name_will_do() -> None:
+    with Proxy(token="t") as proxy:
+        url = f"http://{proxy.address('config')}/config"
+        headers = {"Host": "proxy.example", "Authorization": "Bearer t"}
+
+        assert requests.put(url, json={"routes": []}, headers=headers, timeout=DEADLINE_S).status_code == 200
+
+
+def test_over_a_unix_socket_any_name_will_do(tmp_path: Path) -> None:
+    path = tmp_path / "config.sock"
+    with Proxy("--config-addr", f"unix:{path}", "--allow-unauthenticated-config", token=None) as proxy:
+        proxy.address("config")
+
+        assert put(path, {"routes": []}, Host="proxy")[0] == 200
 
 
 def test_the_config_api_speaks_tls_where_a_certificate_is_given(tmp_path: Path) -> None:
