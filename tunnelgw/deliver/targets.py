@@ -3,7 +3,8 @@
     Snapshot -> {data plane: config APIs}, {tunnel: credentials}
 
 Proxies in a cluster are found through the EndpointSlices of their Service, ready or not, since a proxy is not ready
-before it is configured; those that end are left alone.
+before it is configured; those that end are left alone. A Pod with addresses of both families is one proxy, and told by
+its IPv4 one.
 """
 
 import base64
@@ -167,17 +168,26 @@ def _service_endpoints(snapshot: Snapshot, discovery: Discovery) -> Iterator[str
         return
     scheme = "https" if discovery.is_tls else "http"
     found: set[str] = set()
-    for item in snapshot.bucket(Index.SLICES_BY_SERVICE, discovery.service):
-        if not isinstance(item, EndpointSlice) or item.address_type not in ("IPv4", "IPv6"):
-            continue
+    families: dict[str, str] = {}
+    """By which of them a Pod is told."""
+    for item in sorted(_slices(snapshot, discovery.service), key=lambda each: each.address_type):
         port = next((each.port for each in item.ports or () if each.name == CONFIG_PORT and each.port), None)
         if port is None:
             continue
         for endpoint in item.endpoints or ():
-            if endpoint.addresses and not endpoint.conditions.terminating:
+            if not endpoint.addresses or endpoint.conditions.terminating:
+                continue
+            pod = endpoint.target_ref.uid
+            if not pod or families.setdefault(pod, item.address_type) == item.address_type:
                 host = f"[{endpoint.addresses[0]}]" if item.address_type == "IPv6" else endpoint.addresses[0]
                 found.add(f"{scheme}://{host}:{port}")
     yield from sorted(found)
+
+
+def _slices(snapshot: Snapshot, service: Key) -> Iterator[EndpointSlice]:
+    for item in snapshot.bucket(Index.SLICES_BY_SERVICE, service):
+        if isinstance(item, EndpointSlice) and item.address_type in ("IPv4", "IPv6"):
+            yield item
 
 
 def _classes(snapshot: Snapshot, controller_name: str) -> Iterator[GatewayClass]:

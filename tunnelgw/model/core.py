@@ -44,9 +44,15 @@ class EndpointConditions(Part, frozen=True):
     terminating: bool | None = None
 
 
+class EndpointTarget(Part, frozen=True):
+    uid: str = ""
+
+
 class Endpoint(Part, frozen=True):
     addresses: tuple[str, ...] = ()
     conditions: EndpointConditions = EndpointConditions()
+    target_ref: EndpointTarget = EndpointTarget()
+    """The Pod, the same in the slices of both address families."""
 
 
 class EndpointPort(Part, frozen=True):

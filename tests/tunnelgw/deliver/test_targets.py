@@ -104,6 +104,29 @@ def test_proxies_are_the_endpoints_of_their_service_ready_or_not_but_not_those_t
     assert shared.token == Credentials(Secret("shared"))
 
 
+def test_a_pod_with_addresses_of_both_families_is_one_proxy() -> None:
+    """A Service with both has a slice for each family."""
+
+    def of_pod(address: str, uid: str, **conditions: bool) -> dict[str, Any]:
+        return endpoint(address, **conditions) | {"targetRef": {"kind": "Pod", "name": uid, "uid": uid}}
+
+    snapshot = Snapshot.of(
+        [
+            slice_("a", of_pod("fd00::1", "one"), of_pod("fd00::2", "two"), endpoint("fd00::9"), type_="IPv6"),
+            slice_("b", of_pod("10.0.0.1", "one"), of_pod("10.0.0.2", "two", terminating=True), endpoint("10.0.0.9")),
+            slice_("c", of_pod("10.0.0.3", "one")),
+        ]
+    )
+
+    assert planes(snapshot, DISCOVERY)["shared"].endpoints == (
+        "http://10.0.0.1:8082",
+        "http://10.0.0.3:8082",  # of one family there is one, but for the moment in which it gets another
+        "http://10.0.0.9:8082",
+        "http://[fd00::2]:8082",
+        "http://[fd00::9]:8082",  # nobody says whose these are
+    )
+
+
 def test_slices_that_lead_to_no_proxy_hide_no_other() -> None:
     (kind, with_port), (_, empty) = slice_("c", endpoint("10.0.0.6")), slice_("d")
     portless, deserted = msgspec.structs.replace(with_port, ports=None), msgspec.structs.replace(empty, endpoints=None)
