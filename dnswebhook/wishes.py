@@ -175,7 +175,8 @@ class _Collector:
             if cname is not None and cname.wanted and vouchers[wish.name] > 1:
                 detail = "an ownership record of the old format cannot stand beside a CNAME; set --txt-prefix"
                 self.skips.append(Skip(SkipReason.OLD_FORMAT_BESIDE_CNAME, wish.name, wish.type, detail))
-                wish.wanted = ()
+                # Nothing is missing without it: what the same call removes of it, in the same words, goes.
+                wish.wanted, wish.is_wanted = (), False
 
 
 def _distinct(items: list[T]) -> tuple[T, ...]:

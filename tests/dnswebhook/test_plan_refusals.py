@@ -2,7 +2,7 @@
 
 from dnswebhook.domains import DomainFilter, ProtectedNames
 from dnswebhook.model import Changes, Endpoint, Origin, RecordSpec
-from dnswebhook.operations import Create, CreateTogether, Switch
+from dnswebhook.operations import Create, CreateTogether, Delete, Switch
 from dnswebhook.wishes import RefusalReason, SkipReason
 from tests.dnswebhook.planning import a, cname, operations, ownership, planned, row, steps
 
@@ -146,6 +146,29 @@ def test_the_old_ownership_format_is_left_out_beside_a_cname() -> None:
     assert ["TXT", "CNAME"] == [step.operation.spec.type for step in steps(plan)]  # type: ignore[union-attr]
     assert [SkipReason.OLD_FORMAT_BESIDE_CNAME] == [skip.reason for skip in plan.skips]
     assert () == plan.refusals
+
+
+def test_an_ownership_record_of_the_old_format_goes_where_a_cname_comes_in_place_of_an_address() -> None:
+    """The client creates it for the one and deletes it for the other, with one text: both come from one object."""
+    old_format = Endpoint(
+        "app.example.com", "TXT", ownership("app.example.com", "A").targets, labels={"ownedRecord": "app.example.com"}
+    )
+    changes = Changes(
+        create=(cname("app.example.com", "host.example.net"), old_format, ownership("app.example.com", "CNAME")),
+        delete=(a("app.example.com", "192.0.2.1"), old_format, ownership("app.example.com", "A")),
+    )
+    heritage = old_format.targets[0]
+    address = row("app.example.com", "A", "192.0.2.1")
+    vouchers = [row(name, "TXT", heritage) for name in ("app.example.com", "a-app.example.com")]
+
+    plan = planned(changes, address, *vouchers)
+
+    assert not plan.refusals
+    assert operations(plan) == [
+        Create(RecordSpec("cname-app.example.com", "TXT", heritage)),
+        Switch((address, vouchers[0]), (RecordSpec("app.example.com", "CNAME", "host.example.net"),)),
+        Delete(vouchers[1]),
+    ]
 
 
 def test_an_old_ownership_record_leaves_its_name_before_a_cname_comes() -> None:
