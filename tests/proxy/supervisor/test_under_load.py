@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import concurrent.futures
 import contextlib
+import itertools
+import os
 import select
+import signal
 import threading
 from collections.abc import Iterator
 
 import pytest
 import requests
 
-from proxy.supervisor.api import MAX_RECEIVING
+from proxy.supervisor.api import MAX_TAKING
 from tests.proxy.site import DEADLINE_S, TOKEN, Backend, Proxy, ask, eventually, fixed, forwarding, reserved_port
 from tests.proxy.supervisor.begunput import BegunPut
 
@@ -101,7 +105,7 @@ def test_documents_that_come_slowly_keep_nobody_else_from_the_api(site: tuple[Pr
     proxy, port, backend = site
     document = forwarding(port, backend.address)
     with contextlib.ExitStack() as slow:
-        begun = [slow.enter_context(BegunPut(proxy, document)) for _ in range(MAX_RECEIVING + 1)]
+        begun = [slow.enter_context(BegunPut(proxy, document)) for _ in range(MAX_TAKING + 1)]
         # As soon as one of them is refused, the others are being received.
         (one_too_many,), _, _ = select.select(begun, [], [], DEADLINE_S)
         begun.remove(one_too_many)
@@ -113,6 +117,29 @@ def test_documents_that_come_slowly_keep_nobody_else_from_the_api(site: tuple[Pr
     assert readiness == (200, "ready")
     assert all(answer.startswith(b"HTTP/1.1 200") for answer in answers), answers
     assert proxy.put(document).status_code == 200
+
+
+def test_documents_that_no_worker_takes_keep_nobody_else_from_the_api(site: tuple[Proxy, int, Backend]) -> None:
+    """Nor do those that a disk which hangs keeps from being answered: a probe without an answer ends the proxy."""
+    proxy, port, backend = site
+    document = forwarding(port, backend.address)
+    document["routes"].append({**document["routes"][0], "hostnames": ["new.example"]})
+    with concurrent.futures.ThreadPoolExecutor(2 * MAX_TAKING) as pool:
+        os.kill(proxy.worker_pid(), signal.SIGSTOP)
+        try:
+            puts = [pool.submit(proxy.put, document) for _ in range(2 * MAX_TAKING)]
+            refused = list(itertools.islice(concurrent.futures.as_completed(puts, DEADLINE_S), MAX_TAKING))
+            is_alive = requests.get(f"{proxy.api}/healthz", timeout=DEADLINE_S).status_code == 200
+            readiness = proxy.readiness()
+        finally:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(proxy.worker_pid(), signal.SIGCONT)
+        answers = [put.result() for put in refused]
+        taken = [put.result() for put in puts if put not in refused]
+
+    assert [(answer.status_code, answer.headers.get("Retry-After")) for answer in answers] == [(503, "1")] * MAX_TAKING
+    assert (is_alive, readiness) == (True, (200, "ready"))
+    assert [answer.status_code for answer in taken] == [200] * MAX_TAKING
 
 
 def test_a_hundred_documents_are_taken_into_use_while_requests_are_served(site: tuple[Proxy, int, Backend]) -> None:

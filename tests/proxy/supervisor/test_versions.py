@@ -6,7 +6,7 @@ import threading
 
 import pytest
 
-from proxy.supervisor.api import MAX_RECEIVING
+from proxy.supervisor.api import MAX_TAKING
 from tests.proxy.site import Proxy
 
 ONE = {"routes": [{"hostnames": ["a.example"], "backends": [{"address": "127.0.0.1:3000"}]}]}
@@ -87,11 +87,11 @@ def test_documents_that_come_at_once_are_taken_one_after_another() -> None:
                 versions.append(proxy.use({"routes": [route]})["version"])
 
         # More would be refused if the first ones were late with their bodies.
-        threads = [threading.Thread(target=send, args=(place,)) for place in range(MAX_RECEIVING)]
+        threads = [threading.Thread(target=send, args=(place,)) for place in range(MAX_TAKING)]
         for thread in threads:
             thread.start()
         for thread in threads:
             thread.join()
 
-        assert sorted(versions) == list(range(1, 3 * MAX_RECEIVING + 1))
+        assert sorted(versions) == list(range(1, 3 * MAX_TAKING + 1))
         assert proxy.get().json()["version"] == 12
