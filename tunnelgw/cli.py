@@ -21,8 +21,10 @@ def main() -> None:
     standardfiles.open_missing()
     arguments = sys.argv[1:]
     if arguments[:1] and arguments[0] in QUESTIONS:
+        from daemonkit.memory import spare_the_collector
         from tunnelgw.commands.main import run
 
+        spare_the_collector()  # all that is read of large manifests stays until the answer
         sys.exit(run(arguments, os.environ))
     if arguments[:1] and arguments[0] != RUN and not arguments[0].startswith("-"):
         known = ", ".join((RUN, *QUESTIONS))
