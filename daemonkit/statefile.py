@@ -3,12 +3,18 @@
 import contextlib
 import os
 import tempfile
+import time
 from pathlib import Path
+from typing import Final
+
+_ABANDONED_S: Final = 60.0
+"""Nobody writes that long to a file of this size."""
 
 
 def replace_file(path: Path, content: bytes) -> None:
     """Put `content` in place of what `path` held; after a crash it holds the one or the other. Raises OSError."""
     path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    _remove_abandoned(path)
     # mkstemp creates with mode 0600.
     descriptor, name = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
     try:
@@ -22,6 +28,14 @@ def replace_file(path: Path, content: bytes) -> None:
             Path(name).unlink()
         raise
     _sync_directory(path.parent)
+
+
+def _remove_abandoned(path: Path) -> None:
+    """What processes left that were killed while they wrote: one that is killed at each write would fill the disk."""
+    with contextlib.suppress(OSError):
+        for found in path.parent.iterdir():
+            if found.name.startswith(f".{path.name}.") and time.time() - found.lstat().st_mtime > _ABANDONED_S:
+                found.unlink()
 
 
 def _sync_directory(path: Path) -> None:

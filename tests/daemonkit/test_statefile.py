@@ -1,6 +1,10 @@
 """Small files of a state directory: whole or not at all, and nobody else's to read."""
 
+import os
+import signal
 import stat
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -37,3 +41,30 @@ def test_no_descriptor_is_left_of_a_file_that_is_kept(tmp_path: Path) -> None:
         replace_file(tmp_path / "known.json", b"another")
 
     assert len(list(Path("/proc/self/fd").iterdir())) == before
+
+
+_KILLED_WHILE_IT_WRITES = """
+import os, pathlib, signal, sys
+from daemonkit.statefile import replace_file
+os.fsync = lambda _: os.kill(os.getpid(), signal.SIGKILL)
+replace_file(pathlib.Path(sys.argv[1]), b"half")
+"""
+
+
+def test_what_a_process_left_that_was_killed_while_it_wrote_goes_and_what_is_being_written_stays(
+    tmp_path: Path,
+) -> None:
+    path, other = tmp_path / "known.json", tmp_path / ".known.jsonl.kept"
+    replace_file(path, b"first")
+    other.touch()
+    for _ in range(2):
+        killed = subprocess.run([sys.executable, "-c", _KILLED_WHILE_IT_WRITES, str(path)], timeout=60, check=False)
+        assert killed.returncode == -signal.SIGKILL
+    old, new = (left for left in tmp_path.iterdir() if left not in (path, other))
+    for each in (old, other):
+        os.utime(each, (0, 0))
+
+    replace_file(path, b"second")
+
+    assert path.read_bytes() == b"second"
+    assert {*tmp_path.iterdir()} == {path, other, new}
