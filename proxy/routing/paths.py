@@ -4,8 +4,8 @@ Requests are matched and forwarded in the same normal form, so no spelling slips
 backend what the rule was about. The normal form of a path:
 
 1. `%` sequences of unreserved characters are decoded (`%61` is `a`), all others keep their encoding, in upper case:
-   an encoded slash stays `%2F` and never separates elements. A `%` without two hexadecimal digits, and `%00`, are
-   refused.
+   an encoded slash stays `%2F` and never separates elements. What a path may hold in no other way gets it: `{`, and
+   the bytes of what is not ASCII. A `%` without two hexadecimal digits, and `%00`, are refused.
 2. Several slashes in a row become one, unless the document says `mergeSlashes` false.
 3. `.` and `..` elements are resolved; a path that climbs above the root is refused.
 4. `\\` and `#`, which no path may contain and which backends read in different ways, are refused.
@@ -19,9 +19,10 @@ from functools import lru_cache
 MAX_HOST_BYTES = 253 + len(".:65535")
 
 _UNRESERVED = frozenset(b"abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-._~")
-_PERCENT = re.compile(rb"%([0-9A-Fa-f]{2})?")
+# A sequence, or characters that stand for themselves in no path (RFC 3986, 3.3).
+_TO_SPELL = re.compile(rb"%([0-9A-Fa-f]{2})?|[^A-Za-z0-9\-._~!$&'()*+,;=:@/%]+")
 _SLASHES = re.compile(rb"/{2,}")
-_NORMAL = re.compile(rb"(?:/(?![/.])[^%\\#/]*)+")
+_NORMAL = re.compile(rb"(?:/(?![/.])[A-Za-z0-9\-._~!$&'()*+,;=:@]*)+")
 
 
 class UnusablePath(ValueError):
@@ -51,17 +52,20 @@ def normalise(path: bytes, *, merge_slashes: bool) -> bytes:
     """The normal form of a request path. Raises UnusablePath."""
     if path[:1] != b"/" or b"\\" in path or b"#" in path:
         raise UnusablePath
-    path = _PERCENT.sub(_spelled, path)
+    path = _TO_SPELL.sub(_spelled, path)
     if merge_slashes:
         path = _SLASHES.sub(b"/", path)
     return _resolved(path) if b"/." in path else path
 
 
 def _spelled(found: re.Match[bytes]) -> bytes:
-    if found[1] is None or found[1] == b"00":
+    text = found[0]
+    if text in (b"%", b"%00") or b"\0" in text:
         raise UnusablePath
+    if found[1] is None:
+        return b"%" + text.hex("%").upper().encode()
     byte = int(found[1], 16)
-    return bytes((byte,)) if byte in _UNRESERVED else found[0].upper()
+    return bytes((byte,)) if byte in _UNRESERVED else text.upper()
 
 
 def _resolved(path: bytes) -> bytes:

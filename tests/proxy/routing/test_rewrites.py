@@ -90,7 +90,10 @@ def test_what_nobody_rewrites_is_passed_on_as_the_same_object() -> None:
     assert decision.authority is head.authority
 
 
-@pytest.mark.parametrize(("sent", "expected"), NORMAL_FORMS)
+ONLY_OVER_HTTP_2 = [("/café", "/caf%C3%A9"), ("/%c3é", "/%C3%C3%A9"), ("/|\0", None)]
+
+
+@pytest.mark.parametrize(("sent", "expected"), [*NORMAL_FORMS, *ONLY_OVER_HTTP_2])
 def test_request_paths_have_one_normal_form_for_matching_and_forwarding(sent: str, expected: str | None) -> None:
     """The wrong way round would let `/a/%2e%2e/admin` pass a rule about `/admin`."""
     table = table_of(route("r"))
@@ -135,6 +138,20 @@ def test_rules_are_brought_into_the_same_form() -> None:
 
     assert "r" == taken(table, request("h/caf%C3%A9/~user/x"))
     assert "plain" == taken(table, request("h/gr%c3%bc%C3%9Fe"))
+
+
+@pytest.mark.parametrize("value", ["/geräte/{id}", "/ger%C3%A4te/%7Bid%7D"])
+@pytest.mark.parametrize("sent", ["/geräte/{id}", "/ger%c3%a4te/%7bid%7d", "/ger\\xC3%A4te/{id%7D"])
+def test_no_spelling_of_a_path_slips_past_its_rule(value: str, sent: str) -> None:
+    """Over HTTP/2 any byte can come in a path, and backends take all of these for one."""
+    table = table_of(route("r", path(value, "Exact")), route("plain"))
+    target = sent.encode().replace(b"\\xC3", b"\xc3")
+
+    decision = routing.decide(table, DOOR, routing.PlainHead(b"GET", b"h", target + b"?q=\xc3{"), draws())
+
+    assert isinstance(decision, routing.Forward)
+    assert "r" == decision.rule.route_name
+    assert b"/ger%C3%A4te/%7Bid%7D?q=\xc3{" == decision.path
 
 
 def test_an_unusable_path_is_told_apart_from_other_errors() -> None:
