@@ -70,7 +70,7 @@ def _outcome(outcome: Outcome) -> Iterator[str]:
         yield f"redirect {outcome.status_code} to {outcome.location}"
         return
     if outcome.action == "answer":
-        yield f"answer {outcome.status_code} ({outcome.reason})"
+        yield f"answer {outcome.status_code} ({outcome.reason}){f': {outcome.text}' if outcome.text else ''}"
         return
     yield f"forward to {outcome.backend} as {outcome.authority}{outcome.path}"
     for name in outcome.removed_headers:

@@ -4,8 +4,10 @@ import msgspec
 
 from proxy.routing import Answer, BackendShare, Explanation, Forward, HeaderEdits, MatchPlace, Miss, Redirect
 
-_HANDLED = frozenset({"fixed", "preflight"})
+_FIXED = "fixed"
+_HANDLED = frozenset({_FIXED, "preflight"})
 """Answers that a route wants; the others say that something is missing."""
+_MAX_TEXT = 120
 
 
 class Outcome(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -15,6 +17,8 @@ class Outcome(msgspec.Struct, frozen=True, omit_defaults=True):
     """forward, redirect or answer."""
     status_code: int = 0
     reason: str = ""
+    text: str = ""
+    """How a fixed answer's body begins: a controller says in it why it has one."""
     location: str = ""
     backend: str = ""
     addresses: tuple[str, ...] = ()
@@ -68,7 +72,8 @@ def _outcome(explanation: Explanation) -> Outcome:
         case Redirect() as redirect:
             return Outcome("redirect", status_code=redirect.status_code, location=_text(redirect.location))
         case Answer() as answer:
-            return Outcome("answer", status_code=answer.status_code, reason=answer.reason)
+            body = answer.body if answer.reason == _FIXED else b""
+            return Outcome("answer", status_code=answer.status_code, reason=answer.reason, text=_beginning(body))
 
 
 def _removed(edits: HeaderEdits | None) -> tuple[str, ...]:
@@ -80,6 +85,12 @@ def _removed(edits: HeaderEdits | None) -> tuple[str, ...]:
 
 def _added(edits: HeaderEdits | None) -> tuple[str, ...]:
     return tuple(f"{_text(name)}: {_text(value)}" for name, value in edits.append) if edits is not None else ()
+
+
+def _beginning(body: bytes) -> str:
+    line = _text(body).strip().partition("\n")[0].rstrip()
+    line = "".join(each if each.isprintable() else " " for each in line)  # a terminal obeys some of the others
+    return line if len(line) <= _MAX_TEXT else f"{line[:_MAX_TEXT]}..."
 
 
 def _text(value: bytes) -> str:

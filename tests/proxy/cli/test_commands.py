@@ -129,6 +129,36 @@ def test_explain_looks_at_header_fields(capsys: pytest.CaptureFixture[str], file
     assert "runner-up: shop/cart (http), rules[1], match 0, hostname shop.example, behind by" in out
 
 
+@pytest.mark.parametrize(
+    ("body", "shown"),
+    [
+        ("", ""),
+        ("closed for today\r\ncome again\n", ": closed for today"),
+        (f"\n{'x' * 120}\n", f": {'x' * 120}"),
+        ("x" * 121, f": {'x' * 120}..."),
+        ("not \x1b[31mred", ": not  [31mred"),
+    ],
+)
+def test_explain_tells_how_a_fixed_answer_begins(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, body: str, shown: str
+) -> None:
+    """A controller that could not follow a route's reference says so there."""
+    document = tmp_path / "closed.json"
+    rule = {"backends": [{"respond": {"statusCode": 500, "body": body}}]}
+    document.write_text(json.dumps({"listeners": [{"name": "web", "port": 80}], "routes": [{"rules": [rule]}]}))
+
+    code, out, _ = told(capsys, "explain", "--config", str(document), "GET", "http://a.example/")
+
+    assert code == 0
+    assert f"outcome: answer 500 (fixed){shown}\n" in out
+
+
+def test_explain_tells_no_text_of_answers_that_nobody_fixed(capsys: pytest.CaptureFixture[str], file: str) -> None:
+    _, out, _ = told(capsys, "explain", "--config", file, "GET", "http://elsewhere.example/")
+
+    assert "outcome: answer 404 (no_route)\n" in out
+
+
 def test_explain_comes_in_by_the_listener_that_is_named(capsys: pytest.CaptureFixture[str], file: str) -> None:
     code, out, _ = told(capsys, "explain", "--config", file, "--listener", "admin", "GET", "http://shop.example/cart")
 
