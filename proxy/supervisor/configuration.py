@@ -202,7 +202,8 @@ class Configuration:
             changes, loaded = self._changes, self.loaded
             if loaded is not None and changes != self._kept_changes:
                 self._state.write(loaded.content.encode(loaded.version))
-                self._kept_changes = changes
+                if self._state.is_writable:
+                    self._kept_changes = changes
 
     # -- the workers -------------------------------------------------------------------------------------------------
 

@@ -139,6 +139,23 @@ def test_a_document_that_could_not_be_kept_leaves_the_one_before_for_the_restart
             assert ask(port).text == "kept"
 
 
+def test_a_document_that_could_not_be_kept_is_kept_when_it_comes_again(tmp_path: Path) -> None:
+    state, aside = tmp_path / "state", tmp_path / "aside"
+    with reserved_port() as port, Proxy("--state-dir", str(state)) as proxy:
+        proxy.use({"version": 1, **fixed(port, "kept")})
+        state.rename(aside)
+        state.touch()
+        proxy.use({"version": 2, **fixed(port, "next")})
+        assert proxy.metric("tunnelgw_proxy_config_kept") == 0
+        state.unlink()
+        aside.rename(state)
+
+        assert proxy.use({"version": 2, **fixed(port, "next")}) == {"version": 2, "changed": False}
+
+        assert proxy.metric("tunnelgw_proxy_config_kept") == 1
+        assert json.loads((state / NAME).read_text())["version"] == 2
+
+
 @pytest.mark.parametrize("content", [b"", b"{", b'{"routes":[{"hostnames":["NO"]}]}', b"\x00" * 100])
 def test_a_kept_document_that_cannot_be_used_is_said_and_left_alone(tmp_path: Path, content: bytes) -> None:
     kept = tmp_path / "document.json"
