@@ -15,6 +15,7 @@ from enum import StrEnum
 import msgspec
 
 from daemonkit.logs import get_logger
+from dnswebhook.canonical import host_of
 from dnswebhook.deadline import Deadline
 from dnswebhook.errors import (
     AlreadyExists,
@@ -215,7 +216,9 @@ class Run:
 
     def _replace(self, record: Record, spec: RecordSpec) -> bool:
         """A store that cannot rewrite a row: add before remove, except where both cannot stand together."""
-        if spec.type == "CNAME" or spec.value == record.value:
+        host = host_of(spec.type, spec.value)
+        is_same_host = bool(host) and host == host_of(record.type, record.value)
+        if spec.type == "CNAME" or spec.value == record.value or is_same_host:
             return self._switch((record,), (spec,))
         return self._create(spec) and self._delete(record)
 

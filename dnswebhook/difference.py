@@ -8,6 +8,7 @@ from collections.abc import Iterable, Mapping
 
 import msgspec
 
+from dnswebhook.canonical import host_of
 from dnswebhook.chains import MAX_NAMES, Chains
 from dnswebhook.errors import excerpt
 from dnswebhook.model import Origin, Record, RecordSpec
@@ -99,11 +100,10 @@ class Difference:
             # What should come in its place was refused: an old answer is better than none.
             result.has_blocked_delete = True
             surplus = []
-        reused = min(len(missing), len(surplus))
-        for row, value in zip(surplus, missing, strict=False):
-            result.updates.append(Update(row, _spec(wish, value)))
-        result.creates = [_spec(wish, value) for value in missing[reused:]]
-        result.deletes = surplus[reused:]
+        pairs, missing, surplus = _paired(wish.type, missing, surplus)
+        result.updates += [Update(row, _spec(wish, value)) for row, value in pairs]
+        result.creates = [_spec(wish, value) for value in missing]
+        result.deletes = surplus
         return result
 
     def _missing(self, wish: Wish, served: set[str]) -> list[str]:
@@ -203,6 +203,31 @@ class Difference:
                 detail = f"its ownership record {vouchers[0].name!r} cannot be held, so it would never be claimed again"
                 self.refuse(subject, RefusalReason.NO_OWNERSHIP, detail)
                 result.creates = []
+
+
+def _paired(
+    record_type: str, missing: list[str], surplus: list[Record]
+) -> tuple[list[tuple[Record, str]], list[str], list[Record]]:
+    """Which row is rewritten into which value, then the values and the rows that are left.
+
+    The row of the same host first: a controller takes MX and SRV rows of one host for the same, whatever their numbers,
+    and would refuse to give a row the host that another one still has.
+    """
+    by_host: dict[str, list[Record]] = defaultdict(list)
+    for row in reversed(surplus):
+        by_host[host_of(record_type, row.value)].append(row)
+    pairs, others = [], []
+    for value in missing:
+        rows = by_host[host_of(record_type, value)]
+        if rows:
+            pairs.append((rows.pop(), value))
+        else:
+            others.append(value)
+    taken = {row.id for row, _ in pairs}
+    rest = [row for row in surplus if row.id not in taken]
+    pairs += zip(rest, others, strict=False)
+    reused = min(len(rest), len(others))
+    return pairs, others[reused:], rest[reused:]
 
 
 def _spec(wish: Wish, value: str) -> RecordSpec:

@@ -151,6 +151,11 @@ def test_an_old_value_stays_when_its_successor_cannot_be_added(writers: Writers)
     [
         pytest.param(ROW_CNAME, CNAME, id="another CNAME target"),
         pytest.param(ROW_A, RecordSpec(A.name, "A", A.value, 60), id="another TTL of one value"),
+        pytest.param(
+            Record("7", A.name, "MX", "10 mail.example.com"),
+            RecordSpec(A.name, "MX", "20 mail.example.com"),
+            id="another preference of one host",
+        ),
     ],
 )
 def test_what_cannot_stand_beside_its_successor_goes_first(row: Record, spec: RecordSpec, writers: Writers) -> None:

@@ -55,6 +55,19 @@ def test_surplus_rows_are_reused_for_missing_values_and_the_rest_is_created_or_d
     assert (["192.0.2.1 -> 192.0.2.9"], [], ["192.0.2.2"]) == values(fewer)
 
 
+def test_a_row_is_rewritten_into_the_value_of_its_own_host() -> None:
+    """A controller takes mail exchangers of one host for the same row, and refuses the second one."""
+    rows = [row("10 mx1.example.com", "MX"), row("20 mx2.example.com", "MX"), row("30 mx3.example.com", "MX")]
+    old = [each.value for each in rows]
+
+    swapped = difference([wish(["10 mx2.example.com", "20 mx1.example.com"], old, "MX")], rows)
+    another = difference([wish(["10 mx2.example.com", "20 mx4.example.com"], old, "MX")], rows)
+
+    to_its_own = "20 mx2.example.com -> 10 mx2.example.com"
+    assert values(swapped, "MX") == ([to_its_own, "10 mx1.example.com -> 20 mx1.example.com"], [], [old[2]])
+    assert values(another, "MX") == ([to_its_own, "10 mx1.example.com -> 20 mx4.example.com"], [], [old[2]])
+
+
 def test_a_value_that_nobody_named_is_neither_reused_nor_deleted() -> None:
     found = difference([wish(["192.0.2.9"], ["192.0.2.1"])], [row("192.0.2.5"), row("192.0.2.1")])
 

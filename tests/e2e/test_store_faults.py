@@ -20,6 +20,7 @@ import requests
 
 from dnswebhook.model import Changes, Endpoint
 from tests.support.client_model import Pass, SoftError
+from tests.support.client_plan import Planner
 from tests.support.client_registry import Registered, TxtRegistry
 from tests.support.controller import (
     ExpiredAnswer,
@@ -415,6 +416,32 @@ def test_where_rows_cannot_be_changed_they_are_replaced_without_a_gap(view: Unif
         # A CNAME stands alone, so it has to go before the next one can come.
         assert view.controller.names_with_gaps == {"alias.example.org", "turned.example.org"}
         rig.assert_ends_with(AFTER)
+
+
+@pytest.mark.parametrize("put_refusal", [PutRefusal.NONE, PutRefusal.EXISTS])
+def test_hosts_that_exchange_their_numbers_are_all_there_after_one_pass(
+    view: UnifiView, put_refusal: PutRefusal
+) -> None:
+    """The controller knows a row of a host by the host alone: beside one of them there is no room for its successor."""
+    view.controller.quirks.put_refusal = put_refusal
+    mail, service = "mail.example.org", "_sip._tcp.example.org"
+    before = [
+        endpoint(mail, "MX", "10 mx1.example.org", "20 mx2.example.org"),
+        endpoint(service, "SRV", "1 9 5060 blue.example.org.", "1 1 5060 green.example.org."),
+    ]
+    after = [
+        endpoint(mail, "MX", "10 mx2.example.org", "20 mx1.example.org"),
+        endpoint(service, "SRV", "1 1 5060 blue.example.org.", "1 9 5060 green.example.org."),
+    ]
+    with daemon_on(view) as daemon:
+        loop = Loop(daemon.url("api"), planner=Planner(managed_types=frozenset({"MX", "SRV"})))
+        assert loop.settle(before), daemon.tail
+
+        assert isinstance(loop.try_pass(after), Pass), daemon.tail
+
+        assert view.held() == rows_of(after)
+        assert view.controller.names_ever_empty == set()
+        assert loop.settle(after, max_passes=1), daemon.tail
 
 
 @only_v2

@@ -12,8 +12,9 @@ from typing import Protocol
 import msgspec
 
 from daemonkit.logs import get_logger
+from dnswebhook.canonical import host_of
 from dnswebhook.deadline import Deadline
-from dnswebhook.errors import AlreadyExists, StoreError, StoreUnreachable, UpdateUnsupported
+from dnswebhook.errors import AlreadyExists, RecordError, StoreError, StoreUnreachable, UpdateUnsupported
 from dnswebhook.model import Listing, Record, RecordSpec
 from dnswebhook.stores.unifi import replies
 from dnswebhook.stores.unifi.client import Client
@@ -50,6 +51,10 @@ class RowWrites:
             reply = self._client.call(request, deadline)
         except Unclear as unclear:
             return self._settled(spec, unclear.error, deadline)
+        except AlreadyExists as refusal:
+            if self._rows_like(spec, deadline):
+                raise
+            raise _taken_for_another(spec, refusal) from refusal
         try:
             record = self._dialect.record_in(reply)
         except StoreUnreachable as garbage:
@@ -87,8 +92,11 @@ class RowWrites:
         try:
             reply = self._client.call(request, deadline)
         except AlreadyExists as refusal:
-            if any(row.id != record.id for row in self._rows_like(spec, deadline)):
+            others = [row for row in self._list_records(deadline).records if row.id != record.id]
+            if any(_content(row) == _content(spec) for row in others):
                 raise
+            if any(_may_pass_for(row, spec) for row in others):
+                raise _taken_for_another(spec, refusal) from refusal
             raise self._put_unusable(refusal) from refusal
         except MethodAbsent as refusal:
             # A console that restarts answers everything with such a page: only one that still lists has no PUT.
@@ -110,6 +118,16 @@ class RowWrites:
         reply = self._client.call(Request("DELETE", f"{collection}/{record.id}"), deadline)
         if reply.body.strip():  # a page, in which a console that starts says nothing of the row, is no JSON
             replies.decoded(reply, _anything)
+
+
+def _taken_for_another(spec: RecordSpec, refusal: StoreError) -> RecordError:
+    return RecordError(f"{refusal}; no row says {spec.value!r}, so the controller takes another one for the same")
+
+
+def _may_pass_for(row: Record, spec: RecordSpec) -> bool:
+    """The controller tells MX and SRV rows apart by their hosts alone."""
+    host = host_of(spec.type, spec.value)
+    return (row.name, row.type) == (spec.name, spec.type) and bool(host) and host == host_of(row.type, row.value)
 
 
 def _content(row: Record | RecordSpec) -> tuple[str, str, str]:

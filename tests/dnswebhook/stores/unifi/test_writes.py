@@ -111,6 +111,35 @@ def test_moving_a_row_onto_an_existing_value_exists_already_and_says_nothing_aga
     assert store.update(record, RecordSpec(A.name, "A", "192.0.2.50"), deadline).value == "192.0.2.50"
 
 
+MX = RecordSpec("example.com", "MX", "10 mail.example.com")
+LIKE_MX = RecordSpec("example.com", "MX", "20 mail.example.com")
+
+
+def test_a_row_that_the_controller_takes_for_another_one_is_refused_instead_of_taken_for_written(
+    store: UnifiStore, deadline: Deadline
+) -> None:
+    """Both APIs compare mail exchangers by their hosts alone. "It exists" would be asked for again at each pass."""
+    store.create(MX, deadline)
+
+    with pytest.raises(RecordError, match=r"no row says '20 mail\.example\.com'") as refusal:
+        store.create(LIKE_MX, deadline)
+
+    assert not isinstance(refusal.value, AlreadyExists)
+
+
+def test_moving_a_row_onto_the_host_of_another_one_is_refused_and_says_nothing_against_put(
+    store: UnifiStore, deadline: Deadline
+) -> None:
+    store.create(MX, deadline)
+    other = store.create(RecordSpec(MX.name, "MX", "20 backup.example.com"), deadline)
+
+    with pytest.raises(RecordError, match=r"no row says '20 mail\.example\.com'") as refusal:
+        store.update(other, LIKE_MX, deadline)
+
+    assert not isinstance(refusal.value, AlreadyExists | UpdateUnsupported)
+    assert store.update(other, RecordSpec(MX.name, "MX", "5 backup.example.com"), deadline).id == other.id
+
+
 @pytest.mark.parametrize("refusal", [PutRefusal.EXISTS, PutRefusal.NOT_ALLOWED])
 def test_a_controller_that_refuses_put_is_asked_once_only(
     controller: Controller, open_store: OpenStore, deadline: Deadline, refusal: PutRefusal
