@@ -83,6 +83,28 @@ def test_a_connection_id_of_another_length_is_malformed() -> None:
         registration.decode_response(response)
 
 
+@pytest.mark.parametrize(
+    ("response", "problem"),
+    [
+        (capnp.Struct(b"", (capnp.Struct(b"\x02".ljust(8, b"\0"), (EMPTY,)),)), "answer of kind 2 to a registration"),
+        (capnp.PointerList((EMPTY,)), "a PointerList, want a struct"),
+    ],
+    ids=["another kind", "no struct"],
+)
+def test_an_answer_of_another_form_is_malformed(response: capnp.Value, problem: str) -> None:
+    with pytest.raises(capnp.MalformedMessage, match=problem):
+        registration.decode_response(response)
+
+
+def test_methods_have_the_numbers_that_the_edge_knows_them_by() -> None:
+    """Both of our ends would agree on others as well."""
+    assert {method.name: method.value for method in Method} == {
+        "REGISTER_CONNECTION": 0,
+        "UNREGISTER_CONNECTION": 1,
+        "UPDATE_LOCAL_CONFIGURATION": 2,
+    }
+
+
 def test_a_negative_retry_delay_counts_as_none() -> None:
     error = capnp.Struct((-5).to_bytes(8, "little", signed=True) + b"\x01".ljust(8, b"\0"), (capnp.text("later"),))
     response = capnp.Struct(b"", (capnp.Struct(bytes(8), (error,)),))
@@ -95,6 +117,7 @@ def test_fields_that_an_older_writer_does_not_know_read_as_their_defaults() -> N
     old = registration.decode_response(capnp.Struct(b"", (capnp.Struct(bytes(8), ()),)))
 
     assert registration.Refusal("", False, 0.0) == old
+    assert old == registration.decode_response(None)
 
 
 def test_fields_of_a_newer_writer_are_skipped() -> None:
