@@ -8,7 +8,9 @@ it too where the document wants them. Whom we believe decides what becomes of su
 2. a trusted proxy: its address is appended to X-Forwarded-For and Forwarded, the others are kept where they exist;
 3. the tunnel's edge: everything passes unchanged, the edge has appended already; what is missing is added.
 
-The request id is taken from 2 and 3 and is new for 1. Trace context (traceparent, tracestate) is not touched.
+The request id is taken from 2 and 3 and is new for 1. Trace context (traceparent, tracestate) is not touched. A field
+`Proxy`, which HTTP does not know, is dropped from all: programs of the CGI family take it for the variable HTTP_PROXY,
+and send their own requests to where it says (CVE-2016-5385).
 Pure. What a connection's requests have in common is made once a connection.
 """
 
@@ -67,7 +69,7 @@ class Forwarding:
         self._has_forwarded = spec.forwarded
         self._has_via = spec.via
         ours = dict.fromkeys((_FOR, b"forwarded", *_OTHERS, *_IMPERSONAL), DROP)
-        shared = {b"te": TE, b"cookie": COOKIE, self.request_id_name: DROP}
+        shared = {b"te": TE, b"cookie": COOKIE, b"proxy": DROP, self.request_id_name: DROP}
         believed = {**shared, **dict.fromkeys(_OTHERS, _GIVEN)}
         if spec.forwarded:
             believed[b"forwarded"] = _FORWARDED

@@ -87,16 +87,19 @@ def settle(kept: Fields, special: Special) -> tuple[Fields, Special]:
     """Deal with the verdicts of this module; returns what is kept then, and what is left to the caller."""
     rest: Special = []
     cookies: list[Field] = []
+    takes_trailers = False
     for verdict, field in special:
         if verdict == CONNECTION:
             kept = _without_named(kept, field[1])
         elif verdict == TE:
-            if b"trailers" in options_of([field[1]]):
-                kept.append(_TE_TRAILERS)
+            takes_trailers = takes_trailers or b"trailers" in options_of([field[1]])
         elif verdict == COOKIE:
             cookies.append(field)
         else:
             rest.append((verdict, field))
+    if takes_trailers:
+        # Our own word to the next hop. That of a client is named in its Connection field (RFC 9110, 10.1.4).
+        kept.append(_TE_TRAILERS)
     if cookies:
         # HTTP/2 cuts cookies into pieces, HTTP/1.1 must not (RFC 9113, 8.2.3).
         kept.append(cookies[0] if len(cookies) == 1 else (b"cookie", b"; ".join(value for _, value in cookies)))

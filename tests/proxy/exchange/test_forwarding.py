@@ -59,7 +59,7 @@ def test_a_local_socket_has_no_address() -> None:
     b" http2-settings x-forwarded-for x-forwarded-proto x-forwarded-host x-forwarded-port x-forwarded-user"
     b" x-forwarded-client-cert forwarded x-real-ip true-client-ip cf-connecting-ip cf-ray x-request-id"
     b" x_forwarded_for x-forwarded_for cf_connecting_ip x_real_ip x_request_id proxy_connection content_length"
-    b" transfer_encoding".split(),
+    b" transfer_encoding proxy".split(),
     ids=bytes.decode,
 )
 def test_a_client_that_is_not_trusted_cannot_say(name: bytes) -> None:
@@ -125,6 +125,18 @@ def test_trailers_cannot_say_what_the_head_must_not(name: bytes) -> None:
 )
 def test_only_trailers_is_left_of_te(value: bytes, kept: bytes | None) -> None:
     assert dict(sent([(b"te", value)])).get(b"te") == kept
+
+
+def test_te_says_the_same_on_either_side_of_the_connection_field_that_has_to_name_it() -> None:
+    te, connection = (b"te", b"trailers"), (b"connection", b"TE")
+
+    assert sent([te, connection]) == sent([connection, te]) == sent([te])
+
+
+@pytest.mark.parametrize("arrival", [TRUSTED, EDGE])
+def test_nobody_says_to_a_program_of_the_cgi_family_what_its_proxy_is(arrival: Arrival) -> None:
+    """HTTP_PROXY is the name of the field there, and of a variable that clients of HTTP obey."""
+    assert b"proxy" not in dict(sent([(b"proxy", b"http://evil.example"), (b"accept", b"*/*")], arrival))
 
 
 def test_the_pieces_of_a_cookie_are_put_together() -> None:
