@@ -1,5 +1,6 @@
 """The controller as a daemon: which parts there are, and how they are joined."""
 
+import math
 import threading
 import time
 from collections.abc import Callable
@@ -33,6 +34,8 @@ from tunnelgw.statusdesk import StatusDesk
 log = get_logger(__name__)
 
 STATUS_THREADS = 4
+LOOK_AGAIN_S = 45.0
+"""Longer than a call to the provider that a former leader began as its Lease ran out (`CallTiming`)."""
 _HEALTH_LIMITS = ServerLimits(threads=4)
 
 
@@ -164,6 +167,7 @@ class _Controller:
             options.proxy_tls_server_name or "",
             options.proxy_visit_interval_s,
             options.drift_interval_s,
+            LOOK_AGAIN_S if options.leader_elect else math.inf,
             options.adopt,
             options.dry_run,
         )

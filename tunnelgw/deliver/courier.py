@@ -5,6 +5,7 @@ older one that is still on its way out. Every now and then the target is visited
 restarted empty, or edited by somebody else.
 """
 
+import math
 import threading
 import time
 from collections.abc import Callable
@@ -77,10 +78,13 @@ class Courier(Generic[P]):
         on_crash: Callable[[BaseException], None],
         *,
         visit_every_s: float,
+        look_again_s: float = math.inf,
         on_end: Callable[[], None] = lambda: None,
     ) -> None:
         """`make` builds the target, which is to ask before each call whether the courier still serves it.
 
+        `look_again_s` after its first success it visits the target, however rare visits are: what somebody else had
+        under way to it has arrived by then.
         `on_end` is called from the courier's thread when it has ended, as `has_ended` says.
         """
         self.target = make(lambda: not self._is_stopping)
@@ -88,6 +92,7 @@ class Courier(Generic[P]):
         self._report = report
         self._on_crash = on_crash
         self._visit_every_s = visit_every_s
+        self._look_again_s = look_again_s
         self._changed = threading.Condition()
         self._parcel: P | None = None
         self._is_stopping = False
@@ -133,6 +138,7 @@ class Courier(Generic[P]):
     def _serve(self) -> None:
         done: P | None = None
         not_before_s = next_visit_s = 0.0
+        look_again_s: float | None = None
         pauses = _Pauses()
         while (parcel := self._next_parcel(done, not_before_s, next_visit_s)) is not None:
             try:
@@ -149,7 +155,10 @@ class Courier(Generic[P]):
             else:
                 pauses = _Pauses()
                 not_before_s = 0.0
-                next_visit_s = time.monotonic() + self._visit_every_s
+                now_s = time.monotonic()
+                look_again_s = now_s + self._look_again_s if look_again_s is None else look_again_s
+                next_visit_s = now_s + self._visit_every_s
+                next_visit_s = min(next_visit_s, look_again_s) if now_s < look_again_s else next_visit_s
                 self._note(Receipt(self.target.name, parcel.digest, parcel.digest, remarks=remarks))
             done = parcel
 

@@ -6,6 +6,7 @@ a while, begins when the former courier's last call has ended: otherwise that ca
 One thread calls `send`, `stop` and `join`; `receipts` may be read from any.
 """
 
+import math
 import threading
 import time
 from collections.abc import Callable, Hashable, Mapping
@@ -42,11 +43,14 @@ class Couriers(Generic[K, P]):
         on_crash: Callable[[BaseException], None],
         *,
         visit_every_s: float,
+        look_again_s: float = math.inf,
     ) -> None:
+        """The times are those of a `Courier`."""
         self._make = make
         self._on_news = on_news
         self._on_crash = on_crash
         self._visit_every_s = visit_every_s
+        self._look_again_s = look_again_s
         self._lock = threading.Lock()
         self._receipts: dict[K, Receipt] = {}
         self._couriers: dict[K, Courier[P]] = {}
@@ -93,6 +97,7 @@ class Couriers(Generic[K, P]):
             lambda receipt: self._note(key, courier, receipt),
             self._on_crash,
             visit_every_s=self._visit_every_s,
+            look_again_s=self._look_again_s,
             on_end=self._on_news,
         )
         self._couriers[key] = courier

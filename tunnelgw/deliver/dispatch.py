@@ -7,6 +7,7 @@ edge that sends requests too early would see them refused. A data plane whose pr
 reconciler's thread calls everything here; receipts come in from the couriers' own threads.
 """
 
+import math
 import sys
 from collections.abc import Callable, Collection, Mapping
 from functools import partial
@@ -40,6 +41,8 @@ class Settings(msgspec.Struct, frozen=True):
     proxy_server_name: str = ""
     visit_every_s: float = 5.0
     drift_every_s: float = 600.0
+    look_again_s: float = math.inf
+    """After its first success with a tunnel: whoever led before us may have had a write under way."""
     adopt: bool = False
     is_dry_run: bool = False
 
@@ -93,7 +96,11 @@ class Dispatch:
             self._proxy, on_news, on_crash, visit_every_s=settings.visit_every_s
         )
         self._tunnels: Couriers[Tunnel, HostnamesParcel] = Couriers(
-            self._tunnel, on_news, on_crash, visit_every_s=settings.drift_every_s
+            self._tunnel,
+            on_news,
+            on_crash,
+            visit_every_s=settings.drift_every_s,
+            look_again_s=settings.look_again_s,
         )
         self._budgets: WeakValueDictionary[Secret, Budget] = WeakValueDictionary()
         """The provider counts by token, however many tunnels there are. Each lives as long as a client that has it."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import threading
 import time
 from collections.abc import Iterator
@@ -75,8 +76,12 @@ class Desk:
 
 
 @contextmanager
-def couriered(target: Doorstep, desk: Desk, visit_every_s: float = 3600.0) -> Iterator[Courier[Parcel]]:
-    courier = Courier(lambda _: target, desk.report, desk.crashes.append, visit_every_s=visit_every_s)
+def couriered(
+    target: Doorstep, desk: Desk, visit_every_s: float = 3600.0, look_again_s: float = math.inf
+) -> Iterator[Courier[Parcel]]:
+    courier = Courier(
+        lambda _: target, desk.report, desk.crashes.append, visit_every_s=visit_every_s, look_again_s=look_again_s
+    )
     courier.start()
     yield courier
     courier.stop()
@@ -189,6 +194,22 @@ def test_a_target_is_visited_again_without_news() -> None:
 
     assert set(target.brought) == {"one"}
     assert len(desk.receipts) == 1, "a receipt that says nothing new is not reported"
+
+
+def test_a_target_is_looked_at_once_more_soon_after_it_was_served_first() -> None:
+    target, desk = Doorstep(), Desk()
+    target.failures = [Undelivered("down")]
+    with couriered(target, desk, look_again_s=0.5) as courier:
+        courier.send(Parcel("one"))
+        desk.wait_for_current("one")
+        courier.send(Parcel("two"))  # news come before the second look, and do not replace it
+        target.wait_for(4)
+        courier.send(Parcel("three"))
+        target.wait_for(5)
+
+    (look,) = [number for number in range(2, 5) if target.brought[number] == target.brought[number - 1]]
+    assert target.brought[-1] == "three"
+    assert target.times_s[look] - target.times_s[1] >= 0.5
 
 
 def test_a_courier_without_anything_to_bring_stops() -> None:

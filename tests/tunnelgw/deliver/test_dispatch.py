@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -52,10 +53,12 @@ def is_put(asked: Asked) -> bool:
 
 
 class Desk:
-    def __init__(self, provider_url: str, *, is_dry_run: bool = False) -> None:
+    def __init__(self, provider_url: str, *, is_dry_run: bool = False, look_again_s: float = math.inf) -> None:
         self.news = threading.Condition()
         self.crashes: list[BaseException] = []
-        settings = Settings(provider_url, marker("tests"), visit_every_s=0.3, is_dry_run=is_dry_run)
+        settings = Settings(
+            provider_url, marker("tests"), visit_every_s=0.3, is_dry_run=is_dry_run, look_again_s=look_again_s
+        )
         self.registry = CollectorRegistry()
         report = IngressReport(Metrics(self.registry))
         self.dispatch = Dispatch(settings, lambda: True, self._note, self.crashes.append, lambda *_: None, report)
@@ -75,9 +78,11 @@ class Desk:
 
 
 @contextmanager
-def open_desk(provider: Provider, url: str = "", *, is_dry_run: bool = False) -> Iterator[Desk]:
+def open_desk(
+    provider: Provider, url: str = "", *, is_dry_run: bool = False, look_again_s: float = math.inf
+) -> Iterator[Desk]:
     """`url`: of what stands before the provider."""
-    desk = Desk(url or provider.url, is_dry_run=is_dry_run)
+    desk = Desk(url or provider.url, is_dry_run=is_dry_run, look_again_s=look_again_s)
     yield desk
     desk.dispatch.stop()
     assert desk.dispatch.join(time.monotonic() + WAIT_S)
@@ -145,6 +150,27 @@ def test_hostnames_follow_the_document() -> None:
 
         desk.until(lambda: bool(dispatch.held_planes()))
         dispatch.send_hosts(HOSTS, BEHIND)
+        provider.wait_for_hostnames({"a.example"})
+
+
+def test_what_a_former_leader_wrote_last_of_all_is_replaced() -> None:
+    """Its call was under way when it led no more. The next visit for its own sake is ten minutes away."""
+    with (
+        Provider() as provider,
+        Proxy() as proxy,
+        Front(provider.url) as front,
+        open_desk(provider, front.url, look_again_s=0.1) as desk,
+    ):
+        look = front.hold(lambda asked: asked.method == "GET" and provider.calls["write"] > 0)
+        dispatch = desk.dispatch
+        dispatch.put_document("shared", document("a.example"), (), 1)
+        dispatch.send(plane(proxy.api))
+        desk.until(lambda: bool(dispatch.held_planes()))
+        dispatch.send_hosts(HOSTS, BEHIND)
+        look.wait()
+        provider.write({"ingress": [{"service": "http_status:404"}]})
+        look.release()
+
         provider.wait_for_hostnames({"a.example"})
 
 
