@@ -13,7 +13,7 @@ from tunnelgw.model.meta import Key
 from tunnelgw.model.own import DirectService
 from tunnelgw.model.part import Part
 from tunnelgw.translate.gateways import GatewaySetup, gateway_setup
-from tunnelgw.translate.pools import pool_share, same_address
+from tunnelgw.translate.pools import plain_address, pool_share, same_address
 from tunnelgw.translate.queries import View
 from tunnelgw.translate.verdicts import false
 
@@ -103,6 +103,7 @@ def _requested(wanted: tuple[GatewayAddress, ...], setup: GatewaySetup, offer: _
     if foreign is not None:
         message = f"addresses of type {foreign.type} are not supported, want {IP_ADDRESS} or {HOSTNAME}"
         return Doors(findings=(false(ConditionType.ACCEPTED, Reason.UNSUPPORTED_ADDRESS, message),))
+    wanted = _each_once(wanted)
     granted = _granted(wanted, {IP_ADDRESS: [*offer.ips], HOSTNAME: [*_tunnel_names(setup), *offer.hostnames]})
     shown = tuple(GatewayAddress(granted[place], wanted[place].type) for place in sorted(granted))
     direct = tuple(address.value for address in shown if address.value in offer.ips + offer.hostnames)
@@ -110,6 +111,14 @@ def _requested(wanted: tuple[GatewayAddress, ...], setup: GatewaySetup, offer: _
     has_tunnel = any(address.value in _tunnel_names(setup) for address in shown)
     refused = [address for place, address in enumerate(wanted) if place not in granted]
     return Doors(shown, bound, offer.ports, setup.tunnel if has_tunnel else "", _refusals(refused, setup, offer))
+
+
+def _each_once(wanted: tuple[GatewayAddress, ...]) -> tuple[GatewayAddress, ...]:
+    """The API takes an address twice if it is spelled otherwise."""
+    found: dict[tuple[str, str | int], GatewayAddress] = {}
+    for place, address in enumerate(wanted):
+        found.setdefault((address.type, plain_address(address.value) or place), address)
+    return tuple(found.values())
 
 
 def _granted(wanted: tuple[GatewayAddress, ...], free: dict[str, list[str]]) -> dict[int, str]:
