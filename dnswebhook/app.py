@@ -136,6 +136,11 @@ class WebhookApp:
         return response
 
     def _body(self, request: Request) -> bytes:
+        origin = request.headers.get("Origin")
+        if origin is not None:
+            # Browsers say it with every POST, and where no type is named they let pages from anywhere send one here.
+            message = f"sent by a page in a browser, of origin {origin[:100]!r}; records are external-dns' to write"
+            raise _Refused(403, "forbidden", message)
         content_type = request.headers.get("Content-Type")
         if not is_supported_content_type(content_type):
             raise _Refused(415, "unsupported media type", f"body is {content_type!r}, want {MEDIA_TYPE!r}")

@@ -1,6 +1,7 @@
 """The webhook over WSGI: which status code each bad request and each failure of the store gets, row by row."""
 
 import io
+import json
 from typing import Any
 
 import pytest
@@ -59,6 +60,19 @@ def test_the_log_says_of_a_refusal_what_the_client_was_told(
 
     (line,) = [line_of(record) for record in caplog.records if record.getMessage() == "request refused"]
     assert line["error"] == told
+
+
+@pytest.mark.parametrize("origin", ["https://evil.example", "null", "http://127.0.0.1:8888", ""])
+@pytest.mark.parametrize("path", ["/records", "/adjustendpoints"])
+def test_a_page_in_a_browser_writes_no_records(site: BuildSite, path: str, origin: str) -> None:
+    """Without a type no browser asks first whether a page of elsewhere may: it sends."""
+    here = site()
+    body = json.dumps({"Create": [ENDPOINT]} if path == "/records" else [ENDPOINT])
+    response = here.client.post(path, data=body, headers={"Origin": origin})
+
+    assert_error(response, 403, "forbidden")
+    assert not here.store.rows
+    assert 200 == here.get("/records").status_code
 
 
 @pytest.mark.parametrize("path", ["", "//"])
