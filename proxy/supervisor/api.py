@@ -126,17 +126,19 @@ class ConfigApi:
     # -- who may -----------------------------------------------------------------------------------------------------
 
     def _authorize(self, request: Request) -> None:
-        status_code, headers = 401, [("WWW-Authenticate", 'Bearer realm="tunnelgw-proxy"')]
+        # What is not read of the body would be taken for the next request.
+        close = ("Connection", "close")
         if self._token is None and self._is_open:
-            if _is_called_as_itself(request):
-                return
-            status_code, headers = 403, []
-            message = (
-                "without a token this proxy is configured under an address or localhost alone, not as "
-                f"{request.headers['Host'][:100]!r}, since a page in a browser could have any name lead here; "
-                "want PROXY_AUTH_TOKEN"
-            )
-        elif self._token is None:
+            if not _is_called_as_itself(request):
+                message = (
+                    "without a token this proxy is configured under an address or localhost alone, not as "
+                    f"{request.headers['Host'][:100]!r}, since a page in a browser could have any name lead here; "
+                    "want PROXY_AUTH_TOKEN"
+                )
+                self._tell(request, message)
+                raise Refused(403, message, headers=(close,))
+            return
+        if self._token is None:
             message = "this proxy takes no configuration: set PROXY_AUTH_TOKEN, or --allow-unauthenticated-config"
         else:
             scheme, _, given = request.headers.get("Authorization", "").partition(" ")
@@ -145,11 +147,13 @@ class ConfigApi:
             message = "want `Authorization: Bearer <token>` with the token of PROXY_AUTH_TOKEN"
             if given:
                 message = "the token is not that of PROXY_AUTH_TOKEN; it is read once, when the proxy starts"
+        self._tell(request, message)
+        raise Refused(401, message, headers=(("WWW-Authenticate", 'Bearer realm="tunnelgw-proxy"'), close))
+
+    def _tell(self, request: Request, message: str) -> None:
         self._rare_log.warning(
             "config request refused", error=message, method=request.method, client=request.remote_addr or "unix socket"
         )
-        # What was not read of the body would be taken for the next request.
-        raise Refused(status_code, message, headers=[*headers, ("Connection", "close")])
 
     # -- what --------------------------------------------------------------------------------------------------------
 
