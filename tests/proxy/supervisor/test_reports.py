@@ -15,58 +15,16 @@ from types import SimpleNamespace
 import msgspec
 import pytest
 
-from proxy.accesslog import AccessLogSettings
-from proxy.control import Begin, Channel, FromWorker, Ready, Report, Snapshot, ToWorker, channel_pair, sealed_file
+from proxy.control import Report, sealed_file
 from proxy.stats import Stats
 from proxy.supervisor import fleet as fleets
 from proxy.supervisor.configuration import Configuration
-from proxy.supervisor.fleet import Fleet
 from proxy.supervisor.metrics import ProxyCollector
 from proxy.supervisor.sockets import ListeningSockets
 from proxy.supervisor.totals import Totals
 from tests.proxy.site import eventually
+from tests.proxy.supervisor.playedworker import WAIT_S, PlayedWorker, fleet_of
 from tests.support.filelimits import out_of_descriptors
-
-WAIT_S = 30.0
-
-
-class PlayedWorker:
-    """In the place of a `WorkerProcess`: the test says what it says."""
-
-    pid = 0
-
-    def __init__(self) -> None:
-        ours, theirs = channel_pair()
-        theirs.settimeout(WAIT_S)
-        self.channel = Channel[FromWorker](ours, FromWorker)
-        self._theirs = Channel[ToWorker](theirs, ToWorker)
-        self.is_killed = False
-
-    def hears(self, kind: type[ToWorker]) -> None:
-        received = self._theirs.receive()
-        assert received is not None
-        assert isinstance(received[0], kind)
-
-    def says(self, message: FromWorker) -> None:
-        self._theirs.send(message)
-
-    def reports(self, swaps: int, cpu_s: float = 0.0) -> None:
-        descriptor = sealed_file("test", msgspec.msgpack.encode(Stats(swaps=swaps)))
-        self.reports_with(descriptor, cpu_s)
-        os.close(descriptor)
-
-    def reports_with(self, descriptor: int, cpu_s: float = 3.0) -> None:
-        self._theirs.send(Snapshot(cpu_s, 0, 0), [descriptor])
-
-    def kill(self) -> None:
-        self.is_killed = True
-        self._theirs.close()
-
-    def wait(self, _timeout_s: float) -> bool:
-        return True
-
-    def ending(self) -> str:
-        return "ended"
 
 
 class TellsOfWaits(threading.Condition):
@@ -77,24 +35,6 @@ class TellsOfWaits(threading.Condition):
     def wait(self, timeout: float | None = None) -> bool:
         self._told.put("waits")
         return super().wait(timeout)
-
-
-@contextlib.contextmanager
-def fleet_of(worker: PlayedWorker) -> Iterator[Fleet]:
-    """That worker alone, which is ready."""
-    fleet = Fleet([Begin(0, "error", "json", AccessLogSettings("off", 1.0))], {0: worker})  # type: ignore[dict-item]
-    (slot,) = fleet.slots
-    living = threading.Thread(target=slot.run, daemon=True)
-    living.start()
-    try:
-        worker.hears(Begin)
-        worker.says(Ready())
-        fleet.start()
-        yield fleet
-    finally:
-        slot.end()
-        living.join(WAIT_S)
-        assert not living.is_alive()
 
 
 def test_who_asks_for_numbers_does_not_get_those_of_a_question_before(monkeypatch: pytest.MonkeyPatch) -> None:

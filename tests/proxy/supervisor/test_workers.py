@@ -126,7 +126,8 @@ def test_a_worker_without_descriptors_for_a_document_keeps_its_clients_and_takes
         proxy.use(fixed(port, "one"))
         # More than what it keeps back: the limit below is for what it may open else.
         clients = [http.client.HTTPConnection("127.0.0.1", port, timeout=DEADLINE_S) for _ in range(80)]
-        stack.callback(lambda: [client.close() for client in clients])
+        for client in clients:
+            stack.callback(client.close)
         assert {answer_to(client) for client in clients} == {b"one"}
 
         with open_files_limited(proxy.worker_pid(), 1):

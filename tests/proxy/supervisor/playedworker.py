@@ -1,0 +1,79 @@
+"""A worker that says what the test has it say, and the fleet of it alone."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import threading
+from collections.abc import Iterator
+
+import msgspec
+
+from proxy.accesslog import AccessLogSettings
+from proxy.control import Begin, Channel, FromWorker, Ready, Snapshot, ToWorker, channel_pair, sealed_file
+from proxy.stats import Stats
+from proxy.supervisor.fleet import Fleet
+
+WAIT_S = 30.0
+
+
+class PlayedWorker:
+    """In the place of a `WorkerProcess`: the test says what it says."""
+
+    pid = 0
+
+    def __init__(self) -> None:
+        ours, theirs = channel_pair()
+        theirs.settimeout(WAIT_S)
+        self.channel = Channel[FromWorker](ours, FromWorker)
+        self._theirs = Channel[ToWorker](theirs, ToWorker)
+        self.is_killed = False
+
+    def hears(self, kind: type[ToWorker]) -> None:
+        received = self._theirs.receive()
+        assert received is not None
+        assert isinstance(received[0], kind)
+
+    def says(self, message: FromWorker) -> None:
+        self._theirs.send(message)
+
+    def reports(self, swaps: int, cpu_s: float = 0.0) -> None:
+        descriptor = sealed_file("test", msgspec.msgpack.encode(Stats(swaps=swaps)))
+        self.reports_with(descriptor, cpu_s)
+        os.close(descriptor)
+
+    def reports_with(self, descriptor: int, cpu_s: float = 3.0) -> None:
+        self._theirs.send(Snapshot(cpu_s, 0, 0), [descriptor])
+
+    def kill(self) -> None:
+        self.is_killed = True
+        self._theirs.close()
+
+    def close(self) -> None:
+        """Both ends; for one that never was anybody's."""
+        self.channel.close()
+        self._theirs.close()
+
+    def wait(self, _timeout_s: float) -> bool:
+        return True
+
+    def ending(self) -> str:
+        return "ended"
+
+
+@contextlib.contextmanager
+def fleet_of(worker: PlayedWorker) -> Iterator[Fleet]:
+    """That worker alone, which is ready."""
+    fleet = Fleet([Begin(0, "error", "json", AccessLogSettings("off", 1.0))], {0: worker})  # type: ignore[dict-item]
+    (slot,) = fleet.slots
+    living = threading.Thread(target=slot.run, daemon=True)
+    living.start()
+    try:
+        worker.hears(Begin)
+        worker.says(Ready())
+        fleet.start()
+        yield fleet
+    finally:
+        slot.end()
+        living.join(WAIT_S)
+        assert not living.is_alive()
