@@ -47,3 +47,11 @@ def test_what_something_belongs_to_may_be_absent_too(item: Object, absent: str) 
 
     assert absent_parents(item, Snapshot.of([])) == (absent,)
     assert absent_parents(item, Snapshot.of(there)) == ()
+
+
+@pytest.mark.parametrize(("group", "kind"), [("", "Service"), ("networking.istio.io", "Gateway")])
+def test_parents_of_other_sorts_are_not_looked_for(group: str, kind: str) -> None:
+    """A mesh routes by Services, and others have a kind of the same name."""
+    spec = {"parentRefs": [{"group": group, "kind": kind, "name": "other"}]}
+
+    assert absent_parents(make(Kind.HTTP_ROUTE, "web", spec, namespace="shop"), Snapshot.of([])) == ()
