@@ -26,7 +26,8 @@ _TIMEOUT_S: Final = 5.0
 def targets_of(name: str, fallback: DnsOverTls) -> list[SrvTarget]:
     """In the order in which they are to be tried. Raises DiscoveryFailed."""
     try:
-        return _ordered(dns.resolver.resolve(name, "SRV", lifetime=_TIMEOUT_S))
+        # A new one each time: the package's own reads /etc/resolv.conf once, and a host's resolvers change.
+        return _ordered(dns.resolver.Resolver().resolve(name, "SRV", lifetime=_TIMEOUT_S))
     except (dns.exception.DNSException, OSError, ValueError) as error:  # the last: of /etc/resolv.conf
         first = f"SRV {name}: {error}"
     try:

@@ -44,11 +44,11 @@ def answer(wire: bytes, records: tuple[str, ...], asked: list[str]) -> bytes:
 class NameServer:
     """Over UDP, as the host's resolver."""
 
-    def __init__(self, records: tuple[str, ...]) -> None:
+    def __init__(self, records: tuple[str, ...], host: str = "127.0.0.1") -> None:
         self.asked: list[str] = []
         self._sock = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
-        self._sock.bind(("127.0.0.1", 0))
-        self.port = self._sock.getsockname()[1]
+        self._sock.bind((host, 0))
+        self.host, self.port = self._sock.getsockname()
         self._records = records
         threading.Thread(target=self._serve, daemon=True).start()
 
@@ -62,7 +62,7 @@ class NameServer:
 
     def close(self) -> None:
         with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sock:
-            sock.sendto(b"", ("127.0.0.1", self.port))
+            sock.sendto(b"", (self.host, self.port))
         self._sock.close()
 
 
@@ -71,7 +71,7 @@ def resolver(records: tuple[str, ...], monkeypatch: pytest.MonkeyPatch) -> Itera
     server = NameServer(records)
     found = dns.resolver.Resolver(configure=False)
     found.nameservers, found.port = ["127.0.0.1"], server.port
-    monkeypatch.setattr(dns.resolver, "default_resolver", found)
+    monkeypatch.setattr(dns.resolver, "Resolver", lambda: found)
     try:
         yield server
     finally:
@@ -135,12 +135,38 @@ def test_a_configuration_of_the_resolver_that_cannot_be_read_is_passed_over_like
 ) -> None:
     file = tmp_path / "resolv.conf"
     file.write_bytes(content)
-    monkeypatch.setattr(dns.resolver, "default_resolver", None)
     monkeypatch.setattr(dns.resolver, "Resolver", partial(dns.resolver.Resolver, str(file)))
     with over_tls(RECORDS, tmp_path, monkeypatch) as (fallback, asked):
         first, _ = DiscoveredEdge("", fallback).find()
     assert EdgeAddress("127.0.0.1", 7844) in first
     assert asked == [SRV]
+
+
+def test_resolvers_that_the_host_has_by_now_are_asked(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    file = tmp_path / "resolv.conf"
+    ports: dict[str, int] = {}
+
+    class OfHost(dns.resolver.Resolver):
+        def __init__(self) -> None:
+            super().__init__(configure=False)
+            self.nameserver_ports = ports
+            self.read_resolv_conf(str(file))
+
+    monkeypatch.setattr(dns.resolver, "Resolver", OfHost)
+    monkeypatch.setattr(dns.resolver, "default_resolver", None)
+    nobody = DnsOverTls("127.0.0.1", 1, "localhost", 1.0)
+    with (
+        contextlib.closing(NameServer(())) as former,
+        contextlib.closing(NameServer(RECORDS, "127.0.0.2")) as present,
+    ):
+        ports.update({former.host: former.port, present.host: present.port})
+        file.write_text(f"nameserver {former.host}\n")
+        with pytest.raises(DiscoveryFailed, match="does not exist"):
+            DiscoveredEdge("", nobody).find()
+        file.write_text(f"nameserver {present.host}\n")
+        first, _ = DiscoveredEdge("", nobody).find()
+    assert EdgeAddress("127.0.0.1", 7844) in first
+    assert (former.asked, present.asked) == ([SRV], [SRV])
 
 
 def test_an_answer_over_tls_counts_only_with_the_right_certificate(
