@@ -380,6 +380,7 @@ def test_an_unknown_refusal_concerns_one_record(
 
 def test_an_error_inside_status_200_is_an_error(store: UnifiStore, controller: Controller, deadline: Deadline) -> None:
     body = '{"meta":{"rc":"error","msg":"api.err.StaticDnsRecordAlreadyExists"},"data":[]}'
+    store.create(SPEC, deadline)
     controller.fault(Reply(status=200, body=body), on="create")
 
     with pytest.raises(AlreadyExists):
