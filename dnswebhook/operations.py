@@ -61,4 +61,4 @@ class Plan(msgspec.Struct, frozen=True):
     vanishing_sets: tuple[SetKey, ...] = ()
     """Record sets of which nothing would remain."""
     vouchers: tuple[Voucher, ...] = ()
-    """Ownership records that come or go, to be noted until their records have followed."""
+    """Ownership records that come, go or see theirs rewritten, to be noted until their records have followed."""

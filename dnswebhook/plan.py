@@ -78,7 +78,10 @@ def _vanishing_sets(difference: Difference) -> tuple[SetKey, ...]:
 
 
 def _vouchers(difference: Difference) -> tuple[Voucher, ...]:
-    """Only those that come or go together with a record of the same call."""
+    """Those that come or go together with a record of the same call, and those that stay while theirs is rewritten.
+
+    A store that cannot do that in place removes the row first, and then nothing may come.
+    """
     vouchers = []
     for wish in difference.wishes.values():
         subjects = difference.subjects(wish)
@@ -86,11 +89,13 @@ def _vouchers(difference: Difference) -> tuple[Voucher, ...]:
             continue
         values = frozenset(value for subject in subjects for value in (*subject.wanted, *subject.removed))
         needed = difference.sets[wish.key]
-        if len(needed.creates) + len(needed.deletes) > MAX_NOTED_TEXTS:
+        coming = {spec.value for spec in needed.creates}
+        if any(difference.sets[subject.key].updates for subject in subjects):
+            coming.update(wish.wanted)
+        if len(coming) + len(needed.deletes) > MAX_NOTED_TEXTS:
             continue
-        coming = [Voucher(wish.name, spec.value, wish.owned, values, is_leaving=False) for spec in needed.creates]
-        leaving = [Voucher(wish.name, row.value, wish.owned, values, is_leaving=True) for row in needed.deletes]
-        vouchers += coming + leaving
+        vouchers += [Voucher(wish.name, value, wish.owned, values, is_leaving=False) for value in sorted(coming)]
+        vouchers += [Voucher(wish.name, row.value, wish.owned, values, is_leaving=True) for row in needed.deletes]
     return tuple(vouchers)
 
 

@@ -368,6 +368,24 @@ def test_what_comes_later_under_an_ownership_record_without_its_record_keeps_tha
     assert {"app.example.com": ["192.0.2.9"], "a-app.example.com": [HERITAGE]} == here.listed()
 
 
+def test_an_ownership_record_goes_whose_record_was_lost_as_it_was_rewritten_and_is_not_wanted_any_more(
+    house: Build,
+) -> None:
+    """A store that cannot change rows removes one first. external-dns sees no record then, so it removes nothing."""
+    ownership = Endpoint("a-app.example.com", "TXT", (HERITAGE,), labels={"ownedRecord": "app.example.com"})
+    here = house(row("app.example.com", ttl_s=60), Record("o", "a-app.example.com", "TXT", HERITAGE))
+    here.store.can_update = False
+    here.store.fail("create", RecordError("refused"), name="app.example.com")
+    wanted = Endpoint("app.example.com", "A", ("192.0.2.1",), ttl_s=300)
+    with pytest.raises(ApplyFailed):
+        here.apply(update_old=[a("app.example.com"), ownership], update_new=[wanted, ownership])
+    assert {"a-app.example.com"} == set(here.listed())
+
+    here.provider.adjust(b"[]")
+
+    assert {} == here.listed()
+
+
 def test_a_dry_run_leaves_what_was_left_behind_before_it(house: Build) -> None:
     before = house()
     left_behind(before, 2)
