@@ -340,6 +340,25 @@ def test_the_record_holds_all_facts_and_no_query(world: World) -> None:
     assert (record.began_s, record.retries, record.reason) == (1_700_000_100.0, 0, "")
 
 
+def test_the_record_of_an_answer_of_ours_has_its_size_and_its_time(make_world: MakeWorld) -> None:
+    world = make_world(config('"name": "buy",'))
+    client = world.begin(asked())
+    world.wait(0.5)
+    world.pool.stream.fail(Reason.REFUSED, is_unprocessed=True)
+
+    assert (world.record.response_bytes, world.stats.route("shop").response_bytes) == (len(client.body),) * 2
+    assert (world.record.response_after_s, world.record.rule) == (0.5, "buy")
+
+
+def test_no_record_is_made_that_nobody_wants(world: World) -> None:
+    world.services.is_logged = lambda status_code: status_code >= 500
+    for status_code in (200, 404, 503):
+        world.begin(asked())
+        world.pool.stream.answer(status_code, end_stream=True)
+
+    assert world.record.status_code == 503
+
+
 def test_an_exchange_is_counted_at_its_route(world: World) -> None:
     client = world.begin(asked(b"POST"), end_stream=False)
     route = world.stats.route("shop")

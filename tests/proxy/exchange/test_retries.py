@@ -130,6 +130,7 @@ def test_any_request_that_was_certainly_left_unread_is_tried_again(world: World,
 
     assert (world.pool.stream.body, world.pool.stream.is_request_ended) == (b"ordered", True)
     assert world.pool.stream.wish.avoid == ()
+    assert world.pool.stream.wish.needs_new_connection is was_reused
 
 
 def test_what_is_left_unread_again_and_again_is_not_tried_for_ever(world: World) -> None:
@@ -212,6 +213,15 @@ def test_a_large_body_of_which_nothing_was_sent_can_still_go_elsewhere(make_worl
     assert (len(world.pool.stream.body), client.owed_bytes) == (100_000, 100_000)
 
 
+def test_a_response_to_a_body_that_cannot_be_sent_again_is_passed_on_at_once(make_world: MakeWorld) -> None:
+    world = make_world(TWICE)
+    client = world.begin(asked(b"POST"), end_stream=False)
+    client.send(b"x" * 100_000, end_stream=True)
+    world.pool.stream.answer(503, end_stream=True)
+
+    assert (status_code_of(client), client.is_ended, world.record.retries) == (503, True, 0)
+
+
 def test_a_policy_may_keep_more(make_world: MakeWorld) -> None:
     world = make_world(config('"retry": {"attempts": 1, "codes": [500], "maxBodyBytes": 200000},'))
     client = world.begin(asked(b"POST"), end_stream=False)
@@ -270,6 +280,22 @@ def test_a_client_that_goes_while_a_retry_waits_ends_it(make_world: MakeWorld) -
     world.wait(5.0)
 
     assert (len(world.pool.streams), world.record.reason, not world.services.running) == (1, "client_gone", True)
+
+
+def test_another_attempt_asks_for_the_address_of_the_session_too(make_world: MakeWorld) -> None:
+    sticky = config('"sessionPersistence": {"sessionName": "s"},')
+    world = make_world(sticky)
+    first = world.begin(asked())
+    world.pool.stream.answer(200, end_stream=True)
+    cookie = (first.field(b"set-cookie") or b"").partition(b";")[0]
+    world.begin(asked(fields=[(b"cookie", cookie)]))
+    asked_for = world.pool.stream.wish.session_address
+    world.pool.stream.fail(was_reused=True)
+    world.wait()
+
+    assert len(world.pool.streams) == 3
+    assert asked_for is not None
+    assert world.pool.stream.wish.session_address == asked_for
 
 
 def test_no_attempt_begins_after_the_time_for_the_request(make_world: MakeWorld) -> None:

@@ -60,6 +60,20 @@ def test_a_client_that_is_too_slow_is_not_held_against_the_backend(make_world: M
     assert (slow_reader.is_cancelled, slow_reader.is_timed_out) == (True, False)
 
 
+def test_a_client_that_leaves_is_not_held_against_the_backend(world: World) -> None:
+    world.begin(asked()).leave()
+
+    assert (world.pool.stream.is_cancelled, world.pool.stream.is_timed_out) == (True, False)
+
+
+def test_the_record_names_the_address_that_did_not_answer_in_time(make_world: MakeWorld) -> None:
+    world = make_world(REQUEST)
+    world.begin(asked())
+    world.wait(2.1)
+
+    assert (world.record.reason, world.record.address) == ("request_timeout", "192.0.2.10:80")
+
+
 def test_the_default_of_the_document_bounds_rules_that_set_none(make_world: MakeWorld) -> None:
     world = make_world(config(more='"limits": {"requestTimeout": "3s"},'))
     client = world.begin(asked())
@@ -92,6 +106,16 @@ def test_an_attempt_that_takes_too_long_is_repeated_when_the_policy_names_504(ma
     world.wait(1.0)
 
     assert (status_code_of(client), world.record.reason, world.record.retries) == (504, "backend_timeout", 1)
+
+
+def test_an_attempt_that_takes_too_long_is_not_repeated_when_the_policy_names_others(make_world: MakeWorld) -> None:
+    world = make_world(
+        config('"timeouts": {"backendRequest": "1s"}, "retry": {"attempts": 1, "codes": [503], "backoff": "100ms"},')
+    )
+    client = world.begin(asked(b"POST"))
+    world.wait(1.0)
+
+    assert (status_code_of(client), world.record.retries, len(world.pool.streams)) == (504, 0, 1)
 
 
 def test_the_time_for_the_request_covers_all_its_attempts(make_world: MakeWorld) -> None:
