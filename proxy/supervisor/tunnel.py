@@ -50,7 +50,7 @@ _decode_update = msgspec.msgpack.Decoder(Update).decode
 
 PROBE_PERIOD_S: Final = 30.0
 SEARCH_AGAIN_S: Final = 60.0
-"""Addresses that all fail are looked for again, but not more often."""
+"""Where addresses fail or are too few they are looked for again, but not more often."""
 _NO_ADDRESS_S: Final = 30.0
 
 
@@ -84,6 +84,8 @@ class Tunnel:
         self._addresses: EdgeAddresses | None = None
         self._roots = ""
         self._is_searching = False
+        self._awaits_search = False
+        """Known addresses fail and nothing is registered: they are dialled again only where no others are found."""
         self._searched_at_s = 0.0
         self._next_number = 1
         self._has_registered = False
@@ -151,6 +153,8 @@ class Tunnel:
         if self._addresses is None:
             self._search()
             return False
+        if self._awaits_search:
+            return False
         registers = self._has_document
         if not registers and any(slot.is_taking for slot in self._slots):
             return False
@@ -159,6 +163,7 @@ class Tunnel:
             return False
         address = self._addresses.address_for(place.index)
         if address is None:
+            self._search_again(now_s)
             place.due_s = now_s + _NO_ADDRESS_S
             return True
         number, self._next_number = self._next_number, self._next_number + 1
@@ -203,6 +208,11 @@ class Tunnel:
             except StartFailed as error:
                 self._take_failed_search(self._finder.name, str(error))
 
+    def _search_again(self, now_s: float) -> None:
+        """What was found before stays in use until something else is found."""
+        if now_s - self._searched_at_s > SEARCH_AGAIN_S:
+            self._search()
+
     def _search_in_thread(self, finder: EdgeFinder) -> None:
         try:
             found = finder.find()
@@ -217,7 +227,7 @@ class Tunnel:
             self._events.put(partial(self._take_found, finder.name, found, roots))
 
     def _take_found(self, edge: str, regions: Regions, roots: str) -> None:
-        self._is_searching = False
+        self._is_searching = self._awaits_search = False
         if edge != self._finder.name:
             # The token is of another region by now.
             return
@@ -229,9 +239,14 @@ class Tunnel:
         self._addresses = EdgeAddresses(regions, self._settings.ip_version, random.randrange, used)
 
     def _take_failed_search(self, edge: str, error: str) -> None:
-        self._is_searching = False
+        self._is_searching = self._awaits_search = False
         if edge != self._finder.name:
             # Likewise: the search for that region is still to come, and waits for nothing.
+            return
+        if self._addresses is not None:
+            self._searched_at_s = time.monotonic()
+            if not self._is_stopping:
+                log.warning("the edge cannot be looked for again, its addresses stay in use", error=error, edge=edge)
             return
         self._failed(self.places[0], FailureCause.DIAL, error, edge)
         for place in self.places[1:]:
@@ -307,8 +322,8 @@ class Tunnel:
         place.failures[cause] += 1
         if self._addresses is not None and cause.is_of_address:
             self._addresses.another_for(place.index, now_s)
-            if not self.registered and now_s - self._searched_at_s > SEARCH_AGAIN_S:
-                self._addresses = None
+            self._search_again(now_s)
+            self._awaits_search = self._is_searching and not self.registered
         wait = place.waits.next(random.random(), retry_after_s)
         place.due_s = now_s + wait.delay_s
         if self._is_stopping:

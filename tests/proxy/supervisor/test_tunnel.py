@@ -365,3 +365,45 @@ def test_a_search_in_the_region_of_an_earlier_token_that_fails_delays_nothing_an
             edge.wait_for_registered(1, WAIT_S)
             assert not tunnel.places[0].failures
         assert not lines_of(caplog, BOOTSTRAP_LINE)
+
+
+def test_addresses_stay_in_use_while_they_cannot_be_looked_for(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The Internet is away for a while; when it is back, the host's resolver is not."""
+    monkeypatch.setattr(rules, "SEARCH_AGAIN_S", 0.0)
+    with Edge(["127.0.0.1:0"]) as edge:
+        edge.refuse()
+        searches = Searches(edge, found(edge.addresses), failing(DiscoveryFailed("SRV: no answer")))
+        with tunnel_of(edge, searches) as tunnel:
+            until(lambda: searches.count >= 2, "a search that fails")
+            edge.admit()
+            edge.wait_for_registered(1, WAIT_S)
+            assert tunnel.places[0].address is not None
+    told = lines_of(caplog, "the edge cannot be looked for again, its addresses stay in use")
+    assert (str(told[0]["error"]), told[0]["edge"]) == ("SRV: no answer", searches.name)
+
+
+def test_addresses_that_were_not_found_at_first_are_looked_for_again(
+    edge: Edge, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(rules, "SEARCH_AGAIN_S", 0.0)
+    monkeypatch.setattr(rules, "_NO_ADDRESS_S", 0.01)
+    searches = Searches(edge, found(edge.addresses[:1]), failing(DiscoveryFailed("")), found(edge.addresses))
+    with tunnel_of(edge, searches, connections=2) as tunnel:
+        edge.wait_for_registered(2, WAIT_S)
+        assert not any(place.failures for place in tunnel.places)
+
+
+def test_addresses_that_fail_are_looked_for_again_beside_a_connection_that_is_good(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(rules, "SEARCH_AGAIN_S", 0.0)
+    monkeypatch.setattr(rules, "_NO_ADDRESS_S", 0.01)
+    with Edge(["127.0.0.1:0"] * 3) as edge:
+        good, gone, new = edge.addresses
+        edge.refuse(gone)
+        searches = Searches(edge, found([good]), found([good, gone]), found([good, new]))
+        with tunnel_of(edge, searches, connections=2):
+            records = edge.wait_for_registered(2, WAIT_S)
+            assert sorted(record.address for record in records) == sorted([good, new])
