@@ -30,7 +30,7 @@ _HOPELESS: Final = frozenset(
         Reason.UNSENDABLE,
     )
 )
-_CONNECTING: Final = frozenset((Reason.REFUSED, Reason.UNREACHABLE, Reason.CONNECT_TIMEOUT, Reason.TLS))
+_CONNECTING: Final = frozenset((Reason.RESOLVE, Reason.REFUSED, Reason.UNREACHABLE, Reason.CONNECT_TIMEOUT, Reason.TLS))
 
 _MAX_BACKOFF: Final = 10
 """The longest wait, in multiples of the shortest."""

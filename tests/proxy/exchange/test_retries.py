@@ -150,11 +150,16 @@ def test_a_new_connection_that_broke_is_not_tried_again_without_a_policy(world: 
     assert status_code_of(client) == 502
 
 
-def test_an_address_that_cannot_be_connected_to_is_avoided_where_there_is_another(make_world: MakeWorld) -> None:
+@pytest.mark.parametrize(
+    "reason", [Reason.REFUSED, Reason.UNREACHABLE, Reason.CONNECT_TIMEOUT, Reason.TLS, Reason.RESOLVE]
+)
+def test_an_address_that_cannot_be_connected_to_is_avoided_where_there_is_another(
+    make_world: MakeWorld, reason: Reason
+) -> None:
     world = make_world(TWO_ADDRESSES)
     world.pool.addresses = ["192.0.2.10:80", "192.0.2.11:80"]
     client = world.begin(asked(b"POST"))
-    world.pool.stream.fail(Reason.REFUSED, is_unprocessed=True)
+    world.pool.stream.fail(reason, is_unprocessed=True)
     world.wait()
 
     assert world.pool.stream.address == "192.0.2.11:80"
