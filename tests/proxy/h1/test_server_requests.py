@@ -25,10 +25,18 @@ SAMPLES: dict[str, tuple[bytes, list[Line]]] = {
         b"GET HTTP://b.example?q HTTP/1.1\r\nHost: a.example\r\n\r\n",
         [request(b"GET", b"b.example", b"/?q"), END],
     ),
+    "absolute-form without a path": (
+        b"GET http://b.example HTTP/1.1\r\nHost: a.example\r\n\r\n",
+        [request(b"GET", b"b.example", b"/"), END],
+    ),
     "asterisk-form": (b"OPTIONS * HTTP/1.1\r\nHost: a.example\r\n\r\n", [request(b"OPTIONS", b"a.example", b"*"), END]),
     "asterisk-form from absolute-form": (
         b"OPTIONS http://a.example HTTP/1.1\r\nHost: a.example\r\n\r\n",
         [request(b"OPTIONS", b"a.example", b"*"), END],
+    ),
+    "absolute-form that asks for the options of a query": (
+        b"OPTIONS http://a.example?q HTTP/1.1\r\nHost: a.example\r\n\r\n",
+        [request(b"OPTIONS", b"a.example", b"/?q"), END],
     ),
     "a body of known length": (
         b"PUT /x HTTP/1.1\r\nHost: a.example\r\nContent-Length: 5\r\n\r\nhello",
@@ -47,6 +55,14 @@ SAMPLES: dict[str, tuple[bytes, list[Line]]] = {
         CHUNKED + b"1\r\nx\r\n0\r\nCookie: a=b\r\nX-Sum: 1\r\nAuthorization: x\r\n\r\n",
         [CHUNKED_HEAD, ("data", b"x"), ("trailers", [(b"x-sum", b"1")])],
     ),
+    "an offer of a protocol that we do not switch to": (
+        b"GET / HTTP/1.1\r\nHost: a.example\r\nConnection: Upgrade\r\nUpgrade: h2c\r\n\r\n",
+        [request(b"GET", b"a.example", b"/", [(b"connection", b"Upgrade"), (b"upgrade", b"h2c")]), END],
+    ),
+    "an upgrade without an offer": (
+        b"GET / HTTP/1.1\r\nHost: a.example\r\nConnection: Upgrade\r\n\r\n",
+        [request(b"GET", b"a.example", b"/", [(b"connection", b"Upgrade")]), END],
+    ),
     "HTTP/2 with prior knowledge": (
         b"PRI * HTTP/2.0\r\n\r\n",
         [("http2", b"PRI * HTTP/2.0\r\n\r\n")],
@@ -57,6 +73,13 @@ REFUSED: dict[str, tuple[bytes, int]] = {
     "TLS on a port without": (b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc", 400),
     "* with GET": (b"GET * HTTP/1.1\r\nHost: a.example\r\n\r\n", 400),
     "a port beyond 65535": (b"GET / HTTP/1.1\r\nHost: a.example:65536\r\n\r\n", 400),
+    "a fragment behind an absolute-form target": (b"GET http://a.example/x#y HTTP/1.1\r\nHost: a.example\r\n\r\n", 400),
+    "a length of 19 digits": (b"PUT / HTTP/1.1\r\nHost: a.example\r\nContent-Length: 1000000000000000000\r\n\r\n", 400),
+    "two hosts in HTTP/1.0": (b"GET / HTTP/1.0\r\nHost: a.example\r\nHost: b.example\r\n\r\n", 400),
+    "two expectations": (
+        b"GET / HTTP/1.1\r\nHost: a.example\r\nExpect: 100-continue\r\nExpect: 100-continue\r\n\r\n",
+        417,
+    ),
     "HTTP/3.0": (b"GET / HTTP/3.0\r\nHost: a.example\r\n\r\n", 505),
     "HTTP/1.2": (b"GET / HTTP/1.2\r\nHost: a.example\r\n\r\n", 505),
     "an unknown method and a bare LF": (b"FOO / HTTP/1.1\r\nHost: a.example\r\nX: y\n\r\n\r\n", 400),
@@ -87,6 +110,63 @@ def test_what_follows_a_request_is_held_until_the_response_has_been_sent(name: s
     server.send_headers(ResponseHead(204, []), True)
 
     assert [request(b"GET", b"a.example", b"/next"), END] == transcript(server.receive(b""))
+
+
+@pytest.mark.parametrize("name", [name for name in SAMPLES if "HTTP/2" not in name and "1.0" not in name])
+def test_a_request_ends_in_its_place_wherever_it_is_cut_from_what_follows(name: str) -> None:
+    raw, wanted = SAMPLES[name]
+
+    for cut in range(1, len(raw)):
+        server = ServerConnection(Caches())
+        assert wanted == receive_in_pieces(server, raw + NEXT, [cut])
+        server.send_headers(ResponseHead(204, []), True)
+        assert [request(b"GET", b"a.example", b"/next"), END] == transcript(server.receive(b""))
+
+
+@pytest.mark.parametrize("size_bytes", [5, 5_000])
+def test_a_body_that_comes_with_the_next_request_but_without_its_head_ends_in_its_place(size_bytes: int) -> None:
+    server = ServerConnection(Caches())
+    body = b"x" * size_bytes
+    server.receive(b"PUT / HTTP/1.1\r\nHost: a.example\r\nContent-Length: %d\r\n\r\n" % size_bytes)
+
+    assert [("data", body), END] == transcript(server.receive(body + NEXT))
+    server.send_headers(ResponseHead(204, []), True)
+
+    assert [request(b"GET", b"a.example", b"/next"), END] == transcript(server.receive(b""))
+
+
+@pytest.mark.parametrize(
+    ("raw", "protocol"),
+    [
+        (b"GET / HTTP/1.1\r\nHost: a\r\nConnection: Upgrade\r\nUpgrade: WebSocket\r\n\r\n", b"websocket"),
+        (b"GET / HTTP/1.1\r\nHost: a\r\nConnection: Upgrade\r\nUpgrade: h2c\r\n\r\n", None),
+        (b"GET / HTTP/1.1\r\nHost: a\r\nConnection: Upgrade\r\nUpgrade: websocket\r\nUpgrade: h2c\r\n\r\n", None),
+        (b"GET / HTTP/1.1\r\nHost: a\r\nUpgrade: websocket\r\n\r\n", None),
+        (b"POST / HTTP/1.1\r\nHost: a\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\r\n", None),
+        (b"GET / HTTP/1.0\r\nHost: a\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\r\n", None),
+        (b"GET / HTTP/1.1\r\nHost: a\r\nConnection: Upgrade\r\nUpgrade: websocket\r\nContent-Length: 1\r\n\r\n", None),
+    ],
+    ids=["WebSocket", "another protocol", "two offers", "no connection option", "POST", "HTTP/1.0", "a body to come"],
+)
+def test_a_switch_of_protocols_is_to_websocket_alone_asked_for_by_get_without_a_body(
+    raw: bytes, protocol: bytes | None
+) -> None:
+    (event,) = ServerConnection(Caches()).receive(raw)
+
+    assert isinstance(event, RequestReceived)
+    assert protocol == event.head.protocol
+
+
+@pytest.mark.parametrize(
+    ("connection", "is_kept"), [(b"", False), (b"Connection: keep-alive\r\n", True), (b"Connection: x\r\n", False)]
+)
+def test_a_body_of_an_http_10_client_does_not_keep_its_connection_open(connection: bytes, is_kept: bool) -> None:
+    server = ServerConnection(Caches())
+    server.receive(b"POST / HTTP/1.0\r\nContent-Length: 2\r\n" + connection + b"\r\nhi")
+
+    server.send_headers(ResponseHead(204, []), True)
+
+    assert is_kept != server.should_close
 
 
 @pytest.mark.parametrize("name", REFUSED)
@@ -192,6 +272,24 @@ def test_a_body_as_long_as_the_limit_is_taken(raw: bytes) -> None:
         assert END == receive_in_pieces(ServerConnection(Caches(), limits=Limits(max_body_bytes=5)), raw, cuts)[-1]
 
 
+@pytest.mark.parametrize(
+    ("limit", "least"),
+    [
+        ("max_chunk_line_bytes", len(b"1;abc\r\n")),
+        ("max_chunk_extension_bytes", len(b";abc;abc")),
+        ("max_trailer_bytes", len(b"X: 1\r\nY: 2\r\n\r\n")),
+        ("max_fields", 2),
+    ],
+)
+def test_limits_of_chunks_and_trailers_are_met_exactly_without_being_passed(limit: str, least: int) -> None:
+    raw = CHUNKED + b"1;abc\r\nx\r\n1;abc\r\ny\r\n0\r\nX: 1\r\nY: 2\r\n\r\n"
+    for most, is_taken in ((least, True), (least - 1, False)):
+        for cuts in three_ways(raw):
+            seen = receive_in_pieces(ServerConnection(Caches(), limits=Limits(**{limit: most})), raw, cuts)
+
+            assert is_taken == (seen[-1] == ("trailers", [(b"x", b"1"), (b"y", b"2")]))
+
+
 def test_a_client_that_pipelines_too_much_is_not_read_any_more() -> None:
     server = ServerConnection(Caches(), limits=Limits(max_pipelined_bytes=100))
     server.receive(GET)
@@ -276,6 +374,13 @@ def test_chunks_that_come_later_are_read_behind_those_that_wait() -> None:
 
     assert [CHUNKED_HEAD, ("data", b"abc")] == transcript(first + server.receive(b"1\r\nc\r\n"))
     assert (False, True) == (server.has_unread, server.wants_data)
+
+
+def test_a_chunk_size_line_that_is_too_long_is_refused_before_its_end() -> None:
+    server = ServerConnection(Caches(), limits=Limits(max_chunk_line_bytes=20))
+    server.receive(CHUNKED + b"1;" + b"a" * 18)
+
+    assert [("terminated", 400)] == transcript(server.receive(b"a"))
 
 
 @pytest.mark.parametrize("raw", [b"GET / HT", CHUNKED + b"5\r\nhe", CHUNKED + b"0\r\n"])

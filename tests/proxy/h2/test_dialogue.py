@@ -26,8 +26,9 @@ from proxy.h2 import (
     SettingsChanged,
     StreamReset,
     TrailersReceived,
+    frames,
 )
-from tests.proxy.h2.wire import flow, get_head
+from tests.proxy.h2.wire import GET, flow, get_head, headers, sent_frames
 
 
 class Link:
@@ -212,6 +213,56 @@ def test_a_response_over_the_field_limit_is_a_stream_error() -> None:
     assert not link.client.is_terminated
 
 
+@pytest.mark.parametrize("by_server", [False, True], ids=["of a request", "of a response"])
+def test_trailers_over_the_field_limit_are_a_stream_error(by_server: bool) -> None:
+    link = Link(Settings(max_header_list_bytes=4096), Settings(max_header_list_bytes=4096))
+    stream_id = link.request(end_stream=False)
+    link.server.send_headers(stream_id, ResponseHead(200, []))
+    sender, received = (link.server, link.at_client) if by_server else (link.client, link.at_server)
+
+    sender.send_trailers(stream_id, [(b"x", b"v" * 5000)])
+    link.exchange()
+
+    reset = received[-1]
+    assert isinstance(reset, StreamReset)
+    assert (ErrorCode.ENHANCE_YOUR_CALM, False) == (reset.error_code, reset.by_peer)
+
+
+def test_a_field_list_as_large_as_the_limit_is_taken() -> None:
+    fields = [(b"x", b"v" * 1000)]
+    request = get_head(b"/", *fields)
+    pseudo = [
+        (b":method", request.method),
+        (b":scheme", request.scheme),
+        (b":authority", request.authority),
+        (b":path", b"/"),
+    ]
+    request_bytes, trailer_bytes = (
+        sum(len(name) + len(value) + 32 for name, value in group) for group in (pseudo + fields, fields)
+    )
+    link = Link(Settings(max_header_list_bytes=request_bytes), Settings(max_header_list_bytes=trailer_bytes))
+
+    stream_id = link.request(request)
+    link.server.send_headers(stream_id, ResponseHead(200, []))
+    link.server.send_trailers(stream_id, fields)
+    link.exchange()
+
+    assert [RequestReceived] == kinds(link.at_server)
+    assert fields == trailers_of(link.at_client[-1])
+
+
+def test_a_length_of_0_is_no_body() -> None:
+    link = Link()
+    no_body = [(b"content-length", b"0")]
+
+    stream_id = link.request(RequestHead(b"POST", b"https", b"a.example", b"/", no_body))
+    link.server.send_headers(stream_id, ResponseHead(200, no_body), end_stream=True)
+    link.exchange()
+
+    assert [RequestReceived] == kinds(link.at_server)
+    assert [ResponseReceived] == kinds(link.at_client)
+
+
 def test_never_indexed_fields_stay_so_across_two_connections() -> None:
     link, onward = Link(), Link()
     for _ in range(2):
@@ -344,6 +395,21 @@ def test_a_drain_finishes_what_runs_and_refuses_only_after_a_round_trip() -> Non
         link.server.send_headers(stream_id, ResponseHead(200, []), end_stream=True)
     link.exchange()
     assert (True, True) == (link.server.is_drained, link.client.is_drained)
+
+
+def test_a_request_after_the_drain_is_refused_so_that_it_may_be_sent_again() -> None:
+    link = Link()
+    running = link.request()
+    link.server.drain()
+    link.exchange()
+    link.at_server.clear()
+
+    link.server.receive(headers(running + 2, GET), 0.0)
+
+    refusal = sent_frames(link.server.data_to_send())
+    assert [(frames.RST_STREAM, running + 2)] == [(frame.kind, frame.stream_id) for frame in refusal]
+    assert [ErrorCode.REFUSED_STREAM] == [int.from_bytes(frame.payload, "big") for frame in refusal]
+    assert (True, False) == (link.server.is_live(running), link.server.is_live(running + 2))
 
 
 def test_streams_that_a_goaway_leaves_out_may_be_sent_again() -> None:

@@ -70,6 +70,8 @@ FLOODS = [
     pytest.param(repeated(frames.encode_frame(99, 0, 0)), "IGNORED", id="unknown frames"),
     pytest.param(repeated(frames.encode_frame(frames.SETTINGS, 1, 0)), "IGNORED", id="acknowledgements"),
     pytest.param(repeated(frames.encode_goaway(0, 0, b"")), "IGNORED", id="GOAWAY"),
+    pytest.param(repeated(frames.encode_rst_stream(1, 8), OPEN), "IGNORED", id="resets of one stream"),
+    pytest.param(repeated(data(1, b""), headers(1, GET[:2])), "IGNORED", id="DATA on a stream that we reset"),
 ]
 
 
@@ -112,6 +114,25 @@ def test_window_updates_and_pings_that_our_data_causes_are_no_flood() -> None:
         assert 1000 == server.send_data(1, bytes(1000))
         update = frames.encode_window_update(0, 1000) + frames.encode_window_update(1, 1000)
         assert ended_by(server, update + ping) is None
+
+
+def test_window_updates_and_pings_that_our_short_responses_cause_are_no_flood() -> None:
+    server = new_server(limits=LIMITS)
+    one_more = frames.encode_window_update(0, 1000) + frames.encode_frame(frames.PING, 0, 0, bytes(8))
+
+    for stream_id in odd(500):
+        server.receive(headers(stream_id, GET), 0.0)
+        assert 1000 == server.send_response(stream_id, ResponseHead(200, []), bytes(1000))
+        assert ended_by(server, one_more) is None
+
+
+def test_uploads_that_are_given_up_once_they_are_answered_are_no_flood() -> None:
+    server = new_server(limits=LIMITS)
+    for stream_id in odd(400):
+        server.receive(headers(stream_id, POST, frames.END_HEADERS), 0.0)
+        server.send_headers(stream_id, ResponseHead(403, []), end_stream=True)
+        assert ended_by(server, frames.encode_rst_stream(stream_id, ErrorCode.NO_ERROR)) is None
+    assert 0 == server.stream_count
 
 
 def test_many_requests_that_end_in_order_are_no_flood() -> None:
@@ -161,6 +182,14 @@ def test_a_peer_that_never_acknowledges_our_settings_is_cut_off() -> None:
 
     assert terminated is not None
     assert ErrorCode.SETTINGS_TIMEOUT == terminated.error_code
+
+
+def test_a_peer_may_send_as_many_requests_as_the_limit_before_it_acknowledges_our_settings() -> None:
+    server = Connection.server(Caches(), Settings(), LIMITS)
+    requests = b"".join(headers(stream_id, GET) for stream_id in odd(50))
+
+    assert ended_by(server, frames.PREFACE + frames.encode_settings([]) + requests) is None
+    assert 50 == server.stream_count
 
 
 def test_streams_above_the_limit_cost_nothing_but_a_refusal() -> None:

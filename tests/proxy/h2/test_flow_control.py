@@ -3,6 +3,7 @@
 import pytest
 
 from proxy.h2 import (
+    Caches,
     Connection,
     ConnectionTerminated,
     DataReceived,
@@ -56,6 +57,28 @@ def test_nothing_comes_back_before_it_is_released() -> None:
     reset = server.receive(data(1, b"x"), 0.0)[-1]
     assert isinstance(reset, StreamReset)
     assert (ErrorCode.FLOW_CONTROL_ERROR, False) == (reset.error_code, reset.by_peer)
+
+
+def test_the_connections_window_is_announced_with_our_settings() -> None:
+    connections = (
+        Connection.server(Caches(), Settings(connection_window_bytes=100_000)),
+        Connection.client(Caches(), Settings(connection_window_bytes=100_000)),
+    )
+    for connection in connections:
+        assert [(0, 100_000 - 65_535)] == window_updates(connection)
+
+    assert [] == window_updates(Connection.server(Caches(), Settings(connection_window_bytes=65_535)))
+
+
+def test_overdrawing_a_streams_window_costs_the_connections_window_nothing() -> None:
+    server = new_server(SMALL)
+    for stream_id in range(1, 21, 2):
+        opened = headers(stream_id, POST, frames.END_HEADERS)
+        reset = server.receive(opened + data(stream_id, bytes(16_000)), 0.0)[-1]
+        assert isinstance(reset, StreamReset)
+
+    # What lacks is less than half of the window, which comes back in steps.
+    assert sum(increment for _, increment in window_updates(server)) > 10 * 16_000 - 65_535 // 2
 
 
 def test_overdrawing_the_connection_window_is_a_connection_error() -> None:
@@ -156,6 +179,18 @@ def test_an_abandoned_body_is_released_whole() -> None:
     client.abandon(1)
 
     assert [(0, 41_768)] == window_updates(client)
+
+
+def test_a_reset_after_the_end_releases_what_is_held_of_the_body() -> None:
+    client = new_client(Settings(stream_window_bytes=65_535, connection_window_bytes=65_535))
+    client.open_stream(get_head(), end_stream=True)
+    client.receive(headers(1, [(b":status", b"200")], frames.END_HEADERS), 0.0)
+    client.receive(data(1, bytes(16_384)) * 2 + data(1, bytes(9_000), frames.END_STREAM), 0.0)
+    client.data_to_send()
+
+    client.reset_stream(1)
+
+    assert [(frames.WINDOW_UPDATE, 0)] == [(f.kind, f.stream_id) for f in sent_frames(client.data_to_send())]
 
 
 def test_more_than_was_received_cannot_be_released() -> None:
@@ -283,6 +318,35 @@ def test_a_response_in_one_call_is_that_of_two(size_bytes: int) -> None:
 def test_a_response_in_one_call_is_cut_by_the_window() -> None:
     assert whole(10, bytes(11)) == ([(frames.DATA, 0, 10)], 10)
     assert whole(0, bytes(11)) == ([], 0)
+
+
+def test_a_body_of_several_frames_ends_with_the_last_of_them() -> None:
+    server = answering(65_535)
+
+    assert 40_000 == server.send_data(1, bytes(40_000), end_stream=True)
+
+    sent = [(f.kind, f.flags, len(f.payload)) for f in sent_frames(server.data_to_send())]
+    assert [(frames.DATA, 0, 16_384), (frames.DATA, 0, 16_384), (frames.DATA, frames.END_STREAM, 7_232)] == sent
+
+
+def test_responses_in_one_call_use_up_the_connections_window() -> None:
+    server = answering(1_000)
+    for stream_id in range(3, 3 + 2 * 65, 2):
+        server.receive(headers(stream_id, GET), 0.0)
+        assert 1_000 == server.send_response(stream_id, ResponseHead(200, []), bytes(1_000))
+
+    assert 65_535 - 65_000 == server.sendable(1)
+
+
+def test_a_response_in_one_call_is_the_last_that_we_send_on_a_stream_whose_request_goes_on() -> None:
+    server = new_server()
+    server.receive(OPEN, 0.0)
+
+    server.send_response(1, ResponseHead(200, []), b"x")
+
+    assert (True, 0) == (server.is_live(1), server.sendable(1))
+    with pytest.raises(LocalProtocolError, match="ended by us already"):
+        server.send_data(1, b"x")
 
 
 def test_a_response_in_one_call_to_a_stream_that_is_gone_is_dropped() -> None:
