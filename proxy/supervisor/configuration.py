@@ -3,7 +3,7 @@
 Versions (design): absent means the loaded one plus one; the loaded version again with equal content changes nothing;
 with other content, or an older version, it is refused and told what is loaded. Documents are taken one at a time. What
 was accepted is deployed first, written to the state directory while the workers build their tables, and acknowledged
-when all of them use it.
+when all of them use it. A disk that is slow is waited for, one that hangs is not.
 """
 
 import threading
@@ -27,6 +27,8 @@ log = get_logger(__name__)
 
 TAKE_S = 30.0
 """How long a PUT waits for the workers."""
+KEEP_S = 5.0
+"""How long it waits for the disk while that has not taken the document before."""
 
 
 class VersionConflict(Exception):
@@ -194,16 +196,27 @@ class Configuration:
             self._changes += 1
 
     def _keep(self) -> None:
-        """Not in a turn: a disk that hangs holds up whose document it is, but no worker and no stop."""
+        """Not in a turn: a disk that hangs holds up no worker and no stop, and but for one no other document."""
         if self._state is None:
             return
-        with self._keeping:
+        if not self._keeping.acquire(timeout=KEEP_S):
+            self._state.give_up(KEEP_S)
+            return
+        try:
+            self._write(self._state)
+        finally:
+            self._keeping.release()
+
+    def _write(self, state: StateFile) -> None:
+        """What has changed, and what changes meanwhile: who has brought that may wait no more."""
+        while True:
             # In this order: the document may be a later one than that of these changes, never an earlier one.
             changes, loaded = self._changes, self.loaded
-            if loaded is not None and changes != self._kept_changes:
-                self._state.write(loaded.content.encode(loaded.version))
-                if self._state.is_writable:
-                    self._kept_changes = changes
+            if loaded is None or changes == self._kept_changes:
+                return
+            if not state.write(loaded.content.encode(loaded.version)):
+                return
+            self._kept_changes = changes
 
     # -- the workers -------------------------------------------------------------------------------------------------
 

@@ -41,14 +41,24 @@ class StateFile:
             )
             return None
 
-    def write(self, content: bytes) -> None:
+    def write(self, content: bytes) -> bool:
+        """Whether it is kept now."""
         try:
             replace_file(self._path, content)
-            self.is_writable = True
         except OSError as error:
-            self.is_writable = False
-            log.warning(
-                "cannot keep the document: a restart would begin with the one kept before, if any",
-                error=error,
-                path=str(self._path),
-            )
+            self._say_unkept(error)
+            return False
+        self.is_writable = True
+        return True
+
+    def give_up(self, after_s: float) -> None:
+        """On a write that another thread has begun and that has not ended since."""
+        self._say_unkept(TimeoutError(f"the disk has not taken the one before within {after_s:g} s"))
+
+    def _say_unkept(self, error: OSError) -> None:
+        self.is_writable = False
+        log.warning(
+            "cannot keep the document: a restart would begin with the one kept before, if any",
+            error=error,
+            path=str(self._path),
+        )

@@ -14,6 +14,8 @@ from pathlib import Path
 
 import pytest
 
+from daemonkit.logformat import line_of
+from proxy.supervisor import configuration as configurations
 from proxy.supervisor.configuration import Configuration, Loaded
 from proxy.supervisor.fleet import Fleet
 from proxy.supervisor.sockets import ListeningSockets
@@ -66,31 +68,44 @@ def is_replaced(configuration: Configuration, before: Loaded | None) -> bool:
     return configuration.loaded is not before
 
 
+class HangingDisk:
+    """Until it is to answer, which it does after the deadline of a test as well."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.is_asked, self.answers = threading.Event(), threading.Event()
+        self._sync = os.fsync
+        monkeypatch.setattr(os, "fsync", self._hang)
+
+    def _hang(self, descriptor: int) -> None:
+        self.is_asked.set()
+        assert self.answers.wait(2 * DEADLINE_S)
+        self._sync(descriptor)
+
+
+def document_file(directory: Path, name: str) -> Path:
+    path = directory / name
+    path.write_text(json.dumps({"routes": [{"name": name, "rules": [{"respond": {"statusCode": 200}}]}]}))
+    return path
+
+
 def test_a_disk_that_hangs_holds_up_no_stop_and_keeps_the_last_document_in_the_end(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    is_asked, answers, sync = threading.Event(), threading.Event(), os.fsync
-
-    def hang(descriptor: int) -> None:
-        is_asked.set()
-        assert answers.wait(2 * DEADLINE_S)
-        sync(descriptor)
-
-    monkeypatch.setattr(os, "fsync", hang)
+    disk = HangingDisk(monkeypatch)
+    monkeypatch.setattr(configurations, "KEEP_S", 2 * DEADLINE_S)
     configuration = Configuration(Fleet([]), ListeningSockets(0), StateFile(tmp_path / "state"))
     threads = []
     for name in ("first", "second"):
-        path = tmp_path / name
-        path.write_text(json.dumps({"routes": [{"name": name, "rules": [{"respond": {"statusCode": 200}}]}]}))
+        path = document_file(tmp_path, name)
         before = configuration.loaded
         threads.append(run_in_thread(partial(configuration.load_file, path)))
         eventually(partial(is_replaced, configuration, before), f"the {name} in use")
-        assert is_asked.wait(DEADLINE_S)
+        assert disk.is_asked.wait(DEADLINE_S)
 
     stop = run_in_thread(configuration.close_sockets)
     stop.join(DEADLINE_S / 2)
     is_stopped = not stop.is_alive()
-    answers.set()
+    disk.answers.set()
     for thread in (stop, *threads):
         thread.join(DEADLINE_S)
         assert not thread.is_alive()
@@ -98,6 +113,35 @@ def test_a_disk_that_hangs_holds_up_no_stop_and_keeps_the_last_document_in_the_e
     assert is_stopped
     kept = json.loads((tmp_path / "state" / NAME).read_text())
     assert (kept["version"], kept["routes"][0]["name"]) == (2, "second")
+
+
+def test_a_disk_that_hangs_is_waited_for_by_one_document_and_has_the_last_one_in_the_end(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Four that waited without end were all that may be on their way: those that came next were refused."""
+    disk = HangingDisk(monkeypatch)
+    monkeypatch.setattr(configurations, "KEEP_S", 0.1)
+    configuration = Configuration(Fleet([]), ListeningSockets(0), StateFile(tmp_path / "state"))
+    first = run_in_thread(partial(configuration.load_file, document_file(tmp_path, "first")))
+    assert disk.is_asked.wait(DEADLINE_S)
+    others = [run_in_thread(partial(configuration.load_file, document_file(tmp_path, name))) for name in "abcd"]
+
+    for other in others:
+        other.join(DEADLINE_S)
+    are_done = [not other.is_alive() for other in others]
+    is_kept, loaded = configuration.is_kept, configuration.loaded
+    disk.answers.set()
+    first.join(DEADLINE_S)
+
+    assert are_done == [True] * 4
+    assert is_kept is False
+    warnings = [line for line in map(line_of, caplog.records) if "cannot keep the document" in str(line["msg"])]
+    assert [line["error"] for line in warnings] == [
+        "TimeoutError: the disk has not taken the one before within 0.1 s"
+    ] * 4
+    assert loaded is not None
+    assert json.loads((tmp_path / "state" / NAME).read_text()) == json.loads(loaded.content.encode(5))
+    assert configuration.is_kept
 
 
 def test_a_state_directory_that_cannot_be_written_costs_a_warning_only(tmp_path: Path) -> None:
