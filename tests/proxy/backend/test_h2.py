@@ -10,7 +10,7 @@ from h2.settings import SettingCodes
 from proxy import document
 from proxy.backend.stream import Reason
 from tests.proxy.backend.h2peer import H2Peer, answers, h2c, opened, speaks
-from tests.proxy.backend.servers import Conn, backend
+from tests.proxy.backend.servers import PATIENCE_S, Conn, backend
 from tests.proxy.backend.world import Answer, Owed, world
 
 
@@ -28,6 +28,44 @@ def test_many_requests_share_one_connection() -> None:
         assert peer.connections == 1
         assert (w.backend().in_flight, w.backend().connections_opened) == (0, 1)
         assert w.get().request.is_open  # type: ignore[union-attr]
+
+
+def test_who_waits_is_told_when_the_connection_is_there() -> None:
+    """It sends its body then."""
+    with backend(speaks()) as peer, world() as w:
+        w.use(h2c(peer.address))
+        answer = w.get(method=b"POST", end_stream=False)
+        assert answer.request is not None
+        w.until(lambda: answer.is_open_told == 1)
+        answer.request.send_data(b"order", True, Owed())
+        w.until(lambda: answer.is_over)
+
+        assert (answer.status_code, answer.is_open_told) == (200, 1)
+
+
+@pytest.mark.parametrize("is_used", [True, False], ids=["in use", "kept"])
+def test_a_connection_of_a_backend_that_has_left_closes_with_its_last_answer(is_used: bool) -> None:
+    go_on = threading.Event()
+
+    def answer_later(peer: H2Peer, event: h2.events.Event) -> None:
+        if isinstance(event, h2.events.StreamEnded):
+            assert go_on.wait(PATIENCE_S)
+            peer.answer(event.stream_id)
+
+    with backend(speaks(answer_later)) as peer, world() as w:
+        w.clock.stop()
+        w.use(h2c(peer.address))
+        answer = opened(w, w.get())
+        if not is_used:
+            go_on.set()
+            w.until(lambda: answer.is_over)
+        w.use()
+        w.turns()
+        assert w.backend().connections == int(is_used)
+        go_on.set()
+        w.until(lambda: not w.backend().connections)
+
+        assert answer.status_code == 200
 
 
 def test_the_backends_limit_of_streams_is_kept_and_others_wait_in_order() -> None:

@@ -2,9 +2,10 @@
 
 import h2.events
 
+from proxy import document
 from tests.proxy.backend.h2peer import H2Peer, answers, h2c, opened, speaks
-from tests.proxy.backend.servers import backend
-from tests.proxy.backend.world import Owed, world
+from tests.proxy.backend.servers import Behaviour, backend, of
+from tests.proxy.backend.world import Answer, Owed, World, world
 
 LARGE_BYTES = 4 * 1024 * 1024
 
@@ -82,8 +83,8 @@ def test_a_held_response_stops_its_stream_alone() -> None:
         held.request.cancel()
 
 
-def test_readers_that_stand_still_leave_room_for_others() -> None:
-    """Together they hold as much as the window of a connection takes."""
+def pours_for_slow_readers() -> Behaviour:
+    """What comes for `/slow` fills the window of its stream."""
     slow: set[tuple[H2Peer, int]] = set()
 
     def send(peer: H2Peer, event: h2.events.Event) -> None:
@@ -98,20 +99,58 @@ def test_readers_that_stand_still_leave_room_for_others() -> None:
         elif isinstance(event, h2.events.StreamEnded) and peer.h2.local_flow_control_window(event.stream_id):
             peer.answer(event.stream_id)
 
-    with backend(speaks(send)) as peer, world() as w:
+    return speaks(send)
+
+
+def slow_readers(w: World, count: int) -> list[Answer]:
+    held = []
+    for _ in range(count):
+        reader = w.get(path=b"/slow", holds=True)
+        w.until(lambda reader=reader: reader.held_bytes == 262_144)  # type: ignore[misc]
+        held.append(reader)
+    return held
+
+
+def leave_all(readers: list[Answer]) -> None:
+    for reader in readers:
+        assert reader.request is not None
+        reader.request.cancel()
+
+
+def test_readers_that_stand_still_leave_room_for_others() -> None:
+    """Together they hold as much as the window of a connection takes."""
+    with backend(pours_for_slow_readers()) as peer, world() as w:
         w.use(h2c(peer.address))
-        held = []
-        for _ in range(64):
-            reader = w.get(path=b"/slow", holds=True)
-            w.until(lambda reader=reader: reader.held_bytes == 262_144)  # type: ignore[misc]
-            held.append(reader)
+        held = slow_readers(w, 64)
         other = w.fetch()
 
         assert other.status_code == 200
         assert peer.connections == 2
-        for reader in held:
-            assert reader.request is not None
-            reader.request.cancel()
+        leave_all(held)
+
+
+def test_one_connection_at_a_time_is_opened_beside_one_that_slow_readers_crowd() -> None:
+    with backend(pours_for_slow_readers()) as peer, world() as w:
+        w.use(h2c(peer.address))
+        held = slow_readers(w, 32)
+        others = [w.get() for _ in range(5)]
+        w.until(lambda: all(other.is_over for other in others) and w.backend().connections == 2)
+        w.turns()
+
+        assert [other.status_code for other in others] == [200] * 5
+        assert w.backend().connections_opened == 2
+        leave_all(held)
+
+
+def test_none_is_opened_beside_it_beyond_the_limit_of_connections() -> None:
+    with backend(pours_for_slow_readers()) as peer, world() as w:
+        w.use(of(peer, protocol="h2c", circuit=document.Circuit(max_connections=1)))
+        held = slow_readers(w, 32)
+
+        assert w.fetch().status_code == 200
+        w.turns()
+        assert w.backend().connections_opened == 1
+        leave_all(held)
 
 
 def test_credit_that_comes_after_the_end_is_given_to_the_connection() -> None:

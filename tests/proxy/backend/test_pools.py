@@ -129,6 +129,82 @@ def test_who_waits_for_a_connection_at_the_limit_waits_no_longer_than_to_connect
         assert not first.is_over
 
 
+def test_who_waited_in_vain_leaves_the_place_to_others() -> None:
+    with backend(Conn.wait_for_end) as peer, world() as w:
+        w.use(of(peer, circuit=document.Circuit(max_connections=1, max_pending=1)), connect_timeout="3s")
+        running = w.get()
+        w.until(lambda: running.is_open_told == 1)
+        gone = w.get()
+        w.pass_time(4)
+        assert gone.is_over
+        second = w.get()
+        w.turns()
+
+        assert not second.is_over
+        assert running.request is not None
+        running.request.cancel()
+        w.until(lambda: second.is_open_told == 1)
+
+
+def test_who_has_got_a_connection_is_not_held_to_the_time_to_wait_for_one(caplog: pytest.LogCaptureFixture) -> None:
+    with backend(Conn.wait_for_end) as peer, world() as w:
+        w.use(of(peer), connect_timeout="3s")
+        running = w.get()
+        w.until(lambda: running.is_open_told == 1)
+        w.pass_time(4)
+
+        assert (running.is_over, caplog.messages) == (False, [])
+
+
+def test_as_many_connections_are_opened_at_once_as_requests_wait() -> None:
+    """Not one after the other, each a round trip later."""
+    all_there = threading.Barrier(4)
+
+    def meet(conn: Conn) -> None:
+        all_there.wait(PATIENCE_S)
+        conn.serve()
+
+    with backend(meet) as peer, world() as w:
+        w.use(of(peer))
+        answers = [w.get() for _ in range(3)]
+        w.turns(1)
+        all_there.wait(PATIENCE_S)
+        w.until(lambda: all_over(answers))
+
+        assert [answer.status_code for answer in answers] == [200, 200, 200]
+
+
+def test_a_connection_that_comes_free_makes_room_for_one_to_another_address() -> None:
+    go_on = threading.Event()
+
+    def answer_later(conn: Conn) -> None:
+        while conn.request() is not None:
+            assert go_on.wait(PATIENCE_S)
+            conn.send(OK)
+
+    with backend(answer_later) as one, backend(answer_later) as other, world() as w:
+        w.use(of(one, other, circuit=document.Circuit(max_connections=1)))
+        first = w.get()
+        w.until(lambda: first.is_open_told == 1)
+        second = w.get()
+        assert address_of(first) != address_of(second)
+        go_on.set()
+        w.until(lambda: second.is_over)
+
+        assert (first.status_code, second.status_code) == (200, 200)
+
+
+def test_an_address_that_is_not_reached_makes_room_for_a_connection_to_another() -> None:
+    with backend() as peer, world() as w:
+        w.use(of(peer, f"127.0.0.1:{dead_port()}", circuit=document.Circuit(max_connections=1)))
+        dead, alive = w.get(), w.get()
+        assert address_of(alive) == peer.address
+        w.until(lambda: all_over([dead, alive]))
+
+        assert dead.failure is not None
+        assert alive.status_code == 200
+
+
 def test_an_unused_connection_makes_room_for_one_to_another_address() -> None:
     with backend() as one, backend() as other, world() as w:
         w.use(of(one, other, circuit=document.Circuit(max_connections=1)))

@@ -3,6 +3,7 @@
 import datetime
 import os
 import ssl
+import threading
 from pathlib import Path
 
 import pytest
@@ -15,7 +16,7 @@ from proxy import document
 from proxy.backend.stream import Failure, Reason
 from proxy.backend.tls import make_context
 from tests.proxy.backend.h2peer import speaks
-from tests.proxy.backend.servers import Backend, Behaviour, Conn, backend
+from tests.proxy.backend.servers import OK, PATIENCE_S, Backend, Behaviour, Conn, backend
 from tests.proxy.backend.world import Answer, Owed, World, world
 from tests.support.filelimits import out_of_descriptors
 
@@ -173,6 +174,25 @@ def test_a_backend_without_tls_is_refused(authority: trustme.CA) -> None:
     with backend(plain) as peer, world() as w:
         w.use(https(peer, authority))
         assert failure_of(w).reason is Reason.TLS
+
+
+def test_who_waited_for_what_a_backend_speaks_has_a_connection_where_that_is_http_1(authority: trustme.CA) -> None:
+    """Of their own: the first one lasts as long as its request."""
+    all_there = threading.Barrier(4)
+
+    def meet(conn: Conn) -> None:
+        conn.request()
+        all_there.wait(PATIENCE_S)
+        conn.send(OK)
+
+    with backend(meet, tls=server_context(authority, "a.example")) as peer, world() as w:
+        w.use(https(peer, authority))
+        answers = [w.get() for _ in range(3)]
+        w.until(lambda: all_there.n_waiting == 3)
+        all_there.wait(PATIENCE_S)
+        w.until(lambda: all(answer.is_over for answer in answers))
+
+        assert [answer.status_code for answer in answers] == [200, 200, 200]
 
 
 def test_a_slow_handshake_ends_with_the_time_to_connect(authority: trustme.CA) -> None:
