@@ -212,6 +212,17 @@ def test_a_switch_to_anything_but_what_was_asked_for_is_refused(raw: bytes) -> N
     assert [("terminated", 502)] == transcript(client.receive(raw))
 
 
+def test_a_websocket_may_follow_a_response_with_a_body() -> None:
+    client = asking()
+    client.receive(OK + b"Content-Length: 5\r\n\r\nhel")
+    client.receive(b"lo")
+    client.send_request(head(protocol=b"websocket"), True)
+
+    client.receive(b"HTTP/1.1 101 x\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\r\n")
+
+    assert [("data", b"\x81\x00")] == transcript(client.receive(b"\x81\x00"))
+
+
 def test_a_websocket_that_the_backend_refuses_leaves_an_ordinary_connection() -> None:
     client = ClientConnection(Caches())
     client.send_request(head(protocol=b"websocket"), True)

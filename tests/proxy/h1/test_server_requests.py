@@ -177,6 +177,7 @@ def test_a_bad_request_ends_the_connection_with_the_status_code_to_answer(name: 
         server = ServerConnection(Caches())
 
         assert [("terminated", status_code)] == receive_in_pieces(server, raw, cuts)
+        assert not server.wants_data
         assert server.receive(GET) == []
 
         server.send_headers(ResponseHead(status_code, []), True)

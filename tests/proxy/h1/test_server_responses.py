@@ -120,6 +120,18 @@ def test_a_websocket_is_opened_and_takes_what_came_early() -> None:
     assert server.should_close
 
 
+def test_a_websocket_may_follow_a_request_with_a_body() -> None:
+    server = asked(b"PUT / HTTP/1.1\r\nHost: a.example\r\nContent-Length: 2\r\n\r\nhi" + WEBSOCKET)
+    server.send_headers(ResponseHead(204, []), True)
+    server.receive(b"")
+
+    server.send_headers(ResponseHead(101, []))
+
+    assert [("data", b"\x81\x00")] == transcript(server.receive(b"\x81\x00"))
+    with pytest.raises(LocalProtocolError):
+        server.send_headers(ResponseHead(200, []))
+
+
 def test_a_websocket_that_is_refused_leaves_an_ordinary_connection() -> None:
     server = asked(WEBSOCKET + GET)
 
@@ -195,6 +207,19 @@ def test_draining_lets_the_running_response_end_and_is_immediate_when_idle() -> 
     assert running.should_close
 
 
+def test_a_request_that_was_pipelined_before_the_drain_is_the_last_that_is_answered() -> None:
+    server = asked(GET + GET + GET)
+    server.send_headers(ResponseHead(204, []), True)
+
+    server.drain()
+
+    assert [request(b"GET", b"a.example", b"/"), END] == transcript(server.receive(b""))
+    server.data_to_send()
+    server.send_headers(ResponseHead(204, []), True)
+    assert server.data_to_send() == b"HTTP/1.1 204 No Content\r\nconnection: close\r\n\r\n"
+    assert (True, []) == (server.should_close, server.receive(b""))
+
+
 def test_a_request_that_has_half_arrived_is_still_answered_while_draining() -> None:
     server = asked(GET[:10])
     server.drain()
@@ -222,6 +247,16 @@ def test_a_field_that_could_change_the_framing_is_never_sent(field: tuple[bytes,
         with pytest.raises(LocalProtocolError):
             server.send_headers(ResponseHead(200, [field]))
 
+    assert not server.has_output
+
+
+def test_a_response_has_one_head() -> None:
+    server = asked(GET)
+    server.send_headers(ResponseHead(200, LENGTH))
+    server.data_to_send()
+
+    with pytest.raises(LocalProtocolError):
+        server.send_headers(ResponseHead(200, LENGTH))
     assert not server.has_output
 
 

@@ -170,18 +170,49 @@ def test_the_authority_is_the_host_field_where_there_is_no_pseudo_header_field()
     assert (b"b.example", [(b"accept", b"*/*")]) == (request.head.authority, request.head.fields)
 
 
+def test_a_host_field_may_spell_the_authority_in_other_letters() -> None:
+    link = Link()
+
+    link.request(RequestHead(b"GET", b"https", b"B.example", b"/", [(b"host", b"b.Example")]))
+
+    request = link.at_server[0]
+    assert isinstance(request, RequestReceived)
+    assert b"B.example" == request.head.authority
+
+
 def test_a_head_longer_than_a_frame_is_continued() -> None:
     link = Link()
     fields = [(b"x-%d" % number, b"v" * 1000) for number in range(40)]
 
-    stream_id = link.request(get_head(b"/", *fields))
-    link.server.send_headers(stream_id, ResponseHead(200, fields), end_stream=True)
-    link.exchange()
+    # The first block of a connection empties the table of the other side, later ones begin with a field.
+    for _ in range(2):
+        stream_id = link.request(get_head(b"/", *fields))
+        link.server.send_headers(stream_id, ResponseHead(200, fields), end_stream=True)
+        link.exchange()
 
-    request, response = link.at_server[0], link.at_client[0]
-    assert isinstance(request, RequestReceived)
-    assert isinstance(response, ResponseReceived)
-    assert (fields, fields) == (request.head.fields, response.head.fields)
+        request, response = link.at_server.pop(), link.at_client.pop()
+        assert isinstance(request, RequestReceived)
+        assert isinstance(response, ResponseReceived)
+        assert (fields, fields) == (request.head.fields, response.head.fields)
+
+
+def test_a_head_may_fill_its_frames_to_the_last_byte() -> None:
+    link = Link()
+    link.request()
+
+    def sent(size_bytes: int) -> list[tuple[int, int]]:
+        """The length and the flags of each frame of a head with so many bytes in its longest value."""
+        link.client.open_stream(get_head(b"/", (b"x", b"v" * size_bytes)), end_stream=True)
+        raw = link.client.data_to_send()
+        link.at_server += link.server.receive(raw, 0.0)
+        return [(len(frame.payload), frame.flags) for frame in sent_frames(raw)]
+
+    first, second = sent(30_000)
+    assert (16_384, frames.END_STREAM) == first
+    full = sent(30_000 + 16_384 - second[0])
+
+    assert [(16_384, frames.END_STREAM), (16_384, frames.END_HEADERS)] == full
+    assert [RequestReceived] * 3 == kinds(link.at_server)
 
 
 def test_a_request_over_the_field_limit_can_be_answered_with_431() -> None:
@@ -379,6 +410,7 @@ def test_a_ping_comes_back() -> None:
 
 def test_a_drain_finishes_what_runs_and_refuses_only_after_a_round_trip() -> None:
     link = Link()
+    assert (False, False) == (link.server.is_drained, link.client.is_drained)
     running = link.request()
 
     link.server.drain()
@@ -395,6 +427,16 @@ def test_a_drain_finishes_what_runs_and_refuses_only_after_a_round_trip() -> Non
         link.server.send_headers(stream_id, ResponseHead(200, []), end_stream=True)
     link.exchange()
     assert (True, True) == (link.server.is_drained, link.client.is_drained)
+
+
+def test_on_a_connection_that_was_given_up_no_stream_can_be_opened() -> None:
+    link = Link()
+
+    link.client.terminate()
+
+    assert 0 == link.client.openable
+    with pytest.raises(LocalProtocolError, match="no stream can be opened"):
+        link.client.open_stream(get_head())
 
 
 def test_a_request_after_the_drain_is_refused_so_that_it_may_be_sent_again() -> None:
@@ -427,6 +469,20 @@ def test_streams_that_a_goaway_leaves_out_may_be_sent_again() -> None:
     assert (served, b"bye") == (goaway.last_stream_id, goaway.debug_data)
     assert (unseen, ErrorCode.REFUSED_STREAM, True) == (reset.stream_id, reset.error_code, reset.by_peer)
     assert link.client.is_live(served)
+
+
+def test_a_client_that_takes_its_leave_still_gets_its_answers() -> None:
+    link = Link()
+    running = link.request()
+
+    link.client.drain()
+    link.exchange()
+    assert [GoawayReceived] == kinds(link.at_server)[1:]
+    assert (True, False) == (link.server.is_live(running), link.server.is_draining)
+    link.server.send_headers(running, ResponseHead(200, []), end_stream=True)
+    link.exchange()
+
+    assert [ResponseReceived] == kinds(link.at_client)
 
 
 Call = Callable[[Link, int], object]

@@ -138,8 +138,19 @@ STREAM_ERRORS = [
     ("8.3.1 two paths", headers(1, [GET[3], *GET]), E.PROTOCOL_ERROR),
     ("8.3.1 user information", headers(1, [*GET[:2], (b":authority", b"u@a.example"), GET[3]]), E.PROTOCOL_ERROR),
     ("8.3.1 host differs", request_with((b"host", b"b.example")), E.PROTOCOL_ERROR),
+    ("8.3.1 host that is none", headers(1, [*GET[:2], GET[3], (b"host", b"a.example /x")]), E.PROTOCOL_ERROR),
     ("8.3.1 two hosts", request_with((b"host", b"a.example"), (b"host", b"a.example")), E.PROTOCOL_ERROR),
     ("8.5 CONNECT with a path", headers(1, [(b":method", b"CONNECT"), *GET[1:]], END_HEADERS), E.PROTOCOL_ERROR),
+    (
+        "8.5 CONNECT with a path alone",
+        headers(1, [(b":method", b"CONNECT"), *GET[2:]], END_HEADERS),
+        E.PROTOCOL_ERROR,
+    ),
+    (
+        "8.5 CONNECT with a scheme alone",
+        headers(1, [(b":method", b"CONNECT"), *GET[1:3]], END_HEADERS),
+        E.PROTOCOL_ERROR,
+    ),
     ("8.5 CONNECT without authority", headers(1, [(b":method", b"CONNECT")], END_HEADERS), E.PROTOCOL_ERROR),
     ("RFC 8441 :protocol on GET", headers(1, [*GET, (b":protocol", b"websocket")]), E.PROTOCOL_ERROR),
     ("RFC 9110 content-length twice", request_with(*[(b"content-length", b"0")] * 2), E.PROTOCOL_ERROR),
@@ -195,6 +206,7 @@ def assert_connection_error(codec: Connection, raw: bytes, code: ErrorCode) -> N
     assert code == events[-1].error_code, events[-1]
     assert (frames.GOAWAY, int(code)) == (sent[-1].kind, int.from_bytes(sent[-1].payload[4:8], "big"))
     assert (True, []) == (codec.is_terminated, codec.receive(ENDED, 0.0))
+    assert not codec.has_unread
 
 
 def assert_stream_error(codec: Connection, raw: bytes, code: ErrorCode) -> None:

@@ -211,6 +211,22 @@ def test_a_connection_has_its_whole_pool_again_when_its_streams_have_gone(how: s
 
     assert server._pool.free_bytes == pool_bytes
     assert server._receive_window.held == 0
+    assert not server._table.held_by_ended
+
+
+def test_an_upload_that_ends_after_its_answer_gives_back_what_it_had_of_the_pool() -> None:
+    server = new_server()
+    server.receive(OPEN, 0.0)
+    for _ in range(40):
+        server.receive(data(1, bytes(8_192)), 0.0)
+        server.release(1, 8_192)
+    server.send_headers(1, ResponseHead(200, []), end_stream=True)
+    assert server._pool.free_bytes < server.settings.window_pool_bytes
+
+    server.receive(data(1, b"", frames.END_STREAM), 0.0)
+
+    assert not server.is_live(1)
+    assert server._pool.free_bytes == server.settings.window_pool_bytes
 
 
 @pytest.mark.parametrize("is_held", [False, True], ids=["taken before its end", "taken after its end"])
