@@ -53,7 +53,15 @@ def test_prefixes_are_exchanged_by_elements(sent: str, prefix: str, replacement:
     assert f"302 http://o{expected}" == taken(redirecting, request(f"h{sent}"))
 
 
-@pytest.mark.parametrize(("replacement", "expected"), [("/new", b"/new?q=1"), ("", b"/?q=1"), ("new", b"/new?q=1")])
+@pytest.mark.parametrize(
+    ("replacement", "expected"),
+    [
+        ("/new", b"/new?q=1"),
+        ("", b"/?q=1"),
+        ("new", b"/new?q=1"),
+        ("/neue-straße", b"/neue-stra%C3%9Fe?q=1"),
+    ],
+)
 def test_full_paths_are_replaced_and_the_query_is_kept(replacement: str, expected: bytes) -> None:
     change = {"type": "ReplaceFullPath", "replaceFullPath": replacement}
     table = table_of(route("r", path("/a"), rule={"filters": {"urlRewrite": {"path": change}}}))
@@ -154,9 +162,27 @@ def test_no_spelling_of_a_path_slips_past_its_rule(value: str, sent: str) -> Non
     assert b"/ger%C3%A4te/%7Bid%7D?q=\xc3{" == decision.path
 
 
+@pytest.mark.parametrize("sent", ["/x[1]", "/x%5b1]", "/x%5B1%5D"])
+def test_a_regular_expression_sees_the_normal_form_alone(sent: str) -> None:
+    """It describes text, which has no spelling of its own that could be changed."""
+    table = table_of(
+        route("raw", path(r"/x\[[0-9]\]", "RegularExpression")),
+        route("encoded", path("/x%5B[0-9]%5D", "RegularExpression")),
+        route("plain"),
+    )
+
+    assert "encoded" == taken(table, request(f"h{sent}"))
+
+
 def test_an_unusable_path_is_told_apart_from_other_errors() -> None:
     with pytest.raises(UnusablePath):
         normalise(b"/../x", merge_slashes=True)
+
+
+def test_a_redirect_keeps_an_address_in_its_brackets() -> None:
+    table = table_of(route("r", rule={"backends": [], "filters": {"requestRedirect": {"scheme": "https"}}}))
+
+    assert "302 https://[2001:db8::1]/a" == taken(table, request("[2001:DB8::1]:8080/a"))
 
 
 def test_a_redirect_never_repeats_a_host_that_is_none() -> None:
