@@ -20,6 +20,12 @@ class NameUnknown(ProviderUnreachable):
     """The provider's host name does not resolve."""
 
 
+class OldAnswer(ProviderUnreachable):
+    """Of before something that we know of."""
+
+    retry_after_s = 5.0
+
+
 class AuthenticationFailed(ProviderError):
     """401 or 403: the token is wrong, expired, or lacks the permission."""
 

@@ -9,7 +9,7 @@ from collections.abc import Collection
 import msgspec
 
 from tunnelgw.provider.client import Configuration, ProviderClient
-from tunnelgw.provider.errors import NotThere, Refused
+from tunnelgw.provider.errors import NotThere, OldAnswer, Refused
 from tunnelgw.provider.ingress import Revision, revise
 
 
@@ -43,6 +43,8 @@ class TunnelDocument:
         self._account_id = tunnel.account_id
         self._is_checked = False
         self._last_version: int | None = None
+        self._doubted_version: int | None = None
+        """Older than the last one, and answered last."""
 
     def check(self) -> None:
         """Raises ProviderError unless the tunnel can be configured here."""
@@ -64,6 +66,7 @@ class TunnelDocument:
         if not self._is_checked:
             self.check()
         found, revision = self.compare(hostnames)
+        self._require_news(found.version)
         foreign_edits = 0 if self._last_version is None else max(0, found.version - self._last_version)
         self._last_version = found.version
         if not revision.is_changed or self._is_dry_run:
@@ -73,6 +76,18 @@ class TunnelDocument:
         self._last_version = written.version
         foreign_edits += max(0, written.version - found.version - 1)
         return Pass(written.version, True, revision, foreign_edits)
+
+    def _require_news(self, version: int) -> None:
+        """Versions only rise, so an older one is an answer of before: it knows nothing of what was written since. One
+        that is answered again is believed: we would never write again otherwise.
+        """
+        last, doubted, self._doubted_version = self._last_version, self._doubted_version, None
+        if last is not None and version < last and version != doubted:
+            self._doubted_version = version
+            raise OldAnswer(
+                f"read configuration: the provider answered version {version} of the ingress document, which was at "
+                f"{last}: asked again in {OldAnswer.retry_after_s:g} s"
+            )
 
     def _account(self) -> str:
         if not self._account_id:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+import msgspec
 import pytest
 
 from daemonkit.secret import Secret
@@ -151,3 +152,36 @@ def test_a_tunnel_that_is_configured_locally_is_refused_before_anything_is_writt
     with pytest.raises(Refused, match="configured locally"):
         document(client).keep({"a.example"})
     assert provider.calls["write"] == 0
+
+
+def test_an_answer_of_before_our_own_write_is_not_worked_from(provider: Provider, client: ProviderClient) -> None:
+    kept = document(client)
+    kept.keep({"a.example", "b.example"})
+    before = msgspec.structs.replace(provider.tunnel)
+    kept.keep({"a.example"})
+    provider.tunnels[TUNNEL_ID] = before
+
+    with pytest.raises(ProviderUnreachable, match=r"version 1 .* was at 2") as caught:
+        kept.keep({"a.example", "b.example"})
+
+    assert caught.value.retry_after_s > 0
+    provider.tunnels[TUNNEL_ID] = provider.tunnel
+    after = kept.keep({"a.example", "b.example"})
+    assert (after.was_written, after.foreign_edits) == (True, 0)
+    assert provider.hostnames == ["a.example", "b.example", "*"]
+
+
+def test_an_older_version_that_the_provider_abides_by_is_worked_from(
+    provider: Provider, client: ProviderClient
+) -> None:
+    kept = document(client)
+    kept.keep({"a.example", "b.example"})
+    before = msgspec.structs.replace(provider.tunnel)
+    kept.keep({"a.example"})
+    provider.tunnels[TUNNEL_ID] = before
+    with pytest.raises(ProviderUnreachable):
+        kept.keep({"a.example"})
+
+    after = kept.keep({"a.example"})
+
+    assert (after.version, after.was_written, after.revision.removed) == (2, True, ("b.example",))
