@@ -42,7 +42,7 @@ def test_a_body_without_length_goes_out_in_chunks_with_trailers() -> None:
         if not got[0].endswith(b"0\r\nx-sum: 1\r\n\r\n"):
             got.append(conn.read_until(b"0\r\nx-sum: 1\r\n\r\n"))
         conn.send(b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n1\r\na\r\n0\r\nx-done: yes\r\n\r\n")
-        conn.wait_for_end()
+        conn.serve()
 
     with backend(take) as peer, world() as w:
         w.use(one(peer.address))
@@ -56,6 +56,37 @@ def test_a_body_without_length_goes_out_in_chunks_with_trailers() -> None:
 
         assert b"transfer-encoding: chunked" in b"".join(got)
         assert answer.trailers == [(b"x-done", b"yes")]
+        assert (w.backend().in_flight, w.fetch().status_code, peer.connections) == (0, 200, 1)
+
+
+@pytest.mark.parametrize("with_trailers", [True, False], ids=["with trailers", "without"])
+def test_the_end_of_a_body_is_sent_when_it_comes(with_trailers: bool) -> None:
+    has_body = threading.Event()
+    end = b"0\r\nx-sum: 1\r\n\r\n" if with_trailers else b"0\r\n\r\n"
+
+    def take(conn: Conn) -> None:
+        conn.read_until(b"3\r\nabc\r\n")
+        has_body.set()
+        conn.read_until(end)
+        conn.send(OK)
+        conn.serve()
+
+    with backend(take) as peer, world() as w:
+        w.use(one(peer.address))
+        answer = w.get(method=b"POST", end_stream=False)
+        request = answer.request
+        assert request is not None
+        w.until(lambda: answer.is_open_told == 1)
+        request.send_data(b"abc", False, Owed())
+        w.until(has_body.is_set)
+        w.turns()
+        if with_trailers:
+            request.send_trailers([(b"x-sum", b"1")])
+        else:
+            request.send_data(b"", True, Owed())
+        w.until(lambda: answer.is_over)
+
+        assert answer.status_code == 200
 
 
 @pytest.mark.parametrize("holds", [False, True])
@@ -156,6 +187,28 @@ def test_a_reader_that_holds_bytes_stops_the_backend_and_starts_it_again() -> No
         assert len(answer.body) == LARGE_BYTES
         # The connection reads again for the next one.
         assert w.get().request is not None
+
+
+def test_a_response_that_was_held_and_let_go_is_held_again() -> None:
+    def pour(conn: Conn) -> None:
+        conn.request()
+        conn.send(b"HTTP/1.1 200 OK\r\ncontent-length: %d\r\n\r\n" % LARGE_BYTES)
+        sent = 0
+        while sent < LARGE_BYTES:
+            sent += conn.sock.send(b"x" * min(65536, LARGE_BYTES - sent))
+        conn.wait_for_end()
+
+    with backend(pour) as peer, world() as w:
+        w.use(one(peer.address))
+        answer = w.get(holds=True)
+        for _ in range(2):
+            w.until(lambda: answer.held_bytes > 256 * 1024)
+            w.turns(50)
+
+            assert answer.held_bytes <= 2 * 256 * 1024
+            answer.release()
+        assert answer.request is not None
+        answer.request.cancel()
 
 
 def test_a_slow_backend_holds_the_sender_back_by_its_credit() -> None:

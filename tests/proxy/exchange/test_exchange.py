@@ -104,6 +104,7 @@ def test_trailers_pass_both_ways_without_those_that_frame(world: World) -> None:
     stream.end_with([(b"grpc-status", b"0"), (b"transfer-encoding", b"chunked")])
 
     assert (client.body, client.trailers) == (b"reply", [(b"grpc-status", b"0")])
+    assert not client.is_request_stopped
     assert world.record.reason == ""
 
 
@@ -119,6 +120,35 @@ def test_trailers_wait_behind_a_body_that_the_client_has_not_taken(world: World)
     client.widen()
 
     assert (client.body, client.trailers) == (b"reply", [(b"grpc-status", b"0")])
+
+
+@pytest.mark.parametrize("with_trailers", [False, True], ids=["data", "trailers"])
+def test_an_end_that_comes_when_a_slow_client_has_caught_up_is_passed_on_at_once(
+    world: World, with_trailers: bool
+) -> None:
+    client = world.begin(asked())
+    client.taken.window_bytes = 1
+    world.pool.stream.answer()
+    world.pool.stream.send(b"reply")
+    client.widen()
+    if with_trailers:
+        world.pool.stream.end_with([(b"grpc-status", b"0")])
+    else:
+        world.pool.stream.send(b"!", end_stream=True)
+
+    assert (client.is_ended, world.record.reason) == (True, "")
+    assert (world.stats.route("shop").in_flight, not world.services.running) == (0, True)
+
+
+def test_trailers_may_end_a_response_before_the_request(world: World) -> None:
+    client = world.begin(asked(b"POST", fields=[GRPC]), end_stream=False)
+    client.send(b"message")
+    world.pool.stream.answer()
+    world.pool.stream.end_with([(b"grpc-status", b"8")])
+    client.send(b"more")
+    world.pool.stream.taken.drain()
+
+    assert (client.is_ended, client.is_request_stopped, client.owed_bytes) == (True, True, 0)
 
 
 def test_a_response_whose_trailers_are_all_forbidden_still_ends(world: World) -> None:
@@ -245,6 +275,7 @@ def test_a_failure_before_the_response_is_answered_by_its_reason(
     assert client.head is not None
     assert (client.head.status_code, client.field(b"retry-after")) == (status_code, retry_after)
     assert (world.record.reason, world.record.detail) == (reason.value, "as the test wants")
+    assert world.record.address == "192.0.2.10:80"
     assert world.record.request_id in client.body
     assert client.field(b"x-request-id") == world.record.request_id
 
@@ -256,6 +287,7 @@ def test_a_status_code_that_http_does_not_have_is_no_response(world: World) -> N
     assert world.pool.stream.is_cancelled
     assert client.head is not None
     assert (client.head.status_code, world.record.reason) == (502, "protocol")
+    assert world.record.detail == "status code 999, want at most 599"
 
 
 def test_an_error_waits_for_a_client_that_takes_nothing(world: World) -> None:

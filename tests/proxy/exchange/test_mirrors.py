@@ -120,6 +120,15 @@ def test_a_mirror_outlives_its_exchange_when_it_has_the_whole_request(make_world
     assert (mirror.is_cancelled, not world.services.running) == (True, True)
 
 
+def test_so_it_does_where_trailers_were_the_end(make_world: MakeWorld) -> None:
+    _, client, mirror, stream = begin(make_world)
+    client.send(b"body")
+    client.exchange.on_request_trailers([(b"checksum", b"1")])
+    stream.answer(200, end_stream=True)
+
+    assert (mirror.is_cancelled, mirror.trailers) == (False, [(b"checksum", b"1")])
+
+
 def test_an_answer_to_a_mirror_that_never_ends_is_given_up_after_the_exchange(make_world: MakeWorld) -> None:
     world, _, mirror, stream = begin(make_world, end_stream=True)
     mirror.answer(200)

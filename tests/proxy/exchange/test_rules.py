@@ -1,9 +1,11 @@
 """What a rule does to requests and responses on their way: fields, rewrites, sessions, CORS."""
 
+import pytest
+
 from proxy.backend.stream import Reason
 from proxy.routing import fingerprint
 from tests.proxy.exchange.conftest import MakeWorld
-from tests.proxy.exchange.sides import arrived, asked, config
+from tests.proxy.exchange.sides import arrived, asked, config, config_of
 
 STICKY = config(
     '"sessionPersistence": {"sessionName": "s"},', backend='{"addresses": ["192.0.2.10:80", "192.0.2.11:80"]}'
@@ -68,6 +70,25 @@ def test_a_session_binds_a_client_to_the_address_that_answered(make_world: MakeW
 
     assert world.pool.stream.wish.session_address == fingerprint("192.0.2.11:80")
     assert again.field(b"set-cookie") is None
+
+
+@pytest.mark.parametrize("scheme", ["http", "https"])
+def test_the_cookie_of_a_session_is_secure_where_the_client_has_come_by_tls(make_world: MakeWorld, scheme: str) -> None:
+    """A browser that came in clear would not keep it."""
+    pem = "-----BEGIN %s-----\\nYQ==\\n-----END %s-----"
+    pair = f'{{"certificate": "{pem % (("CERTIFICATE",) * 2)}", "privateKey": "{pem % (("PRIVATE KEY",) * 2)}"}}'
+    tls = f', "tls": {{"certificates": [{pair}]}}' if scheme == "https" else ""
+    world = make_world(
+        config_of(
+            f"""{{"listeners": [{{"name": "web", "port": 80, "protocol": "{scheme.upper()}"{tls}}}],
+            "routes": [{{"name": "shop", "rules": [{{"sessionPersistence": {{"sessionName": "s"}},
+            "backends": [{{"address": "192.0.2.10:80"}}]}}]}}]}}"""
+        )
+    )
+    client = world.begin(asked(), arrival=arrived(scheme=scheme.encode()))
+    world.pool.stream.answer(200, end_stream=True)
+
+    assert (b"Secure" in (client.field(b"set-cookie") or b"")) is (scheme == "https")
 
 
 def test_a_session_moves_with_the_address_that_could_be_reached(make_world: MakeWorld) -> None:
