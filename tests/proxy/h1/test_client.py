@@ -3,6 +3,7 @@
 import pytest
 
 from proxy.h1 import Caches, ClientConnection, Fields, Limits, LocalProtocolError, RequestHead
+from proxy.h1.caches import MAX_HEAD_BYTES, MAX_HEADS, MAX_LINE_BYTES
 from tests.proxy.h1.transcripts import END, Line, receive_in_pieces, three_ways, transcript
 
 OK = b"HTTP/1.1 200 OK\r\n"
@@ -280,6 +281,15 @@ def test_a_backend_that_leaves_in_the_middle_is_reported_with_whether_it_had_beg
     assert is_begun == client.is_response_begun
 
 
+def test_a_backend_that_leaves_after_a_response_had_not_begun_the_next() -> None:
+    client = asking()
+    client.receive(b"HTTP/1.1 204 x\r\n\r\n")
+    client.send_request(head(), True)
+
+    assert [("terminated", 502)] == transcript(client.receive_eof())
+    assert not client.is_response_begun
+
+
 def test_a_backend_that_leaves_while_idle_ends_nothing() -> None:
     client = asking()
     client.receive(b"HTTP/1.1 204 x\r\n\r\n")
@@ -297,6 +307,8 @@ def test_an_answer_before_the_end_of_the_request_spoils_the_connection() -> None
 
     client.send_data(b"x", True)
     assert not client.is_reusable
+    with pytest.raises(LocalProtocolError):
+        client.send_request(head(), True)
 
 
 @pytest.mark.parametrize(
@@ -372,9 +384,19 @@ def test_a_request_that_could_be_read_as_another_is_never_sent(request_head: Req
     assert not client.has_output
     assert client.is_reusable
 
+    # Of what was sent once before, less is looked at.
+    authority = request_head.authority.partition(b"\r")[0]
+    client.send_request(RequestHead(b"GET", b"http", authority, b"/", []), True)
+    client.receive(b"HTTP/1.1 204 x\r\n\r\n")
+    client.data_to_send()
+    with pytest.raises(LocalProtocolError):
+        client.send_request(request_head, end_stream)
+    assert not client.has_output
+
 
 def test_a_second_request_waits_for_the_first_response() -> None:
     client = asking()
+    assert not client.is_reusable
 
     with pytest.raises(LocalProtocolError):
         client.send_request(head(), True)
@@ -392,3 +414,35 @@ def test_what_answers_head_is_not_remembered_for_requests_whose_answers_have_bod
         expected = [response(200, LENGTH_5), *([("data", body)] if body else []), END]
         assert transcript(client.receive(sent + body)) == expected
         assert client.is_reusable
+
+
+def repeated(caches: Caches, raw: bytes) -> None:
+    for _ in range(3):
+        client = ClientConnection(caches)
+        client.send_request(head(), True)
+        client.receive(raw)
+        assert client.is_reusable
+
+
+def test_of_what_backends_repeat_no_credential_is_remembered_and_nothing_long() -> None:
+    caches = Caches()
+    repeated(caches, OK + b"Content-Length: 0\r\nSet-Cookie: id=secret\r\n\r\n")
+    repeated(caches, OK + b"Content-Length: 0\r\nX: " + b"x" * MAX_LINE_BYTES + b"\r\n\r\n")
+    many = MAX_HEAD_BYTES // 100
+    repeated(caches, OK + b"Content-Length: 0\r\n" + (b"X: " + b"x" * 100 + b"\r\n") * many + b"\r\n")
+
+    remembered = [*caches.received.young, *caches.received.old, *caches.heads]
+
+    assert {b"Content-Length: 0", b"X: " + b"x" * 100} == set(remembered)
+
+
+def test_heads_are_remembered_in_bounded_number() -> None:
+    caches = Caches()
+    lines = [b"X-%d: x\r\n" % number for number in range(11)]
+    for number in range(1 << len(lines)):
+        chosen = b"".join(line for place, line in enumerate(lines) if number >> place & 1)
+        client = ClientConnection(caches)
+        client.send_request(head(), True)
+        client.receive(OK + chosen + b"Content-Length: 0\r\n\r\n")
+
+    assert 0 < len(caches.heads) <= MAX_HEADS

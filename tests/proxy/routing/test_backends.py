@@ -75,6 +75,15 @@ def test_the_draw_alone_decides_among_weights(draw: float, chosen: str) -> None:
     assert chosen == forwarded(table, request("h/"), draw).backend.spec.addresses[0].partition(".")[0]
 
 
+def test_the_choice_among_backends_leaves_host_and_target_as_they_are() -> None:
+    table = table_of(route("r", rule={"backends": [backend("a"), backend("b")]}))
+
+    decision = routing.decide(table, routing.socket_door("", 8080), request("a.example:8080/a?b"), lambda: 0.9)
+
+    assert isinstance(decision, routing.Forward)
+    assert (b"a.example:8080", b"/a?b") == (decision.authority, decision.path)
+
+
 def test_fixed_answers_carry_their_body_and_a_status_for_grpc() -> None:
     answer = answered(table_of(route("r", rule={"backends": [INVALID]})), request("h/"))
 

@@ -216,11 +216,15 @@ def test_a_route_goes_whole_that_has_a_name_twice(repeated: str) -> None:
     assert holdings(take(staying)) == holdings(before)
 
 
-def test_nothing_is_kept_of_hostnames_that_have_come_and_gone() -> None:
+@pytest.mark.parametrize("kind", ["http", "grpc"])
+def test_nothing_is_kept_of_hostnames_that_have_come_and_gone(kind: str) -> None:
     def routes_of(*hostnames: str) -> bytes:
         backends = [{"address": "x.test:80"}]
         staying = [f"stays-{number}.example" for number in range(4)]  # where most leaves, the table is made anew
-        named = [{"name": name, "hostnames": [name], "backends": backends} for name in (*staying, *hostnames)]
+        named = [
+            {"name": name, "kind": kind, "hostnames": [name], "rules": [{"backends": backends}]}
+            for name in (*staying, *hostnames)
+        ]
         return json.dumps({"listeners": [{"name": "web", "port": 8080}], "routes": named}).encode()
 
     served = Served()
