@@ -18,6 +18,7 @@ from proxy.doors.h2stream import H2Stream
 from proxy.doors.member import BUSY, Keeper
 from proxy.doors.misdirected import Misdirection
 from proxy.doors.refusals import MISDIRECTED, refusal
+from proxy.doors.rests import Rests
 from proxy.doors.terms import Terms
 from proxy.doors.turns import Turns
 from proxy.exchange.client import Arrival
@@ -65,6 +66,8 @@ class H2Connection:
         self._has_settings = self._codec.is_established
         self._answered: list[int] = []
         """Streams whose answer is on its way, and whose request has not ended."""
+        self._rests: Rests | None = None
+        """Made with the first: most clients leave none."""
         self._reads_on = False
         """`_read_on` will be called."""
         self._is_draining = False
@@ -134,7 +137,9 @@ class H2Connection:
             self._on_window_opened(event.stream_id)
         elif isinstance(event, h2.TrailersReceived):
             stream = self._streams.get(event.stream_id)
-            if stream is not None and stream.exchange is not None and not stream.is_request_dropped:
+            if stream is None and self._rests is not None:
+                self._rests.forget(event.stream_id)
+            elif stream is not None and stream.exchange is not None and not stream.is_request_dropped:
                 stream.exchange.on_request_trailers(event.fields)
         elif isinstance(event, h2.StreamReset):
             how = event.reason if not event.by_peer else f"reset by the client, code {event.error_code}"
@@ -183,7 +188,10 @@ class H2Connection:
     def _on_data(self, event: h2.DataReceived) -> None:
         stream = self._streams.get(event.stream_id)
         if stream is None or stream.exchange is None or stream.is_request_dropped:
-            self._codec.release(event.stream_id, len(event.data))
+            size_bytes = len(event.data)
+            self._codec.release(event.stream_id, size_bytes)
+            if stream is None and self._rests is not None:
+                self._rests.took(event.stream_id, size_bytes, event.end_stream)
         else:
             stream.exchange.on_request_data(event.data, event.end_stream)
 
@@ -231,16 +239,28 @@ class H2Connection:
             self._on_streams_gone()
 
     def _stop_requests(self) -> None:
-        """The client need not send the rest (RFC 9113, 8.1).
+        """The client need not send the rest (RFC 9113, 8.1), and is told so when it has had a while for that.
 
-        Told by itself, after the answer: who finds both in one piece, such as curl 7.88 in a TLS record, may lose that.
+        The edge, which can do without, and who is to go are told at once: by itself, after the answer, since who finds
+        both in one piece, such as curl 7.88 in a TLS record, may lose that.
         """
         answered, self._answered = self._answered, []
+        codec = self._codec
+        is_told_at_once = self._is_draining or self._is_ending or self._arrival.is_edge
         for stream_id in answered:
-            if self._codec.is_live(stream_id):
-                self._codec.reset_stream(stream_id, ErrorCode.NO_ERROR)
+            if not codec.is_live(stream_id):
+                codec.abandon(stream_id)
+            elif is_told_at_once:
+                codec.reset_stream(stream_id, ErrorCode.NO_ERROR)
             else:
-                self._codec.abandon(stream_id)
+                codec.abandon(stream_id)
+                if self._rests is None:
+                    self._rests = Rests(self._loop, codec, self._on_stopped)
+                self._rests.begin(stream_id)
+        self._on_stopped()
+
+    def _on_stopped(self) -> None:
+        """Answered requests have ended, or their streams."""
         if self._codec.has_output:
             self._transport.flush_later()
         if self._is_draining and self._codec.is_drained:
@@ -273,6 +293,8 @@ class H2Connection:
     def _lose_stream(self, stream_id: int, reason: str) -> None:
         stream = self._forget(stream_id)
         if stream is None:
+            if self._rests is not None:
+                self._rests.forget(stream_id)
             return
         self._tell_gone(stream, reason)
         if not self._streams:
@@ -389,12 +411,17 @@ class H2Connection:
         if not self._is_ending:
             self._is_ending = True
             self.idle_since_s = BUSY
-            self._deadline.cancel()
+            self._end_waits()
             self._transport.finish()
 
     def _leave(self) -> None:
         self._is_ending = True
         self.idle_since_s = BUSY
-        self._deadline.cancel()
+        self._end_waits()
         self.turns.close()
         self._keeper.forget(self)
+
+    def _end_waits(self) -> None:
+        self._deadline.cancel()
+        if self._rests is not None:
+            self._rests.close()

@@ -145,10 +145,13 @@ class H2Stream:
         self._connection.on_incomplete(self)
 
     def release(self, size_bytes: int) -> None:
+        if self.exchange is None:
+            # After the end: its connection has given back all that was held then.
+            return
         self._codec.release(self.stream_id, size_bytes)
         if self._codec.has_output:
             self._transport.flush_later()
 
     def stop_request(self) -> None:
-        """The rest is taken in and dropped; it is reset with the end of the response, if it has not ended by then."""
+        """The rest is taken in and dropped, after the end of the response for a while (`rests`)."""
         self.is_request_dropped = True

@@ -389,5 +389,7 @@ class Link:
             stats.received_bytes += received_bytes
 
 
-_NOBODY_YET: Final = Arrival(door=TUNNEL_HTTPS, scheme=b"https", address="", protocol="HTTP/2", is_trusted=False)
+_NOBODY_YET: Final = Arrival(
+    door=TUNNEL_HTTPS, scheme=b"https", address="", protocol="HTTP/2", is_trusted=False, is_edge=True
+)
 """Each stream gets its own."""

@@ -1,12 +1,14 @@
 """HTTP/2 clients with prior knowledge on plain doors, played by an independent implementation."""
 
 import socket
+from typing import Final
 
 import pytest
 from h2.errors import ErrorCodes
 from h2.settings import SettingCodes
 
 from proxy.doors.h2connection import H2Connection
+from proxy.doors.rests import REST_BYTES, REST_S
 from proxy.h2 import ErrorCode, Settings, frames
 from tests.proxy.doors.h2client import Answer, H2Client, request_head
 from tests.proxy.doors.rig import WAIT_S, Rig, read_all, read_until, serving
@@ -16,6 +18,7 @@ MIB = 1024 * 1024
 HEADER_TIMEOUT_S = 10.0
 """Unless the document says otherwise."""
 LONGER_THAN_TESTS_S = 600.0
+PATIENT: Final = {"limits": {"idleTimeout": "1h"}}
 
 
 def client_of(rig: Rig, **options: bool | int) -> H2Client:
@@ -97,6 +100,118 @@ def test_what_an_early_answer_leaves_of_a_body_is_not_asked_for() -> None:
         assert b"hello\n" == client.get("/hello").body
 
 
+@pytest.fixture
+def has_long_rests(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No stall ends them: time is what the rig passes."""
+    monkeypatch.setattr("proxy.doors.rests.REST_S", LONGER_THAN_TESTS_S)
+
+
+@pytest.mark.usefixtures("has_long_rests")
+def test_the_rest_of_an_upload_is_taken_in_although_the_answer_has_come() -> None:
+    """There are clients that send all of it before they look at an answer."""
+    with serving(**PATIENT) as rig, client_of(rig) as client:
+        stream_id = client.ask("/early", method="POST", has_body=True)
+        answer = client.answer(stream_id)
+        client.send(stream_id, bytes(3 * MIB), ends=True)
+        client.get("/hello")
+        rig.pass_time(LONGER_THAN_TESTS_S)
+
+        assert b"hello\n" == client.get("/hello").body
+        assert (413, b"too much\n", None) == (answer.status_code, answer.body, answer.reset_code)
+
+
+@pytest.mark.usefixtures("has_long_rests")
+def test_an_upload_whose_window_was_used_up_may_go_on_after_the_answer() -> None:
+    """What its exchange held is credited at once, and not a second time when that is let go."""
+    with serving() as rig, client_of(rig) as client:
+        stream_id = client.ask("/hold", method="POST", has_body=True)
+        window_bytes = client.h2.local_flow_control_window(stream_id)
+        client.send(stream_id, bytes(window_bytes))
+        exchange = rig.services.begun.get(timeout=WAIT_S)
+        rig.wait_for(lambda: exchange.received_bytes == window_bytes, "the body")
+        rig.call(rig.services.let_go)
+        answer = client.answer(stream_id)
+        client.send(stream_id, bytes(1))
+        rig.call(lambda: exchange.client.release(window_bytes))
+        client.send(stream_id, bytes(3 * MIB), ends=True)
+
+        assert b"hello\n" == client.get("/hello").body
+        assert (200, None) == (answer.status_code, answer.reset_code)
+
+
+@pytest.mark.usefixtures("has_long_rests")
+def test_an_answered_upload_is_stopped_when_its_time_has_come() -> None:
+    with serving(**PATIENT) as rig, client_of(rig) as client:
+        first = client.answer(client.ask("/early", method="POST", has_body=True))
+        client.get("/hello")
+        rig.pass_time(LONGER_THAN_TESTS_S / 2)
+        stream_id = client.ask("/early", method="POST", has_body=True)
+        second = client.answer(stream_id)
+        client.get("/hello")
+        assert (None, None) == (first.reset_code, second.reset_code)
+
+        rig.pass_time(LONGER_THAN_TESTS_S / 2)
+        client.read_until(lambda: first.reset_code is not None)
+        client.send(stream_id, bytes(MIB))
+        client.get("/hello")
+        assert (ErrorCodes.NO_ERROR, None) == (first.reset_code, second.reset_code)
+        rig.pass_time(LONGER_THAN_TESTS_S / 2)
+        client.read_until(lambda: second.reset_code is not None)
+        assert ErrorCodes.NO_ERROR == second.reset_code
+
+
+@pytest.mark.usefixtures("has_long_rests")
+def test_no_more_is_taken_of_an_answered_upload_than_a_bound() -> None:
+    with serving() as rig, client_of(rig) as client:
+        stream_id = client.ask("/early", method="POST", has_body=True)
+        answer = client.answer(stream_id)
+        client.get("/hello")
+        client.send(stream_id, bytes(REST_BYTES))
+        client.get("/hello")
+        assert answer.reset_code is None
+        client.send(stream_id, bytes(1))
+        client.read_until(lambda: answer.reset_code is not None)
+
+        assert ErrorCodes.NO_ERROR == answer.reset_code
+        assert b"hello\n" == client.get("/hello").body
+
+
+@pytest.mark.usefixtures("has_long_rests")
+@pytest.mark.parametrize("how", ["data", "trailers", "reset"])
+def test_an_answered_upload_that_has_ended_is_not_waited_for(how: str) -> None:
+    with serving(**PATIENT) as rig, client_of(rig) as client:
+        stream_id = client.ask("/early", method="POST", has_body=True)
+        answer = client.answer(stream_id)
+        client.get("/hello")
+        if how == "data":
+            client.h2.end_stream(stream_id)
+        elif how == "trailers":
+            client.h2.send_headers(stream_id, [(b"x-sum", b"1")], end_stream=True)
+        else:
+            client.h2.reset_stream(stream_id)
+        client.flush()
+        client.get("/hello")
+        rig.pass_time(LONGER_THAN_TESTS_S)
+
+        assert b"hello\n" == client.get("/hello").body
+        assert answer.reset_code is None
+
+
+def test_a_drain_ends_with_the_rest_of_an_answered_upload(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("proxy.doors.h2connection.DRAIN_S", LONGER_THAN_TESTS_S)
+    with serving() as rig, client_of(rig) as client:
+        stream_id = client.ask("/early", method="POST", has_body=True)
+        answer = client.answer(stream_id)
+        client.get("/hello")
+        rig.call(rig.doors.drain)
+        client.read_until(lambda: len(client.goaways) == 2)
+        rig.pass_time(REST_S)
+        client.read_until(lambda: client.is_closed)
+
+        assert 0 == answer.reset_code
+
+
+@pytest.mark.usefixtures("has_long_rests")
 def test_a_draining_connection_ends_with_an_answer_that_comes_before_the_end_of_its_request(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

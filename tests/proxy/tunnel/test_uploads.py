@@ -14,6 +14,7 @@ from tests.support.edge.ledger import Record
 
 MIB = 1 << 20
 STANDING = 150
+LONGER_THAN_TESTS_S = 600.0
 
 
 @pytest.fixture
@@ -57,3 +58,12 @@ def test_uploads_that_stand_still_hold_up_no_other_however_many_they_are(rig: Ri
     assert large.read_all() == b"%d bytes, trailers []\n" % (16 * MIB)
     assert rig.edge.call("/hello").read_all() == b"hello\n"
     assert rig.call(lambda: sum(each.received_bytes for each in rig.services.held)) == held + STANDING * drained_bytes
+
+
+def test_an_upload_that_is_answered_early_is_stopped_at_once(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("proxy.doors.rests.REST_S", LONGER_THAN_TESTS_S)
+    (record,) = rig.edge.wait_for_registered(1)
+    call = upload(rig, "/early")
+
+    assert call.read_all() == b"too much\n"
+    rig.edge.wait_for(lambda: record.streams == 0, "the end of its stream")

@@ -1,0 +1,66 @@
+"""What clients still send of requests that have been answered.
+
+HTTP/2 can stop them with a reset (RFC 9113, 8.1), but not all clients hear it: the JDK's HttpClient and httpx wait for
+credit to send the rest, as long as they may take, and look at no answer before, and curl 7.88 loses the answer with it.
+So the rest is taken in and dropped for a moment, as over HTTP/1.1, and only what is longer is stopped.
+"""
+
+from collections.abc import Callable
+from typing import Final
+
+from proxy import h2
+from proxy.h2 import ErrorCode
+from proxy.loop import Loop
+
+REST_S: Final = 2.0
+REST_BYTES: Final = 8 * 1024 * 1024
+
+
+class Rests:
+    __slots__ = ("_codec", "_deadline", "_left", "_loop", "_on_stopped")
+
+    def __init__(self, loop: Loop, codec: h2.Connection, on_stopped: Callable[[], None]) -> None:
+        """`on_stopped`: streams were reset when their time had come."""
+        self._loop = loop
+        self._codec = codec
+        self._on_stopped = on_stopped
+        self._deadline = loop.deadline(self._on_due)
+        self._left: dict[int, tuple[float, int]] = {}
+        """By stream, the oldest first: when it is reset, and after how many bytes."""
+
+    def begin(self, stream_id: int) -> None:
+        """Nothing of its body is held any more, and all that comes is released."""
+        until_s = self._loop.now_s + REST_S
+        if not self._left:
+            self._deadline.set(until_s)
+        self._left[stream_id] = until_s, REST_BYTES
+
+    def took(self, stream_id: int, size_bytes: int, end_stream: bool) -> None:
+        until_s, left_bytes = self._left.get(stream_id, (0.0, 0))
+        if not until_s:
+            return
+        if end_stream:
+            del self._left[stream_id]
+        elif size_bytes > left_bytes:
+            del self._left[stream_id]
+            self._codec.reset_stream(stream_id, ErrorCode.NO_ERROR)
+        else:
+            self._left[stream_id] = until_s, left_bytes - size_bytes
+
+    def forget(self, stream_id: int) -> None:
+        self._left.pop(stream_id, None)
+
+    def close(self) -> None:
+        self._left.clear()
+        self._deadline.cancel()
+
+    def _on_due(self) -> None:
+        left, now_s = self._left, self._loop.now_s
+        due = [stream_id for stream_id, (until_s, _) in left.items() if until_s <= now_s]
+        for stream_id in due:
+            del left[stream_id]
+            self._codec.reset_stream(stream_id, ErrorCode.NO_ERROR)
+        if left:
+            self._deadline.set(next(iter(left.values()))[0])
+        if due:
+            self._on_stopped()
