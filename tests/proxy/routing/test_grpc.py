@@ -149,3 +149,12 @@ def test_clients_without_a_route_are_told_unimplemented_and_without_a_backend_un
     assert 14 == answered(table, called("h/none/m")).grpc_status
     assert 14 == answered(table, called("h/empty/m"), 0.0).grpc_status
     assert (4, 14) == (routing.grpc_status_of(504), routing.grpc_status_of(502))
+
+
+@pytest.mark.parametrize("wanted", [{}, call(method="Get"), call("a[.]S.*", type_="RegularExpression")], ids=str)
+def test_conditions_on_header_fields_hold_whatever_a_match_asks_of_the_method(wanted: dict[str, Any]) -> None:
+    table = table_of(grpc("r", {**wanted, "headers": headers(tenant="one")}))
+
+    assert "r" == taken(table, called("h/a.Svc/Get", tenant="one"))
+    assert "404 no_route" == taken(table, called("h/a.Svc/Get", tenant="two"))
+    assert "404 no_route" == taken(table, called("h/a.Svc/Get"))

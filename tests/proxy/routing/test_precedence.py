@@ -156,3 +156,21 @@ def test_the_order_of_routes_with_names_does_not_matter() -> None:
         shuffled = random.Random(seed).sample(named, len(named))
 
         assert expected == [taken(table_of(*shuffled), head) for head in heads]
+
+
+@pytest.mark.parametrize("type_", ["Exact", "PathPrefix", "RegularExpression"])
+def test_conditions_on_header_fields_hold_whatever_a_match_asks_of_the_path(type_: str) -> None:
+    table = table_of(route("r", path("/a", type_, headers=headers(tenant="one"))))
+
+    assert "r" == taken(table, request("h/a", tenant="one"))
+    assert "404 no_route" == taken(table, request("h/a", tenant="two"))
+    assert "404 no_route" == taken(table, request("h/a"))
+
+
+def test_an_expression_about_what_was_not_sent_does_not_hold() -> None:
+    anything = [{"name": "x", "type": "RegularExpression", "value": ".*"}]
+    table = table_of(route("head", path("/", headers=anything)), route("query", path("/", queryParams=anything)))
+
+    assert "head" == taken(table, request("h/", x=""))
+    assert "query" == taken(table, request("h/?x="))
+    assert "404 no_route" == taken(table, request("h/?y=1", y="1"))
