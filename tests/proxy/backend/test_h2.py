@@ -10,7 +10,7 @@ from h2.settings import SettingCodes
 from proxy import document
 from proxy.backend.stream import Reason
 from tests.proxy.backend.h2peer import H2Peer, answers, h2c, opened, speaks
-from tests.proxy.backend.servers import PATIENCE_S, Conn, backend
+from tests.proxy.backend.servers import PATIENCE_S, Conn, backend, of
 from tests.proxy.backend.world import Answer, Owed, world
 
 
@@ -41,6 +41,60 @@ def test_who_waits_is_told_when_the_connection_is_there() -> None:
         w.until(lambda: answer.is_over)
 
         assert (answer.status_code, answer.is_open_told) == (200, 1)
+
+
+@pytest.mark.parametrize("with_trailers", [True, False], ids=["trailers", "the head"])
+def test_a_response_that_ends_without_data_is_over(with_trailers: bool) -> None:
+    def end_bare(peer: H2Peer, event: h2.events.Event) -> None:
+        if isinstance(event, h2.events.StreamEnded):
+            peer.h2.send_headers(event.stream_id, [(b":status", b"200")], end_stream=not with_trailers)
+            if with_trailers:
+                peer.h2.send_headers(event.stream_id, [(b"grpc-status", b"0")], end_stream=True)
+
+    with backend(speaks(end_bare)) as peer, world() as w:
+        w.use(h2c(peer.address))
+        answer = w.fetch()
+
+        assert (answer.status_code, w.backend().in_flight) == (200, 0)
+        w.use()
+        w.until(lambda: not w.backend().connections)
+
+
+def test_status_codes_count_against_an_address() -> None:
+    def refuse(peer: H2Peer, event: h2.events.Event) -> None:
+        if isinstance(event, h2.events.StreamEnded):
+            peer.answer(event.stream_id, status=b"503")
+
+    policy = document.PassiveHealth(consecutive_failures=2, max_ejected_percent=100)
+    with backend(speaks(refuse)) as peer, world() as w:
+        w.use(of(peer, protocol="h2c", passive_health=policy))
+        assert [w.fetch().status_code for _ in range(2)] == [503, 503]
+
+        assert w.backend().ejected == 1
+
+
+def test_trailers_of_a_request_are_sent_when_they_come() -> None:
+    has_body = threading.Event()
+    trailers: list[object] = []
+
+    def note(peer: H2Peer, event: h2.events.Event) -> None:
+        if isinstance(event, h2.events.DataReceived):
+            has_body.set()
+        elif isinstance(event, h2.events.TrailersReceived):
+            trailers.extend(event.headers)
+        answers(peer, event)
+
+    with backend(speaks(note)) as peer, world() as w:
+        w.use(h2c(peer.address))
+        answer = opened(w, w.get(method=b"POST", end_stream=False))
+        assert answer.request is not None
+        answer.request.send_data(b"message", False, Owed())
+        w.until(has_body.is_set)
+        w.turns()
+        answer.request.send_trailers([(b"checksum", b"1")])
+        w.until(lambda: answer.is_over)
+
+        assert (answer.status_code, trailers) == (200, [(b"checksum", b"1")])
 
 
 @pytest.mark.parametrize("is_used", [True, False], ids=["in use", "kept"])

@@ -38,6 +38,34 @@ def test_a_large_body_follows_the_windows_and_gives_credit_back() -> None:
         assert answer.status_code == 200
 
 
+def test_a_body_that_its_own_window_alone_has_stopped_goes_on_when_that_opens() -> None:
+    got: list[int] = []
+
+    def take(peer: H2Peer, event: h2.events.Event) -> None:
+        if isinstance(event, h2.events.RequestReceived):
+            peer.h2.increment_flow_control_window(LARGE_BYTES)
+        elif isinstance(event, h2.events.DataReceived) and event.stream_ended is None:
+            got.append(len(event.data))
+            if sum(got) == 65_535:
+                peer.h2.increment_flow_control_window(LARGE_BYTES, event.stream_id)
+        elif isinstance(event, h2.events.StreamEnded):
+            peer.answer(event.stream_id)
+
+    with backend(speaks(take)) as peer, world() as w:
+        w.use(h2c(peer.address))
+        w.fetch()
+        answer = opened(w, w.get(method=b"PUT", end_stream=False))
+        assert answer.request is not None
+        body = memoryview(b"x" * 100_000)
+        taken = answer.request.send_data(body, True, Owed())
+        assert taken == 65_535
+        w.until(lambda: answer.is_writable_told == 1)
+        assert answer.request.send_data(body[taken:], True, Owed()) == 100_000 - taken
+        w.until(lambda: answer.is_over)
+
+        assert answer.status_code == 200
+
+
 def test_tiny_pieces_of_a_large_read_come_over_many_turns() -> None:
     """Passed on at once, as many as a read holds would stop all others for a tenth of a second."""
     count = 4_000

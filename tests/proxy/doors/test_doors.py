@@ -14,7 +14,7 @@ import pytest
 from h2.settings import SettingCodes
 
 from proxy.doors.acceptor import Acceptor, Reserve
-from proxy.doors.h1connection import DRAIN_S, FIRST_S
+from proxy.doors.h1connection import DRAIN_S, FIRST_S, RECENT_S
 from proxy.doors.lastcall import HANDSHAKE_S
 from proxy.doors.turns import FULL_BYTES
 from proxy.loop import Loop
@@ -177,10 +177,23 @@ def test_draining_lets_running_exchanges_finish_and_closes_idle_connections() ->
         assert rig.services.gone.empty()
 
 
-def test_a_request_that_lies_in_the_socket_when_draining_begins_is_answered() -> None:
+def test_draining_closes_at_once_where_nothing_was_asked_for_long(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("proxy.doors.h1connection.DRAIN_S", 100.0)
     with serving() as rig, rig.connect() as client:
         ask(client)
         read_until(client, HELLO)
+        rig.pass_time(RECENT_S + 1)
+        rig.call(rig.doors.drain)
+
+        assert b"" == client.recv(10)
+
+
+@pytest.mark.parametrize("idle_s", [0.0, RECENT_S + 1], ids=["in use", "idle for long"])
+def test_a_request_that_lies_in_the_socket_when_draining_begins_is_answered(idle_s: float) -> None:
+    with serving() as rig, rig.connect() as client:
+        ask(client)
+        read_until(client, HELLO)
+        rig.pass_time(idle_s)
 
         def drain() -> None:
             # From within the loop's thread: it cannot have read this.
