@@ -43,6 +43,15 @@ def test_only_routes_of_the_closest_listener_are_considered(host: str, owner: st
     assert {name: name if name == owner else "404 no_route" for name in names} == reached
 
 
+@pytest.mark.parametrize("hostname", ["*.example.com", "a.example.com"])
+def test_a_listener_of_some_hosts_keeps_them_from_the_one_of_every_host(hostname: str) -> None:
+    listeners = [{"name": "empty", "port": 8080}, {"name": "some", "port": 8080, "hostname": hostname}]
+    table = table_of(route("of-all", listeners=["empty"]), route("of-some", listeners=["some"]), listeners=listeners)
+
+    assert "of-some" == taken(table, request("a.example.com/"))
+    assert "of-all" == taken(table, request("example.com/"))
+
+
 def test_a_host_without_listener_is_not_found() -> None:
     table = table_of(route("r"), listeners=[{"name": "a", "port": 8080, "hostname": "a.example"}])
 
