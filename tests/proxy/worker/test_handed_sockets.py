@@ -10,6 +10,7 @@ import pytest
 from proxy import document
 from proxy.control import Missed, Ready, Refused, Taken, sealed_file
 from proxy.document import handover
+from tests.proxy.site import eventually
 from tests.proxy.worker.supervisor import WAIT_S, Supervisor, door_of
 from tests.support.filelimits import out_of_descriptors
 
@@ -105,6 +106,7 @@ def test_sockets_of_a_document_that_does_not_arrive_serve_when_it_comes_again(
     supervisor: Supervisor, listening: socket.socket
 ) -> None:
     supervisor.give(listening)
+    eventually(lambda: supervisor.has_been_heard, "the sockets with the worker")
     content = sealed_file("test", whole(listening))
     with out_of_descriptors():
         supervisor.hand(1, 0, content)
