@@ -60,6 +60,21 @@ def test_a_client_that_is_too_slow_is_not_held_against_the_backend(make_world: M
     assert (slow_reader.is_cancelled, slow_reader.is_timed_out) == (True, False)
 
 
+def test_the_time_for_the_request_bounds_a_slow_client_after_that_of_the_backend(make_world: MakeWorld) -> None:
+    world = make_world(BACKEND)
+    client = world.begin(asked())
+    client.taken.window_bytes = 1
+    world.pool.stream.answer()
+    world.pool.stream.send(b"all", end_stream=True)
+    world.wait(2.1)
+
+    assert not client.is_over
+
+    world.wait(8.0)
+
+    assert (client.is_reset, world.record.reason) == (True, "request_timeout")
+
+
 def test_a_client_that_leaves_is_not_held_against_the_backend(world: World) -> None:
     world.begin(asked()).leave()
 
