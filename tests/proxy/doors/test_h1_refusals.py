@@ -225,6 +225,26 @@ def test_a_client_that_asks_and_never_reads_is_not_asked_for_more() -> None:
         assert count == rig.services.begun.qsize()
 
 
+def test_a_client_that_reads_again_may_ask_again() -> None:
+    with Rig() as rig, rig.open_plain(send_buffer_bytes=65536).connect() as client:
+        client.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 65536)
+        ask(client, "/bulk/10000")
+        rig.services.begun.get(timeout=WAIT_S)
+        (connection,) = rig.call(lambda: [*rig.doors._registry])
+        assert isinstance(connection, H1Connection)
+        count = 1
+        while not rig.call(lambda: connection._is_clogged):
+            ask(client, "/bulk/10000")
+            rig.services.begun.get(timeout=WAIT_S)
+            count += 1
+        answer_bytes = 0
+        while answer_bytes < count * 10_000:
+            answer_bytes += client.recv(1 << 20).count(b"\0")
+        ask(client, "/hello")
+
+        assert read_until(client, b"hello\n").startswith(b"HTTP/1.1 200 OK\r\n")
+
+
 class Standstill:
     """Whether a number is what it was at the last fifty looks."""
 
