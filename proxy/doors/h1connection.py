@@ -99,7 +99,8 @@ class H1Connection:
     def on_eof(self) -> None:
         stream = self._stream
         if stream is not None and not stream.is_switched:
-            self._end("closed by the client")
+            has_all = self._codec.is_length_reached and not self._transport.is_sending
+            self._end("" if has_all else "closed by the client")
         else:
             self._take(self._codec.receive_eof())
 

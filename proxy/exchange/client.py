@@ -86,4 +86,7 @@ class ClientExchange(Protocol):
         """After `send_data` took less than it was given: it would take more now."""
 
     def on_client_gone(self, reason: str) -> None:
-        """The client has closed, reset, broken the protocol or been too slow; `reason` is for the log."""
+        """The client has closed, reset, broken the protocol or been too slow; `reason` is for the log.
+
+        None at all: it has had the whole length that the response announced, of which only the end is missing.
+        """

@@ -89,7 +89,8 @@ class Exchange(Attempting):
             self._finish()
 
     def on_client_gone(self, reason: str) -> None:
-        self._reason, self._detail = "client_gone", reason
+        if reason:
+            self._reason, self._detail = "client_gone", reason
         self._let_go()
         self._finish()
 

@@ -90,6 +90,11 @@ class Sending:
         self._lines(lines, fields)
         self._end_body(b"".join((*lines, b"\r\n")))
 
+    @property
+    def is_length_reached(self) -> bool:
+        """All that the head announced is queued, and nobody has said yet that it was all."""
+        return self._is_sending_body and self._framing == Framing.LENGTH and not self._left_bytes
+
     def end_stream(self) -> None:
         """End the message without further data."""
         self.send_data(b"", True)

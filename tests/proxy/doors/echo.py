@@ -6,6 +6,7 @@ they keep the contract of `proxy.exchange.client` about credit, partial writes a
     /echo             the request's body, as it comes; its credit is given back when the client has taken the bytes
     /count, others    100 where it is expected; reads the body, then tells how many bytes came, and which trailers
     /bulk/N           N bytes
+    /endless/N        N bytes of an announced length of 6, or of N, and no end
     /hold             nothing until `Services.let_go`; credit for the body is kept as well
     /stall/N          nothing either; credit for the first N bytes only
     /early            413 although the body is still coming
@@ -141,6 +142,12 @@ class Exchange:
     def _do_hold(self) -> None:
         self._on_data = lambda data, end_stream: None
         self.services.held.append(self)
+
+    def _do_endless(self, size: str) -> None:
+        size_bytes = int(size)
+        length_bytes = max(6, size_bytes)
+        self.client.send_headers(ResponseHead(200, [TEXT, (b"content-length", b"%d" % length_bytes)]), False)
+        self._put(b"hello\n".ljust(length_bytes)[:size_bytes], False, self)
 
     def _do_begin(self) -> None:
         self._has_begun = True

@@ -13,6 +13,7 @@ from proxy.h1 import Limits
 from tests.proxy.doors.echo import Exchange
 from tests.proxy.doors.rig import WAIT_S, Rig, ask, read_all, read_all_or_reset, read_until, serving
 
+MIB = 1024 * 1024
 HELLO = b"\r\n\r\nhello\n"
 
 
@@ -165,6 +166,27 @@ def test_a_client_that_closes_its_side_during_its_request_is_gone() -> None:
 
         assert "closed by the client" == rig.services.gone.get(timeout=10)
         rig.wait_for_connections(0)
+
+
+@pytest.mark.parametrize(("size_bytes", "reason"), [(6, ""), (5, "closed by the client")])
+def test_a_client_that_closes_with_the_announced_length_has_had_all(size_bytes: int, reason: str) -> None:
+    with serving() as rig, rig.connect() as client:
+        ask(client, f"/endless/{size_bytes}")
+        read_until(client, b"hello\n"[:size_bytes])
+        client.shutdown(socket.SHUT_WR)
+
+        assert reason == rig.services.gone.get(timeout=10)
+        rig.wait_for_connections(0)
+
+
+def test_a_client_that_closes_before_all_was_sent_is_gone() -> None:
+    """It has been handed over, but not taken by the socket."""
+    with serving() as rig, rig.connect() as client:
+        ask(client, f"/endless/{32 * MIB}")
+        rig.services.begun.get(timeout=10)
+        client.shutdown(socket.SHUT_WR)
+
+        assert "closed by the client" == rig.services.gone.get(timeout=10)
 
 
 def test_a_client_that_resets_its_connection_is_gone() -> None:

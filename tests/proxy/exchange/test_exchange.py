@@ -232,6 +232,18 @@ def test_a_client_that_goes_takes_its_backend_request_with_it(world: World) -> N
     )
 
 
+def test_a_client_that_goes_with_all_of_the_response_is_no_client_that_left(world: World) -> None:
+    """An HTTP/2 backend may take a while to say that the announced length was all."""
+    client = world.begin(asked())
+    stream = world.pool.stream
+    stream.answer()
+    stream.send(b"reply")
+    client.leave("")
+
+    assert stream.is_cancelled
+    assert (world.record.reason, world.record.detail, world.record.status_code) == ("", "", 200)
+
+
 def test_a_client_that_goes_before_the_response_leaves_a_record_without_status(world: World) -> None:
     world.begin(asked()).leave()
 
