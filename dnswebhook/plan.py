@@ -17,6 +17,7 @@ Equal input gives equal output, in any order of rows and changes.
 
 from collections import defaultdict
 from collections.abc import Iterable
+from functools import partial
 
 from dnswebhook.difference import Difference
 from dnswebhook.domains import DomainFilter, ProtectedNames
@@ -90,12 +91,14 @@ def _vouchers(difference: Difference) -> tuple[Voucher, ...]:
         values = frozenset(value for subject in subjects for value in (*subject.wanted, *subject.removed))
         needed = difference.sets[wish.key]
         coming = {spec.value for spec in needed.creates}
-        if any(difference.sets[subject.key].updates for subject in subjects):
-            coming.update(wish.wanted)
-        if len(coming) + len(needed.deletes) > MAX_NOTED_TEXTS:
+        is_rewritten = any(difference.sets[subject.key].updates for subject in subjects)
+        staying = set(wish.wanted) - coming if is_rewritten else set()
+        if len(coming) + len(staying) + len(needed.deletes) > MAX_NOTED_TEXTS:
             continue
-        vouchers += [Voucher(wish.name, value, wish.owned, values, is_leaving=False) for value in sorted(coming)]
-        vouchers += [Voucher(wish.name, row.value, wish.owned, values, is_leaving=True) for row in needed.deletes]
+        note = partial(Voucher, wish.name, owned=wish.owned, owned_values=values)
+        vouchers += [note(value, is_leaving=False) for value in sorted(coming)]
+        vouchers += [note(value, is_leaving=False, is_staying=True) for value in sorted(staying)]
+        vouchers += [note(row.value, is_leaving=True) for row in needed.deletes]
     return tuple(vouchers)
 
 

@@ -17,7 +17,7 @@ IsDesired = Callable[[str, str], bool | None]
 
 
 class Voucher(msgspec.Struct, frozen=True):
-    """One row of an ownership record that was to be added, or (`is_leaving`) removed."""
+    """One row of an ownership record that was to be added, removed (`is_leaving`), or only to see its record change."""
 
     name: str
     value: str
@@ -25,6 +25,7 @@ class Voucher(msgspec.Struct, frozen=True):
     owned_values: frozenset[str]
     """Values of the vouched-for record that are ours: those wanted, or those to be removed."""
     is_leaving: bool
+    is_staying: bool = False
 
 
 class Settlement(msgspec.Struct, frozen=True):
@@ -49,8 +50,9 @@ def settle(vouchers: Iterable[Voucher], records: Iterable[Record], is_desired: I
         covered = [
             row for row in rows.get(voucher.owned.name, ()) if row not in own and voucher.owned.covers(*_key(row))
         ]
-        if not own or any(row.value in voucher.owned_values for row in covered):
-            continue  # gone, or with its record: external-dns looks after it again
+        if not own or any(row.value in voucher.owned_values or voucher.is_staying for row in covered):
+            # Gone, or with its record, and with any where it was there before: external-dns looks after it again.
+            continue
         still_open.append(voucher)
         if covered or voucher.is_leaving or not _may_be_desired(voucher, is_desired):
             remove += own

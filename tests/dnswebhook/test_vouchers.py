@@ -17,6 +17,7 @@ FOREIGN_ROW = Record("f", "app.example.com", "A", "198.51.100.9")
 
 leaving = Voucher("a-app.example.com", TEXT, OWNED, OURS, is_leaving=True)
 coming = Voucher("a-app.example.com", TEXT, OWNED, OURS, is_leaving=False)
+staying = Voucher("a-app.example.com", TEXT, OWNED, OURS, is_leaving=False, is_staying=True)
 
 
 def nobody_knows(name: str, record_type: str) -> bool | None:
@@ -31,19 +32,32 @@ def undesired(name: str, record_type: str) -> bool | None:
     return False
 
 
-@pytest.mark.parametrize("voucher", [leaving, coming])
+@pytest.mark.parametrize("voucher", [leaving, coming, staying])
 def test_it_is_settled_when_its_row_is_gone(voucher: Voucher) -> None:
     settlement = settle([voucher], [FOREIGN_ROW], undesired)
 
     assert ((), ()) == (settlement.remove, settlement.open)
 
 
-@pytest.mark.parametrize("voucher", [leaving, coming])
+@pytest.mark.parametrize("voucher", [leaving, coming, staying])
 def test_it_is_settled_when_its_record_is_there(voucher: Voucher) -> None:
     """external-dns sees both, and asks again for what it wants."""
     settlement = settle([voucher], [TXT_ROW, OUR_ROW], undesired)
 
     assert ((), ()) == (settlement.remove, settlement.open)
+
+
+def test_one_that_was_there_before_stays_with_what_somebody_put_in_the_place_of_its_record() -> None:
+    """As with any edit of a set that external-dns owns: it has the set as it wants it in the next pass."""
+    settlement = settle([staying], [TXT_ROW, FOREIGN_ROW], undesired)
+
+    assert ((), ()) == (settlement.remove, settlement.open)
+
+
+def test_one_that_was_there_before_goes_without_any_record_when_none_is_wanted() -> None:
+    settlement = settle([staying], [TXT_ROW], undesired)
+
+    assert ((TXT_ROW,), (staying,)) == (settlement.remove, settlement.open)
 
 
 @pytest.mark.parametrize("is_desired", [nobody_knows, desired, undesired])
