@@ -153,7 +153,6 @@ class H2Link:
         if self._is_gone:
             return
         self._codec.drain()
-        self._transport.flush_later()
         self._close_when_drained()
 
     def abort(self) -> None:
@@ -364,6 +363,7 @@ class H2Link:
     def _close_when_drained(self) -> None:
         if self._codec.is_draining and not self._requests and not self._is_gone:
             self._leave()
+            self._codec.terminate()
             self._transport.close()
 
     def _give_up(self, request: Request, what: str) -> None:

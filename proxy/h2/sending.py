@@ -213,7 +213,11 @@ class Sending:
         self._output.append(frames.encode_frame(frames.PING, 0, 0, payload))
 
     def drain(self) -> None:
-        """Finish what runs, take nothing new. A server first says so, and refuses only after one round trip (6.8)."""
+        """Finish what runs, take nothing new. A server first says so, and refuses only after one round trip (6.8).
+
+        A client says nothing before `terminate`: peers that are built on the h2 package, hypercorn among them, drop what
+        they were to answer as soon as a GOAWAY comes.
+        """
         if self._is_drain_announced or self.is_terminated:
             return
         self._is_drain_announced = True
@@ -221,7 +225,7 @@ class Sending:
             self._output.append(frames.encode_goaway(frames.MAX_STREAM_ID, ErrorCode.NO_ERROR, b""))
             self._output.append(frames.encode_frame(frames.PING, 0, 0, DRAIN_PING))
         else:
-            self._finish_drain()
+            self.is_draining = True
 
     def terminate(self, code: int = ErrorCode.NO_ERROR, debug_data: bytes = b"") -> None:
         """Give the connection up at once: the last frame is a GOAWAY, every stream is gone without an event."""

@@ -122,6 +122,30 @@ def test_a_connection_of_a_backend_that_has_left_closes_with_its_last_answer(is_
         assert answer.status_code == 200
 
 
+def test_a_backend_hears_that_we_leave_when_it_has_answered() -> None:
+    """Those on the h2 package answer nothing after a GOAWAY; hypercorn closes at once."""
+    heard: list[type[h2.events.Event]] = []
+
+    def answer_and_note(peer: H2Peer, event: h2.events.Event) -> None:
+        heard.append(type(event))
+        answers(peer, event)
+
+    with backend(speaks(answer_and_note)) as peer, world() as w:
+        w.clock.stop()
+        w.use(h2c(peer.address))
+        answer = opened(w, w.get(method=b"POST", end_stream=False))
+        w.use()
+        w.turns()
+        assert w.backend().connections == 1
+        assert answer.request is not None
+        answer.request.send_data(b"order", True, Owed())
+        w.until(lambda: not w.backend().connections)
+
+        assert (answer.status_code, bytes(answer.body)) == (200, b"ok")
+        w.until(lambda: h2.events.ConnectionTerminated in heard)
+        assert heard.index(h2.events.StreamEnded) < heard.index(h2.events.ConnectionTerminated)
+
+
 def test_the_backends_limit_of_streams_is_kept_and_others_wait_in_order() -> None:
     peers: list[H2Peer] = []
     settings = {SettingCodes.MAX_CONCURRENT_STREAMS: 1}

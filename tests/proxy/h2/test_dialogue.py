@@ -471,18 +471,23 @@ def test_streams_that_a_goaway_leaves_out_may_be_sent_again() -> None:
     assert link.client.is_live(served)
 
 
-def test_a_client_that_takes_its_leave_still_gets_its_answers() -> None:
+def test_a_client_that_takes_its_leave_says_so_when_it_has_its_answers() -> None:
+    """The h2 package, as a server, answers nothing after a GOAWAY."""
     link = Link()
     running = link.request()
 
     link.client.drain()
     link.exchange()
-    assert [GoawayReceived] == kinds(link.at_server)[1:]
-    assert (True, False) == (link.server.is_live(running), link.server.is_draining)
+    assert [RequestReceived] == kinds(link.at_server)
+    assert (True, False, 0) == (link.server.is_live(running), link.server.is_draining, link.client.openable)
     link.server.send_headers(running, ResponseHead(200, []), end_stream=True)
     link.exchange()
-
     assert [ResponseReceived] == kinds(link.at_client)
+    assert link.client.is_drained
+
+    link.client.terminate()
+    link.exchange()
+    assert [GoawayReceived] == kinds(link.at_server)[1:]
 
 
 Call = Callable[[Link, int], object]
