@@ -6,9 +6,9 @@ A. By the rule's policy, up to `attempts` times, each after a wait: when the bac
    attempt took longer than `backendRequest` and `codes` holds 504; with `connectionErrors`, when connecting failed or
    the connection broke before a response began. What would fail again at once is not repeated: a circuit at its
    limit, no healthy address, this proxy stopping.
-B. Without any policy once, at once: when a kept connection broke that perhaps was closed while it was idle and the
-   method is idempotent (RFC 9110, 9.2.2), on a new connection; and when connecting to one address failed and the
-   backend has others.
+B. Without any policy, at once, once each: when a kept connection broke that perhaps was closed while it was idle and
+   the method is idempotent (RFC 9110, 9.2.2), on a new connection; and when connecting to one address failed and the
+   backend has others. A backend that stops leads to both: it closes what it has kept, and listens no more.
 C. Whatever the policy and the method, at once, a few times: when the backend certainly did nothing with the request, as
    with what a GOAWAY leaves out (RFC 9113, 8.7). Servers that take a connection out of use do that to all that is
    under way on it.
@@ -45,7 +45,8 @@ class Attempts:
     __slots__ = (
         "_address_count",
         "_avoid",
-        "_is_free_used",
+        "_is_elsewhere_used",
+        "_is_renewal_used",
         "_method",
         "_needs_new_connection",
         "_policy",
@@ -60,7 +61,7 @@ class Attempts:
         self._address_count = address_count
         self._avoid: tuple[str, ...] = ()
         self._needs_new_connection = False
-        self._is_free_used = False
+        self._is_renewal_used = self._is_elsewhere_used = False
         self._policy_retries = 0
         self._refusals = 0
         self.retries = 0
@@ -72,11 +73,12 @@ class Attempts:
             self._refusals += 1
             self._needs_new_connection = self._needs_new_connection or failure.was_reused
             return 0.0
-        if not self._is_free_used and self._is_free(failure):
-            self._is_free_used = True
-            self._needs_new_connection = failure.was_reused
-            if not failure.was_reused:
-                self._note(address)
+        if not self._is_renewal_used and self._may_have_been_closed(failure):
+            self._is_renewal_used = self._needs_new_connection = True
+            return 0.0
+        if not self._is_elsewhere_used and self._is_for_another_address(failure):
+            self._is_elsewhere_used = True
+            self._note(address)
             return 0.0
         is_broken = failure.is_unprocessed or failure.reason is Reason.RESET
         if policy is None or not policy.connection_errors or not is_broken or failure.reason in _HOPELESS:
@@ -96,11 +98,12 @@ class Attempts:
         self.retries += 1
         return Wish(session_address, self._avoid, self._needs_new_connection)
 
-    def _is_free(self, failure: Failure) -> bool:
+    def _may_have_been_closed(self, failure: Failure) -> bool:
+        return failure.was_reused and self._method in _IDEMPOTENT and failure.reason not in _HOPELESS
+
+    def _is_for_another_address(self, failure: Failure) -> bool:
         if failure.reason in _HOPELESS:
             return False
-        if failure.was_reused:
-            return self._method in _IDEMPOTENT
         is_connecting = failure.was_connecting or failure.reason in _CONNECTING
         return failure.is_unprocessed and is_connecting and self._address_count > 1
 

@@ -169,6 +169,44 @@ def test_an_address_that_cannot_be_connected_to_is_avoided_where_there_is_anothe
     assert (status_code_of(client), world.record.address) == (200, "192.0.2.11:80")
 
 
+@pytest.mark.parametrize("is_stale_first", [True, False], ids=["then nobody listens", "then another broke too"])
+def test_a_kept_connection_that_broke_costs_no_other_address(make_world: MakeWorld, is_stale_first: bool) -> None:
+    """A backend that stops closes what it has kept, and listens no more."""
+    world = make_world(TWO_ADDRESSES)
+    world.pool.addresses = ["192.0.2.10:80", "192.0.2.11:80"]
+    client = world.begin(asked())
+    for is_stale in (is_stale_first, not is_stale_first):
+        if is_stale:
+            world.pool.stream.fail(was_reused=True)
+        else:
+            world.pool.stream.fail(Reason.REFUSED, is_unprocessed=True)
+        assert client.head is None
+        world.wait()
+
+    assert world.pool.stream.wish.avoid == ("192.0.2.10:80",)
+    assert world.pool.stream.wish.needs_new_connection
+
+    world.pool.stream.answer(200, end_stream=True)
+
+    assert (status_code_of(client), world.record.retries) == (200, 2)
+
+
+@pytest.mark.parametrize("is_stale", [True, False])
+def test_each_is_tried_again_once(make_world: MakeWorld, is_stale: bool) -> None:
+    world = make_world(TWO_ADDRESSES)
+    client = world.begin(asked())
+    world.pool.stream.fail(was_reused=True)
+    world.wait()
+    world.pool.stream.fail(Reason.REFUSED, is_unprocessed=True)
+    world.wait()
+    if is_stale:
+        world.pool.stream.fail(was_reused=True)
+    else:
+        world.pool.stream.fail(Reason.REFUSED, is_unprocessed=True)
+
+    assert (status_code_of(client), world.record.retries) == (502, 2)
+
+
 def test_so_is_one_whose_connection_broke_before_it_could_be_used(make_world: MakeWorld) -> None:
     world = make_world(TWO_ADDRESSES)
     world.pool.addresses = ["192.0.2.10:80", "192.0.2.11:80"]
