@@ -215,8 +215,8 @@ class Sending:
     def drain(self) -> None:
         """Finish what runs, take nothing new. A server first says so, and refuses only after one round trip (6.8).
 
-        A client says nothing before `terminate`: peers that are built on the h2 package, hypercorn among them, drop what
-        they were to answer as soon as a GOAWAY comes.
+        A client says nothing before `terminate`: peers that use the h2 package, hypercorn among them, drop what they
+        were to answer as soon as a GOAWAY comes.
         """
         if self._is_drain_announced or self.is_terminated:
             return
