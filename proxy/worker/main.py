@@ -12,6 +12,7 @@ from proxy.control import Begin, Channel, ToWorker
 from proxy.loop import READ_BYTES, Loop
 from proxy.stats import Stats
 from proxy.worker.dataplane import DataPlane
+from proxy.worker.orphans import wake_when_orphaned
 from proxy.worker.sparefiles import SpareFiles
 from proxy.worker.worker import Worker
 
@@ -28,6 +29,7 @@ _TURN_BYTES = 4 * _LARGE_BYTES
 def main(descriptor: int) -> int:
     """`descriptor`: the worker's end of the control channel. Returns the exit code."""
     _leave_signals_to_the_supervisor()
+    wake_when_orphaned()
     give_back_large_buffers(_LARGE_BYTES)
     keep_free_heap(_TURN_BYTES)
     channel: Channel[ToWorker] = Channel(socket.socket(fileno=descriptor), ToWorker)

@@ -211,6 +211,22 @@ def test_workers_end_when_their_supervisor_is_killed() -> None:
         eventually(lambda: all(map(is_gone, pids)), "no worker is left")
 
 
+def test_a_worker_that_is_stopped_ends_when_its_supervisor_is_killed() -> None:
+    """It kept its share of the ports: what the kernel gave to it waited, also beside a proxy started since."""
+    with reserved_port() as port:
+        proxy = Proxy("--workers", "2").start()
+        proxy.use(fixed(port))
+        pid = proxy.worker_pid(1)
+        os.kill(pid, signal.SIGSTOP)
+        try:
+            proxy.kill()
+
+            eventually(lambda: is_gone(pid), "the worker ends")
+        finally:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+
+
 def test_signals_to_a_worker_are_the_supervisors_business() -> None:
     with reserved_port() as port, Proxy() as proxy:
         proxy.use(fixed(port))
