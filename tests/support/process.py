@@ -96,6 +96,8 @@ class Process:
             raise AssertionError(f"{self.name} still runs after {timeout_s:g} s; its log:\n{self.tail}") from None
         assert self._reader is not None
         self._reader.join(timeout_s)
+        if self._reader.is_alive():
+            raise AssertionError(f"{self.name} has ended, but a process that it left holds its log open:\n{self.tail}")
         assert self._running.stdout is not None
         self._running.stdout.close()
         return exit_code

@@ -55,6 +55,19 @@ def test_a_program_that_ignores_sigterm_is_killed_and_reported() -> None:
     assert not process.is_running
 
 
+def test_a_program_that_leaves_a_process_with_its_log_is_reported() -> None:
+    leaver = "import subprocess; print(subprocess.Popen(['sleep', '600']).pid, flush=True)"
+    process = Process("leaver", python(leaver)).start()
+    left = int(process.wait_for_line(str.isdigit, "a process id", PATIENCE_S))
+    try:
+        with pytest.raises(AssertionError, match="leaver has ended, but a process that it left holds its log open"):
+            process.wait(1.0)
+    finally:
+        os.kill(left, signal.SIGKILL)
+
+    assert process.wait(PATIENCE_S) == 0
+
+
 def test_a_wait_for_a_line_that_never_comes_shows_the_log() -> None:
     with (
         Process("brief", python("print('something else')")) as process,
