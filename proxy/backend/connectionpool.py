@@ -227,6 +227,10 @@ class ConnectionPool:
         """The backend speaks HTTP/2."""
         self._connecting.remove(link)
         self._multiplexed.append(link)
+        self.on_limit(link)
+
+    def on_limit(self, link: H2Link) -> None:
+        """A link may carry another number of requests than was known."""
         self.on_streams_left(link)
         # For those that it has no stream for.
         self.open_as_needed()
@@ -245,15 +249,8 @@ class ConnectionPool:
             # Others wait for a connection: to another address, or this one is too old for them.
             self._owner.on_room()
 
-    def on_full(self) -> None:
-        """A link takes no more requests, now or for good."""
-        self.open_as_needed()
-
-    def on_unready(self, failure: Failure) -> None:
-        """What was connected does not speak HTTP/2, or leaves at once; `on_gone` came before."""
-        self._fail_waiting(failure)
-
-    def on_gone(self, link: H1Link | H2Link) -> None:
+    def on_gone(self, link: H1Link | H2Link, failure: Failure | None = None) -> None:
+        """`failure`: what was connected does not speak HTTP/2, or leaves at once."""
         if isinstance(link, H1Link):
             if link in self._idle:
                 self._idle.remove(link)
@@ -264,6 +261,9 @@ class ConnectionPool:
         self._links.discard(link)
         self._circuit.connections -= 1
         self._stats.connections -= 1
+        if failure is not None:
+            # Before others may open one: nobody else wants it who waits here.
+            self._fail_waiting(failure)
         self._owner.on_room()
 
     # -- the end -----------------------------------------------------------------------------------------------------

@@ -48,17 +48,17 @@ class Home(Protocol):
     def on_ready(self, link: "H2Link") -> None:
         """It may carry requests."""
 
-    def on_unready(self, failure: Failure) -> None:
-        """It has carried no request and never will, be it ready or not; comes after `on_gone`."""
-
     def on_streams_left(self, link: "H2Link") -> None:
         """It may carry more requests than before."""
 
-    def on_full(self) -> None:
-        """It takes no more requests, for a while or for good."""
+    def on_limit(self, link: "H2Link") -> None:
+        """The backend has said anew how many requests it may carry."""
 
-    def on_gone(self, link: "H2Link") -> None:
-        """It is closed. Comes once, and before the failures that it causes."""
+    def on_gone(self, link: "H2Link", failure: Failure | None) -> None:
+        """It is closed. Comes once, and before the failures that it causes.
+
+        With `failure` it has carried no request, be it ready or not, and those who wait are to be told.
+        """
 
 
 class H2Link:
@@ -333,7 +333,7 @@ class H2Link:
 
     def _on_settings(self) -> None:
         if self._is_ready:
-            self._home.on_streams_left(self)
+            self._home.on_limit(self)
             return
         self._is_ready = True
         self._tick.set(self._loop.now_s + SILENCE_S)
@@ -341,13 +341,11 @@ class H2Link:
 
     def _on_goaway(self) -> None:
         if self._is_used:
-            self._home.on_full()
             self._close_when_drained()
             return
         # Those who wait are told, lest connections are opened for them as fast as the backend leaves.
-        self._leave()
         self._transport.close()
-        self._home.on_unready(Failure(Reason.RESET, f"{self._name}: GOAWAY before any request", is_unprocessed=True))
+        self._leave(Failure(Reason.RESET, f"{self._name}: GOAWAY before any request", is_unprocessed=True))
 
     # -- the end -----------------------------------------------------------------------------------------------------
 
@@ -376,14 +374,14 @@ class H2Link:
         if self._is_gone:
             return
         requests = self._take_all()
-        self._leave()
         if is_polite:
             self._transport.close()
         else:
             self._transport.abort()
+        unused = None
         if not self._is_used:
-            failure = Failure(reason, f"{self._name}: {what}", is_unprocessed=True, was_connecting=True)
-            self._home.on_unready(failure)
+            unused = Failure(reason, f"{self._name}: {what}", is_unprocessed=True, was_connecting=True)
+        self._leave(unused)
         for request in requests:
             was_reused = reason is Reason.RESET and self._served > 0 and not request.is_answered
             # Those of this very turn, whose heads have not left.
@@ -413,8 +411,9 @@ class H2Link:
             self._transport.flush_later()
         self._tick.set(keeping.next_look_s(now_s, idle_timeout_s))
 
-    def _leave(self) -> None:
+    def _leave(self, unused: Failure | None = None) -> None:
+        """`unused`: why it has carried no request."""
         if not self._is_gone:
             self._is_gone = True
             self._tick.cancel()
-            self._home.on_gone(self)
+            self._home.on_gone(self, unused)

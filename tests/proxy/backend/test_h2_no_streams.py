@@ -6,13 +6,13 @@ from collections.abc import Callable
 from contextlib import suppress
 
 import pytest
-from h2.events import Event, RemoteSettingsChanged, SettingsAcknowledged
+from h2.events import Event, SettingsAcknowledged, StreamEnded
 from h2.settings import SettingCodes
 
 from proxy import document
 from proxy.backend.stream import Reason
-from tests.proxy.backend.h2peer import H2Peer, answers, speaks
-from tests.proxy.backend.servers import Conn, backend
+from tests.proxy.backend.h2peer import H2Peer, speaks
+from tests.proxy.backend.servers import PATIENCE_S, Conn, backend
 from tests.proxy.backend.world import world
 
 
@@ -47,19 +47,28 @@ def test_no_further_connection_is_opened_to_a_backend_that_takes_no_stream() -> 
 
 
 def test_who_waits_is_served_when_the_backend_takes_streams() -> None:
+    """Beyond those that it takes on this connection, on others."""
     opened: list[Event] = []
+    together = threading.Barrier(3, timeout=PATIENCE_S)
 
     def opens_later(peer: H2Peer, event: Event) -> None:
-        if isinstance(event, RemoteSettingsChanged) and not opened:
+        if isinstance(event, SettingsAcknowledged) and not opened:
             opened.append(event)
-            peer.h2.update_settings({SettingCodes.MAX_CONCURRENT_STREAMS: 5})
-        answers(peer, event)
+            peer.h2.update_settings({SettingCodes.MAX_CONCURRENT_STREAMS: 1})
+        elif isinstance(event, StreamEnded):
+            together.wait()
+            peer.answer(event.stream_id)
 
-    settings = {SettingCodes.MAX_CONCURRENT_STREAMS: 0}
-    with backend(speaks(opens_later, settings)) as peer, world() as w:
+    def behave(conn: Conn) -> None:
+        speaks(opens_later, {SettingCodes.MAX_CONCURRENT_STREAMS: 1 if conn.place else 0})(conn)
+
+    with backend(behave) as peer, world() as w:
         w.use(h2c(peer.address))
+        requests = [w.get() for _ in range(3)]
+        w.until(lambda: all(a.is_over for a in requests))
 
-        assert w.fetch().status_code == 200
+        assert [a.status_code for a in requests] == [200, 200, 200]
+        assert peer.connections == 3
 
 
 SETTINGS = b"\0\0\0\x04\0\0\0\0\0"
@@ -90,7 +99,8 @@ def test_a_backend_that_leaves_before_the_first_request_is_not_connected_to_agai
             assert (answer.failure.reason, answer.failure.is_unprocessed) == (Reason.RESET, True)
             assert answer.failure.was_connecting is was_connecting
         w.until(lambda: w.backend().connections == 0)
-        assert peer.connections <= 2
+        w.turns()
+        assert w.backend().connections_opened == 1
 
 
 def test_a_backend_that_takes_no_stream_is_not_connected_to_again_and_again_when_it_leaves_the_document() -> None:
