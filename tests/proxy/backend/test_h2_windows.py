@@ -111,16 +111,17 @@ def test_a_held_response_stops_its_stream_alone() -> None:
         held.request.cancel()
 
 
-def pours_for_slow_readers() -> Behaviour:
-    """What comes for `/slow` fills the window of its stream."""
+def pours_for_slow_readers(ready: list[H2Peer]) -> Behaviour:
+    """What comes for `/slow` fills the window of its stream. `ready` are those of whom the proxy knows."""
     slow: set[tuple[H2Peer, int]] = set()
 
     def send(peer: H2Peer, event: h2.events.Event) -> None:
-        if isinstance(event, h2.events.RequestReceived):
+        if isinstance(event, h2.events.SettingsAcknowledged):
+            ready.append(peer)
+        elif isinstance(event, h2.events.RequestReceived):
             if dict(event.headers)[b":path"] == b"/slow":
                 slow.add((peer, event.stream_id))
-            return
-        if isinstance(event, h2.events.StreamEnded) and (peer, event.stream_id) in slow:
+        elif isinstance(event, h2.events.StreamEnded) and (peer, event.stream_id) in slow:
             peer.h2.send_headers(event.stream_id, [(b":status", b"200")])
             while room := min(peer.h2.local_flow_control_window(event.stream_id), 16384):
                 peer.h2.send_data(event.stream_id, b"x" * room)
@@ -147,9 +148,12 @@ def leave_all(readers: list[Answer]) -> None:
 
 def test_readers_that_stand_still_leave_room_for_others() -> None:
     """Together they hold as much as the window of a connection takes."""
-    with backend(pours_for_slow_readers()) as peer, world() as w:
+    ready: list[H2Peer] = []
+    with backend(pours_for_slow_readers(ready)) as peer, world() as w:
         w.use(h2c(peer.address))
-        held = slow_readers(w, 64)
+        held = slow_readers(w, 33)
+        w.until(lambda: len(ready) == 2)
+        held += slow_readers(w, 31)
         other = w.fetch()
 
         assert other.status_code == 200
@@ -158,7 +162,7 @@ def test_readers_that_stand_still_leave_room_for_others() -> None:
 
 
 def test_one_connection_at_a_time_is_opened_beside_one_that_slow_readers_crowd() -> None:
-    with backend(pours_for_slow_readers()) as peer, world() as w:
+    with backend(pours_for_slow_readers([])) as peer, world() as w:
         w.use(h2c(peer.address))
         held = slow_readers(w, 32)
         others = [w.get() for _ in range(5)]
@@ -171,7 +175,7 @@ def test_one_connection_at_a_time_is_opened_beside_one_that_slow_readers_crowd()
 
 
 def test_none_is_opened_beside_it_beyond_the_limit_of_connections() -> None:
-    with backend(pours_for_slow_readers()) as peer, world() as w:
+    with backend(pours_for_slow_readers([])) as peer, world() as w:
         w.use(of(peer, protocol="h2c", circuit=document.Circuit(max_connections=1)))
         held = slow_readers(w, 32)
 
