@@ -233,7 +233,10 @@ def _login_pauses() -> Iterator[float]:
 
 def _next_attempt(pause_s: float) -> str:
     moment = datetime.now(UTC) + timedelta(seconds=pause_s)
-    return f"next login attempt at {moment:%Y-%m-%dT%H:%M:%SZ}"
+    return (
+        f"next login attempt at {moment:%Y-%m-%dT%H:%M:%SZ}, with the password read at the start: restart dnswebhook when "
+        "it was exchanged"
+    )
 
 
 def _csrf_token(reply: Reply) -> str:
