@@ -219,7 +219,7 @@ class ConnectionPool:
 
     def _next_for(self, link: H1Link) -> Request | None:
         for request in self._waiting:
-            if not (request.wish.needs_new_connection and link.served):
+            if not (request.wish.needs_new_connection and link.is_kept):
                 return request
         return None
 

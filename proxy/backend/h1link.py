@@ -61,7 +61,7 @@ class H1Link:
         "_retire_at_s",
         "_shared",
         "_transport",
-        "served",
+        "is_kept",
     )
 
     def __init__(
@@ -83,8 +83,8 @@ class H1Link:
         self._is_head_sent = False
         self._is_sending = False
         """The body of the request has not ended."""
-        self.served = 0
-        """Requests that have ended."""
+        self.is_kept = False
+        """It has been there before its next request: that one's failure says little of the backend."""
         self._transport = Transport(loop, sock, self)
         self._transport.start()
 
@@ -111,6 +111,7 @@ class H1Link:
 
     def rest(self) -> None:
         """It is kept, unused, for a while, and not beyond its age."""
+        self.is_kept = True
         idle_timeout_s, retire_at_s = self._shared.idle_timeout_s, self._retire_at_s
         until_s = self._loop.now_s + idle_timeout_s if idle_timeout_s else retire_at_s
         self._idle.set(until_s if until_s < retire_at_s else retire_at_s)
@@ -295,7 +296,7 @@ class H1Link:
         self._request = None
         request.end()
         request.link = None
-        self.served += 1
+        self.is_kept = True
         if self._on_first_answer is not None:
             self._on_first_answer()
             self._on_first_answer = None
@@ -324,7 +325,7 @@ class H1Link:
                     reason,
                     f"{self._name}: {what}",
                     is_unprocessed=not self._is_head_sent,
-                    was_reused=reason is Reason.RESET and is_unanswered and self.served > 0,
+                    was_reused=reason is Reason.RESET and is_unanswered and self.is_kept,
                 )
             )
 

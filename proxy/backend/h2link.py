@@ -67,6 +67,7 @@ class H2Link:
         "_codec",
         "_home",
         "_is_gone",
+        "_is_kept",
         "_is_ready",
         "_is_used",
         "_keeping",
@@ -76,7 +77,6 @@ class H2Link:
         "_on_first_answer",
         "_requests",
         "_sent_id",
-        "_served",
         "_shared",
         "_tick",
         "_transport",
@@ -99,8 +99,9 @@ class H2Link:
         self._is_ready = False
         self._is_used = False
         """It has carried a request."""
+        self._is_kept = False
+        """It has been there before its next request, be it that one has ended or that none has waited for it."""
         self._is_gone = False
-        self._served = 0
         self._last_id = self._sent_id = 0
         """The streams that were opened last, and whose head left last."""
         self._keeping = Keeping(loop.now_s)
@@ -300,7 +301,7 @@ class H2Link:
             # Answered before the request was whole (RFC 9113, 8.1).
             self._codec.reset_stream(stream_id, ErrorCode.NO_ERROR)
         request.end()
-        self._served += 1
+        self._is_kept = True
         if self._on_first_answer is not None:
             self._on_first_answer()
             self._on_first_answer = None
@@ -338,6 +339,7 @@ class H2Link:
         self._is_ready = True
         self._tick.set(self._loop.now_s + SILENCE_S)
         self._home.on_ready(self)
+        self._is_kept = not self._requests
 
     def _on_goaway(self) -> None:
         if self._is_used:
@@ -383,7 +385,7 @@ class H2Link:
             unused = Failure(reason, f"{self._name}: {what}", is_unprocessed=True, was_connecting=True)
         self._leave(unused)
         for request in requests:
-            was_reused = reason is Reason.RESET and self._served > 0 and not request.is_answered
+            was_reused = reason is Reason.RESET and self._is_kept and not request.is_answered
             # Those of this very turn, whose heads have not left.
             is_unsent = request.stream_id > self._sent_id
             request.fail(Failure(reason, f"{self._name}: {what}", is_unprocessed=is_unsent, was_reused=was_reused))

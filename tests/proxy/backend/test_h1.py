@@ -6,8 +6,9 @@ from pathlib import Path
 
 import pytest
 
+from proxy import document
 from proxy.backend.stream import Reason, Wish
-from tests.proxy.backend.servers import OK, Conn, backend, dead_port
+from tests.proxy.backend.servers import OK, Conn, backend, dead_port, of
 from tests.proxy.backend.world import PATIENCE_S, Owed, one, world
 
 CHUNKED_OK = b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n"
@@ -137,6 +138,29 @@ def test_a_kept_connection_that_breaks_before_an_answer_says_that_it_was_reused(
         assert w.fetch(wish=Wish(needs_new_connection=True)).status_code == 200
 
         assert peer.connections == 2
+
+
+@pytest.mark.parametrize("way", ["close", "reset"])
+def test_so_does_one_that_was_kept_before_its_first_request(way: str) -> None:
+    """Whom it was opened for had left, or had been given another that became free."""
+
+    def break_off(conn: Conn) -> None:
+        conn.request()
+        if way == "reset":
+            conn.reset()
+
+    policy = document.PassiveHealth(consecutive_failures=1, max_ejected_percent=100)
+    with backend(break_off) as peer, world() as w:
+        w.use(of(peer, passive_health=policy))
+        request = w.get().request
+        assert request is not None
+        request.cancel()
+        w.until(lambda: w.backend().connections == 1)
+        failure = w.fetch().failure
+
+        assert failure is not None
+        assert (failure.reason, failure.is_unprocessed, failure.was_reused) == (Reason.RESET, False, True)
+        assert (peer.connections, w.backend().ejected) == (1, 0)
 
 
 def test_a_kept_connection_that_breaks_after_some_answer_was_not_merely_stale() -> None:

@@ -164,3 +164,25 @@ def test_a_request_that_has_not_left_when_its_connection_ends_was_not_processed(
         assert unsent.failure is not None
         assert (sent.failure.reason, sent.failure.is_unprocessed) == (Reason.RESET, False)
         assert (unsent.failure.reason, unsent.failure.is_unprocessed) == (Reason.RESET, True)
+
+
+def test_a_connection_that_nobody_waits_for_any_more_is_a_kept_one() -> None:
+    is_ready = threading.Event()
+
+    def break_off(peer: H2Peer, event: h2.events.Event) -> None:
+        if isinstance(event, h2.events.SettingsAcknowledged):
+            is_ready.set()
+        elif isinstance(event, h2.events.StreamEnded):
+            peer.conn.reset()
+
+    with backend(speaks(break_off)) as peer, world() as w:
+        w.use(h2c(peer.address))
+        request = w.get().request
+        assert request is not None
+        request.cancel()
+        w.until(is_ready.is_set)
+        failure = w.fetch().failure
+
+        assert failure is not None
+        assert (failure.reason, failure.is_unprocessed, failure.was_reused) == (Reason.RESET, False, True)
+        assert peer.connections == 1
