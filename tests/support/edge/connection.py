@@ -10,6 +10,7 @@ import ssl
 from typing import Protocol
 
 from proxy import h2
+from proxy.h2 import frames
 from proxy.h2.heads import Fields, RequestHead
 from proxy.loop import Creditor, Loop, Transport
 from proxy.loop.transport import Buffer
@@ -265,7 +266,7 @@ class EdgeConnection:
         """Open no more streams, and say so."""
         self._home.on_leaving(self)
         self._codec.drain()
-        self._transport.flush_later()
+        self.send_bytes(frames.encode_goaway(0, h2.ErrorCode.NO_ERROR, b""))
 
     def ask_to_reconnect(self) -> None:
         """GOAWAY, and close when idle: the only thing that makes every connector come again."""
