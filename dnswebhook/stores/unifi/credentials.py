@@ -234,7 +234,7 @@ def _login_pauses() -> Iterator[float]:
 def _next_attempt(pause_s: float) -> str:
     moment = datetime.now(UTC) + timedelta(seconds=pause_s)
     return (
-        f"next login attempt at {moment:%Y-%m-%dT%H:%M:%SZ}, with the password read at the start: restart dnswebhook when "
+        f"next login attempt at {moment:%Y-%m-%dT%H:%M:%SZ}, with the password of the start: restart dnswebhook when "
         "it was exchanged"
     )
 

@@ -32,8 +32,8 @@ HINT_FLAVOUR = (
 HINT_SITE = "check UNIFI_SITE: `dnswebhook check` lists the sites that exist"
 HINT_KEY = (
     "check the credentials: an API key belongs to one console, is made by an administrator in the Network "
-    "application's settings, and needs version 9.0 or later; dnswebhook reads them when it starts: restart it when they "
-    "were exchanged; a console that restarts refuses them for some minutes"
+    "application's settings, and needs version 9.0 or later; dnswebhook reads them when it starts: restart it when "
+    "they were exchanged; a console that restarts refuses them for some minutes"
 )
 
 
