@@ -1,5 +1,7 @@
 """Which names are in our hands: external-dns's own filter rules as tables, and the names that are never touched."""
 
+import sys
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -116,10 +118,20 @@ def test_what_we_would_read_as_something_else_is_refused(pattern: str) -> None:
         DomainFilter(regex_exclude=pattern)
 
 
-@pytest.mark.parametrize("pattern", ["(", "[", "*a", r"\p{Greek}", r"a\z", r"\Qa\E"])
+@pytest.mark.parametrize("pattern", ["(", "[", "*a", r"\p{Greek}", r"a\y", r"\Qa\E"])
 def test_an_expression_that_cannot_be_read_is_refused_with_the_place(pattern: str) -> None:
     with pytest.raises(ValueError, match=r"is not valid: .* at position"):
         DomainFilter(regex_include=pattern)
+
+
+def test_the_end_as_re2_spells_it_is_read_from_python_3_14_on_and_refused_before() -> None:
+    pattern = r"^a\z"
+    if sys.version_info < (3, 14):
+        with pytest.raises(ValueError, match=r"is not valid: .* at position"):
+            DomainFilter(regex_include=pattern)
+    else:
+        domains = DomainFilter(regex_include=pattern)
+        assert [domains.matches(name) for name in ("a", "a.example")] == [True, False]
 
 
 @pytest.mark.parametrize(
