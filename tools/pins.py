@@ -20,8 +20,8 @@ def main() -> int:
         venv.create(directory, with_pip=True)
         pip = [str(Path(directory) / "bin" / "python"), "-m", "pip", "--disable-pip-version-check"]
         subprocess.run([*pip, "install", "--quiet", ROOT, "-r", ROOT / "requirements-dev.in"], check=True)
-        frozen = subprocess.run([*pip, "freeze"], check=True, capture_output=True, text=True).stdout
-    lines = [line for line in frozen.splitlines() if not line.startswith("tunnelgw")]
+        frozen = subprocess.run([*pip, "freeze", "--all"], check=True, capture_output=True, text=True).stdout
+    lines = [line for line in frozen.splitlines() if not line.startswith(("tunnelgw", "pip=="))]
     (ROOT / "requirements-dev.txt").write_text(HEADER + "\n".join(lines) + "\n", encoding="utf-8")
     sys.stdout.write(f"wrote requirements-dev.txt: {len(lines)} packages\n")
     return 0

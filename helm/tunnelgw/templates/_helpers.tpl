@@ -1,0 +1,136 @@
+{{- define "tunnelgw.name" -}}
+{{- default .Chart.Name .Values.nameOverride | trunc 40 | trimSuffix "-" -}}
+{{- end -}}
+
+{{/* The beginning of all names; short enough for the longest ending and what a ReplicaSet and a Pod add. */}}
+{{- define "tunnelgw.fullname" -}}
+{{- if .Values.fullnameOverride -}}
+{{- .Values.fullnameOverride | trunc 40 | trimSuffix "-" -}}
+{{- else -}}
+{{- $name := include "tunnelgw.name" . -}}
+{{- if contains $name .Release.Name -}}
+{{- .Release.Name | trunc 40 | trimSuffix "-" -}}
+{{- else -}}
+{{- printf "%s-%s" .Release.Name $name | trunc 40 | trimSuffix "-" -}}
+{{- end -}}
+{{- end -}}
+{{- end -}}
+
+{{- define "tunnelgw.controller" -}}
+{{ include "tunnelgw.fullname" . }}-controller
+{{- end -}}
+
+{{- define "tunnelgw.proxy" -}}
+{{ include "tunnelgw.fullname" . }}-proxy
+{{- end -}}
+
+{{/* The Service by which the controller finds the proxies. */}}
+{{- define "tunnelgw.configService" -}}
+{{ include "tunnelgw.proxy" . }}-config
+{{- end -}}
+
+{{/* The Service of the direct door. */}}
+{{- define "tunnelgw.directService" -}}
+{{ include "tunnelgw.fullname" . }}-direct
+{{- end -}}
+
+{{/* What selects Pods; given the root and a component. */}}
+{{- define "tunnelgw.selector" -}}
+app.kubernetes.io/name: {{ include "tunnelgw.name" .root }}
+app.kubernetes.io/instance: {{ .root.Release.Name }}
+app.kubernetes.io/component: {{ .component }}
+{{- end -}}
+
+{{/* Labels of every object; given the root and a component. */}}
+{{- define "tunnelgw.labels" -}}
+{{ include "tunnelgw.selector" . }}
+app.kubernetes.io/version: {{ .root.Chart.AppVersion | quote }}
+app.kubernetes.io/managed-by: {{ .root.Release.Service }}
+helm.sh/chart: {{ printf "%s-%s" .root.Chart.Name .root.Chart.Version | replace "+" "_" | trunc 63 | trimSuffix "-" }}
+{{- end -}}
+
+{{- define "tunnelgw.image" -}}
+{{- $image := .Values.image -}}
+{{- $repository := required "image.repository is not set: build the image with containers/Containerfile, push it, and name it here" $image.repository -}}
+{{- if $image.digest -}}
+{{ $repository }}@{{ $image.digest }}
+{{- else -}}
+{{ $repository }}:{{ $image.tag | default .Chart.AppVersion }}
+{{- end -}}
+{{- end -}}
+
+{{- define "tunnelgw.serviceAccount" -}}
+{{- $account := .Values.controller.serviceAccount -}}
+{{- if $account.name -}}
+{{ $account.name }}
+{{- else if $account.create -}}
+{{ include "tunnelgw.controller" . }}
+{{- else -}}
+default
+{{- end -}}
+{{- end -}}
+
+{{/* The Secret with the token of the proxies' config API. */}}
+{{- define "tunnelgw.authSecret" -}}
+{{- if .Values.proxy.authSecret.name -}}
+{{ .Values.proxy.authSecret.name }}
+{{- else if .Values.controller.enabled -}}
+{{ include "tunnelgw.proxy" . }}-auth-token
+{{- else -}}
+{{- fail "proxy.authSecret.name is not set: without controller.enabled nobody makes the Secret with the token of the config API" -}}
+{{- end -}}
+{{- end -}}
+
+{{/* Where Pods go: the same five fields of controller and proxy. */}}
+{{- define "tunnelgw.placement" -}}
+{{- with .nodeSelector }}
+nodeSelector:
+  {{- toYaml . | nindent 2 }}
+{{- end }}
+{{- with .tolerations }}
+tolerations:
+  {{- toYaml . | nindent 2 }}
+{{- end }}
+{{- with .affinity }}
+affinity:
+  {{- toYaml . | nindent 2 }}
+{{- end }}
+{{- with .topologySpreadConstraints }}
+topologySpreadConstraints:
+  {{- toYaml . | nindent 2 }}
+{{- end }}
+{{- with .priorityClassName }}
+priorityClassName: {{ . }}
+{{- end }}
+{{- end -}}
+
+{{/* Combinations of values that cannot work, refused with what to do. */}}
+{{- define "tunnelgw.checked" -}}
+{{- if not (or .Values.controller.enabled .Values.proxy.enabled) -}}
+{{- fail "neither controller.enabled nor proxy.enabled: there is nothing to install" -}}
+{{- end -}}
+{{- if and .Values.controller.enabled .Values.gatewayClass.create (not .Values.tunnel.id) (not .Values.direct.enabled) -}}
+{{- fail "no door: set tunnel.id with tunnel.tokenSecret.name, or direct.enabled, or both (or gatewayClass.create=false, and make the class yourself)" -}}
+{{- end -}}
+{{- if and .Values.proxy.enabled .Values.tunnel.id (not .Values.tunnel.tokenSecret.name) -}}
+{{- fail "tunnel.tokenSecret.name is not set: the proxies open the tunnel with the token in that Secret" -}}
+{{- end -}}
+{{- if and .Values.tunnel.credentialsSecret.name (not .Values.tunnel.id) -}}
+{{- fail "tunnel.credentialsSecret.name without tunnel.id: hostnames are told to the provider for a tunnel" -}}
+{{- end -}}
+{{- if and .Values.gatewayClass.create (eq .Values.gatewayClass.publish "Tunnel") (not .Values.tunnel.id) -}}
+{{- fail "gatewayClass.publish is Tunnel, without tunnel.id" -}}
+{{- end -}}
+{{- if and .Values.gatewayClass.create (eq .Values.gatewayClass.publish "Direct") (not .Values.direct.enabled) -}}
+{{- fail "gatewayClass.publish is Direct, without direct.enabled" -}}
+{{- end -}}
+{{- if and .Values.proxy.configTLS.secretName (not .Values.proxy.configTLS.serverName) -}}
+{{- fail "proxy.configTLS.serverName is not set: the name in the certificate, which the controller looks for" -}}
+{{- end -}}
+{{- if and .Values.direct.enabled (not .Values.direct.ports) -}}
+{{- fail "direct.ports is empty: one port for each port of a listener" -}}
+{{- end -}}
+{{- if and .Values.proxy.networkPolicy.enabled .Values.proxy.hostNetwork -}}
+{{- fail "proxy.networkPolicy.enabled with proxy.hostNetwork: NetworkPolicies do not apply to Pods on the node's network" -}}
+{{- end -}}
+{{- end -}}

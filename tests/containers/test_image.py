@@ -1,0 +1,113 @@
+"""What can be tried of the image without an engine that builds images: what it is built from, and that it suffices."""
+
+import configparser
+import os
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import yaml
+
+from tests.support.process import REPOSITORY
+
+RECIPE = (REPOSITORY / "containers" / "Containerfile").read_text(encoding="utf-8")
+IGNORED = (REPOSITORY / ".dockerignore").read_text(encoding="utf-8")
+TIMEOUT_S = 120.0
+
+
+def setup() -> configparser.ConfigParser:
+    parsed = configparser.ConfigParser()
+    parsed.read(REPOSITORY / "setup.cfg", encoding="utf-8")
+    return parsed
+
+
+def programs() -> list[str]:
+    lines = setup()["options.entry_points"]["console_scripts"].strip().splitlines()
+    return [line.partition(" = ")[0] for line in lines]
+
+
+def instructions(word: str) -> list[str]:
+    return re.findall(rf"^{word} (.*)$", RECIPE, re.M)
+
+
+@pytest.fixture(scope="module")
+def context(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """What an engine is sent: nothing but the names with a `!`."""
+    folder = tmp_path_factory.mktemp("context") / "src"
+    folder.mkdir()
+    lines = [line for line in IGNORED.splitlines() if line and not line.startswith("#")]
+    assert (lines[0], lines[-1]) == ("*", "**/__pycache__")
+    for line in lines[1:-1]:
+        assert line.startswith("!"), line
+        source = REPOSITORY / line[1:]
+        if source.is_dir():
+            shutil.copytree(source, folder / source.name, ignore=shutil.ignore_patterns("__pycache__"))
+        else:
+            shutil.copyfile(source, folder / source.name)
+    return folder
+
+
+@pytest.mark.timeout(2 * TIMEOUT_S)
+def test_what_an_engine_is_sent_suffices_for_the_programs(context: Path, tmp_path: Path) -> None:
+    """The requirements of others are those of the tests' environment."""
+    pip = [sys.executable, "-m", "pip", "--disable-pip-version-check", "install", "--quiet"]
+    offline = ["--no-index", "--no-deps", "--no-build-isolation"]
+    subprocess.run(
+        [*pip, *offline, "--target", str(tmp_path / "site"), str(context)],
+        check=True,
+        timeout=TIMEOUT_S,
+        env={"PATH": os.environ["PATH"], "HOME": str(tmp_path)},
+    )
+
+    for program in programs():
+        done = subprocess.run(
+            [sys.executable, str(tmp_path / "site" / "bin" / program), "--version"],
+            env={"PYTHONPATH": str(tmp_path / "site")},
+            cwd=tmp_path,
+            capture_output=True,
+            text=True,
+            timeout=TIMEOUT_S,
+            check=False,
+        )
+        assert (done.returncode, done.stderr) == (0, "")
+        assert program in done.stdout
+    wanted = {path.relative_to(REPOSITORY) for name in packages() for path in (REPOSITORY / name).glob("*.py")}
+    installed = {path.relative_to(tmp_path / "site") for path in (tmp_path / "site").rglob("*.py")}
+    assert wanted - installed == set()
+
+
+def packages() -> list[str]:
+    return [name.replace(".", "/") for name in setup()["options"]["packages"].split()]
+
+
+def test_the_recipe_names_files_that_it_is_sent(context: Path) -> None:
+    named = re.findall(r"/src/(\S+)", RECIPE)
+
+    assert named == ["requirements-dev.txt"]
+    assert all((context / name).is_file() for name in named)
+
+
+def test_the_python_of_the_image_is_one_that_the_package_takes() -> None:
+    versions = {tuple(map(int, re.findall(r"\d+", line)[:2])) for line in instructions("FROM")}
+    least = tuple(map(int, re.findall(r"\d+", setup()["options"]["python_requires"])))
+
+    assert len(versions) == 1
+    assert versions.pop() >= least
+
+
+def test_the_image_runs_as_the_user_of_the_chart() -> None:
+    (user,) = instructions("USER")
+    values = yaml.safe_load((REPOSITORY / "helm" / "tunnelgw" / "values.yaml").read_text(encoding="utf-8"))
+
+    for component in ("controller", "proxy"):
+        security = values[component]["podSecurityContext"]
+        assert f"{security['runAsUser']}:{security['runAsGroup']}" == user
+
+
+def test_the_image_starts_a_program_that_there_is() -> None:
+    (entry,) = instructions("ENTRYPOINT")
+
+    assert yaml.safe_load(entry)[0] in programs()

@@ -1,0 +1,419 @@
+"""What the chart makes of its values."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, TypeVar
+
+import jsonschema
+import pytest
+import yaml
+
+import daemonkit
+from daemonkit.options import parse
+from daemonkit.optionspec import specs_of
+from proxy.options import PREFIX as PROXY_PREFIX
+from proxy.options import Options as ProxyOptions
+from tests.helm.chart import CHART, NAMESPACE, Helm, Object, Refused, Values, container, one
+from tests.support.programs import built_program
+from tunnelgw.model.meta import Key
+from tunnelgw.options import PREFIX, Options
+
+Read = TypeVar("Read")
+TUNNEL = "6f1c0a52-3f1e-4a0b-9a53-0d6c5f0e7b11"
+IMAGE = {"repository": "registry.example.com/tunnelgw"}
+DIRECT: Values = {"image": IMAGE, "direct": {"enabled": True}}
+TUNNELLED: Values = {
+    "image": IMAGE,
+    "tunnel": {"id": TUNNEL, "tokenSecret": {"name": "connector"}, "credentialsSecret": {"name": "provider"}},
+}
+DEDICATED: Values = {
+    "image": IMAGE,
+    "controller": {"enabled": False},
+    "proxy": {"authSecret": {"name": "proxy"}, "replicas": 1},
+    "tunnel": {"id": TUNNEL, "tokenSecret": {"name": "connector"}},
+}
+TLS: Values = {**DIRECT, "proxy": {"configTLS": {"secretName": "config-tls", "serverName": "proxy.gateways.svc"}}}
+EVERYTHING: Values = {
+    "image": {**IMAGE, "digest": "sha256:" + "a" * 64},
+    "imagePullSecrets": [{"name": "pull"}],
+    "tunnel": {
+        "id": TUNNEL,
+        "accountID": "0" * 32,
+        "tokenSecret": {"name": "connector", "key": "token"},
+        "credentialsSecret": {"name": "provider"},
+        "edgeCAConfigMap": {"name": "edge"},
+    },
+    "direct": {"enabled": True, "loadBalancerSourceRanges": ["192.0.2.0/24"], "annotations": {"a": "b"}},
+    "gatewayClass": {"publish": "Tunnel", "annotations": {"a": "b"}},
+    "controller": {
+        "replicas": 2,
+        "extraArgs": ["--adopt"],
+        "extraEnv": [{"name": "HTTPS_PROXY", "value": "http://proxy:3128"}],
+        "serviceAccount": {"annotations": {"a": "b"}},
+        "podAnnotations": {"a": "b"},
+        "podLabels": {"a": "b"},
+        "nodeSelector": {"a": "b"},
+        "tolerations": [{"operator": "Exists"}],
+        "affinity": {"nodeAffinity": {}},
+        "topologySpreadConstraints": [
+            {"maxSkew": 1, "topologyKey": "zone", "whenUnsatisfiable": "DoNotSchedule"},
+        ],
+        "priorityClassName": "system-cluster-critical",
+        "podDisruptionBudget": {"enabled": True},
+        "podMonitor": {"enabled": True, "labels": {"a": "b"}},
+    },
+    "proxy": {
+        "authSecret": {"name": "proxy"},
+        "configTLS": {"secretName": "config-tls", "serverName": "proxy.gateways.svc"},
+        "extraArgs": ["--max-document=128MiB"],
+        "podMonitor": {"enabled": True},
+        "networkPolicy": {"enabled": True, "metricsFrom": [{"namespaceSelector": {}}]},
+    },
+}
+
+
+@pytest.fixture
+def helm(tmp_path: Path) -> Helm:
+    return Helm(built_program("helm"), tmp_path)
+
+
+def changed(values: Values, path: str, value: Any) -> Values:
+    """`values` with one of them set, by its path with dots."""
+    first, _, rest = path.partition(".")
+    return {**values, first: changed(values.get(first, {}), rest, value) if rest else value}
+
+
+@pytest.mark.parametrize("values", [DIRECT, TUNNELLED, DEDICATED, TLS, EVERYTHING])
+def test_helm_finds_nothing_to_complain_about(helm: Helm, values: Values) -> None:
+    helm.run("lint", "--strict", str(CHART), values=values)
+
+
+def test_the_chart_has_the_version_of_the_programs() -> None:
+    chart = yaml.safe_load((CHART / "Chart.yaml").read_text())
+
+    assert chart["version"] == chart["appVersion"] == daemonkit.__version__
+
+
+# -- values ----------------------------------------------------------------------------------------------------------
+
+
+def leaves(schema: Any, path: str = "") -> Iterator[str]:
+    """Paths of the values that a schema knows, down to those whose form is somebody else's."""
+    if "properties" not in schema:
+        yield path
+        return
+    for name, part in schema["properties"].items():
+        yield from leaves(part, f"{path}.{name}".lstrip("."))
+
+
+def paths(values: Any, known: set[str], path: str = "") -> Iterator[str]:
+    if path in known or not isinstance(values, dict):
+        yield path
+        return
+    for name, part in values.items():
+        yield from paths(part, known, f"{path}.{name}".lstrip("."))
+
+
+def test_every_value_has_a_default_and_a_schema() -> None:
+    schema = json.loads((CHART / "values.schema.json").read_text())
+    known = set(leaves(schema)) - {"global"}
+
+    assert set(paths(yaml.safe_load((CHART / "values.yaml").read_text()), known)) == known
+
+
+def test_the_schema_is_one() -> None:
+    schema = json.loads((CHART / "values.schema.json").read_text())
+
+    jsonschema.Draft7Validator.check_schema(schema)
+
+
+@pytest.mark.parametrize(
+    ("path", "value", "complaint"),
+    [
+        ("proxi", {"replicas": 3}, "proxi"),
+        ("proxy.replica", 3, "replica"),
+        ("image.repository", "registry.example.com/tunnelgw:1.0", "repository"),
+        ("image.digest", "sha256:123", "digest"),
+        ("tunnel.id", TUNNEL.upper(), "id"),
+        ("tunnel.accountID", "42", "accountID"),
+        ("tunnel.tokenSecret", "connector", "tokenSecret"),
+        ("proxy.accessLog", "some", "accessLog"),
+        ("proxy.replicas", "two", "replicas"),
+        ("controller.logLevel", "chatty", "logLevel"),
+        ("direct.ports", [{"name": "http", "port": 80, "targetPort": "http"}], "targetPort"),
+    ],
+)
+def test_a_value_of_no_use_is_refused_by_its_name(helm: Helm, path: str, value: Any, complaint: str) -> None:
+    with pytest.raises(Refused, match=complaint):
+        helm.render(changed(DIRECT, path, value))
+
+
+@pytest.mark.parametrize(
+    ("values", "complaint"),
+    [
+        ({"direct": {"enabled": True}}, "image.repository is not set: build the image"),
+        ({"image": IMAGE}, "no door: set tunnel.id with tunnel.tokenSecret.name, or direct.enabled"),
+        ({"image": IMAGE, "tunnel": {"id": TUNNEL}}, "tunnel.tokenSecret.name is not set"),
+        (changed(DIRECT, "tunnel.credentialsSecret.name", "x"), "credentialsSecret.name without tunnel.id"),
+        (changed(DIRECT, "gatewayClass.publish", "Tunnel"), "publish is Tunnel, without tunnel.id"),
+        (changed(TUNNELLED, "gatewayClass.publish", "Direct"), "publish is Direct, without direct.enabled"),
+        (changed(TLS, "proxy.configTLS.serverName", ""), "configTLS.serverName is not set"),
+        (changed(DIRECT, "direct.ports", []), "direct.ports is empty"),
+        (changed(DEDICATED, "proxy.authSecret.name", ""), "proxy.authSecret.name is not set"),
+        (changed(DEDICATED, "proxy.enabled", False), "nothing to install"),
+        (
+            changed(changed(DIRECT, "proxy.networkPolicy.enabled", True), "proxy.hostNetwork", True),
+            "do not apply to Pods on the node's network",
+        ),
+    ],
+)
+def test_values_that_do_not_fit_together_are_refused_with_what_to_do(
+    helm: Helm, values: Values, complaint: str
+) -> None:
+    with pytest.raises(Refused, match=complaint):
+        helm.render(values)
+
+
+# -- the programs ----------------------------------------------------------------------------------------------------
+
+
+def program(objects: list[Object], component: str) -> Object:
+    return container(one(objects, "Deployment", f"-{component}"))
+
+
+def controller_options(objects: list[Object]) -> Options:
+    controller = program(objects, "controller")
+    assert controller["command"] == ["tunnelgw", "run"]
+    return understood(Options, PREFIX, controller)
+
+
+def proxy_options(objects: list[Object]) -> ProxyOptions:
+    proxy = program(objects, "proxy")
+    assert proxy["command"] == ["tunnelgw-proxy", "run"]
+    return understood(ProxyOptions, PROXY_PREFIX, proxy)
+
+
+def understood(options: type[Read], prefix: str, given: Object) -> Read:
+    """What the program reads out of its variables, each of which it knows, and its flags."""
+    # The file of the tunnel's token would be read.
+    environ = {each["name"]: each.get("value", "x") for each in given["env"] if each["name"] != "TUNNEL_TOKEN_FILE"}
+    known = {name for spec in specs_of(options, prefix) for name in (spec.env, spec.file_env)}
+    assert environ.keys() - known <= {"HTTPS_PROXY"}
+    return parse(options, prefix=prefix, argv=given.get("args", ()), environ=environ)[1]
+
+
+@pytest.mark.parametrize("values", [DIRECT, TUNNELLED, TLS, EVERYTHING])
+def test_controller_and_proxies_find_each_other(helm: Helm, values: Values) -> None:
+    objects = helm.render(values)
+    options = controller_options(objects)
+    (token,) = [each for each in program(objects, "proxy")["env"] if each["name"] == "PROXY_AUTH_TOKEN"]
+    service = one(objects, "Service", "-config")
+
+    assert (options.namespace, options.proxy_service) == (NAMESPACE, Key(NAMESPACE, service["metadata"]["name"]))
+    reference = {"name": options.proxy_auth_secret, "key": "auth-token"}
+    assert token["valueFrom"]["secretKeyRef"] == reference
+    assert options.proxy_auth_secret_managed == bool(values.get("proxy", {}).get("authSecret"))
+    template = one(objects, "Deployment", "-proxy")["spec"]["template"]
+    assert service["spec"]["selector"].items() <= template["metadata"]["labels"].items()
+    assert service["spec"]["publishNotReadyAddresses"]
+
+
+def test_the_config_api_is_served_and_called_over_tls_where_a_certificate_is_named(helm: Helm) -> None:
+    clear, secured = helm.render(DIRECT), helm.render(TLS)
+    server, client = proxy_options(secured), controller_options(secured)
+
+    assert client.proxy_tls_server_name == "proxy.gateways.svc"
+    for component, file in (("controller", client.proxy_ca_file), ("proxy", server.config_tls_cert)):
+        assert file is not None
+        folder, name = file.rsplit("/", 1)
+        (mount,) = [each for each in program(secured, component)["volumeMounts"] if each["mountPath"] == folder]
+        spec = one(secured, "Deployment", f"-{component}")["spec"]["template"]["spec"]
+        (volume,) = [each for each in spec["volumes"] if each["name"] == mount["name"]]
+        assert volume["secret"]["secretName"] == "config-tls"
+        assert name in {item["path"] for item in volume["secret"]["items"]}
+    assert (proxy_options(clear).config_tls_cert, controller_options(clear).proxy_ca_file) == (None, None)
+    schemes = {
+        probe["httpGet"]["scheme"]
+        for objects in (clear, secured)
+        for probe in (program(objects, "proxy")["livenessProbe"], program(objects, "proxy")["readinessProbe"])
+    }
+    assert schemes == {"HTTP", "HTTPS"}
+
+
+def test_a_proxy_gets_the_time_that_it_takes_to_end(helm: Helm) -> None:
+    objects = helm.render({**DIRECT, "proxy": {"shutdownDelaySeconds": 7, "gracePeriodSeconds": 100}})
+    options = proxy_options(objects)
+    spec = one(objects, "Deployment", "-proxy")["spec"]["template"]["spec"]
+
+    assert spec["terminationGracePeriodSeconds"] > options.shutdown_delay_s + options.grace_period_s == 107
+
+
+@pytest.mark.parametrize("component", ["controller", "proxy"])
+def test_the_number_of_pods_can_be_left_to_somebody_else(helm: Helm, component: str) -> None:
+    """helm applies on the server's side: a field that an autoscaler has changed would be a conflict at each upgrade."""
+    replicas = {
+        value: one(helm.render({**DIRECT, component: {"replicas": value}}), "Deployment", f"-{component}")["spec"]
+        for value in (3, None)
+    }
+
+    assert replicas[3]["replicas"] == 3
+    assert "replicas" not in replicas[None]
+
+
+def test_proxies_on_the_nodes_network_make_room_for_their_successors(helm: Helm) -> None:
+    for is_host, strategy in ((False, (1, 0)), (True, (0, 1))):
+        spec = one(helm.render({**DIRECT, "proxy": {"hostNetwork": is_host}}), "Deployment", "-proxy")["spec"]
+
+        rolling = spec["strategy"]["rollingUpdate"]
+        assert (rolling["maxSurge"], rolling["maxUnavailable"]) == strategy
+        assert spec["template"]["spec"].get("hostNetwork", False) is is_host
+
+
+@pytest.mark.parametrize(
+    ("image", "reference"),
+    [
+        ({}, f"registry.example.com/tunnelgw:{daemonkit.__version__}"),
+        ({"tag": "edge"}, "registry.example.com/tunnelgw:edge"),
+        ({"tag": "edge", "digest": "sha256:" + "a" * 64}, "registry.example.com/tunnelgw@sha256:" + "a" * 64),
+    ],
+)
+def test_the_image_is_named_by_tag_or_digest(helm: Helm, image: Values, reference: str) -> None:
+    objects = helm.render({**DIRECT, "image": {**IMAGE, **image}})
+
+    assert {program(objects, "controller")["image"], program(objects, "proxy")["image"]} == {reference}
+
+
+@pytest.mark.parametrize("component", ["controller", "proxy"])
+def test_pods_are_placed_and_marked_as_the_values_say(helm: Helm, component: str) -> None:
+    wanted = EVERYTHING["controller"]
+    placing = ("nodeSelector", "tolerations", "affinity", "topologySpreadConstraints", "priorityClassName")
+    given = {name: wanted[name] for name in (*placing, "podLabels", "podAnnotations", "extraEnv")}
+    objects = helm.render({**DIRECT, "imagePullSecrets": [{"name": "pull"}], component: given})
+    template = one(objects, "Deployment", f"-{component}")["spec"]["template"]
+
+    assert {name: template["spec"][name] for name in placing} == {name: wanted[name] for name in placing}
+    assert wanted["podLabels"].items() <= template["metadata"]["labels"].items()
+    assert template["metadata"]["annotations"] == wanted["podAnnotations"]
+    assert template["spec"]["imagePullSecrets"] == [{"name": "pull"}]
+    assert wanted["extraEnv"][0] in program(objects, component)["env"]
+
+
+# -- everything around them ------------------------------------------------------------------------------------------
+
+
+def test_the_controller_has_exactly_the_roles_of_the_files(helm: Helm) -> None:
+    objects = helm.render(DIRECT)
+    account = one(objects, "ServiceAccount")["metadata"]["name"]
+
+    for kind in ("ClusterRole", "Role"):
+        role, binding = one(objects, kind), one(objects, f"{kind}Binding")
+        assert role["rules"] == yaml.safe_load((CHART / "files" / f"{kind.lower()}.yaml").read_text())["rules"]
+        assert binding["roleRef"]["name"] == role["metadata"]["name"]
+        assert binding["subjects"] == [{"kind": "ServiceAccount", "name": account, "namespace": NAMESPACE}]
+    spec = one(objects, "Deployment", "-controller")["spec"]["template"]["spec"]
+    assert spec["serviceAccountName"] == account
+    assert one(objects, "Deployment", "-proxy")["spec"]["template"]["spec"]["automountServiceAccountToken"] is False
+
+
+def test_account_and_roles_can_be_somebody_elses(helm: Helm) -> None:
+    given = {"serviceAccount": {"create": False, "name": "ours"}, "rbac": {"create": False}}
+    objects = helm.render({**DIRECT, "controller": given})
+
+    kinds = {each["kind"] for each in objects}
+    assert kinds & {"ServiceAccount", "ClusterRole", "ClusterRoleBinding", "Role", "RoleBinding"} == set()
+    assert one(objects, "Deployment", "-controller")["spec"]["template"]["spec"]["serviceAccountName"] == "ours"
+
+
+def test_the_class_has_the_doors_of_the_values(helm: Helm) -> None:
+    direct, tunnelled, both = (
+        one(helm.render(each), "GatewayClassConfig")["spec"] for each in (DIRECT, TUNNELLED, EVERYTHING)
+    )
+
+    service = {"service": {"name": "web-tunnelgw-direct", "namespace": NAMESPACE}}
+    credentials = {"name": "provider", "namespace": NAMESPACE, "key": "api-token"}
+    assert direct == {"direct": service}
+    assert tunnelled == {"tunnelID": TUNNEL, "providerCredentialsSecretRef": credentials}
+    assert both == {**direct, **tunnelled, "accountID": "0" * 32, "publish": "Tunnel"}
+
+
+def test_a_class_points_to_its_configuration(helm: Helm) -> None:
+    objects = helm.render(changed(DIRECT, "gatewayClass.name", "edge"))
+    class_, config = one(objects, "GatewayClass"), one(objects, "GatewayClassConfig")
+
+    assert class_["metadata"]["name"] == config["metadata"]["name"] == class_["spec"]["parametersRef"]["name"] == "edge"
+    assert class_["spec"]["controllerName"] == controller_options(objects).controller_name
+
+
+def test_the_service_of_the_direct_door_has_the_fields_of_its_type(helm: Helm) -> None:
+    given = {"loadBalancerClass": "metallb", "loadBalancerSourceRanges": ["192.0.2.0/24"], "ipFamilyPolicy": ""}
+    specs = {
+        type_: one(helm.render({**DIRECT, "direct": {"enabled": True, "type": type_, **given}}), "Service", "-direct")
+        for type_ in ("LoadBalancer", "NodePort", "ClusterIP")
+    }
+
+    fields = {type_: set(service["spec"]) - {"selector", "ports"} for type_, service in specs.items()}
+    of_balancers = {"loadBalancerClass", "loadBalancerSourceRanges"}
+    assert fields == {
+        "LoadBalancer": {"type", "externalTrafficPolicy", *of_balancers},
+        "NodePort": {"type", "externalTrafficPolicy"},
+        "ClusterIP": {"type"},
+    }
+
+
+def test_without_a_controller_there_is_a_proxy_alone(helm: Helm) -> None:
+    objects = helm.render(DEDICATED)
+
+    assert sorted(each["kind"] for each in objects) == ["Deployment", "PodDisruptionBudget", "Service"]
+
+
+def test_the_config_api_can_be_closed_to_all_but_the_controller_and_who_reads_metrics(helm: Helm) -> None:
+    objects = helm.render(EVERYTHING)
+    config, direct = one(objects, "NetworkPolicy")["spec"]["ingress"]
+    controller = one(objects, "Deployment", "-controller")["spec"]["template"]["metadata"]["labels"]
+
+    ours, others = config["from"]
+    assert ours["podSelector"]["matchLabels"].items() <= controller.items()
+    assert (others, config["ports"]) == ({"namespaceSelector": {}}, [{"port": "config"}])
+    targets = [{"port": each["targetPort"]} for each in one(objects, "Service", "-direct")["spec"]["ports"]]
+    assert (direct, len(targets)) == ({"ports": targets}, 2)
+
+
+def test_two_releases_in_one_cluster_share_no_name(helm: Helm) -> None:
+    first, second = (
+        {
+            (each["kind"], each["metadata"].get("namespace"), each["metadata"]["name"])
+            for each in helm.render(values, name)
+        }
+        for name, values in (("a", DIRECT), ("b", changed(DIRECT, "gatewayClass.name", "other")))
+    )
+
+    assert first & second == set()
+
+
+@pytest.mark.parametrize(
+    ("release", "values", "beginning"),
+    [
+        ("web", {}, "web-tunnelgw"),
+        ("tunnelgw", {}, "tunnelgw"),
+        ("web", {"nameOverride": "gw"}, "web-gw"),
+        ("web", {"fullnameOverride": "gw"}, "gw"),
+        ("w" * 53, {}, "w" * 40),
+    ],
+)
+def test_names_begin_with_the_release(helm: Helm, release: str, values: Values, beginning: str) -> None:
+    objects = helm.render({**DIRECT, **values}, release)
+
+    names = {each["metadata"]["name"] for each in objects if each["kind"] in ("Deployment", "Service")}
+    assert names == {beginning + ending for ending in ("-controller", "-proxy", "-proxy-config", "-direct")}
+
+
+def test_monitors_scrape_ports_that_pods_have(helm: Helm) -> None:
+    objects = helm.render(EVERYTHING)
+
+    for component in ("controller", "proxy"):
+        (endpoint,) = one(objects, "PodMonitor", f"-{component}")["spec"]["podMetricsEndpoints"]
+        assert endpoint["port"] in {port["name"] for port in program(objects, component)["ports"]}
+    assert endpoint["tlsConfig"]["serverName"] == "proxy.gateways.svc"

@@ -1,0 +1,92 @@
+"""What docs/helm.md says of the chart is true."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from tests.helm.chart import CHART, Helm, Object, one
+from tests.support.process import REPOSITORY
+from tests.support.programs import built_program
+from tunnelgw.sources.directory.reading import read_all
+
+MANUAL = (REPOSITORY / "docs" / "helm.md").read_text(encoding="utf-8")
+BLOCKS = re.findall(r"^```yaml\n(.*?)^```$", MANUAL, re.M | re.S)
+VALUES = [yaml.safe_load(text) for text in BLOCKS if text.startswith("# values.yaml")]
+OBJECTS = [text for text in BLOCKS if "tunnelgw.dev" in text]
+DEFAULTS = yaml.safe_load((CHART / "values.yaml").read_text(encoding="utf-8"))
+
+
+@pytest.fixture
+def helm(tmp_path: Path) -> Helm:
+    return Helm(built_program("helm"), tmp_path)
+
+
+def test_there_are_values_for_each_way_to_install() -> None:
+    assert len(VALUES) == 4
+
+
+@pytest.mark.parametrize("values", VALUES)
+def test_the_chart_takes_all_values_of_the_manual(helm: Helm, values: Object) -> None:
+    assert one(helm.render(values, "payments"), "Deployment", "-proxy")
+
+
+def test_objects_of_the_manual_are_admitted() -> None:
+    for text in OBJECTS:
+        assert read_all([("manual.yaml", text.encode())]).problems == ()
+    assert OBJECTS
+
+
+def test_a_gatewayconfig_of_the_manual_names_the_service_of_its_release(helm: Helm) -> None:
+    (config,) = [yaml.safe_load(text) for text in OBJECTS]
+    (values,) = [each for each in VALUES if "controller" in each]
+    service = one(helm.render(values, "payments"), "Service")
+
+    (url,) = config["spec"]["proxyEndpoints"]
+    name, namespace, *_ = re.split(r"[./:]+", url.removeprefix("http://"))
+    assert (name, namespace) == (service["metadata"]["name"], config["metadata"]["namespace"])
+    assert config["spec"]["authSecretRef"]["name"] == values["proxy"]["authSecret"]["name"]
+    assert config["spec"]["tunnelID"] == values["tunnel"]["id"]
+    assert config["spec"]["tunnelTokenSecretRef"]["name"] == values["tunnel"]["tokenSecret"]["name"]
+
+
+def has(path: str) -> bool:
+    found: Any = DEFAULTS
+    for name in path.split("."):
+        if not isinstance(found, dict) or name not in found:
+            return False
+        found = found[name]
+    return True
+
+
+def test_values_that_the_manual_names_exist() -> None:
+    prose = re.sub(r"^```.*?^```$", "", MANUAL, flags=re.M | re.S)
+    named = set(re.findall(rf"`((?:{'|'.join(DEFAULTS)})\.[A-Za-z.]+)", prose))
+
+    assert len(named) > 8
+    assert [path for path in sorted(named) if not has(path)] == []
+
+
+def test_what_helm_is_told_to_complain_of_are_its_words(helm: Helm) -> None:
+    helpers = (CHART / "templates" / "_helpers.tpl").read_text(encoding="utf-8")
+
+    for words in ("image.repository is not set", "no door: "):
+        assert f"`{words}" in MANUAL
+        assert words in helpers
+
+
+def test_names_in_the_commands_are_those_of_a_release_called_tunnelgw(helm: Helm) -> None:
+    objects = helm.render(VALUES[0], "tunnelgw")
+    deployments = {each["metadata"]["name"] for each in objects if each["kind"] == "Deployment"}
+
+    assert set(re.findall(r"deployment/([a-z-]+)", MANUAL)) == deployments
+    secret = next(
+        each["value"]
+        for each in one(objects, "Deployment", "-controller")["spec"]["template"]["spec"]["containers"][0]["env"]
+        if each["name"] == "TUNNELGW_PROXY_AUTH_SECRET"
+    )
+    assert f"delete secret {secret}\n" in MANUAL

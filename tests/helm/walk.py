@@ -1,0 +1,299 @@
+"""The chart, installed by the real helm into a real API server, with its Pods' programs running: to be run inside a
+network namespace, by test_installed.py, in the order of this file."""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack, closing
+from pathlib import Path
+from typing import Any
+
+import pytest
+import requests
+import yaml
+
+from tests.conformance.namespace import POD_NET, set_up
+from tests.helm.chart import NAMESPACE, RELEASE, Helm, Object
+from tests.helm.pods import Containers, fetch
+from tests.kube.kubeenv import find_program, find_programs, running
+from tests.kube.processes import spawn, stop, wait_ready, wait_until
+from tests.support.certificates import Authority
+from tests.support.dns_endpoints import KubeApi
+from tests.support.edge.edge import Edge
+from tests.support.provider.provider import TOKEN, Provider
+from tests.support.recordingbackend import RecordingBackend
+from tests.support.tied import tied
+
+READY_S = 60.0
+STOP_S = 30.0
+ADDRESS = "10.100.0.5"
+"""What the network would give the Service; in this namespace it leads to whoever binds the port."""
+PORT = 10080
+HOST = "app.example.com"
+SERVER_NAME = f"proxy.{NAMESPACE}.svc"
+GATEWAY_API = "/apis/gateway.networking.k8s.io/v1"
+IN_NAMESPACE = f"/api/v1/namespaces/{NAMESPACE}"
+
+
+def own_address(**ports: int) -> list[Object]:
+    """All Pods are in one network namespace here, so that each has to keep to its own address."""
+    address = {"name": "POD_IP", "valueFrom": {"fieldRef": {"fieldPath": "status.podIP"}}}
+    return [address, *({"name": name, "value": f"$(POD_IP):{port}"} for name, port in ports.items())]
+
+
+class Stage:
+    """Everything around the chart."""
+
+    def __init__(self, stack: ExitStack, folder: Path) -> None:
+        self._stack = stack
+        environment = stack.enter_context(running(folder / "kube", find_programs()))
+        self.api = stack.enter_context(KubeApi(environment))
+        self.provider_edge = stack.enter_context(Edge())
+        tunnel = self.provider_edge.tunnel
+        self.provider = stack.enter_context(Provider(account_id=tunnel.account_tag, tunnel_id=str(tunnel.tunnel_id)))
+        self.backend = stack.enter_context(RecordingBackend())
+        self.helm = Helm(find_program("helm"), folder, environment.kubeconfig)
+        self._run_node(folder, environment.kubeconfig)
+        pods = folder / "pods"
+        pods.mkdir()
+        self.containers = Containers(self.api, environment.server, environment.pki.authority, pods)
+        stack.callback(self.containers.close)
+
+    def _run_node(self, folder: Path, kubeconfig: Path) -> None:
+        """Pods for Deployments, with addresses, and EndpointSlices for Services."""
+        ready = folder / "node.ready"
+        node = find_program("conformance") / "node"
+        command = [str(node), "--kubeconfig", str(kubeconfig), "--pod-cidr", POD_NET, "--ready-file", str(ready)]
+        process = spawn("node", tied(command), folder / "node.log")
+        self._stack.callback(stop, process, STOP_S)
+        wait_ready(process, ready.exists, READY_S)
+
+    def until(self, is_so: Callable[[], bool], what: str) -> None:
+        """While the containers run."""
+
+        def tended() -> bool:
+            self.containers.tend(NAMESPACE)
+            return is_so()
+
+        assert wait_until(tended, READY_S), f"not within {READY_S:g} s: {what}\n{self.logs()}"
+
+    def logs(self) -> str:
+        return "\n".join(self.containers.log_of(pod)[-3000:] for pod in self.pods())
+
+    def pods(self, component: str = "") -> list[Object]:
+        return [
+            pod
+            for pod in self.containers.tend(NAMESPACE)
+            if component in ("", pod["metadata"]["labels"]["app.kubernetes.io/component"])
+        ]
+
+    def are_ready(self, component: str, count: int) -> bool:
+        pods = self.pods(component)
+        return len(pods) == count and all(self.containers.is_ready(pod) for pod in pods)
+
+    def token(self) -> str:
+        """Of the config API."""
+        secret = self.api.call("GET", f"{IN_NAMESPACE}/secrets/{RELEASE}-tunnelgw-proxy-auth-token")
+        return base64.b64decode(secret["data"]["auth-token"]).decode()
+
+    def knows_route(self, pod: Object) -> bool:
+        authorization = {"Authorization": f"Bearer {self.token()}"}
+        status_code, document = fetch("HTTPS", pod["status"]["podIP"], 8082, "/config", **authorization)
+        return status_code == 200 and HOST.encode() in document
+
+    def secret(self, name: str, **data: str) -> None:
+        self.api.call("POST", f"{IN_NAMESPACE}/secrets", {"metadata": {"name": name}, "stringData": data})
+
+    def values(self, **changes: Any) -> dict[str, Any]:
+        edge = self.provider_edge
+        edge_address = {"name": "PROXY_EDGE", "value": ",".join(edge.addresses)}
+        return {
+            "image": {"repository": "registry.example.com/tunnelgw"},
+            "tunnel": {
+                "id": str(edge.tunnel.tunnel_id),
+                "tokenSecret": {"name": "connector"},
+                "credentialsSecret": {"name": "provider"},
+                "edgeCAConfigMap": {"name": "edge"},
+            },
+            "direct": {"enabled": True, "ports": [{"name": "http", "port": 80, "targetPort": PORT}]},
+            "controller": {
+                "extraEnv": own_address(TUNNELGW_HEALTH_ADDR=8081, TUNNELGW_METRICS_ADDR=8080),
+                "extraArgs": [f"--provider-api-url={self.provider.url}"],
+                **changes.get("controller", {}),
+            },
+            "proxy": {
+                "workers": 1,
+                "shutdownDelaySeconds": 0,
+                "configTLS": {"secretName": "config-tls", "serverName": SERVER_NAME},
+                "extraEnv": [*own_address(PROXY_CONFIG_ADDR=8082), edge_address],
+                "extraArgs": ["--ha-connections=1"],
+                **changes.get("proxy", {}),
+            },
+        }
+
+    def ask(self, server: str) -> requests.Response:
+        with requests.Session() as session:
+            session.trust_env = False
+            return session.get(f"http://{server}/", headers={"Host": HOST}, timeout=READY_S)
+
+    def asked(self) -> tuple[int, int]:
+        """Status codes at the two doors."""
+        return self.ask(f"{ADDRESS}:{PORT}").status_code, self.ask(self.provider_edge.front).status_code
+
+    def conditions(self, path: str) -> Mapping[str, str]:
+        found = self.api.call("GET", path).get("status", {}).get("conditions", ())
+        return {each["type"]: each["status"] for each in found}
+
+    def release(self) -> set[str]:
+        """Kinds and names of what the release has in the API server."""
+        selector = f"labelSelector=app.kubernetes.io/instance%3D{RELEASE}"
+        places = [f"{IN_NAMESPACE}/{plural}" for plural in ("services", "serviceaccounts", "secrets", "configmaps")] + [
+            f"/apis/apps/v1/namespaces/{NAMESPACE}/deployments",
+            f"/apis/policy/v1/namespaces/{NAMESPACE}/poddisruptionbudgets",
+            f"/apis/rbac.authorization.k8s.io/v1/namespaces/{NAMESPACE}/roles",
+            f"/apis/rbac.authorization.k8s.io/v1/namespaces/{NAMESPACE}/rolebindings",
+            "/apis/rbac.authorization.k8s.io/v1/clusterroles",
+            "/apis/rbac.authorization.k8s.io/v1/clusterrolebindings",
+            f"{GATEWAY_API}/gatewayclasses",
+            "/apis/tunnelgw.dev/v1alpha1/gatewayclassconfigs",
+        ]
+        return {
+            f"{place.rpartition('/')[2]}/{each['metadata']['name']}"
+            for place in places
+            for each in self.api.call("GET", f"{place}?{selector}")["items"]
+        }
+
+
+@pytest.fixture(scope="module")
+def stage(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stage]:
+    set_up()
+    with ExitStack() as stack:
+        stage = Stage(stack, tmp_path_factory.mktemp("stage"))
+        for manifest in (find_program("gateway-api-crds") / "standard").glob("gateway.networking.k8s.io_*.yaml"):
+            if "_vap_" not in manifest.name:
+                stage.api.install_crd(manifest)
+        # The namespace of a careful operator.
+        labels = {"pod-security.kubernetes.io/enforce": "restricted"}
+        stage.api.call("POST", "/api/v1/namespaces", {"metadata": {"name": NAMESPACE, "labels": labels}})
+        edge = {"ca.pem": stage.provider_edge.ca_file.read_text()}
+        stage.api.call("POST", f"{IN_NAMESPACE}/configmaps", {"metadata": {"name": "edge"}, "data": edge})
+        stage.secret("provider", **{"api-token": TOKEN})
+        stage.secret("connector", **{"tunnel-token": stage.provider_edge.tunnel.token})
+        authority = stack.enter_context(closing(Authority()))
+        issued = authority.issue(SERVER_NAME)
+        files = {"tls.crt": issued.chain_pem, "tls.key": issued.key_pem, "ca.crt": authority.pem}
+        stage.secret("config-tls", **files)
+        yield stage
+
+
+def test_an_install_brings_up_controller_and_proxies(stage: Stage) -> None:
+    notes = stage.helm.install(stage.values())
+
+    assert "gatewayClassName: tunnelgw" in notes
+    stage.until(lambda: stage.are_ready("controller", 1), "the controller is ready")
+    path = f"{GATEWAY_API}/gatewayclasses/tunnelgw"
+    stage.until(lambda: stage.conditions(path).get("Accepted") == "True", "the class is accepted")
+    stage.until(lambda: stage.are_ready("proxy", 2), "both proxies are ready")
+
+
+def test_a_route_is_served_at_both_doors(stage: Stage) -> None:
+    balanced = {"status": {"loadBalancer": {"ingress": [{"ip": ADDRESS}]}}}
+    service = f"{IN_NAMESPACE}/services/{RELEASE}-tunnelgw-direct/status"
+    stage.api.call("PATCH", service, balanced, "application/merge-patch+json")
+    objects = yaml.safe_load_all(f"""
+apiVersion: tunnelgw.dev/v1alpha1
+kind: Backend
+metadata: {{name: app}}
+spec: {{host: 127.0.0.1, port: {stage.backend.address.rpartition(":")[2]}}}
+---
+apiVersion: gateway.networking.k8s.io/v1
+kind: Gateway
+metadata: {{name: web}}
+spec:
+  gatewayClassName: tunnelgw
+  listeners: [{{name: http, port: 80, protocol: HTTP}}]
+---
+apiVersion: gateway.networking.k8s.io/v1
+kind: HTTPRoute
+metadata: {{name: app}}
+spec:
+  parentRefs: [{{name: web}}]
+  hostnames: [{HOST}]
+  rules: [{{backendRefs: [{{group: tunnelgw.dev, kind: Backend, name: app}}]}}]
+""")
+    for each in objects:
+        plural = each["kind"].lower() + "s"
+        stage.api.call("POST", f"/apis/{each['apiVersion']}/namespaces/{NAMESPACE}/{plural}", each)
+
+    stage.until(lambda: all(map(stage.knows_route, stage.pods("proxy"))), "both proxies have the route")
+    stage.until(lambda: stage.provider.hostnames == [HOST, "*"], "the provider has the hostname")
+    gateway = f"{GATEWAY_API}/namespaces/{NAMESPACE}/gateways/web"
+    wanted = {"Accepted": "True", "Programmed": "True", "tunnelgw.dev/Delivered": "True"}
+    stage.until(lambda: wanted.items() <= stage.conditions(gateway).items(), "the Gateway is delivered")
+    assert stage.asked() == (200, 200)
+
+
+@pytest.mark.parametrize(
+    ("component", "words", "said"),
+    [
+        ("controller", ("tunnelgw", "status"), "HTTPRoute gateways/app"),
+        ("proxy", ("tunnelgw-proxy", "tunnel-check"), "ok    TCP and TLS"),
+    ],
+)
+def test_commands_in_a_container_know_what_its_program_knows(
+    stage: Stage, component: str, words: tuple[str, ...], said: str
+) -> None:
+    done = stage.containers.run(stage.pods(component)[0], *words)
+
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert said in done.stdout
+
+
+def test_the_token_of_the_proxies_is_the_controllers_not_the_releases(stage: Stage) -> None:
+    assert len(stage.token()) >= 32
+    assert not [name for name in stage.release() if name.startswith("secrets/")]
+
+
+def test_a_container_that_starts_again_serves_what_it_had_without_the_controller(stage: Stage) -> None:
+    """Its state is in a volume of the Pod."""
+    stage.helm.upgrade(stage.values(controller={"replicas": 0}))
+    stage.until(lambda: not stage.pods("controller"), "the controller has gone")
+
+    for pod in stage.pods("proxy"):
+        stage.containers.restart(pod)
+    stage.until(lambda: stage.are_ready("proxy", 2), "both proxies are ready again")
+
+    assert stage.asked() == (200, 200)
+
+
+def test_an_upgrade_replaces_pods_and_serves_what_was_served(stage: Stage) -> None:
+    before = {pod["metadata"]["name"] for pod in stage.pods()}
+    # Of two controllers one leads.
+    of_controller, of_proxy = {"replicas": 2, "logLevel": "debug"}, {"replicas": 1, "accessLog": "all"}
+    stage.helm.upgrade(stage.values(controller=of_controller, proxy=of_proxy))
+
+    stage.until(lambda: before.isdisjoint(pod["metadata"]["name"] for pod in stage.pods()), "no old Pod is left")
+    stage.until(lambda: stage.are_ready("controller", 2), "both controllers are ready")
+    stage.until(lambda: stage.are_ready("proxy", 1), "the proxy is ready")
+    assert stage.asked() == (200, 200)
+    assert before <= stage.containers.ended
+
+
+def test_a_rollback_brings_the_former_back(stage: Stage) -> None:
+    stage.helm.run("rollback", RELEASE, "1", "--namespace", NAMESPACE)
+
+    stage.until(lambda: stage.are_ready("controller", 1), "one controller is ready")
+    stage.until(lambda: stage.are_ready("proxy", 2), "both proxies are ready")
+    assert stage.asked() == (200, 200)
+
+
+def test_an_uninstall_leaves_the_token_and_the_definitions_alone(stage: Stage) -> None:
+    assert len(stage.release()) > 10
+
+    stage.helm.run("uninstall", RELEASE, "--namespace", NAMESPACE)
+
+    stage.until(lambda: not stage.pods(), "no Pod is left")
+    assert stage.release() == set()
+    assert stage.token()
+    stage.api.call("GET", "/apis/tunnelgw.dev/v1alpha1/gatewayclassconfigs")
