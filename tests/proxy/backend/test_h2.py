@@ -1,5 +1,6 @@
 """Backends that speak HTTP/2, against the h2 package."""
 
+import socket
 import threading
 
 import h2.events
@@ -8,6 +9,7 @@ from h2.errors import ErrorCodes
 from h2.settings import SettingCodes
 
 from proxy import document
+from proxy.backend.keeping import MAX_AGE_S, SILENCE_S
 from proxy.backend.stream import Reason
 from tests.proxy.backend.h2peer import H2Peer, answers, h2c, opened, speaks
 from tests.proxy.backend.servers import PATIENCE_S, Conn, backend, of
@@ -28,6 +30,19 @@ def test_many_requests_share_one_connection() -> None:
         assert peer.connections == 1
         assert (w.backend().in_flight, w.backend().connections_opened) == (0, 1)
         assert w.get().request.is_open  # type: ignore[union-attr]
+
+
+def test_a_backend_that_says_nothing_before_it_is_spoken_to_is_spoken_to() -> None:
+    """It may have to learn from our first words that they are HTTP/2."""
+
+    def listen(conn: Conn) -> None:
+        if conn.sock.recv(1, socket.MSG_PEEK):
+            speaks()(conn)
+
+    with backend(listen) as peer, world() as w:
+        w.use(h2c(peer.address))
+
+        assert w.fetch().status_code == 200
 
 
 def test_who_waits_is_told_when_the_connection_is_there() -> None:
@@ -200,10 +215,14 @@ def test_a_refused_stream_was_not_processed_and_costs_no_other() -> None:
         assert requests[1].status_code == 200
 
 
-def test_a_reset_stream_may_have_been_processed() -> None:
+@pytest.mark.parametrize("code", [ErrorCodes.INTERNAL_ERROR, ErrorCodes.ENHANCE_YOUR_CALM])
+@pytest.mark.parametrize("leaves", [False, True])
+def test_a_reset_stream_may_have_been_processed(leaves: bool, code: ErrorCodes) -> None:
     def reset(peer: H2Peer, event: h2.events.Event) -> None:
         if isinstance(event, h2.events.StreamEnded):
-            peer.h2.reset_stream(event.stream_id, ErrorCodes.INTERNAL_ERROR)
+            if leaves:
+                peer.conn.send(goaway(event.stream_id))
+            peer.h2.reset_stream(event.stream_id, code)
 
     with backend(speaks(reset)) as peer, world() as w:
         w.use(h2c(peer.address))
@@ -211,7 +230,25 @@ def test_a_reset_stream_may_have_been_processed() -> None:
 
         assert failure is not None
         assert (failure.reason, failure.is_unprocessed, failure.was_reused) == (Reason.RESET, False, False)
-        assert w.backend().connections == 1
+        assert w.backend().connections == (0 if leaves else 1)
+
+
+def test_a_malformed_response_fails_its_request_alone() -> None:
+    def lie(peer: H2Peer, event: h2.events.Event) -> None:
+        if isinstance(event, h2.events.StreamEnded) and event.stream_id == 1:
+            peer.h2.send_headers(1, [(b":status", b"200"), (b"content-length", b"1")])
+            peer.h2.send_data(1, b"more", end_stream=True)
+        else:
+            answers(peer, event)
+
+    with backend(speaks(lie)) as peer, world() as w:
+        w.use(h2c(peer.address))
+        failure = w.fetch().failure
+
+        assert failure is not None
+        assert (failure.reason, failure.is_unprocessed) == (Reason.PROTOCOL, False)
+        assert w.fetch().status_code == 200
+        assert peer.connections == 1
 
 
 def test_after_a_goaway_what_runs_is_finished_and_new_requests_take_a_new_connection() -> None:
@@ -244,6 +281,19 @@ def test_after_a_goaway_what_runs_is_finished_and_new_requests_take_a_new_connec
         w.until(lambda: w.backend().connections == 1)
 
 
+def test_an_unused_connection_of_a_backend_that_takes_its_leave_is_closed() -> None:
+    """By us: the backend may wait for that."""
+    peers: list[H2Peer] = []
+    with backend(speaks(peers=peers)) as peer, world() as w:
+        w.use(h2c(peer.address))
+        assert w.fetch().status_code == 200
+        peers[0].conn.send(goaway(1))
+        w.until(lambda: not w.backend().connections)
+
+        assert w.fetch().status_code == 200
+        assert peer.connections == 2
+
+
 def test_what_a_goaway_leaves_out_was_not_processed() -> None:
     def leave(peer: H2Peer, event: h2.events.Event) -> None:
         if isinstance(event, h2.events.StreamEnded):
@@ -263,8 +313,12 @@ def goaway(last_stream_id: int) -> bytes:
 
 
 def test_a_lost_connection_fails_all_its_requests() -> None:
+    """And none after them."""
+
     def vanish(peer: H2Peer, event: h2.events.Event) -> None:
-        if isinstance(event, h2.events.StreamEnded) and len(peer.requests) == 3:
+        if peer.conn.place:
+            answers(peer, event)
+        elif isinstance(event, h2.events.StreamEnded) and len(peer.requests) == 3:
             peer.conn.reset()
 
     with backend(speaks(vanish)) as peer, world() as w:
@@ -273,8 +327,26 @@ def test_a_lost_connection_fails_all_its_requests() -> None:
         w.until(lambda: all_over(requests))
 
         assert {a.failure.reason for a in requests if a.failure} == {Reason.RESET}
-        assert all(a.failure and not a.failure.is_unprocessed for a in requests)
+        assert all(a.failure and not a.failure.is_unprocessed and not a.failure.was_reused for a in requests)
         assert (w.backend().in_flight, w.backend().connections) == (0, 0)
+        assert w.fetch().status_code == 200
+
+
+def test_a_lost_connection_fails_none_that_wait_for_another() -> None:
+    def vanish_once(peer: H2Peer, event: h2.events.Event) -> None:
+        if isinstance(event, h2.events.StreamEnded) and peer.conn.place == 0:
+            peer.conn.reset()
+        else:
+            answers(peer, event)
+
+    settings = {SettingCodes.MAX_CONCURRENT_STREAMS: 1}
+    with backend(speaks(vanish_once, settings)) as peer, world() as w:
+        w.use(of(peer, protocol="h2c", circuit=document.Circuit(max_connections=1)))
+        requests = [w.get() for _ in range(2)]
+        w.until(lambda: all_over(requests))
+
+        assert requests[0].failure is not None
+        assert requests[1].status_code == 200
 
 
 def test_a_used_connection_that_breaks_before_an_answer_says_that_it_was_reused() -> None:
@@ -294,9 +366,36 @@ def test_a_used_connection_that_breaks_before_an_answer_says_that_it_was_reused(
         assert failure.was_reused
 
 
+@pytest.mark.parametrize("is_answered", [True, False], ids=["in the midst of an answer", "by a protocol error"])
+def test_a_used_connection_that_breaks_for_another_reason_than_its_age_is_its_backends_fault(is_answered: bool) -> None:
+    def once(peer: H2Peer, event: h2.events.Event) -> None:
+        if isinstance(event, h2.events.StreamEnded):
+            if event.stream_id == 1:
+                peer.answer(1)
+            elif is_answered:
+                peer.h2.send_headers(event.stream_id, [(b":status", b"200")])
+                peer.flush()
+                peer.conn.sock.shutdown(socket.SHUT_RDWR)
+            else:
+                peer.conn.send(BAD_PING)
+
+    with backend(speaks(once)) as peer, world() as w:
+        w.use(h2c(peer.address))
+        assert w.fetch().status_code == 200
+        failure = w.fetch().failure
+
+        assert failure is not None
+        assert (failure.was_reused, failure.blames_address) == (False, True)
+
+
 @pytest.mark.parametrize("greeting", [b"HTTP/1.1 400 Bad Request\r\n\r\n", b"\0\0\0\0\0\0\0\0\0", b""])
 def test_what_does_not_speak_http2_fails_those_that_wait(greeting: bytes) -> None:
+    """The next is tried all the same."""
+
     def babble(conn: Conn) -> None:
+        if conn.place:
+            speaks()(conn)
+            return
         conn.send(greeting)
         if greeting:
             conn.wait_for_end()
@@ -309,14 +408,19 @@ def test_what_does_not_speak_http2_fails_those_that_wait(greeting: bytes) -> Non
         assert {a.failure.reason for a in requests if a.failure} <= {Reason.PROTOCOL, Reason.RESET}
         assert all(a.failure and a.failure.is_unprocessed and a.failure.was_connecting for a in requests)
         assert w.backend().connections == 0
+        assert w.fetch().status_code == 200
 
 
-def test_a_backend_that_never_says_its_settings_times_out() -> None:
+@pytest.mark.parametrize(("connect_timeout", "patience_s"), [("3s", 3), ("0s", SILENCE_S)], ids=["3 s", "no limit"])
+def test_a_backend_that_never_says_its_settings_times_out(connect_timeout: str, patience_s: float) -> None:
     with backend(Conn.wait_for_end) as peer, world() as w:
-        w.use(h2c(peer.address), connect_timeout="3s")
+        w.clock.stop()
+        w.use(h2c(peer.address), connect_timeout=connect_timeout)
         answer = w.get()
         w.until(lambda: w.backend().connections == 1 if "b" in w.stats.backends else False)
-        w.pass_time(4)
+        w.pass_time(patience_s - 1)
+        assert not answer.is_over
+        w.pass_time(2)
         w.until(lambda: answer.is_over)
 
         assert answer.failure is not None
@@ -324,10 +428,17 @@ def test_a_backend_that_never_says_its_settings_times_out() -> None:
         w.until(lambda: w.backend().connections == 0)
 
 
-def test_a_protocol_error_of_the_backend_fails_its_requests() -> None:
+BAD_PING = b"\0\0\x01\x06\0\0\0\0\0x"
+
+
+def test_a_protocol_error_of_the_backend_fails_its_requests_and_is_named_to_it() -> None:
+    named: list[int | None] = []
+
     def err(peer: H2Peer, event: h2.events.Event) -> None:
         if isinstance(event, h2.events.StreamEnded):
-            peer.conn.send(b"\0\0\x01\x06\0\0\0\0\0x")
+            peer.conn.send(BAD_PING)
+        elif isinstance(event, h2.events.ConnectionTerminated):
+            named.append(event.error_code)
 
     with backend(speaks(err)) as peer, world() as w:
         w.use(h2c(peer.address))
@@ -335,7 +446,8 @@ def test_a_protocol_error_of_the_backend_fails_its_requests() -> None:
 
         assert failure is not None
         assert failure.reason is Reason.PROTOCOL
-        w.until(lambda: w.backend().connections == 0)
+        w.until(lambda: w.backend().connections == 0 and bool(named))
+        assert named == [ErrorCodes.FRAME_SIZE_ERROR]
 
 
 def test_a_field_list_over_the_limit_fails_its_request_alone() -> None:
@@ -457,6 +569,47 @@ def test_a_slow_backend_that_answers_pings_is_waited_for() -> None:
         assert answer.status_code == 200
 
 
+def test_a_backend_that_answers_its_pings_may_take_minutes() -> None:
+    def tell_each(peer: H2Peer, event: h2.events.Event) -> None:
+        if isinstance(event, h2.events.PingReceived):
+            peer.h2.send_headers(1, [(b":status", b"103")])
+        elif isinstance(event, h2.events.StreamEnded) and event.stream_id > 1:
+            peer.answer(event.stream_id)
+
+    with backend(speaks(tell_each)) as peer, world() as w:
+        w.clock.stop()
+        w.use(h2c(peer.address))
+        answer = opened(w, w.get())
+        for count in range(1, 9):
+            # Nothing has to come before it is noticed that nothing does.
+            w.pass_time(SILENCE_S)
+            w.pass_time(SILENCE_S)
+            w.until(lambda count=count: len(answer.interim) == count)  # type: ignore[misc]
+        assert w.fetch().status_code == 200
+
+        assert (len(answer.interim), answer.is_over, peer.connections) == (8, False, 1)
+
+
+def test_a_connection_that_was_used_a_moment_ago_is_kept() -> None:
+    with backend(speaks()) as peer, world() as w:
+        w.clock.stop()
+        w.use(h2c(peer.address), backend_idle_timeout="60s")
+        for _ in range(10):
+            assert w.fetch().status_code == 200
+            w.pass_time(SILENCE_S)
+
+        assert peer.connections == 1
+
+
+def test_an_old_connection_goes_also_where_unused_ones_are_kept_for_good() -> None:
+    with backend(speaks()) as peer, world() as w:
+        w.clock.stop()
+        w.use(h2c(peer.address), backend_idle_timeout="0s")
+        assert w.fetch().status_code == 200
+        w.pass_time(MAX_AGE_S)
+        w.until(lambda: not w.backend().connections)
+
+
 def test_an_unused_connection_says_goodbye_after_the_idle_timeout() -> None:
     said: list[str] = []
 
@@ -480,6 +633,7 @@ def test_a_switch_that_the_backend_does_not_offer_fails_unsent() -> None:
 
         assert answer.failure is not None
         assert (answer.failure.reason, answer.failure.is_unprocessed) == (Reason.UNSENDABLE, True)
+        assert not answer.is_open_told
         assert w.fetch().status_code == 200
 
 

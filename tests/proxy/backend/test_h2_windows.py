@@ -67,8 +67,11 @@ def test_a_body_that_its_own_window_alone_has_stopped_goes_on_when_that_opens() 
 
 
 def test_tiny_pieces_of_a_large_read_come_over_many_turns() -> None:
-    """Passed on at once, as many as a read holds would stop all others for a tenth of a second."""
-    count = 4_000
+    """Passed on at once, as many as a read holds would stop all others for a tenth of a second.
+
+    Nor is more read before they are: it would all lie here.
+    """
+    count = 20_000
 
     def dribble(peer: H2Peer, event: h2.events.Event) -> None:
         if isinstance(event, h2.events.RequestReceived):

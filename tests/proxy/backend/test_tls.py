@@ -6,6 +6,7 @@ import ssl
 import threading
 from pathlib import Path
 
+import h2.events
 import pytest
 import trustme
 from cryptography import x509
@@ -15,7 +16,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from proxy import document
 from proxy.backend.stream import Failure, Reason
 from proxy.backend.tls import make_context
-from tests.proxy.backend.h2peer import speaks
+from tests.proxy.backend.h2peer import H2Peer, answers, speaks
 from tests.proxy.backend.servers import OK, PATIENCE_S, Backend, Behaviour, Conn, backend
 from tests.proxy.backend.world import Answer, Owed, World, world
 from tests.support.filelimits import out_of_descriptors
@@ -128,6 +129,26 @@ def test_several_requests_before_it_is_known_what_the_backend_speaks_are_all_ans
         w.until(lambda: all(a.is_over for a in requests))
 
         assert {a.status_code for a in requests} == {200}
+
+
+def test_a_handshake_that_breaks_fails_one_of_those_who_wait(authority: trustme.CA) -> None:
+    """Each has a connection opened for it, where these are known to carry one request each."""
+    shaken: list[str | None] = []
+
+    def break_second(_sock: ssl.SSLObject, name: str | None, _context: ssl.SSLContext) -> int | None:
+        shaken.append(name)
+        return ssl.ALERT_DESCRIPTION_INTERNAL_ERROR if len(shaken) == 2 else None
+
+    context = server_context(authority, "a.example")
+    context.sni_callback = break_second  # type: ignore[assignment]
+    with backend(answer_once, tls=context) as peer, world() as w:
+        w.use(https(peer, authority))
+        assert w.fetch().status_code == 200
+        requests = [w.get() for _ in range(3)]
+        w.until(lambda: all(a.is_over for a in requests))
+
+        assert [a.failure.reason for a in requests if a.failure] == [Reason.TLS]
+        assert [a.status_code for a in requests if a.head] == [200, 200]
 
 
 def test_another_name_is_refused_and_the_error_says_both(authority: trustme.CA) -> None:
@@ -367,6 +388,23 @@ def test_sessions_are_resumed_on_new_connections_and_still_checked(
     with backend(answer_once, tls=context) as peer, world() as w:
         w.use(https(peer, authority))
         assert [w.fetch().status_code for _ in range(3)] == [200, 200, 200]
+
+        assert peer.resumed[0] is False
+        assert any(peer.resumed)
+
+
+def test_sessions_are_resumed_where_http2_is_spoken_too(authority: trustme.CA) -> None:
+    def answer_and_go(peer: H2Peer, event: h2.events.Event) -> None:
+        answers(peer, event)
+        if isinstance(event, h2.events.StreamEnded):
+            peer.h2.close_connection()
+
+    context = server_context(authority, "a.example", alpn=("h2",))
+    with backend(speaks(answer_and_go), tls=context) as peer, world() as w:
+        w.use(https(peer, authority))
+        for _ in range(3):
+            assert w.fetch().status_code == 200
+            w.until(lambda: not w.backend().connections)
 
         assert peer.resumed[0] is False
         assert any(peer.resumed)

@@ -1,0 +1,173 @@
+"""Requests over HTTP/2 that end in the middle of something, and what is left of them and of their connection."""
+
+import gc
+import socket
+import weakref
+from collections.abc import Callable
+
+import h2.events
+import pytest
+from h2.errors import ErrorCodes
+
+from proxy.backend.h2link import H2Link
+from proxy.backend.stream import Reason
+from tests.proxy.backend.h2peer import H2Peer, h2c, opened, speaks
+from tests.proxy.backend.servers import backend
+from tests.proxy.backend.world import Answer, Owed, World, world
+
+WINDOW_BYTES = 65_535
+HEAD = [(b":status", b"200")]
+
+
+def say_interim(peer: H2Peer) -> None:
+    peer.h2.send_headers(3, [(b":status", b"103")])
+
+
+def say_trailers(peer: H2Peer) -> None:
+    peer.h2.send_headers(3, HEAD)
+    peer.h2.send_data(3, b"more")
+    peer.h2.send_headers(3, [(b"grpc-status", b"0")], end_stream=True)
+
+
+def say_whole(peer: H2Peer) -> None:
+    peer.answer(3)
+
+
+def reset(peer: H2Peer) -> None:
+    peer.h2.reset_stream(3, ErrorCodes.INTERNAL_ERROR)
+
+
+def widen(peer: H2Peer) -> None:
+    peer.h2.increment_flow_control_window(WINDOW_BYTES, 3)
+
+
+@pytest.mark.parametrize("say", [say_interim, say_trailers, say_whole, reset, widen])
+def test_what_comes_together_with_the_reason_to_cancel_a_request_is_passed_over(say: Callable[[H2Peer], None]) -> None:
+    """One read tells of several streams, and who is told first may let go of another."""
+    got: list[int] = []
+
+    def tell_both(peer: H2Peer, event: h2.events.Event) -> None:
+        if isinstance(event, h2.events.DataReceived):
+            got.append(len(event.data))
+            if sum(got) == WINDOW_BYTES:
+                peer.h2.increment_flow_control_window(WINDOW_BYTES)
+                peer.h2.send_headers(1, HEAD, end_stream=True)
+                say(peer)
+        elif isinstance(event, h2.events.StreamEnded) and event.stream_id > 3:
+            peer.answer(event.stream_id)
+
+    with backend(speaks(tell_both)) as peer, world() as w:
+        w.use(h2c(peer.address))
+        first = opened(w, w.get())
+        second = w.get(method=b"POST", end_stream=False)
+        assert second.request is not None
+        assert second.request.send_data(b"x" * (WINDOW_BYTES + 1), False, Owed()) == WINDOW_BYTES
+        first.on_head = second.request.cancel
+        w.until(lambda: first.is_over)
+
+        assert w.fetch().status_code == 200
+        assert (second.head, second.interim, second.failure) == (None, [], None)
+        assert (w.backend().in_flight, peer.connections) == (0, 1)
+
+
+def cancels(answer: Answer) -> None:
+    assert answer.request is not None
+    answer.request.cancel()
+
+
+def leaves_to_the_backend(_: Answer) -> None:
+    """It answers, or resets."""
+
+
+def stall(_peer: H2Peer, _event: h2.events.Event) -> None:
+    """Give no credit."""
+
+
+def refuse(peer: H2Peer, event: h2.events.Event) -> None:
+    if isinstance(event, h2.events.RequestReceived):
+        peer.answer(event.stream_id, b"", b"413")
+
+
+def reset_upload(peer: H2Peer, event: h2.events.Event) -> None:
+    if isinstance(event, h2.events.RequestReceived):
+        peer.h2.reset_stream(event.stream_id, ErrorCodes.INTERNAL_ERROR)
+
+
+@pytest.mark.parametrize(
+    ("behave", "end"), [(stall, cancels), (refuse, leaves_to_the_backend), (reset_upload, leaves_to_the_backend)]
+)
+def test_a_connection_remembers_no_upload_that_ended_while_it_waited_for_a_window(
+    behave: Callable[[H2Peer, h2.events.Event], None], end: Callable[[Answer], None]
+) -> None:
+    with backend(speaks(behave)) as peer, world() as w:
+        w.use(h2c(peer.address))
+        answer = opened(w, w.get(method=b"POST", end_stream=False))
+        assert answer.request is not None
+        assert answer.request.send_data(b"x" * (WINDOW_BYTES + 1), False, Owed()) == WINDOW_BYTES
+        end(answer)
+        w.until(lambda: not w.backend().in_flight)
+        w.turns()
+        left = weakref.ref(answer)
+        del answer
+        gc.collect()
+
+        assert left() is None
+        assert w.backend().connections == 1
+
+
+def test_a_backend_hears_at_once_that_a_request_was_cancelled() -> None:
+    resets: list[int | None] = []
+
+    def note(_peer: H2Peer, event: h2.events.Event) -> None:
+        if isinstance(event, h2.events.StreamReset):
+            resets.append(event.error_code)
+
+    with backend(speaks(note)) as peer, world() as w:
+        w.use(h2c(peer.address))
+        answer = opened(w, w.get())
+        w.turns()
+        cancels(answer)
+        w.until(lambda: bool(resets))
+
+        assert resets == [ErrorCodes.CANCEL]
+
+
+def test_trailers_that_http2_has_no_words_for_fail_their_request() -> None:
+    with backend(speaks()) as peer, world() as w:
+        w.use(h2c(peer.address))
+        answer = opened(w, w.get(method=b"POST", end_stream=False))
+        assert answer.request is not None
+        answer.request.send_trailers([(b"connection", b"close")])
+
+        assert answer.failure is not None
+        assert (answer.failure.reason, answer.failure.is_unprocessed) == (Reason.UNSENDABLE, False)
+        assert w.fetch().status_code == 200
+        assert (w.backend().in_flight, peer.connections) == (0, 1)
+
+
+def links_to(address: str) -> list[H2Link]:
+    gc.collect()
+    return [one for one in gc.get_objects() if isinstance(one, H2Link) and address in repr(one)]
+
+
+def end_it(peer: H2Peer, _: World) -> None:
+    peer.conn.sock.shutdown(socket.SHUT_RDWR)
+
+
+def leave_the_document(_: H2Peer, w: World) -> None:
+    w.use()
+
+
+@pytest.mark.parametrize("end", [end_it, leave_the_document])
+def test_nothing_is_left_of_a_connection_that_has_ended(end: Callable[[H2Peer, World], None]) -> None:
+    """Where it still looked whether its backend is silent, each would be kept for good."""
+    peers: list[H2Peer] = []
+    with backend(speaks(peers=peers)) as peer, world() as w:
+        w.use(h2c(peer.address))
+        assert w.fetch().status_code == 200
+        assert len(links_to(peer.address)) == 1
+        end(peers[0], w)
+        w.until(lambda: not w.backend().connections)
+        w.turns()
+
+        assert links_to(peer.address) == []
