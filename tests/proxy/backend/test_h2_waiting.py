@@ -113,10 +113,12 @@ def test_a_probe_does_not_wait_for_a_connection_that_is_too_old_for_it() -> None
 def test_when_no_other_connection_comes_about_one_that_is_served_meanwhile_is_not_told_so() -> None:
     """Nor does it keep those behind it from being told: whoever is told first may leave a place to the second."""
     go_on, leave = threading.Event(), threading.Event()
+    peers: list[H2Peer] = []
+    serve = speaks(answers_from(3, go_on), {SettingCodes.MAX_CONCURRENT_STREAMS: 1}, peers)
 
     def serve_one(conn: Conn) -> None:
         if not conn.place:
-            H2Peer(conn, answers_from(3, go_on), {SettingCodes.MAX_CONCURRENT_STREAMS: 1}).serve()
+            serve(conn)
         elif conn.place == 1:
             assert leave.wait(PATIENCE_S)
         else:
@@ -129,7 +131,7 @@ def test_when_no_other_connection_comes_about_one_that_is_served_meanwhile_is_no
         assert running.request is not None
         waiting = [w.get() for _ in range(3)]
         waiting[0].on_end = running.request.cancel
-        w.until(lambda: peer.connections == 2)
+        w.until(lambda: peers[0].requests == [1, 3] and peer.connections == 2)
         leave.set()
         w.until(lambda: waiting[0].is_over)
         go_on.set()
