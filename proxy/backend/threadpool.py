@@ -75,3 +75,5 @@ class ThreadPool:
         while (task := self._queue.get()) is not None:
             if not self._is_closed:
                 task()
+            # It may hold a key of a backend, which is to go with that, and the next may be long in coming.
+            del task

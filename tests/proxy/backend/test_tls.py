@@ -1,6 +1,7 @@
 """TLS towards backends: who is believed, what is offered, and what errors say."""
 
 import datetime
+import gc
 import os
 import ssl
 import threading
@@ -15,7 +16,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 
 from proxy import document
 from proxy.backend.stream import Failure, Reason
-from proxy.backend.tls import make_context
+from proxy.backend.tls import Trust, make_context
 from tests.proxy.backend.h2peer import H2Peer, answers, speaks
 from tests.proxy.backend.servers import OK, PATIENCE_S, Backend, Behaviour, Conn, backend
 from tests.proxy.backend.world import Answer, Owed, World, world
@@ -366,6 +367,22 @@ def test_what_cannot_be_read_is_named_and_no_key_is_shown(authority: trustme.CA,
         assert f"tls.{broken}: " in failure.detail
         assert "c2VjcmV0" not in failure.detail
         assert peer.connections == 0
+
+
+def test_keys_and_authorities_of_a_backend_that_has_left_are_let_go_of(authority: trustme.CA) -> None:
+    """Certificates are renewed for years."""
+    name = "leaves.example"
+    with backend(tls=server_context(authority, name)) as peer, world() as w:
+        w.use(https(peer, authority, name))
+        assert w.fetch().status_code == 200
+        w.use()
+        w.turns()
+        w.pass_time(61)
+        w.use()
+        w.turns()
+        gc.collect()
+
+        assert not [one for one in gc.get_objects() if isinstance(one, Trust) and name in repr(one)]
 
 
 def test_an_encrypted_key_is_refused_without_asking_anybody_for_its_password() -> None:
