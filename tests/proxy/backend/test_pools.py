@@ -10,13 +10,8 @@ from proxy.backend.destination import Destination
 from proxy.backend.stream import Reason, Wish
 from proxy.routing import fingerprint
 from tests.proxy.backend.servers import OK, UNAVAILABLE, Conn, backend, dead_port, of
-from tests.proxy.backend.world import PATIENCE_S, Answer, World, world
+from tests.proxy.backend.world import PATIENCE_S, Answer, World, address_of, world
 from tests.support.filelimits import out_of_descriptors
-
-
-def address_of(answer: Answer) -> str:
-    assert answer.request is not None
-    return answer.request.address
 
 
 def all_over(answers: list[Answer]) -> bool:
@@ -85,6 +80,7 @@ def test_requests_over_the_limit_are_refused_unsent() -> None:
 
         assert refused.failure is not None
         assert (refused.failure.reason, refused.failure.is_unprocessed) == (Reason.OVERLOAD, True)
+        assert w.backend().failures == {"overload": 1}
         assert running[0].request is not None
         running[0].request.cancel()
         assert not w.get().is_over
@@ -102,6 +98,18 @@ def test_requests_over_the_limit_of_connections_wait_their_turn() -> None:
 
         assert ended == [0, 1, 2, 3, 4]
         assert peer.connections == 1
+
+
+def test_who_waits_for_a_new_connection_is_given_no_kept_one() -> None:
+    """It may be as stale as that on which an earlier attempt broke."""
+    with backend() as peer, world() as w:
+        w.use(of(peer, circuit=document.Circuit(max_connections=1)))
+        first = w.get()
+        second = w.get(wish=Wish(needs_new_connection=True))
+        w.until(lambda: all_over([first, second]))
+
+        assert (first.status_code, second.status_code) == (200, 200)
+        assert (w.backend().connections, w.backend().connections_opened) == (1, 2)
 
 
 def test_requests_over_the_limit_of_waiting_are_refused() -> None:
@@ -400,10 +408,33 @@ def test_a_changed_backend_is_used_with_the_next_request_and_keeps_what_stays() 
         w.fetch()
         w.use(of(other))
         assert address_of(w.fetch()) == other.address
+        assert w.backend().connections == 1
         w.use(of(one, other))
         assert {address_of(w.fetch()) for _ in range(2)} == {one.address, other.address}
 
         assert (one.connections, other.connections) == (2, 1)
+
+
+def test_who_waits_for_an_address_that_leaves_is_still_served_there() -> None:
+    with backend() as one, backend() as other, world() as w:
+        w.use(of(one, other, circuit=document.Circuit(max_connections=1)))
+        answers = [w.get(), w.get()]
+        w.use(of("127.0.0.1:1", circuit=document.Circuit(max_connections=1)))
+        w.until(lambda: all_over(answers))
+
+        assert {address_of(answer) for answer in answers} == {one.address, other.address}
+        assert [answer.status_code for answer in answers] == [200, 200]
+
+
+def test_failures_count_from_the_table_on_that_says_so() -> None:
+    policy = document.PassiveHealth(consecutive_failures=1, max_ejected_percent=100)
+    with backend(lambda conn: conn.serve(UNAVAILABLE)) as peer, world() as w:
+        w.use(of(peer))
+        assert w.fetch().status_code == 503
+        w.use(of(peer, passive_health=policy))
+        assert w.fetch().status_code == 503
+
+        assert w.backend().ejected == 1
 
 
 def test_addresses_that_leave_together_are_looked_through_once(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -454,6 +485,29 @@ def test_a_backend_that_leaves_the_table_finishes_its_requests_then_closes() -> 
         w.until(lambda: answer.is_over)
 
         assert bytes(answer.body) == b"half"
+        w.until(lambda: w.backend().connections == 0)
+
+
+def test_a_request_may_outlast_its_backend_by_hours() -> None:
+    go_on = threading.Event()
+
+    def slow(conn: Conn) -> None:
+        conn.request()
+        assert go_on.wait(PATIENCE_S)
+        conn.send(OK)
+        conn.wait_for_end()
+
+    with backend(slow) as peer, world() as w:
+        w.use(of(peer))
+        answer = w.get()
+        w.until(lambda: answer.is_open_told == 1)
+        w.use()
+        for _ in range(10):
+            w.pass_time(600)
+        go_on.set()
+        w.until(lambda: answer.is_over)
+
+        assert answer.status_code == 200
         w.until(lambda: w.backend().connections == 0)
 
 

@@ -1,18 +1,24 @@
 """Active health: whom probes set aside, and what they leave alone."""
 
+import ssl
 import threading
 from typing import Any
 
+import h2.events
 import pytest
+import trustme
 
 from proxy import document
 from proxy.backend import pools
 from proxy.backend.balancer import Balancer
 from proxy.backend.shared import Shared
 from proxy.backend.stream import Reason
+from tests.proxy.backend.h2peer import H2Peer, answers, speaks
 from tests.proxy.backend.servers import OK, UNAVAILABLE, Behaviour, Conn, backend, dead_port, of
-from tests.proxy.backend.world import world
+from tests.proxy.backend.world import address_of, world
 from tests.support.filelimits import out_of_descriptors
+
+AUTHORITY = trustme.CA()
 
 
 def test_an_address_whose_probes_fail_is_left_out_until_they_succeed() -> None:
@@ -63,6 +69,107 @@ def test_a_probe_without_answer_fails_after_its_timeout() -> None:
         assert w.backend().ejected == 1
 
 
+def test_an_address_that_is_not_reached_is_down_as_long_as_that_lasts() -> None:
+    policy = document.ActiveHealth(interval="5s", unhealthy_threshold=2)
+    with backend() as peer, world() as w:
+        w.clock.stop()
+        w.use(of(peer, f"127.0.0.1:{dead_port()}", active_health=policy))
+        w.turns()
+        w.pass_time(3)
+        w.turns(20)
+        assert w.backend().ejected == 0
+        w.pass_time(5)
+        w.until(lambda: w.backend().ejected == 1)
+
+        assert [address_of(w.fetch()) for _ in range(4)] == [peer.address] * 4
+
+
+def test_an_address_that_answered_too_late_is_asked_again_and_used_when_it_answers() -> None:
+    """Over another connection: the one without an answer may never have one."""
+    probes: list[bytes] = []
+
+    def stall_once(conn: Conn) -> None:
+        if conn.place:
+            probes_alone(probes)(conn)
+        else:
+            conn.wait_for_end()
+
+    policy = document.ActiveHealth(path="/health", interval="5s", timeout="12s", unhealthy_threshold=1)
+    with backend(stall_once) as peer, world() as w:
+        w.clock.stop()
+        w.use(of(peer, active_health=policy))
+        w.until(lambda: peer.connections == 1)
+        for _ in range(2):
+            # One at a time.
+            w.pass_time(5)
+            w.turns(20)
+        assert (w.backend().ejected, peer.connections) == (0, 1)
+        w.pass_time(2)
+        assert w.backend().ejected == 1
+        w.pass_time(3)
+        w.until(lambda: w.backend().ejected == 0 and len(probes) == 1)
+
+        assert peer.connections == 2
+
+
+@pytest.mark.parametrize("is_tls", [False, True])
+def test_a_probe_over_http2_says_how_it_came(is_tls: bool) -> None:
+    """Backends may refuse another scheme than that of the connection."""
+    schemes: list[bytes] = []
+
+    def note(peer: H2Peer, event: h2.events.Event) -> None:
+        if isinstance(event, h2.events.RequestReceived):
+            schemes.append(dict(event.headers)[b":scheme"])
+        answers(peer, event)
+
+    context, spec = None, document.BackendTLS(server_name="a.example", ca=AUTHORITY.cert_pem.bytes().decode())
+    if is_tls:
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        AUTHORITY.issue_cert("a.example").configure_cert(context)
+        context.set_alpn_protocols(["h2"])
+    options = {"protocol": "https", "tls": spec} if is_tls else {"protocol": "h2c"}
+    with backend(speaks(note), tls=context) as peer, world() as w:
+        w.use(of(peer, active_health=document.ActiveHealth(), **options))
+        w.until(lambda: bool(schemes))
+
+        assert schemes == [b"https" if is_tls else b"http"]
+
+
+def test_an_address_that_leaves_its_backend_is_asked_no_more() -> None:
+    of_one: list[bytes] = []
+    of_other: list[bytes] = []
+    policy = document.ActiveHealth(path="/health", interval="5s")
+    with backend(probes_alone(of_one)) as one, backend(probes_alone(of_other)) as other, world() as w:
+        w.clock.stop()
+        w.use(of(other, one, active_health=policy))
+        w.turns()
+        w.pass_time(3)
+        w.until(lambda: len(of_one) == len(of_other) == 1)
+        w.use(of(one, active_health=policy))
+        for count in range(2, 6):
+            w.turns()
+            w.pass_time(5)
+            w.until(lambda count=count: len(of_one) == count)  # type: ignore[misc]
+
+        assert len(of_other) == 1
+
+
+def test_a_change_of_the_checks_is_a_change_of_the_probes() -> None:
+    probes: list[bytes] = []
+
+    def note(conn: Conn) -> None:
+        while (request := conn.request()) is not None:
+            conn.send(OK)
+            probes.append(request.split()[1])
+
+    with backend(note) as peer, world() as w:
+        for path in ("/health", "/ready"):
+            w.use(of(peer, active_health=document.ActiveHealth(path=path)))
+            w.until(lambda path=path: path.encode() in probes)  # type: ignore[misc]
+
+        assert probes == [b"/health", b"/ready"]
+
+
 def test_probes_end_with_their_backend() -> None:
     with backend() as peer, world() as w:
         w.use(of(peer, active_health=document.ActiveHealth(interval="5s")))
@@ -84,6 +191,20 @@ def test_addresses_are_asked_again_when_their_health_is_not_checked_any_more() -
         w.use(of(peer, passive_health=passive, active_health=active))
         w.turns()
         w.until(lambda: w.backend().ejected == 1)
+        w.use(of(peer))
+
+        assert w.fetch().status_code == 503
+        assert w.backend().ejected == 0
+
+
+def test_an_ejected_address_stays_ejected_until_failures_do_not_count_any_more() -> None:
+    policy = document.PassiveHealth(consecutive_failures=1, max_ejected_percent=100)
+    with backend(lambda conn: conn.serve(UNAVAILABLE)) as peer, world() as w:
+        w.use(of(peer, passive_health=policy))
+        assert w.fetch().status_code == 503
+        w.use(of(peer, passive_health=policy, circuit=document.Circuit(max_requests=2)))
+        assert w.fetch().failure is not None
+        assert w.backend().ejected == 1
         w.use(of(peer))
 
         assert w.fetch().status_code == 503

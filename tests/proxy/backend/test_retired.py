@@ -1,5 +1,8 @@
 """Backends that have left the table are let go of in the end, whatever the tables after that bring."""
 
+import gc
+
+from proxy.backend.balancer import Balancer
 from tests.proxy.backend.servers import backend
 from tests.proxy.backend.world import World, one, world
 
@@ -20,3 +23,5 @@ def test_a_backend_of_the_past_is_let_go_of_also_while_others_leave_all_the_time
         assert [w.pools.serves(f"passing-{number}") for number in (0, 3)] == [False, True]
         w.pass_time(121)
         assert not w.pools.serves("passing-3")
+        gc.collect()
+        assert not [one for one in gc.get_objects() if isinstance(one, Balancer) and "passing-" in repr(one)]

@@ -228,6 +228,11 @@ def world(getaddrinfo: GetAddrInfo = socket.getaddrinfo, draw: Callable[[], floa
         made.close()
 
 
+def address_of(answer: Answer) -> str:
+    assert answer.request is not None
+    return answer.request.address
+
+
 def readable(sock: socket.socket, timeout_s: float = PATIENCE_S) -> bool:
     with selectors.DefaultSelector() as selector:
         selector.register(sock, selectors.EVENT_READ)
