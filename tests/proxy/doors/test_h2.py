@@ -100,6 +100,25 @@ def test_what_an_early_answer_leaves_of_a_body_is_not_asked_for() -> None:
         assert b"hello\n" == client.get("/hello").body
 
 
+@pytest.mark.parametrize("has_trailers", [False, True])
+def test_a_request_that_is_answered_by_its_head_may_have_come_whole(
+    has_trailers: bool, caplog: pytest.LogCaptureFixture
+) -> None:
+    with serving() as rig, client_of(rig) as client:
+        stream_id = client.h2.get_next_available_stream_id()
+        client.h2.send_headers(stream_id, request_head("/early", "POST"))
+        client.h2.send_data(stream_id, b"order", end_stream=not has_trailers)
+        if has_trailers:
+            client.h2.send_headers(stream_id, [(b"x-sum", b"1")], end_stream=True)
+        client.answers[stream_id] = Answer()
+        client.flush()
+        answer = client.answer(stream_id)
+
+        assert (413, b"too much\n", None) == (answer.status_code, answer.body, answer.reset_code)
+        assert b"hello\n" == client.get("/hello").body
+        assert "bug" not in caplog.text
+
+
 @pytest.fixture
 def has_long_rests(monkeypatch: pytest.MonkeyPatch) -> None:
     """No stall ends them: time is what the rig passes."""
@@ -309,6 +328,17 @@ def test_a_client_that_resets_its_stream_is_gone() -> None:
         client.flush()
 
         assert "reset by the client, code 8" == rig.services.gone.get(timeout=10)
+        assert b"hello\n" == client.get("/hello").body
+
+
+def test_a_stream_that_its_client_gets_wrong_is_gone_and_why_is_told() -> None:
+    with serving() as rig, client_of(rig) as client:
+        stream_id = client.ask("/hold", method="POST", has_body=True, fields=[(b"content-length", b"1")])
+        rig.services.begun.get(timeout=WAIT_S)
+        client.send(stream_id, b"more")
+
+        assert "body longer than its content-length" == rig.services.gone.get(timeout=WAIT_S)
+        assert ErrorCodes.PROTOCOL_ERROR == client.answer(stream_id).reset_code
         assert b"hello\n" == client.get("/hello").body
 
 
