@@ -12,7 +12,6 @@ import yaml
 from tests.support.process import REPOSITORY
 
 CHART = REPOSITORY / "helm" / "tunnelgw"
-RELEASE = "web"
 NAMESPACE = "gateways"
 TIMEOUT_S = 60.0
 
@@ -52,15 +51,15 @@ class Helm:
             raise Refused(done.stderr)
         return done.stdout
 
-    def render(self, values: Values, release: str = RELEASE) -> list[Object]:
+    def render(self, values: Values, release: str = "web") -> list[Object]:
         text = self.run("template", release, str(CHART), "--namespace", NAMESPACE, values=values)
         return [each for each in yaml.safe_load_all(text) if each]
 
-    def install(self, values: Values, release: str = RELEASE, namespace: str = NAMESPACE) -> str:
-        return self.run("install", release, str(CHART), "--namespace", namespace, values=values)
+    def install(self, values: Values, release: str) -> str:
+        return self.run("install", release, str(CHART), "--namespace", NAMESPACE, values=values)
 
-    def upgrade(self, values: Values, release: str = RELEASE, namespace: str = NAMESPACE) -> str:
-        return self.run("upgrade", release, str(CHART), "--namespace", namespace, values=values)
+    def upgrade(self, values: Values, release: str) -> str:
+        return self.run("upgrade", release, str(CHART), "--namespace", NAMESPACE, values=values)
 
 
 def one(objects: list[Object], kind: str, ending: str = "") -> Object:

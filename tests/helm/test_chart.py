@@ -221,6 +221,11 @@ def test_controller_and_proxies_find_each_other(helm: Helm, values: Values) -> N
     assert service["spec"]["publishNotReadyAddresses"]
 
 
+def test_controllers_agree_on_who_writes_even_where_one_is_wanted(helm: Helm) -> None:
+    """A rollout runs two of them."""
+    assert controller_options(helm.render(DIRECT)).leader_elect
+
+
 def test_the_config_api_is_served_and_called_over_tls_where_a_certificate_is_named(helm: Helm) -> None:
     clear, secured = helm.render(DIRECT), helm.render(TLS)
     server, client = proxy_options(secured), controller_options(secured)

@@ -4,7 +4,7 @@ network namespace, by test_installed.py, in the order of this file."""
 from __future__ import annotations
 
 import base64
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import ExitStack, closing
 from pathlib import Path
 from typing import Any
@@ -14,23 +14,26 @@ import requests
 import yaml
 
 from tests.conformance.namespace import POD_NET, set_up
-from tests.helm.chart import NAMESPACE, RELEASE, Helm, Object
+from tests.helm.chart import NAMESPACE, Helm, Object
 from tests.helm.pods import Containers, fetch
 from tests.kube.kubeenv import find_program, find_programs, running
 from tests.kube.processes import spawn, stop, wait_ready, wait_until
 from tests.support.certificates import Authority
 from tests.support.dns_endpoints import KubeApi
 from tests.support.edge.edge import Edge
+from tests.support.edge.tunnels import new_tunnel
 from tests.support.provider.provider import TOKEN, Provider
 from tests.support.recordingbackend import RecordingBackend
 from tests.support.tied import tied
 
+RELEASE = "tunnelgw"
 READY_S = 60.0
 STOP_S = 30.0
 ADDRESS = "10.100.0.5"
 """What the network would give the Service; in this namespace it leads to whoever binds the port."""
 PORT = 10080
 HOST = "app.example.com"
+OWN_HOST = "own.example.com"
 SERVER_NAME = f"proxy.{NAMESPACE}.svc"
 GATEWAY_API = "/apis/gateway.networking.k8s.io/v1"
 IN_NAMESPACE = f"/api/v1/namespaces/{NAMESPACE}"
@@ -81,20 +84,20 @@ class Stage:
     def logs(self) -> str:
         return "\n".join(self.containers.log_of(pod)[-3000:] for pod in self.pods())
 
-    def pods(self, component: str = "") -> list[Object]:
-        return [
-            pod
-            for pod in self.containers.tend(NAMESPACE)
-            if component in ("", pod["metadata"]["labels"]["app.kubernetes.io/component"])
-        ]
+    def pods(self, component: str = "", release: str = RELEASE) -> list[Object]:
+        wanted = {"app.kubernetes.io/instance": release}
+        if component:
+            wanted["app.kubernetes.io/component"] = component
+        running = self.containers.tend(NAMESPACE)
+        return [pod for pod in running if wanted.items() <= pod["metadata"]["labels"].items()]
 
-    def are_ready(self, component: str, count: int) -> bool:
-        pods = self.pods(component)
+    def are_ready(self, component: str, count: int, release: str = RELEASE) -> bool:
+        pods = self.pods(component, release)
         return len(pods) == count and all(self.containers.is_ready(pod) for pod in pods)
 
     def token(self) -> str:
         """Of the config API."""
-        secret = self.api.call("GET", f"{IN_NAMESPACE}/secrets/{RELEASE}-tunnelgw-proxy-auth-token")
+        secret = self.api.call("GET", f"{IN_NAMESPACE}/secrets/{RELEASE}-proxy-auth-token")
         return base64.b64decode(secret["data"]["auth-token"]).decode()
 
     def knows_route(self, pod: Object) -> bool:
@@ -104,6 +107,11 @@ class Stage:
 
     def secret(self, name: str, **data: str) -> None:
         self.api.call("POST", f"{IN_NAMESPACE}/secrets", {"metadata": {"name": name}, "stringData": data})
+
+    def create(self, objects: Iterable[Object]) -> None:
+        for each in objects:
+            plural = each["kind"].lower() + "s"
+            self.api.call("POST", f"/apis/{each['apiVersion']}/namespaces/{NAMESPACE}/{plural}", each)
 
     def values(self, **changes: Any) -> dict[str, Any]:
         edge = self.provider_edge
@@ -132,10 +140,10 @@ class Stage:
             },
         }
 
-    def ask(self, server: str) -> requests.Response:
+    def ask(self, server: str, host: str = HOST) -> requests.Response:
         with requests.Session() as session:
             session.trust_env = False
-            return session.get(f"http://{server}/", headers={"Host": HOST}, timeout=READY_S)
+            return session.get(f"http://{server}/", headers={"Host": host}, timeout=READY_S)
 
     def asked(self) -> tuple[int, int]:
         """Status codes at the two doors."""
@@ -188,7 +196,7 @@ def stage(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stage]:
 
 
 def test_an_install_brings_up_controller_and_proxies(stage: Stage) -> None:
-    notes = stage.helm.install(stage.values())
+    notes = stage.helm.install(stage.values(), RELEASE)
 
     assert "gatewayClassName: tunnelgw" in notes
     stage.until(lambda: stage.are_ready("controller", 1), "the controller is ready")
@@ -199,7 +207,7 @@ def test_an_install_brings_up_controller_and_proxies(stage: Stage) -> None:
 
 def test_a_route_is_served_at_both_doors(stage: Stage) -> None:
     balanced = {"status": {"loadBalancer": {"ingress": [{"ip": ADDRESS}]}}}
-    service = f"{IN_NAMESPACE}/services/{RELEASE}-tunnelgw-direct/status"
+    service = f"{IN_NAMESPACE}/services/{RELEASE}-direct/status"
     stage.api.call("PATCH", service, balanced, "application/merge-patch+json")
     objects = yaml.safe_load_all(f"""
 apiVersion: tunnelgw.dev/v1alpha1
@@ -222,9 +230,7 @@ spec:
   hostnames: [{HOST}]
   rules: [{{backendRefs: [{{group: tunnelgw.dev, kind: Backend, name: app}}]}}]
 """)
-    for each in objects:
-        plural = each["kind"].lower() + "s"
-        stage.api.call("POST", f"/apis/{each['apiVersion']}/namespaces/{NAMESPACE}/{plural}", each)
+    stage.create(objects)
 
     stage.until(lambda: all(map(stage.knows_route, stage.pods("proxy"))), "both proxies have the route")
     stage.until(lambda: stage.provider.hostnames == [HOST, "*"], "the provider has the hostname")
@@ -257,7 +263,7 @@ def test_the_token_of_the_proxies_is_the_controllers_not_the_releases(stage: Sta
 
 def test_a_container_that_starts_again_serves_what_it_had_without_the_controller(stage: Stage) -> None:
     """Its state is in a volume of the Pod."""
-    stage.helm.upgrade(stage.values(controller={"replicas": 0}))
+    stage.helm.upgrade(stage.values(controller={"replicas": 0}), RELEASE)
     stage.until(lambda: not stage.pods("controller"), "the controller has gone")
 
     for pod in stage.pods("proxy"):
@@ -271,7 +277,7 @@ def test_an_upgrade_replaces_pods_and_serves_what_was_served(stage: Stage) -> No
     before = {pod["metadata"]["name"] for pod in stage.pods()}
     # Of two controllers one leads.
     of_controller, of_proxy = {"replicas": 2, "logLevel": "debug"}, {"replicas": 1, "accessLog": "all"}
-    stage.helm.upgrade(stage.values(controller=of_controller, proxy=of_proxy))
+    stage.helm.upgrade(stage.values(controller=of_controller, proxy=of_proxy), RELEASE)
 
     stage.until(lambda: before.isdisjoint(pod["metadata"]["name"] for pod in stage.pods()), "no old Pod is left")
     stage.until(lambda: stage.are_ready("controller", 2), "both controllers are ready")
@@ -286,6 +292,56 @@ def test_a_rollback_brings_the_former_back(stage: Stage) -> None:
     stage.until(lambda: stage.are_ready("controller", 1), "one controller is ready")
     stage.until(lambda: stage.are_ready("proxy", 2), "both proxies are ready")
     assert stage.asked() == (200, 200)
+
+
+def test_a_release_without_a_controller_is_the_proxy_of_one_gateway(stage: Stage) -> None:
+    edge, tunnel, release = stage.provider_edge, new_tunnel(), "own"
+    edge.tunnels.add(tunnel, OWN_HOST)
+    stage.secret("own-connector", **{"tunnel-token": tunnel.token})
+    stage.secret("own-proxy", **{"auth-token": "of-this-proxy-alone"})
+    values = stage.values(proxy={"authSecret": {"name": "own-proxy"}, "replicas": 1, "configTLS": {}})
+    doors = {"direct": {"enabled": False}, "controller": {"enabled": False}}
+    own_tunnel = {"id": str(tunnel.tunnel_id), "tokenSecret": {"name": "own-connector"}}
+    stage.helm.install(
+        {**values, **doors, "tunnel": {**values["tunnel"], **own_tunnel, "credentialsSecret": {}}}, release
+    )
+    stage.until(lambda: bool(stage.pods("proxy", release)), "the proxy runs")
+    (pod,) = stage.pods("proxy", release)
+
+    # Nobody resolves names of Services here.
+    stage.create(
+        yaml.safe_load_all(f"""
+apiVersion: tunnelgw.dev/v1alpha1
+kind: GatewayConfig
+metadata: {{name: own}}
+spec:
+  tunnelID: {tunnel.tunnel_id}
+  proxyEndpoints: ["http://{pod["status"]["podIP"]}:8082"]
+  authSecretRef: {{name: own-proxy}}
+---
+apiVersion: gateway.networking.k8s.io/v1
+kind: HTTPRoute
+metadata: {{name: own}}
+spec:
+  parentRefs: [{{name: own}}]
+  hostnames: [{OWN_HOST}]
+  rules: [{{backendRefs: [{{group: tunnelgw.dev, kind: Backend, name: app}}]}}]
+---
+apiVersion: gateway.networking.k8s.io/v1
+kind: Gateway
+metadata: {{name: own}}
+spec:
+  gatewayClassName: tunnelgw
+  listeners: [{{name: http, port: 80, protocol: HTTP}}]
+  infrastructure: {{parametersRef: {{group: tunnelgw.dev, kind: GatewayConfig, name: own}}}}
+""")
+    )
+
+    stage.until(lambda: stage.are_ready("proxy", 1, release), "the proxy is ready")
+    stage.until(lambda: stage.ask(edge.front, OWN_HOST).status_code == 200, "its route is served")
+    assert stage.asked() == (200, 200)
+    stage.helm.run("uninstall", release, "--namespace", NAMESPACE)
+    stage.until(lambda: not stage.pods(release=release), "the proxy has gone")
 
 
 def test_an_uninstall_leaves_the_token_and_the_definitions_alone(stage: Stage) -> None:
