@@ -1,1 +1,1 @@
-"""The data plane of the tunnel gateway. Not part of this release yet: CHANGELOG.md says what is."""
+"""The data plane of the tunnel gateway: requests from ports and the tunnel, routed by one document."""

@@ -1,1 +1,1 @@
-"""The Gateway API controller. Not part of this release yet: CHANGELOG.md says what is."""
+"""The Gateway API controller: objects in, the proxy's document, the tunnel's hostnames and statuses out."""
