@@ -142,7 +142,7 @@ class H2Link:
             failure = Failure(Reason.UNSENDABLE, f"{self._name}: cannot be sent: {error}", is_unprocessed=True)
             self._loop.call_soon(lambda: request.fail(failure))
             return False
-        self._is_used = True
+        self._is_used = self._keeping.has_asked = True
         request.stream_id = self._last_id = stream_id
         self._requests[stream_id] = request
         request.open(self)
@@ -176,6 +176,7 @@ class H2Link:
             creditor.release(size_bytes)
             self._give_up(request, f"request body that cannot be sent: {error}")
             return size_bytes
+        self._keeping.has_asked = True
         if taken_bytes:
             self._transport.owe(creditor, taken_bytes)
         elif not size_bytes:
@@ -254,11 +255,13 @@ class H2Link:
         elif isinstance(event, ResponseReceived):
             self._on_head(event)
         elif isinstance(event, TrailersReceived):
+            self._keeping.has_answered = True
             request = self._requests.get(event.stream_id)
             if request is not None:
                 self._complete(request)
                 request.receiver.on_response_trailers(event.fields)
         elif isinstance(event, InformationalReceived):
+            self._keeping.has_answered = True
             request = self._requests.get(event.stream_id)
             if request is not None:
                 request.receiver.on_response_interim(event.head)
@@ -274,6 +277,7 @@ class H2Link:
             self._break(Reason.PROTOCOL, event.reason, is_polite=True)
 
     def _on_head(self, event: ResponseReceived) -> None:
+        self._keeping.has_answered = True
         request = self._requests.get(event.stream_id)
         if request is None:
             return
@@ -284,6 +288,7 @@ class H2Link:
         request.receiver.on_response_head(event.head, event.end_stream)
 
     def _on_body(self, event: DataReceived) -> None:
+        self._keeping.has_answered = True
         request = self._requests.get(event.stream_id)
         if request is None:
             self._codec.release(event.stream_id, len(event.data))

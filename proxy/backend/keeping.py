@@ -4,6 +4,12 @@ No connection gets requests when it is older than MAX_AGE_S, so that a name's ne
 carries many requests is besides looked at every SILENCE_S, or more often for a shorter idle timeout: it may go when
 nobody has used it for that, is pinged when requests wait on it and nothing has come for SILENCE_S, and is lost when
 nothing has come for as long after that either.
+
+One that answers its PINGs and nothing else is pinged seldom. Servers of gRPC count those that come within five minutes
+of the one before, and with the third they end the connection and all its calls (`too_many_pings`). With each frame of
+an answer they begin anew, and the first PING after that is not counted. So PINGs are PINGS_APART_S apart, but for a
+second one that comes sooner where something is asked meanwhile, perhaps of a host that has gone. One that crosses with
+an answer may be counted, too: that makes two.
 """
 
 from enum import Enum
@@ -11,6 +17,8 @@ from typing import Final
 
 MAX_AGE_S: Final = 600.0
 SILENCE_S: Final = 15.0
+PINGS_APART_S: Final = 310.0
+_CLOSE_PINGS: Final = 2
 
 
 class Sign(Enum):
@@ -26,7 +34,17 @@ class Sign(Enum):
 class Keeping:
     """Of one connection that carries many requests."""
 
-    __slots__ = ("_pinged_s", "_silent_since_s", "is_heard", "retire_at_s", "unused_since_s")
+    __slots__ = (
+        "_is_pinged",
+        "_pinged_s",
+        "_pings",
+        "_silent_since_s",
+        "has_answered",
+        "has_asked",
+        "is_heard",
+        "retire_at_s",
+        "unused_since_s",
+    )
 
     def __init__(self, now_s: float) -> None:
         self.retire_at_s = now_s + MAX_AGE_S
@@ -34,25 +52,44 @@ class Keeping:
         """Set it when the last request ends."""
         self.is_heard = True
         """Set it when something comes."""
+        self.has_answered = False
+        """Set it when something of an answer comes."""
+        self.has_asked = False
+        """Set it when something of a request leaves."""
         self._silent_since_s = now_s
         """Nothing has come since, or nothing had to."""
-        self._pinged_s: float | None = None
+        self._is_pinged = False
+        """Nothing has come since the last one."""
+        self._pinged_s = now_s
+        self._pings = 0
+        """Since something of an answer came."""
 
     def look(self, now_s: float, *, is_used: bool, idle_timeout_s: float) -> Sign:
         """`idle_timeout_s` 0: no limit."""
         if not is_used and idle_timeout_s and now_s >= self.unused_since_s + idle_timeout_s:
             return Sign.UNUSED
+        if self.has_answered:
+            self.has_answered = False
+            self._pings = 0
         if self.is_heard or not is_used:
-            self.is_heard = False
-            self._silent_since_s, self._pinged_s = now_s, None
+            self.is_heard = self._is_pinged = False
+            self._silent_since_s = now_s
             return Sign.ALIVE
         # With a short idle timeout the looks are closer together than that.
-        if self._pinged_s is not None:
+        if self._is_pinged:
             return Sign.DEAD if now_s >= self._pinged_s + SILENCE_S else Sign.ALIVE
-        if now_s < self._silent_since_s + SILENCE_S:
+        if now_s < self._silent_since_s + SILENCE_S or not self._may_ping(now_s):
             return Sign.ALIVE
         self._pinged_s = now_s
+        self._pings += 1
+        self._is_pinged = True
+        self.has_asked = False
         return Sign.SILENT
+
+    def _may_ping(self, now_s: float) -> bool:
+        if not self._pings or now_s >= self._pinged_s + PINGS_APART_S:
+            return True
+        return self.has_asked and self._pings < _CLOSE_PINGS
 
     @staticmethod
     def next_look_s(now_s: float, idle_timeout_s: float) -> float:

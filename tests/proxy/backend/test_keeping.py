@@ -1,6 +1,11 @@
 """Which connections to backends are kept, and for how long."""
 
+import math
+from itertools import pairwise
+
 import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
 
 from proxy.backend.keeping import SILENCE_S, Keeping, Sign
 
@@ -19,7 +24,76 @@ def test_one_that_answers_its_pings_lives_on() -> None:
     keeping = Keeping(0.0)
     for place in range(5):
         assert looks(keeping, is_used=True, count=2, after=2 * place)[-1] is Sign.SILENT
-        keeping.is_heard = True
+        keeping.is_heard = keeping.has_answered = True
+
+
+@pytest.mark.parametrize("look_s", [1.0, SILENCE_S])
+def test_one_that_says_nothing_else_is_pinged_seldom_and_lives_on(look_s: float) -> None:
+    keeping = Keeping(0.0)
+    pinged_s = []
+    for place in range(1, int(3600 / look_s)):
+        sign = keeping.look(place * look_s, is_used=True, idle_timeout_s=look_s)
+        assert sign is not Sign.DEAD
+        if sign is Sign.SILENT:
+            pinged_s.append(place * look_s)
+            keeping.is_heard = True
+
+    assert pinged_s[0] == look_s + SILENCE_S
+    assert len(pinged_s) > 10
+    assert all(GRPC_MIN_S < after - before < GRPC_MIN_S + 30.0 for before, after in pairwise(pinged_s))
+
+
+def test_one_that_goes_silent_after_it_has_answered_its_pings_is_lost_soon_for_those_who_ask_then() -> None:
+    keeping = Keeping(0.0)
+    assert Sign.SILENT is looks(keeping, is_used=True, count=2)[-1]
+    keeping.is_heard = True
+    assert {Sign.ALIVE} == set(looks(keeping, is_used=True, count=3, after=2))
+    keeping.has_asked = True
+
+    assert [Sign.SILENT, Sign.DEAD] == looks(keeping, is_used=True, count=2, after=5)
+
+
+GRPC_MIN_S = 300.0
+
+
+class Strict:
+    """How a gRPC server with nothing set counts PINGs: grpc-go, and the others alike."""
+
+    def __init__(self) -> None:
+        self._last_s = -math.inf
+        self.strikes = 0
+
+    def answers(self) -> None:
+        self._last_s, self.strikes = -math.inf, 0
+
+    def is_pinged(self, now_s: float) -> None:
+        if now_s < self._last_s + GRPC_MIN_S:
+            self.strikes += 1
+        self._last_s = now_s
+
+
+WAITS_S = st.sampled_from([2.0, SILENCE_S])
+
+
+@given(st.lists(st.tuples(WAITS_S, st.booleans(), st.booleans(), st.booleans()), max_size=150))
+@example([(SILENCE_S, True, False, place == 1) for place in range(20)])
+def test_no_server_of_grpc_has_too_many_pings(steps: list[tuple[float, bool, bool, bool]]) -> None:
+    keeping, server, now_s = Keeping(0.0), Strict(), 0.0
+    for wait_s, is_asked, is_answered, crosses in steps:
+        now_s += wait_s
+        keeping.has_asked = keeping.has_asked or is_asked
+        if is_answered:
+            keeping.is_heard = keeping.has_answered = True
+            server.answers()
+        sign = keeping.look(now_s, is_used=True, idle_timeout_s=wait_s)
+        assert sign is not Sign.DEAD
+        if sign is Sign.SILENT:
+            keeping.is_heard = True
+            if crosses:
+                keeping.has_answered = True
+                server.answers()
+            server.is_pinged(now_s)
+            assert server.strikes <= 2
 
 
 def test_one_that_owes_nothing_may_be_silent() -> None:
