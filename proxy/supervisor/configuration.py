@@ -6,6 +6,7 @@ was accepted is deployed first, written to the state directory while the workers
 when all of them use it. A disk that is slow is waited for, one that hangs is not.
 """
 
+import signal
 import threading
 import time
 from collections.abc import Mapping
@@ -132,12 +133,47 @@ class Configuration:
         self._keep()
         return True
 
-    def restore(self) -> None:
-        """Load what the state directory holds, if anything; a document that cannot be used is left alone."""
-        data = self._state.read() if self._state is not None else None
+    def open_state(self, *, restores: bool) -> None:
+        """Try out the state directory, and with `restores` load what it holds.
+
+        A disk that hangs is not waited for: what it holds is loaded when it answers, unless something came meanwhile.
+        """
+        state = self._state
+        if state is None:
+            return
+        opening = threading.Thread(target=lambda: self._open(state, restores), name="state", daemon=True)
+        # Here they end the process until the daemon takes them; in that thread they would do so for ever.
+        blocked = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM, signal.SIGINT})
+        try:
+            opening.start()
+        except RuntimeError:  # there is no thread to be had, which the daemon will say
+            self._open(state, restores)
+            return
+        finally:
+            signal.pthread_sigmask(signal.SIG_SETMASK, blocked)
+        opening.join(KEEP_S)
+        if opening.is_alive():
+            state.say_silent()
+
+    def _open(self, state: StateFile, restores: bool) -> None:
+        try:
+            with self._keeping:
+                state.try_out()
+                if restores:
+                    self._restore(state)
+                # What came while the disk hung, and was not waited for.
+                self._write(state)
+        except Exception:
+            log.exception("bug in the opening of the state directory")
+
+    def _restore(self, state: StateFile) -> None:
+        """A document that cannot be used is left alone, and so is one that comes later than another."""
+        data = state.read()
         if data is None:
             return
         with self._turn:
+            if self.loaded is not None or self._is_closed:
+                return
             try:
                 reading = self._read(data)
             except DocumentError as error:

@@ -48,10 +48,10 @@ def serve(options: Options, first: Mapping[int, WorkerProcess]) -> int:
     begins = [Begin(index, options.log_level, options.log_format, settings) for index in range(options.worker_count)]
     fleet = Fleet(begins, first)
     state = StateFile(options.state_path) if options.state_path else None
-    if state is not None:
-        state.try_out()
     configuration = Configuration(fleet, sockets, state)
-    _load(configuration, options)
+    configuration.open_state(restores=options.config_path is None)
+    if options.config_path is not None:
+        _load(configuration, options.config_path)
     daemon = Daemon(PROG, options.grace_period_s + options.shutdown_delay_s, log)
     tunnel = _tunnel(daemon, options, fleet)
     _serve_api(daemon, options, configuration, fleet, tunnel)
@@ -71,16 +71,13 @@ def serve(options: Options, first: Mapping[int, WorkerProcess]) -> int:
     return daemon.run()
 
 
-def _load(configuration: Configuration, options: Options) -> None:
-    if options.config_path is None:
-        configuration.restore()
-        return
+def _load(configuration: Configuration, path: Path) -> None:
     try:
-        configuration.load_file(options.config_path)
+        configuration.load_file(path)
     except OSError as error:
-        raise UnusableFile(f"cannot read {options.config}: {error.strerror}") from error
+        raise UnusableFile(f"cannot read {path}: {error.strerror}") from error
     except DocumentError as error:
-        raise UnusableFile("\n".join(f"{options.config}: {problem}" for problem in error.problems)) from error
+        raise UnusableFile("\n".join(f"{path}: {problem}" for problem in error.problems)) from error
 
 
 def _tunnel(daemon: Daemon, options: Options, fleet: Fleet) -> "Tunnel | None":

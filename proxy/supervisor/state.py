@@ -30,6 +30,11 @@ class StateFile:
             self.is_writable = False
             log.warning("cannot write the state directory: no document will be kept", error=error, path=str(directory))
 
+    def say_silent(self) -> None:
+        """At the start, where another thread waits for the disk."""
+        path = str(self._path.parent)
+        log.warning("the state directory does not answer, starting without it until it does", path=path)
+
     def read(self) -> bytes | None:
         try:
             return self._path.read_bytes()

@@ -7,6 +7,7 @@ import json
 import os
 import signal
 import stat
+import tempfile
 import threading
 from collections.abc import Callable, Iterator
 from functools import partial
@@ -142,6 +143,84 @@ def test_a_disk_that_hangs_is_waited_for_by_one_document_and_has_the_last_one_in
     assert loaded is not None
     assert json.loads((tmp_path / "state" / NAME).read_text()) == json.loads(loaded.content.encode(5))
     assert configuration.is_kept
+
+
+def test_a_disk_that_hangs_at_the_start_holds_up_no_document_and_has_it_in_the_end(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    is_asked, answers, makes = threading.Event(), threading.Event(), tempfile.TemporaryFile
+
+    def hang(**where: Path) -> object:
+        is_asked.set()
+        assert answers.wait(2 * DEADLINE_S)
+        return makes(dir=where["dir"])
+
+    monkeypatch.setattr(tempfile, "TemporaryFile", hang)
+    monkeypatch.setattr(configurations, "KEEP_S", 0.1)
+    (tmp_path / "state").mkdir()
+    (tmp_path / "state" / NAME).write_bytes(document_file(tmp_path, "before").read_bytes())
+    configuration = Configuration(Fleet([]), ListeningSockets(0), StateFile(tmp_path / "state"))
+    configuration.open_state(restores=True)
+    assert is_asked.is_set()
+
+    loading = run_in_thread(partial(configuration.load_file, document_file(tmp_path, "meanwhile")))
+    loading.join(DEADLINE_S)
+    is_loaded, is_kept = not loading.is_alive(), configuration.is_kept
+    answers.set()
+    loading.join(DEADLINE_S)
+
+    def kept() -> object:
+        return json.loads((tmp_path / "state" / NAME).read_text())["routes"][0]["name"]
+
+    eventually(lambda: kept() == "meanwhile", "the disk has it")
+    assert (is_loaded, is_kept) == (True, False)
+    assert configuration.loaded is not None
+    assert json.loads(configuration.loaded.content.encode(1))["routes"][0]["name"] == "meanwhile"
+    assert configuration.is_kept
+
+
+def test_what_the_state_directory_holds_is_loaded_where_no_thread_can_be_had(tmp_path: Path) -> None:
+    (tmp_path / NAME).write_bytes(document_file(tmp_path, "kept").read_bytes())
+    configuration = Configuration(Fleet([]), ListeningSockets(0), StateFile(tmp_path))
+    # None can be started: no address space has room for such a stack.
+    usual = threading.stack_size(1 << 60)
+    try:
+        configuration.open_state(restores=True)
+    finally:
+        threading.stack_size(usual)
+
+    assert configuration.loaded is not None
+    assert json.loads(configuration.loaded.content.encode(1))["routes"][0]["name"] == "kept"
+
+
+def test_a_proxy_whose_disk_hangs_at_the_start_answers_and_serves_the_document_when_that_comes(tmp_path: Path) -> None:
+    """It did nothing at all, and said nothing, until then."""
+    kept = tmp_path / NAME
+    os.mkfifo(kept)
+    with reserved_port() as port, Proxy("--state-dir", str(tmp_path)) as proxy:
+        line = proxy.wait_for_message("the state directory does not answer, starting without it until it does")
+        assert (line["level"], line["path"]) == ("WARNING", str(tmp_path))
+        eventually(lambda: proxy.readiness() == (503, "no configuration is loaded yet"), "an answer")
+
+        # Who reads waits for whom writes.
+        descriptor = os.open(kept, os.O_WRONLY | os.O_NONBLOCK)
+        try:
+            os.write(descriptor, json.dumps({"version": 41, **fixed(port, "kept")}).encode())
+        finally:
+            os.close(descriptor)
+
+        eventually(lambda: proxy.readiness() == (200, "ready"), "ready without a PUT")
+        assert ask(port).text == "kept"
+        assert proxy.get().json()["version"] == 41
+
+
+def test_a_proxy_whose_disk_hangs_at_the_start_can_be_stopped(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / NAME)
+    with Proxy("--state-dir", str(tmp_path)) as proxy:
+        proxy.wait_for_message("the state directory does not answer, starting without it until it does")
+        eventually(lambda: proxy.readiness()[0] == 503, "an answer")
+
+        assert proxy.stop() == 0
 
 
 def test_a_state_directory_that_cannot_be_written_costs_a_warning_only(tmp_path: Path) -> None:
