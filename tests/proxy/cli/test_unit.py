@@ -48,6 +48,11 @@ def test_the_unit_outlives_the_end_that_the_defaults_allow(unit: configparser.Se
     assert (unit["Type"], unit["KillMode"]) == ("notify", "mixed")
 
 
+def test_the_unit_goes_on_when_a_worker_is_killed_for_want_of_memory(unit: configparser.SectionProxy) -> None:
+    """The supervisor replaces it; systemd would stop all workers on account of one, and begin again."""
+    assert unit["OOMPolicy"] == "continue"
+
+
 def test_the_document_is_kept_where_the_unit_gives_room_for_it(unit: configparser.SectionProxy) -> None:
     assert unit["Environment"] == f"PROXY_STATE_DIR=/var/lib/{unit['StateDirectory']}"
 
