@@ -1,6 +1,7 @@
 """HTTP/2 clients with prior knowledge on plain doors, played by an independent implementation."""
 
 import socket
+from collections.abc import Callable
 from typing import Final
 
 import pytest
@@ -10,6 +11,7 @@ from h2.settings import SettingCodes
 from proxy.doors.h2connection import H2Connection
 from proxy.doors.rests import REST_BYTES, REST_S
 from proxy.h2 import ErrorCode, Settings, frames
+from proxy.h2.sending import DRAIN_PING
 from tests.proxy.doors.h2client import Answer, H2Client, request_head
 from tests.proxy.doors.rig import WAIT_S, Rig, read_all, read_until, serving
 from tests.proxy.h2.wire import GET, PREFACE_AND_SETTINGS, headers
@@ -101,10 +103,13 @@ def test_what_an_early_answer_leaves_of_a_body_is_not_asked_for() -> None:
 
 
 @pytest.mark.parametrize("has_trailers", [False, True])
+@pytest.mark.parametrize("is_another_underway", [False, True])
 def test_a_request_that_is_answered_by_its_head_may_have_come_whole(
-    has_trailers: bool, caplog: pytest.LogCaptureFixture
+    is_another_underway: bool, has_trailers: bool, caplog: pytest.LogCaptureFixture
 ) -> None:
     with serving() as rig, client_of(rig) as client:
+        if is_another_underway:
+            client.answer(client.ask("/early", method="POST", has_body=True))
         stream_id = client.h2.get_next_available_stream_id()
         client.h2.send_headers(stream_id, request_head("/early", "POST"))
         client.h2.send_data(stream_id, b"order", end_stream=not has_trailers)
@@ -437,9 +442,18 @@ def test_a_request_over_a_limit_is_answered(path: str, fields: list[tuple[bytes,
         answer = client.answer(client.ask(path, fields=fields))
 
         assert status_code == answer.status_code
+        assert answer.body
         assert rig.services.begun.empty()
         assert {"protocol": 1} == rig.door_stats.refused
         assert b"hello\n" == client.get("/hello").body
+
+
+def test_a_refusal_has_no_text_where_the_client_has_no_room_for_it() -> None:
+    with serving(limits={"maxUriBytes": 256}) as rig, client_of(rig) as client:
+        client.h2.update_settings({SettingCodes.INITIAL_WINDOW_SIZE: 3})
+        answer = client.get("/" + "a" * 300)
+
+        assert (414, b"", None) == (answer.status_code, answer.body, answer.reset_code)
 
 
 def test_a_client_that_asks_much_at_once_does_not_keep_others_waiting() -> None:
@@ -498,6 +512,7 @@ def test_over_the_limit_an_idle_connection_is_told_to_go_and_gives_way() -> None
         client.read_until(lambda: client.is_closed)
         assert [ErrorCodes.NO_ERROR] == [goaway.error_code for goaway in client.goaways]
         assert {} == rig.door_stats.refused
+        rig.wait_for_connections(0)
 
 
 def test_a_client_that_never_sends_its_settings_is_left() -> None:
@@ -522,10 +537,68 @@ def test_a_connection_without_streams_is_asked_to_go_and_closed(monkeypatch: pyt
         assert ErrorCodes.NO_ERROR == client.goaways[-1].error_code
 
 
+def test_a_request_that_was_on_its_way_when_its_unused_connection_was_asked_to_go_is_answered(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("proxy.doors.h2connection.DRAIN_S", LONGER_THAN_TESTS_S)
+    with serving(**PATIENT) as rig, rig.connect() as client:
+        hello = [*GET[:3], (b":path", b"/hello")]
+        client.sendall(PREFACE_AND_SETTINGS + headers(1, hello))
+        read_until(client, b"hello\n")
+        rig.pass_time(3_600)
+        read_until(client, DRAIN_PING)
+        client.sendall(headers(3, hello))
+
+        assert read_until(client, b"hello\n")
+
+
+def break_off(rig: Rig, client: H2Client, stream_id: int) -> None:
+    exchange = rig.services.held.pop()
+    exchange.is_over = True
+    rig.call(exchange.client.reset)
+    assert ErrorCodes.INTERNAL_ERROR == client.answer(stream_id).reset_code
+
+
+def take_back(rig: Rig, client: H2Client, stream_id: int) -> None:
+    client.h2.reset_stream(stream_id, ErrorCodes.CANCEL)
+    client.flush()
+    assert rig.services.gone.get(timeout=WAIT_S)
+
+
+@pytest.mark.parametrize("end", [break_off, take_back])
+def test_a_connection_whose_last_stream_was_reset_is_asked_to_go_as_well(
+    end: Callable[[Rig, H2Client, int], None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("proxy.doors.h2connection.DRAIN_S", LONGER_THAN_TESTS_S)
+    with serving(**PATIENT) as rig, client_of(rig) as client:
+        client.get("/hello")
+        stream_id = client.ask("/hold")
+        rig.wait_for(lambda: bool(rig.services.held), "the request")
+        end(rig, client, stream_id)
+        rig.pass_time(3_600)
+        client.read_until(lambda: client.is_closed)
+
+        assert ErrorCodes.NO_ERROR == client.goaways[-1].error_code
+
+
+@pytest.mark.parametrize("end", [break_off, take_back])
+def test_a_draining_connection_ends_with_the_reset_of_its_last_stream(
+    end: Callable[[Rig, H2Client, int], None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("proxy.doors.h2connection.DRAIN_S", LONGER_THAN_TESTS_S)
+    with serving(**PATIENT) as rig, client_of(rig) as client:
+        stream_id = client.ask("/hold")
+        rig.wait_for(lambda: bool(rig.services.held), "the request")
+        rig.call(rig.doors.drain)
+        client.read_until(lambda: len(client.goaways) == 2)
+        end(rig, client, stream_id)
+        client.read_until(lambda: client.is_closed)
+
+
 def test_a_client_without_streams_has_a_while_to_answer_when_it_is_asked_to_go(monkeypatch: pytest.MonkeyPatch) -> None:
     """It may have sent a request before it heard of that."""
     monkeypatch.setattr("proxy.doors.h2connection.DRAIN_S", LONGER_THAN_TESTS_S)
-    with serving() as rig, rig.connect() as client:
+    with serving(**PATIENT) as rig, rig.connect() as client:
         client.sendall(PREFACE_AND_SETTINGS)
         rig.wait_for_connections(1)
         rig.call(rig.doors.drain)
