@@ -80,7 +80,7 @@ class Balancer:
                 if destination.fingerprint == wish.session_address and destination.text not in wish.avoid:
                     return destination
         if wish.avoid:
-            usable = [destination for destination in usable if destination.text not in wish.avoid] or usable
+            usable = _others(usable, wish.avoid) or _others(usable, wish.avoid[-1:])
         size = len(usable)
         self._turn = turn = (self._turn + 1) % size
         if size == 1:
@@ -220,6 +220,10 @@ class Balancer:
         for destination in self._all_destinations:
             for pool in destination.pools:
                 pool.close()
+
+
+def _others(destinations: list[Destination], avoid: tuple[str, ...]) -> list[Destination]:
+    return [destination for destination in destinations if destination.text not in avoid]
 
 
 class Refusals:

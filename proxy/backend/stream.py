@@ -76,7 +76,8 @@ class Wish(msgspec.Struct, frozen=True, gc=False):
     session_address: bytes | None = None
     """`fingerprint` of the address that a session is bound to; another is taken only where this one cannot be."""
     avoid: tuple[str, ...] = ()
-    """Addresses that earlier attempts failed at; taken only when there is no other."""
+    """Addresses that earlier attempts failed at, in this order; taken only when there is no other, the last one never
+    before them."""
     needs_new_connection: bool = False
     """An earlier attempt broke on a kept connection."""
 

@@ -117,8 +117,8 @@ class Attempts:
         return policy.backoff_s * (1.0 + draw * (growth - 0.5))
 
     def _note(self, address: str) -> None:
-        if address and address not in self._avoid:
-            self._avoid = (*self._avoid, address)
+        if address:
+            self._avoid = (*(other for other in self._avoid if other != address), address)
 
 
 def _is_left_unread(failure: Failure) -> bool:

@@ -58,6 +58,18 @@ def test_an_address_to_avoid_is_taken_only_when_there_is_no_other() -> None:
         assert w.fetch(wish=Wish(avoid=(one.address, other.address))).status_code == 200
 
 
+def test_where_all_have_failed_the_one_that_failed_last_is_avoided() -> None:
+    """It is the one with the fewest requests under way where nobody listens there."""
+    with backend(lambda conn: conn.wait_for_end()) as one, world() as w:
+        nobody = f"127.0.0.1:{dead_port()}"
+        w.use(of(one, nobody))
+        for _ in range(3):
+            w.get(wish=Wish(avoid=(nobody,)))
+
+        assert {address_of(w.get(wish=Wish(avoid=(one.address, nobody)))) for _ in range(4)} == {one.address}
+        assert address_of(w.get(wish=Wish(avoid=(nobody, one.address)))) == nobody
+
+
 def test_a_backend_without_addresses_fails_at_once() -> None:
     with world() as w:
         w.use(of())

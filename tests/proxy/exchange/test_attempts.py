@@ -36,12 +36,12 @@ def test_the_retry_of_a_kept_connection_does_not_count_against_the_policy() -> N
     assert attempts.after_status(503, "a", 0.0) is None
 
 
-def test_addresses_that_failed_are_avoided_once_each() -> None:
+def test_addresses_that_failed_are_avoided_once_each_the_last_one_last() -> None:
     attempts = Attempts(POLICY, b"GET", 1)
     for address in ("a", "b", "a", ""):
         attempts.after_status(503, address, 0.0)
 
-    assert attempts.begin(b"session").avoid == ("a", "b")
+    assert attempts.begin(b"session").avoid == ("b", "a")
     assert attempts.begin(b"session").session_address == b"session"
     assert attempts.retries == 2
 
