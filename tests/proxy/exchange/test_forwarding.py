@@ -1,5 +1,7 @@
 """The fields that a backend gets, row by row; those of responses and trailers."""
 
+from itertools import combinations, permutations
+
 import msgspec
 import pytest
 
@@ -145,6 +147,38 @@ def test_the_pieces_of_a_cookie_are_put_together() -> None:
     assert fields[:2] == [(b"accept", b"*/*"), (b"cookie", b"a=1; b=2")]
 
 
+@pytest.mark.parametrize("arrival", [TRUSTED, EDGE], ids=["trusted", "edge"])
+def test_it_does_not_matter_where_a_proxy_that_is_believed_puts_its_word(arrival: Arrival) -> None:
+    word: Fields = [(b"x-forwarded-proto", b"https")]
+    cookies: Fields = [(b"cookie", b"a=1"), (b"cookie", b"b=2")]
+    of_the_connection: Fields = [(b"connection", b"x-hop"), (b"x-hop", b"1")]
+    for groups in permutations((word, cookies, of_the_connection)):
+        got = sent([field for group in groups for field in group], arrival)
+
+        assert len(dict(got)) == len(got)
+        assert (dict(got)[b"x-forwarded-proto"], dict(got)[b"cookie"]) == (b"https", b"a=1; b=2")
+        assert not {b"connection", b"x-hop"} & dict(got).keys()
+
+
+@pytest.mark.parametrize("count", [1, 2, 3])
+@pytest.mark.parametrize("spec", [PLAIN, ALL], ids=["plain", "all"])
+@pytest.mark.parametrize("arrival", [TRUSTED, EDGE], ids=["trusted", "edge"])
+def test_a_proxy_is_believed_in_all_that_it_says_and_only_the_rest_is_added(
+    arrival: Arrival, spec: ForwardingSpec, count: int
+) -> None:
+    words: Fields = [
+        (b"x-forwarded-port", b"8443"),
+        (b"x-forwarded-proto", b"https"),
+        (b"x-forwarded-host", b"public.example"),
+    ]
+    ours = {name: value for name, value in described() if name != b"x-forwarded-for"}
+    for said in combinations(words, count):
+        got = [field for field in sent(list(said), arrival, spec) if field[0] in ours]
+
+        assert len(dict(got)) == len(got)
+        assert dict(got) == {**ours, **dict(said)}
+
+
 def test_a_trusted_proxy_is_appended_and_believed() -> None:
     given = [(b"x-forwarded-for", b"192.0.2.1"), (b"x-forwarded-for", b"192.0.2.2"), (b"x-forwarded-proto", b"https")]
 
@@ -203,13 +237,19 @@ def test_an_edge_that_names_no_client_gets_none_made_up() -> None:
             b'for=192.0.2.1, for=192.0.2.2, for=10.0.0.1;host="a.example";proto=http',
         ),
         (EDGE, [(b"x-forwarded-for", b"192.0.2.1, 192.0.2.2")], b'for=192.0.2.2;host="a.example";proto=http'),
+        (TRUSTED, [(b"x-forwarded-for", b"192.0.2.1")], b'for=10.0.0.1;host="a.example";proto=http'),
         (EDGE, [], b'for=unknown;host="a.example";proto=http'),
+        (EDGE, [(b"x-forwarded-proto", b"https")], b'for=unknown;host="a.example";proto=http'),
     ],
 )
 def test_forwarded_is_sent_when_the_document_wants_it(arrival: Arrival, given: Fields, forwarded: bytes) -> None:
     values = [value for name, value in sent(given, arrival, ALL) if name == b"forwarded"]
 
     assert values == [forwarded]
+
+
+def test_forwarded_names_no_host_where_none_was_sent() -> None:
+    assert dict(sent([], CLIENT, ALL, authority=b""))[b"forwarded"] == b"for=203.0.113.7;proto=http"
 
 
 @pytest.mark.parametrize(
