@@ -13,19 +13,24 @@ import sys
 from pathlib import Path
 
 _TIMEOUT_S = 20.0
+_TMP = Path("/tmp")
+_HOST = ".host"
 
 
 def main() -> None:
     spec = json.loads(sys.argv[1])
     _mount("--make-rprivate", "/")
-    places = {Path(os.path.realpath(path)): folder for path, folder in spec["mounts"].items() if path != "/tmp"}
-    for ground in sorted({_existing(place) for place in places}):
-        _mount("-t", "tmpfs", "tmpfs", str(ground))
+    places = {Path(os.path.realpath(path)): folder for path, folder in spec["mounts"].items() if path != str(_TMP)}
+    grounds = sorted({_existing(place) for place in places})
+    for ground in grounds:
+        _make_room(ground)
     for place, folder in places.items():
         place.mkdir(parents=True, exist_ok=True)
         _mount("--bind", folder, str(place))
-    _mount("--bind", "/tmp", "/tmp")
-    _mount("-o", "remount,bind,ro", "/")
+    # With all that is mounted below it: without that a user who is not root is refused.
+    _mount("--rbind", str(_TMP), str(_TMP))
+    for each in (Path("/"), *grounds, *(ground / _HOST for ground in grounds)):
+        _mount("-o", "remount,bind,ro", str(each))
     os.execvp(spec["command"][0], spec["command"])
 
 
@@ -34,8 +39,23 @@ def _existing(place: Path) -> Path:
     return next(each for each in place.parents if each.is_dir())
 
 
+def _make_room(ground: Path) -> None:
+    """Let folders be made in `ground` that the host does not get.
+
+    What it has is found as before: the checkout may lie there, or Python.
+    """
+    names = [each.name for each in ground.iterdir()]
+    _mount("-t", "tmpfs", "tmpfs", str(_TMP))
+    (_TMP / _HOST).mkdir()
+    _mount("--rbind", str(ground), str(_TMP / _HOST))
+    for name in names:
+        (_TMP / name).symlink_to(Path(_HOST) / name)
+    _mount("--move", str(_TMP), str(ground))
+
+
 def _mount(*arguments: str) -> None:
-    subprocess.run(["mount", *arguments], check=True, timeout=_TIMEOUT_S)
+    # Without mount's own notes, which it keeps in /run.
+    subprocess.run(["mount", "--no-mtab", *arguments], check=True, timeout=_TIMEOUT_S)
 
 
 if __name__ == "__main__":
