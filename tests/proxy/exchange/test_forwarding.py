@@ -317,6 +317,24 @@ def test_names_that_never_repeat_do_not_fill_the_memory() -> None:
         assert len(forwarding._untrusted.known) <= 2048
 
 
+def test_names_that_never_repeat_do_not_displace_what_is_taken_out() -> None:
+    forwarding = Forwarding(PLAIN)
+    taken_out: Fields = [
+        (b"connection", b"x-hop"),
+        (b"x-hop", b"1"),
+        (b"transfer-encoding", b"chunked"),
+        (b"te", b"deflate"),
+        (b"upgrade", b"h2c"),
+        (b"x-real-ip", b"192.0.2.1"),
+        (b"proxy", b"http://192.0.2.1"),
+    ]
+    for number in range(5_000):
+        head = asked(fields=[(b"x-%d" % number, b"1"), *taken_out], authority=b"a.example")
+        got = forwarding.request_fields(CLIENT, LISTENER, head, b"id-1")
+
+        assert got == [(b"x-%d" % number, b"1"), *described(), (b"x-request-id", b"id-1")]
+
+
 @pytest.mark.parametrize(
     ("given", "taken"), [([], None), ([(b"x-request-id", b"")], None), ([(b"x-request-id", b"a" * 129)], None)]
 )
