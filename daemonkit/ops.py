@@ -7,7 +7,9 @@ format or OpenMetrics, as the client asks. Any thread may call the app.
 
 import gc
 import json
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
+from functools import partial
+from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from prometheus_client import CollectorRegistry, GCCollector, Info, PlatformCollector, ProcessCollector
@@ -29,6 +31,7 @@ _METHODS = ("GET", "HEAD")
 class OpsApp:
     """A WSGI app; daemons that serve health and metrics on two addresses use two.
 
+    `parts`: what is ready by itself, by name; answered at `/readyz/<name>`.
     `beside`: paths of the same address that somebody else answers, told with ours.
     """
 
@@ -38,12 +41,14 @@ class OpsApp:
         readiness: Health,
         registry: CollectorRegistry | None = None,
         *,
+        parts: Mapping[str, Health] = MappingProxyType({}),
         beside: tuple[str, ...] = (),
     ) -> None:
         self._routes: dict[str, Callable[[Request], Response]] = {
             "/": self._index,
             "/healthz": lambda _request: _health(liveness, "alive"),
             "/readyz": lambda _request: _health(readiness, "ready"),
+            **{f"/readyz/{name}": partial(_health_of_part, check) for name, check in parts.items()},
         }
         if registry is not None:
             self._routes["/metrics"] = lambda request: _metrics(registry, request)
@@ -75,6 +80,10 @@ def _health(check: Health, when_fine: str) -> Response:
     if missing is None:
         return _json({"status": "ok", "message": when_fine}, 200)
     return _json({"status": "error", "message": missing}, 503)
+
+
+def _health_of_part(check: Health, _request: Request) -> Response:
+    return _health(check, "ready")
 
 
 def _json(content: object, status_code: int) -> Response:

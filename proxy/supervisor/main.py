@@ -119,16 +119,23 @@ def _serve_api(
 
         registry.register(TunnelCollector(fleet, tunnel))
 
+    def missing_directly() -> str | None:
+        return "no configuration is loaded yet" if configuration.loaded is None else fleet.problem()
+
     def missing() -> str | None:
-        if configuration.loaded is None:
-            return "no configuration is loaded yet"
-        return fleet.problem() or (tunnel.problem() if tunnel is not None else None)
+        return missing_directly() or (tunnel.problem() if tunnel is not None else None)
 
     if options.auth_token is None and not options.allow_unauthenticated_config:
         log.warning("PROXY_AUTH_TOKEN is not set: PUT /config and GET /config are refused")
     api = ConfigApi(
         configuration,
-        OpsApp(liveness=lambda: None, readiness=missing, registry=registry, beside=(PATH,)),
+        OpsApp(
+            liveness=lambda: None,
+            readiness=missing,
+            registry=registry,
+            parts={"direct": missing_directly},
+            beside=(PATH,),
+        ),
         token=options.auth_token,
         is_open=options.allow_unauthenticated_config,
         max_document_bytes=options.max_document_bytes,

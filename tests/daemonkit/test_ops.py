@@ -1,5 +1,7 @@
 """The health and metrics app, without a port."""
 
+from functools import partial
+
 import pytest
 from prometheus_client import CollectorRegistry, Counter
 from werkzeug.test import Client
@@ -36,6 +38,18 @@ def test_a_missing_part_is_named_with_503() -> None:
     assert client.get("/healthz").status_code == 503
     assert client.get("/healthz").json == {"status": "error", "message": "a thread has ended"}
     assert client.get("/readyz").json == {"status": "error", "message": "store not reached yet"}
+
+
+def test_a_part_is_asked_by_itself() -> None:
+    missing = {"direct": None, "tunnel": "the edge is away"}
+    parts = {name: partial(missing.get, name) for name in missing}
+    client = Client(OpsApp(lambda: None, lambda: missing["tunnel"], parts=parts))
+
+    assert client.get("/readyz").status_code == client.get("/readyz/tunnel").status_code == 503
+    assert client.get("/readyz/tunnel").json == {"status": "error", "message": "the edge is away"}
+    assert client.get("/readyz/direct").json == {"status": "ok", "message": "ready"}
+    assert client.get("/readyz/other").status_code == 404
+    assert client.get("/").json == {"paths": ["/healthz", "/readyz", "/readyz/direct", "/readyz/tunnel"]}
 
 
 def test_metrics_are_text_by_default_and_openmetrics_when_asked(client) -> None:

@@ -248,6 +248,15 @@ def test_the_config_api_is_served_and_called_over_tls_where_a_certificate_is_nam
     assert schemes == {"HTTP", "HTTPS"}
 
 
+def test_proxies_without_the_edge_stay_in_the_service_of_direct_clients(helm: Helm) -> None:
+    paths = {
+        door: program(helm.render(values), "proxy")["readinessProbe"]["httpGet"]["path"]
+        for door, values in (("tunnel", TUNNELLED), ("direct", DIRECT), ("both", EVERYTHING))
+    }
+
+    assert paths == {"tunnel": "/readyz", "direct": "/readyz/direct", "both": "/readyz/direct"}
+
+
 def test_a_proxy_gets_the_time_that_it_takes_to_end(helm: Helm) -> None:
     objects = helm.render({**DIRECT, "proxy": {"shutdownDelaySeconds": 7, "gracePeriodSeconds": 100}})
     options = proxy_options(objects)

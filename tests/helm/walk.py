@@ -93,7 +93,14 @@ class Stage:
 
     def are_ready(self, component: str, count: int, release: str = RELEASE) -> bool:
         pods = self.pods(component, release)
-        return len(pods) == count and all(self.containers.is_ready(pod) for pod in pods)
+        return len(pods) == count and all(map(self.containers.is_ready, pods)) and all(map(self.has_its_edge, pods))
+
+    def has_its_edge(self, pod: Object) -> bool:
+        """A proxy with both doors is ready for direct clients before it has."""
+        probe = pod["spec"]["containers"][0]["readinessProbe"]["httpGet"]
+        if probe["path"] != "/readyz/direct":
+            return True
+        return fetch(probe["scheme"], pod["status"]["podIP"], 8082, "/readyz")[0] == 200
 
     def token(self) -> str:
         """Of the config API."""
@@ -237,6 +244,18 @@ spec:
     gateway = f"{GATEWAY_API}/namespaces/{NAMESPACE}/gateways/web"
     wanted = {"Accepted": "True", "Programmed": "True", "tunnelgw.dev/Delivered": "True"}
     stage.until(lambda: wanted.items() <= stage.conditions(gateway).items(), "the Gateway is delivered")
+    assert stage.asked() == (200, 200)
+
+
+def test_direct_clients_are_served_while_the_edge_is_away(stage: Stage) -> None:
+    """A Service has no address but those of Pods that are ready."""
+    stage.provider_edge.stop()
+    stage.until(lambda: not any(map(stage.has_its_edge, stage.pods("proxy"))), "both proxies have lost the edge")
+
+    assert all(map(stage.containers.is_ready, stage.pods("proxy")))
+    assert stage.ask(f"{ADDRESS}:{PORT}").status_code == 200
+    stage.provider_edge.start()
+    stage.until(lambda: stage.are_ready("proxy", 2), "both proxies have the edge again")
     assert stage.asked() == (200, 200)
 
 

@@ -44,9 +44,9 @@ class Proxy(ProxyDaemon):
         headers = {} if token is None else {"Authorization": f"Bearer {token}"}
         return requests.get(self.config_url, headers=headers, timeout=DEADLINE_S)
 
-    def readiness(self) -> tuple[int, str]:
+    def readiness(self, part: str = "") -> tuple[int, str]:
         """Status code and message."""
-        response = requests.get(f"{self.api}/readyz", timeout=DEADLINE_S)
+        response = requests.get(f"{self.api}/readyz{part and f'/{part}'}", timeout=DEADLINE_S)
         return response.status_code, response.json()["message"]
 
     def worker_pid(self, index: int = 0, nth: int = 1) -> int:

@@ -53,8 +53,8 @@ class Connector(Gateway):
     def url_of(self, path: str, *, scheme: str = "http") -> str:
         return f"http://{self.edge.secure_front if scheme == 'https' else self.edge.front}{path}"
 
-    def readiness(self) -> tuple[int, str]:
-        reply = requests.get(f"{self.api}/readyz", timeout=10)
+    def readiness(self, part: str = "") -> tuple[int, str]:
+        reply = requests.get(f"{self.api}/readyz{part and f'/{part}'}", timeout=10)
         return reply.status_code, reply.json()["message"]
 
     def lines_of(self, msg: str) -> list[LogLine]:

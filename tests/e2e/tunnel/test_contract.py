@@ -218,6 +218,7 @@ def test_a_proxy_serves_and_takes_documents_while_the_edge_is_away(backend: Reco
 
         proxy.wait_for_message(RETRY_LINE)
         assert proxy.readiness() == (503, "all edge connections are lost")
+        assert proxy.readiness("direct") == (200, "ready"), "a balancer of the direct door has to keep it"
         direct = f"http://127.0.0.1:{proxy.doors.clear.number}/direct"
         assert requests.get(direct, timeout=10).status_code == 200
         assert proxy.serve(route_to(backend.address, name="other"), listeners=listeners)["changed"]

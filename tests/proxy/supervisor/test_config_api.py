@@ -163,18 +163,20 @@ def test_who_asks_for_another_path_is_told_that_of_the_document(proxy: Proxy) ->
     misspelt = requests.get(f"{proxy.url('config')}/config/", timeout=DEADLINE_S).json()["message"]
     index = requests.get(f"{proxy.url('config')}/", timeout=DEADLINE_S).json()
 
-    assert misspelt == "nothing at '/config/', want one of /, /config, /healthz, /readyz, /metrics"
-    assert index == {"paths": ["/config", "/healthz", "/readyz", "/metrics"]}
+    assert misspelt == "nothing at '/config/', want one of /, /config, /healthz, /readyz, /readyz/direct, /metrics"
+    assert index == {"paths": ["/config", "/healthz", "/readyz", "/readyz/direct", "/metrics"]}
 
 
 def test_before_the_first_document_there_is_none_to_get_and_the_proxy_is_not_ready() -> None:
     with Proxy() as proxy:
         assert proxy.get().status_code == 404
-        assert proxy.readiness() == (503, "no configuration is loaded yet")
+        for part in ("", "direct"):
+            assert proxy.readiness(part) == (503, "no configuration is loaded yet")
 
         proxy.use({"routes": [ROUTE]})
 
-        assert proxy.readiness() == (200, "ready")
+        for part in ("", "direct"):
+            assert proxy.readiness(part) == (200, "ready")
 
 
 def test_the_loaded_document_is_shown_with_its_version_and_without_its_keys() -> None:

@@ -130,6 +130,7 @@ def test_during_the_shutdown_delay_the_proxy_serves_on_but_is_not_ready() -> Non
         proxy.wait_for_message("stopping")
 
         eventually(lambda: proxy.readiness() == (503, "stopping"), "not ready")
+        assert proxy.readiness("direct") == (503, "stopping")
         assert ask(port).text == "fixed"
         refused = proxy.put(fixed(port, "other"))
         assert (refused.status_code, refused.json()["message"]) == (503, "this proxy is stopping")
