@@ -10,6 +10,7 @@ import socket
 import ssl
 from collections.abc import Callable
 from http import HTTPStatus
+from ipaddress import ip_address
 from urllib.parse import urlsplit
 
 import msgspec
@@ -75,6 +76,17 @@ class ConfigEndpoint(msgspec.Struct, frozen=True):
     """Empty: the system's authorities."""
     server_name: str = ""
     """The name that the certificate must carry, where the URL holds an address; empty: the URL's host."""
+
+    @property
+    def is_by_name(self) -> bool:
+        """Whether the next connection may lead to another proxy, as one to a Service does."""
+        if self.url.startswith("unix:"):
+            return False
+        try:
+            ip_address(urlsplit(self.url).hostname or "")
+        except ValueError:
+            return True
+        return False
 
 
 class _UnixConnection(http.client.HTTPConnection):

@@ -29,6 +29,7 @@ class ProxyTarget:
     def __init__(self, endpoint: ConfigEndpoint, client: ConfigClient) -> None:
         self.name = endpoint.url
         self._client = client
+        self._is_by_name = endpoint.is_by_name
         self._held_digest = ""
         self._held_version: int | None = None
 
@@ -36,6 +37,14 @@ class ProxyTarget:
         self._client.close()
 
     def deliver(self, parcel: DocumentParcel) -> tuple[Remark, ...]:
+        try:
+            return self._deliver(parcel)
+        finally:
+            # A Service has two proxies while one replaces the other, which it only does once it has its document.
+            if self._is_by_name:
+                self._client.close()
+
+    def _deliver(self, parcel: DocumentParcel) -> tuple[Remark, ...]:
         is_visit = parcel.digest == self._held_digest
         if is_visit or self._held_version is None:
             loaded = self._client.loaded()

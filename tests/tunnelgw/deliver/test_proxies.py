@@ -239,6 +239,32 @@ def test_a_port_that_a_proxy_cannot_bind_again_after_a_restart_is_remarked() -> 
         target.close()
 
 
+def test_every_proxy_that_a_name_leads_to_gets_the_document() -> None:
+    """Such as those of a Service during a rollout, which ends only when the new one is ready: over a connection that is
+    kept the old one alone would be asked."""
+    seen: list[tuple[int, bytes]] = []
+
+    def answer(dialogue: Dialogue) -> None:
+        is_loaded = False
+        while request := dialogue.read_request():
+            seen.append((dialogue.number, request.split(b" ")[0]))
+            if request.startswith(b"PUT"):
+                is_loaded = True
+                dialogue.answer(b'{"version":1,"changed":true}')
+            elif is_loaded:
+                dialogue.answer(b"", b"Configuration-Version: 1")
+            else:
+                dialogue.answer(b"", status=b"404 Not Found")
+
+    with SocketBackend(answer) as backend:
+        target = target_at(f"http://localhost:{backend.address.rpartition(':')[2]}")
+
+        for _ in range(2):
+            target.deliver(parcel("a.example"))
+
+        assert seen == [(1, b"HEAD"), (1, b"PUT"), (2, b"HEAD"), (2, b"PUT")]
+
+
 @contextmanager
 def telling_versions(*versions: int) -> Iterator[tuple[ProxyTarget, list[bytes]]]:
     """A proxy that is empty, takes a document, and at each visit holds the next of these versions; and its requests."""
