@@ -34,4 +34,5 @@ def _plain(text: str) -> str:
 
 def note(text: str) -> None:
     """Beside the answer, for people only."""
+    sys.stdout.flush()  # nothing is added up of an answer that cannot be written
     sys.stderr.write(f"{text}\n")
