@@ -51,9 +51,14 @@ class Helm:
             raise Refused(done.stderr)
         return done.stdout
 
-    def render(self, values: Values, release: str = "web") -> list[Object]:
-        text = self.run("template", release, str(CHART), "--namespace", NAMESPACE, values=values)
+    def render(self, values: Values, release: str = "web", namespace: str = NAMESPACE) -> list[Object]:
+        text = self.run("template", release, str(CHART), "--namespace", namespace, values=values)
         return [each for each in yaml.safe_load_all(text) if each]
+
+    def notes(self, values: Values, release: str = "web") -> str:
+        """What is said after an install."""
+        where = ("--namespace", NAMESPACE, "--dry-run=client")
+        return self.run("install", release, str(CHART), *where, values=values).partition("\nNOTES:\n")[2]
 
     def install(self, values: Values, release: str) -> str:
         return self.run("install", release, str(CHART), "--namespace", NAMESPACE, values=values)

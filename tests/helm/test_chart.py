@@ -284,6 +284,7 @@ def test_proxies_on_the_nodes_network_make_room_for_their_successors(helm: Helm)
         rolling = spec["strategy"]["rollingUpdate"]
         assert (rolling["maxSurge"], rolling["maxUnavailable"]) == strategy
         assert spec["template"]["spec"].get("hostNetwork", False) is is_host
+        assert spec["template"]["spec"].get("dnsPolicy") == ("ClusterFirstWithHostNet" if is_host else None)
 
 
 @pytest.mark.parametrize(
@@ -315,7 +316,168 @@ def test_pods_are_placed_and_marked_as_the_values_say(helm: Helm, component: str
     assert wanted["extraEnv"][0] in program(objects, component)["env"]
 
 
+def test_the_programs_run_with_what_the_values_say(helm: Helm) -> None:
+    logs = {"logLevel": "warning", "logFormat": "text"}
+    given = {"controller": {**logs, "name": "example.com/edge"}, "proxy": {**logs, "workers": 3, "accessLog": "all"}}
+    objects = helm.render({**DIRECT, **given})
+    controller, proxy = controller_options(objects), proxy_options(objects)
+
+    assert (controller.log_level, controller.log_format) == (proxy.log_level, proxy.log_format) == ("warning", "text")
+    assert controller.controller_name == one(objects, "GatewayClass")["spec"]["controllerName"] == "example.com/edge"
+    assert (proxy.workers, proxy.access_log) == (3, "all")
+
+
+def test_ports_and_probes_are_those_of_the_programs(helm: Helm) -> None:
+    objects = helm.render(DIRECT)
+    controller, proxy = controller_options(objects), proxy_options(objects)
+    bound = {
+        "controller": {"health": controller.health_addr.port, "metrics": controller.metrics_addr.port},
+        "proxy": {"config": proxy.config_addr.port},
+    }
+
+    for component, ports in bound.items():
+        run = program(objects, component)
+        assert {each["name"]: each["containerPort"] for each in run["ports"]} == ports
+        assert run["livenessProbe"]["httpGet"]["path"] == "/healthz"
+        assert run["readinessProbe"]["httpGet"]["path"].startswith("/readyz")
+        assert {run[probe]["httpGet"]["port"] for probe in ("livenessProbe", "readinessProbe")} <= ports.keys()
+    assert one(objects, "Service", "-config")["spec"]["ports"] == [
+        {"name": "config", "port": proxy.config_addr.port, "targetPort": "config"}
+    ]
+
+
+def test_files_that_the_proxy_is_told_of_are_in_its_volumes(helm: Helm) -> None:
+    objects = helm.render(EVERYTHING)
+    run = program(objects, "proxy")
+    volumes = {
+        each["name"]: each for each in one(objects, "Deployment", "-proxy")["spec"]["template"]["spec"]["volumes"]
+    }
+    mounted = {each["mountPath"]: volumes[each["name"]] for each in run["volumeMounts"]}
+    told = {each["name"]: each["value"] for each in run["env"] if each.get("value", "").startswith("/")}
+
+    assert mounted[told.pop("PROXY_STATE_DIR")]["emptyDir"] == {"medium": "Memory"}
+    assert mounted["/tmp"]["emptyDir"] == {}
+    found = {}
+    for name, path in told.items():
+        folder, _, file = path.rpartition("/")
+        source = mounted[folder].get("secret") or mounted[folder]["configMap"]
+        (key,) = [item["key"] for item in source["items"] if item["path"] == file]
+        found[name] = (source.get("secretName") or source["name"], key)
+    assert found == {
+        "TUNNEL_TOKEN_FILE": ("connector", "token"),
+        "PROXY_EDGE_CA_FILE": ("edge", "ca.pem"),
+        "PROXY_CONFIG_TLS_CERT": ("config-tls", "tls.crt"),
+        "PROXY_CONFIG_TLS_KEY": ("config-tls", "tls.key"),
+    }
+
+
+@pytest.mark.parametrize("component", ["controller", "proxy"])
+def test_pods_have_the_rights_and_resources_of_the_values(helm: Helm, component: str) -> None:
+    defaults = yaml.safe_load((CHART / "values.yaml").read_text())[component]
+    given = {"podSecurityContext": {"fsGroup": 7}, "securityContext": {"runAsUser": 7}, "resources": {"claims": []}}
+    objects = helm.render({**DIRECT, component: given})
+    spec, run = one(objects, "Deployment", f"-{component}")["spec"]["template"]["spec"], program(objects, component)
+
+    assert spec["securityContext"] == {**defaults["podSecurityContext"], **given["podSecurityContext"]}
+    assert run["securityContext"] == {**defaults["securityContext"], **given["securityContext"]}
+    assert run["resources"] == {**defaults["resources"], **given["resources"]}
+    assert (run["imagePullPolicy"], spec["enableServiceLinks"]) == ("IfNotPresent", False)
+    confined = {"allowPrivilegeEscalation": False, "readOnlyRootFilesystem": True, "capabilities": {"drop": ["ALL"]}}
+    assert defaults["securityContext"] == confined
+    assert defaults["podSecurityContext"]["runAsNonRoot"]
+
+
+def test_proxies_are_spread_over_nodes_where_that_is_possible(helm: Helm) -> None:
+    template = one(helm.render(DIRECT), "Deployment", "-proxy")["spec"]["template"]
+    (spread,) = template["spec"]["topologySpreadConstraints"]
+
+    assert (spread["maxSkew"], spread["topologyKey"]) == (1, "kubernetes.io/hostname")
+    assert spread["whenUnsatisfiable"] == "ScheduleAnyway"
+    assert spread["labelSelector"]["matchLabels"].items() <= template["metadata"]["labels"].items()
+
+
+def test_a_controller_gets_the_time_that_it_takes_to_end(helm: Helm) -> None:
+    objects = helm.render(DIRECT)
+    spec = one(objects, "Deployment", "-controller")["spec"]["template"]["spec"]
+
+    assert spec["terminationGracePeriodSeconds"] > controller_options(objects).grace_period_s
+
+
 # -- everything around them ------------------------------------------------------------------------------------------
+
+
+CLUSTERS = {"ClusterRole", "ClusterRoleBinding", "GatewayClass", "GatewayClassConfig"}
+"""Kinds without a namespace."""
+
+
+def test_every_object_says_where_it_is_and_whose(helm: Helm) -> None:
+    for each in helm.render(EVERYTHING):
+        labels = each["metadata"]["labels"]
+        assert each["metadata"].get("namespace") == (None if each["kind"] in CLUSTERS else NAMESPACE)
+        assert (labels["app.kubernetes.io/name"], labels["app.kubernetes.io/instance"]) == ("tunnelgw", "web")
+        assert labels["app.kubernetes.io/component"] in ("controller", "proxy")
+        assert labels["app.kubernetes.io/version"] == daemonkit.__version__
+        assert labels["app.kubernetes.io/managed-by"] == "Helm"
+        assert labels["helm.sh/chart"] == f"tunnelgw-{daemonkit.__version__}"
+
+
+def selector(each: Object) -> dict[str, str] | None:
+    """Of Pods, if it has one."""
+    spec = each.get("spec", {})
+    found = spec.get("podSelector") or spec.get("selector")
+    return None if found is None else dict(found.get("matchLabels", found))
+
+
+def test_whatever_selects_pods_selects_those_of_its_component_and_release_alone(helm: Helm) -> None:
+    objects = helm.render(EVERYTHING)
+    pods = {
+        (release, component): one(rendered, "Deployment", f"-{component}")["spec"]["template"]["metadata"]["labels"]
+        for release, rendered in (("web", objects), ("other", helm.render(EVERYTHING, "other")))
+        for component in ("controller", "proxy")
+    }
+    selecting = [(each, labels) for each in objects if (labels := selector(each))]
+
+    for each, labels in selecting:
+        selected = [pod for pod, found in pods.items() if labels.items() <= found.items()]
+        assert selected == [("web", each["metadata"]["labels"]["app.kubernetes.io/component"])], each["kind"]
+    assert sorted(each["kind"] for each, _ in selecting) == [
+        *["Deployment"] * 2,
+        "NetworkPolicy",
+        *["PodDisruptionBudget"] * 2,
+        *["PodMonitor"] * 2,
+        *["Service"] * 2,
+    ]
+
+
+def test_names_that_are_numbers_stay_words(helm: Helm) -> None:
+    """The API server takes no number for a namespace, a label or a variable."""
+    for values in (EVERYTHING, changed(changed(EVERYTHING, "controller.enabled", False), "nameOverride", "5")):
+        for each in helm.render(values, release="7", namespace="42"):
+            assert isinstance(each["metadata"].get("namespace", ""), str)
+            assert all(isinstance(value, str) for value in each["metadata"]["labels"].values())
+            assert all(isinstance(value, str) for value in (selector(each) or {}).values())
+            assert all(isinstance(subject["namespace"], str) for subject in each.get("subjects", ()))
+    objects = helm.render(EVERYTHING, release="7", namespace="42")
+    references = one(objects, "GatewayClassConfig")["spec"]
+    assert references["direct"]["service"]["namespace"] == "42"
+    assert references["providerCredentialsSecretRef"]["namespace"] == "42"
+    assert controller_options(objects).namespace == "42"
+
+
+def test_annotations_and_labels_of_the_values_are_where_they_belong(helm: Helm) -> None:
+    objects = helm.render(EVERYTHING)
+
+    for kind, ending in (("Service", "-direct"), ("GatewayClass", ""), ("ServiceAccount", "")):
+        assert one(objects, kind, ending)["metadata"]["annotations"] == {"a": "b"}
+    assert one(objects, "PodMonitor", "-controller")["metadata"]["labels"]["a"] == "b"
+
+
+@pytest.mark.parametrize("component", ["controller", "proxy"])
+def test_a_budget_for_disruptions_keeps_no_node_that_is_drained(helm: Helm, component: str) -> None:
+    values = changed(EVERYTHING, f"{component}.podDisruptionBudget.maxUnavailable", "50%")
+    spec = one(helm.render(values), "PodDisruptionBudget", f"-{component}")["spec"]
+
+    assert (spec["maxUnavailable"], spec["unhealthyPodEvictionPolicy"]) == ("50%", "AlwaysAllow")
 
 
 def test_the_controller_has_exactly_the_roles_of_the_files(helm: Helm) -> None:
@@ -393,6 +555,29 @@ def test_the_config_api_can_be_closed_to_all_but_the_controller_and_who_reads_me
     assert (others, config["ports"]) == ({"namespaceSelector": {}}, [{"port": "config"}])
     targets = [{"port": each["targetPort"]} for each in one(objects, "Service", "-direct")["spec"]["ports"]]
     assert (direct, len(targets)) == ({"ports": targets}, 2)
+    assert one(objects, "NetworkPolicy")["spec"]["policyTypes"] == ["Ingress"]
+
+
+def test_the_config_api_of_a_proxy_alone_is_open_to_controllers_of_all_namespaces(helm: Helm) -> None:
+    ours = one(helm.render(DIRECT), "Deployment", "-controller")["spec"]["template"]["metadata"]["labels"]
+    (config,) = one(helm.render(changed(DEDICATED, "proxy.networkPolicy.enabled", True)), "NetworkPolicy")["spec"][
+        "ingress"
+    ]
+    (peer,) = config["from"]
+
+    assert peer["namespaceSelector"] == {}
+    assert peer["podSelector"]["matchLabels"].items() <= ours.items()
+    assert peer["podSelector"]["matchLabels"]["app.kubernetes.io/component"] == "controller"
+
+
+@pytest.mark.parametrize(("tls", "scheme"), [({}, "http"), (TLS["proxy"]["configTLS"], "https")])
+def test_the_notes_of_a_proxy_alone_say_what_a_gatewayconfig_needs(helm: Helm, tls: Values, scheme: str) -> None:
+    notes = helm.notes(changed(DEDICATED, "proxy.configTLS", tls))
+    (port,) = one(helm.render(DEDICATED), "Service")["spec"]["ports"]
+    spec = yaml.safe_load(notes[notes.index("  spec:") :])["spec"]
+
+    assert spec["proxyEndpoints"] == [f"{scheme}://web-tunnelgw-proxy-config.{NAMESPACE}.svc:{port['port']}"]
+    assert spec["authSecretRef"] == {"name": "proxy"}
 
 
 def test_two_releases_in_one_cluster_share_no_name(helm: Helm) -> None:
@@ -430,4 +615,6 @@ def test_monitors_scrape_ports_that_pods_have(helm: Helm) -> None:
     for component in ("controller", "proxy"):
         (endpoint,) = one(objects, "PodMonitor", f"-{component}")["spec"]["podMetricsEndpoints"]
         assert endpoint["port"] in {port["name"] for port in program(objects, component)["ports"]}
-    assert endpoint["tlsConfig"]["serverName"] == "proxy.gateways.svc"
+        assert endpoint["interval"] == "30s"
+    assert (endpoint["scheme"], endpoint["tlsConfig"]["serverName"]) == ("https", "proxy.gateways.svc")
+    assert endpoint["tlsConfig"]["ca"] == {"secret": {"name": "config-tls", "key": "ca.crt"}}

@@ -36,8 +36,8 @@
 
 {{/* What selects Pods; given the root and a component. */}}
 {{- define "tunnelgw.selector" -}}
-app.kubernetes.io/name: {{ include "tunnelgw.name" .root }}
-app.kubernetes.io/instance: {{ .root.Release.Name }}
+app.kubernetes.io/name: {{ include "tunnelgw.name" .root | quote }}
+app.kubernetes.io/instance: {{ .root.Release.Name | quote }}
 app.kubernetes.io/component: {{ .component }}
 {{- end -}}
 
