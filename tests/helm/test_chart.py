@@ -119,7 +119,7 @@ def paths(values: Any, known: set[str], path: str = "") -> Iterator[str]:
 
 def test_every_value_has_a_default_and_a_schema() -> None:
     schema = json.loads((CHART / "values.schema.json").read_text())
-    known = set(leaves(schema)) - {"global"}
+    known = set(leaves(schema)) - {"enabled", "global"}
 
     assert set(paths(yaml.safe_load((CHART / "values.yaml").read_text()), known)) == known
 

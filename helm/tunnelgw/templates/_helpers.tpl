@@ -2,16 +2,18 @@
 {{- default .Chart.Name .Values.nameOverride | trunc 40 | trimSuffix "-" -}}
 {{- end -}}
 
-{{/* The beginning of all names; short enough for the longest ending and what a ReplicaSet and a Pod add. */}}
+{{/* The beginning of all names; short enough for the longest ending and what a ReplicaSet and a Pod add. A release may have
+dots in its name, a Service may not. */}}
 {{- define "tunnelgw.fullname" -}}
 {{- if .Values.fullnameOverride -}}
 {{- .Values.fullnameOverride | trunc 40 | trimSuffix "-" -}}
 {{- else -}}
 {{- $name := include "tunnelgw.name" . -}}
-{{- if contains $name .Release.Name -}}
-{{- .Release.Name | trunc 40 | trimSuffix "-" -}}
+{{- $release := .Release.Name | replace "." "-" -}}
+{{- if contains $name $release -}}
+{{- $release | trunc 40 | trimSuffix "-" -}}
 {{- else -}}
-{{- printf "%s-%s" .Release.Name $name | trunc 40 | trimSuffix "-" -}}
+{{- printf "%s-%s" $release $name | trunc 40 | trimSuffix "-" -}}
 {{- end -}}
 {{- end -}}
 {{- end -}}
@@ -100,8 +102,25 @@ topologySpreadConstraints:
   {{- toYaml . | nindent 2 }}
 {{- end }}
 {{- with .priorityClassName }}
-priorityClassName: {{ . }}
+priorityClassName: {{ . | quote }}
 {{- end }}
+{{- end -}}
+
+{{/* Variables of a container: the chart's, and those of the value `name`, which may not say the same ones again: the API
+server takes no list with two of a name. */}}
+{{- define "tunnelgw.env" -}}
+{{- range .own | fromYamlArray -}}
+{{- $own := .name -}}
+{{- range $.extra -}}
+{{- if eq .name $own -}}
+{{- fail (printf "%s: %s is set by the chart; see whether values.yaml has a value for it" $.name $own) -}}
+{{- end -}}
+{{- end -}}
+{{- end -}}
+{{- .own -}}
+{{- with .extra }}
+{{ toYaml . }}
+{{- end -}}
 {{- end -}}
 
 {{/* Combinations of values that cannot work, refused with what to do. */}}
@@ -129,6 +148,11 @@ priorityClassName: {{ . }}
 {{- end -}}
 {{- if and .Values.direct.enabled (not .Values.direct.ports) -}}
 {{- fail "direct.ports is empty: one port for each port of a listener" -}}
+{{- end -}}
+{{- range .Values.direct.ports -}}
+{{- if and $.Values.direct.enabled (eq (int .targetPort) 8082) -}}
+{{- fail (printf "direct.ports: targetPort 8082 of %s is the port of the config API" .name) -}}
+{{- end -}}
 {{- end -}}
 {{- if and .Values.proxy.networkPolicy.enabled .Values.proxy.hostNetwork -}}
 {{- fail "proxy.networkPolicy.enabled with proxy.hostNetwork: NetworkPolicies do not apply to Pods on the node's network" -}}

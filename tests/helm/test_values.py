@@ -1,0 +1,124 @@
+"""Values and names as people write them: what YAML makes of them, and what a chart above this one adds."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from tests.helm.chart import CHART, Helm, Refused, Values, one
+from tests.helm.test_chart import DIRECT, EVERYTHING, IMAGE, changed, program, proxy_options
+from tests.support.programs import built_program
+
+
+@pytest.fixture
+def helm(tmp_path: Path) -> Helm:
+    return Helm(built_program("helm"), tmp_path)
+
+
+@pytest.mark.parametrize(("written", "meant"), [("off", "off"), ('"off"', "off"), ("errors", "errors"), ("all", "all")])
+def test_off_may_be_written_without_quotes(helm: Helm, written: str, meant: str) -> None:
+    """To YAML that is `false`."""
+    objects = helm.render({**DIRECT, "proxy": {"accessLog": yaml.safe_load(written)}})
+
+    assert proxy_options(objects).access_log == meant
+
+
+NUMBER = 12345
+
+
+def numbers(found: Any, path: str = "") -> Iterator[str]:
+    """Where that number stands, as a number."""
+    if isinstance(found, dict):
+        for key, value in found.items():
+            yield from numbers(value, f"{path}.{key}")
+    elif isinstance(found, list):
+        for value in found:
+            yield from numbers(value, path)
+    elif found == NUMBER:
+        yield path
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        "tunnel.tokenSecret.name",
+        "tunnel.tokenSecret.key",
+        "tunnel.credentialsSecret.name",
+        "tunnel.credentialsSecret.key",
+        "tunnel.edgeCAConfigMap.name",
+        "tunnel.edgeCAConfigMap.key",
+        "direct.loadBalancerClass",
+        "gatewayClass.name",
+        "controller.serviceAccount.name",
+        "controller.priorityClassName",
+        "proxy.priorityClassName",
+        "proxy.authSecret.name",
+        "proxy.configTLS.secretName",
+        "proxy.configTLS.serverName",
+    ],
+)
+def test_names_of_the_values_that_are_numbers_stay_words(helm: Helm, path: str) -> None:
+    objects = helm.render(changed(EVERYTHING, path, str(NUMBER)))
+
+    assert [where for each in objects for where in numbers(each, each["kind"])] == []
+    assert str(NUMBER) in yaml.safe_dump_all(objects)
+
+
+@pytest.mark.parametrize("component", ["controller", "proxy"])
+def test_a_variable_that_the_chart_sets_is_refused_among_more_of_them(helm: Helm, component: str) -> None:
+    """The API server would refuse it, in the middle of an install."""
+    ours = [each["name"] for each in program(helm.render(EVERYTHING), component)["env"]]
+    names = [name for name in ours if name != "HTTPS_PROXY"]
+    assert len(names) > 5
+
+    for name in names:
+        with pytest.raises(Refused, match=rf"{component}\.extraEnv: {name} is set by the chart"):
+            helm.render(changed(EVERYTHING, f"{component}.extraEnv", [{"name": name, "value": "x"}]))
+
+
+def test_no_door_takes_the_port_of_the_config_api(helm: Helm) -> None:
+    port = {"name": "web", "port": 80, "targetPort": proxy_options(helm.render(DIRECT)).config_addr.port}
+
+    with pytest.raises(Refused, match=r"direct\.ports: targetPort 8082 of web is the port of the config API"):
+        helm.render({**DIRECT, "direct": {"enabled": True, "ports": [port]}})
+
+
+@pytest.mark.parametrize(
+    ("release", "values", "beginning"),
+    [("shop.example.com", {}, "shop-example-com-tunnelgw"), ("a" * 39 + ".b", {}, "a" * 39)],
+)
+def test_a_service_has_no_dots_in_its_name_where_its_release_has(
+    helm: Helm, release: str, values: Values, beginning: str
+) -> None:
+    objects = helm.render({**DIRECT, **values}, release)
+
+    assert one(objects, "Service", "-direct")["metadata"]["name"] == f"{beginning}-direct"
+    assert one(objects, "GatewayClassConfig")["spec"]["direct"]["service"]["name"] == f"{beginning}-direct"
+
+
+@pytest.mark.parametrize("path", ["nameOverride", "fullnameOverride"])
+@pytest.mark.parametrize("name", ["Edge", "edge.example", "edge-"])
+def test_a_beginning_that_no_object_may_have_is_refused(helm: Helm, path: str, name: str) -> None:
+    with pytest.raises(Refused, match=path):
+        helm.render(changed(DIRECT, path, name))
+
+
+def test_a_chart_above_may_switch_it_off(helm: Helm, tmp_path: Path) -> None:
+    above = tmp_path / "above"
+    (above / "charts").mkdir(parents=True)
+    (above / "charts" / "tunnelgw").symlink_to(CHART)
+    dependency = {"name": "tunnelgw", "version": "*", "condition": "tunnelgw.enabled"}
+    metadata = {"apiVersion": "v2", "name": "above", "version": "1.0.0", "dependencies": [dependency]}
+    (above / "Chart.yaml").write_text(yaml.safe_dump(metadata))
+
+    rendered = {
+        is_on: helm.run("template", "web", str(above), values={"tunnelgw": {**DIRECT, "enabled": is_on}})
+        for is_on in (True, False)
+    }
+
+    assert f'image: "{IMAGE["repository"]}' in rendered[True]
+    assert "kind:" not in rendered[False]
