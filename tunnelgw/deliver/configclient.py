@@ -259,7 +259,7 @@ def _connection(endpoint: ConfigEndpoint) -> http.client.HTTPConnection:
         context = trusting(endpoint.ca_file or None)
     except (OSError, ssl.SSLError) as error:
         raise ValueError(f"CA file {endpoint.ca_file}: {error}") from error
-    return _TlsConnection(host, port, context, endpoint.server_name or host)
+    return _TlsConnection(host, port, context, host if endpoint.is_by_name else endpoint.server_name or host)
 
 
 def _error_in(body: bytes) -> _ErrorAnswer:

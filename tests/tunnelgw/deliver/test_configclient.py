@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 import time
-from contextlib import closing
+from contextlib import ExitStack, closing
 
 import pytest
 
@@ -119,6 +119,24 @@ def test_the_name_in_a_proxy_s_certificate_may_be_another_than_its_address_where
                 with pytest.raises(Undelivered, match="certificate verify failed"):
                     client.loaded()
             named.close()
+
+
+def test_a_proxy_that_is_named_by_its_name_shows_a_certificate_for_that() -> None:
+    """The name in the options is that of the shared proxies; a GatewayConfig names another one."""
+
+    def answer(dialogue: Dialogue) -> None:
+        dialogue.read_request()
+        dialogue.answer(b"", WELL)
+
+    with ExitStack() as stack:
+        authority = stack.enter_context(closing(Authority()))
+        tls = authority.server_context(authority.issue("localhost"))
+        backend = stack.enter_context(SocketBackend(answer, tls))
+        url = f"https://localhost:{backend.address.rpartition(':')[2]}"
+        client = ConfigClient(ConfigEndpoint(url, str(authority.file), "proxy.example"), None)
+
+        assert client.loaded() == Loaded(1)
+        client.close()
 
 
 def test_documents_and_lists_of_problems_may_be_long() -> None:
