@@ -27,6 +27,15 @@ def test_off_may_be_written_without_quotes(helm: Helm, written: str, meant: str)
     assert proxy_options(objects).access_log == meant
 
 
+@pytest.mark.parametrize("component", ["controller", "proxy"])
+def test_the_cluster_may_choose_the_user(helm: Helm, component: str) -> None:
+    """As OpenShift does."""
+    given = {"podSecurityContext": {"runAsUser": None, "runAsGroup": None}}
+    spec = one(helm.render({**DIRECT, component: given}), "Deployment", f"-{component}")["spec"]["template"]["spec"]
+
+    assert spec["securityContext"] == {"runAsNonRoot": True, "seccompProfile": {"type": "RuntimeDefault"}}
+
+
 NUMBER = 12345
 
 
@@ -78,6 +87,13 @@ def test_a_variable_that_the_chart_sets_is_refused_among_more_of_them(helm: Helm
     for name in names:
         with pytest.raises(Refused, match=rf"{component}\.extraEnv: {name} is set by the chart"):
             helm.render(changed(EVERYTHING, f"{component}.extraEnv", [{"name": name, "value": "x"}]))
+
+
+@pytest.mark.parametrize("component", ["controller", "proxy"])
+def test_a_variable_that_is_no_text_is_refused(helm: Helm, component: str) -> None:
+    """By the API server too, in the middle of an install."""
+    with pytest.raises(Refused, match=f"{component}/extraEnv/0/value"):
+        helm.render({**DIRECT, component: {"extraEnv": [{"name": "A", "value": 5}]}})
 
 
 def test_no_door_takes_the_port_of_the_config_api(helm: Helm) -> None:
