@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, TypeVar
@@ -20,8 +21,10 @@ from tests.helm.chart import CHART, NAMESPACE, Helm, Object, Refused, Values, co
 from tests.support.programs import built_program
 from tunnelgw.model.meta import Key
 from tunnelgw.options import PREFIX, Options
+from tunnelgw.sources.directory.reading import read_all
 
 Read = TypeVar("Read")
+DEFAULTS = yaml.safe_load((CHART / "values.yaml").read_text(encoding="utf-8"))
 TUNNEL = "6f1c0a52-3f1e-4a0b-9a53-0d6c5f0e7b11"
 IMAGE = {"repository": "registry.example.com/tunnelgw"}
 DIRECT: Values = {"image": IMAGE, "direct": {"enabled": True}}
@@ -162,6 +165,7 @@ def test_a_value_of_no_use_is_refused_by_its_name(helm: Helm, path: str, value: 
         (changed(TUNNELLED, "gatewayClass.publish", "Direct"), "publish is Direct, without direct.enabled"),
         (changed(TLS, "proxy.configTLS.serverName", ""), "configTLS.serverName is not set"),
         (changed(DIRECT, "direct.ports", []), "direct.ports is empty"),
+        (changed(DIRECT, "controller.serviceAccount.create", False), "serviceAccount.name is not set"),
         (changed(DEDICATED, "proxy.authSecret.name", ""), "proxy.authSecret.name is not set"),
         (changed(DEDICATED, "proxy.enabled", False), "nothing to install"),
         (
@@ -327,6 +331,29 @@ def test_the_programs_run_with_what_the_values_say(helm: Helm) -> None:
     assert (proxy.workers, proxy.access_log) == (3, "all")
 
 
+def test_flags_of_the_values_are_given_to_the_programs(helm: Helm) -> None:
+    objects = helm.render(EVERYTHING)
+
+    assert controller_options(objects).adopt
+    assert proxy_options(objects).max_document_bytes == 128 * 1024 * 1024
+
+
+@pytest.mark.parametrize("component", ["controller", "proxy"])
+def test_a_stall_of_half_a_minute_restarts_no_program(helm: Helm, component: str) -> None:
+    probe = program(helm.render(DIRECT), component)["livenessProbe"]
+
+    assert probe["periodSeconds"] * (probe["failureThreshold"] - 1) >= 30
+    assert probe["timeoutSeconds"] >= 5
+
+
+def test_proxies_that_have_lost_their_connection_soon_get_no_new_requests(helm: Helm) -> None:
+    """Before the end of the delay after SIGTERM too: of it they have a failed probe, or more, to be turned away from."""
+    objects = helm.render(DIRECT)
+    probe = program(objects, "proxy")["readinessProbe"]
+
+    assert probe["periodSeconds"] < proxy_options(objects).shutdown_delay_s
+
+
 def test_ports_and_probes_are_those_of_the_programs(helm: Helm) -> None:
     objects = helm.render(DIRECT)
     controller, proxy = controller_options(objects), proxy_options(objects)
@@ -371,6 +398,16 @@ def test_files_that_the_proxy_is_told_of_are_in_its_volumes(helm: Helm) -> None:
     }
 
 
+def test_a_proxy_without_a_tunnel_is_told_of_no_files_of_one(helm: Helm) -> None:
+    objects = helm.render(DIRECT)
+    run = program(objects, "proxy")
+    spec = one(objects, "Deployment", "-proxy")["spec"]["template"]["spec"]
+
+    assert {each["name"] for each in run["env"]} & {"TUNNEL_TOKEN_FILE", "PROXY_EDGE_CA_FILE"} == set()
+    assert {each["name"] for each in spec["volumes"]} == {each["name"] for each in run["volumeMounts"]}
+    assert {each["name"] for each in spec["volumes"]} == {"state", "tmp"}
+
+
 @pytest.mark.parametrize("component", ["controller", "proxy"])
 def test_pods_have_the_rights_and_resources_of_the_values(helm: Helm, component: str) -> None:
     defaults = yaml.safe_load((CHART / "values.yaml").read_text())[component]
@@ -387,8 +424,9 @@ def test_pods_have_the_rights_and_resources_of_the_values(helm: Helm, component:
     assert defaults["podSecurityContext"]["runAsNonRoot"]
 
 
-def test_proxies_are_spread_over_nodes_where_that_is_possible(helm: Helm) -> None:
-    template = one(helm.render(DIRECT), "Deployment", "-proxy")["spec"]["template"]
+@pytest.mark.parametrize("component", ["controller", "proxy"])
+def test_pods_are_spread_over_nodes_where_that_is_possible(helm: Helm, component: str) -> None:
+    template = one(helm.render(DIRECT), "Deployment", f"-{component}")["spec"]["template"]
     (spread,) = template["spec"]["topologySpreadConstraints"]
 
     assert (spread["maxSkew"], spread["topologyKey"]) == (1, "kubernetes.io/hostname")
@@ -545,6 +583,15 @@ def test_without_a_controller_there_is_a_proxy_alone(helm: Helm) -> None:
     assert sorted(each["kind"] for each in objects) == ["Deployment", "PodDisruptionBudget", "Service"]
 
 
+def test_without_proxies_there_is_a_controller_alone(helm: Helm) -> None:
+    proxies = {"podMonitor": {"enabled": True}, "networkPolicy": {"enabled": True}}
+    objects = helm.render(changed(changed(DIRECT, "proxy", proxies), "proxy.enabled", False))
+
+    assert {each["metadata"]["labels"]["app.kubernetes.io/component"] for each in objects} == {"controller"}
+    assert {each["kind"] for each in objects} & {"Service", "PodDisruptionBudget"} == set()
+    assert controller_options(objects).proxy_service is None
+
+
 def test_the_config_api_can_be_closed_to_all_but_the_controller_and_who_reads_metrics(helm: Helm) -> None:
     objects = helm.render(EVERYTHING)
     config, direct = one(objects, "NetworkPolicy")["spec"]["ingress"]
@@ -568,6 +615,26 @@ def test_the_config_api_of_a_proxy_alone_is_open_to_controllers_of_all_namespace
     assert peer["namespaceSelector"] == {}
     assert peer["podSelector"]["matchLabels"].items() <= ours.items()
     assert peer["podSelector"]["matchLabels"]["app.kubernetes.io/component"] == "controller"
+
+
+@pytest.mark.parametrize("with_class", [True, False])
+@pytest.mark.parametrize("with_proxy", [True, False])
+def test_the_notes_name_what_there_is(helm: Helm, with_class: bool, with_proxy: bool) -> None:
+    values = changed(changed(DIRECT, "gatewayClass.create", with_class), "proxy.enabled", with_proxy)
+    objects, notes = helm.render(values), helm.notes(values)
+
+    deployments = {each["metadata"]["name"] for each in objects if each["kind"] == "Deployment"}
+    assert set(re.findall(r"rollout status deployment/(\S+)$", notes, re.M)) == deployments
+    assert set(re.findall(r" logs deployment/(\S+)$", notes, re.M)) == {"web-tunnelgw-controller"}
+    assert set(re.findall(r"kubectl -n (\S+)", notes)) == {NAMESPACE}
+    assert re.findall(r"gatewayclass (\S+)$", notes, re.M) == (["tunnelgw"] if with_class else [])
+    if with_class:
+        (example,) = re.findall(r"^  apiVersion: .*?\n\n", notes, re.M | re.S)
+        assert read_all([("notes.yaml", example.encode())]).problems == ()
+        gateway = yaml.safe_load(example)
+        assert (gateway["kind"], gateway["spec"]["gatewayClassName"]) == ("Gateway", "tunnelgw")
+        (listener,) = gateway["spec"]["listeners"]
+        assert listener["port"] in {port["port"] for port in DEFAULTS["direct"]["ports"]}
 
 
 @pytest.mark.parametrize(("tls", "scheme"), [({}, "http"), (TLS["proxy"]["configTLS"], "https")])

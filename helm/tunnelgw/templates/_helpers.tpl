@@ -67,8 +67,6 @@ helm.sh/chart: {{ printf "%s-%s" .root.Chart.Name .root.Chart.Version | replace 
 {{ $account.name }}
 {{- else if $account.create -}}
 {{ include "tunnelgw.controller" . }}
-{{- else -}}
-default
 {{- end -}}
 {{- end -}}
 
@@ -83,8 +81,10 @@ default
 {{- end -}}
 {{- end -}}
 
-{{/* Where Pods go: the same five fields of controller and proxy. */}}
+{{/* Where Pods go: over the nodes, if the values do not say otherwise; given the root and a component. */}}
 {{- define "tunnelgw.placement" -}}
+{{- $component := . -}}
+{{- with index .root.Values .component -}}
 {{- with .nodeSelector }}
 nodeSelector:
   {{- toYaml . | nindent 2 }}
@@ -97,13 +97,21 @@ tolerations:
 affinity:
   {{- toYaml . | nindent 2 }}
 {{- end }}
-{{- with .topologySpreadConstraints }}
 topologySpreadConstraints:
+{{- with .topologySpreadConstraints }}
   {{- toYaml . | nindent 2 }}
+{{- else }}
+  - maxSkew: 1
+    topologyKey: kubernetes.io/hostname
+    whenUnsatisfiable: ScheduleAnyway
+    labelSelector:
+      matchLabels:
+        {{- include "tunnelgw.selector" $component | nindent 8 }}
 {{- end }}
 {{- with .priorityClassName }}
 priorityClassName: {{ . | quote }}
 {{- end }}
+{{- end -}}
 {{- end -}}
 
 {{/* Variables of a container: the chart's, and those of the value `name`, which may not say the same ones again: the API
@@ -133,6 +141,11 @@ server takes no list with two of a name. */}}
 {{- end -}}
 {{- if and .Values.proxy.enabled .Values.tunnel.id (not .Values.tunnel.tokenSecret.name) -}}
 {{- fail "tunnel.tokenSecret.name is not set: the proxies open the tunnel with the token in that Secret" -}}
+{{- end -}}
+{{- with .Values.controller -}}
+{{- if and .enabled (not .serviceAccount.create) (not .serviceAccount.name) -}}
+{{- fail "controller.serviceAccount.name is not set: without controller.serviceAccount.create it would have the rights of all Pods of the namespace that name no account, and they its" -}}
+{{- end -}}
 {{- end -}}
 {{- if and .Values.tunnel.credentialsSecret.name (not .Values.tunnel.id) -}}
 {{- fail "tunnel.credentialsSecret.name without tunnel.id: hostnames are told to the provider for a tunnel" -}}
