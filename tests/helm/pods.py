@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import base64
 import json
+import os
 import re
+import signal
 import ssl
 import subprocess
 import sys
@@ -21,13 +23,12 @@ from typing import Any
 
 import requests
 
-from tests.kube.processes import Recorded, spawn, stop
+from tests.kube.processes import Recorded, spawn, stop, wait_until
 from tests.support.dns_endpoints import KubeApi
 from tests.support.tied import tied
 
 PROGRAMS = Path(sys.executable).parent
 PATH = "/usr/local/bin:/usr/bin:/bin:/usr/sbin:/sbin"
-STOP_S = 60.0
 PROBE_S = 5.0
 RUN_S = 60.0
 
@@ -62,9 +63,15 @@ class _Container:
             raise RuntimeError(f"{self.name} has ended:\n{self.log.read_text(errors='replace')}")
 
     def stop(self) -> None:
+        """As a kubelet does, in the time that the Pod gives it. Raises RuntimeError when that is too short."""
         self.check()
-        assert self.process is not None
-        stop(self.process, STOP_S)
+        process = self.process
+        assert process is not None
+        grace_s = self.pod["spec"]["terminationGracePeriodSeconds"]
+        os.kill(process.pid, signal.SIGTERM)
+        if not wait_until(lambda: not process.is_alive, grace_s):
+            stop(process, 0.0)
+            raise RuntimeError(f"{self.name} has not ended in {grace_s} s:\n{self.log.read_text(errors='replace')}")
 
 
 class Containers:
