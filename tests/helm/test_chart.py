@@ -346,14 +346,6 @@ def test_a_stall_of_half_a_minute_restarts_no_program(helm: Helm, component: str
     assert probe["timeoutSeconds"] >= 5
 
 
-def test_proxies_that_have_lost_their_connection_soon_get_no_new_requests(helm: Helm) -> None:
-    """Before the end of the delay after SIGTERM too: of it they have a failed probe, or more, to be turned away from."""
-    objects = helm.render(DIRECT)
-    probe = program(objects, "proxy")["readinessProbe"]
-
-    assert probe["periodSeconds"] < proxy_options(objects).shutdown_delay_s
-
-
 def test_ports_and_probes_are_those_of_the_programs(helm: Helm) -> None:
     objects = helm.render(DIRECT)
     controller, proxy = controller_options(objects), proxy_options(objects)
