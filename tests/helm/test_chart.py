@@ -244,6 +244,7 @@ def test_the_config_api_is_served_and_called_over_tls_where_a_certificate_is_nam
         assert volume["secret"]["secretName"] == "config-tls"
         assert name in {item["path"] for item in volume["secret"]["items"]}
     assert (proxy_options(clear).config_tls_cert, controller_options(clear).proxy_ca_file) == (None, None)
+    assert [each["name"] for each in program(clear, "controller")["volumeMounts"]] == ["tmp"]
     schemes = {
         probe["httpGet"]["scheme"]
         for objects in (clear, secured)
@@ -590,6 +591,7 @@ def test_the_config_api_can_be_closed_to_all_but_the_controller_and_who_reads_me
     controller = one(objects, "Deployment", "-controller")["spec"]["template"]["metadata"]["labels"]
 
     ours, others = config["from"]
+    assert ours.keys() == {"podSelector"}
     assert ours["podSelector"]["matchLabels"].items() <= controller.items()
     assert (others, config["ports"]) == ({"namespaceSelector": {}}, [{"port": "config"}])
     targets = [{"port": each["targetPort"]} for each in one(objects, "Service", "-direct")["spec"]["ports"]]
@@ -677,3 +679,5 @@ def test_monitors_scrape_ports_that_pods_have(helm: Helm) -> None:
         assert endpoint["interval"] == "30s"
     assert (endpoint["scheme"], endpoint["tlsConfig"]["serverName"]) == ("https", "proxy.gateways.svc")
     assert endpoint["tlsConfig"]["ca"] == {"secret": {"name": "config-tls", "key": "ca.crt"}}
+    in_clear = one(helm.render(changed(EVERYTHING, "proxy.configTLS", {})), "PodMonitor", "-proxy")
+    assert in_clear["spec"]["podMetricsEndpoints"][0].keys() == {"port", "interval"}
