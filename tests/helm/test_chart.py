@@ -165,6 +165,7 @@ def test_a_value_of_no_use_is_refused_by_its_name(helm: Helm, path: str, value: 
         (changed(TUNNELLED, "gatewayClass.publish", "Direct"), "publish is Direct, without direct.enabled"),
         (changed(TLS, "proxy.configTLS.serverName", ""), "configTLS.serverName is not set"),
         (changed(DIRECT, "direct.ports", []), "direct.ports is empty"),
+        (changed(DIRECT, "proxy.enabled", False), "direct.enabled without proxy.enabled"),
         (changed(DIRECT, "controller.serviceAccount.create", False), "serviceAccount.name is not set"),
         (changed(DEDICATED, "proxy.authSecret.name", ""), "proxy.authSecret.name is not set"),
         (changed(DEDICATED, "proxy.enabled", False), "nothing to install"),
@@ -578,7 +579,7 @@ def test_without_a_controller_there_is_a_proxy_alone(helm: Helm) -> None:
 
 def test_without_proxies_there_is_a_controller_alone(helm: Helm) -> None:
     proxies = {"podMonitor": {"enabled": True}, "networkPolicy": {"enabled": True}}
-    objects = helm.render(changed(changed(DIRECT, "proxy", proxies), "proxy.enabled", False))
+    objects = helm.render(changed(changed(TUNNELLED, "proxy", proxies), "proxy.enabled", False))
 
     assert {each["metadata"]["labels"]["app.kubernetes.io/component"] for each in objects} == {"controller"}
     assert {each["kind"] for each in objects} & {"Service", "PodDisruptionBudget"} == set()
@@ -614,7 +615,7 @@ def test_the_config_api_of_a_proxy_alone_is_open_to_controllers_of_all_namespace
 @pytest.mark.parametrize("with_class", [True, False])
 @pytest.mark.parametrize("with_proxy", [True, False])
 def test_the_notes_name_what_there_is(helm: Helm, with_class: bool, with_proxy: bool) -> None:
-    values = changed(changed(DIRECT, "gatewayClass.create", with_class), "proxy.enabled", with_proxy)
+    values = changed(changed(TUNNELLED, "gatewayClass.create", with_class), "proxy.enabled", with_proxy)
     objects, notes = helm.render(values), helm.notes(values)
 
     deployments = {each["metadata"]["name"] for each in objects if each["kind"] == "Deployment"}

@@ -159,6 +159,9 @@ server takes no list with two of a name. */}}
 {{- if and .Values.proxy.configTLS.secretName (not .Values.proxy.configTLS.serverName) -}}
 {{- fail "proxy.configTLS.serverName is not set: the name in the certificate, which the controller looks for" -}}
 {{- end -}}
+{{- if and .Values.direct.enabled (not .Values.proxy.enabled) -}}
+{{- fail "direct.enabled without proxy.enabled: its Service leads to the proxies of this release (for others set gatewayClass.create=false, and make the class yourself)" -}}
+{{- end -}}
 {{- if and .Values.direct.enabled (not .Values.direct.ports) -}}
 {{- fail "direct.ports is empty: one port for each port of a listener" -}}
 {{- end -}}
