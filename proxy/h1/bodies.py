@@ -101,8 +101,10 @@ class ChunkedReader:
         self.is_done = False
 
     def read(self, data: bytes, start: int, events: list[Event], max_chunks: int) -> int:
-        """Ends before the end of `data` where the message does, or after `max_chunks`."""
+        """Ends before the end of `data` where the message does, or after `max_chunks`, one that goes on among them."""
         pieces: list[memoryview] = []
+        if self._left_bytes:
+            max_chunks -= 1
         try:
             return self._read(data, start, pieces, events, max_chunks)
         finally:

@@ -362,6 +362,15 @@ def test_a_caller_takes_a_body_a_chunk_at_a_time_and_in_order(name: str, chunks:
     assert len(NEXT) == server.held_bytes
 
 
+def test_a_chunk_that_goes_on_counts_like_one_that_begins() -> None:
+    server = ServerConnection(Caches())
+    server.receive(CHUNKED + b"2\r\na")
+
+    taken = [server.receive(b"b\r\n1\r\nc\r\n1\r\nd\r\n", 2), server.receive(b"", 2)]
+
+    assert [[("data", b"bc")], [("data", b"d")]] == [transcript(events) for events in taken]
+
+
 def test_chunks_that_were_not_taken_are_not_lost_at_the_end_of_input() -> None:
     server = ServerConnection(Caches())
     first = server.receive(CHUNKED + b"1\r\na\r\n1\r\nb\r\n0\r\n\r\n", 1)
