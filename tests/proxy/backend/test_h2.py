@@ -580,6 +580,8 @@ def test_a_backend_that_answers_its_pings_may_take_minutes() -> None:
         w.clock.stop()
         w.use(h2c(peer.address))
         answer = opened(w, w.get())
+        # What else is said of a new connection has come with that.
+        assert w.fetch().status_code == 200
         for count in range(1, 9):
             # Nothing has to come before it is noticed that nothing does.
             w.pass_time(SILENCE_S)

@@ -42,6 +42,13 @@ class Quiet:
         return self.pings == pings and self._acks == 1 + pings
 
 
+def begun(w: World, call: Answer) -> Answer:
+    """With all come that the backend has to say of the connection itself: later that would be a sign of life."""
+    opened(w, call)
+    assert w.fetch(path=NOW[1]).status_code == 200
+    return call
+
+
 def wait_for_news(w: World, quiet: Quiet, pings: int) -> None:
     """Until it is noticed that nothing comes, which is noticed when nothing had to come before it."""
     w.pass_time(SILENCE_S)
@@ -60,7 +67,7 @@ def test_a_call_that_waits_for_news_is_pinged_seldom() -> None:
     with backend(speaks(quiet)) as peer, world() as w:
         w.clock.stop()
         w.use(h2c(peer.address))
-        call = opened(w, w.get())
+        call = begun(w, w.get())
         wait_for_news(w, quiet, 1)
         for _ in range(int(PINGS_APART_S / SILENCE_S) - 1):
             w.pass_time(SILENCE_S)
@@ -84,7 +91,7 @@ def test_another_comes_soon_where_something_is_asked_meanwhile(ask: Callable[[Wo
     with backend(speaks(quiet)) as peer, world() as w:
         w.clock.stop()
         w.use(h2c(peer.address))
-        call = opened(w, w.get(method=b"POST", end_stream=False))
+        call = begun(w, w.get(method=b"POST", end_stream=False))
         for pings in (1, 2):
             wait_for_news(w, quiet, pings)
             ask(w, call)
@@ -109,7 +116,7 @@ def test_they_begin_anew_with_anything_of_an_answer(part: str) -> None:
     with backend(speaks(quiet)) as peer, world() as w:
         w.clock.stop()
         w.use(h2c(peer.address))
-        calls = [opened(w, w.get()) for _ in range(2)]
+        calls = [begun(w, w.get()) for _ in range(2)]
         w.until(lambda: not has_head or calls[0].head is not None)
         for pings in (1, 2):
             wait_for_news(w, quiet, pings)
