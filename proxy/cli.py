@@ -75,19 +75,30 @@ def _run(arguments: Sequence[str], environ: Mapping[str, str]) -> int:
     from proxy.supervisor.limits import raise_open_files
 
     raise_open_files()
-    with first_workers(options.worker_count) as first:
+    jit = _jit() if options.jit else None
+    with first_workers(options.worker_count, jit) as first:
         # Workers start while this is imported.
         from proxy.supervisor.main import UnusableFile, serve
         from proxy.tunnel.token import MalformedToken
 
         try:
-            return serve(options, first)
+            return serve(options, first, jit)
         except MalformedToken as error:
             log.error(_TUNNEL_REFUSED, error=error)
             return 1
         except UnusableFile as error:
             sys.stderr.write(f"{PROG}: {error}\n")
             return 2
+
+
+def _jit() -> bool:
+    """Whether workers can have what was asked for. Where they cannot, they serve as well, and cost more."""
+    from proxy.supervisor.jit import missing
+
+    reason = missing()
+    if reason is not None:
+        log.warning("PROXY_JIT is set, but workers run without the JIT", error=reason)
+    return reason is None
 
 
 def _end_on_empty_secret(bad: "BadOptions", environ: Mapping[str, str]) -> None:

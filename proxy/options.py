@@ -120,6 +120,13 @@ class Options(CommonOptions):
         group="process",
         help="worker processes; 0: as many as usable cores, at most 4",
     )
+    jit: bool = option(
+        parse=parse_bool,
+        default="false",
+        group="process",
+        help="let workers compile their Python while they run, which makes requests cheaper; an experiment of "
+        "Python 3.15, so off unless asked for",
+    )
     shutdown_delay_s: float = option(
         parse=duration(0, 3600),
         default="0s",

@@ -14,13 +14,13 @@ _REAP_S: Final = 5.0
 
 
 @contextlib.contextmanager
-def first_workers(count: int) -> Iterator[Mapping[int, WorkerProcess]]:
-    """By the worker's index."""
+def first_workers(count: int, jit: bool | None = None) -> Iterator[Mapping[int, WorkerProcess]]:
+    """By the worker's index. `jit`: as `WorkerProcess` has it."""
     processes: dict[int, WorkerProcess] = {}
     try:
         for index in range(count):
             with contextlib.suppress(OSError):
-                processes[index] = WorkerProcess()
+                processes[index] = WorkerProcess(jit)
         yield processes
     finally:
         for process in processes.values():

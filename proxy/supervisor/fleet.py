@@ -28,10 +28,12 @@ _REPORT_S = 1.0
 
 
 class Fleet:
-    def __init__(self, begins: list[Begin], first: Mapping[int, WorkerProcess] | None = None) -> None:
-        """`first`: processes that run already, by the worker's index."""
+    def __init__(
+        self, begins: list[Begin], first: Mapping[int, WorkerProcess] | None = None, jit: bool | None = None
+    ) -> None:
+        """`first`: processes that run already, by the worker's index. `jit`: as `WorkerProcess` has it."""
         self._news = threading.Condition()
-        self.slots = [Slot(begin, self._news, (first or {}).get(begin.index)) for begin in begins]
+        self.slots = [Slot(begin, self._news, (first or {}).get(begin.index), jit) for begin in begins]
         self._departed = Departed()
         self._is_stopping = False
 

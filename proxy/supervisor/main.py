@@ -40,13 +40,13 @@ class UnusableFile(Exception):
     """The file of --config cannot be loaded."""
 
 
-def serve(options: Options, first: Mapping[int, WorkerProcess]) -> int:
+def serve(options: Options, first: Mapping[int, WorkerProcess], jit: bool | None) -> int:
     """Returns the exit code. Raises UnusableFile and MalformedToken before anything of ours serves."""
     give_back_large_buffers()
     sockets = ListeningSockets(options.worker_count)
     settings = options.access_log_settings()
     begins = [Begin(index, options.log_level, options.log_format, settings) for index in range(options.worker_count)]
-    fleet = Fleet(begins, first)
+    fleet = Fleet(begins, first, jit)
     state = StateFile(options.state_path) if options.state_path else None
     configuration = Configuration(fleet, sockets, state)
     configuration.open_state(restores=options.config_path is None)

@@ -148,6 +148,7 @@ def _workers(slots: list[Slot]) -> Iterator[Metric]:
     swap = GaugeMetricFamily(
         _P + "worker_last_swap_seconds", "From the document's arrival to its use, at the last one", labels=label
     )
+    jit = GaugeMetricFamily(_P + "worker_jit", "1: the worker was started with the JIT, by --jit", labels=label)
     restarts = CounterMetricFamily(_P + "worker_restarts", "Workers started in place of one that died", labels=label)
     cpu = CounterMetricFamily(_P + "worker_cpu_seconds", "CPU time, those of dead workers included", labels=label)
     resident = GaugeMetricFamily(_P + "worker_resident_memory_bytes", "Resident memory", labels=label)
@@ -157,8 +158,9 @@ def _workers(slots: list[Slot]) -> Iterator[Metric]:
         up.add_metric(name, 1 if slot.taken else 0)
         version.add_metric(name, slot.totals.table_version)
         swap.add_metric(name, slot.totals.last_swap_s)
+        jit.add_metric(name, 1 if slot.jit else 0)
         restarts.add_metric(name, slot.restarts)
         cpu.add_metric(name, slot.cpu_s)
         resident.add_metric(name, usage.resident_bytes if usage else 0)
         descriptors.add_metric(name, usage.open_descriptors if usage else 0)
-    yield from (up, version, swap, restarts, cpu, resident, descriptors)
+    yield from (up, version, swap, jit, restarts, cpu, resident, descriptors)

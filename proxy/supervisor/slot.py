@@ -68,8 +68,15 @@ class State(Enum):
 
 
 class Slot:
-    def __init__(self, begin: Begin, news: threading.Condition, first: WorkerProcess | None = None) -> None:
-        """`news` guards what others read of all slots, and is notified when it changes. `first` runs already."""
+    def __init__(
+        self,
+        begin: Begin,
+        news: threading.Condition,
+        first: WorkerProcess | None = None,
+        jit: bool | None = None,
+    ) -> None:
+        """`news` guards what others read of all slots, and is notified when it changes. `first` runs already, with
+        its JIT as `jit` says."""
         self.index = begin.index
         self.state = State.STARTING
         self.failed_starts = 0
@@ -94,6 +101,8 @@ class Slot:
         """Called with what the worker says of its connections to the edge, in the slot's thread."""
         self.on_change: Callable[[Slot], None] = lambda _slot: None
         """Called when the worker has begun, has taken or refused a document, or has ended, in the slot's thread."""
+        self.jit = jit
+        """As `WorkerProcess` has it, for the next process."""
         self._begin = begin
         self._news = news
         self._sending = threading.Lock()
@@ -165,7 +174,7 @@ class Slot:
     def _live(self) -> str:
         """From start to end of one process; returns how it ended."""
         try:
-            process, self._first = self._first or WorkerProcess(), None
+            process, self._first = self._first or WorkerProcess(self.jit), None
         except OSError as error:
             return f"cannot start a process: {error}"
         with self._news:
@@ -197,6 +206,9 @@ class Slot:
                 self.totals.retire()
                 self._news.notify_all()
             self.on_change(self)
+        if process.crashed and self.jit:
+            self.jit = False
+            log.error("worker crashed with the JIT, which its successors do without", worker=self.index)
         return process.ending()
 
     def _listen(self, process: WorkerProcess) -> None:

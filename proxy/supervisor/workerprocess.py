@@ -14,14 +14,18 @@ import msgspec
 from proxy.control import Channel, FromWorker, channel_pair
 
 SEND_TIMEOUT_S = 5.0
+_CRASHES = frozenset(
+    {signal.SIGSEGV, signal.SIGBUS, signal.SIGILL, signal.SIGFPE, signal.SIGABRT, signal.SIGTRAP, signal.SIGSYS}
+)
+"""What the kernel, or the process itself, ends a program with that did what no program may do."""
 # For channels, before there are threads: a type that one has msgspec learn is half known to the others, which crashes.
 _learnt = msgspec.msgpack.Decoder(FromWorker)
 _PACKAGES = Path(__file__).resolve().parents[2]
 
 
 class WorkerProcess:
-    def __init__(self) -> None:
-        """Starts it. Raises OSError."""
+    def __init__(self, jit: bool | None = None) -> None:
+        """Starts it, its JIT on or off; None: as `PYTHON_JIT` has it. Raises OSError."""
         ours, theirs = channel_pair()
         try:
             with _stop_signals_blocked():
@@ -30,7 +34,7 @@ class WorkerProcess:
                     stdin=subprocess.DEVNULL,
                     stdout=subprocess.DEVNULL,
                     pass_fds=(theirs.fileno(),),
-                    env=_environment(),
+                    env=_environment(jit),
                 )
         except OSError:
             ours.close()
@@ -52,6 +56,12 @@ class WorkerProcess:
         except subprocess.TimeoutExpired:
             return False
         return True
+
+    @property
+    def crashed(self) -> bool:
+        """It has ended by a fault of the program or of its interpreter; nobody asked it to."""
+        code = self._process.returncode
+        return code is not None and -code in _CRASHES
 
     def ending(self) -> str:
         """How it ended: `exit code 1` or `signal SIGKILL`."""
@@ -75,11 +85,13 @@ def _stop_signals_blocked() -> Iterator[None]:
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
-def _environment() -> dict[str, str]:
+def _environment(jit: bool | None) -> dict[str, str]:
     """Ours, less the secrets, and with the way to our packages where they are not installed."""
     kept = {name: value for name, value in os.environ.items() if name not in _SECRETS}
     if str(_PACKAGES) not in (*site.getsitepackages(), site.getusersitepackages()):
         kept["PYTHONPATH"] = os.pathsep.join(filter(None, (os.environ.get("PYTHONPATH"), str(_PACKAGES))))
+    if jit is not None:
+        kept["PYTHON_JIT"] = "1" if jit else "0"
     return kept
 
 

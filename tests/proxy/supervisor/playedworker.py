@@ -21,6 +21,7 @@ class PlayedWorker:
     """In the place of a `WorkerProcess`: the test says what it says."""
 
     pid = 0
+    crashed = False
 
     def __init__(self) -> None:
         ours, theirs = channel_pair()

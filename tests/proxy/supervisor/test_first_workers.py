@@ -2,37 +2,15 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
 import signal
 import subprocess
 import sys
-import threading
-from collections.abc import Iterator, Mapping
 
 import pytest
 
-from proxy.accesslog import AccessLogSettings
-from proxy.control import Begin
 from proxy.supervisor.firstworkers import first_workers
-from proxy.supervisor.fleet import Fleet
-from proxy.supervisor.workerprocess import WorkerProcess
-from tests.proxy.site import DEADLINE_S
-
-
-@contextlib.contextmanager
-def fleet_of(first: Mapping[int, WorkerProcess]) -> Iterator[Fleet]:
-    """One worker, running."""
-    fleet = Fleet([Begin(0, "error", "json", AccessLogSettings("off", 1.0))], first)
-    thread = threading.Thread(target=fleet.slots[0].run, daemon=True)
-    thread.start()
-    try:
-        fleet.start()
-        yield fleet
-    finally:
-        fleet.stop()
-        thread.join(DEADLINE_S)
-        assert not thread.is_alive()
+from tests.proxy.supervisor.fleets import fleet_of
 
 
 def is_alive(pid: int) -> bool:

@@ -22,7 +22,7 @@ def successors(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[PlayedWorker]]:
     """The processes that are started from now on, one after another."""
     workers = [PlayedWorker() for _ in range(4)]
     coming: Iterator[PlayedWorker] = iter(workers)
-    monkeypatch.setattr(slots, "WorkerProcess", lambda: next(coming))
+    monkeypatch.setattr(slots, "WorkerProcess", lambda _jit: next(coming))
     yield workers
     for worker in workers:
         worker.close()
@@ -98,7 +98,7 @@ def test_a_successor_that_starts_while_the_end_comes_is_not_waited_for(monkeypat
     with fleet_of(worker) as fleet:
         (slot,) = fleet.slots
 
-        def start() -> PlayedWorker:
+        def start(_jit: bool | None) -> PlayedWorker:
             slot.drain()
             return successor
 
