@@ -269,7 +269,8 @@ class BlockDecoder:
         except OversizedHeaderListError:
             raise _too_large(decoder.max_header_list_size) from None
         except HPACKError as error:
-            raise broken(str(error)[:256]) from error
+            # Its words may quote the block, or say where in our memory that lies; the peer is told the reason.
+            raise broken(f"field block that cannot be decoded ({type(error).__name__})") from error
         for name, value in fields:
             entry = classify((bytes(name), bytes(value)))
             if entry[0]:

@@ -219,6 +219,24 @@ def test_a_broken_block_is_a_compression_error_of_the_connection(block: str) -> 
     assert (ErrorCode.COMPRESSION_ERROR, 0) == (caught.value.code, caught.value.stream_id)
 
 
+@pytest.mark.parametrize(
+    ("block", "kind"),
+    [
+        pytest.param("ff", "HPACKDecodingError", id="ends inside an index"),
+        pytest.param("ffffffffffffffff", "HPACKDecodingError", id="index beyond all bounds"),
+        pytest.param("40ff736563726574", "HPACKDecodingError", id="ends inside the length of a name"),
+        pytest.param("40ffffffffffffffffffff736563726574", "HPACKDecodingError", id="length beyond all bounds"),
+        pytest.param("be", "InvalidTableIndex", id="index of nothing"),
+    ],
+)
+def test_a_peer_with_a_table_reads_neither_its_block_nor_an_address_of_our_memory(block: str, kind: str) -> None:
+    """The words of hpack had both, and the reason goes out as the debug data of a GOAWAY."""
+    with pytest.raises(RemoteProtocolError) as caught:
+        stateful().decode(bytes.fromhex(block))
+
+    assert f"field block that cannot be decoded ({kind})" == str(caught.value)
+
+
 def test_secrets_and_fields_that_never_repeat_stay_out_of_the_cache() -> None:
     cache = make_cache()
     decoder = stateless(cache)
