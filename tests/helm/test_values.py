@@ -10,13 +10,7 @@ import pytest
 import yaml
 
 from tests.helm.chart import CHART, Helm, Refused, Values, one
-from tests.helm.test_chart import DIRECT, EVERYTHING, IMAGE, changed, program, proxy_options
-from tests.support.programs import built_program
-
-
-@pytest.fixture
-def helm(tmp_path: Path) -> Helm:
-    return Helm(built_program("helm"), tmp_path)
+from tests.helm.releases import DIRECT, EVERYTHING, IMAGE, changed, program, proxy_options
 
 
 @pytest.mark.parametrize(("written", "meant"), [("off", "off"), ('"off"', "off"), ("errors", "errors"), ("all", "all")])

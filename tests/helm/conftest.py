@@ -1,0 +1,15 @@
+"""The real helm."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.helm.chart import Helm
+from tests.support.programs import built_program
+
+
+@pytest.fixture
+def helm(tmp_path: Path) -> Helm:
+    return Helm(built_program("helm"), tmp_path)

@@ -1,0 +1,269 @@
+"""What is around the programs of a release: Services, roles, classes, budgets, policies, notes."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+import yaml
+
+import daemonkit
+from tests.helm.chart import CHART, NAMESPACE, Helm, Object, Values, one
+from tests.helm.releases import (
+    DEDICATED,
+    DIRECT,
+    EVERYTHING,
+    TLS,
+    TUNNEL,
+    TUNNELLED,
+    changed,
+    controller_options,
+    program,
+)
+from tunnelgw.sources.directory.reading import read_all
+
+DEFAULTS = yaml.safe_load((CHART / "values.yaml").read_text(encoding="utf-8"))
+CLUSTERS = {"ClusterRole", "ClusterRoleBinding", "GatewayClass", "GatewayClassConfig"}
+"""Kinds without a namespace."""
+
+
+def test_every_object_says_where_it_is_and_whose(helm: Helm) -> None:
+    for each in helm.render(EVERYTHING):
+        labels = each["metadata"]["labels"]
+        assert each["metadata"].get("namespace") == (None if each["kind"] in CLUSTERS else NAMESPACE)
+        assert (labels["app.kubernetes.io/name"], labels["app.kubernetes.io/instance"]) == ("tunnelgw", "web")
+        assert labels["app.kubernetes.io/component"] in ("controller", "proxy")
+        assert labels["app.kubernetes.io/version"] == daemonkit.__version__
+        assert labels["app.kubernetes.io/managed-by"] == "Helm"
+        assert labels["helm.sh/chart"] == f"tunnelgw-{daemonkit.__version__}"
+
+
+def selector(each: Object) -> dict[str, str] | None:
+    """Of Pods, if it has one."""
+    spec = each.get("spec", {})
+    found = spec.get("podSelector") or spec.get("selector")
+    return None if found is None else dict(found.get("matchLabels", found))
+
+
+def test_whatever_selects_pods_selects_those_of_its_component_and_release_alone(helm: Helm) -> None:
+    objects = helm.render(EVERYTHING)
+    pods = {
+        (release, component): one(rendered, "Deployment", f"-{component}")["spec"]["template"]["metadata"]["labels"]
+        for release, rendered in (("web", objects), ("other", helm.render(EVERYTHING, "other")))
+        for component in ("controller", "proxy")
+    }
+    selecting = [(each, labels) for each in objects if (labels := selector(each))]
+
+    for each, labels in selecting:
+        selected = [pod for pod, found in pods.items() if labels.items() <= found.items()]
+        assert selected == [("web", each["metadata"]["labels"]["app.kubernetes.io/component"])], each["kind"]
+    assert sorted(each["kind"] for each, _ in selecting) == [
+        *["Deployment"] * 2,
+        "NetworkPolicy",
+        *["PodDisruptionBudget"] * 2,
+        *["PodMonitor"] * 2,
+        *["Service"] * 2,
+    ]
+
+
+def test_names_that_are_numbers_stay_words(helm: Helm) -> None:
+    """The API server takes no number for a namespace, a label or a variable."""
+    for values in (EVERYTHING, changed(changed(EVERYTHING, "controller.enabled", False), "nameOverride", "5")):
+        for each in helm.render(values, release="7", namespace="42"):
+            assert isinstance(each["metadata"].get("namespace", ""), str)
+            assert all(isinstance(value, str) for value in each["metadata"]["labels"].values())
+            assert all(isinstance(value, str) for value in (selector(each) or {}).values())
+            assert all(isinstance(subject["namespace"], str) for subject in each.get("subjects", ()))
+    objects = helm.render(EVERYTHING, release="7", namespace="42")
+    references = one(objects, "GatewayClassConfig")["spec"]
+    assert references["direct"]["service"]["namespace"] == "42"
+    assert references["providerCredentialsSecretRef"]["namespace"] == "42"
+    assert controller_options(objects).namespace == "42"
+
+
+def test_annotations_and_labels_of_the_values_are_where_they_belong(helm: Helm) -> None:
+    objects = helm.render(EVERYTHING)
+
+    for kind, ending in (("Service", "-direct"), ("GatewayClass", ""), ("ServiceAccount", "")):
+        assert one(objects, kind, ending)["metadata"]["annotations"] == {"a": "b"}
+    assert one(objects, "PodMonitor", "-controller")["metadata"]["labels"]["a"] == "b"
+
+
+@pytest.mark.parametrize("component", ["controller", "proxy"])
+def test_a_budget_for_disruptions_keeps_no_node_that_is_drained(helm: Helm, component: str) -> None:
+    values = changed(EVERYTHING, f"{component}.podDisruptionBudget.maxUnavailable", "50%")
+    spec = one(helm.render(values), "PodDisruptionBudget", f"-{component}")["spec"]
+
+    assert (spec["maxUnavailable"], spec["unhealthyPodEvictionPolicy"]) == ("50%", "AlwaysAllow")
+
+
+def test_the_controller_has_exactly_the_roles_of_the_files(helm: Helm) -> None:
+    objects = helm.render(DIRECT)
+    account = one(objects, "ServiceAccount")["metadata"]["name"]
+
+    for kind in ("ClusterRole", "Role"):
+        role, binding = one(objects, kind), one(objects, f"{kind}Binding")
+        assert role["rules"] == yaml.safe_load((CHART / "files" / f"{kind.lower()}.yaml").read_text())["rules"]
+        assert binding["roleRef"]["name"] == role["metadata"]["name"]
+        assert binding["subjects"] == [{"kind": "ServiceAccount", "name": account, "namespace": NAMESPACE}]
+    spec = one(objects, "Deployment", "-controller")["spec"]["template"]["spec"]
+    assert spec["serviceAccountName"] == account
+    assert one(objects, "Deployment", "-proxy")["spec"]["template"]["spec"]["automountServiceAccountToken"] is False
+
+
+def test_account_and_roles_can_be_somebody_elses(helm: Helm) -> None:
+    given = {"serviceAccount": {"create": False, "name": "ours"}, "rbac": {"create": False}}
+    objects = helm.render({**DIRECT, "controller": given})
+
+    kinds = {each["kind"] for each in objects}
+    assert kinds & {"ServiceAccount", "ClusterRole", "ClusterRoleBinding", "Role", "RoleBinding"} == set()
+    assert one(objects, "Deployment", "-controller")["spec"]["template"]["spec"]["serviceAccountName"] == "ours"
+
+
+def test_the_class_has_the_doors_of_the_values(helm: Helm) -> None:
+    direct, tunnelled, both = (
+        one(helm.render(each), "GatewayClassConfig")["spec"] for each in (DIRECT, TUNNELLED, EVERYTHING)
+    )
+
+    service = {"service": {"name": "web-tunnelgw-direct", "namespace": NAMESPACE}}
+    credentials = {"name": "provider", "namespace": NAMESPACE, "key": "api-token"}
+    assert direct == {"direct": service}
+    assert tunnelled == {"tunnelID": TUNNEL, "providerCredentialsSecretRef": credentials}
+    assert both == {**direct, **tunnelled, "accountID": "0" * 32, "publish": "Tunnel"}
+
+
+def test_a_class_points_to_its_configuration(helm: Helm) -> None:
+    objects = helm.render(changed(DIRECT, "gatewayClass.name", "edge"))
+    class_, config = one(objects, "GatewayClass"), one(objects, "GatewayClassConfig")
+
+    assert class_["metadata"]["name"] == config["metadata"]["name"] == class_["spec"]["parametersRef"]["name"] == "edge"
+    assert class_["spec"]["controllerName"] == controller_options(objects).controller_name
+
+
+def test_the_service_of_the_direct_door_has_the_fields_of_its_type(helm: Helm) -> None:
+    given = {"loadBalancerClass": "metallb", "loadBalancerSourceRanges": ["192.0.2.0/24"], "ipFamilyPolicy": ""}
+    specs = {
+        type_: one(helm.render({**DIRECT, "direct": {"enabled": True, "type": type_, **given}}), "Service", "-direct")
+        for type_ in ("LoadBalancer", "NodePort", "ClusterIP")
+    }
+
+    fields = {type_: set(service["spec"]) - {"selector", "ports"} for type_, service in specs.items()}
+    of_balancers = {"loadBalancerClass", "loadBalancerSourceRanges"}
+    assert fields == {
+        "LoadBalancer": {"type", "externalTrafficPolicy", *of_balancers},
+        "NodePort": {"type", "externalTrafficPolicy"},
+        "ClusterIP": {"type"},
+    }
+
+
+def test_without_a_controller_there_is_a_proxy_alone(helm: Helm) -> None:
+    objects = helm.render(DEDICATED)
+
+    assert sorted(each["kind"] for each in objects) == ["Deployment", "PodDisruptionBudget", "Service"]
+
+
+def test_without_proxies_there_is_a_controller_alone(helm: Helm) -> None:
+    proxies = {"podMonitor": {"enabled": True}, "networkPolicy": {"enabled": True}}
+    objects = helm.render(changed(changed(TUNNELLED, "proxy", proxies), "proxy.enabled", False))
+
+    assert {each["metadata"]["labels"]["app.kubernetes.io/component"] for each in objects} == {"controller"}
+    assert {each["kind"] for each in objects} & {"Service", "PodDisruptionBudget"} == set()
+    assert controller_options(objects).proxy_service is None
+
+
+def test_the_config_api_can_be_closed_to_all_but_the_controller_and_who_reads_metrics(helm: Helm) -> None:
+    objects = helm.render(EVERYTHING)
+    config, direct = one(objects, "NetworkPolicy")["spec"]["ingress"]
+    controller = one(objects, "Deployment", "-controller")["spec"]["template"]["metadata"]["labels"]
+
+    ours, others = config["from"]
+    assert ours.keys() == {"podSelector"}
+    assert ours["podSelector"]["matchLabels"].items() <= controller.items()
+    assert (others, config["ports"]) == ({"namespaceSelector": {}}, [{"port": "config"}])
+    targets = [{"port": each["targetPort"]} for each in one(objects, "Service", "-direct")["spec"]["ports"]]
+    assert (direct, len(targets)) == ({"ports": targets}, 2)
+    assert one(objects, "NetworkPolicy")["spec"]["policyTypes"] == ["Ingress"]
+
+
+def test_the_config_api_of_a_proxy_alone_is_open_to_controllers_of_all_namespaces(helm: Helm) -> None:
+    ours = one(helm.render(DIRECT), "Deployment", "-controller")["spec"]["template"]["metadata"]["labels"]
+    (config,) = one(helm.render(changed(DEDICATED, "proxy.networkPolicy.enabled", True)), "NetworkPolicy")["spec"][
+        "ingress"
+    ]
+    (peer,) = config["from"]
+
+    assert peer["namespaceSelector"] == {}
+    assert peer["podSelector"]["matchLabels"].items() <= ours.items()
+    assert peer["podSelector"]["matchLabels"]["app.kubernetes.io/component"] == "controller"
+
+
+@pytest.mark.parametrize("with_class", [True, False])
+@pytest.mark.parametrize("with_proxy", [True, False])
+def test_the_notes_name_what_there_is(helm: Helm, with_class: bool, with_proxy: bool) -> None:
+    values = changed(changed(TUNNELLED, "gatewayClass.create", with_class), "proxy.enabled", with_proxy)
+    objects, notes = helm.render(values), helm.notes(values)
+
+    deployments = {each["metadata"]["name"] for each in objects if each["kind"] == "Deployment"}
+    assert set(re.findall(r"rollout status deployment/(\S+)$", notes, re.M)) == deployments
+    assert set(re.findall(r" logs deployment/(\S+)$", notes, re.M)) == {"web-tunnelgw-controller"}
+    assert set(re.findall(r"kubectl -n (\S+)", notes)) == {NAMESPACE}
+    assert re.findall(r"gatewayclass (\S+)$", notes, re.M) == (["tunnelgw"] if with_class else [])
+    if with_class:
+        (example,) = re.findall(r"^  apiVersion: .*?\n\n", notes, re.M | re.S)
+        assert read_all([("notes.yaml", example.encode())]).problems == ()
+        gateway = yaml.safe_load(example)
+        assert (gateway["kind"], gateway["spec"]["gatewayClassName"]) == ("Gateway", "tunnelgw")
+        (listener,) = gateway["spec"]["listeners"]
+        assert listener["port"] in {port["port"] for port in DEFAULTS["direct"]["ports"]}
+
+
+@pytest.mark.parametrize(("tls", "scheme"), [({}, "http"), (TLS["proxy"]["configTLS"], "https")])
+def test_the_notes_of_a_proxy_alone_say_what_a_gatewayconfig_needs(helm: Helm, tls: Values, scheme: str) -> None:
+    notes = helm.notes(changed(DEDICATED, "proxy.configTLS", tls))
+    (port,) = one(helm.render(DEDICATED), "Service")["spec"]["ports"]
+    spec = yaml.safe_load(notes[notes.index("  spec:") :])["spec"]
+
+    assert spec["proxyEndpoints"] == [f"{scheme}://web-tunnelgw-proxy-config.{NAMESPACE}.svc:{port['port']}"]
+    assert spec["authSecretRef"] == {"name": "proxy"}
+
+
+def test_two_releases_in_one_cluster_share_no_name(helm: Helm) -> None:
+    first, second = (
+        {
+            (each["kind"], each["metadata"].get("namespace"), each["metadata"]["name"])
+            for each in helm.render(values, name)
+        }
+        for name, values in (("a", DIRECT), ("b", changed(DIRECT, "gatewayClass.name", "other")))
+    )
+
+    assert first & second == set()
+
+
+@pytest.mark.parametrize(
+    ("release", "values", "beginning"),
+    [
+        ("web", {}, "web-tunnelgw"),
+        ("tunnelgw", {}, "tunnelgw"),
+        ("web", {"nameOverride": "gw"}, "web-gw"),
+        ("web", {"fullnameOverride": "gw"}, "gw"),
+        ("w" * 53, {}, "w" * 40),
+    ],
+)
+def test_names_begin_with_the_release(helm: Helm, release: str, values: Values, beginning: str) -> None:
+    objects = helm.render({**DIRECT, **values}, release)
+
+    names = {each["metadata"]["name"] for each in objects if each["kind"] in ("Deployment", "Service")}
+    assert names == {beginning + ending for ending in ("-controller", "-proxy", "-proxy-config", "-direct")}
+
+
+def test_monitors_scrape_ports_that_pods_have(helm: Helm) -> None:
+    objects = helm.render(EVERYTHING)
+
+    for component in ("controller", "proxy"):
+        (endpoint,) = one(objects, "PodMonitor", f"-{component}")["spec"]["podMetricsEndpoints"]
+        assert endpoint["port"] in {port["name"] for port in program(objects, component)["ports"]}
+        assert endpoint["interval"] == "30s"
+    assert (endpoint["scheme"], endpoint["tlsConfig"]["serverName"]) == ("https", "proxy.gateways.svc")
+    assert endpoint["tlsConfig"]["ca"] == {"secret": {"name": "config-tls", "key": "ca.crt"}}
+    in_clear = one(helm.render(changed(EVERYTHING, "proxy.configTLS", {})), "PodMonitor", "-proxy")
+    assert in_clear["spec"]["podMetricsEndpoints"][0].keys() == {"port", "interval"}

@@ -1,0 +1,236 @@
+"""What the programs of a release are told, and how their Pods run."""
+
+from __future__ import annotations
+
+import pytest
+import yaml
+
+import daemonkit
+from tests.helm.chart import CHART, NAMESPACE, Helm, Values, one
+from tests.helm.releases import DIRECT, EVERYTHING, IMAGE, TLS, TUNNELLED, controller_options, program, proxy_options
+from tunnelgw.model.meta import Key
+
+
+@pytest.mark.parametrize("values", [DIRECT, TUNNELLED, TLS, EVERYTHING])
+def test_controller_and_proxies_find_each_other(helm: Helm, values: Values) -> None:
+    objects = helm.render(values)
+    options = controller_options(objects)
+    (token,) = [each for each in program(objects, "proxy")["env"] if each["name"] == "PROXY_AUTH_TOKEN"]
+    service = one(objects, "Service", "-config")
+
+    assert (options.namespace, options.proxy_service) == (NAMESPACE, Key(NAMESPACE, service["metadata"]["name"]))
+    reference = {"name": options.proxy_auth_secret, "key": "auth-token"}
+    assert token["valueFrom"]["secretKeyRef"] == reference
+    assert options.proxy_auth_secret_managed == bool(values.get("proxy", {}).get("authSecret"))
+    template = one(objects, "Deployment", "-proxy")["spec"]["template"]
+    assert service["spec"]["selector"].items() <= template["metadata"]["labels"].items()
+    assert service["spec"]["publishNotReadyAddresses"]
+
+
+def test_controllers_agree_on_who_writes_even_where_one_is_wanted(helm: Helm) -> None:
+    """A rollout runs two of them."""
+    assert controller_options(helm.render(DIRECT)).leader_elect
+
+
+def test_the_config_api_is_served_and_called_over_tls_where_a_certificate_is_named(helm: Helm) -> None:
+    clear, secured = helm.render(DIRECT), helm.render(TLS)
+    server, client = proxy_options(secured), controller_options(secured)
+
+    assert client.proxy_tls_server_name == "proxy.gateways.svc"
+    for component, file in (("controller", client.proxy_ca_file), ("proxy", server.config_tls_cert)):
+        assert file is not None
+        folder, name = file.rsplit("/", 1)
+        (mount,) = [each for each in program(secured, component)["volumeMounts"] if each["mountPath"] == folder]
+        spec = one(secured, "Deployment", f"-{component}")["spec"]["template"]["spec"]
+        (volume,) = [each for each in spec["volumes"] if each["name"] == mount["name"]]
+        assert volume["secret"]["secretName"] == "config-tls"
+        assert name in {item["path"] for item in volume["secret"]["items"]}
+    assert (proxy_options(clear).config_tls_cert, controller_options(clear).proxy_ca_file) == (None, None)
+    assert [each["name"] for each in program(clear, "controller")["volumeMounts"]] == ["tmp"]
+    schemes = {
+        probe["httpGet"]["scheme"]
+        for objects in (clear, secured)
+        for probe in (program(objects, "proxy")["livenessProbe"], program(objects, "proxy")["readinessProbe"])
+    }
+    assert schemes == {"HTTP", "HTTPS"}
+
+
+def test_proxies_without_the_edge_stay_in_the_service_of_direct_clients(helm: Helm) -> None:
+    paths = {
+        door: program(helm.render(values), "proxy")["readinessProbe"]["httpGet"]["path"]
+        for door, values in (("tunnel", TUNNELLED), ("direct", DIRECT), ("both", EVERYTHING))
+    }
+
+    assert paths == {"tunnel": "/readyz", "direct": "/readyz/direct", "both": "/readyz/direct"}
+
+
+def test_a_proxy_gets_the_time_that_it_takes_to_end(helm: Helm) -> None:
+    objects = helm.render({**DIRECT, "proxy": {"shutdownDelaySeconds": 7, "gracePeriodSeconds": 100}})
+    options = proxy_options(objects)
+    spec = one(objects, "Deployment", "-proxy")["spec"]["template"]["spec"]
+
+    assert spec["terminationGracePeriodSeconds"] > options.shutdown_delay_s + options.grace_period_s == 107
+
+
+@pytest.mark.parametrize("component", ["controller", "proxy"])
+def test_the_number_of_pods_can_be_left_to_somebody_else(helm: Helm, component: str) -> None:
+    """helm applies on the server's side: a field that an autoscaler has changed would be a conflict at each upgrade."""
+    replicas = {
+        value: one(helm.render({**DIRECT, component: {"replicas": value}}), "Deployment", f"-{component}")["spec"]
+        for value in (3, None)
+    }
+
+    assert replicas[3]["replicas"] == 3
+    assert "replicas" not in replicas[None]
+
+
+def test_proxies_on_the_nodes_network_make_room_for_their_successors(helm: Helm) -> None:
+    for is_host, strategy in ((False, (1, 0)), (True, (0, 1))):
+        spec = one(helm.render({**DIRECT, "proxy": {"hostNetwork": is_host}}), "Deployment", "-proxy")["spec"]
+
+        rolling = spec["strategy"]["rollingUpdate"]
+        assert (rolling["maxSurge"], rolling["maxUnavailable"]) == strategy
+        assert spec["template"]["spec"].get("hostNetwork", False) is is_host
+        assert spec["template"]["spec"].get("dnsPolicy") == ("ClusterFirstWithHostNet" if is_host else None)
+
+
+@pytest.mark.parametrize(
+    ("image", "reference"),
+    [
+        ({}, f"registry.example.com/tunnelgw:{daemonkit.__version__}"),
+        ({"tag": "edge"}, "registry.example.com/tunnelgw:edge"),
+        ({"tag": "edge", "digest": "sha256:" + "a" * 64}, "registry.example.com/tunnelgw@sha256:" + "a" * 64),
+    ],
+)
+def test_the_image_is_named_by_tag_or_digest(helm: Helm, image: Values, reference: str) -> None:
+    objects = helm.render({**DIRECT, "image": {**IMAGE, **image}})
+
+    assert {program(objects, "controller")["image"], program(objects, "proxy")["image"]} == {reference}
+
+
+@pytest.mark.parametrize("component", ["controller", "proxy"])
+def test_pods_are_placed_and_marked_as_the_values_say(helm: Helm, component: str) -> None:
+    wanted = EVERYTHING["controller"]
+    placing = ("nodeSelector", "tolerations", "affinity", "topologySpreadConstraints", "priorityClassName")
+    given = {name: wanted[name] for name in (*placing, "podLabels", "podAnnotations", "extraEnv")}
+    objects = helm.render({**DIRECT, "imagePullSecrets": [{"name": "pull"}], component: given})
+    template = one(objects, "Deployment", f"-{component}")["spec"]["template"]
+
+    assert {name: template["spec"][name] for name in placing} == {name: wanted[name] for name in placing}
+    assert wanted["podLabels"].items() <= template["metadata"]["labels"].items()
+    assert template["metadata"]["annotations"] == wanted["podAnnotations"]
+    assert template["spec"]["imagePullSecrets"] == [{"name": "pull"}]
+    assert wanted["extraEnv"][0] in program(objects, component)["env"]
+
+
+def test_the_programs_run_with_what_the_values_say(helm: Helm) -> None:
+    logs = {"logLevel": "warning", "logFormat": "text"}
+    given = {"controller": {**logs, "name": "example.com/edge"}, "proxy": {**logs, "workers": 3, "accessLog": "all"}}
+    objects = helm.render({**DIRECT, **given})
+    controller, proxy = controller_options(objects), proxy_options(objects)
+
+    assert (controller.log_level, controller.log_format) == (proxy.log_level, proxy.log_format) == ("warning", "text")
+    assert controller.controller_name == one(objects, "GatewayClass")["spec"]["controllerName"] == "example.com/edge"
+    assert (proxy.workers, proxy.access_log) == (3, "all")
+
+
+def test_flags_of_the_values_are_given_to_the_programs(helm: Helm) -> None:
+    objects = helm.render(EVERYTHING)
+
+    assert controller_options(objects).adopt
+    assert proxy_options(objects).max_document_bytes == 128 * 1024 * 1024
+
+
+@pytest.mark.parametrize("component", ["controller", "proxy"])
+def test_a_stall_of_half_a_minute_restarts_no_program(helm: Helm, component: str) -> None:
+    probe = program(helm.render(DIRECT), component)["livenessProbe"]
+
+    assert probe["periodSeconds"] * (probe["failureThreshold"] - 1) >= 30
+    assert probe["timeoutSeconds"] >= 5
+
+
+def test_ports_and_probes_are_those_of_the_programs(helm: Helm) -> None:
+    objects = helm.render(DIRECT)
+    controller, proxy = controller_options(objects), proxy_options(objects)
+    bound = {
+        "controller": {"health": controller.health_addr.port, "metrics": controller.metrics_addr.port},
+        "proxy": {"config": proxy.config_addr.port},
+    }
+
+    for component, ports in bound.items():
+        run = program(objects, component)
+        assert {each["name"]: each["containerPort"] for each in run["ports"]} == ports
+        assert run["livenessProbe"]["httpGet"]["path"] == "/healthz"
+        assert run["readinessProbe"]["httpGet"]["path"].startswith("/readyz")
+        assert {run[probe]["httpGet"]["port"] for probe in ("livenessProbe", "readinessProbe")} <= ports.keys()
+    assert one(objects, "Service", "-config")["spec"]["ports"] == [
+        {"name": "config", "port": proxy.config_addr.port, "targetPort": "config"}
+    ]
+
+
+def test_files_that_the_proxy_is_told_of_are_in_its_volumes(helm: Helm) -> None:
+    objects = helm.render(EVERYTHING)
+    run = program(objects, "proxy")
+    volumes = {
+        each["name"]: each for each in one(objects, "Deployment", "-proxy")["spec"]["template"]["spec"]["volumes"]
+    }
+    mounted = {each["mountPath"]: volumes[each["name"]] for each in run["volumeMounts"]}
+    told = {each["name"]: each["value"] for each in run["env"] if each.get("value", "").startswith("/")}
+
+    assert mounted[told.pop("PROXY_STATE_DIR")]["emptyDir"] == {"medium": "Memory"}
+    assert mounted["/tmp"]["emptyDir"] == {}
+    found = {}
+    for name, path in told.items():
+        folder, _, file = path.rpartition("/")
+        source = mounted[folder].get("secret") or mounted[folder]["configMap"]
+        (key,) = [item["key"] for item in source["items"] if item["path"] == file]
+        found[name] = (source.get("secretName") or source["name"], key)
+    assert found == {
+        "TUNNEL_TOKEN_FILE": ("connector", "token"),
+        "PROXY_EDGE_CA_FILE": ("edge", "ca.pem"),
+        "PROXY_CONFIG_TLS_CERT": ("config-tls", "tls.crt"),
+        "PROXY_CONFIG_TLS_KEY": ("config-tls", "tls.key"),
+    }
+
+
+def test_a_proxy_without_a_tunnel_is_told_of_no_files_of_one(helm: Helm) -> None:
+    objects = helm.render(DIRECT)
+    run = program(objects, "proxy")
+    spec = one(objects, "Deployment", "-proxy")["spec"]["template"]["spec"]
+
+    assert {each["name"] for each in run["env"]} & {"TUNNEL_TOKEN_FILE", "PROXY_EDGE_CA_FILE"} == set()
+    assert {each["name"] for each in spec["volumes"]} == {each["name"] for each in run["volumeMounts"]}
+    assert {each["name"] for each in spec["volumes"]} == {"state", "tmp"}
+
+
+@pytest.mark.parametrize("component", ["controller", "proxy"])
+def test_pods_have_the_rights_and_resources_of_the_values(helm: Helm, component: str) -> None:
+    defaults = yaml.safe_load((CHART / "values.yaml").read_text())[component]
+    given = {"podSecurityContext": {"fsGroup": 7}, "securityContext": {"runAsUser": 7}, "resources": {"claims": []}}
+    objects = helm.render({**DIRECT, component: given})
+    spec, run = one(objects, "Deployment", f"-{component}")["spec"]["template"]["spec"], program(objects, component)
+
+    assert spec["securityContext"] == {**defaults["podSecurityContext"], **given["podSecurityContext"]}
+    assert run["securityContext"] == {**defaults["securityContext"], **given["securityContext"]}
+    assert run["resources"] == {**defaults["resources"], **given["resources"]}
+    assert (run["imagePullPolicy"], spec["enableServiceLinks"]) == ("IfNotPresent", False)
+    confined = {"allowPrivilegeEscalation": False, "readOnlyRootFilesystem": True, "capabilities": {"drop": ["ALL"]}}
+    assert defaults["securityContext"] == confined
+    assert defaults["podSecurityContext"]["runAsNonRoot"]
+
+
+@pytest.mark.parametrize("component", ["controller", "proxy"])
+def test_pods_are_spread_over_nodes_where_that_is_possible(helm: Helm, component: str) -> None:
+    template = one(helm.render(DIRECT), "Deployment", f"-{component}")["spec"]["template"]
+    (spread,) = template["spec"]["topologySpreadConstraints"]
+
+    assert (spread["maxSkew"], spread["topologyKey"]) == (1, "kubernetes.io/hostname")
+    assert spread["whenUnsatisfiable"] == "ScheduleAnyway"
+    assert spread["labelSelector"]["matchLabels"].items() <= template["metadata"]["labels"].items()
+
+
+def test_a_controller_gets_the_time_that_it_takes_to_end(helm: Helm) -> None:
+    objects = helm.render(DIRECT)
+    spec = one(objects, "Deployment", "-controller")["spec"]["template"]["spec"]
+
+    assert spec["terminationGracePeriodSeconds"] > controller_options(objects).grace_period_s
