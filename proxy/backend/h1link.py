@@ -11,7 +11,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import Final, Protocol
 
-from proxy.backend.keeping import MAX_AGE_S
+from proxy.backend.keeping import MAX_AGE_S, usable_s
 from proxy.backend.request import Request
 from proxy.backend.shared import Shared
 from proxy.backend.stream import Failure, Reason
@@ -61,6 +61,7 @@ class H1Link:
         "_retire_at_s",
         "_shared",
         "_transport",
+        "_until_s",
         "is_kept",
     )
 
@@ -77,7 +78,8 @@ class H1Link:
         self._codec = ClientConnection(shared.h1_caches)
         self._request: Request | None = None
         self._idle = loop.deadline(self._expire)
-        self._retire_at_s = loop.now_s + MAX_AGE_S
+        self._retire_at_s = self._until_s = loop.now_s + MAX_AGE_S
+        """The latter is how long it may get requests, by its age and its backend's word."""
         self._is_paused = False
         self._is_gone = False
         self._is_head_sent = False
@@ -110,11 +112,11 @@ class H1Link:
         return True
 
     def rest(self) -> None:
-        """It is kept, unused, for a while, and not beyond its age."""
+        """It is kept, unused, for a while, and not beyond its age or what its backend allows."""
         self.is_kept = True
-        idle_timeout_s, retire_at_s = self._shared.idle_timeout_s, self._retire_at_s
-        until_s = self._loop.now_s + idle_timeout_s if idle_timeout_s else retire_at_s
-        self._idle.set(until_s if until_s < retire_at_s else retire_at_s)
+        idle_timeout_s, last_s = self._shared.idle_timeout_s, self._until_s
+        until_s = self._loop.now_s + idle_timeout_s if idle_timeout_s else last_s
+        self._idle.set(until_s if until_s < last_s else last_s)
 
     def close(self) -> None:
         """It is free, and not wanted any more."""
@@ -258,6 +260,8 @@ class H1Link:
             elif isinstance(event, ResponseReceived):
                 request.is_answered = True
                 request.ledger.answered(event.head.status_code)
+                if self._codec.timeout_s is not None:
+                    self._heed(self._codec.timeout_s)
                 if event.end_stream:
                     self._complete(request, event is events[-1])
                     receiver.on_response_head(event.head, True)
@@ -287,9 +291,16 @@ class H1Link:
             return False
         request.is_answered = True
         request.ledger.answered(first.head.status_code)
+        if self._codec.timeout_s is not None:
+            self._heed(self._codec.timeout_s)
         self._complete(request, True)
         request.receiver.on_response(first.head, last.data)
         return True
+
+    def _heed(self, timeout_s: int) -> None:
+        """From the head on: of a body that is taken slowly, the backend may have sent the end long ago."""
+        until_s = self._loop.now_s + usable_s(timeout_s)
+        self._until_s = until_s if until_s < self._retire_at_s else self._retire_at_s
 
     def _complete(self, request: Request, is_clean: bool) -> None:
         """The response has ended. Not `is_clean`: more came after it, which belongs to no response."""
@@ -303,7 +314,7 @@ class H1Link:
         if self._is_paused:
             self._is_paused = False
             self._transport.resume_reading()
-        if is_clean and self._codec.is_reusable and self._loop.now_s < self._retire_at_s:
+        if is_clean and self._codec.is_reusable and self._loop.now_s < self._until_s:
             self._home.on_free(self)
         elif self._is_sending:
             # The backend does not want the rest; sending it would only end in its reset.

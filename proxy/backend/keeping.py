@@ -5,6 +5,9 @@ carries many requests is besides looked at every SILENCE_S, or more often for a 
 nobody has used it for that, is pinged when requests wait on it and nothing has come for SILENCE_S, and is lost when
 nothing has come for as long after that either.
 
+Backends over HTTP/1.1 may say after how long they close a connection that nobody uses (`Keep-Alive: timeout=5`, as
+Node's do). A POST that crosses with that end is lost, since nobody may repeat it; so we are the first to close.
+
 One that answers its PINGs and nothing else is pinged seldom. Servers of gRPC count those that come within five minutes
 of the one before, and with the third they end the connection and all its calls (`too_many_pings`). With each frame of
 an answer they begin anew, and the first PING after that is not counted. So PINGs are PINGS_APART_S apart, but for a
@@ -19,6 +22,16 @@ MAX_AGE_S: Final = 600.0
 SILENCE_S: Final = 15.0
 PINGS_APART_S: Final = 310.0
 _CLOSE_PINGS: Final = 2
+_MARGIN_S: Final = 1.0
+
+
+def usable_s(timeout_s: int) -> float:
+    """How long after an answer a connection may get requests that its backend keeps for `timeout_s`.
+
+    The margin is for the ways there and back, and for whoever is late. It leaves half of a second or two; 0 is what
+    backends say that mean less than one, and leaves nothing.
+    """
+    return timeout_s - _MARGIN_S if timeout_s > 2 * _MARGIN_S else timeout_s / 2
 
 
 class Sign(Enum):

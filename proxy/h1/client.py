@@ -51,6 +51,8 @@ class ClientConnection(Sending):
         self._known_authority = b""
         self._asks_protocol = False
         self._keeps_alive = True
+        self.timeout_s: int | None = None
+        """The backend closes the connection when it is unused for so long, by its last word on that."""
         self._informational = 0
         self.is_response_begun = False
         # The rest of what was received, and where in it that starts.
@@ -153,6 +155,8 @@ class ClientConnection(Sending):
             self._informational_or_switch(response, events)
             return 0
         self._keeps_alive = self._keeps_alive and response.keeps_alive
+        if response.timeout_s is not None:
+            self.timeout_s = response.timeout_s
         length_bytes = response.length_bytes
         events.append(ResponseReceived(response.head, length_bytes == 0))
         if length_bytes == 0:

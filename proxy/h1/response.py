@@ -1,4 +1,4 @@
-"""A response head with what its reader found out about the body that follows."""
+"""A response head with what its reader found out about the body that follows, and about the connection."""
 
 from typing import Final
 
@@ -16,3 +16,5 @@ class Response(msgspec.Struct, eq=False):
     head: ResponseHead
     length_bytes: int
     keeps_alive: bool
+    timeout_s: int | None = None
+    """The backend says that it closes the connection when it is unused for so long."""

@@ -18,6 +18,8 @@ from proxy.h2.heads import Fields, ResponseHead
 BAD_GATEWAY: Final = 502
 
 _STATUS_LINE = re.compile(rb"HTTP/1\.([01]) ([1-9][0-9][0-9])(?: [^\x00-\x08\x0a-\x1f\x7f]*)?")
+# Among the parameters of Keep-Alive (RFC 2068, 19.7.1.1). Who says more than nine digits has said nothing.
+_TIMEOUT_PARAMETER = re.compile(rb"(?:^|,)[ \t]*timeout=([0-9]{1,9})[ \t]*(?:,|$)", re.IGNORECASE)
 _BODILESS: Final = frozenset((204, 304))
 
 # What a line is to its head; found out once a line, not once a response.
@@ -28,6 +30,7 @@ _CLOSE: Final = 4
 _OPTIONS: Final = 5
 _FLAWED: Final = 6
 _UPGRADE: Final = 7
+_TERMS: Final = 8
 
 
 class ResponseHeadDecoder:
@@ -103,6 +106,8 @@ def _kind_of(name: bytes, value: bytes) -> int:
         return _CHUNKED if value.lower() == b"chunked" else _FLAWED
     if name == b"connection":
         return {b"keep-alive": _KEEP_ALIVE, b"close": _CLOSE}.get(value.lower(), _OPTIONS)
+    if name == b"keep-alive":
+        return _TERMS
     return _UPGRADE if name == b"upgrade" else ORDINARY
 
 
@@ -120,6 +125,7 @@ def _informational(head: ResponseHead, special: list[ReceivedLine]) -> Response:
 def _final(head: ResponseHead, special: list[ReceivedLine], is_http_10: bool, is_bodiless: bool) -> Response:
     length_bytes = UNTIL_CLOSE
     says_keep_alive = says_close = False
+    timeout_s: int | None = None
     for kind, field in special:
         if kind in (_LENGTH, _CHUNKED):
             if length_bytes != UNTIL_CLOSE:
@@ -133,6 +139,8 @@ def _final(head: ResponseHead, special: list[ReceivedLine], is_http_10: bool, is
             options = options_of([field[1]])
             says_close = says_close or b"close" in options
             says_keep_alive = says_keep_alive or b"keep-alive" in options
+        elif kind == _TERMS and (timeout := _TIMEOUT_PARAMETER.search(field[1])):
+            timeout_s = int(timeout[1])
         elif kind == _FLAWED:
             raise RemoteProtocolError(BAD_GATEWAY, f"field {field[0].decode()}, want chunked or one number")
     if is_http_10 and length_bytes == CHUNKED:
@@ -141,5 +149,5 @@ def _final(head: ResponseHead, special: list[ReceivedLine], is_http_10: bool, is
     if is_bodiless:
         # A 204 that announces a body must not have one (RFC 9110, 15.3.5); if it has, it ends with the connection.
         is_doubtful = head.status_code == 204 and length_bytes not in (0, UNTIL_CLOSE)
-        return Response(head, 0, keeps_alive and not is_doubtful)
-    return Response(head, length_bytes, keeps_alive and length_bytes != UNTIL_CLOSE)
+        return Response(head, 0, keeps_alive and not is_doubtful, timeout_s)
+    return Response(head, length_bytes, keeps_alive and length_bytes != UNTIL_CLOSE, timeout_s)

@@ -387,6 +387,119 @@ def test_an_unused_connection_is_closed_after_the_idle_timeout() -> None:
         assert w.backend().connections == 0
 
 
+def keeping(seconds: bytes) -> bytes:
+    return OK.replace(b"\r\n\r\n", b"\r\nkeep-alive: timeout=%b\r\n\r\n" % seconds)
+
+
+@pytest.mark.parametrize(
+    ("announced_s", "used_for_s"), [(b"1", 0.5), (b"2", 1), (b"5", 4), (b"60", 30), (b"999999999", 30), (b"soon", 30)]
+)
+def test_a_connection_is_closed_before_its_backend_closes_it_and_after_the_idle_timeout_at_the_latest(
+    announced_s: bytes, used_for_s: float
+) -> None:
+    with backend(lambda conn: conn.serve(keeping(announced_s))) as peer, world() as w:
+        w.clock.stop()
+        w.use(one(peer.address), backend_idle_timeout="30s")
+        for _ in range(2):
+            w.fetch(method=b"POST")
+            w.pass_time(used_for_s - 0.1)
+        assert (peer.connections, w.backend().connections) == (1, 1)
+        w.pass_time(0.2)
+
+        assert w.backend().connections == 0
+
+
+def test_a_connection_that_its_backend_keeps_no_second_is_used_once_even_where_others_wait() -> None:
+    with backend(lambda conn: conn.serve(keeping(b"0"))) as peer, world() as w:
+        w.use(document.Backend(name="b", addresses=(peer.address,), circuit=document.Circuit(max_connections=1)))
+        answers = [w.get() for _ in range(3)]
+        w.until(lambda: all(answer.is_over for answer in answers))
+
+        assert [answer.status_code for answer in answers] == [200] * 3
+        assert peer.connections == 3
+
+
+def test_what_a_backend_said_holds_until_it_says_otherwise() -> None:
+    def vary(conn: Conn) -> None:
+        for answer in (keeping(b"20"), OK, keeping(b"5")):
+            conn.request()
+            conn.send(answer)
+        conn.wait_for_end()
+
+    with backend(vary) as peer, world() as w:
+        w.clock.stop()
+        w.use(one(peer.address))
+        for used_for_s in (18.9, 18.9, 3.9):
+            w.fetch()
+            w.pass_time(used_for_s)
+        assert (peer.connections, w.backend().connections) == (1, 1)
+        w.pass_time(0.2)
+
+        assert w.backend().connections == 0
+
+
+def test_the_time_that_a_backend_keeps_a_connection_counts_from_the_head_of_its_answer() -> None:
+    """It may have sent the end long before that is read, while a slow client held the rest back."""
+    may_end = threading.Event()
+
+    def serve(conn: Conn) -> None:
+        conn.request()
+        conn.send(keeping(b"5")[:-1])
+        assert may_end.wait(PATIENCE_S)
+        conn.send(keeping(b"5")[-1:])
+        conn.wait_for_end()
+
+    with backend(serve) as peer, world() as w:
+        w.clock.stop()
+        w.use(one(peer.address))
+        answer = w.get()
+        w.until(lambda: bool(answer.body))
+        w.pass_time(3)
+        may_end.set()
+        w.until(lambda: answer.is_over)
+        w.pass_time(0.9)
+        assert w.backend().connections == 1
+        w.pass_time(0.2)
+
+        assert w.backend().connections == 0
+
+
+def test_a_connection_whose_time_is_over_when_its_answer_ends_is_closed_then() -> None:
+    may_end = threading.Event()
+
+    def serve(conn: Conn) -> None:
+        conn.request()
+        conn.send(keeping(b"5")[:-1])
+        assert may_end.wait(PATIENCE_S)
+        conn.send(keeping(b"5")[-1:])
+        conn.wait_for_end()
+
+    with backend(serve) as peer, world() as w:
+        w.clock.stop()
+        w.use(one(peer.address))
+        answer = w.get()
+        w.until(lambda: bool(answer.body))
+        w.pass_time(4.1)
+        assert w.backend().connections == 1
+        may_end.set()
+        w.until(lambda: answer.is_over)
+
+        assert (answer.status_code, bytes(answer.body)) == (200, b"ok")
+        assert w.backend().connections == 0
+
+
+def test_what_a_backend_says_makes_no_connection_older_than_others() -> None:
+    with backend(lambda conn: conn.serve(keeping(b"900"))) as peer, world() as w:
+        w.use(one(peer.address), backend_idle_timeout="0s")
+        w.fetch()
+        w.pass_time(599)
+        w.fetch()
+        assert (peer.connections, w.backend().connections) == (1, 1)
+        w.pass_time(2)
+
+        assert w.backend().connections == 0
+
+
 def test_an_old_connection_is_closed_after_its_request() -> None:
     may_answer = threading.Event()
 

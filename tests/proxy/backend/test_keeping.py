@@ -7,7 +7,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from proxy.backend.keeping import SILENCE_S, Keeping, Sign
+from proxy.backend.keeping import SILENCE_S, Keeping, Sign, usable_s
 
 
 def looks(keeping: Keeping, *, is_used: bool, count: int, after: int = 0) -> list[Sign]:
@@ -128,3 +128,8 @@ def test_one_that_nobody_uses_goes_after_the_idle_timeout(now_s: float, expected
 @pytest.mark.parametrize(("idle_timeout_s", "after_s"), [(0.0, SILENCE_S), (2.0, 2.0), (60.0, SILENCE_S)])
 def test_it_is_looked_at_often_enough_for_a_short_idle_timeout(idle_timeout_s: float, after_s: float) -> None:
     assert Keeping.next_look_s(10.0, idle_timeout_s) == 10.0 + after_s
+
+
+@pytest.mark.parametrize(("timeout_s", "expected_s"), [(0, 0.0), (1, 0.5), (2, 1.0), (3, 2.0), (5, 4.0), (75, 74.0)])
+def test_a_connection_is_used_less_long_than_its_backend_keeps_it(timeout_s: int, expected_s: float) -> None:
+    assert expected_s == usable_s(timeout_s)

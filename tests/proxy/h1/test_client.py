@@ -154,6 +154,57 @@ def test_a_response_reads_the_same_however_it_is_cut(name: str) -> None:
         assert is_reusable == client.is_reusable
 
 
+@pytest.mark.parametrize(
+    ("lines", "expected_s"),
+    [
+        (b"", None),
+        (b"Keep-Alive: timeout=5\r\n", 5),
+        (b"keep-alive: TimeOut=0\r\n", 0),
+        (b"Keep-Alive: timeout=15, max=100\r\n", 15),
+        (b"Keep-Alive: max=100 ,\ttimeout=15 \r\n", 15),
+        (b"Keep-Alive: timeout=999999999\r\n", 999_999_999),
+        (b"Keep-Alive: timeout=" + b"9" * 5000 + b"\r\n", None),
+        (b"Keep-Alive: max=5\r\n", None),
+        (b"Keep-Alive: timeout\r\n", None),
+        (b"Keep-Alive: timeout=\r\n", None),
+        (b"Keep-Alive: timeout=-1\r\n", None),
+        (b"Keep-Alive: timeout=5.5\r\n", None),
+        (b"Keep-Alive: timeout=5s\r\n", None),
+        (b"Keep-Alive: timeout=5 s\r\n", None),
+        (b'Keep-Alive: timeout="5"\r\n', None),
+        (b"Keep-Alive: header-timeout=5\r\n", None),
+        (b"X-Keep-Alive: timeout=5\r\n", None),
+        (b"Keep-Alive: timeout=5\r\nKeep-Alive: max=100\r\n", 5),
+    ],
+)
+@pytest.mark.parametrize(("method", "status_code"), [(b"GET", 200), (b"HEAD", 200), (b"GET", 304)])
+def test_a_backend_may_say_how_long_it_keeps_the_connection(
+    method: bytes, status_code: int, lines: bytes, expected_s: int | None
+) -> None:
+    caches = Caches()
+    raw = b"HTTP/1.1 %d x\r\n%bContent-Length: 0\r\n\r\n" % (status_code, lines)
+
+    # In the third its lines are known, and in the fourth the whole head is.
+    for _ in range(4):
+        client = ClientConnection(caches)
+        client.send_request(head(method), True)
+        client.receive(raw)
+
+        assert expected_s == client.timeout_s
+        assert client.is_reusable
+
+
+def test_its_last_word_on_that_counts_and_no_interim_one() -> None:
+    client = ClientConnection(Caches())
+    seen = []
+    for lines in (b"", b"Keep-Alive: timeout=5\r\n", b"", b"Keep-Alive: timeout=x\r\n", b"Keep-Alive: timeout=9\r\n"):
+        client.send_request(head(), True)
+        client.receive(b"HTTP/1.1 103 x\r\nKeep-Alive: timeout=1\r\n\r\n" + OK + lines + b"Content-Length: 0\r\n\r\n")
+        seen.append(client.timeout_s)
+
+    assert seen == [None, 5, 5, 5, 9]
+
+
 @pytest.mark.parametrize("is_cut_by_the_end", [False, True])
 @pytest.mark.parametrize("name", SAMPLES)
 def test_a_response_reads_the_same_taken_a_chunk_at_a_time(name: str, is_cut_by_the_end: bool) -> None:
