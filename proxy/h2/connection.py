@@ -91,6 +91,8 @@ class Connection(Receiving):
             self._unread.clear()
             self.terminate(error.code, error.reason.encode())
             received.append(events.ConnectionTerminated(error.code, error.reason))
+        # They hold all of a read, which is not to lie here until more comes.
+        self._events = []
         return received
 
     @property

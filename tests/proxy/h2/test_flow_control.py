@@ -1,5 +1,7 @@
 """Windows both ways: nothing is overdrawn, credit comes back for what was released and for nothing else."""
 
+import sys
+
 import pytest
 
 from proxy.h2 import (
@@ -46,6 +48,20 @@ def test_credit_comes_back_in_steps_of_half_a_window() -> None:
     assert [] == window_updates(server)
     server.release(1, 1)
     assert [(1, 500)] == window_updates(server)
+
+
+def test_what_came_is_kept_by_nobody_once_its_caller_is_done() -> None:
+    """Views hold all of a read, which may be 1 MiB: a connection that is idle afterwards would keep as much."""
+    server = new_server()
+    read = OPEN + data(1, bytes(16_000), frames.END_STREAM)
+    references = sys.getrefcount(read)
+
+    event = server.receive(read, 0.0)[-1]
+    assert isinstance(event, DataReceived)
+    assert isinstance(event.data, memoryview)
+    del event
+
+    assert references == sys.getrefcount(read)
 
 
 def test_nothing_comes_back_before_it_is_released() -> None:
