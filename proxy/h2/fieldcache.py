@@ -54,8 +54,8 @@ FieldCache = Recent[bytes, Entry]
 INDEXED: list[Entry | None] = [None, *(classify(field) for field in STATIC_FIELDS)]
 INDEXED += [None] * (128 - len(INDEXED))
 
-PutOff = tuple[int, Opening, bytes, bytes]
-"""A field whose value is judged with others: its place among the fields, its opening, all of it, its value's string."""
+PutOff = tuple[int, Opening, bytes]
+"""A field whose value is judged with others: its place among the fields, its opening, all of it."""
 
 
 def make_cache() -> FieldCache:
@@ -98,11 +98,13 @@ class BlockDecoder:
         "_find",
         "_hpack",
         "_huffman",
+        "_huffman_strings",
         "_is_acknowledged",
         "_max_fields",
         "_max_list_bytes",
         "_never_indexed",
         "_plain",
+        "_plain_strings",
     )
 
     def __init__(self, cache: FieldCache, max_list_bytes: int) -> None:
@@ -113,7 +115,9 @@ class BlockDecoder:
         self._max_fields = _TIMES_DECODED * max_list_bytes // FIELD_OVERHEAD_BYTES
         self._is_acknowledged = False
         self._huffman: list[PutOff] = []
+        self._huffman_strings: list[bytes] = []
         self._plain: list[PutOff] = []
+        self._plain_strings: list[bytes] = []
         self._never_indexed: set[bytes] = set()
         self._hpack: Decoder | None = Decoder(max_header_list_size=_TIMES_DECODED * max_list_bytes)
 
@@ -224,8 +228,13 @@ class BlockDecoder:
         opening = read_opening(raw[:length_at]) if length < 0x7F and length_at > 0 else None
         if opening is None:
             return self._decode_alone(raw)
-        put_off = self._huffman if raw[length_at] >= 0x80 else self._plain
-        put_off.append((len(decoded.fields), opening, raw, raw[length_at + 1 :]))
+        put_off = len(decoded.fields), opening, raw
+        if raw[length_at] >= 0x80:
+            self._huffman.append(put_off)
+            self._huffman_strings.append(raw[length_at + 1 :])
+        else:
+            self._plain.append(put_off)
+            self._plain_strings.append(raw[length_at + 1 :])
         return opening[0]
 
     def _decode_alone(self, raw: bytes) -> Entry:
@@ -238,16 +247,17 @@ class BlockDecoder:
         return entry
 
     def _decode_put_off(self, decoded: FieldBlock) -> None:
-        put_off = self._huffman + self._plain
-        values = huffman.decode_all([string for _, _, _, string in self._huffman]) if self._huffman else []
-        values += [string for _, _, _, string in self._plain]
-        self._huffman.clear()
-        self._plain.clear()
+        put_off, values = self._plain, self._plain_strings
+        self._plain, self._plain_strings = [], []
+        if self._huffman:
+            put_off += self._huffman
+            values += huffman.decode_all(self._huffman_strings)
+            self._huffman, self._huffman_strings = [], []
         are_sound = are_values(values)
         fields = decoded.fields
         unseen = {}
-        for (place, (_, name, is_kept), raw, _), value in zip(put_off, values, strict=True):
-            fields[place] = field = (name, value)
+        for number, (place, (_, name, is_kept), raw) in enumerate(put_off):
+            fields[place] = field = (name, values[number])
             if not are_sound and classify(field)[0] == FLAWED:
                 decoded.add(classify(field))
             elif is_kept:

@@ -64,11 +64,16 @@ class _Block:
     def decode(self, strings: Sequence[bytes]) -> list[bytes] | None:
         """None where some string is not known to be right."""
         decompressor, self._decompressor = self._decompressor or _begun(), None
-        decoded = decompressor.decompress(SEPARATOR.join((*strings, b"")).translate(_REVERSED)).split(_NUL)
+        separated = SEPARATOR.join(strings) + SEPARATOR
+        decoded = decompressor.decompress(separated.translate(_REVERSED)).split(_NUL)
         behind_the_last = decoded.pop()
-        texts = [text[:-_ENDING_BYTES] for text in decoded if text[-_ENDING_BYTES:] in ENDINGS]
-        if behind_the_last or decompressor.eof or not len(decoded) == len(strings) == len(texts):
+        if behind_the_last or decompressor.eof or len(decoded) != len(strings):
             return None
+        texts = []
+        for text in decoded:
+            if text[-_ENDING_BYTES:] not in ENDINGS:
+                return None
+            texts.append(text[:-_ENDING_BYTES])
         self._decompressor = decompressor
         return texts
 
