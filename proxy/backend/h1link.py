@@ -101,7 +101,7 @@ class H1Link:
             self._codec.send_request(request.head, request.end_stream)
         except LocalProtocolError as error:
             failure = Failure(Reason.UNSENDABLE, f"request that cannot be sent: {error}", is_unprocessed=True)
-            self._loop.call_soon(lambda: request.fail(failure))
+            self._loop.call_soon(partial(request.fail, failure))
             return False
         self._request = request
         self._is_head_sent = False
@@ -246,7 +246,7 @@ class H1Link:
 
     def _pass_on(self, request: Request, events: list[Event]) -> None:
         receiver = request.receiver
-        if len(events) == 2 and self._pass_on_whole(request, *events):
+        if len(events) == 2 and self._pass_on_whole(request, events[0], events[1]):
             return
         for event in events:
             if isinstance(event, DataReceived):

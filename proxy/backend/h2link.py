@@ -7,6 +7,7 @@ connection that has gone silent it is pinged; one that does not answer is given 
 
 import socket
 from collections.abc import Callable
+from functools import partial
 from typing import Final, Protocol
 
 from proxy.backend.keeping import SILENCE_S, Keeping, Sign
@@ -140,7 +141,7 @@ class H2Link:
             stream_id = self._codec.open_stream(request.head, request.end_stream)
         except LocalProtocolError as error:
             failure = Failure(Reason.UNSENDABLE, f"{self._name}: cannot be sent: {error}", is_unprocessed=True)
-            self._loop.call_soon(lambda: request.fail(failure))
+            self._loop.call_soon(partial(request.fail, failure))
             return False
         self._is_used = self._keeping.has_asked = True
         request.stream_id = self._last_id = stream_id

@@ -12,8 +12,6 @@ from proxy.h2.recent import Recent
 
 ReceivedLine = tuple[int, Field]
 """A kind, by which the head's reader knows what concerns framing, and the field."""
-SentLine = tuple[int, bytes]
-"""A kind likewise, and the line with its CRLF."""
 
 ORDINARY: Final = 0
 
@@ -30,6 +28,7 @@ class Caches:
 
     def __init__(self) -> None:
         self.received: Recent[bytes, ReceivedLine] = Recent(_MAX_LINES, _MAX_BYTES)
-        self.sent: Recent[Field, SentLine] = Recent(_MAX_LINES, _MAX_BYTES)
+        self.sent: Recent[Field, bytes] = Recent(_MAX_LINES, _MAX_BYTES)
+        """Lines with their CRLF. None concerns framing: those are looked at each time."""
         self.heads: dict[bytes, Response] = {}
         """Whole response heads of backends: those of one resource are equal within a second, but for cookies."""

@@ -92,9 +92,9 @@ class ResponseHeadDecoder:
         size_bytes = 2 * len(line)
         entry = self._cache.revive(line, size_bytes)
         if entry is None:
-            field = decode_field_line(line, BAD_GATEWAY)
-            entry = (_kind_of(*field), field)
-            if len(line) <= MAX_LINE_BYTES and field[0] not in UNCACHED_NAMES:
+            name, value = field = decode_field_line(line, BAD_GATEWAY)
+            entry = (_kind_of(name, value), field)
+            if len(line) <= MAX_LINE_BYTES and name not in UNCACHED_NAMES:
                 self._cache.add(line, entry, size_bytes)
         return entry
 

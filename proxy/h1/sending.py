@@ -8,12 +8,11 @@ no line break can get out through a name or a value.
 from functools import lru_cache
 from typing import Final
 
-from proxy.h1.caches import MAX_LINE_BYTES, ORDINARY, UNCACHED_NAMES, Caches
+from proxy.h1.caches import MAX_LINE_BYTES, UNCACHED_NAMES, Caches
 from proxy.h1.errors import LocalProtocolError
 from proxy.h1.grammar import LENGTH, TOKEN, VALUE, is_forbidden_trailer
 from proxy.h2.heads import CONTROLS, Fields
 
-LENGTH_LINE: Final = 1
 _MAX_KEPT_NAME_BYTES: Final = 64
 
 # The codec writes these itself, from the head's attributes and the state of the connection.
@@ -118,22 +117,25 @@ class Sending:
         unseen: Fields = []
         values: list[bytes] = []
         for field in fields:
-            known = find(field)
-            if known is None:
-                name, value = field
-                start_of = _start_of if len(name) <= _MAX_KEPT_NAME_BYTES else _start_of.__wrapped__
-                kind, start, is_kept = start_of(name)
-                lines += (start, value, b"\r\n")
-                values.append(value)
-                if is_kept:
-                    unseen.append(field)
-            else:
-                kind, line = known
+            line = find(field)
+            if line is not None:
                 lines.append(line)
-            if kind:
+                continue
+            name, value = field
+            if name == b"content-length":
                 if length_bytes is not None:
                     raise LocalProtocolError("content-length twice in a head")
-                length_bytes = _length_of(field[1])
+                length_bytes = _length_of(value)
+                lines.append(b"content-length: %b\r\n" % value)
+                continue
+            start_of = _start_of if len(name) <= _MAX_KEPT_NAME_BYTES else _start_of.__wrapped__
+            start, is_kept = start_of(name)
+            lines.append(start)
+            lines.append(value)
+            lines.append(b"\r\n")
+            values.append(value)
+            if is_kept:
+                unseen.append(field)
         if values:
             text = b"".join(values)
             if len(text.translate(None, CONTROLS)) != len(text):
@@ -148,8 +150,7 @@ class Sending:
             name, value = field
             size_bytes = 2 * (len(name) + len(value))
             if size_bytes <= 2 * MAX_LINE_BYTES:
-                kind, start, _ = _start_of(name)
-                self._cache.add(field, (kind, start + value + b"\r\n"), size_bytes)
+                self._cache.add(field, _start_of(name)[0] + value + b"\r\n", size_bytes)
 
 
 def _unsendable(fields: Fields) -> LocalProtocolError:
@@ -164,9 +165,8 @@ def _length_of(value: bytes) -> int:
 
 
 @lru_cache(maxsize=1024)
-def _start_of(name: bytes) -> tuple[int, bytes, bool]:
-    """The kind of a line, all of it up to its value, and whether it may be remembered."""
+def _start_of(name: bytes) -> tuple[bytes, bool]:
+    """All of a line up to its value, and whether it may be remembered."""
     if not TOKEN.fullmatch(name) or name in _OWN_FIELDS:
         raise LocalProtocolError(f"field {name[:64]!r} cannot be sent: not a token, or left to the codec")
-    kind = LENGTH_LINE if name == b"content-length" else ORDINARY
-    return kind, name + b": ", name not in UNCACHED_NAMES and len(name) <= _MAX_KEPT_NAME_BYTES
+    return name + b": ", name not in UNCACHED_NAMES and len(name) <= _MAX_KEPT_NAME_BYTES
