@@ -4,11 +4,16 @@ import json
 import re
 from collections.abc import Callable, Iterator
 from functools import partial
-from typing import Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import yaml
 
 from tunnelgw.sources.directory.schema.shapes import Place
+
+if TYPE_CHECKING or yaml.__with_libyaml__:
+    from yaml import CSafeLoader as SafeLoader
+else:  # slower, and with other words for what is wrong
+    from yaml import SafeLoader
 
 MOST_BYTES: Final = 4 * 1024 * 1024
 """Of a file: 20,000 small routes. To read it may take a hundred times the memory."""
@@ -35,7 +40,7 @@ class Document(NamedTuple):
     """Counted from 1; of a place that is not there, the line of what it should be in."""
 
 
-class _Loader(yaml.CSafeLoader):
+class _Loader(SafeLoader):
     """As the API server reads YAML: keys are unique strings, and times are texts, as is `=`."""
 
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
@@ -54,7 +59,7 @@ class _Loader(yaml.CSafeLoader):
 _TEXTS = {"tag:yaml.org,2002:timestamp", "tag:yaml.org,2002:value"}
 _Loader.yaml_implicit_resolvers = {
     first: [(tag, pattern) for tag, pattern in resolvers if tag not in _TEXTS]
-    for first, resolvers in yaml.CSafeLoader.yaml_implicit_resolvers.items()
+    for first, resolvers in SafeLoader.yaml_implicit_resolvers.items()
 }
 
 

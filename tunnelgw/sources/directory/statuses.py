@@ -10,7 +10,7 @@ import os
 import threading
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 import yaml
@@ -20,6 +20,12 @@ from tunnelgw.model.meta import Object
 from tunnelgw.model.snapshot import Entry
 from tunnelgw.model.statuses import AnyStatus
 from tunnelgw.sources.writing import Outcome, Written
+
+if TYPE_CHECKING or yaml.__with_libyaml__:
+    from yaml import CSafeDumper as SafeDumper
+    from yaml import CSafeLoader as SafeLoader
+else:
+    from yaml import SafeDumper, SafeLoader
 
 _LONGEST_CHARACTERS = 224
 """With what stands around it in the name of a new file, within the 255 bytes that file systems have at least."""
@@ -34,7 +40,7 @@ class StatusFolder:
     def read(self, entry: Entry, uid: str) -> bytes:
         """The status as JSON; empty where there is none of this very object, or it is damaged."""
         try:
-            document = yaml.load(self.path(entry).read_bytes(), yaml.CSafeLoader)
+            document = yaml.load(self.path(entry).read_bytes(), SafeLoader)
             if document["metadata"]["uid"] != uid:
                 return b""
             status = msgspec.json.encode(document["status"])
@@ -58,7 +64,7 @@ class StatusFolder:
         path = self.path(entry)
         path.parent.mkdir(parents=True, exist_ok=True)
         temporary = path.with_name(f".{path.name}.new")
-        text = yaml.dump(document, Dumper=yaml.CSafeDumper, sort_keys=False, allow_unicode=True)
+        text = yaml.dump(document, Dumper=SafeDumper, sort_keys=False, allow_unicode=True)
         temporary.write_text(_HEAD + text, encoding="utf-8")
         temporary.replace(path)
 
