@@ -12,7 +12,7 @@ from tunnelgw.sources.directory.schema.shapes import Place
 
 if TYPE_CHECKING or yaml.__with_libyaml__:
     from yaml import CSafeLoader as SafeLoader
-else:  # slower, and with other words for what is wrong
+else:  # slower, stricter here and there, and with other words for what is wrong
     from yaml import SafeLoader
 
 MOST_BYTES: Final = 4 * 1024 * 1024
@@ -45,7 +45,8 @@ class _Loader(SafeLoader):
 
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
         seen: set[str] = set()
-        for key, _ in node.value:
+        # A tag may call anything a mapping; what is none is refused below.
+        for key, _ in node.value if isinstance(node, yaml.MappingNode) else ():
             if key.tag == "tag:yaml.org,2002:merge":
                 continue
             if not isinstance(key, yaml.ScalarNode) or key.tag != "tag:yaml.org,2002:str":
@@ -69,7 +70,7 @@ def _checked(construct: Callable[[Any, yaml.Node], Any]) -> Callable[[Any, yaml.
     def checked(loader: Any, node: yaml.Node) -> Any:
         try:
             return construct(loader, node)
-        except (ValueError, KeyError, AttributeError) as error:
+        except (ValueError, LookupError, ArithmeticError, AttributeError) as error:
             line, kind = node.start_mark.line + 1, node.tag.rpartition(":")[2]
             raise BrokenFile(line, f"a value cannot be read as {kind}; write texts in quotes") from error
 
@@ -94,7 +95,8 @@ def documents(octets: bytes) -> list[Document]:
         raise BrokenFile(mark.line + 1 if mark else 1, error.problem or "not YAML") from error
     except yaml.reader.ReaderError as error:
         raise BrokenFile(octets.count(b"\n", 0, error.position) + 1, f"not YAML: {error.reason}") from error
-    except (yaml.YAMLError, UnicodeDecodeError, RecursionError) as error:
+    except (yaml.YAMLError, RecursionError, ValueError, LookupError, ArithmeticError) as error:
+        # Without libyaml, PyYAML lets Python's errors out for characters and versions that there are not.
         raise BrokenFile(1, f"not YAML: {str(error)[:200]}") from error
 
 

@@ -45,7 +45,10 @@ class StatusFolder:
                 return b""
             status = msgspec.json.encode(document["status"])
             msgspec.json.decode(status, type=AnyStatus)
-        except (OSError, yaml.YAMLError, ValueError, LookupError, TypeError, AttributeError, RecursionError):
+        except (
+            *(OSError, yaml.YAMLError, RecursionError),
+            *(ValueError, LookupError, ArithmeticError, TypeError, AttributeError),
+        ):
             return b""  # PyYAML lets errors of Python out for values such as `0b_`
         return status
 

@@ -24,12 +24,21 @@ with tempfile.TemporaryDirectory() as folder:
     print(site.source.writer().write(Kind.HTTP_ROUTE, site.route(WEB), b'{"parents":[]}').outcome.name)
     again = Site(Path(folder))
     print(bytes(again.route(WEB).status).decode())
+    path, = Path(folder).glob("**/status/**/*.yaml")
+    path.write_text('a: "\\\\UFFFFFFFF"')
+    print(bytes(Site(Path(folder)).route(WEB).status).decode())
 nested = "a: \\n " + "[" * 100_000
 for text in ("a: 1\\nb: [", "a: 1\\na: 2", "a:\\n  5: 6", nested, "a: 0b_", "a: \\x07", "a: 2026-01-01"):
     try:
         print([document.data for document in documents(text.encode())])
     except BrokenFile as broken:
         print(broken.line, broken.reason)
+# What is behind the colon is Python's.
+for text in ('a: "\\\\U00110000"', 'a: "\\\\UFFFFFFFF"', "%YAML " + "1" * 5000 + ".1\\n---\\na: 1"):
+    try:
+        print([document.data for document in documents(text.encode())])
+    except BrokenFile as broken:
+        print(broken.line, broken.reason.partition(":")[0])
 """
 
 
@@ -42,6 +51,7 @@ def test_manifests_are_read_and_statuses_kept_without_libyaml() -> None:
     assert [
         "WRITTEN",
         '{"parents":[]}',
+        "{}",
         "2 expected the node content, but found '<stream end>'",
         "2 key 'a' is there twice",
         "2 a key is not a string; write it in quotes",
@@ -49,4 +59,5 @@ def test_manifests_are_read_and_statuses_kept_without_libyaml() -> None:
         "1 a value cannot be read as int; write texts in quotes",
         "1 not YAML: special characters are not allowed",
         "[{'a': '2026-01-01'}]",
+        *3 * ["1 not YAML"],
     ] == done.stdout.splitlines(), done.stderr
