@@ -206,7 +206,7 @@ class Slot:
                 self.totals.retire()
                 self._news.notify_all()
             self.on_change(self)
-        if process.crashed and self.jit:
+        if process.crashed and self.jit and not self._ending.is_set():
             self.jit = False
             log.error("worker crashed with the JIT, which its successors do without", worker=self.index)
         return process.ending()
