@@ -35,7 +35,10 @@ print(jit.missing())
 
 def setting_of(pid: int | None) -> str | None:
     """How the process was told to have its JIT."""
-    variables = Path(f"/proc/{pid}/environ").read_text().split("\0")
+    environment = Path(f"/proc/{pid}/environ")
+    # A process that has just been started has none for a moment: exec makes it last.
+    eventually(lambda: bool(environment.read_text()), "an environment")
+    variables = environment.read_text().split("\0")
     return next((variable for variable in variables if variable.startswith("PYTHON_JIT=")), None)
 
 
