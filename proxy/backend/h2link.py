@@ -30,7 +30,7 @@ from proxy.h2 import (
     TrailersReceived,
     WindowUpdated,
 )
-from proxy.h2.heads import Fields
+from proxy.h2.heads import Fields, RequestHead
 from proxy.loop import Creditor, Transport
 from proxy.loop.transport import Buffer
 
@@ -326,7 +326,17 @@ class H2Link:
             reason = Reason.FIELDS_TOO_LARGE
         was_reused = is_refused and self._codec.is_draining
         self._on_stream_over()
-        request.fail(Failure(reason, f"{self._name}: {what}", is_unprocessed=is_refused, was_reused=was_reused))
+        error_code = event.error_code if event.by_peer else None
+        request.fail(
+            Failure(
+                reason,
+                f"{self._name}: {what}",
+                is_unprocessed=is_refused,
+                was_reused=was_reused,
+                error_code=error_code,
+                is_by_deadline=error_code == ErrorCode.CANCEL and _has_deadline(request.head),
+            )
+        )
 
     def _on_window(self, stream_id: int) -> None:
         if stream_id:
@@ -425,3 +435,7 @@ class H2Link:
             self._is_gone = True
             self._tick.cancel()
             self._home.on_gone(self, unused)
+
+
+def _has_deadline(head: RequestHead) -> bool:
+    return any(name == b"grpc-timeout" for name, _ in head.fields)

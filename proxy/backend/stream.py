@@ -63,11 +63,15 @@ class Failure(msgspec.Struct, frozen=True, gc=False):
     backend was taking it out of use."""
     was_connecting: bool = False
     """There was a connection, and it broke before anybody could use it."""
+    error_code: int | None = None
+    """Of HTTP/2, where the backend has reset the stream."""
+    is_by_deadline: bool = False
+    """The backend cancelled a call of gRPC that has a deadline, which is the client's choice."""
 
     @property
     def blames_address(self) -> bool:
         """It says something about the address, and not of a lack of ours, of the request or of bad timing."""
-        return self.reason not in _NOT_OF_THE_ADDRESS and not self.was_reused
+        return self.reason not in _NOT_OF_THE_ADDRESS and not self.was_reused and not self.is_by_deadline
 
 
 class Wish(msgspec.Struct, frozen=True, gc=False):

@@ -98,7 +98,7 @@ class H1Stream:
         self._transport.flush_later()
         self._connection.on_response_end()
 
-    def reset(self) -> None:
+    def reset(self, *, is_cancelled: bool = False) -> None:  # noqa: ARG002 - HTTP/1.1 has no codes
         self._connection.on_incomplete()
 
     def release(self, size_bytes: int) -> None:

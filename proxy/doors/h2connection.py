@@ -266,11 +266,11 @@ class H2Connection:
         if self._is_draining and self._codec.is_drained:
             self._finish()
 
-    def on_incomplete(self, stream: H2Stream) -> None:
+    def on_incomplete(self, stream: H2Stream, error_code: ErrorCode) -> None:
         if self._forget(stream.stream_id) is None:
             return
         stream.exchange = None
-        self._codec.reset_stream(stream.stream_id, ErrorCode.INTERNAL_ERROR)
+        self._codec.reset_stream(stream.stream_id, error_code)
         self._transport.flush_later()
         if not self._streams:
             self._on_streams_gone()

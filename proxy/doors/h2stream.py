@@ -33,7 +33,7 @@ class Connection(Protocol):
     @property
     def turns(self) -> "Turns": ...
     def on_response_end(self, stream: "H2Stream") -> None: ...
-    def on_incomplete(self, stream: "H2Stream") -> None: ...
+    def on_incomplete(self, stream: "H2Stream", error_code: h2.ErrorCode) -> None: ...
     def on_window_closed(self, stream: "H2Stream") -> None: ...
 
 
@@ -141,8 +141,8 @@ class H2Stream:
         self._transport.flush_later()
         self._connection.on_response_end(self)
 
-    def reset(self) -> None:
-        self._connection.on_incomplete(self)
+    def reset(self, *, is_cancelled: bool = False) -> None:
+        self._connection.on_incomplete(self, h2.ErrorCode.CANCEL if is_cancelled else h2.ErrorCode.INTERNAL_ERROR)
 
     def release(self, size_bytes: int) -> None:
         if self.exchange is None:

@@ -57,13 +57,13 @@ _FAILURES: Final = {
 }
 
 
-def failure_answer(reason: Reason, edits: HeaderEdits | None) -> Answer:
-    """What a request is answered with whose last attempt failed."""
+def failure_answer(reason: Reason, edits: HeaderEdits | None, grpc_status: int | None = None) -> Answer:
+    """What a request is answered with whose last attempt failed. `grpc_status`: where the backend has said so much."""
     wording = _FAILURES[reason]
     headers: tuple[Field, ...] = (_TEXT,)
     if wording.retry_after_s:
         headers = (_TEXT, (b"retry-after", b"%d" % wording.retry_after_s))
-    return _error(wording.status_code, reason.value, wording.text, edits, headers)
+    return _error(wording.status_code, reason.value, wording.text, edits, headers, grpc_status)
 
 
 def error_answer(status_code: int, reason: str, text: str, edits: HeaderEdits | None = None) -> Answer:
@@ -71,13 +71,20 @@ def error_answer(status_code: int, reason: str, text: str, edits: HeaderEdits | 
     return _error(status_code, reason, text, edits, (_TEXT,))
 
 
-def _error(status_code: int, reason: str, text: str, edits: HeaderEdits | None, headers: tuple[Field, ...]) -> Answer:
+def _error(
+    status_code: int,
+    reason: str,
+    text: str,
+    edits: HeaderEdits | None,
+    headers: tuple[Field, ...],
+    grpc_status: int | None = None,
+) -> Answer:
     return Answer(
         status_code,
         reason,
         text.encode() + b"\n",
         headers,
-        grpc_status_of(status_code),
+        grpc_status_of(status_code) if grpc_status is None else grpc_status,
         response_edits=edits,
     )
 

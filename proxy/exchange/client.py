@@ -63,8 +63,10 @@ class ClientStream(Protocol):
     def send_trailers(self, fields: Fields) -> None:
         """End the response after its body."""
 
-    def reset(self) -> None:
-        """The response cannot be completed: make sure that the client notices."""
+    def reset(self, *, is_cancelled: bool = False) -> None:
+        """The response cannot be completed: make sure that the client notices. `is_cancelled`: because the backend has
+        cancelled it, which HTTP/2 has a code for.
+        """
 
     def release(self, size_bytes: int) -> None:
         """Credit for request bytes."""

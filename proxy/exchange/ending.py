@@ -17,6 +17,7 @@ from proxy.exchange.record import Record
 from proxy.exchange.relay import NOBODY, Relay, Upload
 from proxy.exchange.shared import Shared
 from proxy.exchange.timers import Timers
+from proxy.h2 import ErrorCode
 from proxy.h2.heads import Field, RequestHead
 from proxy.routing import Answer, Rule
 from proxy.stats import NO_ROUTE, RouteStats
@@ -158,10 +159,10 @@ class Ending:
             # Not where the client perhaps is slow, to send or to read: it could have any address set aside.
             stream.cancel(timed_out=timed_out and self._is_request_complete and not self._is_head_sent)
 
-    def _abort(self) -> None:
-        """The response cannot be completed."""
+    def _abort(self, error_code: int | None = None) -> None:
+        """The response cannot be completed. `error_code`: that of the backend's reset."""
         self._let_go()
-        self._client.reset()
+        self._client.reset(is_cancelled=error_code == ErrorCode.CANCEL)
         self._finish()
 
     def give_up(self) -> None:

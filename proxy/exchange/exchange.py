@@ -18,6 +18,7 @@ from proxy.backend.stream import BackendStream, Failure, Reason, Wish
 from proxy.exchange import answers, upgrade
 from proxy.exchange.answers import error_answer
 from proxy.exchange.attempting import Attempting
+from proxy.exchange.calls import status_of_reset
 from proxy.exchange.departure import Departure
 from proxy.exchange.hopbyhop import final_fields, interim_fields, trailer_fields
 from proxy.exchange.relay import NOBODY, Data, Relay, Upload
@@ -192,7 +193,7 @@ class Exchange(Attempting):
         self._address = stream.address or self._address
         if self._is_head_sent:
             self._reason, self._detail = failure.reason.value, failure.detail
-            self._abort()
+            self._abort(failure.error_code)
             return
         attempts = self._attempts_of(departure)
         delay_s = None
@@ -201,7 +202,10 @@ class Exchange(Attempting):
         if self._retry_after(delay_s):
             return
         self._detail = failure.detail
-        self._answer(answers.failure_answer(failure.reason, departure.decision.response_edits))
+        grpc_status = None
+        if failure.error_code is not None:
+            grpc_status = status_of_reset(failure.error_code, self._head, self._shared.loop.now_s - self._began_s)
+        self._answer(answers.failure_answer(failure.reason, departure.decision.response_edits, grpc_status))
 
     # -- responses ---------------------------------------------------------------------------------------------------
 

@@ -5,9 +5,13 @@ import time
 from collections.abc import Callable, Iterator
 
 import grpc
+import h2.errors
+import h2.events
 import pytest
 
 from tests.e2e.proxy.doors import through_both_doors
+from tests.proxy.backend.h2peer import H2Peer, speaks
+from tests.proxy.backend.servers import backend as backend_that
 from tests.support.gateway import Gateway, route_to
 from tests.support.grpcpeer import DETAILS, GrpcClient, GrpcServer, clear_client, code_of, tls_client
 from tests.support.ports import ReservedPort
@@ -199,3 +203,35 @@ def test_a_backend_that_breaks_the_protocol_is_unavailable(gateway: Gateway) -> 
         code, _ = failing(gateway, lambda client: client.unary("Unary", b"x"))
 
     assert grpc.StatusCode.UNAVAILABLE == code
+
+
+@through_both_doors
+def test_a_call_that_its_backend_cancels_is_cancelled(gateway: Gateway) -> None:
+    """Not unavailable, after which clients may send it again."""
+
+    def cancel(peer: H2Peer, event: h2.events.Event) -> None:
+        if isinstance(event, h2.events.RequestReceived):
+            peer.h2.reset_stream(event.stream_id, h2.errors.ErrorCodes.CANCEL)
+
+    with backend_that(speaks(cancel)) as server:
+        gateway.serve(route_to(server.address, kind="grpc", protocol="h2c"))
+
+        code, details = failing(gateway, lambda client: client.unary("Unary", b"x"))
+
+    assert grpc.StatusCode.CANCELLED == code
+    assert "the backend broke the connection before it answered" in details
+
+
+def test_a_stream_that_its_backend_cancels_is_cancelled(gateway: Gateway) -> None:
+    def begin_and_cancel(peer: H2Peer, event: h2.events.Event) -> None:
+        if isinstance(event, h2.events.RequestReceived):
+            peer.h2.send_headers(event.stream_id, [(b":status", b"200"), (b"content-type", b"application/grpc")])
+            peer.h2.send_data(event.stream_id, b"\0\0\0\0\x05first")
+            peer.h2.reset_stream(event.stream_id, h2.errors.ErrorCodes.CANCEL)
+
+    with backend_that(speaks(begin_and_cancel)) as server:
+        gateway.serve(route_to(server.address, kind="grpc", protocol="h2c"))
+
+        code, _ = failing(gateway, lambda client: list(client.split("Split", b"x")))
+
+    assert grpc.StatusCode.CANCELLED == code

@@ -233,6 +233,31 @@ def test_a_reset_stream_may_have_been_processed(leaves: bool, code: ErrorCodes) 
         assert w.backend().connections == (0 if leaves else 1)
 
 
+@pytest.mark.parametrize(
+    ("code", "timeout", "blames_address"),
+    [
+        (ErrorCodes.CANCEL, b"1m", False),
+        (ErrorCodes.CANCEL, None, True),
+        (ErrorCodes.INTERNAL_ERROR, b"1m", True),
+    ],
+)
+def test_no_client_has_an_address_set_aside_by_calls_with_short_deadlines(
+    code: ErrorCodes, timeout: bytes | None, blames_address: bool
+) -> None:
+    """Servers cancel what has passed its deadline."""
+
+    def reset(peer: H2Peer, event: h2.events.Event) -> None:
+        if isinstance(event, h2.events.StreamEnded):
+            peer.h2.reset_stream(event.stream_id, code)
+
+    with backend(speaks(reset)) as peer, world() as w:
+        w.use(h2c(peer.address))
+        failure = w.fetch(fields=[(b"grpc-timeout", timeout)] if timeout else []).failure
+
+        assert failure is not None
+        assert (failure.error_code, failure.blames_address) == (code, blames_address)
+
+
 def test_a_malformed_response_fails_its_request_alone() -> None:
     def lie(peer: H2Peer, event: h2.events.Event) -> None:
         if isinstance(event, h2.events.StreamEnded) and event.stream_id == 1:

@@ -55,7 +55,7 @@ class MemoryClient:
         self.trailers: Fields | None = None
         self.taken = Taken()
         self.is_ended = False
-        self.is_reset = False
+        self.is_reset = self.is_cancelled = False
         self.is_gone = False
         self.is_request_stopped = False
         self.owed_bytes = 0
@@ -109,9 +109,10 @@ class MemoryClient:
         self.trailers = fields
         self.is_ended = True
 
-    def reset(self) -> None:
+    def reset(self, *, is_cancelled: bool = False) -> None:
         assert not self.is_over
         self.is_reset = True
+        self.is_cancelled = is_cancelled
 
     def release(self, size_bytes: int) -> None:
         assert 0 <= size_bytes <= self.owed_bytes, f"credit for {size_bytes} bytes, {self.owed_bytes} are owed"
@@ -244,10 +245,11 @@ class MemoryStream:
         is_unprocessed: bool = False,
         was_reused: bool = False,
         was_connecting: bool = False,
+        error_code: int | None = None,
     ) -> None:
         self.is_over = True
         self.taken.drain()
-        failure = Failure(reason, "as the test wants", is_unprocessed, was_reused, was_connecting)
+        failure = Failure(reason, "as the test wants", is_unprocessed, was_reused, was_connecting, error_code)
         self._receiver.on_backend_failed(failure)
 
 

@@ -1,0 +1,42 @@
+"""How a call of gRPC ends whose backend has reset its stream: as it would for a client that asks the backend itself.
+
+Not as unavailable, which clients take for leave to send a call again that has perhaps been carried out. Pure: times
+come in as numbers.
+"""
+
+from typing import Final
+
+from proxy.h2 import ErrorCode
+from proxy.h2.heads import RequestHead
+from proxy.routing import header
+
+CANCELLED: Final = 1
+DEADLINE_EXCEEDED: Final = 4
+INTERNAL: Final = 13
+_STATUSES: Final[dict[int, int]] = {
+    ErrorCode.REFUSED_STREAM: 14,
+    ErrorCode.CANCEL: CANCELLED,
+    ErrorCode.ENHANCE_YOUR_CALM: 8,
+    ErrorCode.INADEQUATE_SECURITY: 7,
+}
+"""What gRPC over HTTP/2 makes of them; all others are INTERNAL."""
+_MAX_BYTES: Final = 9
+"""Eight digits and a unit."""
+_UNITS_S: Final = {b"H": 3600.0, b"M": 60.0, b"S": 1.0, b"m": 1e-3, b"u": 1e-6, b"n": 1e-9}
+
+
+def status_of_reset(error_code: int, head: RequestHead, took_s: float) -> int:
+    """Servers cancel what has passed its deadline, and so may be ahead of the client, who is to hear of that."""
+    status = _STATUSES.get(error_code, INTERNAL)
+    if status == CANCELLED:
+        deadline_s = _deadline_s(header(head, b"grpc-timeout"))
+        if deadline_s is not None and took_s >= deadline_s:
+            return DEADLINE_EXCEEDED
+    return status
+
+
+def _deadline_s(value: bytes | None) -> float | None:
+    """None: there is none, or none that can be read."""
+    if value is None or not 1 < len(value) <= _MAX_BYTES or not value[:-1].isdigit() or value[-1:] not in _UNITS_S:
+        return None
+    return int(value[:-1]) * _UNITS_S[value[-1:]]
