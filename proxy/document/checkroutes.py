@@ -91,7 +91,7 @@ class RouteChecker:
         if not route.rules and not route.backends:
             add(at, "no `rules` and no `backends`, so there is nothing to do with a request")
         if route.backends:
-            self._check_backends(route.backends, at)
+            self._check_rule(Rule(backends=route.backends), route.kind, at)
         names: dict[str, int] = {}
         for place, rule in enumerate(route.rules):
             if rule.name and names.setdefault(rule.name, place) != place:

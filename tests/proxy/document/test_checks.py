@@ -41,6 +41,33 @@ def probing(**policy: str) -> dict[str, Any]:
     return {"backends": [{"name": "a", "addresses": ["b:80"], "activeHealth": policy}]}
 
 
+def filtered(**filters: Any) -> dict[str, Any]:
+    """By the rule."""
+    return rule(filters=filters)
+
+
+def edited(**edits: Any) -> dict[str, Any]:
+    return filtered(requestHeaderModifier=edits)
+
+
+def pointed(filters: dict[str, Any], *matches: dict[str, Any]) -> dict[str, Any]:
+    """A rule without backends, with such matches."""
+    return {"routes": [{"rules": [{"filters": filters, "matches": list(matches)}]}]}
+
+
+def calls(**fields: Any) -> dict[str, Any]:
+    """A route of kind grpc with one rule."""
+    return {"routes": [{"kind": "grpc", "rules": [fields]}]}
+
+
+def copied(**share: Any) -> dict[str, Any]:
+    return filtered(requestMirrors=[{"backend": HERE[0], **share}])
+
+
+def secured(**tls: Any) -> dict[str, Any]:
+    return {"backends": [{"name": "a", "protocol": "https", "tls": {"serverName": "a.example", **tls}}]}
+
+
 def with_key(key: str) -> dict[str, Any]:
     pem = "-----BEGIN CERTIFICATE-----\nMA==\n-----END CERTIFICATE-----\n"
     certificate = {"certificate": pem, "privateKey": key}
@@ -53,6 +80,14 @@ PKCS1 = "-----BEGIN RSA PRIVATE KEY-----\nProc-Type: 4,ENCRYPTED\n\nMA==\n-----E
 RULE = "routes[0].rules[0]"
 MATCH = f"{RULE}.matches[0]"
 PATH = f"{MATCH}.path.value"
+FILTERS = f"{RULE}.filters"
+EDITS = f"{FILTERS}.requestHeaderModifier"
+LENGTH = {"name": "Content-Length", "value": "1"}
+PREFIX = {"path": {"type": "PathPrefix", "value": "/a"}}
+EXACT = {"path": {"type": "Exact", "value": "/a"}}
+FULL = {"type": "ReplaceFullPath", "replaceFullPath": "/b"}
+PART = {"type": "ReplacePrefixMatch", "replacePrefixMatch": "/b"}
+GATE = {"protocol": "HTTPS", "tls": {"certificates": [{"certificate": CERTIFICATE, "privateKey": KEY}]}}
 
 REFUSED: list[tuple[dict[str, Any], str, str]] = [
     ({"listeners": [WEB, {**WEB, "port": 81}]}, "listeners[1].name", "want unique names"),
@@ -65,6 +100,22 @@ REFUSED: list[tuple[dict[str, Any], str, str]] = [
     ({"listeners": [{"name": "a"}]}, "listeners[0]", "nothing can reach this listener"),
     ({"listeners": [{**WEB, "address": "host"}]}, "listeners[0].address", "not an IP address"),
     ({"listeners": [{**WEB, "protocol": "HTTPS"}]}, "listeners[0]", "`tls` is missing"),
+    (
+        {"listeners": [{**WEB, "hostname": "a.example"}, {**WEB, **GATE, "name": "b", "hostname": "b.example"}]},
+        "listeners[1].protocol",
+        "HTTPS, but listeners[0] has HTTP on the same port",
+    ),
+    (
+        {"listeners": [{"name": "a", "tunnel": True}, {"name": "b", "tunnel": True}]},
+        "listeners[1].hostname",
+        "same hostname",
+    ),
+    ({"listeners": [{**WEB, "tls": GATE["tls"]}]}, "listeners[0].tls", "protocol is HTTP, which has no TLS"),
+    (
+        {"listeners": [{**WEB, **GATE, "tls": {**GATE["tls"], "clientValidation": {"ca": KEY}}}]},
+        "listeners[0].tls.clientValidation.ca",
+        "want -----BEGIN CERTIFICATE-----",
+    ),
     (with_key(PKCS8), "listeners[0].tls.certificates[0].privateKey", "without a passphrase"),
     (with_key(PKCS1), "listeners[0].tls.certificates[0].privateKey", "without a passphrase"),
     ({"listeners": [{"name": "t", "tunnel": True, "publicPort": 8080}]}, "listeners[0].tunnel", "ports 80 and 443"),
@@ -72,6 +123,30 @@ REFUSED: list[tuple[dict[str, Any], str, str]] = [
     ({"backends": [{"name": "a", "addresses": ["b"]}]}, "backends[0].addresses[0]", "want host:port"),
     ({"backends": [{"name": "a", "addresses": ["b:0"]}]}, "backends[0].addresses[0]", "want host:port"),
     ({"backends": [{"name": "a", "protocol": "https"}]}, "backends[0]", "serverName"),
+    ({"backends": [{"name": "a"}, {"name": "a"}]}, "backends[1].name", "want unique names"),
+    ({"backends": [{"name": "http://a:80"}]}, "backends[0].name", "kept for backends without a name"),
+    (
+        {"backends": [{"name": "a", "protocol": "h2c", "tls": {"serverName": "a.example"}}]},
+        "backends[0].tls",
+        "protocol is h2c, which has no TLS",
+    ),
+    (secured(ca=KEY), "backends[0].tls.ca", "blocks PRIVATE KEY, want -----BEGIN CERTIFICATE-----"),
+    (secured(subjectAltNames=[{}]), "backends[0].tls.subjectAltNames[0]", "either `hostname` or `uri`"),
+    (
+        secured(subjectAltNames=[{"hostname": "a.example", "uri": "spiffe://a/b"}]),
+        "backends[0].tls.subjectAltNames[0]",
+        "either `hostname` or `uri`",
+    ),
+    (
+        secured(clientCertificate={"certificate": CERTIFICATE, "privateKey": CERTIFICATE}),
+        "backends[0].tls.clientCertificate.privateKey",
+        "want -----BEGIN PRIVATE KEY-----",
+    ),
+    (
+        secured(clientCertificate={"certificate": KEY, "privateKey": KEY}),
+        "backends[0].tls.clientCertificate.certificate",
+        "want -----BEGIN CERTIFICATE-----",
+    ),
     (probing(interval="0s"), "backends[0].activeHealth.interval", "no time between two questions"),
     (probing(timeout="0ms"), "backends[0].activeHealth.timeout", "wait for ever"),
     ({"forwarding": {"trustedProxies": ["10.0.0.1/8"]}}, "forwarding.trustedProxies[0]", "host bits set"),
@@ -95,6 +170,102 @@ REFUSED: list[tuple[dict[str, Any], str, str]] = [
         {"backends": [{"name": "x"}], "routes": [{"backends": [{"backend": "x", "address": "b:1"}]}]},
         "routes[0].backends[0]",
         "excludes `address`",
+    ),
+    *(
+        (
+            {"backends": [{"name": "x"}], "routes": [{"backends": [{"backend": "x", **more}]}]},
+            "routes[0].backends[0]",
+            "excludes `address`",
+        )
+        for more in ({"addresses": ["b:1"]}, {"protocol": "h2c"})
+    ),
+    (
+        {"routes": [{"backends": [{"address": "b:1", "addresses": ["c:1"]}]}]},
+        "routes[0].backends[0].addresses",
+        "`address` is given too",
+    ),
+    (
+        {"routes": [{"backends": HERE, "rules": [{"backends": HERE}]}]},
+        "routes[0].backends",
+        "want `backends` inside the rules",
+    ),
+    (
+        {"routes": [{"rules": [{"name": "a", "backends": HERE}, {"name": "a", "backends": HERE}]}]},
+        "routes[0].rules[1].name",
+        "is the name of rules[0] too",
+    ),
+    (
+        {"routes": [{"backends": [{**HERE[0], "filters": {"requestHeaderModifier": {"set": [LENGTH]}}}]}]},
+        "routes[0].backends[0].filters.requestHeaderModifier.set[0].name",
+        "the proxy alone writes it",
+    ),
+    (
+        rule(backends=[{**HERE[0], "filters": {"requestHeaderModifier": {"set": [LENGTH]}}}]),
+        f"{RULE}.backends[0].filters.requestHeaderModifier.set[0].name",
+        "the proxy alone writes it",
+    ),
+    (edited(set=[LENGTH]), f"{EDITS}.set[0].name", "the proxy alone writes it"),
+    (edited(add=[{"name": "transfer-encoding", "value": "chunked"}]), f"{EDITS}.add[0].name", "the proxy alone writes"),
+    (edited(remove=["A", "Connection"]), f"{EDITS}.remove[1]", "the proxy alone writes it"),
+    (edited(set=[{"name": "Host", "value": "a"}]), f"{EDITS}.set[0].name", "`urlRewrite.hostname` only"),
+    (
+        filtered(responseHeaderModifier={"remove": ["Content-Length"]}),
+        f"{FILTERS}.responseHeaderModifier.remove[0]",
+        "the proxy alone writes it",
+    ),
+    (pointed({"requestRedirect": {}, "urlRewrite": {}}), f"{FILTERS}.urlRewrite", "want one of the two"),
+    (pointed({"requestRedirect": {"path": PART}}, EXACT), f"{FILTERS}.requestRedirect.path.type", "exactly one match"),
+    (filtered(requestRedirect={}), f"{FILTERS}.requestRedirect", "excludes `backends`"),
+    (calls(filters={"requestRedirect": {}}), f"{FILTERS}.requestRedirect", "not for routes of kind grpc"),
+    (calls(filters={"urlRewrite": {}}), f"{FILTERS}.urlRewrite", "not for routes of kind grpc"),
+    (rule(matches=[EXACT], filters={"urlRewrite": {"path": PART}}), f"{FILTERS}.urlRewrite.path.type", "exactly one"),
+    (
+        rule(matches=[PREFIX, PREFIX], filters={"urlRewrite": {"path": PART}}),
+        f"{FILTERS}.urlRewrite.path.type",
+        "exactly one match",
+    ),
+    (
+        filtered(urlRewrite={"path": {"type": "ReplaceFullPath"}}),
+        f"{FILTERS}.urlRewrite.path",
+        "field `replaceFullPath` is missing",
+    ),
+    (
+        filtered(urlRewrite={"path": {**FULL, "replacePrefixMatch": "/b"}}),
+        f"{FILTERS}.urlRewrite.path",
+        "field `replacePrefixMatch` is not wanted",
+    ),
+    (
+        filtered(urlRewrite={"path": {**FULL, "replaceFullPath": "/b?c"}}),
+        f"{FILTERS}.urlRewrite.path.replaceFullPath",
+        "is not a path",
+    ),
+    (
+        copied(percent=0, fraction={"numerator": 1}),
+        f"{FILTERS}.requestMirrors[0].fraction",
+        "`percent` is given too",
+    ),
+    (copied(fraction={"numerator": 101}), f"{FILTERS}.requestMirrors[0].fraction.numerator", "more than the denom"),
+    *(
+        (filtered(cors={name: [value, "*"]}), f"{FILTERS}.cors.{name}", "must stand alone")
+        for name, value in (("allowOrigins", "http://a"), ("allowMethods", "PUT"), ("allowHeaders", "a"))
+    ),
+    (
+        rule(backends=[{**HERE[0], "respond": {"statusCode": 404}}]),
+        f"{RULE}.backends[0].respond",
+        "excludes `backend`",
+    ),
+    (
+        rule(sessionPersistence={"type": "Header", "lifetimeType": "Permanent", "absoluteTimeout": "1h"}),
+        f"{RULE}.sessionPersistence.lifetimeType",
+        "Permanent is for cookies",
+    ),
+    *(
+        (calls(matches=[match]), f"{MATCH}.{name}", "not for routes of kind grpc")
+        for name, match in (
+            ("path", PREFIX),
+            ("method", {"method": "GET"}),
+            ("queryParams", {"queryParams": [{"name": "a", "value": "b"}]}),
+        )
     ),
     ({"routes": [{"name": "a", "backends": HERE}] * 2}, "routes[1].name", "want unique names"),
     (rule(respond={"statusCode": 404}), f"{RULE}.respond", "excludes `backends`"),
@@ -238,6 +409,41 @@ def test_the_content_hash_goes_by_what_is_said_and_not_by_how() -> None:
     third = document.decode(b'{"routes": [{"name": "b", "backends": [{"address": "a:1"}]}]}')
 
     assert document.content_hash(first) == document.content_hash(second) != document.content_hash(third)
+
+
+TAKEN: list[dict[str, Any]] = [
+    {"listeners": [{**WEB, "hostname": "a.example"}, {**WEB, "name": "b", "hostname": "b.example"}]},
+    {"listeners": [WEB, {**WEB, "name": "b", "hostname": "b.example"}]},
+    {"listeners": [WEB, {**WEB, **GATE, "name": "b", "port": 443}]},
+    {"listeners": [{"name": "a", "tunnel": True}, {"name": "b", "tunnel": True, "gateway": "another"}]},
+    {"listeners": [WEB, {"name": "a", "tunnel": True}]},
+    {"listeners": [{"name": "a", "tunnel": True, "publicPort": 80}]},
+    {"listeners": [{"name": "a", "tunnel": True, "protocol": "HTTPS"}]},
+    {"routes": [{"backends": HERE}, {"backends": HERE}]},
+    {"routes": [{"rules": [{"backends": HERE}, {"backends": HERE}]}]},
+    {"routes": [{"name": "a", "backends": HERE}, {"name": "a", "kind": "grpc", "backends": HERE}]},
+    secured(subjectAltNames=[{"hostname": "a.example"}, {"uri": "spiffe://a/b"}], ca=CERTIFICATE),
+    secured(clientCertificate={"certificate": CERTIFICATE, "privateKey": KEY}),
+    edited(set=[{"name": "X-Host", "value": "a"}], add=[{"name": "Via", "value": "a"}], remove=["Server"]),
+    filtered(urlRewrite={"hostname": "b.example"}),
+    filtered(urlRewrite={"path": FULL}),
+    filtered(urlRewrite={"path": PART}),
+    rule(matches=[PREFIX], filters={"urlRewrite": {"path": PART}}),
+    rule(matches=[{"method": "GET"}], filters={"urlRewrite": {"path": PART}}),
+    rule(matches=[EXACT, PREFIX], filters={"urlRewrite": {"path": FULL}}),
+    pointed({"requestRedirect": {"path": PART}}, PREFIX),
+    calls(backends=HERE, filters={"requestHeaderModifier": {"remove": ["a"]}}),
+    copied(percent=0),
+    copied(fraction={"numerator": 100}),
+    filtered(cors={"allowOrigins": ["*"], "allowMethods": ["*"], "allowHeaders": ["a", "b"]}),
+    rule(backends=[{"respond": {"statusCode": 404}}, HERE[0]]),
+    rule(sessionPersistence={"lifetimeType": "Permanent", "absoluteTimeout": "1h"}),
+]
+
+
+@pytest.mark.parametrize("taken", TAKEN)
+def test_what_contradicts_nothing_is_taken(taken: dict[str, Any]) -> None:
+    document.decode(json.dumps(taken).encode())
 
 
 def test_an_attempt_may_take_as_long_as_its_request() -> None:
