@@ -49,3 +49,57 @@ def test_probes_change_the_verdict_after_so_many_in_a_row(results: list[bool], d
             assert tail == [is_down] * (up if is_down else down)
             is_down = not is_down
         assert address.is_down is is_down
+
+
+def ejecting(failures: int = 1) -> document.PassiveHealth:
+    return document.PassiveHealth(consecutive_failures=failures, ejection_time="10s", max_ejected_percent=100)
+
+
+def test_what_fails_late_prolongs_no_ejection() -> None:
+    """What had been asked of the address before it was ejected."""
+    address = AddressHealth()
+    outliers = Outliers(ejecting(), [address])
+    assert outliers.failed(address, 0.0)
+
+    assert not outliers.failed(address, 9.0)
+
+    assert outliers.restore(9.0) == 10.0
+    assert outliers.restore(10.0) is None
+    assert address.is_usable
+
+
+def test_an_address_that_probes_found_down_is_so_after_another_document_too() -> None:
+    policy = document.ActiveHealth(unhealthy_threshold=1, healthy_threshold=2)
+    address = AddressHealth()
+    address.probed(False, policy)
+    address.probed(True, policy)
+
+    address.forget(is_passive=True, is_active=False)
+
+    assert not address.is_usable
+    assert address.probed(True, policy)
+
+
+def test_an_ejected_address_is_so_after_another_document_too() -> None:
+    address = AddressHealth()
+    Outliers(ejecting(2), [address]).failed(address, 0.0)
+    address.forget(is_passive=False, is_active=True)
+
+    assert Outliers(ejecting(2), [address]).failed(address, 0.0)
+    address.forget(is_passive=False, is_active=True)
+
+    assert not address.is_usable
+
+
+def test_a_check_that_comes_back_begins_anew() -> None:
+    policy = document.ActiveHealth(unhealthy_threshold=2)
+    address = AddressHealth()
+    for _ in range(3):
+        address.probed(False, policy)
+        Outliers(ejecting(2), [address]).failed(address, 0.0)
+
+    address.forget(is_passive=True, is_active=True)
+
+    assert address.is_usable
+    assert not address.probed(False, policy)
+    assert not Outliers(ejecting(2), [address]).failed(address, 0.0)

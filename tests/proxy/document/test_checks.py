@@ -116,6 +116,8 @@ REFUSED: list[tuple[dict[str, Any], str, str]] = [
         "listeners[0].tls.clientValidation.ca",
         "want -----BEGIN CERTIFICATE-----",
     ),
+    (with_key("<redacted sha256:ab>"), "listeners[0].tls.certificates[0].privateKey", "never returns keys"),
+    (with_key("a key"), "listeners[0].tls.certificates[0].privateKey", "5 characters without a PEM block"),
     (with_key(PKCS8), "listeners[0].tls.certificates[0].privateKey", "without a passphrase"),
     (with_key(PKCS1), "listeners[0].tls.certificates[0].privateKey", "without a passphrase"),
     ({"listeners": [{"name": "t", "tunnel": True, "publicPort": 8080}]}, "listeners[0].tunnel", "ports 80 and 443"),
@@ -156,6 +158,8 @@ REFUSED: list[tuple[dict[str, Any], str, str]] = [
     ({"routes": [{"backends": [{}]}]}, "routes[0].backends[0]", "where to forward to"),
     ({"routes": [{"backends": [{"address": "b"}]}]}, "routes[0].backends[0].address", "want host:port"),
     ({"routes": [{"backends": [{"address": "[::g]:80"}]}]}, "routes[0].backends[0].address", "want host:port"),
+    ({"routes": [{"backends": [{"address": "[1::2::3]:80"}]}]}, "routes[0].backends[0].address", "want host:port"),
+    ({"routes": [{"backends": [{**HERE[0], "protocol": "https"}]}]}, "routes[0].backends[0]", "`tls` is missing"),
     (
         {"routes": [{"backends": [{"addresses": ["b:1", "c:65536"]}]}]},
         "routes[0].backends[0].addresses[1]",
@@ -249,10 +253,13 @@ REFUSED: list[tuple[dict[str, Any], str, str]] = [
         (filtered(cors={name: [value, "*"]}), f"{FILTERS}.cors.{name}", "must stand alone")
         for name, value in (("allowOrigins", "http://a"), ("allowMethods", "PUT"), ("allowHeaders", "a"))
     ),
-    (
-        rule(backends=[{**HERE[0], "respond": {"statusCode": 404}}]),
-        f"{RULE}.backends[0].respond",
-        "excludes `backend`",
+    *(
+        (
+            rule(backends=[{**target, "respond": {"statusCode": 404}}]),
+            f"{RULE}.backends[0].respond",
+            "excludes `backend`",
+        )
+        for target in (HERE[0], {"addresses": ["b:1"]}, {"backend": "x"}, {"tls": {"serverName": "a.example"}})
     ),
     (
         rule(sessionPersistence={"type": "Header", "lifetimeType": "Permanent", "absoluteTimeout": "1h"}),
@@ -375,6 +382,26 @@ def test_a_reader_that_refuses_a_field_that_is_there_twice_goes_on_from_the_docu
     assert after.content.routes == before.content.routes
 
 
+def problems_of(refused: dict[str, Any]) -> list[str]:
+    with pytest.raises(document.DocumentError) as caught:
+        document.decode(json.dumps(refused).encode())
+    return [problem.message for problem in caught.value.problems]
+
+
+def test_no_more_expressions_that_are_too_large_are_tried_than_sound_ones() -> None:
+    """Each costs as much as the largest that may be."""
+    reasons = problems_of(fields_of([f"(a|b)*a(a|b){{{100 + at}}}" for at in range(10)]))
+
+    assert [("1024 states" in reason, "too large together" in reason) for reason in reasons] == [
+        *[(True, False)] * 8,
+        *[(False, True)] * 2,
+    ]
+
+
+def test_expressions_that_are_none_cost_a_rule_nothing() -> None:
+    assert all("too large" not in reason for reason in problems_of(fields_of([f"a{at}(" for at in range(16)])))
+
+
 def test_a_rule_may_have_hundreds_of_usual_regular_expressions_and_any_of_them_many_times() -> None:
     usual = [f"/api/v[0-9]+/users{at}/[a-z0-9-]+" for at in range(200)]
 
@@ -419,6 +446,7 @@ TAKEN: list[dict[str, Any]] = [
     {"listeners": [WEB, {"name": "a", "tunnel": True}]},
     {"listeners": [{"name": "a", "tunnel": True, "publicPort": 80}]},
     {"listeners": [{"name": "a", "tunnel": True, "protocol": "HTTPS"}]},
+    {"listeners": [WEB], "routes": [{"backends": HERE, "listeners": ["web"]}]},
     {"routes": [{"backends": HERE}, {"backends": HERE}]},
     {"routes": [{"rules": [{"backends": HERE}, {"backends": HERE}]}]},
     {"routes": [{"name": "a", "backends": HERE}, {"name": "a", "kind": "grpc", "backends": HERE}]},
