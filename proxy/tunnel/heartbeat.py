@@ -11,15 +11,19 @@ from proxy.tunnel.wirebytes import WireBytes
 
 PING_PERIOD_S: Final = 10.0
 """From one look to the next."""
+_VAIN_REPEATS: Final = 3
+"""Each waits twice as long as the one before, the first longer than a round trip: late answers do not come to this."""
 
 
 class Heartbeat:
-    __slots__ = ("_asked_at_s", "_wire")
+    __slots__ = ("_asked_at_s", "_had_more", "_wire")
 
     def __init__(self, wire: WireBytes) -> None:
         """`wire`: nobody else asks it."""
         self._wire = wire
         self._asked_at_s: float | None = None
+        self._had_more = False
+        """At the look before something was not acknowledged."""
 
     @property
     def is_awaited(self) -> bool:
@@ -29,13 +33,24 @@ class Heartbeat:
         """A PING is sent."""
         self._asked_at_s = now_s
         self._wire.growth()
+        self._had_more = True
 
     def answered(self, now_s: float) -> float | None:
         """Seconds since it was asked for; None: it was not."""
         asked_at_s, self._asked_at_s = self._asked_at_s, None
         return None if asked_at_s is None else now_s - asked_at_s
 
-    def has_stopped(self) -> bool:
-        """Asked PING_PERIOD_S after `asked`, and again and again, while the answer is awaited."""
+    def end(self) -> str:
+        """Why the connection is dead; empty: it is not.
+
+        Asked PING_PERIOD_S after `asked`, and again and again, while the answer is awaited.
+        """
         acknowledged_bytes, received_bytes = self._wire.growth()
-        return not received_bytes and not (acknowledged_bytes and self._wire.has_more)
+        had_more, self._had_more = self._had_more, self._wire.has_more
+        if not received_bytes:
+            if acknowledged_bytes and self._wire.has_more:
+                return ""
+            return f"the edge answered no PING within {PING_PERIOD_S:g} s"
+        if had_more and not acknowledged_bytes and self._wire.repeats >= _VAIN_REPEATS:
+            return f"nothing that was sent has reached the edge for {PING_PERIOD_S:g} s, though it sends"
+        return ""

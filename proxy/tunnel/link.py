@@ -343,8 +343,8 @@ class Link:
     def _look_after(self) -> None:
         if self._heartbeat is None or not self._heartbeat.is_awaited:
             self._ping()
-        elif self._heartbeat.has_stopped():
-            self.abandon(f"the edge answered no PING within {PING_PERIOD_S:g} s")
+        elif reason := self._heartbeat.end():
+            self.abandon(reason)
             return
         self._deadline.set(self._loop.now_s + PING_PERIOD_S)
 

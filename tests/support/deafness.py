@@ -1,9 +1,14 @@
-"""A client that hears nothing: its handshake stays half done, as one does for the time of a round trip."""
+"""Sockets that do not hear what comes for them, as though the network had lost it: without a word, and without rights.
+
+A client that hears nothing: its handshake stays half done, as one does for the time of a round trip. A peer that hears
+no data: the other side sends it again and again, as where packets of full size are lost on the way.
+"""
 
 import ctypes
 import socket
 import struct
 import time
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
@@ -11,15 +16,35 @@ _WAIT_S: Final = 10.0
 _SO_ATTACH_FILTER: Final = 26
 _SO_DETACH_FILTER: Final = 27
 _DROP_ALL: Final = struct.pack("HBBI", 0x06, 0, 0, 0)
+_MOST_HEADER_BYTES: Final = 60
+_DROP_DATA: Final = b"".join(
+    (
+        struct.pack("HBBI", 0x80, 0, 0, 0),  # the segment's length, its header included
+        struct.pack("HBBI", 0x25, 1, 0, _MOST_HEADER_BYTES),
+        struct.pack("HBBI", 0x06, 0, 0, 0xFFFF_FFFF),
+        _DROP_ALL,
+    )
+)
+"""As in linux/filter.h."""
 _SYN_RECV: Final = "03"
 
 
 def deaf_socket() -> socket.socket:
     """For IPv4; whatever comes is dropped before TCP sees it."""
     sock = socket.socket()
-    code = ctypes.create_string_buffer(_DROP_ALL)
-    sock.setsockopt(socket.SOL_SOCKET, _SO_ATTACH_FILTER, struct.pack("HP", 1, ctypes.addressof(code)))
+    _filter(sock, _DROP_ALL)
     return sock
+
+
+def lose_data(sock: socket.socket) -> None:
+    """All of some bytes that comes from now on, however often; what acknowledges something is heard."""
+    _filter(sock, _DROP_DATA)
+
+
+def _filter(sock: socket.socket, steps: bytes) -> None:
+    code = ctypes.create_string_buffer(steps)
+    given = struct.pack("HP", len(steps) // len(_DROP_ALL), ctypes.addressof(code))
+    sock.setsockopt(socket.SOL_SOCKET, _SO_ATTACH_FILTER, given)
 
 
 def hear_again(sock: socket.socket) -> None:
@@ -27,11 +52,26 @@ def hear_again(sock: socket.socket) -> None:
 
 
 def wait_for_handshake(port: int) -> None:
-    """Until the kernel has answered a client of this port that has not acknowledged it (proc(5), /proc/net/tcp)."""
+    """Until the kernel has answered a client of this port that has not acknowledged it."""
     end_s = time.monotonic() + _WAIT_S
     while time.monotonic() < end_s:
-        for line in Path("/proc/net/tcp").read_text().splitlines()[1:]:
-            _, local, _, state, *_ = line.split()
-            if state == _SYN_RECV and int(local.rpartition(":")[2], 16) == port:
-                return
+        if any(state == _SYN_RECV for state, _ in _connections(port)):
+            return
     raise AssertionError(f"no handshake is under way on port {port}")
+
+
+def wait_for_repeats(port: int, times: int) -> None:
+    """Until the kernel has sent the same from this port again so often, one time after the other."""
+    end_s = time.monotonic() + _WAIT_S
+    while time.monotonic() < end_s:
+        if any(repeats >= times for _, repeats in _connections(port)):
+            return
+    raise AssertionError(f"nothing is repeated from port {port}")
+
+
+def _connections(port: int) -> Iterator[tuple[str, int]]:
+    """State and repeats of those that have this port (proc(5), /proc/net/tcp)."""
+    for line in Path("/proc/net/tcp").read_text().splitlines()[1:]:
+        _, local, _, state, _, _, repeats, *_ = line.split()
+        if int(local.rpartition(":")[2], 16) == port:
+            yield state, int(repeats, 16)

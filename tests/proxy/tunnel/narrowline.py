@@ -1,4 +1,4 @@
-"""A line to the edge that takes what the connector sends as slowly as a test says; the other way it is wide."""
+"""A line to the edge: it takes what the connector sends as slowly as a test says, or loses it, and is wide back."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import threading
 from types import TracebackType
 from typing import Self
 
+from tests.support.deafness import lose_data, wait_for_repeats
 from tests.support.edge.ledger import PATIENCE_S
 from tests.support.ports import LOOPBACK
 
@@ -45,6 +46,14 @@ class NarrowLine:
             self._news.notify_all()
             if size_bytes < _EVERYTHING:
                 assert self._news.wait_for(lambda: not self._allowed_bytes, PATIENCE_S), "the connector sends nothing"
+
+    def lose(self) -> None:
+        """Whatever the connector sends from now on, however often; that it has received something still comes."""
+        lose_data(self._sockets[0])
+
+    def wait_until_repeated(self, times: int) -> None:
+        """The connector's kernel has sent the same again so often, one time after the other."""
+        wait_for_repeats(self._sockets[0].getpeername()[1], times)
 
     def _serve(self) -> None:
         with contextlib.suppress(OSError):

@@ -97,3 +97,15 @@ def test_an_edge_whose_uploads_come_is_not_dead_however_late_its_answer(rig: Rig
     rig.pass_time(PING_PERIOD_S)
     assert [type(report) for report in rig.reports] == [Registered]
     assert_given_up(rig)
+
+
+def test_an_edge_that_sends_and_gets_nothing_is_given_up(rig: Rig, line: NarrowLine) -> None:
+    """As where packets of full size are lost on the way, and no router says so."""
+    line.lose()
+    rig.pass_time(PING_PERIOD_S)
+    line.wait_until_repeated(3)
+    while len(rig.reports) == 1:  # once more where what came before was acknowledged late
+        rig.edge.call("/hello")
+        rig.services.begun.get(timeout=20)
+        rig.pass_time(PING_PERIOD_S)
+    assert "nothing that was sent has reached the edge" in rig.wait_for_end(1).error
