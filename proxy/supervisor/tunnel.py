@@ -236,7 +236,10 @@ class Tunnel:
         # Others may still be dialling what an earlier search has found.
         others = [place for place in self.places if place.number and place.edge == edge]
         used = {place.index: place.address for place in others if place.address is not None}
+        before = self._addresses
         self._addresses = EdgeAddresses(regions, self._settings.ip_version, random.randrange, used)
+        if before is not None:
+            self._addresses.go_on(before, self._searched_at_s)
 
     def _take_failed_search(self, edge: str, error: str) -> None:
         self._is_searching = self._awaits_search = False

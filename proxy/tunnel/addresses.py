@@ -58,6 +58,16 @@ class Region:
         elif not address.is_ipv6 or now_s >= self._return_at_s:
             self.active = self._primary
 
+    def go_on(self, before: "Region", now_s: float) -> None:
+        """`before`: from an earlier search, with addresses of this region. For as long as it would stay turned away."""
+        is_turned = before.active is before._secondary and now_s < before._return_at_s
+        if is_turned and self._secondary and self._primary[0].is_ipv6:
+            self.active = self._secondary
+            self._return_at_s = before._return_at_s
+
+    def overlaps(self, other: "Region") -> bool:
+        return not {*self._primary, *self._secondary}.isdisjoint({*other._primary, *other._secondary})
+
     def __contains__(self, address: EdgeAddress) -> bool:
         return address in self._primary or address in self._secondary
 
@@ -77,6 +87,17 @@ class EdgeAddresses:
         self._draw = draw
         self._used = dict(used or {})
         """By connection index."""
+
+    def go_on(self, before: "EdgeAddresses", now_s: float) -> None:
+        """With what was learnt about those that an earlier search has found, as far as they are still there."""
+        for region in self._regions:
+            for old in before._regions:
+                if region.overlaps(old):
+                    region.go_on(old, now_s)
+        taken = set(self._used.values())
+        for conn_index, address in before._used.items():
+            if address not in taken and any(address in region for region in self._regions):
+                self._used.setdefault(conn_index, address)
 
     @property
     def free_count(self) -> int:
@@ -100,6 +121,10 @@ class EdgeAddresses:
 
     def _take(self, conn_index: int, excluded: EdgeAddress | None) -> EdgeAddress | None:
         choices = [self._free(region, excluded) for region in self._regions]
+        if excluded is not None and excluded.is_ipv6:
+            # What keeps IPv6 from one region most likely keeps it from all.
+            of_ipv4 = [[address for address in free if not address.is_ipv6] for free in choices]
+            choices = of_ipv4 if any(of_ipv4) else choices
         most = max(map(len, choices), default=0)
         if not most:
             return None

@@ -130,6 +130,27 @@ class TestFallbackToIpv4:
 
         assert v6(2) == addresses.another_for(0, 0.0)
 
+    def test_the_connection_takes_an_ipv4_address_next_whatever_region_it_is_of(self) -> None:
+        for draw in (first, last):
+            addresses = EdgeAddresses([[v6(1), v6(2), v4(1)], [v6(11), v6(12), v4(11)]], IpVersion.AUTO, draw)
+            failed = addresses.address_for(0)
+            assert failed is not None
+            assert failed.is_ipv6
+
+            another = addresses.another_for(0, 0.0)
+
+            assert another is not None
+            assert not another.is_ipv6
+
+    def test_another_search_within_ten_minutes_does_not_turn_it_back(self) -> None:
+        before = self.site()
+        before.another_for(0, 100.0)
+
+        for now_s, expected in ((101.0, v4(2)), (100.0 + AUTO_RETURN_S, v6(1))):
+            found = EdgeAddresses([[v6(1), v6(2), v4(1), v4(2)]], IpVersion.AUTO, first)
+            found.go_on(before, now_s)
+            assert found.address_for(1) == expected
+
 
 @given(
     st.integers(0, 5),
@@ -165,6 +186,16 @@ def test_what_connections_have_from_an_earlier_search_is_theirs() -> None:
     assert addresses.address_for(1) == v4(1)
     assert addresses.address_for(2) == v4(9)
     assert addresses.another_for(2, 0.0) is None
+
+
+def test_what_a_connection_was_to_dial_next_is_still_its_own_if_another_search_finds_it_too() -> None:
+    before = EdgeAddresses([[v4(1), v4(2), v4(3)]], IpVersion.AUTO, first, {0: v4(1), 1: v4(2), 2: v4(3)})
+    addresses = EdgeAddresses([[v4(1), v4(2), v4(4)]], IpVersion.AUTO, last, {1: v4(2)})
+
+    addresses.go_on(before, 0.0)
+
+    assert addresses.address_for(0) == v4(1)
+    assert addresses.address_for(2) == v4(4)
 
 
 def test_addresses_named_by_an_operator_make_up_two_regions() -> None:
