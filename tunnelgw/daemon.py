@@ -19,17 +19,17 @@ from tunnelgw.authsecret import NoToken
 from tunnelgw.deliver.dispatch import Dispatch, Settings
 from tunnelgw.deliver.targets import Discovery
 from tunnelgw.features import SUPPORTED
-from tunnelgw.fulllists import FullLists
-from tunnelgw.herald import Herald, Recorder
-from tunnelgw.ingressreport import IngressReport
 from tunnelgw.metrics import Metrics
 from tunnelgw.options import PROG, Options
 from tunnelgw.origins import Listeners, origin_of
 from tunnelgw.provider.ingress import marker
 from tunnelgw.reconcile import Reconciler
+from tunnelgw.report.events import Recorder, WarningEvents
+from tunnelgw.report.fulllists import FullLists
+from tunnelgw.report.ingress import IngressReport
+from tunnelgw.report.statusqueue import StatusQueue
 from tunnelgw.sources.store import Store
 from tunnelgw.status.compose import Author
-from tunnelgw.statusdesk import StatusDesk
 
 log = get_logger(__name__)
 
@@ -72,7 +72,7 @@ class _Controller:
         self._store = Store(home=options.namespace)
         listeners = Listeners(lambda kind: metrics.watch_restarts.labels(kind).inc(), self.wake)
         self._origin = origin_of(options, self._store, daemon.stop, listeners)
-        self._desk = StatusDesk(
+        self._status_queue = StatusQueue(
             self._origin.writer,
             Author(options.controller_name, SUPPORTED),
             daemon.stop,
@@ -92,13 +92,13 @@ class _Controller:
         """The threads do it."""
 
     def threads(self) -> list[tuple[str, Callable[[], None]]]:
-        desks = [(f"status-{number}", self._desk.run) for number in range(STATUS_THREADS)]
-        return [*self._origin.threads(), *desks, ("reconcile", self._reconcile)]
+        writers = [(f"status-{number}", self._status_queue.run) for number in range(STATUS_THREADS)]
+        return [*self._origin.threads(), *writers, ("reconcile", self._reconcile)]
 
     def wake(self) -> None:
         """Every wait ends: the daemon stops, or it is not as it was who leads."""
         self._store.call()
-        self._desk.wake()
+        self._status_queue.wake()
 
     def drain(self, deadline_s: float) -> None:
         self.wake()
@@ -128,9 +128,9 @@ class _Controller:
         self._reconciler = Reconciler(
             self._store,
             self._dispatch,
-            self._desk,
+            self._status_queue,
             self._discovery(token),
-            Herald(self._recorder),
+            WarningEvents(self._recorder),
             self._leads,
             stop,
             self._daemon.fail,

@@ -11,10 +11,10 @@ from typing import NamedTuple, Protocol
 
 from daemonkit.secret import Secret
 from tunnelgw.authsecret import shared_token
-from tunnelgw.herald import Recorder
 from tunnelgw.model.kinds import Kind
 from tunnelgw.model.meta import Key
 from tunnelgw.options import DIRECTORY, Options
+from tunnelgw.report.events import Recorder
 from tunnelgw.sources.directory.source import DirectorySource
 from tunnelgw.sources.kubernetes.events import EventRecorder
 from tunnelgw.sources.kubernetes.lease import Leadership

@@ -3,7 +3,7 @@
     wait -> take -> translate -> documents to proxies -> hostnames to the provider -> statuses
 
 A turn begins when objects have changed or receipts have come in; it does not know which, and does only what follows
-from the difference. It waits for nobody: couriers and the status desk have threads of their own. Statuses of a turn
+from the difference. It waits for nobody: couriers and the status queue have threads of their own. Statuses of a turn
 are held back until its documents have arrived, or their proxies have failed to take them, so that they tell the truth
 when they are read. While another controller leads, everything is translated, and nothing leaves.
 """
@@ -28,14 +28,14 @@ from tunnelgw.deliver.targets import (
     tunnels,
 )
 from tunnelgw.deliver.tunnels import NO_HOSTS, HostnamesParcel
-from tunnelgw.herald import Herald
 from tunnelgw.metrics import Metrics
 from tunnelgw.model.gateways import GatewayClass
 from tunnelgw.model.kinds import Kind
 from tunnelgw.model.snapshot import Entry, Snapshot
+from tunnelgw.report.events import WarningEvents
+from tunnelgw.report.reporter import Reporter, Situation
+from tunnelgw.report.statusqueue import StatusQueue
 from tunnelgw.sources.store import Change, Store, Unreadable
-from tunnelgw.statusdesk import StatusDesk
-from tunnelgw.telling import Situation, Teller
 from tunnelgw.translate.gateways import SHARED
 from tunnelgw.translate.pipeline import Differences, Translation
 from tunnelgw.translate.verdicts import GatewayVerdict, ObjectId
@@ -63,9 +63,9 @@ class Reconciler:
         self,
         store: Store,
         dispatch: Dispatch,
-        desk: StatusDesk,
+        status_queue: StatusQueue,
         discovery: Discovery,
-        herald: Herald,
+        events: WarningEvents,
         leads: Callable[[], bool],
         stop: threading.Event,
         fail: Callable[[str], None],
@@ -78,8 +78,8 @@ class Reconciler:
         """
         self._store = store
         self._dispatch = dispatch
-        self._herald = herald
-        self._teller = Teller(dispatch, desk, herald, metrics)
+        self._events = events
+        self._reporter = Reporter(dispatch, status_queue, events, metrics)
         self._unreadable: Mapping[Entry, Unreadable] = {}
         self._are_all_named = True
         self._untold: set[ObjectId] = set()
@@ -128,7 +128,7 @@ class Reconciler:
         try:
             while not self._stop.is_set():
                 self._last_turn_s = time.monotonic()
-                is_due = self._store.wait(self._teller.wait_until_s(time.monotonic() + _MAX_WAIT_S))
+                is_due = self._store.wait(self._reporter.wait_until_s(time.monotonic() + _MAX_WAIT_S))
                 if is_due and self._debounce_s:
                     self._stop.wait(self._debounce_s)
                 if self._stop.is_set():
@@ -165,11 +165,11 @@ class Reconciler:
         if not self._is_leading:
             self._begin_to_lead(snapshot, translation)
         self._deliver()
-        self._teller.owe(self._untold, self._number, frozenset(self._untold_planes))
+        self._reporter.owe(self._untold, self._number, frozenset(self._untold_planes))
         self._untold, self._untold_planes = set(), set()
-        self._herald.unreadable(self._unreadable)
+        self._events.unreadable(self._unreadable)
         situation = Situation(snapshot, translation, self._planes, self._planes_by_tunnel, self._tunnels.keys())
-        self._teller.tell(situation, self._number, has_changed=has_changed)
+        self._reporter.report(situation, self._number, has_changed=has_changed)
         self._check_credentials(snapshot)
 
     def _begin_to_lead(self, snapshot: Snapshot, translation: Translation) -> None:
@@ -183,7 +183,7 @@ class Reconciler:
         self._dispatch.stop()
         if self._is_leading:
             self._is_leading = False
-            self._teller.forget()
+            self._reporter.forget()
         self._untold, self._untold_planes = set(), set()
 
     def _take(self, change: Change) -> None:
@@ -192,7 +192,7 @@ class Reconciler:
             self._translation = Translation(snapshot, self._discovery.controller_name)
             differences = _everything(self._translation, snapshot)
         else:
-            self._teller.expect_more(len(_with_status(change.changed)))
+            self._reporter.expect_more(len(_with_status(change.changed)))
             differences = self._translation.update(snapshot, change.changed)
         has_doubt_changed = (change.unreadable.keys(), change.are_all_named) != (
             self._unreadable.keys(),

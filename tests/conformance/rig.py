@@ -23,7 +23,7 @@ from tests.support.tied import tied
 from tests.tunnelgw.sources.cluster import Cluster
 from tunnelgw.model.kinds import Kind
 from tunnelgw.options import DEFAULT_CONTROLLER
-from tunnelgw.statusdesk import UNCHANGED
+from tunnelgw.report.statusqueue import UNCHANGED
 
 CLASS = "gateway-conformance"
 CONFIG = "conformance"

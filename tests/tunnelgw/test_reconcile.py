@@ -17,23 +17,23 @@ from tests.proxy.site import TOKEN as PROXY_TOKEN
 from tests.proxy.site import Proxy
 from tests.support.provider import TOKEN, TUNNEL_ID, Provider
 from tests.tunnelgw.deliver.test_targets import DISCOVERY, OURS, TWO, Item, gateway_class, own_proxy, secret, status_of
+from tests.tunnelgw.report.test_events import Recorder
 from tests.tunnelgw.sources.objects import make, route
-from tests.tunnelgw.test_herald import Recorder
 from tunnelgw import reconcile
 from tunnelgw.deliver.dispatch import Dispatch, Settings
-from tunnelgw.herald import Herald
-from tunnelgw.ingressreport import IngressReport
 from tunnelgw.metrics import Metrics
 from tunnelgw.model.kinds import Kind
 from tunnelgw.model.meta import Key, Object
 from tunnelgw.model.snapshot import Entry
 from tunnelgw.provider.ingress import marker
 from tunnelgw.reconcile import Reconciler
+from tunnelgw.report.events import WarningEvents
+from tunnelgw.report.ingress import IngressReport
+from tunnelgw.report.statusqueue import StatusQueue
 from tunnelgw.sources.references import WITH_DATA
 from tunnelgw.sources.store import Store, Unreadable
 from tunnelgw.sources.writing import Outcome, Written
 from tunnelgw.status.compose import Author
-from tunnelgw.statusdesk import StatusDesk
 from tunnelgw.translate.verdicts import ObjectId
 
 WAIT_S = 30.0
@@ -72,15 +72,15 @@ class Controller:
             lambda *_: None,
             IngressReport(metrics),
         )
-        self._desk = StatusDesk(
+        self._status_queue = StatusQueue(
             self, Author(OURS, ()), self._stop, lambda: self.leads, lambda *_: None, lambda *_: None
         )
         self.reconciler = Reconciler(
             self.store,
             self._dispatch,
-            self._desk,
+            self._status_queue,
             DISCOVERY,
-            Herald(self.recorder),
+            WarningEvents(self.recorder),
             lambda: self.leads,
             self._stop,
             lambda error: self.crashes.append(RuntimeError(error)),
@@ -88,7 +88,7 @@ class Controller:
             0.0,
             0.0,
         )
-        self._threads = [threading.Thread(target=target) for target in (self.reconciler.run, self._desk.run)]
+        self._threads = [threading.Thread(target=target) for target in (self.reconciler.run, self._status_queue.run)]
 
     def write(self, kind: Kind, item: Object, status: bytes) -> Written:
         with self._news:
@@ -111,7 +111,7 @@ class Controller:
     def end(self) -> None:
         self._stop.set()
         self.store.call()
-        self._desk.wake()
+        self._status_queue.wake()
         for thread in self._threads:
             thread.join(WAIT_S)
             assert not thread.is_alive()
@@ -122,7 +122,7 @@ class Controller:
     def lead(self) -> None:
         self.leads = True
         self.store.call()
-        self._desk.wake()
+        self._status_queue.wake()
 
     def until_written(self, *ids: ObjectId) -> None:
         with self._news:

@@ -10,8 +10,8 @@ from pathlib import Path
 from tests.e2e.controller.arena import Arena, hostnames, until_serves
 from tests.e2e.controller.fronts import Asked, Front
 from tests.proxy.site import DEADLINE_S, Proxy, eventually
-from tunnelgw.holdback import MAX_HOLD_BACK_S
 from tunnelgw.model.kinds import Kind
+from tunnelgw.report.holdback import MAX_HOLD_BACK_S
 
 DELIVERED = "tunnelgw.dev/Delivered"
 

@@ -22,9 +22,9 @@ from tunnelgw.deliver.dispatch import Dispatch, Settings
 from tunnelgw.deliver.proxies import DocumentParcel
 from tunnelgw.deliver.targets import Credentials, Plane, Tunnel
 from tunnelgw.deliver.tunnels import HostnamesParcel
-from tunnelgw.ingressreport import IngressReport
 from tunnelgw.metrics import Metrics
 from tunnelgw.provider.ingress import marker
+from tunnelgw.report.ingress import IngressReport
 
 WAIT_S = 60.0
 TUNNEL = Tunnel(TUNNEL_ID, ACCOUNT_ID, Credentials(Secret(API_TOKEN)))

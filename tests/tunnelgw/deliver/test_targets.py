@@ -22,11 +22,11 @@ from tunnelgw.deliver.targets import (
     tunnel_name,
     tunnels,
 )
-from tunnelgw.deliveries import delivered
 from tunnelgw.model.kinds import Kind
 from tunnelgw.model.meta import Key, Object
 from tunnelgw.model.own import GatewayClassConfig
 from tunnelgw.model.snapshot import Snapshot
+from tunnelgw.report.deliveries import delivered
 
 OURS = "tests.example/controller"
 ONE, TWO, THREE = (f"6f1c0a52-3f1e-4a0b-9a53-0d6c5f0e7b1{number}" for number in (1, 2, 3))

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from tunnelgw.holdback import MAX_HOLD_BACK_S, HoldBack
 from tunnelgw.model.kinds import Kind
 from tunnelgw.model.meta import Key
+from tunnelgw.report.holdback import MAX_HOLD_BACK_S, HoldBack
 from tunnelgw.translate.verdicts import ObjectId
 
 A, B = (ObjectId(Kind.HTTP_ROUTE, Key("default", name)) for name in "ab")

@@ -1,7 +1,7 @@
 """Which statuses have to be written now, and what is said in them of deliveries.
 
     what a turn changed + receipts -> objects that are owed a status -> (held back until it is true, and no rush of
-    edits would be slowed down by it) -> the desk
+    edits would be slowed down by it) -> the status queue
 
 The reconciler's thread calls everything here.
 """
@@ -16,17 +16,17 @@ import msgspec
 from tunnelgw.deliver.dispatch import Dispatch
 from tunnelgw.deliver.receipts import Receipt
 from tunnelgw.deliver.targets import Plane
-from tunnelgw.deliveries import conflicts, delivered, unbound, with_conflict
-from tunnelgw.herald import Herald, has_lasted
-from tunnelgw.holdback import HoldBack
 from tunnelgw.metrics import Metrics
 from tunnelgw.model.kinds import Kind
 from tunnelgw.model.meta import Object
 from tunnelgw.model.snapshot import Entry, Snapshot
-from tunnelgw.rush import Rush
+from tunnelgw.report.deliveries import conflicts, delivered, unbound, with_conflict
+from tunnelgw.report.events import WarningEvents, has_lasted
+from tunnelgw.report.holdback import HoldBack
+from tunnelgw.report.rush import Rush
+from tunnelgw.report.statusqueue import StatusQueue
 from tunnelgw.status.compose import Wish
 from tunnelgw.status.objects import Delivery
-from tunnelgw.statusdesk import StatusDesk
 from tunnelgw.translate.pipeline import Translation
 from tunnelgw.translate.routes import TunnelHost
 from tunnelgw.translate.verdicts import GatewayVerdict, ListenerSetVerdict, ObjectId, RouteVerdict
@@ -51,11 +51,11 @@ class Way(NamedTuple):
     """Empty: none leads there."""
 
 
-class Teller:
-    def __init__(self, dispatch: Dispatch, desk: StatusDesk, herald: Herald, metrics: Metrics) -> None:
+class Reporter:
+    def __init__(self, dispatch: Dispatch, status_queue: StatusQueue, events: WarningEvents, metrics: Metrics) -> None:
         self._dispatch = dispatch
-        self._desk = desk
-        self._herald = herald
+        self._status_queue = status_queue
+        self._events = events
         self._metrics = metrics
         self._owed = HoldBack()
         self._rush = Rush()
@@ -80,30 +80,30 @@ class Teller:
         self._rush.note(objects, time.monotonic())
 
     def wait_until_s(self, latest_s: float) -> float:
-        """When to call `tell` again, on the monotonic clock."""
+        """When to call `report` again, on the monotonic clock."""
         return min(latest_s, self._rush_over_s) if self._owed else latest_s
 
     def forget(self) -> None:
         """Nothing is owed any more: another controller leads."""
         self._owed = HoldBack()
-        self._desk.forget()
+        self._status_queue.forget()
 
-    def tell(self, situation: Situation, turn: int, *, has_changed: bool) -> None:
+    def report(self, situation: Situation, turn: int, *, has_changed: bool) -> None:
         """`has_changed`: not only receipts are new."""
         # Before deliveries are looked at: nothing is released for an answer that is not in them yet.
         has_answered = self._dispatch.answers()
-        self._proclaim_failures(situation, self._count_receipts(situation))
+        self._record_failures(situation, self._count_receipts(situation))
         self.owe(self._news_of_deliveries(situation), turn, frozenset())
         contested = self._news_of_conflicts(situation.translation, has_changed=has_changed)
-        self._proclaim_conflicts(situation.snapshot, contested)
+        self._record_conflicts(situation.snapshot, contested)
         self.owe(contested, turn, frozenset())
         now_s = time.monotonic()
         over_s = self._rush.over_s(now_s)
         self._rush_over_s = over_s if over_s > now_s else math.inf
         if over_s <= now_s:
             released = self._owed.release(has_answered, now_s)
-            self._desk.want({id_: wish for id_ in released if (wish := self._wish(situation, id_)) is not None})
-        self._metrics.pending_statuses.set(self._desk.depth + len(self._owed))
+            self._status_queue.want({id_: wish for id_ in released if (wish := self._wish(situation, id_)) is not None})
+        self._metrics.pending_statuses.set(self._status_queue.depth + len(self._owed))
 
     # -- what receipts say -------------------------------------------------------------------------------------------
 
@@ -181,7 +181,7 @@ class Teller:
 
     # -- what people must see ----------------------------------------------------------------------------------------
 
-    def _proclaim_failures(self, situation: Situation, news: Iterable[Receipt]) -> None:
+    def _record_failures(self, situation: Situation, news: Iterable[Receipt]) -> None:
         lasting = {receipt.target: receipt for receipt in news if has_lasted(receipt)}
         for key, gateway in situation.snapshot.all(Kind.GATEWAY).items() if lasting else ():
             verdict = situation.translation.verdict(ObjectId(Kind.GATEWAY, key))
@@ -189,13 +189,13 @@ class Teller:
                 tunnel = self._dispatch.tunnel_receipts().get(verdict.tunnel)
                 behind = [*self._dispatch.proxy_receipts(verdict.data_plane), *([tunnel] if tunnel else [])]
                 # As they were counted: who has recovered since has no failure to tell.
-                self._herald.failures(gateway, [lasting[each.target] for each in behind if each.target in lasting])
+                self._events.failures(gateway, [lasting[each.target] for each in behind if each.target in lasting])
 
-    def _proclaim_conflicts(self, snapshot: Snapshot, ids: Iterable[ObjectId]) -> None:
+    def _record_conflicts(self, snapshot: Snapshot, ids: Iterable[ObjectId]) -> None:
         for id_ in ids:
             route = snapshot.read(Entry(id_.kind, id_.key))
             if isinstance(route, Object) and id_ in self._contested:
-                self._herald.conflict(id_.kind, route, self._contested[id_])
+                self._events.conflict(id_.kind, route, self._contested[id_])
 
     # -- what is said ------------------------------------------------------------------------------------------------
 

@@ -26,7 +26,7 @@ class Recorder(Protocol):
         """`reason`: one word in camel case. False: it was not taken, and may be said again."""
 
 
-class Herald:
+class WarningEvents:
     """Without a recorder the logs have to do."""
 
     def __init__(self, recorder: Recorder | None = None) -> None:

@@ -15,9 +15,9 @@ from tunnelgw.model.conditions import ConditionType, Finding, Reason, Status
 from tunnelgw.model.kinds import Kind
 from tunnelgw.model.meta import Key, Object
 from tunnelgw.model.refs import ParentRef
+from tunnelgw.report.statusqueue import FIRST_PAUSE_S, MAX_COMMON_PAUSE_S, MAX_PAUSE_S, RETRY_EVERY_S, StatusQueue
 from tunnelgw.sources.writing import Outcome, Written
 from tunnelgw.status.compose import Author, Wish
-from tunnelgw.statusdesk import FIRST_PAUSE_S, MAX_COMMON_PAUSE_S, MAX_PAUSE_S, RETRY_EVERY_S, StatusDesk
 from tunnelgw.translate.verdicts import ObjectId, ParentVerdict, RouteVerdict
 
 WAIT_S = 30.0
@@ -74,7 +74,7 @@ class Office:
         self.left_out: list[tuple[str, ...]] = []
         self.was_asked = threading.Event()
         """Whether we lead."""
-        self.desk = StatusDesk(server, author, self.stop, self._may_write, self._note, self._note_left_out, clock)
+        self.queue = StatusQueue(server, author, self.stop, self._may_write, self._note, self._note_left_out, clock)
 
     def _may_write(self) -> bool:
         self.was_asked.set()
@@ -99,13 +99,13 @@ class Office:
 @contextmanager
 def working(server: Server, threads: int = 2, clock: Callable[[], float] = time.monotonic) -> Iterator[Office]:
     office = Office(server, clock)
-    started = [threading.Thread(target=office.desk.run, daemon=True) for _ in range(threads)]
+    started = [threading.Thread(target=office.queue.run, daemon=True) for _ in range(threads)]
     for thread in started:
         thread.start()
     yield office
     office.stop.set()
     server.open.set()
-    office.desk.wake()
+    office.queue.wake()
     for thread in started:
         thread.join(WAIT_S)
         assert not thread.is_alive()
@@ -114,11 +114,11 @@ def working(server: Server, threads: int = 2, clock: Callable[[], float] = time.
 def test_a_wish_is_written() -> None:
     server = Server()
     with working(server) as office:
-        office.desk.want(wish("one"))
+        office.queue.want(wish("one"))
 
         office.wait_for("written")
         server.wait_for("one for 1")
-        assert office.desk.depth == 0
+        assert office.queue.depth == 0
 
 
 def test_parents_for_whom_a_status_has_no_room_are_told_with_each_look_at_it() -> None:
@@ -127,9 +127,9 @@ def test_parents_for_whom_a_status_has_no_room_are_told_with_each_look_at_it() -
     full = {WEB: msgspec.structs.replace(wish("one")[WEB], item=item)}
     server = Server()
     with working(server) as office:
-        office.desk.want(full)
+        office.queue.want(full)
         office.wait_for("unchanged")
-        office.desk.want(wish("two"))
+        office.queue.want(wish("two"))
         office.wait_for("unchanged", "written")
 
         assert office.left_out == [("gw",), ()]
@@ -139,11 +139,11 @@ def test_while_a_write_is_under_way_only_the_newest_of_further_wishes_is_kept() 
     server = Server()
     server.open.clear()
     with working(server) as office:
-        office.desk.want(wish("one"))
+        office.queue.want(wish("one"))
         server.wait_for("one for 1")
         for number, message in enumerate(("two", "three"), start=2):
-            office.desk.want(wish(message, version=str(number)))
-        office.desk.want(wish("other", name="other"))
+            office.queue.want(wish(message, version=str(number)))
+        office.queue.want(wish("other", name="other"))
         server.wait_for("one for 1", "other for 1")  # the second thread is free for other objects
 
         server.open.set()
@@ -156,7 +156,7 @@ def test_what_could_not_be_written_is_tried_again() -> None:
     server = Server()
     server.outcomes = [Outcome.FAILED, Outcome.FAILED]
     with working(server) as office:
-        office.desk.want(wish("one"))
+        office.queue.want(wish("one"))
 
         office.wait_for("failed", "failed", "written")
         server.wait_for("one for 1", "one for 1", "one for 1")
@@ -167,13 +167,13 @@ def test_while_the_server_takes_nothing_it_is_asked_for_one_of_all_that_wait(cap
     server.is_down = True
     now_s = 100.0
     with working(server, threads=1, clock=lambda: now_s) as office:
-        office.desk.want({**wish("one"), **wish("two", name="two"), **wish("three", name="three")})
+        office.queue.want({**wish("one"), **wish("two", name="two"), **wish("three", name="three")})
         office.wait_for("failed")
-        assert office.desk.depth == 3
+        assert office.queue.depth == 3
 
         server.is_down = False
         now_s += MAX_COMMON_PAUSE_S
-        office.desk.wake()
+        office.queue.wake()
 
         server.wait_for("one for 1", "two for 1", "three for 1", "one for 1")
         office.wait_for("failed", "written", "written", "written")
@@ -192,7 +192,7 @@ def test_pauses_are_short_again_after_a_success_however_many_failed_at_once(is_d
             server.open.clear()
             server.written, office.outcomes = [], []
             for name in names:
-                office.desk.want(wish(name, version=str(number), name=name))
+                office.queue.want(wish(name, version=str(number), name=name))
             with server.changed:
                 assert server.changed.wait_for(lambda: len(server.written) == len(names), WAIT_S)
             server.open.set()
@@ -200,7 +200,7 @@ def test_pauses_are_short_again_after_a_success_however_many_failed_at_once(is_d
 
             server.is_down = False
             now_s += 2 * FIRST_PAUSE_S
-            office.desk.wake()
+            office.queue.wake()
 
             office.wait_for(*["failed"] * len(names), *["written"] * len(names))
 
@@ -212,9 +212,9 @@ def test_what_could_not_be_written_takes_no_newer_wish_away(is_down: bool) -> No
     server.is_down = is_down
     server.outcomes = [Outcome.FAILED]
     with working(server) as office:
-        office.desk.want(wish("one"))
+        office.queue.want(wish("one"))
         server.wait_for("one for 1")
-        office.desk.want(wish("two", version="2"))
+        office.queue.want(wish("two", version="2"))
 
         server.open.set()
         office.wait_for("failed")
@@ -227,7 +227,7 @@ def test_many_that_could_not_be_written_are_told_in_one_line(caplog: pytest.LogC
     server = Server()
     server.outcomes = [Outcome.FAILED] * 3
     with working(server, clock=lambda: 100.0) as office:
-        office.desk.want({**wish("one"), **wish("two", name="two"), **wish("three", name="three")})
+        office.queue.want({**wish("one"), **wish("two", name="two"), **wish("three", name="three")})
 
         office.wait_for("failed", "failed", "failed")
 
@@ -241,17 +241,17 @@ def test_what_keeps_failing_is_tried_again_one_at_a_time_and_all_of_it_once_one_
     server.outcomes = [Outcome.FAILED] * (len(names) + 1)
     now_s = 100.0
     with working(server, threads=1, clock=lambda: now_s) as office:
-        office.desk.want({id_: each for name in names for id_, each in wish(name, name=name).items()})
+        office.queue.want({id_: each for name in names for id_, each in wish(name, name=name).items()})
         office.wait_for(*["failed"] * 3)
 
         now_s += MAX_PAUSE_S  # all are due
-        office.desk.wake()
+        office.queue.wake()
         office.wait_for(*["failed"] * 4)
-        office.desk.want(wish("new", name="new"))
+        office.queue.want(wish("new", name="new"))
         office.wait_for(*["failed"] * 4, "written")
 
         now_s += RETRY_EVERY_S
-        office.desk.wake()
+        office.queue.wake()
         office.wait_for(*["failed"] * 4, *["written"] * 3)
     again = ("one for 1", "new for 1", "two for 1", "three for 1")
     assert server.written[3:7] == [*again]  # whether the one that failed twice is due already is a matter of chance
@@ -263,11 +263,11 @@ def test_after_conflicts_nobody_waits_for_others() -> None:
     server.outcomes = [Outcome.CONFLICT] * (len(names) + 1)
     now_s = 100.0
     with working(server, threads=1, clock=lambda: now_s) as office:
-        office.desk.want({id_: each for name in names for id_, each in wish(name, name=name).items()})
+        office.queue.want({id_: each for name in names for id_, each in wish(name, name=name).items()})
         office.wait_for(*["conflict"] * 3)
 
         now_s += MAX_PAUSE_S
-        office.desk.wake()
+        office.queue.wake()
 
         office.wait_for(*["conflict"] * 4, "written", "written")
 
@@ -276,10 +276,10 @@ def test_after_a_conflict_the_newer_version_is_written_at_once() -> None:
     server = Server()
     server.outcomes = [Outcome.CONFLICT]
     with working(server, clock=lambda: 100.0) as office:  # the time to try the older one again does not come
-        office.desk.want(wish("one"))
+        office.queue.want(wish("one"))
         office.wait_for("conflict")
 
-        office.desk.want(wish("two", version="2"))
+        office.queue.want(wish("two", version="2"))
 
         server.wait_for("one for 1", "two for 2")
 
@@ -289,7 +289,7 @@ def test_a_conflict_without_a_newer_version_is_tried_again(caplog: pytest.LogCap
     server = Server()
     server.outcomes = [Outcome.CONFLICT]
     with working(server) as office:
-        office.desk.want(wish("one"))
+        office.queue.want(wish("one"))
 
         office.wait_for("conflict", "written")
     assert not caplog.messages
@@ -301,9 +301,9 @@ def test_a_status_that_is_refused_for_what_it_says_is_told_and_not_tried_again(
     server = Server()
     server.outcomes = [Outcome.INVALID]
     with working(server) as office:
-        office.desk.want(wish("one"))
+        office.queue.want(wish("one"))
         office.wait_for("invalid")
-        assert office.desk.depth == 0
+        assert office.queue.depth == 0
     assert caplog.messages == ["status refused"]
 
 
@@ -311,11 +311,11 @@ def test_wishes_that_are_forgotten_are_not_written() -> None:
     server = Server()
     with working(server) as office:
         office.leads = False
-        office.desk.want(wish("one"))
+        office.queue.want(wish("one"))
 
-        office.desk.forget()
+        office.queue.forget()
         office.leads = True
-        office.desk.want(wish("other", name="other"))
+        office.queue.want(wish("other", name="other"))
 
         server.wait_for("other for 1")
         office.wait_for("written")
@@ -328,12 +328,12 @@ def test_while_another_leads_wishes_wait() -> None:
         assert office.was_asked.wait(WAIT_S)
         office.leads = False
         office.was_asked.clear()
-        office.desk.want(wish("one"))
+        office.queue.want(wish("one"))
         assert office.was_asked.wait(WAIT_S)
-        assert office.desk.depth == 1
+        assert office.queue.depth == 1
         assert not server.written
 
         office.leads = True
-        office.desk.wake()
+        office.queue.wake()
 
         server.wait_for("one for 1")

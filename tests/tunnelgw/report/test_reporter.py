@@ -14,24 +14,24 @@ from prometheus_client import CollectorRegistry
 from proxy.document import Listener
 from tests.support.socketbackend import Dialogue, SocketBackend
 from tests.tunnelgw.deliver.test_targets import DISCOVERY, ONE, OURS, Item, gateway_class, own_proxy
+from tests.tunnelgw.report.test_events import Recorder
 from tests.tunnelgw.sources.objects import make
-from tests.tunnelgw.test_herald import Recorder
 from tunnelgw import telling
 from tunnelgw.deliver.dispatch import Dispatch, Settings
 from tunnelgw.deliver.proxies import DocumentParcel
 from tunnelgw.deliver.receipts import Receipt, Remark, RemarkKind
 from tunnelgw.deliver.targets import planes, tunnel_name
-from tunnelgw.herald import LASTING_ATTEMPTS, Herald
-from tunnelgw.ingressreport import IngressReport
 from tunnelgw.metrics import Metrics
 from tunnelgw.model.conditions import ConditionType
 from tunnelgw.model.kinds import RESOURCES, Kind
 from tunnelgw.model.meta import Key, Object
 from tunnelgw.model.snapshot import Snapshot
 from tunnelgw.provider.ingress import marker
-from tunnelgw.rush import BURST, QUIET_S
+from tunnelgw.report.events import LASTING_ATTEMPTS, WarningEvents
+from tunnelgw.report.ingress import IngressReport
+from tunnelgw.report.reporter import Reporter, Situation
+from tunnelgw.report.rush import BURST, QUIET_S
 from tunnelgw.status.compose import Wish
-from tunnelgw.telling import Situation, Teller
 from tunnelgw.translate.pipeline import Translation
 from tunnelgw.translate.verdicts import ObjectId, RouteVerdict
 
@@ -39,7 +39,7 @@ WAIT_S = 30.0
 GATEWAY = ObjectId(Kind.GATEWAY, Key("shop", "gw"))
 
 
-class Desk:
+class Queue:
     """Takes the place of the threads that write."""
 
     depth = 0
@@ -67,7 +67,7 @@ class Interrupted(Dispatch):
 
 
 def test_a_proxy_that_answers_just_while_statuses_are_made_is_not_told_as_one_that_has_not() -> None:
-    may_answer, news, desk = threading.Event(), threading.Condition(), Desk()
+    may_answer, news, queue = threading.Event(), threading.Condition(), Queue()
     metrics = Metrics(CollectorRegistry())
 
     def proxy(dialogue: Dialogue) -> None:
@@ -94,18 +94,18 @@ def test_a_proxy_that_answers_just_while_statuses_are_made_is_not_told_as_one_th
         settings = Settings("", marker("tests"), visit_every_s=3600.0)
         crashes: list[BaseException] = []
         dispatch = Interrupted(settings, lambda: True, note, crashes.append, lambda *_: None, IngressReport(metrics))
-        teller = Teller(dispatch, desk, Herald(), metrics)  # type: ignore[arg-type]
+        reporter = Reporter(dispatch, queue, WarningEvents(), metrics)  # type: ignore[arg-type]
         made = translation.documents["shop/gw"]
         dispatch.put_document("shop/gw", DocumentParcel(made.digest(), made.tail()), made.listeners, 1)
         dispatch.send(found)
-        teller.owe([GATEWAY], 1, frozenset({"shop/gw"}))
+        reporter.owe([GATEWAY], 1, frozenset({"shop/gw"}))
         situation = Situation(snapshot, translation, found, {}, ())
         dispatch.happens = answer
 
         for turn in (1, 2):
-            teller.tell(situation, turn, has_changed=turn == 1)
+            reporter.report(situation, turn, has_changed=turn == 1)
 
-        assert [wish.delivery.is_held for wish in desk.wanted] == [True]
+        assert [wish.delivery.is_held for wish in queue.wanted] == [True]
         dispatch.stop()
         assert dispatch.join(time.monotonic() + WAIT_S)
     assert not crashes
@@ -128,9 +128,9 @@ def test_a_failure_is_told_in_its_own_words_also_if_it_passes_just_then() -> Non
     found = {"shop/gw": planes(snapshot, DISCOVERY)["shop/gw"]}
     settings = Settings("", marker("tests"))
     dispatch = Recovering(settings, lambda: True, lambda: None, lambda _: None, lambda *_: None, IngressReport(metrics))
-    teller = Teller(dispatch, Desk(), Herald(recorder), metrics)  # type: ignore[arg-type]
+    reporter = Reporter(dispatch, Queue(), WarningEvents(recorder), metrics)  # type: ignore[arg-type]
 
-    teller.tell(Situation(snapshot, Translation(snapshot, OURS), found, {}, ()), 1, has_changed=True)
+    reporter.report(Situation(snapshot, Translation(snapshot, OURS), found, {}, ()), 1, has_changed=True)
 
     assert recorder.said == [(*GATEWAY, "DeliveryFailed", "proxy of shop/gw: connection refused")]
 
@@ -144,21 +144,21 @@ class Slow(Dispatch):
 
 
 def test_a_port_that_cannot_be_bound_is_told_of_its_listener_also_while_a_newer_document_is_on_its_way() -> None:
-    metrics, desk = Metrics(CollectorRegistry()), Desk()
+    metrics, queue = Metrics(CollectorRegistry()), Queue()
     snapshot = Snapshot.of([gateway_class("class"), *own_proxy(proxyEndpoints=["http://127.0.0.1:1"])])
     found = {"shop/gw": planes(snapshot, DISCOVERY)["shop/gw"]}
     settings = Settings("", marker("tests"))
     dispatch = Slow(settings, lambda: True, lambda: None, lambda _: None, lambda *_: None, IngressReport(metrics))
-    teller = Teller(dispatch, desk, Herald(), metrics)  # type: ignore[arg-type]
+    reporter = Reporter(dispatch, queue, WarningEvents(), metrics)  # type: ignore[arg-type]
     situation = Situation(snapshot, Translation(snapshot, OURS), found, {}, ())
     web, before_it = Listener("shop/gw/web", port=80), Listener("shop/gw/api", port=81)
 
     for turn, (digest, listeners) in enumerate([("old", (web,)), ("new", (before_it, web))], start=1):
         dispatch.put_document("shop/gw", DocumentParcel(digest, b"}"), listeners, turn)
-        teller.owe([GATEWAY], turn, frozenset())
-        teller.tell(situation, turn, has_changed=True)
+        reporter.owe([GATEWAY], turn, frozenset())
+        reporter.report(situation, turn, has_changed=True)
 
-    assert [wish.delivery.unbound for wish in desk.wanted] == [{"web": "proxy proxy of shop/gw: in use"}] * 2
+    assert [wish.delivery.unbound for wish in queue.wanted] == [{"web": "proxy proxy of shop/gw: in use"}] * 2
 
 
 class Unanswered(Dispatch):
@@ -171,27 +171,27 @@ class Unanswered(Dispatch):
 def test_statuses_that_a_rush_holds_back_are_due_at_its_end_also_if_it_ends_before_anybody_waits_for_that(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    metrics, desk, now_s = Metrics(CollectorRegistry()), Desk(), 1_000.0
+    metrics, queue, now_s = Metrics(CollectorRegistry()), Queue(), 1_000.0
     monkeypatch.setattr(telling, "time", SimpleNamespace(monotonic=lambda: now_s))
     snapshot = Snapshot.of([gateway_class("class"), *own_proxy(proxyEndpoints=["http://127.0.0.1:1"])])
     found = {"shop/gw": planes(snapshot, DISCOVERY)["shop/gw"]}
     settings = Settings("", marker("tests"))
     dispatch = Unanswered(settings, lambda: True, lambda: None, lambda _: None, lambda *_: None, IngressReport(metrics))
-    teller = Teller(dispatch, desk, Herald(), metrics)  # type: ignore[arg-type]
+    reporter = Reporter(dispatch, queue, WarningEvents(), metrics)  # type: ignore[arg-type]
     situation = Situation(snapshot, Translation(snapshot, OURS), found, {}, ())
-    teller.owe([ObjectId(Kind.GATEWAY_CLASS, Key("", "class"))], 1, frozenset())
-    teller.owe([GATEWAY], 1, frozenset({"shop/gw"}))
-    teller.expect_more(BURST + 1)
+    reporter.owe([ObjectId(Kind.GATEWAY_CLASS, Key("", "class"))], 1, frozenset())
+    reporter.owe([GATEWAY], 1, frozenset({"shop/gw"}))
+    reporter.expect_more(BURST + 1)
 
-    teller.tell(situation, 1, has_changed=True)
+    reporter.report(situation, 1, has_changed=True)
     now_s += QUIET_S
 
-    assert not desk.wanted
-    assert teller.wait_until_s(now_s + 5.0) <= now_s
-    teller.tell(situation, 2, has_changed=False)
-    assert [wish.item.metadata.name for wish in desk.wanted] == ["class"]
+    assert not queue.wanted
+    assert reporter.wait_until_s(now_s + 5.0) <= now_s
+    reporter.report(situation, 2, has_changed=False)
+    assert [wish.item.metadata.name for wish in queue.wanted] == ["class"]
     # Who waits for a proxy is told of when that has answered: there is nothing to look at before.
-    assert teller.wait_until_s(now_s + 5.0) == now_s + 5.0
+    assert reporter.wait_until_s(now_s + 5.0) == now_s + 5.0
 
 
 class Answered(Dispatch):
@@ -240,14 +240,14 @@ class Scene:
         ]
         self.registry = CollectorRegistry()
         self.recorder = Recorder()
-        self.desk = Desk()
+        self.queue = Queue()
         metrics, settings = Metrics(self.registry), Settings("", marker("tests"))
         self.dispatch = Answered(
             settings, lambda: True, lambda: None, lambda _: None, lambda *_: None, IngressReport(metrics)
         )
         self.dispatch.receipts = {"shop/gw": (HOLDS,)}
         self.dispatch.tunnel = TOLD
-        self.teller = Teller(self.dispatch, self.desk, Herald(self.recorder), metrics)  # type: ignore[arg-type]
+        self.reporter = Reporter(self.dispatch, self.queue, WarningEvents(self.recorder), metrics)  # type: ignore[arg-type]
         self._turn = 0
 
     @staticmethod
@@ -255,20 +255,20 @@ class Scene:
         spec = {"parentRefs": [{"name": "gw"}], "hostnames": [host]}
         return make(Kind.HTTP_ROUTE, name, spec, namespace="shop")
 
-    def tell(self, *owed: ObjectId, has_changed: bool = False) -> dict[ObjectId, Wish]:
+    def report(self, *owed: ObjectId, has_changed: bool = False) -> dict[ObjectId, Wish]:
         """What is wanted after one more turn."""
         snapshot = Snapshot.of(self.items)
         found = {"shop/gw": planes(snapshot, DISCOVERY)["shop/gw"]}
         situation = Situation(snapshot, Translation(snapshot, OURS), found, {ONE: {"shop/gw"}}, {ONE})
         self._turn += 1
-        self.teller.owe(owed, self._turn, frozenset())
-        self.teller.tell(situation, self._turn, has_changed=has_changed)
-        wanted, self.desk.wanted = self.desk.wanted, []
+        self.reporter.owe(owed, self._turn, frozenset())
+        self.reporter.report(situation, self._turn, has_changed=has_changed)
+        wanted, self.queue.wanted = self.queue.wanted, []
         return {ObjectId(_KINDS[type(wish.item)], wish.item.key): wish for wish in wanted}
 
     def delivered(self) -> dict[ObjectId, str]:
         """What one more turn says of deliveries, by Gateway."""
-        wishes = self.tell()
+        wishes = self.report()
         findings = {id_: wish.delivery.finding for id_, wish in wishes.items()}
         return {id_: finding.message if finding else "" for id_, finding in findings.items()}
 
@@ -295,33 +295,33 @@ def test_what_is_said_of_deliveries_is_said_again_only_when_it_is_news() -> None
 
 def test_a_gateway_that_was_told_of_while_no_proxy_held_its_document_is_told_of_when_one_does() -> None:
     scene = Scene()
-    scene.tell()
+    scene.report()
 
     scene.dispatch.held = frozenset()
-    assert scene.tell() == {}, "so it is after each edit"
-    (early,) = scene.tell(GATEWAY).values()
+    assert scene.report() == {}, "so it is after each edit"
+    (early,) = scene.report(GATEWAY).values()
     assert not early.delivery.is_held
-    assert scene.tell() == {}
+    assert scene.report() == {}
     scene.dispatch.held = frozenset({"shop/gw"})
-    (late,) = scene.tell().values()
+    (late,) = scene.report().values()
 
     assert late.delivery.is_held
-    assert scene.tell() == {}
+    assert scene.report() == {}
 
 
 def test_a_port_that_cannot_be_bound_is_told_once_and_again_when_it_can() -> None:
     scene = Scene()
     in_use = Remark(RemarkKind.PORT, "listeners[0].port", "in use")
-    scene.tell()
+    scene.report()
 
     scene.dispatch.receipts = {"shop/gw": (msgspec.structs.replace(HOLDS, remarks=(in_use,)),)}
-    (unbound,) = scene.tell().values()
-    assert scene.tell() == {}
+    (unbound,) = scene.report().values()
+    assert scene.report() == {}
     scene.dispatch.receipts = {"shop/gw": (HOLDS,)}
-    (bound,) = scene.tell().values()
+    (bound,) = scene.report().values()
 
     assert (unbound.delivery.unbound, bound.delivery.unbound) == ({"web": f"proxy {PROXY}: in use"}, {})
-    assert scene.tell() == {}
+    assert scene.report() == {}
 
 
 def test_listener_sets_are_told_of_as_their_gateway_and_gateways_with_other_proxies_are_not() -> None:
@@ -334,12 +334,12 @@ def test_listener_sets_are_told_of_as_their_gateway_and_gateways_with_other_prox
     scene.items[1] = (Kind.GATEWAY, make(Kind.GATEWAY, "gw", allowed, namespace="shop"))
     scene.items += [(Kind.LISTENER_SET, more), (Kind.GATEWAY, elsewhere)]
     listener_set = ObjectId(Kind.LISTENER_SET, Key("shop", "more"))
-    assert scene.tell().keys() == {GATEWAY, listener_set}
+    assert scene.report().keys() == {GATEWAY, listener_set}
 
     scene.dispatch.receipts = {"shop/gw": (Receipt(PROXY, "d2", "d", "connection refused", attempts=1),)}
 
-    assert scene.tell().keys() == {GATEWAY, listener_set}
-    assert scene.tell() == {}
+    assert scene.report().keys() == {GATEWAY, listener_set}
+    assert scene.report() == {}
 
 
 def accepted_and(wish: Wish) -> list[str]:
@@ -353,34 +353,34 @@ def test_a_hostname_that_somebody_else_has_is_told_of_its_route_alone_for_as_lon
     scene = Scene()
     theirs = Remark(RemarkKind.CONFLICT, "a.example", "a.example is somebody else's")
     event = (*ROUTE, "HostnameConflict", theirs.message)
-    scene.tell()
+    scene.report()
 
     scene.dispatch.tunnel = msgspec.structs.replace(TOLD, remarks=(theirs,))
-    contested = scene.tell()
+    contested = scene.report()
     assert {id_: accepted_and(wish) for id_, wish in contested.items() if id_ != GATEWAY} == {ROUTE: [theirs.message]}
     assert scene.recorder.said == [event]
-    assert scene.tell(has_changed=True) == {}
-    both = scene.tell(ROUTE, OTHER_ROUTE)
+    assert scene.report(has_changed=True) == {}
+    both = scene.report(ROUTE, OTHER_ROUTE)
     assert {id_: accepted_and(wish) for id_, wish in both.items()} == {ROUTE: [theirs.message], OTHER_ROUTE: []}
 
     scene.items[-1] = (Kind.HTTP_ROUTE, scene.route("other", "a.example"))
-    joined = scene.tell(has_changed=True)
+    joined = scene.report(has_changed=True)
     assert {id_: accepted_and(wish) for id_, wish in joined.items()} == {OTHER_ROUTE: [theirs.message]}
     assert scene.recorder.said == [event, (*OTHER_ROUTE, *event[2:])]
 
     scene.dispatch.tunnel = TOLD
-    settled = scene.tell()
+    settled = scene.report()
     assert {id_: accepted_and(wish) for id_, wish in settled.items() if id_ != GATEWAY} == {ROUTE: [], OTHER_ROUTE: []}
     assert len(scene.recorder.said) == 2
-    assert scene.tell(has_changed=True) == {}
+    assert scene.report(has_changed=True) == {}
 
 
 def test_a_tunnel_that_keeps_failing_is_told_of_the_gateway_before_it_and_no_target_that_is_well() -> None:
     scene = Scene()
     scene.dispatch.tunnel = Receipt(tunnel_name(ONE), "h", error="503", attempts=LASTING_ATTEMPTS)
 
-    scene.tell()
-    scene.tell()
+    scene.report()
+    scene.report()
 
     assert scene.recorder.said == [(*GATEWAY, "DeliveryFailed", f"tunnel {ONE}: 503")]
 
@@ -389,7 +389,7 @@ def test_a_failure_that_has_not_lasted_is_no_event() -> None:
     scene = Scene()
     scene.dispatch.receipts = {"shop/gw": (Receipt(PROXY, "d", error="reset", attempts=1),)}
 
-    scene.tell()
+    scene.report()
 
     assert scene.recorder.said == []
 
@@ -403,47 +403,47 @@ def test_deliveries_are_counted_once_each_by_what_became_of_them_until_their_tar
         outcomes = ("held", "refused", "failed")
         return [scene.sample("tunnelgw_deliveries_total", target=PROXY, outcome=outcome) for outcome in outcomes]
 
-    scene.tell()
+    scene.report()
     held_at = scene.sample("tunnelgw_delivered_timestamp_seconds", target=PROXY)
     assert held_at
     for receipt in (refused, refused, failed):
         scene.dispatch.receipts = {"shop/gw": (receipt,)}
-        scene.tell()
+        scene.report()
     assert counts() == [1.0, 1.0, 1.0]
     assert scene.sample("tunnelgw_delivered_timestamp_seconds", target=PROXY) == held_at
     assert scene.sample("tunnelgw_deliveries_total", target=tunnel_name(ONE), outcome="held") == 1.0
 
     scene.dispatch.receipts = {}
-    scene.tell()
+    scene.report()
     assert counts() == [None, None, None]
     assert scene.sample("tunnelgw_delivered_timestamp_seconds", target=PROXY) is None
 
 
-def test_statuses_that_wait_here_and_at_the_desk_are_counted_as_waiting() -> None:
+def test_statuses_that_wait_here_and_in_the_queue_are_counted_as_waiting() -> None:
     scene = Scene()
-    scene.desk.depth = 2
+    scene.queue.depth = 2
     scene.dispatch.answers = lambda: lambda _plane, _turn: False  # type: ignore[method-assign]
-    scene.tell()
+    scene.report()
 
-    scene.teller.owe([GATEWAY, ROUTE], 2, frozenset({"shop/gw"}))
-    scene.tell()
+    scene.reporter.owe([GATEWAY, ROUTE], 2, frozenset({"shop/gw"}))
+    scene.report()
 
     assert scene.sample("tunnelgw_status_queue_depth") == 4.0
 
 
 def test_what_is_owed_is_not_said_by_who_leads_no_more() -> None:
     scene = Scene()
-    scene.tell()
-    scene.teller.owe([ROUTE], 1, frozenset())
+    scene.report()
+    scene.reporter.owe([ROUTE], 1, frozenset())
 
-    scene.teller.forget()
+    scene.reporter.forget()
 
-    assert scene.tell() == {}
-    assert scene.desk.has_forgotten
+    assert scene.report() == {}
+    assert scene.queue.has_forgotten
 
 
 def test_an_object_that_is_gone_is_told_nothing() -> None:
     scene = Scene()
-    scene.tell()
+    scene.report()
 
-    assert scene.tell(ObjectId(Kind.HTTP_ROUTE, Key("shop", "gone"))) == {}
+    assert scene.report(ObjectId(Kind.HTTP_ROUTE, Key("shop", "gone"))) == {}

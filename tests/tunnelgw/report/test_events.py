@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from tests.tunnelgw.sources.objects import gateway, route
 from tunnelgw.deliver.receipts import Receipt
-from tunnelgw.herald import LASTING_ATTEMPTS, Herald, has_lasted
 from tunnelgw.model.kinds import Kind
 from tunnelgw.model.meta import Key, Object
 from tunnelgw.model.snapshot import Entry
+from tunnelgw.report.events import LASTING_ATTEMPTS, WarningEvents, has_lasted
 from tunnelgw.sources.store import Unreadable
 
 GATEWAY = gateway("gw")
@@ -35,9 +35,9 @@ def test_failures_are_said_once_they_have_lasted_and_refused_credentials_at_once
 
 def test_a_gateway_s_failures_are_told_by_their_targets() -> None:
     recorder = Recorder()
-    herald = Herald(recorder)
+    events = WarningEvents(recorder)
 
-    herald.failures(
+    events.failures(
         GATEWAY, [Receipt("p", "d", error="down"), Receipt("t", "d", error="401", is_credential_problem=True)]
     )
 
@@ -51,7 +51,7 @@ def test_a_gateway_s_failures_are_told_by_their_targets() -> None:
 def test_a_hostname_that_somebody_else_has_is_told_of_its_route() -> None:
     recorder = Recorder()
 
-    Herald(recorder).conflict(Kind.HTTP_ROUTE, route("web"), "a rule of somebody else")
+    WarningEvents(recorder).conflict(Kind.HTTP_ROUTE, route("web"), "a rule of somebody else")
 
     assert recorder.said == [
         (Kind.HTTP_ROUTE, Key("default", "web"), "HostnameConflict", "a rule of somebody else"),
@@ -60,13 +60,13 @@ def test_a_hostname_that_somebody_else_has_is_told_of_its_route() -> None:
 
 def test_an_object_that_cannot_be_read_is_told_when_its_problem_is_another() -> None:
     recorder = Recorder()
-    herald = Herald(recorder)
+    events = WarningEvents(recorder)
     entry = Entry(Kind.HTTP_ROUTE, Key("shop", "web"))
 
     for problem in (Unreadable("spec.rules: want a list"), Unreadable("spec.rules: want a list"), Unreadable("other")):
-        herald.unreadable({entry: problem})
-    herald.unreadable({})
-    herald.unreadable({entry: Unreadable("other")})
+        events.unreadable({entry: problem})
+    events.unreadable({})
+    events.unreadable({entry: Unreadable("other")})
 
     assert [said[:3] for said in recorder.said] == [(Kind.HTTP_ROUTE, Key("shop", "web"), "Unreadable")] * 3
     assert recorder.said[0][3] == "HTTPRoute shop/web cannot be read and is left out: spec.rules: want a list"
@@ -74,17 +74,17 @@ def test_an_object_that_cannot_be_read_is_told_when_its_problem_is_another() -> 
 
 def test_an_object_that_was_not_told_of_is_told_of_later() -> None:
     recorder = Recorder()
-    herald = Herald(recorder)
+    events = WarningEvents(recorder)
     found = {Entry(Kind.HTTP_ROUTE, Key("shop", "web")): Unreadable("spec.rules: want a list")}
     recorder.is_full = True
-    herald.unreadable(found)
+    events.unreadable(found)
     recorder.is_full = False
 
-    herald.unreadable(found)
-    herald.unreadable(found)
+    events.unreadable(found)
+    events.unreadable(found)
 
     assert len(recorder.said) == 1
 
 
 def test_without_a_recorder_nothing_is_said() -> None:
-    Herald().failures(GATEWAY, [Receipt("p", "d", error="down")])
+    WarningEvents().failures(GATEWAY, [Receipt("p", "d", error="down")])

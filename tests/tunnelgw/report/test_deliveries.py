@@ -6,11 +6,11 @@ import msgspec
 
 from proxy.document import Listener
 from tunnelgw.deliver.receipts import Receipt, Remark, RemarkKind
-from tunnelgw.deliveries import conflicts, delivered, unbound, with_conflict
 from tunnelgw.model.conditions import ConditionType, Finding, Reason, Status
 from tunnelgw.model.kinds import Kind
 from tunnelgw.model.meta import Key
 from tunnelgw.model.refs import ParentRef
+from tunnelgw.report.deliveries import conflicts, delivered, unbound, with_conflict
 from tunnelgw.translate.routes import TunnelHost
 from tunnelgw.translate.verdicts import ObjectId, ParentVerdict, RouteVerdict
 

@@ -7,10 +7,10 @@ import logging
 import pytest
 from prometheus_client import CollectorRegistry
 
-from tunnelgw.ingressreport import IngressReport
 from tunnelgw.metrics import Metrics
 from tunnelgw.provider.ingress import Revision
 from tunnelgw.provider.tunnel import Pass
+from tunnelgw.report.ingress import IngressReport
 
 
 def test_rules_of_others_are_told_when_they_come_change_and_go(caplog: pytest.LogCaptureFixture) -> None:

@@ -5,10 +5,10 @@ until something else is left out. Threads that write statuses call it, for each 
 """
 
 from daemonkit.logs import get_logger
-from tunnelgw.herald import Recorder
 from tunnelgw.model.kinds import Kind
 from tunnelgw.model.meta import Object
 from tunnelgw.model.refs import ParentRef
+from tunnelgw.report.events import Recorder
 from tunnelgw.translate.verdicts import ObjectId
 
 log = get_logger(__name__)

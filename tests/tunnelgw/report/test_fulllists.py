@@ -6,12 +6,12 @@ import logging
 
 import pytest
 
+from tests.tunnelgw.report.test_events import Recorder
 from tests.tunnelgw.sources.objects import route
-from tests.tunnelgw.test_herald import Recorder
-from tunnelgw.fulllists import FullLists
 from tunnelgw.model.kinds import Kind
 from tunnelgw.model.meta import Key
 from tunnelgw.model.refs import ParentRef
+from tunnelgw.report.fulllists import FullLists
 from tunnelgw.translate.verdicts import ObjectId
 
 WEB = Key("default", "web")

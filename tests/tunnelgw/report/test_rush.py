@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tunnelgw.rush import BURST, MAX_S, QUIET_S, RATE, Rush
+from tunnelgw.report.rush import BURST, MAX_S, QUIET_S, RATE, Rush
 
 START_S = 1_000.0
 

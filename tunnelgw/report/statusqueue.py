@@ -33,7 +33,7 @@ RETRY_EVERY_S = 0.1
 UNCHANGED = "unchanged"
 
 
-class StatusDesk:
+class StatusQueue:
     """`may_write` is false where another controller leads. `observe` is told each outcome by kind, `on_left_out` the
     parents for whom each status had no room, also if there are none.
     """
