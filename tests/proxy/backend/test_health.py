@@ -58,7 +58,7 @@ def ejecting(failures: int = 1) -> document.PassiveHealth:
 def test_what_fails_late_prolongs_no_ejection() -> None:
     """What had been asked of the address before it was ejected."""
     address = AddressHealth()
-    outliers = Outliers(ejecting(), [address])
+    outliers = Outliers(ejecting(), [address, AddressHealth()])
     assert outliers.failed(address, 0.0)
 
     assert not outliers.failed(address, 9.0)
@@ -66,6 +66,41 @@ def test_what_fails_late_prolongs_no_ejection() -> None:
     assert outliers.restore(9.0) == 10.0
     assert outliers.restore(10.0) is None
     assert address.is_usable
+
+
+def test_an_address_whose_time_is_over_is_on_trial() -> None:
+    """The next failure ejects it again, and a success ends the trial."""
+    address = AddressHealth()
+    outliers = Outliers(ejecting(3), [address])
+    assert [outliers.failed(address, 0.0) for _ in range(3)] == [False, False, True]
+    outliers.restore(10.0)
+
+    assert outliers.failed(address, 10.0)
+    outliers.restore(20.0)
+    outliers.succeeded(address)
+
+    assert [outliers.failed(address, 20.0) for _ in range(3)] == [False, False, True]
+
+
+def test_what_is_not_ejected_because_too_many_are_is_not_told_as_that() -> None:
+    one, other = AddressHealth(), AddressHealth()
+    policy = document.PassiveHealth(consecutive_failures=1, ejection_time="10s", max_ejected_percent=50)
+    outliers = Outliers(policy, [one, other])
+
+    assert [outliers.failed(one, 0.0), outliers.failed(other, 0.0)] == [True, False]
+    assert (one.is_usable, other.is_usable) == (False, True)
+
+
+def test_where_too_many_are_ejected_since_others_left_those_whose_time_is_over_first_come_back() -> None:
+    """And no more of them than that."""
+    policy = document.PassiveHealth(consecutive_failures=1, ejection_time="10s", max_ejected_percent=50)
+    addresses = [AddressHealth() for _ in range(6)]
+    before = Outliers(policy, addresses)
+    assert [before.failed(address, float(at)) for at, address in enumerate(addresses[:3])] == [True] * 3
+
+    assert Outliers(policy, addresses[:4]).restore(5.0) == 11.0
+
+    assert [address.is_usable for address in addresses[:4]] == [True, False, False, True]
 
 
 def test_an_address_that_probes_found_down_is_so_after_another_document_too() -> None:
