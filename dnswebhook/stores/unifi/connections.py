@@ -54,8 +54,11 @@ class Pool:
             with contextlib.suppress(BrokenPipeError):  # refused before it was read, perhaps with an answer
                 connection.sock.sendall(_request(connection, method, target, fields, body))
             reply, goes_on = read_reply(connection.sock, at - time.monotonic(), self._max_reply_bytes)
-        except BaseException:
+        except BaseException as error:
             connection.close()
+            if isinstance(error, TimeoutError):
+                # A firewall that has forgotten this connection has most likely forgotten those that wait.
+                self._drop_idle()
             raise
         self._put_back(connection, goes_on)
         return reply
@@ -64,6 +67,9 @@ class Pool:
         """Connections that are in use now are closed after their exchange."""
         with self._lock:
             self._is_closed = True
+        self._drop_idle()
+
+    def _drop_idle(self) -> None:
         while (connection := self._taken()) is not None:
             connection.close()
 

@@ -147,6 +147,19 @@ def test_a_connection_whose_exchange_failed_is_closed(pool: Pool, peer: Peer, op
     assert opened[0].sock is None
 
 
+def test_after_an_exchange_without_an_answer_no_kept_connection_is_trusted(
+    pool: Pool, peer: Peer, opened: list[HTTPConnection]
+) -> None:
+    get_at_once(pool, peer, 2)
+    peer.gate.clear()
+    with pytest.raises(TimeoutError):
+        pool.exchange("GET", "/", {}, b"", 0.1)
+    peer.gate.set()
+
+    assert b"[]" == get(pool)
+    assert [False, False, True] == [one.sock is not None for one in opened]
+
+
 def test_no_more_connections_than_allowed_are_kept(pool: Pool, peer: Peer, opened: list[HTTPConnection]) -> None:
     get_at_once(pool, peer, 5)
 
