@@ -60,13 +60,15 @@ _LONGEST_MESSAGE = 256
 _USUAL_KUBECONFIG = "~/.kube/config"
 _CHUNK_BYTES = 64 * 1024
 _CONNECTIONS = 32
-# A peer that has gone without a word is noticed after about half a minute, even by a watch on which nothing happens.
+# A peer that has gone without a word is noticed after about half a minute: by a watch on which nothing happens, and by a
+# request that was sent over a connection which a firewall had forgotten; probes alone do not come to those.
 _SOCKET_OPTIONS = [
     (socket.IPPROTO_TCP, socket.TCP_NODELAY, 1),
     (socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1),
     (socket.IPPROTO_TCP, socket.TCP_KEEPIDLE, 15),
     (socket.IPPROTO_TCP, socket.TCP_KEEPINTVL, 5),
     (socket.IPPROTO_TCP, socket.TCP_KEEPCNT, 3),
+    (socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, 30_000),
 ]
 
 
