@@ -65,7 +65,6 @@ class Race:
 
     def cancel(self) -> None:
         self._next.cancel()
-        self._left.clear()
         for attempt in self._attempts:
             attempt.close()
         self._attempts.clear()

@@ -1,7 +1,10 @@
 """Names, several addresses, and the time to connect."""
 
+import os
 import socket
 import threading
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
 from typing import Any
 
 import pytest
@@ -15,8 +18,11 @@ from proxy.backend.resolver import Address
 from proxy.backend.stream import Reason, Wish
 from tests.proxy.backend.servers import backend, dead_port
 from tests.proxy.backend.world import World, world
+from tests.support.gateway import open_descriptors
 
 V4, V6 = socket.AF_INET, socket.AF_INET6
+NOWHERE = "255.255.255.255"
+"""The kernel refuses to connect to it at once, as to an address that it has no route to."""
 
 
 class Names:
@@ -73,37 +79,98 @@ def test_a_name_is_resolved_off_the_loop() -> None:
 
 def test_a_dead_address_is_passed_over_for_one_that_lives() -> None:
     with backend() as peer, world(Names(("127.0.0.1", dead_port()), (peer.host, peer.port))) as w:
+        w.clock.stop()
         w.use(named(), backend_idle_timeout="1s")
         for _ in range(3):
             assert w.fetch().status_code == 200
             close_kept(w)
 
 
-def test_a_silent_address_is_passed_over_after_a_quarter_of_a_second() -> None:
-    # A full queue of connections drops what comes, as a firewall would.
-    with socket.socket() as full, backend() as peer:
+@contextmanager
+def silent_port() -> Iterator[int]:
+    """A full queue of connections drops what comes, as a firewall would."""
+    with socket.socket() as full, ExitStack() as stack:
         full.bind(("127.0.0.1", 0))
         full.listen(0)
         port = full.getsockname()[1]
-        fillers = [socket.socket() for _ in range(4)]
-        for filler in fillers:
+        for _ in range(4):
+            filler = stack.enter_context(socket.socket())
             filler.setblocking(False)
             filler.connect_ex(("127.0.0.1", port))
-        with world(Names((peer.host, peer.port), ("127.0.0.1", port))) as w:
-            w.clock.stop()
-            w.use(named())
-            # The turn of the second address comes first.
-            answer = w.get()
-            w.until(lambda: w.told == 1)
+        yield port
+
+
+def test_a_silent_address_is_passed_over_after_a_quarter_of_a_second() -> None:
+    with silent_port() as port, backend() as peer, world(Names((peer.host, peer.port), ("127.0.0.1", port))) as w:
+        w.clock.stop()
+        w.use(named())
+        # The turn of the second address comes first.
+        answer = w.get()
+        w.until(lambda: w.told == 1)
+        w.turns(10)
+        assert not answer.is_over
+        assert peer.connections == 0
+        w.pass_time(0.3)
+        w.until(lambda: answer.is_over)
+
+        assert answer.status_code == 200
+
+
+def test_the_last_address_has_the_whole_time_to_connect() -> None:
+    """Also where the one before it had failed before its quarter of a second was over."""
+    with silent_port() as port, world(Names(("127.0.0.1", port), ("127.0.0.1", dead_port()))) as w:
+        w.clock.stop()
+        w.use(named(), connect_timeout="3s")
+        answer = w.get()
+        w.until(lambda: w.told == 1)
+        w.turns(10)
+        for passed_s in (0.3, 2.6):
+            w.pass_time(passed_s)
+            w.turns()
+            assert not answer.is_over
+        w.pass_time(0.2)
+        w.until(lambda: answer.is_over)
+
+        assert answer.failure is not None
+        assert answer.failure.reason is Reason.CONNECT_TIMEOUT
+
+
+def test_a_silent_address_is_waited_for_when_the_others_have_failed() -> None:
+    with silent_port() as port, world(Names(("127.0.0.1", dead_port()), ("127.0.0.1", port))) as w:
+        w.clock.stop()
+        w.use(named(), connect_timeout="3s")
+        answer = w.get()
+        w.until(lambda: w.told == 1)
+        for _ in range(2):
             w.turns(10)
             assert not answer.is_over
-            assert peer.connections == 0
             w.pass_time(0.3)
-            w.until(lambda: answer.is_over)
+        w.turns(10)
+        assert not answer.is_over
+        w.pass_time(3)
+        w.until(lambda: answer.is_over)
 
-            assert answer.status_code == 200
-        for filler in fillers:
-            filler.close()
+        assert answer.failure is not None
+        assert answer.failure.reason is Reason.CONNECT_TIMEOUT
+
+
+def test_an_address_without_a_way_to_it_is_passed_over_at_once() -> None:
+    with backend() as peer, world(Names((peer.host, peer.port), (NOWHERE, 80))) as w:
+        w.clock.stop()
+        w.use(named())
+
+        assert w.fetch().status_code == 200
+
+
+def test_a_backend_without_a_way_to_it_is_unreachable() -> None:
+    with world() as w:
+        w.clock.stop()
+        w.use(document.Backend(name="b", addresses=(f"{NOWHERE}:80",)))
+        failure = w.fetch().failure
+
+        assert failure is not None
+        assert (failure.reason, failure.is_unprocessed) == (Reason.UNREACHABLE, True)
+        assert NOWHERE in failure.detail
 
 
 def test_both_families_are_tried() -> None:
@@ -238,6 +305,54 @@ def test_the_time_to_connect_includes_the_resolver() -> None:
         assert "resolving the name" in answer.failure.detail
 
 
+def test_an_answer_of_the_resolver_after_that_connects_to_nobody() -> None:
+    with backend() as peer:
+        names = Names((peer.host, peer.port))
+        names.may_answer.clear()
+        with world(names) as w:
+            w.use(named(), connect_timeout="3s")
+            answer = w.get()
+            w.until(lambda: names.asked == 1)
+            w.pass_time(4)
+            w.until(lambda: answer.is_over)
+            names.may_answer.set()
+            w.until(lambda: w.told == 1)
+            w.turns(10)
+
+            assert (peer.connections, w.backend().connections) == (0, 0)
+
+
+@pytest.mark.parametrize("turns", [0, 1, 2])
+def test_pools_that_close_connect_to_nobody(turns: int) -> None:
+    with silent_port() as port, world() as w:
+        w.use(document.Backend(name="b", addresses=(f"127.0.0.1:{port}",)))
+        before = sockets()
+        w.get()
+        w.turns(turns)
+        w.pools.close()
+        w.turns(10)
+
+        assert sockets() == before
+
+
+def test_what_was_not_connected_in_time_is_closed() -> None:
+    with silent_port() as port, world() as w:
+        w.use(document.Backend(name="b", addresses=(f"127.0.0.1:{port}",)), connect_timeout="3s")
+        before = sockets()
+        answer = w.get()
+        w.turns(10)
+        assert len(sockets() - before) == 1
+        w.pass_time(4)
+        w.until(lambda: answer.is_over)
+
+        assert sockets() == before
+
+
+def sockets() -> set[str]:
+    """Of this process, by what the kernel calls them."""
+    return {name for name in open_descriptors(os.getpid()) if name.startswith("socket:")}
+
+
 def test_names_whose_servers_are_silent_hold_up_no_other(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(resolver, "SLOW_S", 0.0)
     silent, found = Names(), Names(("127.0.0.1", dead_port()))
@@ -283,9 +398,10 @@ def test_cancelling_while_waiting_calls_nobody_and_the_connection_serves_the_nex
 
 
 @pytest.mark.parametrize("place", [0, 1, 2])
-def test_a_cancelled_race_leaves_no_socket_behind(place: int) -> None:
+@pytest.mark.parametrize("ip", ["127.0.0.1", NOWHERE])
+def test_a_cancelled_race_leaves_no_socket_behind(ip: str, place: int) -> None:
     with world() as w:
-        addresses = tuple(Address(V4, "127.0.0.1", dead_port()) for _ in range(3))
+        addresses = tuple(Address(V4, ip, dead_port()) for _ in range(3))
         ended: list[object] = []
         race = Race(w.loop, addresses, lambda sock, _: ended.append(sock), ended.append)
         race.start()

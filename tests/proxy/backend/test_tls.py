@@ -227,6 +227,7 @@ def test_a_slow_handshake_ends_with_the_time_to_connect(authority: trustme.CA) -
 
         assert answer.failure is not None
         assert answer.failure.reason is Reason.CONNECT_TIMEOUT
+        assert f"in the TLS handshake with {peer.address}" in answer.failure.detail
         w.until(lambda: w.backend().connections == 0)
 
 

@@ -275,6 +275,39 @@ def test_the_end_of_the_stream_after_unregistering_is_in_order() -> None:
     assert [] == site.stream.receive_end()
 
 
+def test_nothing_that_the_edge_says_after_the_end_is_listened_to() -> None:
+    site = Site()
+    site.register()
+    site.stream.unregister()
+    site.asked()
+    site.server.acknowledge(1)
+    site.server.abort("shut down")
+    more = rpc.encode(rpc.Bootstrap(8))
+
+    assert [Unregistered(None)] == site.stream.receive(site.server.data_to_send() + more)
+    assert [] == site.stream.receive(more)
+    assert [Finished(1, releases_results=False)] == site.asked()
+
+
+def test_an_end_inside_a_message_is_told_as_that() -> None:
+    site = Site()
+    site.register()
+    site.stream.receive(rpc.encode(rpc.Bootstrap(8))[:CUT])
+
+    assert [ControlStreamBroken("the edge ended the control stream, inside a message")] == site.stream.receive_end()
+
+
+def test_who_unregisters_asks_for_nothing_more() -> None:
+    site = Site()
+    site.register()
+    site.stream.unregister()
+
+    with pytest.raises(LocalProtocolError, match="cannot unregister while UNREGISTERING, want REGISTERED"):
+        site.stream.unregister()
+    with pytest.raises(LocalProtocolError, match="cannot update the local configuration while UNREGISTERING"):
+        site.stream.update_local_configuration(b"{}")
+
+
 GARBAGE = {
     "text": b"GET / HTTP/1.1\r\nhost: a\r\n\r\n",
     "an answer to nothing": vectors.DETAILS_RETURN,
