@@ -60,8 +60,8 @@ _LONGEST_MESSAGE = 256
 _USUAL_KUBECONFIG = "~/.kube/config"
 _CHUNK_BYTES = 64 * 1024
 _CONNECTIONS = 32
-# A peer that has gone without a word is noticed after about half a minute, even by a watch on which nothing happens. The
-# last is for a request over a connection that a firewall has forgotten: the kernel does not probe while it repeats that.
+# A peer that has gone without a word is noticed after about half a minute, even by a watch on which nothing happens.
+# The last is for a request over a connection that a firewall has forgotten: while the kernel repeats it, it probes not.
 _SOCKET_OPTIONS = [
     (socket.IPPROTO_TCP, socket.TCP_NODELAY, 1),
     (socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1),
