@@ -224,6 +224,31 @@ def test_a_name_without_address_is_not_asked_for_again_at_once_but_soon() -> Non
         assert w.fetch().status_code == 200
 
 
+def test_who_comes_while_a_name_is_asked_for_again_waits_for_that_answer() -> None:
+    with backend() as peer:
+        names = Names()
+        with world(names) as w:
+            w.use(named())
+            assert w.fetch().failure is not None
+            w.pass_time(resolver.RETRY_S)
+            names.may_answer.clear()
+            answers = [w.get()]
+            w.until(lambda: names.asked == 2)
+            answers.append(w.get())
+            w.turns(10)
+            assert not any(answer.is_over for answer in answers)
+            names.addresses = ((peer.host, peer.port),)
+            names.may_answer.set()
+            w.until(lambda: all(answer.is_over for answer in answers))
+
+            assert [answer.status_code for answer in answers] == [200, 200]
+
+
+def test_an_address_is_shown_as_people_write_it() -> None:
+    assert [str(Address(V4, "192.0.2.1", 80)), str(Address(V6, "::1", 80))] == ["192.0.2.1:80", "[::1]:80"]
+    assert Address(V6, "fe80::1", 80, 3).sockaddr == ("fe80::1", 80, 0, 3)
+
+
 def test_a_name_in_use_is_renewed_and_keeps_its_last_good_answer() -> None:
     with backend() as peer:
         names = Names((peer.host, peer.port))

@@ -164,6 +164,41 @@ def test_a_bootstrap_that_fails_fails_the_registration_at_once() -> None:
     assert State.ENDED is site.stream.state
 
 
+CAP = rpc.CapDescriptor(rpc.CapKind.SENDER_HOSTED, 3)
+
+
+@pytest.mark.parametrize(
+    ("payload", "reason"),
+    [
+        (rpc.Payload(None), "no capability, where one was asked for"),
+        (rpc.Payload(capnp.Struct(bytes(8), ())), "no capability, where one was asked for"),
+        (rpc.Payload(capnp.Capability(0)), "capability 0 in a table of 0"),
+        (rpc.Payload(capnp.Capability(1), (CAP,)), "capability 1 in a table of 1"),
+        (rpc.Payload(capnp.Capability(0), (rpc.CapDescriptor(rpc.CapKind.NONE, 3),)), "capability of kind 0"),
+    ],
+)
+def test_a_bootstrap_without_a_capability_of_the_edge_fails_the_registration(payload: rpc.Payload, reason: str) -> None:
+    stream = ControlStream(vectors.REGISTRATION)
+    stream.register()
+
+    (event,) = stream.receive(rpc.encode(rpc.Return(0, payload)))
+
+    assert isinstance(event, RegistrationFailed)
+    assert FailureCause.MALFORMED is event.cause
+    assert reason in event.error
+
+
+def test_capabilities_that_nobody_asked_for_are_given_back() -> None:
+    site = Site()
+    site.register()
+    site.stream.update_local_configuration(b"{}")
+    site.asked()
+
+    site.stream.receive(rpc.encode(rpc.Return(1, rpc.Payload(capnp.Capability(0), (CAP,)))))
+
+    assert [Finished(1, releases_results=True)] == site.asked()
+
+
 def test_a_bootstrap_that_fails_after_all_breaks_a_registered_stream() -> None:
     site = Site(ControlServer(answers_bootstrap=False))
     site.stream.register()

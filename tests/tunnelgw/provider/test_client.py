@@ -102,6 +102,34 @@ def test_a_document_that_the_provider_refuses_is_told_with_its_reason(client: Pr
         client.put_configuration(ACCOUNT_ID, TUNNEL_ID, {"ingress": [{"hostname": "a.b", "service": "http://x"}]})
 
 
+def test_a_refusal_by_a_gateway_before_the_api_is_one_too(provider: Provider, client: ProviderClient) -> None:
+    provider.fault(Reply(status=400, body="<html>400\n Bad   Request</html>"))
+
+    with pytest.raises(Refused, match=r"the provider answered 400 \(<html>400 Bad Request</html>\)"):
+        client.configuration(ACCOUNT_ID, TUNNEL_ID)
+
+
+@pytest.mark.parametrize(
+    ("status_code", "body", "text"),
+    [
+        (200, "", "want a JSON envelope, the provider sent nothing"),
+        (200, "<html>", "want a JSON envelope, the provider sent <html>"),
+        (200, '{"success":false,"errors":[{"code":7,"message":"m"}]}', "the provider answered 200 (7 m)"),
+        (502, "", "the provider answered 502"),
+        (502, "bad gateway", "the provider answered 502 (bad gateway)"),
+    ],
+)
+def test_what_cannot_be_used_is_told_as_it_came(
+    provider: Provider, client: ProviderClient, status_code: int, body: str, text: str
+) -> None:
+    provider.fault(Reply(status=status_code, body=body))
+
+    with pytest.raises(ProviderUnreachable) as raised:
+        client.configuration(ACCOUNT_ID, TUNNEL_ID)
+
+    assert str(raised.value).endswith(f": {text}")
+
+
 @pytest.mark.parametrize(
     ("headers", "pause_s"),
     [
@@ -113,6 +141,7 @@ def test_a_document_that_the_provider_refuses_is_told_with_its_reason(client: Pr
         ((("Retry-After", "Sat, 21 Nov 2026 09:00:00 GMT"), ("Date", "Sat, 21 Nov 2026 10:00:00 GMT")), 0),
         ((("Retry-After", "Sat, 21 Nov 2026 10:00:30 -0000"), ("Date", "Sat, 21 Nov 2026 10:00:00 GMT")), 60),
         ((("Retry-After", "soon"),), 60),
+        ((("Retry-After", "\xb2"),), 60),
         ((), 60),
     ],
 )
