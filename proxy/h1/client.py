@@ -215,7 +215,11 @@ class ClientConnection(Sending):
         if not _PATH.fullmatch(head.path):
             raise LocalProtocolError("path is not in origin-form, or holds spaces or control characters")
         lines = [b"%b %b HTTP/1.1\r\nhost: %b\r\n" % (method, head.path, authority)]
-        length_bytes = self._lines(lines, head.fields)
+        fields = head.fields
+        if head.protocol is not None:
+            # Backends that know no list of options want `upgrade` alone.
+            fields = [field for field in fields if field[0] != b"te"]
+        length_bytes = self._lines(lines, fields)
         if end_stream:
             if length_bytes:
                 raise LocalProtocolError(f"request without a body, but content-length {length_bytes}")

@@ -169,4 +169,7 @@ def _start_of(name: bytes) -> tuple[bytes, bool]:
     """All of a line up to its value, and whether it may be remembered."""
     if not TOKEN.fullmatch(name) or name in _OWN_FIELDS:
         raise LocalProtocolError(f"field {name[:64]!r} cannot be sent: not a token, or left to the codec")
+    if name == b"te":
+        # Who sends it says that it is for the next hop alone (RFC 9110, 10.1.4).
+        return b"connection: te\r\nte: ", True
     return name + b": ", name not in UNCACHED_NAMES and len(name) <= _MAX_KEPT_NAME_BYTES

@@ -176,6 +176,20 @@ def test_chunked_responses_keep_their_trailers(gateway: Gateway, backend: Record
     assert b"x-sum: 7" in answer.lower()
 
 
+@each("http/1.1", "h2c", "h2 over tls", "h2c to the edge")
+def test_that_trailers_are_taken_is_said_for_the_next_hop_alone(
+    gateway: Gateway, backend: RecordingBackend, protocol: str
+) -> None:
+    """RFC 9110, 10.1.4: a cache, as the backend, would pass it on otherwise. Firefox says it with each request."""
+    gateway.serve(route_to(backend.address))
+
+    for _ in range(3):
+        fetch(gateway, protocol, "/", "-H", "TE: trailers")
+
+    said = [(request.value("connection"), request.value("te")) for request in backend.received]
+    assert [("te", "trailers")] * 3 == said
+
+
 @each_protocol
 @pytest.mark.parametrize("status_code", [204, 304, 404, 418, 500, 599])
 def test_the_backends_status_code_comes_through(

@@ -383,6 +383,16 @@ def test_an_answer_before_the_end_of_the_request_spoils_the_connection() -> None
             None,
             b"GET /p?q HTTP/1.1\r\nhost: a.example\r\nconnection: upgrade\r\nupgrade: websocket\r\n\r\n",
         ),
+        (
+            head(fields=[(b"te", b"trailers"), (b"x", b"y")]),
+            None,
+            b"GET /p?q HTTP/1.1\r\nhost: a.example\r\nconnection: te\r\nte: trailers\r\nx: y\r\n\r\n",
+        ),
+        (
+            head(fields=[(b"te", b"trailers")], protocol=b"websocket"),
+            None,
+            b"GET /p?q HTTP/1.1\r\nhost: a.example\r\nconnection: upgrade\r\nupgrade: websocket\r\n\r\n",
+        ),
     ],
 )
 def test_a_request_is_written_with_its_framing(request_head: RequestHead, body: bytes | None, wanted: bytes) -> None:

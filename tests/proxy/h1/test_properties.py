@@ -153,6 +153,11 @@ def send_body(codec: ServerConnection | ClientConnection, pieces: list[bytes], t
         codec.end_stream()
 
 
+def said(fields: Fields) -> Fields:
+    """As they are written: TE is named in a Connection field before it."""
+    return [line for field in fields for line in ([(b"connection", b"te"), field] if field[0] == b"te" else [field])]
+
+
 def length_of(pieces: list[bytes]) -> tuple[bytes, bytes]:
     return (b"content-length", b"%d" % sum(map(len, pieces)))
 
@@ -178,7 +183,7 @@ def test_a_server_reads_what_a_client_wrote(
     head, *rest = receive_in_pieces(server, raw, [place for place in at if place < len(raw)])
 
     framing = [] if says_length and pieces else [(b"transfer-encoding", b"chunked")]
-    assert ("request", method, b"a.example:81", path, [*fields, *framing]) == head
+    assert ("request", method, b"a.example:81", path, [*said(fields), *framing]) == head
     assert expected_body(pieces, trailers) == rest
 
 
@@ -203,7 +208,7 @@ def test_a_client_reads_what_a_server_wrote_and_both_can_go_on(
 
         is_chunked = status_code not in (204, 304) and not (says_length and pieces)
         framing = [(b"transfer-encoding", b"chunked")] if is_chunked else []
-        assert ("response", status_code, [*fields, *framing]) == head
+        assert ("response", status_code, [*said(fields), *framing]) == head
         assert expected_body(pieces, trailers) == rest
         assert client.is_reusable
         assert server.is_idle
