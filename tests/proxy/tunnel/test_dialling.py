@@ -87,3 +87,10 @@ def test_a_certificate_for_another_name_is_told_with_the_name_that_is_wanted(nam
 def test_a_bad_address_ends_its_dial_alone(rig: Rig) -> None:
     assert rig.wait_for_end(rig.dial("[ff02::1]:7844")).cause is FailureCause.DIAL
     rig.register()
+
+
+def test_an_edge_is_dialled_over_ipv6_too() -> None:
+    with Edge(["[::1]:0"]) as edge, Rig(edge) as rig:
+        rig.register()
+
+        assert edge.wait_for_registered(1)[0].address.startswith("[::1]:")
