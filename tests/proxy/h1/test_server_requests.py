@@ -71,6 +71,8 @@ SAMPLES: dict[str, tuple[bytes, list[Line]]] = {
 
 REFUSED: dict[str, tuple[bytes, int]] = {
     "TLS on a port without": (b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc", 400),
+    "a path beyond ASCII": (b"GET /ger\xc3\xa4te HTTP/1.1\r\nHost: a.example\r\n\r\n", 400),
+    "a query beyond ASCII": (b"GET /?q=\xc3\xa4 HTTP/1.1\r\nHost: a.example\r\n\r\n", 400),
     "* with GET": (b"GET * HTTP/1.1\r\nHost: a.example\r\n\r\n", 400),
     "a port beyond 65535": (b"GET / HTTP/1.1\r\nHost: a.example:65536\r\n\r\n", 400),
     "a fragment behind an absolute-form target": (b"GET http://a.example/x#y HTTP/1.1\r\nHost: a.example\r\n\r\n", 400),
