@@ -187,6 +187,16 @@ def test_an_ipv6_address_in_brackets_is_dialled() -> None:
         assert w.fetch().status_code == 200
 
 
+@pytest.mark.parametrize("host", ["127.0.0.1", "::1"])
+def test_an_ip_address_needs_no_resolver(host: str) -> None:
+    names = Names()
+    with backend(host=host) as peer, world(names) as w:
+        w.use(document.Backend(name="b", addresses=(peer.address,)))
+
+        assert w.fetch().status_code == 200
+        assert names.asked == 0
+
+
 def test_connections_spread_over_the_addresses_of_a_name() -> None:
     with backend() as one, backend() as other, world(Names((one.host, one.port), (other.host, other.port))) as w:
         w.use(named(), backend_idle_timeout="1s")

@@ -133,3 +133,12 @@ def test_it_is_looked_at_often_enough_for_a_short_idle_timeout(idle_timeout_s: f
 @pytest.mark.parametrize(("timeout_s", "expected_s"), [(0, 0.0), (1, 0.5), (2, 1.0), (3, 2.0), (5, 4.0), (75, 74.0)])
 def test_a_connection_is_used_less_long_than_its_backend_keeps_it(timeout_s: int, expected_s: float) -> None:
     assert expected_s == usable_s(timeout_s)
+
+
+def test_a_connection_that_nobody_has_ever_used_may_go_after_the_idle_time() -> None:
+    keeping = Keeping(100.0)
+
+    assert [keeping.look(now_s, is_used=False, idle_timeout_s=10.0) for now_s in (109.0, 110.0)] == [
+        Sign.ALIVE,
+        Sign.UNUSED,
+    ]
