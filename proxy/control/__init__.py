@@ -9,6 +9,7 @@ from proxy.control.channel import MAX_DESCRIPTORS, Channel, Incomplete, channel_
 from proxy.control.memory import mapped, sealed_file
 from proxy.control.messages import (
     Begin,
+    Cut,
     Drain,
     FromWorker,
     Missed,
@@ -28,6 +29,7 @@ __all__ = [
     "MAX_DESCRIPTORS",
     "Begin",
     "Channel",
+    "Cut",
     "Drain",
     "FromWorker",
     "Incomplete",

@@ -52,6 +52,10 @@ class Drain(Message, frozen=True):
     """Accept what is queued, close the listening sockets, unregister from the edge, finish what runs, end."""
 
 
+class Cut(Message, frozen=True):
+    """Reset what still runs, end."""
+
+
 class Ready(Message, frozen=True):
     """The worker's loop turns."""
 
@@ -92,5 +96,5 @@ class OfEdge(Message, frozen=True):
     report: EdgeReport
 
 
-ToWorker: TypeAlias = Begin | TakeSockets | TakeDocument | Report | ToEdge | Drain
+ToWorker: TypeAlias = Begin | TakeSockets | TakeDocument | Report | ToEdge | Drain | Cut
 FromWorker: TypeAlias = Ready | Taken | Refused | Missed | Snapshot | OfEdge

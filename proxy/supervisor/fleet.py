@@ -25,6 +25,8 @@ STANDSTILL_LOOKS = 3
 """And as often in a row: who has been paused, with all workers or alone, finds that none has answered meanwhile."""
 _START_S = 15.0
 _REPORT_S = 1.0
+_CUT_S = 2.0
+"""Workers that have not reset what runs by then are killed."""
 
 
 class Fleet:
@@ -142,6 +144,10 @@ class Fleet:
             self.refresh()
             in_flight = sum(route.in_flight for route in self.total().routes.values())
             log.warning("grace period over, cutting off what still runs", requests=in_flight)
+            for slot in self.slots:
+                slot.cut()
+            with self._news:
+                self._news.wait_for(self._has_ended, _CUT_S)
         for slot in self.slots:
             slot.end()
 

@@ -21,6 +21,7 @@ from daemonkit.logs import get_logger
 from proxy.control import (
     MAX_DESCRIPTORS,
     Begin,
+    Cut,
     Drain,
     Incomplete,
     Missed,
@@ -330,6 +331,11 @@ class Slot:
         self._ending.set()
         self._send(Drain())
 
+    def cut(self) -> None:
+        """End as soon as what runs is reset."""
+        self._ending.set()
+        self._send(Cut())
+
     def end(self) -> None:
         """At once."""
         self._ending.set()
@@ -344,7 +350,7 @@ class Slot:
             if self._process is not None:
                 self._process.kill()
 
-    def _send(self, message: ToEdge | Drain, descriptors: Sequence[int] = ()) -> int | None:
+    def _send(self, message: ToEdge | Drain | Cut, descriptors: Sequence[int] = ()) -> int | None:
         with self._sending:
             process = self._process
             if process is None:

@@ -120,6 +120,8 @@ class DataPlane:
         return self._departed.let_go()
 
     def close(self) -> None:
+        """What still runs is reset, so that no client takes what it has for all, and told to the access log."""
+        self._doors.abort("cut off, the proxy ends")
         if self._links is not None:
             self._links.close()
         self._pools.close()

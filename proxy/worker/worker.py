@@ -1,7 +1,7 @@
 """The worker as its supervisor knows it: reads the control channel between the loop's other work, and answers.
 
-Its end: `Drain` closes the doors and ends the loop once nothing runs any more; when the channel ends, the supervisor
-has gone, and with it everything that could ever change or stop this process, so it ends at once.
+Its end: `Drain` closes the doors and ends the loop once nothing runs any more, `Cut` ends it at once; when the channel
+ends, the supervisor has gone, and with it everything that could ever change or stop this process, so it ends at once.
 """
 
 import contextlib
@@ -17,6 +17,7 @@ import msgspec
 from daemonkit.logs import get_logger
 from proxy.control import (
     Channel,
+    Cut,
     Drain,
     FromWorker,
     Incomplete,
@@ -120,6 +121,8 @@ class Worker:
                 self._loop.work_through(self._data_plane.let_go_of_departed())
             case Drain():
                 self._data_plane.drain(self._end)
+            case Cut():
+                self._loop.stop()
 
     def _content_of(self, descriptors: list[int]) -> memoryview | None:
         """Of what came along; None as well where it did not arrive, or there is no memory for it."""

@@ -14,6 +14,7 @@ import requests
 
 from tests.proxy.site import DEADLINE_S, Backend, Proxy, ask, eventually, fixed, forwarding, reserved_port
 from tests.proxy.supervisor.begunput import BegunPut
+from tests.support.ports import LOOPBACK
 
 
 class Asking:
@@ -121,6 +122,31 @@ def test_what_still_runs_after_the_grace_period_is_cut_off() -> None:
         assert running.error is not None
         said = proxy.wait_for_message("grace period over, cutting off what still runs")
         assert said["requests"] == 1
+        told = proxy.wait_for_message("request")
+        assert (told["path"], told["status_code"]) == ("/wait", 0)
+
+
+def test_a_response_that_is_cut_off_is_reset_and_told_to_the_access_log() -> None:
+    """To a client of HTTP/1.0 the end of the connection would be the end of a response that is all there."""
+    arguments = ("--grace-period", "1s", "--access-log", "all")
+    with socket.create_server((LOOPBACK, 0)) as backend, reserved_port() as port, Proxy(*arguments) as proxy:
+        proxy.use(forwarding(port, f"{LOOPBACK}:{backend.getsockname()[1]}"))
+        with socket.create_connection((LOOPBACK, port), timeout=DEADLINE_S) as client:
+            client.sendall(b"GET /half HTTP/1.0\r\nHost: a\r\n\r\n")
+            backend.settimeout(DEADLINE_S)
+            with backend.accept()[0] as served:
+                served.sendall(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n")
+                received = b""
+                while b"hello" not in received:
+                    received += client.recv(1024)
+
+                proxy.send_signal(signal.SIGTERM)
+
+                with pytest.raises(ConnectionResetError):
+                    client.recv(1024)
+        assert proxy.wait(DEADLINE_S) == 0
+        told = proxy.wait_for_message("request")
+    assert (told["path"], told["status_code"], told["detail"]) == ("/half", 200, "cut off, the proxy ends")
 
 
 def test_during_the_shutdown_delay_the_proxy_serves_on_but_is_not_ready() -> None:
