@@ -16,7 +16,6 @@ from tests.support.socketbackend import Dialogue, SocketBackend
 from tests.tunnelgw.deliver.test_targets import DISCOVERY, ONE, OURS, Item, gateway_class, own_proxy
 from tests.tunnelgw.report.test_events import Recorder
 from tests.tunnelgw.sources.objects import make
-from tunnelgw import telling
 from tunnelgw.deliver.dispatch import Dispatch, Settings
 from tunnelgw.deliver.proxies import DocumentParcel
 from tunnelgw.deliver.receipts import Receipt, Remark, RemarkKind
@@ -27,6 +26,7 @@ from tunnelgw.model.kinds import RESOURCES, Kind
 from tunnelgw.model.meta import Key, Object
 from tunnelgw.model.snapshot import Snapshot
 from tunnelgw.provider.ingress import marker
+from tunnelgw.report import reporter as reporter_module
 from tunnelgw.report.events import LASTING_ATTEMPTS, WarningEvents
 from tunnelgw.report.ingress import IngressReport
 from tunnelgw.report.reporter import Reporter, Situation
@@ -172,7 +172,7 @@ def test_statuses_that_a_rush_holds_back_are_due_at_its_end_also_if_it_ends_befo
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     metrics, queue, now_s = Metrics(CollectorRegistry()), Queue(), 1_000.0
-    monkeypatch.setattr(telling, "time", SimpleNamespace(monotonic=lambda: now_s))
+    monkeypatch.setattr(reporter_module, "time", SimpleNamespace(monotonic=lambda: now_s))
     snapshot = Snapshot.of([gateway_class("class"), *own_proxy(proxyEndpoints=["http://127.0.0.1:1"])])
     found = {"shop/gw": planes(snapshot, DISCOVERY)["shop/gw"]}
     settings = Settings("", marker("tests"))
