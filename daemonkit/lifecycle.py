@@ -73,7 +73,7 @@ class _Event(Enum):
 class _NamedThread:
     """A registered thread, as a part."""
 
-    def __init__(self, name: str, target: Callable[[], None], daemon: "Daemon") -> None:
+    def __init__(self, name: str, target: Callable[[], object], daemon: "Daemon") -> None:
         self.name = name
         self._target = target
         self._daemon = daemon
@@ -131,7 +131,7 @@ class Daemon:
         """Start `service` with the others, in the order of registration; stop it in reverse."""
         self._parts.append(service)
 
-    def thread(self, name: str, target: Callable[[], None]) -> None:
+    def thread(self, name: str, target: Callable[[], object]) -> None:
         """Run `target` in a thread of that name; it must go on until `stop` is set, and end soon after."""
         part = _NamedThread(name, target, self)
         self._threads.append(part)

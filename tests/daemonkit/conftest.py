@@ -2,8 +2,8 @@
 
 import threading
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
-from typing import Any
+from dataclasses import dataclass, field, replace
+from typing import Any, Protocol, TypedDict, Unpack
 
 import pytest
 from werkzeug.wrappers import Request, Response
@@ -59,16 +59,40 @@ def app() -> Iterator[EchoApp]:
     app.release.set()
 
 
+PATIENT = ServerLimits(threads=4, header_timeout_s=DEADLINE_S, body_timeout_s=DEADLINE_S, idle_timeout_s=DEADLINE_S)
+"""Clients have all the time that a test has."""
+
+
+class Limits(TypedDict, total=False):
+    """What a test may have other than `PATIENT`."""
+
+    threads: int
+    request_queue: int
+    max_connections: int
+    header_timeout_s: float
+    body_timeout_s: float
+    idle_timeout_s: float
+    send_timeout_s: float
+    max_header_bytes: int
+    max_body_bytes: int
+
+
+class Serve(Protocol):
+    def __call__(
+        self, address: str = "127.0.0.1:0", tls: tuple[str, str] | None = None, **limits: Unpack[Limits]
+    ) -> HttpServer: ...
+
+
 @pytest.fixture
-def serve(app: EchoApp) -> Iterator[Callable[..., HttpServer]]:
-    """Starts servers of `app`, whose clients have all the time that a test has; all are stopped afterwards."""
+def serve(app: EchoApp) -> Iterator[Serve]:
+    """Starts servers of `app`; all are stopped afterwards."""
     servers: list[HttpServer] = []
 
-    def serve(address: str = "127.0.0.1:0", tls: tuple[str, str] | None = None, **limits: Any) -> HttpServer:
-        patience = dict.fromkeys(("header_timeout_s", "body_timeout_s", "idle_timeout_s"), DEADLINE_S)
-        chosen = ServerLimits(**{"threads": 4, **patience, **limits})
+    def serve(address: str = "127.0.0.1:0", tls: tuple[str, str] | None = None, **limits: Unpack[Limits]) -> HttpServer:
         log = get_logger("tests.wsgi")
-        server = HttpServer("echo", ListenAddress.parse(address), app, log=log, limits=chosen, tls=tls)
+        server = HttpServer(
+            "echo", ListenAddress.parse(address), app, log=log, limits=replace(PATIENT, **limits), tls=tls
+        )
         servers.append(server)
         server.start()
         return server

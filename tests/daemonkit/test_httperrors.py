@@ -35,4 +35,6 @@ def test_an_exception_of_werkzeug_keeps_what_the_client_needs() -> None:
     refused = from_http_exception(MethodNotAllowed(["GET"]))
 
     assert (refused.status_code, refused.headers["Allow"]) == (405, "GET")
-    assert from_http_exception(NotFound()).json["error"] == "not found"
+    body = from_http_exception(NotFound()).json
+    assert body is not None
+    assert body["error"] == "not found"

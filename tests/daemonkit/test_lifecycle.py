@@ -8,6 +8,7 @@ import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any, Protocol
 
 import pytest
 
@@ -23,7 +24,7 @@ class Subject(Process):
         command = [sys.executable, "-m", "tests.daemonkit.apps.daemon", address, *arguments]
         super().__init__("daemon", command, env)
 
-    def line(self, msg: str, **fields: object) -> dict:
+    def line(self, msg: str, **fields: object) -> dict[str, Any]:
         """The first line with that message and those fields."""
 
         def is_wanted(text: str) -> bool:
@@ -32,7 +33,8 @@ class Subject(Process):
             line = json.loads(text)
             return line["msg"] == msg and all(line.get(key) == value for key, value in fields.items())
 
-        return json.loads(self.wait_for_line(is_wanted, f"{msg} {fields}", DEADLINE_S))
+        line: dict[str, Any] = json.loads(self.wait_for_line(is_wanted, f"{msg} {fields}", DEADLINE_S))
+        return line
 
     def port(self, server: str) -> int:
         return int(self.line("listening", server=server)["address"].rpartition(":")[2])
@@ -46,12 +48,16 @@ class Subject(Process):
         return [json.loads(line)["msg"] for line in self.lines if line.startswith("{")]
 
 
+class Start(Protocol):
+    def __call__(self, *arguments: str, address: str = "127.0.0.1:0", **env: str) -> Subject: ...
+
+
 @pytest.fixture
-def start() -> Iterator:
+def start() -> Iterator[Start]:
     running: list[Subject] = []
 
-    def start(*arguments: str, **env: str) -> Subject:
-        subject = Subject(*arguments, **env)
+    def start(*arguments: str, address: str = "127.0.0.1:0", **env: str) -> Subject:
+        subject = Subject(*arguments, address=address, **env)
         running.append(subject)
         subject.start()
         return subject
@@ -63,7 +69,7 @@ def start() -> Iterator:
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
-def test_a_signal_stops_the_daemon_in_order_with_exit_code_0(start, number: signal.Signals) -> None:
+def test_a_signal_stops_the_daemon_in_order_with_exit_code_0(start: Start, number: signal.Signals) -> None:
     subject = start()
     subject.line("started")
 
@@ -74,7 +80,7 @@ def test_a_signal_stops_the_daemon_in_order_with_exit_code_0(start, number: sign
     assert subject.messages()[-3:] == ["stopping", "no longer ready", "stopped"]
 
 
-def test_a_running_request_is_finished_before_the_daemon_ends(start) -> None:
+def test_a_running_request_is_finished_before_the_daemon_ends(start: Start) -> None:
     subject = start()
     connection = subject.request("api", "/slow")
     subject.line("slow request runs")
@@ -87,7 +93,7 @@ def test_a_running_request_is_finished_before_the_daemon_ends(start) -> None:
     assert subject.wait(DEADLINE_S) == 0
 
 
-def test_readiness_is_false_while_a_request_drains(start) -> None:
+def test_readiness_is_false_while_a_request_drains(start: Start) -> None:
     subject = start("--hang")
     slow = subject.request("api", "/slow")
     subject.line("slow request runs")
@@ -102,7 +108,7 @@ def test_readiness_is_false_while_a_request_drains(start) -> None:
     slow.close()
 
 
-def test_a_request_that_never_ends_is_cut_off_after_the_grace_period(start) -> None:
+def test_a_request_that_never_ends_is_cut_off_after_the_grace_period(start: Start) -> None:
     subject = start("--hang", "--grace", "0.5")
     slow = subject.request("api", "/slow")
     subject.line("slow request runs")
@@ -116,7 +122,7 @@ def test_a_request_that_never_ends_is_cut_off_after_the_grace_period(start) -> N
     slow.close()
 
 
-def test_a_second_signal_ends_the_process_at_once_with_exit_code_1(start) -> None:
+def test_a_second_signal_ends_the_process_at_once_with_exit_code_1(start: Start) -> None:
     subject = start("--hang", "--grace", "600")
     slow = subject.request("api", "/slow")
     subject.line("slow request runs")
@@ -130,7 +136,7 @@ def test_a_second_signal_ends_the_process_at_once_with_exit_code_1(start) -> Non
     slow.close()
 
 
-def test_hanging_up_and_broken_pipes_do_not_stop_it(start) -> None:
+def test_hanging_up_and_broken_pipes_do_not_stop_it(start: Start) -> None:
     subject = start()
     subject.line("started")
 
@@ -143,7 +149,7 @@ def test_hanging_up_and_broken_pipes_do_not_stop_it(start) -> None:
     assert subject.stop() == 0
 
 
-def test_a_thread_that_raises_takes_the_process_down_with_its_stack(start) -> None:
+def test_a_thread_that_raises_takes_the_process_down_with_its_stack(start: Start) -> None:
     subject = start("--dying-thread", "raises")
     subject.request("api", "/die").close()
 
@@ -153,7 +159,7 @@ def test_a_thread_that_raises_takes_the_process_down_with_its_stack(start) -> No
     assert "in die" in line["stack"]
 
 
-def test_a_thread_that_returns_early_takes_the_process_down(start) -> None:
+def test_a_thread_that_returns_early_takes_the_process_down(start: Start) -> None:
     subject = start("--dying-thread", "returns")
     subject.request("api", "/die").close()
 
@@ -161,7 +167,7 @@ def test_a_thread_that_returns_early_takes_the_process_down(start) -> None:
     assert subject.line("thread ended unexpectedly")["thread"] == "mortal"
 
 
-def test_a_port_in_use_is_one_error_line_and_exit_code_1(start) -> None:
+def test_a_port_in_use_is_one_error_line_and_exit_code_1(start: Start) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         address = f"127.0.0.1:{taken.getsockname()[1]}"
         subject = start(address=address)
@@ -176,7 +182,7 @@ def test_a_port_in_use_is_one_error_line_and_exit_code_1(start) -> None:
 
 
 @pytest.mark.parametrize("threads", [0, 1, 2, 35], ids=["for signals", "of a server", "of its pool", "of the daemon"])
-def test_a_thread_that_cannot_be_had_is_one_error_line_and_exit_code_1(start, threads: int) -> None:
+def test_a_thread_that_cannot_be_had_is_one_error_line_and_exit_code_1(start: Start, threads: int) -> None:
     subject = start("--threads", str(threads))
 
     assert subject.wait(DEADLINE_S) == 1
@@ -186,7 +192,7 @@ def test_a_thread_that_cannot_be_had_is_one_error_line_and_exit_code_1(start, th
     assert "stack" not in error
 
 
-def test_systemd_hears_ready_watchdog_and_stopping(start, tmp_path: Path) -> None:
+def test_systemd_hears_ready_watchdog_and_stopping(start: Start, tmp_path: Path) -> None:
     with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as manager:
         manager.bind(str(tmp_path / "notify"))
         manager.settimeout(DEADLINE_S)

@@ -9,7 +9,10 @@ import socket
 import subprocess
 import sys
 import warnings
+from collections.abc import Iterator
 from enum import Enum
+from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -18,7 +21,7 @@ from daemonkit.secret import Secret
 
 
 @pytest.fixture(autouse=True)
-def _logging_as_before():
+def _logging_as_before() -> Iterator[None]:
     root = logging.getLogger()
     handlers, level = root.handlers[:], root.level
     yield
@@ -33,8 +36,9 @@ class Journal(io.StringIO):
     def lines(self) -> list[str]:
         return self.getvalue().splitlines()
 
-    def last(self) -> dict:
-        return json.loads(self.lines()[-1])
+    def last(self) -> dict[str, Any]:
+        line: dict[str, Any] = json.loads(self.lines()[-1])
+        return line
 
 
 @pytest.fixture
@@ -47,7 +51,7 @@ def journal() -> Journal:
 ours = logs.get_logger("tests.daemonkit")
 
 
-def test_a_line_is_one_json_object_with_its_keys_in_order(journal) -> None:
+def test_a_line_is_one_json_object_with_its_keys_in_order(journal: Journal) -> None:
     ours.warning("route refused", "no backend", route="ns/a", attempt=2)
 
     line = re.sub(r'"time":"[^"]+"', '"time":"T"', journal.lines()[0])
@@ -56,13 +60,13 @@ def test_a_line_is_one_json_object_with_its_keys_in_order(journal) -> None:
     )
 
 
-def test_the_time_is_rfc_3339_in_utc_with_milliseconds(journal) -> None:
+def test_the_time_is_rfc_3339_in_utc_with_milliseconds(journal: Journal) -> None:
     ours.info("x")
 
     assert re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z", journal.last()["time"])
 
 
-def test_fields_may_have_the_names_that_the_standard_library_reserves(journal) -> None:
+def test_fields_may_have_the_names_that_the_standard_library_reserves(journal: Journal) -> None:
     ours.info("x", name="n", args=(1,), module="m", message="text", process=1, thread="t", self=0)
 
     line = journal.last()
@@ -70,7 +74,7 @@ def test_fields_may_have_the_names_that_the_standard_library_reserves(journal) -
     assert (line["process"], line["thread"], line["self"]) == (1, "t", 0)
 
 
-def test_fields_named_as_a_key_of_the_line_do_not_replace_it(journal) -> None:
+def test_fields_named_as_a_key_of_the_line_do_not_replace_it(journal: Journal) -> None:
     ours.info("x", time=1, level="l", msg="m", stack="s")
 
     line = journal.last()
@@ -78,7 +82,7 @@ def test_fields_named_as_a_key_of_the_line_do_not_replace_it(journal) -> None:
     assert (line["time_"], line["level_"], line["msg_"], line["stack_"]) == (1, "l", "m", "s")
 
 
-def test_an_exception_is_told_with_type_text_and_causes(journal) -> None:
+def test_an_exception_is_told_with_type_text_and_causes(journal: Journal) -> None:
     try:
         try:
             raise ConnectionRefusedError("refused")
@@ -92,7 +96,7 @@ def test_an_exception_is_told_with_type_text_and_causes(journal) -> None:
     assert "stack" not in line
 
 
-def test_a_cause_that_was_told_with_what_it_caused_is_not_told_again(journal) -> None:
+def test_a_cause_that_was_told_with_what_it_caused_is_not_told_again(journal: Journal) -> None:
     try:
         try:
             raise ConnectionRefusedError("refused")
@@ -104,7 +108,7 @@ def test_a_cause_that_was_told_with_what_it_caused_is_not_told_again(journal) ->
     assert journal.last()["error"] == "RuntimeError: store away: refused"
 
 
-def test_what_the_system_said_is_not_told_again_where_its_number_alone_stands_elsewhere(journal) -> None:
+def test_what_the_system_said_is_not_told_again_where_its_number_alone_stands_elsewhere(journal: Journal) -> None:
     try:
         try:
             raise OSError(98, "Address already in use")
@@ -117,13 +121,13 @@ def test_what_the_system_said_is_not_told_again_where_its_number_alone_stands_el
     assert journal.last()["error"] == wanted
 
 
-def test_a_long_error_is_cut(journal) -> None:
+def test_a_long_error_is_cut(journal: Journal) -> None:
     ours.error("failed", ValueError("x" * 10_000))
 
     assert len(journal.last()["error"]) == 2048
 
 
-def test_an_exception_line_has_the_stack(journal) -> None:
+def test_an_exception_line_has_the_stack(journal: Journal) -> None:
     try:
         raise KeyError("k")
     except KeyError:
@@ -134,7 +138,7 @@ def test_an_exception_line_has_the_stack(journal) -> None:
     assert len(journal.lines()) == 1
 
 
-def test_bound_fields_are_in_each_line_and_calls_may_override_them(journal) -> None:
+def test_bound_fields_are_in_each_line_and_calls_may_override_them(journal: Journal) -> None:
     bound = ours.bind(server="api", attempt=1).bind(shard=3)
 
     bound.info("x", attempt=2)
@@ -143,7 +147,7 @@ def test_bound_fields_are_in_each_line_and_calls_may_override_them(journal) -> N
     assert (line["server"], line["attempt"], line["shard"]) == ("api", 2, 3)
 
 
-def test_secrets_are_redacted_wherever_they_sit(journal) -> None:
+def test_secrets_are_redacted_wherever_they_sit(journal: Journal) -> None:
     secret = Secret("hunter2")
     ours.info("x", key=secret, nested={"a": [secret, {"b": secret}]}, error=ValueError(secret))
 
@@ -151,7 +155,7 @@ def test_secrets_are_redacted_wherever_they_sit(journal) -> None:
     assert journal.last()["key"] == "<redacted>"
 
 
-def test_values_that_json_cannot_hold_become_readable_text(journal) -> None:
+def test_values_that_json_cannot_hold_become_readable_text(journal: Journal) -> None:
     class Mute:
         def __repr__(self) -> str:
             raise RuntimeError("no repr")
@@ -159,7 +163,7 @@ def test_values_that_json_cannot_hold_become_readable_text(journal) -> None:
     class Colour(Enum):
         RED = "red"
 
-    cycle: list = []
+    cycle: list[object] = []
     cycle.append(cycle)
     ours.info(
         "x", mute=Mute(), octets=b"\xff", nan=float("nan"), colour=Colour.RED, cycle=cycle, names={"b"}, none=None
@@ -171,7 +175,7 @@ def test_values_that_json_cannot_hold_become_readable_text(journal) -> None:
     assert (line["nan"], line["colour"], line["names"], line["none"]) == ("nan", "red", ["b"], None)
 
 
-def test_newlines_cannot_forge_a_line(journal) -> None:
+def test_newlines_cannot_forge_a_line(journal: Journal) -> None:
     ours.info("a\nb", 'x\n{"level":"ERROR"}', field="c\r\nd\u2028e")
 
     assert len(journal.getvalue().strip("\n").split("\n")) == 1
@@ -188,7 +192,7 @@ def test_levels_below_the_chosen_one_are_left_out() -> None:
     assert [json.loads(line)["msg"] for line in stream.lines()] == ["c"]
 
 
-def test_third_party_loggers_go_through_the_same_formatter(journal) -> None:
+def test_third_party_loggers_go_through_the_same_formatter(journal: Journal) -> None:
     logging.getLogger("urllib3.connectionpool").warning("Retrying %s after\n%d", "host", 3)
 
     line = journal.last()
@@ -197,7 +201,7 @@ def test_third_party_loggers_go_through_the_same_formatter(journal) -> None:
     assert len(journal.lines()) == 1
 
 
-def test_third_party_exceptions_keep_their_stack_and_bad_format_strings_do_not_raise(journal) -> None:
+def test_third_party_exceptions_keep_their_stack_and_bad_format_strings_do_not_raise(journal: Journal) -> None:
     try:
         raise OSError("disk")
     except OSError:
@@ -209,7 +213,7 @@ def test_third_party_exceptions_keep_their_stack_and_bad_format_strings_do_not_r
     assert "no number" in journal.last()["msg"]
 
 
-def test_warnings_go_through_the_same_formatter(journal) -> None:
+def test_warnings_go_through_the_same_formatter(journal: Journal) -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("always")
         logging.captureWarnings(capture=False)
@@ -306,7 +310,7 @@ def test_lines_that_a_reader_had_no_room_for_are_counted_in_the_log_when_it_has(
     assert lost["count"] == 10_000 - len(seen)
 
 
-def test_surrogates_are_written_as_escapes(tmp_path) -> None:
+def test_surrogates_are_written_as_escapes(tmp_path: Path) -> None:
     with (tmp_path / "log").open("w") as stream:
         logs.setup("info", "json", stream)
         ours.info("x", path=os.fsdecode(b"\xff"), umlaut="ü")
@@ -315,7 +319,7 @@ def test_surrogates_are_written_as_escapes(tmp_path) -> None:
     assert (line["path"], line["umlaut"]) == ("\udcff", "ü")
 
 
-def test_a_limited_logger_lets_each_message_through_once_a_period_and_counts_the_rest(journal) -> None:
+def test_a_limited_logger_lets_each_message_through_once_a_period_and_counts_the_rest(journal: Journal) -> None:
     now = [100.0]
     limited = ours.every(10, clock=lambda: now[0])
 

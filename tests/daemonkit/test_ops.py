@@ -19,12 +19,12 @@ def registry() -> CollectorRegistry:
 
 
 @pytest.fixture
-def client(registry) -> Client:
+def client(registry: CollectorRegistry) -> Client:
     return Client(OpsApp(lambda: None, lambda: None, registry))
 
 
 @pytest.mark.parametrize(("path", "message"), [("/healthz", "alive"), ("/readyz", "ready")])
-def test_a_healthy_daemon_says_so(client, path: str, message: str) -> None:
+def test_a_healthy_daemon_says_so(client: Client, path: str, message: str) -> None:
     response = client.get(path)
 
     assert (response.status_code, response.mimetype) == (200, "application/json")
@@ -52,7 +52,7 @@ def test_a_part_is_asked_by_itself() -> None:
     assert client.get("/").json == {"paths": ["/healthz", "/readyz", "/readyz/direct", "/readyz/tunnel"]}
 
 
-def test_metrics_are_text_by_default_and_openmetrics_when_asked(client) -> None:
+def test_metrics_are_text_by_default_and_openmetrics_when_asked(client: Client) -> None:
     text = client.get("/metrics")
     openmetrics = client.get("/metrics", headers={"Accept": "application/openmetrics-text; version=1.0.0"})
 
@@ -71,11 +71,11 @@ def test_an_app_without_registry_has_no_metrics() -> None:
     assert client.get("/").json == {"paths": ["/healthz", "/readyz"]}
 
 
-def test_the_index_names_the_paths(client) -> None:
+def test_the_index_names_the_paths(client: Client) -> None:
     assert client.get("/").json == {"paths": ["/healthz", "/readyz", "/metrics"]}
 
 
-def test_an_unknown_path_is_404_in_json(client) -> None:
+def test_an_unknown_path_is_404_in_json(client: Client) -> None:
     response = client.get("/nothing")
 
     assert response.status_code == 404
@@ -85,7 +85,7 @@ def test_an_unknown_path_is_404_in_json(client) -> None:
     }
 
 
-def test_another_method_is_405_with_allow(client) -> None:
+def test_another_method_is_405_with_allow(client: Client) -> None:
     response = client.post("/healthz")
 
     assert response.status_code == 405
@@ -94,7 +94,7 @@ def test_another_method_is_405_with_allow(client) -> None:
 
 
 @pytest.mark.parametrize("path", ["/", "/healthz", "/readyz", "/metrics"])
-def test_head_gives_the_head_of_get(client, path: str) -> None:
+def test_head_gives_the_head_of_get(client: Client, path: str) -> None:
     head, get = client.head(path), client.get(path)
 
     assert head.status_code == 200
@@ -105,5 +105,7 @@ def test_head_gives_the_head_of_get(client, path: str) -> None:
 @pytest.mark.parametrize(
     ("path", "method"), [("/readyz", "GET"), ("/metrics", "GET"), ("/nothing", "GET"), ("/readyz", "POST")]
 )
-def test_nothing_of_a_probe_is_left_for_the_collector_of_garbage(registry, path: str, method: str) -> None:
+def test_nothing_of_a_probe_is_left_for_the_collector_of_garbage(
+    registry: CollectorRegistry, path: str, method: str
+) -> None:
     assert lets_go(OpsApp(lambda: None, lambda: "not yet", registry), path, method)

@@ -2,7 +2,9 @@
 
 import json
 import logging
+from collections.abc import Iterator
 from dataclasses import dataclass
+from pathlib import Path
 
 import pytest
 
@@ -32,7 +34,7 @@ class Options(CommonOptions):
 
 
 @pytest.fixture(autouse=True)
-def _logging_as_before():
+def _logging_as_before() -> Iterator[None]:
     root = logging.getLogger()
     handlers, level = root.handlers[:], root.level
     yield
@@ -115,7 +117,7 @@ def test_a_secret_comes_from_its_variable_without_the_white_space_around() -> No
     assert read(UNIFI_API_KEY=" key\n").api_key == Secret("key")
 
 
-def test_a_secret_comes_from_a_file_named_by_variable_or_flag(tmp_path) -> None:
+def test_a_secret_comes_from_a_file_named_by_variable_or_flag(tmp_path: Path) -> None:
     file = tmp_path / "key"
     file.write_text("\n  from file \r\n")
 
@@ -141,7 +143,7 @@ def test_only_an_empty_secret_is_told_apart_from_other_problems(variable: str) -
     }
 
 
-def test_an_empty_secret_file_is_an_empty_secret(tmp_path) -> None:
+def test_an_empty_secret_file_is_an_empty_secret(tmp_path: Path) -> None:
     (tmp_path / "empty").write_text(" \n")
 
     with pytest.raises(BadOptions) as caught:
@@ -150,13 +152,13 @@ def test_an_empty_secret_file_is_an_empty_secret(tmp_path) -> None:
     assert [problem.kind for problem in caught.value.problems] == [ProblemKind.EMPTY]
 
 
-def test_a_secret_given_by_variable_and_by_file_is_refused(tmp_path) -> None:
+def test_a_secret_given_by_variable_and_by_file_is_refused(tmp_path: Path) -> None:
     assert problems(UNIFI_API_KEY="a", UNIFI_API_KEY_FILE=str(tmp_path)) == [
         "UNIFI_API_KEY and UNIFI_API_KEY_FILE are both set, want only one of them"
     ]
 
 
-def test_a_secret_file_that_cannot_be_used_is_named_with_the_reason(tmp_path) -> None:
+def test_a_secret_file_that_cannot_be_used_is_named_with_the_reason(tmp_path: Path) -> None:
     (tmp_path / "empty").write_text("\n")
     (tmp_path / "binary").write_bytes(b"\xff\xfe\x00secret")
     (tmp_path / "large").write_bytes(b"x" * 70_000)
@@ -229,7 +231,9 @@ def test_a_flag_of_another_command_is_refused() -> None:
     assert problems("--json") == ["--json makes no sense for the command 'run', only for records"]
 
 
-def test_bad_options_end_the_process_with_exit_code_2_and_the_problems_on_stderr(capsys) -> None:
+def test_bad_options_end_the_process_with_exit_code_2_and_the_problems_on_stderr(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
     with pytest.raises(SystemExit) as caught:
         load(Options, prog="thing", prefix=PREFIX, argv=["--wait", "5"], environ={"LOG_LEVEL": "loud"})
 
@@ -246,7 +250,7 @@ def test_load_gives_the_options_alone_or_with_the_command() -> None:
     assert load(Options, prog="thing", prefix=PREFIX, argv=[], environ={}, commands=COMMANDS) == ("run", Options())
 
 
-def test_unknown_variables_with_our_prefix_are_warned_of_with_near_misses(capfd) -> None:
+def test_unknown_variables_with_our_prefix_are_warned_of_with_near_misses(capfd: pytest.CaptureFixture[str]) -> None:
     environ = {"THING_API_ADR": ":1", "THING_ZZZ": "1", "OTHER_API_ADDR": "1", "THING_WAIT": "1s"}
 
     load(Options, prog="thing", prefix=PREFIX, argv=[], environ=environ)
@@ -258,7 +262,7 @@ def test_unknown_variables_with_our_prefix_are_warned_of_with_near_misses(capfd)
     ]
 
 
-def test_misspelt_variables_that_other_programs_know_too_are_warned_of(capfd) -> None:
+def test_misspelt_variables_that_other_programs_know_too_are_warned_of(capfd: pytest.CaptureFixture[str]) -> None:
     class Sharing(Options):
         SHARED_PREFIXES = ("UNIFI_",)
 
@@ -274,7 +278,7 @@ def test_a_truth_value_after_a_flag_that_needs_none_is_explained() -> None:
     assert problems("records", "--dry-run", "other") == ["unexpected argument 'other'"]
 
 
-def test_the_service_variables_of_kubernetes_are_no_reason_to_warn(capfd) -> None:
+def test_the_service_variables_of_kubernetes_are_no_reason_to_warn(capfd: pytest.CaptureFixture[str]) -> None:
     names = ["SERVICE_HOST", "SERVICE_PORT", "SERVICE_PORT_HTTP", "PORT", "PORT_8080_TCP", "PORT_8080_TCP_ADDR"]
     names += [f"WEB_{name}" for name in names]
 
@@ -283,10 +287,19 @@ def test_the_service_variables_of_kubernetes_are_no_reason_to_warn(capfd) -> Non
     assert capfd.readouterr().err == ""
 
 
-def test_help_names_commands_with_options_of_their_own_and_where_these_are_told(capsys) -> None:
-    asked = {"argv": ["--help"], "environ": {"COLUMNS": "120"}, "commands": COMMANDS}
+def test_help_names_commands_with_options_of_their_own_and_where_these_are_told(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
     with pytest.raises(SystemExit):
-        load(Options, prog="thing", prefix=PREFIX, **asked, questions={"explain": "say why"})
+        load(
+            Options,
+            prog="thing",
+            prefix=PREFIX,
+            argv=["--help"],
+            environ={"COLUMNS": "120"},
+            commands=COMMANDS,
+            questions={"explain": "say why"},
+        )
 
     text = capsys.readouterr().out
     assert text.startswith("usage: thing [run|records|explain] [flags]\n")
@@ -295,7 +308,7 @@ def test_help_names_commands_with_options_of_their_own_and_where_these_are_told(
     assert rule in " ".join(text.split())
 
 
-def test_help_names_variable_and_default_of_every_option(capsys) -> None:
+def test_help_names_variable_and_default_of_every_option(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit) as caught:
         load(Options, prog="thing", prefix=PREFIX, argv=["--help"], environ={"COLUMNS": "120"}, commands=COMMANDS)
 
@@ -311,7 +324,7 @@ def test_help_names_variable_and_default_of_every_option(capsys) -> None:
     assert "--body SIZE" in text
 
 
-def test_version_is_printed(capsys) -> None:
+def test_version_is_printed(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit) as caught:
         load(Options, prog="thing", prefix=PREFIX, argv=["--version"], environ={})
 

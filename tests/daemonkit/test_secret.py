@@ -4,6 +4,7 @@ import copy
 import dataclasses
 import json
 import pickle
+from collections.abc import Callable
 
 import pytest
 
@@ -13,7 +14,7 @@ TEXT = "hunter2-hunter2"
 
 
 @pytest.mark.parametrize("show", [repr, str, "{}".format, "{!r:>30}".format, "%s".__mod__, lambda s: f"{s}"])
-def test_every_way_to_print_a_secret_gives_the_redacted_text(show) -> None:
+def test_every_way_to_print_a_secret_gives_the_redacted_text(show: Callable[[Secret], str]) -> None:
     assert "<redacted>" in show(Secret(TEXT))
     assert TEXT not in show(Secret(TEXT))
 
@@ -31,12 +32,12 @@ def test_reveal_gives_the_text() -> None:
 
 
 @pytest.mark.parametrize("other", [TEXT, TEXT.encode(), Secret(TEXT)])
-def test_a_secret_matches_the_same_text_in_each_shape(other) -> None:
+def test_a_secret_matches_the_same_text_in_each_shape(other: str | bytes | Secret) -> None:
     assert Secret(TEXT).matches(other)
 
 
 @pytest.mark.parametrize("other", ["", "hunter", TEXT + "x", "ümlaut", "\udcff", b"\xff"])
-def test_a_secret_does_not_match_another_text(other) -> None:
+def test_a_secret_does_not_match_another_text(other: str | bytes) -> None:
     assert not Secret(TEXT).matches(other)
 
 
@@ -76,7 +77,7 @@ def test_a_secret_cannot_be_changed() -> None:
     secret = Secret(TEXT)
 
     with pytest.raises(AttributeError):
-        secret.text = "other"  # type: ignore[attr-defined]
+        secret.text = "other"
     with pytest.raises(AttributeError):
-        secret._Secret__text = "other"  # type: ignore[attr-defined]
+        secret._Secret__text = "other"
     assert secret.reveal() == TEXT

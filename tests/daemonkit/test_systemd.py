@@ -9,9 +9,12 @@ import pytest
 
 from daemonkit.systemd import Notifier
 
+Manager = tuple[socket.socket, str]
+"""What stands for systemd, and the name of its socket."""
+
 
 @pytest.fixture(params=["path", "abstract"])
-def manager(request, tmp_path: Path) -> Iterator[tuple[socket.socket, str]]:
+def manager(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Manager]:
     name = str(tmp_path / "notify") if request.param == "path" else f"@tunnelgw-test-{os.getpid()}"
     with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as receiver:
         receiver.bind(name.replace("@", "\0") if name.startswith("@") else name)
@@ -19,7 +22,7 @@ def manager(request, tmp_path: Path) -> Iterator[tuple[socket.socket, str]]:
         yield receiver, name
 
 
-def test_ready_and_stopping_are_told(manager) -> None:
+def test_ready_and_stopping_are_told(manager: Manager) -> None:
     receiver, name = manager
     notifier = Notifier({"NOTIFY_SOCKET": name})
 
@@ -29,7 +32,7 @@ def test_ready_and_stopping_are_told(manager) -> None:
     assert [receiver.recv(100), receiver.recv(100)] == [b"READY=1", b"STOPPING=1"]
 
 
-def test_the_watchdog_is_fed_at_half_of_its_limit_when_it_means_us(manager) -> None:
+def test_the_watchdog_is_fed_at_half_of_its_limit_when_it_means_us(manager: Manager) -> None:
     receiver, name = manager
     environ = {"NOTIFY_SOCKET": name, "WATCHDOG_USEC": "3000000", "WATCHDOG_PID": str(os.getpid())}
     notifier = Notifier(environ)

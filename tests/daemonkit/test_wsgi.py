@@ -11,6 +11,7 @@ import ssl
 import stat
 import threading
 import time
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -23,19 +24,20 @@ from daemonkit.addresses import ListenAddress
 from daemonkit.lifecycle import StartFailed
 from daemonkit.logformat import line_of
 from daemonkit.wsgistreams import Input
+from tests.daemonkit.conftest import EchoApp, Serve
 from tests.daemonkit.rawhttp import DEADLINE_S, RawClient
 
 CHUNKED = b"POST /x HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n"
 
 
-def test_port_0_is_replaced_by_the_port_that_the_kernel_chose(serve) -> None:
+def test_port_0_is_replaced_by_the_port_that_the_kernel_chose(serve: Serve) -> None:
     server = serve("127.0.0.1:0")
 
     assert server.bound_address.port > 0
     assert str(server.bound_address) == f"127.0.0.1:{server.bound_address.port}"
 
 
-def test_a_port_alone_is_dual_stack(serve) -> None:
+def test_a_port_alone_is_dual_stack(serve: Serve) -> None:
     server = serve(":0")
 
     for family in (socket.AF_INET, socket.AF_INET6):
@@ -43,14 +45,14 @@ def test_a_port_alone_is_dual_stack(serve) -> None:
             assert client.get().status_code == 200
 
 
-def test_an_ipv6_address_is_served(serve) -> None:
+def test_an_ipv6_address_is_served(serve: Serve) -> None:
     server = serve("[::1]:0")
 
     with RawClient(server.bound_address.port, socket.AF_INET6) as client:
         assert client.get().body == b"GET / 0"
 
 
-def test_a_unix_socket_is_served_with_mode_0660_and_removed_at_stop(serve, tmp_path: Path) -> None:
+def test_a_unix_socket_is_served_with_mode_0660_and_removed_at_stop(serve: Serve, tmp_path: Path) -> None:
     path = tmp_path / "api.sock"
     server = serve(f"unix:{path}")
 
@@ -61,7 +63,7 @@ def test_a_unix_socket_is_served_with_mode_0660_and_removed_at_stop(serve, tmp_p
     assert not path.exists()
 
 
-def test_a_stale_unix_socket_is_replaced_and_one_in_use_is_refused(serve, tmp_path: Path) -> None:
+def test_a_stale_unix_socket_is_replaced_and_one_in_use_is_refused(serve: Serve, tmp_path: Path) -> None:
     path = tmp_path / "api.sock"
     with socket.socket(socket.AF_UNIX) as stale:
         stale.bind(str(path))
@@ -74,7 +76,7 @@ def test_a_stale_unix_socket_is_replaced_and_one_in_use_is_refused(serve, tmp_pa
         assert client.get().status_code == 200
 
 
-def test_a_file_that_is_no_socket_is_left_alone(serve, tmp_path: Path) -> None:
+def test_a_file_that_is_no_socket_is_left_alone(serve: Serve, tmp_path: Path) -> None:
     (tmp_path / "precious").write_text("x")
 
     with pytest.raises(OSError, match="a file that is no socket; remove it"):
@@ -82,14 +84,14 @@ def test_a_file_that_is_no_socket_is_left_alone(serve, tmp_path: Path) -> None:
     assert (tmp_path / "precious").read_text() == "x"
 
 
-def test_a_port_in_use_is_an_error_that_names_the_address(serve) -> None:
+def test_a_port_in_use_is_an_error_that_names_the_address(serve: Serve) -> None:
     taken = serve().bound_address
 
     with pytest.raises(OSError, match=f"cannot listen on {taken}: Address already in use"):
         serve(str(taken))
 
 
-def test_tls_is_served_and_a_client_that_never_shakes_hands_holds_up_nobody(serve, tmp_path: Path) -> None:
+def test_tls_is_served_and_a_client_that_never_shakes_hands_holds_up_nobody(serve: Serve, tmp_path: Path) -> None:
     ca = trustme.CA()
     ca.issue_cert("127.0.0.1").private_key_and_cert_chain_pem.write_to_path(str(tmp_path / "both.pem"))
     ca.cert_pem.write_to_path(str(tmp_path / "ca.pem"))
@@ -121,7 +123,7 @@ def test_tls_is_served_and_a_client_that_never_shakes_hands_holds_up_nobody(serv
     ],
 )
 def test_an_unusable_certificate_is_told_at_start_with_what_is_wrong_in_which_file(
-    serve, tmp_path: Path, chain: str, key: str, flaw: str
+    serve: Serve, tmp_path: Path, chain: str, key: str, flaw: str
 ) -> None:
     authority = trustme.CA()
     issued, other = authority.issue_cert("127.0.0.1"), authority.issue_cert("127.0.0.1")
@@ -177,7 +179,7 @@ class Renewal:
         return presented.encode() == self._issued.cert_chain_pems[0].bytes()
 
 
-def test_new_connections_get_a_renewed_certificate(serve, tmp_path: Path) -> None:
+def test_new_connections_get_a_renewed_certificate(serve: Serve, tmp_path: Path) -> None:
     files = Renewal(tmp_path)
     port = serve(tls=(str(files.chain), str(files.key))).bound_address.port
     assert files.is_presented_at(port)
@@ -188,7 +190,7 @@ def test_new_connections_get_a_renewed_certificate(serve, tmp_path: Path) -> Non
 
 
 def test_a_half_renewed_certificate_is_told_of_once_and_the_one_before_stays_in_use(
-    serve, tmp_path: Path, caplog: pytest.LogCaptureFixture
+    serve: Serve, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     files = Renewal(tmp_path)
     port = serve(tls=(str(files.chain), str(files.key))).bound_address.port
@@ -207,7 +209,7 @@ def test_a_half_renewed_certificate_is_told_of_once_and_the_one_before_stays_in_
     assert files.is_presented_at(port)
 
 
-def test_a_key_from_a_pipe_is_read_once_also_where_the_chain_is_renewed(serve, tmp_path: Path) -> None:
+def test_a_key_from_a_pipe_is_read_once_also_where_the_chain_is_renewed(serve: Serve, tmp_path: Path) -> None:
     files = Renewal(tmp_path)
     key = files.key.read_bytes()
     files.key.unlink()
@@ -224,7 +226,7 @@ def test_a_key_from_a_pipe_is_read_once_also_where_the_chain_is_renewed(serve, t
     assert ssl.get_server_certificate(("127.0.0.1", port), timeout=DEADLINE_S) == before
 
 
-def test_a_key_that_a_pipe_does_not_give_is_told_of_at_start(serve, tmp_path: Path) -> None:
+def test_a_key_that_a_pipe_does_not_give_is_told_of_at_start(serve: Serve, tmp_path: Path) -> None:
     files = Renewal(tmp_path)
     files.key.unlink()
     os.mkfifo(files.key)
@@ -245,7 +247,7 @@ def test_a_key_that_a_pipe_does_not_give_is_told_of_at_start(serve, tmp_path: Pa
     assert f"cannot use the certificate chain in {files.chain} with the private key in {files.key}" in text
 
 
-def test_a_connection_is_kept_for_further_requests(serve) -> None:
+def test_a_connection_is_kept_for_further_requests(serve: Serve) -> None:
     with RawClient(serve().bound_address.port) as client:
         first, second = client.get("/1"), client.get("/2")
 
@@ -255,13 +257,13 @@ def test_a_connection_is_kept_for_further_requests(serve) -> None:
 
 
 @pytest.mark.parametrize("option", ["close", "Close", "TE, close"])
-def test_a_client_may_ask_to_close(serve, option: str) -> None:
+def test_a_client_may_ask_to_close(serve: Serve, option: str) -> None:
     with RawClient(serve().bound_address.port) as client:
         assert client.get(extra=f"Connection: {option}\r\n").fields["connection"] == "close"
         assert client.is_closed_by_server()
 
 
-def test_http_1_0_is_answered_and_closed_unless_kept_alive(serve) -> None:
+def test_http_1_0_is_answered_and_closed_unless_kept_alive(serve: Serve) -> None:
     port = serve().bound_address.port
 
     with RawClient(port) as client:
@@ -274,7 +276,7 @@ def test_http_1_0_is_answered_and_closed_unless_kept_alive(serve) -> None:
             assert client.answer().fields["connection"] == "Keep-Alive"
 
 
-def test_pipelined_requests_are_answered_in_order(serve) -> None:
+def test_pipelined_requests_are_answered_in_order(serve: Serve) -> None:
     with RawClient(serve().bound_address.port) as client:
         requests_ = [
             b"POST /%d HTTP/1.1\r\nHost: x\r\nContent-Length: %d\r\n\r\n%s" % (n, n, b"x" * n) for n in range(20)
@@ -284,7 +286,7 @@ def test_pipelined_requests_are_answered_in_order(serve) -> None:
         assert [client.answer().body for _ in range(20)] == [b"POST /%d %d" % (n, n) for n in range(20)]
 
 
-def test_a_client_that_half_closes_still_gets_its_answer(serve) -> None:
+def test_a_client_that_half_closes_still_gets_its_answer(serve: Serve) -> None:
     with RawClient(serve().bound_address.port) as client:
         client.send(b"POST /x HTTP/1.1\r\nHost: x\r\nContent-Length: 3\r\n\r\nabc")
         client.socket.shutdown(socket.SHUT_WR)
@@ -293,7 +295,7 @@ def test_a_client_that_half_closes_still_gets_its_answer(serve) -> None:
         assert client.is_closed_by_server()
 
 
-def test_a_request_that_arrives_byte_by_byte_is_understood(serve) -> None:
+def test_a_request_that_arrives_byte_by_byte_is_understood(serve: Serve) -> None:
     request = CHUNKED + b"3;ext=1\r\nabc\r\n0\r\nTrailer: x\r\n\r\n"
     with RawClient(serve().bound_address.port) as client:
         client.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
@@ -304,7 +306,7 @@ def test_a_request_that_arrives_byte_by_byte_is_understood(serve) -> None:
         assert client.get("/next").body == b"GET /next 0"
 
 
-def test_chunked_bodies_are_read_whole(serve) -> None:
+def test_chunked_bodies_are_read_whole(serve: Serve) -> None:
     chunk = b"2000\r\n" + b"x" * 0x2000 + b"\r\n"
     with RawClient(serve().bound_address.port) as client:
         client.send(CHUNKED + chunk * 100 + b"0\r\n\r\n")
@@ -313,7 +315,7 @@ def test_chunked_bodies_are_read_whole(serve) -> None:
         assert client.get().status_code == 200
 
 
-def test_expect_100_continue_is_answered_before_the_body(serve) -> None:
+def test_expect_100_continue_is_answered_before_the_body(serve: Serve) -> None:
     with RawClient(serve().bound_address.port) as client:
         client.send(b"POST /x HTTP/1.1\r\nHost: x\r\nContent-Length: 3\r\nExpect: 100-continue\r\n\r\n")
         assert client.answer().status_code == 100
@@ -321,7 +323,7 @@ def test_expect_100_continue_is_answered_before_the_body(serve) -> None:
         assert client.answer().body == b"POST /x 3"
 
 
-def test_a_small_body_that_the_app_left_unread_does_not_disturb_the_next_request(serve) -> None:
+def test_a_small_body_that_the_app_left_unread_does_not_disturb_the_next_request(serve: Serve) -> None:
     with RawClient(serve().bound_address.port) as client:
         client.send(b"POST /unread HTTP/1.1\r\nHost: x\r\nContent-Length: 3\r\n\r\nGET")
         assert client.answer().body == b"unread"
@@ -330,7 +332,7 @@ def test_a_small_body_that_the_app_left_unread_does_not_disturb_the_next_request
         assert client.get().body == b"GET / 0"
 
 
-def test_a_large_body_that_the_app_left_unread_closes_the_connection_after_the_answer(serve) -> None:
+def test_a_large_body_that_the_app_left_unread_closes_the_connection_after_the_answer(serve: Serve) -> None:
     with RawClient(serve().bound_address.port) as client:
         client.send(b"POST /unread HTTP/1.1\r\nHost: x\r\nContent-Length: 5000000\r\n\r\n" + b"x" * 5_000_000)
 
@@ -339,7 +341,7 @@ def test_a_large_body_that_the_app_left_unread_closes_the_connection_after_the_a
         assert client.is_closed_by_server()
 
 
-def test_a_response_without_length_is_sent_in_chunks(serve) -> None:
+def test_a_response_without_length_is_sent_in_chunks(serve: Serve) -> None:
     with RawClient(serve().bound_address.port) as client:
         client.send(b"GET /stream HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n")
         assert client.answer().fields["transfer-encoding"] == "chunked"
@@ -349,7 +351,9 @@ def test_a_response_without_length_is_sent_in_chunks(serve) -> None:
 
 
 @pytest.mark.parametrize("path", ["/boom", "/exit"])
-def test_an_exception_of_the_app_is_answered_500_and_logged_with_its_stack(serve, caplog, path: str) -> None:
+def test_an_exception_of_the_app_is_answered_500_and_logged_with_its_stack(
+    serve: Serve, caplog: pytest.LogCaptureFixture, path: str
+) -> None:
     port = serve(threads=1).bound_address.port
 
     for _ in range(3):
@@ -363,7 +367,7 @@ def test_an_exception_of_the_app_is_answered_500_and_logged_with_its_stack(serve
     ] * 3
 
 
-def test_a_response_that_fails_in_the_middle_ends_without_its_last_chunk(serve) -> None:
+def test_a_response_that_fails_in_the_middle_ends_without_its_last_chunk(serve: Serve) -> None:
     with RawClient(serve().bound_address.port) as client:
         client.send(b"GET /broken-stream HTTP/1.1\r\nHost: x\r\n\r\n")
         assert client.answer().status_code == 200
@@ -372,7 +376,7 @@ def test_a_response_that_fails_in_the_middle_ends_without_its_last_chunk(serve) 
         assert client._buffer == b"1\r\na\r\n"
 
 
-def test_200_parallel_keep_alive_clients_are_all_served(serve) -> None:
+def test_200_parallel_keep_alive_clients_are_all_served(serve: Serve) -> None:
     port = serve(threads=16, header_timeout_s=DEADLINE_S).bound_address.port
     everybody = threading.Barrier(200)
 
@@ -385,7 +389,7 @@ def test_200_parallel_keep_alive_clients_are_all_served(serve) -> None:
         assert sum(pool.map(visit, range(200))) == 1000
 
 
-def test_requests_beyond_threads_and_queue_are_answered_503(serve, app) -> None:
+def test_requests_beyond_threads_and_queue_are_answered_503(serve: Serve, app: EchoApp) -> None:
     port = serve(threads=1, request_queue=1).bound_address.port
     with RawClient(port) as running, RawClient(port) as one, RawClient(port) as other:
         running.send(b"GET /hold HTTP/1.1\r\nHost: x\r\n\r\n")
@@ -405,7 +409,7 @@ def test_requests_beyond_threads_and_queue_are_answered_503(serve, app) -> None:
         assert [client.answer().status_code for client in waiting.values()] == [200]
 
 
-def test_connections_beyond_the_limit_are_answered_503_until_another_closes(serve, app) -> None:
+def test_connections_beyond_the_limit_are_answered_503_until_another_closes(serve: Serve, app: EchoApp) -> None:
     port = serve(max_connections=2).bound_address.port
     with RawClient(port) as running:
         # Held by a worker, as idle ones are held by the thread that watches.
@@ -419,7 +423,7 @@ def test_connections_beyond_the_limit_are_answered_503_until_another_closes(serv
         assert _eventually(lambda: _status_of_a_new_client(port) == 200)
 
 
-def test_connections_leave_other_parts_of_the_process_descriptors_enough(serve) -> None:
+def test_connections_leave_other_parts_of_the_process_descriptors_enough(serve: Serve) -> None:
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     files = 4 * (len(os.listdir("/proc/self/fd")) + 20)  # noqa: PTH208 - numbers, not paths
     resource.setrlimit(resource.RLIMIT_NOFILE, (files, hard))
@@ -439,7 +443,7 @@ def _status_of_a_new_client(port: int) -> int:
         return client.get().status_code
 
 
-def test_an_app_can_see_that_its_client_has_gone(serve, app) -> None:
+def test_an_app_can_see_that_its_client_has_gone(serve: Serve, app: EchoApp) -> None:
     port = serve().bound_address.port
     with RawClient(port) as client:
         client.send(b"GET /hold HTTP/1.1\r\nHost: x\r\n\r\n")
@@ -452,7 +456,7 @@ def test_an_app_can_see_that_its_client_has_gone(serve, app) -> None:
     assert _eventually(client_gone)
 
 
-def _eventually(is_true) -> bool:
+def _eventually(is_true: Callable[[], bool]) -> bool:
     deadline_s = time.monotonic() + DEADLINE_S
     waiter = threading.Event()
     while not is_true():
@@ -462,7 +466,9 @@ def _eventually(is_true) -> bool:
     return True
 
 
-def test_draining_finishes_running_requests_closes_idle_connections_and_accepts_nothing(serve, app) -> None:
+def test_draining_finishes_running_requests_closes_idle_connections_and_accepts_nothing(
+    serve: Serve, app: EchoApp
+) -> None:
     server = serve()
     port = server.bound_address.port
     with RawClient(port) as running, RawClient(port) as idle:
@@ -484,7 +490,7 @@ def test_draining_finishes_running_requests_closes_idle_connections_and_accepts_
 
 
 def test_an_idle_connection_is_closed_also_where_draining_begins_as_it_is_handed_back(
-    serve, monkeypatch: pytest.MonkeyPatch
+    serve: Serve, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     server = serve()
     has_data = Input.has_data
@@ -510,7 +516,7 @@ def _is_refused(port: int) -> bool:
     return False
 
 
-def test_a_server_that_ends_leaves_the_unix_socket_to_its_successor(serve, app, tmp_path: Path) -> None:
+def test_a_server_that_ends_leaves_the_unix_socket_to_its_successor(serve: Serve, app: EchoApp, tmp_path: Path) -> None:
     path = tmp_path / "api.sock"
     first = serve(f"unix:{path}")
     with RawClient(path=str(path)) as client:
@@ -532,7 +538,7 @@ def _is_refused_at(path: Path) -> bool:
         return client.connect_ex(str(path)) == errno.ECONNREFUSED
 
 
-def test_a_drain_ends_at_its_deadline_even_when_a_request_does_not(serve, app) -> None:
+def test_a_drain_ends_at_its_deadline_even_when_a_request_does_not(serve: Serve, app: EchoApp) -> None:
     server = serve()
     with RawClient(server.bound_address.port) as client:
         client.send(b"GET /hold HTTP/1.1\r\nHost: x\r\n\r\n")
@@ -544,7 +550,7 @@ def test_a_drain_ends_at_its_deadline_even_when_a_request_does_not(serve, app) -
         assert 0.25 < time.monotonic() - began_s < 5
 
 
-def test_twenty_rounds_leave_no_descriptor_and_no_thread_behind(serve) -> None:
+def test_twenty_rounds_leave_no_descriptor_and_no_thread_behind(serve: Serve) -> None:
     def visit() -> None:
         server = serve(threads=2)
         with RawClient(server.bound_address.port) as client:
@@ -561,7 +567,7 @@ def test_twenty_rounds_leave_no_descriptor_and_no_thread_behind(serve) -> None:
     assert len(list(Path("/proc/self/fd").iterdir())) <= before[0] + 1
 
 
-def test_the_bound_address_is_unknown_before_the_start(app) -> None:
+def test_the_bound_address_is_unknown_before_the_start(app: EchoApp) -> None:
     from daemonkit.logs import get_logger
     from daemonkit.wsgi import HttpServer
 

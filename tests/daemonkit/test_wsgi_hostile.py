@@ -10,6 +10,7 @@ from collections.abc import Iterator
 
 import pytest
 
+from tests.daemonkit.conftest import EchoApp, Serve
 from tests.daemonkit.rawhttp import DEADLINE_S, RawClient
 
 CHUNKED = b"POST /x HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n"
@@ -39,7 +40,7 @@ def trickle(client: RawClient, begin: bytes, octet: bytes, pause_s: float) -> fl
     return time.monotonic() - began_s
 
 
-def test_a_head_that_trickles_ends_with_408_at_its_total_timeout(serve) -> None:
+def test_a_head_that_trickles_ends_with_408_at_its_total_timeout(serve: Serve) -> None:
     with RawClient(serve(header_timeout_s=0.6).bound_address.port) as client:
         assert 0.4 < trickle(client, b"GET / HTTP/1.1\r\nX: ", b"x", 0.1) < 3
         assert client.answer().json["message"] == "the request did not arrive in time"
@@ -48,14 +49,14 @@ def test_a_head_that_trickles_ends_with_408_at_its_total_timeout(serve) -> None:
 @pytest.mark.parametrize(
     "head", [b"POST /x HTTP/1.1\r\nHost: x\r\nContent-Length: 100000\r\n\r\n", CHUNKED + b"fffff\r\n"]
 )
-def test_a_body_that_trickles_ends_with_408_at_its_total_timeout(serve, head: bytes) -> None:
+def test_a_body_that_trickles_ends_with_408_at_its_total_timeout(serve: Serve, head: bytes) -> None:
     with RawClient(serve(body_timeout_s=0.8).bound_address.port) as client:
         assert 0.6 < trickle(client, head, b"x", 0.1) < 5
         answer = client.answer()
         assert (answer.status_code, answer.fields["connection"]) == (408, "close")
 
 
-def test_many_slow_heads_and_idle_connections_take_no_thread_from_the_others(serve) -> None:
+def test_many_slow_heads_and_idle_connections_take_no_thread_from_the_others(serve: Serve) -> None:
     port = serve(threads=2, header_timeout_s=DEADLINE_S).bound_address.port
     slow = [RawClient(port) for _ in range(50)]
     try:
@@ -68,7 +69,7 @@ def test_many_slow_heads_and_idle_connections_take_no_thread_from_the_others(ser
             client.socket.close()
 
 
-def test_an_idle_connection_is_closed_without_a_word(serve) -> None:
+def test_an_idle_connection_is_closed_without_a_word(serve: Serve) -> None:
     with RawClient(serve(idle_timeout_s=0.3).bound_address.port) as client:
         assert client.get().status_code == 200
         assert client.is_closed_by_server()
@@ -106,7 +107,7 @@ def standing_still(port: int) -> Iterator[None]:
 
 @pytest.mark.parametrize("sent_meanwhile", [5, None])
 def test_a_request_that_came_while_the_server_stood_still_is_answered_though_its_connection_was_idle_too_long(
-    serve, app, sent_meanwhile: int | None
+    serve: Serve, app: EchoApp, sent_meanwhile: int | None
 ) -> None:
     request = b"GET /next HTTP/1.1\r\nHost: x\r\n\r\n"
     port = serve(max_connections=1, idle_timeout_s=0.3).bound_address.port
@@ -125,12 +126,12 @@ def test_a_request_that_came_while_the_server_stood_still_is_answered_though_its
         assert client.answer().body == b"GET /next 0"
 
 
-def test_a_connection_without_any_byte_is_closed_at_the_header_timeout(serve) -> None:
+def test_a_connection_without_any_byte_is_closed_at_the_header_timeout(serve: Serve) -> None:
     with RawClient(serve(header_timeout_s=0.3).bound_address.port) as client:
         assert client.is_closed_by_server()
 
 
-def test_a_client_that_does_not_read_its_answer_is_given_up(serve) -> None:
+def test_a_client_that_does_not_read_its_answer_is_given_up(serve: Serve) -> None:
     port = serve(threads=1, send_timeout_s=0.5).bound_address.port
     with RawClient(port) as deaf, RawClient(port) as other:
         deaf.socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
@@ -139,7 +140,7 @@ def test_a_client_that_does_not_read_its_answer_is_given_up(serve) -> None:
         assert other.get().status_code == 200
 
 
-def test_a_head_over_the_limit_is_431(serve) -> None:
+def test_a_head_over_the_limit_is_431(serve: Serve) -> None:
     with RawClient(serve(max_header_bytes=4096).bound_address.port) as client:
         answer = client.get(extra=f"X: {'x' * 100_000}\r\n")
 
@@ -152,7 +153,7 @@ def test_a_head_over_the_limit_is_431(serve) -> None:
         assert client.get("/" + "x" * 100_000).status_code == 431
 
 
-def test_a_chunked_body_over_the_limit_is_413_while_it_is_read(serve) -> None:
+def test_a_chunked_body_over_the_limit_is_413_while_it_is_read(serve: Serve) -> None:
     with RawClient(serve(max_body_bytes=1000).bound_address.port) as client:
         client.send(CHUNKED + b"3e8\r\n" + b"x" * 1000 + b"\r\n0\r\n\r\n")
         assert client.answer().body == b"POST /x 1000"
@@ -195,7 +196,7 @@ def test_a_chunked_body_over_the_limit_is_413_while_it_is_read(serve) -> None:
         b"POST / HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n" + b"x" * 9000 + b"\r\n\r\n",
     ],
 )
-def test_a_malformed_request_is_400_in_our_shape_and_closes(serve, request_: bytes) -> None:
+def test_a_malformed_request_is_400_in_our_shape_and_closes(serve: Serve, request_: bytes) -> None:
     with RawClient(serve().bound_address.port) as client:
         client.send(request_)
 
@@ -206,14 +207,14 @@ def test_a_malformed_request_is_400_in_our_shape_and_closes(serve, request_: byt
         assert client.is_closed_by_server()
 
 
-def test_an_unknown_transfer_coding_is_501(serve) -> None:
+def test_an_unknown_transfer_coding_is_501(serve: Serve) -> None:
     with RawClient(serve().bound_address.port) as client:
         client.send(b"POST / HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: gzip\r\n\r\n")
         assert client.answer().status_code == 501
         assert client.is_closed_by_server()
 
 
-def test_header_names_with_underscores_are_ignored(serve) -> None:
+def test_header_names_with_underscores_are_ignored(serve: Serve) -> None:
     """To an app X_Role and X-Role are one name: a client could say the one where a proxy has said the other."""
     with RawClient(serve().bound_address.port) as client:
         assert client.get("/role", extra="X_Role: admin\r\n").body == b"none"
@@ -224,7 +225,7 @@ def test_header_names_with_underscores_are_ignored(serve) -> None:
 @pytest.mark.parametrize(
     "head", [b"POST /x HTTP/1.1\r\nHost: x\r\nContent-Length: 9\r\n\r\nabc", CHUNKED + b"9\r\nabc"]
 )
-def test_a_client_that_half_closes_in_the_middle_of_its_body_gets_400(serve, head: bytes) -> None:
+def test_a_client_that_half_closes_in_the_middle_of_its_body_gets_400(serve: Serve, head: bytes) -> None:
     with RawClient(serve().bound_address.port) as client:
         client.send(head)
         client.socket.shutdown(socket.SHUT_WR)
@@ -233,14 +234,14 @@ def test_a_client_that_half_closes_in_the_middle_of_its_body_gets_400(serve, hea
         assert client.is_closed_by_server()
 
 
-def test_a_client_that_half_closes_in_the_middle_of_its_head_is_closed(serve) -> None:
+def test_a_client_that_half_closes_in_the_middle_of_its_head_is_closed(serve: Serve) -> None:
     with RawClient(serve().bound_address.port) as client:
         client.send(b"GET / HTTP/1.1\r\nHo")
         client.socket.shutdown(socket.SHUT_WR)
         assert client.is_closed_by_server()
 
 
-def test_clients_that_vanish_at_any_point_leave_the_server_well(serve) -> None:
+def test_clients_that_vanish_at_any_point_leave_the_server_well(serve: Serve) -> None:
     port = serve(threads=1).bound_address.port
     whole = CHUNKED + b"3\r\nabc\r\n0\r\n\r\n"
     for cut in range(len(whole) + 1):
@@ -254,7 +255,7 @@ def test_clients_that_vanish_at_any_point_leave_the_server_well(serve) -> None:
     assert sum(thread.name.startswith("CP Server") for thread in threading.enumerate()) >= 1
 
 
-def test_bodies_that_nobody_reads_and_never_come_leave_threads_to_the_others(serve) -> None:
+def test_bodies_that_nobody_reads_and_never_come_leave_threads_to_the_others(serve: Serve) -> None:
     port = serve(threads=2).bound_address.port
     unfinished = [RawClient(port) for _ in range(40)]
     try:

@@ -8,6 +8,8 @@
 import argparse
 import sys
 import threading
+from collections.abc import Iterable
+from wsgiref.types import StartResponse, WSGIEnvironment
 
 from werkzeug.wrappers import Request, Response
 
@@ -35,7 +37,7 @@ def main() -> int:
     is_ready.set()
     may_die = threading.Event()
 
-    def app(environ, start_response):
+    def app(environ: WSGIEnvironment, start_response: StartResponse) -> Iterable[bytes]:
         request = Request(environ)
         if request.path == "/die":
             may_die.set()
@@ -68,10 +70,10 @@ def main() -> int:
 def limit_threads(count: int) -> None:
     start, left = threading.Thread.start, threading.Semaphore(count)
 
-    def start_if_there_is_one(thread: threading.Thread) -> None:
+    def start_if_there_is_one(self: threading.Thread) -> None:
         if not left.acquire(blocking=False):
             raise RuntimeError("can't start new thread")
-        start(thread)
+        start(self)
 
     threading.Thread.start = start_if_there_is_one  # type: ignore[method-assign]
 
