@@ -19,7 +19,7 @@ class Writers:
         self._count = count
         self._pool = ThreadPoolExecutor(count, thread_name_prefix="writer")
 
-    def for_each(self, items: Iterable[T], work: Callable[[T], None]) -> None:
+    def for_each(self, items: Iterable[T], work: Callable[[T], object]) -> None:
         """Call `work` for all of `items`, in their order. Returns when no call is running any more; of what `work`
         raises, which keeps no other item back, one exception is raised then."""
         waiting = deque(items)
@@ -32,7 +32,7 @@ class Writers:
         self._pool.shutdown(wait=True)
 
 
-def _take_all(waiting: deque[T], work: Callable[[T], None]) -> None:
+def _take_all(waiting: deque[T], work: Callable[[T], object]) -> None:
     bug: Exception | None = None
     while True:
         try:

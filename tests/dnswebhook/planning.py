@@ -1,8 +1,8 @@
 """Ways to say changes, rows and plans in a line."""
 
 from dnswebhook.domains import DomainFilter, ProtectedNames
-from dnswebhook.model import Capabilities, Changes, Endpoint, Record
-from dnswebhook.operations import Plan, Step
+from dnswebhook.model import Capabilities, Changes, Endpoint, Record, RecordSpec
+from dnswebhook.operations import Create, Plan, Step
 from dnswebhook.plan import make_plan
 
 CAPABILITIES = Capabilities(
@@ -42,6 +42,11 @@ def planned(changes: Changes, *rows: Record, **more: object) -> Plan:
 
 def steps(plan: Plan) -> list[Step]:
     return [step for strand in plan.strands for step in strand.steps]
+
+
+def created(step: Step) -> RecordSpec:
+    assert isinstance(step.operation, Create)
+    return step.operation.spec
 
 
 def operations(plan: Plan) -> list[object]:

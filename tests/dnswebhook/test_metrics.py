@@ -7,10 +7,9 @@ import pytest
 from prometheus_client import CollectorRegistry, generate_latest
 
 from dnswebhook.apply import Outcome
-from dnswebhook.canonical import DropReason
+from dnswebhook.canonical import KNOWN_TYPES, DropReason
 from dnswebhook.metrics import ROUTES, STORE_OPERATIONS, Metrics
 from dnswebhook.model import Record
-from dnswebhook.records import KNOWN_TYPES
 from dnswebhook.wishes import RefusalReason, SkipReason
 from tests.support.webhook_site import ENDPOINT, NEW, ROW, BuildSite
 

@@ -5,7 +5,7 @@ import pytest
 from dnswebhook.model import Changes, Endpoint, RecordSpec
 from dnswebhook.operations import Create, CreateTogether, Delete, Step, Switch, Update
 from dnswebhook.wishes import RefusalReason
-from tests.dnswebhook.planning import a, cname, operations, ownership, planned, row, steps
+from tests.dnswebhook.planning import a, cname, created, operations, ownership, planned, row, steps
 
 
 def test_a_missing_value_is_created() -> None:
@@ -86,7 +86,7 @@ def test_the_ownership_record_comes_before_its_record_which_needs_it() -> None:
 
     first, second = steps(planned(changes))
 
-    assert "TXT" == first.operation.spec.type  # type: ignore[union-attr]
+    assert "TXT" == created(first).type
     assert Step(Create(RecordSpec("app.example.com", "A", "192.0.2.1")), needs=(0,)) == second
 
 
@@ -109,11 +109,7 @@ def test_each_ownership_record_vouches_for_its_own_type() -> None:
         )
     )
 
-    by_type = {
-        step.operation.spec.type: step.needs
-        for step in steps(planned(changes))
-        if step.operation.spec.type != "TXT"  # type: ignore[union-attr]
-    }
+    by_type = {created(step).type: step.needs for step in steps(planned(changes)) if created(step).type != "TXT"}
 
     assert {"A": (0,), "AAAA": (1,)} == by_type
 

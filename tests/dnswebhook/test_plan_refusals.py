@@ -4,7 +4,7 @@ from dnswebhook.domains import DomainFilter, ProtectedNames
 from dnswebhook.model import Changes, Endpoint, Origin, RecordSpec
 from dnswebhook.operations import Create, CreateTogether, Delete, Switch
 from dnswebhook.wishes import RefusalReason, SkipReason
-from tests.dnswebhook.planning import a, cname, operations, ownership, planned, row, steps
+from tests.dnswebhook.planning import a, cname, created, operations, ownership, planned, row, steps
 
 
 def test_a_disabled_row_is_neither_enabled_nor_duplicated() -> None:
@@ -119,7 +119,7 @@ def test_names_outside_the_filter_are_refused_but_ownership_follows_its_record()
 
     plan = planned(changes, domain_filter=DomainFilter(["example.com"]))
 
-    assert ["a-example.com", "example.com"] == [step.operation.spec.name for step in steps(plan)]  # type: ignore[union-attr]
+    assert ["a-example.com", "example.com"] == [created(step).name for step in steps(plan)]
     assert [(RefusalReason.OUTSIDE_FILTER, "example.org")] == [(r.reason, r.name) for r in plan.refusals]
 
 
@@ -143,7 +143,7 @@ def test_the_old_ownership_format_is_left_out_beside_a_cname() -> None:
 
     plan = planned(changes)
 
-    assert ["TXT", "CNAME"] == [step.operation.spec.type for step in steps(plan)]  # type: ignore[union-attr]
+    assert ["TXT", "CNAME"] == [created(step).type for step in steps(plan)]
     assert [SkipReason.OLD_FORMAT_BESIDE_CNAME] == [skip.reason for skip in plan.skips]
     assert () == plan.refusals
 

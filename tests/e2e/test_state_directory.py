@@ -42,7 +42,9 @@ def run(command: str, env: Mapping[str, str]) -> "subprocess.CompletedProcess[st
 
 
 @pytest.mark.parametrize("command", ["check", "records"])
-def test_a_command_prints_its_table_and_leaves_nothing_behind(command: str, env, state_dir: Path) -> None:
+def test_a_command_prints_its_table_and_leaves_nothing_behind(
+    command: str, env: dict[str, str], state_dir: Path
+) -> None:
     finished = run(command, env)
 
     assert (finished.returncode, finished.stderr) == (0, "")
@@ -60,7 +62,7 @@ def test_a_command_makes_no_embedded_database(command: str, state_dir: Path) -> 
     assert not state_dir.exists()
 
 
-def test_the_daemon_makes_its_state_directory_for_itself_alone(env, state_dir: Path) -> None:
+def test_the_daemon_makes_its_state_directory_for_itself_alone(env: dict[str, str], state_dir: Path) -> None:
     with Daemon.dnswebhook(env) as daemon:
         daemon.wait_for_message("record store is ready")
 

@@ -8,11 +8,12 @@ from pathlib import Path
 
 import pytest
 
+from dnswebhook.canonical import MAX_TTL_S
 from dnswebhook.deadline import Deadline
 from dnswebhook.errors import AlreadyExists, NotFound, Overlaps, StoreError, StoreFailed, StoreTimeout
 from dnswebhook.model import Listing, Record, RecordSpec
 from dnswebhook.stores.base import Grade
-from dnswebhook.stores.embedded import FILE_NAME, MAX_TTL_S, SCHEMA_VERSION, EmbeddedStore
+from dnswebhook.stores.embedded import FILE_NAME, SCHEMA_VERSION, EmbeddedStore
 
 A = RecordSpec("app.example.com", "A", "192.0.2.1", 300)
 CNAME = RecordSpec("app.example.com", "CNAME", "host.example.net")

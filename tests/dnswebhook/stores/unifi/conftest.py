@@ -1,15 +1,28 @@
 """A simulated controller per test, and stores that talk to it over real HTTP(S)."""
 
 from collections.abc import Callable, Iterator
+from typing import Any, Protocol
 
 import pytest
 
 from daemonkit.secret import Secret
 from dnswebhook.deadline import Deadline
+from dnswebhook.stores.observed import Observe
 from dnswebhook.stores.unifi import UnifiSettings, UnifiStore
 from tests.support.controller import Controller
 
-OpenStore = Callable[..., UnifiStore]
+
+class OpenStore(Protocol):
+    """`open_store(controller, api="v2", ...)`: settings beyond the address and the API key as keywords, enums by their
+    words."""
+
+    def __call__(
+        self,
+        controller: Controller,
+        observe: Observe | None = None,
+        on_rate_limited: Callable[[], None] = ...,
+        **settings: Any,
+    ) -> UnifiStore: ...
 
 
 @pytest.fixture
@@ -20,17 +33,19 @@ def controller() -> Iterator[Controller]:
 
 @pytest.fixture
 def open_store() -> Iterator[OpenStore]:
-    """`open_store(controller, api="v2", ...)`: settings beyond the address and the API key as keywords."""
+    """All are closed at the end."""
     opened: list[UnifiStore] = []
 
-    def open_one(controller: Controller, observe: Callable[[str, str, float], None] | None = None, **changes: object):
-        if "user" not in changes:
-            changes.setdefault("api_key", Secret(controller.api_key))
-        changes.setdefault("base_url", controller.url)
-        changes.setdefault("request_timeout_s", 2.0)
-        on_rate_limited = changes.pop("on_rate_limited", lambda: None)
-        settings = UnifiSettings(**changes)
-        store = UnifiStore(settings, observe or (lambda *_: None), on_rate_limited)
+    def open_one(
+        controller: Controller,
+        observe: Observe | None = None,
+        on_rate_limited: Callable[[], None] = lambda: None,
+        **settings: Any,
+    ) -> UnifiStore:
+        if "user" not in settings:
+            settings.setdefault("api_key", Secret(controller.api_key))
+        settings = {"base_url": controller.url, "request_timeout_s": 2.0, **settings}
+        store = UnifiStore(UnifiSettings(**settings), observe or (lambda *_: None), on_rate_limited)
         opened.append(store)
         return store
 
@@ -41,7 +56,7 @@ def open_store() -> Iterator[OpenStore]:
 
 @pytest.fixture(params=["v2", "integration"])
 def api(request: pytest.FixtureRequest) -> str:
-    return request.param
+    return str(request.param)
 
 
 @pytest.fixture

@@ -2,6 +2,7 @@
 
 import stat
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -29,7 +30,7 @@ FILE = "unifi-api.json"
 )
 @pytest.mark.parametrize("changes", [{}, {"flavour": "right"}], ids=["flavour unknown", "flavour set"])
 def test_the_api_follows_from_flavour_and_version(
-    open_store: OpenStore, deadline: Deadline, flavour: str, version: str, chosen: str, changes: dict[str, str]
+    open_store: OpenStore, deadline: Deadline, flavour: str, version: str, chosen: str, changes: dict[str, Any]
 ) -> None:
     if changes:
         changes = {"flavour": "os" if flavour == "unifi-os" else "classic"}
@@ -170,7 +171,7 @@ def test_a_damaged_file_is_ignored_and_replaced(
     ids=repr,
 )
 def test_a_decision_for_other_settings_is_ignored(
-    controller: Controller, open_store: OpenStore, deadline: Deadline, tmp_path: Path, changes: dict[str, object]
+    controller: Controller, open_store: OpenStore, deadline: Deadline, tmp_path: Path, changes: dict[str, Any]
 ) -> None:
     decided(controller, open_store, deadline, tmp_path)
     store = open_store(controller, state_dir=tmp_path, **changes)
@@ -240,7 +241,7 @@ def test_a_record_of_the_old_api_is_written_through_the_old_api(
     store.delete(record, deadline)
 
     assert controller.rows() == []
-    assert controller.calls.calls["v2", "delete", 200] == 1
+    assert controller.calls.count("delete", api="v2", status=200) == 1
 
 
 @pytest.mark.parametrize(

@@ -16,7 +16,7 @@ from tests.dnswebhook.stores.unifi.conftest import OpenStore
 from tests.support.controller import Controller, Hang, faults
 
 
-def found(store, seconds: float = 10) -> dict[str, Finding]:
+def found(store: UnifiStore, seconds: float = 10) -> dict[str, Finding]:
     return {finding.subject: finding for finding in store.check(Deadline.after(seconds))}
 
 

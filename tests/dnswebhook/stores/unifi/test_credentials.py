@@ -144,7 +144,7 @@ def test_pauses_between_refused_logins_double_up_to_ten_minutes(controller: Cont
     now = [1000.0]
     transport = Transport(settings)
     session = SessionCredentials("dns", Secret("wrong"), flavour, transport, lambda *_: None, lambda: now[0])
-    attempts_at = []
+    attempts_at: list[float] = []
     while len(attempts_at) < 9:
         refused_before = controller.sessions.refused_logins
         with pytest.raises(CredentialsRefused):
@@ -165,7 +165,7 @@ def test_the_login_limiter_is_a_refusal(store: UnifiStore, controller: Controlle
         with pytest.raises(CredentialsRefused, match="login"):
             store.list_records(deadline)
 
-    assert controller.calls.calls["session", "login", 429] == 1
+    assert controller.calls.count("login", api="session", status=429) == 1
 
 
 def test_a_second_factor_is_explained(store: UnifiStore, controller: Controller, deadline: Deadline) -> None:

@@ -447,7 +447,7 @@ def test_nonsense_pages_end_a_listing(
     with pytest.raises(StoreUnreachable):
         open_store(controller, api="integration").list_records(deadline)
 
-    assert controller.calls.table()["integration", "list", 200] == 1
+    assert controller.calls.count("list", api="integration", status=200) == 1
 
 
 def test_a_total_that_never_settles_ends_a_listing_with_that_reason(

@@ -1,4 +1,5 @@
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -32,7 +33,7 @@ FINGERPRINT = "ab" * 32
         ({"api": "v3"}, "'v3' is not a valid ApiChoice"),
     ],
 )
-def test_contradictions_are_refused_with_the_names_of_the_options(changes: dict[str, object], reason: str) -> None:
+def test_contradictions_are_refused_with_the_names_of_the_options(changes: dict[str, Any], reason: str) -> None:
     with pytest.raises(ValueError, match=reason):
         UnifiSettings(**{"base_url": "https://unifi.lan", "api_key": KEY, **changes})
 
@@ -54,7 +55,7 @@ def test_a_fingerprint_is_taken_in_every_usual_spelling(typed: str) -> None:
         ({"base_url": "https://unifi.lan/proxy/network"}, Flavour.OS),
     ],
 )
-def test_the_flavour_is_known_where_settings_imply_it(changes: dict[str, object], flavour: Flavour | None) -> None:
+def test_the_flavour_is_known_where_settings_imply_it(changes: dict[str, Any], flavour: Flavour | None) -> None:
     assert UnifiSettings(**{"base_url": "unifi.lan", "api_key": KEY, **changes}).known_flavour is flavour
 
 

@@ -1,3 +1,6 @@
+from collections.abc import Iterator
+from pathlib import Path
+
 import pytest
 import trustme
 
@@ -10,7 +13,7 @@ from tests.support.controller import Controller
 
 
 @pytest.fixture
-def controller():
+def controller() -> Iterator[Controller]:
     with Controller(uses_tls=True) as controller:
         yield controller
 
@@ -76,7 +79,7 @@ def test_a_port_that_waits_for_plain_http_is_said(open_store: OpenStore, deadlin
             store.list_records(deadline)
 
 
-def test_a_ca_file_that_is_none_is_refused_at_the_start(tmp_path) -> None:
+def test_a_ca_file_that_is_none_is_refused_at_the_start(tmp_path: Path) -> None:
     empty = tmp_path / "ca.pem"
     empty.write_text("not a certificate")
     for path, reason in ((empty, "holds no PEM certificate"), (tmp_path / "absent.pem", "cannot be read")):
@@ -86,7 +89,7 @@ def test_a_ca_file_that_is_none_is_refused_at_the_start(tmp_path) -> None:
 
 
 def test_a_ca_file_replaces_the_public_authorities(
-    controller: Controller, open_store: OpenStore, deadline: Deadline, tmp_path
+    controller: Controller, open_store: OpenStore, deadline: Deadline, tmp_path: Path
 ) -> None:
     other = tmp_path / "other.pem"
     trustme.CA().cert_pem.write_to_path(str(other))

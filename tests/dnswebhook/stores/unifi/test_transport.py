@@ -13,7 +13,7 @@ from daemonkit.secret import Secret
 from dnswebhook.deadline import Deadline
 from dnswebhook.errors import StoreTimeout, StoreUnreachable
 from dnswebhook.stores.unifi import UnifiSettings, UnifiStore, sockets
-from dnswebhook.stores.unifi.transport import NoReply, Request, Transport
+from dnswebhook.stores.unifi.transport import NoReply, Reply, Request, Transport
 from tests.support.controller import Controller, generated_drafts
 
 HEAD = b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\n"
@@ -54,8 +54,9 @@ def trickled(text: bytes) -> Callable[[socket.socket, threading.Event], None]:
     return serve
 
 
-def exchange(port: int, seconds: float, **changes: object):
-    settings = UnifiSettings(base_url=f"http://127.0.0.1:{port}", api_key=Secret("k"), **changes)
+def exchange(port: int, seconds: float, *, max_response_bytes: int = 1_000_000) -> Reply:
+    url = f"http://127.0.0.1:{port}"
+    settings = UnifiSettings(base_url=url, api_key=Secret("k"), max_response_bytes=max_response_bytes)
     transport = Transport(settings)
     try:
         return transport.exchange(Request("GET", "/"), {}, Deadline.after(seconds))
