@@ -10,7 +10,7 @@ import ssl
 import time
 from collections.abc import Callable, Iterable
 from types import TracebackType
-from typing import Self
+from typing import Self, TypeAlias, cast
 
 import h2.config
 import h2.connection
@@ -21,6 +21,8 @@ import h2.settings
 from tests.support.ports import LOOPBACK
 
 TIMEOUT_S = 20.0
+
+Fields: TypeAlias = list[tuple[str, str]]
 
 
 class H2Peer:
@@ -59,7 +61,7 @@ class H2Peer:
         pseudo = [(":method", "CONNECT"), (":protocol", "websocket"), (":scheme", "http"), (":path", path)]
         return self.begin([*pseudo, (":authority", "a.example"), ("sec-websocket-version", "13"), *fields])
 
-    def begin(self, fields: list[tuple[str, str]], *, end_stream: bool = False) -> int:
+    def begin(self, fields: Fields, *, end_stream: bool = False) -> int:
         stream_id = self.connection.get_next_available_stream_id()
         self.connection.send_headers(stream_id, fields, end_stream=end_stream)
         self.flush()
@@ -139,7 +141,8 @@ class H2Peer:
 
         def found() -> list[dict[str, str]]:
             responses = [event for event in self.events if isinstance(event, h2.events.ResponseReceived)]
-            return [dict(event.headers) for event in responses if event.stream_id == stream_id]
+            # Text, as `header_encoding` says.
+            return [dict(cast(Fields, event.headers)) for event in responses if event.stream_id == stream_id]
 
         self.wait_for(lambda: bool(found()) or self.is_reset(stream_id), f"a response on stream {stream_id}")
         assert found(), f"stream {stream_id} was reset"

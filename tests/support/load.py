@@ -61,7 +61,8 @@ class Load:
             connection = connection or http.client.HTTPConnection(LOOPBACK, self._port, timeout=TIMEOUT_S)
             failure, is_repeatable = _ask(connection, self._target)
             if failure and is_used and is_repeatable:
-                connection = _closed(connection)
+                connection.close()
+                connection = None
                 with self._news:
                     self.repeated += 1
                 continue
@@ -71,7 +72,8 @@ class Load:
                 self.done += not failure
                 self._news.notify_all()
             if failure or not self._keeps_alive or connection.sock is None:
-                connection = _closed(connection)
+                connection.close()
+                connection = None
         if connection is not None:
             connection.close()
 
@@ -90,7 +92,3 @@ def _ask(connection: http.client.HTTPConnection, target: str) -> tuple[str, bool
     except (OSError, http.client.HTTPException) as error:
         return f"response cut: {error!r}", False
     return ("" if response.status == 200 else f"{response.status} {body[:100]!r}"), False
-
-
-def _closed(connection: http.client.HTTPConnection) -> None:
-    connection.close()

@@ -5,7 +5,7 @@ from collections.abc import Callable
 import h2.config
 import h2.connection
 import h2.events
-import h2.settings
+from h2.settings import SettingCodes, Settings
 
 from proxy import document
 from tests.proxy.backend.servers import Conn
@@ -15,10 +15,10 @@ from tests.proxy.backend.world import Answer, World
 class H2Peer:
     """One connection. `on_event(peer, event)` is called in its thread; what it queues is sent afterwards."""
 
-    def __init__(self, conn: Conn, on_event: "OnEvent", settings: dict[int, int] | None = None) -> None:
+    def __init__(self, conn: Conn, on_event: "OnEvent", settings: dict[SettingCodes, int] | None = None) -> None:
         self.conn = conn
         self.h2 = h2.connection.H2Connection(h2.config.H2Configuration(client_side=False, header_encoding=None))
-        self.h2.local_settings = h2.settings.Settings(client=False, initial_values=settings or {})
+        self.h2.local_settings = Settings(client=False, initial_values=settings or {})
         self._on_event = on_event
         self.requests: list[int] = []
         self.most_open = 0
@@ -63,7 +63,7 @@ def answers(peer: H2Peer, event: h2.events.Event) -> None:
 
 
 def speaks(
-    on_event: OnEvent = answers, settings: dict[int, int] | None = None, peers: list[H2Peer] | None = None
+    on_event: OnEvent = answers, settings: dict[SettingCodes, int] | None = None, peers: list[H2Peer] | None = None
 ) -> Callable[[Conn], None]:
     """A behaviour for `backend`; each connection's peer is added to `peers`."""
 

@@ -70,7 +70,7 @@ def test_the_connection_used_last_is_used_first() -> None:
         both = [w.get(), w.get()]
         ended: list[bytes] = []
         for answer in both:
-            answer.on_end = lambda answer=answer: ended.append(bytes(answer.body))  # type: ignore[misc]
+            answer.on_end = lambda answer=answer: ended.append(bytes(answer.body))
         w.until(lambda: len(ended) == 2)
 
         assert bytes(w.fetch().body) == ended[-1]

@@ -2,6 +2,7 @@
 
 import socket
 import threading
+from functools import partial
 
 import h2.events
 import pytest
@@ -172,7 +173,7 @@ def test_the_backends_limit_of_streams_is_kept_and_others_wait_in_order() -> Non
         ended: list[int] = []
         requests = [w.get() for _ in range(6)]
         for place, answer in enumerate(requests):
-            answer.on_end = lambda place=place: ended.append(place)  # type: ignore[misc]
+            answer.on_end = partial(ended.append, place)
         w.until(lambda: all_over(requests))
 
         assert ended == list(range(6))

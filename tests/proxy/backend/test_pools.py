@@ -1,6 +1,8 @@
 """Which address is asked, limits, health, and what new tables change."""
 
 import threading
+from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import pytest
@@ -105,7 +107,7 @@ def test_requests_over_the_limit_of_connections_wait_their_turn() -> None:
         ended: list[int] = []
         answers = [w.get() for _ in range(5)]
         for place, answer in enumerate(answers):
-            answer.on_end = lambda place=place: ended.append(place)  # type: ignore[misc]
+            answer.on_end = partial(ended.append, place)
         w.until(lambda: all_over(answers))
 
         assert ended == [0, 1, 2, 3, 4]
@@ -452,13 +454,13 @@ def test_failures_count_from_the_table_on_that_says_so() -> None:
 def test_addresses_that_leave_together_are_looked_through_once(monkeypatch: pytest.MonkeyPatch) -> None:
     """Looked through again for each of them, thousands with requests under way stopped the loop for a second."""
     count = 100
-    is_idle = Destination.is_idle.fget
+    is_idle: Callable[[Destination], bool] = vars(Destination)["is_idle"].fget
     looks: list[Destination] = []
     is_over = threading.Event()
 
     def look(destination: Destination) -> bool:
         looks.append(destination)
-        return bool(is_idle(destination))  # type: ignore[misc]
+        return is_idle(destination)
 
     def never(*_: Any, **__: Any) -> list[tuple[Any, ...]]:
         is_over.wait(PATIENCE_S)

@@ -43,8 +43,20 @@ def server_context(authority: trustme.CA, *names: str, alpn: tuple[str, ...] = (
     return context
 
 
-def https(peer: Backend, authority: trustme.CA, name: str = "a.example", **tls: object) -> document.Backend:
-    spec = document.BackendTLS(server_name=name, ca=pem(authority), **tls)  # type: ignore[arg-type]
+def https(
+    peer: Backend,
+    authority: trustme.CA,
+    name: str = "a.example",
+    *,
+    subject_alt_names: tuple[document.SubjectAltName, ...] = (),
+    client_certificate: document.Certificate | document.Unset = document.UNSET,
+) -> document.Backend:
+    spec = document.BackendTLS(
+        server_name=name,
+        ca=pem(authority),
+        subject_alt_names=subject_alt_names,
+        client_certificate=client_certificate,
+    )
     return document.Backend(name="b", addresses=(peer.address,), protocol="https", tls=spec)
 
 
@@ -141,7 +153,7 @@ def test_a_handshake_that_breaks_fails_one_of_those_who_wait(authority: trustme.
         return ssl.ALERT_DESCRIPTION_INTERNAL_ERROR if len(shaken) == 2 else None
 
     context = server_context(authority, "a.example")
-    context.sni_callback = break_second  # type: ignore[assignment]
+    context.sni_callback = break_second
     with backend(answer_once, tls=context) as peer, world() as w:
         w.use(https(peer, authority))
         assert w.fetch().status_code == 200
@@ -355,13 +367,13 @@ def test_a_key_leaves_no_file_and_no_descriptor_behind(authority: trustme.CA) ->
 def test_what_cannot_be_read_is_named_and_no_key_is_shown(authority: trustme.CA, broken: str) -> None:
     junk = "-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n"
     secret = "-----BEGIN PRIVATE KEY-----\nc2VjcmV0\n-----END PRIVATE KEY-----\n"
-    options: dict[str, object] = {"client_certificate": document.Certificate(certificate=junk, private_key=secret)}
+    pair = document.Certificate(certificate=junk, private_key=secret)
     with backend(tls=server_context(authority, "a.example")) as peer, world() as w:
         if broken == "ca":
             tls = document.BackendTLS(server_name="a.example", ca=junk)
             w.use(document.Backend(name="b", addresses=(peer.address,), protocol="https", tls=tls))
         else:
-            w.use(https(peer, authority, **options))
+            w.use(https(peer, authority, client_certificate=pair))
         failure = failure_of(w)
 
         assert failure.reason is Reason.TLS
@@ -437,7 +449,7 @@ def test_a_session_whose_resumption_broke_the_handshake_is_not_taken_up_again(
 
     context = server_context(authority, "a.example")
     context.maximum_version = version
-    context.sni_callback = refuse_resumed  # type: ignore[assignment]
+    context.sni_callback = refuse_resumed
     with backend(answer_once, tls=context) as peer, world() as w:
         w.use(https(peer, authority))
         assert w.fetch().status_code == 200

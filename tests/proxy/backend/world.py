@@ -139,6 +139,10 @@ class Owed:
         self.released_bytes += size_bytes
 
 
+LIMITS = document.Limits()
+"""As they are where nobody says otherwise."""
+
+
 class World:
     def __init__(self, getaddrinfo: GetAddrInfo, draw: Callable[[], float]) -> None:
         self.clock = Clock()
@@ -152,8 +156,14 @@ class World:
         """Answers of threads that have come to the loop, which acts on them in its next turn."""
         return self.loop.told
 
-    def use(self, *backends: document.Backend, **limits: str) -> None:
-        config = document.Document(backends=backends, limits=document.Limits(**limits))
+    def use(
+        self,
+        *backends: document.Backend,
+        connect_timeout: str = LIMITS.connect_timeout,
+        backend_idle_timeout: str = LIMITS.backend_idle_timeout,
+    ) -> None:
+        limits = document.Limits(connect_timeout=connect_timeout, backend_idle_timeout=backend_idle_timeout)
+        config = document.Document(backends=backends, limits=limits)
         self.table = compile_table(config)
         self.pools.use(self.table)
 

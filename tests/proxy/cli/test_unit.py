@@ -1,7 +1,6 @@
 """The systemd unit of the proxy fits the command, its options and its defaults."""
 
 import configparser
-import dataclasses
 import re
 import shlex
 import shutil
@@ -42,9 +41,9 @@ def test_the_unit_starts_the_command_with_flags_that_exist(unit: configparser.Se
 
 
 def test_the_unit_outlives_the_end_that_the_defaults_allow(unit: configparser.SectionProxy) -> None:
-    defaults = {field.name: field.default for field in dataclasses.fields(Options)}
+    defaults = Options()
 
-    assert duration(0, 3600)(unit["TimeoutStopSec"]) > defaults["grace_period_s"] + defaults["shutdown_delay_s"]
+    assert duration(0, 3600)(unit["TimeoutStopSec"]) > defaults.grace_period_s + defaults.shutdown_delay_s
     assert (unit["Type"], unit["KillMode"]) == ("notify", "mixed")
 
 

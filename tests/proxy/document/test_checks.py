@@ -87,7 +87,7 @@ PREFIX = {"path": {"type": "PathPrefix", "value": "/a"}}
 EXACT = {"path": {"type": "Exact", "value": "/a"}}
 FULL = {"type": "ReplaceFullPath", "replaceFullPath": "/b"}
 PART = {"type": "ReplacePrefixMatch", "replacePrefixMatch": "/b"}
-GATE = {"protocol": "HTTPS", "tls": {"certificates": [{"certificate": CERTIFICATE, "privateKey": KEY}]}}
+GATE: dict[str, Any] = {"protocol": "HTTPS", "tls": {"certificates": [{"certificate": CERTIFICATE, "privateKey": KEY}]}}
 
 REFUSED: list[tuple[dict[str, Any], str, str]] = [
     ({"listeners": [WEB, {**WEB, "port": 81}]}, "listeners[1].name", "want unique names"),

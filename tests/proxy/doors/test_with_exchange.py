@@ -12,6 +12,7 @@ from hpack import NeverIndexedHeaderTuple
 
 from proxy.doors.h1connection import H1Connection
 from proxy.doors.h2connection import H2Connection
+from proxy.exchange.exchange import Exchange
 from proxy.h2 import NeverIndexedField
 from proxy.loop.output import Output
 from tests.proxy.doors.chain import IDLE_S, PROTOCOLS, UNTIL_A_LOOK_S, Chain, Proxy, chain_over
@@ -242,7 +243,10 @@ def test_nor_are_downloads_that_the_backend_has_sent_whole_idle_while_they_wait_
     with slow_client(proxy) as sock:
         connection = downloads_of("/bulk/200000", sock, proxy)
         output, running = connection._transport._output, proxy.real.running
-        proxy.wait_for(lambda: sum(exchange._response_bytes == 200_000 for exchange in running) > 4, "whole bodies")
+        proxy.wait_for(
+            lambda: sum(isinstance(each, Exchange) and each._response_bytes == 200_000 for each in running) > 4,
+            "whole bodies",
+        )
         proxy.wait_for(lambda: output.queued_bytes > 0, "a full socket")
         read_slowly(sock, 1024, proxy, output)
         assert not any(record.reason for record in proxy.records)

@@ -101,7 +101,7 @@ def test_a_status_code_without_a_name_is_an_answer_too() -> None:
 
 
 def test_a_redirect_says_where() -> None:
-    rule = RuleCompiler(()).compile(Rule(), 0, "shop", "http")
+    rule = RuleCompiler().compile(Rule(), 0, "shop", "http")
     redirect = Redirect(Listener("web", "", b"http", 80, RouteSet()), rule, 301, b"https://a.example/", EDITS)
     reply = redirect_reply(redirect, ID, NOW_S)
 

@@ -1,6 +1,7 @@
 """Deadlines against a plain list that is searched from end to end."""
 
 from dataclasses import dataclass
+from functools import partial
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -32,7 +33,7 @@ class Plain:
 def test_what_is_due_is_what_a_plain_list_says(history: list[tuple[str, int, int]]) -> None:
     deadlines = Deadlines()
     called: list[int] = []
-    real = [Deadline(deadlines, lambda number=number: called.append(number)) for number in range(5)]
+    real = [Deadline(deadlines, partial(called.append, number)) for number in range(5)]
     plain = [Plain() for _ in range(5)]
     now_s = 0
     for deed, number, amount in history:
@@ -65,7 +66,7 @@ def test_calls_come_in_the_order_of_their_times() -> None:
     deadlines = Deadlines()
     called: list[int] = []
     for at_s in (3, 1, 2):
-        Deadline(deadlines, lambda at_s=at_s: called.append(at_s)).set(at_s)
+        Deadline(deadlines, partial(called.append, at_s)).set(at_s)
     for call in deadlines.due(5):
         call()
 

@@ -69,21 +69,26 @@ class TlsLink:
 
         def shake_hands() -> None:
             if is_client:
-                peers.append(server.wrap_socket(raw, server_side=True))
+                peers.append(server.wrap_socket(raw, server_side=True, suppress_ragged_eofs=False))
             else:
-                peers.append(client.wrap_socket(raw, server_hostname="a.example"))
+                peers.append(client.wrap_socket(raw, server_hostname="a.example", suppress_ragged_eofs=False))
 
         thread = threading.Thread(target=shake_hands)
         thread.start()
         done: list[ssl.SSLSocket | TlsSocket] = []
-        tls_sock: ssl.SSLSocket | TlsSocket
+        end_s = loop.now_s + 5
+
+        def fail(_: object, error: OSError) -> None:
+            pytest.fail(str(error))
+
         if kind is TlsSocket:
-            tls_sock = TlsSocket(ours, client, "a.example") if is_client else TlsSocket(ours, server)
+            own = TlsSocket(ours, client, "a.example") if is_client else TlsSocket(ours, server)
+            Handshake(loop, own, end_s, done.append, fail).start()
         else:
-            tls_sock = server.wrap_socket(
+            wrapped = server.wrap_socket(
                 ours, server_side=True, do_handshake_on_connect=False, suppress_ragged_eofs=not tells_cut_off
             )
-        Handshake(loop, tls_sock, loop.now_s + 5, done.append, lambda _, error: pytest.fail(str(error))).start()
+            Handshake(loop, wrapped, end_s, done.append, fail).start()
         until(loop, lambda: bool(done))
         thread.join()
         self.loop = loop
@@ -312,7 +317,6 @@ def test_an_owner_with_a_bug_is_told_also_where_no_event_of_the_socket_led_to_it
 @with_both_kinds
 def test_finishing_sends_close_notify_after_the_last_byte(authority: trustme.CA, kind: Kind) -> None:
     with linked(authority, kind=kind) as link:
-        link.peer.suppress_ragged_eofs = False
         link.side.output.append(b"last words")
         link.transport.finish()
         turns(link.loop)
@@ -348,7 +352,6 @@ def test_finishing_sends_close_notify_as_soon_as_the_socket_takes_it(authority: 
     """Without it the peer cannot tell this end from one that somebody else has made."""
     clock = Clock()
     with linked(authority, kind=TlsSocket, clock=clock) as link:
-        link.peer.suppress_ragged_eofs = False
         # As with a response whose last byte the socket takes, and not one more.
         sent_bytes = TLS_RECORD_BYTES
         with suppress(ssl.SSLWantWriteError):
@@ -375,7 +378,6 @@ def test_finishing_sends_close_notify_as_soon_as_the_socket_takes_it(authority: 
 @with_both_kinds
 def test_aborting_is_not_taken_for_an_end(authority: trustme.CA, kind: Kind) -> None:
     with linked(authority, kind=kind) as link:
-        link.peer.suppress_ragged_eofs = False
         link.transport.abort()
 
         with pytest.raises(OSError, match=r"reset|EOF"):

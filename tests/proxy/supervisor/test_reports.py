@@ -10,6 +10,7 @@ import queue
 import threading
 import time
 from collections.abc import Callable, Iterator
+from functools import partial
 from types import SimpleNamespace
 
 import msgspec
@@ -153,13 +154,17 @@ def test_a_worker_that_was_paused_with_all_the_rest_is_not_killed_before_it_can_
     worker = PlayedWorker()
     with fleet_of(worker) as fleet:
         (slot,) = fleet.slots
+
+        def has_reported(count: int) -> bool:
+            return slot.reports == count
+
         for round_number in range(1, 3):
             for _ in range(fleets.STANDSTILL_LOOKS - 1):
                 fleet.watch(Looks(1))
                 worker.hears(Report)
             assert not worker.is_killed
             worker.reports(0)
-            eventually(lambda number=round_number: slot.reports == number, "the report")
+            eventually(partial(has_reported, round_number), "the report")
 
 
 @pytest.mark.usefixtures("after_a_pause")

@@ -94,6 +94,41 @@ def test_the_family_is_the_one_asked_for(
     assert usable == {addresses.address_for(index) for index in range(len(usable))}
 
 
+def test_the_family_that_was_asked_for_stays_whatever_fails() -> None:
+    addresses = EdgeAddresses([[v6(1), v6(2), v4(1)]], IpVersion.IPV6, first)
+    addresses.address_for(0)
+
+    assert v6(2) == addresses.another_for(0, 0.0)
+    assert v6(1) == addresses.another_for(0, 0.0)
+
+
+def test_an_ipv4_address_that_fails_leads_to_no_ipv6_where_the_resolver_prefers_ipv4() -> None:
+    addresses = EdgeAddresses([[v4(1), v4(2), v6(1)]], IpVersion.AUTO, first)
+    addresses.address_for(0)
+
+    assert v4(2) == addresses.another_for(0, 0.0)
+    assert v4(1) == addresses.another_for(0, 0.0)
+
+
+def test_no_family_is_better_than_the_other_before_an_address_has_failed() -> None:
+    addresses = EdgeAddresses([[v4(1), v4(2)], [v6(1), v6(2), v6(3)]], IpVersion.AUTO, first)
+
+    assert v6(1) == addresses.address_for(0)
+
+
+def test_an_ipv4_address_that_fails_is_no_reason_to_choose_ipv4() -> None:
+    addresses = EdgeAddresses([[v4(1), v4(2)], [v6(1), v6(2), v6(3)]], IpVersion.AUTO, first, {0: v4(1)})
+
+    assert v6(1) == addresses.another_for(0, 0.0)
+
+
+def test_without_any_region_there_is_no_address() -> None:
+    addresses = EdgeAddresses([], IpVersion.AUTO, first)
+
+    assert None is addresses.address_for(0)
+    assert None is addresses.another_for(0, 0.0)
+
+
 class TestFallbackToIpv4:
     def site(self) -> EdgeAddresses:
         addresses = EdgeAddresses([[v6(1), v6(2), v4(1), v4(2)]], IpVersion.AUTO, first)
@@ -151,6 +186,48 @@ class TestFallbackToIpv4:
             found.go_on(before, now_s)
             assert found.address_for(1) == expected
 
+    def test_nor_does_an_ipv6_address_that_fails_after_it_before_the_ten_minutes_are_over(self) -> None:
+        before = self.site()
+        before.another_for(0, 100.0)
+        found = EdgeAddresses([[v6(1), v6(2), v6(3), v4(1), v4(2)]], IpVersion.AUTO, first, {0: v6(1), 1: v6(2)})
+        found.go_on(before, 101.0)
+
+        assert v4(1) == found.another_for(0, 99.0 + AUTO_RETURN_S)
+        assert v6(1) == found.another_for(1, 100.0 + AUTO_RETURN_S)
+
+    def test_another_search_leaves_a_region_alone_that_has_turned_back(self) -> None:
+        before = self.site()
+        before.another_for(0, 100.0)
+        assert v6(1) == before.another_for(0, 101.0)
+        found = EdgeAddresses([[v6(1), v6(2), v4(1), v4(2)]], IpVersion.AUTO, first)
+
+        found.go_on(before, 102.0)
+
+        assert v6(2) == found.address_for(1)
+
+    @pytest.mark.parametrize("now_there", [[v6(1), v6(2)], [v4(2), v6(1)], [v4(2)]])
+    def test_another_search_turns_to_ipv4_only_where_that_is_the_second_choice(
+        self, now_there: list[EdgeAddress]
+    ) -> None:
+        before = self.site()
+        before.another_for(0, 100.0)
+        found = EdgeAddresses([now_there], IpVersion.AUTO, first)
+
+        found.go_on(before, 101.0)
+
+        assert now_there[0] == found.address_for(1)
+
+    def test_the_other_region_keeps_its_family_at_once_and_with_another_search(self) -> None:
+        regions = [[v6(1), v6(2), v4(1)], [v6(11), v6(12), v6(13), v4(11)]]
+        before = EdgeAddresses(regions, IpVersion.AUTO, first, {0: v6(1)})
+        before.another_for(0, 100.0)
+        found = EdgeAddresses(regions, IpVersion.AUTO, first)
+
+        found.go_on(before, 101.0)
+
+        for addresses in (before, found):
+            assert v6(11) == addresses.address_for(1)
+
 
 @given(
     st.integers(0, 5),
@@ -198,8 +275,17 @@ def test_what_a_connection_was_to_dial_next_is_still_its_own_if_another_search_f
     assert addresses.address_for(2) == v4(4)
 
 
+def test_an_address_that_another_connection_has_by_now_is_not_its_own_any_more() -> None:
+    before = EdgeAddresses([[v4(1), v4(2)]], IpVersion.AUTO, first, {0: v4(1)})
+    addresses = EdgeAddresses([[v4(1), v4(2)]], IpVersion.AUTO, first, {1: v4(1)})
+
+    addresses.go_on(before, 0.0)
+
+    assert addresses.address_for(0) == v4(2)
+
+
 def test_addresses_named_by_an_operator_make_up_two_regions() -> None:
-    assert ((v4(1), v4(3)), (v4(2),)) == static_regions([v4(1), v4(2), v4(3)])
+    assert ((v4(1), v4(3)), (v4(2), v4(4))) == static_regions([v4(1), v4(2), v4(3), v4(4)])
 
 
 def test_addresses_are_shown_as_people_write_them() -> None:

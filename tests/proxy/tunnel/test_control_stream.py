@@ -17,7 +17,7 @@ from proxy.tunnel.controlevents import (
 from proxy.tunnel.controlstream import MAX_FOREIGN_TEXT, MAX_UNASKED, ControlStream, State
 from proxy.tunnel.errors import LocalProtocolError
 from proxy.tunnel.failures import FailureCause
-from proxy.tunnel.registration import Refusal
+from proxy.tunnel.registration import Refusal, encode_response
 from tests.proxy.tunnel import vectors
 from tests.support.edge.controlserver import (
     Aborted,
@@ -153,6 +153,29 @@ def test_an_exception_fails_the_registration_and_releases_its_results() -> None:
     assert [Finished(0, releases_results=False), Finished(1, releases_results=True)] == site.asked()
 
 
+def test_a_call_that_the_edge_has_not_carried_out_fails_the_registration() -> None:
+    stream = ControlStream(vectors.REGISTRATION)
+    stream.register()
+    # Return: answer 1, canceled.
+    canceled = capnp.Struct(b"\x01\0\0\0\x01\0\x02\0".ljust(16, b"\0"), (None,))
+    answer = capnp.encode(capnp.Struct(b"\x03".ljust(8, b"\0"), (canceled,)))
+
+    (event,) = stream.receive(vectors.BOOTSTRAP_RETURN + answer)
+
+    assert event == RegistrationFailed(FailureCause.EXCEPTION, "the call was not carried out", False, 0.0)
+
+
+def test_after_a_refusal_nothing_more_is_told() -> None:
+    site = Site()
+    site.stream.register()
+    site.asked()
+    site.server.refuse(1, Refusal("no", True, 0.0))
+    assert [RegistrationFailed] == [type(event) for event in site.answered()]
+
+    assert [] == site.stream.receive_end()
+    assert [] == site.stream.receive(rpc.encode(rpc.Abort(rpc.Failure("and away"))))
+
+
 def test_a_bootstrap_that_fails_fails_the_registration_at_once() -> None:
     site = Site(ControlServer(answers_bootstrap=False))
     site.stream.register()
@@ -199,6 +222,29 @@ def test_capabilities_that_nobody_asked_for_are_given_back() -> None:
     assert [Finished(1, releases_results=True)] == site.asked()
 
 
+def test_capabilities_are_given_back_also_by_who_has_the_number_of_the_bootstrap() -> None:
+    site = Site()
+    site.register()
+    for _ in range(2):
+        site.stream.update_local_configuration(b"{}")
+    assert [LocalConfigurationAsked(1, b"{}"), LocalConfigurationAsked(0, b"{}")] == site.asked()
+
+    site.stream.receive(rpc.encode(rpc.Return(0, rpc.Payload(capnp.Capability(0), (CAP,)))))
+
+    assert [Finished(0, releases_results=True)] == site.asked()
+
+
+def test_capabilities_of_a_registration_that_is_answered_before_the_bootstrap_are_given_back() -> None:
+    site = Site(ControlServer(answers_bootstrap=False))
+    site.stream.register()
+    site.asked()
+
+    site.stream.receive(rpc.encode(rpc.Return(1, rpc.Payload(encode_response(vectors.DETAILS), (CAP,)))))
+
+    assert State.REGISTERED is site.stream.state
+    assert [Finished(1, releases_results=True)] == site.asked()
+
+
 def test_a_bootstrap_that_fails_after_all_breaks_a_registered_stream() -> None:
     site = Site(ControlServer(answers_bootstrap=False))
     site.stream.register()
@@ -233,7 +279,7 @@ def test_a_connection_id_of_another_length_fails_the_registration() -> None:
     (event,) = stream.receive(rpc.encode(rpc.Return(1, rpc.Payload(content))))
     assert isinstance(event, RegistrationFailed)
     assert FailureCause.MALFORMED is event.cause
-    assert "connection id of 5 bytes, want 16" in event.error
+    assert event.error == "the answer to the registration is malformed: connection id of 5 bytes, want 16"
 
 
 def test_local_configuration_is_uploaded_after_registering() -> None:
@@ -256,6 +302,16 @@ def test_a_local_configuration_that_is_refused_leaves_the_connection_registered(
 
     assert [LocalConfigurationAnswered("bad local config")] == site.answered()
     assert State.REGISTERED is site.stream.state
+
+
+def test_a_refusal_without_a_reason_says_that_it_gives_none() -> None:
+    site = Site()
+    site.register()
+    site.stream.update_local_configuration(b"{}")
+    site.asked()
+    site.server.fail(1, "\n")
+
+    assert [LocalConfigurationAnswered("no reason given")] == site.answered()
 
 
 def test_unregistering_ends_with_or_without_consent() -> None:
@@ -391,7 +447,8 @@ def test_a_flood_of_questions_breaks_the_stream() -> None:
     site = Site()
     site.register()
 
-    events = site.stream.receive(rpc.encode(rpc.Bootstrap(1)) * (MAX_UNASKED + 1))
+    assert [] == site.stream.receive(rpc.encode(rpc.Bootstrap(1)) * MAX_UNASKED)
+    events = site.stream.receive(rpc.encode(rpc.Bootstrap(1)))
     assert [ControlStreamBroken("101 messages that answer no question of ours, want at most 100")] == events
 
 
@@ -412,6 +469,7 @@ def test_a_stream_that_was_never_used_closes_without_a_word() -> None:
     stream.close()
 
     assert b"" == stream.data_to_send()
+    assert State.CLOSED is stream.state
 
 
 @given(st.binary(max_size=300), st.booleans())

@@ -196,7 +196,7 @@ class _Visit:
         self._sock = sock
         self.record = record
         self.behaviour = behaviour
-        self._handshake: Handshake | None = None
+        self._handshake: Handshake[ssl.SSLSocket] | None = None
 
     def start(self, context: ssl.SSLContext) -> None:
         loop = self._house.loop
