@@ -59,6 +59,7 @@ def test_a_configuration_that_cannot_be_decoded_is_refused_in_the_answer(config:
         b"7",
         b'{"version":"1"}',
         b'{"version":2147483648}',
+        b'{"version":-2147483649}',
         b'{"version":1.5}',
         b"[" * 100_000,
         b"\xff",
@@ -67,6 +68,29 @@ def test_a_configuration_that_cannot_be_decoded_is_refused_in_the_answer(config:
 def test_a_push_that_cannot_be_read_is_malformed(body: bytes) -> None:
     with pytest.raises(MalformedUpdate, match="a pushed configuration"):
         decode_update(body)
+
+
+@pytest.mark.parametrize("version", [2147483647, -2147483648])
+def test_any_number_of_32_bits_is_a_version(version: int) -> None:
+    assert version == decode_update(b'{"version":%d}' % version).version
+
+
+def test_a_push_without_a_version_is_of_version_0() -> None:
+    update = decode_update(b'{"config":{}}')
+
+    assert 0 == update.version
+    assert update.config == RemoteConfiguration().updated(update).config
+
+
+@pytest.mark.parametrize("depth", [100, 2000, 100_000])
+def test_a_configuration_of_any_depth_raises_nothing_else(depth: int) -> None:
+    body = b'{"version":1,"config":%b}' % (b'{"a":' * depth + b"1" + b"}" * depth)
+    try:
+        update = decode_update(body)
+    except MalformedUpdate:
+        assert depth > 100
+        return
+    assert (depth == 100) == (flaw_of(update) is None)
 
 
 CONTENTS = st.binary(max_size=60) | st.text(max_size=60).map(str.encode)
