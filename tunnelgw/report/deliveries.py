@@ -1,7 +1,8 @@
 """What statuses say of deliveries: receipts of a data plane's proxies and of its tunnel, in words. Pure."""
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
+from typing import Protocol
 
 import msgspec
 
@@ -16,6 +17,24 @@ from tunnelgw.translate.verdicts import ObjectId, ParentVerdict, RouteVerdict
 
 _PLACE = re.compile(r"listeners\[([0-9]{1,6})\]")
 _MAX_ERRORS = 5
+
+
+class Outcomes(Protocol):
+    """What became of all that was sent out; `tunnelgw.deliver.dispatch` has it."""
+
+    def answers(self) -> Callable[[str, int], bool]:
+        """Whether the proxies of a data plane have answered about its document of a turn, as of now."""
+
+    def held_planes(self) -> Collection[str]:
+        """Data planes of which at least one proxy holds the newest document."""
+
+    def proxy_receipts(self, plane: str) -> Sequence[Receipt]: ...
+
+    def tunnel_receipts(self) -> Mapping[str, Receipt]:
+        """By id of the tunnel."""
+
+    def listeners(self, plane: str, digest: str | None = None) -> Sequence[Listener]:
+        """Those of a document, of the newest one without `digest`."""
 
 
 def delivered(

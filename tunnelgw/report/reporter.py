@@ -9,22 +9,20 @@ The reconciler's thread calls everything here.
 import math
 import time
 from collections.abc import Collection, Iterable, Mapping
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 import msgspec
 
-from tunnelgw.deliver.dispatch import Dispatch
 from tunnelgw.deliver.receipts import Receipt
 from tunnelgw.deliver.targets import Plane
 from tunnelgw.metrics import Metrics
 from tunnelgw.model.kinds import Kind
 from tunnelgw.model.meta import Object
 from tunnelgw.model.snapshot import Entry, Snapshot
-from tunnelgw.report.deliveries import conflicts, delivered, unbound, with_conflict
+from tunnelgw.report.deliveries import Outcomes, conflicts, delivered, unbound, with_conflict
 from tunnelgw.report.events import WarningEvents, has_lasted
 from tunnelgw.report.holdback import HoldBack
 from tunnelgw.report.rush import Rush
-from tunnelgw.report.statusqueue import StatusQueue
 from tunnelgw.status.compose import Wish
 from tunnelgw.status.objects import Delivery
 from tunnelgw.translate.pipeline import Translation
@@ -51,9 +49,22 @@ class Way(NamedTuple):
     """Empty: none leads there."""
 
 
+class WishQueue(Protocol):
+    """Who writes statuses; of each object the newest wish counts."""
+
+    @property
+    def depth(self) -> int:
+        """How many wishes wait."""
+
+    def want(self, wishes: Mapping[ObjectId, Wish]) -> None: ...
+
+    def forget(self) -> None:
+        """Nothing is wanted any more."""
+
+
 class Reporter:
-    def __init__(self, dispatch: Dispatch, status_queue: StatusQueue, events: WarningEvents, metrics: Metrics) -> None:
-        self._dispatch = dispatch
+    def __init__(self, outcomes: Outcomes, status_queue: WishQueue, events: WarningEvents, metrics: Metrics) -> None:
+        self._outcomes = outcomes
         self._status_queue = status_queue
         self._events = events
         self._metrics = metrics
@@ -91,7 +102,7 @@ class Reporter:
     def report(self, situation: Situation, turn: int, *, has_changed: bool) -> None:
         """`has_changed`: not only receipts are new."""
         # Before deliveries are looked at: nothing is released for an answer that is not in them yet.
-        has_answered = self._dispatch.answers()
+        has_answered = self._outcomes.answers()
         self._record_failures(situation, self._count_receipts(situation))
         self.owe(self._news_of_deliveries(situation), turn, frozenset())
         contested = self._news_of_conflicts(situation.translation, has_changed=has_changed)
@@ -132,7 +143,7 @@ class Reporter:
 
     def _news_of_conflicts(self, translation: Translation, *, has_changed: bool) -> set[ObjectId]:
         """Routes whose hostnames somebody else has in an ingress document, or has had."""
-        found = conflicts(self._dispatch.tunnel_receipts())
+        found = conflicts(self._outcomes.tunnel_receipts())
         if found == self._conflicts and not (found and has_changed):
             return set()
         self._conflicts = found
@@ -147,27 +158,27 @@ class Reporter:
         plane = situation.planes.get(way.plane)
         if plane is None:
             return Delivery(False)
-        receipts = self._dispatch.proxy_receipts(way.plane)
-        tunnel = self._dispatch.tunnel_receipts().get(way.tunnel)
+        receipts = self._outcomes.proxy_receipts(way.plane)
+        tunnel = self._outcomes.tunnel_receipts().get(way.tunnel)
         has_tunnel = way.tunnel in situation.tunnels
         finding = delivered(receipts, len(plane.endpoints), tunnel, has_tunnel=has_tunnel)
-        return Delivery(way.plane in self._dispatch.held_planes(), finding)
+        return Delivery(way.plane in self._outcomes.held_planes(), finding)
 
     def _unbound_listeners(self, planes: Iterable[str]) -> dict[ObjectId, Mapping[str, str]]:
         found: dict[ObjectId, Mapping[str, str]] = {}
         for plane in planes:
-            for receipt in self._dispatch.proxy_receipts(plane):
+            for receipt in self._outcomes.proxy_receipts(plane):
                 # Of what it holds, which the newest document may not be yet, and places in that are others.
-                held = self._dispatch.listeners(plane, receipt.held)
-                told = unbound(held, receipt, self._dispatch.listeners(plane))
+                held = self._outcomes.listeners(plane, receipt.held)
+                told = unbound(held, receipt, self._outcomes.listeners(plane))
                 for owner, reasons in told.items():
                     found[owner] = {**found.get(owner, {}), **reasons}
         return found
 
     def _count_receipts(self, situation: Situation) -> list[Receipt]:
         """Returns what is new in them; targets that are gone are forgotten."""
-        found = [receipt for plane in situation.planes for receipt in self._dispatch.proxy_receipts(plane)]
-        receipts = {receipt.target: receipt for receipt in (*found, *self._dispatch.tunnel_receipts().values())}
+        found = [receipt for plane in situation.planes for receipt in self._outcomes.proxy_receipts(plane)]
+        receipts = {receipt.target: receipt for receipt in (*found, *self._outcomes.tunnel_receipts().values())}
         for target in self._receipts.keys() - receipts.keys():
             self._metrics.forget_target(target)
         news = [receipt for target, receipt in receipts.items() if receipt != self._receipts.get(target)]
@@ -186,8 +197,8 @@ class Reporter:
         for key, gateway in situation.snapshot.all(Kind.GATEWAY).items() if lasting else ():
             verdict = situation.translation.verdict(ObjectId(Kind.GATEWAY, key))
             if isinstance(verdict, GatewayVerdict):
-                tunnel = self._dispatch.tunnel_receipts().get(verdict.tunnel)
-                behind = [*self._dispatch.proxy_receipts(verdict.data_plane), *([tunnel] if tunnel else [])]
+                tunnel = self._outcomes.tunnel_receipts().get(verdict.tunnel)
+                behind = [*self._outcomes.proxy_receipts(verdict.data_plane), *([tunnel] if tunnel else [])]
                 # As they were counted: who has recovered since has no failure to tell.
                 self._events.failures(gateway, [lasting[each.target] for each in behind if each.target in lasting])
 

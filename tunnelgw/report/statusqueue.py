@@ -7,7 +7,7 @@ which is written at once.
 
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 from typing import NamedTuple
 
@@ -73,7 +73,7 @@ class StatusQueue:
         """How many wishes wait."""
         return len(self._wishes)
 
-    def want(self, wishes: dict[ObjectId, Wish]) -> None:
+    def want(self, wishes: Mapping[ObjectId, Wish]) -> None:
         if not wishes:
             return
         with self._changed:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from types import SimpleNamespace
 
 import msgspec
@@ -42,17 +43,41 @@ GATEWAY = ObjectId(Kind.GATEWAY, Key("shop", "gw"))
 class Queue:
     """Takes the place of the threads that write."""
 
-    depth = 0
-
     def __init__(self) -> None:
+        self.depth = 0
         self.wanted: list[Wish] = []
         self.has_forgotten = False
 
     def forget(self) -> None:
         self.has_forgotten = True
 
-    def want(self, wishes: dict[ObjectId, Wish]) -> None:
+    def want(self, wishes: Mapping[ObjectId, Wish]) -> None:
         self.wanted += wishes.values()
+
+
+@dataclass
+class Answered:
+    """All proxies have answered as they are set to, and the tunnel too; no proxy where `has_answered` is false."""
+
+    receipts: dict[str, tuple[Receipt, ...]] = field(default_factory=dict)
+    tunnel: Receipt | None = None
+    held: frozenset[str] = frozenset({"shop/gw"})
+    has_answered: bool = True
+
+    def answers(self) -> Callable[[str, int], bool]:
+        return lambda _plane, _turn: self.has_answered
+
+    def held_planes(self) -> frozenset[str]:
+        return self.held
+
+    def proxy_receipts(self, plane: str) -> tuple[Receipt, ...]:
+        return self.receipts.get(plane, ())
+
+    def tunnel_receipts(self) -> dict[str, Receipt]:
+        return {ONE: self.tunnel} if self.tunnel is not None else {}
+
+    def listeners(self, plane: str, digest: str | None = None) -> tuple[Listener, ...]:
+        return (Listener("shop/gw/web", port=80),)
 
 
 class Interrupted(Dispatch):
@@ -94,7 +119,7 @@ def test_a_proxy_that_answers_just_while_statuses_are_made_is_not_told_as_one_th
         settings = Settings("", marker("tests"), visit_every_s=3600.0)
         crashes: list[BaseException] = []
         dispatch = Interrupted(settings, lambda: True, note, crashes.append, lambda *_: None, IngressReport(metrics))
-        reporter = Reporter(dispatch, queue, WarningEvents(), metrics)  # type: ignore[arg-type]
+        reporter = Reporter(dispatch, queue, WarningEvents(), metrics)
         made = translation.documents["shop/gw"]
         dispatch.put_document("shop/gw", DocumentParcel(made.digest(), made.tail()), made.listeners, 1)
         dispatch.send(found)
@@ -111,7 +136,7 @@ def test_a_proxy_that_answers_just_while_statuses_are_made_is_not_told_as_one_th
     assert not crashes
 
 
-class Recovering(Dispatch):
+class Recovering(Answered):
     """Its proxy has failed for a while when it is asked about first, and is well from then on."""
 
     error = "connection refused"
@@ -126,9 +151,7 @@ def test_a_failure_is_told_in_its_own_words_also_if_it_passes_just_then() -> Non
     metrics, recorder = Metrics(CollectorRegistry()), Recorder()
     snapshot = Snapshot.of([gateway_class("class"), *own_proxy(proxyEndpoints=["http://127.0.0.1:1"])])
     found = {"shop/gw": planes(snapshot, DISCOVERY)["shop/gw"]}
-    settings = Settings("", marker("tests"))
-    dispatch = Recovering(settings, lambda: True, lambda: None, lambda _: None, lambda *_: None, IngressReport(metrics))
-    reporter = Reporter(dispatch, Queue(), WarningEvents(recorder), metrics)  # type: ignore[arg-type]
+    reporter = Reporter(Recovering(), Queue(), WarningEvents(recorder), metrics)
 
     reporter.report(Situation(snapshot, Translation(snapshot, OURS), found, {}, ()), 1, has_changed=True)
 
@@ -149,7 +172,7 @@ def test_a_port_that_cannot_be_bound_is_told_of_its_listener_also_while_a_newer_
     found = {"shop/gw": planes(snapshot, DISCOVERY)["shop/gw"]}
     settings = Settings("", marker("tests"))
     dispatch = Slow(settings, lambda: True, lambda: None, lambda _: None, lambda *_: None, IngressReport(metrics))
-    reporter = Reporter(dispatch, queue, WarningEvents(), metrics)  # type: ignore[arg-type]
+    reporter = Reporter(dispatch, queue, WarningEvents(), metrics)
     situation = Situation(snapshot, Translation(snapshot, OURS), found, {}, ())
     web, before_it = Listener("shop/gw/web", port=80), Listener("shop/gw/api", port=81)
 
@@ -161,13 +184,6 @@ def test_a_port_that_cannot_be_bound_is_told_of_its_listener_also_while_a_newer_
     assert [wish.delivery.unbound for wish in queue.wanted] == [{"web": "proxy proxy of shop/gw: in use"}] * 2
 
 
-class Unanswered(Dispatch):
-    """No proxy has answered yet."""
-
-    def answers(self) -> Callable[[str, int], bool]:
-        return lambda _plane, _turn: False
-
-
 def test_statuses_that_a_rush_holds_back_are_due_at_its_end_also_if_it_ends_before_anybody_waits_for_that(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -175,9 +191,7 @@ def test_statuses_that_a_rush_holds_back_are_due_at_its_end_also_if_it_ends_befo
     monkeypatch.setattr(reporter_module, "time", SimpleNamespace(monotonic=lambda: now_s))
     snapshot = Snapshot.of([gateway_class("class"), *own_proxy(proxyEndpoints=["http://127.0.0.1:1"])])
     found = {"shop/gw": planes(snapshot, DISCOVERY)["shop/gw"]}
-    settings = Settings("", marker("tests"))
-    dispatch = Unanswered(settings, lambda: True, lambda: None, lambda _: None, lambda *_: None, IngressReport(metrics))
-    reporter = Reporter(dispatch, queue, WarningEvents(), metrics)  # type: ignore[arg-type]
+    reporter = Reporter(Answered(has_answered=False), queue, WarningEvents(), metrics)
     situation = Situation(snapshot, Translation(snapshot, OURS), found, {}, ())
     reporter.owe([ObjectId(Kind.GATEWAY_CLASS, Key("", "class"))], 1, frozenset())
     reporter.owe([GATEWAY], 1, frozenset({"shop/gw"}))
@@ -192,29 +206,6 @@ def test_statuses_that_a_rush_holds_back_are_due_at_its_end_also_if_it_ends_befo
     assert [wish.item.metadata.name for wish in queue.wanted] == ["class"]
     # Who waits for a proxy is told of when that has answered: there is nothing to look at before.
     assert reporter.wait_until_s(now_s + 5.0) == now_s + 5.0
-
-
-class Answered(Dispatch):
-    """All proxies have answered as they are set to, and the tunnel too."""
-
-    receipts: dict[str, tuple[Receipt, ...]]
-    tunnel: Receipt | None = None
-    held: frozenset[str] = frozenset({"shop/gw"})
-
-    def answers(self) -> Callable[[str, int], bool]:
-        return lambda _plane, _turn: True
-
-    def held_planes(self) -> frozenset[str]:
-        return self.held
-
-    def proxy_receipts(self, plane: str) -> tuple[Receipt, ...]:
-        return self.receipts.get(plane, ())
-
-    def tunnel_receipts(self) -> dict[str, Receipt]:
-        return {ONE: self.tunnel} if self.tunnel is not None else {}
-
-    def listeners(self, plane: str, digest: str | None = None) -> tuple[Listener, ...]:
-        return (Listener("shop/gw/web", port=80),)
 
 
 ROUTE = ObjectId(Kind.HTTP_ROUTE, Key("shop", "web"))
@@ -241,13 +232,9 @@ class Scene:
         self.registry = CollectorRegistry()
         self.recorder = Recorder()
         self.queue = Queue()
-        metrics, settings = Metrics(self.registry), Settings("", marker("tests"))
-        self.dispatch = Answered(
-            settings, lambda: True, lambda: None, lambda _: None, lambda *_: None, IngressReport(metrics)
-        )
-        self.dispatch.receipts = {"shop/gw": (HOLDS,)}
-        self.dispatch.tunnel = TOLD
-        self.reporter = Reporter(self.dispatch, self.queue, WarningEvents(self.recorder), metrics)  # type: ignore[arg-type]
+        self.outcomes = Answered({"shop/gw": (HOLDS,)}, TOLD)
+        metrics = Metrics(self.registry)
+        self.reporter = Reporter(self.outcomes, self.queue, WarningEvents(self.recorder), metrics)
         self._turn = 0
 
     @staticmethod
@@ -285,11 +272,11 @@ def test_what_is_said_of_deliveries_is_said_again_only_when_it_is_news() -> None
 
     assert scene.delivered() == {GATEWAY: f"held by 1 proxy and tunnel {ONE}"}
     assert scene.delivered() == {}
-    scene.dispatch.receipts = {"shop/gw": (down,)}
+    scene.outcomes.receipts = {"shop/gw": (down,)}
     assert scene.delivered() == {GATEWAY: f"proxy {PROXY}: connection refused"}
-    scene.dispatch.receipts = {"shop/gw": (msgspec.structs.replace(down, attempts=2),)}
+    scene.outcomes.receipts = {"shop/gw": (msgspec.structs.replace(down, attempts=2),)}
     assert scene.delivered() == {}, "the same words"
-    scene.dispatch.receipts, scene.dispatch.tunnel = {"shop/gw": (HOLDS,)}, None
+    scene.outcomes.receipts, scene.outcomes.tunnel = {"shop/gw": (HOLDS,)}, None
     assert scene.delivered() == {GATEWAY: "the provider has not been told yet"}
 
 
@@ -297,12 +284,12 @@ def test_a_gateway_that_was_told_of_while_no_proxy_held_its_document_is_told_of_
     scene = Scene()
     scene.report()
 
-    scene.dispatch.held = frozenset()
+    scene.outcomes.held = frozenset()
     assert scene.report() == {}, "so it is after each edit"
     (early,) = scene.report(GATEWAY).values()
     assert not early.delivery.is_held
     assert scene.report() == {}
-    scene.dispatch.held = frozenset({"shop/gw"})
+    scene.outcomes.held = frozenset({"shop/gw"})
     (late,) = scene.report().values()
 
     assert late.delivery.is_held
@@ -314,10 +301,10 @@ def test_a_port_that_cannot_be_bound_is_told_once_and_again_when_it_can() -> Non
     in_use = Remark(RemarkKind.PORT, "listeners[0].port", "in use")
     scene.report()
 
-    scene.dispatch.receipts = {"shop/gw": (msgspec.structs.replace(HOLDS, remarks=(in_use,)),)}
+    scene.outcomes.receipts = {"shop/gw": (msgspec.structs.replace(HOLDS, remarks=(in_use,)),)}
     (unbound,) = scene.report().values()
     assert scene.report() == {}
-    scene.dispatch.receipts = {"shop/gw": (HOLDS,)}
+    scene.outcomes.receipts = {"shop/gw": (HOLDS,)}
     (bound,) = scene.report().values()
 
     assert (unbound.delivery.unbound, bound.delivery.unbound) == ({"web": f"proxy {PROXY}: in use"}, {})
@@ -336,7 +323,7 @@ def test_listener_sets_are_told_of_as_their_gateway_and_gateways_with_other_prox
     listener_set = ObjectId(Kind.LISTENER_SET, Key("shop", "more"))
     assert scene.report().keys() == {GATEWAY, listener_set}
 
-    scene.dispatch.receipts = {"shop/gw": (Receipt(PROXY, "d2", "d", "connection refused", attempts=1),)}
+    scene.outcomes.receipts = {"shop/gw": (Receipt(PROXY, "d2", "d", "connection refused", attempts=1),)}
 
     assert scene.report().keys() == {GATEWAY, listener_set}
     assert scene.report() == {}
@@ -355,7 +342,7 @@ def test_a_hostname_that_somebody_else_has_is_told_of_its_route_alone_for_as_lon
     event = (*ROUTE, "HostnameConflict", theirs.message)
     scene.report()
 
-    scene.dispatch.tunnel = msgspec.structs.replace(TOLD, remarks=(theirs,))
+    scene.outcomes.tunnel = msgspec.structs.replace(TOLD, remarks=(theirs,))
     contested = scene.report()
     assert {id_: accepted_and(wish) for id_, wish in contested.items() if id_ != GATEWAY} == {ROUTE: [theirs.message]}
     assert scene.recorder.said == [event]
@@ -368,7 +355,7 @@ def test_a_hostname_that_somebody_else_has_is_told_of_its_route_alone_for_as_lon
     assert {id_: accepted_and(wish) for id_, wish in joined.items()} == {OTHER_ROUTE: [theirs.message]}
     assert scene.recorder.said == [event, (*OTHER_ROUTE, *event[2:])]
 
-    scene.dispatch.tunnel = TOLD
+    scene.outcomes.tunnel = TOLD
     settled = scene.report()
     assert {id_: accepted_and(wish) for id_, wish in settled.items() if id_ != GATEWAY} == {ROUTE: [], OTHER_ROUTE: []}
     assert len(scene.recorder.said) == 2
@@ -377,7 +364,7 @@ def test_a_hostname_that_somebody_else_has_is_told_of_its_route_alone_for_as_lon
 
 def test_a_tunnel_that_keeps_failing_is_told_of_the_gateway_before_it_and_no_target_that_is_well() -> None:
     scene = Scene()
-    scene.dispatch.tunnel = Receipt(tunnel_name(ONE), "h", error="503", attempts=LASTING_ATTEMPTS)
+    scene.outcomes.tunnel = Receipt(tunnel_name(ONE), "h", error="503", attempts=LASTING_ATTEMPTS)
 
     scene.report()
     scene.report()
@@ -387,7 +374,7 @@ def test_a_tunnel_that_keeps_failing_is_told_of_the_gateway_before_it_and_no_tar
 
 def test_a_failure_that_has_not_lasted_is_no_event() -> None:
     scene = Scene()
-    scene.dispatch.receipts = {"shop/gw": (Receipt(PROXY, "d", error="reset", attempts=1),)}
+    scene.outcomes.receipts = {"shop/gw": (Receipt(PROXY, "d", error="reset", attempts=1),)}
 
     scene.report()
 
@@ -407,13 +394,13 @@ def test_deliveries_are_counted_once_each_by_what_became_of_them_until_their_tar
     held_at = scene.sample("tunnelgw_delivered_timestamp_seconds", target=PROXY)
     assert held_at
     for receipt in (refused, refused, failed):
-        scene.dispatch.receipts = {"shop/gw": (receipt,)}
+        scene.outcomes.receipts = {"shop/gw": (receipt,)}
         scene.report()
     assert counts() == [1.0, 1.0, 1.0]
     assert scene.sample("tunnelgw_delivered_timestamp_seconds", target=PROXY) == held_at
     assert scene.sample("tunnelgw_deliveries_total", target=tunnel_name(ONE), outcome="held") == 1.0
 
-    scene.dispatch.receipts = {}
+    scene.outcomes.receipts = {}
     scene.report()
     assert counts() == [None, None, None]
     assert scene.sample("tunnelgw_delivered_timestamp_seconds", target=PROXY) is None
@@ -422,7 +409,7 @@ def test_deliveries_are_counted_once_each_by_what_became_of_them_until_their_tar
 def test_statuses_that_wait_here_and_in_the_queue_are_counted_as_waiting() -> None:
     scene = Scene()
     scene.queue.depth = 2
-    scene.dispatch.answers = lambda: lambda _plane, _turn: False  # type: ignore[method-assign]
+    scene.outcomes.has_answered = False
     scene.report()
 
     scene.reporter.owe([GATEWAY, ROUTE], 2, frozenset({"shop/gw"}))

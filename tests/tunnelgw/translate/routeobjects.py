@@ -59,7 +59,7 @@ VALUE_MATCHES = st.one_of(
     whole(name=FIELD_NAMES, value=words("1", "")),
     whole(name=FIELD_NAMES, value=PATTERNS, type=words("RegularExpression")),
 )
-PATH_MATCHES = st.one_of(
+PATH_MATCHES: st.SearchStrategy[Plain] = st.one_of(
     both(whole(value=PATHS), parts(type=words("Exact", "PathPrefix"))),
     whole(type=words("RegularExpression"), value=PATTERNS),
     st.just({}),

@@ -11,6 +11,7 @@ import pytest
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec, ed25519, rsa, x25519
+from cryptography.hazmat.primitives.asymmetric.types import PrivateKeyTypes
 from cryptography.x509.oid import NameOID
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -81,7 +82,7 @@ def with_a_name_that_is_no_text(pem: bytes) -> bytes:
     return changed.public_bytes(PEM)
 
 
-def key_text(key: Any, encryption: serialization.KeySerializationEncryption = PLAIN) -> bytes:
+def key_text(key: PrivateKeyTypes, encryption: serialization.KeySerializationEncryption = PLAIN) -> bytes:
     return key.private_bytes(PEM, serialization.PrivateFormat.PKCS8, encryption)
 
 

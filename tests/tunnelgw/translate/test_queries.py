@@ -11,7 +11,7 @@ from tunnelgw.model.core import ConfigMap
 from tunnelgw.model.kinds import Kind
 from tunnelgw.model.meta import Key, ObjectMeta
 from tunnelgw.model.snapshot import Entry, Snapshot
-from tunnelgw.translate.queries import Queries, View
+from tunnelgw.translate.queries import Queries, Question, View
 
 NAMES = "abcdef"
 
@@ -186,9 +186,11 @@ questions = st.tuples(st.sampled_from([total, sign, praise, spread]), st.sampled
 @settings(deadline=None)
 @given(st.lists(st.tuples(sheets, st.sets(questions), st.sets(questions)), min_size=2, max_size=6))
 def test_answers_after_any_edits_are_those_from_nothing(
-    steps: list[tuple[list[ConfigMap], set[tuple[object, str]], set[tuple[object, str]]]],
+    steps: list[tuple[list[ConfigMap], set[Question], set[Question]]],
 ) -> None:
-    queries, old, kept = Queries(sheet()), {}, {}
+    queries = Queries(sheet())
+    old: dict[str, ConfigMap] = {}
+    kept: dict[Question, object] = {}
     for items, keeps, drops in steps:
         new = {item.metadata.name: item for item in items}
         told = queries.update(sheet(*items), entries(name for name in NAMES if old.get(name) != new.get(name)))

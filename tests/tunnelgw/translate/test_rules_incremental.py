@@ -110,7 +110,7 @@ def test_a_grant_concerns_only_routes_for_which_it_makes_a_difference() -> None:
         *service("farther", namespace="other"),
         *(route(f"to-{ref['name']}", ref) for ref in refs),
     )
-    grant = {
+    grant: dict[str, Any] = {
         "kind": "ReferenceGrant",
         "metadata": {"name": "one", "namespace": "other"},
         "spec": {

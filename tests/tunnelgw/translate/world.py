@@ -4,7 +4,7 @@ Listeners and the attachment of routes play no part: every route is served by on
 """
 
 from collections.abc import Iterable, Sequence
-from typing import Any
+from typing import Any, Literal
 
 import msgspec
 
@@ -81,7 +81,7 @@ class World:
             if content.rules:
                 created_at = route.metadata.creation_timestamp or document.UNSET
                 sections = tuple(ref.section_name for ref in route.spec.parent_refs if ref.section_name)
-                kind_word = "grpc" if kind is Kind.GRPC_ROUTE else "http"
+                kind_word: Literal["grpc", "http"] = "grpc" if kind is Kind.GRPC_ROUTE else "http"
                 routes.append(
                     document.Route(str(key), kind_word, created_at, route.spec.hostnames, sections, rules=content.rules)
                 )

@@ -28,6 +28,15 @@ _LISTENER = {
 }
 _HEADERS = {"set": [{"name": "a", "value": "b"}], "add": [{"name": "c", "value": "d"}], "remove": ["e"]}
 _BACKEND = {"name": "web", "port": 80}
+_ADDRESSES: list[list[dict[str, str]]] = [
+    [{}],
+    [{}, {}],
+    [{"value": "192.0.2.1"}, {"value": "192.0.2.1"}],
+    [{"type": "Hostname", "value": "A"}],
+    [{"type": "Hostname"}],
+    [{"type": "Foo"}],
+    [{"type": "example.org/own", "value": "x"}],
+]
 _HTTP_FILTERS: list[Any] = [
     {"type": "RequestHeaderModifier", "requestHeaderModifier": _HEADERS},
     {"type": "ResponseHeaderModifier", "responseHeaderModifier": _HEADERS},
@@ -288,15 +297,7 @@ SMALL: list[tuple[Kind, dict[str, Any]]] = [
                 "addresses": addresses,
             },
         )
-        for addresses in (
-            [{}],
-            [{}, {}],
-            [{"value": "192.0.2.1"}, {"value": "192.0.2.1"}],
-            [{"type": "Hostname", "value": "A"}],
-            [{"type": "Hostname"}],
-            [{"type": "Foo"}],
-            [{"type": "example.org/own", "value": "x"}],
-        )
+        for addresses in _ADDRESSES
     ),
     *(
         (

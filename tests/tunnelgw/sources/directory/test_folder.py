@@ -72,7 +72,7 @@ def test_a_file_that_goes_while_the_folder_is_looked_at_is_gone_and_nothing_is_r
     path = tmp_path / "web.yaml"
     folder = about_to_read(path, path.unlink)
 
-    assert folder.look() == ({}, {path}, {})
+    assert folder.look() == ({}, frozenset({path}), {})
     assert folder.look() == ({}, frozenset(), {})
 
 

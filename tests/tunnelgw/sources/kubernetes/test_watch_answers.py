@@ -412,7 +412,12 @@ def test_lists_of_which_no_watch_comes_are_not_asked_for_in_a_hurry(
     api: ScriptedApi, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, code: int
 ) -> None:
     longest: list[float] = []
-    monkeypatch.setattr("backoff.full_jitter", lambda cap_s: longest.append(cap_s) or 0.0)
+
+    def no_jitter(cap_s: float) -> float:
+        longest.append(cap_s)
+        return 0.0
+
+    monkeypatch.setattr("backoff.full_jitter", no_jitter)
     refused = {"type": "ERROR", "object": {"code": code, "message": "no watch from there"}}
 
     def healthy_for_a_while(send: Send) -> None:
