@@ -58,7 +58,8 @@ def load_pair(context: ssl.SSLContext, pair: Certificate, place: str) -> None:
 def load_authorities(context: ssl.SSLContext, ca: str, place: str) -> None:
     """Trust these, and no others, to name peers. Raises UnusableTLS."""
     try:
-        context.load_verify_locations(cadata=ca)
+        # Bundles name their certificates in comments, in any language; `ssl` takes no text but ASCII.
+        context.load_verify_locations(cadata=ca.encode("ascii", "ignore").decode())
     except (ssl.SSLError, ValueError) as error:
         raise UnusableTLS(place, f"{_said(error)}, want certificates in PEM") from error
     context.verify_mode = ssl.CERT_REQUIRED
