@@ -52,11 +52,17 @@ class Rig:
     # -- orders ------------------------------------------------------------------------------------------------------
 
     def dial(
-        self, address: str = "", *, token: str = "", roots: str = "", registers: bool = True, conn_index: int = 0
+        self,
+        address: str = "",
+        *,
+        token: str = "",
+        roots: str | None = None,
+        registers: bool = True,
+        conn_index: int = 0,
     ) -> int:
         """Its number."""
         self._numbers += 1
-        roots = roots or self.edge.authority.pem.decode()
+        roots = self.edge.authority.pem.decode() if roots is None else roots
         means = DialMeans(token or self.edge.tunnel.token, CLIENT_ID, roots)
         order = Dial(self._numbers, conn_index, address_of(address or self.edge.addresses[0]), 0, registers)
         self.obey(order, msgspec.msgpack.encode(means))

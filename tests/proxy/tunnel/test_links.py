@@ -98,8 +98,8 @@ def test_a_dial_whose_means_did_not_arrive_fails_and_others_go_on(rig: Rig) -> N
 
     rig.obey(Dial(serving + 1, 1, address_of(rig.edge.addresses[0]), 0, True))
 
-    ended = rig.wait_for_end(serving + 1)
-    assert (ended.cause, ended.error) == (FailureCause.DIAL, "its worker has no descriptor or memory for it")
+    reason = "its worker has no descriptor or memory for it"
+    assert rig.wait_for_end(serving + 1) == Ended(serving + 1, FailureCause.DIAL, reason, 0.0, 0.0)
     rig.withdraw(serving)
     assert rig.wait_for_end(serving).error == "unregistered"
 
@@ -152,10 +152,10 @@ def test_silence_ends_a_connection_when_its_time_is_over_and_not_before(
     assert (end.cause, end.error) == (cause, error)
 
 
-@pytest.mark.parametrize("roots", ["no PEM", EdgeAuthority.make("Another").pem.decode()])
+@pytest.mark.parametrize("roots", ["", "no PEM", EdgeAuthority.make("Another").pem.decode()])
 def test_authorities_that_do_not_vouch_for_the_edge_end_the_dial(rig: Rig, roots: str) -> None:
     end = rig.wait_for_end(rig.dial(roots=roots))
-    assert end.cause is FailureCause.TLS
+    assert (end.cause, end.retry_after_s, end.registered_for_s) == (FailureCause.TLS, 0.0, 0.0)
     assert "authorit" in end.error
     rig.call(rig.links.measure)
     assert rig.stats.edge(0).is_up == 0
@@ -288,8 +288,8 @@ def test_a_worker_that_drains_is_idle_when_its_last_connection_is_gone_and_dials
     assert all(record.is_unregistered for record in rig.edge.ledger.records)
     for number in numbers:
         rig.wait_for_end(number)
-    late = rig.wait_for_end(rig.dial())
-    assert (late.cause, late.error) == (FailureCause.LOST, "the worker ends")
+    late = rig.dial()
+    assert rig.wait_for_end(late) == Ended(late, FailureCause.LOST, "the worker ends", 0.0, 0.0)
 
 
 def test_a_worker_without_connections_is_idle_at_once(rig: Rig) -> None:
@@ -352,6 +352,34 @@ def test_a_pushed_configuration_is_reported_and_answered_with_the_version_that_h
     rig.take_push(pushed.push, 9)
     assert call.read_all() == b'{"lastAppliedVersion":9,"err":null}'
     rig.take_push(pushed.push, 10)
+
+
+def test_pushes_that_wait_at_once_have_each_their_own_answer(rig: Rig) -> None:
+    rig.register()
+    first, second = (rig.edge.call(fields=[UPDATE_CONFIGURATION], end_stream=False) for _ in range(2))
+    first.send(b'{"version":5,"config":{}}', True)
+    pushed, _ = rig.wait_with_content(Pushed)
+    second.send(b'{"version":6,"config":{}}', True)
+    other, _ = rig.wait_with_content(Pushed, lambda report: report != pushed)
+
+    rig.take_push(other.push, 6)
+    rig.take_push(pushed.push, 5)
+
+    assert second.read_all() == b'{"lastAppliedVersion":6,"err":null}'
+    assert first.read_all() == b'{"lastAppliedVersion":5,"err":null}'
+
+
+def test_a_push_that_cannot_be_taken_replaces_nothing_and_is_answered_with_what_is_wrong(rig: Rig) -> None:
+    rig.register()
+    call = rig.edge.call(fields=[UPDATE_CONFIGURATION], end_stream=False)
+    call.send(b'{"version":5,"config":[]}', True)
+    pushed, content = rig.wait_with_content(Pushed)
+
+    assert content is not None
+    # Older than any, so that it only asks which one is in force.
+    assert msgspec.msgpack.decode(content, type=Update) == Update(-(2**31), b"null")
+    rig.take_push(pushed.push, 4)
+    assert call.read_all() == b'{"lastAppliedVersion":4,"err":"the configuration is no JSON object"}'
 
 
 def test_an_answer_to_a_push_that_the_edge_has_given_up_goes_nowhere(rig: Rig) -> None:
