@@ -4,6 +4,7 @@ import ipaddress
 from collections.abc import Iterable, Set
 from typing import TypeAlias
 
+from proxy.document.checkfilters import UNTOUCHABLE
 from proxy.document.checkroutes import RouteChecker
 from proxy.document.checktargets import check_active_health, check_addresses, check_certificate, check_pem, check_tls
 from proxy.document.listeners import Listener, canonical_address
@@ -13,6 +14,12 @@ from proxy.document.routes import Route
 from proxy.document.targets import Backend
 
 TUNNEL_PORTS = (80, 443)
+
+_TAKEN = UNTOUCHABLE | {
+    *("authorization", "cookie", "forwarded", "host", "via"),
+    *("x-forwarded-for", "x-forwarded-host", "x-forwarded-port", "x-forwarded-proto"),
+}
+"""Fields of requests that say something else than their id."""
 
 Names: TypeAlias = tuple[Set[str], Set[str]]
 """Of listeners and of backends."""
@@ -138,6 +145,10 @@ def _check_forwarding(forwarding: Forwarding, findings: Findings) -> None:
             ipaddress.ip_network(network)
         except ValueError as error:
             findings.add(f"forwarding.trustedProxies[{place}]", f"{error}; want an address, or a network as 10.0.0.0/8")
+    name = forwarding.request_id_header
+    # Backends of the CGI family take one for the other.
+    if name.lower().replace("_", "-") in _TAKEN:
+        findings.add("forwarding.requestIdHeader", f"`{name}` has a meaning of its own, want X-Request-Id or the like")
 
 
 def _is_ip_address(text: str) -> bool:

@@ -5,10 +5,10 @@ from proxy.document.part import Unset
 from proxy.document.problems import Findings, excerpt
 from proxy.document.routes import Rule
 
-# Connection management belongs to each connection (RFC 9110, 7.6.1), framing to the codecs.
-_UNTOUCHABLE = frozenset(
+UNTOUCHABLE = frozenset(
     ("connection", "content-length", "keep-alive", "proxy-connection", "te", "trailer", "transfer-encoding", "upgrade")
 )
+"""Connection management belongs to each connection (RFC 9110, 7.6.1), framing to the codecs."""
 
 
 def check_filters(rule: Rule, kind: str, at: str, findings: Findings) -> None:
@@ -56,7 +56,7 @@ def _check_modifier(modifier: HeaderModifier, at: str, findings: Findings) -> No
     named += [(f"{at}.add[{place}].name", field.name) for place, field in enumerate(modifier.add)]
     named += [(f"{at}.remove[{place}]", name) for place, name in enumerate(modifier.remove)]
     for where, name in named:
-        if name.lower() in _UNTOUCHABLE:
+        if name.lower() in UNTOUCHABLE:
             findings.add(where, f"`{name}` belongs to the connection, the proxy alone writes it")
         elif name.lower() == "host":
             findings.add(where, "`Host` is changed by `urlRewrite.hostname` only")
