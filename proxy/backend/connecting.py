@@ -125,7 +125,6 @@ class Connecting:
         try:
             tls_sock = self._trust.wrap(sock, str(address))
         except (OSError, ValueError) as error:
-            sock.close()
             self._fail(Reason.TLS, f"{self._text}: TLS with {address}: {error}")
             return
         self._tls_sock = tls_sock

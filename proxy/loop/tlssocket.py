@@ -29,14 +29,20 @@ class TlsSocket(socket.socket):
     ) -> None:
         """`sock` is this one's from now on. The side of a server; of a client where the `server_name` is given that it
         asks for, and there an end without close_notify is an error, as with `suppress_ragged_eofs=False`.
+
+        Raises ssl.SSLError and ValueError, with the socket closed.
         """
         super().__init__(sock.family, sock.type, sock.proto, sock.detach())
         self._incoming = ssl.MemoryBIO()
         self._outgoing = ssl.MemoryBIO()
         self._is_server = server_name is None
-        self._tls = context.wrap_bio(
-            self._incoming, self._outgoing, server_side=self._is_server, server_hostname=server_name, session=session
-        )
+        try:
+            self._tls = context.wrap_bio(
+                self._incoming, self._outgoing, server_side=self._is_server, server_hostname=server_name, session=session
+            )
+        except BaseException:
+            self.close()
+            raise
         self._head = b""
         """Of the record that is being received, as far as it has come."""
         self._left_bytes = 0

@@ -52,6 +52,16 @@ def waiting_bytes(sock: socket.socket) -> int:
     return size_bytes
 
 
+def test_a_socket_that_tls_cannot_begin_on_is_closed() -> None:
+    ours, peer = tcp_pair()
+    with peer:
+        with pytest.raises(ValueError, match="cannot be an empty string"):
+            TlsSocket(ours, ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT), "")
+
+        peer.settimeout(10)
+        assert peer.recv(1) == b""
+
+
 @pytest.mark.parametrize("is_server", [True, False], ids=["of a client", "of a backend"])
 def test_a_call_takes_one_change_of_keys_however_many_have_come(tmp_path: Path, is_server: bool) -> None:
     ours, peer, secrets = connected(tmp_path, is_server=is_server)
