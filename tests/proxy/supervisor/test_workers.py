@@ -7,16 +7,19 @@ import contextlib
 import http.client
 import os
 import signal
+import socket
 import sys
 import threading
 import time
 from pathlib import Path
 
+import pytest
 import requests
 
 from tests.proxy.site import DEADLINE_S, Backend, Proxy, ask, eventually, fixed, forwarding, reserved_port
 from tests.support.filelimits import open_files_limited
 from tests.support.memoryless import no_memory_files
+from tests.support.ports import LOOPBACK
 from tests.support.process import Process
 
 
@@ -209,6 +212,33 @@ def test_workers_end_when_their_supervisor_is_killed() -> None:
         proxy.kill()
 
         eventually(lambda: all(map(is_gone, pids)), "no worker is left")
+
+
+def test_what_runs_when_the_supervisor_is_killed_is_reset_and_told_to_the_access_log() -> None:
+    """Nobody could end it any more. A client of HTTP/1.0 would take half a response for all of it."""
+    with (
+        socket.create_server((LOOPBACK, 0)) as backend,
+        reserved_port() as port,
+        contextlib.ExitStack() as stack,
+    ):
+        proxy = Proxy("--access-log", "all").start()
+        stack.callback(proxy.kill)
+        proxy.use(forwarding(port, f"{LOOPBACK}:{backend.getsockname()[1]}"))
+        client = stack.enter_context(socket.create_connection((LOOPBACK, port), timeout=DEADLINE_S))
+        client.sendall(b"GET /half HTTP/1.0\r\nHost: a\r\n\r\n")
+        backend.settimeout(DEADLINE_S)
+        served = stack.enter_context(backend.accept()[0])
+        served.sendall(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n")
+        received = b""
+        while b"hello" not in received:
+            received += client.recv(1024)
+
+        proxy.kill()
+
+        with pytest.raises(ConnectionResetError):
+            client.recv(1024)
+        told = proxy.wait_for_message("request")
+    assert (told["path"], told["status_code"], told["detail"]) == ("/half", 200, "cut off, the proxy ends")
 
 
 def test_a_worker_that_is_stopped_ends_when_its_supervisor_is_killed() -> None:
