@@ -38,7 +38,7 @@ class TlsSocket(socket.socket):
         self._is_server = server_name is None
         try:
             self._tls = context.wrap_bio(
-                self._incoming, self._outgoing, server_side=self._is_server, server_hostname=server_name, session=session
+                self._incoming, self._outgoing, self._is_server, server_hostname=server_name, session=session
             )
         except BaseException:
             self.close()
