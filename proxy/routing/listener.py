@@ -44,11 +44,10 @@ class Listener(msgspec.Struct, frozen=True, gc=False):
 class Door:
     """The listeners behind one entrance."""
 
-    __slots__ = ("_any", "_exact", "_wildcards", "name", "only")
+    __slots__ = ("_any", "_exact", "_wildcards", "only")
 
-    def __init__(self, name: str, listeners: Iterable[Listener]) -> None:
+    def __init__(self, listeners: Iterable[Listener]) -> None:
         """`listeners` with equal hostnames: the first gets the requests."""
-        self.name = name
         self._exact: dict[bytes, Listener] = {}
         self._wildcards: dict[bytes, Listener] = {}
         self._any: Listener | None = None
@@ -87,7 +86,7 @@ def make_doors(listeners: tuple[document.Listener, ...], routes: dict[str, Route
     """All doors by name. `routes` has the route set of each listener, and of "" where there are no listeners."""
     if not listeners:
         return {
-            name: Door(name, [Listener(scheme.decode(), "", scheme, port, routes[""])])
+            name: Door([Listener(scheme.decode(), "", scheme, port, routes[""])])
             for name, scheme, port, _ in _TUNNEL_DOORS
         }
     behind: dict[str, list[Listener]] = {}
@@ -100,7 +99,7 @@ def make_doors(listeners: tuple[document.Listener, ...], routes: dict[str, Route
         chosen = _tunnel_listeners(listeners, port, other_port)
         if chosen:
             behind[name] = [_seen(listener, scheme, port, routes) for listener in chosen]
-    return {name: Door(name, found) for name, found in behind.items()}
+    return {name: Door(found) for name, found in behind.items()}
 
 
 def _seen(listener: document.Listener, scheme: bytes, port: int, routes: dict[str, RouteSet]) -> Listener:

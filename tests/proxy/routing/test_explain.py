@@ -2,6 +2,8 @@
 
 from typing import Any
 
+import pytest
+
 from proxy import routing
 from tests.support.routes import DOOR, backend, headers, path, request, route, table_of
 
@@ -90,6 +92,25 @@ def test_misses_are_told_with_the_first_criterion_that_failed_nearest_first() ->
         ("host", "hostname", "b.example", "a.example"),
     ] == [(miss.place.route, miss.criterion, miss.wanted, miss.seen) for miss in told.misses]
     assert isinstance(told.decision, routing.Answer)
+
+
+@pytest.mark.parametrize(
+    ("type_", "value", "target", "said"),
+    [
+        ("Exact", "/x", "h.example/x", "path Exact /x"),
+        ("PathPrefix", "/x/", "h.example/x/y", "path PathPrefix /x"),
+        ("PathPrefix", "/", "h.example/y", "path PathPrefix /"),
+        ("RegularExpression", "/x.*", "h.example/xy", "path RegularExpression /x.*"),
+        ("Exact", "/x", "h.example/x/y", None),
+        ("RegularExpression", "/x", "h.example/x/y", None),
+    ],
+)
+def test_the_condition_on_the_path_is_told_in_the_words_of_the_document(
+    type_: str, value: str, target: str, said: str | None
+) -> None:
+    winner = explained(request(target), route("r", {"path": {"type": type_, "value": value}})).winner
+
+    assert (winner.conditions if winner else (None,)) == (said,)
 
 
 def test_a_match_of_another_listener_is_the_nearest_miss() -> None:

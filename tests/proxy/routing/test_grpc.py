@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from proxy import routing
-from tests.support.routes import answered, backend, headers, path, request, route, table_of, taken
+from tests.support.routes import DOOR, answered, backend, headers, path, request, route, table_of, taken
 
 OLD, NEW = "2020-01-01T00:00:00Z", "2024-01-01T00:00:00Z"
 
@@ -47,6 +47,31 @@ def test_matches_of_calls(match: dict[str, Any], url: str, fits: bool) -> None:
     assert fits == (taken(table_of(grpc("r", match)), called(url)) == "r")
 
 
+@pytest.mark.parametrize(("match", "url", "fits"), MATCHES)
+def test_explain_says_the_same_of_calls(match: dict[str, Any], url: str, fits: bool) -> None:
+    table = table_of(grpc("r", match))
+
+    assert fits == (routing.explain(table, DOOR, called(url)).winner is not None)
+
+
+@pytest.mark.parametrize(
+    ("match", "said"),
+    [
+        (call("a.Svc", "Get"), "gRPC Exact /a.Svc/Get"),
+        (call("a.Svc"), "gRPC Exact /a.Svc/*"),
+        (call(None, "Get"), "gRPC Exact /*/Get"),
+        ({}, "gRPC Exact /*/*"),
+        (call("a[.].*", None, "RegularExpression"), "gRPC RegularExpression a[.].* / *"),
+        (call(None, "G.t", "RegularExpression"), "gRPC RegularExpression * / G.t"),
+    ],
+)
+def test_explain_says_what_is_asked_of_a_method(match: dict[str, Any], said: str) -> None:
+    winner = routing.explain(table_of(grpc("r", match)), DOOR, called("h/a.Svc/Get")).winner
+
+    assert winner is not None
+    assert winner.conditions == (said,)
+
+
 def test_a_route_without_matches_takes_every_call() -> None:
     table = table_of({"name": "r", "kind": "grpc", "rules": [{"backends": [backend("r")]}]})
 
@@ -78,6 +103,11 @@ PAIRS: dict[str, tuple[dict[str, Any], dict[str, Any], routing.PlainHead]] = {
         grpc("win", call("s[a-z]*", None, "RegularExpression"), createdAt=NEW),
         grpc("lose", call("s.*", "long[a-z]*", "RegularExpression"), createdAt=OLD),
         called("h/sx/long"),
+    ),
+    "longer expression of a method before shorter": (
+        grpc("win", call("s", "me.*", "RegularExpression"), createdAt=NEW),
+        grpc("lose", call("s", "m.*", "RegularExpression"), createdAt=OLD),
+        called("h/s/method"),
     ),
     "method before everything": (
         grpc("win", call(None, "m"), createdAt=NEW),

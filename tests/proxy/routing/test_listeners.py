@@ -9,6 +9,8 @@ from tests.support.routes import DOOR, path, request, route, table_of, taken
 
 OLD, NEW = "2020-01-01T00:00:00Z", "2024-01-01T00:00:00Z"
 
+LONGEST_NAME = b"a." * 126 + b"b"
+
 ISOLATED = [
     {"name": "empty", "port": 8080},
     {"name": "wide", "port": 8080, "hostname": "*.example.com"},
@@ -126,6 +128,12 @@ def test_a_port_shows_its_own_listeners_only() -> None:
     assert "[::1]:8081" == routing.socket_door("::1", 8081)
 
 
+def test_a_listener_of_the_tunnel_alone_has_no_port() -> None:
+    table = table_of(route("r"), listeners=[tunnel("https", 443)])
+
+    assert {routing.TUNNEL_HTTP, routing.TUNNEL_HTTPS} == set(table.doors)
+
+
 def test_without_listeners_the_tunnel_serves_every_route() -> None:
     table = table_of(route("r", hostnames=["a.example"]), listeners=[])
 
@@ -209,3 +217,14 @@ def test_listeners_outside_the_tunnel_are_not_reached_through_it() -> None:
     table = table_of(route("r"), listeners=[{"name": "web", "port": 80}])
 
     assert "404 no_listener" == taken(table, request("h/"), routing.TUNNEL_HTTP)
+
+
+@pytest.mark.parametrize(
+    ("authority", "host"),
+    [
+        (LONGEST_NAME + b".:65535", LONGEST_NAME),
+        (b"b" + LONGEST_NAME + b".:65535", b""),
+    ],
+)
+def test_a_host_has_at_most_253_bytes_beside_final_dot_and_port(authority: bytes, host: bytes) -> None:
+    assert host == routing.host_of(authority)
