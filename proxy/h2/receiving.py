@@ -134,7 +134,7 @@ class Receiving(Sending):
             return
         stream.is_bodiless = stream.is_bodiless or head.status_code in BODILESS_STATUS_CODES
         length = content_length(decoded)
-        if length is not None and not stream.is_bodiless:
+        if length is not None and not stream.is_bodiless and not (stream.is_connect and head.status_code < 300):
             self._expect(stream, length, end_stream)
         stream.has_received_head = True
         self._events.append(events.ResponseReceived(stream.stream_id, head, end_stream))

@@ -247,6 +247,7 @@ class Sending:
         stream = self._table.open(self._table.last_id + 2 if self._table.last_id else 1, self.peer.initial_window_bytes)
         stream.has_sent_head = True
         stream.is_bodiless = head.method == b"HEAD"
+        stream.is_connect = head.method == b"CONNECT"
         self._queue_block(stream, block, end_stream)
         return stream.stream_id
 

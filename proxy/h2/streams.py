@@ -23,6 +23,7 @@ class Stream:
         "has_sent_head",
         "interim_count",
         "is_bodiless",
+        "is_connect",
         "is_local_open",
         "is_remote_open",
         "receive_window",
@@ -44,6 +45,8 @@ class Stream:
         self.expected_bytes = UNKNOWN_LENGTH
         # The response to a HEAD request, or one of 204 or 304: a content-length says nothing about DATA.
         self.is_bodiless = False
+        # Opened by our CONNECT: a content-length in the response that agrees is ignored (RFC 9110, 9.3.6).
+        self.is_connect = False
 
 
 class Gone(Enum):

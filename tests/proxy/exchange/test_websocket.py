@@ -34,7 +34,8 @@ def switch(world: World, *, is_http2: bool) -> None:
     """The backend agrees."""
     stream = world.pool.stream
     if is_http2:
-        stream.answer(200, [(b"sec-websocket-protocol", b"chat")])
+        # The length is Jetty's.
+        stream.answer(200, [(b"sec-websocket-protocol", b"chat"), (b"content-length", b"0")])
     else:
         key = stream.field(b"sec-websocket-key")
         assert key is not None
@@ -67,6 +68,7 @@ def test_bytes_flow_both_ways_whatever_the_sides_speak(
     assert client.head.status_code == (200 if is_client_http2 else 101)
     assert client.field(b"sec-websocket-accept") == (None if is_client_http2 else ACCEPT)
     assert client.field(b"sec-websocket-protocol") == b"chat"
+    assert client.field(b"content-length") is None
     assert (client.field(b"connection"), client.field(b"upgrade")) == (None, None)
 
     client.send(b"ping")

@@ -153,6 +153,20 @@ def test_extended_connect_opens_a_stream_that_both_write_to() -> None:
     assert isinstance(link.at_client[-1], DataReceived)
 
 
+@pytest.mark.parametrize(("status_code", "is_whole"), [(200, True), (403, False)])
+def test_the_length_in_an_answer_to_connect_counts_only_where_it_is_a_refusal(status_code: int, is_whole: bool) -> None:
+    """RFC 9110, 9.3.6: a client ignores it in a response with 2xx, whose stream is the other protocol's."""
+    link = Link()
+    head = RequestHead(b"CONNECT", b"https", b"a.example", b"/chat", [], protocol=b"websocket")
+
+    stream_id = link.request(head, end_stream=False)
+    link.server.send_headers(stream_id, ResponseHead(status_code, [(b"content-length", b"0")]))
+    link.server.send_data(stream_id, b"hello")
+    link.exchange()
+
+    assert [ResponseReceived, DataReceived if is_whole else StreamReset] == kinds(link.at_client)
+
+
 def test_extended_connect_is_refused_to_our_caller_where_the_peer_has_not_enabled_it() -> None:
     link = Link(Settings(is_extended_connect_enabled=False))
 
