@@ -51,10 +51,7 @@ def _tables(
     found: list[tuple[str, Callable[[], list[Row]]]] = []
     if "small" in only:
         found += [
-            (
-                f"Small requests, {shape}, workers: {count}",
-                lambda shape=shape, count=count: bench.small_requests(shape, count),
-            )
+            (f"Small requests, {shape}, workers: {count}", partial(bench.small_requests, shape, count))
             for count in workers
             for shape in SHAPES
         ]

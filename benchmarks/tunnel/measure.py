@@ -7,6 +7,7 @@ machine does hits them alike. Each figure is the median of its runs.
 import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
+from functools import partial
 from pathlib import Path
 from statistics import median
 
@@ -115,7 +116,7 @@ class Bench:
             self._warm_up(connectors)
             for mix in MIXES:
                 case = f"{plan.in_flight} in flight, {mix} fields"
-                rows += self._in_turns(case, connectors, lambda each, mix=mix: self._saturate(each, mix), plan.repeats)
+                rows += self._in_turns(case, connectors, partial(self._saturate, mix=mix), plan.repeats)
             case = f"{plan.rate:,} requests a second"
             rows += self._in_turns(case, connectors, self._hold, max(plan.repeats, 5) if plan.repeats > 1 else 1)
         return rows
@@ -172,7 +173,7 @@ class Bench:
                     rows += self._in_turns(
                         f"{size} {op}",
                         connectors,
-                        lambda each, op=op, path=path: self._move(each, op, path, size_bytes),
+                        partial(self._move, op=op, path=path, size_bytes=size_bytes),
                         self._plan.repeats,
                     )
         return rows
@@ -199,7 +200,7 @@ class Bench:
             for count in self._plan.downloads:
                 case = f"beside {count} downloads" if count > 1 else "beside a download"
                 repeats = min(self._plan.repeats, 3)
-                rows += self._in_turns(case, connectors, lambda each, count=count: self._beside(each, count), repeats)
+                rows += self._in_turns(case, connectors, partial(self._beside, downloads=count), repeats)
         return rows
 
     def _beside(self, connector: Connector, downloads: int) -> dict[str, float]:
