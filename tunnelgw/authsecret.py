@@ -4,8 +4,10 @@ From the environment where it is given; else from a Secret in the controller's n
 absent. It is never changed: proxies read it once too, so a new value would only lock us out.
 """
 
+import math
 import secrets
 import threading
+import time
 
 from daemonkit.logs import get_logger
 from daemonkit.secret import Secret
@@ -19,6 +21,8 @@ FIELD = "auth-token"
 _TOKEN_BYTES = 32
 _RETRY_S = 1.0
 _SAY_EVERY_S = 60.0
+_FORBIDDEN_S = 5.0
+"""A right that is missing for so long is missing."""
 _DELETE = "delete it (kubectl -n {0} delete secret {1})"
 _MEND = "give it a value at {field} where it is managed"
 
@@ -30,10 +34,11 @@ class NoToken(Exception):
 def shared_token(server: ApiServer, key: Key, stop: threading.Event, *, is_managed: bool) -> Secret | None:
     """Waits for the API server, and for a Secret that somebody else manages; None when `stop` was set meanwhile.
 
-    Raises NoToken.
+    Raises NoToken; for a missing right not at once, since a server that has just started does not know all roles.
     """
     where = f"failed to run controller: resolving shared-proxy auth secret: {key} key {FIELD}"
     patient = log.every(_SAY_EVERY_S)
+    forbidden_since_s = math.inf
     while not stop.is_set():
         try:
             token = _found_or_made(server, key, is_managed=is_managed)
@@ -44,7 +49,9 @@ def shared_token(server: ApiServer, key: Key, stop: threading.Event, *, is_manag
                 "then restart the controller and the proxies"
             ) from error
         except Refused as error:
-            if error.status_code in (401, 403):
+            is_forbidden = error.status_code in (401, 403)
+            forbidden_since_s = min(forbidden_since_s, time.monotonic()) if is_forbidden else math.inf
+            if time.monotonic() - forbidden_since_s >= _FORBIDDEN_S:
                 raise NoToken(f"{where}: {error}: give the controller's account get and create on Secrets") from error
             patient.warning("auth secret could not be read, retrying", error=error, name=str(key), delay_s=_RETRY_S)
         except Unreachable as error:

@@ -18,6 +18,7 @@ from tunnelgw.report.events import Recorder
 from tunnelgw.sources.directory.source import DirectorySource
 from tunnelgw.sources.kubernetes.events import EventRecorder
 from tunnelgw.sources.kubernetes.lease import Leadership
+from tunnelgw.sources.kubernetes.reach import Reach
 from tunnelgw.sources.kubernetes.server import ApiServer, edition, load_configuration
 from tunnelgw.sources.kubernetes.source import KubernetesSource
 from tunnelgw.sources.kubernetes.statuses import StatusWriter
@@ -76,6 +77,7 @@ class ApiServerOrigin:
         self._options = options
         self._stop = stop
         identity = f"{socket.gethostname()}_{uuid.uuid4().hex[:8]}"
+        self._reach = Reach()
         self.server = self._server()
         self.writer: Writer = StatusWriter(self.server)
         self.recorder: Recorder | None = EventRecorder(self.server, options.controller_name, identity, stop)
@@ -123,7 +125,7 @@ class ApiServerOrigin:
 
     def _server(self) -> ApiServer:
         kubeconfig = self._options.kubeconfig or ""
-        return ApiServer(lambda: load_configuration(kubeconfig), lambda: edition(kubeconfig))
+        return ApiServer(lambda: load_configuration(kubeconfig), lambda: edition(kubeconfig), reach=self._reach)
 
 
 class FolderOrigin:

@@ -7,7 +7,7 @@ thread at a time may call.
 
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any, TypeVar
 from urllib.parse import quote, urlsplit
 
@@ -20,6 +20,7 @@ from urllib3.connectionpool import HTTPConnectionPool, HTTPSConnectionPool
 from urllib3.exceptions import HTTPError, NameResolutionError
 
 import daemonkit
+from daemonkit.causes import causes_of
 from daemonkit.secret import Secret
 from daemonkit.timedresponse import response_within
 from tunnelgw.provider.envelope import UNREADABLE, Answer, Envelope, opened
@@ -266,18 +267,9 @@ def _read(response: requests.Response, call: str) -> bytes:
 def _unreachable(call: str, base_url: str, error: Exception) -> ProviderError:
     """requests and urllib3 wrap reasons several times over: people see the innermost."""
     innermost: BaseException = error
-    for reason in _reasons(error):
+    for reason in causes_of(error):
         if isinstance(reason, NameResolutionError):
             host = urlsplit(base_url).hostname
             return NameUnknown(f"{call}: no such host: {host}: check DNS on this machine, or the provider's API URL")
         innermost = reason
     return ProviderUnreachable(f"{call}: {str(innermost)[:_MAX_TEXT] or type(innermost).__name__}")
-
-
-def _reasons(error: BaseException) -> Iterator[BaseException]:
-    """An error and what it was raised for, from the outside in."""
-    reason: BaseException | None = error
-    while reason is not None:
-        yield reason
-        inner = getattr(reason, "reason", None) or next((a for a in reason.args if isinstance(a, BaseException)), None)
-        reason = inner if isinstance(inner, BaseException) else reason.__cause__

@@ -182,7 +182,7 @@ class StatusQueue:
             if now_s >= self._paused_until_s:
                 self._common_failures += 1
                 longest_s = min(FIRST_PAUSE_S * 2.0 ** min(self._common_failures, 10), MAX_COMMON_PAUSE_S)
-                self._paused_until_s = now_s + backoff.full_jitter(longest_s)
+                self._paused_until_s = now_s + written.retry_after_s + backoff.full_jitter(longest_s)
             attempts, pause_s = self._common_failures, self._paused_until_s - now_s
         self._say_failed(id_, written, attempts, pause_s)
 

@@ -26,6 +26,8 @@ class Written(NamedTuple):
     error: str = ""
     is_general: bool = False
     """It failed for a reason that has nothing to do with this object: any other would have failed now too."""
+    retry_after_s: float = 0.0
+    """With `is_general`: nothing should be written before, as the server asks."""
 
 
 class Writer(Protocol):

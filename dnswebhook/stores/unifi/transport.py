@@ -8,7 +8,7 @@ connection that the controller closed meanwhile is noticed and replaced before u
 
 import contextlib
 import ssl
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from functools import partial
 from http.cookies import CookieError, SimpleCookie
 
@@ -16,6 +16,7 @@ import msgspec
 import urllib3
 from urllib3.exceptions import ConnectTimeoutError, HTTPError, NewConnectionError
 
+from daemonkit.causes import causes_of
 from dnswebhook.deadline import Deadline
 from dnswebhook.errors import StoreError, StoreTimeout, StoreUnreachable, excerpt
 from dnswebhook.stores.unifi import connections, tls
@@ -110,7 +111,7 @@ class Transport:
         self._pool.close()
 
     def _no_reply(self, request: Request, error: Exception, timeout_s: float, deadline: Deadline) -> NoReply:
-        causes = list(_causes(error))
+        causes = list(causes_of(error))
         where = f"{request.method} {self._base_url}{request.path}"
         if any(_is_certificate_refused(cause) for cause in causes):
             left_s = min(timeout_s, deadline.remaining_s)
@@ -149,19 +150,6 @@ def _fields(request: Request, credentials: Mapping[str, str]) -> dict[str, str]:
     if request.body:
         fields["Content-Type"] = "application/json"
     return fields
-
-
-def _causes(error: BaseException) -> Iterator[BaseException]:
-    """`error` and everything wrapped in it; both libraries wrap by argument, by `reason` and by chaining."""
-    waiting, seen = [error], set[int]()
-    while waiting:
-        cause = waiting.pop(0)
-        if id(cause) in seen:
-            continue
-        seen.add(id(cause))
-        yield cause
-        wrapped = (getattr(cause, "reason", None), cause.__cause__, *cause.args)
-        waiting.extend(inner for inner in wrapped if isinstance(inner, BaseException))
 
 
 def _is_certificate_refused(cause: BaseException) -> bool:

@@ -24,9 +24,16 @@ class Asked(NamedTuple):
 class Fault:
     """What happens to requests that `is_meant`: an answer instead, or a wait until `release`."""
 
-    def __init__(self, is_meant: Callable[[Asked], bool], answer: tuple[int, bytes] | None) -> None:
+    def __init__(
+        self,
+        is_meant: Callable[[Asked], bool],
+        answer: tuple[int, bytes] | None,
+        fields: Mapping[str, str] | None = None,
+    ) -> None:
         self.is_meant = is_meant
         self.answer = answer
+        self.fields = fields or {}
+        """Of the answer."""
         self.struck = threading.Event()
         """At least one has come."""
         self.strikes = 0
@@ -91,8 +98,11 @@ class Front:
         self.url = f"http://127.0.0.1:{self._server.server_port}"
         self._thread = threading.Thread(target=self._server.serve_forever, args=(0.05,), daemon=True)
 
-    def answer(self, is_meant: Callable[[Asked], bool], status_code: int, body: bytes = b"{}") -> Fault:
-        return self._add(Fault(is_meant, (status_code, body)))
+    def answer(self, is_meant: Callable[[Asked], bool], status_code: int, body: bytes = b"{}", **fields: str) -> Fault:
+        """`fields`: of the head, with underscores for hyphens."""
+        return self._add(
+            Fault(is_meant, (status_code, body), {name.replace("_", "-"): text for name, text in fields.items()})
+        )
 
     def hold(self, is_meant: Callable[[Asked], bool]) -> Fault:
         return self._add(Fault(is_meant, None))
@@ -158,7 +168,7 @@ class Front:
             fault.strike()
             if fault.answer is not None:
                 status_code, content = fault.answer
-                _reply(handler, status_code, {"Content-Type": "application/json"}, (content,))
+                _reply(handler, status_code, {"Content-Type": "application/json", **fault.fields}, (content,))
                 return
         if not self.target:
             return

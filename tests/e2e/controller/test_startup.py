@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from tests.e2e.controller.arena import Arena, until_serves
+from tests.e2e.controller.fronts import Asked, Front
 from tests.e2e.controller.site import DEADLINE_S
 from tests.proxy.site import TOKEN, Proxy, eventually
 from tests.support.controller import faults
@@ -20,6 +21,7 @@ from tests.support.requirements import not_possible_here
 from tests.tunnelgw.sources.cluster import HOME
 from tunnelgw.model.kinds import Kind
 
+FORBIDDEN = b'{"kind":"Status","code":403,"reason":"Forbidden","message":"no"}'
 OTHER_TUNNEL = "0f1c0a52-3f1e-4a0b-9a53-0d6c5f0e7b99"
 
 
@@ -42,6 +44,38 @@ def test_an_auth_secret_without_a_usable_value_ends_the_controller(arena: Arena,
         f"failed to run controller: resolving shared-proxy auth secret: {HOME}/{arena.auth_secret} key auth-token: "
         "the Secret exists but has no usable value at the expected key: "
         f"delete it (kubectl -n {HOME} delete secret {arena.auth_secret}), then restart the controller and the proxies"
+    )
+
+
+def is_about_secrets_by_name(asked: Asked) -> bool:
+    return f"/namespaces/{HOME}/secrets" in asked.path
+
+
+def test_a_right_to_secrets_that_comes_a_moment_late_is_waited_for(
+    arena: Arena, api_front: Front, tmp_path: Path
+) -> None:
+    """An API server that has just started does not know all roles yet."""
+    forbidden = api_front.answer(is_about_secrets_by_name, 403, FORBIDDEN)
+    with arena.controller(token=None, kubeconfig=arena.cluster.through(api_front.url, tmp_path)) as controller:
+        controller.expect("auth secret could not be read, retrying")
+        assert controller.readiness() == (503, "waiting for the auth secret")
+
+        forbidden.release()
+
+        controller.wait_until_ready()
+    assert arena.held_token()
+
+
+def test_a_right_to_secrets_that_does_not_come_ends_the_controller(
+    arena: Arena, api_front: Front, tmp_path: Path
+) -> None:
+    api_front.answer(is_about_secrets_by_name, 403, FORBIDDEN)
+    with arena.controller(token=None, kubeconfig=arena.cluster.through(api_front.url, tmp_path)) as controller:
+        words = controller.last_words()
+
+    assert words == (
+        f"failed to run controller: resolving shared-proxy auth secret: {HOME}/{arena.auth_secret} key auth-token: "
+        "403 Forbidden: no: give the controller's account get and create on Secrets"
     )
 
 

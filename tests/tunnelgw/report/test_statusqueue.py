@@ -10,6 +10,7 @@ from contextlib import contextmanager
 import msgspec
 import pytest
 
+from daemonkit.logformat import FIELDS_ATTRIBUTE
 from tests.tunnelgw.sources.objects import route
 from tunnelgw.model.conditions import ConditionType, Finding, Reason, Status
 from tunnelgw.model.kinds import Kind
@@ -37,6 +38,7 @@ class Server:
     def __init__(self) -> None:
         self.outcomes: list[Outcome] = []
         self.is_down = False
+        self.retry_after_s = 0.0
         self.written: list[str] = []
         self.open = threading.Event()
         self.open.set()
@@ -54,7 +56,7 @@ class Server:
         with self.changed:
             self.busy.discard(item.key)
             if self.is_down:
-                return Written(Outcome.FAILED, "503 ServiceUnavailable", is_general=True)
+                return Written(Outcome.FAILED, "503 ServiceUnavailable", True, self.retry_after_s)
             outcome = self.outcomes.pop(0) if self.outcomes else Outcome.WRITTEN
         return Written(outcome, "for the sake of the test" if outcome is not Outcome.WRITTEN else "")
 
@@ -178,6 +180,18 @@ def test_while_the_server_takes_nothing_it_is_asked_for_one_of_all_that_wait(cap
         server.wait_for("one for 1", "two for 1", "three for 1", "one for 1")
         office.wait_for("failed", "written", "written", "written")
     assert caplog.messages == ["status could not be written, retrying"]
+
+
+def test_nothing_is_written_before_the_server_wants_to_be_asked_again(caplog: pytest.LogCaptureFixture) -> None:
+    server = Server()
+    server.is_down, server.retry_after_s = True, 30.0
+    with working(server, clock=lambda: 100.0) as office:
+        office.queue.want(wish("one"))
+        office.wait_for("failed")
+
+    (record,) = caplog.records
+    _, fields, _ = getattr(record, FIELDS_ATTRIBUTE)
+    assert fields["delay_s"] >= 30.0
 
 
 @pytest.mark.parametrize("is_down", [True, False])

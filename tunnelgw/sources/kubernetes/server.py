@@ -32,10 +32,19 @@ from kubernetes.config import ConfigException, list_kube_config_contexts, load_i
 from kubernetes.config.kube_config import KubeConfigMerger
 from urllib3.connection import HTTPConnection, HTTPSConnection
 from urllib3.connectionpool import HTTPConnectionPool, HTTPSConnectionPool
+from urllib3.exceptions import (
+    ConnectTimeoutError,
+    NameResolutionError,
+    NewConnectionError,
+    ReadTimeoutError,
+    SSLError,
+)
 from urllib3.util.ssl_ import create_urllib3_context, resolve_cert_reqs
 
+from daemonkit.causes import causes_of
 from daemonkit.clienttls import without_formalities
 from daemonkit.secret import Secret
+from tunnelgw.sources.kubernetes.reach import Reach
 
 T = TypeVar("T")
 
@@ -56,6 +65,7 @@ REQUEST_S = 60.0
 _FIRST_PAUSE_S = 1.0
 _LONGEST_PAUSE_S = 15.0
 """Between two readings of a configuration that fail."""
+_LONGEST_RETRY_AFTER_S = 60.0
 _LONGEST_MESSAGE = 256
 _USUAL_KUBECONFIG = "~/.kube/config"
 _CHUNK_BYTES = 64 * 1024
@@ -83,11 +93,13 @@ class Unreachable(ApiServerError):
 class Refused(ApiServerError):
     """An answer that is not success."""
 
-    def __init__(self, status_code: int, reason: str, message: str) -> None:
+    def __init__(self, status_code: int, reason: str, message: str, retry_after_s: float = 0.0) -> None:
         super().__init__(f"{status_code} {reason}: {message[:_LONGEST_MESSAGE]}")
         self.status_code = status_code
         self.reason = reason
         """The API's word, for example `Expired` or `AlreadyExists`."""
+        self.retry_after_s = retry_after_s
+        """Nobody should ask again before; 0: it has not said."""
 
 
 class Status(msgspec.Struct, frozen=True):
@@ -184,13 +196,16 @@ class ApiServer:
         load: Callable[[], Configuration],
         edition_now: Callable[[], Hashable] = lambda: None,
         clock: Callable[[], float] = time.monotonic,
+        reach: Reach | None = None,
     ) -> None:
         """`load` is called at the first request, after the server refused our credentials, and after it could not be
         reached where `edition_now`, of what `load` reads, is another. Where it fails, all who ask wait together.
+        `reach`: one that several share who ask the same server.
         """
         self._load = load
         self._edition_now = edition_now
         self._clock = clock
+        self._reach = reach or Reach(clock)
         self._failure: _Failure | None = None
         """Of the last call of `load`."""
         self._lock = threading.Lock()
@@ -248,19 +263,30 @@ class ApiServer:
         access = self._current()
         try:
             with access.open(method, path, query, headers, body, timeout_s) as response:
+                self._reach.answered()
                 if response.status >= HTTPStatus.MULTIPLE_CHOICES:  # nothing here is to be redirected
                     if response.status == HTTPStatus.UNAUTHORIZED:
                         self._renew(access)
-                    raise _refusal(response.status, response.read())
+                    raise _refusal(response.status, response.headers, response.read())
                 yield response
+        except Unreachable as error:
+            self._reach.lost(error)
+            raise
         except (urllib3.exceptions.HTTPError, OSError) as error:
             self._look_again(access)
-            raise Unreachable(f"{method} {path}: {str(error)[:_LONGEST_MESSAGE]}") from error
+            inside = list(causes_of(error))
+            lost = Unreachable(f"{method} {path}: {_words(inside, access.host, timeout_s)}")
+            self._reach.lost(lost)
+            raise lost from inside[-1]
 
     def _current(self) -> "_Access":
         with self._lock:
             if self._access is None:
-                self._access = self._read()
+                try:
+                    self._access = self._read()
+                except Unreachable as error:
+                    self._reach.lost(error)
+                    raise
             return self._access
 
     def _read(self) -> "_Access":
@@ -311,6 +337,7 @@ class _Access:
         configuration.connection_pool_maxsize = _CONNECTIONS
         configuration.socket_options = _SOCKET_OPTIONS
         self._configuration = configuration
+        self.host: str = configuration.host
         with _gaining_access():
             self._pools: urllib3.PoolManager = RESTClientObject(configuration).pool_manager
         self._pools.pool_classes_by_scheme = connections.pool_classes()
@@ -327,7 +354,7 @@ class _Access:
     ) -> Iterator[urllib3.BaseHTTPResponse]:
         response = self._pools.request(
             method,
-            self._configuration.host + path + ("?" + urlencode(query) if query else ""),
+            self.host + path + ("?" + urlencode(query) if query else ""),
             headers={**headers, **self._credentials()},
             body=body,
             timeout=urllib3.Timeout(connect=CONNECT_S, read=timeout_s),
@@ -416,12 +443,38 @@ def _context_of(connection: HTTPSConnection) -> ssl.SSLContext:
     return without_formalities(context)
 
 
-def _refusal(status_code: int, body: bytes) -> Refused:
+def _refusal(status_code: int, headers: Mapping[str, str], body: bytes) -> Refused:
+    retry_after_s = _retry_after_s(headers.get("Retry-After", ""))
     try:
         status = msgspec.json.decode(body, type=Status)
     except UNREADABLE:  # something in front of the API server answers
-        return Refused(status_code, "no Status of the API", body[:_LONGEST_MESSAGE].decode("utf-8", "replace"))
-    return Refused(status_code, status.reason, status.message)
+        message = body[:_LONGEST_MESSAGE].decode("utf-8", "replace")
+        return Refused(status_code, "no Status of the API", message, retry_after_s)
+    return Refused(status_code, status.reason, status.message, retry_after_s)
+
+
+def _retry_after_s(text: str) -> float:
+    """The API server tells seconds; the moment that others may tell counts for nothing."""
+    return min(float(text), _LONGEST_RETRY_AFTER_S) if text.isascii() and text.isdigit() else 0.0
+
+
+def _words(inside: list[BaseException], host: str, timeout_s: float) -> str:
+    """urllib3 wraps reasons several times over, and shows objects of its own."""
+    found = frozenset(map(type, inside))
+    reason = str(inside[-1])[:_LONGEST_MESSAGE] or type(inside[-1]).__name__
+    if NameResolutionError in found:
+        return f"no such host: {host}: check DNS on this machine, or the server that the kubeconfig names"
+    if NewConnectionError in found:
+        return f"cannot connect to {host}: {reason}"
+    if ConnectTimeoutError in found:
+        return f"no connection to {host} within {CONNECT_S:g} s"
+    if ReadTimeoutError in found:
+        if "handshake" in reason:
+            return f"no TLS with {host} within {CONNECT_S:g} s"
+        return f"no answer from {host} for {timeout_s:g} s"
+    if SSLError in found:
+        return f"TLS with {host} failed: {reason}"
+    return f"the connection to {host} broke: {reason}"
 
 
 def _pieces(response: urllib3.BaseHTTPResponse) -> Iterator[bytes]:

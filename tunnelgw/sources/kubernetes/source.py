@@ -45,11 +45,12 @@ class KubernetesSource:
         self._store = store
         self._stop = stop
         self._bell = Bell()
+        self._limited = _log.every(60.0)
         self._watches = [
-            Watch(resource, server, store, self._bell, stop, timing, on_restart) for resource in RESOURCES.values()
+            Watch(resource, server, store, self._bell, stop, timing, on_restart, self._limited)
+            for resource in RESOURCES.values()
         ]
         self._decoders = {kind: ObjectDecoder(RESOURCES[kind]) for kind in WITH_DATA}
-        self._limited = _log.every(60.0)
 
     def threads(self) -> Sequence[tuple[str, Callable[[], None]]]:
         """Names and targets; each runs until `stop` is set."""

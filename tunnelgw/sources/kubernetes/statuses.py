@@ -13,7 +13,8 @@ from tunnelgw.model.meta import Object
 from tunnelgw.sources.kubernetes.server import ApiServer, ApiServerError, Refused
 from tunnelgw.sources.writing import Outcome, Written
 
-_TIMEOUT_S = 15.0
+_TIMEOUT_S = 35.0
+"""An admission webhook may take 30, and a write that is given up has to be done from the start."""
 
 
 class _Update(msgspec.Struct, rename="camel", omit_defaults=True):
@@ -51,7 +52,8 @@ class StatusWriter:
             self._server.request("PUT", path, body=body, timeout_s=_TIMEOUT_S)
         except Refused as refusal:
             outcome = _OUTCOMES.get(refusal.status_code, Outcome.FAILED)
-            return Written(outcome, str(refusal), is_general=refusal.status_code in _GENERAL)
+            is_general = refusal.status_code in _GENERAL
+            return Written(outcome, str(refusal), is_general, refusal.retry_after_s)
         except ApiServerError as error:
             return Written(Outcome.FAILED, str(error), is_general=True)
         return Written(Outcome.WRITTEN)

@@ -6,7 +6,8 @@
     404: a kind that has a CRD is not there any more      discovery; the store forgets its objects
     anything else                                         the same, after a wait
 
-Waits have full jitter under a cap that doubles while nothing gets better.
+Waits have full jitter under a cap that doubles while nothing gets better, and come after the time that the server asks
+for. A server that refuses after it could not be reached is better: one that starts says so for a second or two.
 """
 
 import random
@@ -20,7 +21,7 @@ from typing import Final, TypeAlias
 import backoff
 import msgspec
 
-from daemonkit.logs import get_logger
+from daemonkit.logs import LimitedLogger, get_logger
 from tunnelgw.model.kinds import Kind, Resource
 from tunnelgw.model.meta import Key, Object
 from tunnelgw.sources.kubernetes.decode import Event, ObjectDecoder, Rejected
@@ -90,7 +91,9 @@ class Watch:
         stop: threading.Event,
         timing: Timing,
         on_restart: OnRestart,
+        common: LimitedLogger,
     ) -> None:
+        """`common`: of all watches, for what the server does to each of them."""
         self._resource = resource
         self._kind = resource.kind
         self._server = server
@@ -103,8 +106,11 @@ class Watch:
         self._path: str | None = None
         self._version: str | None = None
         self._waits = self._new_waits()
+        self._cause: Restart | None = None
+        """Of the last restart."""
         self._is_missed = False
-        self._limited = _log.bind(kind=str(self._kind)).every(60.0)
+        self._common = common
+        self._limited = _log.every(60.0)
 
     def run(self) -> None:
         self._await_referring()
@@ -112,7 +118,7 @@ class Watch:
             try:
                 self._turn()
             except Unreachable as error:
-                self._restart(Restart.DISCONNECTED, error)
+                self._restart(Restart.DISCONNECTED, error, is_general=True)
             except Refused as refusal:
                 self._refused(refusal)
 
@@ -138,7 +144,9 @@ class Watch:
         if not self._is_missed:
             self._is_missed = True
             self._waits = self._new_waits()
-            _log.info("kind is not installed, waiting for its CRD", kind=str(self._kind), group=self._resource.group)
+            # Where it was, somebody may have taken more away than was meant: what was made of its objects goes too.
+            say = _log.warning if self._cause is Restart.REMOVED else _log.info
+            say("kind is not installed, waiting for its CRD", kind=str(self._kind), group=self._resource.group)
         # A definition is served a moment after it was made, so a ring makes us look several times.
         if self._bell.wait(heard, min(self._timing.poll_s, next(self._waits) * _STRETCH)):
             self._waits = self._new_waits()
@@ -215,28 +223,36 @@ class Watch:
                 self._restart(Restart.REMOVED, refusal)
             case HTTPStatus.FORBIDDEN:
                 self._restart(Restart.FORBIDDEN, refusal)
-            case status_code:
-                if status_code not in _PASSING:
-                    self._version = None  # for example one newer than the server's own, after a restored backup
+            case status_code if status_code in _PASSING:
+                self._restart(Restart.REFUSED, refusal, is_general=True)
+            case _:
+                self._version = None  # for example one newer than the server's own, after a restored backup
                 self._restart(Restart.REFUSED, refusal)
 
-    def _restart(self, cause: Restart, error: ApiServerError) -> None:
+    def _restart(self, cause: Restart, error: ApiServerError, *, is_general: bool = False) -> None:
+        """`is_general`: other kinds meet the same now."""
         if self._stop.is_set():
             return
         self._on_restart(self._kind, cause, error)
-        delay_s = backoff.full_jitter(next(self._waits))
-        fields = {"path": self._path, "delay_s": round(delay_s, 3)}
+        if cause is Restart.REFUSED and self._cause is Restart.DISCONNECTED:
+            self._waits = self._new_waits()
+        self._cause = cause
+        asked_s = error.retry_after_s if isinstance(error, Refused) else 0.0
+        delay_s = asked_s + backoff.full_jitter(next(self._waits))
+        log = self._common if is_general else self._limited
+        fields = {"kind": str(self._kind), "path": self._path, "delay_s": round(delay_s, 3)}
         if cause is Restart.FORBIDDEN:
-            self._limited.error("watch forbidden, retrying", error, **fields)
+            log.error("watch forbidden, retrying", error, **fields)
         elif cause is Restart.REFUSED:
-            self._limited.warning("watch refused, retrying", error, **fields)
+            log.warning("watch refused, retrying", error, **fields)
         elif cause is Restart.DISCONNECTED:
-            self._limited.info("watch disconnected, retrying", error, **fields)
+            log.info("watch disconnected, retrying", error, **fields)
         self._stop.wait(delay_s)
 
     def _say_rejected(self, rejected: Rejected) -> None:
         namespace, name = rejected.key
-        self._limited.warning("object left out", rejected.problem.reason, namespace=namespace, name=name)
+        fields = {"kind": str(self._kind), "namespace": namespace, "name": name}
+        self._limited.warning("object left out", rejected.problem.reason, **fields)
 
     def _noticed(self) -> None:
         if self._kind is Kind.CUSTOM_RESOURCE_DEFINITION:

@@ -6,6 +6,7 @@ import json
 import queue
 import threading
 from collections.abc import Callable
+from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from types import TracebackType
@@ -31,6 +32,8 @@ class ScriptedApi:
         """False: watches end with their connection, as those of HTTP/1.0 do."""
         self.refusals: dict[str, tuple[int, Any] | Answer] = {}
         """Answers to all other requests, by path; to watches only where they are no documents."""
+        self.retry_after = ""
+        """What every refusal says of it; empty: nothing."""
         self.is_over = threading.Event()
         self._server = _Server(("127.0.0.1", 0), self._handler())
         threading.Thread(target=self._server.serve_forever, name="scripted-api", daemon=True).start()
@@ -91,6 +94,8 @@ class ScriptedApi:
                 if isinstance(answer, tuple):
                     body = answer[1] if isinstance(answer[1], bytes) else json.dumps(answer[1]).encode()
                     self.send_response(answer[0])
+                    if api.retry_after and answer[0] >= HTTPStatus.BAD_REQUEST:
+                        self.send_header("Retry-After", api.retry_after)
                     self.send_header("Content-Length", str(len(body)))
                     self.end_headers()
                     self.wfile.write(body)

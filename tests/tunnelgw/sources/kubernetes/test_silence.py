@@ -1,4 +1,4 @@
-"""A connection that the network has forgotten. What takes its time by nature, in a file of its own."""
+"""A connection that the network has forgotten, and a server that is slow: what takes its time by nature."""
 
 from __future__ import annotations
 
@@ -10,11 +10,18 @@ from collections.abc import Iterator
 import pytest
 from kubernetes.client import Configuration
 
+from tests.e2e.controller.fronts import Front
 from tests.support.deafness import lose_data
+from tests.tunnelgw.sources.objects import route
+from tunnelgw.model.kinds import Kind
 from tunnelgw.sources.kubernetes.server import ApiServer, Unreachable
+from tunnelgw.sources.kubernetes.statuses import StatusWriter
+from tunnelgw.sources.writing import Outcome, Written
 
 FOR_EVER_S = 3600.0
 WAIT_S = 120.0
+WEBHOOK_S = 20.0
+"""Admission webhooks are waited for up to 30 s, and 10 s where they do not say otherwise."""
 
 
 class ForgottenApi:
@@ -60,3 +67,18 @@ def test_a_request_that_does_not_arrive_ends_long_before_the_time_for_its_answer
 
     with pytest.raises(Unreachable):
         server.request("PUT", "/status", body=b"{}", timeout_s=FOR_EVER_S)
+
+
+@pytest.mark.timeout(WAIT_S)
+def test_a_status_that_admission_webhooks_are_slow_to_admit_is_waited_for() -> None:
+    """The API server forgets a write whose client has gone, so asking again and again would never write it."""
+    configuration = Configuration()
+    with Front() as api, Front(api.url) as front, contextlib.closing(ApiServer(lambda: configuration)) as server:
+        configuration.host = front.url
+        api.answer(lambda _: True, 200)
+        admission = front.hold(lambda _: True)
+        threading.Timer(WEBHOOK_S, admission.release).start()
+
+        written = StatusWriter(server).write(Kind.HTTP_ROUTE, route("web"), b"{}")
+
+    assert written == Written(Outcome.WRITTEN)

@@ -96,8 +96,9 @@ def test_a_list_of_many_pages_is_complete(cluster: Cluster, namespace: str) -> N
 
 
 def test_a_kind_whose_crd_comes_later_is_followed_and_forgotten_when_the_crd_goes(
-    cluster: Cluster, namespace: str
+    cluster: Cluster, namespace: str, caplog: pytest.LogCaptureFixture
 ) -> None:
+    caplog.set_level("INFO", "tunnelgw")
     with running(cluster.kubeconfig) as world:
         world.until(lambda change: Kind.BACKEND in change.snapshot.absent, "Backend absent")
 
@@ -108,6 +109,9 @@ def test_a_kind_whose_crd_comes_later_is_followed_and_forgotten_when_the_crd_goe
 
         world.until(lambda change: Kind.BACKEND in change.snapshot.absent, "Backend absent again")
         world.until_gone(Kind.BACKEND, Key(namespace, "nas"))
+
+    told = [record for record in caplog.records if record.getMessage() == "kind is not installed, waiting for its CRD"]
+    assert [record.levelname for record in told] == ["INFO", "WARNING"], "what is taken away is told louder"
 
 
 def test_secrets_have_their_data_only_while_something_names_them(cluster: Cluster, namespace: str) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -9,6 +10,8 @@ from types import SimpleNamespace
 
 import pytest
 
+from daemonkit.logformat import FIELDS_ATTRIBUTE
+from tests.e2e.controller.fronts import Front
 from tests.kube.processes import wait_until
 from tests.tunnelgw.sources.kubernetes.running import DEADLINE_S, QUICK, World, running
 from tests.tunnelgw.sources.kubernetes.scriptedapi import ScriptedApi, Send, listing, route
@@ -16,6 +19,7 @@ from tunnelgw.model.kinds import Kind
 from tunnelgw.model.meta import Key
 from tunnelgw.model.snapshot import Entry
 from tunnelgw.sources.kubernetes.watch import Restart, Timing
+from tunnelgw.sources.references import WITH_DATA
 
 GROUP = "/apis/gateway.networking.k8s.io/v1"
 ROUTES = f"{GROUP}/httproutes"
@@ -229,6 +233,76 @@ def test_a_list_that_fails_again_and_again_is_told_in_one_line(
 
     said = [(record.getMessage(), record.levelname) for record in caplog.records if "retrying" in record.getMessage()]
     assert said == [(told, level)]
+
+
+def told_delay_s(caplog: pytest.LogCaptureFixture, msg: str) -> float:
+    """Of the only line that says so."""
+    (record,) = (record for record in caplog.records if record.getMessage() == msg)
+    _, fields, _ = getattr(record, FIELDS_ATTRIBUTE)
+    return float(fields["delay_s"])
+
+
+def test_a_server_that_says_when_to_come_again_is_not_asked_before(
+    api: ScriptedApi, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level("INFO", "tunnelgw")
+    api.retry_after = "30"
+    for _ in range(1000):
+        api.lists.put((429, {"code": 429, "reason": "TooManyRequests"}))
+
+    with running(api.kubeconfig(tmp_path)) as world:
+        query(api)
+        assert world.store.wait_listed({*Kind} - {Kind.HTTP_ROUTE}, DEADLINE_S), "others went on"
+
+    assert 30 < told_delay_s(caplog, "watch refused, retrying") < 31
+    assert api.asked.empty()
+
+
+def test_a_server_that_refuses_once_it_can_be_reached_again_is_asked_again_soon(
+    api: ScriptedApi, tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As one does for a second or two that starts, after waits have grown long."""
+    monkeypatch.setattr("backoff.full_jitter", lambda cap_s: cap_s)
+    caplog.set_level("INFO", "tunnelgw")
+    for _ in range(5):
+        api.lists.put((200, b"<html>away</html>"))
+    api.lists.put((429, {"code": 429, "reason": "TooManyRequests"}))
+    api.lists.put((200, listing([], "5")))
+    api.watches.put(api.stay)
+
+    with running(api.kubeconfig(tmp_path)):
+        for _ in range(8):
+            query(api)
+
+    assert told_delay_s(caplog, "watch refused, retrying") == told_delay_s(caplog, "watch disconnected, retrying")
+
+
+@pytest.mark.parametrize("is_there", [True, False])
+def test_what_a_server_does_to_all_kinds_alike_is_told_in_one_line(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, is_there: bool
+) -> None:
+    caplog.set_level("INFO", "tunnelgw")
+    kubeconfig = tmp_path / "kubeconfig"
+    with Front() as front:
+        if is_there:
+            front.answer(lambda _: True, 503, b'{"code":503,"reason":"ServiceUnavailable"}')
+        point_at(kubeconfig, front.url)
+        with running(kubeconfig) as world:
+            awaited = {*Kind} - WITH_DATA
+            assert wait_until(lambda: {kind for kind, _ in world.restarts} >= awaited, DEADLINE_S)
+
+    told = "watch refused, retrying" if is_there else "watch disconnected, retrying"
+    assert [record.getMessage() for record in caplog.records if "watch" in record.getMessage()] == [told]
+
+
+def point_at(kubeconfig: Path, url: str) -> None:
+    document = {
+        "current-context": "x",
+        "clusters": [{"name": "x", "cluster": {"server": url}}],
+        "users": [{"name": "x", "user": {"token": "t"}}],
+        "contexts": [{"name": "x", "context": {"cluster": "x", "user": "x"}}],
+    }
+    kubeconfig.write_text(json.dumps(document))
 
 
 def test_a_list_that_was_refused_is_not_asked_for_again_before_its_time(

@@ -1,5 +1,6 @@
 """Statuses and the auth Secret, written with the rights of the chart's roles."""
 
+import contextlib
 import json
 import uuid
 from collections.abc import Iterator
@@ -204,3 +205,15 @@ def test_a_secret_without_a_usable_value_says_which_key(
 
     wanted = "the Secret exists but has no usable value at the expected key"
     assert str(unusable.value) == f"{HOME}/{name} key auth-token: {wanted}"
+
+
+@pytest.mark.parametrize(("text", "seconds"), [("7", 7.0), ("86400", 60.0), ("soon", 0.0), ("", 0.0)])
+def test_a_server_that_cannot_take_more_says_how_long_to_wait(text: str, seconds: float) -> None:
+    configuration = Configuration()
+    with Front() as front:
+        configuration.host = front.url
+        front.answer(lambda asked: asked.method == "PUT", 429, Retry_After=text)
+        with contextlib.closing(ApiServer(lambda: configuration)) as server:
+            written = StatusWriter(server).write(Kind.HTTP_ROUTE, route("web"), status("lost"))
+
+    assert (written.is_general, written.retry_after_s) == (True, seconds)

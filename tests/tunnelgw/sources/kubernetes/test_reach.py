@@ -1,0 +1,131 @@
+"""What the log says of an API server that does not answer, and of one that does again."""
+
+from __future__ import annotations
+
+import contextlib
+import re
+import socket
+import threading
+from collections.abc import Callable, Iterator
+
+import pytest
+from kubernetes.client import Configuration
+
+from daemonkit.logformat import describe_error
+from tests.e2e.controller.fronts import Front
+from tests.support.ports import ReservedPort
+from tunnelgw.sources.kubernetes.server import ApiServer, Unreachable
+
+WAIT_S = 60.0
+Talk = Callable[[socket.socket], None]
+
+
+@contextlib.contextmanager
+def peer(talk: Talk) -> Iterator[str]:
+    """`host:port` of one that takes one connection, says what `talk` says once it was asked, and hangs up."""
+    is_over = threading.Event()
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+
+        def serve() -> None:
+            with contextlib.suppress(OSError):
+                sock, _ = listener.accept()
+                with sock:
+                    sock.recv(65536)
+                    talk(sock)
+                    is_over.wait(0.0 if talk is not silent else WAIT_S)
+
+        thread = threading.Thread(target=serve, daemon=True)
+        thread.start()
+        yield f"127.0.0.1:{listener.getsockname()[1]}"
+        is_over.set()
+    thread.join(WAIT_S)
+
+
+def hang_up(_: socket.socket) -> None:
+    """At once."""
+
+
+def silent(_: socket.socket) -> None:
+    """For ever."""
+
+
+def half_an_answer(sock: socket.socket) -> None:
+    sock.sendall(b"HTTP/1.1 200 OK\r\nContent-Length: 50\r\n\r\nab")
+
+
+def no_tls(sock: socket.socket) -> None:
+    sock.sendall(b"HTTP/1.1 400 Bad Request\r\n\r\n")
+
+
+def failure(url: str) -> str:
+    """As the log shows it."""
+    configuration = Configuration()
+    configuration.host = url
+    with contextlib.closing(ApiServer(lambda: configuration)) as server, pytest.raises(Unreachable) as told:
+        server.request("GET", "/version", timeout_s=0.2)
+    return describe_error(told.value)
+
+
+@pytest.mark.parametrize(
+    ("talk", "scheme", "words"),
+    [
+        (hang_up, "http", "the connection to {} broke: Remote end closed connection without response"),
+        (half_an_answer, "http", r"the connection to {} broke: IncompleteRead\(2 bytes read, 48 more expected\)"),
+        (silent, "http", "no answer from {} for 0.2 s; caused by TimeoutError: timed out"),
+        (no_tls, "https", r"TLS with {} failed: \[SSL: WRONG_VERSION_NUMBER\] wrong version number .*"),
+    ],
+)
+def test_why_there_is_no_answer_is_told_in_words_with_the_server_s_address(talk: Talk, scheme: str, words: str) -> None:
+    with peer(talk) as address:
+        told = failure(f"{scheme}://{address}")
+
+        assert re.fullmatch("Unreachable: GET /version: " + words.format(re.escape(f"{scheme}://{address}")), told), (
+            told
+        )
+
+
+def test_a_refused_connection_and_a_name_that_nobody_knows_are_told_once_each() -> None:
+    with ReservedPort() as port:
+        url = f"https://{port.address}"
+        refused = f"Unreachable: GET /version: cannot connect to {url}: [Errno 111] Connection refused"
+        assert failure(url) == refused
+
+    unknown = failure("https://api.invalid:6443")
+    assert unknown.startswith("Unreachable: GET /version: no such host: https://api.invalid:6443: check DNS")
+    assert "object at" not in unknown
+    assert "Encrypted" not in unknown
+
+
+def test_a_server_that_stays_away_is_told_of_once_a_minute_and_once_when_it_answers_again(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    caplog.set_level("INFO", "tunnelgw")
+    configuration, now_s = Configuration(), 100.0
+    with Front() as front:
+        configuration.host = front.url
+        front.answer(lambda asked: asked.path == "/there", 503)
+        with contextlib.closing(ApiServer(lambda: configuration, clock=lambda: now_s)) as server:
+
+            def ask(path: str) -> list[tuple[str, str]]:
+                caplog.clear()
+                with contextlib.suppress(Exception):
+                    server.request("GET", path)
+                return [(record.levelname, record.getMessage()) for record in caplog.records]
+
+            away = [("WARNING", "API server cannot be reached, retrying")]
+            assert ask("/away") == [], "one request says nothing"
+            now_s += 4.9
+            assert ask("/away") == [], "it may only have restarted"
+            now_s += 0.1
+            assert ask("/away") == away
+            now_s += 59.9
+            assert ask("/away") == []
+            now_s += 0.1
+            assert ask("/away") == away
+            now_s += 3.0
+            assert ask("/there") == [("INFO", "API server answers again")], "a refusal is an answer"
+            assert ask("/there") == []
+            ask("/away")
+            now_s += 6.0
+            assert ask("/away") == [], "nor is a server that comes and goes told of more often"
+            assert ask("/there") == []

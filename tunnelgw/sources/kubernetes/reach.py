@@ -1,0 +1,51 @@
+"""Whether the API server answers at all: told once for all who ask it, and told again when it answers.
+
+One request without an answer is nothing yet: servers restart, and the next connection may work.
+"""
+
+import threading
+import time
+from collections.abc import Callable
+
+from daemonkit.logs import get_logger
+
+_PATIENCE_S = 5.0
+_SAY_EVERY_S = 60.0
+
+_log = get_logger("tunnelgw.sources.kubernetes")
+
+
+class Reach:
+    """Any thread may tell."""
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
+        self._lock = threading.Lock()
+        self._lost_s: float | None = None
+        """When the first request failed that no answer has followed."""
+        self._told_s: float | None = None
+        """When that was said last, of this loss or of one before."""
+        self._is_told = False
+        """Of this loss."""
+
+    def answered(self) -> None:
+        """Whatever it said."""
+        with self._lock:
+            if self._lost_s is None:
+                return
+            away_s, was_told = self._clock() - self._lost_s, self._is_told
+            self._lost_s, self._is_told = None, False
+        if was_told:
+            _log.info("API server answers again", after_s=round(away_s, 1))
+
+    def lost(self, error: Exception) -> None:
+        """A request had no answer, or none to its end."""
+        with self._lock:
+            now_s = self._clock()
+            if self._lost_s is None:
+                self._lost_s = now_s
+            away_s = now_s - self._lost_s
+            if away_s < _PATIENCE_S or (self._told_s is not None and now_s - self._told_s < _SAY_EVERY_S):
+                return
+            self._told_s, self._is_told = now_s, True
+        _log.warning("API server cannot be reached, retrying", error, since_s=round(away_s, 1))
