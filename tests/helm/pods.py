@@ -163,7 +163,7 @@ class Containers:
         return str(variable["value"])
 
     def _volume(self, pod: Object, volume: Object, folder: Path) -> Path:
-        place = folder / volume["name"]
+        place = folder / str(volume["name"])
         place.mkdir()
         if "emptyDir" in volume:
             place.chmod(0o777)

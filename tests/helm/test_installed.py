@@ -2,6 +2,7 @@
 
 import subprocess
 import sys
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -19,7 +20,7 @@ TIMEOUT_S = 300.0
 @pytest.mark.timeout(TIMEOUT_S + 60.0)
 def test_the_chart_installs_serves_upgrades_and_goes(tmp_path: Path) -> None:
     for name in ("helm", "conformance", "gateway-api-crds"):
-        require(lambda name=name: find_program(name))
+        require(partial(find_program, name))
     require(find_programs)
     walk = Path(__file__).with_name("walk.py")
     pytest_ = [sys.executable, "-m", "pytest", str(walk), "-p", "no:xdist", "-x", "--timeout=240"]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 import yaml
 
@@ -206,7 +208,11 @@ def test_a_proxy_without_a_tunnel_is_told_of_no_files_of_one(helm: Helm) -> None
 @pytest.mark.parametrize("component", ["controller", "proxy"])
 def test_pods_have_the_rights_and_resources_of_the_values(helm: Helm, component: str) -> None:
     defaults = yaml.safe_load((CHART / "values.yaml").read_text())[component]
-    given = {"podSecurityContext": {"fsGroup": 7}, "securityContext": {"runAsUser": 7}, "resources": {"claims": []}}
+    given: dict[str, dict[str, Any]] = {
+        "podSecurityContext": {"fsGroup": 7},
+        "securityContext": {"runAsUser": 7},
+        "resources": {"claims": []},
+    }
     objects = helm.render({**DIRECT, component: given})
     spec, run = one(objects, "Deployment", f"-{component}")["spec"]["template"]["spec"], program(objects, component)
 

@@ -17,7 +17,7 @@ import time
 from collections.abc import Callable, Iterator
 from concurrent import futures
 from types import TracebackType
-from typing import Any, Self
+from typing import Any, Protocol, Self
 
 import grpc
 
@@ -34,7 +34,6 @@ METHODS = {
     "Late": grpc.unary_stream_rpc_method_handler,
     "Hang": grpc.unary_unary_rpc_method_handler,
 }
-Context = Any
 DETAILS = "details with spaces, and ümläuts"
 
 
@@ -49,7 +48,9 @@ class GrpcServer:
         self.gone = threading.Event()
         self.deadlines: list[tuple[float | None, float]] = []
         self._server = grpc.server(futures.ThreadPoolExecutor(16), options=[("grpc.so_reuseport", 0)])
-        handlers = {name: kind(getattr(self, f"_{name.lower()}")) for name, kind in METHODS.items()}
+        handlers: dict[str, grpc.RpcMethodHandler[bytes, bytes]] = {
+            name: kind(getattr(self, f"_{name.lower()}")) for name, kind in METHODS.items()
+        }
         self._server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler(SERVICE, handlers),))
         if certificate is None:
             port = self._server.add_insecure_port(f"{LOOPBACK}:0")
@@ -67,32 +68,32 @@ class GrpcServer:
     ) -> None:
         self._server.stop(0).wait(10)
 
-    def _unary(self, message: bytes, context: Context) -> bytes:
+    def _unary(self, message: bytes, context: grpc.ServicerContext) -> bytes:
         self.deadlines.append((context.time_remaining(), time.monotonic()))
-        notes = [pair for pair in context.invocation_metadata() if pair[0] == "x-note"]
+        notes = tuple(pair for pair in context.invocation_metadata() if pair[0] == "x-note")
         context.send_initial_metadata(notes)
         context.set_trailing_metadata((("x-tail", "17"), ("x-tail-bin", b"\x00\xff")))
         return message
 
-    def _split(self, message: bytes, _: Context) -> Iterator[bytes]:
+    def _split(self, message: bytes, _: grpc.ServicerContext) -> Iterator[bytes]:
         for index in range(len(message)):
             yield message[index : index + 1]
 
-    def _join(self, messages: Iterator[bytes], _: Context) -> bytes:
+    def _join(self, messages: Iterator[bytes], _: grpc.ServicerContext) -> bytes:
         return b"".join(messages)
 
-    def _chat(self, messages: Iterator[bytes], _: Context) -> Iterator[bytes]:
+    def _chat(self, messages: Iterator[bytes], _: grpc.ServicerContext) -> Iterator[bytes]:
         yield from messages
 
-    def _fail(self, message: bytes, context: Context) -> bytes:
+    def _fail(self, message: bytes, context: grpc.ServicerContext) -> bytes:
         context.abort(grpc.StatusCode[message.decode()], DETAILS)
         raise AssertionError("abort returns never")
 
-    def _late(self, message: bytes, context: Context) -> Iterator[bytes]:
+    def _late(self, message: bytes, context: grpc.ServicerContext) -> Iterator[bytes]:
         yield message
         context.abort(grpc.StatusCode.DATA_LOSS, DETAILS)
 
-    def _hang(self, message: bytes, context: Context) -> bytes:
+    def _hang(self, message: bytes, context: grpc.ServicerContext) -> bytes:
         is_over = threading.Event()  # of this call: an earlier one may end only now
 
         def leave() -> None:
@@ -106,29 +107,43 @@ class GrpcServer:
         return message
 
 
+class Answers(Protocol):
+    """What a server streams."""
+
+    def __iter__(self) -> Iterator[bytes]: ...
+
+    def __next__(self) -> bytes: ...
+
+    def code(self) -> grpc.StatusCode: ...
+
+
 class GrpcClient:
     """Calls methods of `test.Echo` by name."""
 
     def __init__(self, channel: grpc.Channel) -> None:
         self._channel = channel
 
-    def unary(self, method: str, message: bytes, *, timeout_s: float = 15.0, **options: Any) -> Any:
+    def unary(self, method: str, message: bytes, *, timeout_s: float = 15.0, **options: Any) -> tuple[bytes, grpc.Call]:
         """The response message, and the call for the rest."""
-        return self._channel.unary_unary(f"/{SERVICE}/{method}").with_call(message, timeout=timeout_s, **options)
+        call: grpc.UnaryUnaryMultiCallable[bytes, bytes] = self._channel.unary_unary(f"/{SERVICE}/{method}")
+        return call.with_call(message, timeout=timeout_s, **options)
 
-    def start(self, method: str, message: bytes, timeout_s: float = 30.0) -> Any:
+    def start(self, method: str, message: bytes, timeout_s: float = 30.0) -> grpc.Future[bytes]:
         """A call that is not waited for."""
-        return self._channel.unary_unary(f"/{SERVICE}/{method}").future(message, timeout=timeout_s)
+        call: grpc.UnaryUnaryMultiCallable[bytes, bytes] = self._channel.unary_unary(f"/{SERVICE}/{method}")
+        return call.future(message, timeout=timeout_s)
 
-    def split(self, method: str, message: bytes, timeout_s: float = 15.0) -> Any:
-        return self._channel.unary_stream(f"/{SERVICE}/{method}")(message, timeout=timeout_s)
+    def split(self, method: str, message: bytes, timeout_s: float = 15.0) -> Answers:
+        call: grpc.UnaryStreamMultiCallable[bytes, bytes] = self._channel.unary_stream(f"/{SERVICE}/{method}")
+        return call(message, timeout=timeout_s)
 
     def join(self, messages: Iterator[bytes], timeout_s: float = 15.0) -> bytes:
-        joined: bytes = self._channel.stream_unary(f"/{SERVICE}/Join")(messages, timeout=timeout_s)
-        return joined
+        call: grpc.StreamUnaryMultiCallable[bytes, bytes] = self._channel.stream_unary(f"/{SERVICE}/Join")
+        return call(messages, timeout=timeout_s)
 
-    def chat(self, messages: Iterator[bytes], timeout_s: float = 15.0) -> Any:
-        return self._channel.stream_stream(f"/{SERVICE}/Chat")(messages, timeout=timeout_s)
+    def chat(self, messages: Iterator[bytes], timeout_s: float = 15.0) -> Answers:
+        call: grpc.StreamStreamMultiCallable[bytes, bytes] = self._channel.stream_stream(f"/{SERVICE}/Chat")
+        return call(messages, timeout=timeout_s)
 
     def close(self) -> None:
         self._channel.close()
@@ -159,5 +174,5 @@ def code_of(call: Callable[[], object]) -> tuple[grpc.StatusCode, str]:
     try:
         found = call()
     except grpc.RpcError as error:
-        return error.code(), error.details()
+        return error.code(), error.details() or ""
     raise AssertionError(f"the call succeeded with {found!r}")

@@ -36,7 +36,7 @@ def certificate(authority: Authority) -> Issued:
 
 @pytest.fixture(scope="module", params=["nginx", "nghttpd"])
 def tls_server(request: pytest.FixtureRequest, certificate: Issued) -> Iterator[Server]:
-    with {"nginx": nginx, "nghttpd": nghttpd}[request.param](certificate) as server:
+    with nginx(certificate) if request.param == "nginx" else nghttpd(certificate) as server:
         (server.root / "hello.txt").write_bytes(SAID)
         yield server
 

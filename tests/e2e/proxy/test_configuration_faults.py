@@ -31,7 +31,8 @@ def garbage_of(document: dict[str, object]) -> list[bytes]:
     chance = random.Random(7)
     cut = [good[: chance.randrange(1, len(good))] for _ in range(15)]
     nonsense = [b"", b"null", b"[]", b"{}x", b'{"routes": 1}', b'{"unknown": 1}', b"\xff\xfe", b"[" * 100_000]
-    values = [json.dumps({**document, "routes": value}).encode() for value in (None, {}, [None], [[]], [{"x": 1}])]
+    no_routes: list[object] = [None, {}, [None], [[]], [{"x": 1}]]
+    values = [json.dumps({**document, "routes": value}).encode() for value in no_routes]
     return [*cut, *nonsense, *values]
 
 

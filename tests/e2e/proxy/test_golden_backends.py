@@ -235,7 +235,7 @@ def test_a_cookie_outlives_changes_of_other_addresses(
     gateway: Gateway, pair: tuple[RecordingBackend, RecordingBackend]
 ) -> None:
     addresses = [backend.address for backend in pair]
-    sticky = {"sessionPersistence": {"sessionName": "sid"}}
+    sticky: dict[str, Any] = {"sessionPersistence": {"sessionName": "sid"}}
     gateway.serve(route_to("", addresses=addresses, **sticky))
     first = ask(gateway.clear[1])
     cookie = first.value("set-cookie")

@@ -3,6 +3,8 @@
 import queue
 import time
 from collections.abc import Callable, Iterator
+from functools import partial
+from typing import Any
 
 import grpc
 import h2.errors
@@ -25,7 +27,7 @@ def server(request: pytest.FixtureRequest, gateway: Gateway) -> Iterator[GrpcSer
     """Reached by the route of kind grpc that the gateway serves meanwhile."""
     authority = gateway.doors.authority
     certificate = authority.issue(BACKEND_NAME) if request.param == "https" else None
-    tls = {"tls": {"serverName": BACKEND_NAME, "ca": authority.pem}} if certificate else {}
+    tls: dict[str, Any] = {"tls": {"serverName": BACKEND_NAME, "ca": authority.pem}} if certificate else {}
     with GrpcServer(certificate) as server:
         gateway.serve(route_to(server.address, kind="grpc", protocol=request.param, **tls))
         yield server
@@ -125,7 +127,7 @@ def test_the_deadline_reaches_the_backend(server: GrpcServer, client: GrpcClient
 def test_a_client_whose_deadline_expires_is_gone_for_the_backend_too(server: GrpcServer, client: GrpcClient) -> None:
     """Its time must not be over before the call is there, which on a slow machine takes longer."""
     for timeout_s in (0.3, 3.0, 30.0):
-        code, _ = code_of(lambda timeout_s=timeout_s: client.unary("Hang", b"", timeout_s=timeout_s))
+        code, _ = code_of(partial(client.unary, "Hang", b"", timeout_s=timeout_s))
         assert grpc.StatusCode.DEADLINE_EXCEEDED == code
         if server.hanging.is_set():
             break

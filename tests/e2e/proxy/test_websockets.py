@@ -75,7 +75,12 @@ def test_a_thousand_messages_each_way_cross(gateway: Gateway, server: WebSocketS
     """Neither side waits for the other."""
     messages = [b"%d " % number * 1000 for number in range(1000)]
     with dial(gateway, compression=None) as client:
-        sender = threading.Thread(target=lambda: [client.send(message) for message in messages], daemon=True)
+
+        def send_all() -> None:
+            for message in messages:
+                client.send(message)
+
+        sender = threading.Thread(target=send_all, daemon=True)
         sender.start()
 
         assert messages == [client.recv(WAIT_S) for _ in messages]

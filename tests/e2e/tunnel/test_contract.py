@@ -31,7 +31,7 @@ BOOTSTRAP_FIELDS = ["time", "level", "msg", "error", "attempt", "delay_s", "edge
 
 
 def cap_s(attempt: int) -> float:
-    return min(30.0, 2.0 * 2 ** (attempt - 1))
+    return min(30.0, 2.0**attempt)
 
 
 def malformed_tokens() -> list[str]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from proxy import h2
@@ -18,7 +20,7 @@ KEY = (b"sec-websocket-key", b"dGhlIHNhbXBsZSBub25jZQ==")
 PUSH = b'{"version":1,"config":{}}'
 
 
-def serve(proxy: Connector, backend: RecordingBackend, **route: object) -> None:
+def serve(proxy: Connector, backend: RecordingBackend, **route: Any) -> None:
     proxy.put({"listeners": [], "routes": [route_to(backend.address, **route)]})
 
 

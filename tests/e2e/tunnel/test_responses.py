@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import threading
 from collections.abc import Callable, Iterator
+from typing import Any
 
 import pytest
 
@@ -19,7 +20,7 @@ Script = Callable[[Dialogue], None]
 
 
 @contextlib.contextmanager
-def served_by(proxy: Connector, script: Script, **rule: object) -> Iterator[SocketBackend]:
+def served_by(proxy: Connector, script: Script, **rule: Any) -> Iterator[SocketBackend]:
     with SocketBackend(script) as backend:
         proxy.put({"listeners": [], "routes": [route_to(backend.address, **rule)]})
         yield backend
