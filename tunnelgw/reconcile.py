@@ -248,7 +248,7 @@ class Reconciler:
             return
         parcel = DocumentParcel(made.digest(), made.tail())
         self._metrics.document_bytes.labels(plane).set(len(parcel.tail))
-        self._dispatch.put_document(plane, parcel, made.listeners, self._number)
+        self._dispatch.put_document(plane, parcel, made.settings.listeners, self._number)
 
     # -- deliveries --------------------------------------------------------------------------------------------------
 

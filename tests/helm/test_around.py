@@ -132,6 +132,13 @@ def test_the_class_has_the_doors_of_the_values(helm: Helm) -> None:
     assert both == {**direct, **tunnelled, "accountID": "0" * 32, "publish": "Tunnel"}
 
 
+def test_the_class_has_the_proxy_settings_of_the_values(helm: Helm) -> None:
+    given = {"forwarding": {"trustedProxies": ["10.0.0.0/8"]}, "limits": {"requestTimeout": "60s"}}
+    objects = helm.render(changed(DIRECT, "gatewayClass.proxy", given))
+
+    assert one(objects, "GatewayClassConfig")["spec"]["proxy"] == given
+
+
 def test_a_class_points_to_its_configuration(helm: Helm) -> None:
     objects = helm.render(changed(DIRECT, "gatewayClass.name", "edge"))
     class_, config = one(objects, "GatewayClass"), one(objects, "GatewayClassConfig")

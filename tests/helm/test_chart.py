@@ -69,6 +69,8 @@ def test_the_schema_is_one() -> None:
         ("proxy.accessLog", "some", "accessLog"),
         ("proxy.replicas", "two", "replicas"),
         ("controller.logLevel", "chatty", "logLevel"),
+        ("gatewayClass.proxy", {"forwarding": {"trustedProxy": ["10.0.0.0/8"]}}, "trustedProxy"),
+        ("gatewayClass.proxy", {"limits": {"requestTimeout": 60}}, "requestTimeout"),
         ("direct.ports", [{"name": "http", "port": 80, "targetPort": "http"}], "targetPort"),
     ],
 )

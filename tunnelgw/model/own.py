@@ -22,6 +22,36 @@ class Direct(Part, frozen=True):
     service: DirectService | None = None
 
 
+class ProxyForwarding(Part, frozen=True):
+    trusted_proxies: tuple[str, ...] = ()
+    forwarded: bool = False
+    via: bool = False
+    request_id_header: str | None = None
+
+
+class ProxyLimits(Part, frozen=True):
+    max_header_bytes: int | None = None
+    max_uri_bytes: int | None = None
+    max_connections: int | None = None
+    header_timeout: str | None = None
+    idle_timeout: str | None = None
+    stream_idle_timeout: str | None = None
+    connect_timeout: str | None = None
+    request_timeout: str | None = None
+    backend_idle_timeout: str | None = None
+
+
+class ProxySettings(Part, frozen=True):
+    """What a proxy's document says beside listeners, backends and routes, spelled as there.
+
+    None: as the proxy has it by itself.
+    """
+
+    merge_slashes: bool = True
+    forwarding: ProxyForwarding = ProxyForwarding()
+    limits: ProxyLimits = ProxyLimits()
+
+
 class GatewayClassConfigSpec(Part, frozen=True):
     tunnel_id: str = msgspec.field(default="", name="tunnelID")
     """Lower-case UUID; empty: no tunnel, direct listeners only."""
@@ -32,6 +62,8 @@ class GatewayClassConfigSpec(Part, frozen=True):
     direct: Direct | None = None
     publish: str = ""
     """Tunnel or Direct: which address a Gateway shows. Empty: Direct where there are direct listeners."""
+    proxy: ProxySettings | None = None
+    """Of the shared proxies those of the oldest class that has any; of a GatewayConfig those of its own."""
 
 
 class GatewayClassConfig(Object, frozen=True):

@@ -3,6 +3,7 @@
 import ipaddress
 import re
 
+from proxy import document
 from tunnelgw.model.conditions import ConditionType, Finding, Reason
 from tunnelgw.model.gateways import GatewayClass
 from tunnelgw.model.kinds import Kind
@@ -10,7 +11,9 @@ from tunnelgw.model.meta import Key
 from tunnelgw.model.own import TUNNELGW, GatewayClassConfig, GatewayClassConfigSpec
 from tunnelgw.model.part import Part
 from tunnelgw.model.refs import ParametersRef
+from tunnelgw.model.snapshot import Index
 from tunnelgw.translate.queries import View
+from tunnelgw.translate.settings import document_settings
 from tunnelgw.translate.verdicts import ClassVerdict, false, true
 
 BUNDLE_VERSION = "gateway.networking.k8s.io/bundle-version"
@@ -45,9 +48,18 @@ def class_verdict(view: View, name: str) -> ClassVerdict | None:
     accepted = (
         false(ConditionType.ACCEPTED, Reason.INVALID_PARAMETERS, setup.problem)
         if setup.problem
-        else true(ConditionType.ACCEPTED, Reason.ACCEPTED, "the class is served by this controller")
+        else true(ConditionType.ACCEPTED, Reason.ACCEPTED, _served(view, setup))
     )
     return ClassVerdict((accepted, view.ask(supported_version, "")))
+
+
+def settings_class(view: View, _: str) -> str:
+    """A query: the class whose proxy settings the shared proxies have, the oldest with any. Empty: none has."""
+    for item in view.bucket(Index.CLASSES_BY_CONTROLLER, Key("", view.controller_name)):
+        setup = view.ask(class_setup, item.key.name)
+        if setup is not None and setup.config.proxy is not None:
+            return item.key.name
+    return ""
 
 
 def supported_version(view: View, _: str) -> Finding:
@@ -76,6 +88,10 @@ def config_problem(config: GatewayClassConfigSpec) -> str:
                 return f"direct.addresses has {address[:64]!r}, which is not an IP address"
         if config.direct.addresses and config.direct.service:
             return "direct has both `addresses` and `service`, want one of the two"
+    try:
+        document_settings(config.proxy)
+    except document.DocumentError as error:
+        return "; ".join(f"proxy.{problem}" for problem in error.problems)
     return ""
 
 
@@ -85,6 +101,18 @@ def is_ip_address(text: str) -> bool:
     except ValueError:
         return False
     return True
+
+
+def _served(view: View, setup: ClassSetup) -> str:
+    """What is said of a class that is accepted."""
+    served = "the class is served by this controller"
+    if setup.config.proxy is None:
+        return served
+    deciding = view.ask(settings_class, "")
+    decided = view.ask(class_setup, deciding)
+    if decided is None or decided.config.proxy == setup.config.proxy:
+        return served
+    return f"{served}; its `proxy` is not used: the shared proxies have that of GatewayClass {deciding}, which is older"
 
 
 def _with_parameters(view: View, ref: ParametersRef | None) -> ClassSetup:

@@ -9,7 +9,7 @@ from typing import NamedTuple
 from tunnelgw.model.gateways import Gateway, GatewayClass
 from tunnelgw.model.kinds import Kind
 from tunnelgw.model.meta import Key
-from tunnelgw.model.own import TUNNELGW, Direct, GatewayClassConfigSpec, GatewayConfig
+from tunnelgw.model.own import TUNNELGW, Direct, GatewayClassConfigSpec, GatewayConfig, ProxySettings
 from tunnelgw.model.part import Part
 from tunnelgw.model.refs import LocalRef
 from tunnelgw.model.snapshot import Index
@@ -36,6 +36,7 @@ class GatewaySetup(Part, frozen=True):
     tunnel: str = ""
     direct: Direct | None = None
     publish: str = ""
+    proxy: ProxySettings | None = None
     problem: str = ""
     """Parameters that cannot be used: nothing of the Gateway is served."""
 
@@ -78,7 +79,7 @@ def _candidates(view: View, data_plane: str) -> Iterator[Key]:
 
 
 def _with(class_name: str, data_plane: str, age: Age, config: GatewayClassConfigSpec) -> GatewaySetup:
-    return GatewaySetup(class_name, data_plane, age, config.tunnel_id, config.direct, config.publish)
+    return GatewaySetup(class_name, data_plane, age, config.tunnel_id, config.direct, config.publish, config.proxy)
 
 
 def _own_config(view: View, namespace: str, ref: LocalRef) -> GatewayClassConfigSpec | str:

@@ -21,7 +21,7 @@ from tunnelgw.translate.classes import class_verdict
 from tunnelgw.translate.gateways import SHARED
 from tunnelgw.translate.gatewayverdicts import gateway_verdict, set_verdict
 from tunnelgw.translate.policies import PolicyVerdict, policy_verdict
-from tunnelgw.translate.proxyconfig import DataPlaneDocument, plane_listeners
+from tunnelgw.translate.proxyconfig import DataPlaneDocument, plane_settings
 from tunnelgw.translate.queries import CONTROLLER_NAME, Queries, Query, Question
 from tunnelgw.translate.routes import ListenerId, PlanePart, RouteParts, TunnelHost, route_parts
 from tunnelgw.translate.verdicts import GatewayVerdict, ListenerSetVerdict, ObjectId, RouteVerdict, Verdict
@@ -144,7 +144,7 @@ class Translation:
         return msgspec.structs.replace(verdict, listeners=listeners)
 
     def _settle(self, question: Question) -> None:
-        if question in self._answers or question[0] not in (backend, plane_listeners):
+        if question in self._answers or question[0] not in (backend, plane_settings):
             self._replace(question, self._queries.keep(*question))
 
     def _drop(self, question: Question) -> None:
@@ -165,8 +165,8 @@ class Translation:
             self._count_route(key, old or _NO_PARTS, new or _NO_PARTS)
         elif query is backend:
             self._put_backend(key, new)
-        elif query is plane_listeners:
-            self._put_listeners(key, new)
+        elif query is plane_settings:
+            self._put_settings(key, new)
         else:
             if query is gateway_verdict:
                 self._count_gateway(old, new)
@@ -184,14 +184,14 @@ class Translation:
 
     def _open(self, plane: str) -> None:
         self._documents.setdefault(plane, DataPlaneDocument())
-        question: Question = (plane_listeners, plane)
+        question: Question = (plane_settings, plane)
         self._answers.setdefault(question, None)
         self._settle(question)
 
     def _close(self, plane: str) -> None:
         """Its routes leave it in the same update."""
-        self._queries.let_go(plane_listeners, plane)
-        self._answers.pop((plane_listeners, plane), None)
+        self._queries.let_go(plane_settings, plane)
+        self._answers.pop((plane_settings, plane), None)
         self._closed.add(plane)
         self._planes.add(plane)
 
@@ -235,8 +235,8 @@ class Translation:
             self._documents[plane].put_backend(made)
             self._planes.add(plane)
 
-    def _put_listeners(self, plane: str, listeners: tuple[document.Listener, ...]) -> None:
-        self._documents[plane].listeners = listeners
+    def _put_settings(self, plane: str, settings: document.Settings) -> None:
+        self._documents[plane].settings = settings
         self._planes.add(plane)
 
 

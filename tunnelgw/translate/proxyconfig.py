@@ -10,25 +10,39 @@ import msgspec
 
 from proxy import document
 from tunnelgw.model.meta import Key
+from tunnelgw.model.own import ProxySettings
+from tunnelgw.translate.classes import class_setup, settings_class
 from tunnelgw.translate.encodedparts import EncodedParts
-from tunnelgw.translate.gateways import gateways_of
+from tunnelgw.translate.gateways import SHARED, gateway_setup, gateways_of
 from tunnelgw.translate.listeners import gateway_documents
 from tunnelgw.translate.queries import View
+from tunnelgw.translate.settings import document_settings
 
 _encode = msgspec.json.Encoder().encode
 
 
-def plane_listeners(view: View, data_plane: str) -> tuple[document.Listener, ...]:
-    """A query: the listeners of a document, the oldest Gateway's first."""
+def plane_settings(view: View, data_plane: str) -> document.Settings:
+    """A query: all of a document but backends and routes; of its listeners the oldest Gateway's come first."""
     gateways: tuple[Key, ...] = view.ask(gateways_of, data_plane)
-    return tuple(listener for key in gateways for listener in view.ask(gateway_documents, key))
+    listeners = tuple(listener for key in gateways for listener in view.ask(gateway_documents, key))
+    return msgspec.structs.replace(document_settings(_wanted_settings(view, data_plane)), listeners=listeners)
+
+
+def _wanted_settings(view: View, data_plane: str) -> ProxySettings | None:
+    """Sound ones: a class or a Gateway whose parameters have a problem has none."""
+    if data_plane != SHARED:
+        own = view.ask(gateway_setup, Key(*data_plane.split("/", 1)))
+        return own.proxy if own else None
+    name = view.ask(settings_class, "")
+    shared = view.ask(class_setup, name) if name else None
+    return shared.config.proxy if shared else None
 
 
 class DataPlaneDocument:
     """What a data plane is to serve."""
 
     def __init__(self) -> None:
-        self.listeners: tuple[document.Listener, ...] = ()
+        self.settings = document.Settings()
         self._backends = EncodedParts()
         self._routes = EncodedParts()
 
@@ -53,8 +67,9 @@ class DataPlaneDocument:
     def tail(self) -> bytes:
         """What follows the version in it."""
         chunks = []
-        if self.listeners:
-            chunks += [b',"listeners":', _encode(self.listeners)]
+        settings = _encode(self.settings)
+        if settings != b"{}":
+            chunks += [b",", settings[1:-1]]
         for name, parts in ((b',"backends":[', self._backends), (b',"routes":[', self._routes)):
             if parts:
                 chunks += [name, *parts.chunks(), b"]"]
@@ -64,8 +79,8 @@ class DataPlaneDocument:
     def digest(self) -> str:
         """Equal digests, equal tails."""
         # What an edit leaves alone is not hashed again. Each part has a fixed length, so none runs into the next.
-        listeners = hashlib.sha256(_encode(self.listeners)).digest()
-        return hashlib.sha256(listeners + self._backends.digest() + self._routes.digest()).hexdigest()
+        settings = hashlib.sha256(_encode(self.settings)).digest()
+        return hashlib.sha256(settings + self._backends.digest() + self._routes.digest()).hexdigest()
 
 
 def _route_name(route: document.Route) -> str:

@@ -125,6 +125,26 @@ CONFIGS = st.fixed_dictionaries(
             st.fixed_dictionaries({"addresses": st.lists(ADDRESSES, max_size=3, unique=True)}),
             st.fixed_dictionaries({"service": st.fixed_dictionaries({"name": NAMES, "namespace": NAMESPACES})}),
         ),
+        "proxy": st.fixed_dictionaries(
+            {},
+            optional={
+                "mergeSlashes": st.booleans(),
+                "forwarding": st.fixed_dictionaries(
+                    {},
+                    optional={
+                        "trustedProxies": st.lists(st.sampled_from(["10.0.0.0/8", "192.0.2.1", "::/200"]), max_size=2),
+                        "requestIdHeader": st.sampled_from(["X-Id", "Host", "", "odd name"]),
+                    },
+                ),
+                "limits": st.fixed_dictionaries(
+                    {},
+                    optional={
+                        "maxHeaderBytes": st.integers(-1, 1 << 40),
+                        "requestTimeout": st.sampled_from(["1s", "0s", "", "-1s", "1.5s"]),
+                    },
+                ),
+            },
+        ),
     },
 )
 GATEWAYS = st.fixed_dictionaries(

@@ -94,6 +94,26 @@ _DOORS = {
     "providerCredentialsSecretRef": {"name": "credentials", "key": "token"},
     "direct": {"addresses": ["192.0.2.1"]},
     "publish": "Direct",
+    "proxy": {
+        "mergeSlashes": False,
+        "forwarding": {
+            "trustedProxies": ["10.0.0.0/8", "2001:db8::1"],
+            "forwarded": True,
+            "via": True,
+            "requestIdHeader": "X-Correlation-Id",
+        },
+        "limits": {
+            "maxHeaderBytes": 32768,
+            "maxUriBytes": 8192,
+            "maxConnections": 500,
+            "headerTimeout": "5s",
+            "idleTimeout": "1m30s",
+            "streamIdleTimeout": "0s",
+            "connectTimeout": "500ms",
+            "requestTimeout": "1h",
+            "backendIdleTimeout": "30s",
+        },
+    },
 }
 
 FULL: list[tuple[Kind, dict[str, Any]]] = [

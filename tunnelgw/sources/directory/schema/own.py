@@ -2,8 +2,8 @@
 
 from typing import Any
 
-from tunnelgw.sources.directory.schema.common import NAME, PORT, PRECISE_HOSTNAME
-from tunnelgw.sources.directory.schema.shapes import Fields, Items, Shape, Text
+from tunnelgw.sources.directory.schema.common import DURATION, HEADER_NAME, NAME, PORT, PRECISE_HOSTNAME
+from tunnelgw.sources.directory.schema.shapes import Fields, Flag, Items, Number, Shape, Text
 
 _HEX = "[0-9a-f]"
 _UUID = rf"{_HEX}{{8}}-{_HEX}{{4}}-{_HEX}{{4}}-{_HEX}{{4}}-{_HEX}{{12}}"
@@ -37,6 +37,33 @@ def _secret(key: str, *, is_elsewhere: bool) -> Fields:
 
 
 _PLAIN_NAMESPACE = Text(1, 63)
+_NETWORK = Text(2, 49, r"[0-9A-Fa-f:.]+(/[0-9]{1,3})?", "an IP address, or a network such as 10.0.0.0/8")
+_PROXY = Fields(
+    {
+        "mergeSlashes": Flag(),
+        "forwarding": Fields(
+            {
+                "trustedProxies": Items(_NETWORK, 0, 256, is_set=True),
+                "forwarded": Flag(),
+                "via": Flag(),
+                "requestIdHeader": HEADER_NAME,
+            }
+        ),
+        "limits": Fields(
+            {
+                "maxHeaderBytes": Number(1024, 1024 * 1024),
+                "maxUriBytes": Number(256, 1024 * 1024),
+                "maxConnections": Number(1, 1_000_000),
+                "headerTimeout": DURATION,
+                "idleTimeout": DURATION,
+                "streamIdleTimeout": DURATION,
+                "connectTimeout": DURATION,
+                "requestTimeout": DURATION,
+                "backendIdleTimeout": DURATION,
+            }
+        ),
+    }
+)
 
 
 def _config(*, is_elsewhere: bool, most_addresses: int) -> dict[str, Shape]:
@@ -51,6 +78,7 @@ def _config(*, is_elsewhere: bool, most_addresses: int) -> dict[str, Shape]:
             rules=[_one_door],
         ),
         "publish": Text(words=("Tunnel", "Direct")),
+        "proxy": _PROXY,
     }
 
 

@@ -1,0 +1,43 @@
+"""Settings of proxies in the parameters of a class, from the API server to what a client sees."""
+
+from __future__ import annotations
+
+import requests
+
+from tests.e2e.controller.arena import Arena
+from tests.e2e.controller.site import DEADLINE_S
+from tests.proxy.site import Proxy, eventually, reserved_port
+from tunnelgw.model.kinds import Kind
+
+ADDRESS = "127.0.0.2"
+
+
+def test_settings_of_a_class_hold_for_its_proxies_as_soon_as_they_are_written(arena: Arena, proxy: Proxy) -> None:
+    with reserved_port(ADDRESS) as port:
+        gateway_class = arena.gateway_class(tunnel_id=None, direct=ADDRESS)
+        arena.gateway(gateway_class, port=port)
+        arena.route("web", "a.example.org")
+
+        def answered() -> tuple[str, str]:
+            """Where a client is sent, and the request id that it is told; it came with one of its own."""
+            response = requests.get(
+                f"http://{ADDRESS}:{port}//a//b",
+                headers={"Host": "a.example.org", "X-Request-Id": "given", "Connection": "close"},
+                allow_redirects=False,
+                timeout=DEADLINE_S,
+            )
+            return response.headers["Location"], response.headers["X-Request-Id"]
+
+        with arena.controller(proxies=[proxy]):
+            arena.until_programmed()
+            location, request_id = answered()
+            assert location == f"http://elsewhere.example:{port}/a/b"
+            assert request_id != "given"
+
+            proxy_settings = {"mergeSlashes": False, "forwarding": {"trustedProxies": ["127.0.0.0/8"]}}
+            arena.cluster.patch(Kind.GATEWAY_CLASS_CONFIG, gateway_class, "", {"spec": {"proxy": proxy_settings}})
+            wanted = (f"http://elsewhere.example:{port}//a//b", "given")
+            eventually(lambda: answered() == wanted, "the proxy has the settings of the class", DEADLINE_S)
+
+            arena.cluster.patch(Kind.GATEWAY_CLASS_CONFIG, gateway_class, "", {"spec": {"proxy": None}})
+            eventually(lambda: answered()[0] == location, "the proxy has its own settings again", DEADLINE_S)
