@@ -1,5 +1,7 @@
 """Session persistence: a client stays with its backend and address until its time is over or they are gone."""
 
+import base64
+import struct
 from typing import Any
 
 import pytest
@@ -113,6 +115,22 @@ def test_sessions_end_by_age_and_by_idleness(policy: dict[str, Any], age_s: floa
     assert is_valid == (decision.session is not None)
 
 
+@pytest.mark.parametrize(("created_s", "used_s"), [(MAX_CLOCK_SKEW_S, 0.0), (0.0, MAX_CLOCK_SKEW_S)])
+def test_neither_time_of_a_session_may_be_ahead_by_more_than_clocks_differ(created_s: float, used_s: float) -> None:
+    table = table_with(idleTimeout="1h", absoluteTimeout="2h")
+
+    def is_valid(more_s: float) -> bool:
+        ahead_s = [int(NOW_S + second_s + (more_s if second_s else 0)) for second_s in (created_s, used_s)]
+        token = struct.pack(">8s8sII", *map(routing.fingerprint, ("http://b.test:80", "b.test:80")), *ahead_s)
+        return (
+            forwarded(table, cookie(b"tunnelgw-session=" + base64.urlsafe_b64encode(token)), 0.0, now_s=NOW_S).session
+            is not None
+        )
+
+    assert is_valid(0)
+    assert not is_valid(1)
+
+
 def test_a_bound_client_is_sent_its_cookie_again_only_to_keep_it_from_idling_out() -> None:
     table = table_with(idleTimeout="100s", absoluteTimeout="1h")
     policy = persistence(table)
@@ -127,6 +145,15 @@ def test_a_bound_client_is_sent_its_cookie_again_only_to_keep_it_from_idling_out
     later = forwarded(table, cookie(field[1]), now_s=NOW_S + 105).session
     assert later is not None
     assert (NOW_S, NOW_S + 11) == (later.created_s, later.used_s)
+
+
+def test_a_bound_client_whose_session_does_not_idle_out_is_not_sent_its_cookie_again() -> None:
+    table = table_with()
+    session = forwarded(table, cookie(binding(table, "a")), now_s=NOW_S).session
+
+    assert session is not None
+    policy = persistence(table)
+    assert policy.response_field(session, "http://a.test:80", "a.test:80", NOW_S + 1e6, is_secure=True) is None
 
 
 def test_another_address_makes_another_session() -> None:
@@ -192,6 +219,18 @@ def test_cookies_say_how_long_they_live_and_that_scripts_need_not_see_them() -> 
     value, *attributes = field[1].split(b"; ")
     assert value.startswith(b"sid=")
     assert [b"Path=/", b"HttpOnly", b"SameSite=Lax", b"Secure", b"Max-Age=3600"] == attributes
+
+
+def test_a_cookie_keeps_the_spelling_of_its_name_and_is_secure_over_tls_alone() -> None:
+    """A browser takes no secure cookie over plain HTTP."""
+    policy = persistence(table_with(sessionName="Sid"))
+
+    field = policy.response_field(None, "k", "a:1", NOW_S, is_secure=False)
+
+    assert field is not None
+    value, *attributes = field[1].split(b"; ")
+    assert value.startswith(b"Sid=")
+    assert [b"Path=/", b"HttpOnly", b"SameSite=Lax"] == attributes
 
 
 def test_a_cookie_of_the_browser_session_has_no_age() -> None:
