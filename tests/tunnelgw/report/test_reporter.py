@@ -121,7 +121,7 @@ def test_a_proxy_that_answers_just_while_statuses_are_made_is_not_told_as_one_th
         dispatch = Interrupted(settings, lambda: True, note, crashes.append, lambda *_: None, IngressReport(metrics))
         reporter = Reporter(dispatch, queue, WarningEvents(), metrics)
         made = translation.documents["shop/gw"]
-        dispatch.put_document("shop/gw", DocumentParcel(made.digest(), made.tail()), made.listeners, 1)
+        dispatch.put_document("shop/gw", DocumentParcel(made.digest(), made.tail()), made.settings.listeners, 1)
         dispatch.send(found)
         reporter.owe([GATEWAY], 1, frozenset({"shop/gw"}))
         situation = Situation(snapshot, translation, found, {}, ())
