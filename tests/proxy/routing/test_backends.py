@@ -35,6 +35,7 @@ WEIGHTS = [
     ([backend("a", weight=5), backend("b", weight=0)], {"a": 1.0}),
     ([backend("a", weight=1_000_000), backend("b", weight=1)], {"a": 1.0}),
     ([backend("a", weight=0), backend("b", weight=0)], {"500": 1.0}),
+    ([backend("a", weight=0)], {"500": 1.0}),
     ([INVALID], {"500": 1.0}),
     ([{"backend": "empty"}], {"503": 1.0}),
     ([], {"500": 1.0}),

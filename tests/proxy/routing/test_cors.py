@@ -67,7 +67,7 @@ def test_the_default_of_max_age_is_five_seconds_and_absent_lists_say_nothing() -
 
 
 def test_stars_stay_stars_without_credentials() -> None:
-    table = table_with(allowOrigins=["*"], allowMethods=["*"], allowHeaders=["*"])
+    table = table_with(allowOrigins=["*"], allowMethods=["*"], allowHeaders=["*"], exposeHeaders=["*"])
     head = request("h/", "OPTIONS", **PREFLIGHT, access_control_request_headers="x-a, x-b")
 
     fields = dict(answered(table, head).headers)
@@ -75,6 +75,7 @@ def test_stars_stay_stars_without_credentials() -> None:
     assert b"*" == fields[b"access-control-allow-origin"]
     assert b"*" == fields[b"access-control-allow-methods"]
     assert b"*" == fields[b"access-control-allow-headers"]
+    assert b"*" == fields[b"access-control-expose-headers"]
     assert b"vary" not in fields
 
 

@@ -80,14 +80,23 @@ def test_host_rewrite_changes_the_authority_and_nothing_else() -> None:
     assert b"/a?b" == decision.path
 
 
-def test_a_backends_rewrite_wins_over_the_rules_part_by_part() -> None:
-    own = {"urlRewrite": {"hostname": "own.example"}}
+@pytest.mark.parametrize(
+    ("own", "expected"),
+    [
+        ({"hostname": "own.example"}, (b"own.example", b"/p")),
+        ({"path": {"type": "ReplaceFullPath", "replaceFullPath": "/own"}}, (b"rule.example", b"/own")),
+    ],
+)
+def test_a_backends_rewrite_wins_over_the_rules_part_by_part(
+    own: dict[str, Any], expected: tuple[bytes, bytes]
+) -> None:
     whole = {"urlRewrite": {"hostname": "rule.example", "path": {"type": "ReplaceFullPath", "replaceFullPath": "/p"}}}
-    table = table_of(route("r", rule={"filters": whole, "backends": [{"address": "b:1", "filters": own}]}))
+    reference = {"address": "b:1", "filters": {"urlRewrite": own}}
+    table = table_of(route("r", rule={"filters": whole, "backends": [reference]}))
 
     decision = forwarded(table, request("h/"))
 
-    assert (b"own.example", b"/p") == (decision.authority, decision.path)
+    assert expected == (decision.authority, decision.path)
 
 
 def test_what_nobody_rewrites_is_passed_on_as_the_same_object() -> None:
