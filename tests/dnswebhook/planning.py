@@ -1,7 +1,7 @@
 """Ways to say changes, rows and plans in a line."""
 
 from dnswebhook.domains import DomainFilter, ProtectedNames
-from dnswebhook.model import Capabilities, Changes, Endpoint, Record, RecordSpec
+from dnswebhook.model import Capabilities, Changes, Endpoint, Origin, Record, RecordSpec
 from dnswebhook.operations import Create, Plan, Step
 from dnswebhook.plan import make_plan
 
@@ -31,13 +31,25 @@ def ownership(of: str, kind: str, owner: str = "default") -> Endpoint:
     return Endpoint(f"{kind.lower()}-{of}", "TXT", (text,), labels={"ownedRecord": of})
 
 
-def row(name: str, kind: str, value: str, ttl_s: int = 0, **more: object) -> Record:
-    return Record(f"{name}/{kind}/{value}", name, kind, value, ttl_s, **more)  # type: ignore[arg-type]
+def row(
+    name: str,
+    kind: str,
+    value: str,
+    ttl_s: int = 0,
+    *,
+    is_enabled: bool = True,
+    origin: Origin = Origin.USER_DEFINED,
+) -> Record:
+    return Record(f"{name}/{kind}/{value}", name, kind, value, ttl_s, is_enabled, origin)
 
 
-def planned(changes: Changes, *rows: Record, **more: object) -> Plan:
-    options = {"domain_filter": EVERYTHING, "protected": NOTHING_PROTECTED, **more}
-    return make_plan(changes, rows, CAPABILITIES, **options)  # type: ignore[arg-type]
+def planned(
+    changes: Changes,
+    *rows: Record,
+    domain_filter: DomainFilter = EVERYTHING,
+    protected: ProtectedNames = NOTHING_PROTECTED,
+) -> Plan:
+    return make_plan(changes, rows, CAPABILITIES, domain_filter, protected)
 
 
 def steps(plan: Plan) -> list[Step]:

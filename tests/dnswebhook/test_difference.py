@@ -13,14 +13,31 @@ from dnswebhook.wishes import Refusal, RefusalReason, SkipReason, Wish
 NAME = "app.example.com"
 
 
-def row(value: str, kind: str = "A", ttl_s: int = 0, name: str = NAME, **more: object) -> Record:
-    return Record(f"{name}/{kind}/{value}", name, kind, value, ttl_s, **more)  # type: ignore[arg-type]
+def row(
+    value: str,
+    kind: str = "A",
+    ttl_s: int = 0,
+    name: str = NAME,
+    *,
+    is_enabled: bool = True,
+    origin: Origin = Origin.USER_DEFINED,
+) -> Record:
+    return Record(f"{name}/{kind}/{value}", name, kind, value, ttl_s, is_enabled, origin)
 
 
-def wish(wanted: Iterable[str] = (), removed: Iterable[str] = (), kind: str = "A", **more: object) -> Wish:
+def wish(
+    wanted: Iterable[str] = (),
+    removed: Iterable[str] = (),
+    kind: str = "A",
+    *,
+    ttl_s: int = 0,
+    is_wanted: bool | None = None,
+    owned: OwnedSet | None = None,
+) -> Wish:
+    """Something is wanted where values are, unless `is_wanted` says otherwise."""
     values = tuple(wanted)
-    options = {"is_wanted": bool(values), **more}
-    return Wish(NAME, kind, values, removed=frozenset(removed), **options)  # type: ignore[arg-type]
+    is_wanted = bool(values) if is_wanted is None else is_wanted
+    return Wish(NAME, kind, values, ttl_s, frozenset(removed), is_wanted, owned)
 
 
 def voucher(wanted: Iterable[str] = ("heritage",), removed: Iterable[str] = (), kind: str = "A") -> Wish:

@@ -5,7 +5,7 @@ import pytest
 
 from dnswebhook.model import Origin, Record
 from dnswebhook.ownership import OwnedSet
-from dnswebhook.vouchers import Voucher, extended, settle
+from dnswebhook.vouchers import IsDesired, Voucher, extended, settle
 
 TEXT = '"heritage=external-dns,external-dns/owner=default"'
 OWNED = OwnedSet("app.example.com", frozenset({"A"}))
@@ -61,15 +61,15 @@ def test_one_that_was_there_before_goes_without_any_record_when_none_is_wanted()
 
 
 @pytest.mark.parametrize("is_desired", [nobody_knows, desired, undesired])
-def test_one_that_was_to_leave_goes_when_its_record_has_gone(is_desired: object) -> None:
-    settlement = settle([leaving], [TXT_ROW], is_desired)  # type: ignore[arg-type]
+def test_one_that_was_to_leave_goes_when_its_record_has_gone(is_desired: IsDesired) -> None:
+    settlement = settle([leaving], [TXT_ROW], is_desired)
 
     assert ((TXT_ROW,), (leaving,)) == (settlement.remove, settlement.open)
 
 
 @pytest.mark.parametrize("is_desired", [nobody_knows, desired])
-def test_one_whose_record_may_still_follow_stays_open(is_desired: object) -> None:
-    settlement = settle([coming], [TXT_ROW], is_desired)  # type: ignore[arg-type]
+def test_one_whose_record_may_still_follow_stays_open(is_desired: IsDesired) -> None:
+    settlement = settle([coming], [TXT_ROW], is_desired)
 
     assert ((), (coming,)) == (settlement.remove, settlement.open)
 

@@ -5,6 +5,7 @@ import pytest
 
 from proxy.backend.stream import Reason
 from proxy.exchange.record import Record
+from proxy.h2.heads import RequestHead
 from proxy.routing import compile_table
 from proxy.stats import NO_ROUTE
 from tests.proxy.exchange.conftest import MakeWorld
@@ -343,8 +344,8 @@ def test_a_redirect_is_answered(make_world: MakeWorld) -> None:
     [asked(b"CONNECT", b""), asked(b"CONNECT", protocol=b"connect-udp")],
     ids=["to an address", "for an unknown protocol"],
 )
-def test_a_connect_that_is_not_for_websocket_is_refused(world: World, head: object) -> None:
-    client = world.begin(head, end_stream=False)  # type: ignore[arg-type]
+def test_a_connect_that_is_not_for_websocket_is_refused(world: World, head: RequestHead) -> None:
+    client = world.begin(head, end_stream=False)
 
     assert client.head is not None
     assert (client.head.status_code, client.is_request_stopped) == (501, True)

@@ -6,8 +6,10 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
+from proxy import document
 from proxy.backend.stream import Reason
 from proxy.exchange.upgrade import accept_of
+from proxy.h2.heads import RequestHead
 from tests.proxy.exchange.sides import GRPC, UNLIMITED, MemoryClient, MemoryStream, World, asked, config, config_of
 
 POLICIES = (
@@ -47,7 +49,9 @@ class Interleavings(RuleBasedStateMachine):
         opens_at_once=st.booleans(),
         window_bytes=WINDOWS,
     )
-    def begin(self, content, head, opens_at_once, window_bytes):  # type: ignore[no-untyped-def]
+    def begin(
+        self, content: document.Document, head: tuple[RequestHead, bool], opens_at_once: bool, window_bytes: int
+    ) -> None:
         self.world = World(content)
         self.world.pool.opens_at_once = opens_at_once
         self.world.pool.addresses = ["192.0.2.10:80", "192.0.2.11:80"]

@@ -22,12 +22,13 @@ import time
 from collections.abc import Callable
 from datetime import UTC, datetime
 from http import HTTPStatus
+from typing import Protocol
 
 import msgspec
 
 from daemonkit.logs import get_logger
 from tunnelgw.model.meta import Key
-from tunnelgw.sources.kubernetes.server import ApiServer, ApiServerError, Refused, decoded
+from tunnelgw.sources.kubernetes.server import ApiServerError, Refused, decoded
 
 _log = get_logger("tunnelgw.sources.kubernetes")
 
@@ -65,12 +66,19 @@ class _Lease(msgspec.Struct, rename="camel"):
     kind: str = "Lease"
 
 
+class Server(Protocol):
+    """The API server, of which an `ApiServer` is asked."""
+
+    def request(self, method: str, path: str, *, body: bytes | None = None, timeout_s: float) -> bytes:
+        """The answer's body. Raises ApiServerError."""
+
+
 class Leadership:
     """`is_held` may be asked by any thread."""
 
     def __init__(
         self,
-        server: ApiServer,
+        server: Server,
         key: Key,
         identity: str,
         stop: threading.Event,

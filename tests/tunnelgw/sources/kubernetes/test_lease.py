@@ -286,7 +286,7 @@ def test_a_lease_that_lapses_while_it_is_renewed_is_told_as_lost_and_held_again(
     monkeypatch.setattr(lease, "_now_s", lambda: clock[0])
 
     class Server:
-        def request(self, method: str, path: str, body: bytes = b"", timeout_s: float = 0.0) -> bytes:
+        def request(self, method: str, path: str, *, body: bytes | None = None, timeout_s: float) -> bytes:
             if method == "GET":
                 raise Refused(HTTPStatus.NOT_FOUND, "NotFound", path)
             if method == "PUT" and not seen:
@@ -296,9 +296,9 @@ def test_a_lease_that_lapses_while_it_is_renewed_is_told_as_lost_and_held_again(
                 stop.set()
             else:
                 clock[0] = 1.0  # so that the first renewal is asked for later than what it renews
-            return body
+            return body or b""
 
-    leadership = Leadership(Server(), Key(HOME, "lease"), "replica", stop, news.append, QUICK)  # type: ignore[arg-type]
+    leadership = Leadership(Server(), Key(HOME, "lease"), "replica", stop, news.append, QUICK)
     leadership.run()
 
     assert seen == [False]
