@@ -42,6 +42,9 @@ _SETTINGS: Final = Settings(
     stream_window_bytes=256 * 1024, window_pool_bytes=0, connection_window_bytes=16 * 1024 * 1024
 )
 
+_LEAST_WINDOW_BYTES: Final = 16 * 1024
+"""Who gives credit back by the half or the quarter of the 65,535 bytes that connections begin with leaves that much."""
+
 
 class Home(Protocol):
     """The pool that a link belongs to."""
@@ -119,7 +122,14 @@ class H2Link:
 
     @property
     def has_room(self) -> bool:
-        return self._is_ready and self._codec.openable > 0 and self._loop.now_s < self._keeping.retire_at_s
+        is_young = self._loop.now_s < self._keeping.retire_at_s
+        return self._is_ready and self._codec.openable > 0 and is_young and not self._is_used_up
+
+    @property
+    def _is_used_up(self) -> bool:
+        """The backend has forgotten to give credit back, as Undertow does for uploads that it has cut off: nothing runs
+        that could still bring some."""
+        return not self._requests and self._codec.send_window_bytes < _LEAST_WINDOW_BYTES
 
     @property
     def is_crowded(self) -> bool:

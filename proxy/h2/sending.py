@@ -86,6 +86,11 @@ class Sending:
         return self._send_window > 0
 
     @property
+    def send_window_bytes(self) -> int:
+        """What the connection's window leaves for bodies, of all streams together."""
+        return self._send_window
+
+    @property
     def is_crowded(self) -> bool:
         """Received bytes that the caller has not released take up half of the connection's window, or more."""
         return 2 * self._receive_window.held >= self.settings.connection_window_bytes

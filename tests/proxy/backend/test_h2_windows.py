@@ -66,6 +66,34 @@ def test_a_body_that_its_own_window_alone_has_stopped_goes_on_when_that_opens() 
         assert answer.status_code == 200
 
 
+def test_an_upload_takes_no_connection_whose_window_was_used_up_for_good() -> None:
+    """It would wait there until it is given up, as all uploads after it."""
+    got: dict[H2Peer, int] = {}
+
+    def forget_the_large(peer: H2Peer, event: h2.events.Event) -> None:
+        if isinstance(event, h2.events.DataReceived) and event.stream_ended is None:
+            got[peer] = got.get(peer, 0) + len(event.data)
+            if got[peer] == 65_535:
+                peer.answer(event.stream_id, status=b"413")
+        else:
+            answers(peer, event)
+
+    with backend(speaks(forget_the_large)) as peer, world() as w:
+        w.use(h2c(peer.address))
+        w.fetch()
+        large = opened(w, w.get(method=b"PUT", end_stream=False))
+        assert large.request is not None
+        assert large.request.send_data(b"x" * 100_000, True, Owed()) == 65_535
+        w.until(lambda: large.is_over)
+        small = opened(w, w.get(method=b"PUT", end_stream=False))
+        assert small.request is not None
+        taken = small.request.send_data(b"x" * 1_000, True, Owed())
+        w.until(lambda: small.is_over)
+
+        assert (413, 1_000, 200) == (large.status_code, taken, small.status_code)
+        assert peer.connections == 2
+
+
 def test_tiny_pieces_of_a_large_read_come_over_many_turns() -> None:
     """Passed on at once, as many as a read holds would stop all others for a tenth of a second.
 
