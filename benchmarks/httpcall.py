@@ -49,7 +49,7 @@ class Connection:
             duration_s = time.perf_counter() - began
         except OSError as error:
             self.close()
-            raise CallFailed(f"{method} http://{self._host}{path}: {error or type(error).__name__}") from error
+            raise CallFailed(f"{method} http://{self._host}{path}: {str(error) or type(error).__name__}") from error
         status_code, fields, content = _parsed(raw)
         if "connection: close" in fields:
             self.close()
