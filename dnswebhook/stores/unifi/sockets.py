@@ -15,8 +15,12 @@ SocketAddress = tuple[Any, ...]
 """What `socket.connect` takes: (host, port) or (host, port, flow, scope)."""
 
 
+class NameTimeout(TimeoutError):
+    """No name server has answered in time: nobody has been asked to connect."""
+
+
 def resolve(host: str, port: int, timeout_s: float) -> list[tuple[int, SocketAddress]]:
-    """Address families with socket addresses; raises TimeoutError or socket.gaierror.
+    """Address families with socket addresses; raises NameTimeout or socket.gaierror.
 
     The C library's resolver has no timeout that we could set, so it runs in a thread that is left behind when late.
     """
@@ -38,7 +42,7 @@ def resolve(host: str, port: int, timeout_s: float) -> list[tuple[int, SocketAdd
     try:
         found = answer.get(timeout=max(timeout_s, 0))
     except queue.Empty:
-        raise TimeoutError(f"resolving {host} took longer than {timeout_s:.1f} s") from None
+        raise NameTimeout(f"resolving {host} took longer than {timeout_s:.1f} s") from None
     if isinstance(found, OSError):
         raise found
     return found

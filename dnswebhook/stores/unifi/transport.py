@@ -14,15 +14,16 @@ from http.cookies import CookieError, SimpleCookie
 
 import msgspec
 import urllib3
-from urllib3.exceptions import ConnectTimeoutError, HTTPError, NewConnectionError
+from urllib3.exceptions import ConnectTimeoutError, HTTPError, NameResolutionError, NewConnectionError
 
 from daemonkit.causes import causes_of
 from dnswebhook.deadline import Deadline
 from dnswebhook.errors import StoreError, StoreTimeout, StoreUnreachable, excerpt
-from dnswebhook.stores.unifi import connections, tls
+from dnswebhook.stores.unifi import connections, sockets, tls
 from dnswebhook.stores.unifi.replyreader import ReplyTooLong
 from dnswebhook.stores.unifi.settings import UnifiSettings
 
+_ABOUT_NAMES = "does DNS on this machine know it, is UNIFI_HOST right?"
 _SPARE_CONNECTIONS = 6
 """Pooled beyond the parallel writes: pages of a listing, a probe, a login."""
 
@@ -117,6 +118,12 @@ class Transport:
             left_s = min(timeout_s, deadline.remaining_s)
             message = tls.verification_failure(self._settings, _certificate_cause(causes), left_s)
             return NoReply(StoreUnreachable(message), was_sent=False, is_repeatable=False)
+        if any(isinstance(cause, NameResolutionError) for cause in causes):
+            message = f"{where}: the name cannot be resolved: {_deepest(causes)}; {_ABOUT_NAMES}"
+            return NoReply(StoreUnreachable(message), was_sent=False, is_repeatable=True)
+        if any(isinstance(cause, sockets.NameTimeout) for cause in causes):
+            message = f"{where}: the name was not resolved within {timeout_s:.1f} s; {_ABOUT_NAMES}"
+            return NoReply(StoreTimeout(message), was_sent=False, is_repeatable=False)
         if any(isinstance(cause, NewConnectionError) for cause in causes):
             message = f"{where}: cannot connect: {_deepest(causes)}; is the controller up, and is the address right?"
             return NoReply(StoreUnreachable(message), was_sent=False, is_repeatable=True)

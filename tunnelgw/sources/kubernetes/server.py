@@ -19,6 +19,7 @@ import weakref
 from collections.abc import Callable, Hashable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from http import HTTPStatus
+from http.client import IncompleteRead
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 from urllib.parse import urlencode
@@ -277,7 +278,7 @@ class ApiServer:
             inside = list(causes_of(error))
             lost = Unreachable(f"{method} {path}: {_words(inside, access.host, timeout_s)}")
             self._reach.lost(lost)
-            raise lost from inside[-1]
+            raise lost from None  # it tells all that its causes would
 
     def _current(self) -> "_Access":
         with self._lock:
@@ -463,7 +464,7 @@ def _words(inside: list[BaseException], host: str, timeout_s: float) -> str:
     found = frozenset(map(type, inside))
     reason = str(inside[-1])[:_LONGEST_MESSAGE] or type(inside[-1]).__name__
     if NameResolutionError in found:
-        return f"no such host: {host}: check DNS on this machine, or the server that the kubeconfig names"
+        return f"no such host: {host}: check DNS on this machine, or the server that the kubeconfig names: {reason}"
     if NewConnectionError in found:
         return f"cannot connect to {host}: {reason}"
     if ConnectTimeoutError in found:
@@ -474,6 +475,8 @@ def _words(inside: list[BaseException], host: str, timeout_s: float) -> str:
         return f"no answer from {host} for {timeout_s:g} s"
     if SSLError in found:
         return f"TLS with {host} failed: {reason}"
+    if any(isinstance(each, IncompleteRead) for each in inside):
+        return f"the connection to {host} ended in the middle of an answer"
     return f"the connection to {host} broke: {reason}"
 
 

@@ -10,6 +10,7 @@ Waits have full jitter under a cap that doubles while nothing gets better, and c
 for. A server that refuses after it could not be reached is better: one that starts says so for a second or two.
 """
 
+import math
 import random
 import threading
 import time
@@ -58,6 +59,8 @@ class Timing(msgspec.Struct, frozen=True):
     """A watch on which nothing came for longer is given up."""
     first_wait_s: float = 0.2
     longest_wait_s: float = 15.0
+    forbidden_s: float = 5.0
+    """A right that is missing for so long is told of: a server that has just started does not know all roles."""
     poll_s: float = 30.0
     """How often to look for a kind that is not installed."""
     page_size: int = 500
@@ -107,7 +110,8 @@ class Watch:
         self._version: str | None = None
         self._waits = self._new_waits()
         self._cause: Restart | None = None
-        """Of the last restart."""
+        """Of the last restart, if nothing went well since."""
+        self._forbidden_since_s = math.inf
         self._is_missed = False
         self._common = common
         self._limited = _log.every(60.0)
@@ -191,10 +195,14 @@ class Watch:
         with self._server.stream(path, query, accept=self._accept(""), timeout_s=timing.silence_s) as lines:
             for count, line in enumerate(lines, start=1):  # noqa: B007
                 self._apply(self._decoder.event(line))
-                self._waits = self._new_waits()
+                self._went_well()
         if not count and time.monotonic() - began_s < min(1.0, timing.watch_s / 2):
             raise Unreachable("the server ended the watch at once")
+        self._went_well()
+
+    def _went_well(self) -> None:
         self._waits = self._new_waits()
+        self._cause, self._forbidden_since_s = None, math.inf
 
     def _apply(self, event: Event) -> None:
         item = event.item
@@ -234,14 +242,16 @@ class Watch:
         if self._stop.is_set():
             return
         self._on_restart(self._kind, cause, error)
-        if cause is Restart.REFUSED and self._cause is Restart.DISCONNECTED:
+        if cause in (Restart.REFUSED, Restart.FORBIDDEN) and self._cause is Restart.DISCONNECTED:
             self._waits = self._new_waits()
         self._cause = cause
+        now_s = time.monotonic()
+        self._forbidden_since_s = min(self._forbidden_since_s, now_s) if cause is Restart.FORBIDDEN else math.inf
         asked_s = error.retry_after_s if isinstance(error, Refused) else 0.0
         delay_s = asked_s + backoff.full_jitter(next(self._waits))
         log = self._common if is_general else self._limited
         fields = {"kind": str(self._kind), "path": self._path, "delay_s": round(delay_s, 3)}
-        if cause is Restart.FORBIDDEN:
+        if now_s - self._forbidden_since_s >= self._timing.forbidden_s:
             log.error("watch forbidden, retrying", error, **fields)
         elif cause is Restart.REFUSED:
             log.warning("watch refused, retrying", error, **fields)

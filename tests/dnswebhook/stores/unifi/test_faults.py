@@ -1,6 +1,7 @@
 """Each fault of a real controller over real HTTP: which error it becomes, and what the controller holds afterwards."""
 
 import email.utils
+import socket
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
@@ -492,6 +493,42 @@ def test_a_name_that_does_not_resolve_is_said(controller: Controller, open_store
 
     with pytest.raises((StoreUnreachable, StoreTimeout), match=r"controller\.invalid"):
         store.list_records(Deadline.after(3))
+
+
+@pytest.mark.parametrize(
+    ("answer", "words"),
+    [
+        (socket.gaierror(socket.EAI_NONAME, "Name or service not known"), r"cannot be resolved: .*not known; "),
+        (None, r"was not resolved within \d\.\d s; "),
+    ],
+    ids=["unknown", "silent"],
+)
+def test_a_name_that_does_not_resolve_is_not_taken_for_a_controller_that_is_down(
+    controller: Controller,
+    open_store: OpenStore,
+    monkeypatch: pytest.MonkeyPatch,
+    answer: socket.gaierror | None,
+    words: str,
+) -> None:
+    """A person would look at the controller and at firewalls, and never at DNS."""
+    store = open_store(controller, api="v2", flavour="os", base_url="http://unifi.lan")
+    is_over = threading.Event()
+
+    def name_server(*_: object, **__: object) -> list[object]:
+        if answer is not None:
+            raise answer
+        is_over.wait(60)
+        return []
+
+    monkeypatch.setattr(socket, "getaddrinfo", name_server)
+    try:
+        with pytest.raises((StoreUnreachable, StoreTimeout), match=words + "does DNS on this machine know it") as told:
+            store.list_records(Deadline.after(1))
+    finally:
+        is_over.set()
+
+    assert "is the controller up" not in str(told.value)
+    assert "firewall" not in str(told.value)
 
 
 def test_a_wrong_site_is_said_with_the_known_ones(

@@ -17,7 +17,7 @@ from tunnelgw.sources.kubernetes.watch import Restart, Timing
 from tunnelgw.sources.store import Change, Store
 
 DEADLINE_S = 60.0
-QUICK = Timing(first_wait_s=0.05, longest_wait_s=0.5, poll_s=1.0)
+QUICK = Timing(first_wait_s=0.05, longest_wait_s=0.5, poll_s=1.0, forbidden_s=0.0)
 
 
 class World:

@@ -277,6 +277,23 @@ def test_a_server_that_refuses_once_it_can_be_reached_again_is_asked_again_soon(
     assert told_delay_s(caplog, "watch refused, retrying") == told_delay_s(caplog, "watch disconnected, retrying")
 
 
+def test_a_right_that_a_server_does_not_know_yet_is_not_told_of(
+    api: ScriptedApi, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """One that has just started answers so for a moment; a person need not act."""
+    for _ in range(3):
+        api.lists.put((403, {"code": 403, "reason": "Forbidden"}))
+    api.lists.put((200, listing([], "5")))
+    api.watches.put(api.stay)
+
+    with running(api.kubeconfig(tmp_path), Timing(first_wait_s=0.05, longest_wait_s=0.5)) as world:
+        for _ in range(5):
+            query(api)
+
+        assert (Kind.HTTP_ROUTE, Restart.FORBIDDEN) in world.restarts
+    assert not [record for record in caplog.records if "forbidden" in record.getMessage()]
+
+
 @pytest.mark.parametrize("is_there", [True, False])
 def test_what_a_server_does_to_all_kinds_alike_is_told_in_one_line(
     tmp_path: Path, caplog: pytest.LogCaptureFixture, is_there: bool
