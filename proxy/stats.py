@@ -15,7 +15,9 @@ OTHER: Final = "(other)"
 NO_ROUTE: Final = "(none)"
 """Requests that no route took."""
 
-RefusalCause: TypeAlias = Literal["limit", "descriptors", "tls", "protocol", "header_timeout", "misdirected"]
+RefusalCause: TypeAlias = Literal[
+    "limit", "descriptors", "tls", "protocol", "header_timeout", "misdirected", "proxy_protocol"
+]
 """Why a door turns a client, or a request, away."""
 REFUSAL_CAUSES: Final = get_args(RefusalCause)
 DURATION_BOUNDS_S: Final = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0)

@@ -140,15 +140,20 @@ def _check_listener(listener: Listener, at: str, findings: Findings) -> None:
 
 
 def _check_forwarding(forwarding: Forwarding, findings: Findings) -> None:
-    for place, network in enumerate(forwarding.trusted_proxies):
-        try:
-            ipaddress.ip_network(network)
-        except ValueError as error:
-            findings.add(f"forwarding.trustedProxies[{place}]", f"{error}; want an address, or a network as 10.0.0.0/8")
+    _check_networks(forwarding.trusted_proxies, "forwarding.trustedProxies", findings)
+    _check_networks(forwarding.proxy_protocol, "forwarding.proxyProtocol", findings)
     name = forwarding.request_id_header
     # Backends of the CGI family take one for the other.
     if name.lower().replace("_", "-") in _TAKEN:
         findings.add("forwarding.requestIdHeader", f"`{name}` has a meaning of its own, want X-Request-Id or the like")
+
+
+def _check_networks(networks: tuple[str, ...], at: str, findings: Findings) -> None:
+    for place, network in enumerate(networks):
+        try:
+            ipaddress.ip_network(network)
+        except ValueError as error:
+            findings.add(f"{at}[{place}]", f"{error}; want an address, or a network as 10.0.0.0/8")
 
 
 def _is_ip_address(text: str) -> bool:

@@ -20,6 +20,9 @@ class Forwarding(Part, frozen=True):
     trusted_proxies: tuple[str, ...] = ()
     """Addresses or networks (10.0.0.0/8) whose X-Forwarded-* and Forwarded fields are kept; those of others are
     replaced. The tunnel's edge is trusted always."""
+    proxy_protocol: tuple[str, ...] = ()
+    """Addresses or networks of balancers whose connections all begin with a header of the PROXY protocol, version 1 or
+    2: its client's address counts as that of the peer. Those of others begin without one."""
     forwarded: bool = False
     """Also send the standard field Forwarded (RFC 7239)."""
     via: bool = False

@@ -19,12 +19,13 @@ from proxy.doors.acceptor import Acceptor, Reserve
 from proxy.doors.greeting import INTERNAL_ERROR, UNRECOGNIZED_NAME, Greeting
 from proxy.doors.h1connection import H1Connection
 from proxy.doors.h2connection import H2Connection
+from proxy.doors.introduction import Introduction
 from proxy.doors.member import Member
 from proxy.doors.misdirected import IN_CLEAR, Admission, Misdirection
+from proxy.doors.networks import Networks
 from proxy.doors.registry import Registry
 from proxy.doors.terms import Terms
 from proxy.doors.tls import ListenerContexts
-from proxy.doors.trusted import TrustedProxies
 from proxy.exchange.client import Arrival
 from proxy.loop import Loop, TlsSocket, Transport
 from proxy.stats import DoorStats, RefusalCause
@@ -40,7 +41,10 @@ class Layout(msgspec.Struct, frozen=True):
     entrance: routing.Door
     listeners: tuple[document.Listener, ...]
     """At least one; all have the same protocol."""
-    trusted: TrustedProxies
+    trusted: Networks
+    """Whose word about their clients is believed."""
+    introducing: Networks
+    """Whose connections begin with a PROXY header."""
     terms: Terms
 
 
@@ -132,6 +136,23 @@ class Door:
             self.refused("limit", f"{len(self._registry)} connections are open")
             sock.close()
             return
+        peer = _address_of(address)
+        if not self._layout.introducing.contain(peer):
+            self._let_in(sock, peer)
+            return
+
+        def on_introduced(introduction: Introduction, sock: socket.socket, source: str | None) -> None:
+            self._leave(introduction)
+            self._let_in(sock, source or peer)
+            self._registry.remove(introduction)
+
+        timeout_s = self._layout.terms.header_timeout_s
+        introduction = Introduction(self._loop, sock, timeout_s, self, on_introduced)
+        self._enter(introduction)
+        introduction.start()
+
+    def _let_in(self, sock: socket.socket, address: str) -> None:
+        """A client with this address."""
         layout = self._layout
         if layout.listeners[0].protocol == "HTTP":
             self._serve_h1(sock, self._arrival(address, b"http", "HTTP/1.1"), None)
@@ -175,7 +196,7 @@ class Door:
             quiet_log.error("cannot serve a TLS listener", error, door=self._name, listener=listener)
             return INTERNAL_ERROR
 
-    def _on_greeted(self, greeting: Greeting, sock: TlsSocket, misdirection: Misdirection, address: Any) -> None:
+    def _on_greeted(self, greeting: Greeting, sock: TlsSocket, misdirection: Misdirection, address: str) -> None:
         self._leave(greeting)
         if sock.selected_alpn_protocol() == "h2":
             arrival = self._arrival(address, b"https", "HTTP/2")
@@ -209,14 +230,13 @@ class Door:
         if self._is_draining:
             connection.drain()
 
-    def _arrival(self, address: Any, scheme: bytes, protocol: str) -> Arrival:
-        peer = _address_of(address)
+    def _arrival(self, address: str, scheme: bytes, protocol: str) -> Arrival:
         return Arrival(
             door=self._name,
             scheme=scheme,
-            address=peer,
+            address=address,
             protocol=protocol,
-            is_trusted=self._layout.trusted.trusts(peer),
+            is_trusted=self._layout.trusted.contain(address),
         )
 
     # -- account -----------------------------------------------------------------------------------------------------
@@ -266,13 +286,14 @@ class Door:
 
 def layouts(table: routing.Table, terms: Terms) -> Iterable[tuple[str, Layout]]:
     """By name, of all doors of the table that have a socket."""
-    trusted = TrustedProxies(table.settings.forwarding.trusted_proxies)
+    forwarding = table.settings.forwarding
+    trusted, introducing = Networks(forwarding.trusted_proxies), Networks(forwarding.proxy_protocol)
     behind: dict[str, list[document.Listener]] = {}
     for listener in table.settings.listeners:
         if listener.port:
             behind.setdefault(routing.socket_door(listener.address, listener.port), []).append(listener)
     for name, listeners in behind.items():
-        yield name, Layout(table.doors[name], tuple(listeners), trusted, terms)
+        yield name, Layout(table.doors[name], tuple(listeners), trusted, introducing, terms)
 
 
 def _admission_to(listener: document.Listener) -> Admission:

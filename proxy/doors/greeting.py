@@ -1,12 +1,10 @@
 """The first moments of a TLS connection: look who is asked for, choose the context, shake hands.
 
-The ClientHello stays in the socket until the choice is made; a part of one does not wake us again before there is more
-(SO_RCVLOWAT), but where the system is short of memory for sockets: there any part does. A client that speaks HTTP where
-TLS is expected is told so in its own language.
+The ClientHello stays in the socket until the choice is made. A client that speaks HTTP where TLS is expected is told so
+in its own language.
 """
 
 import contextlib
-import select
 import socket
 import ssl
 from collections.abc import Callable
@@ -14,13 +12,12 @@ from typing import Final
 
 from proxy.doors.clienthello import MAX_BYTES, ClientHello, NotTls, parse_client_hello
 from proxy.doors.member import BUSY, Keeper
+from proxy.doors.peeking import Peeking
 from proxy.doors.refusals import refusal
 from proxy.loop import Handshake, Loop, TlsSocket
 
 UNRECOGNIZED_NAME: Final = 112
 INTERNAL_ERROR: Final = 80
-_LOOK_AGAIN_S: Final = 0.05
-"""After a look that came too early: the loop is not kept busy by what is there already."""
 
 OnGreeted = Callable[["Greeting", TlsSocket], None]
 ChooseContext = Callable[[bytes | None], ssl.SSLContext | int]
@@ -45,65 +42,39 @@ class Greeting:
         self._choose = choose
         self._on_greeted = on_greeted
         self._handshake: Handshake[TlsSocket] | None = None
-        self._wanted_bytes = 1
+        self._peeking = Peeking(loop, sock, MAX_BYTES, self)
         self._timeout_s = timeout_s
         self._deadline = loop.deadline(self._on_deadline)
-        self._look_again = loop.deadline(self._watch)
         self.idle_since_s = loop.now_s
         self.is_sending = False
 
     def start(self) -> None:
         self._deadline.set(self._loop.now_s + self._timeout_s)
-        self._watch()
-        self.on_readable()
-
-    def _watch(self) -> None:
-        self._loop.watch(self._sock, self)
+        self._peeking.start()
 
     # -- the ClientHello ---------------------------------------------------------------------------------------------
 
-    def on_readable(self) -> None:
-        if self._handshake is not None or self._sock.fileno() < 0:
-            return
-        try:
-            received = self._sock.recv(MAX_BYTES, socket.MSG_PEEK)
-        except (BlockingIOError, InterruptedError):
-            return
-        except OSError as error:
-            self._fail(f"connection lost: {error.strerror or error}")
-            return
+    def on_peeked(self, received: bytes) -> int:
         try:
             hello = parse_client_hello(received)
         except NotTls:
             self._fail("no ClientHello", _plain_answer(received))
-            return
+            return 0
         if isinstance(hello, ClientHello):
             self._shake_hands(hello)
-        elif len(received) >= self._wanted_bytes:
-            self._wanted_bytes = hello
-            self._sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVLOWAT, hello)
-        elif _has_ended(self._sock):
-            self._fail("closed by the client before its ClientHello")
-        else:
-            self._loop.unwatch(self._sock)
-            self._look_again.set(self._loop.now_s + _LOOK_AGAIN_S)
+            return 0
+        return hello
 
-    def on_writable(self) -> None:
-        """Never asked for."""
-
-    def on_bug(self) -> None:
-        self._fail("given up after a bug of ours")
+    def on_lost(self, reason: str) -> None:
+        self._fail(f"{reason} before the end of its ClientHello")
 
     def _shake_hands(self, hello: ClientHello) -> None:
         context = self._choose(hello.server_name)
         if isinstance(context, int):
             self._fail("no listener for this server name", _alert(context))
             return
-        self._loop.unwatch(self._sock)
-        self._look_again.cancel()
+        self._peeking.stop()
         try:
-            if self._wanted_bytes > 1:
-                self._sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVLOWAT, 1)
             sock = TlsSocket(self._sock, context)
         except (OSError, ValueError) as error:
             self._fail(f"connection lost: {error}")
@@ -152,22 +123,14 @@ class Greeting:
     def _give_up(self) -> None:
         if self._handshake is not None:
             self._handshake.cancel()
-        self._loop.unwatch(self._sock)
+        self._peeking.stop()
         self._sock.close()
         self._leave()
 
     def _leave(self) -> None:
         self._deadline.cancel()
-        self._look_again.cancel()
         self.idle_since_s = BUSY
         self._keeper.forget(self)
-
-
-def _has_ended(sock: socket.socket) -> bool:
-    """The client sends nothing more."""
-    poll = select.poll()
-    poll.register(sock, select.POLLRDHUP)
-    return bool(poll.poll(0))
 
 
 def _alert(description: int) -> bytes:

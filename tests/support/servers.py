@@ -1,4 +1,4 @@
-"""Servers in use elsewhere as backends of the proxy: nginx (HTTP/1.1 and TLS), nghttpd (HTTP/2)."""
+"""Servers in use elsewhere: nginx (HTTP/1.1 and TLS) and nghttpd (HTTP/2) behind the proxy, HAProxy before it."""
 
 from __future__ import annotations
 
@@ -98,3 +98,26 @@ def nghttpd(certificate: Issued | None = None, *options: str) -> Server:
     clear = [] if certificate else ["--no-tls"]
     command = [executable, *clear, *options, f"--address={LOOPBACK}", "-d", str(root), str(port.number), *keys]
     return Server("nghttpd", command, port, folder)
+
+
+def haproxy(target: str, options: str) -> Server:
+    """Passes connections on to `target`, with the options of its `server`, such as `send-proxy`."""
+    executable = program("haproxy")
+    port = ReservedPort()
+    folder: tempfile.TemporaryDirectory[str] = tempfile.TemporaryDirectory(prefix="tunnelgw-haproxy-")
+    config = Path(folder.name) / "haproxy.cfg"
+    config.write_text(
+        f"""global
+  log stderr format raw local0
+defaults
+  mode tcp
+  log global
+  timeout connect 5s
+  timeout client 30s
+  timeout server 30s
+listen front
+  bind {port.address}
+  server behind {target} {options}
+"""
+    )
+    return Server("haproxy", [executable, "-db", "-f", str(config)], port, folder)

@@ -24,6 +24,7 @@ class Direct(Part, frozen=True):
 
 class ProxyForwarding(Part, frozen=True):
     trusted_proxies: tuple[str, ...] = ()
+    proxy_protocol: tuple[str, ...] = ()
     forwarded: bool = False
     via: bool = False
     request_id_header: str | None = None

@@ -152,6 +152,7 @@ REFUSED: list[tuple[dict[str, Any], str, str]] = [
     (probing(interval="0s"), "backends[0].activeHealth.interval", "no time between two questions"),
     (probing(timeout="0ms"), "backends[0].activeHealth.timeout", "wait for ever"),
     ({"forwarding": {"trustedProxies": ["10.0.0.1/8"]}}, "forwarding.trustedProxies[0]", "host bits set"),
+    ({"forwarding": {"proxyProtocol": ["::1", "lb.example"]}}, "forwarding.proxyProtocol[1]", "want an address"),
     ({"forwarding": {"requestIdHeader": "Content-Length"}}, "forwarding.requestIdHeader", "a meaning of its own"),
     ({"forwarding": {"requestIdHeader": "Transfer_Encoding"}}, "forwarding.requestIdHeader", "a meaning of its own"),
     ({"forwarding": {"requestIdHeader": "Host"}}, "forwarding.requestIdHeader", "a meaning of its own"),

@@ -72,7 +72,7 @@ def test_a_client_whose_hello_comes_in_parts_is_waited_for_also_where_the_system
         client.sendall(data[:100])
 
         def waits_for_the_rest() -> bool:
-            return any(isinstance(one, Greeting) and one._wanted_bytes > 100 for one in rig.doors._registry)
+            return any(isinstance(one, Greeting) and one._peeking.wanted_bytes > 100 for one in rig.doors._registry)
 
         rig.wait_for(waits_for_the_rest, "a look at the first part")
 

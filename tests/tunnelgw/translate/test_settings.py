@@ -80,14 +80,16 @@ def test_without_settings_a_proxy_keeps_its_own() -> None:
 def test_the_shared_proxies_have_the_settings_of_the_class() -> None:
     proxy = {
         "mergeSlashes": False,
-        "forwarding": {"trustedProxies": ["10.0.0.0/8"], "requestIdHeader": "X-Id"},
+        "forwarding": {"trustedProxies": ["10.0.0.0/8"], "proxyProtocol": ["192.0.2.7"], "requestIdHeader": "X-Id"},
         "limits": {"requestTimeout": "60s", "maxHeaderBytes": 32768},
     }
     translated = Translated(*gateway_class("c", {"proxy": proxy}), gateway("gw", "c"))
 
     assert translated.settings() == document.Settings(
         merge_slashes=False,
-        forwarding=document.Forwarding(trusted_proxies=("10.0.0.0/8",), request_id_header="X-Id"),
+        forwarding=document.Forwarding(
+            trusted_proxies=("10.0.0.0/8",), proxy_protocol=("192.0.2.7",), request_id_header="X-Id"
+        ),
         limits=document.Limits(request_timeout="60s", max_header_bytes=32768),
     )
     assert len(document.decode(translated.translation.documents["shared"].encode(1)).listeners) == 1

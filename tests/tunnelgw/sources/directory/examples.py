@@ -98,6 +98,7 @@ _DOORS = {
         "mergeSlashes": False,
         "forwarding": {
             "trustedProxies": ["10.0.0.0/8", "2001:db8::1"],
+            "proxyProtocol": ["192.0.2.0/24"],
             "forwarded": True,
             "via": True,
             "requestIdHeader": "X-Correlation-Id",

@@ -44,6 +44,7 @@ _PROXY = Fields(
         "forwarding": Fields(
             {
                 "trustedProxies": Items(_NETWORK, 0, 256, is_set=True),
+                "proxyProtocol": Items(_NETWORK, 0, 256, is_set=True),
                 "forwarded": Flag(),
                 "via": Flag(),
                 "requestIdHeader": HEADER_NAME,

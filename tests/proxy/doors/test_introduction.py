@@ -1,0 +1,167 @@
+"""Connections of balancers begin with a header of the PROXY protocol, and their clients are who it says."""
+
+import socket
+import ssl
+import struct
+from typing import Any
+
+import pytest
+
+from tests.proxy.doors.proxyheaders import LOCAL, UNSPECIFIED, binary, proxied
+from tests.proxy.doors.rig import Rig, ask, read_all, read_all_or_reset, read_until
+from tests.proxy.doors.tlsrig import A, TLSRig, client_context, https
+
+CLIENT = "203.0.113.9"
+HELLO = b"\r\n\r\nhello\n"
+FROM_BALANCERS: dict[str, Any] = {"forwarding": {"proxyProtocol": ["127.0.0.0/8"]}}
+LINE = f"PROXY TCP4 {CLIENT} 192.0.2.1 40000 80\r\n".encode()
+
+
+def address_of_next(rig: Rig) -> str:
+    return rig.services.begun.get(timeout=10).client.arrival.address
+
+
+@pytest.mark.parametrize("header", [LINE, proxied(CLIENT)])
+def test_the_client_is_the_one_of_the_header(header: bytes) -> None:
+    with Rig(**FROM_BALANCERS).open_plain() as rig, rig.connect() as client:
+        client.sendall(header + b"GET /hello HTTP/1.1\r\nHost: a.example\r\n\r\n")
+
+        read_until(client, HELLO)
+        assert address_of_next(rig) == CLIENT
+        ask(client)
+        assert address_of_next(rig) == CLIENT
+
+
+@pytest.mark.parametrize("header", [LINE, proxied(CLIENT, b"\x04\x00\x03abc")])
+def test_a_header_may_come_byte_by_byte(header: bytes) -> None:
+    with Rig(**FROM_BALANCERS).open_plain() as rig, rig.connect() as client:
+        client.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        for place in range(len(header)):
+            client.sendall(header[place : place + 1])
+            rig.call(lambda: None)
+        ask(client)
+
+        read_until(client, HELLO)
+        assert address_of_next(rig) == CLIENT
+
+
+@pytest.mark.parametrize("header", [b"PROXY UNKNOWN\r\n", binary(LOCAL, UNSPECIFIED, b"")])
+def test_a_balancer_may_speak_for_itself(header: bytes) -> None:
+    with Rig(**FROM_BALANCERS).open_plain() as rig, rig.connect() as client:
+        client.sendall(header)
+        ask(client)
+
+        assert address_of_next(rig) == "127.0.0.1"
+
+
+def test_before_tls_too() -> None:
+    with TLSRig().open(https("l", A), **FROM_BALANCERS) as rig, rig.connect() as plain:
+        plain.sendall(proxied(CLIENT))
+        with client_context("h2", "http/1.1").wrap_socket(plain, server_hostname="a.example") as client:
+            assert client.selected_alpn_protocol() == "h2"
+        with rig.connect() as other:
+            other.sendall(LINE)
+            with client_context("http/1.1").wrap_socket(other, server_hostname="a.example") as client:
+                ask(client)
+                read_until(client, HELLO)
+                assert address_of_next(rig) == CLIENT
+
+
+def test_a_header_that_is_within_tls_is_none() -> None:
+    with TLSRig().open(https("l", A), **FROM_BALANCERS) as rig, rig.connect() as client:
+        context = client_context()
+        output = ssl.MemoryBIO()
+        with pytest.raises(ssl.SSLWantReadError):
+            context.wrap_bio(ssl.MemoryBIO(), output, server_hostname="a.example").do_handshake()
+        client.sendall(output.read())
+
+        assert read_all_or_reset(client) == b""
+        rig.wait_for_connections(0)
+        assert rig.door_stats.refused == {"proxy_protocol": 1}
+
+
+def test_others_begin_without_one() -> None:
+    with Rig(forwarding={"proxyProtocol": ["127.0.0.9"]}).open_plain() as rig:
+        with rig.connect() as client:
+            ask(client)
+            assert address_of_next(rig) == "127.0.0.1"
+        with rig.connect() as client:
+            client.sendall(LINE)
+            ask(client)
+            assert read_all_or_reset(client) == b""
+        rig.wait_for_connections(0)
+        assert rig.door_stats.refused == {"protocol": 1}
+
+
+def test_who_is_trusted_is_decided_by_the_client_of_the_header() -> None:
+    forwarding = {"proxyProtocol": ["127.0.0.1"], "trustedProxies": ["127.0.0.1", "198.51.100.0/24"]}
+    with Rig(forwarding=forwarding).open_plain() as rig:
+        for source, is_trusted in ((CLIENT, False), ("198.51.100.4", True)):
+            with rig.connect() as client:
+                client.sendall(proxied(source))
+                ask(client)
+                arrival = rig.services.begun.get(timeout=10).client.arrival
+                assert (arrival.address, arrival.is_trusted) == (source, is_trusted)
+
+
+@pytest.mark.parametrize("first", [b"GET /hello HTTP/1.1\r\nHost: a.example\r\n\r\n", b"PROXY TCP4 nobody\r\n"])
+def test_a_balancer_that_begins_otherwise_is_refused(first: bytes) -> None:
+    with Rig(**FROM_BALANCERS).open_plain() as rig, rig.connect() as client:
+        client.sendall(first)
+
+        assert read_all_or_reset(client) == b""
+        rig.wait_for_connections(0)
+        assert rig.door_stats.refused == {"proxy_protocol": 1}
+        assert rig.services.begun.empty()
+
+
+@pytest.mark.parametrize("first", [b"", LINE[:20], proxied(CLIENT)[:20]])
+def test_a_header_that_does_not_end_is_waited_for_as_long_as_for_a_request_head(first: bytes) -> None:
+    with Rig(**FROM_BALANCERS, limits={"headerTimeout": "50ms"}).open_plain() as rig, rig.connect() as client:
+        client.sendall(first)
+
+        assert read_all_or_reset(client) == b""
+        rig.wait_for_connections(0)
+        assert rig.door_stats.refused == {"header_timeout": 1}
+
+
+def test_a_balancer_that_only_looks_whether_the_port_is_open_is_no_client_refused() -> None:
+    with Rig(**FROM_BALANCERS).open_plain() as rig:
+        with rig.connect():
+            rig.wait_for_connections(1)
+        rig.wait_for_connections(0)
+        with rig.connect() as client:
+            rig.wait_for_connections(1)
+            client.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        rig.wait_for_connections(0)
+        assert rig.door_stats.refused == {}
+
+        with rig.connect() as client:
+            client.sendall(LINE[:20])
+            client.shutdown(socket.SHUT_WR)
+            assert read_all_or_reset(client) == b""
+        rig.wait_for_connections(0)
+        assert rig.door_stats.refused == {"proxy_protocol": 1}
+
+
+def test_who_is_still_being_introduced_when_the_door_drains_is_served() -> None:
+    with Rig(**FROM_BALANCERS).open_plain() as rig, rig.connect() as client:
+        client.sendall(LINE[:20])
+        rig.wait_for_connections(1)
+        rig.call(rig.doors.drain)
+        client.sendall(LINE[20:])
+        ask(client)
+
+        assert b"hello" in read_all(client)
+        assert rig.is_idle.wait(10)
+
+
+def test_who_is_still_being_introduced_gives_way_when_there_are_too_many() -> None:
+    with Rig(**FROM_BALANCERS, limits={"maxConnections": 1}).open_plain() as rig, rig.connect() as first:
+        rig.wait_for_connections(1)
+        with rig.connect() as second:
+            second.sendall(LINE)
+            ask(second)
+            read_until(second, HELLO)
+
+        assert read_all_or_reset(first) == b""
