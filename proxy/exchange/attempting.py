@@ -5,6 +5,7 @@ wait, so that a stream is never asked for from within the call that ended anothe
 """
 
 import math
+from typing import Final
 
 from proxy.backend.stream import NO_WISH, BackendStream, Wish
 from proxy.exchange.answers import error_answer
@@ -14,7 +15,12 @@ from proxy.exchange.ending import Ending
 from proxy.exchange.mirrors import mirrors_of
 from proxy.exchange.relay import Upload
 from proxy.exchange.timers import Timers
+from proxy.h2.heads import RequestHead, ResponseHead
 from proxy.routing import Answer, Forward
+
+_CONTINUE_S: Final = 1.0
+"""How long a client waits for a backend that has not said whether it wants the body. curl goes on after as long."""
+_CONTINUE: Final = ResponseHead(100, [])
 
 
 class Attempting(Ending):
@@ -44,6 +50,9 @@ class Attempting(Ending):
         if timeout_s < math.inf or rule.backend_timeout_s:
             self._timers = Timers(shared.loop, self._on_time)
             self._timers.request_s = self._began_s + timeout_s
+        if self._upload is not None and departure.switch is None and _waits_for_100(self._head):
+            timers = self._timers = self._timers or Timers(shared.loop, self._on_time)
+            timers.continue_s = shared.loop.now_s + _CONTINUE_S
         session = decision.session
         self._attempt(departure, NO_WISH if session is None else Wish(session.address))
 
@@ -147,6 +156,11 @@ class Attempting(Ending):
             self._time_out("request_timeout", "the request took too long")
         elif now_s >= timers.attempt_s:
             self._time_out_attempt(departure)
+        elif now_s >= timers.continue_s:
+            timers.continue_s = math.inf
+            timers.set()
+            if not self._is_head_sent and not self._request_bytes:
+                self._client.send_interim(_CONTINUE)
         elif now_s >= timers.retry_s and self._attempts is not None:
             timers.retry_s = math.inf
             self._retry(departure, self._attempts)
@@ -167,3 +181,7 @@ class Attempting(Ending):
             return
         edits = None if self._departure is None else self._departure.decision.response_edits
         self._answer(error_answer(GATEWAY_TIMEOUT, reason, text, edits))
+
+
+def _waits_for_100(head: RequestHead) -> bool:
+    return any(name == b"expect" for name, _ in head.fields)

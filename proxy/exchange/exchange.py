@@ -9,9 +9,11 @@ It is both the exchange that a door calls and the receiver that a backend stream
 It ends exactly once, in `_finish`: counted, told to the access log, and out of the running set.
 
 `Expect: 100-continue` passes to the backend like any field, and its 100 passes back as any 1xx does: the backend
-decides (RFC 9110, 10.1.1), and a client that does not wait is not kept waiting.
+decides (RFC 9110, 10.1.1), and a client that does not wait is not kept waiting. Where it says nothing for a second, the
+client is told to go on: many servers never say 100 over HTTP/2, and some clients would wait for ever.
 """
 
+import math
 from typing import Final
 
 from proxy.backend.stream import BackendStream, Failure, Reason, Wish
@@ -29,6 +31,7 @@ from proxy.routing import Forward, Redirect, decide
 
 _NOT_IMPLEMENTED: Final = error_answer(501, "not_implemented", "CONNECT is offered for websocket alone")
 _MAX_STATUS_CODE: Final = 599
+_CONTINUE_CODE: Final = 100
 
 
 class Exchange(Attempting):
@@ -106,6 +109,8 @@ class Exchange(Attempting):
 
     def on_response_interim(self, head: ResponseHead) -> None:
         self.active_s = self._shared.loop.now_s
+        if head.status_code == _CONTINUE_CODE and self._timers is not None:
+            self._timers.continue_s = math.inf
         self._client.send_interim(ResponseHead(head.status_code, interim_fields(head.fields)))
 
     def on_response_head(self, head: ResponseHead, end_stream: bool) -> None:

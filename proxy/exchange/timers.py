@@ -1,4 +1,4 @@
-"""The times of one exchange that has any: three moments on one deadline of the loop. Infinite: not set."""
+"""The times of one exchange that has any: four moments on one deadline of the loop. Infinite: not set."""
 
 import math
 from collections.abc import Callable
@@ -7,7 +7,7 @@ from proxy.loop import Loop
 
 
 class Timers:
-    __slots__ = ("_deadline", "attempt_s", "request_s", "retry_s")
+    __slots__ = ("_deadline", "attempt_s", "continue_s", "request_s", "retry_s")
 
     def __init__(self, loop: Loop, callback: Callable[[], None]) -> None:
         self._deadline = loop.deadline(callback)
@@ -17,10 +17,12 @@ class Timers:
         """When the attempt that is running has to be."""
         self.retry_s = math.inf
         """When the next attempt begins."""
+        self.continue_s = math.inf
+        """When a client that waits for 100 (Continue) has waited for it long enough."""
 
     def set(self) -> None:
-        """After a change of one of the three."""
-        self._deadline.set(min(self.request_s, self.attempt_s, self.retry_s))
+        """After a change of one of the four."""
+        self._deadline.set(min(self.request_s, self.attempt_s, self.retry_s, self.continue_s))
 
     def end_attempt(self) -> None:
         """The backend has done its part: how long the client takes is not held against the attempt."""
@@ -28,7 +30,7 @@ class Timers:
 
     def clear(self) -> None:
         """Stop the clock for good but for later settings."""
-        self.request_s = self.attempt_s = self.retry_s = math.inf
+        self.request_s = self.attempt_s = self.retry_s = self.continue_s = math.inf
         self._deadline.clear()
 
     def cancel(self) -> None:

@@ -187,6 +187,38 @@ def test_interim_heads_pass_without_the_fields_of_a_body(world: World) -> None:
     assert [(head.status_code, head.fields) for head in client.interims] == [(100, []), (103, [(b"link", b"</a.css>")])]
 
 
+def test_a_client_that_waits_for_100_is_told_to_go_on_where_the_backend_says_nothing(world: World) -> None:
+    """Many servers never say it over HTTP/2, and some clients wait for ever."""
+    client = world.begin(asked(b"POST", fields=[(b"expect", b"100-continue")]), end_stream=False)
+    world.wait(0.9)
+
+    assert client.interims == []
+
+    world.wait(0.2)
+
+    assert [(head.status_code, head.fields) for head in client.interims] == [(100, [])]
+
+    client.send(b"body", end_stream=True)
+    world.wait(10.0)
+    world.pool.stream.answer(200, end_stream=True)
+
+    assert (world.pool.stream.body, len(client.interims), client.is_ended) == (b"body", 1, True)
+
+
+@pytest.mark.parametrize("what", ["100", "body", "final head"])
+def test_who_does_not_wait_for_100_is_not_told_to_go_on(world: World, what: str) -> None:
+    client = world.begin(asked(b"POST", fields=[(b"expect", b"100-continue")]), end_stream=False)
+    if what == "100":
+        world.pool.stream.interim(100)
+    elif what == "body":
+        client.send(b"eager")
+    else:
+        world.pool.stream.answer(413)
+    world.wait(2.0)
+
+    assert len(client.interims) == (what == "100")
+
+
 def test_a_response_may_end_before_the_request(world: World) -> None:
     client = world.begin(asked(b"POST"), end_stream=False)
     stream = world.pool.stream
