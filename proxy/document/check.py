@@ -16,7 +16,7 @@ from proxy.document.targets import Backend
 TUNNEL_PORTS = (80, 443)
 
 _TAKEN = UNTOUCHABLE | {
-    *("authorization", "cookie", "forwarded", "host", "via"),
+    *("authorization", "client-cert", "client-cert-chain", "cookie", "forwarded", "host", "via"),
     *("x-forwarded-for", "x-forwarded-host", "x-forwarded-port", "x-forwarded-proto"),
 }
 """Fields of requests that say something else than their id."""

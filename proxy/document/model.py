@@ -23,6 +23,8 @@ class Forwarding(Part, frozen=True):
     proxy_protocol: tuple[str, ...] = ()
     """Addresses or networks of balancers whose connections all begin with a header of the PROXY protocol, version 1 or
     2: its client's address counts as that of the peer. Those of others begin without one."""
+    client_cert: bool = False
+    """Also send Client-Cert (RFC 9440): the certificate of a client that had to show one, in base64."""
     forwarded: bool = False
     """Also send the standard field Forwarded (RFC 7239)."""
     via: bool = False

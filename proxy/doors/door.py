@@ -6,6 +6,7 @@ new one, and who is in keeps the terms and certificates it came in with, but is 
 that want of those who come in what this one has gone through.
 """
 
+import base64
 import socket
 import ssl
 from collections.abc import Iterable
@@ -198,15 +199,17 @@ class Door:
 
     def _on_greeted(self, greeting: Greeting, sock: TlsSocket, misdirection: Misdirection, address: str) -> None:
         self._leave(greeting)
+        certificate = sock.peer_certificate()
+        client_cert = b":%b:" % base64.b64encode(certificate) if certificate else b""
         if sock.selected_alpn_protocol() == "h2":
-            arrival = self._arrival(address, b"https", "HTTP/2")
+            arrival = self._arrival(address, b"https", "HTTP/2", client_cert)
             connection = H2Connection(self._loop, self._layout.terms, arrival, self, misdirection=misdirection)
             self._enter(connection)
             connection.start(Transport(self._loop, sock, connection))
             self._drain_late(connection)
         else:
             # Also without ALPN: a client that knows nothing newer.
-            self._serve_h1(sock, self._arrival(address, b"https", "HTTP/1.1"), misdirection)
+            self._serve_h1(sock, self._arrival(address, b"https", "HTTP/1.1", client_cert), misdirection)
         self._registry.remove(greeting)
 
     def _serve_h1(self, sock: socket.socket, arrival: Arrival, misdirection: Misdirection | None) -> None:
@@ -230,13 +233,14 @@ class Door:
         if self._is_draining:
             connection.drain()
 
-    def _arrival(self, address: str, scheme: bytes, protocol: str) -> Arrival:
+    def _arrival(self, address: str, scheme: bytes, protocol: str, client_cert: bytes = b"") -> Arrival:
         return Arrival(
             door=self._name,
             scheme=scheme,
             address=address,
             protocol=protocol,
             is_trusted=self._layout.trusted.contain(address),
+            client_cert=client_cert,
         )
 
     # -- account -----------------------------------------------------------------------------------------------------

@@ -32,6 +32,8 @@ class Arrival(msgspec.Struct, frozen=True, gc=False):
     """What the client says about its own client is believed: the edge, and the document's trusted proxies."""
     is_edge: bool = False
     """Came through the tunnel: the edge's own fields pass unchanged."""
+    client_cert: bytes = b""
+    """The certificate that the client had to show, as Client-Cert has it (RFC 9440, 2.2); empty: it needed none."""
 
 
 class ClientStream(Protocol):

@@ -8,6 +8,9 @@ it too where the document wants them. Whom we believe decides what becomes of su
 2. a trusted proxy: its address is appended to X-Forwarded-For and Forwarded, the others are kept where they exist;
 3. the tunnel's edge: everything passes unchanged, the edge has appended already; what is missing is added.
 
+Client-Cert (RFC 9440) is believed from trusted proxies alone, whose own certificates are not those of clients. The edge
+knows nothing of the field: what has it there came from a client.
+
 The request id is taken from 2 and 3 and is new for 1. Trace context (traceparent, tracestate) is not touched. A field
 `Proxy`, which HTTP does not know, is dropped from all: programs of the CGI family take it for the variable HTTP_PROXY,
 and send their own requests to where it says (CVE-2016-5385).
@@ -38,6 +41,8 @@ from proxy.routing import Listener, header
 _FORWARDED_FOR, _FORWARDED, _GIVEN = range(FIRST_FREE, FIRST_FREE + 3)
 _FOR: Final = b"x-forwarded-for"
 _OTHERS: Final = (b"x-forwarded-proto", b"x-forwarded-host", b"x-forwarded-port")
+_CLIENT_CERT: Final = b"client-cert"
+_CERTIFICATES: Final = (_CLIENT_CERT, b"client-cert-chain")
 _IMPERSONAL: Final = (b"x-real-ip", b"true-client-ip")
 _MAX_ID_BYTES: Final = 128
 _MAX_DESCRIPTIONS: Final = 8192
@@ -62,20 +67,31 @@ DescriptionKey = tuple[int | str, bytes]
 class Forwarding:
     """The document's `forwarding`, compiled once a table."""
 
-    __slots__ = ("_descriptions", "_edge", "_has_forwarded", "_has_via", "_trusted", "_untrusted", "request_id_name")
+    __slots__ = (
+        "_descriptions",
+        "_edge",
+        "_has_client_cert",
+        "_has_forwarded",
+        "_has_via",
+        "_trusted",
+        "_untrusted",
+        "request_id_name",
+    )
 
     def __init__(self, spec: ForwardingSpec) -> None:
         self.request_id_name = spec.request_id_header.lower().encode()
+        self._has_client_cert = spec.client_cert
         self._has_forwarded = spec.forwarded
         self._has_via = spec.via
-        ours = dict.fromkeys((_FOR, b"forwarded", *_OTHERS, *_IMPERSONAL), DROP)
+        ours = dict.fromkeys((_FOR, b"forwarded", *_OTHERS, *_IMPERSONAL, *_CERTIFICATES), DROP)
         shared = {b"te": TE, b"cookie": COOKIE, b"proxy": DROP, self.request_id_name: DROP}
         believed = {**shared, **dict.fromkeys(_OTHERS, _GIVEN)}
         if spec.forwarded:
             believed[b"forwarded"] = _FORWARDED
         self._untrusted = Verdicts({**ours, **shared}, (b"x-forwarded-", b"cf-"))
         self._trusted = Verdicts({**believed, _FOR: _FORWARDED_FOR})
-        self._edge = Verdicts({**believed, _FOR: _GIVEN if spec.forwarded else KEEP})
+        unknown_there = dict.fromkeys(_CERTIFICATES, DROP)
+        self._edge = Verdicts({**believed, **unknown_there, _FOR: _GIVEN if spec.forwarded else KEEP})
         self._descriptions: dict[DescriptionKey, Description] = {}
 
     def request_id_of(self, head: RequestHead) -> bytes | None:
@@ -124,6 +140,8 @@ class Forwarding:
         if authority:
             fields.append((b"x-forwarded-host", authority))
         fields.append((b"x-forwarded-port", b"%d" % listener.public_port))
+        if self._has_client_cert and arrival.client_cert and not arrival.is_trusted:
+            fields.append((_CLIENT_CERT, arrival.client_cert))
         if self._has_forwarded:
             address = b"" if arrival.is_edge else arrival.address.encode()
             fields.append((b"forwarded", _forwarded(address, arrival.scheme, authority)))

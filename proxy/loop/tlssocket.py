@@ -124,7 +124,7 @@ class TlsSocket(socket.socket):
         return self._tls.selected_alpn_protocol()
 
     def peer_certificate(self) -> bytes | None:
-        """In DER."""
+        """In DER. None: the peer was not asked for one."""
         return self._tls.getpeercert(binary_form=True)
 
     @property

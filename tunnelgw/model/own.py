@@ -25,6 +25,7 @@ class Direct(Part, frozen=True):
 class ProxyForwarding(Part, frozen=True):
     trusted_proxies: tuple[str, ...] = ()
     proxy_protocol: tuple[str, ...] = ()
+    client_cert: bool = False
     forwarded: bool = False
     via: bool = False
     request_id_header: str | None = None

@@ -1,5 +1,6 @@
 """openssl s_client at the TLS listeners: versions, certificates by SNI, client certificates, misdirected requests."""
 
+import base64
 import contextlib
 import http.client
 import re
@@ -10,6 +11,8 @@ from dataclasses import dataclass
 from typing import Any
 
 import pytest
+from cryptography import x509
+from cryptography.hazmat.primitives.serialization import Encoding
 
 from tests.support.asking import ask, connect
 from tests.support.certificates import Authority, Issued
@@ -248,6 +251,31 @@ def test_client_certificates_are_judged_as_the_mode_says(
 
     assert (200 if is_served else 0) == spoken.status_code, spoken.text
     assert is_served == bool(backend.received)
+
+
+@pytest.mark.parametrize("version", ["-tls1_2", "-tls1_3"])
+def test_backends_learn_the_certificate_that_a_client_had_to_show_also_of_who_comes_again(
+    lone_gateway: Gateway,
+    backend: RecordingBackend,
+    authority: Authority,
+    named: dict[str, Issued],
+    tmp_path_factory: pytest.TempPathFactory,
+    version: str,
+) -> None:
+    tls = {"clientValidation": {"ca": authority.pem}}
+    listeners = [listener(lone_gateway, "all", [named["a.example"]], tls=tls)]
+    lone_gateway.serve(route_to(backend.address), listeners=listeners, forwarding={"clientCert": True})
+    issued = authority.issue("client.example")
+    ticket = str(tmp_path_factory.mktemp("tls") / "session.pem")
+
+    first = s_client(lone_gateway, version, "-cert", str(issued.file), "-key", str(issued.file), "-sess_out", ticket)
+    again = s_client(lone_gateway, version, "-sess_in", ticket)
+
+    assert (first.status_code, again.status_code) == (200, 200)
+    assert "Reused, TLSv1" in again.text
+    leaf = x509.load_pem_x509_certificate(issued.chain_pem.encode()).public_bytes(Encoding.DER)
+    value = f":{base64.b64encode(leaf).decode()}:"
+    assert [received.value("client-cert") for received in backend.received] == [value, value]
 
 
 def test_a_rotated_certificate_is_shown_to_the_next_client(

@@ -61,7 +61,7 @@ def test_a_local_socket_has_no_address() -> None:
     b" http2-settings x-forwarded-for x-forwarded-proto x-forwarded-host x-forwarded-port x-forwarded-user"
     b" x-forwarded-client-cert forwarded x-real-ip true-client-ip cf-connecting-ip cf-ray x-request-id"
     b" x_forwarded_for x-forwarded_for cf_connecting_ip x_real_ip x_request_id proxy_connection content_length"
-    b" transfer_encoding proxy".split(),
+    b" transfer_encoding proxy client-cert client-cert-chain client_cert".split(),
     ids=bytes.decode,
 )
 def test_a_client_that_is_not_trusted_cannot_say(name: bytes) -> None:
@@ -219,6 +219,32 @@ def test_what_the_edge_sent_passes_unchanged() -> None:
     assert sorted(sent(given, EDGE)) == sorted(
         [*given, (b"x-forwarded-host", b"a.example"), (b"x-forwarded-port", b"8080")]
     )
+
+
+CERTIFIED = msgspec.structs.replace(CLIENT, client_cert=b":TUlJ:")
+WITH_CERTIFICATES = ForwardingSpec(client_cert=True)
+
+
+def test_the_certificate_of_a_client_is_sent_when_the_document_wants_it() -> None:
+    assert sent([(b"client-cert", b":mine:")], CERTIFIED, WITH_CERTIFICATES) == [
+        *described(),
+        (b"client-cert", b":TUlJ:"),
+    ]
+    assert sent([], CERTIFIED) == described()
+    assert sent([], CLIENT, WITH_CERTIFICATES) == described()
+
+
+def test_the_certificate_of_a_trusted_proxy_is_not_its_clients() -> None:
+    proxy = msgspec.structs.replace(TRUSTED, client_cert=b":TUlJ:")
+    told = (b"client-cert", b":Y2xpZW50:")
+
+    assert sent([], proxy, WITH_CERTIFICATES) == described(b"10.0.0.1")
+    assert sent([told], proxy, WITH_CERTIFICATES) == [told, *described(b"10.0.0.1")]
+
+
+@pytest.mark.parametrize("name", [b"client-cert", b"client-cert-chain", b"client_cert"])
+def test_a_certificate_that_comes_through_the_edge_is_none(name: bytes) -> None:
+    assert name not in dict(sent([(name, b":bWluZQ==:")], EDGE, WITH_CERTIFICATES))
 
 
 def test_an_edge_that_names_no_client_gets_none_made_up() -> None:

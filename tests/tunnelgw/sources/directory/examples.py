@@ -99,6 +99,7 @@ _DOORS = {
         "forwarding": {
             "trustedProxies": ["10.0.0.0/8", "2001:db8::1"],
             "proxyProtocol": ["192.0.2.0/24"],
+            "clientCert": True,
             "forwarded": True,
             "via": True,
             "requestIdHeader": "X-Correlation-Id",

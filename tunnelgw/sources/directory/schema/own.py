@@ -45,6 +45,7 @@ _PROXY = Fields(
             {
                 "trustedProxies": Items(_NETWORK, 0, 256, is_set=True),
                 "proxyProtocol": Items(_NETWORK, 0, 256, is_set=True),
+                "clientCert": Flag(),
                 "forwarded": Flag(),
                 "via": Flag(),
                 "requestIdHeader": HEADER_NAME,
