@@ -12,7 +12,8 @@ from typing import Any, NamedTuple, Self
 import urllib3
 
 DEADLINE_S = 60.0
-_HOP_BY_HOP = frozenset({"connection", "transfer-encoding", "content-length", "keep-alive"})
+# Texts are passed on, and replaced, in clear.
+_HOP_BY_HOP = frozenset({"connection", "transfer-encoding", "content-length", "keep-alive", "accept-encoding"})
 
 
 class Asked(NamedTuple):

@@ -26,6 +26,8 @@ class Relay:
         self._bytes_left: int | None = None
         self.has_cut = threading.Event()
         self.accepted = 0
+        self.received = 0
+        """Bytes from the server."""
         threading.Thread(target=self._accept, name="relay", daemon=True).start()
 
     def cut(self) -> None:
@@ -109,6 +111,8 @@ class Relay:
             octets = source.recv(_CHUNK_BYTES)
             if not octets:
                 return False
+            if source is not client:
+                self.received += len(octets)
             passing = octets if source is client else self._passing(octets)
             with contextlib.suppress(OSError):  # an end that is shut is seen in the next turn
                 key.data.sendall(passing)

@@ -1,11 +1,15 @@
 """The source against a real API server, with no rights but those of the chart's roles."""
 
+import contextlib
 import json
+from pathlib import Path
+from urllib.parse import urlsplit
 
 import pytest
 import yaml
 
 from tests.tunnelgw.sources.cluster import HELM, Cluster
+from tests.tunnelgw.sources.kubernetes.relay import Relay
 from tests.tunnelgw.sources.kubernetes.running import running
 from tunnelgw.commands.judge import JUDGED
 from tunnelgw.model.core import ConfigMap, Secret
@@ -13,6 +17,7 @@ from tunnelgw.model.kinds import RESOURCES, Kind
 from tunnelgw.model.meta import Key
 from tunnelgw.model.routes import HttpRoute
 from tunnelgw.model.snapshot import Entry, Index
+from tunnelgw.sources.kubernetes.server import ApiServer, load_configuration
 from tunnelgw.sources.kubernetes.watch import Restart, Timing
 
 ROUTE = {"parentRefs": [{"name": "gw"}], "rules": [{"backendRefs": [{"name": "web", "port": 80}]}]}
@@ -93,6 +98,20 @@ def test_a_list_of_many_pages_is_complete(cluster: Cluster, namespace: str) -> N
 
         keys = change.snapshot.all(Kind.HTTP_ROUTE)
         assert {key.name for key in keys if key.namespace == namespace} == names
+
+
+def test_long_lists_come_compressed(cluster: Cluster, namespace: str, tmp_path: Path) -> None:
+    """Over a narrow line a list that takes longer than a minute is cut by the server, and never ends."""
+    for name in ("one", "two", "three"):
+        cluster.create(Kind.HTTP_ROUTE, name, ROUTE, namespace, metadata={"annotations": {"long": "text " * 20_000}})
+    url = urlsplit(cluster.environment.server)
+    with Relay((str(url.hostname), url.port or 0)) as relay:
+        through = cluster.through(relay.address, tmp_path)
+        with contextlib.closing(ApiServer(lambda: load_configuration(str(through)))) as server:
+            body = server.request("GET", cluster.path(Kind.HTTP_ROUTE, namespace))
+
+    assert len(body) > 300_000
+    assert relay.received < 100_000
 
 
 def test_a_kind_whose_crd_comes_later_is_followed_and_forgotten_when_the_crd_goes(
