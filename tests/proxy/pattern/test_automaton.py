@@ -9,6 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from proxy.pattern import MAX_ENTRIES, MAX_POSITIONS, MAX_STATES, Automaton, PatternError
+from proxy.pattern.syntax import MAX_DEPTH, MAX_LENGTH
 
 EXAMPLES = [
     (r"/v\d+/.*", ["/v1/a", "/v12/", "/v/a", "/v1"]),
@@ -22,6 +23,13 @@ EXAMPLES = [
     (r"(?i)[^a]", ["a", "A", "b"]),
     (r"[^/]+", ["a", "a/b", "/"]),
     (r"[]a]+", ["]a", "b"]),
+    (r"[b-d]+", ["a", "b", "c", "d", "e", "-"]),
+    (r"[ -~]+", [" ", "~", "a", "\t", "\x7f"]),
+    (r"[+-.]", ["+", ",", "-", ".", "/", "*"]),
+    (r"a?b", ["b", "ab", "aab"]),
+    (r"(a)" * 40, ["a" * 40, "a" * 39]),
+    (r"(" * MAX_DEPTH + "a" + ")" * MAX_DEPTH, ["a", ""]),
+    (r"\x61" * (MAX_LENGTH // 4), ["a" * (MAX_LENGTH // 4), "a"]),
     (r"[a\-z]", ["-", "m", "z"]),
     (r"[a-]", ["-", "a", "b"]),
     (r"\.\x41\t", [".A\t", ".a\t"]),
@@ -45,6 +53,53 @@ def test_verdicts_of_examples_are_those_of_re(pattern: str, values: list[str]) -
 
     for value in values:
         assert bool(expected.fullmatch(value.encode())) == automaton.matches(value.encode()), value
+
+
+REFUSED = [
+    (r"(?=a)", "look-ahead"),
+    (r"(?!a)", "look-ahead"),
+    (r"(?<=a)b", "look-behind"),
+    (r"(?<!a)b", "look-behind"),
+    (r"(?P<x>a)(?P=x)", "a back-reference"),
+    (r"(?(1)a)", "a condition"),
+    (r"(?>a)", "an atomic group"),
+    (r"(?#a)", "a comment"),
+    (r"(?P<1>a)", "a group name that is not one word"),
+    (r"(?P<x", "a group name that is not one word"),
+    (r"(?i:a)", "`(?` that opens no known group"),
+    (r"(a", "`(` without `)`"),
+    (r"a)", "`)` without `(`"),
+    (r"(" * (MAX_DEPTH + 1) + "a" + ")" * (MAX_DEPTH + 1), f"more than {MAX_DEPTH} nested groups"),
+    (r"a**", "a repetition of a repetition"),
+    (r"a+?{2}", "a repetition of a repetition"),
+    (r"*a", "nothing before `*` to repeat"),
+    (r"a{", "`{` that begins no count"),
+    (r"a{x}", "`{` that begins no count"),
+    (r"a{2,1}", "repetition {2,1}"),
+    (r"a{257}", "repetition {257,257}"),
+    (r"a{1,257}", "repetition {1,257}"),
+    (r"(^a)", "`^` inside the expression"),
+    (r"a$b", "`$` inside the expression"),
+    (r"[a", "`[` without `]`"),
+    (r"[[:alpha:]]", "a POSIX class"),
+    (r"[b-a]", "a range that does not go from one character up to another"),
+    (r"[!-\d]", "a range that does not go from one character up to another"),
+    (r"[\d-z]", "a range that does not go from one character up to another"),
+    (r"\x4", "`\\x` without two hexadecimal digits"),
+    (r"\xg1", "`\\x` without two hexadecimal digits"),
+    (r"\q", "escape `\\q`"),
+    ("\\", "escape `\\`"),
+    ("\x1f", r"character '\x1f'"),
+    ("\x7f", r"character '\x7f'"),
+    ("ü", r"character '\xfc'"),
+    ("^" + r"\x61" * (MAX_LENGTH // 4), f"of {MAX_LENGTH + 1} characters, want at most {MAX_LENGTH}"),
+]
+
+
+@pytest.mark.parametrize(("pattern", "what"), REFUSED)
+def test_what_the_dialect_does_not_have_is_refused_by_its_name(pattern: str, what: str) -> None:
+    with pytest.raises(PatternError, match=re.escape(what)):
+        Automaton(pattern)
 
 
 atoms = st.sampled_from(["a", "b", "/", ".", "[ab]", "[^a]", r"\d", "(a|b/)", "(?:ab)", "(?:(?:ab)*)", "(a|)", "()"])
@@ -154,7 +209,9 @@ def test_patterns_of_everyday_use_stay_far_below_the_limits(pattern: str) -> Non
     assert len(Automaton(pattern)._table) < MAX_ENTRIES / 8
 
 
-@pytest.mark.parametrize("pattern", ["((a{20}){20}){20}", "((((){256}){256}){256}){256}", "(((a|){99}){99}){99}"])
+@pytest.mark.parametrize(
+    "pattern", ["((a{20}){20}){20}", "((((){256}){256}){256}){256}", "(((a|){99}){99}){99}", "a{0,200}b{0,200}"]
+)
 def test_patterns_that_grow_too_large_are_refused_before_they_are_written_out(pattern: str) -> None:
     with pytest.raises(PatternError, match=f"want at most {MAX_POSITIONS}"):
         Automaton(pattern)
