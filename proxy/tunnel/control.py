@@ -77,9 +77,6 @@ class Control:
             taken_bytes = self._stream.send_data(self._unsent, self._is_ending, NOBODY)
             self._unsent = self._unsent[taken_bytes:]
             self._is_gone = self._is_ending and not self._unsent
-        elif self._is_ending:
-            self._is_gone = True
-            self._stream.send_data(b"", True, NOBODY)
 
     # -- what the edge says ------------------------------------------------------------------------------------------
 

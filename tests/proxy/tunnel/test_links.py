@@ -9,7 +9,7 @@ import pytest
 
 from proxy import document
 from proxy.h2 import ErrorCode, frames
-from proxy.tunnel import link
+from proxy.tunnel import capnp, link
 from proxy.tunnel.failures import FailureCause
 from proxy.tunnel.orders import Dial, DialMeans, Ended, Pushed, Reached, Registered
 from proxy.tunnel.remoteconfig import MAX_UPDATE_BYTES, Update
@@ -175,7 +175,7 @@ def test_a_connection_is_pinged_and_its_round_trip_measured(rig: Rig) -> None:
     assert rig.stats.edge(0).round_trip_s > 0
     for _ in range(3):
         rig.pass_time(11)
-        settle(rig, record_of(rig))
+        assert rig.edge.call("/hello").read_all() == b"hello\n"
     assert [type(report) for report in rig.reports] == [Registered]
 
 
@@ -200,6 +200,26 @@ def test_a_connection_whose_control_stream_breaks_alone_is_given_up(rig: Rig) ->
     end = rig.wait_for_end(number)
     assert "trailers without END_STREAM" in end.error
     rig.edge.wait_until_closed(record)
+
+
+def test_an_edge_that_ends_its_control_stream_by_trailers_is_left(rig: Rig) -> None:
+    number = rig.register()
+    record = record_of(rig)
+    rig.edge.send_bytes(record, headers(1, [(b"x-any", b"1")], frames.END_HEADERS | frames.END_STREAM))
+    end = rig.wait_for_end(number)
+    assert end.error == "the edge ended the control stream, which it must not"
+    rig.edge.wait_until_closed(record)
+
+
+def test_an_edge_may_say_more_on_its_control_stream_than_a_window_holds(rig: Rig) -> None:
+    number = rig.register()
+    record = record_of(rig)
+    finish = capnp.encode(capnp.Struct(b"\x04".ljust(8, b"\0"), (capnp.Struct(bytes(4096), ()),)))
+    for _ in range(20):
+        rig.edge.send_control(record, finish)
+        settle(rig, record)
+    rig.edge.send_control(record, b"\xff" * 64)
+    assert "the edge sent what is no message" in rig.wait_for_end(number).error
 
 
 # -- leaving -----------------------------------------------------------------------------------------------------------
@@ -400,11 +420,15 @@ def test_a_push_that_cannot_be_read_is_refused(rig: Rig, body: bytes) -> None:
     if body:
         call.send(body, True, waits=False)
     assert (call.response().status_code, call.response().source) == (502, "cloudflared")
+    assert rig.edge.call("/hello").read_all() == b"hello\n"
     assert [type(report) for report in rig.reports] == [Registered]
 
 
 def test_pushes_that_are_under_way_at_once_may_hold_no_more_than_one(rig: Rig) -> None:
     rig.register()
+    malformed = rig.edge.call(fields=[UPDATE_CONFIGURATION], end_stream=False)
+    malformed.send(bytes(MAX_UPDATE_BYTES * 2 // 5), True)
+    assert malformed.response().status_code == 502
     pushes = [rig.edge.call(fields=[UPDATE_CONFIGURATION], end_stream=False) for _ in range(3)]
     part = bytes(MAX_UPDATE_BYTES * 2 // 5)
     for push in pushes[:2]:
