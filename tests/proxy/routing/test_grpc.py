@@ -37,6 +37,11 @@ MATCHES = [
     (call("a[.].*", "G.t", "RegularExpression"), "h/a.Svc/Got", True),
     (call("a[.].*", "G.t", "RegularExpression"), "h/a.Svc/Go", False),
     (call(None, "G.t", "RegularExpression"), "h/x/Get", True),
+    (call("a.Svc", "Get", headers=headers(a="1")), "h/a.Svc/Get", False),
+    (call("a.Svc", headers=headers(a="1")), "h/a.Svc/Get", False),
+    (call(None, "Get", headers=headers(a="1")), "h/a.Svc/Get", False),
+    (call("a[.].*", None, "RegularExpression", headers=headers(a="1")), "h/a.Svc/Get", False),
+    ({"headers": headers(a="1")}, "h/a.Svc/Get", False),
     ({}, "h/x.Y/Z", True),
     ({}, "h/odd", True),
 ]

@@ -107,3 +107,11 @@ def test_the_minimal_document_serves_every_path_of_its_host() -> None:
     assert isinstance(decision, routing.Forward)
     assert ("127.0.0.1:3000",) == decision.backend.spec.addresses
     assert "routes[0]" == decision.rule.route_name
+
+
+def test_prefixes_of_any_length_are_found_when_the_longest_is_gone() -> None:
+    rest = [route("longer", path("/a/b")), route("shorter", path("/a"))]
+    before, after = tables(encoded(route("longest", path("/a/b/c")), *rest), encoded(*rest))
+
+    assert [taken(table, request("h/a/b/c")) for table in (before, after)] == ["longest", "longer"]
+    assert taken(after, request("h/a/c")) == "shorter"
