@@ -106,6 +106,8 @@ INTERSECTIONS = [
     (None, ["a.com", "*.b.com"], "x.b.com", True),
     (None, ["a.com", "*.b.com"], "b.com", False),
     ("*.wildcard.io", ["wildcard.io"], "wildcard.io", False),
+    ("equal.com", ["equal.com"], "equal.com", True),
+    ("*.equal.com", ["*.equal.com"], "a.equal.com", True),
 ]
 
 
