@@ -115,3 +115,11 @@ def test_prefixes_of_any_length_are_found_when_the_longest_is_gone() -> None:
 
     assert [taken(table, request("h/a/b/c")) for table in (before, after)] == ["longest", "longer"]
     assert taken(after, request("h/a/c")) == "shorter"
+
+
+def test_a_table_names_the_backends_that_are_probed_before_anybody_asks_for_them() -> None:
+    plain = {"name": "b", "addresses": ["b.test:80"]}
+    probed = {**plain, "activeHealth": {"path": "/healthy"}}
+    before, between, after = tables(*(encoded(route("r"), backends=[one]) for one in (plain, probed, plain)))
+
+    assert [set(table.probed) for table in (before, between, after)] == [set(), {"b"}, set()]
