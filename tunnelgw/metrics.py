@@ -45,6 +45,7 @@ class Metrics:
             ["target", "outcome"],
             registry=registry,
         )
+        self.delivered = Gauge("tunnelgw_delivered", "1: a target holds what it should", ["target"], registry=registry)
         self.delivered_at = Gauge(
             "tunnelgw_delivered_timestamp_seconds",
             "When a target last said it holds what it should",
@@ -92,6 +93,7 @@ class Metrics:
     def forget_target(self, target: str) -> None:
         for outcome in DELIVERY_OUTCOMES:
             self.deliveries.remove(target, outcome)
+        self.delivered.remove(target)
         self.delivered_at.remove(target)
 
     def forget_tunnel(self, tunnel: str) -> None:

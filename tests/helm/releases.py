@@ -54,12 +54,14 @@ EVERYTHING: Values = {
         "priorityClassName": "system-cluster-critical",
         "podDisruptionBudget": {"enabled": True},
         "podMonitor": {"enabled": True, "labels": {"a": "b"}},
+        "prometheusRule": {"enabled": True, "labels": {"a": "b"}},
     },
     "proxy": {
         "authSecret": {"name": "proxy"},
         "configTLS": {"secretName": "config-tls", "serverName": "proxy.gateways.svc"},
         "extraArgs": ["--max-document=128MiB"],
         "podMonitor": {"enabled": True},
+        "prometheusRule": {"enabled": True},
         "networkPolicy": {"enabled": True, "metricsFrom": [{"namespaceSelector": {}}]},
     },
 }

@@ -274,3 +274,13 @@ def test_monitors_scrape_ports_that_pods_have(helm: Helm) -> None:
     assert endpoint["tlsConfig"]["ca"] == {"secret": {"name": "config-tls", "key": "ca.crt"}}
     in_clear = one(helm.render(changed(EVERYTHING, "proxy.configTLS", {})), "PodMonitor", "-proxy")
     assert in_clear["spec"]["podMetricsEndpoints"][0].keys() == {"port", "interval"}
+
+
+def test_alerts_are_those_of_the_files(helm: Helm) -> None:
+    objects = helm.render(EVERYTHING)
+
+    for component in ("controller", "proxy"):
+        rule = one(objects, "PrometheusRule", f"-{component}")
+        assert rule["spec"] == yaml.safe_load((CHART / "files" / "alerts" / f"{component}.yaml").read_text())
+    assert one(objects, "PrometheusRule", "-controller")["metadata"]["labels"]["a"] == "b"
+    assert "PrometheusRule" not in {each["kind"] for each in helm.render(DIRECT)}

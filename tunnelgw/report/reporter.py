@@ -185,6 +185,7 @@ class Reporter:
         for receipt in news:
             outcome = "held" if receipt.is_current else "refused" if receipt.is_refusal else "failed"
             self._metrics.deliveries.labels(receipt.target, outcome).inc()
+            self._metrics.delivered.labels(receipt.target).set(receipt.is_current)
             if receipt.is_current:
                 self._metrics.delivered_at.labels(receipt.target).set_to_current_time()
         self._receipts = receipts

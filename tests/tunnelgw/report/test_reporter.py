@@ -393,9 +393,11 @@ def test_deliveries_are_counted_once_each_by_what_became_of_them_until_their_tar
     scene.report()
     held_at = scene.sample("tunnelgw_delivered_timestamp_seconds", target=PROXY)
     assert held_at
+    assert scene.sample("tunnelgw_delivered", target=PROXY) == 1.0
     for receipt in (refused, refused, failed):
         scene.outcomes.receipts = {"shop/gw": (receipt,)}
         scene.report()
+        assert scene.sample("tunnelgw_delivered", target=PROXY) == 0.0
     assert counts() == [1.0, 1.0, 1.0]
     assert scene.sample("tunnelgw_delivered_timestamp_seconds", target=PROXY) == held_at
     assert scene.sample("tunnelgw_deliveries_total", target=tunnel_name(ONE), outcome="held") == 1.0
@@ -403,6 +405,7 @@ def test_deliveries_are_counted_once_each_by_what_became_of_them_until_their_tar
     scene.outcomes.receipts = {}
     scene.report()
     assert counts() == [None, None, None]
+    assert scene.sample("tunnelgw_delivered", target=PROXY) is None
     assert scene.sample("tunnelgw_delivered_timestamp_seconds", target=PROXY) is None
 
 

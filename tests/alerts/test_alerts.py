@@ -1,0 +1,192 @@
+"""Alerts fire when they should and not before, as Prometheus' own promtool says, and ask for series that exist."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from pathlib import Path
+
+import pytest
+import yaml
+
+from tests.support.process import REPOSITORY
+from tests.support.programs import program, run
+
+CHART_ALERTS = REPOSITORY / "helm" / "tunnelgw" / "files" / "alerts"
+FILES = (
+    CHART_ALERTS / "proxy.yaml",
+    CHART_ALERTS / "controller.yaml",
+    REPOSITORY / "examples" / "alerts" / "dnswebhook.yaml",
+)
+MANUALS = ("proxy-metrics.md", "controller.md", "dnswebhook.md")
+SEVERITIES = {"warning", "critical"}
+ADDED_BY_SCRAPES = {"job", "instance"}
+P, Q = 'job="j",instance="p"', 'job="j",instance="q"'
+"""Labels of two proxies, of which scrapes come twice a minute."""
+
+Series = Mapping[str, str]
+"""Values by series, in promtool's words: `1+0x10` stays at 1, `0+1x10` rises."""
+
+WELL: Series = {
+    f"tunnelgw_proxy_config_version{{{P}}}": "7+0x240",
+    f"tunnelgw_proxy_config_version{{{Q}}}": "7+0x240",
+    f'tunnelgw_proxy_worker_up{{{P},worker="0"}}': "1+0x240",
+    f'tunnelgw_proxy_worker_restarts_total{{{P},worker="0"}}': "0+0x100 1+0x140",
+    f"tunnelgw_proxy_config_problems{{{P}}}": "0+0x240",
+    f"tunnelgw_proxy_config_refused_total{{{P}}}": "3+0x240",
+    f"tunnelgw_proxy_config_kept{{{P}}}": "1+0x240",
+    f'tunnelgw_proxy_requests_total{{{P},route="r",status_class="2xx"}}': "0+100x240",
+    f'tunnelgw_proxy_requests_total{{{P},route="r",status_class="5xx"}}': "0+4x240",
+    f'tunnelgw_proxy_backend_addresses_ejected{{{P},backend="b"}}': "0 1 1 0+0x237",
+    f'tunnelgw_proxy_certificate_not_after_timestamp_seconds{{{P},listener="l"}}': "700000+0x240",
+    f"tunnelgw_proxy_tunnel_connections_registered{{{P}}}": "4 4 0 4+0x237",
+    f"tunnelgw_proxy_tunnel_connections_wanted{{{P}}}": "4+0x240",
+    f"tunnelgw_is_leader{{{P}}}": "1+0x240",
+    f"tunnelgw_is_leader{{{Q}}}": "0+0x240",
+    f'tunnelgw_objects{{{P},kind="Gateway",validity="read"}}': "3+0x240",
+    f'tunnelgw_objects{{{P},kind="Gateway",validity="unreadable"}}': "0+0x240",
+    f'tunnelgw_delivered{{{P},target="t"}}': "1 0 0 1+0x237",
+    f"tunnelgw_status_queue_depth{{{P}}}": "0 9 9 0+0x237",
+    f"dnswebhook_store_ready{{{P}}}": "1 0 0 1+0x237",
+    f"dnswebhook_delete_guard_trips_total{{{P}}}": "2+0x240",
+    f'dnswebhook_refused_changes_total{{{P},reason="r"}}': "0 1 2+0x238",
+    f"dnswebhook_last_listing_timestamp_seconds{{{P}}}": "0+30x240",
+}
+
+CASES: Mapping[str, tuple[Series, str, str]] = {
+    # Alert: what is otherwise than well, when it is still quiet, when it fires.
+    "TunnelgwProxyWithoutDocument": ({f"tunnelgw_proxy_config_version{{{P}}}": "0+0x240"}, "4m", "6m"),
+    "TunnelgwProxyWorkerDown": ({f'tunnelgw_proxy_worker_up{{{P},worker="0"}}': "0+0x240"}, "1m", "3m"),
+    "TunnelgwProxyWorkersRestart": (
+        {f'tunnelgw_proxy_worker_restarts_total{{{P},worker="0"}}': "0+0x20 1 2 3 4 5+0x200"},
+        "10m",
+        "13m",
+    ),
+    "TunnelgwProxyPortsNotBound": ({f"tunnelgw_proxy_config_problems{{{P}}}": "1+0x240"}, "1m", "3m"),
+    "TunnelgwProxyDocumentRefused": ({f"tunnelgw_proxy_config_refused_total{{{P}}}": "3+0x20 4+0x220"}, "10m", "12m"),
+    "TunnelgwProxyDocumentNotKept": ({f"tunnelgw_proxy_config_kept{{{P}}}": "0+0x240"}, "4m", "6m"),
+    "TunnelgwProxyErrors": (
+        {f'tunnelgw_proxy_requests_total{{{P},route="r",status_class="5xx"}}': "0+10x240"},
+        "9m",
+        "12m",
+    ),
+    "TunnelgwProxyBackendAddressesOut": (
+        {f'tunnelgw_proxy_backend_addresses_ejected{{{P},backend="b"}}': "1+0x240"},
+        "9m",
+        "11m",
+    ),
+    "TunnelgwProxyCertificateExpires": (
+        {f'tunnelgw_proxy_certificate_not_after_timestamp_seconds{{{P},listener="l"}}': "606600+0x240"},
+        "25m",
+        "35m",
+    ),
+    "TunnelgwProxyReplicasDiffer": ({f"tunnelgw_proxy_config_version{{{Q}}}": "6+0x240"}, "9m", "11m"),
+    "TunnelgwTunnelDown": ({f"tunnelgw_proxy_tunnel_connections_registered{{{P}}}": "0+0x240"}, "1m", "3m"),
+    "TunnelgwTunnelConnectionsMissing": (
+        {f"tunnelgw_proxy_tunnel_connections_registered{{{P}}}": "3+0x240"},
+        "14m",
+        "16m",
+    ),
+    "TunnelgwWithoutLeader": ({f"tunnelgw_is_leader{{{P}}}": "0+0x240"}, "1m", "3m"),
+    "TunnelgwObjectsUnreadable": (
+        {f'tunnelgw_objects{{{P},kind="Gateway",validity="unreadable"}}': "1+0x240"},
+        "4m",
+        "6m",
+    ),
+    "TunnelgwDeliveriesFail": ({f'tunnelgw_delivered{{{P},target="t"}}': "1+0x20 0+0x220"}, "14m", "17m"),
+    "TunnelgwStatusesWait": ({f"tunnelgw_status_queue_depth{{{P}}}": "0+0x10 1+0x230"}, "14m", "17m"),
+    "DnsWebhookStoreNotReady": ({f"dnswebhook_store_ready{{{P}}}": "0+0x240"}, "9m", "11m"),
+    "DnsWebhookDeleteGuardTripped": ({f"dnswebhook_delete_guard_trips_total{{{P}}}": "2+0x20 3+0x220"}, "10m", "12m"),
+    "DnsWebhookChangesRefused": (
+        {f'dnswebhook_refused_changes_total{{{P},reason="r"}}': "0+1x240"},
+        "29m",
+        "32m",
+    ),
+    "DnsWebhookNotAsked": ({f"dnswebhook_last_listing_timestamp_seconds{{{P}}}": "0+0x240"}, "14m", "17m"),
+}
+
+
+def test_prometheus_takes_the_rules() -> None:
+    done = run([program("promtool", "prometheus"), "check", "rules", *map(str, FILES)], timeout_s=30)
+
+    assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.parametrize("alert", CASES)
+def test_an_alert_fires_when_it_should_and_not_before(alert: str, tmp_path: Path) -> None:
+    changes, quiet_at, firing_at = CASES[alert]
+    assert changes.keys() <= WELL.keys()
+
+    evaluate(tmp_path, {**WELL, **changes}, {quiet_at: set(), firing_at: {alert}})
+
+
+def test_alerts_are_quiet_while_all_is_well(tmp_path: Path) -> None:
+    evaluate(tmp_path, WELL, {f"{minute}m": set() for minute in range(1, 120)})
+
+
+def test_no_leader_is_missed_as_well_where_no_controller_runs(tmp_path: Path) -> None:
+    alone = {series: values for series, values in WELL.items() if not series.startswith("tunnelgw_is_leader")}
+
+    evaluate(tmp_path, alone, {"1m": set(), "3m": {"TunnelgwWithoutLeader"}})
+
+
+def evaluate(folder: Path, series: Series, firing: Mapping[str, set[str]]) -> None:
+    """`firing`: alerts by the time since `series` began, which is where Unix time does."""
+    tests = {
+        "interval": "30s",
+        "input_series": [{"series": name, "values": values} for name, values in series.items()],
+        "promql_expr_test": [
+            {
+                "expr": 'count by (alertname) (ALERTS{alertstate="firing"})',
+                "eval_time": time,
+                "exp_samples": [{"labels": f'{{alertname="{alert}"}}', "value": 1} for alert in alerts],
+            }
+            for time, alerts in firing.items()
+        ],
+    }
+    file = folder / "tests.yaml"
+    file.write_text(yaml.safe_dump({"rule_files": [*map(str, FILES)], "evaluation_interval": "30s", "tests": [tests]}))
+    done = run([program("promtool", "prometheus"), "test", "rules", str(file)], timeout_s=60)
+    assert done.returncode == 0, (done.stdout + done.stderr).decode()
+
+
+# -- the files -------------------------------------------------------------------------------------------------------
+
+
+def rules() -> list[dict[str, object]]:
+    groups = [group for file in FILES for group in yaml.safe_load(file.read_text())["groups"]]
+    return [rule for group in groups for rule in group["rules"]]
+
+
+def manual_series() -> dict[str, set[str]]:
+    """Labels of each series of the manuals, by its name."""
+    found = {}
+    for manual in MANUALS:
+        for row in (REPOSITORY / "docs" / manual).read_text().splitlines():
+            if match := re.match(r"\| `((?:tunnelgw|dnswebhook)_\w+)` \| (?:counter|gauge) \|([^|]*)\|", row):
+                found[match[1]] = {*re.findall(r"`(\w+)`", match[2])}
+    return found
+
+
+def test_each_alert_has_a_case() -> None:
+    assert [rule["alert"] for rule in rules()] == [*CASES]
+
+
+@pytest.mark.parametrize("rule", rules(), ids=lambda rule: str(rule["alert"]))
+def test_an_alert_asks_for_series_that_exist_and_says_what_to_do(rule: dict[str, object]) -> None:
+    annotations = rule["annotations"]
+    assert isinstance(annotations, dict)
+    assert annotations.keys() == {"summary", "description"}
+    labels = rule["labels"]
+    assert isinstance(labels, dict)
+    assert labels["severity"] in SEVERITIES
+
+    known = manual_series()
+    expression = str(rule["expr"])
+    asked = {*re.findall(r"\b(?:tunnelgw|dnswebhook)_\w+", expression)}
+    assert asked
+    assert asked <= known.keys()
+    labels_known = ADDED_BY_SCRAPES.union(*(known[name] for name in asked))
+    matched = {*re.findall(r"(\w+)=~?\"", expression), *re.findall(r"\$labels\.(\w+)", str(annotations))}
+    grouped = {name for group in re.findall(r"\b(?:by|on) \(([\w, ]+)\)", expression) for name in group.split(", ")}
+    assert matched | grouped <= labels_known
