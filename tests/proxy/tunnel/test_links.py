@@ -84,6 +84,9 @@ def test_a_look_at_the_edge_is_closed_again_without_a_word(rig: Rig) -> None:
     rig.edge.wait_until_closed(record)
     assert not record.registrations
     assert len(rig.reports) == 1
+    # Nor is it waited for when the worker ends.
+    rig.call(lambda: rig.links.drain(rig.is_idle.set))
+    assert rig.is_idle.is_set()
 
 
 def test_a_port_that_nobody_listens_on_is_a_failure_of_the_address(rig: Rig) -> None:
