@@ -144,8 +144,10 @@ class Door:
 
         def on_introduced(introduction: Introduction, sock: socket.socket, source: str | None) -> None:
             self._leave(introduction)
-            self._let_in(sock, source or peer)
-            self._registry.remove(introduction)
+            try:
+                self._let_in(sock, source or peer)
+            finally:
+                self._registry.remove(introduction)
 
         timeout_s = self._layout.terms.header_timeout_s
         introduction = Introduction(self._loop, sock, timeout_s, self, on_introduced)

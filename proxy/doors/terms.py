@@ -32,7 +32,7 @@ class Terms(msgspec.Struct, frozen=True):
     begin: Begin
     caches: Caches
     header_timeout_s: float
-    """For a whole request head, and before that for the TLS handshake."""
+    """For a whole request head, and before that for a PROXY header and for the TLS handshake, each."""
     idle_timeout_s: float
     """Between two requests."""
     max_uri_bytes: int

@@ -1,7 +1,6 @@
 """TLS clients that do not get as far as a request: plain HTTP, silence, half a handshake."""
 
 import socket
-import ssl
 import threading
 from pathlib import Path
 
@@ -9,7 +8,7 @@ import pytest
 
 from proxy.doors.greeting import Greeting
 from tests.proxy.doors.rig import Rig, ask, read_all, read_all_or_reset
-from tests.proxy.doors.tlsrig import A, TLSRig, client_context, https
+from tests.proxy.doors.tlsrig import A, TLSRig, client_context, client_hello, https
 from tests.proxy.loop.keyupdates import key_updates
 
 
@@ -34,7 +33,7 @@ def test_a_client_that_does_not_finish_its_hello_is_left(first: bytes) -> None:
 
 def test_a_client_that_stops_after_its_hello_is_left() -> None:
     with TLSRig().open(https("l", A), limits={"headerTimeout": "100ms"}) as rig, rig.connect() as client:
-        client.sendall(hello())
+        client.sendall(client_hello())
         read_all_or_reset(client)
 
         rig.wait_for_connections(0)
@@ -45,7 +44,7 @@ def test_a_client_that_closes_within_its_hello_is_forgotten() -> None:
     with TLSRig().open(https("l", A)) as rig:
         for size_bytes in (0, 3, 100):
             with rig.connect() as client:
-                client.sendall(hello()[:size_bytes])
+                client.sendall(client_hello()[:size_bytes])
                 client.shutdown(socket.SHUT_WR)
                 assert b"" == read_all_or_reset(client)
         rig.wait_for_connections(0)
@@ -54,7 +53,7 @@ def test_a_client_that_closes_within_its_hello_is_forgotten() -> None:
 def test_a_hello_that_comes_byte_by_byte_does_not_keep_the_loop_busy() -> None:
     with TLSRig().open(https("l", A)) as rig, rig.connect() as client:
         client.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        data = hello()
+        data = client_hello()
         client.sendall(data[:60])
         rig.wait_for_connections(1)
         turns = rig.call(lambda: _Turns(rig))
@@ -68,7 +67,7 @@ def test_a_hello_that_comes_byte_by_byte_does_not_keep_the_loop_busy() -> None:
 def test_a_client_whose_hello_comes_in_parts_is_waited_for_also_where_the_system_tells_of_any_part() -> None:
     """As it does while it is short of memory for sockets, whatever it was asked for."""
     with TLSRig().open(https("l", A)) as rig, rig.connect() as client:
-        data = hello()
+        data = client_hello()
         client.sendall(data[:100])
 
         def waits_for_the_rest() -> bool:
@@ -113,11 +112,3 @@ class _Turns:
             turn()
 
         rig.loop.turn = counted  # type: ignore[method-assign]
-
-
-def hello() -> bytes:
-    output = ssl.MemoryBIO()
-    connection = client_context().wrap_bio(ssl.MemoryBIO(), output, server_hostname="a.example")
-    with pytest.raises(ssl.SSLWantReadError):
-        connection.do_handshake()
-    return output.read()

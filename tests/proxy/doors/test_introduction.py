@@ -1,15 +1,17 @@
 """Connections of balancers begin with a header of the PROXY protocol, and their clients are who it says."""
 
 import socket
-import ssl
 import struct
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
+from proxy import document
+from proxy.routing import compile_table
 from tests.proxy.doors.proxyheaders import LOCAL, UNSPECIFIED, binary, proxied
-from tests.proxy.doors.rig import Rig, ask, read_all, read_all_or_reset, read_until
-from tests.proxy.doors.tlsrig import A, TLSRig, client_context, https
+from tests.proxy.doors.rig import Rig, ask, read_all, read_all_or_reset, read_until, table_of
+from tests.proxy.doors.tlsrig import A, TLSRig, client_context, client_hello, https
 
 CLIENT = "203.0.113.9"
 HELLO = b"\r\n\r\nhello\n"
@@ -69,11 +71,7 @@ def test_before_tls_too() -> None:
 
 def test_a_header_that_is_within_tls_is_none() -> None:
     with TLSRig().open(https("l", A), **FROM_BALANCERS) as rig, rig.connect() as client:
-        context = client_context()
-        output = ssl.MemoryBIO()
-        with pytest.raises(ssl.SSLWantReadError):
-            context.wrap_bio(ssl.MemoryBIO(), output, server_hostname="a.example").do_handshake()
-        client.sendall(output.read())
+        client.sendall(client_hello())
 
         assert read_all_or_reset(client) == b""
         rig.wait_for_connections(0)
@@ -165,3 +163,19 @@ def test_who_is_still_being_introduced_gives_way_when_there_are_too_many() -> No
             read_until(second, HELLO)
 
         assert read_all_or_reset(first) == b""
+
+
+def test_a_bug_in_what_follows_the_header_keeps_no_place_taken() -> None:
+    with TLSRig().open(https("l", A), **FROM_BALANCERS) as rig, rig.connect() as client:
+        sound = table_of(https("l", A) | {"address": "127.0.0.1", "port": rig.port}, **FROM_BALANCERS)
+        (listener,) = sound.settings.listeners
+        assert listener.tls
+        # No document says so.
+        without_certificates = replace(listener, tls=replace(listener.tls, certificates=()))
+        unsound = document.Document(listeners=(without_certificates,), forwarding=sound.settings.forwarding)
+        rig.call(lambda: rig.doors.use(compile_table(unsound), {}))
+        client.sendall(LINE + client_hello())
+
+        assert read_all_or_reset(client) == b""
+        rig.call(rig.doors.drain)
+        assert rig.is_idle.wait(10)

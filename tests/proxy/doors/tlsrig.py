@@ -1,5 +1,6 @@
 """TLS doors on loopback: certificates of an authority of our own, listeners with them, and clients that trust it."""
 
+import contextlib
 import socket
 import ssl
 from typing import Any
@@ -56,6 +57,15 @@ def client_context(*alpn: str, checks: bool = True) -> ssl.SSLContext:
     if alpn:
         context.set_alpn_protocols(list(alpn))
     return context
+
+
+def client_hello() -> bytes:
+    """The first that a client of a.example sends."""
+    output = ssl.MemoryBIO()
+    connection = client_context().wrap_bio(ssl.MemoryBIO(), output, server_hostname="a.example")
+    with contextlib.suppress(ssl.SSLWantReadError):
+        connection.do_handshake()
+    return output.read()
 
 
 def names_of(sock: ssl.SSLSocket) -> set[str]:
