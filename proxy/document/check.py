@@ -16,8 +16,8 @@ from proxy.document.targets import Backend
 TUNNEL_PORTS = (80, 443)
 
 _TAKEN = UNTOUCHABLE | {
-    *("authorization", "client-cert", "client-cert-chain", "cookie", "forwarded", "host", "via"),
-    *("x-forwarded-for", "x-forwarded-host", "x-forwarded-port", "x-forwarded-proto"),
+    *("authorization", "client-cert", "client-cert-chain", "cookie", "expect", "forwarded", "host", "proxy", "via"),
+    *("true-client-ip", "x-forwarded-for", "x-forwarded-host", "x-forwarded-port", "x-forwarded-proto", "x-real-ip"),
 }
 """Fields of requests that say something else than their id."""
 

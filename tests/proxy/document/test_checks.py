@@ -157,6 +157,8 @@ REFUSED: list[tuple[dict[str, Any], str, str]] = [
     ({"forwarding": {"requestIdHeader": "Transfer_Encoding"}}, "forwarding.requestIdHeader", "a meaning of its own"),
     ({"forwarding": {"requestIdHeader": "Host"}}, "forwarding.requestIdHeader", "a meaning of its own"),
     ({"forwarding": {"requestIdHeader": "Cookie"}}, "forwarding.requestIdHeader", "a meaning of its own"),
+    ({"forwarding": {"requestIdHeader": "Expect"}}, "forwarding.requestIdHeader", "a meaning of its own"),
+    ({"forwarding": {"requestIdHeader": "X-Real-IP"}}, "forwarding.requestIdHeader", "a meaning of its own"),
     ({"routes": [{}]}, "routes[0]", "no `rules` and no `backends`"),
     ({"routes": [{"backends": HERE, "listeners": ["x"]}]}, "routes[0].listeners[0]", "no entry of `listeners`"),
     ({"routes": [{"backends": [{"backend": "x"}]}]}, "routes[0].backends[0].backend", "no entry of `backends`"),
