@@ -1,7 +1,7 @@
 """The header of the PROXY protocol, in which a balancer of connections says who its client is. Pure.
 
 Version 1 is a line of text, version 2 is binary: https://www.haproxy.org/download/3.2/doc/proxy-protocol.txt. Whoever
-wants a header wants it from all connections of a peer, and does not guess whether there is one (2).
+wants a header wants it from all connections of a peer, and does not guess whether there is one (section 2).
 """
 
 import ipaddress

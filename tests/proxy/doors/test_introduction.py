@@ -8,6 +8,7 @@ import pytest
 from msgspec.structs import replace
 
 from proxy import document
+from proxy.doors.introduction import Introduction
 from proxy.routing import compile_table
 from tests.proxy.doors.proxyheaders import LOCAL, UNSPECIFIED, binary, proxied
 from tests.proxy.doors.rig import Rig, ask, read_all, read_all_or_reset, read_until, table_of
@@ -45,6 +46,35 @@ def test_a_header_may_come_byte_by_byte(header: bytes) -> None:
 
         read_until(client, HELLO)
         assert address_of_next(rig) == CLIENT
+
+
+def test_what_follows_a_long_header_may_be_short() -> None:
+    header = proxied(CLIENT, bytes(3000))
+    with Rig(**FROM_BALANCERS).open_plain() as rig, rig.connect() as client:
+        client.sendall(header[:20])
+
+        def waits_for_the_rest() -> bool:
+            return any(isinstance(one, Introduction) and one._peeking.wanted_bytes > 20 for one in rig.doors._registry)
+
+        rig.wait_for(waits_for_the_rest, "a look at the first part")
+        client.sendall(header[20:])
+        rig.wait_for(lambda: not waits_for_the_rest(), "the end of the header")
+        ask(client)
+
+        read_until(client, HELLO)
+
+
+def test_the_time_for_the_header_is_over_with_it() -> None:
+    with Rig(**FROM_BALANCERS, limits={"headerTimeout": "10s"}).open_plain() as rig, rig.connect() as client:
+        client.sendall(LINE)
+        for _ in range(2):
+            ask(client)
+            read_until(client, HELLO)
+            rig.pass_time(11)
+        ask(client)
+
+        read_until(client, HELLO)
+        assert rig.door_stats.refused == {}
 
 
 @pytest.mark.parametrize("header", [b"PROXY UNKNOWN\r\n", binary(LOCAL, UNSPECIFIED, b"")])
@@ -152,6 +182,18 @@ def test_who_is_still_being_introduced_when_the_door_drains_is_served() -> None:
 
         assert b"hello" in read_all(client)
         assert rig.is_idle.wait(10)
+
+
+def test_who_is_still_being_introduced_at_the_end_of_the_grace_period_is_cut_off() -> None:
+    with Rig(**FROM_BALANCERS, limits={"headerTimeout": "0s"}).open_plain() as rig, rig.connect() as client:
+        client.sendall(LINE[:20])
+        rig.wait_for_connections(1)
+        rig.call(rig.doors.drain)
+        rig.call(rig.doors.abort)
+
+        assert read_all_or_reset(client) == b""
+        assert rig.is_idle.wait(10)
+        rig.wait_for_connections(0)
 
 
 def test_who_is_still_being_introduced_gives_way_when_there_are_too_many() -> None:

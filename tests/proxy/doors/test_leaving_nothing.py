@@ -14,8 +14,9 @@ import pytest
 
 from tests.proxy.doors.chain import PROTOCOLS, Proxy
 from tests.proxy.doors.h2client import H2Client
-from tests.proxy.doors.rig import Rig, ask, connect, read_until
-from tests.proxy.doors.tlsrig import A, TLSRig, client_context, https, status_of
+from tests.proxy.doors.proxyheaders import proxied
+from tests.proxy.doors.rig import Rig, ask, connect, read_all_or_reset, read_until
+from tests.proxy.doors.tlsrig import A, TLSRig, client_context, client_hello, https, status_of
 from tests.proxy.tunnel.rig import Rig as TunnelRig
 from tests.support.edge.edge import Edge
 
@@ -137,6 +138,47 @@ GREETINGS = [served, served_over_h2, refused_by_the_client, gone_in_the_handshak
 @pytest.mark.parametrize("doing", GREETINGS, ids=lambda doing: doing.__name__)
 def test_a_client_over_tls_that_went_leaves_nothing(doing: Callable[[TLSRig], None]) -> None:
     with TLSRig().open(https("web", A)) as rig, nothing_is_left(of=("proxy.",)):
+        doing(rig)
+        rig.wait_for(lambda: any(door.accepted for door in rig.stats.doors.values()), "a client")
+        rig.wait_for_connections(0)
+        rig.call(lambda: None)
+
+
+def introduced(rig: TLSRig) -> None:
+    with connect(rig.port) as plain:
+        plain.sendall(proxied("203.0.113.9"))
+        with client_context().wrap_socket(plain, server_hostname="a.example") as client:
+            assert status_of(client) == 200
+
+
+def introduced_in_parts(rig: TLSRig) -> None:
+    with connect(rig.port) as client:
+        client.sendall(proxied("203.0.113.9")[:20])
+        rig.wait_for_connections(1)
+        client.sendall(proxied("203.0.113.9")[20:])
+        client.sendall(client_hello())
+        client.recv(1)
+
+
+def gone_in_the_introduction(rig: TLSRig) -> None:
+    with connect(rig.port) as client:
+        client.sendall(proxied("203.0.113.9")[:20])
+        rig.wait_for_connections(1)
+
+
+def without_an_introduction(rig: TLSRig) -> None:
+    with connect(rig.port) as client:
+        client.sendall(client_hello())
+        read_all_or_reset(client)
+
+
+INTRODUCTIONS = [introduced, introduced_in_parts, gone_in_the_introduction, without_an_introduction, without_a_word]
+
+
+@pytest.mark.parametrize("doing", INTRODUCTIONS, ids=lambda doing: doing.__name__)
+def test_a_client_that_a_balancer_brought_leaves_nothing(doing: Callable[[TLSRig], None]) -> None:
+    forwarding = {"proxyProtocol": ["127.0.0.1"]}
+    with TLSRig().open(https("web", A), forwarding=forwarding) as rig, nothing_is_left(of=("proxy.",)):
         doing(rig)
         rig.wait_for(lambda: any(door.accepted for door in rig.stats.doors.values()), "a client")
         rig.wait_for_connections(0)
