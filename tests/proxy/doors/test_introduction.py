@@ -9,10 +9,11 @@ from msgspec.structs import replace
 
 from proxy import document
 from proxy.doors.introduction import Introduction
-from proxy.routing import compile_table
+from proxy.routing import compile_table, socket_door
 from tests.proxy.doors.proxyheaders import LOCAL, UNSPECIFIED, binary, proxied
-from tests.proxy.doors.rig import Rig, ask, read_all, read_all_or_reset, read_until, table_of
+from tests.proxy.doors.rig import Rig, ask, port_of, read_all, read_all_or_reset, read_until, table_of
 from tests.proxy.doors.tlsrig import A, TLSRig, client_context, client_hello, https
+from tests.support.requirements import not_possible_here
 
 CLIENT = "203.0.113.9"
 HELLO = b"\r\n\r\nhello\n"
@@ -119,6 +120,20 @@ def test_others_begin_without_one() -> None:
             assert read_all_or_reset(client) == b""
         rig.wait_for_connections(0)
         assert rig.door_stats.refused == {"protocol": 1}
+
+
+def test_a_balancer_of_ipv4_is_known_on_a_dual_stack_socket() -> None:
+    if not socket.has_dualstack_ipv6():
+        not_possible_here("this host has no IPv6")
+    sock = socket.create_server(("::", 0), family=socket.AF_INET6, dualstack_ipv6=True)
+    with Rig() as rig:
+        rig.port = port_of(sock)
+        table = table_of({"name": "web", "port": rig.port}, forwarding={"proxyProtocol": ["127.0.0.1"]})
+        rig.call(lambda: rig.doors.use(table, {socket_door("", rig.port): sock}))
+        with rig.connect() as client:
+            client.sendall(LINE)
+            ask(client)
+            assert address_of_next(rig) == CLIENT
 
 
 def test_who_is_trusted_is_decided_by_the_client_of_the_header() -> None:
