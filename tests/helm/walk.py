@@ -108,9 +108,10 @@ class Stage:
         return base64.b64decode(secret["data"]["auth-token"]).decode()
 
     def knows_route(self, pod: Object) -> bool:
+        """With its backend, of whose kind nothing is told in the first second after its CRD was made."""
         authorization = {"Authorization": f"Bearer {self.token()}"}
         status_code, document = fetch("HTTPS", pod["status"]["podIP"], 8082, "/config", **authorization)
-        return status_code == 200 and HOST.encode() in document
+        return status_code == 200 and all(part.encode() in document for part in (HOST, self.backend.address))
 
     def secret(self, name: str, **data: str) -> None:
         self.api.call("POST", f"{IN_NAMESPACE}/secrets", {"metadata": {"name": name}, "stringData": data})
