@@ -16,6 +16,8 @@ class ConditionType(StrEnum):
     INSECURE_FRONTEND_VALIDATION_MODE = "InsecureFrontendValidationMode"
     PARTLY_UNREACHABLE = "tunnelgw.dev/PartlyUnreachable"
     """On listeners, only ever True: a door that the Gateway has does not lead to this listener."""
+    SETTINGS_LEFT_OUT = "tunnelgw.dev/SettingsLeftOut"
+    """On classes, and on Gateways with a proxy of their own, only ever True: what of `proxy` is not used."""
     DELIVERED = "tunnelgw.dev/Delivered"
     """On Gateways: whether every proxy and the provider hold what was wanted. On routes, only ever False: a hostname is
     somebody else's at the provider."""
@@ -28,6 +30,7 @@ BAD_WHEN_TRUE = frozenset(
         ConditionType.PARTIALLY_INVALID,
         ConditionType.INSECURE_FRONTEND_VALIDATION_MODE,
         ConditionType.PARTLY_UNREACHABLE,
+        ConditionType.SETTINGS_LEFT_OUT,
     }
 )
 """All others are bad when they are false."""
@@ -37,6 +40,7 @@ WORTH_KNOWING = frozenset(
         ConditionType.SUPPORTED_VERSION,
         ConditionType.INSECURE_FRONTEND_VALIDATION_MODE,
         ConditionType.PARTLY_UNREACHABLE,
+        ConditionType.SETTINGS_LEFT_OUT,
     }
 )
 """Bad ones that may be as they were meant to be: everything that is wanted is served."""

@@ -3,17 +3,16 @@
 import ipaddress
 import re
 
-from proxy import document
 from tunnelgw.model.conditions import ConditionType, Finding, Reason
 from tunnelgw.model.gateways import GatewayClass
 from tunnelgw.model.kinds import Kind
 from tunnelgw.model.meta import Key
-from tunnelgw.model.own import TUNNELGW, GatewayClassConfig, GatewayClassConfigSpec
+from tunnelgw.model.own import TUNNELGW, GatewayClassConfig, GatewayClassConfigSpec, ProxySettings
 from tunnelgw.model.part import Part
 from tunnelgw.model.refs import ParametersRef
 from tunnelgw.model.snapshot import Index
 from tunnelgw.translate.queries import View
-from tunnelgw.translate.settings import document_settings
+from tunnelgw.translate.settings import fit
 from tunnelgw.translate.verdicts import ClassVerdict, false, true
 
 BUNDLE_VERSION = "gateway.networking.k8s.io/bundle-version"
@@ -48,9 +47,9 @@ def class_verdict(view: View, name: str) -> ClassVerdict | None:
     accepted = (
         false(ConditionType.ACCEPTED, Reason.INVALID_PARAMETERS, setup.problem)
         if setup.problem
-        else true(ConditionType.ACCEPTED, Reason.ACCEPTED, _served(view, setup))
+        else true(ConditionType.ACCEPTED, Reason.ACCEPTED, "the class is served by this controller")
     )
-    return ClassVerdict((accepted, view.ask(supported_version, "")))
+    return ClassVerdict((accepted, *_left_out(view, setup), view.ask(supported_version, "")))
 
 
 def settings_class(view: View, _: str) -> str:
@@ -88,10 +87,6 @@ def config_problem(config: GatewayClassConfigSpec) -> str:
                 return f"direct.addresses has {address[:64]!r}, which is not an IP address"
         if config.direct.addresses and config.direct.service:
             return "direct has both `addresses` and `service`, want one of the two"
-    try:
-        document_settings(config.proxy)
-    except document.DocumentError as error:
-        return "; ".join(f"proxy.{problem}" for problem in error.problems)
     return ""
 
 
@@ -103,16 +98,22 @@ def is_ip_address(text: str) -> bool:
     return True
 
 
-def _served(view: View, setup: ClassSetup) -> str:
-    """What is said of a class that is accepted."""
-    served = "the class is served by this controller"
+def left_out(wanted: ProxySettings | None) -> tuple[Finding, ...]:
+    """What a proxy would refuse of its settings."""
+    slips = fit(wanted).left_out
+    return (true(ConditionType.SETTINGS_LEFT_OUT, Reason.INVALID_PARAMETERS, "; ".join(slips)),) if slips else ()
+
+
+def _left_out(view: View, setup: ClassSetup) -> tuple[Finding, ...]:
+    """The same of a class, whose settings may be no use as a whole."""
     if setup.config.proxy is None:
-        return served
+        return ()
     deciding = view.ask(settings_class, "")
     decided = view.ask(class_setup, deciding)
     if decided is None or decided.config.proxy == setup.config.proxy:
-        return served
-    return f"{served}; its `proxy` is not used: the shared proxies have that of GatewayClass {deciding}, which is older"
+        return left_out(setup.config.proxy)
+    message = f"`proxy` is not used: the shared proxies have that of GatewayClass {deciding}, which is older"
+    return (true(ConditionType.SETTINGS_LEFT_OUT, Reason.CONFLICTED, message),)
 
 
 def _with_parameters(view: View, ref: ParametersRef | None) -> ClassSetup:

@@ -8,7 +8,8 @@ from tunnelgw.model.kinds import Kind
 from tunnelgw.model.meta import Key
 from tunnelgw.translate.addresses import Doors, doors
 from tunnelgw.translate.certificates import client_certificate
-from tunnelgw.translate.gateways import gateway_setup
+from tunnelgw.translate.classes import left_out
+from tunnelgw.translate.gateways import SHARED, gateway_setup
 from tunnelgw.translate.listeners import Report, gateway_of_set, reports, reports_by_owner
 from tunnelgw.translate.listenertls import is_insecure
 from tunnelgw.translate.queries import View
@@ -31,6 +32,8 @@ def gateway_verdict(view: View, key: Key) -> GatewayVerdict | None:
     if is_insecure(gateway):
         message = "AllowInsecureFallback lets clients in whose certificate is missing or not valid"
         findings.append(true(ConditionType.INSECURE_FRONTEND_VALIDATION_MODE, Reason.CONFIGURATION_CHANGED, message))
+    if setup.data_plane != SHARED:
+        findings += left_out(setup.proxy)
     sets = [view.ask(set_verdict, item.key) for item in view.ask(allowed_sets, key)]
     return GatewayVerdict(
         tuple(findings),

@@ -16,7 +16,7 @@ from tunnelgw.translate.encodedparts import EncodedParts
 from tunnelgw.translate.gateways import SHARED, gateway_setup, gateways_of
 from tunnelgw.translate.listeners import gateway_documents
 from tunnelgw.translate.queries import View
-from tunnelgw.translate.settings import document_settings
+from tunnelgw.translate.settings import fit
 
 _encode = msgspec.json.Encoder().encode
 
@@ -25,11 +25,11 @@ def plane_settings(view: View, data_plane: str) -> document.Settings:
     """A query: all of a document but backends and routes; of its listeners the oldest Gateway's come first."""
     gateways: tuple[Key, ...] = view.ask(gateways_of, data_plane)
     listeners = tuple(listener for key in gateways for listener in view.ask(gateway_documents, key))
-    return msgspec.structs.replace(document_settings(_wanted_settings(view, data_plane)), listeners=listeners)
+    return msgspec.structs.replace(fit(_wanted_settings(view, data_plane)).settings, listeners=listeners)
 
 
 def _wanted_settings(view: View, data_plane: str) -> ProxySettings | None:
-    """Sound ones: a class or a Gateway whose parameters have a problem has none."""
+    """A class or a Gateway whose parameters have a problem has none."""
     if data_plane != SHARED:
         own = view.ask(gateway_setup, Key(*data_plane.split("/", 1)))
         return own.proxy if own else None

@@ -6,16 +6,20 @@ from typing import Any
 import msgspec
 import pytest
 import yaml
+from hypothesis import given
+from hypothesis import strategies as st
 
 from proxy import document
 from tests.tunnelgw.translate.world import object_of
+from tunnelgw.model.conditions import ConditionType, Finding, Reason, Status
 from tunnelgw.model.kinds import Kind
 from tunnelgw.model.meta import Key
 from tunnelgw.model.own import ProxyForwarding, ProxyLimits, ProxySettings
 from tunnelgw.sources.tables import Tables
 from tunnelgw.translate.pipeline import Translation
 from tunnelgw.translate.queries import CONTROLLER_NAME
-from tunnelgw.translate.verdicts import ClassVerdict, ObjectId
+from tunnelgw.translate.settings import fit
+from tunnelgw.translate.verdicts import ClassVerdict, GatewayVerdict, ObjectId
 
 CHART = Path(__file__).parents[3] / "helm" / "tunnelgw"
 OWN_ELSEWHERE = {"version", "listeners"}
@@ -67,10 +71,22 @@ class Translated:
         decoded = document.decode(self.translation.documents[data_plane].encode(1))
         return msgspec.structs.replace(document.settings_of(decoded), version=document.UNSET, listeners=())
 
-    def accepted(self, class_name: str) -> tuple[str, str]:
-        verdict = self.translation.verdict(ObjectId(Kind.GATEWAY_CLASS, Key("", class_name)))
-        assert isinstance(verdict, ClassVerdict)
-        return verdict.findings[0].status, verdict.findings[0].message
+    def is_accepted(self, class_name: str) -> bool:
+        (accepted,) = self._findings(Kind.GATEWAY_CLASS, Key("", class_name), ConditionType.ACCEPTED)
+        return accepted.status is Status.TRUE
+
+    def left_out(self, kind: Kind, key: Key) -> tuple[Reason, str] | None:
+        found = self._findings(kind, key, ConditionType.SETTINGS_LEFT_OUT)
+        assert all(finding.status is Status.TRUE for finding in found)
+        return (found[0].reason, found[0].message) if found else None
+
+    def left_out_of(self, class_name: str) -> tuple[Reason, str] | None:
+        return self.left_out(Kind.GATEWAY_CLASS, Key("", class_name))
+
+    def _findings(self, kind: Kind, key: Key, type_: ConditionType) -> list[Finding]:
+        verdict = self.translation.verdict(ObjectId(kind, key))
+        assert isinstance(verdict, ClassVerdict | GatewayVerdict)
+        return [finding for finding in verdict.findings if finding.type is type_]
 
 
 def test_without_settings_a_proxy_keeps_its_own() -> None:
@@ -108,6 +124,16 @@ def test_other_settings_are_another_document_and_the_same_ones_are_not() -> None
     assert translated.translation.documents["shared"].digest() == before
 
 
+@pytest.mark.parametrize(
+    "proxy", [{}, {"limits": {}, "forwarding": {}}, {"limits": {"maxUriBytes": 16384}}, {"limits": {"maxUriBytes": 1}}]
+)
+def test_settings_that_change_nothing_leave_the_bytes_of_the_document_alone(proxy: Plain) -> None:
+    without = Translated(*gateway_class("c", {}), gateway("gw", "c")).translation.documents["shared"]
+    content = Translated(*gateway_class("c", {"proxy": proxy}), gateway("gw", "c")).translation.documents["shared"]
+
+    assert (content.digest(), content.encode(1)) == (without.digest(), without.encode(1))
+
+
 def test_of_several_classes_the_oldest_with_settings_decides_and_the_others_say_so() -> None:
     plain = gateway_class("a-plain", {}, "2025-01-01T00:00:00Z")
     older = gateway_class("z-older", {"proxy": {"mergeSlashes": False}}, "2025-02-01T00:00:00Z")
@@ -116,27 +142,80 @@ def test_of_several_classes_the_oldest_with_settings_decides_and_the_others_say_
     translated = Translated(*plain, *older, *younger, *alike, gateway("gw", "b-younger"))
 
     assert translated.settings() == document.Settings(merge_slashes=False)
-    served = "the class is served by this controller"
-    assert [translated.accepted(name) for name in ("a-plain", "z-older", "c-alike")] == [("True", served)] * 3
-    assert translated.accepted("b-younger") == (
-        "True",
-        f"{served}; its `proxy` is not used: the shared proxies have that of GatewayClass z-older, which is older",
-    )
+    assert [translated.left_out_of(name) for name in ("a-plain", "z-older", "c-alike")] == [None] * 3
+    message = "`proxy` is not used: the shared proxies have that of GatewayClass z-older, which is older"
+    assert translated.left_out_of("b-younger") == (Reason.CONFLICTED, message)
+    assert translated.is_accepted("b-younger")
 
     translated.put(gateway_class("z-older", {}, "2025-02-01T00:00:00Z")[1])
     assert translated.settings().forwarding.via
-    assert translated.accepted("b-younger") == ("True", served)
-    assert "GatewayClass b-younger" in translated.accepted("c-alike")[1]
+    assert translated.left_out_of("b-younger") is None
+    assert "GatewayClass b-younger" in str(translated.left_out_of("c-alike"))
 
 
 def test_a_class_whose_parameters_cannot_be_used_decides_nothing() -> None:
-    broken = gateway_class("a", {"proxy": {"limits": {"idleTimeout": "soon"}}}, "2025-01-01T00:00:00Z")
+    broken = gateway_class("a", {"tunnelID": "odd", "proxy": {"mergeSlashes": True}}, "2025-01-01T00:00:00Z")
     sound = gateway_class("b", {"proxy": {"mergeSlashes": False}}, "2025-02-01T00:00:00Z")
     translated = Translated(*broken, *sound, gateway("gw", "b"))
 
-    assert translated.accepted("a")[0] == "False"
-    assert "proxy.limits.idleTimeout" in translated.accepted("a")[1]
+    assert not translated.is_accepted("a")
+    assert translated.left_out_of("a") is None
     assert translated.settings() == document.Settings(merge_slashes=False)
+
+
+SLIPS: Plain = {
+    "mergeSlashes": False,
+    "forwarding": {
+        "trustedProxies": ["10.0.0.1/8", "192.0.2.0/24", "::/200"],
+        "proxyProtocol": ["192.0.2.7"],
+        "requestIdHeader": "Host",
+    },
+    "limits": {"idleTimeout": "soon", "maxUriBytes": 1, "requestTimeout": "60s"},
+}
+WITHOUT_SLIPS = document.Settings(
+    merge_slashes=False,
+    forwarding=document.Forwarding(trusted_proxies=("192.0.2.0/24",), proxy_protocol=("192.0.2.7",)),
+    limits=document.Limits(request_timeout="60s"),
+)
+SLIPPED = (
+    "limits.maxUriBytes: want a whole number >= 256, seen 1",
+    "limits.idleTimeout: ",
+    "forwarding.trustedProxies[0]: 10.0.0.1/8 has host bits set",
+    "forwarding.trustedProxies[2]: ",
+    "forwarding.requestIdHeader: `Host` has a meaning of its own",
+)
+
+
+def test_what_a_proxy_would_refuse_is_left_out_and_told_and_all_else_holds() -> None:
+    translated = Translated(*gateway_class("c", {"proxy": SLIPS}), gateway("gw", "c"))
+
+    assert translated.settings() == WITHOUT_SLIPS
+    assert translated.is_accepted("c")
+    told = translated.left_out_of("c")
+    assert told
+    assert told[0] is Reason.INVALID_PARAMETERS
+    assert all(f"proxy.{slip}" in told[1] for slip in SLIPPED), told
+
+
+def test_of_a_proxy_of_its_own_the_gateway_tells_it() -> None:
+    config = {"direct": {"addresses": ["192.0.2.2"]}, "proxy": SLIPS}
+    own = {"kind": "GatewayConfig", "metadata": {"name": "own"}, "spec": config}
+    translated = Translated(*gateway_class("c", {}), gateway("gw", "c", "own"), own)
+
+    assert translated.settings("apps/gw") == WITHOUT_SLIPS
+    told = translated.left_out(Kind.GATEWAY, Key("apps", "gw"))
+    assert told
+    assert all(f"proxy.{slip}" in told[1] for slip in SLIPPED), told
+    assert translated.left_out_of("c") is None
+
+
+@given(st.lists(st.sampled_from(["10.0.0.1/8", "10.0.0.0/8", "x", "192.0.2.1"]), max_size=60))
+def test_of_many_networks_just_the_bad_ones_are_left_out(networks: list[str]) -> None:
+    fitted = fit(ProxySettings(forwarding=ProxyForwarding(trusted_proxies=tuple(networks))))
+
+    sound = [network for network in networks if network in ("10.0.0.0/8", "192.0.2.1")]
+    assert fitted.settings.forwarding.trusted_proxies == tuple(sound)
+    assert len(fitted.left_out) == len(networks) - len(sound)
 
 
 def test_a_gateway_with_a_proxy_of_its_own_has_its_own_settings_alone() -> None:
