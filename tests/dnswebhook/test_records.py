@@ -6,20 +6,9 @@ from hypothesis import strategies as st
 
 from dnswebhook.canonical import KNOWN_TYPES
 from dnswebhook.model import Endpoint, Origin, Record
+from tests.dnswebhook.planning import row
 from tests.support.record_sets import record_sets
 from tests.support.strategies import HERITAGE
-
-
-def row(
-    name: str,
-    kind: str,
-    value: str,
-    ttl_s: int = 0,
-    *,
-    is_enabled: bool = True,
-    origin: Origin = Origin.USER_DEFINED,
-) -> Record:
-    return Record(f"{name}/{kind}/{value}", name, kind, value, ttl_s, is_enabled, origin)
 
 
 def test_rows_of_one_name_and_type_are_one_set_with_sorted_values() -> None:
