@@ -242,7 +242,7 @@ if shutil.which("systemd-analyze"):  # elsewhere the tests above have to do
 
 
 def test_the_manifests_fit_the_options() -> None:
-    manifests, _ = YAML_BLOCKS
+    _, manifests = YAML_BLOCKS
     objects = {each["kind"]: each for each in yaml.safe_load_all(manifests)}
     pod = objects["Deployment"]["spec"]["template"]["spec"]
     client, daemon = pod["containers"]
@@ -258,7 +258,7 @@ def test_the_manifests_fit_the_options() -> None:
 
 
 def test_the_values_of_the_chart_say_the_same_as_the_manifests() -> None:
-    manifests, values = (list(yaml.safe_load_all(block)) for block in YAML_BLOCKS)
+    values, manifests = (list(yaml.safe_load_all(block)) for block in YAML_BLOCKS)
     [deployment] = [each for each in manifests if each["kind"] == "Deployment"]
     pod = deployment["spec"]["template"]["spec"]
     client, daemon = pod["containers"]
