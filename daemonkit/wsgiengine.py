@@ -2,7 +2,9 @@
 
 A connection reaches a worker only with a complete head, so slow and idle clients cost a file descriptor, no thread.
 Everything that can pile up has a limit: connections, and complete requests that wait for a worker; beyond either the
-answer is 503. TLS handshakes run in small steps in the watching thread, never blocking the others.
+answer is 503. Who connects while connections that do nothing have all places takes that of the one which has done nothing
+longest, so that whoever opens many and leaves them keeps nobody from asking, a probe of health least of all. TLS handshakes
+run in small steps in the watching thread, never blocking the others.
 """
 
 import contextlib
@@ -72,6 +74,16 @@ class _Connections(ConnectionManager):
                 self.server.process_conn(conn)
             else:
                 conn.expire()
+
+    def most_idle(self) -> Connection | None:
+        """Taken from those that wait: one whose first request never came, or else whose next one does not."""
+        waiting = [(fd, conn) for fd, conn in self._selector.connections if conn is not self.server]
+        for fd, conn in sorted(waiting, key=lambda each: (not each[1].is_new, each[1].waits_until_s)):
+            if not conn.has_news():  # else this turn may have it on its list
+                self._selector.unregister(fd)
+                found: Connection = conn
+                return found
+        return None
 
     def _from_server_socket(self, server_socket: socket.socket) -> Connection | None:
         try:
@@ -175,8 +187,12 @@ class Engine(Server):
     def process_conn(self, conn: Connection) -> None:
         """A connection is new, or has become readable, or holds the next request already. Never blocks."""
         if conn.is_new and len(self.open_connections) > self._max_connections:
-            self._overloaded(conn)
-            return
+            idle = self._connections.most_idle()
+            if idle is None:
+                self._overloaded(conn)
+                return
+            self.rare_log.warning("too many connections, closing the most idle", remote_addr=idle.remote_addr)
+            idle.give_way()
         head = conn.gather_head()
         if head is Head.COMPLETE:
             try:

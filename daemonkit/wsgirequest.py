@@ -262,9 +262,16 @@ class Connection(HTTPConnection):
 
     def is_client_gone(self) -> bool:
         """True when the client has closed the connection, or its sending side; reads nothing."""
+        return self._polls(select.POLLRDHUP)
+
+    def has_news(self) -> bool:
+        """Whether something has come, or the client has gone; reads nothing."""
+        return self._polls(select.POLLIN | select.POLLRDHUP)
+
+    def _polls(self, events: int) -> bool:
         poll = select.poll()
         try:
-            poll.register(self.socket, select.POLLRDHUP)
+            poll.register(self.socket, events)
         except (OSError, ValueError):
             return True
         return bool(poll.poll(0))
@@ -273,6 +280,13 @@ class Connection(HTTPConnection):
         """Its time is over: a client that has begun a request is told so, an idle one is not."""
         if self._has_begun:
             self.refuse(408)
+        else:
+            self.close()
+
+    def give_way(self) -> None:
+        """Its place is another's now; a client that waits for its first answer, or has begun a request, is told."""
+        if self.is_new or self._has_begun:
+            self.refuse(503)
         else:
             self.close()
 

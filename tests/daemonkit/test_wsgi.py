@@ -409,18 +409,40 @@ def test_requests_beyond_threads_and_queue_are_answered_503(serve: Serve, app: E
         assert [client.answer().status_code for client in waiting.values()] == [200]
 
 
-def test_connections_beyond_the_limit_are_answered_503_until_another_closes(serve: Serve, app: EchoApp) -> None:
+def test_connections_beyond_the_limit_are_answered_503_until_a_request_is_done(serve: Serve, app: EchoApp) -> None:
     port = serve(max_connections=2).bound_address.port
-    with RawClient(port) as running:
-        # Held by a worker, as idle ones are held by the thread that watches.
+    with RawClient(port) as running, RawClient(port) as other:
+        for client in (running, other):
+            client.send(b"GET /hold HTTP/1.1\r\nHost: x\r\n\r\n")
+            assert app.entered.acquire(timeout=DEADLINE_S)
+        assert [_status_of_a_new_client(port) for _ in range(3)] == [503] * 3
+
+        app.release.set()
+        assert [client.answer().status_code for client in (running, other)] == [200, 200]
+        # Answered, but the server may not have taken the connections back yet.
+        assert _eventually(lambda: _status_of_a_new_client(port) == 200)
+
+
+def test_who_connects_beyond_the_limit_takes_the_place_of_a_connection_that_never_asked_else_of_the_most_idle(
+    serve: Serve, app: EchoApp
+) -> None:
+    # With one thread free, an answer to `newer` says that it is done with `older`.
+    port = serve(threads=2, max_connections=3).bound_address.port
+    with RawClient(port) as running, RawClient(port) as older, RawClient(port) as half_sent:
+        assert older.get().status_code == 200
+        half_sent.send(b"GET / HTTP/1.1\r\n")
         running.send(b"GET /hold HTTP/1.1\r\nHost: x\r\n\r\n")
         assert app.entered.acquire(timeout=DEADLINE_S)
-        with RawClient(port) as idle:
-            assert idle.get().status_code == 200
-            assert [_status_of_a_new_client(port) for _ in range(3)] == [503] * 3
 
-        # Accepted after the idle one was closed, but the server may not have noticed that yet.
-        assert _eventually(lambda: _status_of_a_new_client(port) == 200)
+        with RawClient(port) as newer, RawClient(port) as newest:
+            assert newer.get().status_code == 200
+            refusal = half_sent.answer()
+            assert (refusal.status_code, refusal.fields["retry-after"]) == (503, "1")
+            assert newest.get().status_code == 200
+            assert older.is_closed_by_server()
+            assert newer.get().status_code == 200
+        app.release.set()
+        assert running.answer().status_code == 200
 
 
 def test_connections_leave_other_parts_of_the_process_descriptors_enough(serve: Serve) -> None:
@@ -432,10 +454,11 @@ def test_connections_leave_other_parts_of_the_process_descriptors_enough(serve: 
     finally:
         resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
 
-    with contextlib.ExitStack() as clients:
-        for _ in range(files // 4):
-            assert clients.enter_context(RawClient(port)).get().status_code == 200
-        assert _status_of_a_new_client(port) == 503
+    with contextlib.ExitStack() as stack:
+        clients = [stack.enter_context(RawClient(port)) for _ in range(files // 4)]
+        assert [client.get().status_code for client in clients] == [200] * len(clients)
+        assert _status_of_a_new_client(port) == 200
+        assert clients[0].is_closed_by_server(), "one more would be too many"
 
 
 def _status_of_a_new_client(port: int) -> int:

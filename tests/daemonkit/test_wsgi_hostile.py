@@ -69,6 +69,19 @@ def test_many_slow_heads_and_idle_connections_take_no_thread_from_the_others(ser
             client.socket.close()
 
 
+@pytest.mark.parametrize("sent", [b"", b"GET / HTTP/1.1\r\n", b"GET / HTTP/1.1\r\nHost: x\r\n\r\n"])
+def test_clients_that_connect_without_end_and_leave_it_at_that_keep_nobody_from_being_answered(
+    serve: Serve, sent: bytes
+) -> None:
+    port = serve(threads=2, max_connections=20, header_timeout_s=DEADLINE_S).bound_address.port
+    with contextlib.ExitStack() as hostile:
+        for _ in range(10):
+            for _ in range(30):
+                hostile.enter_context(RawClient(port)).send(sent)
+            with RawClient(port) as client:
+                assert client.get().status_code == 200
+
+
 def test_an_idle_connection_is_closed_without_a_word(serve: Serve) -> None:
     with RawClient(serve(idle_timeout_s=0.3).bound_address.port) as client:
         assert client.get().status_code == 200
