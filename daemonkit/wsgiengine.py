@@ -2,9 +2,9 @@
 
 A connection reaches a worker only with a complete head, so slow and idle clients cost a file descriptor, no thread.
 Everything that can pile up has a limit: connections, and complete requests that wait for a worker; beyond either the
-answer is 503. Who connects while connections that do nothing have all places takes that of the one which has done nothing
-longest, so that whoever opens many and leaves them keeps nobody from asking, a probe of health least of all. TLS handshakes
-run in small steps in the watching thread, never blocking the others.
+answer is 503. Where connections that do nothing have all places, a new one takes that of the one which has done nothing
+longest: whoever opens many and leaves them keeps nobody from asking, a probe of health least of all. TLS handshakes run
+in small steps in the watching thread, never blocking the others.
 """
 
 import contextlib
