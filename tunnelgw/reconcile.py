@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterable, Mapping
 
 from daemonkit.logs import get_logger
 from daemonkit.memory import spare_the_collector
+from tunnelgw.deliver.departed import DepartedProxies
 from tunnelgw.deliver.dispatch import Dispatch
 from tunnelgw.deliver.former import GRACE_S, FormerTunnels
 from tunnelgw.deliver.proxies import DocumentParcel
@@ -74,7 +75,7 @@ class Reconciler:
         former_grace_s: float = GRACE_S,
     ) -> None:
         """`leads`: whether we may write; call the store when that changes. `fail` ends the process. `former_grace_s`:
-        how long nothing has to name a tunnel before it is emptied.
+        how long nothing has to name a tunnel, or a proxy's Gateway has to be gone, before it is emptied.
         """
         self._store = store
         self._dispatch = dispatch
@@ -99,6 +100,7 @@ class Reconciler:
         self._tunnels: Mapping[str, Tunnel] = {}
         self._former_grace_s = former_grace_s
         self._former = FormerTunnels({})
+        self._departed = DepartedProxies(former_grace_s)
         self._hosts: dict[str, HostnamesParcel] = {}
         """By tunnel."""
         self._planes_by_tunnel: dict[str, set[str]] = {}
@@ -224,7 +226,14 @@ class Reconciler:
             self._former = FormerTunnels(left_tunnels(snapshot, self._discovery), self._former_grace_s)
         named = named_tunnels(snapshot, self._discovery)
         is_certain = self._are_all_named and not any(entry.room in _NAMING_TUNNELS for entry in self._unreadable)
-        self._former.follow(named, self._tunnels, time.monotonic(), is_certain=is_certain)
+        now_s = time.monotonic()
+        self._former.follow(named, self._tunnels, now_s, is_certain=is_certain)
+        self._departed.follow(self._planes, self._may_have_gateway, now_s)
+
+    def _may_have_gateway(self, plane: str) -> bool:
+        gateways = {*self._snapshot.all(Kind.GATEWAY)} if self._snapshot is not None else set()
+        unreadable = {entry.key for entry in self._unreadable if entry.room is Kind.GATEWAY}
+        return not self._are_all_named or plane in map(str, gateways | unreadable)
 
     def _give_addresses(self, translation: Translation, gateways: Iterable[ObjectId]) -> None:
         for id_ in gateways:
@@ -253,9 +262,10 @@ class Reconciler:
     # -- deliveries --------------------------------------------------------------------------------------------------
 
     def _deliver(self) -> None:
-        self._dispatch.send(self._planes)
-        wanted = {tunnel: self._hosts.get(id_, NO_HOSTS) for id_, tunnel in self._tunnels.items()}
         now_s = time.monotonic()
+        self._departed.settle(self._dispatch.departed_receipts(), now_s)
+        self._dispatch.send(self._planes, self._departed.proxies(now_s))
+        wanted = {tunnel: self._hosts.get(id_, NO_HOSTS) for id_, tunnel in self._tunnels.items()}
         self._former.settle(self._dispatch.tunnel_receipts(), now_s)
         former = self._former.tunnels(now_s)
         self._dispatch.send_hosts(wanted | dict.fromkeys(former, NO_HOSTS), self._planes_by_tunnel)

@@ -14,7 +14,7 @@ import pytest
 from prometheus_client import CollectorRegistry
 
 from tests.proxy.site import TOKEN as PROXY_TOKEN
-from tests.proxy.site import Proxy
+from tests.proxy.site import Proxy, eventually
 from tests.support.provider import TOKEN, TUNNEL_ID, Provider
 from tests.tunnelgw.deliver.test_targets import DISCOVERY, OURS, TWO, Item, gateway_class, own_proxy, secret, status_of
 from tests.tunnelgw.report.test_events import Recorder
@@ -329,6 +329,24 @@ def own_tunnel(tunnel_id: str = TUNNEL_ID, endpoint: str = "http://127.0.0.1:1")
     return own_proxy(proxyEndpoints=[endpoint], tunnelID=tunnel_id, providerCredentialsSecretRef=ref)
 
 
+WITH_LISTENER = {
+    "gatewayClassName": "class",
+    "listeners": [{"name": "http", "port": 80, "protocol": "HTTP"}],
+    "infrastructure": {"parametersRef": {"group": "tunnelgw.dev", "kind": "GatewayConfig", "name": "own"}},
+}
+
+
+@contextmanager
+def keeping(proxy: Proxy) -> Iterator[Controller]:
+    """One that leads, and has given a proxy the document of the Gateway that it is of."""
+    config = own_proxy(proxyEndpoints=[proxy.api], authSecretRef={"name": "proxy"}, tunnelID=TUNNEL_ID)[1]
+    gateway = (Kind.GATEWAY, make(Kind.GATEWAY, "gw", WITH_LISTENER, namespace="shop"))
+    with controller([gateway_class("class"), secret("proxy", "shop", auth_token=PROXY_TOKEN), gateway, config]) as ours:
+        ours.lead()
+        eventually(lambda: "listeners" in proxy.get().json(), "no document")
+        yield ours
+
+
 @contextmanager
 def holding_a_tunnel() -> Iterator[tuple[Provider, Controller]]:
     """One that leads, and has looked at its tunnel."""
@@ -346,6 +364,30 @@ def test_a_tunnel_is_emptied_when_its_gateway_goes_together_with_the_credentials
         ours.store.delete(Kind.GATEWAY, Key("shop", "gw"))
 
         provider.wait_for_hostnames({"theirs.example"})
+
+
+def test_a_proxy_is_emptied_when_its_gateway_goes_together_with_its_token() -> None:
+    with Proxy() as proxy, keeping(proxy) as ours:
+        ours.store.delete(Kind.SECRET, Key("shop", "proxy"))
+        ours.store.delete(Kind.GATEWAY_CONFIG, Key("shop", "own"))
+        ours.until_done()
+        assert proxy.get().json()["listeners"], "the Gateway is there"
+        ours.store.delete(Kind.GATEWAY, Key("shop", "gw"))
+
+        eventually(lambda: proxy.get().json() == {"version": 2}, "not emptied")
+
+
+def test_a_proxy_whose_gateway_cannot_be_read_serves_on() -> None:
+    with Proxy() as proxy, keeping(proxy) as ours:
+        ours.store.reject(Kind.GATEWAY, Key("shop", "gw"), Unreadable("spec.listeners: want a list"))
+        ours.until(lambda: ours.unreadable(Kind.GATEWAY) == 1)
+        ours.store.tell_nameless(are_all_named=False)
+        ours.store.delete(Kind.GATEWAY, Key("shop", "gw"))
+        ours.until_done()
+        assert proxy.get().json()["listeners"]
+        ours.store.tell_nameless(are_all_named=True)
+
+        eventually(lambda: proxy.get().json() == {"version": 2}, "not emptied")
 
 
 def test_a_tunnel_is_emptied_when_another_takes_its_place() -> None:
@@ -422,12 +464,7 @@ def test_a_tunnel_is_emptied_when_what_named_it_goes_while_it_cannot_be_read() -
 
 def test_hostnames_stay_after_a_restart_while_another_gateway_cannot_be_read() -> None:
     """Its status says that they were told, as of each Gateway: that alone is no reason to take them away."""
-    spec = {
-        "gatewayClassName": "class",
-        "listeners": [{"name": "http", "port": 80, "protocol": "HTTP"}],
-        "infrastructure": {"parametersRef": {"group": "tunnelgw.dev", "kind": "GatewayConfig", "name": "own"}},
-    }
-    told = make(Kind.GATEWAY, "gw", spec, namespace="shop", status=status_of(TUNNEL_ID))
+    told = make(Kind.GATEWAY, "gw", WITH_LISTENER, namespace="shop", status=status_of(TUNNEL_ID))
     web_route = make(
         Kind.HTTP_ROUTE, "web", {"parentRefs": [{"name": "gw"}], "hostnames": ["a.example"]}, namespace="shop"
     )

@@ -28,6 +28,7 @@ from tunnelgw.deliver.targets import TAKEN, Credentials, Plane, Tunnel, tunnel_n
 from tunnelgw.deliver.tunnels import KNOCK, HostnamesParcel, TunnelTarget
 from tunnelgw.provider.client import Budget, Observer, ProviderClient
 from tunnelgw.provider.tunnel import Pass, TunnelDocument, TunnelRef
+from tunnelgw.translate.gateways import SHARED
 
 _MAX_REMEMBERED = 1000
 """Documents of a data plane that a slow proxy may still answer about."""
@@ -70,6 +71,8 @@ class ProxyKey(msgspec.Struct, frozen=True):
 
 
 _NO_PLANE = Plane((), Credentials(None))
+_DEPARTED = ""
+"""In place of the data plane's id."""
 
 
 def _key(name: str, plane: Plane, url: str) -> ProxyKey:
@@ -110,6 +113,8 @@ class Dispatch:
         self._listeners: dict[str, dict[str, tuple[Listener, ...]]] = {}
         """Of each of these documents."""
         self._planes: Mapping[str, Plane] = {}
+        self._versions: dict[str, int] = {}
+        """What each proxy of a Gateway's own took last from us, by URL. Couriers' threads write it."""
         self._sent_hosts: dict[Tunnel, HostnamesParcel] = {}
 
     # -- out ---------------------------------------------------------------------------------------------------------
@@ -129,8 +134,11 @@ class Dispatch:
         for made in (self._documents, self._listeners, self._turns):
             made.pop(plane, None)
 
-    def send(self, planes: Mapping[str, Plane]) -> None:
-        """Hand the newest documents to exactly the proxies of these data planes."""
+    def send(self, planes: Mapping[str, Plane], departed: Mapping[str, Credentials] | None = None) -> None:
+        """Hand the newest documents to exactly the proxies of these data planes.
+
+        `departed`, by URL, are emptied where they still have what they took last from us.
+        """
         self._planes = planes
         if self._settings.is_dry_run:
             return
@@ -140,6 +148,9 @@ class Dispatch:
             if name in self._documents
             for url in plane.endpoints
         }
+        for url, token in (departed or {}).items():
+            # Of a version that no proxy has, where it never took anything: there is nothing to do.
+            wanted[ProxyKey(_DEPARTED, url, token)] = DocumentParcel.nothing(self._versions.get(url, -1))
         self._proxies.send(wanted)
 
     def send_hosts(self, tunnels: Mapping[Tunnel, HostnamesParcel], planes_of: Mapping[str, Collection[str]]) -> None:
@@ -220,6 +231,10 @@ class Dispatch:
         found = [receipt for key, receipt in self._proxies.receipts().items() if key.plane == plane]
         return tuple(sorted(found, key=lambda receipt: receipt.target))
 
+    def departed_receipts(self) -> dict[str, Receipt]:
+        """By URL."""
+        return {key.url: receipt for key, receipt in self._proxies.receipts().items() if key.plane == _DEPARTED}
+
     def tunnel_receipts(self) -> dict[str, Receipt]:
         """By id of the tunnel."""
         return {tunnel.tunnel_id: receipt for tunnel, receipt in self._tunnels.receipts().items()}
@@ -244,7 +259,11 @@ class Dispatch:
             client = ConfigClient(endpoint, key.token.secret, before_call=lambda: self._require_duty(is_served))
         except ValueError as error:
             return BarredTarget(key.url, str(error), is_credential_problem=False)
-        return ProxyTarget(endpoint, client)
+        return ProxyTarget(endpoint, client, lambda version: self._note_version(key, version))
+
+    def _note_version(self, key: ProxyKey, version: int) -> None:
+        if key.plane != SHARED:  # whose replicas come and go without end
+            self._versions[key.url] = version
 
     def _tunnel(self, tunnel: Tunnel, is_served: Callable[[], bool]) -> Target[HostnamesParcel]:
         name = tunnel_name(tunnel.tunnel_id)

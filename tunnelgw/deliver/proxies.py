@@ -5,6 +5,8 @@ controller stopped. A proxy that was restarted empty, or was given another docum
 we left it with, and gets ours again.
 """
 
+from collections.abc import Callable
+
 import msgspec
 
 from daemonkit.logs import get_logger
@@ -23,12 +25,24 @@ class DocumentParcel(msgspec.Struct, frozen=True):
 
     digest: str
     tail: bytes
+    over: int | None = None
+    """It replaces nothing but this version: where another is loaded, there is nothing to do."""
+
+    @classmethod
+    def nothing(cls, over: int) -> "DocumentParcel":
+        """An empty document, for who was left with version `over`."""
+        return cls(f"nothing over {over}", b"}", over)
 
 
 class ProxyTarget:
-    def __init__(self, endpoint: ConfigEndpoint, client: ConfigClient) -> None:
+    """`on_version` hears of each version that the proxy takes."""
+
+    def __init__(
+        self, endpoint: ConfigEndpoint, client: ConfigClient, on_version: Callable[[int], None] = lambda _: None
+    ) -> None:
         self.name = endpoint.url
         self._client = client
+        self._on_version = on_version
         self._is_by_name = endpoint.is_by_name
         self._held_digest = ""
         self._held_version: int | None = None
@@ -38,7 +52,7 @@ class ProxyTarget:
 
     def deliver(self, parcel: DocumentParcel) -> tuple[Remark, ...]:
         try:
-            return self._deliver(parcel)
+            return self._deliver(parcel) if parcel.over is None else self._replace(parcel, parcel.over)
         finally:
             # A Service has two proxies while one replaces the other, which it only does once it has its document.
             if self._is_by_name:
@@ -74,8 +88,18 @@ class ProxyTarget:
                 raise
         raise Undelivered("somebody else keeps replacing its document")
 
+    def _replace(self, parcel: DocumentParcel, over: int) -> tuple[Remark, ...]:
+        loaded = self._client.loaded()
+        if loaded is None or loaded.version != over:
+            return ()
+        try:
+            return self._put(parcel, over + 1)
+        except VersionConflict:  # somebody else was quicker
+            return ()
+
     def _put(self, parcel: DocumentParcel, version: int) -> tuple[Remark, ...]:
         answer = self._client.put(b'{"version":%d' % version + parcel.tail)
         self._held_digest = parcel.digest
         self._held_version = answer.version
+        self._on_version(answer.version)
         return tuple(Remark(RemarkKind.PORT, each.path, each.message) for each in answer.problems)

@@ -95,6 +95,58 @@ def test_a_newer_version_than_expected_is_overtaken_at_once() -> None:
         target.close()
 
 
+def test_a_farewell_empties_a_proxy_that_has_what_it_took_last_and_is_done() -> None:
+    with Proxy() as proxy:
+        versions: list[int] = []
+        endpoint = ConfigEndpoint(f"http://{proxy.address('config')}")
+        target = ProxyTarget(endpoint, ConfigClient(endpoint, Secret(TOKEN)), versions.append)
+        target.deliver(parcel("a.example"))
+        assert versions == [1]
+        target.close()
+
+        farewell = target_of(proxy)
+        for _ in range(2):
+            farewell.deliver(DocumentParcel.nothing(over=1))
+
+            assert proxy.get().json() == {"version": 2}
+        farewell.close()
+
+
+@pytest.mark.parametrize("loaded", [{"version": 40, "routes": []}, None])
+def test_a_farewell_leaves_alone_what_somebody_else_put_and_a_proxy_without_a_document(
+    loaded: dict[str, object] | None,
+) -> None:
+    with Proxy() as proxy:
+        if loaded:
+            proxy.put(loaded)
+        target = target_of(proxy)
+
+        assert target.deliver(DocumentParcel.nothing(over=1)) == ()
+
+        assert proxy.get().status_code == (200 if loaded else 404)
+        if loaded:
+            assert proxy.get().json()["version"] == 40
+        target.close()
+
+
+def test_a_farewell_that_another_document_overtakes_leaves_that_alone() -> None:
+    with Proxy() as proxy:
+        proxy.put({"version": 1, "routes": []})
+        calls = itertools.count()
+
+        def overtake() -> None:
+            if next(calls) == 1:  # between the look and the writing
+                proxy.put(b'{"version":2' + parcel("b.example").tail)
+
+        target = target_of(proxy, before_call=overtake)
+
+        assert target.deliver(DocumentParcel.nothing(over=1)) == ()
+
+        assert next(calls) == 2
+        assert hosts(proxy) == (2, ["b.example"])
+        target.close()
+
+
 class OddOnce(ConfigClient):
     """Tells a version once that no proxy has."""
 

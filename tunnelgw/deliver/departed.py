@@ -1,0 +1,86 @@
+"""Proxies of Gateways that have gone, while they still serve what the Gateway left them with.
+
+    proxies of each Gateway's own -> those that are to be emptied, until they are, or for as long as it makes sense
+
+A proxy without a Gateway serves on with a document that nobody keeps any more, at addresses that people can reach. So
+it is given an empty one, but not before its Gateway has been gone for a while: objects are deleted and made anew. It
+keeps what it has while its Gateway is there and only names it no more: it may be the same proxy by another name. Tokens
+are remembered, since Secrets often go first. Over a restart nothing is. The reconciler's thread calls everything here.
+"""
+
+from collections.abc import Callable, Mapping
+from typing import Final
+
+import msgspec
+
+from daemonkit.logs import get_logger
+from tunnelgw.deliver.receipts import Receipt
+from tunnelgw.deliver.targets import Credentials, Plane
+from tunnelgw.translate.gateways import SHARED
+
+log = get_logger(__name__)
+
+PATIENCE_S: Final = 600.0
+"""For a proxy that cannot be reached: most were stopped together with their Gateway."""
+
+
+class _Served(msgspec.Struct, frozen=True):
+    plane: str
+    token: Credentials
+
+
+class DepartedProxies:
+    def __init__(self, grace_s: float) -> None:
+        """Times are of one monotonic clock, in seconds."""
+        self._grace_s = grace_s
+        self._served: dict[str, _Served] = {}
+        """By URL: the data plane that it is of, or was last, with usable credentials if it ever had such."""
+        self._since_s: dict[str, float] = {}
+        """From when on a proxy has been without its Gateway."""
+
+    def follow(self, planes: Mapping[str, Plane], is_there: Callable[[str], bool], now_s: float) -> None:
+        """`is_there`: whether a data plane's Gateway exists, or may do so."""
+        shared = planes.get(SHARED)
+        for url in shared.endpoints if shared is not None else ():
+            self._drop(url)
+        named: set[str] = set()
+        for name, plane in planes.items():
+            for url in plane.endpoints if name != SHARED else ():
+                if url not in plane.taken:
+                    named.add(url)
+                    self._serve(url, _Served(name, plane.token))
+        for url in self._served.keys() - named:
+            if is_there(self._served[url].plane):
+                self._since_s.pop(url, None)
+            else:
+                self._since_s.setdefault(url, now_s)
+
+    def proxies(self, now_s: float) -> dict[str, Credentials]:
+        """To be emptied, by URL."""
+        return {url: self._served[url].token for url in sorted(self._due(now_s))}
+
+    def settle(self, receipts: Mapping[str, Receipt], now_s: float) -> None:
+        """`receipts`: what became of emptying them, by URL."""
+        for url in self._due(now_s):
+            receipt = receipts.get(url)
+            is_given_up = now_s - self._since_s[url] >= self._grace_s + PATIENCE_S
+            if receipt is not None and receipt.is_current:
+                self._drop(url)
+            elif is_given_up or (receipt is not None and receipt.is_refusal):
+                error = receipt.error if receipt is not None else "it has not answered"
+                log.warning("proxy of a Gateway that has gone cannot be emptied", error=error, target=url)
+                self._drop(url)
+
+    def _serve(self, url: str, now: _Served) -> None:
+        before = self._served.get(url)
+        is_without_token = now.token.secret is None and before is not None and before.plane == now.plane
+        if not is_without_token:
+            self._served[url] = now
+        self._since_s.pop(url, None)
+
+    def _due(self, now_s: float) -> set[str]:
+        return {url for url, since_s in self._since_s.items() if now_s - since_s >= self._grace_s}
+
+    def _drop(self, url: str) -> None:
+        self._served.pop(url, None)
+        self._since_s.pop(url, None)
