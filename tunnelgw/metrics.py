@@ -90,6 +90,11 @@ class Metrics:
         for call in PROVIDER_CALLS:
             self.provider_calls.labels(call, "ok")
 
+    def begin_target(self, target: str) -> None:
+        """At zero, so that the first failure is seen as a rise."""
+        for outcome in DELIVERY_OUTCOMES:
+            self.deliveries.labels(target, outcome)
+
     def forget_target(self, target: str) -> None:
         for outcome in DELIVERY_OUTCOMES:
             self.deliveries.remove(target, outcome)

@@ -9,6 +9,7 @@ from proxy.stats import Stats
 from proxy.supervisor.fleet import Fleet
 from proxy.supervisor.places import Place
 from proxy.supervisor.tunnel import Tunnel
+from proxy.tunnel.failures import FailureCause
 
 _P = "tunnelgw_proxy_tunnel_"
 _LABEL = ["conn_index"]
@@ -59,8 +60,8 @@ def _places(places: list[Place]) -> Iterator[Metric]:
         if place.is_registered and slot is not None:
             info.add_metric([*label, place.location, str(place.address), str(slot.index)], 1)
         registrations.add_metric(label, place.registrations)
-        for cause, count in place.failures.copy().items():
-            failures.add_metric([*label, cause], count)
+        for cause in FailureCause:  # all of them, so that the first of each is seen as a rise
+            failures.add_metric([*label, cause], place.failures[cause])
     yield from (up, info, registrations, failures)
 
 

@@ -181,6 +181,8 @@ class Reporter:
         receipts = {receipt.target: receipt for receipt in (*found, *self._outcomes.tunnel_receipts().values())}
         for target in self._receipts.keys() - receipts.keys():
             self._metrics.forget_target(target)
+        for target in receipts.keys() - self._receipts.keys():
+            self._metrics.begin_target(target)
         news = [receipt for target, receipt in receipts.items() if receipt != self._receipts.get(target)]
         for receipt in news:
             outcome = "held" if receipt.is_current else "refused" if receipt.is_refusal else "failed"

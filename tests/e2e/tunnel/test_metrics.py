@@ -7,6 +7,7 @@ import re
 import requests
 from prometheus_client.parser import text_string_to_metric_families
 
+from proxy.tunnel.failures import FailureCause
 from tests.e2e.tunnel.connector import REGISTERED_LINE, Connector
 from tests.proxy.site import eventually
 from tests.support.edge.behaviour import Behaviour, unauthorized
@@ -34,6 +35,7 @@ def test_registrations_failures_and_requests_are_counted_by_connection() -> None
             assert proxy.ask().status_code == 200
             failures = "tunnelgw_proxy_tunnel_connection_failures_total"
             assert proxy.metric(failures, conn_index="0", cause="unauthorized") == 1
+            assert causes_counted(proxy, failures) == set(FailureCause)
             assert proxy.metric("tunnelgw_proxy_tunnel_registrations_total", conn_index="0") == 1
             assert proxy.metric("tunnelgw_proxy_tunnel_connections_registered") == 1
             assert proxy.metric("tunnelgw_proxy_tunnel_requests_total", conn_index="0") == 1
@@ -41,3 +43,9 @@ def test_registrations_failures_and_requests_are_counted_by_connection() -> None
             round_trip = "tunnelgw_proxy_tunnel_round_trip_seconds"
             eventually(lambda: proxy.metric(round_trip) > 0, "the answer to a PING")
             assert proxy.metric(round_trip) < 5
+
+
+def causes_counted(proxy: Connector, failures: str) -> set[str]:
+    """There from the beginning, so that the first of each is seen as a rise."""
+    page = requests.get(f"{proxy.api}/metrics", timeout=10).text
+    return {*re.findall(rf'^{failures}{{[^}}]*cause="(\w+)"', page, re.M)}

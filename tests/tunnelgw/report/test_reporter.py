@@ -393,6 +393,7 @@ def test_deliveries_are_counted_once_each_by_what_became_of_them_until_their_tar
     scene.report()
     held_at = scene.sample("tunnelgw_delivered_timestamp_seconds", target=PROXY)
     assert held_at
+    assert counts() == [1.0, 0.0, 0.0]
     assert scene.sample("tunnelgw_delivered", target=PROXY) == 1.0
     for receipt in (refused, refused, failed):
         scene.outcomes.receipts = {"shop/gw": (receipt,)}
