@@ -9,10 +9,12 @@ from tunnelgw.model.conditions import BAD_WHEN_TRUE, WORTH_KNOWING, Finding, Sta
 from tunnelgw.model.gateways import Gateway, GatewayClass, ListenerSet
 from tunnelgw.model.kinds import Kind
 from tunnelgw.model.meta import Key, Object
+from tunnelgw.model.own import TUNNELGW, GatewayClassConfig, GatewayConfig
 from tunnelgw.model.policies import BackendTlsPolicy
-from tunnelgw.model.refs import GATEWAY_API
+from tunnelgw.model.refs import GATEWAY_API, LocalRef, ParametersRef
 from tunnelgw.model.routes import GrpcRoute, HttpRoute
 from tunnelgw.model.snapshot import Snapshot
+from tunnelgw.translate.classes import config_problem, left_out
 from tunnelgw.translate.pipeline import Translation
 from tunnelgw.translate.policies import PolicyVerdict
 from tunnelgw.translate.verdicts import ClassVerdict, GatewayVerdict, ListenerSetVerdict, ObjectId, RouteVerdict
@@ -49,10 +51,15 @@ class Row(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 def judge(snapshot: Snapshot, translation: Translation) -> Iterator[Row]:
-    """At least one row for each object that has a status."""
+    """At least one row for each object that has a status, and one for each configuration that nothing names."""
     for kind in JUDGED:
         for key in sorted(snapshot.all(kind)):
             yield from _object(ObjectId(kind, key), snapshot, translation)
+    named = set(_named_configs(snapshot))
+    for kind in (Kind.GATEWAY_CLASS_CONFIG, Kind.GATEWAY_CONFIG):
+        for key, item in sorted(snapshot.all(kind).items()):
+            if isinstance(item, GatewayClassConfig | GatewayConfig) and ObjectId(kind, key) not in named:
+                yield _unnamed(ObjectId(kind, key), item)
 
 
 def absent_parents(item: Object | None, snapshot: Snapshot) -> tuple[str, ...]:
@@ -76,6 +83,29 @@ def _parents(item: Object | None) -> Iterator[tuple[Kind, Key]]:
             for target in item.spec.target_refs:
                 if not target.group and target.kind == Kind.SERVICE:
                     yield Kind.SERVICE, Key(item.metadata.namespace, target.name)
+
+
+def _named_configs(snapshot: Snapshot) -> Iterator[ObjectId]:
+    for gateway_class in snapshot.all(Kind.GATEWAY_CLASS).values():
+        if isinstance(gateway_class, GatewayClass):
+            yield from _config(gateway_class.spec.parameters_ref, Kind.GATEWAY_CLASS_CONFIG, "")
+    for gateway in snapshot.all(Kind.GATEWAY).values():
+        if isinstance(gateway, Gateway) and gateway.spec.infrastructure is not None:
+            ref = gateway.spec.infrastructure.parameters_ref
+            yield from _config(ref, Kind.GATEWAY_CONFIG, gateway.metadata.namespace)
+
+
+def _config(ref: ParametersRef | LocalRef | None, kind: Kind, namespace: str) -> Iterator[ObjectId]:
+    if ref is not None and (ref.group, ref.kind) == (TUNNELGW, kind):
+        yield ObjectId(kind, Key(namespace, ref.name))
+
+
+def _unnamed(id_: ObjectId, config: GatewayClassConfig | GatewayConfig) -> Row:
+    """No status tells what is wrong with it, either."""
+    by = "GatewayClass" if id_.kind is Kind.GATEWAY_CLASS_CONFIG else "Gateway of its namespace"
+    faults = [config_problem(config.spec), *(finding.message for finding in left_out(config.spec.proxy))]
+    message = "; ".join([f"no {by} names it", *filter(None, faults)])
+    return Row(Grade.WARNING, str(id_), message=message)
 
 
 def _object(id_: ObjectId, snapshot: Snapshot, translation: Translation) -> Iterator[Row]:

@@ -7,10 +7,11 @@ from typing import Any
 import pytest
 
 from tests.tunnelgw.sources.objects import gateway, make, route
-from tunnelgw.commands.judge import absent_parents
+from tunnelgw.commands.judge import Grade, Row, absent_parents, judge
 from tunnelgw.model.kinds import Kind
 from tunnelgw.model.meta import Object
 from tunnelgw.model.snapshot import Snapshot
+from tunnelgw.translate.pipeline import Translation
 
 
 def test_a_parent_is_looked_for_in_the_namespace_of_its_route_unless_it_names_another() -> None:
@@ -55,3 +56,46 @@ def test_parents_of_other_sorts_are_not_looked_for(group: str, kind: str) -> Non
     spec = {"parentRefs": [{"group": group, "kind": kind, "name": "other"}]}
 
     assert absent_parents(make(Kind.HTTP_ROUTE, "web", spec, namespace="shop"), Snapshot.of([])) == ()
+
+
+OURS = "tunnelgw.dev/tunnel-gateway-controller"
+SETTINGS = {"proxy": {"forwarding": {"trustedProxies": ["10.0.0.1/8"]}}}
+
+
+def test_a_configuration_that_nothing_names_is_told_with_what_is_wrong_with_it() -> None:
+    items = [
+        (Kind.GATEWAY_CLASS_CONFIG, make(Kind.GATEWAY_CLASS_CONFIG, "own", {"tunnelID": "mine"}, namespace="")),
+        (Kind.GATEWAY_CLASS_CONFIG, make(Kind.GATEWAY_CLASS_CONFIG, "well", {}, namespace="")),
+        (Kind.GATEWAY_CONFIG, make(Kind.GATEWAY_CONFIG, "own", SETTINGS, namespace="shop")),
+    ]
+    class_config, well, config = rows_of(*items)
+
+    assert class_config == Row(
+        Grade.WARNING,
+        "GatewayClassConfig own",
+        message="no GatewayClass names it; tunnelID is 'mine', want a UUID in lower case",
+    )
+    assert well == Row(Grade.WARNING, "GatewayClassConfig well", message="no GatewayClass names it")
+    assert (config.grade, config.object) == (Grade.WARNING, "GatewayConfig shop/own")
+    assert config.message.startswith("no Gateway of its namespace names it; proxy.forwarding.trustedProxies[0]")
+
+
+def test_a_configuration_that_somebody_names_is_told_of_there() -> None:
+    infrastructure = {"parametersRef": {"group": "tunnelgw.dev", "kind": "GatewayConfig", "name": "own"}}
+    ref = {"group": "tunnelgw.dev", "kind": "GatewayClassConfig", "name": "own"}
+    own_gateway = {"gatewayClassName": "tunnel", "listeners": [], "infrastructure": infrastructure}
+    class_spec = {"controllerName": OURS, "parametersRef": ref}
+    rows = rows_of(
+        (Kind.GATEWAY_CLASS, make(Kind.GATEWAY_CLASS, "tunnel", class_spec, namespace="")),
+        (Kind.GATEWAY, make(Kind.GATEWAY, "gw", own_gateway, namespace="shop")),
+        (Kind.GATEWAY_CLASS_CONFIG, make(Kind.GATEWAY_CLASS_CONFIG, "own", SETTINGS, namespace="")),
+        (Kind.GATEWAY_CONFIG, make(Kind.GATEWAY_CONFIG, "own", {}, namespace="shop")),
+        (Kind.GATEWAY_CONFIG, make(Kind.GATEWAY_CONFIG, "own", {}, namespace="blog")),
+    )
+
+    assert [row.object for row in rows] == ["GatewayClass tunnel", "Gateway shop/gw", "GatewayConfig blog/own"]
+
+
+def rows_of(*items: tuple[Kind, Object]) -> list[Row]:
+    snapshot = Snapshot.of(items)
+    return [*judge(snapshot, Translation(snapshot, OURS))]
