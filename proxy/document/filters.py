@@ -102,7 +102,7 @@ class BackendFilters(Part, frozen=True):
     request_header_modifier: HeaderModifier | Unset = UNSET
     response_header_modifier: HeaderModifier | Unset = UNSET
     url_rewrite: UrlRewrite | Unset = UNSET
-    """Takes precedence over the rule's, part by part."""
+    """A backend's takes precedence over its rule's, part by part."""
     request_mirrors: Annotated[tuple[RequestMirror, ...], msgspec.Meta(max_length=16)] = ()
 
 
