@@ -85,15 +85,13 @@ def _resolved(path: bytes) -> bytes:
 
 
 def encoded(text: str) -> bytes:
-    """A path of the document as bytes, with what is not ASCII percent-encoded."""
-    if text.isascii() and text.isprintable() and " " not in text:
-        return text.encode()
+    """A replacement of the document as bytes: what no path may hold is percent-encoded."""
     return b"".join(b"%%%02X" % byte if byte > 126 or byte <= 32 else bytes((byte,)) for byte in text.encode())
 
 
 def rule_path(text: str) -> bytes:
     """An Exact or PathPrefix value of the document in the normal form of requests."""
-    path = encoded(text)
+    path = text.encode()
     return path if is_normal(path) else normalise(path, merge_slashes=False)
 
 

@@ -61,6 +61,7 @@ def test_prefixes_are_exchanged_by_elements(sent: str, prefix: str, replacement:
         ("new", b"/new?q=1"),
         ("/neue-straße", b"/neue-stra%C3%9Fe?q=1"),
         ("/~straße", b"/~stra%C3%9Fe?q=1"),
+        ("/a\x1f~\x7f", b"/a%1F~%7F?q=1"),
     ],
 )
 def test_full_paths_are_replaced_and_the_query_is_kept(replacement: str, expected: bytes) -> None:
