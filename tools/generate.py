@@ -7,8 +7,8 @@ Input are `dnswebhook/openapi/*.yaml`. Output are msgspec structs in `dnswebhook
 each file, and `tests/support/webhook_client.py` with one method for each operation. `docs/options.md` is made from the
 Options class of each daemon, `docs/proxy-document.schema.json` from the structs of `proxy/document`, and
 `docs/proxy-document-fields.md` from that schema. `docs/gateway-api-coverage.md` says which golden case answers what,
-and a row without a case is an error. Equal input gives equal bytes: no times, no absolute paths, code formatted by
-ruff.
+and a row without a case is an error. Dashboards for Grafana are made from `tools/dashboards` and from the alerts. Equal
+input gives equal bytes: no times, no absolute paths, code formatted by ruff.
 """
 
 import argparse
@@ -30,6 +30,7 @@ from dnswebhook import options as dnswebhook_options
 from proxy import options as proxy_options
 from proxy.commands.schema import make_schema
 from tools.coveragepage import Gap, make_coverage_page
+from tools.dashboards import make_dashboards
 from tools.fieldpage import make_field_page
 from tunnelgw import options as tunnelgw_options
 
@@ -73,7 +74,7 @@ def make_all() -> dict[Path, str]:
         DOCUMENT_FIELDS: make_field_page(schema),
         COVERAGE_PAGE: make_coverage_page(ROOT),
     }
-    return {**code, **pages}
+    return {**code, **pages, **make_dashboards(ROOT)}
 
 
 def write(made: dict[Path, str]) -> int:

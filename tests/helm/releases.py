@@ -55,6 +55,7 @@ EVERYTHING: Values = {
         "podDisruptionBudget": {"enabled": True},
         "podMonitor": {"enabled": True, "labels": {"a": "b"}},
         "prometheusRule": {"enabled": True, "labels": {"a": "b"}},
+        "grafanaDashboard": {"enabled": True, "annotations": {"grafana_folder": "Gateways"}},
     },
     "proxy": {
         "authSecret": {"name": "proxy"},
@@ -62,6 +63,7 @@ EVERYTHING: Values = {
         "extraArgs": ["--max-document=128MiB"],
         "podMonitor": {"enabled": True},
         "prometheusRule": {"enabled": True},
+        "grafanaDashboard": {"enabled": True, "labels": {"a": "b", "grafana_dashboard": "yes"}},
         "networkPolicy": {"enabled": True, "metricsFrom": [{"namespaceSelector": {}}]},
     },
 }

@@ -284,3 +284,19 @@ def test_alerts_are_those_of_the_files(helm: Helm) -> None:
         assert rule["spec"] == yaml.safe_load((CHART / "files" / "alerts" / f"{component}.yaml").read_text())
     assert one(objects, "PrometheusRule", "-controller")["metadata"]["labels"]["a"] == "b"
     assert "PrometheusRule" not in {each["kind"] for each in helm.render(DIRECT)}
+
+
+def test_dashboards_are_those_of_the_files_where_the_sidecar_of_grafana_finds_them(helm: Helm) -> None:
+    objects = helm.render(EVERYTHING)
+    found = {part: one(objects, "ConfigMap", f"-{part}-dashboard") for part in ("controller", "proxy")}
+
+    for part, each in found.items():
+        text = (CHART / "files" / "dashboards" / f"{part}.json").read_text(encoding="utf-8")
+        assert each["data"] == {f"tunnelgw-{part}.json": text}
+        assert each["metadata"]["labels"]["app.kubernetes.io/component"] == part
+    controller, proxy = (found[part]["metadata"] for part in ("controller", "proxy"))
+    assert controller["labels"]["grafana_dashboard"] == "1"
+    assert controller["annotations"] == {"grafana_folder": "Gateways"}
+    assert (proxy["labels"]["grafana_dashboard"], proxy["labels"]["a"]) == ("yes", "b")
+    assert "annotations" not in proxy
+    assert "ConfigMap" not in {each["kind"] for each in helm.render(DIRECT)}

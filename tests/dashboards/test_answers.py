@@ -1,0 +1,67 @@
+"""A real Prometheus that collects from our daemons has an answer to what each panel asks."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+
+import pytest
+
+from tests.dashboards.boards import Asked, asked
+from tests.dashboards.world import World
+from tests.proxy.site import DEADLINE_S, eventually
+
+EMPTY_HERE = {
+    "controller: Not well now",
+    "dnswebhook: Calls to the store that fail",  # its own store does not
+}
+
+
+@pytest.fixture(scope="module")
+def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
+    with World(tmp_path_factory.mktemp("world")) as world:
+        yield world
+
+
+def test_every_panel_has_data(world: World) -> None:
+    missing = [query for query in asked() if str(query) not in EMPTY_HERE]
+
+    def all_have_data() -> bool:
+        world.go_on()
+        missing[:] = [query for query in missing if not has_data(world, query)]
+        return not missing
+
+    try:
+        eventually(all_have_data, "every panel has data", DEADLINE_S)
+    except AssertionError:
+        pytest.fail("\n".join(f"{query}: {query.filled_in}" for query in missing))
+
+
+def has_data(world: World, query: Asked) -> bool:
+    return any(not math.isnan(float(sample["value"][1])) for sample in world.answer(query.filled_in))
+
+
+def test_the_first_table_says_what_is_wrong_where_and_what_to_do(world: World) -> None:
+    def told(board: str) -> set[tuple[str, str, str]]:
+        """Alert, severity, and what it is about."""
+        rows = [sample["metric"] for sample in world.answer(not_well(board).filled_in)]
+        assert all(row["what_to_do"] for row in rows)
+        return {(row["alert"], row["severity"], row.get("instance") or row.get("route", "")) for row in rows}
+
+    empty = world.empty_proxy.address("config")
+    wanted = {("TunnelgwProxyWithoutDocument", "critical", empty), ("TunnelgwProxyErrors", "warning", "shop/shop")}
+    eventually(lambda: wanted <= told("proxy"), "what is wrong is told")
+    (refused,) = told("dnswebhook")
+    assert refused == ("DnsWebhookChangesRefused", "warning", world.webhook.address("health"))
+    eventually(lambda: told("controller") == set(), "the controller has nothing left to do")
+
+
+def test_choices_narrow_what_is_shown(world: World) -> None:
+    other = not_well("proxy").expression.replace("$job", "proxy").replace("$instance", "127.0.0.1:1")
+
+    assert world.answer(other) == []
+
+
+def not_well(board: str) -> Asked:
+    (query,) = (query for query in asked() if query.board == board and query.panel == "Not well now")
+    return query
