@@ -39,7 +39,7 @@ format: $(VENV)/development ## put the sources into the one format
 	$(BIN)/ruff check --fix-only $(SOURCES)
 	$(BIN)/ruff format $(SOURCES)
 
-generate: $(VENV)/development ## write what is made from other files: structs and client from OpenAPI, schema, pages of docs/
+generate: $(VENV)/development ## write what is made from other files: structs and client from OpenAPI, schema, pages of docs/, dashboards
 	$(BIN)/python -m tools.generate
 
 bench: bench-dns bench-proxy bench-tunnel bench-controller ## all benchmarks; BENCH_ARGS=--quick tries whether they work

@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from tools.dashboards.page import page
-from tools.dashboards.panels import Column, Query, Row, above, below, graph, not_well, number, ranking
+from tools.dashboards.panels import Column, Query, Row, above, exactly, graph, not_well, number, ranking
 from tools.dashboards.process import process
 from tools.dashboards.queries import or_zero, quantile, rate, rise, series, total
 
@@ -39,7 +39,7 @@ def well(alerts: Path) -> Row:
                 "One controller writes. With none, nothing that you change takes effect; more than one for long: they "
                 "do not see the same lease.",
                 or_zero(f"sum({series('tunnelgw_is_leader')})"),
-                steps=[*below(1), *above(None, 2)[1:]],
+                steps=exactly(1),
             ),
             number(
                 "Targets that miss something",

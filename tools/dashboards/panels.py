@@ -69,9 +69,14 @@ def above(warn: float | None, bad: float | None = None) -> Sequence[Threshold]:
     return [steps[0], *(step for step in steps[1:] if step.value is not None)]
 
 
-def below(limit: float, color: str = BAD) -> Sequence[Threshold]:
-    """Not good below, good from there on."""
-    return [Threshold(color=color), Threshold(limit, GOOD)]
+def below(limit: float) -> Sequence[Threshold]:
+    """Bad below, and good from there on."""
+    return [Threshold(color=BAD), Threshold(limit, GOOD)]
+
+
+def exactly(count: int) -> Sequence[Threshold]:
+    """Neither fewer nor more."""
+    return [*below(count), Threshold(count + 1, BAD)]
 
 
 def between(warn: float, good: float) -> Sequence[Threshold]:
@@ -87,7 +92,6 @@ def number(
     unit: str = "short",
     steps: Sequence[Threshold] = NEVER_WRONG,
     none: str = "none",
-    width: int = 4,
 ) -> Builder[dashboard.Panel]:
     """One number, large, with its course behind it. `none`: what stands there without any."""
     return (
@@ -103,7 +107,7 @@ def number(
         .color_mode(BigValueColorMode.VALUE)
         .graph_mode(BigValueGraphMode.AREA)
         .reduce_options(common.ReduceDataOptions().calcs(["lastNotNull"]))
-        .span(width)
+        .span(4)
         .height(4)
     )
 
