@@ -73,6 +73,107 @@ def test_what_happens_then_is_told_with_shares_and_filters() -> None:
     assert isinstance(told.decision, routing.Forward)
 
 
+@pytest.mark.parametrize(
+    ("rule", "said"),
+    [
+        ({}, ()),
+        ({"filters": {"requestRedirect": {"statusCode": 308}}, "backends": []}, ("requestRedirect 308",)),
+        ({"respond": {"statusCode": 403}, "backends": []}, ("respond 403 (fixed)",)),
+        ({"sessionPersistence": {"sessionName": "s"}}, ("sessionPersistence s",)),
+        (
+            {"timeouts": {"request": "1m30s", "backendRequest": "500ms"}, "retry": {"attempts": 3}},
+            ("timeouts.request 90s", "timeouts.backendRequest 0.5s", "retry 3 times"),
+        ),
+    ],
+)
+def test_what_holds_for_a_whole_rule_is_told_and_nothing_that_does_not(
+    rule: dict[str, Any], said: tuple[str, ...]
+) -> None:
+    assert said == explained(request("h.example/"), route("r", rule=rule)).filters
+
+
+@pytest.mark.parametrize(
+    ("filters", "said"),
+    [
+        ({}, ()),
+        ({"responseHeaderModifier": {"add": [{"name": "X-A", "value": "1"}]}}, ("response header x-a: 1",)),
+        ({"urlRewrite": {"path": {"type": "ReplaceFullPath", "replaceFullPath": "/y"}}}, ("path replaced by /y",)),
+        (
+            {"urlRewrite": {"path": {"type": "ReplacePrefixMatch", "replacePrefixMatch": ""}}},
+            ("matched prefix replaced by /",),
+        ),
+    ],
+)
+def test_what_changes_on_the_way_to_a_backend_is_told_and_nothing_that_does_not(
+    filters: dict[str, Any], said: tuple[str, ...]
+) -> None:
+    (share,) = explained(request("h.example/x"), route("r", path("/x"), rule={"filters": filters})).backends
+
+    assert said == share.filters
+
+
+def test_backends_without_weight_share_nothing() -> None:
+    rule = {"backends": [backend("a", weight=0), backend("b", weight=0)]}
+
+    assert [0.0, 0.0] == [share.share for share in explained(request("h.example/"), route("r", rule=rule)).backends]
+
+
+def test_an_exact_host_wins_over_a_wildcard_whatever_the_path() -> None:
+    told = explained(
+        request("a.example/x?q=1"),
+        route("exact", path("/", queryParams=headers(q="1")), hostnames=["a.example"]),
+        route("wildcard", path("/x"), hostnames=["*.example"]),
+    )
+
+    assert told.winner is not None
+    assert ("exact", ("path PathPrefix /", "query parameter q Exact 1")) == (told.winner.route, told.winner.conditions)
+    assert told.runner_up is not None
+    assert ("wildcard", "hostname") == (told.runner_up.route, told.decided_by)
+
+
+def test_a_wildcard_that_does_not_cover_the_host_is_missed_by_it_and_one_that_does_is_not() -> None:
+    told = explained(
+        request("ab.example/x"),
+        route("above", path("/y"), hostnames=["*.example"]),
+        route("beside", path("/x"), hostnames=["*.b.example"]),
+        route("same", path("/y"), hostnames=["ab.example"]),
+    )
+
+    assert [("same", "path"), ("above", "path"), ("beside", "hostname")] == [
+        (miss.place.route, miss.criterion) for miss in told.misses
+    ]
+
+
+def test_of_many_misses_the_five_nearest_are_told_and_what_did_not_come_is_empty() -> None:
+    """A match of another listener, which all else fits, comes before those of the own one."""
+    told = explained(
+        request("a.example/x"),
+        route("path", path("/y")),
+        route("elsewhere", path("/x"), listeners=["rest"]),
+        *(route(f"query{number}", path("/x", queryParams=headers(q="2"))) for number in range(3)),
+        route("header", path("/x", headers=headers(h="2"))),
+        route("call", {"grpc": {"service": "a.B"}}, kind="grpc"),
+    )
+
+    assert [
+        ("elsewhere", "listener", "rest", "web"),
+        *((f"query{number}", "query parameter q", "Exact 2", "") for number in range(3)),
+        ("header", "header h", "Exact 2", ""),
+    ] == [(miss.place.route, miss.criterion, miss.wanted, miss.seen) for miss in told.misses]
+
+
+def test_a_call_misses_farther_than_a_path_and_what_it_lacks_is_told() -> None:
+    call = route("call", {"grpc": {"service": "a.B"}}, kind="grpc")
+
+    told = explained(request("a.example/x"), call, route("path", path("/y")))
+    typed = explained(request("a.example/x", content_type="text/plain"), call)
+
+    assert [("path", "path", "path PathPrefix /y", "/x"), ("call", "content-type", "application/grpc", "")] == [
+        (miss.place.route, miss.criterion, miss.wanted, miss.seen) for miss in told.misses
+    ]
+    assert ["text/plain"] == [miss.seen for miss in typed.misses]
+
+
 def test_misses_are_told_with_the_first_criterion_that_failed_nearest_first() -> None:
     told = explained(
         request("a.example/x?q=1", h="1"),
@@ -131,6 +232,13 @@ def test_without_a_listener_the_others_are_named() -> None:
     assert [("r", "listener", "web", "no listener")] == [
         (miss.place.route, miss.criterion, miss.wanted, miss.seen) for miss in told.misses
     ]
+
+
+def test_at_a_door_that_is_not_there_nothing_is_found() -> None:
+    told = routing.explain(table_of(route("r")), routing.socket_door("", 9), request("a.example/"))
+
+    assert (None, (), None, ()) == (told.listener, told.other_listeners, told.winner, told.misses)
+    assert isinstance(told.decision, routing.Answer)
 
 
 def test_a_path_without_normal_form_has_no_winner() -> None:
