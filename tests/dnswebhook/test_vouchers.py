@@ -67,6 +67,21 @@ def test_one_that_was_to_leave_goes_when_its_record_has_gone(is_desired: IsDesir
     assert ((TXT_ROW,), (leaving,)) == (settlement.remove, settlement.open)
 
 
+def test_a_record_of_another_type_at_the_name_decides_nothing() -> None:
+    other_type = Record("o", "app.example.com", "AAAA", "2001:db8::1")
+
+    settlement = settle([coming], [TXT_ROW, other_type], desired)
+
+    assert ((), (coming,)) == (settlement.remove, settlement.open)
+
+
+def test_what_is_desired_is_asked_by_name_and_type() -> None:
+    def is_desired(name: str, record_type: str) -> bool | None:
+        return (name, record_type) == ("app.example.com", "A")
+
+    assert () == settle([coming], [TXT_ROW], is_desired).remove
+
+
 @pytest.mark.parametrize("is_desired", [nobody_knows, desired])
 def test_one_whose_record_may_still_follow_stays_open(is_desired: IsDesired) -> None:
     settlement = settle([coming], [TXT_ROW], is_desired)

@@ -140,6 +140,13 @@ def test_protected_names_are_skipped_in_every_list_with_their_ownership_records(
     assert {"nas.lan", "a-nas.lan"} == {skip.name for skip in found.skips}
 
 
+def test_an_ownership_record_may_be_protected_alone() -> None:
+    found = collected(Changes(create=(a("nas.lan", "192.0.2.1"), ownership("nas.lan"))), protect=("a-nas.lan",))
+
+    assert [("nas.lan", "A")] == list(found.wishes)
+    assert ["a-nas.lan"] == [skip.name for skip in found.skips]
+
+
 def test_the_same_refusal_is_reported_once() -> None:
     pair = (a("app.example.org", "192.0.2.1"),)
 
@@ -165,6 +172,30 @@ def test_it_stays_when_it_is_the_only_ownership_record() -> None:
 
     assert (HERITAGE,) == found.wishes["x.example.com", "TXT"].wanted
     assert () == found.skips
+
+
+def test_it_stays_where_the_cname_leaves() -> None:
+    old_format = Endpoint("x.example.com", "TXT", (HERITAGE,), labels={"ownedRecord": "x.example.com"})
+    address = Endpoint("x.example.com", "A", ("192.0.2.1",))
+    alias = Endpoint("x.example.com", "CNAME", ("host.example.net",))
+
+    found = collected(
+        Changes(create=(address, old_format, ownership("x.example.com", "a")), delete=(alias,)),
+    )
+
+    assert (HERITAGE,) == found.wishes["x.example.com", "TXT"].wanted
+    assert () == found.skips
+
+
+@pytest.mark.parametrize("leaving", ["cname-x.example.com", "cname-y.example.com"])
+def test_it_stays_where_the_other_ownership_record_leaves_or_is_of_another_name(leaving: str) -> None:
+    old_format = Endpoint("x.example.com", "TXT", (HERITAGE,), labels={"ownedRecord": "x.example.com"})
+    alias = Endpoint("x.example.com", "CNAME", ("host.example.net",))
+    other = Endpoint(leaving, "TXT", (HERITAGE,), labels={"ownedRecord": leaving.removeprefix("cname-")})
+
+    found = collected(Changes(create=(alias, old_format), delete=(other,)))
+
+    assert (HERITAGE,) == found.wishes["x.example.com", "TXT"].wanted
 
 
 def test_a_text_that_takes_the_place_of_an_ownership_record_is_a_record_like_any_other() -> None:
