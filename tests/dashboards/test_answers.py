@@ -67,3 +67,10 @@ def test_choices_narrow_what_is_shown(world: World) -> None:
 def not_well(board: str) -> Asked:
     (query,) = (query for query in asked() if query.board == board and query.panel == "Not well now")
     return query
+
+
+@pytest.mark.parametrize("board", ["controller", "dnswebhook"])
+def test_of_all_processes_that_prometheus_knows_those_of_the_daemon_are_shown(world: World, board: str) -> None:
+    own = {"controller": world.controller.address("metrics"), "dnswebhook": world.webhook.address("health")}
+    for query in (query for query in asked() if query.board == board and "process_" in query.expression):
+        assert [sample["metric"]["instance"] for sample in world.answer(query.filled_in)] == [own[board]]

@@ -7,6 +7,7 @@ from tools.dashboards.panels import Column, Query, Row, above, exactly, graph, n
 from tools.dashboards.process import process
 from tools.dashboards.queries import or_zero, quantile, rate, rise, series, total
 
+KNOWN_BY = "tunnelgw_build_info"
 DELIVERED = series("tunnelgw_delivered")
 DELIVERIES = series("tunnelgw_deliveries_total")
 SAID = series("tunnelgw_delivered_timestamp_seconds")
@@ -22,8 +23,8 @@ def make_controller(alerts: Path) -> str:
         "tunnelgw controller",
         "tunnelgw-controller",
         "What the controller reads, decides, and hands to proxies, tunnels and statuses.",
-        [well(alerts), deliveries(), reconciles(), provider(), process()],
-        known_by="tunnelgw_build_info",
+        [well(alerts), deliveries(), reconciles(), provider(), process(KNOWN_BY)],
+        known_by=KNOWN_BY,
     )
 
 

@@ -7,6 +7,7 @@ from tools.dashboards.panels import Query, Row, above, below, graph, not_well, n
 from tools.dashboards.process import process
 from tools.dashboards.queries import or_zero, quantile, rate, rise, series, total
 
+KNOWN_BY = "dnswebhook_build_info"
 READY = series("dnswebhook_store_ready")
 RECORDS = series("external_dns_unifi_dns_records_managed")
 OPERATIONS = series("dnswebhook_operations_total")
@@ -19,8 +20,8 @@ def make_dnswebhook(alerts: Path) -> str:
         "dnswebhook",
         "dnswebhook",
         "What external-dns asks of the webhook, and how its store answers.",
-        [well(alerts), records(), calls(), process()],
-        known_by="dnswebhook_build_info",
+        [well(alerts), records(), calls(), process(KNOWN_BY)],
+        known_by=KNOWN_BY,
     )
 
 

@@ -1,24 +1,26 @@
 """What every process of Python tells of itself."""
 
 from tools.dashboards.panels import Query, Row, graph
-from tools.dashboards.queries import series
+from tools.dashboards.queries import WINDOW, series
 
 
-def process() -> Row:
+def process(known_by: str) -> Row:
+    """`known_by`: a metric that every daemon of the kind has; processes of others say the same of themselves."""
+    of_daemon = f"and on (job, instance) {series(known_by)}"
     return Row(
         title="Process",
         panels=[
             graph(
                 "CPU",
                 "Of one core.",
-                Query(f"rate({series('process_cpu_seconds_total')}[$__rate_interval])", "{{instance}}"),
+                Query(f"rate({series('process_cpu_seconds_total')}{WINDOW}) {of_daemon}", "{{instance}}"),
                 unit="percentunit",
                 width=12,
             ),
             graph(
                 "Memory",
                 "Resident.",
-                Query(series("process_resident_memory_bytes"), "{{instance}}"),
+                Query(f"{series('process_resident_memory_bytes')} {of_daemon}", "{{instance}}"),
                 unit="bytes",
                 width=12,
             ),

@@ -4,7 +4,7 @@ from pathlib import Path
 
 from tools.dashboards.page import labels_of, page
 from tools.dashboards.panels import Column, Query, Row, above, below, between, graph, not_well, number, ranking
-from tools.dashboards.queries import most, or_zero, quantile, rate, rise, series, share, total
+from tools.dashboards.queries import WINDOW, most, or_zero, quantile, rate, rise, series, share, total
 
 ROUTE, BACKEND = 'route=~"$route"', 'backend=~"$backend"'
 REQUESTS = series("tunnelgw_proxy_requests_total", ROUTE)
@@ -265,7 +265,7 @@ def workers() -> Row:
                 "CPU of workers",
                 "Of one core each, which is all that a worker can use. Near the line requests wait: raise "
                 "--workers, or run more proxies.",
-                Query(f"rate({cpu}[$__rate_interval])", "{{instance}} #{{worker}}"),
+                Query(f"rate({cpu}{WINDOW})", "{{instance}} #{{worker}}"),
                 unit="percentunit",
                 limit=0.9,
             ),
