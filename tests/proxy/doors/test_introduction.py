@@ -177,6 +177,8 @@ def test_a_balancer_that_only_looks_whether_the_port_is_open_is_no_client_refuse
             rig.wait_for_connections(1)
             client.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
         rig.wait_for_connections(0)
+        # Nor when the time for its header would have been over.
+        rig.pass_time(3600)
         assert rig.door_stats.refused == {}
 
         with rig.connect() as client:
