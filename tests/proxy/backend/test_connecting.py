@@ -17,7 +17,7 @@ from proxy.backend.eyeballs import Race, alternate
 from proxy.backend.resolver import Address
 from proxy.backend.stream import Reason, Wish
 from tests.proxy.backend.servers import backend, dead_port
-from tests.proxy.backend.world import World, world
+from tests.proxy.backend.world import Owed, World, world
 from tests.support.gateway import open_descriptors
 
 V4, V6 = socket.AF_INET, socket.AF_INET6
@@ -430,6 +430,29 @@ def test_cancelling_while_waiting_calls_nobody_and_the_connection_serves_the_nex
             assert w.fetch().status_code == 200
             assert not answer.is_over
             assert peer.connections == 1
+
+
+def test_who_waits_for_a_connection_may_be_called_like_any_other_and_ends_once() -> None:
+    with backend() as peer:
+        names = Names((peer.host, peer.port))
+        names.may_answer.clear()
+        with world(names) as w:
+            w.use(named())
+            request, owed = w.get(method=b"POST", end_stream=False).request, Owed()
+            assert request is not None
+            assert request.send_data(b"early", False, owed) == 0
+            assert request.progress_of(owed) is None
+            request.send_trailers([])
+            request.release(1)
+            assert w.backend().in_flight == 1
+
+            for _ in range(2):
+                request.cancel()
+            assert w.backend().in_flight == 0
+            assert request.send_data(b"late", True, owed) == owed.released_bytes == 4
+            request.send_trailers([])
+            names.may_answer.set()
+            assert w.fetch().status_code == 200
 
 
 @pytest.mark.parametrize("place", [0, 1, 2])
