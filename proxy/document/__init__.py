@@ -21,6 +21,7 @@ from proxy.document.durations import seconds
 from proxy.document.filters import (
     BackendFilters,
     Cors,
+    ExternalAuth,
     Filters,
     Fraction,
     HeaderModifier,
@@ -75,6 +76,7 @@ __all__ = [
     "Cors",
     "Document",
     "DocumentError",
+    "ExternalAuth",
     "Filters",
     "FixedResponse",
     "Forwarding",

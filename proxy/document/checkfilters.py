@@ -1,6 +1,6 @@
 """Check filters: combinations that have no meaning, and fields that only the proxy itself may write."""
 
-from proxy.document.filters import BackendFilters, Cors, HeaderModifier, PathModifier, RequestMirror
+from proxy.document.filters import BackendFilters, Cors, ExternalAuth, HeaderModifier, PathModifier, RequestMirror
 from proxy.document.part import Unset
 from proxy.document.problems import Findings, excerpt
 from proxy.document.routes import Rule
@@ -9,6 +9,8 @@ UNTOUCHABLE = frozenset(
     ("connection", "content-length", "keep-alive", "proxy-connection", "te", "trailer", "transfer-encoding", "upgrade")
 )
 """Connection management belongs to each connection (RFC 9110, 7.6.1), framing to the codecs."""
+_ERRORS = 400
+"""Status codes from here on."""
 
 
 def check_filters(rule: Rule, kind: str, at: str, findings: Findings) -> None:
@@ -28,6 +30,8 @@ def check_filters(rule: Rule, kind: str, at: str, findings: Findings) -> None:
             findings.add(f"{at}.filters.urlRewrite", "`requestRedirect` is given too, want one of the two")
     if filters.cors:
         _check_cors(filters.cors, f"{at}.filters.cors", findings)
+    if filters.external_auth:
+        _check_auth(filters.external_auth, rule, f"{at}.filters.externalAuth", findings)
 
 
 def _has_one_prefix(rule: Rule) -> bool:
@@ -85,6 +89,22 @@ def _check_mirror(mirror: RequestMirror, at: str, findings: Findings) -> None:
         findings.add(f"{at}.fraction", "`percent` is given too, want one of the two")
     if mirror.fraction and mirror.fraction.numerator > mirror.fraction.denominator:
         findings.add(f"{at}.fraction.numerator", f"{mirror.fraction.numerator} is more than the denominator")
+
+
+def _check_auth(auth: ExternalAuth, rule: Rule, at: str, findings: Findings) -> None:
+    # An answer that asks nobody would look protected, and is not.
+    if rule.filters.request_redirect:
+        findings.add(at, "nobody would be asked: `requestRedirect` answers all requests")
+    answers = (rule.respond, *(backend.respond for backend in rule.backends))
+    if any(answer.status_code < _ERRORS for answer in answers if answer):
+        findings.add(at, "nobody would be asked: `respond` answers requests")
+    if isinstance(auth.path, str) and any(sign in auth.path for sign in "?#\\\r\n \t"):
+        findings.add(f"{at}.path", f"{excerpt(auth.path)} is not a path: want it without `?`, `#`, `\\` and spaces")
+    lists = {"allowedHeaders": auth.allowed_headers, "allowedResponseHeaders": auth.allowed_response_headers}
+    for field, names in lists.items():
+        for place, name in enumerate(names):
+            if name.lower() in UNTOUCHABLE or name.lower() == "host":
+                findings.add(f"{at}.{field}[{place}]", f"`{name}` is written by the proxy alone")
 
 
 def _check_cors(cors: Cors, at: str, findings: Findings) -> None:

@@ -105,6 +105,8 @@ class RouteChecker:
         check_filters(rule, kind, at, self._findings)
         for number, mirror in enumerate(rule.filters.request_mirrors):
             self._check_target(mirror.backend, f"{at}.filters.requestMirrors[{number}].backend")
+        if rule.filters.external_auth:
+            self._check_target(rule.filters.external_auth.backend, f"{at}.filters.externalAuth.backend")
         self._check_answers(rule, at)
         self._check_backends(rule.backends, at)
         request, attempt = _limit_s(rule.timeouts.request), _limit_s(rule.timeouts.backend_request)

@@ -1,7 +1,8 @@
 """Filters: what is changed, answered, or copied on the way of a request and its response.
 
-They are fields and not a list, so the order is fixed: CORS preflight, redirect, then request header changes and
-rewrite, then mirrors, then the backend's own filters; header changes and CORS headers of the response come last.
+They are fields and not a list, so the order is fixed: CORS preflight, redirect, then the question to who authorizes,
+then request header changes and rewrite, then mirrors, then the backend's own filters; header changes and CORS headers
+of the response come last.
 """
 
 from typing import Annotated, Literal
@@ -96,6 +97,24 @@ class Cors(Part, frozen=True):
     """Seconds for which browsers may remember a preflight."""
 
 
+class ExternalAuth(Part, frozen=True):
+    """Ask a server whether a request is allowed, before anything of it goes to a backend.
+
+    The server is asked with the request's method, host, normal path and query, and no body. Status code 200 allows
+    the request. 3xx, 4xx and 5xx go to the client as they are, other codes become 403; where the server cannot be
+    asked, the request fails as it does for a backend.
+    """
+
+    backend: BackendTarget
+    path: PathText | Unset = UNSET
+    """Put before the request's path."""
+    allowed_headers: Annotated[tuple[FieldName, ...], msgspec.Meta(max_length=64)] = ()
+    """Fields of the request that the server gets beside Authorization. X-Forwarded-* are those that backends get."""
+    allowed_response_headers: Annotated[tuple[FieldName, ...], msgspec.Meta(max_length=64)] = ()
+    """Fields of its 200 that backends get; what clients send by these names is taken away. Empty: all but those that
+    describe the message itself, in place of the client's."""
+
+
 class BackendFilters(Part, frozen=True):
     """Filters of one backend of a rule."""
 
@@ -111,3 +130,4 @@ class Filters(BackendFilters, frozen=True):
 
     request_redirect: RequestRedirect | Unset = UNSET
     cors: Cors | Unset = UNSET
+    external_auth: ExternalAuth | Unset = UNSET

@@ -38,6 +38,8 @@ def targets_of(route: Route) -> list[BackendTarget]:
     for rule in route.rules:
         references += rule.backends
         targets += [mirror.backend for mirror in rule.filters.request_mirrors]
+        if rule.filters.external_auth:
+            targets.append(rule.filters.external_auth.backend)
     targets += references
     targets += [mirror.backend for reference in references for mirror in reference.filters.request_mirrors]
     return targets
@@ -49,6 +51,8 @@ def _placed_targets(route: Route) -> Iterator[tuple[str, BackendTarget]]:
         at = f"rules[{place}]."
         for number, mirror in enumerate(rule.filters.request_mirrors):
             yield f"{at}filters.requestMirrors[{number}].backend", mirror.backend
+        if rule.filters.external_auth:
+            yield f"{at}filters.externalAuth.backend", rule.filters.external_auth.backend
         yield from _targets_of(rule.backends, at)
 
 

@@ -10,6 +10,7 @@ from typing import Final
 from proxy.backend.stream import NO_WISH, BackendStream, Wish
 from proxy.exchange.answers import error_answer
 from proxy.exchange.attempts import GATEWAY_TIMEOUT, Attempts
+from proxy.exchange.authorization import Question
 from proxy.exchange.departure import Departure, depart
 from proxy.exchange.ending import Ending
 from proxy.exchange.mirrors import mirrors_of
@@ -41,18 +42,30 @@ class Attempting(Ending):
             self._answer(departure)
             return
         self._departure = departure
-        self._awaits_switch = departure.switch is not None
         if not self._is_request_complete:
             self._upload = Upload(self._client, departure.replay_bytes)
-        if decision.mirrors and departure.switch is None:
-            self._mirrors = mirrors_of(shared, decision.mirrors, departure.head, self._is_request_complete)
         timeout_s = self._terms.request_timeout_of(rule)
         if timeout_s < math.inf or rule.backend_timeout_s:
             self._timers = Timers(shared.loop, self._on_time)
             self._timers.request_s = self._began_s + timeout_s
-        if self._upload is not None and departure.switch is None and _waits_for_100(self._head):
-            timers = self._timers = self._timers or Timers(shared.loop, self._on_time)
-            timers.continue_s = shared.loop.now_s + _CONTINUE_S
+        if departure.question is None:
+            self._set_out(departure)
+        else:
+            self._awaits_leave = True
+            self._attempt(departure, NO_WISH)
+
+    def _set_out(self, departure: Departure) -> None:
+        """Nothing keeps the request any more from its backend."""
+        shared, decision, upload = self._shared, departure.decision, self._upload
+        self._awaits_leave = departure.switch is not None
+        if decision.mirrors and departure.switch is None:
+            self._mirrors = mirrors_of(shared, decision.mirrors, departure.head, departure.end_stream)
+        if upload is not None:
+            for mirror in self._mirrors:
+                upload.repeat_to(mirror)
+            if departure.switch is None and _waits_for_100(self._head):
+                timers = self._timers = self._timers or Timers(shared.loop, self._on_time)
+                timers.continue_s = shared.loop.now_s + _CONTINUE_S
         session = decision.session
         self._attempt(departure, NO_WISH if session is None else Wish(session.address))
 
@@ -64,6 +77,9 @@ class Attempting(Ending):
             backend_timeout_s = decision.rule.backend_timeout_s
             timers.attempt_s = shared.loop.now_s + backend_timeout_s if backend_timeout_s else math.inf
             timers.set()
+        if departure.question is not None:
+            self._stream = self._ask(departure.question)
+            return
         self._stream = self._request(departure, wish)
         if self._upload is not None:
             self._send_request()
@@ -72,12 +88,16 @@ class Attempting(Ending):
         """Ask the pools for a stream whose receiver is this exchange."""
         raise NotImplementedError
 
+    def _ask(self, question: Question) -> BackendStream:
+        """Ask whether the request may leave; the answer comes to this exchange."""
+        raise NotImplementedError
+
     def _send_request(self) -> None:
         upload, stream = self._upload, self._stream
         if upload is None:
             return
-        # Bytes of another protocol wait until the backend speaks it.
-        if stream is not None and stream.is_open and not self._awaits_switch:
+        # Bytes of another protocol wait until the backend speaks it, and all until the request may leave.
+        if stream is not None and stream.is_open and not self._awaits_leave:
             upload.pump(stream)
         else:
             upload.lighten()

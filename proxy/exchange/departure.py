@@ -8,6 +8,7 @@ import msgspec
 
 from proxy.exchange import maxforwards
 from proxy.exchange.answers import error_answer
+from proxy.exchange.authorization import Question, question
 from proxy.exchange.client import Arrival
 from proxy.exchange.forwarding import Forwarding
 from proxy.exchange.upgrade import NONCE_BYTES, Switch
@@ -24,12 +25,13 @@ _MAX_AUTHORITY_BYTES: Final = 512
 
 
 class Departure(msgspec.Struct, eq=False):
-    """`switch` is there when the request asks to speak another protocol."""
+    """`switch` is there when the request asks to speak another protocol, `question` until it may leave."""
 
     decision: Forward
     head: RequestHead
     end_stream: bool
     switch: Switch | None
+    question: Question | None = None
 
     @property
     def replay_bytes(self) -> int:
@@ -54,6 +56,7 @@ def depart(
         return _BAD_HOST
     backend = decision.backend
     fields = forwarding.request_fields(arrival, decision.listener, asked, request_id)
+    asking = None if decision.inquiry is None else question(decision.inquiry, asked, fields)
     method, switch = asked.method, None
     if method in maxforwards.METHODS:
         answer = maxforwards.last_hop(asked)
@@ -77,7 +80,7 @@ def depart(
         asked.protocol,
         asked.never_indexed,
     )
-    return Departure(decision, head, end_stream, switch)
+    return Departure(decision, head, end_stream, switch, asking)
 
 
 def _is_sendable(authority: bytes) -> bool:

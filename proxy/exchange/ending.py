@@ -29,7 +29,7 @@ class Ending:
     __slots__ = (
         "_address",
         "_attempts",
-        "_awaits_switch",
+        "_awaits_leave",
         "_began_s",
         "_began_wall_s",
         "_client",
@@ -85,8 +85,9 @@ class Ending:
         self._mirrors: tuple[Mirror, ...] = ()
         self._is_request_complete = end_stream
         self._is_request_stopped = False
-        self._awaits_switch = False
-        """The request asks for another protocol, and the backend has not answered yet."""
+        self._awaits_leave = False
+        """The request's body must not go on yet: who authorizes it has not answered, or the backend that is asked for
+        another protocol."""
         self._is_head_sent = False
         self._is_over = False
         self._status_code = 0

@@ -1,6 +1,7 @@
 """One exchange: a client's request, at most one backend stream at a time, and one response.
 
     begin -> decide -> answer at once                                  redirects, fixed answers, errors
+                    -> ask whether it may leave, where a rule says so  the answer is passed on where it may not
                     -> attempt -> head passed on -> body -> end        the response is the backend's
                           ^-- failed, and may be repeated              nothing was passed on yet
     at any time: client gone -> backend cancelled; too slow -> 504, or reset where the head was passed on
@@ -14,12 +15,15 @@ client is told to go on: many servers never say 100 over HTTP/2, and some client
 """
 
 import math
+from functools import partial
 from typing import Final
 
 from proxy.backend.stream import BackendStream, Failure, Reason, Wish
 from proxy.exchange import answers, upgrade
 from proxy.exchange.answers import error_answer
+from proxy.exchange.asking import Asking
 from proxy.exchange.attempting import Attempting
+from proxy.exchange.authorization import Question, with_consent
 from proxy.exchange.calls import status_of_reset
 from proxy.exchange.departure import Departure
 from proxy.exchange.hopbyhop import final_fields, interim_fields, trailer_fields
@@ -60,6 +64,46 @@ class Exchange(Attempting):
     def _request(self, departure: Departure, wish: Wish) -> BackendStream:
         key = departure.decision.backend.key
         return self._shared.pools.request(key, departure.head, departure.end_stream, self, wish)
+
+    # -- what comes of asking first ----------------------------------------------------------------------------------
+
+    def _ask(self, question: Question) -> BackendStream:
+        return Asking(self._shared, self, question).stream
+
+    def on_permitted(self, fields: Fields) -> None:
+        departure = self._departure
+        inquiry = None if departure is None else departure.decision.inquiry
+        if departure is None or inquiry is None:
+            return
+        self.active_s = self._shared.loop.now_s
+        self._stream = departure.question = None
+        departure.head = with_consent(inquiry, departure.head, fields)
+        # No stream is asked for from within a call of another's.
+        self._shared.loop.call_soon(partial(self._leave, departure))
+
+    def _leave(self, departure: Departure) -> None:
+        if not self._is_over and not self._is_head_sent:
+            self._set_out(departure)
+
+    def on_denied(self, head: ResponseHead, end_stream: bool) -> None:
+        departure = self._departure
+        if departure is None:
+            return
+        self.active_s = self._shared.loop.now_s
+        edits, fields = departure.decision.response_edits, final_fields(head)
+        self._reason = "denied"
+        self._stop_request()
+        fields = fields if edits is None else edits.apply(fields)
+        self._pass_head(ResponseHead(head.status_code, fields, head.never_indexed), end_stream)
+
+    def on_rest_of_denial(self, data: Data) -> None:
+        self._pass_data(data, True, NOBODY)
+
+    def on_denied_unclearly(self, status_code: int) -> None:
+        self._stream = None
+        self._detail = f"asking for authorization: answered {status_code}, want 200"
+        edits = None if self._departure is None else self._departure.decision.response_edits
+        self._answer(error_answer(403, "denied", "the request is not authorized", edits))
 
     # -- what the client does ----------------------------------------------------------------------------------------
 
@@ -127,11 +171,11 @@ class Exchange(Attempting):
         if policy is not None and status_code in policy.codes and self._retries_after_status(departure, status_code):
             self._let_go()
             return
-        if decision.response_edits is None and decision.rule.persistence is None and not self._awaits_switch:
+        if decision.response_edits is None and decision.rule.persistence is None and not self._awaits_leave:
             self._pass_head(head.onward or _onward(head), end_stream)
             return
         fields = self._edited(departure, final_fields(head))
-        if self._awaits_switch and departure.switch is not None:
+        if self._awaits_leave and departure.switch is not None:
             self._settle_switch(departure.switch, head, fields, end_stream)
         else:
             self._pass_head(ResponseHead(status_code, fields, head.never_indexed), end_stream)
@@ -152,7 +196,7 @@ class Exchange(Attempting):
             rule.retry is not None
             or rule.persistence is not None
             or decision.response_edits is not None
-            or self._awaits_switch
+            or self._awaits_leave
             or status_code > _MAX_STATUS_CODE
         ):
             self.on_response_head(head, False)
@@ -269,7 +313,7 @@ class Exchange(Attempting):
 
     def _settle_switch(self, switch: Switch, head: ResponseHead, fields: Fields, end_stream: bool) -> None:
         """The backend has answered a request to switch protocols."""
-        self._awaits_switch = False
+        self._awaits_leave = False
         try:
             is_done = switch.is_done_by(head)
         except UnusableSwitch as error:

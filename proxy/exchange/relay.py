@@ -34,6 +34,14 @@ class Nobody:
 NOBODY: Final = Nobody()
 
 
+class Copy(Protocol):
+    """Who gets the same bytes."""
+
+    def add(self, data: Data, end_stream: bool) -> None: ...
+
+    def add_trailers(self, fields: Fields) -> None: ...
+
+
 class Relay:
     __slots__ = ("_has_end", "_is_dropped", "_is_due", "_is_ended", "_is_pumping", "_pieces", "_trailers")
 
@@ -104,6 +112,15 @@ class Relay:
                 sink.send_data(b"", True, NOBODY)
             else:
                 sink.send_trailers(self._trailers)
+
+    def repeat_to(self, copy: Copy) -> None:
+        """All that nobody has taken yet."""
+        for data, _ in self._pieces:
+            copy.add(data, False)
+        if self._has_end and self._trailers is None:
+            copy.add(b"", True)
+        elif self._trailers is not None:
+            copy.add_trailers(self._trailers)
 
     def lighten(self) -> None:
         """Nobody takes it for now."""

@@ -9,7 +9,7 @@ never changed; `decide` may be called from any thread. The order of precedence i
 """
 
 from proxy.routing.decide import decide
-from proxy.routing.decision import Answer, Decision, Forward, Redirect, grpc_status_of
+from proxy.routing.decision import Answer, Decision, Forward, Inquiry, Redirect, grpc_status_of
 from proxy.routing.edits import HeaderEdits
 from proxy.routing.explain import BackendShare, Explanation, MatchPlace, Miss, explain
 from proxy.routing.head import Field, Head, PlainHead, header
@@ -33,6 +33,7 @@ __all__ = [
     "Forward",
     "Head",
     "HeaderEdits",
+    "Inquiry",
     "Listener",
     "MatchPlace",
     "Miss",

@@ -2,20 +2,20 @@
 
 Pure: chance comes in as `draw`, the clock as `now_s`. It never raises, whatever the head says. Order of the steps:
 normal form of the path, listener by host, best match, then what its rule wants: CORS preflight, redirect, fixed
-answer, session or weighted choice among backends, rewrite, mirrors.
+answer, session or weighted choice among backends, leave to be asked for, rewrite, mirrors.
 """
 
 import re
 from collections.abc import Callable
 
 from proxy.routing.cors import is_preflight
-from proxy.routing.decision import GRPC_UNIMPLEMENTED, Answer, Decision, Forward, Redirect, grpc_status_of
+from proxy.routing.decision import GRPC_UNIMPLEMENTED, Answer, Decision, Forward, Inquiry, Redirect, grpc_status_of
 from proxy.routing.edits import HeaderEdits, joined
 from proxy.routing.head import Head
 from proxy.routing.listener import Listener
 from proxy.routing.match import Match
 from proxy.routing.paths import UnusablePath, host_of, is_normal, normalise, with_full_path, with_prefix
-from proxy.routing.rule import Branch, FixedAnswer, PathChange, RedirectPlan
+from proxy.routing.rule import NO_ADDRESS, Branch, FixedAnswer, PathChange, RedirectPlan
 from proxy.routing.session import Session
 from proxy.routing.table import Table
 
@@ -77,6 +77,7 @@ def decide(table: Table, door: str, head: Head, draw: Callable[[], float], now_s
             plain.response_edits,
             (),
             None,
+            None,
         )
     return _Request(listener, match, head, path, mark + query, host).act(draw, now_s)
 
@@ -116,6 +117,8 @@ class _Request:
             return self._answer(_NO_WEIGHT, rule.response_edits)
         if branch.answer is not None:
             return self._answer(branch.answer, branch.response_edits)
+        if rule.authorization is not None and not rule.authorization.backend.spec.addresses:
+            return self._answer(NO_ADDRESS, branch.response_edits)
         return self._forward(branch, session, draw)
 
     def _preflight(self) -> Answer:
@@ -149,7 +152,7 @@ class _Request:
     def _forward(self, branch: Branch, session: Session | None, draw: Callable[[], float]) -> Forward:
         path = self._path if branch.path is None else self._changed(branch.path)
         target = path + self._suffix
-        authority = self._head.authority
+        authority, auth = self._head.authority, self._rule.authorization
         return Forward(
             self._listener,
             self._rule,
@@ -160,6 +163,7 @@ class _Request:
             joined(branch.response_edits, self._cors_edits),
             tuple(mirror.backend for mirror in branch.mirrors if mirror.share >= 1.0 or draw() < mirror.share),
             session,
+            None if auth is None else Inquiry(auth, auth.prefix + self._path + self._suffix),
         )
 
     def _changed(self, change: PathChange | None) -> bytes:

@@ -7,11 +7,19 @@ import msgspec
 from proxy.routing.edits import HeaderEdits
 from proxy.routing.head import Field
 from proxy.routing.listener import Listener
-from proxy.routing.rule import Backend, Rule
+from proxy.routing.rule import AuthPlan, Backend, Rule
 from proxy.routing.session import Session
 
 GRPC_UNIMPLEMENTED = 12
 GRPC_UNAVAILABLE = 14
+
+
+class Inquiry(msgspec.Struct, frozen=True, gc=False):
+    """Ask first whether the request is allowed."""
+
+    plan: AuthPlan
+    path: bytes
+    """Path with query to ask for: what the request was matched by, before any rewrite."""
 
 
 class Forward(msgspec.Struct, frozen=True, gc=False):
@@ -31,6 +39,8 @@ class Forward(msgspec.Struct, frozen=True, gc=False):
     """Backends that get a copy of the request, with the same path, authority and edits, and whose answer is ignored."""
     session: Session | None
     """The session that the request belongs to, when the rule keeps sessions and the request named a valid one."""
+    inquiry: Inquiry | None
+    """Nothing may be sent to the backend before it was answered with consent."""
 
 
 class Redirect(msgspec.Struct, frozen=True, gc=False):

@@ -207,6 +207,8 @@ def _rule_filters(rule: Rule) -> Iterator[str]:
         yield f"requestRedirect {rule.redirect.status_code}"
     if rule.answer is not None:
         yield f"respond {rule.answer.status_code} ({rule.answer.reason})"
+    if rule.authorization is not None:
+        yield f"externalAuth by {rule.authorization.backend.key}"
     if rule.persistence is not None:
         yield f"sessionPersistence {_text(rule.persistence.name)}"
     if rule.request_timeout_s is not None:

@@ -60,6 +60,17 @@ class MirrorPlan(msgspec.Struct, frozen=True, gc=False):
     share: float
 
 
+class AuthPlan(msgspec.Struct, frozen=True, gc=False):
+    """Who is asked whether requests are allowed, and what passes between them and it. Names in lower case."""
+
+    backend: Backend
+    prefix: bytes
+    """Before the path, without a slash at its end."""
+    request_names: frozenset[bytes]
+    response_names: frozenset[bytes] | None
+    """None: all that are not about the message itself."""
+
+
 class Branch(msgspec.Struct, frozen=True, gc=False):
     """One backend reference of a rule, its filters joined with those of the rule. It forwards, or it answers."""
 
@@ -108,6 +119,7 @@ class Rule(msgspec.Struct, frozen=True, gc=False):
     backend_timeout_s: float | None
     retry: RetryPolicy | None
     persistence: Persistence | None
+    authorization: AuthPlan | None
     plain: Branch | None
     """The only branch, when nothing but its header edits stands between request and backend."""
 
@@ -137,7 +149,7 @@ class Rule(msgspec.Struct, frozen=True, gc=False):
 
 
 _NO_BACKEND = FixedAnswer(500, b"no backend can serve this request\n", b"text/plain; charset=utf-8", "no_backend")
-_NO_ADDRESS = FixedAnswer(503, b"the backend has no address\n", b"text/plain; charset=utf-8", "no_address")
+NO_ADDRESS = FixedAnswer(503, b"the backend has no address\n", b"text/plain; charset=utf-8", "no_address")
 
 
 class RuleCompiler:
@@ -158,7 +170,8 @@ class RuleCompiler:
         cors = CorsPolicy(filters.cors) if filters.cors else None
         redirect = _redirect(filters.request_redirect) if filters.request_redirect else None
         persistence = compile_persistence(rule.session_persistence)
-        is_plain = len(branches) == 1 and not (cors or redirect or answer or persistence)
+        auth = self._auth(filters.external_auth) if filters.external_auth else None
+        is_plain = len(branches) == 1 and not (cors or redirect or answer or persistence or auth)
         return Rule(
             route_name,
             route_kind,
@@ -174,6 +187,7 @@ class RuleCompiler:
             _limit_s(rule.timeouts.backend_request),
             _retry(rule.retry) if rule.retry else None,
             persistence,
+            auth,
             branches[0] if is_plain and _is_plain(branches[0]) else None,
         )
 
@@ -184,6 +198,8 @@ class RuleCompiler:
                 for backend in (branch.backend, *(mirror.backend for mirror in branch.mirrors)):
                     if backend is not None and backend.key in self.uses:
                         self._forget(backend.key)
+            if rule.authorization is not None and rule.authorization.backend.key in self.uses:
+                self._forget(rule.authorization.backend.key)
 
     def _forget(self, key: str) -> None:
         self.uses[key] -= 1
@@ -195,7 +211,7 @@ class RuleCompiler:
         backend = None if reference.respond else self._backend(reference)
         answer = _answer(reference.respond) if reference.respond else None
         if backend is not None and not backend.spec.addresses:
-            answer = _NO_ADDRESS
+            answer = NO_ADDRESS
         own = reference.filters
         general, special = filters.url_rewrite, own.url_rewrite
         hostname = (special and special.hostname) or (general and general.hostname) or ""
@@ -210,6 +226,15 @@ class RuleCompiler:
             joined(compile_edits(filters.request_header_modifier), compile_edits(own.request_header_modifier)),
             joined(compile_edits(filters.response_header_modifier), compile_edits(own.response_header_modifier)),
             tuple(MirrorPlan(self._backend(mirror.backend), _share(mirror)) for mirror in mirrors),
+        )
+
+    def _auth(self, spec: document.ExternalAuth) -> AuthPlan:
+        response_names = frozenset(name.lower().encode() for name in spec.allowed_response_headers)
+        return AuthPlan(
+            self._backend(spec.backend),
+            encoded(spec.path or "").rstrip(b"/"),
+            frozenset((b"authorization", *(name.lower().encode() for name in spec.allowed_headers))),
+            response_names or None,
         )
 
     def _backend(self, target: document.BackendTarget) -> Backend:

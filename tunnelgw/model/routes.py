@@ -73,6 +73,24 @@ class Cors(Part, frozen=True):
     max_age: int = 5
 
 
+class HttpAuth(Part, frozen=True):
+    path: str = ""
+    allowed_headers: tuple[str, ...] = ()
+    allowed_response_headers: tuple[str, ...] = ()
+
+
+class ForwardBody(Part, frozen=True):
+    max_size: int = 0
+    """Bytes; 0 forwards none."""
+
+
+class ExternalAuth(Part, frozen=True):
+    protocol: str
+    backend_ref: BackendObjectRef
+    http: HttpAuth = HttpAuth()
+    forward_body: ForwardBody = ForwardBody()
+
+
 class Filter(Part, frozen=True):
     """`type` says which of the other fields is filled."""
 
@@ -83,6 +101,7 @@ class Filter(Part, frozen=True):
     request_redirect: RequestRedirect | None = None
     url_rewrite: UrlRewrite | None = None
     cors: Cors | None = None
+    external_auth: ExternalAuth | None = None
     extension_ref: LocalRef | None = None
 
 

@@ -14,7 +14,7 @@ from proxy import document
 from tunnelgw.model.conditions import Reason
 from tunnelgw.model.kinds import Kind
 from tunnelgw.model.part import Part
-from tunnelgw.model.routes import BackendObjectRef, Filter, RequestMirror
+from tunnelgw.model.routes import BackendObjectRef, ExternalAuth, Filter, RequestMirror
 from tunnelgw.translate.parts import carry, excerpt
 from tunnelgw.translate.remarks import Remarks, unresolved
 
@@ -33,7 +33,10 @@ _PARTS: dict[str, tuple[str, type[msgspec.Struct]]] = {
 _EVERYWHERE = frozenset(("RequestHeaderModifier", "ResponseHeaderModifier", "RequestMirror", "ExtensionRef"))
 _KNOWN = {
     # by kind of route: on rules, on backendRefs
-    Kind.HTTP_ROUTE: (_EVERYWHERE | {"RequestRedirect", "URLRewrite", "CORS"}, _EVERYWHERE | {"URLRewrite"}),
+    Kind.HTTP_ROUTE: (
+        _EVERYWHERE | {"RequestRedirect", "URLRewrite", "CORS", "ExternalAuth"},
+        _EVERYWHERE | {"URLRewrite"},
+    ),
     Kind.GRPC_ROUTE: (_EVERYWHERE, _EVERYWHERE),
 }
 
@@ -46,8 +49,8 @@ class Translated(msgspec.Struct, frozen=True):
     """The filters of a rule, or of one of its backends."""
 
     filters: document.Filters
-    has_extension: bool
-    """Whether one of them is not known, so that nothing may be forwarded."""
+    is_closed: bool
+    """Whether one of them cannot be obeyed, so that nothing may be forwarded."""
 
     @property
     def of_backend(self) -> document.BackendFilters:
@@ -76,10 +79,10 @@ class FilterReader:
 
     def _read(self, filters: tuple[Filter, ...], known: frozenset[str], at: str) -> Translated:
         if not filters:
-            return Translated(_NO_FILTERS, has_extension=False)
+            return Translated(_NO_FILTERS, is_closed=False)
         parts: dict[str, Any] = {}
         mirrors: list[document.RequestMirror] = []
-        has_extension = False
+        is_closed = False
         for place, entry in enumerate(filters):
             where = f"{at}[{place}]"
             if entry.type not in known:
@@ -88,13 +91,17 @@ class FilterReader:
                     f"{where}.type: {excerpt(entry.type)} is not served here, want {wanted}"
                 )
             elif entry.type == "ExtensionRef":
-                has_extension = True
+                is_closed = True
                 self._refuse_extension(entry, where)
+            elif entry.type == "ExternalAuth":
+                auth = self._external_auth(entry.external_auth, where, is_second="external_auth" in parts)
+                is_closed = is_closed or auth is None
+                parts["external_auth"] = auth or document.UNSET
             elif entry.type == "RequestMirror":
                 mirrors += self._mirror(entry.request_mirror, where)
             else:
                 self._single(entry, where, parts)
-        return Translated(document.Filters(request_mirrors=tuple(mirrors), **parts), has_extension)
+        return Translated(document.Filters(request_mirrors=tuple(mirrors), **parts), is_closed)
 
     def _single(self, entry: Filter, at: str, parts: dict[str, Any]) -> None:
         field, struct = _PARTS[entry.type]
@@ -124,6 +131,28 @@ class FilterReader:
                 fraction or document.UNSET,
             )
         ]
+
+    def _external_auth(self, auth: ExternalAuth | None, at: str, *, is_second: bool) -> document.ExternalAuth | None:
+        """None, with remarks: nobody can be asked as it is wanted."""
+        if auth is None:
+            self._remarks.unsupported.append(f"{at}: type is ExternalAuth, but its field is missing")
+            return None
+        at = f"{at}.externalAuth"
+        if is_second:
+            self._remarks.incompatible.append(f"{at}: a second ExternalAuth, want it once")
+        if auth.protocol != "HTTP":
+            self._remarks.unsupported.append(f"{at}.protocol: {excerpt(auth.protocol)} is not served, want HTTP")
+        if auth.forward_body.max_size:
+            self._remarks.unsupported.append(f"{at}.forwardBody.maxSize: bodies are not forwarded, want 0")
+        name = self._name_backend(auth.backend_ref, f"{at}.backendRef")
+        if name is None:
+            return None
+        return document.ExternalAuth(
+            document.BackendTarget(backend=name),
+            f"/{auth.http.path.lstrip('/')}" if auth.http.path else document.UNSET,
+            auth.http.allowed_headers,
+            auth.http.allowed_response_headers,
+        )
 
     def _refuse_extension(self, entry: Filter, at: str) -> None:
         ref = entry.extension_ref

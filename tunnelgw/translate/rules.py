@@ -80,7 +80,7 @@ class _RouteReader:
         made = reader.read()
         if rule.name in self._names:
             remarks.unsupported.append(f"name: {excerpt(rule.name)} is the name of an earlier rule")
-        if remarks.is_refused or reader.has_extension:
+        if remarks.is_refused or reader.is_closed:
             refused = reader.answering_500("" if rule.name in self._names else rule.name)
             self.rules += [refused] if refused else []
         else:
@@ -100,14 +100,14 @@ class _RuleReader:
         self._filters = FilterReader(route.kind, self._name_backend, remarks)
         self._matches = matches_of(rule, remarks)
         self.backends: list[BackendId] = []
-        self.has_extension = False
-        """Whether a filter is not known, so that no request may pass."""
+        self.is_closed = False
+        """Whether a filter cannot be obeyed, so that no request may pass."""
 
     def read(self) -> document.Rule:
         """The rule, which is of use only if nothing is remarked upon."""
         rule, remarks = self._rule, self._remarks
         filters = self._filters.of_rule(rule.filters)
-        self.has_extension = filters.has_extension
+        self.is_closed = filters.is_closed
         self._check_combination(filters)
         backends = tuple(self._backend_ref(ref, f"backendRefs[{place}]") for place, ref in enumerate(rule.backend_refs))
         timeouts: document.Timeouts | None = None
@@ -148,7 +148,7 @@ class _RuleReader:
         used = len(self.backends)
         filters = self._filters.of_backend(ref.filters, at)
         name = self._name_backend(ref, at)
-        if name is None or filters.has_extension:
+        if name is None or filters.is_closed:
             del self.backends[used:]  # its mirrors go with it
             return document.BackendRef(weight=ref.weight, respond=_NOWHERE)
         return document.BackendRef(backend=name, weight=ref.weight, filters=filters.of_backend)

@@ -64,6 +64,11 @@ def copied(**share: Any) -> dict[str, Any]:
     return filtered(requestMirrors=[{"backend": HERE[0], **share}])
 
 
+def asking(at: Any = HERE[0], **auth: Any) -> dict[str, Any]:
+    """The filter `externalAuth`."""
+    return {"externalAuth": {"backend": at, **auth}}
+
+
 def secured(**tls: Any) -> dict[str, Any]:
     return {"backends": [{"name": "a", "protocol": "https", "tls": {"serverName": "a.example", **tls}}]}
 
@@ -254,6 +259,30 @@ REFUSED: list[tuple[dict[str, Any], str, str]] = [
         copied(percent=0, fraction={"numerator": 1}),
         f"{FILTERS}.requestMirrors[0].fraction",
         "`percent` is given too",
+    ),
+    (rule(filters=asking({"address": "b"})), f"{FILTERS}.externalAuth.backend.address", "want host:port"),
+    (rule(filters=asking({"backend": "x"})), f"{FILTERS}.externalAuth.backend.backend", "no entry of `backends`"),
+    (rule(filters=asking({})), f"{FILTERS}.externalAuth.backend", "where to forward to"),
+    (rule(filters=asking(path="/a?b")), f"{FILTERS}.externalAuth.path", "is not a path"),
+    *(
+        (rule(filters=asking(**{field: ["Cookie", name]})), f"{FILTERS}.externalAuth.{field}[1]", "the proxy alone")
+        for field in ("allowedHeaders", "allowedResponseHeaders")
+        for name in ("Host", "content-length", "Connection")
+    ),
+    (
+        pointed({**asking(), "requestRedirect": {"scheme": "https"}}),
+        f"{FILTERS}.externalAuth",
+        "nobody would be asked: `requestRedirect`",
+    ),
+    (
+        rule(filters=asking(), respond={"statusCode": 200}, backends=[]),
+        f"{FILTERS}.externalAuth",
+        "nobody would be asked: `respond`",
+    ),
+    (
+        rule(filters=asking(), backends=[*HERE, {"respond": {"statusCode": 399}}]),
+        f"{FILTERS}.externalAuth",
+        "nobody would be asked: `respond`",
     ),
     (copied(fraction={"numerator": 101}), f"{FILTERS}.requestMirrors[0].fraction.numerator", "more than the denom"),
     *(

@@ -57,7 +57,10 @@ def rules(matches: st.SearchStrategy[dict[str, Any]]) -> st.SearchStrategy[dict[
     return st.fixed_dictionaries(
         {"matches": st.lists(matches, max_size=2), "backends": st.lists(targets, min_size=1, max_size=2)},
         optional={
-            "filters": st.fixed_dictionaries({"requestMirrors": st.lists(st.builds(dict, backend=targets), max_size=1)})
+            "filters": st.fixed_dictionaries(
+                {"requestMirrors": st.lists(st.builds(dict, backend=targets), max_size=1)},
+                optional={"externalAuth": st.builds(dict, backend=targets)},
+            )
         },
     )
 

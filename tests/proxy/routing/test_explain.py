@@ -174,6 +174,14 @@ def test_a_call_misses_farther_than_a_path_and_what_it_lacks_is_told() -> None:
     assert ["text/plain"] == [miss.seen for miss in typed.misses]
 
 
+def test_who_is_asked_first_is_told() -> None:
+    told = explained(
+        request("h.example/"), route("r", rule={"filters": {"externalAuth": {"backend": {"address": "auth:1"}}}})
+    )
+
+    assert told.filters == ("externalAuth by http://auth:1",)
+
+
 def test_misses_are_told_with_the_first_criterion_that_failed_nearest_first() -> None:
     told = explained(
         request("a.example/x?q=1", h="1"),

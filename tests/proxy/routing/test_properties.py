@@ -153,6 +153,11 @@ EVERYTHING: list[dict[str, Any]] = [
                 "backends": [{"address": "b:1"}, {"respond": {"statusCode": 500}}],
                 "sessionPersistence": {"idleTimeout": "1h"},
             },
+            {
+                "matches": [{"path": {"value": "/c"}}],
+                "filters": {"externalAuth": {"backend": {"address": "auth:1"}, "path": "/ask/"}},
+                "backends": [{"address": "b:1"}],
+            },
             {"filters": {"requestRedirect": {"scheme": "https"}}},
         ],
     },

@@ -129,6 +129,7 @@ def outcome(table: routing.Table, door: str, head: routing.PlainHead, chance: fl
                 "path": decision.path.decode(),
                 "host": decision.authority.decode(),
                 "mirrors": sorted(mirror.key for mirror in decision.mirrors),
+                "leave": f"{inquiry.plan.backend.key} {inquiry.path.decode()}" if (inquiry := decision.inquiry) else "",
             }
         case routing.Redirect():
             return {"to": decision.status_code, "location": decision.location.decode()}

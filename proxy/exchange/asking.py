@@ -1,0 +1,130 @@
+"""A question whether a request may leave, on its way to who authorizes it, and the answer.
+
+    200                 its fields go to the exchange, which goes on
+    3xx, 4xx, 5xx       passed on to the client as it is
+    anything else       denied, in our words
+    no answer           a failure, as of a backend
+
+Whatever goes wrong, nothing of the request is forwarded.
+"""
+
+from http import HTTPStatus
+from typing import Final, Protocol
+
+import msgspec
+
+from proxy.backend.stream import BackendStream, Failure
+from proxy.exchange.authorization import Question
+from proxy.exchange.hopbyhop import response_fields
+from proxy.exchange.relay import Data
+from proxy.exchange.shared import Shared
+from proxy.h2.heads import Fields, ResponseHead
+
+_PAST_CODES: Final = 600
+_MAX_REST_BYTES: Final = 64 * 1024
+_REST_TIMEOUT_S: Final = 30.0
+
+
+class Applicant(Protocol):
+    """The exchange that asks."""
+
+    def on_permitted(self, fields: Fields) -> None:
+        """The response's fields."""
+
+    def on_denied(self, head: ResponseHead, end_stream: bool) -> None:
+        """The response is for the client, and so is what follows of it."""
+
+    def on_rest_of_denial(self, data: Data) -> None:
+        """All of its body, in place of `on_response_data`; no credit is owed for it."""
+
+    def on_denied_unclearly(self, status_code: int) -> None:
+        """The response has no meaning for the client."""
+
+    def on_response_data(self, data: Data, end_stream: bool) -> None: ...
+
+    def on_response_trailers(self, fields: Fields) -> None: ...
+
+    def on_backend_failed(self, failure: Failure) -> None: ...
+
+
+class Asking:
+    """One question on its way, and its answer. `stream` is the exchange's until the answer is known."""
+
+    __slots__ = ("_applicant", "_is_settled", "_rest_bytes", "_shared", "active_s", "stream")
+
+    def __init__(self, shared: Shared, applicant: Applicant, question: Question) -> None:
+        self._shared = shared
+        self._applicant: Applicant | None = applicant
+        """None once it goes on without us: what is left of the response is taken, and forgotten."""
+        self._rest_bytes = 0
+        self.active_s = shared.loop.now_s
+        self.stream: BackendStream = shared.pools.request(question.server.key, question.head, True, self)
+
+    @property
+    def idle_timeout_s(self) -> float:
+        return _REST_TIMEOUT_S
+
+    def on_idle(self) -> None:
+        self._end()
+        self.stream.cancel()
+
+    def _end(self) -> None:
+        self._shared.running.discard(self)
+
+    # -- what the server does ----------------------------------------------------------------------------------------
+
+    def on_backend_open(self) -> None:
+        """There is no body to send."""
+
+    def on_backend_writable(self) -> None:
+        """Nor more of it."""
+
+    def on_response_interim(self, head: ResponseHead) -> None:
+        """It is not to the client."""
+
+    def on_response_head(self, head: ResponseHead, end_stream: bool) -> None:
+        applicant = self._applicant
+        if applicant is None:
+            return
+        if head.status_code == HTTPStatus.OK:
+            self._applicant = None
+            if not end_stream:
+                # Its connection can be used again once the rest has come.
+                self._shared.running.add(self)
+            applicant.on_permitted(response_fields(head.fields))
+        elif HTTPStatus.MULTIPLE_CHOICES <= head.status_code < _PAST_CODES:
+            applicant.on_denied(head, end_stream)
+        else:
+            self._applicant = None
+            self.stream.cancel()
+            applicant.on_denied_unclearly(head.status_code)
+
+    def on_response_data(self, data: Data, end_stream: bool) -> None:
+        if self._applicant is not None:
+            self._applicant.on_response_data(data, end_stream)
+            return
+        self.active_s = self._shared.loop.now_s
+        self._rest_bytes += len(data)
+        self.stream.release(len(data))
+        if end_stream:
+            self._end()
+        elif self._rest_bytes > _MAX_REST_BYTES:
+            self.on_idle()
+
+    def on_response(self, head: ResponseHead, data: Data) -> None:
+        self.on_response_head(head, False)
+        if self._applicant is not None:
+            self._applicant.on_rest_of_denial(data)
+        self._end()
+
+    def on_response_trailers(self, fields: Fields) -> None:
+        if self._applicant is not None:
+            self._applicant.on_response_trailers(fields)
+        self._end()
+
+    def on_backend_failed(self, failure: Failure) -> None:
+        self._end()
+        if self._applicant is not None:
+            self._applicant.on_backend_failed(
+                msgspec.structs.replace(failure, detail=f"asking for authorization: {failure.detail}")
+            )

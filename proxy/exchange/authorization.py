@@ -1,0 +1,65 @@
+"""Leave to forward a request, asked of the server that its rule names (Gateway API, HTTPRouteFilter.externalAuth).
+
+The question has the request's method, host, path and query, the fields that the rule lets out, and no body; what a
+backend would get is asked for, not what the client wrote. Whatever goes wrong, nothing is forwarded.
+"""
+
+from typing import Final
+
+import msgspec
+
+from proxy.h2.heads import Field, Fields, RequestHead
+from proxy.routing import Backend, Inquiry
+
+_NO_BODY: Final[Field] = (b"content-length", b"0")
+_ABOUT_ITSELF: Final = frozenset(
+    (
+        b"accept-ranges",
+        b"content-encoding",
+        b"content-language",
+        b"content-length",
+        b"content-location",
+        b"content-type",
+        b"date",
+        b"etag",
+        b"last-modified",
+        b"server",
+        b"set-cookie",
+        b"trailer",
+        b"vary",
+        b"www-authenticate",
+    )
+)
+"""Fields that say something about a response, or to the client: nothing that a backend would want to know."""
+
+
+class Question(msgspec.Struct, frozen=True):
+    server: Backend
+    head: RequestHead
+
+
+def question(inquiry: Inquiry, asked: RequestHead, fields: Fields) -> Question:
+    """`asked` is the client's request; `fields` those that a backend would get, before the rule's changes."""
+    names = inquiry.plan.request_names
+    method = b"GET" if asked.protocol is not None else asked.method
+    kept = [field for field in fields if field[0] in names]
+    kept.append(_NO_BODY)
+    server = inquiry.plan.backend
+    return Question(
+        server,
+        RequestHead(method, server.scheme, asked.authority, inquiry.path, kept, never_indexed=asked.never_indexed),
+    )
+
+
+def with_consent(inquiry: Inquiry, head: RequestHead, consent: Fields) -> RequestHead:
+    """The head of the request as it leaves, with the fields that the server gave with its consent."""
+    names = inquiry.plan.response_names
+    if names is None:
+        given = [field for field in consent if field[0] not in _ABOUT_ITSELF]
+        names = frozenset(name for name, _ in given)
+    else:
+        given = [field for field in consent if field[0] in names]
+    # Backends of the CGI family take remote_user for Remote-User.
+    spelled = frozenset(name.replace(b"_", b"-") for name in names)
+    fields = [field for field in head.fields if field[0].replace(b"_", b"-") not in spelled] + given
+    return RequestHead(head.method, head.scheme, head.authority, head.path, fields, head.protocol, head.never_indexed)

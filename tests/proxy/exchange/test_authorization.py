@@ -1,0 +1,398 @@
+"""Requests that need leave: who is asked and how, what its answer does, and that nothing leaves without it."""
+
+from __future__ import annotations
+
+import pytest
+
+from proxy.backend.stream import Reason
+from proxy.exchange.exchange import Exchange
+from proxy.h2.heads import Fields
+from tests.proxy.exchange.conftest import MakeWorld
+from tests.proxy.exchange.sides import MemoryClient, MemoryStream, World, asked, config
+
+SERVER = "http://192.0.2.50:9091"
+
+
+def guarded(members: str = "", rule: str = "", **more: str) -> str:
+    """A rule whose requests need leave; `members` are further ones of `externalAuth`, `more` of `filters`."""
+    filters = "".join(f'"{name}": {value}, ' for name, value in more.items())
+    auth = f'{{"backend": {{"address": "192.0.2.50:9091"}}{members}}}'
+    return f'"filters": {{{filters}"externalAuth": {auth}}}, {rule}'
+
+
+def begin(
+    make_world: MakeWorld,
+    rule: str = guarded(),
+    method: bytes = b"GET",
+    path: bytes = b"/a?b",
+    fields: Fields | None = None,
+    *,
+    protocol: bytes | None = None,
+    end_stream: bool = True,
+) -> tuple[World, MemoryClient, MemoryStream]:
+    """World, client, and the question on its way."""
+    world = make_world(config(rule))
+    client = world.begin(asked(method, path, fields or [], protocol=protocol), end_stream=end_stream)
+    (question,) = world.pool.streams
+    assert question.key == SERVER
+    return world, client, question
+
+
+def leaving(world: World) -> MemoryStream:
+    """The request on its way to the backend."""
+    world.wait()
+    *_, stream = world.pool.streams
+    assert stream.key == "http://192.0.2.10:80"
+    return stream
+
+
+# -- the question ------------------------------------------------------------------------------------------------------
+
+
+def test_the_question_has_method_host_path_and_authorization_of_the_request_and_no_body(
+    make_world: MakeWorld,
+) -> None:
+    fields = [(b"authorization", b"Basic eDp5"), (b"cookie", b"a=b"), (b"content-length", b"5")]
+    _, client, question = begin(make_world, method=b"PUT", fields=fields, end_stream=False)
+    client.send(b"hello", end_stream=True)
+
+    head = question.head
+    assert (head.method, head.scheme, head.authority, head.path) == (b"PUT", b"http", b"a.example", b"/a?b")
+    assert head.fields == [(b"authorization", b"Basic eDp5"), (b"content-length", b"0")]
+    assert (question.has_no_body, question.body) == (True, b"")
+
+
+def test_further_fields_are_asked_with_where_the_rule_says_so_as_a_backend_would_get_them(
+    make_world: MakeWorld,
+) -> None:
+    names = ', "allowedHeaders": ["Cookie", "X-Forwarded-For", "X-Forwarded-Host", "Connection-Id"]'
+    fields = [
+        (b"cookie", b"a=b"),
+        (b"cookie", b"c=d"),
+        (b"x-forwarded-for", b"127.0.0.1"),
+        (b"x-other", b"1"),
+        (b"connection", b"connection-id"),
+        (b"connection-id", b"7"),
+    ]
+    _, _, question = begin(make_world, guarded(names), fields=fields)
+
+    assert question.head.fields == [
+        (b"cookie", b"a=b; c=d"),
+        (b"x-forwarded-for", b"203.0.113.7"),
+        (b"x-forwarded-host", b"a.example"),
+        (b"content-length", b"0"),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("prefix", "path", "asked_for"),
+    [
+        ("/auth", b"/a?b", b"/auth/a?b"),
+        ("/auth/", b"/a", b"/auth/a"),
+        ("/", b"/a", b"/a"),
+        ("/auth", b"/public/%2e%2e/admin", b"/auth/admin"),
+        ("/auth", b"//admin", b"/auth/admin"),
+    ],
+)
+def test_what_is_asked_for_is_the_path_that_the_request_was_matched_by(
+    make_world: MakeWorld, prefix: str, path: bytes, asked_for: bytes
+) -> None:
+    """Another than the backend gets could be allowed where that is not."""
+    _, _, question = begin(make_world, guarded(f', "path": "{prefix}"'), path=path)
+
+    assert question.head.path == asked_for
+
+
+def test_neither_rewrites_nor_header_changes_of_the_rule_are_in_the_question(make_world: MakeWorld) -> None:
+    rule = guarded(
+        ', "allowedHeaders": ["Cookie"]',
+        urlRewrite='{"hostname": "b.example", "path": {"type": "ReplaceFullPath", "replaceFullPath": "/new"}}',
+        requestHeaderModifier='{"remove": ["Cookie"]}',
+    )
+    world, _, question = begin(make_world, rule, fields=[(b"cookie", b"a=b")])
+    assert (question.head.authority, question.head.path) == (b"a.example", b"/a?b")
+    assert question.field(b"cookie") == b"a=b"
+
+    question.answer(200, end_stream=True)
+
+    stream = leaving(world)
+    assert (stream.head.authority, stream.head.path, stream.field(b"cookie")) == (b"b.example", b"/new?b", None)
+
+
+def test_a_server_without_address_is_asked_nothing_and_nothing_leaves(make_world: MakeWorld) -> None:
+    world = make_world(
+        config(
+            '"filters": {"externalAuth": {"backend": {"backend": "auth"}}},',
+            more='"backends": [{"name": "auth", "addresses": []}],',
+        )
+    )
+    client = world.begin(asked())
+
+    assert client.head is not None
+    assert (client.head.status_code, world.record.reason, world.pool.streams) == (503, "no_address", [])
+
+
+# -- leave -------------------------------------------------------------------------------------------------------------
+
+
+def test_with_200_the_request_leaves_with_the_fields_of_the_answer(make_world: MakeWorld) -> None:
+    fields = [(b"accept", b"*/*"), (b"remote-user", b"root"), (b"remote_user", b"root")]
+    world, client, question = begin(make_world, fields=fields)
+    consent = [
+        (b"remote-user", b"ann"),
+        (b"remote-groups", b"dev"),
+        (b"content-type", b"text/plain"),
+        (b"content-length", b"2"),
+        (b"set-cookie", b"a=b"),
+        (b"connection", b"x-hop"),
+        (b"x-hop", b"1"),
+        (b"host", b"auth.example"),
+        (b"date", b"now"),
+    ]
+    question.answer_whole(b"ok", 200, consent)
+    assert len(world.pool.streams) == 1, "not from within the call"
+
+    stream = leaving(world)
+    names = [name for name, _ in stream.head.fields]
+    assert names.count(b"remote-user") == 1
+    assert {b"remote_user", b"content-type", b"content-length", b"set-cookie", b"x-hop", b"date"}.isdisjoint(names)
+    assert (stream.field(b"remote-user"), stream.field(b"remote-groups")) == (b"ann", b"dev")
+    assert stream.field(b"accept") == b"*/*"
+
+    stream.answer_whole(b"hello")
+    assert client.head is not None
+    assert (client.head.status_code, client.body, world.record.status_code) == (200, b"hello", 200)
+    assert not world.services.running
+
+
+def test_of_fields_that_the_rule_lists_backends_get_what_the_server_says_and_nothing_of_clients(
+    make_world: MakeWorld,
+) -> None:
+    names = ', "allowedResponseHeaders": ["Remote-User", "Remote-Groups"]'
+    fields = [(b"remote-user", b"root"), (b"remote-groups", b"wheel"), (b"remote_groups", b"wheel")]
+    world, _, question = begin(make_world, guarded(names), fields=fields)
+
+    question.answer(200, [(b"remote-user", b"ann"), (b"x-other", b"1")], end_stream=True)
+
+    head = leaving(world).head
+    assert [field for field in head.fields if field[0].startswith((b"remote", b"x-other"))] == [
+        (b"remote-user", b"ann")
+    ]
+
+
+def test_the_body_waits_for_leave_and_costs_its_client_credit(make_world: MakeWorld) -> None:
+    world, client, question = begin(make_world, method=b"POST", end_stream=False)
+    client.send(b"one ")
+    client.send(b"two", end_stream=True)
+    assert (question.body, client.owed_bytes) == (b"", 7)
+
+    question.answer(200, end_stream=True)
+
+    stream = leaving(world)
+    assert (stream.body, stream.is_request_ended) == (b"one two", True)
+    stream.taken.drain()
+    assert client.owed_bytes == 0
+
+
+def test_mirrors_get_their_copy_with_leave_and_all_of_the_body(make_world: MakeWorld) -> None:
+    mirrors = '[{"backend": {"address": "192.0.2.99:80"}}]'
+    world, client, question = begin(make_world, guarded(requestMirrors=mirrors), b"POST", end_stream=False)
+    client.send(b"one ")
+    question.answer(200, end_stream=True)
+    client.send(b"two ")
+    world.wait()
+    client.send(b"three")
+    client.exchange.on_request_trailers([(b"checksum", b"1")])
+
+    _, mirror, stream = world.pool.streams
+    assert (mirror.key, mirror.body, mirror.trailers) == (
+        "http://192.0.2.99:80",
+        b"one two three",
+        [(b"checksum", b"1")],
+    )
+    assert (stream.body, stream.trailers) == (b"one two three", [(b"checksum", b"1")])
+
+
+def test_what_is_left_of_the_consent_is_taken_so_that_its_connection_can_be_used_again(make_world: MakeWorld) -> None:
+    world, client, question = begin(make_world)
+    question.answer(200)
+    stream = leaving(world)
+    question.send(b"o")
+    stream.answer(200, end_stream=True)
+
+    assert (question.owed_bytes, question.is_cancelled) == (0, False)
+    assert client.is_ended
+    question.send(b"k", end_stream=True)
+    assert (question.owed_bytes, not world.services.running) == (0, True)
+
+
+def test_a_consent_that_does_not_end_is_given_up(make_world: MakeWorld) -> None:
+    for is_large in (True, False):
+        world, _, question = begin(make_world)
+        question.answer(200)
+        leaving(world).answer(200, end_stream=True)
+        if is_large:
+            question.send(b"x" * 70_000)
+        else:
+            world.wait(40.0)
+
+        assert (question.is_cancelled, not world.services.running) == (True, True)
+
+
+def test_a_websocket_is_asked_for_as_a_get_and_opens_with_leave(make_world: MakeWorld) -> None:
+    fields = [(b"sec-websocket-key", b"dGhlIHNhbXBsZSBub25jZQ=="), (b"sec-websocket-version", b"13")]
+    world, client, question = begin(make_world, fields=fields, protocol=b"websocket", end_stream=False)
+    assert (question.head.method, question.head.protocol) == (b"GET", None)
+    client.send(b"early")
+    question.answer(200, end_stream=True)
+
+    stream = leaving(world)
+    assert (stream.head.protocol, stream.body) == (b"websocket", b"")
+    stream.answer(101, [(b"sec-websocket-accept", b"s3pPLMBiTxaQ9kYGzzhZRbK+xOo="), (b"upgrade", b"websocket")])
+
+    assert stream.body == b"early"
+
+
+# -- no leave ----------------------------------------------------------------------------------------------------------
+
+
+def test_an_answer_of_no_goes_to_the_client_as_it_is(make_world: MakeWorld) -> None:
+    rule = guarded(responseHeaderModifier='{"set": [{"name": "X-Seen", "value": "1"}]}')
+    world, client, question = begin(make_world, rule, method=b"POST", end_stream=False)
+    client.send(b"secret")
+    location = (b"location", b"https://login.example/")
+    question.answer_whole(b"log in\n", 302, [location, (b"set-cookie", b"a=b"), (b"keep-alive", b"timeout=5")])
+
+    assert client.head is not None
+    assert (client.head.status_code, client.body, client.is_ended) == (302, b"log in\n", True)
+    assert client.head.fields == [location, (b"set-cookie", b"a=b"), (b"x-seen", b"1")]
+    assert (client.is_request_stopped, client.owed_bytes) == (True, 0)
+    world.wait()
+    assert len(world.pool.streams) == 1
+    assert (world.record.status_code, world.record.reason, not world.services.running) == (302, "denied", True)
+
+
+def test_a_long_denial_passes_piece_by_piece(make_world: MakeWorld) -> None:
+    world, client, question = begin(make_world)
+    question.answer(401, [(b"www-authenticate", b"Basic")])
+    client.taken.window_bytes = 3
+    question.send(b"hello ")
+    question.send(b"there", end_stream=True)
+    assert (client.body, client.is_ended) == (b"hel", False)
+    client.widen()
+    client.taken.drain()
+
+    assert (client.body, client.is_ended, question.owed_bytes) == (b"hello there", True, 0)
+    assert client.field(b"www-authenticate") == b"Basic"
+    assert world.record.status_code == 401
+
+
+@pytest.mark.parametrize("status_code", [201, 202, 204, 299, 600, 999])
+def test_an_answer_that_is_neither_200_nor_an_error_is_told_as_403(make_world: MakeWorld, status_code: int) -> None:
+    world, client, question = begin(make_world)
+    question.answer(status_code)
+
+    assert client.head is not None
+    assert (client.head.status_code, question.is_cancelled) == (403, True)
+    assert (world.record.reason, world.record.detail) == (
+        "denied",
+        f"asking for authorization: answered {status_code}, want 200",
+    )
+    world.wait()
+    assert len(world.pool.streams) == 1
+
+
+def test_a_server_that_cannot_be_asked_lets_nothing_leave(make_world: MakeWorld) -> None:
+    world, client, question = begin(make_world)
+    question.fail(Reason.REFUSED, is_unprocessed=True)
+    world.wait()
+
+    assert client.head is not None
+    assert (client.head.status_code, len(world.pool.streams)) == (502, 1)
+    assert world.record.detail == "asking for authorization: as the test wants"
+
+
+def test_a_denial_that_breaks_off_is_reset(make_world: MakeWorld) -> None:
+    _, client, question = begin(make_world)
+    question.answer(401)
+    question.send(b"half")
+    question.fail()
+
+    assert client.is_reset
+
+
+def test_an_attempt_that_is_repeated_before_leave_was_given_asks_again(make_world: MakeWorld) -> None:
+    """Whatever a retry is for: a failed question, or one that took too long."""
+    retry = '"retry": {"attempts": 3, "codes": [504], "backoff": "10ms"}, "timeouts": {"backendRequest": "1s"},'
+    world, client, question = begin(make_world, guarded(rule=retry))
+    question.fail()
+    world.wait(0.1)
+    _, second = world.pool.streams
+    assert second.key == SERVER
+    world.wait(1.1)
+    assert second.is_timed_out
+    world.wait(0.2)
+    *_, third = world.pool.streams
+    assert (third.key, client.head) == (SERVER, None)
+
+    third.answer(200, end_stream=True)
+    assert leaving(world).key != SERVER
+
+
+def test_a_question_without_answer_ends_with_the_time_of_the_request(make_world: MakeWorld) -> None:
+    world, client, question = begin(make_world, guarded(rule='"timeouts": {"request": "5s"},'))
+    world.wait(5.1)
+
+    assert client.head is not None
+    assert (client.head.status_code, question.is_cancelled, len(world.pool.streams)) == (504, True, 1)
+
+
+@pytest.mark.parametrize("moment", ["asking", "allowed", "denied"])
+def test_a_client_that_leaves_takes_the_question_with_it(make_world: MakeWorld, moment: str) -> None:
+    world, client, question = begin(make_world)
+    if moment == "allowed":
+        question.answer(200, end_stream=True)
+    elif moment == "denied":
+        question.answer(401)
+    client.leave()
+    world.wait()
+
+    assert (question.is_over, len(world.pool.streams), not world.services.running) == (True, 1, True)
+
+
+def test_a_request_that_was_answered_in_the_meantime_does_not_leave(make_world: MakeWorld) -> None:
+    world, client, question = begin(make_world, guarded(rule='"timeouts": {"request": "5s"},'))
+    world.wait(4.0)
+    question.answer(200, end_stream=True)
+    world._now_s += 2.0
+    assert isinstance(client.exchange, Exchange)
+    client.exchange.on_idle()
+    world.wait()
+
+    assert client.head is not None
+    assert (client.head.status_code, len(world.pool.streams)) == (504, 1)
+
+
+def test_a_preflight_is_answered_without_asking(make_world: MakeWorld) -> None:
+    """Browsers send them without credentials."""
+    world = make_world(config(guarded(cors='{"allowOrigins": ["https://b.example"]}')))
+    fields = [(b"origin", b"https://b.example"), (b"access-control-request-method", b"GET")]
+    client = world.begin(asked(b"OPTIONS", fields=fields))
+
+    assert client.head is not None
+    assert (client.head.status_code, world.pool.streams) == (204, [])
+
+
+def test_a_denial_can_be_read_across_origins(make_world: MakeWorld) -> None:
+    rule = guarded(cors='{"allowOrigins": ["https://b.example"]}')
+    _, client, question = begin(make_world, rule, fields=[(b"origin", b"https://b.example")])
+    question.answer(401, end_stream=True)
+
+    assert client.field(b"access-control-allow-origin") == b"https://b.example"
+
+
+def test_interim_answers_are_not_for_the_client(make_world: MakeWorld) -> None:
+    _, client, question = begin(make_world)
+    question.interim(103)
+
+    assert client.interims == []
