@@ -13,7 +13,7 @@ from typing import Final, Protocol
 
 import msgspec
 
-from proxy.backend.stream import BackendStream, Failure
+from proxy.backend.stream import BackendStream, Failure, Wish
 from proxy.exchange.authorization import Question
 from proxy.exchange.hopbyhop import response_fields
 from proxy.exchange.relay import Data
@@ -52,13 +52,13 @@ class Asking:
 
     __slots__ = ("_applicant", "_is_settled", "_rest_bytes", "_shared", "active_s", "stream")
 
-    def __init__(self, shared: Shared, applicant: Applicant, question: Question) -> None:
+    def __init__(self, shared: Shared, applicant: Applicant, question: Question, wish: Wish) -> None:
         self._shared = shared
         self._applicant: Applicant | None = applicant
         """None once it goes on without us: what is left of the response is taken, and forgotten."""
         self._rest_bytes = 0
         self.active_s = shared.loop.now_s
-        self.stream: BackendStream = shared.pools.request(question.server.key, question.head, True, self)
+        self.stream: BackendStream = shared.pools.request(question.server.key, question.head, True, self, wish)
 
     @property
     def idle_timeout_s(self) -> float:

@@ -66,6 +66,8 @@ class Attempting(Ending):
             if departure.switch is None and _waits_for_100(self._head):
                 timers = self._timers = self._timers or Timers(shared.loop, self._on_time)
                 timers.continue_s = shared.loop.now_s + _CONTINUE_S
+        if self._attempts is not None:
+            self._attempts.turn_to(departure.head.method, len(decision.backend.spec.addresses))
         session = decision.session
         self._attempt(departure, NO_WISH if session is None else Wish(session.address))
 
@@ -78,7 +80,7 @@ class Attempting(Ending):
             timers.attempt_s = shared.loop.now_s + backend_timeout_s if backend_timeout_s else math.inf
             timers.set()
         if departure.question is not None:
-            self._stream = self._ask(departure.question)
+            self._stream = self._ask(departure.question, wish)
             return
         self._stream = self._request(departure, wish)
         if self._upload is not None:
@@ -88,7 +90,7 @@ class Attempting(Ending):
         """Ask the pools for a stream whose receiver is this exchange."""
         raise NotImplementedError
 
-    def _ask(self, question: Question) -> BackendStream:
+    def _ask(self, question: Question, wish: Wish) -> BackendStream:
         """Ask whether the request may leave; the answer comes to this exchange."""
         raise NotImplementedError
 
@@ -127,7 +129,7 @@ class Attempting(Ending):
 
     def _retry(self, departure: Departure, attempts: Attempts) -> None:
         self._route.retries += 1
-        session = departure.decision.session
+        session = departure.decision.session if departure.question is None else None
         self._attempt(departure, attempts.begin(None if session is None else session.address))
 
     def _attempts_of(self, departure: Departure) -> Attempts | None:
@@ -135,9 +137,11 @@ class Attempting(Ending):
         if self._upload is not None and not self._upload.is_replayable:
             return None
         if self._attempts is None:
-            decision = departure.decision
-            addresses = decision.backend.spec.addresses
-            self._attempts = Attempts(decision.rule.retry, departure.head.method, len(addresses))
+            decision, question = departure.decision, departure.question
+            # To ask changes nothing, whatever method it is about.
+            method = departure.head.method if question is None else b"GET"
+            addresses = (decision.backend if question is None else question.server).spec.addresses
+            self._attempts = Attempts(decision.rule.retry, method, len(addresses))
         return self._attempts
 
     # -- time --------------------------------------------------------------------------------------------------------

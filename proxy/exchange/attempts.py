@@ -98,6 +98,12 @@ class Attempts:
         self.retries += 1
         return Wish(session_address, self._avoid, self._needs_new_connection)
 
+    def turn_to(self, method: bytes, address_count: int) -> None:
+        """From here on the request goes to another backend: addresses and connections of the first are none of its."""
+        self._method, self._address_count = method, address_count
+        self._avoid = ()
+        self._needs_new_connection = self._is_renewal_used = self._is_elsewhere_used = False
+
     def _may_have_been_closed(self, failure: Failure) -> bool:
         return failure.was_reused and self._method in _IDEMPOTENT and failure.reason not in _HOPELESS
 

@@ -51,15 +51,26 @@ def question(inquiry: Inquiry, asked: RequestHead, fields: Fields) -> Question:
     )
 
 
-def with_consent(inquiry: Inquiry, head: RequestHead, consent: Fields) -> RequestHead:
-    """The head of the request as it leaves, with the fields that the server gave with its consent."""
+def with_consent(inquiry: Inquiry, head: RequestHead, consent: Fields) -> tuple[RequestHead, frozenset[bytes]]:
+    """The head of the request as it leaves, with the fields that the server gave with its consent.
+
+    Also the names, spelled with dashes, by which the client has nothing to say, in trailers neither.
+    """
     names = inquiry.plan.response_names
     if names is None:
         given = [field for field in consent if field[0] not in _ABOUT_ITSELF]
         names = frozenset(name for name, _ in given)
     else:
         given = [field for field in consent if field[0] in names]
+    withheld = frozenset(name.replace(b"_", b"-") for name in names)
+    fields = without(head.fields, withheld) + given
+    leaving = RequestHead(
+        head.method, head.scheme, head.authority, head.path, fields, head.protocol, head.never_indexed
+    )
+    return leaving, withheld
+
+
+def without(fields: Fields, names: frozenset[bytes]) -> Fields:
+    """`fields` without those of `names`, which are spelled with dashes, however a client spells them."""
     # Backends of the CGI family take remote_user for Remote-User.
-    spelled = frozenset(name.replace(b"_", b"-") for name in names)
-    fields = [field for field in head.fields if field[0].replace(b"_", b"-") not in spelled] + given
-    return RequestHead(head.method, head.scheme, head.authority, head.path, fields, head.protocol, head.never_indexed)
+    return [field for field in fields if field[0].replace(b"_", b"-") not in names]

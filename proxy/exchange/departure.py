@@ -25,13 +25,15 @@ _MAX_AUTHORITY_BYTES: Final = 512
 
 
 class Departure(msgspec.Struct, eq=False):
-    """`switch` is there when the request asks to speak another protocol, `question` until it may leave."""
+    """`switch` is there when the request asks to speak another protocol, `question` until it may leave; then `withheld`
+    are the names by which who authorizes has spoken, and no trailer may."""
 
     decision: Forward
     head: RequestHead
     end_stream: bool
     switch: Switch | None
     question: Question | None = None
+    withheld: frozenset[bytes] = frozenset()
 
     @property
     def replay_bytes(self) -> int:

@@ -23,7 +23,7 @@ from proxy.exchange import answers, upgrade
 from proxy.exchange.answers import error_answer
 from proxy.exchange.asking import Asking
 from proxy.exchange.attempting import Attempting
-from proxy.exchange.authorization import Question, with_consent
+from proxy.exchange.authorization import Question, with_consent, without
 from proxy.exchange.calls import status_of_reset
 from proxy.exchange.departure import Departure
 from proxy.exchange.hopbyhop import final_fields, interim_fields, trailer_fields
@@ -67,8 +67,8 @@ class Exchange(Attempting):
 
     # -- what comes of asking first ----------------------------------------------------------------------------------
 
-    def _ask(self, question: Question) -> BackendStream:
-        return Asking(self._shared, self, question).stream
+    def _ask(self, question: Question, wish: Wish) -> BackendStream:
+        return Asking(self._shared, self, question, wish).stream
 
     def on_permitted(self, fields: Fields) -> None:
         departure = self._departure
@@ -77,7 +77,9 @@ class Exchange(Attempting):
             return
         self.active_s = self._shared.loop.now_s
         self._stream = departure.question = None
-        departure.head = with_consent(inquiry, departure.head, fields)
+        departure.head, departure.withheld = with_consent(inquiry, departure.head, fields)
+        if self._upload is not None:
+            self._upload.amend_trailers(partial(without, names=departure.withheld))
         # No stream is asked for from within a call of another's.
         self._shared.loop.call_soon(partial(self._leave, departure))
 
@@ -97,7 +99,8 @@ class Exchange(Attempting):
         self._pass_head(ResponseHead(head.status_code, fields, head.never_indexed), end_stream)
 
     def on_rest_of_denial(self, data: Data) -> None:
-        self._pass_data(data, True, NOBODY)
+        if self._stream is not None:
+            self._pass_data(data, True, NOBODY)
 
     def on_denied_unclearly(self, status_code: int) -> None:
         self._stream = None
@@ -123,9 +126,11 @@ class Exchange(Attempting):
     def on_request_trailers(self, fields: Fields) -> None:
         self.active_s = self._shared.loop.now_s
         self._is_request_complete = True
-        upload = self._upload
+        upload, departure = self._upload, self._departure
         if upload is not None and not self._is_request_stopped:
             fields = self._terms.forwarding.request_trailers(fields)
+            if departure is not None and departure.withheld:
+                fields = without(fields, departure.withheld)
             for mirror in self._mirrors:
                 mirror.add_trailers(fields)
             upload.add_trailers(fields)

@@ -6,6 +6,7 @@ way of a request, whose beginning may have to be sent again.
 """
 
 from collections import deque
+from collections.abc import Callable
 from typing import Final, Protocol
 
 from proxy.h2.heads import Fields
@@ -184,6 +185,11 @@ class Upload(Relay):
             self._pieces.append((bytes(self._kept[:sent_bytes]), NOBODY))
         self._pieces.extend(unsent)
         self._is_ended = False
+
+    def amend_trailers(self, amend: Callable[[Fields], Fields]) -> None:
+        """Those that have come, before anybody has taken them."""
+        if self._trailers is not None:
+            self._trailers = amend(self._trailers)
 
     def forget(self) -> None:
         """There will be no other attempt."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from proxy.backend.stream import Reason
+from proxy.backend.stream import NO_WISH, Reason
 from proxy.exchange.exchange import Exchange
 from proxy.h2.heads import Fields
 from tests.proxy.exchange.conftest import MakeWorld
@@ -194,6 +194,26 @@ def test_the_body_waits_for_leave_and_costs_its_client_credit(make_world: MakeWo
     assert client.owed_bytes == 0
 
 
+@pytest.mark.parametrize("moment", ["before", "after"])
+@pytest.mark.parametrize("names", ["", ', "allowedResponseHeaders": ["Remote-User"]'])
+def test_nor_does_a_trailer_say_what_the_server_has_to_say(make_world: MakeWorld, moment: str, names: str) -> None:
+    """Some backends read trailers as if they were of the head."""
+    mirrors = '[{"backend": {"address": "192.0.2.99:80"}}]'
+    rule = guarded(names, requestMirrors=mirrors)
+    world, client, question = begin(make_world, rule, b"POST", end_stream=False)
+    trailers = [(b"remote-user", b"root"), (b"remote_user", b"root"), (b"checksum", b"1")]
+    if moment == "before":
+        client.exchange.on_request_trailers(trailers)
+    question.answer(200, [(b"remote-user", b"ann")], end_stream=True)
+    stream = leaving(world)
+    if moment == "after":
+        client.exchange.on_request_trailers(trailers)
+
+    _, mirror, _ = world.pool.streams
+    assert stream.field(b"remote-user") == b"ann"
+    assert stream.trailers == mirror.trailers == [(b"checksum", b"1")]
+
+
 def test_mirrors_get_their_copy_with_leave_and_all_of_the_body(make_world: MakeWorld) -> None:
     mirrors = '[{"backend": {"address": "192.0.2.99:80"}}]'
     world, client, question = begin(make_world, guarded(requestMirrors=mirrors), b"POST", end_stream=False)
@@ -337,6 +357,68 @@ def test_an_attempt_that_is_repeated_before_leave_was_given_asks_again(make_worl
 
     third.answer(200, end_stream=True)
     assert leaving(world).key != SERVER
+
+
+def test_a_question_goes_to_another_address_of_its_server_where_one_is_dead(make_world: MakeWorld) -> None:
+    addresses = '["192.0.2.50:9091", "192.0.2.51:9091"]'
+    world = make_world(
+        config(
+            '"filters": {"externalAuth": {"backend": {"backend": "auth"}}},',
+            more=f'"backends": [{{"name": "auth", "addresses": {addresses}}}],',
+        )
+    )
+    world.pool.addresses = ["192.0.2.50:9091", "192.0.2.51:9091"]
+    client = world.begin(asked(b"POST"))
+    world.pool.stream.fail(Reason.REFUSED, is_unprocessed=True)
+    world.wait()
+    _, second = world.pool.streams
+    assert (second.key, second.wish.avoid, second.address) == ("auth", ("192.0.2.50:9091",), "192.0.2.51:9091")
+    second.answer(200, end_stream=True)
+
+    stream = leaving(world)
+    assert stream.wish == NO_WISH, "what is known of the server says nothing of the backend"
+    stream.fail(Reason.REFUSED, is_unprocessed=True)
+    assert client.head is not None, "which has one address"
+    assert (client.head.status_code, world.record.retries) == (502, 1)
+
+
+def test_a_question_whose_kept_connection_was_closed_is_asked_again_on_a_new_one_whatever_its_method(
+    make_world: MakeWorld,
+) -> None:
+    """It changes nothing, unlike the request that it is about."""
+    world, client, question = begin(make_world, method=b"POST", end_stream=False)
+    client.send(b"x" * 70_000, end_stream=True)
+    question.fail(was_reused=True)
+    world.wait()
+    _, second = world.pool.streams
+    assert (second.key, second.wish.needs_new_connection, client.head) == (SERVER, True, None)
+    second.answer(200, end_stream=True)
+
+    stream = leaving(world)
+    assert (len(stream.body), stream.wish.needs_new_connection) == (70_000, False)
+    stream.fail(was_reused=True)
+    assert client.head is not None, "the request itself is not repeated"
+    assert (client.head.status_code, len(world.pool.streams)) == (502, 3)
+
+
+def test_a_session_binds_requests_and_not_questions(make_world: MakeWorld) -> None:
+    persistence = '"sessionPersistence": {"sessionName": "s", "type": "Header"},'
+    retry = '"retry": {"attempts": 1, "connectionErrors": true, "backoff": "10ms"},'
+    world, client, question = begin(make_world, guarded(rule=persistence))
+    question.answer(200, end_stream=True)
+    leaving(world).answer(200, end_stream=True)
+    session = client.field(b"s")
+    assert session is not None
+
+    world, client, question = begin(make_world, guarded(rule=persistence + retry), fields=[(b"s", session)])
+    assert question.wish.session_address is None
+    question.fail()
+    world.wait(0.1)
+    _, second = world.pool.streams
+    assert second.wish.session_address is None
+    second.answer(200, end_stream=True)
+
+    assert leaving(world).wish.session_address is not None
 
 
 def test_a_question_without_answer_ends_with_the_time_of_the_request(make_world: MakeWorld) -> None:
