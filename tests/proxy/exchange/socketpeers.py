@@ -13,14 +13,19 @@ from tests.support.ports import ReservedPort
 
 _RESET = struct.pack("ii", 1, 0)
 _PATH_BYTES = len(b"/exchange/0000")
+_QUESTION = b"/ask"
+"""Before the path that is asked about."""
 
 
 class Asked:
     """A request that a backend has received, and how far its answer is."""
 
-    def __init__(self, path: bytes, stream_id: int) -> None:
+    def __init__(self, path: bytes, stream_id: int, *, is_question: bool = False) -> None:
         self.path = path
         self.stream_id = stream_id
+        self.is_question = is_question
+        """Whether another may leave."""
+        self.status = b""
         self.body = b""
         self.has_ended = False
         self.sent = b""
@@ -95,6 +100,7 @@ class H1Peer(Peer):
 
     def answer(self, asked: Asked, status: bytes, body: bytes | None = None) -> None:
         asked.is_begun = True
+        asked.status = status
         asked.is_over = body is not None or self._answers_head
         asked.sent = b"" if self._answers_head else body or b""
         framing = b"transfer-encoding: chunked" if body is None else b"content-length: %d" % len(body)
@@ -116,7 +122,9 @@ class H1Peer(Peer):
             if not ending:
                 return False
             assert all(before.is_over for before in self.asked), "a request before the answer to the last"
-            self.asked.append(Asked(head.split(b" ")[1], 0))
+            path = head.split(b" ")[1]
+            is_question = path.startswith(_QUESTION)
+            self.asked.append(Asked(path.removeprefix(_QUESTION), 0, is_question=is_question))
             self.asked[-1].has_ended = b"\r\ntransfer-encoding: chunked" not in head
             self._answers_head = head.startswith(b"HEAD ")
             self._unread = rest
@@ -151,6 +159,7 @@ class H2Peer(Peer):
 
     def answer(self, asked: Asked, status: bytes, body: bytes | None = None) -> None:
         asked.is_begun = True
+        asked.status = status
         asked.is_over = body is not None
         asked.sent = body or b""
         end = frames.END_STREAM if body == b"" else 0
@@ -193,7 +202,9 @@ class H2Peer(Peer):
             self.say(frames.encode_frame(frames.SETTINGS, frames.ACK, 0))
         elif kind == frames.HEADERS and asked is None:
             start = payload.find(b"/exchange/")
-            self.asked.append(asked := Asked(payload[start : start + _PATH_BYTES], stream_id))
+            is_question = payload[:start].endswith(_QUESTION)
+            asked = Asked(payload[start : start + _PATH_BYTES], stream_id, is_question=is_question)
+            self.asked.append(asked)
         elif kind == frames.RST_STREAM and asked is not None:
             asked.is_begun = asked.is_over = True
         if kind in (frames.DATA, frames.HEADERS) and asked is not None:

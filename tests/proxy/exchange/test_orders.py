@@ -3,8 +3,8 @@ one turn of the loop.
 
 Chance plays both sides, from a seed that a failure names; time passes only here. What must hold is asked after every
 step: an exchange ends once, what is counted is what there is, nobody waits beside room, no byte is lost, doubled or
-somebody else's, and no handler raises. At the end both sides fall silent: then all ends by itself, all credit has come
-back, and nothing is kept.
+somebody else's, nothing gets to a backend without leave where that is wanted, and no handler raises. At the end both
+sides fall silent: then all ends by itself, all credit has come back, and nothing is kept.
 """
 
 import logging
@@ -46,6 +46,8 @@ HEALTH: list[dict[str, Any]] = [
     {"passiveHealth": {"consecutiveFailures": 2}},
     {"activeHealth": {"interval": "10s", "unhealthyThreshold": 1}},
 ]
+LEAVE: list[str | None] = [None, None, "auth", "b"]
+"""The backend that is asked for it; the one that gets the request has connections, and limits, in common with it."""
 LIMITS = {"streamIdleTimeout": "20s", "backendIdleTimeout": "4s"}
 STREAMS, WINDOW = 3, 4
 SETTINGS = [[], [(STREAMS, 100)], [(STREAMS, 1)], [(STREAMS, 0)], [(WINDOW, 3)], [(STREAMS, 2), (WINDOW, 0)]]
@@ -57,6 +59,7 @@ class Client(MemoryClient):
         self.path = path
         self.sent = b""
         self.is_complete = is_complete
+        self.needs_leave = False
 
     @property
     def may_send(self) -> bool:
@@ -86,6 +89,7 @@ class Play:
         self.haste = self.chance.choice([0.3, 0.6, 0.9])
         """How often the loop turns between two steps."""
         self.malice = self.chance.choice([0.2, 1.0, 3.0])
+        self.leave = self.chance.choice(LEAVE)
         self.greeting: list[tuple[int, int]] | None = []
         self.sites = [Site(), Site()]
         self.peers: list[Peer] = []
@@ -122,6 +126,7 @@ class Play:
         is_complete = method in (b"GET", b"HEAD") or self.chance.random() < 0.4
         client = Client(b"/exchange/%04d" % len(self.clients), is_complete=is_complete)
         client.taken.window_bytes = self.chance.choice([0, 3, UNLIMITED, UNLIMITED])
+        client.needs_leave = self.leave is not None
         self.clients.append(client)
         client.exchange = self.services.begin(client, asked(method, client.path), is_complete)
 
@@ -202,12 +207,17 @@ class Play:
     def change_document(self) -> None:
         addresses = [site.address for site in self.sites][: self.chance.choice([0, 1, 2, 2, 2, 2, 2, 2])]
         backend = {"name": "b", "addresses": addresses, "protocol": self.protocol, **self.chance.choice(HEALTH)}
-        rule = {**self.chance.choice(RULES), "filters": self.mirrors, "backends": [{"backend": "b"}]}
+        self.leave = self.leave if self.chance.random() < 0.7 else self.chance.choice(LEAVE)
+        filters: dict[str, Any] = {**self.mirrors}
+        if self.leave is not None:
+            filters["externalAuth"] = {"backend": {"backend": self.leave}, "path": "/ask"}
+        rule = {**self.chance.choice(RULES), "filters": filters, "backends": [{"backend": "b"}]}
+        auth = {**backend, "name": "auth", "circuit": self.chance.choice(CIRCUITS)}
         self.use(
             {
                 "listeners": [{"name": "web", "port": 80}],
                 "limits": LIMITS,
-                "backends": [{**backend, "circuit": self.chance.choice(CIRCUITS)}],
+                "backends": [{**backend, "circuit": self.chance.choice(CIRCUITS)}, auth],
                 "routes": [{"name": "shop", "rules": [rule]}],
             }
         )
@@ -262,13 +272,24 @@ class Play:
         assert sum(route.in_flight for route in self.stats.routes.values()) == len(self.clients) - over
 
     def look_at_bodies(self) -> None:
-        requests = [request for peer in self.peers for request in peer.asked]
+        everything = [request for peer in self.peers for request in peer.asked]
+        questions = [request for request in everything if request.is_question]
+        requests = [request for request in everything if not request.is_question]
+        allowed = {question.path for question in questions if question.status == b"200"}
+        assert not any(question.body for question in questions)
         records = {record.path: record for record in self.records}
         for client in self.clients:
             received = [request for request in requests if request.path == client.path]
             for request in received:
                 assert client.sent.startswith(request.body)
                 assert not request.has_ended or request.body == client.sent
+            assert not received or not client.needs_leave or client.path in allowed
+            if client.is_ended and records[client.path].reason == "denied":
+                assert (client.body, client.needs_leave, received) in [
+                    (question.sent if records[client.path].method != b"HEAD" else b"", True, [])
+                    for question in questions
+                    if question.path == client.path and question.is_over
+                ]
             if client.is_ended and not records[client.path].reason and records[client.path].method != b"HEAD":
                 assert client.body in [request.sent for request in received if request.is_over]
 
@@ -306,6 +327,7 @@ class Play:
             self.now_s += 61
             self.turn()
         assert not self.pools.serves("b")
+        assert not self.pools.serves("auth")
         assert sum(stats.connections for stats in self.stats.backends.values()) == 0
 
     def close(self) -> None:

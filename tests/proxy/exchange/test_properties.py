@@ -1,4 +1,6 @@
-"""Whatever happens in whatever order: an exchange ends once, all credit comes back, and no byte is lost or doubled."""
+"""Whatever happens in whatever order: an exchange ends once, all credit comes back, no byte is lost or doubled, and
+where a request needs leave, nothing of it is anywhere before that was given.
+"""
 
 from functools import partial
 
@@ -18,6 +20,8 @@ POLICIES = (
     '"sessionPersistence": {"sessionName": "s"},'
 )
 MIRROR = '"filters": {"requestMirrors": [{"backend": {"address": "192.0.2.99:80"}}]},'
+SERVER = "http://192.0.2.50:9091"
+GUARDED = '"filters": {%s"externalAuth": {"backend": {"address": "192.0.2.50:9091"}}},'
 LIMITS = '"limits": {"streamIdleTimeout": "20s"},'
 CONFIGS = [
     config(more=LIMITS),
@@ -25,6 +29,8 @@ CONFIGS = [
     config(MIRROR, more=LIMITS),
     config(POLICIES + MIRROR, more=LIMITS),
     config(POLICIES, more=LIMITS, backend='{"addresses": ["192.0.2.10:80", "192.0.2.11:80"], "protocol": "h2c"}'),
+    config(GUARDED % "", more=LIMITS),
+    config(POLICIES + GUARDED % '"requestMirrors": [{"backend": {"address": "192.0.2.99:80"}}], ', more=LIMITS),
     config_of("{" + LIMITS + '"listeners": [{"name": "web", "port": 80}]}'),
 ]
 HEADS = [
@@ -56,6 +62,8 @@ class Interleavings(RuleBasedStateMachine):
         self.world.pool.opens_at_once = opens_at_once
         self.world.pool.addresses = ["192.0.2.10:80", "192.0.2.11:80"]
         self.sent = b""
+        self.needs_leave = any(rule.filters.external_auth for route in content.routes for rule in route.rules)
+        self.is_allowed = False
         self.is_complete = head[1]
         self.answered: dict[MemoryStream, bytes] = {}
         self.client = self.world.begin(*head)
@@ -144,7 +152,16 @@ class Interleavings(RuleBasedStateMachine):
                 return
             fields, end_stream = [(b"sec-websocket-accept", accept_of(key))], False
         self.answered[stream] = b""
+        self.is_allowed = self.is_allowed or (stream.key == SERVER and status_code == 200)
         stream.answer(status_code, fields, end_stream)
+
+    @rule(place=st.integers(0, 3), data=st.binary(min_size=1, max_size=9), status_code=st.sampled_from([200, 403, 503]))
+    def backend_answers_all_at_once(self, place: int, data: bytes, status_code: int) -> None:
+        stream = self._live(place, is_answered=False)
+        if stream is not None and stream.head.method != b"HEAD" and stream.head.protocol is None:
+            self.answered[stream] = data
+            self.is_allowed = self.is_allowed or (stream.key == SERVER and status_code == 200)
+            stream.answer_whole(data, status_code)
 
     @rule(place=st.integers(0, 3), data=PIECES, end_stream=st.booleans())
     def backend_sends(self, place: int, data: bytes, end_stream: bool) -> None:
@@ -215,13 +232,20 @@ class Interleavings(RuleBasedStateMachine):
                 assert stream.body == self.sent
 
     @invariant()
+    def nothing_leaves_without_leave(self) -> None:
+        streams = self.world.pool.streams
+        if self.needs_leave and not self.is_allowed:
+            assert {stream.key for stream in streams} <= {SERVER}
+        assert [stream for stream in streams if stream.key == SERVER and not stream.has_no_body] == []
+
+    @invariant()
     def a_complete_response_is_that_of_one_backend(self) -> None:
         client = self.client
         if client.is_ended and self.world.record.reason == "":
             assert client.body in [
                 body
                 for stream, body in self.answered.items()
-                if stream.key != "http://192.0.2.99:80" and not stream.is_cancelled
+                if stream.key not in ("http://192.0.2.99:80", SERVER) and not stream.is_cancelled
             ]
 
     def teardown(self) -> None:
