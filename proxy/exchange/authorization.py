@@ -9,7 +9,7 @@ from typing import Final
 import msgspec
 
 from proxy.h2.heads import Field, Fields, RequestHead
-from proxy.routing import Backend, Inquiry
+from proxy.routing import Backend, HeaderEdits, Inquiry
 
 _NO_BODY: Final[Field] = (b"content-length", b"0")
 _ABOUT_ITSELF: Final = frozenset(
@@ -51,8 +51,11 @@ def question(inquiry: Inquiry, asked: RequestHead, fields: Fields) -> Question:
     )
 
 
-def with_consent(inquiry: Inquiry, head: RequestHead, consent: Fields) -> tuple[RequestHead, frozenset[bytes]]:
-    """The head of the request as it leaves, with the fields that the server gave with its consent.
+def with_consent(
+    inquiry: Inquiry, edits: HeaderEdits | None, head: RequestHead, consent: Fields
+) -> tuple[RequestHead, frozenset[bytes]]:
+    """The head of the request as it leaves: with the fields that the server gave with its consent, then changed by
+    `edits` as the rule wants.
 
     Also the names, spelled with dashes, by which the client has nothing to say, in trailers neither.
     """
@@ -64,6 +67,8 @@ def with_consent(inquiry: Inquiry, head: RequestHead, consent: Fields) -> tuple[
         given = [field for field in consent if field[0] in names]
     withheld = frozenset(name.replace(b"_", b"-") for name in names)
     fields = without(head.fields, withheld) + given
+    if edits is not None:
+        fields = edits.apply(fields)
     leaving = RequestHead(
         head.method, head.scheme, head.authority, head.path, fields, head.protocol, head.never_indexed
     )

@@ -71,7 +71,7 @@ def depart(
             return _NO_KEY
         method, end_stream = switch.method, switch.ends_request
         fields = switch.request_fields(fields)
-    if decision.request_edits is not None:
+    if decision.request_edits is not None and asking is None:  # else `with_consent` makes them
         fields = decision.request_edits.apply(fields)
     head = RequestHead(
         method,

@@ -72,12 +72,12 @@ class Exchange(Attempting):
 
     def on_permitted(self, fields: Fields) -> None:
         departure = self._departure
-        inquiry = None if departure is None else departure.decision.inquiry
-        if departure is None or inquiry is None:
+        if departure is None or departure.decision.inquiry is None:
             return
+        decision, inquiry = departure.decision, departure.decision.inquiry
         self.active_s = self._shared.loop.now_s
         self._stream = departure.question = None
-        departure.head, departure.withheld = with_consent(inquiry, departure.head, fields)
+        departure.head, departure.withheld = with_consent(inquiry, decision.request_edits, departure.head, fields)
         if self._upload is not None:
             self._upload.amend_trailers(partial(without, names=departure.withheld))
         # No stream is asked for from within a call of another's.

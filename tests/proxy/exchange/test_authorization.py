@@ -180,6 +180,18 @@ def test_of_fields_that_the_rule_lists_backends_get_what_the_server_says_and_not
     ]
 
 
+def test_header_changes_of_the_rule_come_after_what_the_server_gives(make_world: MakeWorld) -> None:
+    changes = '{"remove": ["Remote-Groups"], "add": [{"name": "Remote-User", "value": "via-shop"}]}'
+    rule = guarded(requestHeaderModifier=changes)
+    world, _, question = begin(make_world, rule)
+
+    question.answer(200, [(b"remote-user", b"ann"), (b"remote-groups", b"dev")], end_stream=True)
+
+    fields = leaving(world).head.fields
+    assert [value for name, value in fields if name == b"remote-user"] == [b"ann", b"via-shop"]
+    assert b"remote-groups" not in dict(fields)
+
+
 def test_the_body_waits_for_leave_and_costs_its_client_credit(make_world: MakeWorld) -> None:
     world, client, question = begin(make_world, method=b"POST", end_stream=False)
     client.send(b"one ")
