@@ -50,7 +50,7 @@ class Applicant(Protocol):
 class Asking:
     """One question on its way, and its answer. `stream` is the exchange's until the answer is known."""
 
-    __slots__ = ("_applicant", "_is_settled", "_rest_bytes", "_shared", "active_s", "stream")
+    __slots__ = ("_applicant", "_rest_bytes", "_shared", "active_s", "stream")
 
     def __init__(self, shared: Shared, applicant: Applicant, question: Question, wish: Wish) -> None:
         self._shared = shared
