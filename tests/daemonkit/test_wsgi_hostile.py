@@ -77,7 +77,10 @@ def test_clients_that_connect_without_end_and_leave_it_at_that_keep_nobody_from_
     with contextlib.ExitStack() as hostile:
         for _ in range(10):
             for _ in range(30):
-                hostile.enter_context(RawClient(port)).send(sent)
+                idle = hostile.enter_context(RawClient(port))
+                idle.send(sent)
+                if sent.endswith(b"\r\n\r\n"):
+                    assert idle.answer().status_code == 200, "until then it is at work, and its place is its own"
             with RawClient(port) as client:
                 assert client.get().status_code == 200
 
