@@ -13,6 +13,7 @@ import re
 import socket
 import ssl
 import time
+from abc import abstractmethod
 from enum import Enum
 from typing import Any
 
@@ -213,8 +214,9 @@ class RequestBody(io.RawIOBase):
             return self.is_consumed
         return False
 
+    @abstractmethod
     def readinto(self, buffer: Any) -> int:
-        raise NotImplementedError
+        """Fill the buffer as far as there is something; 0 at the end of the body."""
 
 
 class LengthBody(RequestBody):

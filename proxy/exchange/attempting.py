@@ -5,6 +5,7 @@ wait, so that a stream is never asked for from within the call that ended anothe
 """
 
 import math
+from abc import ABC, abstractmethod
 from typing import Final
 
 from proxy.backend.stream import NO_WISH, BackendStream, Wish
@@ -24,7 +25,7 @@ _CONTINUE_S: Final = 1.0
 _CONTINUE: Final = ResponseHead(100, [])
 
 
-class Attempting(Ending):
+class Attempting(Ending, ABC):
     __slots__ = ()
 
     def _forward(self, decision: Forward) -> None:
@@ -86,13 +87,13 @@ class Attempting(Ending):
         if self._upload is not None:
             self._send_request()
 
+    @abstractmethod
     def _request(self, departure: Departure, wish: Wish) -> BackendStream:
         """Ask the pools for a stream whose receiver is this exchange."""
-        raise NotImplementedError
 
+    @abstractmethod
     def _ask(self, question: Question, wish: Wish) -> BackendStream:
         """Ask whether the request may leave; the answer comes to this exchange."""
-        raise NotImplementedError
 
     def _send_request(self) -> None:
         upload, stream = self._upload, self._stream

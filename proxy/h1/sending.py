@@ -5,6 +5,7 @@ Body data is never copied: the queue keeps the very buffers that were given. A c
 no line break can get out through a name or a value.
 """
 
+from abc import ABC, abstractmethod
 from functools import lru_cache
 from typing import Final
 
@@ -28,7 +29,7 @@ class Framing:
     CLOSE: Final = "with the connection"
 
 
-class Sending:
+class Sending(ABC):
     """State and calls of the sending half; the roles add the heads and the receiving half."""
 
     def __init__(self, caches: Caches) -> None:
@@ -104,9 +105,9 @@ class Sending:
         self._is_sending_body = False
         self._sent_all()
 
+    @abstractmethod
     def _sent_all(self) -> None:
         """The message is queued to its end."""
-        raise NotImplementedError
 
     # -- field lines -------------------------------------------------------------------------------------------------
 

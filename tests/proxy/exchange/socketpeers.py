@@ -5,6 +5,7 @@ They read only when they are told to, and never block, so that all that happens 
 
 import socket
 import struct
+from abc import ABC, abstractmethod
 from contextlib import suppress
 
 from proxy.h2 import frames
@@ -35,7 +36,7 @@ class Asked:
         self.is_over = False
 
 
-class Peer:
+class Peer(ABC):
     """One connection, seen from the backend."""
 
     def __init__(self, sock: socket.socket) -> None:
@@ -74,22 +75,22 @@ class Peer:
                 self._sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _RESET)
             self._sock.close()
 
-    def interim(self, asked: Asked) -> None:
-        raise NotImplementedError
+    @abstractmethod
+    def interim(self, asked: Asked) -> None: ...
 
+    @abstractmethod
     def answer(self, asked: Asked, status: bytes, body: bytes | None = None) -> None:
         """The head of an answer, and with `body` all of it."""
-        raise NotImplementedError
 
-    def send(self, asked: Asked, piece: bytes, *, end_stream: bool) -> None:
-        raise NotImplementedError
+    @abstractmethod
+    def send(self, asked: Asked, piece: bytes, *, end_stream: bool) -> None: ...
 
-    def send_trailers(self, asked: Asked) -> None:
-        raise NotImplementedError
+    @abstractmethod
+    def send_trailers(self, asked: Asked) -> None: ...
 
+    @abstractmethod
     def _take_one(self) -> bool:
         """Something whole of what has come; False: there is nothing."""
-        raise NotImplementedError
 
 
 class H1Peer(Peer):
