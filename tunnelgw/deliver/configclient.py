@@ -149,7 +149,7 @@ class ConfigClient:
 
     def loaded(self) -> Loaded | None:
         """None: nothing is. Raises Undelivered."""
-        status_code, headers, _ = self._exchange("HEAD", b"")
+        status_code, headers, _ = self._exchange("HEAD")
         if status_code == HTTPStatus.NOT_FOUND:
             return None
         version = headers.get("Configuration-Version", "")
@@ -159,15 +159,15 @@ class ConfigClient:
 
     def document(self) -> bytes | None:
         """The loaded document, without its private keys; None: nothing is loaded. Raises Undelivered."""
-        status_code, _, body = self._exchange("GET", b"", MAX_DOCUMENT_BYTES)
+        status_code, _, body = self._exchange("GET", most_bytes=MAX_DOCUMENT_BYTES)
         if status_code == HTTPStatus.NOT_FOUND:
             return None
         if status_code != HTTPStatus.OK:
             raise self._undelivered("GET", status_code, body)
         return body
 
-    def put(self, document: bytes) -> PutAnswer:
-        """Raises VersionConflict and Undelivered."""
+    def put(self, *document: bytes) -> PutAnswer:
+        """The document, in pieces that need not be joined. Raises VersionConflict and Undelivered."""
         status_code, _, body = self._exchange("PUT", document)
         if status_code == HTTPStatus.CONFLICT:
             raise VersionConflict(_error_in(body).loaded)
@@ -179,7 +179,7 @@ class ConfigClient:
             raise Undelivered(f"no proxy of ours: its answer to PUT /config: {error}") from error
 
     def _exchange(
-        self, method: str, body: bytes, most_bytes: int = _MAX_ANSWER_BYTES
+        self, method: str, body: tuple[bytes, ...] = (), most_bytes: int = _MAX_ANSWER_BYTES
     ) -> tuple[int, http.client.HTTPMessage, bytes]:
         """Once more on a new connection, when the proxy has closed the one that was kept."""
         was_used = self._is_used
@@ -198,9 +198,13 @@ class ConfigClient:
             self.close()
             raise _unreachable(error) from error
 
-    def _once(self, method: str, body: bytes, most_bytes: int) -> tuple[int, http.client.HTTPMessage, bytes]:
+    def _once(
+        self, method: str, body: tuple[bytes, ...], most_bytes: int
+    ) -> tuple[int, http.client.HTTPMessage, bytes]:
         self._before_call()
-        headers = {**self._headers, "Content-Type": "application/json"} if method == "PUT" else self._headers
+        headers = dict(self._headers)
+        if body:
+            headers |= {"Content-Type": "application/json", "Content-Length": str(sum(map(len, body)))}
         connection = self._connection
         if connection.sock is None:
             connection.connect()

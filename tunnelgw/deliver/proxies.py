@@ -98,7 +98,7 @@ class ProxyTarget:
             return ()
 
     def _put(self, parcel: DocumentParcel, version: int) -> tuple[Remark, ...]:
-        answer = self._client.put(b'{"version":%d' % version + parcel.tail)
+        answer = self._client.put(b'{"version":%d' % version, parcel.tail)
         self._held_digest = parcel.digest
         self._held_version = answer.version
         self._on_version(answer.version)

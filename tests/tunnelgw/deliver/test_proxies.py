@@ -158,11 +158,11 @@ class OddOnce(ConfigClient):
     def loaded(self) -> Loaded:
         return Loaded(self.version)
 
-    def put(self, document: bytes) -> PutAnswer:
+    def put(self, *document: bytes) -> PutAnswer:
         if not self.has_been_odd:
             self.has_been_odd = True
             raise VersionConflict(-3)
-        version = json.loads(document)["version"]
+        version = json.loads(b"".join(document))["version"]
         if version <= self.version:
             raise Undelivered(f"version {version}, want a larger one", is_refusal=True)
         self.version = version
