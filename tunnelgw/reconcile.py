@@ -256,7 +256,7 @@ class Reconciler:
             self._metrics.document_bytes.remove(plane)
             return
         parcel = DocumentParcel(made.digest(), made.tail())
-        self._metrics.document_bytes.labels(plane).set(len(parcel.tail))
+        self._metrics.document_bytes.labels(plane).set(sum(map(len, parcel.tail)))
         self._dispatch.put_document(plane, parcel, made.settings.listeners, self._number)
 
     # -- deliveries --------------------------------------------------------------------------------------------------

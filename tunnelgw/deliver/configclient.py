@@ -8,7 +8,7 @@ import http.client
 import re
 import socket
 import ssl
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 from http import HTTPStatus
 from ipaddress import ip_address
 from urllib.parse import urlsplit
@@ -25,6 +25,8 @@ ANSWER_TIMEOUT_S = 40.0
 """For the whole answer. The proxy itself waits up to 30 s for its workers."""
 MAX_DOCUMENT_BYTES = 256 * 1024 * 1024
 _MAX_ANSWER_BYTES = 64 * 1024
+_PACKET_BYTES = 96 * 1024
+"""Sent at once. The C library has a buffer of this size at hand, and takes larger ones from the system each time."""
 _MAX_TEXT = 512
 _MAX_SHOWN_PROBLEMS = 5
 _HOST = re.compile(r"[!-~]+")
@@ -167,7 +169,7 @@ class ConfigClient:
         return body
 
     def put(self, *document: bytes) -> PutAnswer:
-        """The document, in pieces that need not be joined. Raises VersionConflict and Undelivered."""
+        """The document, in pieces of any size. Raises VersionConflict and Undelivered."""
         status_code, _, body = self._exchange("PUT", document)
         if status_code == HTTPStatus.CONFLICT:
             raise VersionConflict(_error_in(body).loaded)
@@ -210,7 +212,7 @@ class ConfigClient:
             connection.connect()
         if connection.sock is not None:
             connection.sock.settimeout(self._answer_timeout_s)
-        connection.request(method, "/config", body=body or None, headers=headers)
+        connection.request(method, "/config", body=_packets(body) if body else None, headers=headers)
         response = connection.getresponse()
         content = response.read(most_bytes)
         if not response.isclosed():
@@ -237,6 +239,19 @@ class ConfigClient:
         detail = (problems or said.message)[:_MAX_TEXT]
         is_refusal = 400 <= status_code < 500
         return Undelivered(f"{seen}{f': {detail}' if detail else ''}", is_refusal=is_refusal)
+
+
+def _packets(pieces: Iterable[bytes]) -> Iterator[bytes]:
+    """The same bytes in fewer pieces, but where one is large already."""
+    packet: list[bytes] = []
+    size_bytes = 0
+    for piece in pieces:
+        if packet and size_bytes + len(piece) > _PACKET_BYTES:
+            yield b"".join(packet)
+            packet, size_bytes = [], 0
+        packet.append(piece)
+        size_bytes += len(piece)
+    yield b"".join(packet)
 
 
 def _unreachable(error: Exception) -> Undelivered:

@@ -21,17 +21,19 @@ _MAX_CONFLICTS = 3
 
 
 class DocumentParcel(msgspec.Struct, frozen=True):
-    """A document without its version: what follows `{"version":N` in its JSON, so it begins with a comma or brace."""
+    """A document without its version."""
 
     digest: str
-    tail: bytes
+    tail: tuple[bytes, ...]
+    """What follows `{"version":N` in its JSON, so it begins with a comma or brace; in pieces, most of which are
+    those of the parcel before."""
     over: int | None = None
     """It replaces nothing but this version: where another is loaded, there is nothing to do."""
 
     @classmethod
     def nothing(cls, over: int) -> "DocumentParcel":
         """An empty document, for who was left with version `over`."""
-        return cls(f"nothing over {over}", b"}", over)
+        return cls(f"nothing over {over}", (b"}",), over)
 
 
 class ProxyTarget:
@@ -98,7 +100,7 @@ class ProxyTarget:
             return ()
 
     def _put(self, parcel: DocumentParcel, version: int) -> tuple[Remark, ...]:
-        answer = self._client.put(b'{"version":%d' % version, parcel.tail)
+        answer = self._client.put(b'{"version":%d' % version, *parcel.tail)
         self._held_digest = parcel.digest
         self._held_version = answer.version
         self._on_version(answer.version)

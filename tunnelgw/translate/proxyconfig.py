@@ -62,10 +62,10 @@ class DataPlaneDocument:
 
     def encode(self, version: int) -> bytes:
         """The whole document, for `PUT /config`."""
-        return b'{"version":%d' % version + self.tail()
+        return b"".join((b'{"version":%d' % version, *self.tail()))
 
-    def tail(self) -> bytes:
-        """What follows the version in it."""
+    def tail(self) -> tuple[bytes, ...]:
+        """What follows the version in it, in pieces; those that no edit has touched are the same objects again."""
         chunks = []
         settings = _encode(self.settings)
         if settings != b"{}":
@@ -74,7 +74,7 @@ class DataPlaneDocument:
             if parts:
                 chunks += [name, *parts.chunks(), b"]"]
         chunks.append(b"}")
-        return b"".join(chunks)
+        return tuple(chunks)
 
     def digest(self) -> str:
         """Equal digests, equal tails."""

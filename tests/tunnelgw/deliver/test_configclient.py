@@ -17,7 +17,7 @@ from tunnelgw.deliver.configclient import ConfigClient, ConfigEndpoint, Loaded
 from tunnelgw.deliver.courier import Undelivered
 from tunnelgw.deliver.proxies import DocumentParcel, ProxyTarget
 
-PARCEL = DocumentParcel("digest", b"}")
+PARCEL = DocumentParcel("digest", (b"}",))
 NESTED = b"[" * 20_000 + b"]" * 20_000
 
 
@@ -154,6 +154,23 @@ def test_documents_and_lists_of_problems_may_be_long() -> None:
         assert client.document() == document
         assert len(client.put(b"{}").problems) == len(problems)
         client.close()
+
+
+def test_a_document_in_pieces_arrives_whole() -> None:
+    pieces = (b'{"version":1', *(b"%07d" % number for number in range(40_000)), b"x" * 300_000, b"", b"}")
+    received: list[bytes] = []
+
+    def answer(dialogue: Dialogue) -> None:
+        received.append(dialogue.read_request().partition(b"\r\n\r\n")[2])
+        dialogue.answer(b'{"version":1}')
+
+    with SocketBackend(answer) as backend:
+        client = ConfigClient(ConfigEndpoint(f"http://{backend.address}"), None)
+
+        assert client.put(*pieces).version == 1
+        client.close()
+
+    assert received == [b"".join(pieces)]
 
 
 @pytest.mark.parametrize("version", [b"", b"-1", b"\xb2", b"9" * 5000, b"1 2", b"one"])

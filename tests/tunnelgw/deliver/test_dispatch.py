@@ -35,7 +35,7 @@ BEHIND = {TUNNEL_ID: {"shared"}}
 
 def document(host: str) -> DocumentParcel:
     routes = [{"hostnames": [host], "backends": [{"address": "127.0.0.1:3000"}]}]
-    return DocumentParcel(host, b"," + json.dumps({"routes": routes}).encode()[1:])
+    return DocumentParcel(host, (b"," + json.dumps({"routes": routes}).encode()[1:],))
 
 
 def plane(*urls: str, token: str = TOKEN) -> dict[str, Plane]:

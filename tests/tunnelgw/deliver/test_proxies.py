@@ -21,7 +21,7 @@ from tunnelgw.deliver.proxies import DocumentParcel, ProxyTarget
 
 def parcel(host: str) -> DocumentParcel:
     routes = [{"hostnames": [host], "backends": [{"address": "127.0.0.1:3000"}]}]
-    return DocumentParcel(host, b"," + json.dumps({"routes": routes}).encode()[1:])
+    return DocumentParcel(host, (b"," + json.dumps({"routes": routes}).encode()[1:],))
 
 
 def target_of(proxy: Proxy, token: str = TOKEN, before_call: Callable[[], None] = lambda: None) -> ProxyTarget:
@@ -136,7 +136,7 @@ def test_a_farewell_that_another_document_overtakes_leaves_that_alone() -> None:
 
         def overtake() -> None:
             if next(calls) == 1:  # between the look and the writing
-                proxy.put(b'{"version":2' + parcel("b.example").tail)
+                proxy.put(b"".join((b'{"version":2', *parcel("b.example").tail)))
 
         target = target_of(proxy, before_call=overtake)
 
@@ -232,7 +232,7 @@ def test_a_proxy_that_wants_a_token_says_so_when_there_is_none_to_show() -> None
 def test_a_document_that_the_proxy_refuses_is_told_with_the_place() -> None:
     with Proxy() as proxy:
         target = target_of(proxy)
-        bad = DocumentParcel("bad", b',"routes":[{"hostnames":["UPPER"]}]}')
+        bad = DocumentParcel("bad", (b',"routes":[{"hostnames":["UPPER"]}]}',))
 
         with pytest.raises(Undelivered, match=r"400.*routes\[0\]\.hostnames\[0\]") as raised:
             target.deliver(bad)
@@ -244,7 +244,7 @@ def test_a_document_that_the_proxy_refuses_is_told_with_the_place() -> None:
 def test_a_port_that_the_proxy_cannot_bind_is_remarked_every_time() -> None:
     with Proxy() as proxy:
         listeners = [{"name": "web", "address": "192.0.2.1", "port": 80}]
-        unbindable = DocumentParcel("l", b"," + json.dumps({"listeners": listeners}).encode()[1:])
+        unbindable = DocumentParcel("l", (b"," + json.dumps({"listeners": listeners}).encode()[1:],))
         target = target_of(proxy)
 
         first, second = target.deliver(unbindable), target.deliver(unbindable)
@@ -257,7 +257,7 @@ def test_a_port_that_the_proxy_cannot_bind_is_remarked_every_time() -> None:
 def test_a_port_that_can_be_bound_again_is_remarked_no_longer() -> None:
     with Proxy() as proxy, socket.create_server(("127.0.0.1", 0)) as holder:
         listeners = [{"name": "web", "address": "127.0.0.1", "port": holder.getsockname()[1]}]
-        wanted = DocumentParcel("l", b"," + json.dumps({"listeners": listeners}).encode()[1:])
+        wanted = DocumentParcel("l", (b"," + json.dumps({"listeners": listeners}).encode()[1:],))
         target = target_of(proxy)
         assert target.deliver(wanted)
 

@@ -177,7 +177,7 @@ def test_a_port_that_cannot_be_bound_is_told_of_its_listener_also_while_a_newer_
     web, before_it = Listener("shop/gw/web", port=80), Listener("shop/gw/api", port=81)
 
     for turn, (digest, listeners) in enumerate([("old", (web,)), ("new", (before_it, web))], start=1):
-        dispatch.put_document("shop/gw", DocumentParcel(digest, b"}"), listeners, turn)
+        dispatch.put_document("shop/gw", DocumentParcel(digest, (b"}",)), listeners, turn)
         reporter.owe([GATEWAY], turn, frozenset())
         reporter.report(situation, turn, has_changed=True)
 
