@@ -2,7 +2,8 @@
 
 Regular files that end in .yaml, .yml or .json, in all folders below; what begins with a dot is skipped. Links are
 followed, so the folder may be a ConfigMap's mount, which is replaced by turning a link. A file that is being written is
-left alone until it has been still for a moment. Where a folder below cannot be read, what is known of it stays.
+left alone until it has been still for a moment; one that never is counts as unreadable after a while, so that somebody
+is told. Where a folder below cannot be read, what is known of it stays.
 """
 
 import contextlib
@@ -18,6 +19,8 @@ from tunnelgw.sources.directory.manifests import MOST_BYTES
 
 _SUFFIXES = (".yaml", ".yml", ".json")
 _STILL_NS = 150_000_000
+_RESTLESS_NS = 10 * 10**9
+_RESTLESS = "it is written again and again, and is read once it has been still for 0.15 s"
 _LEADS_NOWHERE = frozenset({errno.ENOENT, errno.ENOTDIR, errno.ELOOP})
 """A link to nothing or to itself, or a file that is gone already."""
 
@@ -34,6 +37,16 @@ class Changes(NamedTuple):
     """Files, and folders that could not be read and now can."""
     failed: dict[Path, str]
     """Files and folders that cannot be read, and why, if that is news."""
+
+
+class _Motion(NamedTuple):
+    """A file that may be being written. Times are of our own clock."""
+
+    signature: _Signature
+    since_ns: int
+    """When it was first seen to look so."""
+    began_ns: int
+    """When it was first seen to move."""
 
 
 class _Sight(NamedTuple):
@@ -63,8 +76,7 @@ class Folder:
         # A look at the folder `.` finds names that begin with `./`, which paths leave out.
         before = f".{os.sep}" if root == Path() else ""
         self._known = {before + name: _UNREAD for name in known}
-        self._moving: dict[str, tuple[_Signature, int]] = {}
-        """Files that may be being written, how they look, and since when by our own clock."""
+        self._moving: dict[str, _Motion] = {}
         self._failed: dict[Path, str] = {}
         self.folders: list[str] = []
         """The folder and all that are below it, as of the last look."""
@@ -91,10 +103,12 @@ class Folder:
             if self._known.get(name) == signature:
                 continue
             is_still = self._is_still(name, signature, moving)
+            path = Path(name)
             if not is_still and name in self._known:
                 found[name] = self._known[name]
+                if self._is_restless(name):
+                    failed[path], found[name] = _RESTLESS, _UNREAD
                 continue
-            path = Path(name)
             try:
                 with path.open("rb") as file:
                     octets = file.read(MOST_BYTES + 1)  # so much already is too much
@@ -108,7 +122,7 @@ class Folder:
                 is_same = (status.st_size, status.st_mtime_ns) == signature[2:]
                 if not is_same and name in self._known:  # it is being written since it was seen
                     found[name] = self._known[name]
-                    self._moving[name] = (_UNREAD, 0)
+                    self._keep_moving(name, moving)
                     continue
                 read[path] = octets
             # Neither a mode that is mended shows in size or time, nor what is written within a tick of the clock.
@@ -122,14 +136,27 @@ class Folder:
         self._known, self._failed = found, failed
         return Changes(read, gone, news)
 
-    def _is_still(self, name: str, signature: _Signature, moving: dict[str, tuple[_Signature, int]]) -> bool:
+    def _is_still(self, name: str, signature: _Signature, moving: dict[str, _Motion]) -> bool:
         """By its time of modification, or by our own clock: files may be of any time, the future included."""
         if signature[3] < time.time_ns() - _STILL_NS:
             return True
         now_ns = self._clock_ns()
-        before, since_ns = moving.get(name, (signature, now_ns))
-        self._moving[name] = (signature, since_ns if before == signature else now_ns)
-        return now_ns - self._moving[name][1] >= _STILL_NS
+        before = moving.get(name, _Motion(signature, now_ns, now_ns))
+        since_ns = before.since_ns if before.signature == signature else now_ns
+        if now_ns - since_ns >= _STILL_NS:
+            return True
+        self._moving[name] = _Motion(signature, since_ns, before.began_ns)
+        return False
+
+    def _keep_moving(self, name: str, moving: dict[str, _Motion]) -> None:
+        """It was not as still as it looked."""
+        now_ns = self._clock_ns()
+        began_ns = moving[name].began_ns if name in moving else now_ns
+        self._moving[name] = _Motion(_UNREAD, now_ns, began_ns)
+
+    def _is_restless(self, name: str) -> bool:
+        motion = self._moving[name]
+        return motion.since_ns - motion.began_ns >= _RESTLESS_NS
 
     def _sight(self) -> _Sight:
         """Raises OSError when the folder itself cannot be read."""

@@ -149,6 +149,37 @@ def test_an_edit_of_a_file_of_the_future_is_read_once_it_is_still(tmp_path: Path
     assert [read(), read()] == [[b"edited again"], []]
 
 
+def test_a_file_that_is_never_still_is_told_after_a_while_and_read_once_it_is(tmp_path: Path) -> None:
+    path = tmp_path / "web.yaml"
+    path.write_text("0")
+    os.utime(path, (1, 1))
+    now_ns = 0
+    folder = Folder(tmp_path, clock_ns=lambda: now_ns)
+    folder.look()
+
+    def write(number: int) -> None:
+        path.write_text(str(number))
+        os.utime(path, ns=(time.time_ns() + HOUR_NS + number,) * 2)
+
+    told: dict[int, dict[Path, str]] = {}
+    for number in range(1, 200):
+        now_ns += SECOND_NS // 10
+        write(number)
+        changes = folder.look()
+        assert changes.read == {}
+        if changes.failed:
+            told[now_ns] = changes.failed
+    now_ns += SECOND_NS
+    still = folder.look()
+    now_ns += 60 * SECOND_NS
+    write(200)
+
+    reason = "it is written again and again, and is read once it has been still for 0.15 s"
+    assert told == {101 * SECOND_NS // 10: {path: reason}}
+    assert still == ({path: b"199"}, frozenset(), {})
+    assert folder.look() == ({}, frozenset(), {})
+
+
 @pytest.mark.parametrize("mode", ["0o000", "0o444"], ids=["closed", "listed only"])
 def test_a_folder_that_cannot_be_read_is_told_by_name_and_leaves_all_as_it_is(mode: str) -> None:
     script = f"""
