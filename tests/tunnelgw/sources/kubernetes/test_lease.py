@@ -305,6 +305,86 @@ def test_a_lease_that_lapses_while_it_is_renewed_is_told_as_lost_and_held_again(
     assert news == [True, False, True, False]
 
 
+def test_a_leader_that_renews_nothing_is_told_when_its_time_is_over_not_with_its_next_turn() -> None:
+    stop, lost, news = threading.Event(), threading.Event(), list[bool]()
+
+    class Server:
+        def request(self, method: str, path: str, *, body: bytes | None = None, timeout_s: float) -> bytes:
+            if method == "GET":
+                raise Refused(HTTPStatus.NOT_FOUND, "NotFound", path)
+            return body or b""
+
+    def on_change(is_held: bool) -> None:
+        news.append(is_held)
+        if not is_held:
+            lost.set()
+
+    timing = LeaseTiming(duration_s=90, limit_s=0.3, retry_s=90 * DEADLINE_S, request_s=2.0)
+    leadership = Leadership(Server(), Key(HOME, "lease"), "replica", stop, on_change, timing)
+    thread = threading.Thread(target=leadership.run, daemon=True)
+    thread.start()
+
+    assert lost.wait(DEADLINE_S)
+    assert news[:2] == [True, False]
+    stop.set()
+    thread.join(DEADLINE_S)
+    assert not thread.is_alive()
+
+
+@pytest.mark.parametrize(
+    ("said_s", "turn_s", "is_renewed", "turns_until_taken"),
+    [
+        (6, 4.0, True, None),
+        (6, 4.0, False, 3),
+        (0, 4.0, False, 4),  # without a duration it has that of the standby
+        (3600, 4.0, False, None),
+    ],
+)
+def test_a_standby_takes_over_what_did_not_change_for_its_duration_and_nothing_else(
+    monkeypatch: pytest.MonkeyPatch, said_s: int, turn_s: float, is_renewed: bool, turns_until_taken: int | None
+) -> None:
+    clock, stop, looks = [0.0], threading.Event(), 0
+    monkeypatch.setattr(lease, "_now_s", lambda: clock[0])
+
+    class Server:
+        def request(self, method: str, path: str, *, body: bytes | None = None, timeout_s: float) -> bytes:
+            nonlocal looks
+            if method == "PUT":
+                stop.set()
+                return body or b""
+            looks += 1
+            clock[0] += turn_s
+            if looks == 9:
+                stop.set()
+            version = str(looks if is_renewed else 1)
+            spec = {"holderIdentity": "other", **({"leaseDurationSeconds": said_s} if said_s else {})}
+            return msgspec.json.encode(
+                {"metadata": {"name": "lease", "namespace": HOME, "resourceVersion": version}, "spec": spec}
+            )
+
+    timing = LeaseTiming(duration_s=10, limit_s=8.0, retry_s=0.0, request_s=2.0)
+    news: list[bool] = []
+    Leadership(Server(), Key(HOME, "lease"), "replica", stop, news.append, timing).run()
+
+    assert (looks if news else None) == turns_until_taken
+
+
+def test_a_lease_that_may_not_be_read_is_not_written_either() -> None:
+    stop, asked = threading.Event(), list[str]()
+
+    class Server:
+        def request(self, method: str, path: str, *, body: bytes | None = None, timeout_s: float) -> bytes:
+            asked.append(method)
+            if len(asked) == 3:
+                stop.set()
+            raise Refused(HTTPStatus.FORBIDDEN, "Forbidden", path)
+
+    timing = msgspec.structs.replace(LASTING, retry_s=0.0)
+    Leadership(Server(), Key(HOME, "lease"), "replica", stop, timing=timing).run()
+
+    assert asked == ["GET"] * 3
+
+
 def test_an_answer_that_is_no_lease_is_asked_for_again_and_nobody_leads_by_it() -> None:
     configuration = Configuration()
     stop, asked = threading.Event(), threading.Semaphore(0)
