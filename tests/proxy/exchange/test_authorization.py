@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from proxy.backend.stream import NO_WISH, Reason
+from proxy.exchange.asking import Asking
 from proxy.exchange.exchange import Exchange
 from proxy.h2.heads import Fields
 from tests.proxy.exchange.conftest import MakeWorld
@@ -135,19 +136,35 @@ def test_a_server_without_address_is_asked_nothing_and_nothing_leaves(make_world
 # -- leave -------------------------------------------------------------------------------------------------------------
 
 
+ABOUT_ITSELF = [
+    b"accept-ranges",
+    b"content-encoding",
+    b"content-language",
+    b"content-location",
+    b"content-type",
+    b"date",
+    b"etag",
+    b"last-modified",
+    b"server",
+    b"set-cookie",
+    b"trailer",
+    b"vary",
+    b"www-authenticate",
+]
+"""What an answer says of itself or to the client: a backend would take it for what its client says."""
+
+
 def test_with_200_the_request_leaves_with_the_fields_of_the_answer(make_world: MakeWorld) -> None:
     fields = [(b"accept", b"*/*"), (b"remote-user", b"root"), (b"remote_user", b"root")]
     world, client, question = begin(make_world, fields=fields)
     consent = [
         (b"remote-user", b"ann"),
         (b"remote-groups", b"dev"),
-        (b"content-type", b"text/plain"),
         (b"content-length", b"2"),
-        (b"set-cookie", b"a=b"),
         (b"connection", b"x-hop"),
         (b"x-hop", b"1"),
         (b"host", b"auth.example"),
-        (b"date", b"now"),
+        *((name, b"auth") for name in ABOUT_ITSELF),
     ]
     question.answer_whole(b"ok", 200, consent)
     assert len(world.pool.streams) == 1, "not from within the call"
@@ -155,7 +172,7 @@ def test_with_200_the_request_leaves_with_the_fields_of_the_answer(make_world: M
     stream = leaving(world)
     names = [name for name, _ in stream.head.fields]
     assert names.count(b"remote-user") == 1
-    assert {b"remote_user", b"content-type", b"content-length", b"set-cookie", b"x-hop", b"date"}.isdisjoint(names)
+    assert {b"remote_user", b"content-length", b"x-hop", *ABOUT_ITSELF}.isdisjoint(names)
     assert (stream.field(b"remote-user"), stream.field(b"remote-groups")) == (b"ann", b"dev")
     assert stream.field(b"accept") == b"*/*"
 
@@ -201,6 +218,7 @@ def test_the_body_waits_for_leave_and_costs_its_client_credit(make_world: MakeWo
     question.answer(200, end_stream=True)
 
     stream = leaving(world)
+    assert (stream.head.method, stream.head.scheme, stream.head.path) == (b"POST", b"http", b"/a?b")
     assert (stream.body, stream.is_request_ended) == (b"one two", True)
     stream.taken.drain()
     assert client.owed_bytes == 0
@@ -258,17 +276,47 @@ def test_what_is_left_of_the_consent_is_taken_so_that_its_connection_can_be_used
     assert (question.owed_bytes, not world.services.running) == (0, True)
 
 
-def test_a_consent_that_does_not_end_is_given_up(make_world: MakeWorld) -> None:
+def test_a_consent_that_does_not_end_is_given_up_at_64_kib_and_when_nothing_comes_for_30_seconds(
+    make_world: MakeWorld,
+) -> None:
     for is_large in (True, False):
         world, _, question = begin(make_world)
         question.answer(200)
         leaving(world).answer(200, end_stream=True)
         if is_large:
-            question.send(b"x" * 70_000)
+            question.send(b"x" * 65_536)
+            assert not question.is_cancelled
+            question.send(b"x")
         else:
-            world.wait(40.0)
+            for _ in range(3):
+                world.wait(29.0)
+                question.send(b"x")
+            assert not question.is_cancelled
+            world.wait(32.0)
 
         assert (question.is_cancelled, not world.services.running) == (True, True)
+
+
+@pytest.mark.parametrize("end", ["trailers", "failure"])
+def test_how_the_rest_of_a_consent_ends_is_nothing_to_the_request(make_world: MakeWorld, end: str) -> None:
+    world, client, question = begin(make_world)
+    question.answer(200)
+    stream = leaving(world)
+    assert question in [running.stream for running in world.services.running if isinstance(running, Asking)]
+    if end == "trailers":
+        question.end_with([(b"checksum", b"1")])
+    else:
+        question.fail()
+    assert not [running for running in world.services.running if isinstance(running, Asking)]
+    stream.answer_whole(b"hello")
+
+    assert (client.body, client.is_ended, client.trailers) == (b"hello", True, None)
+
+
+def test_a_websocket_of_http2_is_asked_for_as_a_get(make_world: MakeWorld) -> None:
+    _, _, question = begin(make_world, method=b"CONNECT", protocol=b"websocket", end_stream=False)
+
+    assert (question.head.method, question.head.protocol) == (b"GET", None)
 
 
 def test_a_websocket_is_asked_for_as_a_get_and_opens_with_leave(make_world: MakeWorld) -> None:
@@ -319,13 +367,29 @@ def test_a_long_denial_passes_piece_by_piece(make_world: MakeWorld) -> None:
     assert world.record.status_code == 401
 
 
+@pytest.mark.parametrize("status_code", [300, 599])
+def test_every_redirect_and_error_is_an_answer_for_the_client_trailers_included(
+    make_world: MakeWorld, status_code: int
+) -> None:
+    _, client, question = begin(make_world)
+    question.answer(status_code)
+    question.send(b"no")
+    question.end_with([(b"checksum", b"1")])
+
+    assert client.head is not None
+    assert (client.head.status_code, client.body, client.trailers) == (status_code, b"no", [(b"checksum", b"1")])
+
+
 @pytest.mark.parametrize("status_code", [201, 202, 204, 299, 600, 999])
 def test_an_answer_that_is_neither_200_nor_an_error_is_told_as_403(make_world: MakeWorld, status_code: int) -> None:
     world, client, question = begin(make_world)
     question.answer(status_code)
+    assert question.is_cancelled
+    world, client, question = begin(make_world)
+    question.answer_whole(b"of the server", status_code)
 
     assert client.head is not None
-    assert (client.head.status_code, question.is_cancelled) == (403, True)
+    assert (client.head.status_code, b"server" in client.body) == (403, False)
     assert (world.record.reason, world.record.detail) == (
         "denied",
         f"asking for authorization: answered {status_code}, want 200",
