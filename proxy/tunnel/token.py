@@ -70,7 +70,7 @@ def _decode_base64(what: str, text: str) -> bytes:
     seen = "other characters than base64 has"
     if _WHITE_SPACE.search(text):
         seen = "white space inside"
-    elif len(text) % 4 and _ALPHABET.fullmatch(text):
+    elif _ALPHABET.fullmatch(text):
         seen = "a length that is no multiple of 4: its end or its padding is missing"
     elif _URL_SAFE.fullmatch(text):
         seen = "the URL-safe alphabet"

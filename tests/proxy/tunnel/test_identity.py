@@ -11,7 +11,14 @@ CLIENT_ID = uuid.UUID("aaaaaaaa-bbbb-4ccc-9ddd-eeeeeeeeeeee")
 
 @pytest.mark.parametrize(
     ("machine", "arch"),
-    [("x86_64", "linux_amd64"), ("aarch64", "linux_arm64"), ("armv7l", "linux_arm"), ("riscv64", "linux_riscv64")],
+    [
+        ("x86_64", "linux_amd64"),
+        ("aarch64", "linux_arm64"),
+        ("armv7l", "linux_arm"),
+        ("armv6l", "linux_arm"),
+        ("i686", "linux_386"),
+        ("riscv64", "linux_riscv64"),
+    ],
 )
 def test_the_architecture_is_named_as_the_provider_names_it(machine: str, arch: str) -> None:
     assert arch == client_info(CLIENT_ID, "1", "Linux", machine).arch

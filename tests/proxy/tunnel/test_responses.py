@@ -6,6 +6,7 @@ from hypothesis import strategies as st
 
 from proxy import h2
 from proxy.h2 import Caches, Connection, RequestHead, ResponseHead
+from proxy.h2.fieldcache import MAX_CACHED_FIELD_BYTES
 from proxy.h2.heads import Fields
 from proxy.tunnel.responses import (
     FROM_CONNECTOR,
@@ -119,7 +120,8 @@ def test_the_length_stands_beside_the_serialised_fields_too() -> None:
 
 def test_a_switch_of_protocols_becomes_200_with_the_fields_of_the_handshake() -> None:
     accept = (b"sec-websocket-accept", b"s3pPLMBiTxaQ9kYGzzhZRbK+xOo=")
-    head = ResponseHead(101, [(b"upgrade", b"websocket"), accept, (b"sec-websocket-protocol", b"chat")])
+    switch = [(b"connection", b"upgrade"), (b"upgrade", b"websocket"), (b"content-length", b"0")]
+    head = ResponseHead(101, [*switch, accept, (b"sec-websocket-protocol", b"chat")])
     encoded = ResponseHeads().encode(head)
 
     assert 200 == encoded.status_code
@@ -137,6 +139,8 @@ def test_a_failure_of_ours_has_neither_fields_nor_body() -> None:
 
     assert (502, [FROM_CONNECTOR, (b"content-length", b"0")]) == (head.status_code, head.fields)
     assert (META, b'{"src":"cloudflared"}') == FROM_CONNECTOR
+    of_an_exchange = ResponseHead(502, [(b"content-length", b"0")], is_failure=True)
+    assert head.fields == ResponseHeads().encode(of_an_exchange).fields
 
 
 @pytest.mark.parametrize("head", [control_head(), configuration_head()])
@@ -168,6 +172,10 @@ def test_a_head_with_a_field_that_was_never_met_is_kept_out_of_compression() -> 
 
     assert [{SERIALIZED}, set()] == [never_indexed((b"a", b"b")) for _ in range(2)]
     assert [{SERIALIZED}, {SERIALIZED}] == [never_indexed((b"set-cookie", b"session=1")) for _ in range(2)]
+    # Nor does memory keep what is too long to come often.
+    longest, too_long = ((b"x", b"v" * size) for size in (MAX_CACHED_FIELD_BYTES - 1, MAX_CACHED_FIELD_BYTES))
+    assert [{SERIALIZED}, set()] == [never_indexed(longest) for _ in range(2)]
+    assert [{SERIALIZED}, {SERIALIZED}] == [never_indexed(too_long) for _ in range(2)]
 
 
 def test_a_head_that_comes_again_is_encoded_once_and_stays_as_it_was() -> None:
