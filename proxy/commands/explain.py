@@ -24,8 +24,6 @@ _DEFAULT_PORTS = {"http": 80, "https": 443}
 class Question:
     """A request as its client would write it."""
 
-    method: str
-    url: str
     scheme: str
     port: int
     """That the client connects to."""
@@ -55,7 +53,7 @@ class Question:
                 fields.append((name.strip().lower().encode(), value.strip().encode()))
         path = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
         head = PlainHead(method.encode(), authority, path.encode(), tuple(fields))
-        return cls(method, url, parts.scheme, port or _DEFAULT_PORTS[parts.scheme], head, listener)
+        return cls(parts.scheme, port or _DEFAULT_PORTS[parts.scheme], head, listener)
 
 
 def explain(data: bytes, question: Question, *, as_json: bool) -> bool:

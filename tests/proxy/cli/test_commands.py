@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
+import select
 import signal
 import subprocess
 import sys
@@ -109,6 +111,10 @@ def test_explain_names_route_rule_reason_and_shares(capsys: pytest.CaptureFixtur
     code, out, _ = told(capsys, "explain", "--config", file, "GET", "http://shop.example/cart?page=2")
 
     assert code == 0
+    assert [line for line in out.splitlines() if line.startswith("door: ")] == [
+        "door: 127.0.0.1:8080",
+        "door: tunnel-http",
+    ]
     assert "listener: web (every host)" in out
     assert "route: shop/cart (http), rules[1], match 0, hostname shop.example" in out
     assert "because: path PathPrefix /cart" in out
@@ -164,7 +170,7 @@ def test_explain_comes_in_by_the_listener_that_is_named(capsys: pytest.CaptureFi
 
     assert code == 1
     assert "door: 127.0.0.1:9090" in out
-    assert "listener: none takes this host" in out
+    assert "listener: none takes this host\n" in out
 
 
 def test_explain_goes_through_the_tunnel_where_the_url_says_https(
@@ -179,13 +185,184 @@ def test_explain_goes_through_the_tunnel_where_the_url_says_https(
     assert report["outcome"]["action"] == "forward"
 
 
+SHOWN: Mapping[str, Any] = {
+    "listeners": [
+        {"name": "web", "address": "127.0.0.1", "port": 80},
+        {"name": "own", "address": "127.0.0.1", "port": 80, "hostname": "own.example"},
+        {
+            "name": "secure",
+            "address": "127.0.0.1",
+            "port": 443,
+            "protocol": "HTTPS",
+            "tls": {"certificates": [{"certificate": "as it was put", "privateKey": f"<redacted sha256:{'0' * 64}>"}]},
+        },
+    ],
+    "backends": [{"name": "copy", "addresses": ["10.0.0.9:80"]}],
+    "routes": [
+        {
+            "name": "shop",
+            "hostnames": ["shop.example"],
+            "listeners": ["web", "secure"],
+            "rules": [
+                {
+                    "matches": [{"path": {"value": "/old"}}],
+                    "filters": {"requestRedirect": {"scheme": "https", "statusCode": 301}},
+                },
+                {
+                    "filters": {
+                        "requestHeaderModifier": {"set": [{"name": "X-Shop", "value": "1"}], "remove": ["X-Debug"]},
+                        "requestMirrors": [{"backend": {"backend": "copy"}, "percent": 50}],
+                    },
+                    "backends": [{"address": "10.0.0.1:80"}],
+                },
+            ],
+        },
+        {"listeners": ["web", "secure"], "backends": [{"address": "10.0.0.2:80"}]},
+    ],
+}
+"""As a running proxy with TLS shows it, without its key."""
+
+
+@pytest.fixture
+def shown(tmp_path: Path) -> str:
+    path = tmp_path / "shown.json"
+    path.write_text(json.dumps(SHOWN))
+    return str(path)
+
+
+REDIRECTED = """\
+door: 127.0.0.1:80
+host: shop.example
+path: /old
+listener: web (every host)
+not listener: own (own.example)
+route: shop (http), rules[0], match 0, hostname shop.example
+because: path PathPrefix /old
+runner-up: shop (http), rules[1], match 0, hostname shop.example, behind by length of path
+filter: requestRedirect 301
+outcome: redirect 301 to https://shop.example/old?a=1
+"""
+FORWARDED = """\
+door: 127.0.0.1:443
+host: shop.example
+path: /
+listener: secure (every host)
+route: shop (http), rules[1], match 0, hostname shop.example
+because: path PathPrefix /
+runner-up: routes[1] (http), rules[0], match 0, hostname every host, behind by hostname
+backend: 100.0% http://10.0.0.1:80 (10.0.0.1:80); request header x-debug removed; request header x-shop: 1; \
+0.5 of requests copied to copy
+outcome: forward to http://10.0.0.1:80 as shop.example/ without x-debug with 'x-shop: 1' copied to copy
+near miss: shop (http), rules[0], match 0, hostname shop.example: path wants 'path PathPrefix /old', seen '/'
+"""
+OF_NO_HOST = """\
+door: 127.0.0.1:80
+host: (none)
+path: /
+listener: web (every host)
+not listener: own (own.example)
+route: routes[1] (http), rules[0], match 0, hostname every host
+because: path PathPrefix /
+backend: 100.0% http://10.0.0.2:80 (10.0.0.2:80)
+outcome: forward to http://10.0.0.2:80 as /?q
+near miss: shop (http), rules[0], match 0, hostname shop.example: hostname wants 'shop.example', seen ''
+near miss: shop (http), rules[1], match 0, hostname shop.example: hostname wants 'shop.example', seen ''
+"""
+
+
+@pytest.mark.parametrize(
+    ("arguments", "text"),
+    [
+        (["GET", "http://shop.example/old?a=1"], REDIRECTED),
+        (["GET", "https://shop.example"], FORWARDED),
+        (["-H", "Host:", "GET", "http://shop.example/?q"], OF_NO_HOST),
+    ],
+    ids=["redirected", "forwarded", "of no host"],
+)
+def test_explain_tells_one_fact_a_line_also_of_what_a_proxy_shows_without_its_keys(
+    capsys: pytest.CaptureFixture[str], shown: str, arguments: list[str], text: str
+) -> None:
+    assert told(capsys, "explain", "--config", shown, *arguments) == (0, text, "")
+
+
+def test_explain_of_a_shown_document_that_was_changed_for_the_worse_tells_its_problems(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    changed = tmp_path / "changed.json"
+    changed.write_text(json.dumps({**SHOWN, "routes": [{"hostnames": [1]}]}))
+
+    code, _, err = told(capsys, "explain", "--config", str(changed), "GET", "http://a.example/")
+
+    assert code == 2
+    assert "routes[0].hostnames[0]: " in err
+
+
+@pytest.mark.parametrize(
+    ("host", "listener", "code", "drawn", "misses"),
+    [
+        ("own.example", " own (own.example) ", 1, "\x1b[31manswer 404", 1),
+        ("a.example", " web (every host) ", 0, "\x1b[32mforward to ", 2),
+    ],
+)
+def test_explain_draws_its_report_on_a_terminal(
+    shown: str, host: str, listener: str, code: int, drawn: str, misses: int
+) -> None:
+    reading, writing = os.openpty()
+    command = [sys.executable, "-m", "proxy", "explain", "--config", shown, "GET", f"http://{host}/"]
+    environ = {**os.environ, "TERM": "xterm-256color", "COLUMNS": "200"}
+    said = b""
+    with subprocess.Popen(command, cwd=REPOSITORY, stdout=writing, env=environ) as child:
+        os.close(writing)
+        with contextlib.suppress(OSError):  # nobody has its other end any more
+            while select.select([reading], [], [], 60.0)[0]:
+                said += os.read(reading, 4096)
+    os.close(reading)
+    lines = said.decode().splitlines()
+
+    assert child.returncode == code
+    assert "door 127.0.0.1:80" in lines[0]
+    assert any(host in line and "\x1b[1mhost" in line for line in lines), "the label is bold"
+    assert any(listener in line for line in lines), "nor is it coloured"
+    assert any(drawn in line for line in lines)
+    assert ["near miss" in line for line in lines if " wants " in line] == [True, *[False] * (misses - 1)], "said once"
+
+
+@pytest.mark.parametrize("scheme", ["http", "https"])
+def test_explain_goes_through_the_tunnel_where_the_listener_named_has_no_port(
+    capsys: pytest.CaptureFixture[str], file: str, scheme: str
+) -> None:
+    where = ["--listener", "edge", "GET", f"{scheme}://shop.example/cart"]
+
+    code, out, _ = told(capsys, "explain", "--config", file, *where)
+
+    assert (code, out.splitlines()[0]) == (0, f"door: tunnel-{scheme}")
+
+
+def test_a_question_to_a_document_without_listeners_is_told_that_it_has_none(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    bare = tmp_path / "bare.json"
+    bare.write_text(json.dumps({"routes": SHOP["routes"]}))
+
+    named = told(capsys, "explain", "--config", str(bare), "--listener", "web", "GET", "http://shop.example/")
+    missed = told(capsys, "explain", "--config", str(bare), "GET", "http://shop.example:81/")
+
+    assert (named[0], missed[0]) == (2, 2)
+    assert "no listener 'web'; its listeners: none" in named[2]
+    assert "no listener takes http on port 81; the document's listeners: none;" in missed[2]
+
+
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
         (["GET", "http://shop.example:81/"], ["port 81", "web (http, port 80)", "--listener"]),
+        (["GET", "https://shop.example:80/"], ["https on port 80", "edge (https, port 443)"]),
         (["GET", "shop.example"], ["'shop.example'", "https://"]),
+        (["GET", "ftp://shop.example/"], ["'ftp://shop.example/'", "https://"]),
+        (["GET", "https:///cart"], ["'https:///cart'", "https://"]),
         (["GET", "http://shop.example:x/"], ["http://shop.example:x/"]),
         (["-H", "nonsense", "GET", "http://shop.example/"], ["'nonsense'", "name: value"]),
+        (["-H", " : value", "GET", "http://shop.example/"], ["' : value'", "name: value"]),
         (["--listener", "none", "GET", "http://shop.example/"], ["'none'", "web, admin, edge"]),
     ],
 )
@@ -198,14 +375,24 @@ def test_a_question_that_makes_no_sense_is_told_why(
     assert all(word in err for word in words)
 
 
-def test_explain_of_a_refused_document_tells_its_problems(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("text", "place"),
+    [
+        (b'{"routes": [{"hostnames": ["A"]}]}', "routes[0].hostnames[0]"),
+        (b'{"routes": [{"backends": [{"backend": "nowhere"}]}]}', "routes[0].backends[0].backend"),
+        (b'{"routes": [{"name": "\xff"}]}', "not a JSON document"),
+    ],
+)
+def test_explain_of_a_refused_document_tells_its_problems(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, text: bytes, place: str
+) -> None:
     broken = tmp_path / "broken.json"
-    broken.write_text('{"routes": [{"hostnames": ["A"]}]}')
+    broken.write_bytes(text)
 
     code, _, err = told(capsys, "explain", "--config", str(broken), "GET", "http://a.example/")
 
     assert code == 2
-    assert "routes[0].hostnames[0]" in err
+    assert place in err
 
 
 def test_explain_asks_a_running_proxy(capsys: pytest.CaptureFixture[str]) -> None:
