@@ -58,6 +58,7 @@ class Dialling:
         self._sock: socket.socket | None = None
         self._handshake: Handshake[ssl.SSLSocket] | None = None
         self._deadline = loop.deadline(self._on_deadline)
+        self._is_over = False
 
     def start(self) -> None:
         family = socket.AF_INET6 if self._address.is_ipv6 else socket.AF_INET
@@ -79,6 +80,7 @@ class Dialling:
 
     def cancel(self) -> None:
         """Neither call comes any more."""
+        self._is_over = True
         self._deadline.cancel()
         if self._handshake is not None:
             self._handshake.cancel()
@@ -129,7 +131,7 @@ class Dialling:
         self._fail(FailureCause.TLS, _explained(sock, error))
 
     def _fail(self, cause: FailureCause, error: str) -> None:
-        if self._sock is None and self._handshake is None and cause is not FailureCause.DIAL:
+        if self._is_over:
             return
         self.cancel()
         self._on_failed(cause, error)

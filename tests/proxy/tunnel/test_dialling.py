@@ -8,10 +8,12 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
+from proxy.tunnel.dialling import Dialling, make_context
 from proxy.tunnel.failures import FailureCause
 from proxy.tunnel.orders import Ended
-from tests.proxy.tunnel.rig import Rig
+from tests.proxy.tunnel.rig import Rig, address_of
 from tests.support.edge.edge import Edge
+from tests.support.filelimits import out_of_descriptors
 from tests.support.ports import LOOPBACK
 from tests.support.socketbackend import Dialogue, SocketBackend
 
@@ -49,6 +51,33 @@ def test_an_address_that_does_not_answer_is_given_up_after_15_seconds(rig: Rig) 
         rig.pass_time(6)
         end = rig.wait_for_end(number)
     assert (end.cause, end.error) == (FailureCause.DIAL, "no answer within 15 s")
+
+
+def test_a_dial_that_no_descriptor_is_left_for_fails_with_the_reason(rig: Rig) -> None:
+    with out_of_descriptors():
+        end = rig.wait_for_end(rig.dial())
+    assert (end.cause, end.error) == (FailureCause.DIAL, "Too many open files")
+
+
+def test_a_dial_that_failed_at_once_tells_it_later_and_not_when_it_is_given_up_meanwhile(rig: Rig) -> None:
+    told: list[object] = []
+    context = make_context(rig.edge.authority.pem.decode())
+    address = address_of(rig.edge.addresses[0])
+
+    def begin(*, gives_up: bool) -> list[object]:
+        dialling = Dialling(rig.loop, address, context, told.append, lambda cause, error: told.append((cause, error)))
+        with out_of_descriptors():
+            dialling.start()
+        if gives_up:
+            dialling.cancel()
+        return list(told)
+
+    assert not rig.call(lambda: begin(gives_up=True))
+    rig.pass_time(60)
+    assert not told
+    assert not rig.call(lambda: begin(gives_up=False))
+    rig.pass_time(60)
+    assert told == [(FailureCause.DIAL, "Too many open files")]
 
 
 def test_a_dial_that_waits_can_be_given_up(rig: Rig) -> None:
