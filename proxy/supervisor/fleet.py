@@ -61,7 +61,7 @@ class Fleet:
                 return None
             if any(slot.refused == generation for slot in missing):
                 return "a worker could not use the document, which is a bug; its log has the stack"
-            if not taken and not missing:
+            if not missing:
                 return "no worker runs; the log says how they ended"
             late = ", ".join(str(slot.index) for slot in missing)
             return f"worker {late} has not taken the document within {timeout_s:g} s"

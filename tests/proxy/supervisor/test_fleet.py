@@ -6,12 +6,13 @@ import tracemalloc
 
 import pytest
 
+from daemonkit.lifecycle import StartFailed
 from proxy import document
 from proxy.accesslog import AccessLogSettings
 from proxy.control import Begin, TakeDocument
 from proxy.supervisor.deployment import Deployment
 from proxy.supervisor.fleet import Fleet
-from proxy.supervisor.slot import State
+from proxy.supervisor.slot import FAILING_STARTS, State
 from tests.proxy.supervisor.playedworker import WAIT_S, PlayedWorker, fleet_of
 
 TAKEN, LATE, REFUSED, WAITING = "taken", "late", "refused", "waiting"
@@ -44,17 +45,28 @@ def test_a_document_is_in_use_when_every_worker_that_lives_has_taken_it(
     assert fleet.wait_until_taken(7, 0.0) == missing
 
 
-def test_a_worker_that_refuses_a_document_is_not_waited_for() -> None:
+@pytest.mark.parametrize(
+    ("state", "taken", "refused", "missing"),
+    [
+        (State.RUNNING, 7, 0, None),
+        (State.RUNNING, 8, 0, None),
+        (State.RUNNING, 6, 7, "a worker could not use the document, which is a bug; its log has the stack"),
+        (State.WAITING, 0, 0, "no worker runs; the log says how they ended"),
+    ],
+)
+def test_a_worker_that_has_taken_a_document_or_never_will_is_not_waited_for(
+    state: State, taken: int, refused: int, missing: str | None
+) -> None:
     fleet = Fleet([Begin(0, "error", "json", AccessLogSettings("off", 1.0))])
     (slot,) = fleet.slots
-    slot.state, slot.refused = State.RUNNING, 7
+    slot.state, slot.taken, slot.refused = state, taken, refused
     found: list[str | None] = []
 
     waiting = threading.Thread(target=lambda: found.append(fleet.wait_until_taken(7, 3600.0)), daemon=True)
     waiting.start()
     waiting.join(WAIT_S)
 
-    assert found == ["a worker could not use the document, which is a bug; its log has the stack"]
+    assert found == [missing]
 
 
 def test_what_workers_were_told_is_not_kept_beside_the_document() -> None:
@@ -73,3 +85,51 @@ def test_what_workers_were_told_is_not_kept_beside_the_document() -> None:
             tracemalloc.stop()
 
     assert kept_bytes < len(data) / 2 < most_bytes
+
+
+@pytest.mark.parametrize(
+    ("taken", "failed_starts", "problem"),
+    [
+        ((0, 0), (0, 0), "no worker serves the configuration yet"),
+        ((7, 0), (0, 0), None),
+        ((7, 7), (FAILING_STARTS, 0), None),
+        ((7, 0), (0, FAILING_STARTS - 1), None),
+        ((7, 0), (0, FAILING_STARTS), "a worker cannot be started"),
+        ((0, 0), (0, FAILING_STARTS + 1), "a worker cannot be started"),
+    ],
+)
+def test_proxies_are_ready_while_one_worker_serves_and_none_fails_again_and_again(
+    taken: tuple[int, int], failed_starts: tuple[int, int], problem: str | None
+) -> None:
+    fleet = Fleet([Begin(index, "error", "json", AccessLogSettings("off", 1.0)) for index in range(2)])
+    for slot, generation, failures in zip(fleet.slots, taken, failed_starts, strict=True):
+        slot.state, slot.taken, slot.failed_starts = State.RUNNING, generation, failures
+
+    assert fleet.problem() == problem
+    fleet.stop_is_near()
+    assert fleet.problem() == "stopping"
+
+
+def test_who_waits_for_a_document_to_be_taken_hears_of_the_end_at_once() -> None:
+    fleet = Fleet([Begin(0, "error", "json", AccessLogSettings("off", 1.0))])
+    (slot,) = fleet.slots
+    slot.state = State.RUNNING
+    found: list[str | None] = []
+    waiting = threading.Thread(target=lambda: found.append(fleet.wait_until_taken(7, 3600.0)), daemon=True)
+    waiting.start()
+
+    fleet.stop_is_near()
+    waiting.join(WAIT_S)
+
+    assert found == ["worker 0 has not taken the document within 3600 s"]
+
+
+def test_a_start_without_any_worker_fails_and_with_one_of_two_it_succeeds() -> None:
+    fleet = Fleet([Begin(index, "error", "json", AccessLogSettings("off", 1.0)) for index in range(2)])
+    for slot in fleet.slots:
+        slot.failed_starts = 1
+
+    with pytest.raises(StartFailed, match="no worker process could be started"):
+        fleet.start()
+    fleet.slots[1].state = State.RUNNING
+    fleet.start()
