@@ -16,10 +16,12 @@ from types import SimpleNamespace
 import msgspec
 import pytest
 
-from proxy.control import Report, sealed_file
-from proxy.stats import Stats
+from proxy.accesslog import AccessLogSettings
+from proxy.control import Begin, Report, sealed_file
+from proxy.stats import RouteStats, Stats
 from proxy.supervisor import fleet as fleets
 from proxy.supervisor.configuration import Configuration
+from proxy.supervisor.departed import LINGER_S
 from proxy.supervisor.metrics import ProxyCollector
 from proxy.supervisor.sockets import ListeningSockets
 from proxy.supervisor.totals import Totals
@@ -173,3 +175,35 @@ def test_a_worker_that_answers_no_look_is_killed() -> None:
     with fleet_of(worker) as fleet:
         fleet.watch(Looks(fleets.STANDSTILL_LOOKS))
         assert worker.is_killed
+
+
+def test_a_worker_that_was_heard_of_20_seconds_ago_is_not_killed_however_many_looks_were_in_vain(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    clock = [0.0]
+    monkeypatch.setattr(fleets, "_REPORT_S", 0.0)
+    monkeypatch.setattr(fleets, "time", SimpleNamespace(monotonic=lambda: clock[0]))
+    worker = PlayedWorker()
+    with fleet_of(worker) as fleet:
+        clock[0] = fleet.slots[0].heard_s + 20.0
+        fleet.watch(Looks(fleets.STANDSTILL_LOOKS + 2))
+        assert not worker.is_killed
+        clock[0] += 0.1
+        fleet.watch(Looks(1))
+        assert worker.is_killed
+
+
+def test_a_fleet_forgets_what_none_of_its_workers_counts_any_more(monkeypatch: pytest.MonkeyPatch) -> None:
+    clock = [0.0]
+    monkeypatch.setattr(fleets, "time", SimpleNamespace(monotonic=lambda: clock[0]))
+    fleet = fleets.Fleet([Begin(0, "error", "json", AccessLogSettings("off", 1.0))])
+    (slot,) = fleet.slots
+    slot.totals.update(Stats(routes={"shop": RouteStats(), "gone": RouteStats()}))
+    slot.totals.update(Stats(routes={"shop": RouteStats()}))
+
+    fleet.watch(Looks(1))
+    clock[0] += LINGER_S
+    assert set(fleet.total().routes) == {"shop", "gone"}
+    fleet.watch(Looks(1))
+
+    assert set(fleet.total().routes) == {"shop"}
