@@ -12,13 +12,13 @@ from proxy.h2 import ErrorCode, frames
 from proxy.tunnel import capnp, link
 from proxy.tunnel.failures import FailureCause
 from proxy.tunnel.orders import Dial, DialMeans, Ended, Pushed, Reached, Registered
-from proxy.tunnel.remoteconfig import MAX_UPDATE_BYTES, Update
+from proxy.tunnel.remoteconfig import LOCAL_CONFIGURATION, MAX_UPDATE_BYTES, Update
 from tests.proxy.h2.wire import headers
 from tests.proxy.tunnel.rig import CLIENT_ID, Rig, address_of
 from tests.support.edge.authority import EdgeAuthority
 from tests.support.edge.behaviour import DUPLICATE, Behaviour, Hang, busy, unauthorized
 from tests.support.edge.edge import Edge
-from tests.support.edge.heads import UPDATE_CONFIGURATION
+from tests.support.edge.heads import UPDATE_CONFIGURATION, WEBSOCKET
 from tests.support.edge.ledger import PATIENCE_S, Record
 
 
@@ -76,6 +76,48 @@ def test_requests_through_the_tunnel_are_bounded_by_the_limits_of_the_document(r
     heads = [rig.edge.call("/" + "a" * (size - 1)).wait_for_head() for size in (300, 301)]
 
     assert [head.status_code for head in heads] == [200, 414]
+
+
+def test_requests_and_websockets_are_served_and_counted_and_private_routing_is_refused(rig: Rig) -> None:
+    rig.register()
+    record = record_of(rig)
+    upload = rig.edge.call("/count", "POST", end_stream=False)
+    upload.send(b"abc", True)
+    assert upload.read_all() == b"3 bytes, trailers []\n"
+    bodiless = rig.edge.call("/count", "POST", [(b"content-length", b"0")], end_stream=False)
+    assert bodiless.read_all() == b"0 bytes, trailers []\n", "it waits for no end"
+    websocket = rig.edge.call("/switch", fields=[WEBSOCKET], end_stream=False)
+    websocket.send(b"hello")
+    assert (websocket.response().status_code, websocket.read(5)) == (200, b"hello")
+    private = rig.edge.call(fields=[(b"cf-cloudflared-proxy-src", b"192.0.2.7")], end_stream=False)
+    assert (private.response().status_code, private.response().source) == (502, "cloudflared")
+    assert private.read_all() == b""
+
+    settle(rig, record)
+    rig.call(rig.links.measure)
+    stats = rig.stats.edge(0)
+    assert (stats.requests, stats.in_flight) == (3, 1)
+
+
+def test_an_edge_that_opens_a_second_control_stream_is_left(rig: Rig) -> None:
+    number = rig.register()
+    record = record_of(rig)
+    rig.edge.open_second_control(record)
+    end = rig.wait_for_end(number)
+    assert (end.cause, end.error) == (FailureCause.MALFORMED, "the edge opened a second control stream")
+    rig.edge.wait_until_closed(record)
+
+
+@pytest.mark.parametrize(("is_remotely_managed", "conn_index"), [(False, 0), (False, 1), (True, 0)])
+def test_the_first_connection_alone_tells_what_is_served_where_nobody_else_manages_it(
+    rig: Rig, is_remotely_managed: bool, conn_index: int
+) -> None:
+    rig.edge.behave(Behaviour(is_remotely_managed=is_remotely_managed))
+    rig.wait_for(Registered, rig.dial(conn_index=conn_index))
+    record = record_of(rig)
+    settle(rig, record)
+    told = [LOCAL_CONFIGURATION] if (is_remotely_managed, conn_index) == (False, 0) else []
+    assert record.local_configurations == told
 
 
 def test_a_look_at_the_edge_is_closed_again_without_a_word(rig: Rig) -> None:
