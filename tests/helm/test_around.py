@@ -139,6 +139,13 @@ def test_the_class_has_the_proxy_settings_of_the_values(helm: Helm) -> None:
     assert one(objects, "GatewayClassConfig")["spec"]["proxy"] == given
 
 
+def test_the_class_names_the_addresses_of_the_service_where_the_values_do(helm: Helm) -> None:
+    addresses = ["192.0.2.7", "2001:DB8::7", "lb.example.net"]
+    config = one(helm.render(changed(DIRECT, "direct.addresses", addresses)), "GatewayClassConfig")
+
+    assert config["spec"]["direct"]["service"]["addresses"] == addresses
+
+
 def test_a_class_points_to_its_configuration(helm: Helm) -> None:
     objects = helm.render(changed(DIRECT, "gatewayClass.name", "edge"))
     class_, config = one(objects, "GatewayClass"), one(objects, "GatewayClassConfig")

@@ -1,5 +1,7 @@
 """Kubernetes' own kinds, as far as routes and listeners refer to them."""
 
+import msgspec
+
 from tunnelgw.model.meta import Object
 from tunnelgw.model.part import Part
 
@@ -16,6 +18,8 @@ class ServicePort(Part, frozen=True):
 class ServiceSpec(Part, frozen=True):
     type: str = "ClusterIP"
     ports: tuple[ServicePort, ...] | None = None
+    cluster_ips: tuple[str, ...] | None = msgspec.field(default=None, name="clusterIPs")
+    """One of each address family; `None`, in words, for a headless Service."""
 
 
 class LoadBalancerIngress(Part, frozen=True):

@@ -12,6 +12,8 @@ TUNNELGW = "tunnelgw.dev"
 class DirectService(Part, frozen=True):
     name: str
     namespace: str = ""
+    addresses: tuple[str, ...] = ()
+    """IP addresses and hostnames at which clients reach it, in place of those that it tells of itself."""
 
 
 class Direct(Part, frozen=True):

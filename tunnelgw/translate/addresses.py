@@ -1,5 +1,8 @@
 """The doors of a Gateway: addresses that the proxy binds or a Service has, and the tunnel; and what is shown of them.
 
+A Service tells the addresses of its load balancer; one that has none by its type has those of the cluster, which lead
+to it from everywhere inside. Whoever knows better, such as the address of a balancer before node ports, says so.
+
 `spec.addresses` narrows the doors to what it asks for: who asks for IP addresses alone is not served through the
 tunnel, who asks for the tunnel's hostname alone has no direct door. Without it a Gateway has every door of its class,
 and shows one kind of address, since a name in DNS cannot have a CNAME beside an A record.
@@ -12,6 +15,7 @@ from tunnelgw.model.kinds import Kind
 from tunnelgw.model.meta import Key
 from tunnelgw.model.own import DirectService
 from tunnelgw.model.part import Part
+from tunnelgw.translate.classes import is_ip_address
 from tunnelgw.translate.gateways import GatewaySetup, gateway_setup
 from tunnelgw.translate.pools import plain_address, pool_share, same_address
 from tunnelgw.translate.queries import View
@@ -21,6 +25,9 @@ TUNNEL_DOMAIN = "cfargotunnel.com"
 MAX_SHOWN = 16
 """Addresses in a status."""
 IP_ADDRESS, HOSTNAME = "IPAddress", "Hostname"
+_EVERYWHERE = ("",)
+_INSIDE = ("ClusterIP", "NodePort")
+_BY_HAND = "in direct.service.addresses"
 
 
 class Doors(Part, frozen=True):
@@ -45,6 +52,8 @@ class _Offer(Part, frozen=True):
     bound: tuple[str, ...] | None = None
     """Where it differs from `ips`."""
     ports: dict[int, int] | None = None
+    is_inside: bool = False
+    """Only the cluster's own clients reach these: nothing to show if there is something else."""
     lack: str = ""
     """Why there is no direct address although one was wanted."""
 
@@ -77,22 +86,31 @@ def _service_offer(view: View, ref: DirectService, namespace: str) -> _Offer:
     service = view.get(Kind.SERVICE, key)
     if not isinstance(service, Service):
         return _Offer(lack=f"Service {key}, which leads to the proxy, does not exist")
-    ingress: tuple[LoadBalancerIngress, ...] = service.status.load_balancer.ingress or ()
-    ips = tuple(entry.ip for entry in ingress if entry.ip)
-    hostnames = tuple(entry.hostname for entry in ingress if entry.hostname)
     ports = {
         port.port: port.target_port or port.port
         for port in service.spec.ports or ()
         if isinstance(port.target_port, int) and port.protocol == "TCP"
     }
-    lack = "" if ingress else f"Service {key} has no address yet"
-    return _Offer(ips, hostnames, ("",) if ingress else (), ports, lack)
+    if ref.addresses:
+        ips = tuple(address for address in ref.addresses if is_ip_address(address))
+        hostnames = tuple(address for address in ref.addresses if not is_ip_address(address))
+        return _Offer(ips, hostnames, _EVERYWHERE, ports)
+    if service.spec.type in _INSIDE:
+        ips = tuple(address for address in service.spec.cluster_ips or () if is_ip_address(address))
+        lack = "" if ips else f"Service {key} has no address of the cluster; name its addresses, {_BY_HAND}"
+        return _Offer(ips, (), _EVERYWHERE if ips else (), ports, True, lack)
+    ingress: tuple[LoadBalancerIngress, ...] = service.status.load_balancer.ingress or ()
+    ips = tuple(entry.ip for entry in ingress if entry.ip)
+    hostnames = tuple(entry.hostname for entry in ingress if entry.hostname)
+    lack = "" if ingress else f"Service {key} has no address yet: its load balancer gives it one, or you do, {_BY_HAND}"
+    return _Offer(ips, hostnames, _EVERYWHERE if ingress else (), ports, lack=lack)
 
 
 def _all(setup: GatewaySetup, offer: _Offer) -> Doors:
     direct = _shown(IP_ADDRESS, offer.ips) + _shown(HOSTNAME, offer.hostnames)
     tunnel = _shown(HOSTNAME, _tunnel_names(setup))
-    first, second = (tunnel, direct) if setup.publish == "Tunnel" else (direct, tunnel)
+    is_tunnel_first = setup.publish == "Tunnel" or (offer.is_inside and setup.publish != "Direct")
+    first, second = (tunnel, direct) if is_tunnel_first else (direct, tunnel)
     lack = offer.lack or "neither a tunnel nor direct addresses: see `parametersRef` of the GatewayClass"
     findings = () if direct or tunnel else (_not_assigned(lack),)
     return Doors((first or second)[:MAX_SHOWN], _bound(offer), offer.ports, setup.tunnel, findings)

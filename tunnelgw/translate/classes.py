@@ -21,6 +21,8 @@ SUPPORTED_VERSIONS = ("v1.4.", "v1.5.", "v1.6.")
 
 _CRDS = ("gatewayclasses", "gateways", "httproutes", "grpcroutes")
 _UUID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
+_HOSTNAME = re.compile(r"(?=.{1,253}\Z)[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*")
+_NUMBERS = re.compile(r"[0-9.]+")
 
 
 class ClassSetup(Part, frozen=True):
@@ -87,6 +89,12 @@ def config_problem(config: GatewayClassConfigSpec) -> str:
                 return f"direct.addresses has {address[:64]!r}, which is not an IP address"
         if config.direct.addresses and config.direct.service:
             return "direct has both `addresses` and `service`, want one of the two"
+        for address in config.direct.service.addresses if config.direct.service else ():
+            if not is_ip_address(address) and (not _HOSTNAME.fullmatch(address) or _NUMBERS.fullmatch(address)):
+                return (
+                    f"direct.service.addresses has {address[:64]!r}, "
+                    "which is neither an IP address nor a hostname in lower case"
+                )
     return ""
 
 

@@ -37,6 +37,7 @@ def _secret(key: str, *, is_elsewhere: bool) -> Fields:
 
 
 _PLAIN_NAMESPACE = Text(1, 63)
+_ADDRESS = Text(1, 253, r"[0-9A-Fa-f:.]+|[a-z0-9]([-a-z0-9.]*[a-z0-9])?", "an IP address, or a hostname in lower case")
 _NETWORK = Text(2, 49, r"[0-9A-Fa-f:.]+(/[0-9]{1,3})?", "an IP address, or a network such as 10.0.0.0/8")
 _PROXY = Fields(
     {
@@ -70,7 +71,11 @@ _PROXY = Fields(
 
 def _config(*, is_elsewhere: bool, most_addresses: int) -> dict[str, Shape]:
     """`is_elsewhere`: whether it may name objects of other namespaces. `most_addresses`: in its pool."""
-    service: dict[str, Shape] = {"name": NAME, **({"namespace": _PLAIN_NAMESPACE} if is_elsewhere else {})}
+    service: dict[str, Shape] = {
+        "name": NAME,
+        **({"namespace": _PLAIN_NAMESPACE} if is_elsewhere else {}),
+        "addresses": Items(_ADDRESS, 0, 16, is_set=True),
+    }
     return {
         "tunnelID": Text(0, None, _UUID, "a UUID in lower case"),
         "accountID": Text(0, None, rf"{_HEX}{{32}}", "an account: 32 hexadecimal digits in lower case"),
