@@ -55,7 +55,10 @@ class KubeApi:
 
     def install_crd(self, manifest: Path) -> None:
         """Apply a CustomResourceDefinition and return once the server serves it."""
-        definition = yaml.safe_load(manifest.read_text())
+        self.define(yaml.safe_load(manifest.read_text()))
+
+    def define(self, definition: Any) -> None:
+        """The same of one that is no file."""
         path = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
         self.call("POST", path, definition)
         path = f"{path}/{definition['metadata']['name']}"

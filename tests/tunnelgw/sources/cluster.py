@@ -73,13 +73,19 @@ class Cluster:
         return f"{resource.path}{middle}/{resource.plural}"
 
     @contextmanager
-    def late_crd(self) -> Iterator[None]:
-        """Our kind Backend, installed for the length of the block."""
-        self.admin.install_crd(HELM / "crds" / LATE)
+    def late_crd(self, definition: Any = None) -> Iterator[None]:
+        """Our kind Backend, installed for the length of the block. `definition`: another than that of the chart."""
+        self.admin.define(definition or yaml.safe_load((HELM / "crds" / LATE).read_text()))
         try:
             yield
         finally:
             self.remove_late_crd()
+
+    def replace_late_crd(self) -> None:
+        """By that of the chart, as an upgrade does it."""
+        path = f"{_CRDS}/backends.tunnelgw.dev"
+        definition = yaml.safe_load((HELM / "crds" / LATE).read_text())
+        self.admin.call("PATCH", path, {"spec": definition["spec"]}, "application/merge-patch+json")
 
     def remove_late_crd(self) -> None:
         path = f"{_CRDS}/backends.tunnelgw.dev"

@@ -1,6 +1,8 @@
 """Which version of a kind the server serves, and the bell that rings when that may have changed."""
 
+import math
 import threading
+import time
 from http import HTTPStatus
 
 import msgspec
@@ -65,6 +67,8 @@ class Bell:
     def __init__(self) -> None:
         self._turn = threading.Condition()
         self._rings = 0
+        self._generations: dict[str, int] = {}
+        self._changed_s: dict[str, float] = {}
 
     @property
     def rings(self) -> int:
@@ -75,6 +79,18 @@ class Bell:
         with self._turn:
             self._rings += 1
             self._turn.notify_all()
+
+    def note(self, definition: str, generation: int) -> None:
+        """What a definition is now, by its name."""
+        with self._turn:
+            if self._generations.setdefault(definition, generation) != generation:
+                self._generations[definition] = generation
+                self._changed_s[definition] = time.monotonic()
+
+    def changed_s(self, definition: str) -> float:
+        """When it last became another (monotonic clock); -inf: never since it was first seen."""
+        with self._turn:
+            return self._changed_s.get(definition, -math.inf)
 
     def wait(self, heard: int, timeout_s: float) -> bool:
         """Until it has rung more often than `heard`; False after `timeout_s`."""

@@ -4,6 +4,7 @@
     the server's time is up, the connection broke         a watch from the last version
     410: the version is too old for the server            a list; what the store holds stays until it is complete
     404: a kind that has a CRD is not there any more      discovery; the store forgets its objects
+    the kind's definition became another                  a list, and one more later: what came lacks its new fields
     anything else                                         the same, after a wait
 
 Waits have full jitter under a cap that doubles while nothing gets better, and come after the time that the server asks
@@ -14,7 +15,7 @@ import math
 import random
 import threading
 import time
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Iterable
 from enum import StrEnum
 from http import HTTPStatus
 from typing import Final, TypeAlias
@@ -68,6 +69,10 @@ class Timing(msgspec.Struct, frozen=True):
     """Of Secrets and ConfigMaps, which can be a megabyte each."""
 
 
+_SETTLED_S: Final = 10.0
+"""So long after a change of a definition all servers of a cluster know it. A list of before is done again."""
+
+
 class Restart(StrEnum):
     """Why a watch began anew; a closed set, for metrics."""
 
@@ -106,8 +111,10 @@ class Watch:
         self._timing = timing
         self._on_restart = on_restart
         self._decoder = ObjectDecoder(resource)
+        self._definition = f"{resource.plural}.{resource.group}"
         self._path: str | None = None
         self._version: str | None = None
+        self._listed_s = -math.inf
         self._waits = self._new_waits()
         self._cause: Restart | None = None
         """Of the last restart, if nothing went well since."""
@@ -133,6 +140,7 @@ class Watch:
         if self._path is None:
             self._await_kind(heard)
         elif self._version is None:
+            self._listed_s = time.monotonic()
             self._version = self._list(self._path)  # nothing is better before it can be watched: a list is dear
         else:
             self._watch(self._path, self._version)
@@ -174,7 +182,7 @@ class Watch:
             if not continue_:
                 break
         self._store.replace(self._kind, items, rejected)
-        self._noticed()
+        self._notice(items)
         if self._is_missed:
             self._is_missed = False
             _log.info("kind is installed now", kind=str(self._kind), path=path)
@@ -196,9 +204,17 @@ class Watch:
             for count, line in enumerate(lines, start=1):  # noqa: B007
                 self._apply(self._decoder.event(line))
                 self._went_well()
+                if self._is_outdated():
+                    break
         if not count and time.monotonic() - began_s < min(1.0, timing.watch_s / 2):
             raise Unreachable("the server ended the watch at once")
         self._went_well()
+        if self._is_outdated(_SETTLED_S):
+            self._version = None
+
+    def _is_outdated(self, settled_s: float = 0.0) -> bool:
+        """The last list is from before the definition changed, or from less than `settled_s` after that."""
+        return self._listed_s < self._bell.changed_s(self._definition) + settled_s
 
     def _went_well(self) -> None:
         self._waits = self._new_waits()
@@ -218,7 +234,7 @@ class Watch:
             else:
                 self._store.upsert(self._kind, item)
         if item is not None:
-            self._noticed()
+            self._notice([item] if isinstance(item, Object) and event.type != "DELETED" else ())
         self._version = event.version
 
     def _refused(self, refusal: Refused) -> None:
@@ -264,8 +280,10 @@ class Watch:
         fields = {"kind": str(self._kind), "namespace": namespace, "name": name}
         self._limited.warning("object left out", rejected.problem.reason, **fields)
 
-    def _noticed(self) -> None:
+    def _notice(self, items: Iterable[Object]) -> None:
         if self._kind is Kind.CUSTOM_RESOURCE_DEFINITION:
+            for item in items:
+                self._bell.note(item.key.name, item.metadata.generation)
             self._bell.ring()
 
     def _accept(self, suffix: str) -> str:

@@ -8,17 +8,20 @@ from urllib.parse import urlsplit
 import pytest
 import yaml
 
-from tests.tunnelgw.sources.cluster import HELM, Cluster
+from tests.kube.processes import wait_until
+from tests.tunnelgw.sources.cluster import HELM, LATE, READY_S, Cluster
 from tests.tunnelgw.sources.kubernetes.relay import Relay
 from tests.tunnelgw.sources.kubernetes.running import running
 from tunnelgw.commands.judge import JUDGED
 from tunnelgw.model.core import ConfigMap, Secret
 from tunnelgw.model.kinds import RESOURCES, Kind
 from tunnelgw.model.meta import Key
+from tunnelgw.model.own import Backend
 from tunnelgw.model.routes import HttpRoute
 from tunnelgw.model.snapshot import Entry, Index
 from tunnelgw.sources.kubernetes.server import ApiServer, load_configuration
 from tunnelgw.sources.kubernetes.watch import Restart, Timing
+from tunnelgw.sources.store import Change
 
 ROUTE = {"parentRefs": [{"name": "gw"}], "rules": [{"backendRefs": [{"name": "web", "port": 80}]}]}
 
@@ -131,6 +134,32 @@ def test_a_kind_whose_crd_comes_later_is_followed_and_forgotten_when_the_crd_goe
 
     told = [record for record in caplog.records if record.getMessage() == "kind is not installed, waiting for its CRD"]
     assert [record.levelname for record in told] == ["INFO", "WARNING"], "what is taken away is told louder"
+
+
+def test_fields_that_only_a_newer_definition_knows_are_seen(cluster: Cluster, namespace: str) -> None:
+    """Until a watch ends, the server reads what it tells by the definition of its beginning, and leaves out the rest."""
+    older = yaml.safe_load((HELM / "crds" / LATE).read_text())
+    spec = older["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"]["spec"]
+    del spec["properties"]["protocol"], spec["properties"]["tls"], spec["x-kubernetes-validations"]
+    key = Key(namespace, "nas")
+
+    def patched() -> bool:
+        """The server may still go by the older definition for a moment."""
+        done = cluster.patch(Kind.BACKEND, "nas", namespace, {"spec": {"protocol": "h2c"}})
+        return "protocol" in done["spec"]
+
+    def has_protocol(change: Change) -> bool:
+        item = change.snapshot.all(Kind.BACKEND).get(key)
+        return isinstance(item, Backend) and item.spec.protocol == "h2c"
+
+    with cluster.late_crd(older), running(cluster.kubeconfig) as world:
+        cluster.create(Kind.BACKEND, "nas", {"host": "nas.example.org", "port": 80}, namespace)
+        world.until_here(Kind.BACKEND, key)
+
+        cluster.replace_late_crd()
+        assert wait_until(patched, READY_S)
+
+        world.until(has_protocol, "the field of the newer definition")
 
 
 def test_secrets_have_their_data_only_while_something_names_them(cluster: Cluster, namespace: str) -> None:
