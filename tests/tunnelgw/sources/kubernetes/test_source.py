@@ -137,7 +137,7 @@ def test_a_kind_whose_crd_comes_later_is_followed_and_forgotten_when_the_crd_goe
 
 
 def test_fields_that_only_a_newer_definition_knows_are_seen(cluster: Cluster, namespace: str) -> None:
-    """Until a watch ends, the server reads what it tells by the definition of its beginning, and leaves out the rest."""
+    """A watch tells all by the definition of its beginning, and leaves out what that does not know."""
     older = yaml.safe_load((HELM / "crds" / LATE).read_text())
     spec = older["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"]["spec"]
     del spec["properties"]["protocol"], spec["properties"]["tls"], spec["x-kubernetes-validations"]
