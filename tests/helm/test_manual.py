@@ -84,9 +84,7 @@ def test_names_in_the_commands_are_those_of_a_release_called_tunnelgw(helm: Helm
     deployments = {each["metadata"]["name"] for each in objects if each["kind"] == "Deployment"}
 
     assert set(re.findall(r"deployment/([a-z-]+)", MANUAL)) == deployments
-    secret = next(
-        each["value"]
-        for each in one(objects, "Deployment", "-controller")["spec"]["template"]["spec"]["containers"][0]["env"]
-        if each["name"] == "TUNNELGW_PROXY_AUTH_SECRET"
-    )
-    assert f"delete secret {secret}\n" in MANUAL
+    (container,) = one(objects, "Deployment", "-controller")["spec"]["template"]["spec"]["containers"]
+    env = {each["name"]: each.get("value") for each in container["env"]}
+    secret, lease = env["TUNNELGW_PROXY_AUTH_SECRET"], env["TUNNELGW_CONTROLLER_NAME"].rpartition("/")[2]
+    assert f"delete secret/{secret} lease/{lease}\n" in MANUAL
