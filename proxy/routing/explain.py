@@ -242,7 +242,8 @@ def _branch_filters(branch: Branch) -> Iterator[str]:
         what = "matched prefix" if branch.path.is_prefix else "path"
         yield f"{what} replaced by {_text(branch.path.replacement) or '/'}"
     for mirror in branch.mirrors:
-        yield f"{mirror.share:.4g} of requests copied to {mirror.backend.key}"
+        share = "every request" if mirror.share >= 1 else f"{mirror.share:.4g} of requests"
+        yield f"{share} copied to {mirror.backend.key}"
 
 
 def _covers(hostname: str, host: bytes) -> bool:

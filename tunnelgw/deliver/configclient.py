@@ -31,6 +31,8 @@ _MAX_TEXT = 512
 _MAX_SHOWN_PROBLEMS = 5
 _HOST = re.compile(r"[!-~]+")
 _VERSION = re.compile(r"[0-9]{1,30}")
+_NO_TLS = "WRONG_VERSION_NUMBER"
+"""What OpenSSL calls an answer in clear."""
 # The last one is for what is nested too deeply.
 _UNREADABLE = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 
@@ -256,9 +258,16 @@ def _packets(pieces: Iterable[bytes]) -> Iterator[bytes]:
 
 def _unreachable(error: Exception) -> Undelivered:
     reason = str(error)[:_MAX_TEXT] or type(error).__name__
-    # Whoever shows a certificate that is refused is there.
-    hint = "" if isinstance(error, ssl.SSLError) else "; is the proxy up, and is the address right?"
-    return Undelivered(f"no answer: {reason}{hint}")
+    return Undelivered(f"no answer: {reason}{_hint(error)}")
+
+
+def _hint(error: Exception) -> str:
+    if isinstance(error, ssl.SSLError):
+        # Whoever shows a certificate that is refused is there.
+        return " (no TLS is spoken there: is it http?)" if error.reason == _NO_TLS else ""
+    if isinstance(error, http.client.RemoteDisconnected):
+        return "; is the proxy up, and is the scheme right (http or https)?"
+    return "; is the proxy up, and is the address right?"
 
 
 def _connection(endpoint: ConfigEndpoint) -> http.client.HTTPConnection:

@@ -49,7 +49,7 @@ def test_what_happens_then_is_told_with_shares_and_filters() -> None:
     filters = {
         "requestHeaderModifier": {"set": [{"name": "X-A", "value": "1"}], "remove": ["X-B"]},
         "urlRewrite": {"hostname": "in.example", "path": {"type": "ReplacePrefixMatch", "replacePrefixMatch": "/y"}},
-        "requestMirrors": [{"backend": {"address": "m:1"}, "percent": 25}],
+        "requestMirrors": [{"backend": {"address": "m:1"}, "percent": 25}, {"backend": {"address": "n:1"}}],
         "cors": {"allowOrigins": ["*"]},
     }
     backends = [backend("a", weight=3), {"respond": {"statusCode": 500}}]
@@ -69,6 +69,7 @@ def test_what_happens_then_is_told_with_shares_and_filters() -> None:
         "host rewritten to in.example",
         "matched prefix replaced by /y",
         "0.25 of requests copied to http://m:1",
+        "every request copied to http://n:1",
     ) == told.backends[0].filters
     assert isinstance(told.decision, routing.Forward)
 

@@ -35,10 +35,25 @@ def test_whoever_speaks_another_protocol_is_there() -> None:
         endpoint = ConfigEndpoint(f"https://{backend.address}")
         target = ProxyTarget(endpoint, ConfigClient(endpoint, None))
 
-        with pytest.raises(Undelivered, match=r"^no answer: \[SSL[^;]*$"):
+        with pytest.raises(Undelivered, match=r"^no answer: \[SSL[^;]*\(no TLS is spoken there: is it http\?\)$"):
             target.deliver(PARCEL)
 
         target.close()
+
+
+def test_a_proxy_that_wants_https_is_not_taken_for_one_that_is_down() -> None:
+    """It hangs up on a request in clear."""
+
+    def answer(dialogue: Dialogue) -> None:
+        assert dialogue.receive()
+
+    with SocketBackend(answer) as backend:
+        client = ConfigClient(ConfigEndpoint(f"http://{backend.address}"), None)
+
+        with pytest.raises(Undelivered, match=r"; is the proxy up, and is the scheme right \(http or https\)\?$"):
+            client.loaded()
+
+        client.close()
 
 
 WELL = b"Configuration-Version: 1"
