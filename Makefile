@@ -16,7 +16,7 @@ help: ## this list
 demo: $(VENV)/runtime ## show all of it at work on this machine, without Kubernetes; ONCE=1 ends after some requests
 	@$(BIN)/python -m examples.demo $(if $(ONCE),--once) $(DEMO_ARGS)
 
-test: $(VENV)/development ## run all tests; builds the real external-dns, etcd, kube-apiserver, helm and h2spec first where Go is installed
+test: $(VENV)/development ## run all tests; builds the real external-dns, etcd, kube-apiserver, helm, h2spec ... first where Go is installed
 	@if command -v go >/dev/null; then \
 	  tests/programs/install.py >/dev/null; \
 	else \

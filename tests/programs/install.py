@@ -28,6 +28,7 @@ EXTERNAL_DNS_VERSION = "0.21.0"  # the newest whose module requirements can be f
 ETCD_VERSION = "3.6.16"
 KUBERNETES_VERSION = "1.36.3"
 H2SPEC_VERSION = "2.2.1"
+CONNECT_CONFORMANCE_VERSION = "1.0.7"
 HELM_VERSION = "4.3.1"
 GATEWAY_API_VERSION = "1.6.1"
 CONFORMANCE_SOURCES = Path(__file__).resolve().parent.parent / "conformance" / "suite"
@@ -100,6 +101,15 @@ def build_h2spec(work: Path, program: Path) -> None:
     shutil.move(work / "h2spec", program)
 
 
+def build_connect_conformance(work: Path, built: Path) -> None:
+    """Folder with `connectconformance`, the suite and its clients, and `referenceserver`."""
+    built.mkdir()
+    for command in ("connectconformance", "referenceserver"):
+        module = f"connectrpc.com/conformance/cmd/{command}@v{CONNECT_CONFORMANCE_VERSION}"
+        go("install", "-trimpath", "-ldflags", "-s -w", module, cwd=work, GOBIN=str(work))
+        shutil.move(work / command, built / command)
+
+
 def build_helm(work: Path, program: Path) -> None:
     major = HELM_VERSION.partition(".")[0]
     module = f"helm.sh/helm/v{major}/cmd/helm@v{HELM_VERSION}"
@@ -143,6 +153,7 @@ TOOLS: dict[str, tuple[str, Callable[[Path, Path], None]]] = {
     "kubectl": (KUBERNETES_VERSION, partial(build_of_kubernetes, "kubectl")),
     "gateway-api-crds": (GATEWAY_API_VERSION, copy_gateway_api_crds),
     "h2spec": (H2SPEC_VERSION, build_h2spec),
+    "connect-conformance": (CONNECT_CONFORMANCE_VERSION, build_connect_conformance),
     "helm": (HELM_VERSION, build_helm),
     "conformance": (f"{GATEWAY_API_VERSION}-{state_of(CONFORMANCE_SOURCES)}", build_conformance),
 }
