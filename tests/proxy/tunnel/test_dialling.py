@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import queue
 import socket
 from collections.abc import Callable, Iterator
 
@@ -13,9 +14,13 @@ from proxy.tunnel.failures import FailureCause
 from proxy.tunnel.orders import Ended
 from tests.proxy.tunnel.rig import Rig, address_of
 from tests.support.edge.edge import Edge
+from tests.support.edge.ledger import PATIENCE_S
 from tests.support.filelimits import out_of_descriptors
 from tests.support.ports import LOOPBACK
 from tests.support.socketbackend import Dialogue, SocketBackend
+
+WATCH = {"TCP_KEEPIDLE": 15, "TCP_KEEPINTVL": 15, "TCP_KEEPCNT": 3, "TCP_USER_TIMEOUT": 60_000}
+"""In seconds; the time for what is not taken in milliseconds."""
 
 
 @pytest.fixture
@@ -78,6 +83,20 @@ def test_a_dial_that_failed_at_once_tells_it_later_and_not_when_it_is_given_up_m
     assert not rig.call(lambda: begin(gives_up=False))
     rig.pass_time(60)
     assert told == [(FailureCause.DIAL, "Too many open files")]
+
+
+def test_the_kernel_watches_over_a_connection_to_the_edge(rig: Rig) -> None:
+    """An edge that is gone without a word is noticed while nothing is sent, and while what was sent is not taken."""
+    shaken: queue.Queue[socket.socket] = queue.Queue()
+    context = make_context(rig.edge.authority.pem.decode())
+    address = address_of(rig.edge.addresses[0])
+    rig.call(lambda: Dialling(rig.loop, address, context, shaken.put, lambda _cause, _error: None).start())
+
+    with shaken.get(timeout=PATIENCE_S) as sock:
+        assert sock.getsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE)
+        assert [(name, sock.getsockopt(socket.IPPROTO_TCP, getattr(socket, name))) for name in WATCH] == list(
+            WATCH.items()
+        )
 
 
 def test_a_dial_that_waits_can_be_given_up(rig: Rig) -> None:

@@ -7,13 +7,13 @@ from collections.abc import Iterator
 import msgspec
 import pytest
 
-from proxy import document
+from proxy import document, h2
 from proxy.h2 import ErrorCode, frames
 from proxy.tunnel import capnp, link
 from proxy.tunnel.failures import FailureCause
 from proxy.tunnel.orders import Dial, DialMeans, Ended, Pushed, Reached, Registered
 from proxy.tunnel.remoteconfig import LOCAL_CONFIGURATION, MAX_UPDATE_BYTES, Update
-from tests.proxy.h2.wire import headers
+from tests.proxy.h2.wire import data, headers
 from tests.proxy.tunnel.rig import CLIENT_ID, Rig, address_of
 from tests.support.edge.authority import EdgeAuthority
 from tests.support.edge.behaviour import DUPLICATE, Behaviour, Hang, busy, unauthorized
@@ -247,12 +247,18 @@ def test_a_connection_whose_control_stream_breaks_alone_is_given_up(rig: Rig) ->
     rig.edge.wait_until_closed(record)
 
 
-def test_an_edge_that_ends_its_control_stream_by_trailers_is_left(rig: Rig) -> None:
+@pytest.mark.parametrize(
+    "end",
+    [
+        pytest.param(headers(1, [(b"x-any", b"1")], frames.END_HEADERS | frames.END_STREAM), id="by trailers"),
+        pytest.param(data(1, b"", frames.END_STREAM), id="by data"),
+    ],
+)
+def test_an_edge_that_ends_its_control_stream_is_left(rig: Rig, end: bytes) -> None:
     number = rig.register()
     record = record_of(rig)
-    rig.edge.send_bytes(record, headers(1, [(b"x-any", b"1")], frames.END_HEADERS | frames.END_STREAM))
-    end = rig.wait_for_end(number)
-    assert end.error == "the edge ended the control stream, which it must not"
+    rig.edge.send_bytes(record, end)
+    assert rig.wait_for_end(number).error == "the edge ended the control stream, which it must not"
     rig.edge.wait_until_closed(record)
 
 
@@ -265,6 +271,19 @@ def test_an_edge_may_say_more_on_its_control_stream_than_a_window_holds(rig: Rig
         settle(rig, record)
     rig.edge.send_control(record, b"\xff" * 64)
     assert "the edge sent what is no message" in rig.wait_for_end(number).error
+
+
+def test_an_edge_with_small_windows_hears_every_word_on_its_control_stream(edge: Edge) -> None:
+    edge.behave(Behaviour(h2_settings=h2.Settings(stream_window_bytes=7)))
+    with Rig(edge) as rig:
+        number = rig.register()
+        record = record_of(rig)
+        rig.withdraw(number)
+
+        assert rig.wait_for_end(number).error == "unregistered"
+        edge.wait_until_closed(record)
+        assert record.is_unregistered
+        assert record.has_control_ended
 
 
 # -- leaving -----------------------------------------------------------------------------------------------------------
