@@ -237,6 +237,20 @@ def test_a_connection_without_an_answer_to_a_ping_is_given_up(rig: Rig) -> None:
     assert end.registered_for_s >= 20
 
 
+def test_an_answer_to_another_ping_than_the_last_is_no_answer(rig: Rig) -> None:
+    rig.register()
+    record = record_of(rig)
+    settle(rig, record)
+    measured_s = rig.stats.edge(0).round_trip_s
+    rig.edge.stop_reading(record)
+    rig.pass_time(11)
+    rig.pass_time(3)
+    rig.edge.send_bytes(record, frames.encode_frame(frames.PING, frames.ACK, 0, b"notasked"))
+    rig.edge.call("/hold")
+    rig.services.begun.get(timeout=PATIENCE_S)
+    assert rig.stats.edge(0).round_trip_s == measured_s
+
+
 def test_a_connection_whose_control_stream_breaks_alone_is_given_up(rig: Rig) -> None:
     """Our codec resets a stream whose trailers do not end it; without its control stream a connection is no use."""
     number = rig.register()
