@@ -92,7 +92,7 @@ class Options(CommonOptions):
         "1 switches the guard off, 0.5 is a good start",
     )
     write_parallelism: int = option(
-        parse=integer(1, 16), default="4", group="records", help="writes to the store at once"
+        parse=integer(1, 16), default="5", group="records", help="writes to the store at once"
     )
     domain_filter: tuple[str, ...] = option(
         parse=comma_list(),

@@ -44,7 +44,7 @@ class Policy(msgspec.Struct, frozen=True):
     max_delete_share: float = 1.0
     """Largest share of all user-defined record sets that one apply may delete; 1 is no limit."""
     is_dry_run: bool = False
-    write_parallelism: int = 4
+    write_parallelism: int = 5
 
 
 class ApplyFailed(Exception):

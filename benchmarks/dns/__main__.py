@@ -137,7 +137,7 @@ def _parser() -> argparse.ArgumentParser:
         metavar="NAME=COMMAND",
         help="another webhook to compare with; {api_port} and {health_port} in COMMAND are replaced; may be repeated",
     )
-    parser.add_argument("--writers", type=int, default=4, help="--write-parallelism of ours (default %(default)s)")
+    parser.add_argument("--writers", type=int, default=5, help="--write-parallelism of ours (default %(default)s)")
     parser.add_argument("--no-peers", action="store_true", help="ignore peers that are on the PATH")
     return parser
 

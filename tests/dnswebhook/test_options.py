@@ -33,7 +33,7 @@ def test_the_defaults_are_the_documented_ones() -> None:
     assert ("127.0.0.1:8888", "0.0.0.0:8080") == (str(default.api_addr), str(default.health_addr))
     assert 5_242_880 == default.max_body_bytes
     assert 12.0 == default.call_deadline_s
-    assert ("auto", False, (), 1.0, 4) == (
+    assert ("auto", False, (), 1.0, 5) == (
         default.store,
         default.dry_run,
         default.protect,

@@ -22,7 +22,7 @@ from tests.support.storeviews import EmbeddedView, StoreView, UnifiView
 
 DEADLINE_S = 30.0
 FOREIGN = {HeldRow("nas.lan", "A", "198.51.100.1")}
-MAX_PARALLEL_WRITES = 4  # --write-parallelism
+MAX_PARALLEL_WRITES = 5  # --write-parallelism
 
 T = TypeVar("T")
 

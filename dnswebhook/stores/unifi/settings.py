@@ -47,7 +47,7 @@ class UnifiSettings:
     skip_tls_verify: bool = False
     request_timeout_s: float = 5.0
     max_response_bytes: int = 64 * 1024 * 1024
-    parallel_calls: int = 4
+    parallel_calls: int = 5
     """How many calls the owner makes at once: sizes the connection pool."""
     state_dir: Path | None = None
     """Where the last known API is kept; None keeps it in memory only."""
