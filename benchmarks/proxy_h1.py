@@ -14,7 +14,8 @@ import h11
 from rich.console import Console
 from rich.table import Table
 
-from proxy.h1 import Caches, ClientConnection, RequestHead, ResponseHead, ServerConnection
+from proxy.h1 import Caches, ClientConnection, ServerConnection
+from proxy.heads import RequestHead, ResponseHead
 
 ROUNDS = 7
 CALLS = 4_000

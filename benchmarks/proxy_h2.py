@@ -13,7 +13,8 @@ from collections.abc import Callable, Iterator
 
 from hpack import Encoder
 
-from proxy.h2 import Caches, Connection, DataReceived, Limits, RequestReceived, ResponseHead, Settings, frames
+from proxy.h2 import Caches, Connection, DataReceived, Limits, RequestReceived, Settings, frames
+from proxy.heads import ResponseHead
 
 TURN = 64
 ROUNDS = 7

@@ -27,7 +27,8 @@ from daemonkit.memory import spare_the_collector
 from proxy import document
 from proxy.accesslog import AccessLogSettings
 from proxy.accesslog.writer import AccessLogWriter
-from proxy.h2 import Caches, Connection, RequestReceived, ResponseHead, frames
+from proxy.h2 import Caches, Connection, RequestReceived, frames
+from proxy.heads import ResponseHead
 from proxy.loop import Loop
 from proxy.routing import compile_table, socket_door
 from proxy.stats import Stats

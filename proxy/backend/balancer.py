@@ -17,7 +17,7 @@ from proxy.backend.probes import Prober
 from proxy.backend.request import Request
 from proxy.backend.shared import Shared
 from proxy.backend.stream import Failure, Reason, Receiver, Wish
-from proxy.h2.heads import RequestHead
+from proxy.heads import RequestHead
 from proxy.stats import BackendStats
 
 log = get_logger(__name__)

@@ -25,7 +25,7 @@ from proxy.h1 import (
     ResponseReceived,
     TrailersReceived,
 )
-from proxy.h2.heads import Fields
+from proxy.heads import Fields
 from proxy.loop import Creditor, Transport
 from proxy.loop.transport import Buffer
 

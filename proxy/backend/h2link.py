@@ -30,7 +30,7 @@ from proxy.h2 import (
     TrailersReceived,
     WindowUpdated,
 )
-from proxy.h2.heads import Fields, RequestHead
+from proxy.heads import Fields, RequestHead
 from proxy.loop import Creditor, Transport
 from proxy.loop.transport import Buffer
 

@@ -22,7 +22,7 @@ from proxy.backend.request import Request
 from proxy.backend.resolver import GetAddrInfo
 from proxy.backend.shared import Shared
 from proxy.backend.stream import NO_WISH, Failure, Reason, Receiver, Wish
-from proxy.h2.heads import RequestHead
+from proxy.heads import RequestHead
 from proxy.loop import Loop
 from proxy.routing import Backend, Table
 from proxy.stats import Stats

@@ -15,7 +15,7 @@ from proxy.backend.connectionpool import ConnectionPool
 from proxy.backend.destination import Destination
 from proxy.backend.request import Request
 from proxy.backend.stream import NO_WISH, Failure
-from proxy.h2.heads import Fields, RequestHead, ResponseHead
+from proxy.heads import Fields, RequestHead, ResponseHead
 from proxy.loop import Loop
 from proxy.stats import BackendStats
 

@@ -7,7 +7,7 @@ the health of its address. Whoever holds it may call it at any time; after its e
 from typing import Protocol
 
 from proxy.backend.stream import Failure, Receiver, Wish
-from proxy.h2.heads import Fields, RequestHead
+from proxy.heads import Fields, RequestHead
 from proxy.loop import Creditor, Deadline
 
 

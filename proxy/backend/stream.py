@@ -16,7 +16,7 @@ from typing import Final, Protocol
 
 import msgspec
 
-from proxy.h2.heads import Fields, RequestHead, ResponseHead
+from proxy.heads import Fields, RequestHead, ResponseHead
 from proxy.loop import Creditor
 
 

@@ -18,7 +18,7 @@ from daemonkit import logs
 from daemonkit.options import BadOptions, parse
 from proxy.doors.terms import Caches
 from proxy.exchange.client import ClientExchange, ClientStream
-from proxy.h2 import RequestHead
+from proxy.heads import RequestHead
 from proxy.loop import Loop
 from proxy.options import PREFIX, PROG, Options
 from proxy.stats import Stats

@@ -8,7 +8,7 @@ from typing import Protocol
 
 from proxy import h1
 from proxy.exchange.client import Arrival, ClientExchange
-from proxy.h2.heads import Fields, ResponseHead
+from proxy.heads import Fields, ResponseHead
 from proxy.loop import Creditor, Transport
 
 

@@ -22,7 +22,8 @@ from proxy.doors.rests import Rests
 from proxy.doors.terms import Terms
 from proxy.doors.turns import Turns
 from proxy.exchange.client import Arrival
-from proxy.h2 import ErrorCode, ResponseHead
+from proxy.h2 import ErrorCode
+from proxy.heads import ResponseHead
 from proxy.loop import Loop, Transport
 from proxy.loop.transport import Buffer
 from proxy.stats import RefusalCause

@@ -10,7 +10,7 @@ from typing import Final, Protocol
 from proxy import h2
 from proxy.exchange.client import Arrival, ClientExchange
 from proxy.exchange.relay import NOBODY
-from proxy.h2.heads import Fields, ResponseHead
+from proxy.heads import Fields, ResponseHead
 from proxy.loop import Creditor, Transport
 
 _SMALL_BYTES: Final = 16 * 1024

@@ -7,7 +7,7 @@ client learns nothing that it has not sent.
 from http import HTTPStatus
 from typing import Final
 
-from proxy.h2.heads import ResponseHead
+from proxy.heads import ResponseHead
 
 MISDIRECTED: Final = "this connection was not set up for the listener that has this host now; use a new connection"
 CONTENT_TYPE: Final = (b"content-type", b"text/plain; charset=utf-8")

@@ -13,8 +13,9 @@ import msgspec
 from proxy import document, h1, h2
 from proxy.document.durations import seconds
 from proxy.exchange.client import ClientExchange, ClientStream
+from proxy.heads import RequestHead
 
-Begin = Callable[[ClientStream, h2.RequestHead, bool], ClientExchange]
+Begin = Callable[[ClientStream, RequestHead, bool], ClientExchange]
 """Stream, head, and whether the request has no body; `Services.begin`, or what the tunnel puts before it."""
 
 _LINE_REST_BYTES: Final = 64

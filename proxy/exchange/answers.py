@@ -15,7 +15,7 @@ from typing import Final
 import msgspec
 
 from proxy.backend.stream import Reason
-from proxy.h2.heads import Field, Fields, RequestHead, ResponseHead
+from proxy.heads import BODILESS_STATUS_CODES, Field, Fields, RequestHead, ResponseHead
 from proxy.routing import Answer, HeaderEdits, Redirect, grpc_status_of
 from proxy.routing.hosts import is_grpc
 
@@ -23,7 +23,6 @@ _TEXT: Final[Field] = (b"content-type", b"text/plain; charset=utf-8")
 _NO_BODY: Final[Field] = (b"content-length", b"0")
 _VERBATIM: Final = frozenset(("fixed", "preflight"))
 """Reasons of answers that are not errors of ours, whatever their status code: sent as they are."""
-_BODILESS: Final = frozenset((204, 304))
 _PHRASES: Final = {status.value: status.phrase.lower().encode() for status in HTTPStatus}
 _PRINTABLE: Final = frozenset(range(0x20, 0x7F)) - {ord("%")}
 
@@ -100,7 +99,7 @@ def reply_to(answer: Answer, request: RequestHead, request_id: Field, now_s: flo
         return _grpc_reply(answer, message if is_verbatim else b"%b, request id %b" % (message, request_id[1]), own)
     body = answer.body if is_verbatim else _error_body(answer, request_id[1])
     fields = _edited(answer.headers, answer.response_edits) + own
-    if answer.status_code in _BODILESS:
+    if answer.status_code in BODILESS_STATUS_CODES:
         return Reply(ResponseHead(answer.status_code, fields), b"")
     fields.append((b"content-length", b"%d" % len(body)))
     return Reply(ResponseHead(answer.status_code, fields), b"" if request.method == b"HEAD" else body)

@@ -18,7 +18,7 @@ from proxy.exchange.authorization import Question
 from proxy.exchange.hopbyhop import response_fields
 from proxy.exchange.relay import Data
 from proxy.exchange.shared import Shared
-from proxy.h2.heads import Fields, ResponseHead
+from proxy.heads import Fields, ResponseHead
 
 _PAST_CODES: Final = 600
 _MAX_REST_BYTES: Final = 64 * 1024

@@ -17,7 +17,7 @@ from proxy.exchange.ending import Ending
 from proxy.exchange.mirrors import mirrors_of
 from proxy.exchange.relay import Upload
 from proxy.exchange.timers import Timers
-from proxy.h2.heads import RequestHead, ResponseHead
+from proxy.heads import RequestHead, ResponseHead
 from proxy.routing import Answer, Forward
 
 _CONTINUE_S: Final = 1.0

@@ -8,7 +8,7 @@ from typing import Final
 
 import msgspec
 
-from proxy.h2.heads import Field, Fields, RequestHead
+from proxy.heads import Field, Fields, RequestHead
 from proxy.routing import Backend, HeaderEdits, Inquiry
 
 _NO_BODY: Final[Field] = (b"content-length", b"0")

@@ -7,7 +7,7 @@ come in as numbers.
 from typing import Final
 
 from proxy.h2 import ErrorCode
-from proxy.h2.heads import RequestHead
+from proxy.heads import RequestHead
 from proxy.routing import header
 
 CANCELLED: Final = 1

@@ -13,7 +13,7 @@ from typing import Protocol
 
 import msgspec
 
-from proxy.h2.heads import Fields, ResponseHead
+from proxy.heads import Fields, ResponseHead
 from proxy.loop import Creditor
 
 

@@ -13,7 +13,7 @@ from proxy.exchange.client import Arrival
 from proxy.exchange.forwarding import Forwarding
 from proxy.exchange.upgrade import NONCE_BYTES, Switch
 from proxy.h1.grammar import is_authority
-from proxy.h2.heads import RequestHead
+from proxy.heads import RequestHead
 from proxy.routing import Answer, Forward
 
 RACE_REPLAY_BYTES: Final = 64 * 1024

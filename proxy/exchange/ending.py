@@ -18,7 +18,7 @@ from proxy.exchange.relay import NOBODY, Relay, Upload
 from proxy.exchange.shared import Shared
 from proxy.exchange.timers import Timers
 from proxy.h2 import ErrorCode
-from proxy.h2.heads import Field, RequestHead
+from proxy.heads import Field, RequestHead
 from proxy.routing import Answer, Rule
 from proxy.stats import NO_ROUTE, RouteStats
 

@@ -29,7 +29,7 @@ from proxy.exchange.departure import Departure
 from proxy.exchange.hopbyhop import final_fields, interim_fields, trailer_fields
 from proxy.exchange.relay import NOBODY, Data, Relay, Upload
 from proxy.exchange.upgrade import Switch, UnusableSwitch
-from proxy.h2.heads import Fields, ResponseHead
+from proxy.heads import Fields, ResponseHead
 from proxy.loop import Creditor
 from proxy.routing import Forward, Redirect, decide
 

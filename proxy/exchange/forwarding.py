@@ -35,7 +35,7 @@ from proxy.exchange.hopbyhop import (
     sort_out,
     trailer_fields,
 )
-from proxy.h2.heads import Field, Fields, RequestHead
+from proxy.heads import Field, Fields, RequestHead
 from proxy.routing import Listener, header
 
 _FORWARDED_FOR, _FORWARDED, _GIVEN = range(FIRST_FREE, FIRST_FREE + 3)

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from typing import Final
 
 from proxy.h1.grammar import options_of, permitted_trailers
-from proxy.h2.heads import Field, Fields, ResponseHead
+from proxy.heads import Field, Fields, ResponseHead
 
 # Verdicts. KEEP is false, so that the usual case is one test. Those from LOOK_CLOSER on are special.
 KEEP, DROP, LOOK_CLOSER = range(3)

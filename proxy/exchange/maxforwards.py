@@ -2,7 +2,7 @@
 
 from typing import Final
 
-from proxy.h2.heads import Fields, RequestHead
+from proxy.heads import Fields, RequestHead
 from proxy.routing import Answer
 
 METHODS: Final = frozenset((b"OPTIONS", b"TRACE"))

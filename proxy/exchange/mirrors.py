@@ -10,7 +10,7 @@ from typing import Final
 from proxy.backend.stream import BackendStream, Failure
 from proxy.exchange.relay import Data, Relay
 from proxy.exchange.shared import Shared
-from proxy.h2.heads import Fields, RequestHead, ResponseHead
+from proxy.heads import Fields, RequestHead, ResponseHead
 from proxy.routing import Backend
 
 MAX_BEHIND_BYTES: Final = 256 * 1024

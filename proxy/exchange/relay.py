@@ -9,7 +9,7 @@ from collections import deque
 from collections.abc import Callable
 from typing import Final, Protocol
 
-from proxy.h2.heads import Fields
+from proxy.heads import Fields
 from proxy.loop import Creditor, lightened
 
 Data = bytes | memoryview

@@ -14,7 +14,7 @@ from proxy.exchange.client import ClientExchange, ClientStream
 from proxy.exchange.exchange import Exchange
 from proxy.exchange.shared import Shared
 from proxy.exchange.terms import terms_of
-from proxy.h2.heads import RequestHead
+from proxy.heads import RequestHead
 from proxy.routing import Table
 
 _SWEEP_S: Final = 1.0

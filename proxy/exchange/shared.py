@@ -13,7 +13,7 @@ from proxy.backend.stream import Pool
 from proxy.exchange.client import Arrival
 from proxy.exchange.record import Record
 from proxy.exchange.terms import Terms, terms_of
-from proxy.h2.heads import RequestHead
+from proxy.heads import RequestHead
 from proxy.loop import Loop
 from proxy.routing import compile_table
 from proxy.stats import Stats

@@ -9,7 +9,7 @@ import base64
 import hashlib
 from typing import Final
 
-from proxy.h2.heads import Fields, RequestHead, ResponseHead
+from proxy.heads import Fields, RequestHead, ResponseHead
 
 WEBSOCKET: Final = b"websocket"
 NONCE_BYTES: Final = 16

@@ -1,7 +1,8 @@
 """HTTP/1.1 for both roles, without input or output (RFC 9112; RFC 9110 for what fields mean).
 
-`ServerConnection` and `ClientConnection` are all that a caller needs, with the events named here and the heads that the
-HTTP/2 codec has too. Three doors: `receive(data) -> list[Event]`, `send_...`, and `data_to_send() -> bytes`.
+`ServerConnection` and `ClientConnection` are all that a caller needs, with the events named here and the heads of
+`proxy.heads`, which it shares with HTTP/2. Three doors: `receive(data) -> list[Event]`, `send_...`, and
+`data_to_send() -> bytes`.
 """
 
 from proxy.h1.caches import Caches
@@ -19,7 +20,6 @@ from proxy.h1.events import (
 )
 from proxy.h1.limits import Limits
 from proxy.h1.server import ServerConnection
-from proxy.h2.heads import Field, Fields, RequestHead, ResponseHead
 
 __all__ = [
     "NOT_HTTP",
@@ -28,17 +28,13 @@ __all__ = [
     "ConnectionTerminated",
     "DataReceived",
     "Event",
-    "Field",
-    "Fields",
     "Http2PrefaceReceived",
     "InformationalReceived",
     "Limits",
     "LocalProtocolError",
     "ProtocolError",
     "RemoteProtocolError",
-    "RequestHead",
     "RequestReceived",
-    "ResponseHead",
     "ResponseReceived",
     "ServerConnection",
     "TrailersReceived",

@@ -1,14 +1,15 @@
 """Field lines seen before, ready decoded or encoded: most fields of most messages repeat.
 
 One `Caches` serves all connections of a thread. Bounded in entries and bytes; a flood of new lines ages out by itself.
-Credentials are never entered, so that they do not outlive their message.
+Credentials and cookies are never entered, so that they do not outlive their message.
 """
 
 from typing import Final
 
+from proxy import heads
 from proxy.h1.response import Response
-from proxy.h2.heads import UNREPEATED_NAMES, Field
-from proxy.h2.recent import Recent
+from proxy.heads import Field
+from proxy.recent import Recent
 
 ReceivedLine = tuple[int, Field]
 """A kind, by which the head's reader knows what concerns framing, and the field."""
@@ -20,7 +21,7 @@ MAX_HEAD_BYTES: Final = 2048
 MAX_HEADS: Final = 1000
 _MAX_LINES: Final = 20_000
 _MAX_BYTES: Final = 4 * 1024 * 1024
-UNCACHED_NAMES: Final = UNREPEATED_NAMES | {b"authorization", b"cookie", b"proxy-authorization", b"set-cookie"}
+UNCACHED_NAMES: Final = heads.UNCACHED_NAMES | {b"cookie"}
 
 
 class Caches:

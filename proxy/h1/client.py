@@ -19,7 +19,7 @@ from proxy.h1.limits import DEFAULT_LIMITS, Limits
 from proxy.h1.response import CHUNKED, UNTIL_CLOSE, Response
 from proxy.h1.responsehead import BAD_GATEWAY, ResponseHeadDecoder
 from proxy.h1.sending import Framing, Sending
-from proxy.h2.heads import RequestHead
+from proxy.heads import RequestHead
 
 _RESPONSE_START: Final = frozenset(b"H")
 # Methods whose requests say that they have no body, lest a server waits for one (RFC 9110, 8.6).

@@ -8,7 +8,7 @@ After a switch of protocols (101) all bytes come as `DataReceived`.
 
 import msgspec
 
-from proxy.h2.heads import Fields, RequestHead, ResponseHead
+from proxy.heads import Fields, RequestHead, ResponseHead
 
 
 class Event(msgspec.Struct, eq=False):

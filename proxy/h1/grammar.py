@@ -6,7 +6,7 @@ Everything here judges whole pieces by full match and answers with the piece or 
 import re
 
 from proxy.h1.errors import RemoteProtocolError
-from proxy.h2.heads import Field, Fields
+from proxy.heads import Field, Fields
 
 TOKEN = re.compile(rb"[!#$%&'*+\-.^_`|~0-9A-Za-z]+")
 # No control character but the tab. Bytes above 0x7f are obs-text: opaque, passed on as they came.

@@ -4,7 +4,7 @@ from typing import Final
 
 import msgspec
 
-from proxy.h2.heads import ResponseHead
+from proxy.heads import ResponseHead
 
 CHUNKED: Final = -1
 UNTIL_CLOSE: Final = -2

@@ -13,14 +13,13 @@ from proxy.h1.errors import FIELDS_TOO_LARGE, RemoteProtocolError
 from proxy.h1.grammar import LENGTH, decode_field_line, options_of
 from proxy.h1.limits import Limits
 from proxy.h1.response import CHUNKED, UNTIL_CLOSE, Response
-from proxy.h2.heads import Fields, ResponseHead
+from proxy.heads import BODILESS_STATUS_CODES, Fields, ResponseHead
 
 BAD_GATEWAY: Final = 502
 
 _STATUS_LINE = re.compile(rb"HTTP/1\.([01]) ([1-9][0-9][0-9])(?: [^\x00-\x08\x0a-\x1f\x7f]*)?")
 # Among the parameters of Keep-Alive (RFC 2068, 19.7.1.1). Who says more than nine digits has said nothing.
 _TIMEOUT_PARAMETER = re.compile(rb"(?:^|,)[ \t]*timeout=([0-9]{1,9})[ \t]*(?:,|$)", re.IGNORECASE)
-_BODILESS: Final = frozenset((204, 304))
 
 # What a line is to its head; found out once a line, not once a response.
 _LENGTH: Final = 1
@@ -76,7 +75,7 @@ class ResponseHeadDecoder:
             raise RemoteProtocolError(FIELDS_TOO_LARGE, reason)
         if status_code < 200:
             return _informational(ResponseHead(status_code, fields), special)
-        is_bodiless = answers_head or status_code in _BODILESS
+        is_bodiless = answers_head or status_code in BODILESS_STATUS_CODES
         response = _final(ResponseHead(status_code, fields), special, status[1] == b"0", is_bodiless)
         if is_repeated:
             self._keep(head, response)

@@ -21,12 +21,11 @@ from proxy.h1.headbuffer import HeadBuffer
 from proxy.h1.limits import DEFAULT_LIMITS, Limits
 from proxy.h1.requesthead import CHUNKED, Request, RequestHeadDecoder
 from proxy.h1.sending import Framing, Sending
-from proxy.h2.heads import ResponseHead
+from proxy.heads import BODILESS_STATUS_CODES, ResponseHead
 
 _METHOD_START: Final = frozenset(b"!#$%&'*+-.^_`|~0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz")
 _HTTP2_HEAD: Final = b"PRI * HTTP/2.0\r\n\r\n"
 _STATUS_LINES: Final = {status.value: f"HTTP/1.1 {status.value} {status.phrase}\r\n".encode() for status in HTTPStatus}
-_BODILESS: Final = frozenset((204, 304))
 
 
 class Reading:
@@ -261,7 +260,7 @@ class ServerConnection(Sending):
         is_http_10 = request is not None and request.is_http_10
         line, length_bytes = head.lines or self._encode(head)
         lines.append(line)
-        if head.status_code in _BODILESS or (request is not None and request.head.method == b"HEAD"):
+        if head.status_code in BODILESS_STATUS_CODES or (request is not None and request.head.method == b"HEAD"):
             return Framing.NOTHING, 0
         if length_bytes is not None:
             if end_stream and length_bytes:

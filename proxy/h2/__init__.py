@@ -1,7 +1,7 @@
 """HTTP/2 for both roles, without input or output (RFC 9113, RFC 7541, RFC 8441).
 
-`Connection.server` and `Connection.client` are all that a caller needs, with the events and heads named here. Imports
-nothing else of ours.
+`Connection.server` and `Connection.client` are all that a caller needs, with the events named here and the heads of
+`proxy.heads`, which it shares with HTTP/1.1.
 """
 
 from proxy.h2.abuse import Limits
@@ -23,7 +23,6 @@ from proxy.h2.events import (
     TrailersReceived,
     WindowUpdated,
 )
-from proxy.h2.heads import Field, Fields, NeverIndexedField, RequestHead, ResponseHead
 from proxy.h2.settings import PeerSettings, Settings
 
 __all__ = [
@@ -33,22 +32,17 @@ __all__ = [
     "DataReceived",
     "ErrorCode",
     "Event",
-    "Field",
-    "Fields",
     "GoawayReceived",
     "InformationalReceived",
     "Limits",
     "LocalProtocolError",
-    "NeverIndexedField",
     "PeerSettings",
     "PingAcked",
     "ProtocolError",
     "RemoteProtocolError",
-    "RequestHead",
     "RequestReceived",
     "RequestRejected",
     "RequestTooLarge",
-    "ResponseHead",
     "ResponseReceived",
     "Settings",
     "SettingsChanged",

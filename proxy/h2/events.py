@@ -8,7 +8,7 @@ where it cancels what we still send; nothing follows it.
 
 import msgspec
 
-from proxy.h2.heads import Fields, RequestHead, ResponseHead
+from proxy.heads import Fields, RequestHead, ResponseHead
 
 
 class Event(msgspec.Struct, eq=False):

@@ -7,7 +7,7 @@ and looks its raw bytes up; only a field that was never seen is decoded. Measure
 New fields are cut out one by one, but their values are decoded and judged together at the end of the block: 2 us.
 
 The cache is shared by the connections of one thread. Never-indexed fields, credentials, fields that are new in every
-request, and long ones stay out of it.
+request, and long ones stay out of it. Cookies are in it until they age out: a client sends its own with each request.
 """
 
 from hpack import Decoder, HPACKError, OversizedHeaderListError
@@ -22,7 +22,6 @@ from proxy.h2.literals import (
     SHAPES,
     STATIC,
     STATIC_FIELDS,
-    UNCACHED_NAMES,
     Opening,
     broken,
     decode_integer,
@@ -31,7 +30,8 @@ from proxy.h2.literals import (
     is_never_indexed,
     read_opening,
 )
-from proxy.h2.recent import Recent
+from proxy.heads import UNCACHED_NAMES
+from proxy.recent import Recent
 
 MAX_CACHED_FIELDS = 20_000
 MAX_CACHED_BYTES = 16 * 1024 * 1024

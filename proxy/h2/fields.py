@@ -10,7 +10,7 @@ import re
 from collections.abc import Sequence
 from functools import lru_cache
 
-from proxy.h2.heads import CONTROLS, NONE_NEVER_INDEXED, Field, Fields, NeverIndexedField, RequestHead, ResponseHead
+from proxy.heads import CONTROLS, NONE_NEVER_INDEXED, Field, Fields, NeverIndexedField, RequestHead, ResponseHead
 
 # What a field is to its head. From METHOD on they are pseudo-header fields.
 ORDINARY, CONTENT_LENGTH, HOST, FLAWED, METHOD, SCHEME, PATH, AUTHORITY, PROTOCOL, STATUS = range(10)

@@ -13,15 +13,8 @@ from hpack.table import HeaderTable
 from proxy.h2 import huffman
 from proxy.h2.errors import ErrorCode, RemoteProtocolError
 from proxy.h2.fields import ORDINARY, Entry, is_plain
-from proxy.h2.heads import UNREPEATED_NAMES, Field
+from proxy.heads import UNCACHED_NAMES, Field
 
-# Credentials must not stay in memory.
-UNCACHED_NAMES = UNREPEATED_NAMES | {
-    b"authorization",
-    b"cf-access-jwt-assertion",
-    b"proxy-authorization",
-    b"set-cookie",
-}
 MAX_KEPT_NAME_BYTES = 64
 
 STATIC_FIELDS: tuple[Field, ...] = tuple((bytes(name), bytes(value)) for name, value in HeaderTable.STATIC_TABLE)

@@ -18,8 +18,7 @@ from proxy.h2.sending import Sending
 from proxy.h2.settings import Settings
 from proxy.h2.streams import UNKNOWN_LENGTH, Gone, Stream
 from proxy.h2.windows import INITIAL_WINDOW_BYTES, StreamWindow, widened
-
-BODILESS_STATUS_CODES = frozenset((204, 304))
+from proxy.heads import BODILESS_STATUS_CODES
 
 UNLIMITED = sys.maxsize
 # What a message costs us beside its fields, in fields; and a piece of a body.

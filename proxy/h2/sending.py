@@ -11,10 +11,10 @@ from proxy.h2 import frames
 from proxy.h2.abuse import DRIBBLE_BYTES, FloodGuard
 from proxy.h2.errors import ErrorCode, LocalProtocolError
 from proxy.h2.fieldlines import BlockEncoder
-from proxy.h2.heads import Fields, RequestHead, ResponseHead
 from proxy.h2.settings import PeerSettings, Settings
 from proxy.h2.streams import Gone, Stream, StreamTable
 from proxy.h2.windows import INITIAL_WINDOW_BYTES, Pool, SharedWindow
+from proxy.heads import Fields, RequestHead, ResponseHead
 
 # Larger DATA frames gain nothing (measured) and keep other streams waiting.
 MAX_DATA_FRAME_BYTES = 65_536

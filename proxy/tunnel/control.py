@@ -4,7 +4,7 @@ from collections.abc import Callable
 from typing import Final
 
 from proxy.exchange.client import ClientStream
-from proxy.h2.heads import Fields
+from proxy.heads import Fields
 from proxy.tunnel.controlevents import ControlEvent
 from proxy.tunnel.controlstream import ControlStream, State
 from proxy.tunnel.registration import Registration

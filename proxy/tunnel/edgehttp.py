@@ -8,8 +8,8 @@ from proxy.doors.h2connection import H2Connection
 from proxy.doors.member import Keeper
 from proxy.doors.terms import Terms
 from proxy.exchange.client import Arrival
-from proxy.h2 import ResponseHead
 from proxy.h2.abuse import Limits
+from proxy.heads import ResponseHead
 from proxy.loop import Loop
 
 _MAX_STREAMS: Final = 10_000

@@ -23,7 +23,8 @@ from proxy import h2
 from proxy.doors.member import Member
 from proxy.doors.terms import Terms
 from proxy.exchange.client import Arrival, ClientExchange, ClientStream
-from proxy.h2 import ErrorCode, RequestHead, ResponseHead
+from proxy.h2 import ErrorCode
+from proxy.heads import RequestHead, ResponseHead
 from proxy.loop import Loop, Transport
 from proxy.routing import TUNNEL_HTTPS
 from proxy.stats import EdgeStats

@@ -15,7 +15,7 @@ import daemonkit
 from daemonkit.logs import get_logger
 from proxy import document
 from proxy.doors.terms import Begin, Caches, Terms, terms_of
-from proxy.h2 import ResponseHead
+from proxy.heads import ResponseHead
 from proxy.loop import Loop
 from proxy.stats import Stats
 from proxy.tunnel.dialling import make_context

@@ -4,7 +4,7 @@ from collections.abc import Callable
 from typing import Protocol
 
 from proxy.exchange.client import ClientStream
-from proxy.h2.heads import Fields
+from proxy.heads import Fields
 from proxy.tunnel.control import NOBODY
 from proxy.tunnel.remoteconfig import (
     MAX_UPDATE_BYTES,

@@ -2,7 +2,7 @@
 
 from typing import Final
 
-from proxy.h2.heads import Fields
+from proxy.heads import Fields
 
 
 class Refused:

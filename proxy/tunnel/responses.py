@@ -17,9 +17,9 @@ from functools import lru_cache
 from typing import Final
 
 from proxy.h2.fieldcache import MAX_CACHED_BYTES, MAX_CACHED_FIELD_BYTES, MAX_CACHED_FIELDS
-from proxy.h2.heads import Field, Fields, ResponseHead
-from proxy.h2.literals import MAX_KEPT_NAME_BYTES, UNCACHED_NAMES
-from proxy.h2.recent import Recent
+from proxy.h2.literals import MAX_KEPT_NAME_BYTES
+from proxy.heads import UNCACHED_NAMES, Field, Fields, ResponseHead
+from proxy.recent import Recent
 
 SERIALIZED: Final = b"cf-cloudflared-response-headers"
 META: Final = b"cf-cloudflared-response-meta"

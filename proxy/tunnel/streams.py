@@ -15,8 +15,8 @@ from enum import Enum, auto
 from typing import Final
 
 from proxy.exchange.client import Arrival
-from proxy.h2.heads import Field, Fields, RequestHead
-from proxy.h2.recent import Recent
+from proxy.heads import Field, Fields, RequestHead
+from proxy.recent import Recent
 from proxy.routing import TUNNEL_HTTP, TUNNEL_HTTPS
 
 UPGRADE: Final = b"cf-cloudflared-proxy-connection-upgrade"

@@ -13,7 +13,7 @@ from proxy.backend.pools import Pools
 from proxy.backend.request import Request
 from proxy.backend.resolver import GetAddrInfo
 from proxy.backend.stream import NO_WISH, Failure, Wish
-from proxy.h2.heads import Fields, RequestHead, ResponseHead
+from proxy.heads import Fields, RequestHead, ResponseHead
 from proxy.loop import Loop
 from proxy.routing import Table, compile_table
 from proxy.stats import BackendStats, Stats

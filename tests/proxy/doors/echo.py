@@ -26,7 +26,7 @@ from collections import deque
 from collections.abc import Callable
 
 from proxy.exchange.client import ClientStream
-from proxy.h2.heads import Fields, RequestHead, ResponseHead
+from proxy.heads import Fields, RequestHead, ResponseHead
 from proxy.loop import Creditor, Loop
 
 TEXT = (b"content-type", b"text/plain")

@@ -13,7 +13,7 @@ from hpack import NeverIndexedHeaderTuple
 from proxy.doors.h1connection import H1Connection
 from proxy.doors.h2connection import H2Connection
 from proxy.exchange.exchange import Exchange
-from proxy.h2 import NeverIndexedField
+from proxy.heads import NeverIndexedField
 from proxy.loop.output import Output
 from tests.proxy.doors.chain import IDLE_S, PROTOCOLS, UNTIL_A_LOOK_S, Chain, Proxy, chain_over
 from tests.proxy.doors.h2client import H2Client

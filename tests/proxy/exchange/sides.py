@@ -12,7 +12,7 @@ from proxy.exchange.client import Arrival, ClientExchange
 from proxy.exchange.record import Record
 from proxy.exchange.relay import NOBODY
 from proxy.exchange.services import Services
-from proxy.h2.heads import Field, Fields, RequestHead, ResponseHead
+from proxy.heads import Field, Fields, RequestHead, ResponseHead
 from proxy.loop import Creditor, Loop
 from proxy.routing import compile_table
 from proxy.stats import Stats

@@ -5,7 +5,7 @@ import pytest
 from proxy.backend.stream import Reason
 from proxy.document import Rule
 from proxy.exchange.answers import error_answer, failure_answer, http_date, percent_encoded, redirect_reply, reply_to
-from proxy.h2.heads import Fields
+from proxy.heads import Fields
 from proxy.routing import Answer, HeaderEdits, Listener, Redirect
 from proxy.routing.hosts import RouteSet
 from proxy.routing.rule import RuleCompiler

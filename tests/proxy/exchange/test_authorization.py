@@ -7,7 +7,7 @@ import pytest
 from proxy.backend.stream import NO_WISH, Reason
 from proxy.exchange.asking import Asking
 from proxy.exchange.exchange import Exchange
-from proxy.h2.heads import Fields
+from proxy.heads import Fields
 from tests.proxy.exchange.conftest import MakeWorld
 from tests.proxy.exchange.sides import MemoryClient, MemoryStream, World, asked, config
 

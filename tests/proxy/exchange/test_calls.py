@@ -3,7 +3,7 @@
 import pytest
 
 from proxy.h2 import ErrorCode
-from proxy.h2.heads import Fields
+from proxy.heads import Fields
 from tests.proxy.exchange.sides import GRPC, World, asked
 
 

@@ -5,7 +5,7 @@ import pytest
 
 from proxy.backend.stream import Reason
 from proxy.exchange.record import Record
-from proxy.h2.heads import RequestHead
+from proxy.heads import RequestHead
 from proxy.routing import compile_table
 from proxy.stats import NO_ROUTE
 from tests.proxy.exchange.conftest import MakeWorld

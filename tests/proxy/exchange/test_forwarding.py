@@ -9,7 +9,7 @@ from proxy.document import Forwarding as ForwardingSpec
 from proxy.exchange.client import Arrival
 from proxy.exchange.forwarding import Forwarding
 from proxy.exchange.hopbyhop import interim_fields, response_fields, trailer_fields
-from proxy.h2.heads import Field, Fields
+from proxy.heads import Field, Fields
 from proxy.routing import TUNNEL_HTTP, TUNNEL_HTTPS, Listener
 from proxy.routing.hosts import RouteSet
 from tests.proxy.exchange.sides import arrived, asked

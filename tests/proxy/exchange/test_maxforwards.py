@@ -2,7 +2,7 @@
 
 import pytest
 
-from proxy.h2.heads import Field
+from proxy.heads import Field
 from tests.proxy.exchange.conftest import MakeWorld
 from tests.proxy.exchange.sides import World, asked, config
 

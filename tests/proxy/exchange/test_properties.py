@@ -11,7 +11,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 from proxy import document
 from proxy.backend.stream import Reason
 from proxy.exchange.upgrade import accept_of
-from proxy.h2.heads import RequestHead
+from proxy.heads import RequestHead
 from tests.proxy.exchange.sides import GRPC, UNLIMITED, MemoryClient, MemoryStream, World, asked, config, config_of
 
 POLICIES = (

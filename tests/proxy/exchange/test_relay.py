@@ -7,7 +7,7 @@ from collections.abc import Callable
 import pytest
 
 from proxy.exchange.relay import Relay, Upload
-from proxy.h2.heads import Fields
+from proxy.heads import Fields
 from proxy.loop import Creditor
 
 SIZE_BYTES = 60_000

@@ -3,7 +3,7 @@
 import pytest
 
 from proxy.document import Document
-from proxy.h2.heads import ResponseHead
+from proxy.heads import ResponseHead
 from tests.proxy.exchange.conftest import MakeWorld
 from tests.proxy.exchange.sides import GRPC, MemoryClient, World, arrived, asked, config
 

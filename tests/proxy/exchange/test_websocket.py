@@ -5,7 +5,7 @@ import base64
 import pytest
 
 from proxy.exchange.upgrade import accept_of
-from proxy.h2.heads import Fields, RequestHead
+from proxy.heads import Fields, RequestHead
 from tests.proxy.exchange.conftest import MakeWorld
 from tests.proxy.exchange.sides import MemoryClient, World, asked, config
 

@@ -2,8 +2,9 @@
 
 import pytest
 
-from proxy.h1 import Caches, ClientConnection, Fields, Limits, LocalProtocolError, RequestHead
+from proxy.h1 import Caches, ClientConnection, Limits, LocalProtocolError
 from proxy.h1.caches import MAX_HEAD_BYTES, MAX_HEADS, MAX_LINE_BYTES
+from proxy.heads import Fields, RequestHead
 from tests.proxy.h1.transcripts import END, Line, receive_in_pieces, three_ways, transcript
 
 OK = b"HTTP/1.1 200 OK\r\n"
@@ -495,6 +496,17 @@ def test_of_what_backends_repeat_no_credential_is_remembered_and_nothing_long() 
     remembered = [*caches.received.young, *caches.received.old, *caches.heads]
 
     assert {b"Content-Length: 0", b"X: " + b"x" * 100} == set(remembered)
+
+
+def test_of_what_is_sent_no_credential_is_remembered() -> None:
+    names = b"authorization cf-access-jwt-assertion cookie proxy-authorization".split()
+    caches = Caches()
+    for _ in range(3):
+        ClientConnection(caches).send_request(
+            head(fields=[(b"accept", b"*/*"), *((name, b"x") for name in names)]), True
+        )
+
+    assert {(b"accept", b"*/*")} == set(caches.sent.young)
 
 
 def test_heads_are_remembered_in_bounded_number() -> None:

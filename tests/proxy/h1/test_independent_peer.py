@@ -4,7 +4,8 @@ import h11
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from proxy.h1 import Caches, ClientConnection, Fields, RequestHead, RequestReceived, ResponseHead, ServerConnection
+from proxy.h1 import Caches, ClientConnection, RequestReceived, ServerConnection
+from proxy.heads import Fields, RequestHead, ResponseHead
 from tests.proxy.h1.test_properties import bodies, cuts, field_lists, length_of, methods, paths, request_streams
 from tests.proxy.h1.test_properties import send_body as send_own_body
 from tests.proxy.h1.transcripts import END, Line, receive_in_pieces, transcript

@@ -3,7 +3,8 @@
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from proxy.h1 import Caches, ClientConnection, Fields, Limits, RequestHead, ResponseHead, ServerConnection
+from proxy.h1 import Caches, ClientConnection, Limits, ServerConnection
+from proxy.heads import Fields, RequestHead, ResponseHead
 from tests.proxy.h1.transcripts import END, Line, receive_in_pieces, transcript
 
 LIMITS = Limits(

@@ -4,7 +4,8 @@ import tracemalloc
 
 import pytest
 
-from proxy.h1 import NOT_HTTP, Caches, Limits, LocalProtocolError, RequestReceived, ResponseHead, ServerConnection
+from proxy.h1 import NOT_HTTP, Caches, Limits, LocalProtocolError, RequestReceived, ServerConnection
+from proxy.heads import ResponseHead
 from tests.proxy.h1.transcripts import END, Line, receive_in_pieces, request, three_ways, transcript
 
 GET = b"GET / HTTP/1.1\r\nHost: a.example\r\n\r\n"

@@ -4,7 +4,8 @@ from collections.abc import Callable
 
 import pytest
 
-from proxy.h1 import Caches, Fields, LocalProtocolError, ResponseHead, ServerConnection
+from proxy.h1 import Caches, LocalProtocolError, ServerConnection
+from proxy.heads import Fields, ResponseHead
 from tests.proxy.h1.transcripts import END, request, transcript
 
 GET = b"GET / HTTP/1.1\r\nHost: a.example\r\n\r\n"

@@ -5,7 +5,6 @@ from proxy.h1 import (
     ConnectionTerminated,
     DataReceived,
     Event,
-    Fields,
     Http2PrefaceReceived,
     InformationalReceived,
     RequestReceived,
@@ -13,6 +12,7 @@ from proxy.h1 import (
     ServerConnection,
     TrailersReceived,
 )
+from proxy.heads import Fields
 
 Line = tuple[object, ...]
 END = ("end",)

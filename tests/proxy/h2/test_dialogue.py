@@ -10,17 +10,13 @@ from proxy.h2 import (
     DataReceived,
     ErrorCode,
     Event,
-    Fields,
     GoawayReceived,
     InformationalReceived,
     LocalProtocolError,
-    NeverIndexedField,
     PingAcked,
-    RequestHead,
     RequestReceived,
     RequestRejected,
     RequestTooLarge,
-    ResponseHead,
     ResponseReceived,
     Settings,
     SettingsChanged,
@@ -28,6 +24,7 @@ from proxy.h2 import (
     TrailersReceived,
     frames,
 )
+from proxy.heads import Fields, NeverIndexedField, RequestHead, ResponseHead
 from tests.proxy.h2.wire import GET, flow, get_head, headers, sent_frames
 
 

@@ -7,10 +7,11 @@ from hpack import Decoder
 from hypothesis import given
 from hypothesis import strategies as st
 
-from proxy.h2 import Field, LocalProtocolError, RequestHead, ResponseHead
+from proxy.h2 import LocalProtocolError
 from proxy.h2.fieldcache import BlockDecoder, make_cache
 from proxy.h2.fieldlines import BlockEncoder, LineCache, encode_integer
 from proxy.h2.fields import request_head, response_head
+from proxy.heads import Field, RequestHead, ResponseHead
 from tests.proxy.h2.wire import get_head
 
 RESERVED = {b"host", b"te", b"connection", b"content-length", b"upgrade", b"keep-alive", b"proxy-connection"}

@@ -4,17 +4,8 @@ from collections.abc import Callable, Iterable
 
 import pytest
 
-from proxy.h2 import (
-    Caches,
-    Connection,
-    ConnectionTerminated,
-    ErrorCode,
-    Limits,
-    RequestReceived,
-    ResponseHead,
-    Settings,
-    frames,
-)
+from proxy.h2 import Caches, Connection, ConnectionTerminated, ErrorCode, Limits, RequestReceived, Settings, frames
+from proxy.heads import ResponseHead
 from tests.proxy.h2.wire import GET, POST, data, headers, new_server, sent_frames
 
 Flood = Callable[[int], bytes]

@@ -11,12 +11,12 @@ from proxy.h2 import (
     DataReceived,
     ErrorCode,
     LocalProtocolError,
-    ResponseHead,
     Settings,
     StreamReset,
     WindowUpdated,
     frames,
 )
+from proxy.heads import ResponseHead
 from tests.proxy.h2.wire import GET, POST, data, get_head, headers, new_client, new_server, sent_frames
 
 SMALL = Settings(stream_window_bytes=1000, window_pool_bytes=0, connection_window_bytes=65_535)

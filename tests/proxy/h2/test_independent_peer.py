@@ -18,14 +18,13 @@ from proxy.h2 import (
     GoawayReceived,
     InformationalReceived,
     PingAcked,
-    RequestHead,
     RequestReceived,
-    ResponseHead,
     ResponseReceived,
     Settings,
     StreamReset,
     TrailersReceived,
 )
+from proxy.heads import RequestHead, ResponseHead
 
 T = TypeVar("T")
 BODY = bytes(range(256)) * 2_000

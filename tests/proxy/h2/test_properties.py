@@ -14,10 +14,10 @@ from proxy.h2 import (
     Event,
     LocalProtocolError,
     RequestReceived,
-    ResponseHead,
     Settings,
     frames,
 )
+from proxy.heads import ResponseHead
 from tests.proxy.h2.wire import (
     ENDS,
     GET,

@@ -4,8 +4,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from proxy.h2 import Caches, Connection, DataReceived, ErrorCode, ResponseHead, Settings, StreamReset, frames
+from proxy.h2 import Caches, Connection, DataReceived, ErrorCode, Settings, StreamReset, frames
 from proxy.h2.windows import Pool, StreamWindow
+from proxy.heads import ResponseHead
 from proxy.tunnel.edgehttp import SETTINGS as EDGE_SETTINGS
 from tests.proxy.h2.wire import POST, PREFACE_AND_SETTINGS, SETTINGS_ACK, data, headers, new_server, sent_frames
 

@@ -5,7 +5,8 @@ from dataclasses import dataclass
 
 from hpack import Encoder
 
-from proxy.h2 import Caches, Connection, Event, Limits, RequestHead, Settings, frames
+from proxy.h2 import Caches, Connection, Event, Limits, Settings, frames
+from proxy.heads import RequestHead
 
 GET = [(b":method", b"GET"), (b":scheme", b"https"), (b":authority", b"a.example"), (b":path", b"/")]
 POST = [(b":method", b"POST"), *GET[1:]]

@@ -9,12 +9,11 @@ from proxy.h1 import (
     ConnectionTerminated,
     DataReceived,
     Event,
-    RequestHead,
     RequestReceived,
-    ResponseHead,
     ServerConnection,
     TrailersReceived,
 )
+from proxy.heads import RequestHead, ResponseHead
 from tests.proxy.smuggling.corpus import Case, Forwarded, load
 
 CASES = load()

@@ -1,8 +1,8 @@
 """The rooms together on one connection, as a connector uses them: an edge registers it and asks, over real frames."""
 
 from proxy import h2
-from proxy.h2 import Caches, Connection, DataReceived, RequestHead, RequestReceived, ResponseHead, ResponseReceived
-from proxy.h2.heads import Fields
+from proxy.h2 import Caches, Connection, DataReceived, RequestReceived, ResponseReceived
+from proxy.heads import Fields, RequestHead, ResponseHead
 from proxy.tunnel.controlevents import Registered, Unregistered
 from proxy.tunnel.controlstream import ControlStream
 from proxy.tunnel.remoteconfig import RemoteConfiguration, decode_update, encode_answer, flaw_of

@@ -5,9 +5,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from proxy import h2
-from proxy.h2 import Caches, Connection, RequestHead, ResponseHead
+from proxy.h2 import Caches, Connection
 from proxy.h2.fieldcache import MAX_CACHED_FIELD_BYTES
-from proxy.h2.heads import Fields
+from proxy.heads import Fields, RequestHead, ResponseHead
 from proxy.tunnel.responses import (
     FROM_CONNECTOR,
     FROM_ORIGIN,

@@ -2,8 +2,7 @@
 
 import pytest
 
-from proxy.h2 import RequestHead
-from proxy.h2.heads import Fields
+from proxy.heads import Fields, RequestHead
 from proxy.routing import TUNNEL_HTTP, TUNNEL_HTTPS
 from proxy.tunnel.streams import MAX_ARRIVALS, Entrance, StreamKind, is_bodiless
 

@@ -11,7 +11,7 @@ from collections.abc import Callable
 
 from proxy.exchange.relay import NOBODY, Relay
 from proxy.h2 import ErrorCode
-from proxy.h2.heads import Fields, ResponseHead
+from proxy.heads import Fields, ResponseHead
 from tests.support.edge.heads import Response, read_response
 from tests.support.edge.ledger import PATIENCE_S
 from tests.support.edge.stream import EdgeStream

@@ -11,7 +11,7 @@ from typing import Protocol
 
 from proxy import h2
 from proxy.h2 import frames
-from proxy.h2.heads import Fields, RequestHead
+from proxy.heads import Fields, RequestHead
 from proxy.loop import Creditor, Loop, Transport
 from proxy.loop.transport import Buffer
 from proxy.tunnel.registration import Refusal, Registration

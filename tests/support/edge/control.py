@@ -10,7 +10,7 @@ from collections.abc import Callable
 from typing import Protocol
 
 from proxy.exchange.relay import NOBODY
-from proxy.h2.heads import Fields, ResponseHead
+from proxy.heads import Fields, ResponseHead
 from proxy.loop import Loop
 from proxy.tunnel.registration import ConnectionDetails, Refusal, Registration
 from tests.support.edge import controlserver as asked

@@ -22,7 +22,7 @@ from typing import Final, Self, TypeVar
 import msgspec
 
 from proxy.exchange.relay import NOBODY
-from proxy.h2.heads import Fields, RequestHead
+from proxy.heads import Fields, RequestHead
 from proxy.loop import Loop
 from tests.support.edge.authority import EdgeAuthority
 from tests.support.edge.behaviour import WELL, Behaviour

@@ -11,7 +11,7 @@ import secrets
 import msgspec
 
 from proxy.exchange.hopbyhop import response_fields
-from proxy.h2.heads import Fields, RequestHead, ResponseHead
+from proxy.heads import Fields, RequestHead, ResponseHead
 from proxy.tunnel.responses import META, RESERVED_PREFIXES, SERIALIZED
 from tests.support.edge.serialized import deserialize
 

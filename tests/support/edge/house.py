@@ -17,7 +17,7 @@ from typing import Any
 from proxy import h2
 from proxy.doors.acceptor import Acceptor, Reserve
 from proxy.exchange.client import ClientStream
-from proxy.h2.heads import RequestHead
+from proxy.heads import RequestHead
 from proxy.loop import Handshake, Loop
 from proxy.tunnel.registration import Refusal, Registration
 from tests.support.edge.behaviour import DUPLICATE, WELL, Behaviour, Hang

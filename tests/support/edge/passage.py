@@ -16,7 +16,7 @@ from proxy.exchange.client import ClientStream
 from proxy.exchange.hopbyhop import interim_fields, trailer_fields
 from proxy.exchange.relay import NOBODY, Relay
 from proxy.h2 import ErrorCode
-from proxy.h2.heads import Field, Fields, RequestHead, ResponseHead
+from proxy.heads import Field, Fields, RequestHead, ResponseHead
 from proxy.loop import Loop
 from tests.support.edge.connection import EdgeConnection
 from tests.support.edge.heads import client_head, read_response, request_head

@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 
 from proxy.exchange.relay import NOBODY, Relay
-from proxy.h2.heads import Fields, RequestHead, ResponseHead
+from proxy.heads import Fields, RequestHead, ResponseHead
 from tests.support.edge.connection import EdgeConnection
 from tests.support.edge.heads import UPDATE_CONFIGURATION
 from tests.support.edge.ledger import Ledger, PushAnswer

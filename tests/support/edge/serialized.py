@@ -3,7 +3,7 @@
 import base64
 import re
 
-from proxy.h2.heads import Fields
+from proxy.heads import Fields
 
 _RAW_BASE64 = re.compile(rb"[A-Za-z0-9+/]*")
 

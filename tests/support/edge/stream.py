@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Protocol
 
 from proxy.h2 import ErrorCode
-from proxy.h2.heads import Fields, ResponseHead
+from proxy.heads import Fields, ResponseHead
 from proxy.loop import Creditor
 
 

@@ -26,7 +26,7 @@ from types import TracebackType
 from typing import Self
 
 from proxy import h2
-from proxy.h2.heads import Fields, RequestHead, ResponseHead
+from proxy.heads import Fields, RequestHead, ResponseHead
 from proxy.tunnel.controlevents import ControlEvent
 from proxy.tunnel.controlstream import ControlStream
 from proxy.tunnel.identity import client_info, connection_options

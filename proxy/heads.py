@@ -16,6 +16,11 @@ UNREPEATED_NAMES = frozenset(
     b"cf-ray sec-websocket-key traceparent x-amzn-trace-id x-b3-spanid x-b3-traceid x-request-id".split()
 )
 
+# Of clients who can be impersonated by them: no cache keeps them beyond their message.
+CREDENTIAL_NAMES = frozenset(b"authorization cf-access-jwt-assertion proxy-authorization set-cookie".split())
+UNCACHED_NAMES = UNREPEATED_NAMES | CREDENTIAL_NAMES
+BODILESS_STATUS_CODES = frozenset((204, 304))
+
 # What no field's value may hold: a line break would make two fields of one.
 CONTROLS = bytes({*range(0x20), 0x7F} - {0x09})
 
