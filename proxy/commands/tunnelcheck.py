@@ -136,7 +136,7 @@ def _dial(address: EdgeAddress, means: DialMeans, *, registers: bool) -> Step:
     heard: list[EdgeReport] = []
     began_s = time.monotonic()
 
-    def say(report: EdgeReport, _content: bytes | None) -> None:
+    def hear(report: EdgeReport) -> None:
         heard.append(report)
         if isinstance(report, Registered):
             links.obey(Withdraw(1), None)
@@ -144,7 +144,7 @@ def _dial(address: EdgeAddress, means: DialMeans, *, registers: bool) -> Step:
             # In order: an unregistered connection has last words.
             links.drain(loop.stop)
 
-    links = Links(loop, _refuse, Caches(), Stats(), say)
+    links = Links(loop, _refuse, Caches(), Stats(), hear)
     links.obey(Dial(1, 0, address, 0, registers), memoryview(msgspec.msgpack.encode(means)))
     loop.deadline(loop.stop).set(loop.now_s + _DIAL_TIMEOUT_S)
     loop.run()

@@ -91,7 +91,7 @@ class Snapshot(Message, frozen=True):
 
 
 class OfEdge(Message, frozen=True):
-    """What became of connections to the edge; a pushed configuration comes along as a memory file."""
+    """What became of connections to the edge."""
 
     report: EdgeReport
 

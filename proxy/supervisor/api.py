@@ -169,9 +169,10 @@ class ConfigApi:
             response.headers[PROBLEMS] = str(len(problems))
         if is_head:
             del response.headers["Content-Length"]  # RFC 9110, 9.3.2: it may be left out where it costs the content
-        if self._remote_version is not None and self._remote_version() != NO_VERSION:
+        remote_version = NO_VERSION if self._remote_version is None else self._remote_version()
+        if remote_version != NO_VERSION:
             # Beside the document, so that what is read can be sent again.
-            response.headers[REMOTE_VERSION] = str(self._remote_version())
+            response.headers[REMOTE_VERSION] = str(remote_version)
         return response
 
     def _put(self, request: Request) -> Response:

@@ -140,7 +140,7 @@ def _serve_api(
         is_open=options.allow_unauthenticated_config,
         max_document_bytes=options.max_document_bytes,
         is_stopping=daemon.stop.is_set,
-        remote_version=None if tunnel is None else lambda: tunnel.remote.version,
+        remote_version=None if tunnel is None else lambda: tunnel.remote_version,
     )
     daemon.serve(
         HttpServer(

@@ -98,7 +98,7 @@ class Slot:
         self.totals = Totals()
         self.on_failing: Callable[[int], None] = lambda _index: None
         """Called with the index, in the slot's thread, after each failed start too many."""
-        self.on_edge: Callable[[Slot, EdgeReport, memoryview | None], None] = lambda _slot, _report, _content: None
+        self.on_edge: Callable[[Slot, EdgeReport], None] = lambda _slot, _report: None
         """Called with what the worker says of its connections to the edge, in the slot's thread."""
         self.on_change: Callable[[Slot], None] = lambda _slot: None
         """Called when the worker has begun, has taken or refused a document, or has ended, in the slot's thread."""
@@ -246,7 +246,7 @@ class Slot:
 
     def _note(self, message: object, content: memoryview | None, process: WorkerProcess) -> None:
         if isinstance(message, OfEdge):
-            self.on_edge(self, message.report, content)
+            self.on_edge(self, message.report)
             return
         stats = _decode_stats(content) if content is not None else None
         with self._news:

@@ -39,14 +39,11 @@ from proxy.tunnel.orders import (
     Registered,
     Withdraw,
 )
-from proxy.tunnel.remoteconfig import RemoteConfiguration, Update
+from proxy.tunnel.remoteconfig import NO_VERSION
 from proxy.tunnel.retry import Waits
 from proxy.tunnel.token import TunnelToken
 
 log = get_logger(__name__)
-
-# Made before there are threads: a type that one of them makes msgspec learn is half known to the others, which crashes.
-_decode_update = msgspec.msgpack.Decoder(Update).decode
 
 PROBE_PERIOD_S: Final = 30.0
 SEARCH_AGAIN_S: Final = 60.0
@@ -79,7 +76,8 @@ class Tunnel:
         self._client_id = uuid.uuid4()
         self._events: queue.SimpleQueue[Callable[[], None]] = queue.SimpleQueue()
         self.places = [Place(index) for index in range(settings.ha_connections)]
-        self.remote = RemoteConfiguration()
+        self.remote_version = NO_VERSION
+        """Of the newest configuration that the provider has pushed."""
         """The newest configuration that the provider has pushed."""
         self._addresses: EdgeAddresses | None = None
         self._roots = ""
@@ -118,8 +116,8 @@ class Tunnel:
         self._is_stopping = True
         self._events.put(lambda: None)
 
-    def _on_report(self, slot: Slot, report: EdgeReport, content: memoryview | None) -> None:
-        self._events.put(partial(self._take_report, slot, report, content))
+    def _on_report(self, slot: Slot, report: EdgeReport) -> None:
+        self._events.put(partial(self._take_report, slot, report))
 
     def _on_change(self, slot: Slot) -> None:
         self._events.put(partial(self._take_change, slot))
@@ -257,9 +255,9 @@ class Tunnel:
 
     # -- what comes of it --------------------------------------------------------------------------------------------
 
-    def _take_report(self, slot: Slot, report: EdgeReport, content: memoryview | None) -> None:
+    def _take_report(self, slot: Slot, report: EdgeReport) -> None:
         if isinstance(report, Pushed):
-            self._keep(slot, report, content)
+            self._take_pushed(slot, report)
             return
         place = next((place for place in self.places if place.number == report.number), None)
         if place is None:
@@ -349,14 +347,11 @@ class Tunnel:
             # Whatever the wait was for.
             self.places[0].due_s = time.monotonic()
 
-    def _keep(self, slot: Slot, report: Pushed, content: memoryview | None) -> None:
-        before = self.remote
-        if content is not None:
-            # Else the worker had no memory to send it with, and the answer tells what is in force still.
-            self.remote = before.updated(_decode_update(content))
-        if self.remote is not before:
-            log.info("configuration of the provider acknowledged, not used for routing", version=self.remote.version)
-        slot.order(PushTaken(report.push, self.remote.version))
+    def _take_pushed(self, slot: Slot, report: Pushed) -> None:
+        if report.version is not None and report.version > self.remote_version:
+            self.remote_version = report.version
+            log.info("configuration of the provider acknowledged, not used for routing", version=report.version)
+        slot.order(PushTaken(report.push, self.remote_version))
 
     # -- another token -----------------------------------------------------------------------------------------------
 

@@ -31,7 +31,7 @@ class TunnelCollector(Collector):
         yield _gauge(
             "remote_config_version",
             "Version of the configuration that the provider has pushed, not used for routing; -1: none",
-            self._tunnel.remote.version,
+            self._tunnel.remote_version,
         )
         yield from _places(places)
         # The collector of the proxy has asked the workers a moment ago.

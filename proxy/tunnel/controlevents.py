@@ -20,9 +20,7 @@ class RegistrationFailed(msgspec.Struct, frozen=True):
     cause: FailureCause
     error: str
     """What to log: the edge's own words, cut and in one line."""
-    should_retry: bool
-    """What the edge recommends; trying goes on in any case."""
-    retry_after_s: float
+    retry_after_s: float = 0.0
 
 
 class LocalConfigurationAnswered(msgspec.Struct, frozen=True):

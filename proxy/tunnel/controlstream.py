@@ -180,7 +180,8 @@ class ControlStream:
             cause = FailureCause.DUPLICATE
         elif response.is_unauthorized:
             cause = FailureCause.UNAUTHORIZED
-        return self._fail(cause, _shown(response.cause), response.should_retry, response.retry_after_s)
+        # Trying goes on whether or not the edge recommends it.
+        return self._fail(cause, _shown(response.cause), response.retry_after_s)
 
     def _on_local_configuration(self, outcome: Outcome) -> ControlEvent:
         return LocalConfigurationAnswered(_error_of(outcome))
@@ -195,18 +196,15 @@ class ControlStream:
     def _is_over(self) -> bool:
         return self.state in (State.ENDED, State.CLOSED)
 
-    def _fail(
-        self, cause: FailureCause, error: str, should_retry: bool = False, retry_after_s: float = 0.0
-    ) -> RegistrationFailed:
+    def _fail(self, cause: FailureCause, error: str, retry_after_s: float = 0.0) -> RegistrationFailed:
         self.state = State.ENDED
-        return RegistrationFailed(cause, error, should_retry, retry_after_s)
+        return RegistrationFailed(cause, error, retry_after_s)
 
     def _break(self, reason: str, cause: FailureCause = FailureCause.MALFORMED) -> ControlEvent:
         """While registering, `cause` is why that failed."""
-        is_registering = self.state is State.REGISTERING
+        if self.state is State.REGISTERING:
+            return self._fail(cause, reason)
         self.state = State.ENDED
-        if is_registering:
-            return RegistrationFailed(cause, reason, should_retry=False, retry_after_s=0.0)
         return ControlStreamBroken(reason)
 
     def _want(self, state: State, what: str) -> None:

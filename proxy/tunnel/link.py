@@ -44,7 +44,7 @@ from proxy.tunnel.heartbeat import PING_PERIOD_S, Heartbeat
 from proxy.tunnel.identity import ClientInfo, connection_options
 from proxy.tunnel.orders import Dial, EdgeReport, Ended, Reached
 from proxy.tunnel.orders import Registered as RegisteredReport
-from proxy.tunnel.pushes import Keep, Push, Room
+from proxy.tunnel.pushes import Acknowledge, Push, Room
 from proxy.tunnel.refused import REFUSED
 from proxy.tunnel.registration import ConnectionDetails, Registration
 from proxy.tunnel.responses import failure_head
@@ -77,7 +77,7 @@ class Home(Protocol):
     def report(self, report: EdgeReport) -> None: ...
     def forget(self, link: "Link") -> None: ...
     @property
-    def keep(self) -> Keep: ...
+    def acknowledge(self) -> Acknowledge: ...
 
 
 class Link:
@@ -185,7 +185,7 @@ class Link:
         if kind is StreamKind.CONTROL:
             return self._on_control_stream(stream)
         if kind is StreamKind.CONFIGURATION:
-            push = Push(stream, self._home.keep, self._push_room)
+            push = Push(stream, self._home.acknowledge, self._push_room)
             if end_stream:
                 push.take()
             return push
@@ -229,10 +229,7 @@ class Link:
         self._registered_at_s = self._loop.now_s
         self._enter(Phase.REGISTERED, PING_PERIOD_S)
         self._ping()
-        report = RegisteredReport(
-            self.number, str(details.connection_id), details.location, details.is_remotely_managed
-        )
-        self._home.report(report)
+        self._home.report(RegisteredReport(self.number, str(details.connection_id), details.location))
         describes = not details.is_remotely_managed and self._order.conn_index == 0
         # Whoever heard of it may have withdrawn it at once.
         if describes and self._control is not None and self._control.is_registered:

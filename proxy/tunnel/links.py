@@ -23,7 +23,6 @@ from proxy.tunnel.failures import FailureCause
 from proxy.tunnel.identity import client_info
 from proxy.tunnel.link import Link
 from proxy.tunnel.orders import Dial, DialMeans, EdgeOrder, EdgeReport, Ended, Pushed, PushTaken, Withdraw
-from proxy.tunnel.remoteconfig import Update
 from proxy.tunnel.responses import ResponseHeads
 from proxy.tunnel.token import TunnelToken
 
@@ -31,16 +30,15 @@ log = get_logger(__name__)
 
 CONNECTOR_VERSION: Final = f"tunnelgw-{daemonkit.__version__}"
 
-Say = Callable[[EdgeReport, bytes | None], None]
-"""A report, and what comes along."""
+Report = Callable[[EdgeReport], None]
 
 
 class Links:
-    def __init__(self, loop: Loop, begin: Begin, caches: Caches, stats: Stats, say: Say) -> None:
+    def __init__(self, loop: Loop, begin: Begin, caches: Caches, stats: Stats, report: Report) -> None:
         self._loop = loop
         self._caches = caches
         self._stats = stats
-        self._say = say
+        self.report = report
         self._links: dict[int, Link] = {}
         """By number of the dial."""
         self._limits = document.Limits()
@@ -107,16 +105,11 @@ class Links:
 
     # -- what connections say ----------------------------------------------------------------------------------------
 
-    def report(self, report: EdgeReport) -> None:
-        self._say(report, None)
-
-    def keep(self, update: Update, flaw: str | None, answer: Callable[[int], None]) -> None:
-        """`proxy.tunnel.pushes.Keep`: the supervisor keeps it, for all workers."""
+    def acknowledge(self, version: int | None, answer: Callable[[int], None]) -> None:
+        """`proxy.tunnel.pushes.Acknowledge`: the supervisor knows the version of all workers."""
         push, self._next_push = self._next_push, self._next_push + 1
         self._pushes[push] = answer
-        # One that cannot be taken only asks which version is in force.
-        kept = update if flaw is None else Update(-(1 << 31), b"null")
-        self._say(Pushed(push), msgspec.msgpack.encode(kept))
+        self.report(Pushed(push, version))
 
     def forget(self, link: Link) -> None:
         self._links.pop(link.number, None)

@@ -67,7 +67,6 @@ class Registered(Report, frozen=True):
     number: int
     connection_id: str
     location: str
-    is_remotely_managed: bool
 
 
 class Ended(Report, frozen=True):
@@ -83,10 +82,12 @@ class Ended(Report, frozen=True):
 
 
 class Pushed(Report, frozen=True):
-    """The provider has pushed a configuration, which comes along: an `Update` in MessagePack."""
+    """The provider has pushed a configuration."""
 
     push: int
     """Number of the worker's own; the answer names it."""
+    version: int | None
+    """None: the configuration cannot be taken, and the answer is only to say which version is in force."""
 
 
 EdgeOrder: TypeAlias = Dial | Withdraw | PushTaken

@@ -1,4 +1,4 @@
-"""A pushed configuration on its stream: collected, decoded, handed to whoever keeps it, and answered."""
+"""A pushed configuration on its stream: collected, decoded, told to whoever counts versions, and answered."""
 
 from collections.abc import Callable
 from typing import Protocol
@@ -9,8 +9,6 @@ from proxy.tunnel.control import NOBODY
 from proxy.tunnel.remoteconfig import (
     MAX_UPDATE_BYTES,
     MalformedUpdate,
-    RemoteConfiguration,
-    Update,
     decode_update,
     encode_answer,
     flaw_of,
@@ -18,9 +16,10 @@ from proxy.tunnel.remoteconfig import (
 from proxy.tunnel.responses import configuration_head, failure_head
 
 
-class Keep(Protocol):
-    def __call__(self, update: Update, flaw: str | None, answer: Callable[[int], None], /) -> None:
-        """`answer` is to be called, perhaps later, with the version that is in force then."""
+class Acknowledge(Protocol):
+    def __call__(self, version: int | None, answer: Callable[[int], None], /) -> None:
+        """`version` None: it cannot be taken. `answer` is to be called, perhaps later, with the version that is in
+        force then."""
 
 
 class Room:
@@ -35,9 +34,9 @@ class Room:
 class Push:
     """A `ClientExchange`."""
 
-    def __init__(self, stream: ClientStream, keep: Keep, room: Room) -> None:
+    def __init__(self, stream: ClientStream, acknowledge: Acknowledge, room: Room) -> None:
         self._stream = stream
-        self._keep = keep
+        self._acknowledge = acknowledge
         self._room = room
         self._body = bytearray()
         self._unsent = b""
@@ -78,11 +77,11 @@ class Push:
         def answer(applied_version: int) -> None:
             if self._is_over:
                 return
-            self._unsent = encode_answer(RemoteConfiguration(applied_version), flaw)
+            self._unsent = encode_answer(applied_version, flaw)
             self._stream.send_headers(configuration_head(), False)
             self._send()
 
-        self._keep(update, flaw, answer)
+        self._acknowledge(update.version if flaw is None else None, answer)
 
     def _forget_body(self) -> None:
         self._room.held_bytes -= len(self._body)

@@ -1,8 +1,8 @@
 """Configurations that the provider pushes to its connectors, and the answers that it waits for.
 
 What routes is the pushed document of our own controller. A provider's configuration is acknowledged, since a push that
-nobody takes is tried again for ever, kept, and shown to people; nothing else. Versions count for the whole proxy: the
-edge pushes over each connection, and a version that is not newer changes nothing. Pure.
+nobody takes is tried again for ever, and its version is shown; nothing else. Versions count for the whole proxy: the
+edge pushes over each connection, and one that is not newer changes nothing. Pure.
 """
 
 from typing import Any, Final
@@ -24,17 +24,6 @@ class Update(msgspec.Struct, frozen=True):
     version: int
     config: bytes
     """JSON."""
-
-
-class RemoteConfiguration(msgspec.Struct, frozen=True):
-    """The newest configuration that was pushed."""
-
-    version: int = NO_VERSION
-    config: bytes = b"null"
-
-    def updated(self, update: Update) -> "RemoteConfiguration":
-        """This one, or the update's, where that is newer."""
-        return RemoteConfiguration(update.version, update.config) if update.version > self.version else self
 
 
 class _Envelope(msgspec.Struct):
@@ -71,6 +60,6 @@ def flaw_of(update: Update) -> str | None:
     return None if isinstance(config, dict) else "the configuration is no JSON object"
 
 
-def encode_answer(applied: RemoteConfiguration, flaw: str | None) -> bytes:
-    """The body of the response; any `flaw` makes it a refusal."""
-    return msgspec.json.encode(_Answer(applied.version, flaw))
+def encode_answer(applied_version: int, flaw: str | None) -> bytes:
+    """The body of the response: the version in force; any `flaw` makes it a refusal."""
+    return msgspec.json.encode(_Answer(applied_version, flaw))

@@ -20,9 +20,6 @@ from proxy.worker.departed import Departed
 if TYPE_CHECKING:
     from proxy.tunnel.links import Links
 
-SayOfEdge = Callable[[EdgeReport, bytes | None], None]
-"""A report, and what comes along."""
-
 
 class DataPlane:
     """Everything behind the listening sockets and the tunnel; belongs to the loop's thread."""
@@ -77,13 +74,13 @@ class DataPlane:
             self._loop.stop()
             raise
 
-    def obey(self, order: EdgeOrder, content: memoryview | None, say: SayOfEdge) -> None:
+    def obey(self, order: EdgeOrder, content: memoryview | None, report: Callable[[EdgeReport], None]) -> None:
         """About connections to the tunnel's edge."""
         if self._links is None:
             # Here, not above: without a tunnel it would be memory for nothing.
             from proxy.tunnel.links import Links
 
-            self._links = Links(self._loop, self._services.begin, self._doors.caches, self._stats, say)
+            self._links = Links(self._loop, self._services.begin, self._doors.caches, self._stats, report)
             self._links.use(self._services.terms.table.settings.limits)
             if self._is_draining:
                 # The order was on its way when the end was.

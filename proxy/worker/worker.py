@@ -112,7 +112,7 @@ class Worker:
             case ToEdge(order):
                 content = self._content_of(descriptors)
                 with self._spare.at_hand():
-                    self._data_plane.obey(order, content, lambda report, content: self._say(OfEdge(report), content))
+                    self._data_plane.obey(order, content, lambda report: self._say(OfEdge(report)))
             case Report():
                 self._data_plane.measure()
                 with self._spare.at_hand():

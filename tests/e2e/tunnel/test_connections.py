@@ -147,7 +147,7 @@ def test_a_duplicate_takes_another_address(edge: Edge) -> None:
         assert proxy.metric("tunnelgw_proxy_tunnel_connection_failures_total", cause=FailureCause.DUPLICATE) >= 2
 
 
-def test_a_pushed_configuration_is_kept_for_all_connections_and_shown(edge: Edge) -> None:
+def test_a_pushed_configurations_version_holds_for_all_connections_and_is_shown(edge: Edge) -> None:
     with Connector(edge, connections=4, workers=2) as proxy:
         records = begin(proxy, 4)
         assert [edge.push(7, {"ingress": []}, record).last_applied_version for record in records] == [7] * 4

@@ -43,7 +43,7 @@ class Rig:
         self.stats = Stats()
         self.is_idle = threading.Event()
         self._news = threading.Condition()
-        self._reports: list[tuple[EdgeReport, bytes | None]] = []
+        self._reports: list[EdgeReport] = []
         self.links = Links(self.loop, self.services.begin, Caches(), self.stats, self._note)
         self._numbers = 0
         self._thread = threading.Thread(target=self.loop.run, name="loop", daemon=True)
@@ -84,25 +84,23 @@ class Rig:
 
     # -- reports -----------------------------------------------------------------------------------------------------
 
-    def _note(self, report: EdgeReport, content: bytes | None) -> None:
+    def _note(self, report: EdgeReport) -> None:
         with self._news:
-            self._reports.append((report, content))
+            self._reports.append(report)
             self._news.notify_all()
 
     @property
     def reports(self) -> list[EdgeReport]:
         with self._news:
-            return [report for report, _ in self._reports]
+            return [*self._reports]
 
     def wait_for(self, kind: type[R], number: int) -> R:
         """The only report of this kind on a dial."""
-        return self.wait_with_content(kind, lambda report: getattr(report, "number", None) == number)[0]
+        return self.wait_for_one(kind, lambda report: getattr(report, "number", None) == number)
 
-    def wait_with_content(
-        self, kind: type[R], is_wanted: Callable[[R], bool] = lambda _: True
-    ) -> tuple[R, bytes | None]:
-        def found() -> list[tuple[R, bytes | None]]:
-            return [(each, content) for each, content in self._reports if isinstance(each, kind) and is_wanted(each)]
+    def wait_for_one(self, kind: type[R], is_wanted: Callable[[R], bool] = lambda _: True) -> R:
+        def found() -> list[R]:
+            return [report for report in self._reports if isinstance(report, kind) and is_wanted(report)]
 
         with self._news:
             assert self._news.wait_for(found, PATIENCE_S), f"no {kind.__name__}; reports so far: {self._reports}"

@@ -136,7 +136,7 @@ def test_a_refusal_tells_its_cause_and_when_to_retry(refusal: Refusal, cause: Fa
     site.asked()
     site.server.refuse(1, refusal)
 
-    wanted = RegistrationFailed(cause, refusal.cause, refusal.should_retry, refusal.retry_after_s)
+    wanted = RegistrationFailed(cause, refusal.cause, refusal.retry_after_s)
     assert [wanted] == site.answered()
     assert [Finished(0, releases_results=False), Finished(1, releases_results=False)] == site.asked()
     site.stream.close()
@@ -149,7 +149,7 @@ def test_an_exception_fails_the_registration_and_releases_its_results() -> None:
     site.asked()
     site.server.fail(1, "overloaded")
 
-    assert [RegistrationFailed(FailureCause.EXCEPTION, "overloaded", False, 0.0)] == site.answered()
+    assert [RegistrationFailed(FailureCause.EXCEPTION, "overloaded")] == site.answered()
     assert [Finished(0, releases_results=False), Finished(1, releases_results=True)] == site.asked()
 
 
@@ -162,7 +162,7 @@ def test_a_call_that_the_edge_has_not_carried_out_fails_the_registration() -> No
 
     (event,) = stream.receive(vectors.BOOTSTRAP_RETURN + answer)
 
-    assert event == RegistrationFailed(FailureCause.EXCEPTION, "the call was not carried out", False, 0.0)
+    assert event == RegistrationFailed(FailureCause.EXCEPTION, "the call was not carried out")
 
 
 def test_after_a_refusal_nothing_more_is_told() -> None:
@@ -183,7 +183,7 @@ def test_a_bootstrap_that_fails_fails_the_registration_at_once() -> None:
     site.server.fail(0, "no")
 
     error = "no access to registration: no"
-    assert [RegistrationFailed(FailureCause.EXCEPTION, error, False, 0.0)] == site.answered()
+    assert [RegistrationFailed(FailureCause.EXCEPTION, error)] == site.answered()
     assert State.ENDED is site.stream.state
 
 

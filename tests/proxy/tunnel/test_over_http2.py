@@ -5,7 +5,7 @@ from proxy.h2 import Caches, Connection, DataReceived, RequestReceived, Response
 from proxy.heads import Fields, RequestHead, ResponseHead
 from proxy.tunnel.controlevents import Registered, Unregistered
 from proxy.tunnel.controlstream import ControlStream
-from proxy.tunnel.remoteconfig import RemoteConfiguration, decode_update, encode_answer, flaw_of
+from proxy.tunnel.remoteconfig import NO_VERSION, decode_update, encode_answer, flaw_of
 from proxy.tunnel.responses import (
     FROM_ORIGIN,
     SERIALIZED,
@@ -31,7 +31,7 @@ class Tunnel:
         self.control = ControlStream(vectors.REGISTRATION)
         self.control_id = 0
         self.kinds: dict[int, StreamKind] = {}
-        self.configuration = RemoteConfiguration()
+        self.version = NO_VERSION
         self.control_events: list[object] = []
         self.trip()
 
@@ -69,9 +69,9 @@ class Tunnel:
                 self.say()
             elif self.kinds[event.stream_id] is StreamKind.CONFIGURATION:
                 update = decode_update(bytes(event.data))
-                self.configuration = self.configuration.updated(update)
+                self.version = max(self.version, update.version)
                 self.connector.send_headers(event.stream_id, configuration_head())
-                answer = encode_answer(self.configuration, flaw_of(update))
+                answer = encode_answer(self.version, flaw_of(update))
                 self.connector.send_data(event.stream_id, answer, True)
 
     def say(self) -> None:

@@ -36,7 +36,7 @@ def test_the_first_dial_of_a_worker_is_not_made_when_it_ends(data_plane: DataPla
     means = DialMeans(new_tunnel().token, bytes(16), EdgeAuthority.make().pem.decode())
     with socket.create_server(("127.0.0.1", 0)) as edge:
         order = Dial(7, 0, EdgeAddress(*edge.getsockname()), 0, True)
-        data_plane.obey(order, memoryview(msgspec.msgpack.encode(means)), lambda report, _: reports.append(report))
+        data_plane.obey(order, memoryview(msgspec.msgpack.encode(means)), reports.append)
         edge.setblocking(False)
         with pytest.raises(BlockingIOError):
             edge.accept()

@@ -31,7 +31,7 @@ from proxy.tunnel.controlevents import ControlEvent
 from proxy.tunnel.controlstream import ControlStream
 from proxy.tunnel.identity import client_info, connection_options
 from proxy.tunnel.registration import Registration
-from proxy.tunnel.remoteconfig import RemoteConfiguration, decode_update, encode_answer, flaw_of
+from proxy.tunnel.remoteconfig import NO_VERSION, Update, decode_update, encode_answer, flaw_of
 from proxy.tunnel.responses import ResponseHeads, configuration_head, control_head
 from proxy.tunnel.token import TunnelToken
 
@@ -77,7 +77,7 @@ class Connector:
         self.held: list[tuple[int, int]] = []
         """Credit that is kept back: streams and bytes."""
         self.goaways: list[int] = []
-        self.configuration = RemoteConfiguration()
+        self.configuration = Update(NO_VERSION, b"null")
         self.control_streams = 0
         self.is_closed = False
         self._paths: dict[int, str] = {}
@@ -241,9 +241,10 @@ class Connector:
 
     def _take_configuration(self, stream_id: int, body: bytes) -> None:
         update = decode_update(body)
-        self.configuration = self.configuration.updated(update)
+        if update.version > self.configuration.version:
+            self.configuration = update
         self._codec.send_headers(stream_id, configuration_head())
-        self._codec.send_data(stream_id, encode_answer(self.configuration, flaw_of(update)), True)
+        self._codec.send_data(stream_id, encode_answer(self.configuration.version, flaw_of(update)), True)
 
     def _answer(self, stream_id: int, path: str) -> None:
         name, _, argument = path[1:].partition("/")

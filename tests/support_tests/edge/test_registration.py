@@ -49,7 +49,7 @@ def test_a_wrong_token_is_refused_with_its_cause_and_the_connection_closed(
     parts = {"account_tag": edge.tunnel.account_tag, "tunnel_id": edge.tunnel.tunnel_id, "secret": edge.tunnel.secret}
     connector = connect(token=Tunnel(**{**parts, **change}).token)  # type: ignore[arg-type]
 
-    assert RegistrationFailed(FailureCause.UNAUTHORIZED, cause, False, 0.0) == connector.wait_for_event()
+    assert RegistrationFailed(FailureCause.UNAUTHORIZED, cause) == connector.wait_for_event()
     connector.wait_until_closed()
     assert [] == edge.ledger.registered
 
@@ -69,9 +69,9 @@ def test_planned_faults_come_in_turn_and_then_all_is_well(edge: Edge, connect: C
 
     failures = [answer for answer in answers if isinstance(answer, RegistrationFailed)]
     assert [
-        RegistrationFailed(FailureCause.REFUSED, "try later", True, 27.0),
-        RegistrationFailed(FailureCause.EXCEPTION, "no memory", False, 0.0),
-        RegistrationFailed(FailureCause.UNAUTHORIZED, "Unauthorized: Invalid tunnel secret", False, 0.0),
+        RegistrationFailed(FailureCause.REFUSED, "try later", 27.0),
+        RegistrationFailed(FailureCause.EXCEPTION, "no memory"),
+        RegistrationFailed(FailureCause.UNAUTHORIZED, "Unauthorized: Invalid tunnel secret"),
     ] == failures
     assert isinstance(answers[3], Registered)
 
