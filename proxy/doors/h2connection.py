@@ -10,7 +10,7 @@ and refuses later (RFC 9113, 6.8); a client that does not take part is left when
 """
 
 from collections.abc import Callable
-from typing import Final
+from typing import ClassVar, Final
 
 from daemonkit.logs import get_logger
 from proxy import h2
@@ -39,6 +39,9 @@ DRAIN_S: Final = 5.0
 
 
 class H2Connection:
+    peer: ClassVar[str] = "client"
+    """What the log calls it."""
+
     def __init__(
         self,
         loop: Loop,
@@ -126,7 +129,7 @@ class H2Connection:
             self.on_data(b"")
 
     def on_eof(self) -> None:
-        self._lose("closed by the client")
+        self._lose(f"closed by the {self.peer}")
         self._finish()
 
     def _on_event(self, event: h2.Event) -> None:
@@ -143,7 +146,7 @@ class H2Connection:
             elif stream is not None and stream.exchange is not None and not stream.is_request_dropped:
                 stream.exchange.on_request_trailers(event.fields)
         elif isinstance(event, h2.StreamReset):
-            how = event.reason if not event.by_peer else f"reset by the client, code {event.error_code}"
+            how = event.reason if not event.by_peer else f"reset by the {self.peer}, code {event.error_code}"
             self._lose_stream(event.stream_id, how)
         elif isinstance(event, h2.RequestTooLarge):
             detail = f"header fields of {event.size_bytes} bytes, want at most {event.limit_bytes}"
@@ -152,15 +155,19 @@ class H2Connection:
             if event.error_code != ErrorCode.REFUSED_STREAM:
                 self._keeper.refused("protocol", event.reason)
         elif isinstance(event, h2.ConnectionTerminated):
-            self._keeper.refused("protocol", event.reason)
-            self._lose(event.reason)
-            self._finish()
+            self.on_broken(event.reason)
         elif isinstance(event, h2.SettingsChanged) and not self._has_settings:
             self._has_settings = True
             if not self._streams:
                 self._on_streams_gone()
         else:
             self.on_other(event)
+
+    def on_broken(self, reason: str) -> None:
+        """The peer has broken the rules of HTTP/2; the codec has said so to it."""
+        self._keeper.refused("protocol", reason)
+        self._lose(reason)
+        self._finish()
 
     def on_other(self, event: h2.Event) -> None:
         """What only a peer that we look after does: answers PINGs, says that it goes. Clients may do as they like."""

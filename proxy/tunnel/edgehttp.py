@@ -11,6 +11,7 @@ from proxy.exchange.client import Arrival
 from proxy.h2.abuse import Limits
 from proxy.heads import ResponseHead
 from proxy.loop import Loop
+from proxy.tunnel.failures import FailureCause
 
 _MAX_STREAMS: Final = 10_000
 _STREAM_WINDOW_BYTES: Final = 16 << 10
@@ -43,6 +44,8 @@ LIMITS: Final = Limits(
 
 
 class EdgeHttp(H2Connection):
+    peer = "edge"
+
     def __init__(
         self,
         loop: Loop,
@@ -53,16 +56,31 @@ class EdgeHttp(H2Connection):
         encode_head: Callable[[ResponseHead], ResponseHead],
         on_pong: Callable[[], None],
         on_goaway: Callable[[int], None],
+        on_end: Callable[[FailureCause, str], None],
     ) -> None:
+        """`on_end` hears why the edge's side of the connection ends, before the streams on it do."""
         super().__init__(loop, terms, arrival, keeper, codec, encode_head=encode_head)
         self._on_pong = on_pong
         self._on_goaway = on_goaway
+        self._on_end = on_end
         self._pings = 0
 
     def ping(self) -> None:
         self._pings += 1
         self._codec.ping(self._pings.to_bytes(8, "big"))
         self._transport.flush_later()
+
+    def on_eof(self) -> None:
+        self._on_end(FailureCause.LOST, "the edge closed the connection")
+        super().on_eof()
+
+    def on_lost(self, error: OSError) -> None:
+        self._on_end(FailureCause.LOST, f"connection lost: {error.strerror or error}")
+        super().on_lost(error)
+
+    def on_broken(self, reason: str) -> None:
+        self._on_end(FailureCause.MALFORMED, f"the edge broke HTTP/2: {reason}")
+        super().on_broken(reason)
 
     def on_other(self, event: h2.Event) -> None:
         if isinstance(event, h2.PingAcked):

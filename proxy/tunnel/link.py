@@ -57,7 +57,6 @@ log = get_logger(__name__)
 RPC_TIMEOUT_S: Final = 5.0
 LINGER_S: Final = 5.0
 """Without a request after the edge was told that we leave."""
-_CLOSED: Final = "closed by the client"
 
 
 class Phase(Enum):
@@ -113,8 +112,6 @@ class Link:
         self._cause = FailureCause.LOST
         self._error = ""
         self._retry_after_s = 0.0
-        self._detail = ""
-        """Of the last refusal by the HTTP/2 codec."""
         self._registered_at_s = math.nan
         self._is_end_told = False
         self._left_at_s = 0.0
@@ -154,7 +151,15 @@ class Link:
         )
         codec = h2.Connection.server(terms.caches.of_h2, SETTINGS, LIMITS)
         http = self._http = EdgeHttp(
-            self._loop, terms, _NOBODY_YET, self, codec, self._home.encode_head, self._on_pong, self._on_goaway
+            self._loop,
+            terms,
+            _NOBODY_YET,
+            self,
+            codec,
+            self._home.encode_head,
+            self._on_pong,
+            self._on_goaway,
+            self._on_connection_end,
         )
         http.start(Transport(self._loop, sock, http))
 
@@ -165,8 +170,8 @@ class Link:
     def forget(self, member: Member) -> None:  # noqa: ARG002 - there is one
         self._end()
 
-    def refused(self, cause: str, detail: str) -> None:  # noqa: ARG002 - the edge vouches for its clients
-        self._detail = detail
+    def refused(self, cause: str, detail: str) -> None:
+        """The edge vouches for its clients; how it breaks the rules itself is told to `_on_connection_end`."""
 
     # -- streams -----------------------------------------------------------------------------------------------------
 
@@ -236,19 +241,9 @@ class Link:
             self._control.describe()
 
     def _on_control_gone(self, reason: str) -> None:
-        """With its connection, or alone."""
-        if self._phase is Phase.GONE:
-            return
-        if reason == _CLOSED:
-            self._note(FailureCause.LOST, "the edge closed the connection")
-        elif reason == self._detail:
-            self._note(FailureCause.MALFORMED, f"the edge broke HTTP/2: {reason}")
-        elif reason.startswith("reset by the client"):
-            self._loop.call_soon(partial(self._break, "the edge reset the control stream"))
-        else:
-            self._note(FailureCause.LOST, reason)
-            # Our codec may have reset it alone.
-            self._loop.call_soon(partial(self._break, reason))
+        """With its connection, of which more is known by then, or alone."""
+        if not self._error:
+            self._loop.call_soon(partial(self._break, f"the control stream was lost: {reason}"))
 
     def _break(self, reason: str) -> None:
         if self._phase not in (Phase.GONE, Phase.LEAVING):
@@ -295,6 +290,9 @@ class Link:
             self._control.close()
         self._http.close(error, code)
 
+    def _on_connection_end(self, cause: FailureCause, error: str) -> None:
+        self._note(cause, f"{error} before it opened its control stream" if self._phase is Phase.OPENING else error)
+
     def _note(self, cause: FailureCause, error: str) -> None:
         """The first reason is the one."""
         if not self._error:
@@ -303,11 +301,6 @@ class Link:
     def _end(self) -> None:
         if self._phase is Phase.GONE:
             return
-        if not self._error:
-            if self._phase is Phase.OPENING:
-                self._error = self._detail or "the edge closed the connection before it opened its control stream"
-            else:
-                self._error = self._detail or "the edge closed the connection"
         self._phase = Phase.GONE
         self._deadline.cancel()
         self._report_end()

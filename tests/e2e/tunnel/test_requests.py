@@ -137,7 +137,7 @@ def test_a_client_that_goes_cancels_at_the_backend(proxy: Connector, backend: Re
         proxy.edge.ping(record)
     call.reset()
     line = proxy.wait_for_request("/gone")
-    assert "reset by the client" in line["detail"]
+    assert "reset by the edge" in line["detail"]
     assert not backend.received
 
 
