@@ -16,8 +16,9 @@ from proxy.backend.health import Outliers
 from proxy.backend.probes import Prober
 from proxy.backend.request import Request
 from proxy.backend.shared import Shared
-from proxy.backend.stream import Failure, Reason, Receiver, Wish
+from proxy.backend.stream import NO_WISH, Failure, Reason, Receiver, Wish
 from proxy.heads import RequestHead
+from proxy.loop import Loop
 from proxy.stats import BackendStats
 
 log = get_logger(__name__)
@@ -31,7 +32,7 @@ class Balancer:
         self._shared = shared
         self._stats = stats
         self._draw = draw
-        self._refusals = Refusals(stats)
+        self._refusals = Refusals(shared.loop, stats)
         self._circuit = Circuit(spec.circuit)
         self._destinations: dict[str, Destination] = {}
         self._leaving: list[Destination] = []
@@ -54,23 +55,15 @@ class Balancer:
     def request(self, head: RequestHead, end_stream: bool, receiver: Receiver, wish: Wish) -> Request:
         circuit = self._circuit
         if circuit.running >= circuit.limits.max_requests:
-            what = f"{circuit.running} requests are under way, which is the limit"
-            return self.refuse(head, receiver, Reason.OVERLOAD, what)
+            detail = f"{self.spec.name}: {circuit.running} requests are under way, which is the limit"
+            return self._refusals.refuse(head, receiver, Reason.OVERLOAD, detail)
         usable = self._usable
         if not usable:
-            return self.refuse(
-                head, receiver, Reason.UNHEALTHY, f"none of {len(self._destinations)} addresses may be asked"
-            )
+            detail = f"{self.spec.name}: none of {len(self._destinations)} addresses may be asked"
+            return self._refusals.refuse(head, receiver, Reason.UNHEALTHY, detail)
         destination = usable[0] if len(usable) == 1 else self._choose(usable, wish)
         request = Request(head, end_stream, receiver, wish, destination.text, destination)
         destination.send(request)
-        return request
-
-    def refuse(self, head: RequestHead, receiver: Receiver, reason: Reason, what: str) -> Request:
-        """A request that fails soon, unsent."""
-        request = Request(head, True, receiver, Wish(), "", self._refusals)
-        failure = Failure(reason, f"{self.spec.name}: {what}", is_unprocessed=True)
-        self._shared.loop.call_soon(partial(request.fail, failure))
         return request
 
     def _choose(self, usable: list[Destination], wish: Wish) -> Destination:
@@ -227,10 +220,17 @@ def _others(destinations: list[Destination], avoid: tuple[str, ...]) -> list[Des
 
 
 class Refusals:
-    """The ledger of requests that were never sent."""
+    """The ledger of requests that are never sent."""
 
-    def __init__(self, stats: BackendStats) -> None:
+    def __init__(self, loop: Loop, stats: BackendStats) -> None:
+        self._loop = loop
         self._failures = stats.failures
+
+    def refuse(self, head: RequestHead, receiver: Receiver, reason: Reason, detail: str) -> Request:
+        """A request that fails soon."""
+        request = Request(head, True, receiver, NO_WISH, "", self)
+        self._loop.call_soon(partial(request.fail, Failure(reason, detail, is_unprocessed=True)))
+        return request
 
     def answered(self, status_code: int) -> None:
         """Never."""

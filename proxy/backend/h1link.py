@@ -26,8 +26,7 @@ from proxy.h1 import (
     TrailersReceived,
 )
 from proxy.heads import Fields
-from proxy.loop import Creditor, Transport
-from proxy.loop.transport import Buffer
+from proxy.loop import Buffer, Creditor, Transport
 
 MAX_HELD_BYTES: Final = 256 * 1024
 RESUME_BYTES: Final = MAX_HELD_BYTES // 2
@@ -100,7 +99,9 @@ class H1Link:
         try:
             self._codec.send_request(request.head, request.end_stream)
         except LocalProtocolError as error:
-            failure = Failure(Reason.UNSENDABLE, f"request that cannot be sent: {error}", is_unprocessed=True)
+            failure = Failure(
+                Reason.UNSENDABLE, f"{self._name}: request that cannot be sent: {error}", is_unprocessed=True
+            )
             self._loop.call_soon(partial(request.fail, failure))
             return False
         self._request = request

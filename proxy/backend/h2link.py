@@ -31,8 +31,7 @@ from proxy.h2 import (
     WindowUpdated,
 )
 from proxy.heads import Fields, RequestHead
-from proxy.loop import Creditor, Transport
-from proxy.loop.transport import Buffer
+from proxy.loop import Buffer, Creditor, Transport
 
 _PING: Final = b"alive?\0\0"
 _MAX_WORK: Final = 1_000
@@ -283,7 +282,7 @@ class H2Link:
         elif isinstance(event, SettingsChanged):
             self._on_settings()
         elif isinstance(event, GoawayReceived):
-            self._on_goaway()
+            self._on_goaway(event)
         elif isinstance(event, ConnectionTerminated):
             self._break(Reason.PROTOCOL, event.reason, is_polite=True)
 
@@ -367,13 +366,13 @@ class H2Link:
         self._home.on_ready(self)
         self._is_kept = not self._requests
 
-    def _on_goaway(self) -> None:
+    def _on_goaway(self, event: GoawayReceived) -> None:
         if self._is_used:
             self._close_when_drained()
             return
         # Those who wait are told, lest connections are opened for them as fast as the backend leaves.
         self._transport.close()
-        self._leave(Failure(Reason.RESET, f"{self._name}: GOAWAY before any request", is_unprocessed=True))
+        self._leave(Failure(Reason.RESET, f"{self._name}: {event.words}, before any request", is_unprocessed=True))
 
     # -- the end -----------------------------------------------------------------------------------------------------
 
@@ -424,7 +423,9 @@ class H2Link:
 
     def _on_tick(self) -> None:
         if not self._is_ready:
-            self._break(Reason.CONNECT_TIMEOUT, "no HTTP/2 SETTINGS within the time to connect")
+            self._break(
+                Reason.CONNECT_TIMEOUT, f"no HTTP/2 SETTINGS within {self._shared.connect_timeout_s or SILENCE_S:g} s"
+            )
             return
         now_s, keeping = self._loop.now_s, self._keeping
         idle_timeout_s = self._shared.idle_timeout_s

@@ -14,14 +14,13 @@ addresses that stay are kept. The others finish what runs, and are still there f
 import random
 import socket
 from collections.abc import Callable, Iterator
-from functools import partial
 from typing import Final
 
 from proxy.backend.balancer import Balancer, Refusals
 from proxy.backend.request import Request
 from proxy.backend.resolver import GetAddrInfo
 from proxy.backend.shared import Shared
-from proxy.backend.stream import NO_WISH, Failure, Reason, Receiver, Wish
+from proxy.backend.stream import NO_WISH, Reason, Receiver, Wish
 from proxy.heads import RequestHead
 from proxy.loop import Loop
 from proxy.routing import Backend, Table
@@ -161,7 +160,6 @@ class Pools:
 
     def _refuse(self, key: str, head: RequestHead, receiver: Receiver) -> Request:
         """A request that fails soon: its backend is gone, or everything is."""
-        request = Request(head, True, receiver, NO_WISH, "", Refusals(self._stats.backend(key)))
         what = "this worker stops" if self._is_closed else "the backend has left the configuration"
-        self._loop.call_soon(partial(request.fail, Failure(Reason.STOPPING, f"{key}: {what}", is_unprocessed=True)))
-        return request
+        refusals = Refusals(self._loop, self._stats.backend(key))
+        return refusals.refuse(head, receiver, Reason.STOPPING, f"{key}: {what}")

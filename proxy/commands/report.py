@@ -49,9 +49,7 @@ class Report(msgspec.Struct, frozen=True):
 
 def report_of(explanation: Explanation) -> Report:
     decision = explanation.decision
-    is_routed = explanation.winner is not None or (isinstance(decision, Answer) and decision.reason in _HANDLED)
-    if isinstance(decision, Answer) and decision.reason not in _HANDLED:
-        is_routed = False
+    is_routed = not isinstance(decision, Answer) or decision.reason in _HANDLED
     shared = {name: getattr(explanation, name) for name in Report.__struct_fields__ if hasattr(explanation, name)}
     return Report(**shared, outcome=_outcome(explanation), is_routed=is_routed)
 

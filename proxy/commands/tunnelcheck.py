@@ -9,7 +9,6 @@ import sys
 import time
 import uuid
 from collections.abc import Iterator, Mapping, Sequence
-from pathlib import Path
 from typing import Final
 
 import msgspec
@@ -22,8 +21,8 @@ from proxy.heads import RequestHead
 from proxy.loop import Loop
 from proxy.options import PREFIX, PROG, Options
 from proxy.stats import Stats
-from proxy.supervisor.edgefinder import DiscoveredEdge, EdgeFinder, NamedEdge
-from proxy.supervisor.edgetrust import EdgeTrust, NamedAuthorities, PublishedRoots, TrustUnavailable
+from proxy.supervisor.edgefinder import edge_finder
+from proxy.supervisor.edgetrust import TrustUnavailable, edge_trust
 from proxy.tunnel.addresses import EdgeAddress, IpVersion, Region
 from proxy.tunnel.dialling import make_context
 from proxy.tunnel.discovery import DiscoveryFailed, check_version
@@ -91,7 +90,7 @@ def _steps(options: Options, *, registers: bool) -> Iterator[Step]:
         return
     yield True, "token", f"tunnel {token.tunnel_id}, account {token.account_tag}, region {token.endpoint or 'global'}"
     version = IpVersion(options.edge_ip_version)
-    finder: EdgeFinder = NamedEdge(options.edge, version) if options.edge else DiscoveredEdge(token.endpoint)
+    finder = edge_finder(options.edge, version, token.endpoint)
     try:
         regions = finder.find()
     except DiscoveryFailed as error:
@@ -105,11 +104,8 @@ def _steps(options: Options, *, registers: bool) -> Iterator[Step]:
         return
     addresses = [address for region in regions for address in Region(region, version).active]
     yield True, "addresses", f"{finder.name}: {', '.join(map(str, addresses))}"
-    trust: EdgeTrust = PublishedRoots(options.state_path)
-    if options.edge_ca_file:
-        trust = NamedAuthorities(Path(options.edge_ca_file))
     try:
-        roots = trust.roots()
+        roots = edge_trust(options.edge_ca_file, options.state_path).roots()
     except TrustUnavailable as error:
         yield False, "roots", str(error)
         return

@@ -75,12 +75,15 @@ def _check_path(path: PathModifier | Unset, has_one_prefix: bool, at: str, findi
         if (type_ == path.type) != isinstance(value, str):
             wanted = "missing" if type_ == path.type else "not wanted"
             findings.add(at, f"field `{fields[type_]}` is {wanted} with `type` {path.type}")
-        elif isinstance(value, str) and any(sign in value for sign in "?#\\\r\n \t"):
-            findings.add(
-                f"{at}.{fields[type_]}", f"{excerpt(value)} is not a path: want it without `?`, `#`, `\\` and spaces"
-            )
+        elif isinstance(value, str):
+            _want_path(value, f"{at}.{fields[type_]}", findings)
     if path.type == "ReplacePrefixMatch" and not has_one_prefix:
         findings.add(f"{at}.type", "ReplacePrefixMatch needs a rule with exactly one match, of path type PathPrefix")
+
+
+def _want_path(value: str, at: str, findings: Findings) -> None:
+    if any(sign in value for sign in "?#\\\r\n \t"):
+        findings.add(at, f"{excerpt(value)} is not a path: want it without `?`, `#`, `\\` and spaces")
 
 
 def _check_mirror(mirror: RequestMirror, at: str, findings: Findings) -> None:
@@ -98,8 +101,8 @@ def _check_auth(auth: ExternalAuth, rule: Rule, at: str, findings: Findings) -> 
     answers = (rule.respond, *(backend.respond for backend in rule.backends))
     if any(answer.status_code < _ERRORS for answer in answers if answer):
         findings.add(at, "nobody would be asked: `respond` answers requests")
-    if isinstance(auth.path, str) and any(sign in auth.path for sign in "?#\\\r\n \t"):
-        findings.add(f"{at}.path", f"{excerpt(auth.path)} is not a path: want it without `?`, `#`, `\\` and spaces")
+    if isinstance(auth.path, str):
+        _want_path(auth.path, f"{at}.path", findings)
     lists = {"allowedHeaders": auth.allowed_headers, "allowedResponseHeaders": auth.allowed_response_headers}
     for field, names in lists.items():
         for place, name in enumerate(names):

@@ -11,10 +11,8 @@ from proxy.document.problems import Findings, excerpt
 from proxy.document.routes import (
     BackendRef,
     GrpcMethodMatch,
-    HeaderMatch,
     Match,
     PathMatch,
-    QueryParamMatch,
     Route,
     Rule,
     SessionPersistence,
@@ -156,7 +154,7 @@ class RouteChecker:
             self._check_path(match.path, f"{at}.path.value")
         if match.grpc:
             self._check_grpc(match.grpc, f"{at}.grpc")
-        for value, where in _patterns_of(match):
+        for value, where in match.expressions():
             if problem := patterns.problem_of(value):
                 self._findings.add(f"{at}.{where}", problem)
 
@@ -169,7 +167,7 @@ class RouteChecker:
 
     def _check_path(self, path: PathMatch, at: str) -> None:
         if path.type == "RegularExpression":
-            return  # see `_patterns_of`
+            return  # see `Match.expressions`
         if not path.value.startswith("/"):
             self._findings.add(at, f"{excerpt(path.value)} does not begin with `/`")
         foreign = _FOREIGN_IN_PATH.search(path.value)
@@ -187,23 +185,6 @@ class RouteChecker:
                 self._findings.add(
                     f"{at}.{name}", f"{excerpt(value)} contains `/`, want a name such as package.Service"
                 )
-
-
-def _patterns_of(match: Match) -> Iterable[tuple[str, str]]:
-    """The regular expressions of a match, each with its place there."""
-    if match.path and match.path.type == "RegularExpression":
-        yield match.path.value, "path.value"
-    if match.grpc and match.grpc.type == "RegularExpression":
-        names = (("service", match.grpc.service), ("method", match.grpc.method))
-        yield from ((value, f"grpc.{name}") for name, value in names if value)
-    groups: dict[str, tuple[HeaderMatch | QueryParamMatch, ...]] = {
-        "headers": match.headers,
-        "queryParams": match.query_params,
-    }
-    for group, fields in groups.items():
-        for place, field in enumerate(fields):
-            if field.type == "RegularExpression":
-                yield field.value, f"{group}[{place}].value"
 
 
 def _limit_s(duration: Duration | Unset) -> float:

@@ -14,7 +14,7 @@ from proxy.document.model import Document, Outline, Settings, Version
 from proxy.document.part import Unset
 from proxy.document.routes import Route
 from proxy.document.targets import Backend, BackendTLS
-from proxy.document.tlsparts import TLSPart, targets_of, tls_parts_of
+from proxy.document.tlsparts import TLSPart, placed_tls_parts, targets_of, tls_parts_of
 
 _encode = msgspec.json.Encoder().encode
 
@@ -71,15 +71,8 @@ class Content:
 
     def tls_parts(self) -> Iterator[tuple[str, TLSPart]]:
         """All that speaks of TLS, each with the path of its field."""
-        for place, listener in enumerate(self.settings.listeners):
-            if listener.tls:
-                yield f"listeners[{place}].tls", listener.tls
-        for place, backend in enumerate(self.backends.values()):
-            if backend.tls:
-                yield f"backends[{place}].tls", backend.tls
-        for place, route in enumerate(self.routes.values()):
-            for path, tls in route.tls:
-                yield f"routes[{place}].{path}", tls
+        of_routes = (route.tls for route in self.routes.values())
+        return placed_tls_parts(self.settings.listeners, self.backends.values(), of_routes)
 
     def document(self, version: Version | Unset) -> Document:
         """The whole document again."""

@@ -1,26 +1,33 @@
 """Where a document speaks of TLS: listeners, shared backends, and every target that is given on the spot."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import TypeAlias
 
-from proxy.document.listeners import ListenerTLS
+from proxy.document.listeners import Listener, ListenerTLS
 from proxy.document.model import Document
 from proxy.document.routes import BackendRef, Route
-from proxy.document.targets import BackendTarget, BackendTLS
+from proxy.document.targets import Backend, BackendTarget, BackendTLS
 
 TLSPart: TypeAlias = ListenerTLS | BackendTLS
 
 
 def tls_parts(document: Document) -> Iterator[tuple[str, TLSPart]]:
     """Each with the path of its field."""
-    for place, listener in enumerate(document.listeners):
+    return placed_tls_parts(document.listeners, document.backends, map(tls_parts_of, document.routes))
+
+
+def placed_tls_parts(
+    listeners: Iterable[Listener], backends: Iterable[Backend], of_routes: Iterable[Iterable[tuple[str, BackendTLS]]]
+) -> Iterator[tuple[str, TLSPart]]:
+    """The same of a document in pieces; `of_routes` has those of each route, with their paths in it."""
+    for place, listener in enumerate(listeners):
         if listener.tls:
             yield f"listeners[{place}].tls", listener.tls
-    for place, backend in enumerate(document.backends):
+    for place, backend in enumerate(backends):
         if backend.tls:
             yield f"backends[{place}].tls", backend.tls
-    for place, route in enumerate(document.routes):
-        for path, tls in tls_parts_of(route):
+    for place, parts in enumerate(of_routes):
+        for path, tls in parts:
             yield f"routes[{place}].{path}", tls
 
 

@@ -3,7 +3,7 @@
     doors = Doors(loop, services.begin, stats)
     doors.use(table, sockets)       at the start and with each new table; sockets by `routing.socket_door` name
     doors.prepare(table, sockets)   the part of `use` that may fail; returns the rest
-    doors.drain()                   who waits is let in, the sockets are closed, running exchanges finish
+    doors.drain(on_idle)            who waits is let in, the sockets are closed, running exchanges finish
     doors.abort(reason)             the rest, when the grace period is over
 
 Sockets are bound and listen already, and belong to the doors from then on: bind errors were somebody else's to tell.
@@ -25,12 +25,11 @@ from proxy.stats import Stats
 
 
 class Doors:
-    def __init__(self, loop: Loop, begin: Begin, stats: Stats, on_idle: Callable[[], None] | None = None) -> None:
-        """`on_idle` is called when the last connection has closed after `drain`, perhaps from within it."""
+    def __init__(self, loop: Loop, begin: Begin, stats: Stats) -> None:
         self._loop = loop
         self._begin = begin
         self._stats = stats
-        self.on_idle = on_idle
+        self._on_idle: Callable[[], None] | None = None
         self.caches = Caches()
         """For the tunnel's connections too."""
         self._registry = Registry(self._on_empty)
@@ -75,10 +74,11 @@ class Doors:
             change.carry_out()
         _close(unwanted)
 
-    def drain(self) -> None:
-        """Repeating it changes nothing."""
+    def drain(self, on_idle: Callable[[], None]) -> None:
+        """`on_idle` is called when the last connection has closed, perhaps from within. Repeating it does nothing."""
         if self._is_draining:
             return
+        self._on_idle = on_idle
         self._is_draining = True
         for door in self._doors.values():
             door.drain()
@@ -103,7 +103,7 @@ class Doors:
         if not self._is_closed:
             return
         self._reserve.close()
-        on_idle, self.on_idle = self.on_idle, None
+        on_idle, self._on_idle = self._on_idle, None
         if on_idle is not None:
             on_idle()
 

@@ -71,7 +71,7 @@ class Greeting:
     def _shake_hands(self, hello: ClientHello) -> None:
         context = self._choose(hello.server_name)
         if isinstance(context, int):
-            self._fail("no listener for this server name", _alert(context))
+            self._fail(_unserved(hello.server_name, context), _alert(context))
             return
         self._peeking.stop()
         try:
@@ -131,6 +131,13 @@ class Greeting:
         self._deadline.cancel()
         self.idle_since_s = BUSY
         self._keeper.forget(self)
+
+
+def _unserved(server_name: bytes | None, description: int) -> str:
+    asked = "without a server name" if server_name is None else f"for the server name {server_name[:256]!r}"
+    if description == UNRECOGNIZED_NAME:
+        return f"a ClientHello {asked}, which no listener has"
+    return f"a ClientHello {asked}, whose certificate cannot be used: an earlier line says why"
 
 
 def _alert(description: int) -> bytes:

@@ -22,8 +22,7 @@ from proxy.doors.misdirected import Misdirection
 from proxy.doors.refusals import MISDIRECTED, refusal
 from proxy.doors.terms import Terms
 from proxy.exchange.client import Arrival
-from proxy.loop import Loop, Transport
-from proxy.loop.transport import Buffer
+from proxy.loop import Buffer, Loop, Transport
 from proxy.stats import RefusalCause
 
 log = get_logger(__name__)

@@ -24,8 +24,7 @@ from proxy.doors.turns import Turns
 from proxy.exchange.client import Arrival
 from proxy.h2 import ErrorCode
 from proxy.heads import ResponseHead
-from proxy.loop import Loop, Transport
-from proxy.loop.transport import Buffer
+from proxy.loop import Buffer, Loop, Transport
 from proxy.stats import RefusalCause
 
 log = get_logger(__name__)

@@ -33,12 +33,12 @@ class Turns:
         "_given_bytes",
         "_is_fetched",
         "_is_look_due",
-        "_is_narrow",
         "_loop",
         "_round_bytes",
         "_round_number",
         "_transport",
         "_wake",
+        "is_narrow",
         "waiting",
     )
 
@@ -58,25 +58,20 @@ class Turns:
         """Handed over in this round."""
         self._round_number = 0
         self._round_bytes = ROUND_BYTES
-        self._is_narrow = False
-        """Shares count."""
+        self.is_narrow = False
+        """The socket has not taken all lately, so each stream has its share."""
         self._is_look_due = False
         self._is_fetched = True
         """All that was handed over before a look became due."""
-
-    @property
-    def is_narrow(self) -> bool:
-        """The socket has not taken all lately, so each stream has its share."""
-        return self._is_narrow
 
     # -- what streams ask and say ------------------------------------------------------------------------------------
 
     def room_for(self, stream: H2Stream) -> int:
         """How many bytes of its body it may send now."""
-        if self._transport.is_writing and not self._is_narrow:
-            self._is_narrow, self._given_bytes = True, 0
+        if self._transport.is_writing and not self.is_narrow:
+            self.is_narrow, self._given_bytes = True, 0
         room_bytes = self._room_bytes
-        if not self._is_narrow:
+        if not self.is_narrow:
             return room_bytes
         if stream.stream_id in self.waiting:
             return 0
@@ -89,7 +84,7 @@ class Turns:
     def _room_bytes(self) -> int:
         """For all streams."""
         room_bytes = FULL_BYTES - self._fresh_bytes - self._transport.queued_bytes
-        if self._is_narrow:
+        if self.is_narrow:
             # Were the queue filled up while it empties, it would never be empty, and no round would begin.
             room_bytes = min(room_bytes, self._round_bytes - self._given_bytes) + ROUND_BYTES
         return max(0, room_bytes)
@@ -131,7 +126,7 @@ class Turns:
 
     def on_streams_gone(self) -> None:
         self.waiting.clear()
-        self._is_narrow = False
+        self.is_narrow = False
 
     def close(self) -> None:
         """Nobody has a turn any more."""
@@ -157,7 +152,7 @@ class Turns:
         if self._transport.is_writing:
             return
         if self._round_bytes == FULL_BYTES:
-            self._is_narrow = False
+            self.is_narrow = False
         self._round_bytes = min(2 * self._round_bytes, FULL_BYTES)
         self._begin_round()
 
@@ -165,7 +160,7 @@ class Turns:
         waiting, codec = self.waiting, self._codec
         self._given_bytes = 0
         if not waiting:
-            self._is_narrow = False
+            self.is_narrow = False
             return
         self._round_number += 1
         turns, round_bytes = len(waiting), self._round_bytes

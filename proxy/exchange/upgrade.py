@@ -86,13 +86,12 @@ class Switch:
 
     def response_head(self, fields: Fields) -> ResponseHead:
         """What tells the client that it is done."""
+        if not self._is_client_http2 and not self._is_backend_http2:
+            return ResponseHead(101, fields)
+        kept = [field for field in fields if field[0] not in (_ACCEPT, b"content-length")]
         if self._is_client_http2:
-            kept = [field for field in fields if field[0] not in (_ACCEPT, b"content-length")]
             return ResponseHead(200, kept)
-        if self._is_backend_http2:
-            kept = [field for field in fields if field[0] not in (_ACCEPT, b"content-length")]
-            return ResponseHead(101, [*kept, (_ACCEPT, accept_of(self._client_key))])
-        return ResponseHead(101, fields)
+        return ResponseHead(101, [*kept, (_ACCEPT, accept_of(self._client_key))])
 
 
 def accept_of(key: bytes) -> bytes:

@@ -19,6 +19,9 @@ from proxy.h1.grammar import decode_trailers
 from proxy.h1.headbuffer import BARE_LINE_END
 from proxy.h1.limits import Limits
 
+CHUNKED: Final = -1
+UNTIL_CLOSE: Final = -2
+"""Lengths of bodies that end by themselves, or with their connection."""
 UNLIMITED: Final = sys.maxsize
 
 _SIZE_LINE = re.compile(rb"([0-9A-Fa-f]{1,16})(;[^\x00-\x08\x0a-\x1f\x7f]*)?\r\n")
@@ -208,6 +211,13 @@ class ChunkedReader:
 
     def _error(self, reason: str) -> RemoteProtocolError:
         return RemoteProtocolError(self._status_code, reason)
+
+
+def reader_for(length_bytes: int, limits: Limits, status_code: int) -> BodyReader:
+    """Of a body that has `length_bytes`, CHUNKED or UNTIL_CLOSE; `status_code` is that of `ChunkedReader`."""
+    if length_bytes == CHUNKED:
+        return ChunkedReader(limits, status_code)
+    return EndlessReader() if length_bytes == UNTIL_CLOSE else LengthReader(length_bytes)
 
 
 def _report(pieces: list[memoryview], events: list[Event]) -> None:

@@ -9,14 +9,14 @@ it was closed while idle. Called by one thread; knows no clock.
 import re
 from typing import Final
 
-from proxy.h1.bodies import COPIED_BYTES, UNLIMITED, BodyReader, ChunkedReader, EndlessReader, LengthReader
+from proxy.h1.bodies import COPIED_BYTES, UNLIMITED, BodyReader, EndlessReader, reader_for
 from proxy.h1.caches import Caches
 from proxy.h1.errors import FIELDS_TOO_LARGE, LocalProtocolError, RemoteProtocolError
 from proxy.h1.events import ConnectionTerminated, DataReceived, Event, InformationalReceived, ResponseReceived
 from proxy.h1.grammar import TOKEN, is_authority
 from proxy.h1.headbuffer import HeadBuffer
 from proxy.h1.limits import DEFAULT_LIMITS, Limits
-from proxy.h1.response import CHUNKED, UNTIL_CLOSE, Response
+from proxy.h1.response import Response
 from proxy.h1.responsehead import BAD_GATEWAY, ResponseHeadDecoder
 from proxy.h1.sending import Framing, Sending
 from proxy.heads import RequestHead
@@ -135,7 +135,8 @@ class ClientConnection(Sending):
                     self._received_all()
                     return
                 if length_bytes:
-                    self._begin_body(length_bytes)
+                    self._reading = Reading.BODY
+                    self._body = reader_for(length_bytes, self._limits, BAD_GATEWAY)
             elif reading in (Reading.BODY, Reading.RAW):
                 start = self._body.read(data, start, events, max_chunks)
                 if self._body.is_done:
@@ -162,15 +163,6 @@ class ClientConnection(Sending):
         if length_bytes == 0:
             self._received_all()
         return length_bytes
-
-    def _begin_body(self, length_bytes: int) -> None:
-        self._reading = Reading.BODY
-        if length_bytes == CHUNKED:
-            self._body = ChunkedReader(self._limits, BAD_GATEWAY)
-        elif length_bytes == UNTIL_CLOSE:
-            self._body = EndlessReader()
-        else:
-            self._body = LengthReader(length_bytes)
 
     def _informational_or_switch(self, response: Response, events: list[Event]) -> None:
         if response.head.status_code == 101:

@@ -22,12 +22,12 @@ class HeadBuffer:
 
     __slots__ = (
         "_held",
+        "_is_blank_line_allowed",
         "_limits",
         "_max_line_bytes",
         "_short_bytes",
         "_skips_blank_line",
         "_start",
-        "is_blank_line_allowed",
     )
 
     def __init__(self, limits: Limits, max_line_bytes: int, start: frozenset[int], is_blank_line_allowed: bool) -> None:
@@ -37,7 +37,7 @@ class HeadBuffer:
         self._short_bytes = min(max_line_bytes, limits.max_head_bytes)
         self._start = start
         # One empty line before a request is skipped: old clients send one after a body (RFC 9112, 2.2).
-        self.is_blank_line_allowed = is_blank_line_allowed
+        self._is_blank_line_allowed = is_blank_line_allowed
         self._skips_blank_line = is_blank_line_allowed
 
     def __len__(self) -> int:
@@ -61,7 +61,7 @@ class HeadBuffer:
             head = bytes(held[: end + 4])
             self._check(head, max(known - 1, 0), is_whole=True)
             held.clear()
-            self._skips_blank_line = self.is_blank_line_allowed
+            self._skips_blank_line = self._is_blank_line_allowed
             return head, start + end + 4 - known
         end = data.find(_END, start)
         if end < 0:
@@ -72,7 +72,7 @@ class HeadBuffer:
         head = data[start : end + 4]
         if len(head) > self._short_bytes:
             self._check(head, 0, is_whole=True)
-        self._skips_blank_line = self.is_blank_line_allowed
+        self._skips_blank_line = self._is_blank_line_allowed
         return head, end + 4
 
     def _skip_blank_line(self, data: bytes, start: int) -> int:

@@ -18,6 +18,7 @@ from typing import Final
 import msgspec
 from httptools import HttpParserError, HttpParserInvalidMethodError, HttpParserUpgrade, HttpRequestParser
 
+from proxy.h1.bodies import CHUNKED
 from proxy.h1.errors import FIELDS_TOO_LARGE, NOT_HTTP, RemoteProtocolError
 from proxy.h1.grammar import LENGTH, is_authority, options_of
 from proxy.h1.headbuffer import BARE_LINE_END
@@ -34,7 +35,6 @@ _CODINGS = frozenset((b"gzip", b"x-gzip", b"deflate", b"compress", b"x-compress"
 _SPECIAL: Final = frozenset(
     b"content-length transfer-encoding connection upgrade expect content_length transfer_encoding".split()
 )
-CHUNKED: Final = -1
 _SLASH: Final = 0x2F
 
 

@@ -13,13 +13,13 @@ Called by one thread; knows no clock: timeouts (408) are the caller's.
 from http import HTTPStatus
 from typing import Final
 
-from proxy.h1.bodies import UNLIMITED, BodyReader, ChunkedReader, EndlessReader, LengthReader
+from proxy.h1.bodies import UNLIMITED, BodyReader, EndlessReader, reader_for
 from proxy.h1.caches import Caches
 from proxy.h1.errors import LocalProtocolError, RemoteProtocolError
 from proxy.h1.events import ConnectionTerminated, DataReceived, Event, Http2PrefaceReceived, RequestReceived
 from proxy.h1.headbuffer import HeadBuffer
 from proxy.h1.limits import DEFAULT_LIMITS, Limits
-from proxy.h1.requesthead import CHUNKED, Request, RequestHeadDecoder
+from proxy.h1.requesthead import Request, RequestHeadDecoder
 from proxy.h1.sending import Framing, Sending
 from proxy.heads import BODILESS_STATUS_CODES, ResponseHead
 
@@ -174,20 +174,18 @@ class ServerConnection(Sending):
 
     def _begin_request(self, head: bytes, events: list[Event]) -> None:
         self._is_first = False
-        request = self._decoder.decode(head)
+        self._request = request = self._decoder.decode(head)
         length_bytes = request.length_bytes
         max_bytes = self._limits.max_body_bytes
         if max_bytes is not None and length_bytes > max_bytes:
-            self._request = request
             raise RemoteProtocolError(413, f"body of {length_bytes} bytes, want at most {max_bytes}")
-        self._request = request
         self._keeps_alive = self._keeps_alive and request.keeps_alive
         self._writing = Writing.HEAD
         if length_bytes == 0:
             self._reading = Reading.HELD
         else:
             self._reading = Reading.BODY
-            self._body = ChunkedReader(self._limits, 400) if length_bytes == CHUNKED else LengthReader(length_bytes)
+            self._body = reader_for(length_bytes, self._limits, 400)
         expects_continue = length_bytes != 0 and request.expects_continue
         events.append(RequestReceived(request.head, length_bytes == 0, expects_continue, request.is_http_10))
 

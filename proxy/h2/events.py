@@ -10,6 +10,8 @@ import msgspec
 
 from proxy.heads import Fields, RequestHead, ResponseHead
 
+_MAX_DEBUG_BYTES = 256
+
 
 class Event(msgspec.Struct, eq=False):
     """Base of all events; each is one of its kind, equal only to itself."""
@@ -108,6 +110,13 @@ class GoawayReceived(Event):
     last_stream_id: int
     error_code: int
     debug_data: bytes
+
+    @property
+    def words(self) -> str:
+        """For logs: what it says beside the stream, in one line."""
+        code = f", code {self.error_code}" if self.error_code else ""
+        debug = f": {repr(self.debug_data[:_MAX_DEBUG_BYTES])[2:-1]}" if self.debug_data else ""
+        return f"GOAWAY{code}{debug}"
 
 
 class ConnectionTerminated(Event):

@@ -8,13 +8,14 @@ from proxy.loop.deadlines import Deadline
 from proxy.loop.debts import Creditor
 from proxy.loop.handshake import Handshake
 from proxy.loop.loop import READ_BYTES, Handler, Loop
-from proxy.loop.output import lightened
+from proxy.loop.output import Buffer, lightened
 from proxy.loop.owner import Owner
 from proxy.loop.tlssocket import TlsSocket
 from proxy.loop.transport import Transport
 
 __all__ = [
     "READ_BYTES",
+    "Buffer",
     "Creditor",
     "Deadline",
     "Handler",

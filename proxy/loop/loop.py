@@ -13,7 +13,7 @@ of the time of a turn that took long. After a turn without anything else to do, 
 there are few, that is who makes the requests, or answers them. While some are served it is left idle for a moment, so
 that those find it free.
 A handler that raises has a bug; it is logged with its stack, `on_bug` lets it clean up, and the loop goes on.
-Only `call_from_thread` and `stop_from_thread` may be called by other threads.
+Only `call_from_thread` may be called by other threads.
 """
 
 import contextlib
@@ -34,7 +34,7 @@ log = get_logger(__name__)
 READ_BYTES: Final = 1020 * 1024
 """What a turn takes of large bodies over TLS, about, all sockets together: a millisecond until others have a turn."""
 SLICE_S: Final = 0.0001
-"""How long a turn may work on slices when nothing else was to be done; they take longer, and share it if they don't."""
+"""How long a turn may work on slices when nothing else was to be done: one, mostly; shorter ones share it."""
 _SHARE: Final = 1 / 8
 """Of a turn that took long: with one slice in each of those, work would not come to its end while many are served."""
 _SERVING_S: Final = 0.1
@@ -77,7 +77,7 @@ class Loop:
         self.now_s = clock()
         """Seconds of a clock that never runs backwards, read at the start of this turn."""
         self.read_bytes = READ_BYTES
-        """Of that, the share of each socket that is ready in this turn."""
+        """Of READ_BYTES, the share of each socket that is ready in this turn."""
         self._selector = selectors.DefaultSelector()
         self._deadlines = Deadlines()
         self._soon: deque[Callable[[], None]] = deque()
@@ -98,9 +98,6 @@ class Loop:
     def stop(self) -> None:
         """End `run` after this turn."""
         self._is_stopping = True
-
-    def stop_from_thread(self) -> None:
-        self.call_from_thread(self.stop)
 
     def close(self) -> None:
         """Let go of the selector; sockets belong to their handlers."""

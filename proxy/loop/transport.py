@@ -20,12 +20,10 @@ from typing import Final
 from daemonkit.logs import get_logger
 from proxy.loop.debts import Creditor
 from proxy.loop.loop import READ_BYTES, Loop
-from proxy.loop.output import NOT_NOW, Buffer, Output
+from proxy.loop.output import NOT_NOW, Output
 from proxy.loop.owner import NOBODY, Owner
 from proxy.loop.tlsinput import TlsInput
 from proxy.loop.tlssocket import TlsSocket
-
-__all__ = ["Buffer", "Transport"]
 
 log = get_logger(__name__)
 
@@ -49,7 +47,6 @@ class Transport:
         "_is_finishing",
         "_is_flush_due",
         "_is_half_closing",
-        "_is_output_ended",
         "_is_paused",
         "_linger",
         "_loop",
@@ -61,6 +58,7 @@ class Transport:
         "_unacknowledged_bytes",
         "is_closed",
         "is_cut_off",
+        "is_output_ended",
         "is_writing",
     )
 
@@ -87,7 +85,8 @@ class Transport:
         self._is_paused = False
         self._is_eof_seen = False
         self._is_finishing = False
-        self._is_output_ended = False
+        self.is_output_ended = False
+        """Nothing is sent any more. Known from within `on_data`: the connection has broken, which is told next."""
         self._linger = loop.deadline(self._on_linger)
         self._give_up_at_s = 0.0
         self._unacknowledged_bytes = 0
@@ -127,11 +126,6 @@ class Transport:
     def is_sending(self) -> bool:
         """The socket has not taken all; output that is still to be fetched counts."""
         return self._is_flush_due or bool(self._output.queue)
-
-    @property
-    def is_output_ended(self) -> bool:
-        """Nothing is sent any more. Known from within `on_data`: the connection has broken, which is told next."""
-        return self._is_output_ended
 
     def progress_of(self, creditor: Creditor) -> int | None:
         """How much the peer has acknowledged, as long as bytes of `creditor` wait for the socket; None: none do.
@@ -198,7 +192,7 @@ class Transport:
     def _drop(self, data: bytes) -> None:
         if not data:
             self._is_eof_seen = True
-            if self._is_output_ended and not self.is_writing:
+            if self.is_output_ended and not self.is_writing:
                 self._close()
             else:
                 self._rewatch()
@@ -220,7 +214,7 @@ class Transport:
 
     def flush(self) -> None:
         self._is_flush_due = False
-        if self.is_closed or self._is_output_ended:
+        if self.is_closed or self.is_output_ended:
             self._debts.forgive()
             return
         buffers = self._owner.buffers_to_send()
@@ -294,7 +288,7 @@ class Transport:
         if self.is_closed:
             return
         with contextlib.suppress(OSError):
-            self._output.send([] if self._is_output_ended else self._owner.buffers_to_send())
+            self._output.send([] if self.is_output_ended else self._owner.buffers_to_send())
         self._say_end()
         self._let_go()
 
@@ -320,7 +314,7 @@ class Transport:
             self._half_close()
 
     def _end_output(self) -> None:
-        self._is_output_ended = True
+        self.is_output_ended = True
         if not self._say_end():
             # It took the last byte and nothing more: to the peer, what it has would seem to be cut off.
             self.is_writing = True
@@ -374,7 +368,7 @@ class Transport:
 
         Who answers the peer looks at `is_output_ended` before something new is begun for it.
         """
-        self._is_output_ended = True
+        self.is_output_ended = True
         tls = self._tls
         silent_records = 0
         while not (self.is_closed or self._is_paused or self._is_eof_seen or self._is_finishing):

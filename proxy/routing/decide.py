@@ -47,7 +47,7 @@ def decide(table: Table, door: str, head: Head, draw: Callable[[], float], now_s
     path, mark, query = target.partition(b"?")
     if not is_normal(path):
         try:
-            path = normalise(path, merge_slashes=table.merge_slashes)
+            path = normalise(path, merge_slashes=table.settings.merge_slashes)
         except UnusablePath:
             # OPTIONS about the server as a whole (RFC 9110, 9.3.7), of which a proxy for many has nothing to tell.
             return NO_RESOURCE if target == b"*" else BAD_PATH

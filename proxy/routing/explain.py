@@ -122,7 +122,7 @@ class _Request:
         path, _, query = head.path.partition(b"?")
         self.asked = Asked(query, head)
         try:
-            self.path = normalise(path, merge_slashes=table.merge_slashes)
+            self.path = normalise(path, merge_slashes=table.settings.merge_slashes)
         except UnusablePath:
             self.path = path
 

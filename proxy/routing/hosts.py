@@ -114,7 +114,12 @@ class RouteSet:
         return None if self._any is None else self._any.find(path, query, head)
 
     def _find_call(self, host: bytes, path: bytes, query: bytes, head: Head) -> Match | None:
-        for _, index in self.indexes_of(host):
+        exact, others = self.exact.get(host), [*self._covering(host)]
+        if exact is not None:
+            others.insert(0, exact)
+        if self._any is not None:
+            others.append(self._any)
+        for index in others:
             found = index.calls.find(path, head) if index.calls is not None else None
             found_http = found or index.find(path, query, head)
             if found_http is not None:

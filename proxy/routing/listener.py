@@ -10,13 +10,12 @@ import msgspec
 
 from proxy import document
 from proxy.routing.hosts import RouteSet
+from proxy.routing.match import UNDATED
 
 TUNNEL_HTTP = "tunnel-http"
 TUNNEL_HTTPS = "tunnel-https"
 
 _TUNNEL_DOORS = ((TUNNEL_HTTP, b"http", 80, 443), (TUNNEL_HTTPS, b"https", 443, 80))
-_UNDATED = "~"
-"""Sorts behind every timestamp."""
 
 
 def socket_door(address: str, port: int) -> str:
@@ -124,4 +123,4 @@ def _tunnel_listeners(listeners: tuple[document.Listener, ...], port: int, other
 
 
 def _age(listener: document.Listener) -> tuple[str, str]:
-    return listener.created_at or _UNDATED, listener.gateway
+    return listener.created_at or UNDATED, listener.gateway

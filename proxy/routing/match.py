@@ -6,7 +6,6 @@ Where the API leaves the order open: regular expressions come after Exact and be
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator
 from enum import IntEnum
 from typing import ClassVar, TypeAlias
 
@@ -39,14 +38,14 @@ CALL_RANK_CRITERIA = ("kind of gRPC method", "length of service", "length of gRP
 Seniority: TypeAlias = tuple[str, str, int]
 """Creation time of a route, its name, and its place in the document."""
 
-_UNDATED = "~"
-"""Sorts behind every timestamp: routes without a time count as the youngest."""
+UNDATED = "~"
+"""Sorts behind every timestamp: what has no time counts as the youngest."""
 
 
 def seniority(route: document.Route, position: int) -> Seniority:
     """Names are unique, so the place counts for routes without a name only, and others may move about freely."""
     name = route.name or ""
-    return route.created_at or _UNDATED, name, 0 if name else position
+    return route.created_at or UNDATED, name, 0 if name else position
 
 
 class PathKind(IntEnum):
@@ -65,16 +64,6 @@ class CallKind(IntEnum):
     PATTERN = 2
     METHOD = 3
     ANY = 4
-
-
-def expressions_of(spec: document.Match) -> Iterator[str]:
-    """The regular expressions of a match, each of which takes up to 10 ms to build when it is new."""
-    if spec.path and spec.path.type == "RegularExpression":
-        yield spec.path.value
-    if spec.grpc and spec.grpc.type == "RegularExpression":
-        yield from (name for name in (spec.grpc.service, spec.grpc.method) if name)
-    conditions: tuple[document.HeaderMatch | document.QueryParamMatch, ...] = (*spec.headers, *spec.query_params)
-    yield from (condition.value for condition in conditions if condition.type == "RegularExpression")
 
 
 class Condition:

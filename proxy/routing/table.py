@@ -9,7 +9,7 @@ from proxy import document
 from proxy.pattern import automaton
 from proxy.routing.hosts import RouteSet, emptied
 from proxy.routing.listener import Door, make_doors
-from proxy.routing.match import GrpcMatch, HttpMatch, Match, expressions_of, seniority
+from proxy.routing.match import GrpcMatch, HttpMatch, Match, seniority
 from proxy.routing.rule import Backend, Rule, RuleCompiler
 
 _EVERYTHING = (document.Match(),)
@@ -41,7 +41,6 @@ class Table(msgspec.Struct, frozen=True):
     """Every backend that a rule or mirror can reach, by key, and those of the document that none reaches."""
     probed: frozenset[str]
     """Keys of the backends with active health checks."""
-    merge_slashes: bool
     routes: dict[int, CompiledRoute]
     """By number, for the builder of the next table; likewise all that follows."""
     sets: dict[str, RouteSet]
@@ -50,10 +49,6 @@ class Table(msgspec.Struct, frozen=True):
     """Of the same listeners."""
     uses: dict[str, int]
     """How often rules refer to a backend that they describe themselves, by key."""
-
-    @property
-    def route_count(self) -> int:
-        return len(self.routes)
 
     def dismantle(self) -> Iterator[None]:
         """Let go of the parts, a few at each step: to drop 10,000 routes at once takes tens of milliseconds.
@@ -68,7 +63,7 @@ class TableBuilder:
 
     With the table before, it begins with all that this one has. The calls come in this order: `removing_routes`,
     `remove_backends`, `fill`, `put_backends`, `adding_routes`, `finish`; those that return steps are to be taken to
-    their end, for which `remove_routes` and `add_routes` stand where nobody waits meanwhile.
+    their end, for which `add_routes` stands where nobody waits meanwhile.
     """
 
     def __init__(self, settings: document.Settings, previous: Table | None = None) -> None:
@@ -88,9 +83,6 @@ class TableBuilder:
                 self._sets[name] = previous.sets[name].copy(self._replaced)
             else:
                 self._sets[name] = self._unfilled[name] = RouteSet()
-
-    def remove_routes(self, numbers: Iterable[int]) -> None:
-        _take_all(self.removing_routes(numbers))
 
     def removing_routes(self, numbers: Iterable[int]) -> Iterator[None]:
         """Routes of the table before."""
@@ -141,7 +133,6 @@ class TableBuilder:
             make_doors(settings.listeners, self._sets),
             self._compiler.backends,
             frozenset(self._probed),
-            settings.merge_slashes,
             self._routes,
             self._sets,
             self._hostnames,
@@ -196,7 +187,7 @@ class TableBuilder:
 
 def _building(match: document.Match) -> Iterator[None]:
     """Build the expressions of a match, with a step for each that nobody has built before."""
-    for expression in expressions_of(match):
+    for expression, _ in match.expressions():
         built = automaton.cache_info().misses
         automaton(expression)
         if automaton.cache_info().misses > built:

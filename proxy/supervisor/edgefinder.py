@@ -96,6 +96,11 @@ class DiscoveredEdge:
         return resolved_regions(targets, addresses)
 
 
+def edge_finder(named: Sequence[ListenAddress], version: IpVersion, endpoint: str) -> EdgeFinder:
+    """`named` are the operator's addresses, if there are any; `endpoint` is the token's region."""
+    return NamedEdge(named, version) if named else DiscoveredEdge(endpoint)
+
+
 def _addresses_of(host: str, port: int) -> list[str]:
     """As the resolver orders them. Raises OSError."""
     try:

@@ -100,6 +100,11 @@ def fetch(published: Sequence[PublishedRoot] = PUBLISHED) -> str:
     return "".join(map(_fetch_one, published))
 
 
+def edge_trust(ca_file: str | None, state_dir: Path | None) -> EdgeTrust:
+    """`ca_file` is that of --edge-ca-file, if there is one."""
+    return NamedAuthorities(Path(ca_file)) if ca_file else PublishedRoots(state_dir)
+
+
 def _fetch_one(root: PublishedRoot) -> str:
     remedy = "; where there is no Internet, bring them with `tunnelgw-proxy edge-ca` and name the file (--edge-ca-file)"
     try:

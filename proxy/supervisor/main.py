@@ -84,16 +84,15 @@ def _tunnel(daemon: Daemon, options: Options, fleet: Fleet) -> "Tunnel | None":
     if options.tunnel_token is None:
         return None
     # Here, not above: what only a tunnel needs.
-    from proxy.supervisor.edgefinder import DiscoveredEdge, EdgeFinder, NamedEdge
-    from proxy.supervisor.edgetrust import EdgeTrust, NamedAuthorities, PublishedRoots, TrustUnavailable
+    from proxy.supervisor.edgefinder import edge_finder
+    from proxy.supervisor.edgetrust import TrustUnavailable, edge_trust
     from proxy.supervisor.tunnel import Tunnel, TunnelSettings
 
     token = TunnelToken.decode(options.tunnel_token.reveal())
     version = IpVersion(options.edge_ip_version)
-    finder: EdgeFinder = NamedEdge(options.edge, version) if options.edge else DiscoveredEdge(token.endpoint)
-    trust: EdgeTrust = PublishedRoots(options.state_path)
-    if options.edge_ca_file is not None:
-        trust = NamedAuthorities(Path(options.edge_ca_file))
+    finder = edge_finder(options.edge, version, token.endpoint)
+    trust = edge_trust(options.edge_ca_file, options.state_path)
+    if options.edge_ca_file:
         try:
             trust.roots()
         except TrustUnavailable as error:

@@ -1,23 +1,15 @@
 """The control stream on its connection: what `ControlStream` says goes out as response body, what comes is for it."""
 
 from collections.abc import Callable
-from typing import Final
 
 from proxy.exchange.client import ClientStream
+from proxy.exchange.relay import NOBODY
 from proxy.heads import Fields
 from proxy.tunnel.controlevents import ControlEvent
 from proxy.tunnel.controlstream import ControlStream, State
 from proxy.tunnel.registration import Registration
 from proxy.tunnel.remoteconfig import LOCAL_CONFIGURATION
 from proxy.tunnel.responses import control_head
-
-
-class Nobody:
-    def release(self, size_bytes: int) -> None:
-        """What is said here is not held back for anybody."""
-
-
-NOBODY: Final = Nobody()
 
 
 class Control:

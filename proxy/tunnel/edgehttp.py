@@ -55,7 +55,7 @@ class EdgeHttp(H2Connection):
         codec: h2.Connection,
         encode_head: Callable[[ResponseHead], ResponseHead],
         on_pong: Callable[[], None],
-        on_goaway: Callable[[int], None],
+        on_goaway: Callable[[str], None],
         on_end: Callable[[FailureCause, str], None],
     ) -> None:
         """`on_end` hears why the edge's side of the connection ends, before the streams on it do."""
@@ -87,4 +87,4 @@ class EdgeHttp(H2Connection):
             if event.payload == self._pings.to_bytes(8, "big"):
                 self._on_pong()
         elif isinstance(event, h2.GoawayReceived):
-            self._on_goaway(event.error_code)
+            self._on_goaway(event.words)

@@ -270,8 +270,7 @@ class Link:
             self._dialling.cancel()
         self._end()
 
-    def _on_goaway(self, code: int) -> None:
-        said = f"GOAWAY, code {code}" if code else "GOAWAY"
+    def _on_goaway(self, said: str) -> None:
         reason = f"the edge takes this connection out of service ({said})"
         if self._phase is Phase.REGISTERED:
             self._note(FailureCause.LOST, reason)

@@ -4,8 +4,8 @@ from collections.abc import Callable
 from typing import Protocol
 
 from proxy.exchange.client import ClientStream
+from proxy.exchange.relay import NOBODY
 from proxy.heads import Fields
-from proxy.tunnel.control import NOBODY
 from proxy.tunnel.remoteconfig import (
     MAX_UPDATE_BYTES,
     MalformedUpdate,

@@ -1,8 +1,6 @@
 """The rooms of a worker, joined: backends, exchanges, doors. What a table is changed with and how it all ends."""
 
-import random
 import socket
-import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
@@ -34,8 +32,6 @@ class DataPlane:
             stats=stats,
             access_log=access_log.write,
             is_logged=access_log.wants,
-            draw=random.random,
-            wall_clock_s=time.time,
         )
         self._doors = Doors(loop, self._services.begin, stats)
         self._departed = Departed(stats, self._pools.serves)
@@ -90,7 +86,7 @@ class DataPlane:
     def drain(self, on_idle: Callable[[], None]) -> None:
         """Take nothing new; `on_idle` is called when nothing runs any more."""
         self._is_draining = True
-        parts = [self._drain_doors, *([self._links.drain] if self._links is not None else [])]
+        parts = [self._doors.drain, *([self._links.drain] if self._links is not None else [])]
         waiting = len(parts)
 
         def one_idle() -> None:
@@ -102,10 +98,6 @@ class DataPlane:
         for drain in parts:
             drain(one_idle)
         self._pools.drain()
-
-    def _drain_doors(self, on_idle: Callable[[], None]) -> None:
-        self._doors.on_idle = on_idle
-        self._doors.drain()
 
     def measure(self) -> None:
         """Bring the numbers up to date that are not counted as they change."""

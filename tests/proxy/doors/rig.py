@@ -52,7 +52,7 @@ class Rig:
         self.services = Services(self.loop)
         self.stats = Stats()
         self.is_idle = threading.Event()
-        self.doors = Doors(self.loop, self.services.begin, self.stats, self.is_idle.set)
+        self.doors = Doors(self.loop, self.services.begin, self.stats)
         self._settings = settings
         self._thread = threading.Thread(target=self.loop.run, name="loop", daemon=True)
         self._thread.start()
@@ -64,7 +64,7 @@ class Rig:
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, _: TracebackType | None) -> None:
         with contextlib.suppress(TimeoutError):
             self.call(self.doors.abort)
-        self.loop.stop_from_thread()
+        self.loop.call_from_thread(self.loop.stop)
         self._thread.join(WAIT_S)
         self.loop.close()
 
@@ -83,6 +83,10 @@ class Rig:
         if not done.wait(WAIT_S):
             raise TimeoutError("the loop did not answer")
         return found[0]
+
+    def drain(self) -> None:
+        """In the loop's thread only."""
+        self.doors.drain(self.is_idle.set)
 
     def pass_time(self, seconds: float) -> None:
         """For the loop, at once; what is due then has happened when this returns."""

@@ -83,7 +83,7 @@ def test_who_waits_at_a_door_is_let_in_before_it_closes() -> None:
 
         def open_and_drain() -> None:
             rig.doors.use(table_of(plain(port)), {socket_door("127.0.0.1", port): waiting})
-            rig.doors.drain()
+            rig.drain()
 
         rig.call(open_and_drain)
         for client in clients:
@@ -163,7 +163,7 @@ def test_draining_lets_running_exchanges_finish_and_closes_idle_connections() ->
         stream_id = client.ask("/hold")
         rig.wait_for(lambda: len(rig.services.held) == 2, "two held requests")
 
-        rig.call(rig.doors.drain)
+        rig.call(rig.drain)
         assert b"" == idle.recv(10)
         client.read_until(lambda: bool(client.goaways))
         assert not rig.is_idle.is_set()
@@ -183,7 +183,7 @@ def test_draining_closes_at_once_where_nothing_was_asked_for_long(monkeypatch: p
         ask(client)
         read_until(client, HELLO)
         rig.pass_time(RECENT_S + 1)
-        rig.call(rig.doors.drain)
+        rig.call(rig.drain)
 
         assert b"" == client.recv(10)
 
@@ -198,7 +198,7 @@ def test_a_request_that_lies_in_the_socket_when_draining_begins_is_answered(idle
         def drain() -> None:
             # From within the loop's thread: it cannot have read this.
             ask(client)
-            rig.doors.drain()
+            rig.drain()
 
         rig.call(drain)
         assert read_all(client).endswith(HELLO)
@@ -211,7 +211,7 @@ def test_a_request_that_crosses_with_the_drain_is_answered() -> None:
 
         def drain() -> None:
             """In one turn of the loop: however late this thread is, the request is on its way in time."""
-            rig.doors.drain()
+            rig.drain()
             ask(client)
 
         rig.call(drain)
@@ -226,7 +226,7 @@ def test_the_request_behind_a_response_that_had_begun_before_the_drain_is_answer
     with serving() as rig, rig.connect() as client:
         ask(client, "/begin")
         read_until(client, b"\r\n\r\n")
-        rig.call(rig.doors.drain)
+        rig.call(rig.drain)
         if is_pipelined:
             ask(client, "/hello")
 
@@ -251,7 +251,7 @@ def test_a_client_whose_response_had_begun_before_the_drain_is_let_go_when_it_as
     with serving(limits={"idleTimeout": "1h"}) as rig, rig.connect() as client:
         ask(client, "/begin")
         read_until(client, b"\r\n\r\n")
-        rig.call(rig.doors.drain)
+        rig.call(rig.drain)
         rig.call(rig.services.let_go)
         read_until(client, b"hello\n")
         rig.pass_time(99)
@@ -271,7 +271,7 @@ def test_a_client_that_has_just_come_when_draining_begins_has_a_while_for_its_fi
         monkeypatch.setattr(f"proxy.doors.h1connection.{name}", while_s)
     with serving(limits={"headerTimeout": "1h"}) as rig, rig.connect() as client, rig.connect() as silent:
         rig.wait_for_connections(2)
-        rig.call(rig.doors.drain)
+        rig.call(rig.drain)
         rig.pass_time(while_s / 2)
         ask(client)
 
@@ -286,7 +286,7 @@ def test_a_client_that_has_just_come_when_draining_begins_has_a_while_for_its_fi
 def test_draining_gives_nobody_more_time_than_there_is_for_a_head() -> None:
     with serving(limits={"headerTimeout": "2s"}) as rig, rig.connect() as silent:
         rig.wait_for_connections(1)
-        rig.call(rig.doors.drain)
+        rig.call(rig.drain)
         rig.pass_time(2)
 
         assert b"" == silent.recv(10)
@@ -295,7 +295,7 @@ def test_draining_gives_nobody_more_time_than_there_is_for_a_head() -> None:
 def test_a_stream_that_is_opened_before_the_client_knows_of_the_drain_is_answered() -> None:
     with serving() as rig, H2Client(rig.connect()) as client:
         client.get("/hello")
-        rig.call(rig.doors.drain)
+        rig.call(rig.drain)
         # The client has not read the GOAWAY yet.
         stream_id = client.ask("/hello")
 
@@ -312,7 +312,7 @@ def test_a_worker_whose_last_client_has_left_is_not_done_while_its_doors_are_ope
             rig.wait_for_connections(0)
             assert not rig.is_idle.is_set()
 
-        rig.call(rig.doors.drain)
+        rig.call(rig.drain)
         assert rig.is_idle.wait(WAIT_S)
 
 
@@ -343,7 +343,7 @@ def test_draining_an_empty_worker_is_done_when_handshakes_have_had_their_time() 
     with serving() as rig:
 
         def drain() -> None:
-            rig.doors.drain()
+            rig.drain()
             rig.hold_time(60)
 
         rig.call(drain)
@@ -357,7 +357,7 @@ def test_draining_an_empty_worker_is_done_when_handshakes_have_had_their_time() 
 
 def test_a_worker_without_doors_is_done_at_once() -> None:
     with Rig() as rig:
-        rig.call(rig.doors.drain)
+        rig.call(rig.drain)
 
         assert rig.is_idle.is_set()
 
@@ -369,7 +369,7 @@ def test_a_handshake_that_is_under_way_when_draining_begins_comes_to_its_end() -
         wait_for_handshake(rig.port)
 
         def drain() -> None:
-            rig.doors.drain()
+            rig.drain()
             rig.hold_time(60)
 
         rig.call(drain)
@@ -388,7 +388,7 @@ def test_aborting_ends_the_wait_for_handshakes() -> None:
     with serving() as rig:
 
         def drain_and_abort() -> None:
-            rig.doors.drain()
+            rig.drain()
             rig.doors.abort("grace period over")
 
         rig.call(drain_and_abort)
@@ -403,7 +403,7 @@ def test_aborting_closes_everything_and_tells_running_exchanges() -> None:
         ask(client, "/hold")
         other.ask("/hold")
         rig.wait_for(lambda: len(rig.services.held) == 2, "two held requests")
-        rig.call(rig.doors.drain)
+        rig.call(rig.drain)
         rig.call(lambda: rig.doors.abort("grace period over"))
 
         assert ["grace period over"] * 2 == [rig.services.gone.get(timeout=WAIT_S) for _ in range(2)]

@@ -247,7 +247,7 @@ def test_a_bug_in_a_request_that_comes_with_the_drain_keeps_no_other_connection_
         def ask_and_drain() -> None:
             """In one turn of the loop: the request lies in its socket when draining begins."""
             ask(raising, "/raise")
-            rig.doors.drain()
+            rig.drain()
 
         rig.call(ask_and_drain)
 

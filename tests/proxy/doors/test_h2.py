@@ -227,7 +227,7 @@ def test_a_drain_ends_with_the_rest_of_an_answered_upload(monkeypatch: pytest.Mo
         stream_id = client.ask("/early", method="POST", has_body=True)
         answer = client.answer(stream_id)
         client.get("/hello")
-        rig.call(rig.doors.drain)
+        rig.call(rig.drain)
         client.read_until(lambda: len(client.goaways) == 2)
         rig.pass_time(REST_S)
         client.read_until(lambda: client.is_closed)
@@ -243,7 +243,7 @@ def test_a_draining_connection_ends_with_an_answer_that_comes_before_the_end_of_
     with serving() as rig, client_of(rig) as client:
         stream_id = client.ask("/hold", method="POST", has_body=True)
         rig.services.begun.get(timeout=WAIT_S)
-        rig.call(rig.doors.drain)
+        rig.call(rig.drain)
         client.read_until(lambda: len(client.goaways) == 2)
         rig.call(rig.services.let_go)
 
@@ -589,7 +589,7 @@ def test_a_draining_connection_ends_with_the_reset_of_its_last_stream(
     with serving(**PATIENT) as rig, client_of(rig) as client:
         stream_id = client.ask("/hold")
         rig.wait_for(lambda: bool(rig.services.held), "the request")
-        rig.call(rig.doors.drain)
+        rig.call(rig.drain)
         client.read_until(lambda: len(client.goaways) == 2)
         end(rig, client, stream_id)
         client.read_until(lambda: client.is_closed)
@@ -601,7 +601,7 @@ def test_a_client_without_streams_has_a_while_to_answer_when_it_is_asked_to_go(m
     with serving(**PATIENT) as rig, rig.connect() as client:
         client.sendall(PREFACE_AND_SETTINGS)
         rig.wait_for_connections(1)
-        rig.call(rig.doors.drain)
+        rig.call(rig.drain)
 
         rig.pass_time(0)
         client.setblocking(False)

@@ -193,7 +193,7 @@ def test_who_is_still_being_introduced_when_the_door_drains_is_served() -> None:
     with Rig(**FROM_BALANCERS).open_plain() as rig, rig.connect() as client:
         client.sendall(LINE[:20])
         rig.wait_for_connections(1)
-        rig.call(rig.doors.drain)
+        rig.call(rig.drain)
         client.sendall(LINE[20:])
         ask(client)
 
@@ -205,7 +205,7 @@ def test_who_is_still_being_introduced_at_the_end_of_the_grace_period_is_cut_off
     with Rig(**FROM_BALANCERS, limits={"headerTimeout": "0s"}).open_plain() as rig, rig.connect() as client:
         client.sendall(LINE[:20])
         rig.wait_for_connections(1)
-        rig.call(rig.doors.drain)
+        rig.call(rig.drain)
         rig.call(rig.doors.abort)
 
         assert read_all_or_reset(client) == b""
@@ -236,5 +236,5 @@ def test_a_bug_in_what_follows_the_header_keeps_no_place_taken() -> None:
         client.sendall(LINE + client_hello())
 
         assert read_all_or_reset(client) == b""
-        rig.call(rig.doors.drain)
+        rig.call(rig.drain)
         assert rig.is_idle.wait(10)

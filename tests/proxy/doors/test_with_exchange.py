@@ -133,7 +133,7 @@ def test_draining_ends_when_the_last_exchange_has(chain: Chain) -> None:
     with proxy.connect() as client:
         ask(client, "/hold")
         backend.services.begun.get(timeout=WAIT_S)
-        proxy.call(proxy.doors.drain)
+        proxy.call(proxy.drain)
         backend.call(backend.services.let_go)
 
         assert read_all(client).endswith(b"hello\n")

@@ -6,8 +6,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
-from proxy.loop import Loop, Transport
-from proxy.loop.transport import Buffer
+from proxy.loop import Buffer, Loop, Transport
 
 PATIENCE_S = 10.0
 SEND_BUFFER_BYTES = 256 * 1024

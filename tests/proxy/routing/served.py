@@ -18,7 +18,7 @@ class Served:
         leaving, parts = handover.unpack(memoryview(handover.pack(before, self._content)))
         settings = leaving.settings or (self.table.settings if self.table else document.Settings())
         builder = routing.TableBuilder(settings, None if leaving.is_whole else self.table)
-        builder.remove_routes(leaving.routes)
+        list(builder.removing_routes(leaving.routes))
         builder.remove_backends(leaving.backends)
         list(builder.fill())
         for part in parts:

@@ -140,6 +140,6 @@ class Rig:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.call(self.links.close)
-        self.loop.stop_from_thread()
+        self.loop.call_from_thread(self.loop.stop)
         self._thread.join(PATIENCE_S)
         self.loop.close()

@@ -414,11 +414,13 @@ def test_the_edge_that_says_goaway_is_left_in_order(rig: Rig) -> None:
     assert rig.wait_for_end(number).error == "the edge takes this connection out of service (GOAWAY)"
 
 
-def test_the_code_with_which_the_edge_says_goaway_is_told(rig: Rig) -> None:
+def test_the_code_and_the_words_with_which_the_edge_says_goaway_are_told_in_one_line(rig: Rig) -> None:
     number = rig.register()
-    payload = bytes(4) + ErrorCode.ENHANCE_YOUR_CALM.to_bytes(4, "big") + b"calm down"
+    payload = bytes(4) + ErrorCode.ENHANCE_YOUR_CALM.to_bytes(4, "big") + b"calm\r\n down" + b"!" * 1000
     rig.edge.send_bytes(record_of(rig), frames.encode_frame(frames.GOAWAY, 0, 0, payload))
-    assert rig.wait_for_end(number).error == "the edge takes this connection out of service (GOAWAY, code 11)"
+    assert rig.wait_for_end(number).error == "the edge takes this connection out of service (GOAWAY, code 11: %s)" % (
+        r"calm\r\n down" + "!" * 245
+    )
 
 
 @pytest.mark.parametrize("hang", [Hang.BEFORE_CONTROL, Hang.BEFORE_REGISTRATION])

@@ -12,8 +12,7 @@ from typing import Protocol
 from proxy import h2
 from proxy.h2 import frames
 from proxy.heads import Fields, RequestHead
-from proxy.loop import Creditor, Loop, Transport
-from proxy.loop.transport import Buffer
+from proxy.loop import Buffer, Creditor, Loop, Transport
 from proxy.tunnel.registration import Refusal, Registration
 from tests.support.edge.behaviour import Behaviour, Hang
 from tests.support.edge.control import ControlDesk

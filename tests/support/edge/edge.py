@@ -103,7 +103,7 @@ class Edge:
             return
         loop = self._house.loop
         self._do(lambda house: house.close())
-        loop.stop_from_thread()
+        loop.call_from_thread(loop.stop)
         self._thread.join(PATIENCE_S)
         loop.close()
         self._thread = self._house = None
