@@ -10,6 +10,7 @@ may share them.
 """
 
 from functools import lru_cache
+from operator import length_hint
 from typing import NamedTuple
 
 from proxy.pattern.syntax import Bytes, Choice, Node, PatternError, Repeat, Sequence, parse
@@ -24,7 +25,7 @@ class TooManyStates(PatternError):
 
 
 class Automaton:
-    """A compiled pattern; `matches` says whether it fits a whole value."""
+    """A compiled pattern: whether it fits a whole value, and how much of the value has to be read to tell."""
 
     __slots__ = ("_accepting", "_classes", "_table", "pattern", "weight")
 
@@ -46,14 +47,19 @@ class Automaton:
         """What it took to build, in entries of its table, of which a million take some 0.7 s and 8 MiB."""
 
     def matches(self, value: bytes) -> bool:
+        return self.read(value)[0]
+
+    def read(self, value: bytes) -> tuple[bool, int]:
+        """Whether it fits, and how many bytes were read, each of which takes some 10 ns."""
         table = self._table
         row = 0
+        columns = iter(value.translate(self._classes))
         try:
-            for column in value.translate(self._classes):
+            for column in columns:
                 row = table[row + column]
         except IndexError:
-            return False
-        return row in self._accepting
+            return False, len(value) - length_hint(columns)
+        return row in self._accepting, len(value)
 
 
 class _Part(NamedTuple):

@@ -8,6 +8,7 @@ answer, session or weighted choice among backends, leave to be asked for, rewrit
 import re
 from collections.abc import Callable
 
+from proxy.routing.asked import TooMuchToFit
 from proxy.routing.cors import is_preflight
 from proxy.routing.decision import GRPC_UNIMPLEMENTED, Answer, Decision, Forward, Inquiry, Redirect, grpc_status_of
 from proxy.routing.edits import HeaderEdits, joined
@@ -25,6 +26,13 @@ NO_RESOURCE = Answer(
     404, "no_resource", b"this proxy has no resource *, and routes match paths alone\n", _TEXT, GRPC_UNIMPLEMENTED
 )
 NO_LISTENER = Answer(404, "no_listener", b"no listener serves this host\n", _TEXT, GRPC_UNIMPLEMENTED)
+TOO_MUCH = Answer(
+    431,
+    "too_much_to_match",
+    b"the routes' regular expressions would have to read too much of this request\n",
+    _TEXT,
+    grpc_status_of(431),
+)
 NO_ROUTE = Answer(404, "no_route", b"no route matches this request\n", _TEXT, GRPC_UNIMPLEMENTED)
 
 _NO_WEIGHT = FixedAnswer(500, b"no backend has a weight\n", b"text/plain; charset=utf-8", "no_backend")
@@ -61,7 +69,10 @@ def decide(table: Table, door: str, head: Head, draw: Callable[[], float], now_s
         listener = listener or entrance.listener_for(host)
         if listener is None:
             return NO_LISTENER
-    match = listener.routes.find(host, path, query, head)
+    try:
+        match = listener.routes.find(host, path, query, head)
+    except TooMuchToFit:
+        return TOO_MUCH
     if match is None:
         return NO_ROUTE
     rule = match.rule

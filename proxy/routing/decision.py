@@ -58,8 +58,8 @@ class Answer(msgspec.Struct, frozen=True, gc=False):
 
     status_code: int
     reason: str
-    """Why, from a closed set of words: bad_path, no_resource, no_listener, no_route, no_backend, no_address,
-    fixed, preflight."""
+    """Why. Here: bad_path, no_resource, no_listener, no_route, too_much_to_match, no_backend, no_address, fixed,
+    preflight. The exchange answers with more, see `exchange.record`."""
     body: bytes = b""
     headers: tuple[Field, ...] = ()
     """Content-Type included where there is a body; Content-Length and Date are the codec's."""

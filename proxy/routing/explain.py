@@ -4,12 +4,13 @@ For people, on request: it looks at every match of the door, so it costs time in
 is printed here.
 """
 
+import sys
 from collections.abc import Iterator
 
 import msgspec
 
 from proxy.routing.asked import Asked
-from proxy.routing.decide import BAD_PATH, NO_RESOURCE, decide
+from proxy.routing.decide import BAD_PATH, NO_RESOURCE, TOO_MUCH, decide
 from proxy.routing.decision import Answer, Decision
 from proxy.routing.head import Head, header
 from proxy.routing.hosts import RouteSet, is_grpc
@@ -20,7 +21,7 @@ from proxy.routing.rule import Branch, Rule
 from proxy.routing.table import Table
 
 MAX_MISSES = 5
-_UNROUTED = frozenset((BAD_PATH.reason, NO_RESOURCE.reason))
+_UNROUTED = frozenset((BAD_PATH.reason, NO_RESOURCE.reason, TOO_MUCH.reason))
 
 
 class MatchPlace(msgspec.Struct, frozen=True):
@@ -120,7 +121,7 @@ class _Request:
         self.head = head
         self.host = host_of(head.authority)
         path, _, query = head.path.partition(b"?")
-        self.asked = Asked(query, head)
+        self.asked = Asked(query, head, sys.maxsize)
         try:
             self.path = normalise(path, merge_slashes=table.settings.merge_slashes)
         except UnusablePath:
@@ -156,17 +157,17 @@ class _Request:
         head = self.head
         if isinstance(match, GrpcMatch) and not is_grpc(head):
             return 1, "content-type", "application/grpc", header(head, b"content-type") or b""
-        if not match.accepts_path(self.path):
+        if not match.accepts_path(self.path, self.asked):
             return 2, "path", match.wish, self.path
         if match.method is not None and match.method != head.method:
             return 3, "method", _text(match.method), head.method
         for condition in match.headers:
             value = self.asked.header(condition.name)
-            if not condition.accepts(value):
+            if not condition.accepts(value, self.asked):
                 return 4, f"header {_text(condition.name)}", _value_words(condition), value or b""
         for condition in match.queries:
             value = self.asked.parameter(condition.name)
-            if not condition.accepts(value):
+            if not condition.accepts(value, self.asked):
                 return 5, f"query parameter {_text(condition.name)}", _value_words(condition), value or b""
         return None
 

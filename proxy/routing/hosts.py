@@ -98,7 +98,10 @@ class RouteSet:
             del group[key]
 
     def find(self, host: bytes, path: bytes, query: bytes, head: Head) -> Match | None:
-        """The best match; a better hostname always wins, and worse ones are tried when nothing under it accepts."""
+        """The best match; a better hostname always wins, and worse ones are tried when nothing under it accepts.
+
+        Raises TooMuchToFit.
+        """
         if self._call_hosts and is_grpc(head):
             return self._find_call(host, path, query, head)
         index = self.exact.get(host)

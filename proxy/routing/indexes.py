@@ -77,14 +77,16 @@ class PathIndex:
             self._root = change(self._root, match)
 
     def find(self, path: bytes, query: bytes, head: Head) -> HttpMatch | None:
-        """The best match of a request whose path is in normal form."""
+        """The best match of a request whose path is in normal form. Raises TooMuchToFit."""
         asked: Asked | None = None
         for match in self._exact.get(path, ()):
             if match.is_open or match.accepts(asked := asked or Asked(query, head)):
                 return match
-        for match in self._patterns:
-            if match.pattern.matches(path) and (match.is_open or match.accepts(asked := asked or Asked(query, head))):  # type: ignore[union-attr]
-                return match
+        if self._patterns:
+            asked = asked or Asked(query, head)
+            for match in self._patterns:
+                if match.accepts_path(path, asked) and (match.is_open or match.accepts(asked)):
+                    return match
         longest = self._longest
         if longest:
             end = len(path)
@@ -145,7 +147,7 @@ class CallIndex:
             self._others = change(self._others, match)
 
     def find(self, path: bytes, head: Head) -> GrpcMatch | None:
-        """The best match of a gRPC request for `path`, /service/method."""
+        """The best match of a gRPC request for `path`, /service/method. Raises TooMuchToFit."""
         asked: Asked | None = None
         cut = path.rfind(b"/")
         service = path[:cut]
@@ -153,9 +155,11 @@ class CallIndex:
             for match in matches:
                 if match.is_open or match.accepts(asked := asked or Asked(b"", head)):
                     return match
-        for match in self._others:
-            if match.accepts_call(service[1:], path[cut + 1 :]) and match.accepts(asked := asked or Asked(b"", head)):
-                return match
+        if self._others:
+            asked = asked or Asked(b"", head)
+            for match in self._others:
+                if match.accepts_call(service[1:], path[cut + 1 :], asked) and match.accepts(asked):
+                    return match
         return None
 
     def __iter__(self) -> Iterator[Match]:

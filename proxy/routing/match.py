@@ -77,10 +77,11 @@ class Condition:
         self.value = value.encode()
         self.pattern: Automaton | None = automaton(value) if type_ == "RegularExpression" else None
 
-    def accepts(self, value: bytes | None) -> bool:
+    def accepts(self, value: bytes | None, asked: Asked) -> bool:
+        """`value` is what `asked` has of that name."""
         if value is None:
             return False
-        return value == self.value if self.pattern is None else self.pattern.matches(value)
+        return value == self.value if self.pattern is None else asked.fits(self.pattern, value)
 
 
 class Match(ABC):
@@ -110,7 +111,7 @@ class Match(ABC):
         """The condition on the path, for people."""
 
     @abstractmethod
-    def accepts_path(self, path: bytes) -> bool:
+    def accepts_path(self, path: bytes, asked: Asked) -> bool:
         """Whether the condition on the path holds."""
 
     def accepts(self, asked: Asked) -> bool:
@@ -118,9 +119,9 @@ class Match(ABC):
         if self.method is not None and asked.method != self.method:
             return False
         for condition in self.headers:
-            if not condition.accepts(asked.header(condition.name)):
+            if not condition.accepts(asked.header(condition.name), asked):
                 return False
-        return all(condition.accepts(asked.parameter(condition.name)) for condition in self.queries)
+        return all(condition.accepts(asked.parameter(condition.name), asked) for condition in self.queries)
 
     def _tail(self, seniority: Seniority) -> Rank:
         conditions = (self.method is None, -len(self.headers), -len(self.queries))
@@ -155,10 +156,10 @@ class HttpMatch(Match):
         type_ = "Exact" if self.kind is PathKind.EXACT else "PathPrefix"
         return f"path {type_} {self.path.decode() or '/'}"
 
-    def accepts_path(self, path: bytes) -> bool:
+    def accepts_path(self, path: bytes, asked: Asked) -> bool:
         """The same answer as the index gives, for one match alone."""
         if self.pattern is not None:
-            return self.pattern.matches(path)
+            return asked.fits(self.pattern, path)
         if path == self.path:
             return True
         return self.kind is PathKind.PREFIX and path.startswith(self.path + b"/")
@@ -196,20 +197,20 @@ class GrpcMatch(Match):
         shown = {CallKind.SERVICE: f"{text}/*", CallKind.METHOD: f"/*/{text}", CallKind.ANY: "/*/*"}
         return f"gRPC Exact {shown.get(self.kind, text)}"
 
-    def accepts_path(self, path: bytes) -> bool:
+    def accepts_path(self, path: bytes, asked: Asked) -> bool:
         """The same answer as the index gives, for one match alone."""
         service, _, method = path.rpartition(b"/")
         if self.kind is CallKind.EXACT:
             return path == self.path
         if self.kind is CallKind.SERVICE:
             return service == self.path
-        return self.accepts_call(service[1:], method)
+        return self.accepts_call(service[1:], method, asked)
 
-    def accepts_call(self, service: bytes, method: bytes) -> bool:
+    def accepts_call(self, service: bytes, method: bytes, asked: Asked) -> bool:
         """Whether a match that no index finds by key (pattern, method alone, any) is for this call."""
         if self.kind is CallKind.PATTERN:
-            return (self.pattern is None or self.pattern.matches(service)) and (
-                self.method_pattern is None or self.method_pattern.matches(method)
+            return (self.pattern is None or asked.fits(self.pattern, service)) and (
+                self.method_pattern is None or asked.fits(self.method_pattern, method)
             )
         return self.kind is CallKind.ANY or self.path == method
 

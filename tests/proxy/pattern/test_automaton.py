@@ -171,6 +171,14 @@ def test_a_match_takes_one_step_for_each_byte_whatever_the_pattern(pattern: str,
     assert Steps.taken == len(value)
 
 
+@pytest.mark.parametrize(
+    ("value", "fits", "read_bytes"),
+    [(b"", False, 0), (b"/a", True, 2), (b"/b" + b"x" * 1000, False, 3), (b"x" * 1000, False, 2), (b"/", False, 1)],
+)
+def test_how_much_of_a_value_was_read_is_told(value: bytes, fits: bool, read_bytes: int) -> None:
+    assert (fits, read_bytes) == Automaton("/a").read(value)
+
+
 def test_a_value_is_left_where_nothing_can_match_any_more() -> None:
     """Else each of many expressions would read all of a long path that is for none of them."""
     automaton = Automaton(r"/api/v[0-9]+/.*")

@@ -5,7 +5,8 @@ from typing import Any
 
 import pytest
 
-from proxy.routing.asked import Asked
+from proxy.pattern import automaton
+from proxy.routing.asked import Asked, TooMuchToFit
 from proxy.routing.head import PlainHead, header
 from tests.support.routes import headers, path, route, table_of, taken
 
@@ -97,3 +98,11 @@ def test_a_value_is_decoded_once() -> None:
     value = asked.parameter(b"a")
     assert value == b"%41 "
     assert asked.parameter(b"a") is value
+
+
+def test_all_expressions_together_read_no_more_of_a_request_than_it_may_have() -> None:
+    asked = Asked(b"", CountingHead(), 101)
+
+    assert [asked.fits(automaton("a*"), value) for value in (b"a" * 50, b"b" * 1000, b"a" * 49)] == [True, False, True]
+    with pytest.raises(TooMuchToFit):
+        asked.fits(automaton("a*"), b"aa")

@@ -259,6 +259,15 @@ def test_a_path_without_normal_form_has_no_winner() -> None:
     assert "bad_path" == told.decision.reason
 
 
+def test_a_request_of_which_too_much_would_have_to_be_read_has_no_winner() -> None:
+    matches = [path(f".*{n}!", "RegularExpression") for n in range(64)]
+    told = explained(request("a.example/" + "v" * 60_000), route("r", *matches))
+
+    assert (None, "web") == (told.winner, told.listener)
+    assert isinstance(told.decision, routing.Answer)
+    assert "too_much_to_match" == told.decision.reason
+
+
 def test_options_about_the_server_as_a_whole_has_no_winner() -> None:
     told = explained(routing.PlainHead(b"OPTIONS", b"a.example", b"*"), route("r"))
 

@@ -174,3 +174,24 @@ def test_an_expression_about_what_was_not_sent_does_not_hold() -> None:
     assert "head" == taken(table, request("h/", x=""))
     assert "query" == taken(table, request("h/?x="))
     assert "404 no_route" == taken(table, request("h/?y=1", y="1"))
+
+
+def test_a_request_that_expressions_would_have_to_read_too_much_of_is_refused() -> None:
+    """Not passed on to a lesser rule: a better one may be there to keep it out."""
+    expressions = [
+        path("/", headers=[{"name": "x", "type": "RegularExpression", "value": f".*{n}!"}]) for n in range(64)
+    ]
+    table = table_of(route("chosen", *expressions), route("other"))
+
+    assert "other" == taken(table, request("h/", x="v" * 1024))
+    assert "chosen" == taken(table, request("h/", x="v" * 60_000 + "0!"))
+    assert "431 too_much_to_match" == taken(table, request("h/", x="v" * 60_000))
+
+
+def test_paths_and_calls_count_too_where_expressions_read_them() -> None:
+    paths = [path(f".*{n}!", "RegularExpression") for n in range(64)]
+    calls = [{"grpc": {"type": "RegularExpression", "method": f".*{n}!"}} for n in range(64)]
+    head = routing.PlainHead(b"POST", b"h", b"/s/" + b"v" * 60_000, ((b"content-type", b"application/grpc"),))
+
+    assert "431 too_much_to_match" == taken(table_of(route("r", *paths)), request("h/" + "v" * 60_000))
+    assert "431 too_much_to_match" == taken(table_of(route("r", *calls, kind="grpc")), head)
