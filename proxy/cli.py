@@ -16,7 +16,7 @@ log = get_logger(__name__)
 
 RUN = "run"
 QUESTIONS = {
-    "check": "say all that is wrong with documents",
+    "check": "say what is wrong with documents",
     "explain": "say what would become of a request",
     "schema": "print the JSON Schema of documents",
     "edge-ca": "fetch the root certificates of the tunnel's edge",

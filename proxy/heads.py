@@ -70,7 +70,8 @@ class ResponseHead(msgspec.Struct, eq=False):
     lines: tuple[bytes, int | None] | None = None
     """Encoded for HTTP/1.1, and the content-length among them."""
     onward: "ResponseHead | None" = None
-    """Without the fields that belong to the backend's connection."""
+    """What it is passed on as: without the fields that belong to the backend's connection. That head's own is what the
+    tunnel's edge is told of it."""
     is_failure: bool = False
     """Stands for a backend that has not answered."""
 

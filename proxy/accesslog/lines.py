@@ -1,4 +1,4 @@
-"""Records as lines, in the log format of all daemons (design of `daemonkit.logs`): JSON objects, or text for people."""
+"""Records as lines, in the log format of all daemons (`daemonkit.logformat`): JSON objects, or text for people."""
 
 import logging
 from collections.abc import Callable

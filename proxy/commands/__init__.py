@@ -1,5 +1,7 @@
-"""The commands that people run: `tunnelgw-proxy check`, `explain` and `schema`. No daemon is needed for them.
+"""The commands that people run: `tunnelgw-proxy check`, `explain`, `schema`, `edge-ca` and `tunnel-check`.
 
-On a terminal they draw; in a pipe they print plain lines; with `--json` one JSON document. Exit code 0: all is well;
-1: the document is refused, or nothing would serve the request; 2: the question itself was wrong.
+None needs a daemon, but `explain --proxy` asks one. On a terminal they draw; in a pipe they print plain lines; some
+print one JSON document with `--json`. Exit code 0: all is well; 1: `check` has found a document that is refused,
+nothing would serve the request, a step of the tunnel failed, or the roots cannot be had; 2: the question itself was
+wrong.
 """

@@ -36,7 +36,7 @@ def _check(arguments: Sequence[str], _environ: Mapping[str, str]) -> int:
 
     parser = argparse.ArgumentParser(
         prog=f"{PROG} check",
-        description="Say all that is wrong with documents, as PUT /config would.",
+        description="Say what is wrong with documents, as PUT /config would: up to 20 problems of each.",
         allow_abbrev=False,
     )
     parser.add_argument("files", nargs="+", metavar="FILE", help="a document; - reads standard input")

@@ -1,8 +1,8 @@
 """Filters: what is changed, answered, or copied on the way of a request and its response.
 
 They are fields and not a list, so the order is fixed: CORS preflight, redirect, then the question to who authorizes,
-then request header changes and rewrite, then mirrors, then the backend's own filters; header changes and CORS headers
-of the response come last.
+then request header changes and rewrite, then the backend's own, then mirrors, which get the request as the backend
+does; header changes and CORS headers of the response come last.
 """
 
 from typing import Annotated, Literal

@@ -37,13 +37,14 @@ class Limits(Part, frozen=True):
     """Bounds that protect the proxy. A duration of 0s means no limit."""
 
     max_header_bytes: Annotated[int, msgspec.Meta(ge=1024, le=1024 * 1024)] = 64 * 1024
-    """Larger request heads are answered 431."""
+    """Larger request heads are answered 431. Those of the tunnel may have 1 MiB, whatever is said here."""
     max_uri_bytes: Annotated[int, msgspec.Meta(ge=256, le=1024 * 1024)] = 16 * 1024
     """Longer request targets are answered 414."""
     max_connections: Annotated[int, msgspec.Meta(ge=1, le=1_000_000)] = 10_000
     """Client connections of one worker process."""
     header_timeout: Duration = "10s"
-    """Time for a request head to arrive."""
+    """Time for a request head to arrive; over HTTP/2, for the first SETTINGS. Before that, each as long: for a PROXY
+    header, and for the TLS handshake."""
     idle_timeout: Duration = "75s"
     """A client connection without a request under way is closed after this time."""
     stream_idle_timeout: Duration = "5m"

@@ -21,7 +21,7 @@ class Problem(msgspec.Struct, frozen=True, gc=False):
 
 
 class DocumentError(Exception):
-    """The document is refused. The only exception that decoding raises."""
+    """The document is refused. The only exception that `decode` and `Reader.read` raise."""
 
     def __init__(self, problems: tuple[Problem, ...]) -> None:
         super().__init__("; ".join(map(str, problems)))

@@ -38,7 +38,8 @@ class BackendTLS(Part, frozen=True):
 
 
 class Circuit(Part, frozen=True):
-    """Limits of one worker process towards one backend; what exceeds them is answered 503 at once."""
+    """Limits of one worker process towards one backend. Requests beyond `maxRequests` or `maxPending` are answered 503
+    at once; those beyond `maxConnections` wait for a connection, for `limits.connectTimeout` at most."""
 
     max_connections: Count = 1024
     max_requests: Count = 4096

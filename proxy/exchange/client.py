@@ -92,5 +92,5 @@ class ClientExchange(Protocol):
     def on_client_gone(self, reason: str) -> None:
         """The client has closed, reset, broken the protocol or been too slow; `reason` is for the log.
 
-        None at all: it has had the whole length that the response announced, of which only the end is missing.
+        Empty: it has had the whole length that the response announced, of which only the end is missing.
         """

@@ -13,7 +13,7 @@ class Terms(msgspec.Struct, frozen=True):
     table: Table
     forwarding: Forwarding
     request_timeout_s: float
-    """For rules that set none; infinite: no limit. Likewise the next."""
+    """For rules that set none. Infinite: no limit; likewise the next."""
     idle_timeout_s: float
 
     def request_timeout_of(self, rule: Rule) -> float:

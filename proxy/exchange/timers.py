@@ -29,7 +29,7 @@ class Timers:
         self.attempt_s = math.inf
 
     def clear(self) -> None:
-        """Stop the clock for good but for later settings."""
+        """None of the four is set any more; later ones may be."""
         self.request_s = self.attempt_s = self.retry_s = self.continue_s = math.inf
         self._deadline.clear()
 

@@ -20,7 +20,8 @@ class RequestReceived(Event):
 
     `head.protocol` is `b"websocket"` when the client asks to switch to it: answer with 101 or with anything else.
     `expects_continue`: the client may hold its body back until an informational 100 has been sent.
-    `is_http_10`: the client cannot read chunks; the codec sees to that, the value is for logs.
+    `is_http_10`: the client cannot read chunks; the codec sees to that. Others log it, and know by it that the end of
+    the connection may be all that ends a body.
     """
 
     head: RequestHead

@@ -1,4 +1,4 @@
-"""One HTTP/2 connection, either role, without input or output (RFC 9113): the receiving half, and the whole.
+"""One HTTP/2 connection, either role, without input or output (RFC 9113): the connection's own frames, and the whole.
 
     events = connection.receive(data, now_s)      what the peer did, in order
     connection.send_headers(...) and the others   what we answer (see `sending`)
@@ -7,7 +7,8 @@
 `receive` never raises for anything the peer sends: stream errors reset the stream, connection errors queue a GOAWAY and
 end with a `ConnectionTerminated` event. No sockets, clocks, threads or logs: `now_s` is any clock that never runs
 backwards, used for the limits of `abuse` only. One thread at a time; connections of one thread share a `Caches`.
-Frames are dispatched by their type; rules about heads, windows, streams, settings live in the modules of these names.
+Frames are dispatched by their type; rules about heads live in `fields`, those about windows, streams and settings in
+the modules of these names.
 """
 
 from collections import deque

@@ -28,7 +28,7 @@ _pack_head = frames.FRAME_HEAD.pack
 
 
 class Sending:
-    """State and calls of the sending half; `Connection` adds the receiving half."""
+    """State and calls of the sending half; `Receiving` adds what comes on streams, `Connection` the rest."""
 
     def __init__(self, settings: Settings, encoder: BlockEncoder, guard: FloodGuard, *, is_server: bool) -> None:
         self.is_server = is_server

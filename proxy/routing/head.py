@@ -30,7 +30,7 @@ class Head(Protocol):
 
 
 class PlainHead(msgspec.Struct, frozen=True):
-    """A head made by hand, for `explain` and for health checks."""
+    """A head made by hand, for `explain`."""
 
     method: bytes
     authority: bytes

@@ -1,6 +1,6 @@
 """The loaded document: who may replace it, by which version, and how it gets to the workers and to the disk.
 
-Versions (design): absent means the loaded one plus one; the loaded version again with equal content changes nothing;
+Versions: absent means the loaded one plus one; the loaded version again with equal content changes nothing;
 with other content, or an older version, it is refused and told what is loaded. Documents are taken one at a time. What
 was accepted is deployed first, written to the state directory while the workers build their tables, and acknowledged
 when all of them use it. A disk that is slow is waited for, one that hangs is not.

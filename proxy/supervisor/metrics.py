@@ -104,7 +104,7 @@ def _buckets(counts: list[int]) -> Iterator[tuple[str, float]]:
 
 def _backends(total: Stats) -> Iterator[Metric]:
     label = ["backend"]
-    requests = CounterMetricFamily(_P + "backend_requests", "Requests sent to a backend", labels=label)
+    requests = CounterMetricFamily(_P + "backend_requests", "Requests for a backend", labels=label)
     in_flight = GaugeMetricFamily(_P + "backend_requests_in_flight", "Requests at a backend", labels=label)
     connections = GaugeMetricFamily(_P + "backend_connections", "Open connections to a backend", labels=label)
     opened = CounterMetricFamily(_P + "backend_connections_opened", "Connections made to a backend", labels=label)
@@ -131,7 +131,7 @@ def _doors(total: Stats) -> Iterator[Metric]:
     connections = GaugeMetricFamily(_P + "connections", "Open client connections", labels=["door"])
     accepted = CounterMetricFamily(_P + "connections_accepted", "Client connections accepted", labels=["door"])
     refused = CounterMetricFamily(
-        _P + "connections_refused", "Client connections turned away or broken off", labels=["door", "cause"]
+        _P + "connections_refused", "Connections and requests turned away before a route", labels=["door", "cause"]
     )
     for name, door in total.doors.items():
         connections.add_metric([name], door.connections)

@@ -2,8 +2,8 @@
 
 They are bound here, so that a port that cannot be had is known when the document comes, and that the queue of a worker
 that died waits for its successor. A port that cannot be bound spoils nothing else: it becomes a `Problem`, and is tried
-again later. Sockets that are needed no more are closed only by `release`, when the workers have theirs closed or not:
-a connection in a queue is lost only when every copy of its socket is closed.
+again later. Sockets that are needed no more are closed only by `release`, whether or not the workers have closed
+theirs: a connection in a queue is lost only when every copy of its socket is closed.
 """
 
 import errno

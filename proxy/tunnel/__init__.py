@@ -16,5 +16,6 @@ At work, in a worker's loop:
     links           all connections of the worker        link            one, from its dial to its end
     dialling        TCP and TLS                          edgehttp        HTTP/2 in its server role, towards one peer
     control         the control stream, carried          pushes          pushed configurations, carried
+    heartbeat       whether the edge still answers       wirebytes       bytes on the wire, by the kernel's count
     orders          what the supervisor wants of all that, and is told: `proxy.supervisor.tunnel` decides
 """

@@ -17,7 +17,7 @@ _SHARE: Final = 4
 class SpareFiles:
     def __init__(self) -> None:
         self._count = 0
-        """None until they are kept back."""
+        """0 until they are kept back."""
 
     def keep_back(self) -> None:
         """For the whole process, whose limit it lowers."""
