@@ -54,13 +54,15 @@ class Flood(IntEnum):
 
 # How many of a kind each DATA frame that we send lets the peer send.
 EARNED = {Flood.PING: 1, Flood.WINDOW_UPDATE: 10}
+# And each stream that our caller resets: what of its body was under way, in small frames.
+EARNED_BY_RESETS = {Flood.IGNORED: 64}
 DRIBBLE_BYTES = 256
 
 
 class FloodGuard:
-    """The counts of one connection. `data_frames_sent` and `dribbles_sent` are counted by the sending side."""
+    """The counts of one connection. Those without underscore are counted by the sending side."""
 
-    __slots__ = ("_counts", "_limits", "_renew_at_s", "_window_s", "data_frames_sent", "dribbles_sent")
+    __slots__ = ("_counts", "_limits", "_renew_at_s", "_window_s", "data_frames_sent", "dribbles_sent", "resets_sent")
 
     def __init__(self, limits: Limits) -> None:
         self._limits = (
@@ -76,14 +78,13 @@ class FloodGuard:
         self._window_s = limits.window_s
         self._renew_at_s = 0.0
         self._counts = [0] * len(Flood)
-        self.data_frames_sent = 0
-        self.dribbles_sent = 0
+        self.data_frames_sent = self.dribbles_sent = self.resets_sent = 0
 
     def renew(self, now_s: float) -> None:
         if now_s >= self._renew_at_s:
             self._renew_at_s = now_s + self._window_s
             self._counts = [0] * len(Flood)
-            self.data_frames_sent = self.dribbles_sent = 0
+            self.data_frames_sent = self.dribbles_sent = self.resets_sent = 0
 
     def count(self, flood: Flood) -> None:
         self._counts[flood] += 1
@@ -94,6 +95,9 @@ class FloodGuard:
 
     def _want_calm(self, flood: Flood, count: int) -> None:
         limit = self._limits[flood]
-        if count > limit and count > limit + EARNED.get(flood, 0) * self.data_frames_sent:
+        if count <= limit:
+            return
+        limit += EARNED.get(flood, 0) * self.data_frames_sent + EARNED_BY_RESETS.get(flood, 0) * self.resets_sent
+        if count > limit:
             reason = f"{flood.name} {count} times in {self._window_s:g} s, want at most {limit}"
             raise RemoteProtocolError(ErrorCode.ENHANCE_YOUR_CALM, reason)

@@ -12,7 +12,7 @@ from proxy.h2.abuse import DRIBBLE_BYTES, FloodGuard
 from proxy.h2.errors import ErrorCode, LocalProtocolError
 from proxy.h2.fieldlines import BlockEncoder
 from proxy.h2.settings import PeerSettings, Settings
-from proxy.h2.streams import Gone, Stream, StreamTable
+from proxy.h2.streams import MOST_REMEMBERED_RESETS, Gone, Stream, StreamTable
 from proxy.h2.windows import INITIAL_WINDOW_BYTES, Pool, SharedWindow
 from proxy.heads import Fields, RequestHead, ResponseHead
 
@@ -41,7 +41,8 @@ class Sending:
         self._is_drain_announced = False
         self._encoder = encoder
         self._guard = guard
-        self._table = StreamTable()
+        # A server that does not say how many streams it wants may want any number.
+        self._table = StreamTable(settings.max_concurrent_streams if is_server else MOST_REMEMBERED_RESETS)
         self._streams = self._table.live
         self._output: list[bytes | memoryview] = []
         self._send_window = INITIAL_WINDOW_BYTES
@@ -183,6 +184,7 @@ class Sending:
         """Give the stream up, both directions. What its caller still held is given back; no event follows."""
         self._want_opened(stream_id)
         if stream_id in self._streams:
+            self._guard.resets_sent += 1
             self._reset(stream_id, code)
         else:
             self.abandon(stream_id)

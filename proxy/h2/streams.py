@@ -2,14 +2,16 @@
 
 A stream's state is two booleans, one a direction, and how far each direction has come; it is in the table while one of
 them is open. Gone streams need no record, except those that were reset: what the peer had under way to them when our
-RST_STREAM left is no error. That memory is bounded; a forgotten one is treated as ended.
+RST_STREAM left is no error. That memory is bounded by what a peer may have open until it hears of our resets; a
+forgotten one is treated as ended.
 """
 
 from enum import Enum
 
 from proxy.h2.windows import StreamWindow
 
-MAX_REMEMBERED_RESETS = 2_000
+LEAST_REMEMBERED_RESETS = 2_000
+MOST_REMEMBERED_RESETS = 20_000
 # No body expectation: the peer named no content-length.
 UNKNOWN_LENGTH = -1
 
@@ -62,10 +64,12 @@ class Gone(Enum):
 class StreamTable:
     """The streams of one connection. Only one side opens streams, as nobody pushes: the client."""
 
-    __slots__ = ("_last_skipped_id", "_resets", "held_by_ended", "last_id", "live")
+    __slots__ = ("_last_skipped_id", "_max_resets", "_resets", "held_by_ended", "last_id", "live")
 
-    def __init__(self) -> None:
+    def __init__(self, max_streams: int) -> None:
+        """`max_streams` may be open at a time, by the word of whoever does not open them."""
         self.live: dict[int, Stream] = {}
+        self._max_resets = min(max(LEAST_REMEMBERED_RESETS, max_streams), MOST_REMEMBERED_RESETS)
         # The highest identifier that was opened.
         self.last_id = 0
         self._last_skipped_id = 0
@@ -110,7 +114,7 @@ class StreamTable:
     def reset(self, stream_id: int, how: Gone) -> int:
         """Forget a stream; returns how many bytes its caller held, which the connection's window gets back."""
         resets = self._resets
-        if len(resets) >= MAX_REMEMBERED_RESETS:
+        if len(resets) >= self._max_resets:
             del resets[next(iter(resets))]
         resets[stream_id] = how
         stream = self.live.pop(stream_id, None)

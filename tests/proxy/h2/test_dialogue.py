@@ -25,7 +25,7 @@ from proxy.h2 import (
     frames,
 )
 from proxy.heads import Fields, NeverIndexedField, RequestHead, ResponseHead
-from tests.proxy.h2.wire import GET, flow, get_head, headers, sent_frames
+from tests.proxy.h2.wire import GET, POST, data, flow, get_head, headers, new_server, sent_frames
 
 
 class Link:
@@ -548,3 +548,20 @@ def test_neither_reprs_nor_events_show_field_values_or_queries() -> None:
 
     assert "s3cret" not in repr(link.at_server)
     assert "open, 1 streams, last 1" in repr(link.server)
+
+
+@pytest.mark.parametrize("max_streams", [250, 10_000])
+def test_what_crosses_resets_of_as_many_streams_as_may_be_open_is_ignored(max_streams: int) -> None:
+    """The peer may have had something under way to each of them (5.1)."""
+    server = new_server(Settings(max_concurrent_streams=max_streams))
+    ids = range(1, 2 * max_streams + 1, 2)
+    for stream_id in ids:
+        server.receive(headers(stream_id, POST, frames.END_HEADERS), 0.0)
+    for stream_id in ids:
+        server.reset_stream(stream_id, ErrorCode.NO_ERROR)
+    server.data_to_send()
+
+    assert [] == server.receive(
+        data(ids[0], b"late") + headers(ids[1], GET, frames.END_HEADERS | frames.END_STREAM), 0.0
+    )
+    assert b"" == server.data_to_send()

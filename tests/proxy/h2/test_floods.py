@@ -226,3 +226,13 @@ def test_a_peer_that_sends_much_at_once_is_heard_in_turns(frame: bytes) -> None:
         steps += 1
     assert steps > 4
     assert sum(isinstance(event, RequestReceived) for event in events) == 101
+
+
+def test_what_was_under_way_to_streams_that_we_gave_up_is_no_flood() -> None:
+    server = new_server(limits=LIMITS)
+    for stream_id in odd(50):
+        server.receive(headers(stream_id, POST, frames.END_HEADERS), 0.0)
+        server.send_headers(stream_id, ResponseHead(403, []), end_stream=True)
+        server.reset_stream(stream_id, ErrorCode.NO_ERROR)
+        assert ended_by(server, data(stream_id, b"rest") * 47) is None
+    assert ended_by(server, data(1, b"rest") * 1000) is not None
