@@ -28,8 +28,9 @@ from proxy.tunnel.dialling import make_context
 from proxy.tunnel.discovery import DiscoveryFailed, check_version
 from proxy.tunnel.failures import FailureCause
 from proxy.tunnel.links import Links
-from proxy.tunnel.orders import Dial, DialMeans, EdgeReport, Ended, Reached, Registered, Withdraw
+from proxy.tunnel.orders import Dial, DialMeans, EdgeReport, Ended, Pushed, PushTaken, Reached, Registered, Withdraw
 from proxy.tunnel.refused import REFUSED
+from proxy.tunnel.remoteconfig import NO_VERSION
 from proxy.tunnel.responses import failure_head
 from proxy.tunnel.token import MalformedToken, TunnelToken
 
@@ -136,6 +137,8 @@ def _dial(address: EdgeAddress, means: DialMeans, *, registers: bool) -> Step:
         heard.append(report)
         if isinstance(report, Registered):
             links.obey(Withdraw(1), None)
+        elif isinstance(report, Pushed):
+            links.obey(PushTaken(report.push, NO_VERSION if report.version is None else report.version), None)
         elif isinstance(report, Ended | Reached):
             # In order: an unregistered connection has last words.
             links.drain(loop.stop)

@@ -49,6 +49,8 @@ PROBE_PERIOD_S: Final = 30.0
 SEARCH_AGAIN_S: Final = 60.0
 """Where addresses fail or are too few they are looked for again, but not more often."""
 _NO_ADDRESS_S: Final = 30.0
+SETTLED_S: Final = 10.0
+"""After the last change of workers and connections."""
 
 
 class TunnelSettings(msgspec.Struct, frozen=True):
@@ -78,7 +80,6 @@ class Tunnel:
         self.places = [Place(index) for index in range(settings.ha_connections)]
         self.remote_version = NO_VERSION
         """Of the newest configuration that the provider has pushed."""
-        """The newest configuration that the provider has pushed."""
         self._addresses: EdgeAddresses | None = None
         self._roots = ""
         self._is_searching = False
@@ -89,6 +90,8 @@ class Tunnel:
         self._has_registered = False
         """Once at least."""
         self._is_waiting_told = False
+        self._spread_at_s = math.inf
+        """When connections are to be spread evenly over the workers."""
         self._knows_document = False
         self._is_stopping = False
         for slot in slots:
@@ -126,18 +129,29 @@ class Tunnel:
 
     def run(self) -> None:
         self.places[0].due_s = time.monotonic()
-        while not self._is_stopping:
+        while not self._is_over:
             now_s = time.monotonic()
-            self._dial_what_is_due(now_s)
+            if not self._is_stopping:
+                self._dial_what_is_due(now_s)
+                self._spread_when_due(now_s)
             try:
                 self._events.get(timeout=self._wait_s(now_s))()
             except queue.Empty:
                 continue
         self._stop.wait()
 
+    @property
+    def _is_over(self) -> bool:
+        """Stopping, and no worker can have anything to say any more: until then the edge is answered."""
+        return self._is_stopping and all(slot.pid is None for slot in self._slots)
+
     def _wait_s(self, looked_at_s: float) -> float | None:
         """What was due when it was looked at waits for an event; what has become due since does not wait."""
+        if self._is_stopping:
+            return None
         times = [place.due_s for place in self.places if not place.number and place.due_s > looked_at_s]
+        if self._spread_at_s > looked_at_s:
+            times.append(self._spread_at_s)
         wait_s = min(times, default=math.inf) - time.monotonic()
         return max(0.0, wait_s) if wait_s < threading.TIMEOUT_MAX else None
 
@@ -187,13 +201,17 @@ class Tunnel:
 
     def _slot_for(self, registers: bool) -> Slot | None:
         """The worker with the fewest connections, of those that can serve."""
+        counts = self._counts(registers)
+        return min(counts, key=lambda slot: (counts[slot], slot.index), default=None)
+
+    def _counts(self, registers: bool) -> dict[Slot, int]:
+        """The connections of each worker that can serve, those that are being dialled included."""
         is_open = registers and not self._settings.registers_without_configuration
-        able = [slot for slot in self._slots if slot.is_running and (slot.taken or not is_open)]
-        counts = {slot.index: 0 for slot in able}
+        counts = {slot: 0 for slot in self._slots if slot.is_running and (slot.taken or not is_open)}
         for place in self.places:
-            if place.number and place.slot is not None and place.slot.index in counts:
-                counts[place.slot.index] += 1
-        return min(able, key=lambda slot: (counts[slot.index], slot.index), default=None)
+            if place.number and place.slot in counts:
+                counts[place.slot] += 1
+        return counts
 
     # -- searches ----------------------------------------------------------------------------------------------------
 
@@ -296,6 +314,7 @@ class Tunnel:
             self._has_registered = True
             self._open_the_others()
         self._move_one()
+        self._spread_later()
 
     def _open_the_others(self) -> None:
         """No more connections than the edge has addresses: a second one to the same is refused as a duplicate."""
@@ -310,13 +329,16 @@ class Tunnel:
     def _take_ended(self, place: Place, report: Ended) -> None:
         edge = str(place.address)
         was_moving = place.is_moving and report.registered_for_s > 0
-        place.clear()
-        if was_moving:
-            place.due_s = time.monotonic()
-            return
-        if report.registered_for_s:
+        if was_moving or place.token != self._token.reveal():
+            # It was well, or what it failed for may have been another token.
+            place.waits = Waits()
+        elif report.registered_for_s:
             place.waits.lost(report.registered_for_s)
-        self._failed(place, report.cause, report.error, edge, report.retry_after_s)
+        place.clear()
+        if was_moving or self._is_stopping:
+            place.due_s = time.monotonic()
+        else:
+            self._failed(place, report.cause, report.error, edge, report.retry_after_s)
 
     def _failed(self, place: Place, cause: FailureCause, error: str, edge: str, retry_after_s: float = 0.0) -> None:
         now_s = time.monotonic()
@@ -342,6 +364,7 @@ class Tunnel:
                 registered_for_s = time.monotonic() - place.registered_at_s if place.is_registered else 0.0
                 ended = Ended(place.number, FailureCause.LOST, "its worker died", 0.0, registered_for_s)
                 self._take_ended(place, ended)
+        self._spread_later()
         if self._has_document and not self._knows_document:
             self._knows_document = True
             # Whatever the wait was for.
@@ -371,10 +394,31 @@ class Tunnel:
     def _move_one(self) -> None:
         """Let the next connection register with the token that holds now; the others serve meanwhile."""
         token = self._token.reveal()
-        if any(place.is_moving for place in self.places):
-            return
         for place in self.places:
-            if place.is_registered and place.token != token and place.slot is not None:
-                place.is_moving = True
-                place.slot.order(Withdraw(place.number))
+            if place.is_registered and place.token != token:
+                self._move(place)
                 return
+
+    def _move(self, place: Place) -> None:
+        """Have it unregister and come back at once; one at a time."""
+        if place.slot is not None and not any(other.is_moving for other in self.places):
+            place.is_moving = True
+            place.slot.order(Withdraw(place.number))
+
+    # -- over the workers --------------------------------------------------------------------------------------------
+
+    def _spread_when_due(self, now_s: float) -> None:
+        """A worker that came later than the others, or after one that died, gets its part of the connections."""
+        if now_s < self._spread_at_s:
+            return
+        self._spread_at_s = math.inf
+        counts = self._counts(registers=True)
+        fullest = max(counts, key=lambda slot: counts[slot], default=None)
+        registered = [place for place in self.places if place.is_registered and place.slot is fullest]
+        if registered and fullest is not None and counts[fullest] - min(counts.values()) > 1:
+            place = registered[-1]
+            log.info("moving an edge connection to another worker", conn_index=place.index, worker=fullest.index)
+            self._move(place)
+
+    def _spread_later(self) -> None:
+        self._spread_at_s = time.monotonic() + SETTLED_S

@@ -406,3 +406,80 @@ def test_addresses_that_fail_are_looked_for_again_beside_a_connection_that_is_go
         with tunnel_of(edge, searches, connections=2):
             records = edge.wait_for_registered(2, WAIT_S)
             assert sorted(record.address for record in records) == sorted([good, new])
+
+
+def test_a_dial_that_fails_with_an_earlier_token_delays_the_other_no_further(
+    edge: Edge, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Else it would wait as long as the earlier one has come to wait."""
+    monkeypatch.setattr(retry, "MAX_CAP_S", 3600.0)
+    other = new_tunnel()
+    edge.tunnels.add(other)
+    edge.behave(Behaviour(refusal=busy(0.0), register_delay_s=1.0))
+    chances = iter([0.0] * 12)
+    monkeypatch.setattr(random, "random", lambda: next(chances, 0.1))
+    edge.plan(*[Behaviour(refusal=busy(0.0))] * 12)
+    with tunnel_of(edge, Searches(edge, found(edge.addresses))) as tunnel:
+        place = tunnel.places[0]
+        until(lambda: place.waits.attempts == 12 and bool(place.number), "a dial that is answered late")
+        tunnel.use_token(Secret(other.token))
+        until(lambda: place.waits.attempts == 1, "its failure")
+        edge.behave()
+        edge.wait_for_registered(1, WAIT_S)
+
+
+def test_a_connection_that_is_moved_to_another_token_begins_without_failures(edge: Edge) -> None:
+    other = new_tunnel()
+    edge.tunnels.add(other)
+    edge.plan(Behaviour(refusal=busy(0.0)), Behaviour(refusal=busy(0.0)))
+    with tunnel_of(edge, Searches(edge, found(edge.addresses))) as tunnel:
+        edge.wait_for_registered(1, WAIT_S)
+        tunnel.use_token(Secret(other.token))
+        edge.wait_for(lambda: len(edge.ledger.records) == 4 and bool(edge.ledger.registered), "the other", WAIT_S)
+        asked = [record.registration.options.previous_attempts for record in edge.ledger.records if record.registration]
+        assert asked == [0, 1, 2, 0]
+
+
+def test_while_the_proxy_stops_pushes_are_answered_and_what_ends_is_no_failure(edge: Edge) -> None:
+    with tunnel_of(edge, Searches(edge, found(edge.addresses))) as tunnel:
+        (record,) = edge.wait_for_registered(1, WAIT_S)
+        until(lambda: tunnel.registered == 1, "word of it")
+        tunnel.stop_is_near()
+        assert edge.push(7, {}).last_applied_version == 7
+        edge.close_connection(record)
+        until(lambda: not tunnel.registered, "word of its end")
+        assert not tunnel.places[0].failures
+        assert len(edge.ledger.records) == 1
+
+
+def counts_of(tunnel: Tunnel) -> list[int]:
+    """Registered connections of each worker, fewest first."""
+    slots = [place.slot.index for place in tunnel.places if place.is_registered and place.slot is not None]
+    return sorted(slots.count(index) for index in range(2))
+
+
+def test_connections_are_spread_again_when_a_worker_has_come_back(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(rules, "SETTLED_S", 0.2)
+    returned = threading.Event()
+    begin = Slot._live
+
+    def late(slot: Slot) -> str:
+        if slot.restarts:
+            assert returned.wait(WAIT_S)
+        return begin(slot)
+
+    monkeypatch.setattr(Slot, "_live", late)
+    with Edge(["127.0.0.1:0"] * 4) as edge:
+        searches = Searches(edge, found(edge.addresses))
+        with caplog.at_level("INFO"), tunnel_of(edge, searches, workers=2, connections=4) as tunnel:
+            until(lambda: counts_of(tunnel) == [2, 2], "two for each worker")
+            (killed,) = {place.slot for place in tunnel.places if place.slot is not None and place.slot.index == 1}
+            killed.kill()
+            until(lambda: counts_of(tunnel) == [0, 4], "all in the worker that is left")
+            returned.set()
+            until(lambda: counts_of(tunnel) == [2, 2], "two for each worker again")
+            assert sum(place.failures["lost"] for place in tunnel.places) == 2
+            assert sum(place.failures.total() for place in tunnel.places) == 2
+    assert len(lines_of(caplog, "moving an edge connection to another worker")) == 2
