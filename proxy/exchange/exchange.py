@@ -36,6 +36,7 @@ from proxy.routing import Forward, Redirect, decide
 _NOT_IMPLEMENTED: Final = error_answer(501, "not_implemented", "CONNECT is offered for websocket alone")
 _MAX_STATUS_CODE: Final = 599
 _CONTINUE_CODE: Final = 100
+_LAST_WORDS_S: Final = 2.0
 
 
 class Exchange(Attempting):
@@ -122,6 +123,8 @@ class Exchange(Attempting):
             mirror.add(data, end_stream)
         upload.add_data(data, end_stream)
         self._send_request()
+        if end_stream:
+            self._end_with_the_edge()
 
     def on_request_trailers(self, fields: Fields) -> None:
         self.active_s = self._shared.loop.now_s
@@ -340,6 +343,22 @@ class Exchange(Attempting):
             self.on_response_data(b"", True)
         else:
             self._send_request()
+            if self._is_request_complete:
+                self._end_with_the_edge()
+
+    def _end_with_the_edge(self) -> None:
+        """Its end of a switched stream is that of both directions, of which backends hear half: they get a moment."""
+        departure = self._departure
+        is_switched = departure is not None and departure.switch is not None and self._is_head_sent
+        if is_switched and self._client.arrival.is_edge:
+            self._shared.loop.deadline(self._end_switched).set(self._shared.loop.now_s + _LAST_WORDS_S)
+
+    def _end_switched(self) -> None:
+        stream, self._stream = self._stream, None
+        if stream is not None and not self._is_over:
+            self._address = stream.address
+            stream.cancel()
+            self._pass_data(b"", True, NOBODY)
 
     def _refuse_response(self, detail: str) -> None:
         """The backend's head cannot be passed on."""

@@ -106,6 +106,36 @@ def test_the_backend_is_let_go_when_the_edge_ends_the_stream(proxy: Connector, h
         proxy.edge.wait_for(lambda: not proxy.edge.ledger.in_flight, "the end of the stream")
 
 
+def test_a_backend_that_talks_on_is_left_soon_after_the_edge_has_ended_the_stream(proxy: Connector) -> None:
+    """Half of a stream is nothing to the edge, so what it says would go nowhere, for ever."""
+    is_left = threading.Event()
+
+    def talk_on(dialogue: Dialogue) -> None:
+        with contextlib.suppress(ConnectionError):
+            while not is_left.wait(0.01):
+                dialogue.send(b"tick")
+        is_left.set()
+
+    with switched(proxy, talk_on) as call:
+        assert call.read(4) == b"tick"
+        call.end()
+        assert call.read_all().endswith(b"tick")
+        assert is_left.wait(PATIENCE_S), "the backend's connection was kept"
+        proxy.edge.wait_for(lambda: not proxy.edge.ledger.in_flight, "the end of the stream")
+
+
+def test_what_a_backend_answers_to_the_end_of_the_edge_is_passed_on(proxy: Connector) -> None:
+    def answer(dialogue: Dialogue) -> None:
+        dialogue.send(b"ready")
+        assert dialogue.read_to_end() == b"bye"
+        dialogue.send(b"bye, too")
+
+    with switched(proxy, answer) as call:
+        assert call.read(5) == b"ready"
+        call.send(b"bye", True)
+        assert call.read_all() == b"bye, too"
+
+
 def test_a_backend_that_breaks_off_resets_the_stream(proxy: Connector) -> None:
     def break_off(dialogue: Dialogue) -> None:
         dialogue.send(b"some")
