@@ -9,12 +9,11 @@ Deadlines: for the client's first SETTINGS, and for the next stream to begin whe
 and refuses later (RFC 9113, 6.8); a client that does not take part is left when its streams have ended.
 """
 
-from collections.abc import Callable
 from typing import ClassVar, Final
 
 from daemonkit.logs import get_logger
 from proxy import h2
-from proxy.doors.h2stream import H2Stream
+from proxy.doors.h2stream import Dialect, H2Stream
 from proxy.doors.member import BUSY, Keeper
 from proxy.doors.misdirected import Misdirection
 from proxy.doors.refusals import MISDIRECTED, refusal
@@ -49,18 +48,18 @@ class H2Connection:
         keeper: Keeper,
         codec: h2.Connection | None = None,
         misdirection: Misdirection | None = None,
-        encode_head: Callable[[ResponseHead], ResponseHead] | None = None,
+        dialect: Dialect | None = None,
     ) -> None:
         """Call `start` next.
 
-        `codec` has perhaps spoken with the client before; `encode_head` changes final heads before they are sent.
+        `codec` has perhaps spoken with the client before.
         """
         self._loop = loop
         self._terms = terms
         self._arrival = arrival
         self._keeper = keeper
         self.misdirection = misdirection
-        self.encode_head = encode_head
+        self.dialect = dialect
         self._codec = codec or h2.Connection.server(terms.caches.of_h2, terms.h2_settings)
         self._transport: Transport
         self.turns: Turns
@@ -289,8 +288,8 @@ class H2Connection:
         codec = self._codec
         if codec.sendable(stream_id) < len(body):
             head, body = ResponseHead(status_code, []), b""
-        if self.encode_head is not None:
-            head = self.encode_head(head)
+        if self.dialect is not None:
+            head = self.dialect.encode(head)
         codec.send_headers(stream_id, head, not body)
         if body:
             codec.send_data(stream_id, body, True)

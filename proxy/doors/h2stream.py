@@ -4,7 +4,6 @@ Response data is taken as far as the windows of the stream and of the connection
 Credit for request data goes back to the codec when the exchange gives it, also after the exchange has ended.
 """
 
-from collections.abc import Callable
 from typing import Final, Protocol
 
 from proxy import h2
@@ -25,10 +24,20 @@ class Turns(Protocol):
     def progress_of(self, stream_id: int) -> int | None: ...
 
 
+class Dialect(Protocol):
+    """How a peer that is no ordinary client wants responses to be said."""
+
+    def encode(self, head: ResponseHead, /) -> ResponseHead:
+        """A final head."""
+
+    def permitted(self, fields: Fields, /) -> Fields:
+        """Of those that are said as they are, in interim heads and trailers."""
+
+
 class Connection(Protocol):
     """What a stream tells its connection."""
 
-    encode_head: Callable[[ResponseHead], ResponseHead] | None
+    dialect: Dialect | None
 
     @property
     def turns(self) -> "Turns": ...
@@ -84,13 +93,16 @@ class H2Stream:
         return self._connection.turns.progress_of(self.stream_id) if progress is None else progress
 
     def send_interim(self, head: ResponseHead) -> None:
+        dialect = self._connection.dialect
+        if dialect is not None:
+            head = ResponseHead(head.status_code, dialect.permitted(head.fields), head.never_indexed)
         self._codec.send_headers(self.stream_id, head)
         self._transport.flush_later()
 
     def send_headers(self, head: ResponseHead, end_stream: bool) -> None:
-        encode = self._connection.encode_head
-        if encode is not None:
-            head = encode(head)
+        dialect = self._connection.dialect
+        if dialect is not None:
+            head = dialect.encode(head)
         self._codec.send_headers(self.stream_id, head, end_stream)
         self._transport.flush_later()
         self.has_answered = True
@@ -125,8 +137,8 @@ class H2Stream:
         if len(data) > _SMALL_BYTES or self._transport.is_writing:
             self.send_headers(head, False)
             return self.send_data(data, True, NOBODY)
-        if connection.encode_head is not None:
-            head = connection.encode_head(head)
+        if connection.dialect is not None:
+            head = connection.dialect.encode(head)
         size_bytes = self._codec.send_response(self.stream_id, head, data)
         self._transport.flush_later()
         self.has_answered = True
@@ -137,7 +149,13 @@ class H2Stream:
         return size_bytes
 
     def send_trailers(self, fields: Fields) -> None:
-        self._codec.send_trailers(self.stream_id, fields)
+        dialect = self._connection.dialect
+        if dialect is not None:
+            fields = dialect.permitted(fields)
+        if fields:
+            self._codec.send_trailers(self.stream_id, fields)
+        else:
+            self._codec.end_stream(self.stream_id)
         self._transport.flush_later()
         self._connection.on_response_end(self)
 

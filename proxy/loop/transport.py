@@ -15,6 +15,7 @@ import contextlib
 import socket
 import ssl
 import struct
+from collections.abc import Callable
 from typing import Final
 
 from daemonkit.logs import get_logger
@@ -56,6 +57,7 @@ class Transport:
         "_sock",
         "_tls",
         "_unacknowledged_bytes",
+        "before_close",
         "is_closed",
         "is_cut_off",
         "is_output_ended",
@@ -68,6 +70,8 @@ class Transport:
         self._sock = sock
         self._owner: Owner = owner
         self._tls = TlsInput(sock) if isinstance(sock, ssl.SSLSocket | TlsSocket) else None
+        self.before_close: Callable[[], None] | None = None
+        """Called while the socket can still be asked what it has carried."""
         self.is_closed = False
         self.is_cut_off = False
         """With `on_eof`: TLS ended without a word, so anybody on the path may have ended it (RFC 8446, 6.1).
@@ -402,6 +406,9 @@ class Transport:
             return
         self.is_closed = True
         self._linger.cancel()
+        if self.before_close is not None:
+            self.before_close()
+            self.before_close = None
         self._loop.unwatch(self._sock)
         self._sock.close()
         self._output.drop()

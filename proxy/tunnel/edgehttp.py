@@ -5,11 +5,11 @@ from typing import Final
 
 from proxy import h2
 from proxy.doors.h2connection import H2Connection
+from proxy.doors.h2stream import Dialect
 from proxy.doors.member import Keeper
 from proxy.doors.terms import Terms
 from proxy.exchange.client import Arrival
 from proxy.h2.abuse import Limits
-from proxy.heads import ResponseHead
 from proxy.loop import Loop
 from proxy.tunnel.failures import FailureCause
 
@@ -53,13 +53,13 @@ class EdgeHttp(H2Connection):
         arrival: Arrival,
         keeper: Keeper,
         codec: h2.Connection,
-        encode_head: Callable[[ResponseHead], ResponseHead],
+        dialect: Dialect,
         on_pong: Callable[[], None],
         on_goaway: Callable[[str], None],
         on_end: Callable[[FailureCause, str], None],
     ) -> None:
         """`on_end` hears why the edge's side of the connection ends, before the streams on it do."""
-        super().__init__(loop, terms, arrival, keeper, codec, encode_head=encode_head)
+        super().__init__(loop, terms, arrival, keeper, codec, dialect=dialect)
         self._on_pong = on_pong
         self._on_goaway = on_goaway
         self._on_end = on_end

@@ -24,7 +24,7 @@ from proxy.doors.member import Member
 from proxy.doors.terms import Terms
 from proxy.exchange.client import Arrival, ClientExchange, ClientStream
 from proxy.h2 import ErrorCode
-from proxy.heads import RequestHead, ResponseHead
+from proxy.heads import RequestHead
 from proxy.loop import Loop, Transport
 from proxy.routing import TUNNEL_HTTPS
 from proxy.stats import EdgeStats
@@ -47,7 +47,7 @@ from proxy.tunnel.orders import Registered as RegisteredReport
 from proxy.tunnel.pushes import Acknowledge, Push, Room
 from proxy.tunnel.refused import REFUSED
 from proxy.tunnel.registration import ConnectionDetails, Registration
-from proxy.tunnel.responses import failure_head
+from proxy.tunnel.responses import ResponseHeads, failure_head
 from proxy.tunnel.streams import Entrance, StreamKind, is_bodiless
 from proxy.tunnel.token import TunnelToken
 from proxy.tunnel.wirebytes import WireBytes
@@ -72,7 +72,8 @@ class Home(Protocol):
     """What all connections of a worker share."""
 
     def begin(self, client: ClientStream, head: RequestHead, end_stream: bool) -> ClientExchange: ...
-    def encode_head(self, head: ResponseHead) -> ResponseHead: ...
+    @property
+    def heads(self) -> ResponseHeads: ...
     def report(self, report: EdgeReport) -> None: ...
     def forget(self, link: "Link") -> None: ...
     @property
@@ -156,12 +157,14 @@ class Link:
             _NOBODY_YET,
             self,
             codec,
-            self._home.encode_head,
+            self._home.heads,
             self._on_pong,
             self._on_goaway,
             self._on_connection_end,
         )
-        http.start(Transport(self._loop, sock, http))
+        transport = Transport(self._loop, sock, http)
+        transport.before_close = self._count_bytes
+        http.start(transport)
 
     def _enter(self, phase: Phase, wait_s: float) -> None:
         self._phase = phase
@@ -373,10 +376,13 @@ class Link:
         if self._phase is Phase.REGISTERED:
             stats.is_up = 1
         stats.in_flight += max(0, self._running)
+        self._count_bytes()
+
+    def _count_bytes(self) -> None:
         if self._wire is not None:
             sent_bytes, received_bytes = self._wire.growth()
-            stats.sent_bytes += sent_bytes
-            stats.received_bytes += received_bytes
+            self._stats.sent_bytes += sent_bytes
+            self._stats.received_bytes += received_bytes
 
 
 _NOBODY_YET: Final = Arrival(

@@ -15,7 +15,6 @@ import daemonkit
 from daemonkit.logs import get_logger
 from proxy import document
 from proxy.doors.terms import Begin, Caches, Terms, terms_of
-from proxy.heads import ResponseHead
 from proxy.loop import Loop
 from proxy.stats import Stats
 from proxy.tunnel.dialling import make_context
@@ -50,8 +49,7 @@ class Links:
         self._is_draining = False
         self._on_idle: Callable[[], None] | None = None
         self.begin = begin
-        self._heads = ResponseHeads()
-        self.encode_head: Callable[[ResponseHead], ResponseHead] = self._heads.encode
+        self.heads = ResponseHeads()
 
     def use(self, limits: document.Limits) -> None:
         """For connections that begin from now on."""

@@ -58,6 +58,11 @@ class ResponseHeads:
             head.onward = encoded
         return encoded
 
+    @staticmethod
+    def permitted(fields: Fields) -> Fields:
+        """What a backend says beside final heads, less the names that are not for it to speak."""
+        return [field for field in fields if not field[0].startswith(RESERVED_PREFIXES)]
+
     def _encode(self, status_code: int, fields: Fields) -> ResponseHead:
         segments = [*map(self._find, fields)]
         never_indexed: frozenset[bytes] = frozenset()

@@ -59,6 +59,14 @@ def test_interim_responses_pass_as_heads_of_their_own(proxy: Connector) -> None:
     assert call.response().status_code == 200
 
 
+def test_interim_responses_have_no_names_that_only_connector_and_edge_may_speak(proxy: Connector) -> None:
+    meta = b'cf-cloudflared-response-meta: {"src":"cloudflared"}\r\ncf-int-x: 1\r\nx-other: 2\r\n\r\n'
+    with served_by(proxy, answering(b"HTTP/1.1 103 Early Hints\r\n" + meta + b"HTTP/1.1 204 No Content\r\n\r\n")):
+        call = proxy.edge.call()
+        assert call.read_all() == b""
+    assert [interim.fields for interim in call.interims] == [[(b"x-other", b"2")]]
+
+
 def test_a_client_that_waits_for_100_gets_it_before_it_sends_its_body(
     proxy: Connector, backend: RecordingBackend
 ) -> None:
@@ -149,7 +157,18 @@ def test_trailers_pass_as_trailers(proxy: Connector, backend: RecordingBackend) 
 
 
 @pytest.mark.parametrize("other", [b"", b"X-Sum: 1\r\n"], ids=["alone", "beside another"])
-@pytest.mark.parametrize("name", [b"content-length", b"transfer-encoding", b"cache-control", b"trailer", b"if-match"])
+@pytest.mark.parametrize(
+    "name",
+    [
+        b"content-length",
+        b"transfer-encoding",
+        b"cache-control",
+        b"trailer",
+        b"if-match",
+        b"cf-cloudflared-response-meta",
+        b"cf-int-x",
+    ],
+)
 def test_trailers_that_frame_or_direct_are_dropped(proxy: Connector, name: bytes, other: bytes) -> None:
     chunked = b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n3\r\none\r\n0\r\n"
     with served_by(proxy, answering(chunked + name + b": 9\r\n" + other + b"\r\n")):

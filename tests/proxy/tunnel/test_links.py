@@ -67,6 +67,26 @@ def test_a_dial_registers_serves_and_is_counted(rig: Rig) -> None:
     assert call.read_all() == b"hello\n"
 
 
+@pytest.mark.parametrize("how", ["closed by the edge", "broken", "given up by us"])
+def test_what_a_connection_carried_last_is_counted_however_it_ends(rig: Rig, how: str) -> None:
+    number = rig.register()
+    record = record_of(rig)
+    rig.call(rig.links.measure)
+    before = rig.stats.edge(0).sent_bytes
+    assert len(rig.edge.call("/bulk/3000000").read_all()) == 3_000_000
+    if how == "closed by the edge":
+        rig.edge.close_connection(record)
+    elif how == "broken":
+        rig.edge.drop(record)
+    else:
+        rig.withdraw(number)
+        rig.pass_time(30)
+    rig.edge.wait_until_closed(record)
+    rig.wait_for_end(number)
+    rig.call(rig.links.measure)
+    assert rig.stats.edge(0).sent_bytes - before > 3_000_000
+
+
 def test_requests_through_the_tunnel_are_bounded_by_the_limits_of_the_document(rig: Rig) -> None:
     rig.call(lambda: rig.links.use(document.Limits(max_uri_bytes=300)))
     rig.register()
