@@ -30,7 +30,7 @@ from proxy.h2.literals import (
     is_never_indexed,
     read_opening,
 )
-from proxy.heads import UNCACHED_NAMES
+from proxy.heads import UNCACHED_NAMES, Field
 from proxy.recent import Recent
 
 MAX_CACHED_FIELDS = 20_000
@@ -105,10 +105,12 @@ class BlockDecoder:
         "_never_indexed",
         "_plain",
         "_plain_strings",
+        "_trims",
     )
 
-    def __init__(self, cache: FieldCache, max_list_bytes: int) -> None:
+    def __init__(self, cache: FieldCache, max_list_bytes: int, *, trims_values: bool = False) -> None:
         """`max_list_bytes` is our MAX_HEADER_LIST_SIZE."""
+        self._trims = trims_values
         self._cache = cache
         self._find = cache.young.get
         self._max_list_bytes = max_list_bytes
@@ -244,7 +246,15 @@ class BlockDecoder:
             self._never_indexed.add(field[0])
         elif entry[0] != FLAWED and field[0] not in UNCACHED_NAMES:
             self._remember({raw: entry})
-        return entry
+        return self._trimmed(field) if entry[0] == FLAWED and self._trims else entry
+
+    @staticmethod
+    def _trimmed(field: Field) -> Entry:
+        """Of a field that is flawed as it is; one that frames or directs its message stays so. Not for the cache, which
+        peers share that get nothing trimmed.
+        """
+        entry = classify((field[0], field[1].strip(b" \t")))
+        return entry if entry[0] == ORDINARY else classify(field)
 
     def _decode_put_off(self, decoded: FieldBlock) -> None:
         put_off, values = self._plain, self._plain_strings
@@ -259,7 +269,9 @@ class BlockDecoder:
         for number, (place, (_, name, is_kept), raw) in enumerate(put_off):
             fields[place] = field = (name, values[number])
             if not are_sound and classify(field)[0] == FLAWED:
-                decoded.add(classify(field))
+                kind, fields[place] = entry = self._trimmed(field) if self._trims else classify(field)
+                if kind:
+                    decoded.add(entry)
             elif is_kept:
                 unseen[raw] = ORDINARY, field
         if unseen:
@@ -282,7 +294,10 @@ class BlockDecoder:
             # Its words may quote the block, or say where in our memory that lies; the peer is told the reason.
             raise broken(f"field block that cannot be decoded ({type(error).__name__})") from error
         for name, value in fields:
-            entry = classify((bytes(name), bytes(value)))
+            field = bytes(name), bytes(value)
+            entry = classify(field)
+            if entry[0] == FLAWED and self._trims:
+                entry = self._trimmed(field)
             if entry[0]:
                 decoded.add(entry)
             else:

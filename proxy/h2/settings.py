@@ -45,6 +45,9 @@ class Settings:
     max_header_list_bytes: int = 65_536
     # Servers only: RFC 8441, WebSockets over HTTP/2.
     is_extended_connect_enabled: bool = True
+    # Take the space off values that begin or end with it, instead of refusing the message (RFC 9113, 8.2.1): for a peer
+    # that speaks for others who are not to be refused.
+    trims_values: bool = False
 
     def __post_init__(self) -> None:
         """Raises ValueError."""

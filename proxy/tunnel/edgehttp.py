@@ -29,10 +29,12 @@ SETTINGS: Final = h2.Settings(
     # What the provider's own connector takes; heads with Access tokens and cookies are large.
     max_header_list_bytes=1_048_896,
     is_extended_connect_enabled=False,
+    # Sloppy clients send such cookies, and the edge may pass them on as they are.
+    trims_values=True,
 )
 LIMITS: Final = Limits(
     max_resets=20_000,
-    max_stream_errors=5_000,
+    max_stream_errors=50_000,
     max_empty_data=20_000,
     max_window_updates=100_000,
     max_ignored=50_000,

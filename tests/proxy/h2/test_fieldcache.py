@@ -11,6 +11,7 @@ from proxy.h2 import ErrorCode, RemoteProtocolError
 from proxy.h2.fieldcache import MAX_CACHED_FIELDS, BlockDecoder, FieldCache, make_cache
 from proxy.h2.fieldlines import encode_integer
 from proxy.h2.fields import AUTHORITY, METHOD, PATH, SCHEME, STATUS, FieldBlock
+from proxy.heads import Field
 from tests.proxy.h2.wire import GET, honouring_encoder, literal
 
 MAX_LIST_BYTES = 65_536
@@ -354,3 +355,32 @@ def test_a_list_of_more_fields_with_a_flaw_than_are_ever_borne_is_not_decoded(fi
         decoder.decode(field * (borne + 2))
 
     assert (ErrorCode.ENHANCE_YOUR_CALM, 0) == (caught.value.code, caught.value.stream_id)
+
+
+SPACED = [(b"cookie", b"a=b; "), (b"user-agent", b"\tFoo/1.0 "), (b"x-new", b" "), (b"x-seldom" * 12, b" v")]
+
+
+@pytest.mark.parametrize("knows_peer", [True, False], ids=["stateless", "stateful"])
+def test_values_are_trimmed_for_a_peer_that_speaks_for_others(knows_peer: bool) -> None:
+    cache = make_cache()
+    block = b"\x20" + literal([*GET, *SPACED])
+    for _ in range(3):
+        lenient = BlockDecoder(cache, MAX_LIST_BYTES, trims_values=True)
+        strict = BlockDecoder(cache, MAX_LIST_BYTES)
+        if knows_peer:
+            for decoder in (lenient, strict):
+                decoder.settings_acknowledged()
+                decoder.decode(b"\x20")
+        decoded = lenient.decode(block)
+
+        assert (decoded.flaw, decoded.fields) == (None, [(name, value.strip()) for name, value in SPACED])
+        assert "starts or ends with space" in (strict.decode(block).flaw or "")
+
+
+@pytest.mark.parametrize("field", [(b":path", b"/ "), (b"content-length", b" 5"), (b"host", b"a "), (b"x", b"a\0 ")])
+def test_nothing_that_frames_or_directs_a_message_is_trimmed(field: Field) -> None:
+    decoder = BlockDecoder(make_cache(), MAX_LIST_BYTES, trims_values=True)
+    decoder.settings_acknowledged()
+    decoder.decode(b"\x20")
+
+    assert decoder.decode(literal([field])).flaw is not None
