@@ -5,7 +5,20 @@ Python 3.13 and later, and urllib3 there, refuse an authority whose certificate 
 kubectl, curl and browsers take them, and an earlier Python does: what is proved is the same.
 """
 
+import http.client
 import ssl
+
+_NO_TLS = "WRONG_VERSION_NUMBER"
+"""What OpenSSL calls an answer in clear."""
+
+
+def scheme_hint(error: Exception) -> str:
+    """What to add to an error of an HTTP client whose URL may have the wrong scheme; empty for others."""
+    if isinstance(error, ssl.SSLError) and error.reason == _NO_TLS:
+        return " (no TLS is spoken there: is it http?)"
+    if isinstance(error, http.client.RemoteDisconnected):
+        return "; is it up, and is the scheme right (http or https)?"
+    return ""
 
 
 def trusting(ca_file: str | None = None) -> ssl.SSLContext:

@@ -24,8 +24,9 @@ QUESTIONS = {
 }
 """Commands for people; see `proxy.commands`."""
 _TUNNEL_REFUSED = "refusing to start with a broken tunnel token"
+_BROKEN_AUTH = "refusing to start with a broken config-API auth configuration"
 _FATAL_WHEN_EMPTY = {
-    "auth_token": "refusing to start with a broken config-API auth configuration",
+    "auth_token": _BROKEN_AUTH,
     "tunnel_token": _TUNNEL_REFUSED,
 }
 WORKER = "worker"
@@ -71,6 +72,10 @@ def _run(arguments: Sequence[str], environ: Mapping[str, str]) -> int:
         questions=QUESTIONS,
         on_bad=lambda bad: _end_on_empty_secret(bad, environ),
     )
+    if options.auth_token is not None and not options.auth_token.fits_header():
+        source = options.auth_token.path or "PROXY_AUTH_TOKEN"
+        log.error(_BROKEN_AUTH, error=f"the token, from {source}, cannot be sent: want one line of printable ASCII")
+        return 1
     from proxy.supervisor.firstworkers import first_workers
     from proxy.supervisor.limits import raise_open_files
 

@@ -22,9 +22,14 @@ _MOST_DEFAULT_WORKERS = 4
 
 def parse_edge(text: str) -> ListenAddress:
     """An address of the edge."""
-    address = ListenAddress.parse(text)
+    wanted = f"seen {text.strip()!r}, want host:port or [IPv6]:port"
+    try:
+        address = ListenAddress.parse(text)
+    except ValueError as error:
+        # In its own words, which know more forms, only where they are about something else than the form.
+        raise ValueError(wanted if "want host:port" in str(error) else str(error)) from error
     if not address.host or not address.port:
-        raise ValueError(f"seen {text.strip()!r}, want host:port or [IPv6]:port")
+        raise ValueError(wanted)
     return address
 
 

@@ -185,7 +185,7 @@ class Balancer:
             if prober is not None and prober.policy == policy and prober.destination is destination:
                 self._probers[text] = before.pop(text)
             elif policy:
-                self._probers[text] = Prober(self._shared.loop, policy, destination, self.on_probed)
+                self._probers[text] = Prober(self._shared.loop, policy, self.spec.name, destination, self.on_probed)
                 self._probers[text].start((place + self._draw()) / len(self._destinations))
         for prober in before.values():
             prober.stop()

@@ -32,8 +32,15 @@ class Prober:
     """Asks one address; the receiver and the ledger of its own requests, and the owner of their connection."""
 
     def __init__(
-        self, loop: Loop, policy: document.ActiveHealth, destination: Destination, on_change: Callable[[], None]
+        self,
+        loop: Loop,
+        policy: document.ActiveHealth,
+        backend: str,
+        destination: Destination,
+        on_change: Callable[[], None],
     ) -> None:
+        """`backend` is its name, for the log."""
+        self._backend = backend
         self._loop = loop
         self.policy = policy
         self.destination = destination
@@ -90,9 +97,9 @@ class Prober:
         self._is_judged = True
         if self.destination.health.probed(is_success, self.policy):
             if is_success:
-                log.info("backend address is up again", address=self.destination.text)
+                log.info("backend address is up again", backend=self._backend, address=self.destination.text)
             else:
-                log.warning("backend address is down", address=self.destination.text, error=seen)
+                log.warning("backend address is down", backend=self._backend, address=self.destination.text, error=seen)
             self._on_change()
 
     # -- receiver ----------------------------------------------------------------------------------------------------
@@ -107,7 +114,9 @@ class Prober:
         """The final one is to come."""
 
     def on_response_head(self, head: ResponseHead, end_stream: bool) -> None:
-        self._judge(head.status_code in self.policy.status_codes, f"status code {head.status_code}")
+        wanted = " or ".join(map(str, self.policy.status_codes))
+        seen = f"status code {head.status_code} for {self.policy.path}, want {wanted}"
+        self._judge(head.status_code in self.policy.status_codes, seen)
         self._end(end_stream)
 
     def on_response_data(self, data: bytes | memoryview, end_stream: bool) -> None:

@@ -21,6 +21,8 @@ if TYPE_CHECKING:
     from proxy.tls.names import CertificateNames
 
 _MAX_SESSIONS: Final = 256
+_OF_TIME: Final = frozenset((9, 10))
+"""X509_V_ERR_CERT_NOT_YET_VALID and X509_V_ERR_CERT_HAS_EXPIRED."""
 
 OnReady = Callable[[str, Reason], None]
 """With an empty text, or why there is no TLS."""
@@ -88,7 +90,8 @@ class Trust:
         """What broke the handshake, and what would not have."""
         if isinstance(error, ssl.SSLCertVerificationError):
             authorities = "the authorities of `tls.ca`" if self._tls.ca else "the authorities of this system"
-            return f"certificate not trusted: {error.verify_message}, want one issued by {authorities}"
+            issuer = "" if error.verify_code in _OF_TIME else f", want one issued by {authorities}"
+            return f"certificate not trusted: {error.verify_message}{issuer}"
         if isinstance(error, ssl.SSLError):
             return f"TLS handshake failed: {error.reason or error}"
         return f"TLS handshake failed: {error.strerror or error}"

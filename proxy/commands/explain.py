@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from urllib.parse import urlsplit
 
+import idna
 import msgspec
 
 from proxy import document
@@ -14,6 +15,7 @@ from proxy.commands.explainview import draw, lines_of
 from proxy.commands.report import report_of
 from proxy.commands.sources import SourceError
 from proxy.document import DocumentError
+from proxy.h1.grammar import TOKEN
 from proxy.routing import TUNNEL_HTTP, TUNNEL_HTTPS, PlainHead, Table, TableBuilder, compile_table, socket_door
 from proxy.routing import explain as explain_request
 
@@ -34,6 +36,7 @@ class Question:
     @classmethod
     def parse(cls, method: str, url: str, headers: Sequence[str], listener: str | None) -> "Question":
         """Raises SourceError."""
+        _check_method(method)
         try:
             parts = urlsplit(url)
             port = parts.port
@@ -42,7 +45,7 @@ class Question:
         if parts.scheme not in _DEFAULT_PORTS or not parts.hostname:
             raise SourceError(f"seen URL {url!r}, want one such as https://shop.example/cart")
         fields: list[tuple[bytes, bytes]] = []
-        authority = parts.netloc.rpartition("@")[2].encode()
+        authority = _as_sent(parts.netloc.rpartition("@")[2]).encode()
         for header in headers:
             name, colon, value = header.partition(":")
             if not colon or not name.strip():
@@ -54,6 +57,27 @@ class Question:
         path = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
         head = PlainHead(method.encode(), authority, path.encode(), tuple(fields))
         return cls(parts.scheme, port or _DEFAULT_PORTS[parts.scheme], head, listener)
+
+
+def _check_method(method: str) -> None:
+    if not TOKEN.fullmatch(method.encode()):
+        raise SourceError(f"seen method {method!r}, want one word such as GET")
+    if method == "CONNECT":
+        raise SourceError(
+            "CONNECT is answered 501, whatever the document says, but for a WebSocket over HTTP/2, which is routed as "
+            "GET: ask about that"
+        )
+
+
+def _as_sent(authority: str) -> str:
+    """Names of other scripts as clients ask for them (RFC 5891): `xn--...`."""
+    if authority.isascii():
+        return authority
+    host, colon, port = authority.partition(":")
+    try:
+        return idna.encode(host, uts46=True).decode() + colon + port
+    except idna.IDNAError as error:
+        raise SourceError(f"seen host {host!r}, which is no name: {error}") from error
 
 
 def explain(data: bytes, question: Question, *, as_json: bool) -> bool:

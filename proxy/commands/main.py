@@ -42,7 +42,15 @@ def _check(arguments: Sequence[str], _environ: Mapping[str, str]) -> int:
     parser.add_argument("files", nargs="+", metavar="FILE", help="a document; - reads standard input")
     parser.add_argument("--json", action="store_true", help="print JSON")
     found = parser.parse_args(arguments)
-    is_sound = check([(name, read_file(name)) for name in found.files], as_json=found.json)
+    documents, unread = [], []
+    for name in found.files:
+        try:
+            documents.append((name, read_file(name)))
+        except SourceError as error:
+            unread.append(str(error))
+    is_sound = check(documents, as_json=found.json)
+    if unread:
+        raise SourceError("\n".join(unread))
     return EXIT_WELL if is_sound else EXIT_NOT_WELL
 
 

@@ -4,7 +4,6 @@ It takes the options and variables of `run`. Registering is the one step that ha
 as soon as it is done, so it is tried only with --register, and undone at once.
 """
 
-import ssl
 import sys
 import time
 import uuid
@@ -24,7 +23,6 @@ from proxy.stats import Stats
 from proxy.supervisor.edgefinder import edge_finder
 from proxy.supervisor.edgetrust import TrustUnavailable, edge_trust
 from proxy.tunnel.addresses import EdgeAddress, IpVersion, Region
-from proxy.tunnel.dialling import make_context
 from proxy.tunnel.discovery import DiscoveryFailed, check_version
 from proxy.tunnel.failures import FailureCause
 from proxy.tunnel.links import Links
@@ -109,12 +107,6 @@ def _steps(options: Options, *, registers: bool) -> Iterator[Step]:
         roots = edge_trust(options.edge_ca_file, options.state_path).roots()
     except TrustUnavailable as error:
         yield False, "roots", str(error)
-        return
-    try:
-        make_context(roots)
-    except (ssl.SSLError, ValueError) as error:
-        reason = getattr(error, "reason", None) or error
-        yield False, "roots", f"{options.edge_ca_file}: no certificates (PEM) that can be read: {reason}"
         return
     yield True, "roots", options.edge_ca_file or "the two published ones"
     means = DialMeans(options.tunnel_token.reveal(), uuid.uuid4().bytes, roots)

@@ -3,7 +3,7 @@
 import re
 from collections.abc import Iterable, Set
 
-from proxy.document.checkfilters import check_filters
+from proxy.document.checkfilters import UNTOUCHABLE, check_filters
 from proxy.document.checktargets import check_target
 from proxy.document.durations import seconds
 from proxy.document.part import Duration, Unset
@@ -142,6 +142,8 @@ class RouteChecker:
         check_target(target, self._backends, at, self._findings)
 
     def _check_persistence(self, policy: SessionPersistence, at: str) -> None:
+        if policy.type == "Header" and policy.session_name.lower() in UNTOUCHABLE | {"host"}:
+            self._findings.add(f"{at}.sessionName", f"`{policy.session_name}` is written by the proxy alone")
         if policy.lifetime_type == "Permanent" and policy.type == "Header":
             self._findings.add(f"{at}.lifetimeType", "Permanent is for cookies, and `type` is Header")
         elif policy.lifetime_type == "Permanent" and not policy.absolute_timeout:

@@ -98,3 +98,5 @@ def check_pem(text: str, kind: str, at: str, findings: Findings) -> None:
     if not any(found.endswith(kind) for found in kinds):
         seen = f"blocks {', '.join(sorted(set(kinds)))}" if kinds else f"{len(text)} characters without a PEM block"
         findings.add(at, f"{seen}, want -----BEGIN {kind}-----")
+    elif kind == "CERTIFICATE" and "PRIVATE KEY-----" in text:
+        findings.add(at, "a private key among the certificates, which GET /config would show; want certificates alone")

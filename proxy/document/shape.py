@@ -101,8 +101,13 @@ def _wanted(message: str, kind: Any) -> str:
         return f"want one of {', '.join(map(str, choices))}"
     for option in _alternatives(kind):
         for meta in getattr(option, "__metadata__", ()):
-            if "matching regex" in message and meta.description:
-                return f"want {meta.description[:1].lower()}{meta.description[1:].rstrip('.')}"
+            if not meta.description:
+                continue
+            words = f"{meta.description[:1].lower()}{meta.description[1:].rstrip('.')}"
+            if "matching regex" in message:
+                return f"want {words}"
+            if message == f"want {_WORDS['`str`']}":
+                return f"{message}: {words}"
     return message
 
 

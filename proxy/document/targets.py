@@ -4,7 +4,7 @@ from typing import Annotated, Literal
 
 import msgspec
 
-from proxy.document.part import UNSET, Certificate, Duration, Name, Part, Pem, PlainHostname, Unset
+from proxy.document.part import END, UNSET, Certificate, Duration, Name, Part, Pem, PlainHostname, Unset
 
 AddressText = Annotated[
     str,
@@ -61,7 +61,12 @@ class PassiveHealth(Part, frozen=True):
 class ActiveHealth(Part, frozen=True):
     """Each address is asked regularly, beside `circuit`; one that does not answer as wanted gets no requests."""
 
-    path: Annotated[str, msgspec.Meta(pattern="^/", max_length=1024)] = "/"
+    path: Annotated[
+        str,
+        msgspec.Meta(
+            pattern=r"^/[!\"$-~]*" + END, max_length=1024, description="Path in ASCII, without spaces and `#`."
+        ),
+    ] = "/"
     host: PlainHostname | Unset = UNSET
     """Host of the question. Default: the address."""
     interval: Duration = "10s"

@@ -11,6 +11,7 @@ from collections.abc import Callable
 from typing import Final
 
 from proxy.doors.clienthello import MAX_BYTES, ClientHello, NotTls, parse_client_hello
+from proxy.doors.farewell import Farewell
 from proxy.doors.member import BUSY, Keeper
 from proxy.doors.peeking import Peeking
 from proxy.doors.refusals import refusal
@@ -42,6 +43,7 @@ class Greeting:
         self._choose = choose
         self._on_greeted = on_greeted
         self._handshake: Handshake[TlsSocket] | None = None
+        self._farewell: Farewell | None = None
         self._peeking = Peeking(loop, sock, MAX_BYTES, self)
         self._timeout_s = timeout_s
         self._deadline = loop.deadline(self._on_deadline)
@@ -100,11 +102,16 @@ class Greeting:
         self._on_greeted(self, sock)
 
     def _on_failed(self, sock: TlsSocket, error: OSError) -> None:
-        sock.close()
         is_late = isinstance(error, TimeoutError)
         detail = getattr(error, "reason", None) or str(error)
         self._keeper.refused("header_timeout" if is_late else "tls", detail)
-        self._leave()
+        if isinstance(error, ssl.SSLError):
+            # Its alert is on its way.
+            self._handshake = None
+            self._say_farewell()
+        else:
+            sock.close()
+            self._leave()
 
     def _on_deadline(self) -> None:
         self._keeper.refused("header_timeout", f"no ClientHello within {self._timeout_s:g} s")
@@ -112,17 +119,24 @@ class Greeting:
 
     def _fail(self, detail: str, last_words: bytes = b"") -> None:
         self._keeper.refused("tls", detail)
-        if last_words:
-            with contextlib.suppress(OSError):
-                # What is unread would turn the close into a reset that takes the words away.
-                self._sock.recv(MAX_BYTES)
-                self._sock.send(last_words)
-                self._sock.shutdown(socket.SHUT_WR)
-        self._give_up()
+        self._peeking.stop()
+        if not last_words:
+            self._give_up()
+            return
+        with contextlib.suppress(OSError):
+            self._sock.send(last_words)
+        self._say_farewell()
+
+    def _say_farewell(self) -> None:
+        self._deadline.cancel()
+        self._farewell = Farewell(self._loop, self._sock, self._give_up)
+        self._farewell.start()
 
     def _give_up(self) -> None:
         if self._handshake is not None:
             self._handshake.cancel()
+        if self._farewell is not None:
+            self._farewell.end()
         self._peeking.stop()
         self._sock.close()
         self._leave()

@@ -230,9 +230,10 @@ class RuleCompiler:
 
     def _auth(self, spec: document.ExternalAuth) -> AuthPlan:
         response_names = frozenset(name.lower().encode() for name in spec.allowed_response_headers)
+        prefix = encoded(spec.path or "").strip(b"/")
         return AuthPlan(
             self._backend(spec.backend),
-            encoded(spec.path or "").rstrip(b"/"),
+            b"/" + prefix if prefix else b"",
             frozenset((b"authorization", *(name.lower().encode() for name in spec.allowed_headers))),
             response_names or None,
         )
@@ -264,7 +265,7 @@ def _is_plain(branch: Branch) -> bool:
 
 
 def _answer(spec: document.FixedResponse) -> FixedAnswer:
-    return FixedAnswer(spec.status_code, spec.body.encode(), spec.content_type.encode(), "fixed")
+    return FixedAnswer(spec.status_code, spec.body.encode(), spec.content_type.strip(" \t").encode(), "fixed")
 
 
 def _redirect(spec: document.RequestRedirect) -> RedirectPlan:

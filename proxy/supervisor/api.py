@@ -145,7 +145,7 @@ class ConfigApi:
             if scheme.lower() == "bearer" and self._token.matches(given.strip()):
                 return
             message = "want `Authorization: Bearer <token>` with the token of PROXY_AUTH_TOKEN"
-            if given:
+            if given and scheme.lower() == "bearer":
                 message = "the token is not that of PROXY_AUTH_TOKEN; it is read once, when the proxy starts"
         self._tell(request, message)
         raise Refused(401, message, headers=(("WWW-Authenticate", 'Bearer realm="tunnelgw-proxy"'), close))

@@ -22,6 +22,10 @@ log = get_logger(__name__)
 NAME: Final = "edge-roots.pem"
 _TIMEOUT_S: Final = 10.0
 _MAX_BYTES: Final = 64 * 1024
+_REMEDY: Final = (
+    "; where there is no Internet, bring them with `tunnelgw-proxy edge-ca` from where there is, and name the file "
+    "(--edge-ca-file)"
+)
 _BASE: Final = "https://developers.cloudflare.com/ssl/static/"
 
 
@@ -54,9 +58,16 @@ class NamedAuthorities:
 
     def roots(self) -> str:
         try:
-            return self._path.read_text(encoding="ascii", errors="ignore")
+            roots = self._path.read_text(encoding="ascii", errors="ignore")
+            ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT).load_verify_locations(cadata=roots)
+        except (ssl.SSLError, ValueError) as error:
+            reason = getattr(error, "reason", None) or error
+            raise TrustUnavailable(
+                f"--edge-ca-file {self._path}: no certificates (PEM) that can be read: {reason}"
+            ) from error
         except OSError as error:
             raise TrustUnavailable(f"cannot read --edge-ca-file {self._path}: {error.strerror}") from error
+        return roots
 
 
 class PublishedRoots:
@@ -86,7 +97,10 @@ class PublishedRoots:
         return ""
 
     def _fetched(self) -> str:
-        roots = fetch(self._published)
+        try:
+            roots = fetch(self._published)
+        except TrustUnavailable as error:
+            raise TrustUnavailable(f"{error}{_REMEDY}") from error
         if self._path is not None:
             try:
                 replace_file(self._path, roots.encode())
@@ -106,7 +120,6 @@ def edge_trust(ca_file: str | None, state_dir: Path | None) -> EdgeTrust:
 
 
 def _fetch_one(root: PublishedRoot) -> str:
-    remedy = "; where there is no Internet, bring them with `tunnelgw-proxy edge-ca` and name the file (--edge-ca-file)"
     try:
         request = urllib.request.Request(root.url, headers={"User-Agent": "tunnelgw-proxy"})
         with urllib.request.urlopen(request, timeout=_TIMEOUT_S, context=ssl.create_default_context()) as response:
@@ -114,12 +127,11 @@ def _fetch_one(root: PublishedRoot) -> str:
     except (OSError, ValueError, http.client.HTTPException) as error:
         seen = repr(error) if isinstance(error, http.client.HTTPException) else error
         reason = getattr(error, "reason", None) or seen
-        raise TrustUnavailable(f"cannot fetch the edge's root certificate {root.url}: {reason}{remedy}") from error
+        raise TrustUnavailable(f"cannot fetch the edge's root certificate {root.url}: {reason}") from error
     found = _fingerprints(text)
     if found != [root.sha256]:
         raise TrustUnavailable(
-            f"{root.url} is not the certificate that is known: SHA-256 {', '.join(found) or 'none'}, "
-            f"want {root.sha256}{remedy}"
+            f"{root.url} is not the certificate that is known: SHA-256 {', '.join(found) or 'none'}, want {root.sha256}"
         )
     return text.strip() + "\n"
 

@@ -13,7 +13,6 @@ from typing import Final
 
 from proxy.document import Certificate
 
-_USUAL_REMEDY: Final = "want a certificate chain with its unencrypted private key"
 _FIT: Final = "the key is not that of the first certificate: want the leaf first, then its intermediates"
 _SIZE: Final = "too short to be safe; want ECDSA, or RSA with at least 2048 bits"
 _REMEDIES: Final = {
@@ -52,7 +51,20 @@ def load_pair(context: ssl.SSLContext, pair: Certificate, place: str) -> None:
             context.load_cert_chain(path, password="")
     except (ssl.SSLError, ValueError) as error:
         said = _said(error)
-        raise UnusableTLS(place, f"{said}, {_REMEDIES.get(said, _USUAL_REMEDY)}") from error
+        if said not in _REMEDIES:
+            part, wanted = _broken_part(pair)
+            raise UnusableTLS(f"{place}{part}", f"OpenSSL cannot read it ({said}), {wanted}") from error
+        raise UnusableTLS(place, f"{said}, {_REMEDIES[said]}") from error
+
+
+def _broken_part(pair: Certificate) -> tuple[str, str]:
+    """Which of the two OpenSSL cannot read, and what would be well."""
+    try:
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+        context.load_verify_locations(cadata=pair.certificate.encode("ascii", "ignore").decode())
+    except (ssl.SSLError, ValueError):
+        return ".certificate", "want certificates in PEM, the leaf first, as they were issued"
+    return ".privateKey", "want the unencrypted key of the leaf in PEM, as it was made"
 
 
 def load_authorities(context: ssl.SSLContext, ca: str, place: str) -> None:

@@ -17,7 +17,8 @@ from daemonkit.secret import Secret
 
 _BASE64: Final = re.compile(r"(?:[A-Za-z0-9+/]{4})*(?:[A-Za-z0-9+/]{2}==|[A-Za-z0-9+/]{3}=)?")
 _ALPHABET: Final = re.compile(r"[A-Za-z0-9+/]*={0,2}")
-_URL_SAFE: Final = re.compile(r"[A-Za-z0-9_=-]*")
+_URL_SAFE: Final = re.compile(r"[A-Za-z0-9_-]*={0,2}")
+_ODDLY_PADDED: Final = re.compile(r"[A-Za-z0-9+/_=-]*")
 _WHITE_SPACE: Final = re.compile(r"\s")
 _DASHED: Final = "[0-9A-Fa-f]{8}(?:-[0-9A-Fa-f]{4}){3}-[0-9A-Fa-f]{12}"
 _UUID: Final = re.compile(rf"{_DASHED}|[0-9A-Fa-f]{{32}}|\{{{_DASHED}\}}|[Uu][Rr][Nn]:[Uu][Uu][Ii][Dd]:{_DASHED}")
@@ -74,6 +75,8 @@ def _decode_base64(what: str, text: str) -> bytes:
         seen = "a length that is no multiple of 4: its end or its padding is missing"
     elif _URL_SAFE.fullmatch(text):
         seen = "the URL-safe alphabet"
+    elif _ODDLY_PADDED.fullmatch(text):
+        seen = "`=` in the middle, as where a name stands before it or it is there twice"
     raise MalformedToken(f"the {what} is no base64: seen {seen}, want the standard alphabet with padding; {_REMEDY}")
 
 

@@ -15,7 +15,7 @@ from urllib.parse import urlsplit
 
 import msgspec
 
-from daemonkit.clienttls import trusting
+from daemonkit.clienttls import scheme_hint, trusting
 from daemonkit.secret import Secret
 from daemonkit.timedresponse import response_within
 from tunnelgw.deliver.courier import Undelivered
@@ -31,8 +31,6 @@ _MAX_TEXT = 512
 _MAX_SHOWN_PROBLEMS = 5
 _HOST = re.compile(r"[!-~]+")
 _VERSION = re.compile(r"[0-9]{1,30}")
-_NO_TLS = "WRONG_VERSION_NUMBER"
-"""What OpenSSL calls an answer in clear."""
 # The last one is for what is nested too deeply.
 _UNREADABLE = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 
@@ -262,12 +260,11 @@ def _unreachable(error: Exception) -> Undelivered:
 
 
 def _hint(error: Exception) -> str:
-    if isinstance(error, ssl.SSLError):
-        # Whoever shows a certificate that is refused is there.
-        return " (no TLS is spoken there: is it http?)" if error.reason == _NO_TLS else ""
-    if isinstance(error, http.client.RemoteDisconnected):
-        return "; is the proxy up, and is the scheme right (http or https)?"
-    return "; is the proxy up, and is the address right?"
+    if isinstance(error, ssl.SSLCertVerificationError):
+        return "; if its authority is one of your own, name it (--proxy-ca-file)"
+    # Whoever speaks is there.
+    is_there = isinstance(error, ssl.SSLError | http.client.RemoteDisconnected)
+    return scheme_hint(error) if is_there else "; is the proxy up, and is the address right?"
 
 
 def _connection(endpoint: ConfigEndpoint) -> http.client.HTTPConnection:

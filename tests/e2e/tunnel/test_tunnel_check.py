@@ -95,7 +95,8 @@ def test_a_file_without_an_authority_is_what_is_wrong_and_not_the_way_to_the_edg
     with Edge() as edge:
         code, lines = told(edge, "--edge-ca-file", str(file))
         assert (code, len(lines)) == (1, 3)
-        assert lines[2].startswith(f"FAIL  roots         {file}: no certificates (PEM) that can be read: ")
+        wanted = f"--edge-ca-file {file}: no certificates (PEM) that can be read: "
+        assert lines[2].startswith(f"FAIL  roots         {wanted}")
 
 
 @pytest.mark.parametrize(

@@ -363,11 +363,13 @@ def test_a_key_leaves_no_file_and_no_descriptor_behind(authority: trustme.CA) ->
     assert os.listdir("/proc/self/fd") == before  # noqa: PTH208
 
 
-@pytest.mark.parametrize("broken", ["ca", "clientCertificate"])
+@pytest.mark.parametrize("broken", ["ca", "clientCertificate.certificate", "clientCertificate.privateKey"])
 def test_what_cannot_be_read_is_named_and_no_key_is_shown(authority: trustme.CA, broken: str) -> None:
     junk = "-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n"
     secret = "-----BEGIN PRIVATE KEY-----\nc2VjcmV0\n-----END PRIVATE KEY-----\n"
-    pair = document.Certificate(certificate=junk, private_key=secret)
+    is_sound = broken.endswith("privateKey")
+    chain = authority.issue_cert("client.example").cert_chain_pems[0].bytes().decode() if is_sound else junk
+    pair = document.Certificate(certificate=chain, private_key=secret)
     with backend(tls=server_context(authority, "a.example")) as peer, world() as w:
         if broken == "ca":
             tls = document.BackendTLS(server_name="a.example", ca=junk)
@@ -405,7 +407,7 @@ def test_an_encrypted_key_is_refused_without_asking_anybody_for_its_password() -
     certificate, _ = self_signed([x509.DNSName("c.example")])
     pair = document.Certificate(certificate=certificate, private_key=key.decode())
 
-    with pytest.raises(ValueError, match=r"clientCertificate: .*unencrypted"):
+    with pytest.raises(ValueError, match=r"clientCertificate\.privateKey: .*unencrypted"):
         make_context(document.BackendTLS(server_name="a.example", client_certificate=pair), ["h2"])
 
 

@@ -364,6 +364,9 @@ def test_a_question_to_a_document_without_listeners_is_told_that_it_has_none(
         (["-H", "nonsense", "GET", "http://shop.example/"], ["'nonsense'", "name: value"]),
         (["-H", " : value", "GET", "http://shop.example/"], ["' : value'", "name: value"]),
         (["--listener", "none", "GET", "http://shop.example/"], ["'none'", "web, admin, edge"]),
+        (["G ET", "http://shop.example/"], ["'G ET'", "want one word"]),
+        (["CONNECT", "http://shop.example/"], ["answered 501", "ask about that"]),
+        (["GET", "http://b\u00fccher..example/"], ["'b\u00fccher..example'", "no name"]),
     ],
 )
 def test_a_question_that_makes_no_sense_is_told_why(
@@ -393,6 +396,46 @@ def test_explain_of_a_refused_document_tells_its_problems(
 
     assert code == 2
     assert place in err
+
+
+def test_explain_takes_a_name_of_another_script_as_clients_ask_for_it(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    file = tmp_path / "document.json"
+    file.write_text(json.dumps({**SHOP, "routes": [{**SHOP["routes"][0], "hostnames": ["xn--bcher-kva.example"]}]}))
+
+    code, out, _ = told(capsys, "explain", "--config", str(file), "GET", "http://B\u00fccher.example:80/cart")
+
+    assert code == 0
+    assert "host: xn--bcher-kva.example" in out
+
+
+@pytest.mark.parametrize(
+    ("scheme", "hint"),
+    [("https", "(no TLS is spoken there: is it http?)"), ("http", "is the scheme right (http or https)?")],
+)
+def test_explain_says_so_where_the_scheme_is_another(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, scheme: str, hint: str
+) -> None:
+    pair = trustme.CA().issue_cert("127.0.0.1")
+    cert, key = (str(tmp_path / name) for name in ("cert.pem", "key.pem"))
+    pair.cert_chain_pems[0].write_to_path(cert)
+    pair.private_key_pem.write_to_path(key)
+    with Proxy(*(["--config-tls-cert", cert, "--config-tls-key", key] if scheme == "http" else [])) as proxy:
+        _, _, address = proxy.url("config").partition("//")
+        code, _, err = told(capsys, "explain", "--proxy", f"{scheme}://{address}", "GET", "http://shop.example/")
+
+    assert (code, hint in err) == (2, True)
+
+
+def test_of_several_documents_one_that_cannot_be_read_hides_no_other(
+    capsys: pytest.CaptureFixture[str], file: str, tmp_path: Path
+) -> None:
+    code, out, err = told(capsys, "check", str(tmp_path / "none.json"), file)
+
+    assert code == 2
+    assert f"{file}: sound" in out
+    assert "cannot read" in err
 
 
 def test_explain_asks_a_running_proxy(capsys: pytest.CaptureFixture[str]) -> None:

@@ -27,6 +27,15 @@ def test_a_token_that_is_set_but_empty_is_fatal(blank: str) -> None:
         assert line["error"] == "PROXY_AUTH_TOKEN is set but empty"
 
 
+@pytest.mark.parametrize("token", ["two\nlines", "t\u00f6ken"])
+def test_a_token_that_nobody_can_send_is_fatal(token: str) -> None:
+    with Daemon("proxy", ["run"], {"PROXY_AUTH_TOKEN": token}) as proxy:
+        assert proxy.wait(DEADLINE_S) == 1
+        (line,) = proxy.log
+        assert line["msg"] == "refusing to start with a broken config-API auth configuration"
+        assert line["error"] == "the token, from PROXY_AUTH_TOKEN, cannot be sent: want one line of printable ASCII"
+
+
 def test_a_token_file_that_is_empty_is_fatal_too(tmp_path: Path) -> None:
     file = tmp_path / "token"
     file.write_text("\n")

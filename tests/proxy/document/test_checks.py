@@ -138,6 +138,24 @@ REFUSED: list[tuple[dict[str, Any], str, str]] = [
         "protocol is h2c, which has no TLS",
     ),
     (secured(ca=KEY), "backends[0].tls.ca", "blocks PRIVATE KEY, want -----BEGIN CERTIFICATE-----"),
+    (secured(ca=CERTIFICATE + KEY), "backends[0].tls.ca", "a private key among the certificates"),
+    (
+        secured(clientCertificate={"certificate": CERTIFICATE + KEY, "privateKey": KEY}),
+        "backends[0].tls.clientCertificate.certificate",
+        "a private key among the certificates",
+    ),
+    (
+        rule(sessionPersistence={"type": "Header", "sessionName": "Content-Length"}),
+        "routes[0].rules[0].sessionPersistence.sessionName",
+        "written by the proxy alone",
+    ),
+    (probing(path="/health check"), "backends[0].activeHealth.path", "want path in ASCII, without spaces"),
+    (probing(path="health"), "backends[0].activeHealth.path", "want path in ASCII"),
+    (
+        {"limits": {"requestTimeout": 30}},
+        "limits.requestTimeout",
+        "want text: duration such as 500ms, 30s or 1m30s; 0s turns the limit off, seen 30",
+    ),
     (secured(subjectAltNames=[{}]), "backends[0].tls.subjectAltNames[0]", "either `hostname` or `uri`"),
     (
         secured(subjectAltNames=[{"hostname": "a.example", "uri": "spiffe://a/b"}]),

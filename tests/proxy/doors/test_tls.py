@@ -3,6 +3,7 @@
 import os
 import ssl
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -20,6 +21,7 @@ from tests.proxy.doors.tlsrig import (
     TLSRig,
     ca_pem,
     client_context,
+    client_hello,
     https,
     names_of,
     pem_of,
@@ -154,6 +156,34 @@ def test_only_clients_with_a_valid_certificate_are_served_where_that_is_wanted(v
         assert not is_served(rig, without)
         assert 1 == rig.services.begun.qsize()
         rig.wait_for(lambda: rig.door_stats.refused == {"tls": 2}, "two refusals")
+
+
+def is_refused(rig: TLSRig, times: int) -> bool:
+    return rig.door_stats.refused.get("tls") == times
+
+
+def test_a_client_without_a_certificate_reads_why_it_is_turned_away_though_it_has_sent_its_request() -> None:
+    with TLSRig().open(https("l", A, clientValidation={"ca": ca_pem(OTHER_CA)})) as rig:
+        for number in range(1, 11):
+            with rig.handshake("a.example", context=client_context()) as sock:
+                # In TLS 1.3 its handshake is done: what it says now comes after our alert.
+                rig.wait_for(partial(is_refused, rig, number), "the refusal")
+                for _ in range(3):
+                    sock.sendall(b"POST / HTTP/1.1\r\nHost: a.example\r\nContent-Length: 60000\r\n\r\n" + bytes(20_000))
+                with pytest.raises(ssl.SSLError, match=r"CERTIFICATE_REQUIRED|certificate required"):
+                    sock.recv(1)
+        rig.wait_for_connections(0)
+        assert {"tls": 10} == rig.door_stats.refused
+
+
+def test_a_client_that_was_turned_away_and_does_not_go_is_left_after_a_moment() -> None:
+    with TLSRig().open(https("l", A, hostname="a.example")) as rig, rig.connect() as client:
+        client.sendall(client_hello("b.example"))
+
+        assert b"\x15" == client.recv(1)
+        rig.wait_for_connections(1)
+        rig.pass_time(2)
+        rig.wait_for_connections(0)
 
 
 @pytest.mark.parametrize("version", VERSIONS)

@@ -59,10 +59,10 @@ def client_context(*alpn: str, checks: bool = True) -> ssl.SSLContext:
     return context
 
 
-def client_hello() -> bytes:
-    """The first that a client of a.example sends."""
+def client_hello(server_name: str = "a.example") -> bytes:
+    """The first that a client sends."""
     output = ssl.MemoryBIO()
-    connection = client_context().wrap_bio(ssl.MemoryBIO(), output, server_hostname="a.example")
+    connection = client_context().wrap_bio(ssl.MemoryBIO(), output, server_hostname=server_name)
     with contextlib.suppress(ssl.SSLWantReadError):
         connection.do_handshake()
     return output.read()

@@ -63,6 +63,15 @@ def test_the_question_has_method_host_path_and_authorization_of_the_request_and_
     assert (question.has_no_body, question.body) == (True, b"")
 
 
+@pytest.mark.parametrize("path", ["check", "/check", "/check/", "//check"])
+def test_the_path_of_the_question_begins_as_the_rule_says_whatever_slashes_that_has(
+    make_world: MakeWorld, path: str
+) -> None:
+    _, _, question = begin(make_world, guarded(f', "path": "{path}"'))
+
+    assert question.head.path == b"/check/a?b"
+
+
 def test_further_fields_are_asked_with_where_the_rule_says_so_as_a_backend_would_get_them(
     make_world: MakeWorld,
 ) -> None:

@@ -93,7 +93,7 @@ def test_fixed_answers_carry_their_body_and_a_status_for_grpc() -> None:
 
 
 def test_a_rule_may_respond_by_itself() -> None:
-    response = {"statusCode": 200, "body": "{}", "contentType": "application/json"}
+    response = {"statusCode": 200, "body": "{}", "contentType": " application/json\t"}
     table = table_of(route("r", rule={"backends": [], "respond": response}))
 
     answer = answered(table, request("h/"))

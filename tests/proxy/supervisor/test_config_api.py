@@ -51,7 +51,8 @@ def test_without_the_token_neither_put_nor_get_is_answered(proxy: Proxy, token: 
 
 
 def test_another_scheme_than_bearer_is_refused_and_its_case_does_not_matter(proxy: Proxy) -> None:
-    assert proxy.put({"routes": []}, token=None, Authorization=f"Basic {TOKEN}").status_code == 401
+    refused = proxy.put({"routes": []}, token=None, Authorization=f"Basic {TOKEN}")
+    assert (refused.status_code, "want `Authorization: Bearer <token>`" in refused.json()["message"]) == (401, True)
     assert proxy.put({"routes": []}, token=None, Authorization=f"bEARER {TOKEN}").status_code == 200
 
 

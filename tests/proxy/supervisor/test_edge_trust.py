@@ -14,7 +14,15 @@ import pytest
 import trustme
 
 from proxy.commands.edgeca import write_roots
-from proxy.supervisor.edgetrust import NAME, PUBLISHED, PublishedRoot, PublishedRoots, TrustUnavailable, fetch
+from proxy.supervisor.edgetrust import (
+    NAME,
+    PUBLISHED,
+    PublishedRoot,
+    PublishedRoots,
+    TrustUnavailable,
+    edge_trust,
+    fetch,
+)
 
 
 class Publisher:
@@ -114,8 +122,22 @@ def test_what_was_tampered_with_in_the_state_directory_is_fetched_anew(publisher
 
 @pytest.mark.parametrize("url", ["https://localhost:1/x.pem", "https://nowhere.invalid/x.pem"])
 def test_a_download_that_fails_says_what_helps(url: str) -> None:
-    with pytest.raises(TrustUnavailable, match="edge-ca"):
-        fetch((PublishedRoot(url, "0" * 64),))
+    with pytest.raises(TrustUnavailable, match="`tunnelgw-proxy edge-ca` from where there is"):
+        PublishedRoots(None, (PublishedRoot(url, "0" * 64),)).roots()
+
+
+def test_the_command_that_brings_them_says_what_helps_where_it_cannot(capsys: pytest.CaptureFixture[str]) -> None:
+    assert not write_roots("-", (PublishedRoot("https://nowhere.invalid/x.pem", "0" * 64),))
+    said = capsys.readouterr().err
+    assert said.endswith("; run it where there is Internet, and bring the file\n")
+    assert "`tunnelgw-proxy edge-ca`" not in said
+
+
+def test_a_file_without_certificates_is_named(tmp_path: Path) -> None:
+    file = tmp_path / "edge.pem"
+    file.write_text("-----BEGIN PRIVATE KEY-----\n")
+    with pytest.raises(TrustUnavailable, match=r"--edge-ca-file .*edge\.pem: no certificates \(PEM\)"):
+        edge_trust(str(file), None).roots()
 
 
 def test_a_site_that_the_system_store_does_not_vouch_for_is_refused(
@@ -161,5 +183,5 @@ def test_who_speaks_no_http_in_the_way_is_told_with_the_remedy(said: bytes) -> N
         thread.start()
         root = PublishedRoot(f"http://127.0.0.1:{listening.getsockname()[1]}/ecc.pem", "0" * 64)
         with pytest.raises(TrustUnavailable, match="edge-ca"):
-            fetch([root])
+            PublishedRoots(None, [root]).roots()
         thread.join(30)

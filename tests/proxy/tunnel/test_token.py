@@ -78,6 +78,8 @@ REJECTED_TEXTS = {
     "too much padding": (TOKEN + "====", "no base64"),
     "padding in the middle": ("YQ==" + TOKEN, "no base64"),
     "URL-safe": (token_of(b'{"a":"\xc3\xbf\xc3\xbf?>"}').translate(URL_SAFE), "seen the URL-safe alphabet"),
+    "its name before it": (f"TUNNEL_TOKEN={TOKEN}", "seen `=` in the middle"),
+    "twice": (token_of(b'{"x":1}') * 2, "seen `=` in the middle"),
     "quotes": (f'"{TOKEN}"', "seen other characters than base64 has"),
     "another encoding": ("ｅｙＪ" + TOKEN, "seen other characters than base64 has"),
 }

@@ -50,7 +50,7 @@ def test_a_proxy_that_wants_https_is_not_taken_for_one_that_is_down() -> None:
     with SocketBackend(answer) as backend:
         client = ConfigClient(ConfigEndpoint(f"http://{backend.address}"), None)
 
-        with pytest.raises(Undelivered, match=r"; is the proxy up, and is the scheme right \(http or https\)\?$"):
+        with pytest.raises(Undelivered, match=r"; is it up, and is the scheme right \(http or https\)\?$"):
             client.loaded()
 
         client.close()
