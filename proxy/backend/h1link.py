@@ -14,7 +14,7 @@ from typing import Final, Protocol
 from proxy.backend.keeping import MAX_AGE_S, usable_s
 from proxy.backend.request import Request
 from proxy.backend.shared import Shared
-from proxy.backend.stream import Failure, Reason
+from proxy.backend.stream import Failure, Reason, Receiver
 from proxy.h1 import (
     ClientConnection,
     ConnectionTerminated,
@@ -165,18 +165,24 @@ class H1Link:
         """TLS has no word for the end of one side: both end, as with nginx and Envoy."""
         if self._request is request:
             self._request = None
+            receiver = request.receiver
             request.end()
             request.link = None
             self._transport.finish()
-            request.receiver.on_response_data(b"", True)
+            try:
+                receiver.on_response_data(b"", True)
+            except Exception:
+                request.on_bug(receiver)
 
-    def send_trailers(self, _: Request, fields: Fields) -> None:
+    def send_trailers(self, request: Request, fields: Fields) -> None:
         try:
             self._codec.send_trailers(fields)
         except LocalProtocolError as error:
             self._break(Reason.UNSENDABLE, f"request trailers that cannot be sent: {error}")
             return
         self._is_sending = False
+        if self._codec.is_switched:
+            self._end_output(request)
         self._transport.flush_later()
 
     def progress_of(self, creditor: Creditor) -> int | None:
@@ -247,8 +253,13 @@ class H1Link:
 
     def _pass_on(self, request: Request, events: list[Event]) -> None:
         receiver = request.receiver
-        if len(events) == 2 and self._pass_on_whole(request, events[0], events[1]):
-            return
+        try:
+            if len(events) != 2 or not self._pass_on_whole(request, receiver, events[0], events[1]):
+                self._pass_on_events(request, receiver, events)
+        except Exception:
+            request.on_bug(receiver)
+
+    def _pass_on_events(self, request: Request, receiver: Receiver, events: list[Event]) -> None:
         for event in events:
             if isinstance(event, DataReceived):
                 data = event.data
@@ -284,7 +295,7 @@ class H1Link:
             self._is_paused = True
             self._transport.pause_reading()
 
-    def _pass_on_whole(self, request: Request, first: Event, last: Event) -> bool:
+    def _pass_on_whole(self, request: Request, receiver: Receiver, first: Event, last: Event) -> bool:
         """The usual response: its head and all of its body came at once. False: this is none."""
         if not (
             isinstance(first, ResponseReceived) and isinstance(last, DataReceived) and last.end_stream and last.data
@@ -295,7 +306,7 @@ class H1Link:
         if self._codec.timeout_s is not None:
             self._heed(self._codec.timeout_s)
         self._complete(request, True)
-        request.receiver.on_response(first.head, last.data)
+        receiver.on_response(first.head, last.data)
         return True
 
     def _heed(self, timeout_s: int) -> None:

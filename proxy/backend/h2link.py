@@ -268,13 +268,21 @@ class H2Link:
             self._keeping.has_answered = True
             request = self._requests.get(event.stream_id)
             if request is not None:
+                receiver = request.receiver
                 self._complete(request)
-                request.receiver.on_response_trailers(event.fields)
+                try:
+                    receiver.on_response_trailers(event.fields)
+                except Exception:
+                    request.on_bug(receiver)
         elif isinstance(event, InformationalReceived):
             self._keeping.has_answered = True
             request = self._requests.get(event.stream_id)
             if request is not None:
-                request.receiver.on_response_interim(event.head)
+                receiver = request.receiver
+                try:
+                    receiver.on_response_interim(event.head)
+                except Exception:
+                    request.on_bug(receiver)
         elif isinstance(event, StreamReset):
             self._on_reset(event)
         elif isinstance(event, WindowUpdated):
@@ -293,9 +301,13 @@ class H2Link:
             return
         request.is_answered = True
         request.ledger.answered(event.head.status_code)
+        receiver = request.receiver
         if event.end_stream:
             self._complete(request)
-        request.receiver.on_response_head(event.head, event.end_stream)
+        try:
+            receiver.on_response_head(event.head, event.end_stream)
+        except Exception:
+            request.on_bug(receiver)
 
     def _on_body(self, event: DataReceived) -> None:
         self._keeping.has_answered = True
@@ -303,9 +315,13 @@ class H2Link:
         if request is None:
             self._codec.release(event.stream_id, len(event.data))
             return
+        receiver = request.receiver
         if event.end_stream:
             self._complete(request)
-        request.receiver.on_response_data(event.data, event.end_stream)
+        try:
+            receiver.on_response_data(event.data, event.end_stream)
+        except Exception:
+            request.on_bug(receiver)
 
     def _complete(self, request: Request) -> None:
         """The response has ended. `request.link` stays, for the credit of what its receiver still holds."""
@@ -355,7 +371,11 @@ class H2Link:
             woken = list(self._blocked)
         for request in woken:
             if self._codec.sendable(request.stream_id) and self._blocked.pop(request, False) is None:
-                request.receiver.on_backend_writable()
+                receiver = request.receiver
+                try:
+                    receiver.on_backend_writable()
+                except Exception:
+                    request.on_bug(receiver)
 
     def _on_settings(self) -> None:
         if self._is_ready:

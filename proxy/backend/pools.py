@@ -2,7 +2,7 @@
 
     pools = Pools(loop, stats)
     pools.use(table)                                    with each new table; see `stream` for `request`
-    stream = pools.request(key, head, end_stream, receiver)
+    stream = pools.request(backend, head, end_stream, receiver)
     pools.drain()                                       keep no connection any longer
     pools.close()
 
@@ -57,15 +57,17 @@ class Pools:
         self._is_closed = False
 
     def request(
-        self, key: str, head: RequestHead, end_stream: bool, receiver: Receiver, wish: Wish = NO_WISH
+        self, backend: Backend, head: RequestHead, end_stream: bool, receiver: Receiver, wish: Wish = NO_WISH
     ) -> Request:
         """See `stream.Pool`."""
+        key = backend.key
         balancer = self._balancers.get(key)
         if balancer is None or balancer.generation != self._generation:
             balancer = self._renew(key)
-            if balancer is None:
-                balancer = self._former.get(key)
-            if balancer is None or self._is_closed:
+        if balancer is None or (balancer.spec is not backend.spec and not balancer.can_become(backend.spec)):
+            # Of a table before this one, which has no such backend, or one that speaks another protocol by that name.
+            balancer = self._former.get(key)
+            if balancer is None or self._is_closed or not balancer.can_become(backend.spec):
                 return self._refuse(key, head, receiver)
         return balancer.request(head, end_stream, receiver, wish)
 
@@ -118,6 +120,8 @@ class Pools:
                 balancer.retire()
         elif balancer.spec != backend.spec:
             balancer.change(backend.spec)
+        else:
+            balancer.spec = backend.spec
         balancer.generation = self._generation
         return balancer
 

@@ -139,6 +139,9 @@ class Prober:
             self._judge(False, f"{failure.reason.value}: {failure.detail}")
         self._end(True)
 
+    def on_bug(self) -> None:
+        self._hang_up()
+
     def _end(self, is_over: bool) -> None:
         if is_over:
             self._running = None

@@ -4,11 +4,14 @@ It waits for a connection, then belongs to a link until it ends, and tells a led
 the health of its address. Whoever holds it may call it at any time; after its end only credit is still passed on.
 """
 
-from typing import Protocol
+from typing import Final, Protocol
 
+from daemonkit.logs import get_logger
 from proxy.backend.stream import Failure, Receiver, Wish
-from proxy.heads import Fields, RequestHead
+from proxy.heads import Fields, RequestHead, ResponseHead
 from proxy.loop import Creditor, Deadline
+
+log = get_logger(__name__)
 
 
 class Ledger(Protocol):
@@ -139,16 +142,48 @@ class Request:
         self.is_open = True
 
     def end(self) -> None:
-        """The response has ended, or the request is given up."""
+        """The response has ended, or the request is given up. Who still has to tell the receiver knows it before."""
         self.has_ended = True
         self.is_open = False
+        # It may know this one, and both would keep each other alive.
+        self.receiver = _NOBODY
         self.ledger.ended()
 
     def fail(self, failure: Failure) -> None:
         """Give it up and say so; does nothing after its end."""
         if self.has_ended:
             return
+        receiver = self.receiver
         self.end()
         self.link = None
         self.ledger.failed(failure)
-        self.receiver.on_backend_failed(failure)
+        try:
+            receiver.on_backend_failed(failure)
+        except Exception:
+            self.on_bug(receiver)
+
+    def on_bug(self, receiver: Receiver) -> None:
+        """A call of its receiver has raised, a bug of ours. Within `except`; it costs this request, and no others."""
+        log.exception("bug in the handling of a response", receiver=type(receiver).__name__)
+        self.cancel()
+        try:
+            receiver.on_bug()
+        except Exception:
+            log.exception("bug in the end of an exchange", receiver=type(receiver).__name__)
+
+
+class _Nobody:
+    """The receiver of a request that has ended."""
+
+    def on_backend_open(self) -> None: ...
+    def on_backend_writable(self) -> None: ...
+    def on_response_interim(self, head: ResponseHead) -> None: ...
+    def on_response_head(self, head: ResponseHead, end_stream: bool) -> None: ...
+    def on_response_data(self, data: bytes | memoryview, end_stream: bool) -> None: ...
+    def on_response(self, head: ResponseHead, data: bytes | memoryview) -> None: ...
+    def on_response_trailers(self, fields: Fields) -> None: ...
+    def on_backend_failed(self, failure: Failure) -> None: ...
+    def on_bug(self) -> None: ...
+
+
+_NOBODY: Final = _Nobody()

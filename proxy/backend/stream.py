@@ -18,6 +18,7 @@ import msgspec
 
 from proxy.heads import Fields, RequestHead, ResponseHead
 from proxy.loop import Creditor
+from proxy.routing import Backend
 
 
 class Reason(Enum):
@@ -117,6 +118,9 @@ class Receiver(Protocol):
     def on_backend_failed(self, failure: Failure) -> None:
         """No answer, or no more of it, will come."""
 
+    def on_bug(self) -> None:
+        """Another of these calls has raised: no further one will come."""
+
 
 class BackendStream(Protocol):
     """One request at a backend. After its end all calls are ignored."""
@@ -156,9 +160,9 @@ class Pool(Protocol):
     """The connections of one worker to all backends."""
 
     def request(
-        self, key: str, head: RequestHead, end_stream: bool, receiver: Receiver, wish: Wish = NO_WISH
+        self, backend: Backend, head: RequestHead, end_stream: bool, receiver: Receiver, wish: Wish = NO_WISH
     ) -> BackendStream:
-        """Send a request to the backend of the table with this key.
+        """Send a request to a backend of the table, or of one before it: by its key, and by what it spoke then.
 
         `head` is complete, as it is to be sent (authority included). `address` is settled when this returns.
 

@@ -11,6 +11,7 @@ import errno
 import queue
 import threading
 from collections.abc import Callable
+from functools import partial
 from typing import TypeVar
 
 from proxy.loop import Loop
@@ -34,13 +35,15 @@ class ThreadPool:
         """
 
         def task() -> None:
-            result: R | None = None
-            failed: Exception | None = None
             try:
                 result = work()
             except Exception as error:
-                failed = error
-            self._loop.call_from_thread(lambda: self._finish(lambda: on_done(result, failed)))
+                # By itself: what it was raised through would hold it, and it that.
+                failed = error.with_traceback(None)
+                self._loop.call_from_thread(partial(self._finish, partial(on_done, None, failed)))
+                del failed
+            else:
+                self._loop.call_from_thread(partial(self._finish, partial(on_done, result, None)))
 
         self._unfinished += 1
         if self._threads < min(self._max_threads, self._unfinished):

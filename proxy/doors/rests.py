@@ -23,7 +23,7 @@ class Rests:
         """`on_stopped`: streams were reset when their time had come."""
         self._loop = loop
         self._codec = codec
-        self._on_stopped = on_stopped
+        self._on_stopped: Callable[[], None] = on_stopped
         self._deadline = loop.deadline(self._on_due)
         self._left: dict[int, tuple[float, int]] = {}
         """By stream, the oldest first: when it is reset, and after how many bytes."""
@@ -53,6 +53,8 @@ class Rests:
     def close(self) -> None:
         self._left.clear()
         self._deadline.cancel()
+        # Who is told knows this one, and would keep itself alive by it.
+        self._on_stopped = _nobody
 
     def _on_due(self) -> None:
         left, now_s = self._left, self._loop.now_s
@@ -64,3 +66,7 @@ class Rests:
             self._deadline.set(next(iter(left.values()))[0])
         if due:
             self._on_stopped()
+
+
+def _nobody() -> None:
+    """Is told after the end."""

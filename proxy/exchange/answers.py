@@ -22,6 +22,8 @@ from proxy.routing.hosts import is_grpc
 _TEXT: Final[Field] = (b"content-type", b"text/plain; charset=utf-8")
 _NO_BODY: Final[Field] = (b"content-length", b"0")
 _VERBATIM: Final = frozenset(("fixed", "preflight"))
+_OF_CALLS: Final = frozenset((b"content-type", b"grpc-status", b"grpc-message"))
+"""Ours alone in the answer to a call of gRPC."""
 """Reasons of answers that are not errors of ours, whatever their status code: sent as they are."""
 _PHRASES: Final = {status.value: status.phrase.lower().encode() for status in HTTPStatus}
 _PRINTABLE: Final = frozenset(range(0x20, 0x7F)) - {ord("%")}
@@ -94,11 +96,11 @@ def reply_to(answer: Answer, request: RequestHead, request_id: Field, now_s: flo
     own: list[Field] = [(b"date", http_date(int(now_s)))]
     if not is_verbatim:
         own.append(request_id)
-    if is_grpc(request) and answer.reason != "preflight":
+    if is_grpc(request) and answer.reason != "preflight" and request.method != b"CONNECT":
         message = answer.body.strip()
         return _grpc_reply(answer, message if is_verbatim else b"%b, request id %b" % (message, request_id[1]), own)
     body = answer.body if is_verbatim else _error_body(answer, request_id[1])
-    fields = _edited(answer.headers, answer.response_edits) + own
+    fields = _with_own(_edited(answer.headers, answer.response_edits), own)
     if answer.status_code in BODILESS_STATUS_CODES:
         return Reply(ResponseHead(answer.status_code, fields), b"")
     fields.append((b"content-length", b"%d" % len(body)))
@@ -114,8 +116,8 @@ def for_edge(reply: Reply, answer: Answer) -> Reply:
 
 def redirect_reply(redirect: Redirect, request_id: Field, now_s: float) -> Reply:
     fields = _edited(((b"location", redirect.location),), redirect.response_edits)
-    fields += ((b"date", http_date(int(now_s))), request_id, _NO_BODY)
-    return Reply(ResponseHead(redirect.status_code, fields), b"")
+    own = ((b"date", http_date(int(now_s))), request_id, _NO_BODY)
+    return Reply(ResponseHead(redirect.status_code, _with_own(fields, own)), b"")
 
 
 def _error_body(answer: Answer, request_id: bytes) -> bytes:
@@ -124,14 +126,20 @@ def _error_body(answer: Answer, request_id: bytes) -> bytes:
 
 
 def _grpc_reply(answer: Answer, message: bytes, own: list[Field]) -> Reply:
-    fields = _edited((field for field in answer.headers if field[0] != b"content-type"), answer.response_edits)
+    edited = _edited(answer.headers, answer.response_edits)
+    fields = [field for field in edited if field[0] not in _OF_CALLS]
     fields += (
         (b"content-type", b"application/grpc"),
         (b"grpc-status", b"%d" % answer.grpc_status),
         (b"grpc-message", percent_encoded(message)),
-        *own,
     )
-    return Reply(ResponseHead(200, fields), b"")
+    return Reply(ResponseHead(200, _with_own(fields, own)), b"")
+
+
+def _with_own(fields: Fields, own: Iterable[Field]) -> Fields:
+    """What a rule says by a name stands in place of ours: each field comes once (RFC 9110, 5.3)."""
+    names = {name for name, _ in fields}
+    return fields + [field for field in own if field[0] not in names]
 
 
 def _edited(fields: Iterable[Field], edits: HeaderEdits | None) -> Fields:

@@ -46,19 +46,23 @@ class Applicant(Protocol):
 
     def on_backend_failed(self, failure: Failure) -> None: ...
 
+    def on_bug(self) -> None: ...
+
 
 class Asking:
     """One question on its way, and its answer. `stream` is the exchange's until the answer is known."""
 
-    __slots__ = ("_applicant", "_rest_bytes", "_shared", "active_s", "stream")
+    __slots__ = ("_applicant", "_asker", "_rest_bytes", "_shared", "active_s", "stream")
 
     def __init__(self, shared: Shared, applicant: Applicant, question: Question, wish: Wish) -> None:
         self._shared = shared
         self._applicant: Applicant | None = applicant
         """None once it goes on without us: what is left of the response is taken, and forgotten."""
+        self._asker: Applicant | None = applicant
+        """None at the end."""
         self._rest_bytes = 0
         self.active_s = shared.loop.now_s
-        self.stream: BackendStream = shared.pools.request(question.server.key, question.head, True, self, wish)
+        self.stream: BackendStream = shared.pools.request(question.server, question.head, True, self, wish)
 
     @property
     def idle_timeout_s(self) -> float:
@@ -69,6 +73,7 @@ class Asking:
         self.stream.cancel()
 
     def _end(self) -> None:
+        self._applicant = self._asker = None
         self._shared.running.discard(self)
 
     # -- what the server does ----------------------------------------------------------------------------------------
@@ -98,10 +103,17 @@ class Asking:
             self._applicant = None
             self.stream.cancel()
             applicant.on_denied_unclearly(head.status_code)
+            self._end()
+            return
+        if end_stream:
+            self._end()
 
     def on_response_data(self, data: Data, end_stream: bool) -> None:
-        if self._applicant is not None:
-            self._applicant.on_response_data(data, end_stream)
+        applicant = self._applicant
+        if applicant is not None:
+            applicant.on_response_data(data, end_stream)
+            if end_stream:
+                self._end()
             return
         self.active_s = self._shared.loop.now_s
         self._rest_bytes += len(data)
@@ -123,8 +135,15 @@ class Asking:
         self._end()
 
     def on_backend_failed(self, failure: Failure) -> None:
+        applicant = self._applicant
         self._end()
-        if self._applicant is not None:
-            self._applicant.on_backend_failed(
+        if applicant is not None:
+            applicant.on_backend_failed(
                 msgspec.structs.replace(failure, detail=f"asking for authorization: {failure.detail}")
             )
+
+    def on_bug(self) -> None:
+        asker = self._asker
+        self._end()
+        if asker is not None:
+            asker.on_bug()

@@ -166,6 +166,12 @@ class Ending:
         self._client.reset(is_cancelled=error_code == ErrorCode.CANCEL)
         self._finish()
 
+    def on_bug(self) -> None:
+        """A call of ours raised that came from the backend's side: the client is told, and nobody else."""
+        if not self._is_over:
+            self._reason, self._detail = "bug", "given up after a bug of ours"
+            self._abort()
+
     def give_up(self) -> None:
         """Its beginning raised, a bug of ours: no door will ever tell it of an end."""
         self._shared.running.discard(self)

@@ -16,6 +16,7 @@ client is told to go on: many servers never say 100 over HTTP/2, and some client
 
 import math
 from functools import partial
+from http import HTTPStatus
 from typing import Final
 
 from proxy.backend.stream import BackendStream, Failure, Reason, Wish
@@ -34,6 +35,7 @@ from proxy.loop import Creditor
 from proxy.routing import Forward, Redirect, decide
 
 _NOT_IMPLEMENTED: Final = error_answer(501, "not_implemented", "CONNECT is offered for websocket alone")
+_NO_WEBSOCKET: Final = error_answer(400, "bad_upgrade", "no websocket is here: the rule answers requests by itself")
 _MAX_STATUS_CODE: Final = 599
 _CONTINUE_CODE: Final = 100
 _LAST_WORDS_S: Final = 2.0
@@ -59,12 +61,15 @@ class Exchange(Attempting):
         elif isinstance(decision, Redirect):
             self._reason = "redirect"
             self._send_own(answers.redirect_reply(decision, self._id_field, self._began_wall_s))
+        elif self._head.method == b"CONNECT" and decision.status_code < HTTPStatus.MULTIPLE_CHOICES:
+            # To its client any 2xx would say that it is open (RFC 8441, 5).
+            self._answer(_NO_WEBSOCKET)
         else:
             self._answer(decision)
 
     def _request(self, departure: Departure, wish: Wish) -> BackendStream:
-        key = departure.decision.backend.key
-        return self._shared.pools.request(key, departure.head, departure.end_stream, self, wish)
+        backend = departure.decision.backend
+        return self._shared.pools.request(backend, departure.head, departure.end_stream, self, wish)
 
     # -- what comes of asking first ----------------------------------------------------------------------------------
 
@@ -77,6 +82,8 @@ class Exchange(Attempting):
             return
         decision, inquiry = departure.decision, departure.decision.inquiry
         self.active_s = self._shared.loop.now_s
+        if self._timers is not None:
+            self._timers.end_attempt()
         self._stream = departure.question = None
         departure.head, departure.withheld = with_consent(inquiry, decision.request_edits, departure.head, fields)
         if self._upload is not None:

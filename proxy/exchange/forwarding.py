@@ -166,7 +166,7 @@ class Forwarding:
         names = {name for name, _ in fields}
         chains: dict[bytes, list[bytes]] = {}
         for verdict, (name, value) in given:
-            if verdict != _GIVEN:
+            if verdict != _GIVEN and value:
                 chains.setdefault(name, []).append(value)
         for name, value in description.fields:
             if name == b"forwarded" and arrival.is_edge:

@@ -102,7 +102,8 @@ def settle(kept: Fields, special: Special) -> tuple[Fields, Special]:
         kept.append(_TE_TRAILERS)
     if cookies:
         # HTTP/2 cuts cookies into pieces, HTTP/1.1 must not (RFC 9113, 8.2.3).
-        kept.append(cookies[0] if len(cookies) == 1 else (b"cookie", b"; ".join(value for _, value in cookies)))
+        pieces = (value for _, value in cookies if value)
+        kept.append(cookies[0] if len(cookies) == 1 else (b"cookie", b"; ".join(pieces)))
     return kept, rest
 
 

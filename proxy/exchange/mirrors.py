@@ -38,7 +38,7 @@ class Mirror:
             head.method, backend.scheme, head.authority, head.path, fields, never_indexed=head.never_indexed
         )
         shared.running.add(self)
-        self._stream: BackendStream = shared.pools.request(backend.key, copy, end_stream, self)
+        self._stream: BackendStream = shared.pools.request(backend, copy, end_stream, self)
 
     @property
     def idle_timeout_s(self) -> float:
@@ -119,6 +119,9 @@ class Mirror:
         self._end()
 
     def on_backend_failed(self, failure: Failure) -> None:  # noqa: ARG002
+        self._end()
+
+    def on_bug(self) -> None:
         self._end()
 
 

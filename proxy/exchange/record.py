@@ -38,6 +38,6 @@ class Record(msgspec.Struct, frozen=True, gc=False):
     reason: str
     """Empty for a response of the backend that was complete. Else who or what gave the answer or cut it short:
     a `backend.stream.Reason`, a reason of `routing.Answer`, redirect, request_timeout, backend_timeout, idle_timeout,
-    denied, not_implemented, bad_host, bad_upgrade, max_forwards, client_gone."""
+    denied, bug, not_implemented, bad_host, bad_upgrade, max_forwards, client_gone."""
     detail: str = ""
     """More about `reason`, for people."""

@@ -110,6 +110,7 @@ class Receiving(Sending):
             event = events.RequestTooLarge(stream.stream_id, decoded.size_bytes, limit_bytes, end_stream)
         else:
             head = request_head(decoded, self.settings.is_extended_connect_enabled)
+            stream.is_connect = head.method == b"CONNECT"
             event = events.RequestReceived(stream.stream_id, head, end_stream)
             length = decoded.special[CONTENT_LENGTH]
             if length is not None:
@@ -132,8 +133,9 @@ class Receiving(Sending):
             self._events.append(events.InformationalReceived(stream.stream_id, head))
             return
         stream.is_bodiless = stream.is_bodiless or head.status_code in BODILESS_STATUS_CODES
+        stream.is_tunnel = stream.is_connect and head.status_code < 300
         length = content_length(decoded)
-        if length is not None and not stream.is_bodiless and not (stream.is_connect and head.status_code < 300):
+        if length is not None and not stream.is_bodiless and not stream.is_tunnel:
             self._expect(stream, length, end_stream)
         stream.has_received_head = True
         self._events.append(events.ResponseReceived(stream.stream_id, head, end_stream))
@@ -141,6 +143,8 @@ class Receiving(Sending):
             self._remote_end(stream)
 
     def _on_trailers(self, stream: Stream, decoded: FieldBlock, end_stream: bool) -> None:
+        if stream.is_tunnel:
+            raise Malformed("HEADERS on a stream that is a tunnel (8.5)")
         self._want_small(stream, decoded)
         if not end_stream:
             raise Malformed("trailers without END_STREAM")

@@ -28,6 +28,7 @@ class Stream:
         "is_connect",
         "is_local_open",
         "is_remote_open",
+        "is_tunnel",
         "receive_window",
         "send_window",
         "stream_id",
@@ -47,8 +48,9 @@ class Stream:
         self.expected_bytes = UNKNOWN_LENGTH
         # The response to a HEAD request, or one of 204 or 304: a content-length says nothing about DATA.
         self.is_bodiless = False
-        # Opened by our CONNECT: a content-length in the response that agrees is ignored (RFC 9110, 9.3.6).
+        # By CONNECT; with a 2xx response it is a tunnel, of no length, on which nothing but data follows (8.5).
         self.is_connect = False
+        self.is_tunnel = False
 
 
 class Gone(Enum):

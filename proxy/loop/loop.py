@@ -6,12 +6,13 @@
     loop.run()                         until loop.stop()
 
 Level-triggered: a handler reads once per turn, so that nobody starves, and interest in writing exists only while a
-socket is full. Deadlines are called that had come before the turn looked at its sockets: whoever was in time is heard
-first, also where the process has stood still. Output is flushed once a turn, so that the answers of a turn share
-system calls and TLS records. Long work, such as a new routing table, is done in slices: about one in a turn, an eighth
-of the time of a turn that took long. After a turn without anything else to do, whoever waits for the CPU gets it: where
-there are few, that is who makes the requests, or answers them. While some are served it is left idle for a moment, so
-that those find it free.
+socket is full. Where many have much to do, a turn ends after TURN_S all the same, and the next one begins with those
+who have waited; who is urgent is heard in each. Deadlines are called that had come before the sockets were looked at
+that have all been heard since: whoever was in time is heard first, also where the process has stood still. Output is
+flushed once a turn, so that the answers of a turn share system calls and TLS records. Long work, such as a new routing
+table, is done in slices: about one in a turn, an eighth of the time of a turn that took long. After a turn without
+anything else to do, whoever waits for the CPU gets it: where there are few, that is who makes the requests, or answers
+them. While some are served it is left idle for a moment, so that those find it free.
 A handler that raises has a bug; it is logged with its stack, `on_bug` lets it clean up, and the loop goes on.
 Only `call_from_thread` may be called by other threads.
 """
@@ -33,6 +34,8 @@ log = get_logger(__name__)
 
 READ_BYTES: Final = 1020 * 1024
 """What a turn takes of large bodies over TLS, about, all sockets together: a millisecond until others have a turn."""
+TURN_S: Final = 0.05
+"""How long sockets are served until output leaves, and who is urgent is heard."""
 SLICE_S: Final = 0.0001
 """How long a turn may work on slices when nothing else was to be done: one, mostly; shorter ones share it."""
 _SHARE: Final = 1 / 8
@@ -85,6 +88,12 @@ class Loop:
         self._slices: deque[Iterator[None]] = deque()
         self._served_s = -math.inf
         """When something came last, beside slices."""
+        self._urgent: set[int] = set()
+        """Descriptors."""
+        self._heard: set[int] = set()
+        """Likewise: of sockets that had their turn while others still wait for theirs."""
+        self._round_s = 0.0
+        """When the sockets were looked at of which some wait still."""
         self._is_stopping = False
         self._waker = _Waker(self._selector)
 
@@ -110,22 +119,15 @@ class Loop:
         ready = self._selector.select(self._wait_s(looked_at_s))
         self.now_s = now_s = self._clock()
         self.read_bytes = READ_BYTES // (len(ready) or 1)
-        for key, events in ready:
-            handler = key.data
-            try:
-                if events & _READ:
-                    handler.on_readable()
-                if events & _WRITE:
-                    handler.on_writable()
-            except Exception:
-                log.exception("bug in the handler of a socket", handler=type(handler).__name__)
-                self._call(handler.on_bug)
-        # Those of the time before the sockets were looked at: what came in time has been read. After a pause since then
-        # they may have more to tell, and after one by SIGSTOP the selector tells of none at all.
-        next_s = self._deadlines.next_s()
-        if next_s is not None and next_s <= looked_at_s:
-            for callback in self._deadlines.due(looked_at_s):
-                self._call(callback)
+        if not self._heard:
+            self._round_s = looked_at_s
+        if self._serve(ready, now_s + TURN_S):
+            # Those of the time before the sockets were looked at: what came in time has been read. After a pause since
+            # then they may have more to tell, and after one by SIGSTOP the selector tells of none at all.
+            next_s = self._deadlines.next_s()
+            if next_s is not None and next_s <= self._round_s:
+                for callback in self._deadlines.due(self._round_s):
+                    self._call(callback)
         # What is added by these calls waits for the next turn.
         for _ in range(len(self._soon)):
             self._call(self._soon.popleft())
@@ -141,6 +143,43 @@ class Loop:
                     time.sleep(_PAUSE_S)
                 else:
                     os.sched_yield()
+
+    def _serve(self, ready: list[tuple[selectors.SelectorKey, int]], until_s: float) -> bool:
+        """False: of those that were ready when this round began, some wait for the next turn."""
+        heard = self._heard
+        if heard:
+            ready.sort(key=lambda one: one[0].fd in heard)
+        for place, (key, events) in enumerate(ready):
+            if self._clock() >= until_s and place:
+                return self._put_off(ready, place)
+            self._serve_one(key, events)
+        heard.clear()
+        return True
+
+    def _put_off(self, ready: list[tuple[selectors.SelectorKey, int]], place: int) -> bool:
+        """The time of a turn is over for those from `place` on."""
+        heard = self._heard
+        for key, events in ready[place:]:
+            if key.fd in self._urgent:
+                self._serve_one(key, events)
+                heard.add(key.fd)
+        if all(key.fd in heard for key, _ in ready[place:]):
+            # The others have had their turn in this round.
+            heard.clear()
+            return True
+        heard.update(key.fd for key, _ in ready[:place])
+        return False
+
+    def _serve_one(self, key: selectors.SelectorKey, events: int) -> None:
+        handler = key.data
+        try:
+            if events & _READ:
+                handler.on_readable()
+            if events & _WRITE:
+                handler.on_writable()
+        except Exception:
+            log.exception("bug in the handler of a socket", handler=type(handler).__name__)
+            self._call(handler.on_bug)
 
     def _wait_s(self, now_s: float) -> float | None:
         if self._soon or self._slices or self._flushers or self._is_stopping:
@@ -183,9 +222,20 @@ class Loop:
 
     # -- sockets -----------------------------------------------------------------------------------------------------
 
-    def watch(self, sock: socket.socket, handler: Handler, *, reads: bool = True, writes: bool = False) -> None:
-        """Call `handler`; at least one of `reads` and `writes`."""
+    def watch(
+        self,
+        sock: socket.socket,
+        handler: Handler,
+        *,
+        reads: bool = True,
+        writes: bool = False,
+        is_urgent: bool = False,
+    ) -> None:
+        """Call `handler`; at least one of `reads` and `writes`. `is_urgent`, of a socket that is watched for good: in
+        each turn, however much others have to do."""
         self._selector.register(sock, (_READ if reads else 0) | (_WRITE if writes else 0), handler)
+        if is_urgent:
+            self._urgent.add(sock.fileno())
 
     def rewatch(self, sock: socket.socket, handler: Handler, *, reads: bool, writes: bool) -> None:
         """Change what `handler` is called for; neither: it is not watched, but `rewatch` and `unwatch` still work."""

@@ -51,4 +51,7 @@ def joined_values(head: Head, name: bytes, values: Sequence[bytes]) -> bytes | N
     """The same, where all fields of that name are known."""
     if not values:
         return head.authority if name == b"host" else None
-    return values[0] if len(values) == 1 else (b"; " if name == b"cookie" else b", ").join(values)
+    if len(values) == 1:
+        return values[0]
+    # Elements that are empty mean nothing (RFC 9110, 5.6.1.2), and would end the list in a space.
+    return (b"; " if name == b"cookie" else b", ").join(filter(None, values))

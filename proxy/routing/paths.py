@@ -18,9 +18,19 @@ from functools import lru_cache
 
 MAX_HOST_BYTES = 253 + len(".:65535")
 
-_UNRESERVED = frozenset(b"abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-._~")
-# A sequence, or characters that stand for themselves in no path (RFC 3986, 3.3).
-_TO_SPELL = re.compile(rb"%([0-9A-Fa-f]{2})?|[^A-Za-z0-9\-._~!$&'()*+,;=:@/%]+")
+_UNRESERVED = b"abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-._~"
+_PLAIN = _UNRESERVED + b"!$&'()*+,;=:@/"
+"""Characters that stand for themselves in a path (RFC 3986, 3.3)."""
+_SPELLED = tuple(bytes((byte,)) if byte in _PLAIN else b"%%%02X" % byte for byte in range(256))
+"""Each byte as a path holds it."""
+_DIGITS = b"0123456789ABCDEFabcdef"
+_SEQUENCES = {
+    bytes((high, low)): bytes((byte,)) if byte in _UNRESERVED else b"%%%02X" % byte
+    for high in _DIGITS
+    for low in _DIGITS
+    if (byte := int(bytes((high, low)), 16))
+}
+"""What follows a `%`, by what it is then; not that of NUL."""
 _SLASHES = re.compile(rb"/{2,}")
 _NORMAL = re.compile(rb"(?:/(?![/.])[A-Za-z0-9\-._~!$&'()*+,;=:@]*)+")
 
@@ -52,20 +62,29 @@ def normalise(path: bytes, *, merge_slashes: bool) -> bytes:
     """The normal form of a request path. Raises UnusablePath."""
     if path[:1] != b"/" or b"\\" in path or b"#" in path:
         raise UnusablePath
-    path = _TO_SPELL.sub(_spelled, path)
+    path = _spelled(path)
     if merge_slashes:
         path = _SLASHES.sub(b"/", path)
     return _resolved(path) if b"/." in path else path
 
 
-def _spelled(found: re.Match[bytes]) -> bytes:
-    text = found[0]
-    if text in (b"%", b"%00") or b"\0" in text:
+def _spelled(path: bytes) -> bytes:
+    """By tables: a path may consist of nothing but sequences, and others wait meanwhile."""
+    if b"\0" in path:
         raise UnusablePath
-    if found[1] is None:
-        return b"%" + text.hex("%").upper().encode()
-    byte = int(found[1], 16)
-    return bytes((byte,)) if byte in _UNRESERVED else text.upper()
+    first, *others = path.split(b"%")
+    pieces = [_encoded(first)]
+    try:
+        for other in others:
+            pieces.append(_SEQUENCES[other[:2]])
+            pieces.append(_encoded(other[2:]))
+    except KeyError:
+        raise UnusablePath from None
+    return b"".join(pieces)
+
+
+def _encoded(text: bytes) -> bytes:
+    return b"".join(map(_SPELLED.__getitem__, text)) if text.translate(None, _PLAIN) else text
 
 
 def _resolved(path: bytes) -> bytes:

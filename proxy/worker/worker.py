@@ -74,7 +74,7 @@ class Worker:
 
     def start(self) -> None:
         self._channel.sock.setblocking(False)
-        self._loop.watch(self._channel.sock, self)
+        self._loop.watch(self._channel.sock, self, is_urgent=True)
         self._say(Ready())
 
     # -- the channel -------------------------------------------------------------------------------------------------

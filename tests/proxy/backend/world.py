@@ -15,7 +15,7 @@ from proxy.backend.resolver import GetAddrInfo
 from proxy.backend.stream import NO_WISH, Failure, Wish
 from proxy.heads import Fields, RequestHead, ResponseHead
 from proxy.loop import Loop
-from proxy.routing import Table, compile_table
+from proxy.routing import Backend, Table, compile_table
 from proxy.stats import BackendStats, Stats
 
 PATIENCE_S = 10.0
@@ -57,6 +57,7 @@ class Answer:
         self.trailers: Fields | None = None
         self.failure: Failure | None = None
         self.has_ended = False
+        self.had_bug = False
         self.is_open_told = 0
         self.is_writable_told = 0
         self.holds = holds
@@ -123,6 +124,9 @@ class Answer:
         if self.on_end is not None:
             self.on_end()
 
+    def on_bug(self) -> None:
+        self.had_bug = True
+
     def _end(self, end_stream: bool) -> None:
         self.has_ended = end_stream
         if end_stream and self.on_end is not None:
@@ -150,6 +154,7 @@ class World:
         self.stats = Stats()
         self.pools = Pools(self.loop, self.stats, getaddrinfo=getaddrinfo, draw=draw)
         self.table: Table | None = None
+        self._known: dict[str, Backend] = {}
 
     @property
     def told(self) -> int:
@@ -165,7 +170,12 @@ class World:
         limits = document.Limits(connect_timeout=connect_timeout, backend_idle_timeout=backend_idle_timeout)
         config = document.Document(backends=backends, limits=limits)
         self.table = compile_table(config)
+        self._known.update(self.table.backends)
         self.pools.use(self.table)
+
+    def _backend_of(self, key: str) -> Backend:
+        """As the newest table has it, or the last one that had it."""
+        return self._known.get(key) or Backend(key, document.Backend(name=key))
 
     def backend(self, name: str = "b") -> BackendStats:
         return self.stats.backends[name]
@@ -184,7 +194,7 @@ class World:
     ) -> Answer:
         answer = Answer(holds=holds)
         head = RequestHead(method, b"http", b"a.example", path, fields or [], protocol)
-        answer.request = self.pools.request(key, head, end_stream, answer, wish)
+        answer.request = self.pools.request(self._backend_of(key), head, end_stream, answer, wish)
         return answer
 
     def fetch(self, key: str = "b", path: bytes = b"/", **options: Any) -> Answer:

@@ -14,7 +14,7 @@ from proxy.exchange.relay import NOBODY
 from proxy.exchange.services import Services
 from proxy.heads import Field, Fields, RequestHead, ResponseHead
 from proxy.loop import Creditor, Loop
-from proxy.routing import compile_table
+from proxy.routing import Backend, compile_table
 from proxy.stats import Stats
 
 UNLIMITED = 1 << 40
@@ -262,9 +262,9 @@ class MemoryPool:
         self.addresses = ["192.0.2.10:80"]
 
     def request(
-        self, key: str, head: RequestHead, end_stream: bool, receiver: Receiver, wish: Wish = NO_WISH
+        self, backend: Backend, head: RequestHead, end_stream: bool, receiver: Receiver, wish: Wish = NO_WISH
     ) -> MemoryStream:
-        stream = MemoryStream(key, head, end_stream, receiver, wish)
+        stream = MemoryStream(backend.key, head, end_stream, receiver, wish)
         free = [address for address in self.addresses if address not in wish.avoid]
         stream.address = (free or self.addresses)[0]
         stream.is_open = self.opens_at_once
