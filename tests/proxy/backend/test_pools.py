@@ -11,6 +11,7 @@ from proxy import document
 from proxy.backend.destination import Destination
 from proxy.backend.stream import Reason, Wish
 from proxy.routing import fingerprint
+from tests.proxy.backend.h2peer import speaks
 from tests.proxy.backend.servers import OK, UNAVAILABLE, Conn, backend, dead_port, of
 from tests.proxy.backend.world import PATIENCE_S, Answer, World, address_of, world
 from tests.support.filelimits import out_of_descriptors
@@ -582,6 +583,26 @@ def test_another_protocol_is_another_pool() -> None:
         w.use(of(peer))
 
         assert w.fetch().status_code == 200
+
+
+def test_an_exchange_of_an_earlier_table_speaks_the_protocol_that_its_backend_had_then() -> None:
+    """What it is about to send is made for that one."""
+    with backend() as peer, backend(speaks()) as successor, world() as w:
+        w.use(of(peer))
+        w.fetch()
+        (earlier,) = w.table.backends.values()  # type: ignore[union-attr]
+        w.use(of(successor, protocol="h2c"))
+        assert w.fetch().status_code == 200
+        late = w.get(of_table=earlier)
+        w.until(lambda: late.is_over)
+
+        assert (late.status_code, address_of(late)) == (200, peer.address)
+        w.pass_time(61)
+        too_late = w.get(of_table=earlier)
+        w.until(lambda: too_late.is_over)
+
+        assert too_late.failure is not None
+        assert too_late.failure.reason is Reason.STOPPING
 
 
 def test_limits_of_a_new_table_hold_for_connections_of_the_old() -> None:

@@ -191,10 +191,12 @@ class World:
         wish: Wish = NO_WISH,
         holds: bool = False,
         protocol: bytes | None = None,
+        of_table: Backend | None = None,
     ) -> Answer:
+        """`of_table`: the backend as an earlier table has it, instead of the newest that has `key`."""
         answer = Answer(holds=holds)
         head = RequestHead(method, b"http", b"a.example", path, fields or [], protocol)
-        answer.request = self.pools.request(self._backend_of(key), head, end_stream, answer, wish)
+        answer.request = self.pools.request(of_table or self._backend_of(key), head, end_stream, answer, wish)
         return answer
 
     def fetch(self, key: str = "b", path: bytes = b"/", **options: Any) -> Answer:

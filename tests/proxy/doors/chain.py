@@ -34,12 +34,15 @@ class Proxy(Rig):
             wall_clock_s=time.time,
         )
         self.doors = type(self.doors)(self.loop, self.real.begin, self.stats)
-        self._route = {"backends": [{"address": f"127.0.0.1:{backend_port}", "protocol": protocol}]}
+        self._backends = [{"address": f"127.0.0.1:{backend_port}", "protocol": protocol}]
 
-    def open(self) -> "Proxy":
+    def open(self, **rule: Any) -> "Proxy":
+        """`rule`: further members of the one rule that there is; one that responds has no backends."""
+        if "respond" not in rule:
+            rule["backends"] = self._backends
         sock = listening_socket()
         self.port = port_of(sock)
-        table = table_of(plain(self.port), routes=[self._route], **self._settings)
+        table = table_of(plain(self.port), routes=[{"rules": [rule]}], **self._settings)
 
         def use() -> None:
             self.real.use(table)

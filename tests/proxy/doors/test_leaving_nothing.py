@@ -19,6 +19,7 @@ from tests.proxy.doors.rig import Rig, ask, connect, read_all_or_reset, read_unt
 from tests.proxy.doors.tlsrig import A, TLSRig, client_context, client_hello, https, status_of
 from tests.proxy.tunnel.rig import Rig as TunnelRig
 from tests.support.edge.edge import Edge
+from tests.support.ports import ReservedPort
 
 OF_RIGS = "Deadline"
 """The rigs make some too."""
@@ -95,6 +96,39 @@ def test_a_client_and_then_a_backend_that_went_leave_nothing(
             proxy.call(lambda: None)  # what is left of the turn
             backend.call(lambda: None)
         proxy.call(proxy.pools.close)
+
+
+@pytest.mark.parametrize("kind", ["mirror", "question", "question to nobody"])
+def test_neither_do_mirrors_and_questions(kind: str) -> None:
+    with contextlib.ExitStack() as stack:
+        backend = stack.enter_context(Rig()).open_plain()
+        proxy = stack.enter_context(Proxy(backend.port, "http"))
+        nobody = stack.enter_context(ReservedPort())
+        port = nobody.number if kind == "question to nobody" else backend.port
+        other = {"backend": {"address": f"127.0.0.1:{port}"}}
+        proxy.open(filters={"requestMirrors": [other]} if kind == "mirror" else {"externalAuth": other})
+        with nothing_is_left(of=("proxy.", "ssl", "socket")):
+            with proxy.connect() as client:
+                ask(client)
+                read_until(client, b"\n")
+            proxy.wait_for_connections(0)
+            backend.call(backend.doors.abort)
+            proxy.wait_for(lambda: backend_connections(proxy) == 0, "no connection to the backend")
+            proxy.call(lambda: None)
+            backend.call(lambda: None)
+        proxy.call(proxy.pools.close)
+
+
+def test_nor_does_an_h2_client_whose_upload_was_answered_early() -> None:
+    with (
+        Rig() as backend,
+        Proxy(backend.open_plain().port, "http").open(respond={"statusCode": 404}) as proxy,
+        nothing_is_left(of=("proxy.",)),
+    ):
+        with H2Client(proxy.connect()) as client:
+            client.answer(client.ask("/", method="POST", has_body=True))
+        proxy.wait_for_connections(0)
+        proxy.call(lambda: None)
 
 
 def served(rig: TLSRig) -> None:

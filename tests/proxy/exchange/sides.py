@@ -238,6 +238,11 @@ class MemoryStream:
         self.is_over = True
         self._receiver.on_response_trailers(trailers)
 
+    def have_bug(self) -> None:
+        """A call of the receiver has raised."""
+        self.cancel()
+        self._receiver.on_bug()
+
     def fail(
         self,
         reason: Reason = Reason.RESET,

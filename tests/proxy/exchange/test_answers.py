@@ -83,6 +83,38 @@ def test_an_answer_of_the_document_to_a_call_becomes_a_status() -> None:
     assert (fields[b"grpc-status"], fields[b"grpc-message"]) == (b"7", b"50%25 closed")
 
 
+def test_what_a_rule_says_stands_in_place_of_what_would_be_said_and_does_not_come_beside_it() -> None:
+    said = ((b"date", b"never"), (b"x-request-id", b"mine"), (b"content-type", b"a/b"))
+    edits = HeaderEdits(frozenset(name for name, _ in said), said)
+    fixed = Answer(403, "fixed", b"closed\n", ((b"x-request-id", b"theirs"),), response_edits=edits)
+    rule = RuleCompiler().compile(Rule(), 0, "shop", "http")
+    redirect = Redirect(Listener("web", "", b"http", 80, RouteSet()), rule, 301, b"https://a.example/", edits)
+
+    for reply in (
+        reply_to(fixed, asked(), ID, NOW_S),
+        reply_to(failure_answer(Reason.REFUSED, edits), asked(), ID, NOW_S),
+        reply_to(failure_answer(Reason.REFUSED, edits), asked(b"POST", fields=[GRPC]), ID, NOW_S),
+        redirect_reply(redirect, ID, NOW_S),
+    ):
+        names = [name for name, _ in reply.head.fields]
+        assert len(names) == len(set(names)), names
+        assert dict(reply.head.fields)[b"date"] == b"never"
+
+
+def test_the_status_of_a_call_is_nothing_that_a_rule_can_say() -> None:
+    edits = HeaderEdits(frozenset(), ((b"grpc-status", b"0"), (b"grpc-message", b"fine"), (b"content-type", b"a/b")))
+    reply = reply_to(failure_answer(Reason.REFUSED, edits), asked(b"POST", fields=[GRPC]), ID, NOW_S)
+    fields = dict(reply.head.fields)
+
+    assert (fields[b"grpc-status"], fields[b"content-type"]) == (b"14", b"application/grpc")
+
+
+def test_the_opening_of_a_websocket_is_answered_as_http_whatever_type_it_names() -> None:
+    reply = reply_to(failure_answer(Reason.REFUSED, None), asked(b"CONNECT", fields=[GRPC]), ID, NOW_S)
+
+    assert reply.head.status_code == 502
+
+
 def test_a_preflight_of_a_call_stays_http() -> None:
     reply = reply_to(Answer(204, "preflight"), asked(b"OPTIONS", fields=[GRPC]), ID, NOW_S)
 

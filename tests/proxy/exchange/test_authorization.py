@@ -540,6 +540,27 @@ def test_a_request_that_was_answered_in_the_meantime_does_not_leave(make_world: 
     assert (client.head.status_code, len(world.pool.streams)) == (504, 1)
 
 
+def test_a_bug_in_the_handling_of_the_answer_lets_nothing_leave(make_world: MakeWorld) -> None:
+    world, client, question = begin(make_world)
+    question.have_bug()
+    world.wait()
+
+    assert (client.is_reset, world.record.reason, len(world.pool.streams)) == (True, "bug", 1)
+    assert not world.services.running
+
+
+def test_leave_that_was_given_in_time_is_leave_though_the_process_has_stood_still_since(make_world: MakeWorld) -> None:
+    world, client, question = begin(make_world, guarded(rule='"timeouts": {"backendRequest": "1s"},'))
+    world.wait(0.5)
+    question.answer(200, end_stream=True)
+    world._now_s += 2.0
+
+    leaving(world).answer(204, end_stream=True)
+
+    assert client.head is not None
+    assert client.head.status_code == 204
+
+
 def test_a_preflight_is_answered_without_asking(make_world: MakeWorld) -> None:
     """Browsers send them without credentials."""
     world = make_world(config(guarded(cors='{"allowOrigins": ["https://b.example"]}')))

@@ -495,6 +495,20 @@ def test_an_answer_of_ours_is_not_cut_by_the_time_for_the_request(make_world: Ma
     assert (client.is_ended, client.is_reset) == (True, False)
 
 
+@pytest.mark.parametrize("is_answered", [False, True])
+def test_a_bug_on_the_side_of_the_backend_ends_the_exchange_that_has_it(world: World, is_answered: bool) -> None:
+    client, other = world.begin(asked()), world.begin(asked())
+    stream, other_stream = world.pool.streams
+    if is_answered:
+        stream.answer(200)
+    stream.have_bug()
+    other_stream.answer_whole(b"hello")
+
+    assert (client.is_reset, other.body) == (True, b"hello")
+    assert ["bug", ""] == [record.reason for record in world.records]
+    assert not world.services.running
+
+
 def test_an_exchange_that_a_bug_has_ended_is_not_counted_again(world: World) -> None:
     def fail(record: Record) -> None:
         raise RuntimeError(record.reason)

@@ -20,6 +20,7 @@ ALL = ForwardingSpec(forwarded=True, via=True)
 CLIENT = arrived()
 TRUSTED = arrived(address="10.0.0.1", is_trusted=True)
 EDGE = arrived(address="198.51.100.1", is_edge=True)
+LOCAL = arrived(address="unix", is_trusted=True)
 
 
 def sent(
@@ -147,6 +148,21 @@ def test_the_pieces_of_a_cookie_are_put_together() -> None:
     assert fields[:2] == [(b"accept", b"*/*"), (b"cookie", b"a=1; b=2")]
 
 
+@pytest.mark.parametrize("values", [(b"a=1", b""), (b"", b"a=1"), (b"", b"a=1", b"")])
+def test_empty_pieces_of_a_cookie_add_nothing_to_it(values: tuple[bytes, ...]) -> None:
+    """A value that ends in a space cannot be sent (RFC 9113, 8.2.1)."""
+    assert dict(sent([(b"cookie", value) for value in values]))[b"cookie"] == b"a=1"
+
+
+@pytest.mark.parametrize("arrival", [TRUSTED, LOCAL], ids=["trusted", "local"])
+def test_nor_do_empty_words_of_a_proxy_that_is_believed(arrival: Arrival) -> None:
+    given: Fields = [(b"x-forwarded-for", b"192.0.2.1"), (b"x-forwarded-for", b"")]
+    got = dict(sent(given, arrival))[b"x-forwarded-for"]
+
+    assert got.split(b", ")[0] == b"192.0.2.1"
+    assert b"" not in got.split(b", ")
+
+
 @pytest.mark.parametrize("arrival", [TRUSTED, EDGE], ids=["trusted", "edge"])
 def test_it_does_not_matter_where_a_proxy_that_is_believed_puts_its_word(arrival: Arrival) -> None:
     word: Fields = [(b"x-forwarded-proto", b"https")]
@@ -197,7 +213,7 @@ def test_a_trusted_proxy_that_says_nothing_is_described_like_a_client() -> None:
 
 
 def test_what_a_trusted_local_proxy_says_stays() -> None:
-    fields = sent([(b"x-forwarded-for", b"192.0.2.1")], arrived(address="unix", is_trusted=True))
+    fields = sent([(b"x-forwarded-for", b"192.0.2.1")], LOCAL)
 
     assert (b"x-forwarded-for", b"192.0.2.1") in fields
 

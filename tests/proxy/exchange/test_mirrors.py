@@ -64,6 +64,15 @@ def test_a_mirror_that_fails_is_not_noticed(make_world: MakeWorld) -> None:
     assert (client.head.status_code, world.record.retries, not world.services.running) == (200, 0, True)
 
 
+def test_nor_is_a_bug_in_the_handling_of_its_answer(make_world: MakeWorld) -> None:
+    world, client, mirror, stream = begin(make_world, end_stream=True)
+    mirror.have_bug()
+    stream.answer_whole(b"hello")
+
+    assert (client.body, client.is_ended, world.record.reason) == (b"hello", True, "")
+    assert not world.services.running
+
+
 def test_a_slow_mirror_is_given_up_and_slows_nothing(make_world: MakeWorld) -> None:
     _, client, mirror, stream = begin(make_world)
     mirror.taken.window_bytes = 10

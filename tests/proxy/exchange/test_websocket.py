@@ -7,7 +7,7 @@ import pytest
 from proxy.exchange.upgrade import accept_of
 from proxy.heads import Fields, RequestHead
 from tests.proxy.exchange.conftest import MakeWorld
-from tests.proxy.exchange.sides import MemoryClient, World, asked, config
+from tests.proxy.exchange.sides import MemoryClient, World, asked, config, config_of
 
 KEY = b"dGhlIHNhbXBsZSBub25jZQ=="
 ACCEPT = b"s3pPLMBiTxaQ9kYGzzhZRbK+xOo="
@@ -158,6 +158,31 @@ def test_a_client_that_gives_no_key_to_answer_is_refused(make_world: MakeWorld, 
 
     assert client.head is not None
     assert (client.head.status_code, world.record.reason) == (400, "bad_upgrade")
+
+
+@pytest.mark.parametrize("status_code", [200, 204, 299])
+def test_a_rule_that_answers_by_itself_opens_no_websocket(make_world: MakeWorld, status_code: int) -> None:
+    """Over HTTP/2 each 2xx says that it is open."""
+    rule = f'{{"respond": {{"statusCode": {status_code}}}}}'
+    world = make_world(
+        config_of(f"""{{"listeners": [{{"name": "web", "port": 80}}], "routes": [{{"rules": [{rule}]}}]}}""")
+    )
+    client = world.begin(http2_head(), end_stream=False)
+
+    assert client.head is not None
+    assert (client.head.status_code, world.record.reason) == (400, "bad_upgrade")
+    assert client.is_ended
+
+
+def test_a_rule_that_refuses_refuses_a_websocket_too(make_world: MakeWorld) -> None:
+    rule = '{"respond": {"statusCode": 403, "body": "no"}}'
+    world = make_world(
+        config_of(f"""{{"listeners": [{{"name": "web", "port": 80}}], "routes": [{{"rules": [{rule}]}}]}}""")
+    )
+    client = world.begin(http2_head(), end_stream=False)
+
+    assert client.head is not None
+    assert (client.head.status_code, client.body) == (403, b"no")
 
 
 def test_time_limits_end_with_the_switch_but_not_the_one_for_standing_still(make_world: MakeWorld) -> None:

@@ -164,6 +164,35 @@ def test_the_length_in_an_answer_to_connect_counts_only_where_it_is_a_refusal(st
     assert [ResponseReceived, DataReceived if is_whole else StreamReset] == kinds(link.at_client)
 
 
+@pytest.mark.parametrize("is_of_client", [True, False], ids=["of the client", "of the server"])
+def test_nothing_but_data_follows_on_a_stream_that_is_a_tunnel(is_of_client: bool) -> None:
+    """RFC 9113, 8.5: a HEADERS frame on it is a stream error."""
+    link = Link()
+    head = RequestHead(b"CONNECT", b"https", b"a.example", b"/chat", [], protocol=b"websocket")
+    stream_id = link.request(head, end_stream=False)
+    link.server.send_headers(stream_id, ResponseHead(200, []))
+    link.exchange()
+    sender, receiver = (link.client, link.server) if is_of_client else (link.server, link.client)
+    sender.send_trailers(stream_id, [(b"x", b"y")])
+    events = receiver.receive(sender.data_to_send(), 0.0)
+
+    assert [StreamReset] == kinds(events)
+    assert isinstance(events[0], StreamReset)
+    assert events[0].error_code is ErrorCode.PROTOCOL_ERROR
+    assert frames.RST_STREAM in [frame.kind for frame in sent_frames(receiver.data_to_send())]
+
+
+def test_a_refusal_of_connect_is_a_response_like_others_with_trailers() -> None:
+    link = Link()
+    head = RequestHead(b"CONNECT", b"https", b"a.example", b"/chat", [], protocol=b"websocket")
+    stream_id = link.request(head, end_stream=False)
+    link.server.send_headers(stream_id, ResponseHead(403, []))
+    link.server.send_trailers(stream_id, [(b"x", b"y")])
+    link.exchange()
+
+    assert [ResponseReceived, TrailersReceived] == kinds(link.at_client)
+
+
 def test_extended_connect_is_refused_to_our_caller_where_the_peer_has_not_enabled_it() -> None:
     link = Link(Settings(is_extended_connect_enabled=False))
 

@@ -13,13 +13,14 @@ SEND_BUFFER_BYTES = 256 * 1024
 
 
 class Clock:
-    """Real time, and what a test has let pass."""
+    """Real time, unless it stands still, and what a test has let pass."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, stands_still: bool = False) -> None:
         self.passed_s = 0.0
+        self._stood_at_s = time.monotonic() if stands_still else None
 
     def __call__(self) -> float:
-        return time.monotonic() + self.passed_s
+        return (time.monotonic() if self._stood_at_s is None else self._stood_at_s) + self.passed_s
 
 
 class Side:

@@ -1,5 +1,6 @@
 """The loop: sockets, calls, threads, sliced work, and bugs of handlers."""
 
+import contextlib
 import socket
 import threading
 from collections.abc import Iterator
@@ -329,6 +330,94 @@ def test_what_came_before_a_deadline_is_read_first_though_the_process_has_stood_
         turns(loop)
 
         assert reads_before == [1]
+
+
+class Slow(Watcher):
+    """Takes 40 ms for each call."""
+
+    def __init__(self, sock: socket.socket, clock: Clock, order: list["Slow"]) -> None:
+        super().__init__(sock)
+        self._clock = clock
+        self._order = order
+
+    def on_readable(self) -> None:
+        self._clock.passed_s += 0.04
+        self._order.append(self)
+
+
+class Crowd(contextlib.ExitStack):
+    """Six sockets with something to read at all times, of which a turn can serve two."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        # It stands still but for what handlers take.
+        self.clock = Clock(stands_still=True)
+        self.loop = self.enter_context(loop_of(self.clock))
+        self.order: list[Slow] = []
+        self.all = [self.add() for _ in range(6)]
+
+    def add(self, *, is_urgent: bool = False) -> Slow:
+        ours, theirs = (self.enter_context(sock) for sock in socket.socketpair())
+        theirs.send(b"x")
+        made = Slow(ours, self.clock, self.order)
+        self.loop.watch(ours, made, is_urgent=is_urgent)
+        return made
+
+
+@pytest.fixture
+def crowd() -> Iterator[Crowd]:
+    with Crowd() as made:
+        yield made
+
+
+def test_where_many_have_much_to_do_output_leaves_meanwhile_and_none_is_heard_twice_before_all_are_once(
+    crowd: Crowd,
+) -> None:
+    flushed: list[int] = []
+
+    class Sender:
+        def flush(self) -> None:
+            flushed.append(len(crowd.order))
+
+        def on_bug(self) -> None:
+            raise AssertionError
+
+    for _ in range(6):
+        crowd.loop.flush_later(Sender())
+        crowd.loop.turn()
+
+    assert flushed == [2, 4, 6, 8, 10, 12]
+    assert set(crowd.order[:6]) == set(crowd.order[6:]) == set(crowd.all)
+
+
+def test_who_is_urgent_is_heard_in_each_turn(crowd: Crowd) -> None:
+    urgent = crowd.add(is_urgent=True)
+    heard = []
+    for _ in range(6):
+        crowd.loop.turn()
+        heard.append(crowd.order.count(urgent))
+
+    assert heard == [1, 2, 3, 4, 5, 6]
+    assert set(crowd.order) == {urgent, *crowd.all}
+
+
+def test_deadlines_wait_until_all_have_been_heard_who_were_in_time(crowd: Crowd) -> None:
+    heard_before: list[int] = []
+    crowd.loop.deadline(lambda: heard_before.append(len(set(crowd.order)))).set(crowd.loop.now_s - 1)
+    for _ in range(3):
+        assert not heard_before
+        crowd.loop.turn()
+
+    assert heard_before == [6]
+
+
+def test_who_is_new_is_heard_before_those_who_were_a_moment_ago(crowd: Crowd) -> None:
+    crowd.loop.turn()
+    new = crowd.add()
+    for _ in range(3):
+        crowd.loop.turn()
+
+    assert crowd.order.index(new) < 7
 
 
 def test_a_socket_that_is_rewatched_for_nothing_is_silent_and_can_be_watched_again(loop: Loop) -> None:

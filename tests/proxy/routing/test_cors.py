@@ -93,6 +93,21 @@ def test_no_star_is_ever_answered_with_credentials() -> None:
     assert b"x-a, x-b" == fields[b"access-control-allow-headers"]
 
 
+def test_what_comes_twice_and_is_empty_once_is_repeated_as_if_it_came_once() -> None:
+    """A value that ends in a space cannot be sent (RFC 9113, 8.2.1)."""
+    everything = ["*"]
+    table = table_with(allowOrigins=everything, allowMethods=everything, allowHeaders=everything, allowCredentials=True)
+    given = {b"origin": b"https://a.example", b"access-control-request-method": b"PUT"}
+    wishes = (*given.items(), (b"access-control-request-headers", b"x-a"))
+    head = routing.PlainHead(b"OPTIONS", b"h", b"/", (*wishes, *((name, b"") for name, _ in wishes)))
+
+    fields = dict(answered(table, head).headers)
+
+    assert b"https://a.example" == fields[b"access-control-allow-origin"]
+    assert b"PUT" == fields[b"access-control-allow-methods"]
+    assert b"x-a" == fields[b"access-control-allow-headers"]
+
+
 def test_actual_responses_lose_what_the_backend_said_and_get_what_the_rule_says() -> None:
     table = table_with(exposeHeaders=["X-C"], allowCredentials=True)
 

@@ -1,8 +1,12 @@
 """Redirects, rewrites and normal forms: the tables of Gateway API, row by row."""
 
+import re
 from typing import Any
+from urllib.parse import unquote_to_bytes
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from proxy import routing
 from proxy.routing.paths import UnusablePath, normalise
@@ -150,6 +154,41 @@ def test_a_normal_form_is_its_own_normal_form(sent: str) -> None:
     once = normalise(sent.encode(), merge_slashes=True)
 
     assert once == normalise(once, merge_slashes=True)
+
+
+UNRESERVED = b"abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-._~"
+
+
+def spelled_plainly(path: bytes) -> bytes | None:
+    """The same as the standard says it, a character at a time (RFC 3986, 6.2.2); None: there is no such path."""
+    spelled = b""
+    for unit in re.findall(rb"%[0-9A-Fa-f]{2}|.", path, re.DOTALL):
+        meant = unquote_to_bytes(unit) if len(unit) == 3 else unit
+        if unit == b"%" or meant == b"\0":
+            return None
+        if meant in UNRESERVED or unit in b"!$&'()*+,;=:@/":
+            spelled += meant
+        else:
+            spelled += b"%%%02X" % ord(meant)
+    return spelled
+
+
+PIECES = st.one_of(
+    st.binary(max_size=3),
+    st.sampled_from([b"%41", b"%2f", b"%2F", b"%7e", b"%", b"%0", b"%00", b"%c3%BC", b"%zz", b"abc", b"/", b"!$&'"]),
+)
+
+
+@given(st.lists(PIECES, max_size=12))
+def test_each_character_of_a_path_has_one_spelling(pieces: list[bytes]) -> None:
+    # Dots, backslashes and fragments have rules of their own.
+    path = b"/" + re.sub(rb"[.\\#]|%2[eE]", b"", b"".join(pieces))
+    try:
+        normal = normalise(path, merge_slashes=False)
+    except UnusablePath:
+        normal = None
+
+    assert normal == spelled_plainly(path)
 
 
 def test_rules_are_brought_into_the_same_form() -> None:

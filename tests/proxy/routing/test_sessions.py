@@ -36,6 +36,11 @@ def cookie(value: bytes) -> routing.PlainHead:
     return routing.PlainHead(b"GET", b"h", b"/", ((b"cookie", b"x=1"), (b"cookie", pair), (b"cookie", b"y=2")))
 
 
+def names_session(table: routing.Table, *fields: bytes) -> bool:
+    head = routing.PlainHead(b"GET", b"h", b"/", tuple((b"cookie", value) for value in fields))
+    return forwarded(table, head, 0.0, now_s=NOW_S).session is not None
+
+
 def name_of(decision: routing.Forward) -> str:
     return decision.backend.spec.addresses[0].partition(".")[0]
 
@@ -64,6 +69,37 @@ def test_without_a_session_weights_decide() -> None:
 
     assert "b" == name_of(decision)
     assert decision.session is None
+
+
+AROUND = [
+    (b"", b"", True),
+    (b"a=1; ", b"; b=2", True),
+    (b"a=1;", b";b=2", True),
+    (b"a=1;\t ", b" \t; b", True),
+    (b"a; ", b"", True),
+    (b"; ;", b";;", True),
+    (b"x", b"", False),
+    (b"a=", b"", False),
+    (b"x-", b"", False),
+    (b"a=1 ", b"", False),
+    (b'a="', b'"', False),
+]
+
+
+@pytest.mark.parametrize(("before", "after", "is_found"), AROUND)
+def test_a_cookie_is_found_by_its_whole_name_wherever_it_stands(before: bytes, after: bytes, is_found: bool) -> None:
+    table = table_with()
+    pair = binding(table, "b").partition(b";")[0]
+
+    assert names_session(table, before + pair + after) is is_found
+
+
+def test_the_first_cookie_of_a_name_counts() -> None:
+    table = table_with()
+    pair = binding(table, "b").partition(b";")[0]
+
+    assert not names_session(table, b"tunnelgw-session=", pair)
+    assert names_session(table, pair, b"tunnelgw-session=")
 
 
 FORGED = [b"", b"x", b"A" * 31, b"A" * 32, b"!" * 32, b"\xff" * 32, b"A" * 33]

@@ -1,0 +1,72 @@
+"""A receiver that raises, a bug of ours: it costs its own request, whoever shares the connection."""
+
+from collections.abc import Iterator
+
+import pytest
+
+from tests.proxy.backend.h2peer import h2c, speaks
+from tests.proxy.backend.servers import Behaviour, Conn, backend, dead_port, of
+from tests.proxy.backend.world import Answer, World, one, world
+
+
+@pytest.fixture(autouse=True)
+def no_bugs(caplog: pytest.LogCaptureFixture) -> Iterator[None]:
+    """Here there is one, and it is logged."""
+    yield
+    (bug,) = [record for record in caplog.get_records("call") if record.levelname == "ERROR"]
+    assert bug.getMessage() == "bug in the handling of a response"
+
+
+def stumble() -> None:
+    raise ZeroDivisionError
+
+
+def clumsy(w: World) -> Answer:
+    answer = w.get()
+    answer.on_head = stumble
+    return answer
+
+
+def answers_whole(conn: Conn) -> None:
+    conn.serve()
+
+
+def answers_in_pieces(conn: Conn) -> None:
+    while conn.request():
+        conn.send(b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\n")
+        conn.send(b"ok")
+
+
+@pytest.mark.parametrize("behave", [answers_whole, answers_in_pieces], ids=lambda behave: behave.__name__)
+def test_over_http1_it_costs_its_connection_too(behave: Behaviour) -> None:
+    with backend(behave) as peer, world() as w:
+        w.use(of(peer))
+        answer = clumsy(w)
+        w.until(lambda: answer.had_bug)
+        w.turns()
+
+        assert not answer.body
+        assert w.backend().in_flight == 0
+        assert w.fetch().status_code == 200
+
+
+def test_over_http2_others_on_the_connection_get_their_answers() -> None:
+    with backend(speaks()) as peer, world() as w:
+        w.use(h2c(peer.address))
+        before, answer, after = w.get(), clumsy(w), w.get()
+        w.until(lambda: answer.had_bug and before.is_over and after.is_over)
+
+        assert (before.status_code, after.status_code) == (200, 200)
+        assert (w.backend().in_flight, w.backend().connections) == (0, 1)
+        assert w.fetch().status_code == 200
+        assert peer.connections == 1
+
+
+def test_one_in_the_handling_of_a_failure_leaves_nothing_open_either() -> None:
+    with world() as w:
+        w.use(one(f"127.0.0.1:{dead_port()}"))
+        answer = w.get()
+        answer.on_end = stumble
+        w.until(lambda: answer.had_bug)
+
+        assert (w.backend().in_flight, w.backend().connections) == (0, 0)
