@@ -187,9 +187,9 @@ class Exchange(Attempting):
             self._let_go()
             return
         if decision.response_edits is None and decision.rule.persistence is None and not self._awaits_leave:
-            self._pass_head(head.onward or _onward(head), end_stream)
+            self._pass_head(head.onward or self._onward(head), end_stream)
             return
-        fields = self._edited(departure, final_fields(head))
+        fields = self._edited(departure, self._dated(final_fields(head)))
         if self._awaits_leave and departure.switch is not None:
             self._settle_switch(departure.switch, head, fields, end_stream)
         else:
@@ -227,7 +227,7 @@ class Exchange(Attempting):
         self._stream = None
         if not self._is_request_complete or self._upload is not None:
             self._stop_request()
-        taken_bytes = self._client.send_response(head.onward or _onward(head), data)
+        taken_bytes = self._client.send_response(head.onward or self._onward(head), data)
         if taken_bytes == size_bytes:
             self._finish()
             return
@@ -295,6 +295,21 @@ class Exchange(Attempting):
         download.add(data, end_stream, creditor)
         if download.pump(self._client):
             self._finish()
+
+    def _onward(self, head: ResponseHead) -> ResponseHead:
+        """A head that nothing is done to, as it leaves; remembered, since a head may come again."""
+        fields = final_fields(head)
+        onward = ResponseHead(head.status_code, self._dated(fields), head.never_indexed)
+        if onward.fields is fields:
+            head.onward = onward
+        return onward
+
+    def _dated(self, fields: Fields) -> Fields:
+        """With the time at which it came where its sender has no clock (RFC 9110, 6.6.1), in a new list."""
+        for name, _ in fields:
+            if name == b"date":
+                return fields
+        return [*fields, (b"date", answers.http_date(int(self._began_wall_s + self.active_s - self._began_s)))]
 
     def _edited(self, departure: Departure, fields: Fields) -> Fields:
         """The fields of a response as its rule wants them."""
@@ -373,9 +388,3 @@ class Exchange(Attempting):
         self._let_go()
         edits = None if self._departure is None else self._departure.decision.response_edits
         self._answer(answers.failure_answer(Reason.PROTOCOL, edits))
-
-
-def _onward(head: ResponseHead) -> ResponseHead:
-    """A head that nothing is done to, as it leaves; remembered, since a head may come again."""
-    head.onward = ResponseHead(head.status_code, final_fields(head), head.never_indexed)
-    return head.onward

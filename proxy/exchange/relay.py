@@ -191,6 +191,10 @@ class Upload(Relay):
         if self._trailers is not None:
             self._trailers = amend(self._trailers)
 
+    def drop(self) -> None:
+        super().drop()
+        self.forget()
+
     def forget(self) -> None:
         """There will be no other attempt."""
         self._is_kept = False

@@ -217,22 +217,31 @@ class MemoryStream:
     def interim(self, status_code: int, fields: Fields | None = None) -> None:
         self._receiver.on_response_interim(ResponseHead(status_code, fields or []))
 
-    def answer(self, status_code: int = 200, fields: Fields | None = None, end_stream: bool = False) -> None:
+    def answer(
+        self,
+        status_code: int = 200,
+        fields: Fields | None = None,
+        end_stream: bool = False,
+        head: ResponseHead | None = None,
+    ) -> None:
+        """`head`: this object, instead of one that is made of the others."""
         self.is_over = end_stream
         if status_code == 101 and self.head.protocol is not None:
             # The connection is a pipe of bytes from here on.
             self.is_request_ended = False
-        self._receiver.on_response_head(ResponseHead(status_code, fields or []), end_stream)
+        self._receiver.on_response_head(head or ResponseHead(status_code, fields or []), end_stream)
 
     def send(self, data: bytes, end_stream: bool = False) -> None:
         self.is_over = end_stream
         self.owed_bytes += len(data)
         self._receiver.on_response_data(data, end_stream)
 
-    def answer_whole(self, data: bytes, status_code: int = 200, fields: Fields | None = None) -> None:
+    def answer_whole(
+        self, data: bytes, status_code: int = 200, fields: Fields | None = None, head: ResponseHead | None = None
+    ) -> None:
         """All at once, for which no credit is owed."""
         self.is_over = True
-        self._receiver.on_response(ResponseHead(status_code, fields or []), data)
+        self._receiver.on_response(head or ResponseHead(status_code, fields or []), data)
 
     def end_with(self, trailers: Fields) -> None:
         self.is_over = True
@@ -355,4 +364,5 @@ def config(rule: str = "", *, more: str = "", backend: str = '{"address": "192.0
     )
 
 
+DATE: Field = (b"date", b"Sun, 06 Nov 1994 08:49:37 GMT")
 GRPC: Field = (b"content-type", b"application/grpc")

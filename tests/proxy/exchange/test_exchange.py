@@ -4,12 +4,13 @@ import msgspec
 import pytest
 
 from proxy.backend.stream import Reason
+from proxy.exchange.answers import http_date
 from proxy.exchange.record import Record
-from proxy.heads import RequestHead
+from proxy.heads import RequestHead, ResponseHead
 from proxy.routing import compile_table
 from proxy.stats import NO_ROUTE
 from tests.proxy.exchange.conftest import MakeWorld
-from tests.proxy.exchange.sides import GRPC, World, asked, config, config_of
+from tests.proxy.exchange.sides import DATE, GRPC, WALL_S, World, asked, config, config_of
 
 
 def test_a_request_without_a_body_is_forwarded_and_its_response_passed_on(world: World) -> None:
@@ -20,12 +21,12 @@ def test_a_request_without_a_body_is_forwarded_and_its_response_passed_on(world:
     assert stream.has_no_body
     assert client.head is None
 
-    stream.answer(200, [(b"etag", b"1"), (b"connection", b"keep-alive")])
+    stream.answer(200, [(b"etag", b"1"), DATE, (b"connection", b"keep-alive")])
     stream.send(b"hel")
     stream.send(b"lo", end_stream=True)
 
     assert client.head is not None
-    assert (client.head.status_code, client.head.fields) == (200, [(b"etag", b"1")])
+    assert (client.head.status_code, client.head.fields) == (200, [(b"etag", b"1"), DATE])
     assert (client.body, client.is_ended, client.is_request_stopped) == (b"hello", True, False)
 
 
@@ -173,6 +174,24 @@ def test_a_response_without_a_body_ends_with_its_head(
     assert client.is_ended
     assert client.field(b"content-length") == length
     assert world.record.status_code == status_code
+
+
+@pytest.mark.parametrize("is_whole", [False, True])
+def test_an_answer_without_a_date_gets_that_of_its_coming(world: World, is_whole: bool) -> None:
+    """RFC 9110, 6.6.1. Backends' heads that repeat come as one object."""
+    head = ResponseHead(200, [(b"etag", b"1")])
+    dates = []
+    for _ in range(2):
+        client = world.begin(asked())
+        world.wait(2.0)
+        if is_whole:
+            world.pool.stream.answer_whole(b"x", head=head)
+        else:
+            world.pool.stream.answer(head=head, end_stream=True)
+        dates.append(client.field(b"date"))
+
+    assert dates == [http_date(int(WALL_S) + 102), http_date(int(WALL_S) + 104)]
+    assert head.fields == [(b"etag", b"1")]
 
 
 def test_interim_heads_pass_without_the_fields_of_a_body(world: World) -> None:

@@ -4,7 +4,7 @@ import pytest
 
 from proxy import document
 from tests.proxy.exchange.conftest import MakeWorld
-from tests.proxy.exchange.sides import MemoryClient, World, asked, config
+from tests.proxy.exchange.sides import DATE, MemoryClient, World, asked, config
 
 EDITED = config('"filters": {"responseHeaderModifier": {"set": [{"name": "Server", "value": "ours"}]}},')
 TWICE = config('"retry": {"attempts": 1, "codes": [503], "backoff": "100ms"},')
@@ -18,11 +18,11 @@ def seen(client: MemoryClient) -> tuple[int, bytes, bool]:
 
 def test_head_and_body_are_passed_on_and_counted(world: World) -> None:
     client = world.begin(asked())
-    world.pool.stream.answer_whole(b"hello", 201, [(b"etag", b"1"), (b"connection", b"keep-alive")])
+    world.pool.stream.answer_whole(b"hello", 201, [(b"etag", b"1"), DATE, (b"connection", b"keep-alive")])
 
     assert seen(client) == (201, b"hello", True)
     assert client.head is not None
-    assert client.head.fields == [(b"etag", b"1")]
+    assert client.head.fields == [(b"etag", b"1"), DATE]
     assert (world.record.status_code, world.record.response_bytes) == (201, 5)
     assert world.record.address == "192.0.2.10:80"
     assert not client.is_request_stopped
