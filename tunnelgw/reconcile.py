@@ -30,13 +30,13 @@ from tunnelgw.deliver.targets import (
 )
 from tunnelgw.deliver.tunnels import NO_HOSTS, HostnamesParcel
 from tunnelgw.metrics import Metrics
-from tunnelgw.model.gateways import GatewayClass
 from tunnelgw.model.kinds import Kind
 from tunnelgw.model.snapshot import Entry, Snapshot
 from tunnelgw.report.events import WarningEvents
 from tunnelgw.report.reporter import Reporter, Situation
 from tunnelgw.report.statusqueue import StatusQueue
 from tunnelgw.sources.store import Change, Store, Unreadable
+from tunnelgw.translate.classes import controllers_instead
 from tunnelgw.translate.gateways import SHARED
 from tunnelgw.translate.pipeline import Differences, Translation
 from tunnelgw.translate.verdicts import GatewayVerdict, ObjectId
@@ -95,6 +95,8 @@ class Reconciler:
         self._metrics = metrics
         self._debounce_s = debounce_s
         self._snapshot: Snapshot | None = None
+        self._foreign: tuple[str, ...] = ()
+        """Whose the classes are, when none is ours."""
         self._translation: Translation | None = None
         self._planes: Mapping[str, Plane] = {}
         self._tunnels: Mapping[str, Tunnel] = {}
@@ -217,6 +219,7 @@ class Reconciler:
             self._metrics.objects.labels(kind, "read" if is_readable else "unreadable").set(count)
         if is_first:
             log.info("translated for the first time", gateways=len(snapshot.all(Kind.GATEWAY)))
+        if is_first or any(entry.room == Kind.GATEWAY_CLASS for entry in change.changed):
             self._say_whose_classes_there_are(snapshot)
 
     def _find_targets(self, snapshot: Snapshot, *, is_first: bool) -> None:
@@ -243,11 +246,11 @@ class Reconciler:
 
     def _say_whose_classes_there_are(self, snapshot: Snapshot) -> None:
         """A misspelt controllerName is easily made, and nothing else would show it."""
-        wanted = self._discovery.controller_name
-        classes = snapshot.all(Kind.GATEWAY_CLASS).values()
-        seen = {each.spec.controller_name for each in classes if isinstance(each, GatewayClass)}
-        if seen and wanted not in seen:
-            log.warning("no GatewayClass is ours, see --controller-name", wanted=wanted, seen=sorted(seen))
+        seen = controllers_instead(snapshot, self._discovery.controller_name)
+        if seen and seen != self._foreign:
+            wanted = self._discovery.controller_name
+            log.warning("no GatewayClass is ours, see --controller-name", wanted=wanted, seen=seen)
+        self._foreign = seen
 
     def _put_document(self, plane: str) -> None:
         made = self._translation.documents.get(plane) if self._translation else None

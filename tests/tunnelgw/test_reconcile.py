@@ -236,6 +236,23 @@ def test_an_object_that_cannot_be_read_is_told_in_an_event_by_who_leads() -> Non
     assert [each for each in ours.recorder.said if each[2] == "Unreadable"] == [(*broken, "Unreadable", note)]
 
 
+def test_it_is_said_once_each_time_that_no_class_is_ours_any_more(caplog: pytest.LogCaptureFixture) -> None:
+    def said() -> int:
+        return caplog.text.count("no GatewayClass is ours, see --controller-name")
+
+    kind, class_ = gateway_class("class")
+    with controller() as ours:
+        for times in (1, 2):
+            ours.store.upsert(*gateway_class("class", controller="example.net/misspelt"))
+            ours.until_done()
+            assert said() == times
+            ours.store.upsert(*gateway_class("another", controller="example.net/misspelt"))
+            ours.until_done()
+            assert said() == times
+            ours.store.upsert(kind, class_)
+            ours.until_done()
+
+
 def test_a_gateway_keeps_the_address_that_it_was_given_when_an_older_one_goes_before_its_status_shows_it() -> None:
     pool = {"direct": {"addresses": ["192.0.2.1", "192.0.2.2"]}}
     spec = {"gatewayClassName": "class", "listeners": [{"name": "http", "port": 80, "protocol": "HTTP"}]}

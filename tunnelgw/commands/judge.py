@@ -14,7 +14,7 @@ from tunnelgw.model.policies import BackendTlsPolicy
 from tunnelgw.model.refs import GATEWAY_API, LocalRef, ParametersRef
 from tunnelgw.model.routes import GrpcRoute, HttpRoute
 from tunnelgw.model.snapshot import Snapshot
-from tunnelgw.translate.classes import config_problem, left_out
+from tunnelgw.translate.classes import config_problem, controllers_instead, left_out
 from tunnelgw.translate.pipeline import Translation
 from tunnelgw.translate.policies import PolicyVerdict
 from tunnelgw.translate.verdicts import ClassVerdict, GatewayVerdict, ListenerSetVerdict, ObjectId, RouteVerdict
@@ -129,10 +129,16 @@ def _object(id_: ObjectId, snapshot: Snapshot, translation: Translation) -> Iter
         case _ if absent := absent_parents(item, snapshot):
             yield Row(Grade.WARNING, str(id_), message="; ".join(absent))
         case _ if isinstance(item, GatewayClass):
-            message = f"its controllerName is {item.spec.controller_name}, see --controller-name"
-            yield Row(Grade.IGNORED, str(id_), message=message)
+            is_lost = bool(controllers_instead(snapshot, translation.controller_name))
+            yield Row(Grade.WARNING if is_lost else Grade.IGNORED, str(id_), message=foreign(item, is_only=is_lost))
         case _:
             yield Row(Grade.IGNORED, str(id_), message="it leads to no GatewayClass of this controller")
+
+
+def foreign(gateway_class: GatewayClass, *, is_only: bool) -> str:
+    """Why a class is not ours. `is_only`: neither is any other, which is seldom meant."""
+    message = f"its controllerName is {gateway_class.spec.controller_name}, see --controller-name"
+    return f"{message}: no GatewayClass is ours" if is_only else message
 
 
 def _rows(id_: ObjectId, part: str, findings: Iterable[Finding], *, only_bad: bool = False) -> Iterator[Row]:

@@ -139,7 +139,7 @@ def _status(arguments: Sequence[str], environ: Environ) -> bool:
     )
     _add_source(parser, environ)
     found = parser.parse_args(arguments)
-    return status(_world(found, environ), as_json=found.json)
+    return status(_world(found, environ), found.controller_name, as_json=found.json)
 
 
 def _diff(arguments: Sequence[str], environ: Environ) -> bool:

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 import msgspec
 
 from tunnelgw.commands import show
-from tunnelgw.commands.judge import JUDGED, absent_parents
+from tunnelgw.commands.judge import JUDGED, absent_parents, foreign
 from tunnelgw.commands.world import World
 from tunnelgw.model.conditions import BAD_WHEN_TRUE, WORTH_KNOWING, Condition
 from tunnelgw.model.gateways import Gateway, GatewayClass, ListenerSet
@@ -15,6 +15,7 @@ from tunnelgw.model.policies import BackendTlsPolicy
 from tunnelgw.model.refs import ParentRef
 from tunnelgw.model.routes import GrpcRoute, HttpRoute
 from tunnelgw.model.statuses import AnyStatus
+from tunnelgw.translate.classes import controllers_instead
 
 _STYLES = {"well": "green", "not well": "bold red", "warning": "yellow", "old": "yellow", "pending": "yellow"}
 
@@ -28,18 +29,27 @@ class Row(msgspec.Struct, frozen=True, omit_defaults=True):
     problems: tuple[str, ...] = ()
 
 
-def status(world: World, *, as_json: bool) -> bool:
+def status(world: World, controller_name: str, *, as_json: bool) -> bool:
     """True when all is well."""
     rows = [
         Row("not well", problem.subject, "manifest", problem.where, (problem.reason,)) for problem in world.problems
     ]
     rows += [row for kind in JUDGED for key in sorted(world.snapshot.all(kind)) for row in _rows(world, kind, key)]
+    if controllers_instead(world.snapshot, controller_name):
+        rows = [*_lost(world), *rows]
     if as_json:
         show.as_json(rows)
     else:
         lines = [(row.grade, row.object, row.part, row.detail, "; ".join(row.problems)) for row in rows]
         show.rows(("", "object", "part", "", "problems"), lines, _STYLES)
     return all(row.grade in ("well", "warning") for row in rows)
+
+
+def _lost(world: World) -> Iterator[Row]:
+    """What is said of their Gateways is of the past, then."""
+    for key, item in sorted(world.snapshot.all(Kind.GATEWAY_CLASS).items()):
+        if isinstance(item, GatewayClass):
+            yield Row("not well", f"{Kind.GATEWAY_CLASS} {key}", "controller", problems=(foreign(item, is_only=True),))
 
 
 def _rows(world: World, kind: Kind, key: Key) -> Iterator[Row]:

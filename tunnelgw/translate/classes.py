@@ -10,7 +10,7 @@ from tunnelgw.model.meta import Key
 from tunnelgw.model.own import TUNNELGW, GatewayClassConfig, GatewayClassConfigSpec, ProxySettings
 from tunnelgw.model.part import Part
 from tunnelgw.model.refs import ParametersRef
-from tunnelgw.model.snapshot import Index
+from tunnelgw.model.snapshot import Index, Snapshot
 from tunnelgw.translate.queries import View
 from tunnelgw.translate.settings import fit
 from tunnelgw.translate.verdicts import ClassVerdict, false, true
@@ -23,6 +23,13 @@ _CRDS = ("gatewayclasses", "gateways", "httproutes", "grpcroutes")
 _UUID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 _HOSTNAME = re.compile(r"(?=.{1,253}\Z)[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*")
 _NUMBERS = re.compile(r"[0-9.]+")
+
+
+def controllers_instead(snapshot: Snapshot, controller_name: str) -> tuple[str, ...]:
+    """Whose GatewayClasses there are, where there are some and none is ours."""
+    classes = snapshot.all(Kind.GATEWAY_CLASS).values()
+    seen = {each.spec.controller_name for each in classes if isinstance(each, GatewayClass)}
+    return () if controller_name in seen else tuple(sorted(seen))
 
 
 class ClassSetup(Part, frozen=True):

@@ -54,6 +54,7 @@ class Translation:
     """What the objects of a snapshot come to. `update` goes on to the next one."""
 
     def __init__(self, snapshot: Snapshot, controller_name: str = CONTROLLER_NAME) -> None:
+        self.controller_name = controller_name
         self._queries = Queries(snapshot, controller_name)
         self._answers: dict[Question, Any] = {}
         self._attached: Counter[ListenerId] = Counter()

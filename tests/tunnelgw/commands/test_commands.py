@@ -152,15 +152,18 @@ def test_what_leads_to_no_class_of_ours_is_ignored_and_no_error(folder: Path) ->
     result = run("check", str(folder), "--all", "--controller-name", "example.net/other")
 
     assert result.returncode == 0
-    assert {line[0] for line in lines(result)} == {"ignored"}
-    (named,) = [line for line in lines(result) if line[1] == "GatewayClass main"]
-    assert named[4] == "its controllerName is tunnelgw.dev/tunnel-gateway-controller, see --controller-name"
+    named, *others = lines(result)
+    assert {line[0] for line in others} == {"ignored"}
+    assert (named[0], named[1]) == ("warning", "GatewayClass main")
+    assert named[4] == (
+        "its controllerName is tunnelgw.dev/tunnel-gateway-controller, see --controller-name: no GatewayClass is ours"
+    )
 
 
 def test_check_says_how_to_learn_why_something_is_ignored(folder: Path) -> None:
     result = run("check", str(folder), "--controller-name", "example.net/other")
 
-    assert result.stderr == "3 ignored (--all says why)\n"
+    assert result.stderr == "1 warning, 2 ignored (--all says why)\n"
 
 
 def test_a_route_to_a_gateway_that_does_not_exist_is_a_warning(folder: Path) -> None:

@@ -96,6 +96,17 @@ def test_a_configuration_that_somebody_names_is_told_of_there() -> None:
     assert [row.object for row in rows] == ["GatewayClass tunnel", "Gateway shop/gw", "GatewayConfig blog/own"]
 
 
+def test_classes_of_others_are_their_business_unless_there_is_none_of_ours() -> None:
+    ours, theirs = (
+        (Kind.GATEWAY_CLASS, make(Kind.GATEWAY_CLASS, name, {"controllerName": controller}, namespace=""))
+        for name, controller in (("ours", OURS), ("theirs", "example.net/any"))
+    )
+    message = "its controllerName is example.net/any, see --controller-name"
+
+    assert [Grade.ACCEPTED, Grade.IGNORED] == [row.grade for row in rows_of(ours, theirs)]
+    assert [Row(Grade.WARNING, "GatewayClass theirs", message=f"{message}: no GatewayClass is ours")] == rows_of(theirs)
+
+
 def rows_of(*items: tuple[Kind, Object]) -> list[Row]:
     snapshot = Snapshot.of(items)
     return [*judge(snapshot, Translation(snapshot, OURS))]

@@ -18,10 +18,11 @@ def condition(type_: str, status_: str) -> dict[str, Any]:
     return {"type": type_, "status": status_, "reason": "Why", "message": "what it is", "observedGeneration": 1}
 
 
+CONTROLLER = "example.net/any"
 CLASS = make(
     Kind.GATEWAY_CLASS,
     "tunnel",
-    {"controllerName": "example.net/any"},
+    {"controllerName": CONTROLLER},
     namespace="",
     status={"conditions": [condition("Accepted", "True")]},
 )
@@ -34,7 +35,7 @@ def shown(capsys: pytest.CaptureFixture[str], *conditions: dict[str, Any]) -> tu
         "listeners": [{"name": "http", "conditions": [condition("Accepted", "True"), *conditions]}],
     }
     item = gateway("web", metadata={"generation": 1}, status=told)
-    is_well = status(World(Snapshot.of([(Kind.GATEWAY_CLASS, CLASS), (Kind.GATEWAY, item)])), as_json=True)
+    is_well = status(World(Snapshot.of([(Kind.GATEWAY_CLASS, CLASS), (Kind.GATEWAY, item)])), CONTROLLER, as_json=True)
     _, _, row = json.loads(capsys.readouterr().out)
     return is_well, row["grade"], row.get("problems", [])
 
@@ -74,7 +75,7 @@ def test_what_others_wrote_stays_in_its_line_and_commands_no_terminal(capsys: py
     bad = {**condition("Accepted", "False"), "message": "one\ttab\nand \x1b[2J a line"}
     item = gateway("web", metadata={"generation": 1}, status={"conditions": [bad]})
 
-    status(World(Snapshot.of([(Kind.GATEWAY_CLASS, CLASS), (Kind.GATEWAY, item)])), as_json=False)
+    status(World(Snapshot.of([(Kind.GATEWAY_CLASS, CLASS), (Kind.GATEWAY, item)])), CONTROLLER, as_json=False)
 
     assert capsys.readouterr().out == (
         "well\tGatewayClass tunnel\t\t\t\n"
@@ -88,7 +89,22 @@ def test_a_gateway_without_its_class_is_not_well_whatever_was_said_of_it_before(
 ) -> None:
     item = gateway("web", metadata={"generation": 1}, status={"conditions": [condition("Programmed", said)]})
 
-    assert not status(World(Snapshot.of([(Kind.GATEWAY, item)])), as_json=True)
+    assert not status(World(Snapshot.of([(Kind.GATEWAY, item)])), CONTROLLER, as_json=True)
 
     (row,) = json.loads(capsys.readouterr().out)
     assert (row["grade"], row["problems"][-1]) == (grade, "GatewayClass tunnel does not exist")
+
+
+def test_where_no_class_is_ours_nothing_is_well(capsys: pytest.CaptureFixture[str]) -> None:
+    """A misspelt controllerName, whatever the statuses say that were written before."""
+    item = gateway("web", metadata={"generation": 1}, status={"conditions": [condition("Programmed", "True")]})
+    world = World(Snapshot.of([(Kind.GATEWAY_CLASS, CLASS), (Kind.GATEWAY, item)]))
+
+    assert not status(world, "example.net/amy", as_json=True)
+
+    first, *rest = json.loads(capsys.readouterr().out)
+    assert (first["grade"], first["object"]) == ("not well", "GatewayClass tunnel")
+    assert first["problems"] == [
+        "its controllerName is example.net/any, see --controller-name: no GatewayClass is ours"
+    ]
+    assert ["well", "well"] == [row["grade"] for row in rest]

@@ -2,7 +2,7 @@
 
 A document that is refused leaves its object as it was last good; so does a file that cannot be read as YAML, for all
 its objects, and a folder that cannot be read, for all its files. Of two documents for one object the first counts, in
-the order of paths.
+the order of paths. The one field of the API that can never change does not change here either.
 """
 
 import os
@@ -10,10 +10,11 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
+from tunnelgw.model.kinds import Kind
 from tunnelgw.model.snapshot import Entry
 from tunnelgw.sources.directory.admission import Admitted, Problem, admit
 from tunnelgw.sources.directory.lastgood import LastGood
-from tunnelgw.sources.directory.manifests import BrokenFile, documents
+from tunnelgw.sources.directory.manifests import BrokenFile, Document, documents
 
 
 class Reading(NamedTuple):
@@ -108,6 +109,8 @@ def _read(octets: bytes, name: str, before: _File) -> _File:
     problems: list[Problem] = []
     for part in parts:
         result = admit(part, name)
+        if isinstance(result, Admitted) and (known := last_good.get(result.entry)):
+            result = _updated(known, result, part)
         if isinstance(result, Admitted):
             admitted.append(result)
         else:
@@ -117,3 +120,18 @@ def _read(octets: bytes, name: str, before: _File) -> _File:
     # A document that nobody can put a name to may be any of those that are missing now.
     kept = [each for entry, each in last_good.items() if entry not in here and (entry in refused or None in refused)]
     return _File(tuple(admitted), tuple(kept), tuple(problems))
+
+
+def _updated(before: Admitted, after: Admitted, document: Document) -> Admitted | list[Problem]:
+    """What an object becomes, where that may be. A class that went over to another controller by a slip would take
+    all of its Gateways with it."""
+    if before.entry.room != Kind.GATEWAY_CLASS:
+        return after
+    was, is_ = (each.document["spec"]["controllerName"] for each in (before, after))
+    if was == is_:
+        return after
+    reason = (
+        f"spec.controllerName was {was!r} and is {is_!r}, which the API does not allow; "
+        "what was said before still holds. Give another class a name of its own, or remove this one for a moment"
+    )
+    return [Problem(after.file, document.line_of(("spec", "controllerName")), reason, after.entry)]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.tunnelgw.sources.directory.site import WEB, Site, route
+from tunnelgw.model.gateways import GatewayClass
 from tunnelgw.model.kinds import Kind
 from tunnelgw.model.meta import Key
 from tunnelgw.model.snapshot import Entry
@@ -149,6 +150,32 @@ def test_a_broken_file_that_cannot_be_read_later_keeps_the_last_good_version(sit
     manifests.fail(path, "Permission denied")
 
     assert Entry(Kind.HTTP_ROUTE, WEB) in manifests.reading().admitted
+
+
+def test_a_class_does_not_go_over_to_another_controller(site: Site) -> None:
+    """As at an API server, where the field cannot change: all of its Gateways would go with it."""
+    site.write("class.yaml", CLASS)
+    site.look()
+    site.write("class.yaml", CLASS.replace("example.org/controller", "example.org/contoller"))
+
+    change = site.look()
+
+    (kept,) = change.snapshot.all(Kind.GATEWAY_CLASS).values()
+    assert isinstance(kept, GatewayClass)
+    assert kept.spec.controller_name == "example.org/controller"
+    (problem,) = site.problems()
+    assert problem.startswith(
+        "class.yaml:4: spec.controllerName was 'example.org/controller' and is 'example.org/contoller'"
+    )
+
+    site.write("class.yaml", "")
+    site.look()
+    site.write("class.yaml", CLASS.replace("example.org/controller", "example.org/other"))
+
+    assert not site.problems()
+    (new,) = site.look().snapshot.all(Kind.GATEWAY_CLASS).values()
+    assert isinstance(new, GatewayClass)
+    assert new.spec.controller_name == "example.org/other"
 
 
 def test_a_namespace_is_not_for_what_belongs_to_none(site: Site) -> None:
