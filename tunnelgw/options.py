@@ -127,7 +127,8 @@ class Options(CommonOptions):
     proxy_tls_server_name: str | None = option(
         group="proxies",
         metavar="NAME",
-        help="with --proxy-service: speak https to its endpoints, whose certificates must carry this name",
+        help="with --proxy-service: speak https to its endpoints; certificates of config APIs that are named by an "
+        "address must carry this name",
     )
     proxy_auth_token: Secret | None = option(
         secret=True,

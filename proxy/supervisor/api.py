@@ -168,7 +168,9 @@ class ConfigApi:
         if problems:
             response.headers[PROBLEMS] = str(len(problems))
         if is_head:
-            del response.headers["Content-Length"]  # RFC 9110, 9.3.2: it may be left out where it costs the content
+            # RFC 9110, 9.3.2: it may be left out where it costs the content, and is not that of none.
+            del response.headers["Content-Length"]
+            response.automatically_set_content_length = False
         remote_version = NO_VERSION if self._remote_version is None else self._remote_version()
         if remote_version != NO_VERSION:
             # Beside the document, so that what is read can be sent again.

@@ -51,14 +51,22 @@ class Access(msgspec.Struct, frozen=True):
     adopt: bool = False
 
 
+class NotAllAsked(Exception):
+    """What could be compared has been shown, and why the rest could not."""
+
+
 def diff(world: World, access: Access, *, as_json: bool) -> bool:
-    """True when nothing would change."""
+    """True when nothing would change. Raises NotAllAsked."""
     found = [*_differences(world, access)]
     if as_json:
         show.as_json(found)
     elif found:
         lines = [(each.action, each.target, each.part, each.message) for each in found]
         show.rows(("", "where", "what", ""), lines, _STYLES)
+    for plane in _unheld(world, access):
+        show.note(f"nobody holds the document of data plane {plane}: no proxy is named that could be asked")
+    if any(each.action == "error" for each in found):
+        raise NotAllAsked("not all could be compared, see the rows that begin with `error`")
     if not any(each.action != "keep" for each in found):
         show.note("nothing would change")
         return True
@@ -79,6 +87,16 @@ def _differences(world: World, access: Access) -> Iterator[Difference]:
         yield from _of_tunnel(tunnel, translation.hosts(tunnel.tunnel_id), access)
     for tunnel in _former_tunnels(world, access.discovery):
         yield from _of_tunnel(tunnel, frozenset(), access)
+
+
+def _unheld(world: World, access: Access) -> Iterator[str]:
+    """Data planes that serve something, without a proxy."""
+    translation = Translation(world.snapshot, access.discovery.controller_name)
+    for name, plane in planes(world.snapshot, access.discovery).items():
+        if name in translation.documents and not plane.endpoints:
+            wanted = document.decode(translation.documents[name].encode(0))
+            if wanted.routes or wanted.listeners:
+                yield name
 
 
 def _former_tunnels(world: World, discovery: Discovery) -> list[Tunnel]:

@@ -155,13 +155,17 @@ def _diff(arguments: Sequence[str], environ: Environ) -> bool:
         prefix=PREFIX,
         argv=rest,
         environ=environ,
-        description="Say what the controller would change in the proxies and at the provider. Nothing is written. "
-        "Takes the options of `tunnelgw run`, and --json. Exit code 1 when something would change.",
+        description="Say what the controller would change in the proxies and at the provider. Nothing is written. Takes "
+        "the options of `tunnelgw run`, and --json. Exit code 1 when something would change, 2 when not everybody could "
+        "be asked.",
     )
-    from tunnelgw.commands.diff import diff
+    from tunnelgw.commands.diff import NotAllAsked, diff
 
     if options.source == DIRECTORY:
         world = from_controlled([str(options.manifests_path)], str(options.status_path))
     else:
         world = from_api_server(options.kubeconfig or "", options.namespace)
-    return diff(world, access_of(options), as_json=as_json)
+    try:
+        return diff(world, access_of(options), as_json=as_json)
+    except NotAllAsked as error:
+        raise NoWorld(str(error)) from error

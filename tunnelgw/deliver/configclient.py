@@ -31,6 +31,7 @@ _MAX_TEXT = 512
 _MAX_SHOWN_PROBLEMS = 5
 _HOST = re.compile(r"[!-~]+")
 _VERSION = re.compile(r"[0-9]{1,30}")
+_VERSION_FIELD = "Configuration-Version"
 # The last one is for what is nested too deeply.
 _UNREADABLE = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 
@@ -154,16 +155,21 @@ class ConfigClient:
         status_code, headers, _ = self._exchange("HEAD")
         if status_code == HTTPStatus.NOT_FOUND:
             return None
-        version = headers.get("Configuration-Version", "")
-        if status_code != HTTPStatus.OK or not _VERSION.fullmatch(version):
+        if status_code != HTTPStatus.OK:
             raise self._undelivered("HEAD", status_code, b"")
+        version = headers.get(_VERSION_FIELD, "")
+        if not _VERSION.fullmatch(version):
+            seen = f"it answered 200 to HEAD /config with {_VERSION_FIELD} {version[:64]!r}"
+            raise Undelivered(f"no proxy of ours: {seen}, want a number")
         return Loaded(int(version), "Configuration-Problems" in headers)
 
     def document(self) -> bytes | None:
         """The loaded document, without its private keys; None: nothing is loaded. Raises Undelivered."""
         status_code, _, body = self._exchange("GET", most_bytes=MAX_DOCUMENT_BYTES)
-        if status_code == HTTPStatus.NOT_FOUND:
+        if status_code == HTTPStatus.NOT_FOUND and _error_in(body).error:
             return None
+        if status_code == HTTPStatus.NOT_FOUND:
+            raise Undelivered("no proxy of ours: it answered 404 to GET /config, and not as one that has no document")
         if status_code != HTTPStatus.OK:
             raise self._undelivered("GET", status_code, body)
         return body

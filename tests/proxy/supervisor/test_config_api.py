@@ -212,6 +212,7 @@ def test_the_version_alone_can_be_asked_for(proxy: Proxy) -> None:
         got = session.get(proxy.config_url, headers=headers, timeout=DEADLINE_S)
 
     assert [head.headers["Configuration-Version"] for head in heads] == ["1000000000"] * 2
+    assert "Content-Length" not in heads[0].headers, "0 would be that of no document"
     assert (got.headers["Configuration-Version"], got.json()["version"]) == ("1000000000", 10**9)
     assert requests.head(proxy.config_url, timeout=DEADLINE_S).status_code == 401
 

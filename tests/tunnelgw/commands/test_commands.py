@@ -79,10 +79,10 @@ def folder(tmp_path: Path) -> Path:
 class Answering:
     """A server that says the same to everybody; its URL."""
 
-    def __init__(self, body: bytes) -> None:
+    def __init__(self, body: bytes, status_code: int = 200) -> None:
         class Handler(BaseHTTPRequestHandler):
             def do_GET(self) -> None:
-                self.send_response(200)
+                self.send_response(status_code)
                 self.send_header("Content-Length", str(len(body)))
                 self.end_headers()
                 self.wfile.write(body)
@@ -276,10 +276,18 @@ def test_diff_tells_that_a_proxy_cannot_be_reached(folder: Path, tmp_path: Path)
 
     result = run("diff", "--source", "directory", "--manifests", str(folder), "--proxy-endpoints", url)
 
-    assert result.returncode == 1
+    assert result.returncode == 2
     ((action, target, _, message),) = lines(result)
     assert (action, target) == ("error", url)
     assert "No such file or directory" in message
+    assert result.stderr == "tunnelgw diff: not all could be compared, see the rows that begin with `error`\n"
+
+
+def test_diff_tells_that_there_is_nobody_to_ask(folder: Path) -> None:
+    result = run("diff", "--source", "directory", "--manifests", str(folder))
+
+    assert (result.returncode, result.stdout) == (0, "")
+    assert result.stderr.startswith("nobody holds the document of data plane shared: no proxy is named")
 
 
 @pytest.mark.parametrize(
@@ -289,10 +297,34 @@ def test_diff_tells_that_something_else_answers_in_place_of_a_proxy(folder: Path
     with Answering(answer) as url:
         result = run("diff", "--source", "directory", "--manifests", str(folder), "--proxy-endpoints", url)
 
-    assert result.returncode == 1
+    assert result.returncode == 2
     ((action, target, _, message),) = lines(result)
     assert (action, target) == ("error", url)
     assert message.startswith("no proxy of ours: its answer to GET /config: ")
+
+
+NO_PROXY = "no proxy of ours: it answered 404 to GET /config, and not as one that has no document"
+
+
+@pytest.mark.parametrize(
+    ("answer", "problem"),
+    [
+        (
+            b"<h1>Not Found</h1>",
+            NO_PROXY,
+        ),
+        (b'{"error": "not found", "message": "no configuration is loaded yet"}', None),
+    ],
+)
+def test_diff_tells_a_proxy_without_a_document_from_a_server_without_one(
+    folder: Path, answer: bytes, problem: str | None
+) -> None:
+    with Answering(answer, 404) as url:
+        result = run("diff", "--source", "directory", "--manifests", str(folder), "--proxy-endpoints", url)
+
+    assert result.returncode == (1 if problem is None else 2)
+    assert [line[0] for line in lines(result)][-1] == ("add" if problem is None else "error")
+    assert problem is None or lines(result)[0][3] == problem
 
 
 @pytest.mark.parametrize("command", ["check", "explain", "status", "diff"])

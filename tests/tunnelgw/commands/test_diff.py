@@ -21,7 +21,7 @@ from tests.tunnelgw.deliver.test_targets import (
     status_of,
 )
 from tests.tunnelgw.sources.objects import make
-from tunnelgw.commands.diff import Access, diff
+from tunnelgw.commands.diff import Access, NotAllAsked, diff
 from tunnelgw.commands.world import World
 from tunnelgw.deliver.targets import TAKEN, Discovery
 from tunnelgw.model.kinds import Kind
@@ -112,7 +112,8 @@ def test_a_proxy_that_another_data_plane_has_is_told_as_such_and_not_asked(capsy
     items = [gateway_class("class"), *own_proxy(proxyEndpoints=[proxy])]
     shared = Access(Discovery(OURS, "home", (proxy,)), "", marker("tests"))
 
-    diff(World(Snapshot.of(items)), shared, as_json=True)
+    with pytest.raises(NotAllAsked):
+        diff(World(Snapshot.of(items)), shared, as_json=True)
 
     found = [each for each in json.loads(capsys.readouterr().out) if each["target"] != proxy]
     assert found == [{"action": "error", "target": f"{proxy} for shop/gw", "message": TAKEN}]
