@@ -155,9 +155,9 @@ def _diff(arguments: Sequence[str], environ: Environ) -> bool:
         prefix=PREFIX,
         argv=rest,
         environ=environ,
-        description="Say what the controller would change in the proxies and at the provider. Nothing is written. Takes "
-        "the options of `tunnelgw run`, and --json. Exit code 1 when something would change, 2 when not everybody could "
-        "be asked.",
+        description="Say what the controller would change in the proxies and at the provider. Nothing is written. "
+        "Takes the options of `tunnelgw run`, and --json. Exit code 1 when something would change, 2 when not all of "
+        "it could be told.",
     )
     from tunnelgw.commands.diff import NotAllAsked, diff
 
