@@ -26,7 +26,6 @@ sys.exit(len(learnt))
 TYPES = {
     "dnswebhook.wire": ["webhook.ReceivedEndpoint", "webhook.WantedEndpoint"],
     "proxy.supervisor.slot": ["Stats"],
-    "proxy.supervisor.tunnel": ["Update"],
     "proxy.supervisor.workerprocess": ["FromWorker"],
     "tunnelgw.deliver.configclient": ["PutAnswer", "_ErrorAnswer"],
     "tunnelgw.provider.client": ["Account", "Tunnel", "Configuration"],

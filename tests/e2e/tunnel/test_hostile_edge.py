@@ -33,7 +33,7 @@ def rapid_resets() -> bytes:
 
 
 def malformed_requests() -> bytes:
-    return b"".join(headers(i, GET[:2]) for i in odd(5_100))
+    return b"".join(headers(i, GET[:2]) for i in odd(50_100))
 
 
 def continued(fragment: bytes, count: int) -> bytes:
