@@ -1,4 +1,4 @@
-"""The command `dnswebhook`. What it does is imported when it is settled how it may be ended."""
+"""The command `dnswebhook`. What it does is imported when it is settled how it may be ended, and what is wanted."""
 
 from daemonkit import interrupts, standardfiles
 
@@ -6,6 +6,10 @@ from daemonkit import interrupts, standardfiles
 def main() -> None:
     interrupts.end_on_interrupt()
     standardfiles.open_missing()
+    from daemonkit.options import load
+    from dnswebhook.options import COMMANDS, DESCRIPTION, PREFIX, PROG, Options
+
+    command, options = load(Options, prog=PROG, prefix=PREFIX, description=DESCRIPTION, commands=COMMANDS)
     from dnswebhook import daemon
 
-    daemon.main()
+    daemon.main(command, options)

@@ -11,25 +11,22 @@ from daemonkit.lifecycle import Daemon
 from daemonkit.logs import get_logger
 from daemonkit.memory import give_back_large_buffers, spare_the_collector
 from daemonkit.ops import OpsApp, process_metrics
-from daemonkit.options import load
 from daemonkit.wsgi import HttpServer, ServerLimits
 from dnswebhook.app import Limits, WebhookApp
 from dnswebhook.errors import CredentialsRefused, StoreError
 from dnswebhook.journal import Journal
 from dnswebhook.metrics import Metrics
-from dnswebhook.options import COMMANDS, DESCRIPTION, PREFIX, PROG, Options
+from dnswebhook.options import PROG, Options
 from dnswebhook.provider import Policy, Provider
 from dnswebhook.readiness import Readiness
 from dnswebhook.stores.base import Store
 from dnswebhook.stores.embedded import EmbeddedStore
 from dnswebhook.stores.observed import ObservedStore
-from dnswebhook.stores.unifi.store import UnifiStore
 
 log = get_logger(__name__)
 
 
-def main() -> None:
-    command, options = load(Options, prog=PROG, prefix=PREFIX, description=DESCRIPTION, commands=COMMANDS)
+def main(command: str, options: Options) -> None:
     if command != "run" and options.log_level == "info":
         logs.setup("warning", options.log_format)  # a person asked for a table, not for our steps towards it
     metrics = Metrics(CollectorRegistry())
@@ -58,6 +55,8 @@ def open_store(options: Options, metrics: Metrics, *, remembers: bool) -> Store:
         metrics.store_requests.labels(operation, outcome).observe(seconds)
 
     if options.uses_unifi:
+        from dnswebhook.stores.unifi.store import UnifiStore  # with TLS, HTTP and JSON of controllers
+
         settings = options.unifi_settings()
         if not remembers:
             settings = dataclasses.replace(settings, state_dir=None)

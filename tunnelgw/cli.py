@@ -35,7 +35,6 @@ def main() -> None:
 
 def _run(arguments: Sequence[str], environ: Mapping[str, str]) -> int:
     from daemonkit.options import load
-    from tunnelgw.daemon import serve
     from tunnelgw.options import COMMANDS, DESCRIPTION, PREFIX, PROG, Options
 
     _, options = load(
@@ -48,4 +47,6 @@ def _run(arguments: Sequence[str], environ: Mapping[str, str]) -> int:
         commands=COMMANDS,
         questions=QUESTIONS,
     )
+    from tunnelgw.daemon import serve  # half a second, which --help and a misspelt option need not take
+
     return serve(options)

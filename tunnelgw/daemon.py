@@ -15,13 +15,12 @@ from daemonkit.memory import spare_the_collector
 from daemonkit.ops import OpsApp, process_metrics
 from daemonkit.secret import Secret
 from daemonkit.wsgi import HttpServer, ServerLimits
-from tunnelgw.authsecret import NoToken
 from tunnelgw.deliver.dispatch import Dispatch, Settings
 from tunnelgw.deliver.targets import Discovery
 from tunnelgw.features import SUPPORTED
 from tunnelgw.metrics import Metrics
 from tunnelgw.options import PROG, Options
-from tunnelgw.origins import Listeners, origin_of
+from tunnelgw.origins import Listeners, NoToken, origin_of
 from tunnelgw.provider.ingress import marker
 from tunnelgw.reconcile import Reconciler
 from tunnelgw.report.events import Recorder, WarningEvents

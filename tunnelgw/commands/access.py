@@ -1,14 +1,11 @@
 """How a command reaches proxies and provider, from the options of `run`; nothing is made where something is missing."""
 
 from daemonkit.secret import Secret
-from tunnelgw.authsecret import FIELD
 from tunnelgw.commands.diff import Access
 from tunnelgw.commands.world import NoWorld
 from tunnelgw.deliver.targets import Discovery
 from tunnelgw.options import DIRECTORY, Options
 from tunnelgw.provider.ingress import marker
-from tunnelgw.sources.kubernetes.secrets import UnusableSecret, read_value
-from tunnelgw.sources.kubernetes.server import ApiServer, ApiServerError, load_configuration
 
 
 def access_of(options: Options) -> Access:
@@ -34,6 +31,11 @@ def access_of(options: Options) -> Access:
 def _token(options: Options) -> Secret | None:
     if options.proxy_auth_token is not None or options.source == DIRECTORY:
         return options.proxy_auth_token
+    # Here, not above: manifests need no API server, and importing this takes longer than to read them.
+    from tunnelgw.origins.authsecret import FIELD
+    from tunnelgw.sources.kubernetes.secrets import UnusableSecret, read_value
+    from tunnelgw.sources.kubernetes.server import ApiServer, ApiServerError, load_configuration
+
     server = ApiServer(lambda: load_configuration(options.kubeconfig or ""))
     try:
         return read_value(server, options.auth_secret_key, FIELD)

@@ -7,7 +7,7 @@ import sys
 from collections.abc import Callable, Mapping, Sequence
 
 from daemonkit import standardfiles
-from tunnelgw.commands.world import NoWorld, World, from_api_server, from_controlled, from_files
+from tunnelgw.commands.world import NoWorld, World, from_controlled, from_files
 from tunnelgw.options import DEFAULT_CONTROLLER, DIRECTORY, PREFIX, PROG, Options
 
 EXIT_WELL = 0
@@ -87,6 +87,8 @@ def _world(found: argparse.Namespace, environ: Environ) -> World:
     manifests = found.manifests or ([variable] if variable else [])
     if manifests:
         return from_controlled(manifests, found.status_dir)
+    from tunnelgw.commands.listing import from_api_server
+
     return from_api_server(found.kubeconfig or environ.get("KUBECONFIG", ""), found.namespace)
 
 
@@ -164,6 +166,8 @@ def _diff(arguments: Sequence[str], environ: Environ) -> bool:
     if options.source == DIRECTORY:
         world = from_controlled([str(options.manifests_path)], str(options.status_path))
     else:
+        from tunnelgw.commands.listing import from_api_server
+
         world = from_api_server(options.kubeconfig or "", options.namespace)
     try:
         return diff(world, access_of(options), as_json=as_json)

@@ -1,6 +1,6 @@
 """Records on a UniFi network controller, behind `dnswebhook.stores.base.Store`.
 
-`UnifiStore` is the whole of it to the outside, made from `UnifiSettings`. Inside, downwards:
+`store.UnifiStore` is the whole of it to the outside, made from `settings.UnifiSettings`. Inside, downwards:
 
     store                                   which API to use, when to ask again
     check · auto · decision                 findings for a person; detection; what is remembered of it
@@ -12,8 +12,3 @@
     tls · sockets                           trust; connecting in time
     settings · address                      what a person sets
 """
-
-from dnswebhook.stores.unifi.settings import ApiChoice, FlavourChoice, UnifiSettings
-from dnswebhook.stores.unifi.store import UnifiStore
-
-__all__ = ["ApiChoice", "FlavourChoice", "UnifiSettings", "UnifiStore"]

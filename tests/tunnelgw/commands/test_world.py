@@ -11,7 +11,8 @@ from tests.tunnelgw.sources.directory.site import WEB, Site, route
 from tests.tunnelgw.sources.kubernetes.running import DEADLINE_S
 from tests.tunnelgw.sources.kubernetes.scriptedapi import ScriptedApi, listing
 from tunnelgw.commands import world
-from tunnelgw.commands.world import STATUS, NoWorld, from_api_server, from_controlled, from_files
+from tunnelgw.commands.listing import from_api_server
+from tunnelgw.commands.world import STATUS, NoWorld, from_controlled, from_files
 from tunnelgw.model.gateways import Gateway
 from tunnelgw.model.kinds import Kind
 from tunnelgw.model.snapshot import Entry

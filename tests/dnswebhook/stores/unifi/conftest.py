@@ -8,7 +8,8 @@ import pytest
 from daemonkit.secret import Secret
 from dnswebhook.deadline import Deadline
 from dnswebhook.stores.observed import Observe
-from dnswebhook.stores.unifi import UnifiSettings, UnifiStore
+from dnswebhook.stores.unifi.settings import UnifiSettings
+from dnswebhook.stores.unifi.store import UnifiStore
 from tests.support.controller import Controller
 
 

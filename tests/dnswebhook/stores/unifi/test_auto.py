@@ -10,7 +10,7 @@ from daemonkit.secret import Secret
 from dnswebhook.deadline import Deadline
 from dnswebhook.errors import CapabilitiesUnknown, CredentialsRefused, RateLimited, StoreTimeout, StoreUnreachable
 from dnswebhook.model import RecordSpec
-from dnswebhook.stores.unifi import UnifiStore
+from dnswebhook.stores.unifi.store import UnifiStore
 from tests.dnswebhook.stores.unifi.conftest import OpenStore
 from tests.support.controller import Controller, Hang, Reply, Reset, faults
 

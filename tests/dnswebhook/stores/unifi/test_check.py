@@ -11,7 +11,8 @@ import trustme
 from daemonkit.secret import Secret
 from dnswebhook.deadline import Deadline
 from dnswebhook.stores.base import Finding, Grade
-from dnswebhook.stores.unifi import UnifiSettings, UnifiStore
+from dnswebhook.stores.unifi.settings import UnifiSettings
+from dnswebhook.stores.unifi.store import UnifiStore
 from tests.dnswebhook.stores.unifi.conftest import OpenStore
 from tests.support.controller import Controller, Hang, faults
 

@@ -12,10 +12,11 @@ from daemonkit.secret import Secret
 from dnswebhook.deadline import Deadline
 from dnswebhook.errors import CredentialsRefused, StoreUnreachable
 from dnswebhook.model import RecordSpec
-from dnswebhook.stores.unifi import UnifiSettings, UnifiStore
 from dnswebhook.stores.unifi import transport as transports
 from dnswebhook.stores.unifi.address import Flavour
 from dnswebhook.stores.unifi.credentials import SessionCredentials
+from dnswebhook.stores.unifi.settings import UnifiSettings
+from dnswebhook.stores.unifi.store import UnifiStore
 from dnswebhook.stores.unifi.transport import Transport
 from tests.dnswebhook.stores.unifi.conftest import OpenStore
 from tests.support.controller import Controller, ExpiredAnswer, Reply, Reset

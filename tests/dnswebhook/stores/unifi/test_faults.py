@@ -22,8 +22,9 @@ from dnswebhook.errors import (
     StoreUnreachable,
 )
 from dnswebhook.model import RecordSpec
-from dnswebhook.stores.unifi import UnifiStore, integrationrows, v2rows
+from dnswebhook.stores.unifi import integrationrows, v2rows
 from dnswebhook.stores.unifi.integration import IntegrationStore
+from dnswebhook.stores.unifi.store import UnifiStore
 from tests.dnswebhook.stores.unifi.conftest import OpenStore
 from tests.support.controller import Controller, Hang, Huge, Reply, Reset, Slow, Truncate, faults
 

@@ -12,8 +12,8 @@ from daemonkit.secret import Secret
 from dnswebhook.deadline import Deadline
 from dnswebhook.errors import StoreError
 from dnswebhook.model import Record, RecordSpec
-from dnswebhook.stores.unifi import UnifiSettings, UnifiStore
-from dnswebhook.stores.unifi.settings import ApiChoice, FlavourChoice
+from dnswebhook.stores.unifi.settings import ApiChoice, FlavourChoice, UnifiSettings
+from dnswebhook.stores.unifi.store import UnifiStore
 
 SPEC = RecordSpec("app.example.com", "A", "192.0.2.1", 300)
 SECRET = "a-session-token"

@@ -8,7 +8,7 @@ import pytest
 from dnswebhook.deadline import Deadline
 from dnswebhook.errors import StoreUnreachable
 from dnswebhook.model import Origin, Record
-from dnswebhook.stores.unifi import UnifiStore
+from dnswebhook.stores.unifi.store import UnifiStore
 from tests.support.controller import Controller, Reply
 
 RECORDS: dict[str, dict[str, Any]] = {

@@ -4,8 +4,8 @@ from typing import Any
 import pytest
 
 from daemonkit.secret import Secret
-from dnswebhook.stores.unifi import UnifiSettings
 from dnswebhook.stores.unifi.address import Flavour
+from dnswebhook.stores.unifi.settings import UnifiSettings
 
 KEY = Secret("a-key")
 FINGERPRINT = "ab" * 32

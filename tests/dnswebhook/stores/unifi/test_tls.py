@@ -7,7 +7,8 @@ import trustme
 from daemonkit.secret import Secret
 from dnswebhook.deadline import Deadline
 from dnswebhook.errors import StoreTimeout, StoreUnreachable
-from dnswebhook.stores.unifi import UnifiSettings, UnifiStore
+from dnswebhook.stores.unifi.settings import UnifiSettings
+from dnswebhook.stores.unifi.store import UnifiStore
 from tests.dnswebhook.stores.unifi.conftest import OpenStore
 from tests.support.controller import Controller
 

@@ -12,7 +12,9 @@ import pytest
 from daemonkit.secret import Secret
 from dnswebhook.deadline import Deadline
 from dnswebhook.errors import StoreTimeout, StoreUnreachable
-from dnswebhook.stores.unifi import UnifiSettings, UnifiStore, sockets
+from dnswebhook.stores.unifi import sockets
+from dnswebhook.stores.unifi.settings import UnifiSettings
+from dnswebhook.stores.unifi.store import UnifiStore
 from dnswebhook.stores.unifi.transport import NoReply, Reply, Request, Transport
 from tests.support.controller import Controller, generated_drafts
 

@@ -9,7 +9,7 @@ import pytest
 from dnswebhook.deadline import Deadline
 from dnswebhook.errors import AlreadyExists, NotFound, Overlaps, RecordError, StoreUnreachable, UpdateUnsupported
 from dnswebhook.model import Origin, Record, RecordSpec
-from dnswebhook.stores.unifi import UnifiStore
+from dnswebhook.stores.unifi.store import UnifiStore
 from tests.dnswebhook.stores.unifi.conftest import OpenStore
 from tests.support.controller import Controller, Hang, PutRefusal, faults
 

@@ -12,6 +12,7 @@ import time
 from daemonkit.logs import get_logger
 from daemonkit.secret import Secret
 from tunnelgw.model.meta import Key
+from tunnelgw.origins.origin import NoToken
 from tunnelgw.sources.kubernetes.secrets import UnusableSecret, create, read_value
 from tunnelgw.sources.kubernetes.server import ApiServer, Refused, Unreachable
 
@@ -25,10 +26,6 @@ _FORBIDDEN_S = 5.0
 """A right that is missing for so long is missing."""
 _DELETE = "delete it (kubectl -n {0} delete secret {1})"
 _MEND = "give it a value at {field} where it is managed"
-
-
-class NoToken(Exception):
-    """The controller cannot run; the message ends with the remedy."""
 
 
 def shared_token(server: ApiServer, key: Key, stop: threading.Event, *, is_managed: bool) -> Secret | None:

@@ -1,0 +1,54 @@
+"""The objects of an API server, listed once. On its own: importing this takes longer than to read a folder."""
+
+import threading
+import time
+
+from tunnelgw.commands.world import NoWorld, World
+from tunnelgw.model.kinds import Kind
+from tunnelgw.sources.kubernetes.server import ApiServer, ApiServerError, load_configuration
+from tunnelgw.sources.kubernetes.source import KubernetesSource
+from tunnelgw.sources.kubernetes.watch import Restart
+from tunnelgw.sources.store import Store
+
+_LISTING_S = 60.0
+
+
+def from_api_server(kubeconfig: str, namespace: str) -> World:
+    """Raises NoWorld."""
+    stop = threading.Event()
+    server = ApiServer(lambda: load_configuration(kubeconfig))
+    try:
+        server.request("GET", "/version")
+    except ApiServerError as error:
+        raise NoWorld(f"{error}; see --kubeconfig (KUBECONFIG) and --manifests (TUNNELGW_MANIFESTS)") from error
+    store = Store(home=namespace)
+    failures: dict[Kind, ApiServerError] = {}
+    forbidden: list[Kind] = []
+
+    def note(kind: Kind, cause: Restart, error: ApiServerError) -> None:
+        failures[kind] = error
+        if cause is Restart.FORBIDDEN:
+            forbidden.append(kind)
+            store.call()
+
+    source = KubernetesSource(server, store, stop, on_restart=note)
+    threads = [threading.Thread(target=target, name=name, daemon=True) for name, target in source.threads()]
+    for thread in threads:
+        thread.start()
+    try:
+        deadline_s = time.monotonic() + _LISTING_S
+        while not store.wait(deadline_s):
+            if forbidden:
+                raise NoWorld(f"{forbidden[0]} may not be listed: {failures[forbidden[0]]}")
+            if time.monotonic() >= deadline_s:
+                missing = sorted(store.unlisted)
+                reasons = sorted({str(failures[kind]) for kind in missing if kind in failures})
+                what = ", ".join(missing) or "referenced Secrets"
+                raise NoWorld(": ".join((f"{what} could not be listed within {_LISTING_S:.0f} s", *reasons)))
+        return World(store.take().snapshot)
+    finally:
+        stop.set()
+        source.drain(time.monotonic())
+        for thread in threads:
+            thread.join(1.0)
+        source.stop()

@@ -1,0 +1,97 @@
+"""An API server: objects, statuses, Events, the Lease, and the Secret with the proxies' token."""
+
+import os
+import socket
+import threading
+import uuid
+from pathlib import Path
+
+from daemonkit.secret import Secret
+from tunnelgw.model.meta import Key
+from tunnelgw.options import Options
+from tunnelgw.origins.authsecret import shared_token
+from tunnelgw.origins.origin import Listeners, Threads
+from tunnelgw.report.events import Recorder
+from tunnelgw.sources.kubernetes.events import EventRecorder
+from tunnelgw.sources.kubernetes.lease import Leadership
+from tunnelgw.sources.kubernetes.reach import Reach
+from tunnelgw.sources.kubernetes.server import ApiServer, edition, load_configuration
+from tunnelgw.sources.kubernetes.source import KubernetesSource
+from tunnelgw.sources.kubernetes.statuses import StatusWriter
+from tunnelgw.sources.store import Store
+from tunnelgw.sources.writing import Writer
+
+
+class ApiServerOrigin:
+    def __init__(self, options: Options, store: Store, stop: threading.Event, listeners: Listeners) -> None:
+        _require_kubeconfig(options)
+        self._options = options
+        self._stop = stop
+        identity = f"{socket.gethostname()}_{uuid.uuid4().hex[:8]}"
+        self._reach = Reach()
+        self.server = self._server()
+        self.writer: Writer = StatusWriter(self.server)
+        self.recorder: Recorder | None = EventRecorder(self.server, options.controller_name, identity, stop)
+        self._source = KubernetesSource(
+            self.server, store, stop, on_restart=lambda kind, _cause, _error: listeners.on_restart(kind)
+        )
+        # The Lease is renewed until nothing is under way any more, over connections that still work then.
+        self._is_over = threading.Event()
+        self._gives_way = threading.Event()
+        self._lease_server = self._server()
+        self._leadership = Leadership(
+            self._lease_server,
+            Key(options.namespace, options.controller_id),
+            identity,
+            self._is_over,
+            lambda _is_held: listeners.on_leading(),
+            may_give_back=self._gives_way.is_set,
+        )
+
+    def leads(self) -> bool:
+        return self._leadership.is_held() if self._options.leader_elect else True
+
+    def threads(self) -> Threads:
+        election = [("leader-election", self._leadership.run)] if self._options.leader_elect else []
+        events = [("events", self.recorder.run)] if isinstance(self.recorder, EventRecorder) else []
+        return [*self._source.threads(), *events, *election]
+
+    def token(self) -> Secret | None:
+        options = self._options
+        if options.proxy_auth_token is not None or options.dry_run:
+            return options.proxy_auth_token  # in a dry run no proxy is asked, and no Secret made
+        return shared_token(
+            self.server, options.auth_secret_key, self._stop, is_managed=options.proxy_auth_secret_managed
+        )
+
+    def drain(self, deadline_s: float) -> None:
+        self._source.drain(deadline_s)
+
+    def give_way(self) -> None:
+        self._gives_way.set()
+
+    def stop(self) -> None:
+        self._is_over.set()
+        self._source.stop()
+
+    def _server(self) -> ApiServer:
+        kubeconfig = self._options.kubeconfig or ""
+        return ApiServer(lambda: load_configuration(kubeconfig), lambda: edition(kubeconfig), reach=self._reach)
+
+
+def _require_kubeconfig(options: Options) -> None:
+    """A name that is misspelt would be tried for ever. What the file says may become true later.
+
+    Of several, as kubectl takes them, some may be missing.
+    """
+    failure: OSError | None = None
+    for name in filter(None, (options.kubeconfig or "").split(os.pathsep)):
+        try:
+            Path(name).expanduser().open("rb").close()
+        except OSError as error:
+            reason = f"{error.strerror}: want a kubeconfig, see --kubeconfig and KUBECONFIG"
+            failure = OSError(error.errno, reason, name)
+        else:
+            return
+    if failure is not None:
+        raise failure

@@ -1,0 +1,69 @@
+"""A folder of manifests; statuses are files beside it, and the proxies' token is given."""
+
+import errno
+import os
+import threading
+
+from daemonkit.secret import Secret
+from tunnelgw.options import Options
+from tunnelgw.origins.origin import Threads
+from tunnelgw.report.events import Recorder
+from tunnelgw.sources.directory.source import DirectorySource
+from tunnelgw.sources.store import Store
+from tunnelgw.sources.writing import Writer
+
+
+class FolderOrigin:
+    def __init__(self, options: Options, store: Store, stop: threading.Event) -> None:
+        _require_manifests(options)
+        if not options.dry_run:
+            _require_writable(options)
+        self.recorder: Recorder | None = None
+        self._token = options.proxy_auth_token
+        self._source = DirectorySource(
+            options.manifests_path, options.status_path, store, stop, is_dry_run=options.dry_run
+        )
+        self.writer: Writer = self._source.writer()
+
+    def threads(self) -> Threads:
+        return [self._source.thread()]
+
+    def leads(self) -> bool:
+        return True
+
+    def token(self) -> Secret | None:
+        return self._token
+
+    def drain(self, deadline_s: float) -> None:
+        """Nothing is under way longer than a look at the folder."""
+
+    def give_way(self) -> None:
+        """Nobody waits."""
+
+    def stop(self) -> None:
+        """Nothing is open."""
+
+
+def _require_manifests(options: Options) -> None:
+    """A folder that is misspelt must not be made: an empty one takes away all that is served."""
+    path = options.manifests_path
+    try:
+        os.scandir(path).close()
+    except OSError as error:
+        reason = f"{error.strerror}: want the folder with the manifests, see --manifests"
+        raise OSError(error.errno, reason, str(path)) from error
+
+
+def _require_writable(options: Options) -> None:
+    """Statuses, generations and times of creation are kept there: without them nothing is true after a restart."""
+    path = options.status_path
+    remedy = "statuses are written here; choose another place with --status-dir"
+    try:
+        path.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        reason = (error.strerror or str(error)).lower()
+        raise OSError(error.errno, f"{reason}: {remedy}", str(path)) from error
+    if os.statvfs(path).f_flag & os.ST_RDONLY:
+        raise OSError(errno.EROFS, f"read-only file system: {remedy}", str(path))
+    if not os.access(path, os.W_OK | os.X_OK):
+        raise PermissionError(errno.EACCES, f"permission denied: {remedy}", str(path))
