@@ -10,7 +10,6 @@ import pytest
 from tests.tunnelgw.sources.directory.site import WEB, Site, route
 from tests.tunnelgw.sources.kubernetes.running import DEADLINE_S
 from tests.tunnelgw.sources.kubernetes.scriptedapi import ScriptedApi, listing
-from tunnelgw.commands import world
 from tunnelgw.commands.listing import from_api_server
 from tunnelgw.commands.world import STATUS, NoWorld, from_controlled, from_files
 from tunnelgw.model.gateways import Gateway
@@ -106,7 +105,7 @@ def test_what_cannot_be_listed_is_told_with_its_reason(
     status_code: int,
     told: str,
 ) -> None:
-    monkeypatch.setattr(world, "_LISTING_S", 3.0)
+    monkeypatch.setattr("tunnelgw.commands.listing._LISTING_S", 3.0)
     with ScriptedApi() as api:
         refusing_secrets(api, status_code)
 
