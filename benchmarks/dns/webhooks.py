@@ -141,7 +141,7 @@ def our_environment(store: str, controller_url: str, state_dir: Path) -> dict[st
     return env
 
 
-def ours(store: str, controller_url: str, writers: int = 4) -> Candidate:
+def ours(store: str, controller_url: str, writers: int = 5) -> Candidate:
     """`writers` is `--write-parallelism`."""
 
     def start(state_dir: Path) -> Webhook:
