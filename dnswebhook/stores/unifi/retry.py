@@ -20,7 +20,7 @@ import backoff
 from dnswebhook.deadline import Deadline
 from dnswebhook.errors import RateLimited, StoreError
 from dnswebhook.stores.unifi import replies
-from dnswebhook.stores.unifi.transport import NoReply, Reply, Request
+from dnswebhook.stores.unifi.transport import NoReply, NoTimeLeft, Reply, Request
 
 MAX_ATTEMPTS = 4
 FIRST_PAUSE_S = 0.2
@@ -69,10 +69,13 @@ class RetryPolicy:
         """The first reply that is neither 429 nor 5xx; raises StoreError, or Unclear for a POST."""
         pauses = backoff.expo(factor=FIRST_PAUSE_S, max_value=MAX_PAUSE_S)
         next(pauses)  # backoff's generators begin with an empty item
+        error: StoreError | None = None
         for attempt in itertools.count(1):
             self._gate.pass_through(deadline)
             try:
                 reply = exchange()
+            except NoTimeLeft as late:
+                raise error or late.error from late  # what failed before says why
             except NoReply as failure:
                 if failure.was_sent and not request.is_idempotent:
                     failure.error.is_pending = True

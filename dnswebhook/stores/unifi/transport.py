@@ -76,6 +76,14 @@ class NoReply(Exception):
         """False: the same would happen again, or the time is used up."""
 
 
+class NoTimeLeft(NoReply):
+    """The deadline had passed before anything was sent."""
+
+    def __init__(self, request: Request) -> None:
+        late = StoreTimeout(f"no time left for {request.method} {request.path}")
+        super().__init__(late, was_sent=False, is_repeatable=False)
+
+
 class Transport:
     def __init__(self, settings: UnifiSettings) -> None:
         """Raises ValueError when the CA file cannot be used."""
@@ -88,8 +96,7 @@ class Transport:
         """Raises NoReply; replies with an error status are returned."""
         timeout_s = min(self._settings.request_timeout_s * request.timeout_factor, deadline.remaining_s)
         if timeout_s <= 0:
-            late = StoreTimeout(f"no time left for {request.method} {request.path}")
-            raise NoReply(late, was_sent=False, is_repeatable=False)
+            raise NoTimeLeft(request)
         try:
             reply = self._pool.exchange(
                 request.method, self._prefix + request.path, _fields(request, headers), request.body, timeout_s

@@ -4,9 +4,9 @@ import pytest
 from urllib3 import HTTPHeaderDict
 
 from dnswebhook.deadline import Deadline
-from dnswebhook.errors import RateLimited, StoreUnreachable
+from dnswebhook.errors import RateLimited, StoreTimeout, StoreUnreachable
 from dnswebhook.stores.unifi.retry import MAX_ATTEMPTS, RateGate, RetryPolicy, retry_after_s
-from dnswebhook.stores.unifi.transport import Reply, Request
+from dnswebhook.stores.unifi.transport import NoReply, NoTimeLeft, Reply, Request
 
 DATE = "Sun, 06 Nov 1994 08:49:37 GMT"
 
@@ -76,6 +76,29 @@ def test_a_controller_that_keeps_failing_is_asked_four_times() -> None:
         RetryPolicy(lambda: None).send(request, exchange, Deadline.after(600))
 
     assert len(asked) == MAX_ATTEMPTS == 4
+
+
+def test_what_failed_is_told_when_no_time_is_left_to_try_it_again() -> None:
+    request = Request("GET", "/rows")
+    failures = iter(
+        (NoReply(StoreUnreachable("no such name"), was_sent=False, is_repeatable=True), NoTimeLeft(request)),
+    )
+
+    def exchange() -> Reply:
+        raise next(failures)
+
+    with pytest.raises(StoreUnreachable, match="no such name"):
+        RetryPolicy(lambda: None).send(request, exchange, Deadline.after(600))
+
+
+def test_no_time_at_the_first_try_is_told_as_that() -> None:
+    request = Request("GET", "/rows")
+
+    def exchange() -> Reply:
+        raise NoTimeLeft(request)
+
+    with pytest.raises(StoreTimeout, match="no time left for GET /rows"):
+        RetryPolicy(lambda: None).send(request, exchange, Deadline.after(600))
 
 
 def test_a_controller_that_keeps_asking_for_patience_is_asked_four_times() -> None:
