@@ -124,7 +124,8 @@ class Front:
         with self._lock:
             streams = [*self._streams]
         for stream in streams:
-            with contextlib.suppress(RuntimeError):  # it has just ended by itself
+            # It has just ended by itself: back in the pool, closed, or its socket is.
+            with contextlib.suppress(RuntimeError, ValueError, OSError):
                 stream.shutdown()
 
     def __enter__(self) -> Self:
