@@ -3,7 +3,8 @@
 One process and one thread: a worker's data plane with real sockets, doors to backends, while clients and backend are
 played here between its turns, when no time is taken. A round is 64 requests on four connections, all before the first
 answer, as a saturated worker meets them. The figure is CPU time a request in the best tenth of the rounds, since other
-load can only make it worse. `--profile` shows where Python's calls go instead.
+load can only make it worse. `--profile` shows where Python's calls go instead, and `--count` the steps of its bytecode:
+the same in every hour, so that two versions can be compared to one in a thousand, but blind to what C functions cost.
 
 A request has few fields; with `--new-fields 8` it has sixteen, as a trusted proxy in front sends them over HTTP/2, and
 eight of them were never seen before. Compare with `--new-fields 1`: a `cf-ray` never repeats.
@@ -12,13 +13,17 @@ eight of them were never seen before. Compare with `--new-fields 1`: a `cf-ray` 
 import argparse
 import contextlib
 import cProfile
+import functools
 import itertools
 import pstats
 import socket
+import sys
 import time
 from abc import ABC, abstractmethod
+from collections import Counter
 from collections.abc import Callable
-from typing import Literal
+from types import CodeType, FrameType
+from typing import Any, Literal
 
 from hpack import Encoder
 
@@ -37,6 +42,9 @@ from proxy.worker.dataplane import DataPlane
 CONNECTIONS = 4
 STREAMS = 16
 ROUNDS = 600
+COUNTED_ROUNDS = 10
+SHOWN = 45
+"""Functions."""
 WARM_UP = 50
 REQUEST = b"GET / HTTP/1.1\r\nHost: bench.example\r\nUser-Agent: h2load nghttp2/1.52.0\r\n\r\n"
 USUAL_BLOCK = Encoder().encode(
@@ -164,10 +172,16 @@ class H2Backend(Backend):
 
 
 class Bench:
-    def __init__(self, client: str, backend: BackendProtocol, mix: RequestMix | None = None) -> None:
-        """The protocols, and what an HTTP/2 client that is trusted asks instead of the same small request."""
+    def __init__(
+        self,
+        client: str,
+        backend: BackendProtocol,
+        mix: RequestMix | None = None,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        """`mix`: what an HTTP/2 client that is trusted asks instead of the same small request."""
         self._backend = H2Backend() if backend == "h2c" else H1Backend()
-        self._loop = Loop()
+        self._loop = Loop(clock)
         stats = Stats()
         log = AccessLogWriter(self._loop, stats, AccessLogSettings("off"))
         self._plane = DataPlane(self._loop, stats, log)
@@ -216,7 +230,9 @@ class Bench:
 
 def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.proxy_request", description=__doc__)
-    parser.add_argument("--profile", action="store_true", help="show Python's calls by their own time")
+    shown = parser.add_mutually_exclusive_group()
+    shown.add_argument("--profile", action="store_true", help="show Python's calls by their own time")
+    shown.add_argument("--count", action="store_true", help="show the steps of Python's bytecode, by function")
     parser.add_argument(
         "--new-fields",
         type=int,
@@ -227,15 +243,22 @@ def main() -> None:
     for client, backend in PAIRS:
         if options.new_fields is not None and client == "h1":
             continue
-        bench = Bench(client, backend, None if options.new_fields is None else RequestMix(options.new_fields))
+        mix = None if options.new_fields is None else RequestMix(options.new_fields)
+        # Counted, turns take so long that they would be cut short.
+        clock = functools.partial(float, time.monotonic()) if options.count else time.monotonic
+        bench = Bench(client, backend, mix, clock)
         spare_the_collector()
         for _ in range(WARM_UP):
             bench.round(_timed)
         if options.profile:
             _profile(bench)
             continue
-        costs = sorted(bench.round(_timed) for _ in range(ROUNDS))
         name = "h2c" if backend == "h2c" else "h1"
+        if options.count:
+            print(f"{client} -> {name}, steps and calls a request:")
+            _count(bench)
+            continue
+        costs = sorted(bench.round(_timed) for _ in range(ROUNDS))
         print(f"{client} -> {name}: {costs[ROUNDS // 10] / CONNECTIONS / STREAMS / 1000:.2f} us a request")
 
 
@@ -256,7 +279,35 @@ def _profile(bench: Bench) -> None:
         bench.round(profiled)
     calls = pstats.Stats(profile)
     print(f"{calls.total_calls / ROUNDS / CONNECTIONS / STREAMS:.0f} calls a request")  # type: ignore[attr-defined]
-    calls.strip_dirs().sort_stats("tottime").print_stats(45)
+    calls.strip_dirs().sort_stats("tottime").print_stats(SHOWN)
+
+
+def _count(bench: Bench) -> None:
+    steps: Counter[CodeType] = Counter()
+    calls: Counter[CodeType] = Counter()
+
+    def step(frame: FrameType, event: str, _: Any) -> Callable[..., Any]:
+        if event == "opcode":
+            steps[frame.f_code] += 1
+        return step
+
+    def enter(frame: FrameType, _event: str, _: Any) -> Callable[..., Any]:
+        calls[frame.f_code] += 1
+        frame.f_trace_opcodes = True
+        return step
+
+    def counted(call: Callable[[], None]) -> int:
+        sys.settrace(enter)
+        call()
+        sys.settrace(None)
+        return 0
+
+    for _ in range(COUNTED_ROUNDS):
+        bench.round(counted)
+    requests = COUNTED_ROUNDS * CONNECTIONS * STREAMS
+    print(f"{steps.total() / requests:7.1f} {calls.total() / requests:6.2f}  all")
+    for code, count in steps.most_common(SHOWN):
+        print(f"{count / requests:7.1f} {calls[code] / requests:6.2f}  {code.co_qualname}")
 
 
 def _timed(call: Callable[[], None]) -> int:
