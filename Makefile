@@ -4,8 +4,8 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 SOURCES := daemonkit dnswebhook proxy tunnelgw tests tools benchmarks examples
-# The tests mostly wait for real programs, so somewhat more than a file a core at a time.
-PYTEST_ARGS ?= --numprocesses=3 --dist=loadfile
+# The tests mostly wait for real programs, so more than a file a core at a time.
+PYTEST_ARGS ?= --numprocesses=4 --dist=loadfile
 
 .DEFAULT_GOAL := help
 .PHONY: help demo test conformance lint format generate bench bench-dns bench-proxy bench-tunnel bench-controller limits-proxy limits-tunnel pins clean

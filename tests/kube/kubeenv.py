@@ -13,7 +13,7 @@ import json
 import os
 import shutil
 import ssl
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
@@ -31,6 +31,8 @@ ETCD_READY_S = 30.0
 APISERVER_READY_S = 120.0
 PROBE_S = 3.0
 STOP_GRACE_S = 20.0
+_COLLECTING = {"GOGC": "200"}
+"""Half the work for garbage, for a fifth more memory: a fifth of what an API server does while tests run."""
 
 
 class MissingProgram(Exception):
@@ -114,7 +116,7 @@ def start(state: Path, programs: Programs, *, is_tied: bool) -> Environment:
                 APISERVER_READY_S,
             ),
         ):
-            started.append(spawn(name, tied(command) if is_tied else command, state / f"{name}.log"))
+            started.append(_spawn(name, tied(command) if is_tied else command, state / f"{name}.log"))
             wait_ready(started[-1], is_ready, ready_s)
     except BaseException:
         for process in reversed(started):
@@ -132,7 +134,7 @@ def restart_apiserver(environment: Environment) -> Environment:
     etcd, old = environment.processes
     command = Path(f"/proc/{old.pid}/cmdline").read_text().rstrip("\0").split("\0")
     stop(old, STOP_GRACE_S)
-    new = spawn(old.name, tied(command), Path(old.log))
+    new = _spawn(old.name, tied(command), Path(old.log))
     restarted = replace(environment, processes=(etcd, new))
     port = int(environment.server.rpartition(":")[2])
     wait_ready(new, _apiserver_probe(environment.pki, port), APISERVER_READY_S)
@@ -156,6 +158,10 @@ def load(state: Path) -> Environment | None:
     except FileNotFoundError:
         return None
     return Environment(state, document["server"], tuple(Recorded(**process) for process in document["processes"]))
+
+
+def _spawn(name: str, command: Sequence[str], log: Path) -> Recorded:
+    return spawn(name, command, log, {**_COLLECTING, **os.environ})
 
 
 def _save(environment: Environment) -> None:
