@@ -23,6 +23,7 @@ COMMANDS = {"run": "control until told to stop"}
 
 KUBERNETES, DIRECTORY = "kubernetes", "directory"
 DEFAULT_CONTROLLER = "tunnelgw.dev/tunnel-gateway-controller"
+DEFAULT_NAMESPACE = "tunnelgw-system"
 _CONTROLLER_NAME = re.compile(r"[a-z0-9]([a-z0-9.-]*[a-z0-9])?/[A-Za-z0-9/._~%!$&'()*+,;=:-]+")
 _UNSAFE = re.compile(r"[^a-z0-9]+")
 _MAX_LABEL_CHARACTERS = 63
@@ -91,9 +92,9 @@ class Options(CommonOptions):
         help="GatewayClasses with this spec.controllerName are ours",
     )
     namespace: str = option(
-        default="tunnelgw-system",
+        default=DEFAULT_NAMESPACE,
         group="source",
-        help="the controller's own namespace: its auth Secret, its Lease, Secrets of cluster-scoped objects",
+        help="the controller's own namespace: its auth Secret, Lease, Secrets and Services of cluster-scoped objects",
     )
     leader_elect: bool = option(
         parse=parse_bool,

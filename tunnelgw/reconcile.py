@@ -193,7 +193,7 @@ class Reconciler:
     def _take(self, change: Change) -> None:
         snapshot, is_first = change.snapshot, self._translation is None
         if self._translation is None:
-            self._translation = Translation(snapshot, self._discovery.controller_name)
+            self._translation = Translation(snapshot, self._discovery.controller_name, self._discovery.namespace)
             differences = _everything(self._translation, snapshot)
         else:
             self._reporter.expect_more(len(_with_status(change.changed)))

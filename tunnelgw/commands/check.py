@@ -21,9 +21,9 @@ _STYLES = {
 }
 
 
-def check(world: World, controller_name: str, *, as_json: bool, wants_all: bool) -> bool:
+def check(world: World, controller_name: str, home_namespace: str, *, as_json: bool, wants_all: bool) -> bool:
     """True when nothing is refused."""
-    rows = [*_unreadable(world), *_judged(world, controller_name)]
+    rows = [*_unreadable(world), *_judged(world, Translation(world.snapshot, controller_name, home_namespace))]
     if as_json:
         show.as_json(rows)
     else:
@@ -37,8 +37,7 @@ def _unreadable(world: World) -> list[Row]:
     ]
 
 
-def _judged(world: World, controller_name: str) -> list[Row]:
-    translation = Translation(world.snapshot, controller_name)
+def _judged(world: World, translation: Translation) -> list[Row]:
     return [
         msgspec.structs.replace(row, where=world.places.get(_entry(row), ""))
         for row in judge(world.snapshot, translation)

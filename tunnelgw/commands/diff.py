@@ -74,7 +74,7 @@ def diff(world: World, access: Access, *, as_json: bool) -> bool:
 
 
 def _differences(world: World, access: Access) -> Iterator[Difference]:
-    translation = Translation(world.snapshot, access.discovery.controller_name)
+    translation = Translation(world.snapshot, access.discovery.controller_name, access.discovery.namespace)
     for name, plane in planes(world.snapshot, access.discovery).items():
         if name in translation.documents:
             wanted = document.decode(translation.documents[name].encode(0))
@@ -91,7 +91,7 @@ def _differences(world: World, access: Access) -> Iterator[Difference]:
 
 def _unheld(world: World, access: Access) -> Iterator[str]:
     """Data planes that serve something, without a proxy."""
-    translation = Translation(world.snapshot, access.discovery.controller_name)
+    translation = Translation(world.snapshot, access.discovery.controller_name, access.discovery.namespace)
     for name, plane in planes(world.snapshot, access.discovery).items():
         if name in translation.documents and not plane.endpoints:
             wanted = document.decode(translation.documents[name].encode(0))

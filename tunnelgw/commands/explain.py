@@ -11,9 +11,9 @@ from tunnelgw.commands.world import NoWorld, World
 from tunnelgw.translate.pipeline import Translation
 
 
-def explain(world: World, controller_name: str, question: Question, *, as_json: bool) -> bool:
+def explain(world: World, controller_name: str, home_namespace: str, question: Question, *, as_json: bool) -> bool:
     """True when a route would take the request wherever it can come in. Raises NoWorld when it can come in nowhere."""
-    documents = Translation(world.snapshot, controller_name).documents
+    documents = Translation(world.snapshot, controller_name, home_namespace).documents
     refusals: list[str] = []
     answers: list[bool] = []
     for plane in sorted(documents):

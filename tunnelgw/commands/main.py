@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 from daemonkit import standardfiles
 from tunnelgw.commands.world import NoWorld, World, from_controlled, from_files
-from tunnelgw.options import DEFAULT_CONTROLLER, DIRECTORY, PREFIX, PROG, Options
+from tunnelgw.options import DEFAULT_CONTROLLER, DEFAULT_NAMESPACE, DIRECTORY, PREFIX, PROG, Options
 
 EXIT_WELL = 0
 EXIT_NOT_WELL = 1
@@ -74,9 +74,13 @@ def _add_source(parser: argparse.ArgumentParser, environ: Environ) -> None:
         metavar="FILE",
         help="how to reach the API server [KUBECONFIG; default: ~/.kube/config]",
     )
+    _add_namespace(parser, environ)
+
+
+def _add_namespace(parser: argparse.ArgumentParser, environ: Environ) -> None:
     parser.add_argument(
         "--namespace",
-        default=environ.get("TUNNELGW_NAMESPACE") or "tunnelgw-system",
+        default=environ.get("TUNNELGW_NAMESPACE") or DEFAULT_NAMESPACE,
         help="the controller's own namespace [TUNNELGW_NAMESPACE; default: %(default)s]",
     )
 
@@ -103,8 +107,10 @@ def _check(arguments: Sequence[str], environ: Environ) -> bool:
     )
     parser.add_argument("paths", nargs="+", metavar="PATH", help="folders or files; - reads standard input")
     parser.add_argument("--all", action="store_true", help="also tell what is accepted, and what is not ours")
+    _add_namespace(parser, environ)
     found = parser.parse_args(arguments)
-    return check(from_files(found.paths), found.controller_name, as_json=found.json, wants_all=found.all)
+    world = from_files(found.paths)
+    return check(world, found.controller_name, found.namespace, as_json=found.json, wants_all=found.all)
 
 
 def _explain(arguments: Sequence[str], environ: Environ) -> bool:
@@ -128,7 +134,7 @@ def _explain(arguments: Sequence[str], environ: Environ) -> bool:
         question = Question.parse(found.method, found.url, found.header, found.listener)
     except SourceError as error:
         raise NoWorld(str(error)) from error
-    return explain(_world(found, environ), found.controller_name, question, as_json=found.json)
+    return explain(_world(found, environ), found.controller_name, found.namespace, question, as_json=found.json)
 
 
 def _status(arguments: Sequence[str], environ: Environ) -> bool:

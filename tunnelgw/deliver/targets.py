@@ -81,7 +81,7 @@ class Discovery(msgspec.Struct, frozen=True):
 
     controller_name: str
     namespace: str
-    """Of Secrets that objects of cluster scope name without one."""
+    """Of Secrets and Services that objects of cluster scope name without one."""
     endpoints: tuple[str, ...] = ()
     service: Key | None = None
     is_tls: bool = False

@@ -82,6 +82,7 @@ def _offer(view: View, key: Key, setup: GatewaySetup) -> _Offer:
 
 
 def _service_offer(view: View, ref: DirectService, namespace: str) -> _Offer:
+    """`namespace`: the Gateway's, which its GatewayConfig means where it names none."""
     key = Key(ref.namespace or namespace, ref.name)
     service = view.get(Kind.SERVICE, key)
     if not isinstance(service, Service):

@@ -3,6 +3,8 @@
 import ipaddress
 import re
 
+import msgspec
+
 from tunnelgw.model.conditions import ConditionType, Finding, Reason
 from tunnelgw.model.gateways import GatewayClass
 from tunnelgw.model.kinds import Kind
@@ -92,25 +94,35 @@ def config_problem(config: GatewayClassConfigSpec) -> str:
         return f"publish is {config.publish[:64]!r}, want Tunnel or Direct"
     if config.direct is not None:
         for address in config.direct.addresses:
-            if not is_ip_address(address):
-                return f"direct.addresses has {address[:64]!r}, which is not an IP address"
+            if problem := _address_problem(address):
+                return f"direct.addresses has {address[:64]!r}, which is {problem}"
         if config.direct.addresses and config.direct.service:
             return "direct has both `addresses` and `service`, want one of the two"
         for address in config.direct.service.addresses if config.direct.service else ():
-            if not is_ip_address(address) and (not _HOSTNAME.fullmatch(address) or _NUMBERS.fullmatch(address)):
-                return (
-                    f"direct.service.addresses has {address[:64]!r}, "
-                    "which is neither an IP address nor a hostname in lower case"
-                )
+            is_hostname = _HOSTNAME.fullmatch(address) and not _NUMBERS.fullmatch(address)
+            if not is_hostname and (
+                problem := _address_problem(address, "neither an IP address nor a hostname in lower case")
+            ):
+                return f"direct.service.addresses has {address[:64]!r}, which is {problem}"
     return ""
 
 
 def is_ip_address(text: str) -> bool:
+    """As the API takes it in `status.addresses`: without a zone, which means nothing on another host."""
     try:
         ipaddress.ip_address(text)
     except ValueError:
         return False
-    return True
+    return "%" not in text
+
+
+def _address_problem(text: str, otherwise: str = "not an IP address") -> str:
+    """Why clients cannot be sent there, which whoever reads the status does, such as external-dns."""
+    if not is_ip_address(text):
+        return otherwise
+    address = ipaddress.ip_address(text)
+    is_of_no_host = address.is_unspecified or address.is_multicast
+    return "not the address of a host: want one at which clients reach the proxy" if is_of_no_host else ""
 
 
 def left_out(wanted: ProxySettings | None) -> tuple[Finding, ...]:
@@ -146,4 +158,13 @@ def _with_parameters(view: View, ref: ParametersRef | None) -> ClassSetup:
         return ClassSetup(nothing, f"{ref.kind} {ref.name} does not exist")
     if problem := config_problem(config.spec):
         return ClassSetup(nothing, f"{ref.kind} {ref.name}: {problem}")
-    return ClassSetup(config.spec)
+    return ClassSetup(_at_home(config.spec, view.home_namespace))
+
+
+def _at_home(config: GatewayClassConfigSpec, home_namespace: str) -> GatewayClassConfigSpec:
+    """With the namespace of its Service, which no Gateway's namespace may decide."""
+    direct = config.direct
+    if direct is None or direct.service is None or direct.service.namespace:
+        return config
+    service = msgspec.structs.replace(direct.service, namespace=home_namespace)
+    return msgspec.structs.replace(config, direct=msgspec.structs.replace(direct, service=service))

@@ -23,6 +23,7 @@ V = TypeVar("V")
 
 
 CONTROLLER_NAME = "tunnelgw.dev/tunnel-gateway-controller"
+HOME_NAMESPACE = "tunnelgw-system"
 
 
 class View(Protocol):
@@ -31,6 +32,10 @@ class View(Protocol):
     @property
     def controller_name(self) -> str:
         """GatewayClasses with this controllerName are ours. It never changes."""
+
+    @property
+    def home_namespace(self) -> str:
+        """The controller's, which is meant where an object of cluster scope names none. It never changes."""
 
     def get(self, kind: Kind, key: Key) -> Object | None:
         """An object, None where there is none."""
@@ -105,8 +110,11 @@ class _Node:
 class Queries:
     """The values of all questions asked so far, for one snapshot after the other. Also the view of each query."""
 
-    def __init__(self, snapshot: Snapshot, controller_name: str = CONTROLLER_NAME) -> None:
+    def __init__(
+        self, snapshot: Snapshot, controller_name: str = CONTROLLER_NAME, home_namespace: str = HOME_NAMESPACE
+    ) -> None:
         self.controller_name = controller_name
+        self.home_namespace = home_namespace
         self.evaluations = 0
         """How many times a query was evaluated."""
         self._snapshot = snapshot

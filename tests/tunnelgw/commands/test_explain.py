@@ -47,7 +47,7 @@ def world(own_port: int) -> World:
 
 def ask(port: int, own_port: int) -> bool:
     question = Question.parse("GET", f"http://a.example:{port}/", [], None)
-    return explain(world(own_port), NAME, question, as_json=False)
+    return explain(world(own_port), NAME, "tunnelgw-system", question, as_json=False)
 
 
 def test_every_proxy_that_may_get_a_request_has_to_take_it() -> None:
