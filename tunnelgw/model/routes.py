@@ -212,8 +212,11 @@ Rule = HttpRule | GrpcRule
 
 
 def backend_refs(route: Route) -> Iterator[BackendObjectRef]:
-    """All that a route forwards or copies requests to."""
+    """All that a route forwards or copies requests to, or asks about them."""
     for rule in route.spec.rules:
         yield from rule.backend_refs
         for filters in (rule.filters, *(ref.filters for ref in rule.backend_refs)):
-            yield from (entry.request_mirror.backend_ref for entry in filters if entry.request_mirror)
+            for entry in filters:
+                for asked in (entry.request_mirror, entry.external_auth):
+                    if asked is not None:
+                        yield asked.backend_ref

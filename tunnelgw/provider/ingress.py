@@ -7,12 +7,14 @@ else uses; everything else is foreign: it is kept with all its keys and in its o
     current configuration + wanted hostnames -> Revision (the configuration to write, and what to tell people)
 
 The first rule that fits a request wins, and the last one must fit all. So our exact hostnames come first, each of our
-wildcards before the first foreign rule that would take its requests, and the catch-all last.
+wildcards before the first foreign rule that would take its requests, but behind those of hostnames below it, from which
+it would take theirs, and the catch-all last.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+import idna
 import msgspec
 
 Config = Mapping[str, Any]
@@ -55,7 +57,12 @@ def revise(current: Config | None, hostnames: Iterable[str], service: str, *, ad
     before = _rules(current)
     wanted = set(hostnames)
     foreign, catch_all = _parted([rule for rule in before if _service(rule) != service])
-    taken = {_hostname(rule): rule for rule in foreign if _hostname(rule) in wanted}
+    # A rule of one path for every host takes nothing from our catch-all, which comes behind it.
+    taken = {
+        hostname: rule
+        for rule in foreign
+        if (hostname := _hostname(rule)) in wanted and not (hostname == EVERYTHING and rule.get("path"))
+    }
     if EVERYTHING in wanted and _service(catch_all) not in _PLACEHOLDERS:
         taken[EVERYTHING] = catch_all
     if adopt:
@@ -96,10 +103,17 @@ def _arranged(foreign: list[Rule], ours: set[str], service: str) -> list[Rule]:
     arranged = list(foreign)
     wildcards = [hostname for hostname in ours if hostname.startswith("*.")]
     for wildcard in sorted(wildcards, key=lambda hostname: (len(hostname), hostname)):  # the most specific comes last
-        place = next((n for n, rule in enumerate(arranged) if _covers(_hostname(rule), wildcard)), len(arranged))
-        arranged.insert(place, _rule(wildcard, service))
+        arranged.insert(_place(arranged, wildcard), _rule(wildcard, service))
     exact = sorted(hostname for hostname in ours if not hostname.startswith("*"))
     return [_rule(hostname, service) for hostname in exact] + arranged
+
+
+def _place(arranged: list[Rule], wildcard: str) -> int:
+    """Where a wildcard of ours comes: what is behind a rule that takes all of its requests gets none anyway."""
+    covering = [n for n, rule in enumerate(arranged) if _covers(_hostname(rule), wildcard)]
+    end = next((n for n in covering if not arranged[n].get("path")), len(arranged))
+    behind = max((n + 1 for n, rule in enumerate(arranged[:end]) if _is_below(_hostname(rule), wildcard)), default=0)
+    return max(behind, covering[0] if covering else end)
 
 
 def _rule(hostname: str, service: str) -> Rule:
@@ -111,9 +125,20 @@ def _covers(general: str, hostname: str) -> bool:
     return general == EVERYTHING or (general.startswith("*.") and hostname.endswith(general[1:]))
 
 
+def _is_below(hostname: str, wildcard: str) -> bool:
+    return hostname != wildcard and _covers(wildcard, hostname)
+
+
 def _hostname(rule: Rule) -> str:
-    """Lower case; `*` where the rule names none."""
-    return str(rule.get("hostname") or EVERYTHING).lower()
+    """Lower case, names in Unicode as the connector compares them, in ASCII; `*` where the rule names none."""
+    hostname = str(rule.get("hostname") or EVERYTHING).lower()
+    if hostname.isascii():
+        return hostname
+    star = "*." if hostname.startswith("*.") else ""
+    try:
+        return star + idna.encode(hostname.removeprefix(star), uts46=True).decode()
+    except idna.IDNAError:
+        return hostname
 
 
 def _service(rule: Rule) -> str:

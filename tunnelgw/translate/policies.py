@@ -49,7 +49,7 @@ def policy_verdict(view: View, key: Key) -> PolicyVerdict:
 
 
 def gateways_of_service(view: View, service: Key) -> tuple[Key, ...]:
-    """A query: our Gateways with routes that may forward or copy requests to this Service, sorted."""
+    """A query: our Gateways with routes that may send or copy requests to this Service, or ask it first, sorted."""
     found: set[Key] = set()
     for route in view.bucket(Index.ROUTES_BY_SERVICE, service):
         kind = Kind.HTTP_ROUTE if isinstance(route, HttpRoute) else Kind.GRPC_ROUTE

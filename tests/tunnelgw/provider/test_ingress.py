@@ -107,6 +107,70 @@ def test_our_wildcards_come_before_foreign_rules_for_every_host() -> None:
     assert revision.config["ingress"] == [ours("*.example"), some_paths, CATCH_ALL]
 
 
+@pytest.mark.parametrize(
+    ("foreign", "wanted", "arranged"),
+    [
+        (["/acme", "g.example"], ["*.example"], ["/acme", "g.example", "*.example!"]),
+        (["/acme", "g.example", "*.example"], ["*.example"], ["/acme", "g.example", "*.example"]),
+        (["*.example/acme", "x.dev.example"], ["*.dev.example"], ["*.example/acme", "x.dev.example", "*.dev.example!"]),
+        (
+            ["/acme", "g.b.example"],
+            ["*.example", "*.b.example"],
+            ["/acme", "g.b.example", "*.b.example!", "*.example!"],
+        ),
+        # Nobody reaches what is behind a rule that takes all.
+        (["*.example", "x.b.example"], ["*.b.example"], ["*.b.example!", "*.example", "x.b.example"]),
+        (["a.example", "/acme", "b.other"], ["*.example"], ["a.example", "*.example!", "/acme", "b.other"]),
+        (["g.example/one", "/acme"], ["*.example"], ["g.example/one", "*.example!", "/acme"]),
+    ],
+)
+def test_our_wildcards_take_nothing_from_rules_of_hostnames_below_them(
+    foreign: list[str], wanted: list[str], arranged: list[str]
+) -> None:
+    """Written short: the hostname, then the path; ours with `!`."""
+
+    def rule(short: str) -> dict[str, str]:
+        hostname, slash, path = short.partition("/")
+        return {
+            **({"hostname": hostname.rstrip("!")} if hostname else {}),
+            **({"path": slash + path} if path else {}),
+            "service": OURS if short.endswith("!") else "http://10.0.0.9:80",
+        }
+
+    revision = revise(config(*map(rule, foreign)), wanted, OURS)
+
+    assert revision.config["ingress"] == [*map(rule, arranged), CATCH_ALL]
+
+
+@pytest.mark.parametrize(
+    ("foreign", "wanted"),
+    [
+        ("b\N{LATIN SMALL LETTER U WITH DIAERESIS}cher.example", "xn--bcher-kva.example"),
+        ("*.B\N{LATIN CAPITAL LETTER U WITH DIAERESIS}cher.example", "*.xn--bcher-kva.example"),
+    ],
+)
+def test_a_foreign_rule_in_unicode_is_for_the_same_hostname_in_ascii(foreign: str, wanted: str) -> None:
+    revision = revise(config(theirs(foreign)), [wanted], OURS)
+
+    assert not revision.is_changed
+    assert revision.conflicts == (Conflict(wanted, "http://10.0.0.9:80"),)
+
+
+def test_a_foreign_hostname_that_is_none_stays_as_it_is() -> None:
+    foreign = theirs("*.\N{SNOWMAN}-.example")
+
+    assert revise(config(foreign), ["a.example"], OURS).config["ingress"] == [ours("a.example"), foreign, CATCH_ALL]
+
+
+def test_a_foreign_rule_of_one_path_for_every_host_is_no_conflict_with_our_catch_all() -> None:
+    health = {"path": "^/health", "service": "http://10.0.0.9:80"}
+
+    for adopt in (False, True):
+        revision = revise(config(health), ["*"], OURS, adopt=adopt)
+        assert revision.config["ingress"] == [health, {"service": OURS}]
+        assert revision.conflicts == ()
+
+
 def test_wildcards_are_in_the_same_order_whoever_writes_them() -> None:
     wildcards = [f"*.{letter}.example" for letter in ascii_lowercase]
 

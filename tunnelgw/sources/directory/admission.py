@@ -205,6 +205,11 @@ class _Admission:
         if not isinstance(data, dict) or not isinstance(plain, dict):
             self._say(("data",), "data is not a map")
             return content
+        # `base64` breaks its lines, which an API server takes too, and stores as one.
+        data = {
+            name: text.replace("\r", "").replace("\n", "") if isinstance(text, str) else text
+            for name, text in data.items()
+        }
         encoded = dict(data)
         for name, text in plain.items():
             if isinstance(text, str):

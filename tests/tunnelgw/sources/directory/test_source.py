@@ -287,6 +287,26 @@ def test_plain_text_of_a_secret_is_encoded_and_never_part_of_a_message(site: Sit
     assert site.problems() == ["secret.yaml:9: data.token is not base64; plain text belongs into stringData"]
 
 
+def test_base64_of_a_secret_may_be_in_several_lines_and_is_stored_in_one(site: Site) -> None:
+    site.write(
+        "secret.yaml",
+        "apiVersion: v1\nkind: Secret\nmetadata: {name: s}\n"
+        'data: {token: "Z2Vo\\r\\nZWlt\\n", both: "Z2Vo\\n"}\nstringData: {both: heim}\n',
+    )
+    site.write(
+        "config.yaml",
+        "apiVersion: tunnelgw.dev/v1alpha1\nkind: GatewayClassConfig\nmetadata: {name: c}\n"
+        "spec: {tunnelID: 01234567-89ab-cdef-0123-456789abcdef,"
+        " providerCredentialsSecretRef: {name: s, namespace: default}}\n",
+    )
+
+    secret = site.look().snapshot.all(Kind.SECRET)[Key("default", "s")]
+
+    assert isinstance(secret, Secret)
+    assert secret.data == {"token": "Z2VoZWlt", "both": "aGVpbQ=="}
+    assert site.problems() == []
+
+
 @pytest.mark.parametrize("kind", [Kind.GATEWAY_CLASS_CONFIG, Kind.GATEWAY_CONFIG])
 def test_a_pool_is_as_large_as_the_crd_lets_it_be_and_no_larger(site: Site, kind: Kind) -> None:
     crd: Any = yaml.safe_load((CRDS / f"{RESOURCES[kind].plural}.yaml").read_text())
