@@ -18,7 +18,8 @@ class Forwarding(Part, frozen=True):
     """What backends learn about the client, and whom we believe when it says who its client is."""
 
     trusted_proxies: tuple[str, ...] = ()
-    """Addresses or networks (10.0.0.0/8) whose X-Forwarded-* and Forwarded fields are kept; those of others are
+    """Addresses or networks (10.0.0.0/8) whose X-Forwarded-* and Forwarded fields are kept, and whose
+    X-Forwarded-Proto is the scheme of redirects and decides whether cookies of sessions are Secure; those of others are
     replaced. The tunnel's edge is trusted always."""
     proxy_protocol: tuple[str, ...] = ()
     """Addresses or networks of balancers whose connections all begin with a header of the PROXY protocol, version 1 or

@@ -32,7 +32,7 @@ from proxy.exchange.relay import NOBODY, Data, Relay, Upload
 from proxy.exchange.upgrade import Switch, UnusableSwitch
 from proxy.heads import Fields, ResponseHead
 from proxy.loop import Creditor
-from proxy.routing import Forward, Redirect, decide
+from proxy.routing import Forward, Listener, Redirect, client_scheme, decide
 
 _NOT_IMPLEMENTED: Final = error_answer(501, "not_implemented", "CONNECT is offered for websocket alone")
 _NO_WEBSOCKET: Final = error_answer(400, "bad_upgrade", "no websocket is here: the rule answers requests by itself")
@@ -52,7 +52,10 @@ class Exchange(Attempting):
                 self._answer(_NOT_IMPLEMENTED)
                 return
             head = upgrade.as_get(head)
-        decision = decide(self._terms.table, self._client.arrival.door, head, shared.draw, self._began_wall_s)
+        arrival = self._client.arrival
+        decision = decide(
+            self._terms.table, arrival.door, head, shared.draw, self._began_wall_s, is_trusted=arrival.is_trusted
+        )
         if decision.listener is not None:
             self._listener_name = decision.listener.name
         self._count_in(decision.rule)
@@ -323,11 +326,14 @@ class Exchange(Attempting):
                 decision.backend.key,
                 self._stream.address,
                 self._began_wall_s,
-                is_secure=decision.listener.scheme == b"https",
+                is_secure=self._client_scheme(decision.listener) == b"https",
             )
             if field is not None:
                 fields.append(field)
         return fields
+
+    def _client_scheme(self, listener: Listener) -> bytes:
+        return client_scheme(self._head, listener.scheme, is_trusted=self._client.arrival.is_trusted)
 
     def _pass_head(self, head: ResponseHead, end_stream: bool) -> None:
         self._status_code = head.status_code

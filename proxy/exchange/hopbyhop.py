@@ -30,7 +30,7 @@ _ALWAYS: Final[dict[bytes, int]] = {
 _PROXY: Final = b"proxy-"
 """Proxy-Connection, Proxy-Authorization, Proxy-Authenticate: for the next hop, which is us."""
 _USUAL_OPTIONS: Final = frozenset((b"keep-alive", b"Keep-Alive", b"close", b"Close", b"upgrade", b"Upgrade"))
-_NO_CONTENT: Final = 204
+_BODILESS: Final = frozenset({101, 204})
 _MAX_NAMES: Final = 2048
 _MAX_NAME_BYTES: Final = 64
 _TE_TRAILERS: Final[Field] = (b"te", b"trailers")
@@ -116,8 +116,10 @@ def response_fields(fields: Fields) -> Fields:
 
 
 def final_fields(head: ResponseHead) -> Fields:
-    """The same of a whole head: one of status code 204, too, says nothing of a body. curl refuses it over HTTP/2."""
-    return interim_fields(head.fields) if head.status_code == _NO_CONTENT else response_fields(head.fields)
+    """The same of a whole head: one of status code 101 or 204, too, says nothing of a body (RFC 9110, 8.6). curl
+    refuses it over HTTP/2.
+    """
+    return interim_fields(head.fields) if head.status_code in _BODILESS else response_fields(head.fields)
 
 
 def interim_fields(fields: Fields) -> Fields:

@@ -12,7 +12,7 @@ from proxy.routing.decide import decide
 from proxy.routing.decision import Answer, Decision, Forward, Inquiry, Redirect, grpc_status_of
 from proxy.routing.edits import HeaderEdits
 from proxy.routing.explain import BackendShare, Explanation, MatchPlace, Miss, explain
-from proxy.routing.head import Field, Head, PlainHead, header
+from proxy.routing.head import Field, Head, PlainHead, client_scheme, header
 from proxy.routing.hosts import is_grpc
 from proxy.routing.listener import TUNNEL_HTTP, TUNNEL_HTTPS, Door, Listener, socket_door
 from proxy.routing.paths import host_of
@@ -45,6 +45,7 @@ __all__ = [
     "Session",
     "Table",
     "TableBuilder",
+    "client_scheme",
     "compile_table",
     "decide",
     "explain",

@@ -12,7 +12,7 @@ from proxy.routing.asked import TooMuchToFit
 from proxy.routing.cors import is_preflight
 from proxy.routing.decision import GRPC_UNIMPLEMENTED, Answer, Decision, Forward, Inquiry, Redirect, grpc_status_of
 from proxy.routing.edits import HeaderEdits, joined
-from proxy.routing.head import Head
+from proxy.routing.head import Head, client_scheme
 from proxy.routing.listener import Listener
 from proxy.routing.match import Match
 from proxy.routing.paths import UnusablePath, host_of, is_normal, normalise, with_full_path, with_prefix
@@ -42,11 +42,14 @@ _DEFAULT_PORTS = {b"http": 80, b"https": 443}
 _HOST = re.compile(rb"[A-Za-z0-9._~-]+|\[[0-9A-Fa-f:.]+\]")
 
 
-def decide(table: Table, door: str, head: Head, draw: Callable[[], float], now_s: float = 0.0) -> Decision:
+def decide(
+    table: Table, door: str, head: Head, draw: Callable[[], float], now_s: float = 0.0, *, is_trusted: bool = False
+) -> Decision:
     """What to do with a request that came in at `door`.
 
     `draw` returns numbers from 0.0 up to but not including 1.0, such as `random.random`; it is called only where
-    chance decides. `now_s` is the time in seconds since 1970, for the end of sessions.
+    chance decides. `now_s` is the time in seconds since 1970, for the end of sessions. `is_trusted`: it comes from a
+    proxy whose word on its client's scheme is believed.
     """
     entrance = table.doors.get(door)
     if entrance is None:
@@ -90,15 +93,17 @@ def decide(table: Table, door: str, head: Head, draw: Callable[[], float], now_s
             None,
             None,
         )
-    return _Request(listener, match, head, path, mark + query, host).act(draw, now_s)
+    return _Request(listener, match, head, path, mark + query, host, is_trusted=is_trusted).act(draw, now_s)
 
 
 class _Request:
     """A request whose rule has more to do than to forward."""
 
-    __slots__ = ("_cors_edits", "_head", "_host", "_listener", "_match", "_path", "_rule", "_suffix")
+    __slots__ = ("_cors_edits", "_head", "_host", "_is_trusted", "_listener", "_match", "_path", "_rule", "_suffix")
 
-    def __init__(self, listener: Listener, match: Match, head: Head, path: bytes, suffix: bytes, host: bytes) -> None:
+    def __init__(
+        self, listener: Listener, match: Match, head: Head, path: bytes, suffix: bytes, host: bytes, *, is_trusted: bool
+    ) -> None:
         self._listener = listener
         self._match = match
         self._rule = match.rule
@@ -107,6 +112,7 @@ class _Request:
         self._suffix = suffix
         """The query with its question mark, or nothing."""
         self._host = host
+        self._is_trusted = is_trusted
         self._cors_edits: HeaderEdits | None = None
 
     def act(self, draw: Callable[[], float], now_s: float) -> Decision:
@@ -138,11 +144,15 @@ class _Request:
         return Answer(status_code, "preflight", b"", fields or (), 7, self._listener, self._rule)
 
     def _redirect(self, plan: RedirectPlan) -> Decision:
-        scheme = plan.scheme or self._listener.scheme
+        own = self._listener.scheme
+        scheme = plan.scheme or client_scheme(self._head, own, is_trusted=self._is_trusted)
         host = plan.hostname or self._host
         if not _HOST.fullmatch(host):
             return NO_LISTENER
-        port = plan.port or (_DEFAULT_PORTS[scheme] if plan.scheme else self._listener.public_port)
+        port = self._listener.public_port
+        if plan.scheme or (scheme != own and port == _DEFAULT_PORTS[own]):
+            port = _DEFAULT_PORTS[scheme]
+        port = plan.port or port
         shown_port = b"" if port == _DEFAULT_PORTS[scheme] else b":%d" % port
         location = b"".join((scheme, b"://", host, shown_port, self._changed(plan.path), self._suffix))
         edits = joined(self._rule.response_edits, self._cors_edits)

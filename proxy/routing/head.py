@@ -38,6 +38,9 @@ class PlainHead(msgspec.Struct, frozen=True):
     fields: tuple[Field, ...] = ()
 
 
+_SCHEMES = {b"http": b"http", b"https": b"https"}
+
+
 def header(head: Head, name: bytes) -> bytes | None:
     """The value of a header field, `name` in lower case; None when it was not sent.
 
@@ -45,6 +48,15 @@ def header(head: Head, name: bytes) -> bytes | None:
     Codecs keep Host apart; asked for by name, it is the authority.
     """
     return joined_values(head, name, [value for key, value in head.fields if key == name])
+
+
+def client_scheme(head: Head, own: bytes, *, is_trusted: bool) -> bytes:
+    """b"http" or b"https", as the client has it: where a proxy that we believe ends TLS, it says so.
+
+    `own`: that of our listener.
+    """
+    given = header(head, b"x-forwarded-proto") if is_trusted else None
+    return _SCHEMES.get(given.lower(), own) if given else own
 
 
 def joined_values(head: Head, name: bytes, values: Sequence[bytes]) -> bytes | None:

@@ -136,9 +136,10 @@ class Rule(msgspec.Struct, frozen=True, gc=False):
     def branch_of(self, session: Session) -> Branch | None:
         """The branch whose backend the session names, whatever its weight; else one that has the session's address.
 
-        A backend that a rule describes itself is called by all its addresses: another one gives it another name.
+        A backend without any address ends its sessions, as the last of its servers does when it leaves. One that a rule
+        describes itself is called by all its addresses: another one gives it another name.
         """
-        known = [(branch, branch.backend) for branch in self.branches if branch.backend is not None]
+        known = [(each, each.backend) for each in self.branches if each.backend is not None and each.answer is None]
         for branch, backend in known:
             if fingerprint(backend.key) == session.backend:
                 return branch

@@ -172,6 +172,24 @@ def test_bytes_right_behind_the_handshake_are_not_lost(gateway: Gateway) -> None
 
 
 @through_both_doors
+def test_a_server_that_gives_its_handshake_a_length_of_nothing_is_understood(gateway: Gateway) -> None:
+    """RFC 9112, 6.3: such a response ends at its empty line, whatever its fields say."""
+
+    def talk(dialogue: Dialogue) -> None:
+        head = accepting(dialogue.read_until(b"\r\n\r\n"))
+        dialogue.send(head.replace(b"\r\n\r\n", b"\r\nContent-Length: 0\r\n\r\n"))
+        dialogue.send(Frame(Opcode.TEXT, b"hello").serialize(mask=False))
+        dialogue.read_to_end()
+
+    with SocketBackend(talk) as backend:
+        gateway.serve(route_to(backend.address))
+        with dial(gateway, close_timeout=0.1) as client:
+            assert "hello" == client.recv(WAIT_S)
+            assert client.response is not None
+            assert "content-length" not in client.response.headers
+
+
+@through_both_doors
 def test_a_refused_handshake_comes_through(gateway: Gateway, backend: RecordingBackend) -> None:
     backend.respond = lambda _: Reply(status_code=403, body=b"not you")
     gateway.serve(route_to(backend.address))

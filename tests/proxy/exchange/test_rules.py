@@ -91,6 +91,34 @@ def test_the_cookie_of_a_session_is_secure_where_the_client_has_come_by_tls(make
     assert (b"Secure" in (client.field(b"set-cookie") or b"")) is (scheme == "https")
 
 
+@pytest.mark.parametrize(
+    ("is_trusted", "given", "is_secure"), [(True, b"https", True), (True, b"http", False), (False, b"https", False)]
+)
+def test_a_proxy_that_is_believed_says_whether_its_client_has_come_by_tls(
+    make_world: MakeWorld, is_trusted: bool, given: bytes, is_secure: bool
+) -> None:
+    world = make_world(STICKY)
+    head = asked(fields=[(b"x-forwarded-proto", given)])
+    client = world.begin(head, arrival=arrived(is_trusted=is_trusted))
+    world.pool.stream.answer(200, end_stream=True)
+
+    assert (b"Secure" in (client.field(b"set-cookie") or b"")) is is_secure
+
+
+def test_a_redirect_keeps_the_scheme_that_a_believed_proxy_gives(make_world: MakeWorld) -> None:
+    world = make_world(
+        config_of(
+            """{"listeners": [{"name": "web", "port": 80}], "routes": [{"name": "old", "rules": [
+            {"filters": {"requestRedirect": {"hostname": "b.example"}}, "backends": []}]}]}"""
+        )
+    )
+    head = asked(fields=[(b"x-forwarded-proto", b"https")])
+
+    client = world.begin(head, arrival=arrived(is_trusted=True))
+
+    assert client.field(b"location") == b"https://b.example/"
+
+
 def test_a_session_moves_with_the_address_that_could_be_reached(make_world: MakeWorld) -> None:
     world = make_world(STICKY)
     world.pool.addresses = ["192.0.2.10:80", "192.0.2.11:80"]

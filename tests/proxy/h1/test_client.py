@@ -265,6 +265,24 @@ def test_a_switch_to_anything_but_what_was_asked_for_is_refused(raw: bytes) -> N
     assert [("terminated", 502)] == transcript(client.receive(raw))
 
 
+@pytest.mark.parametrize("status_code", [100, 103])
+def test_an_interim_response_may_say_that_it_has_no_body(status_code: int) -> None:
+    raw = b"HTTP/1.1 %d x\r\nContent-Length: 0\r\n\r\n" % status_code + OK + b"Content-Length: 0\r\n\r\n"
+
+    seen = transcript(asking().receive(raw))
+
+    assert [("informational", status_code), ("response", 200)] == [line[:2] for line in seen[:2]]
+
+
+def test_a_switch_may_say_that_it_has_no_body() -> None:
+    client = ClientConnection(Caches())
+    client.send_request(head(protocol=b"websocket"), True)
+
+    seen = transcript(client.receive(b"HTTP/1.1 101 x\r\nContent-Length: 0\r\nUpgrade: websocket\r\n\r\n\x81\x00"))
+
+    assert [("response", 101), ("data", b"\x81\x00")] == [line[:2] for line in seen]
+
+
 def test_a_websocket_may_follow_a_response_with_a_body() -> None:
     client = asking()
     client.receive(OK + b"Content-Length: 5\r\n\r\nhel")

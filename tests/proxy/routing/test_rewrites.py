@@ -29,6 +29,37 @@ def test_redirects_name_scheme_and_port(
     assert f"302 {expected}/a?q=1" == taken(table, request(f"{authority}/a?q=1"))
 
 
+@pytest.mark.parametrize(
+    ("public_port", "given", "expected"),
+    [
+        (80, "https", "https://example.org"),
+        (443, "https", "https://example.org"),
+        (8443, "HTTPS", "https://example.org:8443"),
+        (80, "http", "http://example.org"),
+        (80, "wss", "http://example.org"),
+        (80, "https, http", "http://example.org"),
+        (80, "", "http://example.org"),
+    ],
+)
+def test_a_proxy_that_is_believed_says_what_scheme_its_client_has_used(
+    public_port: int, given: str, expected: str
+) -> None:
+    """A balancer that ends TLS. A port that is the scheme's own goes with it."""
+    table = table_of(
+        route("r", rule={"backends": [], "filters": {"requestRedirect": {"statusCode": 302}}}),
+        listeners=[{"name": "web", "port": 8080, "publicPort": public_port}],
+    )
+    head = request("example.org/a", x_forwarded_proto=given)
+
+    believed = routing.decide(table, DOOR, head, draws(), is_trusted=True)
+    ignored = routing.decide(table, DOOR, head, draws())
+
+    assert isinstance(believed, routing.Redirect)
+    assert isinstance(ignored, routing.Redirect)
+    assert believed.location == f"{expected}/a".encode()
+    assert ignored.location.startswith(b"http://")
+
+
 def tls(protocol: str) -> dict[str, Any]:
     """TLS material that has the form of PEM, which is all that the document checks."""
     if protocol == "HTTP":

@@ -236,6 +236,20 @@ def test_a_session_whose_address_has_left_is_over() -> None:
     assert forwarded(after, cookie(field[1]), now_s=NOW_S).session is None
 
 
+@pytest.mark.parametrize("weight", [0, 1])
+def test_a_session_whose_backend_has_no_address_any_more_is_over(weight: int) -> None:
+    """As at the end of a change from one version to the next: all that the new one serves goes there."""
+    bound = cookie(binding(table_with(), "a"))
+    gone = {"backend": "a", "weight": weight}
+    policy: dict[str, Any] = {"backends": [gone, backend("b", weight=99)], "sessionPersistence": {}}
+    table = table_of(route("r", rule=policy), backends=[{"name": "a", "addresses": []}])
+
+    decision = forwarded(table, bound, 0.99, now_s=NOW_S)
+
+    assert name_of(decision) == "b"
+    assert decision.session is None
+
+
 def test_the_backend_that_a_session_names_comes_before_others_with_its_address() -> None:
     table = table_with(of_addresses(*"ab"), of_addresses(*"bc"))
     key = forwarded(table, request("h/"), 0.99).backend.key
