@@ -12,8 +12,7 @@ from tunnelgw.model.conditions import ConditionType, Finding, Reason, Status
 from tunnelgw.model.kinds import Kind
 from tunnelgw.model.meta import Key
 from tunnelgw.provider.ingress import EVERYTHING
-from tunnelgw.translate.routes import TunnelHost
-from tunnelgw.translate.verdicts import ObjectId, ParentVerdict, RouteVerdict
+from tunnelgw.translate.verdicts import ObjectId, ParentVerdict, RouteVerdict, TunnelHost
 
 _PLACE = re.compile(r"listeners\[([0-9]{1,6})\]")
 _MAX_ERRORS = 5
@@ -101,17 +100,17 @@ def conflicts(tunnels: Mapping[str, Receipt]) -> dict[TunnelHost, str]:
     }
 
 
-def with_conflict(verdict: RouteVerdict, message: str) -> RouteVerdict:
-    finding = Finding(ConditionType.DELIVERED, Status.FALSE, Reason.HOSTNAME_CONFLICT, message)
-    parents = (
-        msgspec.structs.replace(parent, findings=(*parent.findings, finding)) if _is_accepted(parent) else parent
-        for parent in verdict.parents
-    )
-    return RouteVerdict(tuple(parents))
+def with_conflicts(verdict: RouteVerdict, conflicts: Mapping[TunnelHost, str]) -> RouteVerdict:
+    """Told to the parents that are reached by these hostnames."""
+    return RouteVerdict(tuple(_with_conflicts(parent, conflicts) for parent in verdict.parents))
 
 
-def _is_accepted(parent: ParentVerdict) -> bool:
-    return any((each.type, each.status) == (ConditionType.ACCEPTED, Status.TRUE) for each in parent.findings)
+def _with_conflicts(parent: ParentVerdict, conflicts: Mapping[TunnelHost, str]) -> ParentVerdict:
+    messages = [conflicts[host] for host in parent.hosts if host in conflicts]
+    if not messages:
+        return parent
+    finding = Finding(ConditionType.DELIVERED, Status.FALSE, Reason.HOSTNAME_CONFLICT, "; ".join(messages))
+    return msgspec.structs.replace(parent, findings=(*parent.findings, finding))
 
 
 def _owner(listener: str) -> tuple[ObjectId, str] | None:

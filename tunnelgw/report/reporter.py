@@ -19,15 +19,14 @@ from tunnelgw.metrics import Metrics
 from tunnelgw.model.kinds import Kind
 from tunnelgw.model.meta import Object
 from tunnelgw.model.snapshot import Entry, Snapshot
-from tunnelgw.report.deliveries import Outcomes, conflicts, delivered, unbound, with_conflict
+from tunnelgw.report.deliveries import Outcomes, conflicts, delivered, unbound, with_conflicts
 from tunnelgw.report.events import WarningEvents, has_lasted
 from tunnelgw.report.holdback import HoldBack
 from tunnelgw.report.rush import Rush
 from tunnelgw.status.compose import Wish
 from tunnelgw.status.objects import Delivery
 from tunnelgw.translate.pipeline import Translation
-from tunnelgw.translate.routes import TunnelHost
-from tunnelgw.translate.verdicts import GatewayVerdict, ListenerSetVerdict, ObjectId, RouteVerdict
+from tunnelgw.translate.verdicts import GatewayVerdict, ListenerSetVerdict, ObjectId, RouteVerdict, TunnelHost
 
 
 class Situation(NamedTuple):
@@ -219,7 +218,7 @@ class Reporter:
             return None
         verdict = situation.translation.verdict(id_)
         if isinstance(verdict, RouteVerdict) and id_ in self._contested:
-            return Wish(item, with_conflict(verdict, self._contested[id_]))
+            return Wish(item, with_conflicts(verdict, self._conflicts))
         if not isinstance(verdict, GatewayVerdict | ListenerSetVerdict):
             return Wish(item, verdict)
         delivery = self._deliveries.get(way := _way(verdict), Delivery(False))

@@ -16,19 +16,12 @@ from tunnelgw.translate.listeners import Parent, parent
 from tunnelgw.translate.names import created_at, short
 from tunnelgw.translate.queries import View
 from tunnelgw.translate.rules import RouteContent, RouteId, route_content
-from tunnelgw.translate.verdicts import ObjectId, ParentVerdict, RouteVerdict, false, true
+from tunnelgw.translate.verdicts import ObjectId, ParentVerdict, RouteVerdict, TunnelHost, false, true
 
 
 class ListenerId(NamedTuple):
     owner: ObjectId
     name: str
-
-
-class TunnelHost(NamedTuple):
-    """A name that the tunnel must lead to us. An empty hostname stands for every host."""
-
-    tunnel: str
-    hostname: str
 
 
 class PlanePart(Part, frozen=True):
@@ -45,7 +38,10 @@ class RouteParts(Part, frozen=True):
     planes: tuple[PlanePart, ...] = ()
     attached: tuple[ListenerId, ...] = ()
     """Listeners that count it."""
-    hosts: tuple[TunnelHost, ...] = ()
+
+    @property
+    def hosts(self) -> tuple[TunnelHost, ...]:
+        return tuple(dict.fromkeys(host for each in self.verdict.parents for host in each.hosts))
 
 
 class _Bond(NamedTuple):
@@ -70,15 +66,18 @@ def route_parts(view: View, id_: ObjectId) -> RouteParts:
         content = view.ask(route_content, RouteId(id_.kind, id_.key, found.gateway))
         outcome = attach(view, id_, route, ref, owner, found)
         findings = _findings(outcome, content)
-        verdicts.append(ParentVerdict(ref, findings))
-        if isinstance(outcome, Refusal):
-            continue
-        for attachment in outcome:
-            bonds[attachment.entrance.id] = _Bond(found, content, attachment)
+        own = () if isinstance(outcome, Refusal) else tuple(_Bond(found, content, attachment) for attachment in outcome)
+        verdicts.append(ParentVerdict(ref, findings, _hosts(filter(_is_served, own))))
+        for bond in own:
+            bonds[bond.attachment.entrance.id] = bond
             if findings[0].status is Status.TRUE:
-                attached[ListenerId(owner, attachment.entrance.name)] = None
-    served = [bond for bond in bonds.values() if bond.attachment.entrance.documents and bond.content.rules]
-    return RouteParts(RouteVerdict(tuple(verdicts)), _planes(route, id_, served), tuple(attached), _hosts(served))
+                attached[ListenerId(owner, bond.attachment.entrance.name)] = None
+    served = [*filter(_is_served, bonds.values())]
+    return RouteParts(RouteVerdict(tuple(verdicts)), _planes(route, id_, served), tuple(attached))
+
+
+def _is_served(bond: _Bond) -> bool:
+    return bool(bond.attachment.entrance.documents and bond.content.rules)
 
 
 def _owner(ref: ParentRef, namespace: str) -> ObjectId | None:

@@ -60,11 +60,20 @@ class ListenerSetVerdict(Part, frozen=True):
     listeners: tuple[ListenerVerdict, ...] = ()
 
 
+class TunnelHost(NamedTuple):
+    """A name that the tunnel must lead to us. An empty hostname stands for every host."""
+
+    tunnel: str
+    hostname: str
+
+
 class ParentVerdict(Part, frozen=True):
     """Of a route for one of its parentRefs, as that is written."""
 
     parent_ref: ParentRef
     findings: tuple[Finding, ...]
+    hosts: tuple[TunnelHost, ...] = ()
+    """For requests that reach the route through this parent."""
 
 
 class RouteVerdict(Part, frozen=True):

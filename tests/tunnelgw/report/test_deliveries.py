@@ -10,9 +10,8 @@ from tunnelgw.model.conditions import ConditionType, Finding, Reason, Status
 from tunnelgw.model.kinds import Kind
 from tunnelgw.model.meta import Key
 from tunnelgw.model.refs import ParentRef
-from tunnelgw.report.deliveries import conflicts, delivered, unbound, with_conflict
-from tunnelgw.translate.routes import TunnelHost
-from tunnelgw.translate.verdicts import ObjectId, ParentVerdict, RouteVerdict
+from tunnelgw.report.deliveries import conflicts, delivered, unbound, with_conflicts
+from tunnelgw.translate.verdicts import ObjectId, ParentVerdict, RouteVerdict, TunnelHost
 
 HELD = Receipt("http://10.0.0.1:8082", "d", "d")
 DOWN = Receipt("http://10.0.0.2:8082", "d", error="connection refused")
@@ -102,16 +101,24 @@ def test_a_rule_of_somebody_else_that_is_kept_takes_nothing_from_us() -> None:
     assert conflicts({"6f1c": tunnel}) == {}
 
 
-def test_a_route_s_conflict_is_told_for_the_parents_that_accepted_it() -> None:
+def test_a_route_s_conflict_is_told_to_the_parents_that_the_hostname_leads_to() -> None:
     accepted = Finding(ConditionType.ACCEPTED, Status.TRUE, Reason.ACCEPTED)
     refused = Finding(ConditionType.ACCEPTED, Status.FALSE, Reason.NOT_ALLOWED_BY_LISTENERS)
-    verdict = RouteVerdict((ParentVerdict(ParentRef("one"), (accepted,)), ParentVerdict(ParentRef("two"), (refused,))))
+    ours, other = TunnelHost("6f1c", "a.example"), TunnelHost("77aa", "a.example")
+    verdict = RouteVerdict(
+        (
+            ParentVerdict(ParentRef("tunnel"), (accepted,), (TunnelHost("6f1c", "b.example"), ours)),
+            ParentVerdict(ParentRef("direct"), (accepted,)),
+            ParentVerdict(ParentRef("other-tunnel"), (accepted,), (other,)),
+            ParentVerdict(ParentRef("refused"), (refused,)),
+        )
+    )
 
-    first, second = with_conflict(verdict, "theirs").parents
+    first, *others = with_conflicts(verdict, {ours: "theirs"}).parents
 
     assert first.findings[0] == accepted
-    assert first.findings[1].reason is Reason.HOSTNAME_CONFLICT
-    assert second.findings == (refused,)
+    assert (first.findings[1].reason, first.findings[1].message) == (Reason.HOSTNAME_CONFLICT, "theirs")
+    assert tuple(others) == verdict.parents[1:]
 
 
 def test_ports_that_cannot_be_bound_are_told_of_the_listener_that_wants_them() -> None:
