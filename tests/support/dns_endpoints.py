@@ -36,10 +36,12 @@ class KubeApi:
         self._session.verify = str(environment.pki.authority)
 
     def call(self, method: str, path: str, document: object = None, content_type: str = "application/json") -> Any:
+        """`document` as JSON, bytes as they are."""
         response = self._session.request(
             method,
             self._server + path,
-            json=document,
+            data=document if isinstance(document, bytes) else None,
+            json=None if isinstance(document, bytes) else document,
             headers={"Content-Type": content_type},
             timeout=REQUEST_TIMEOUT_S,
         )

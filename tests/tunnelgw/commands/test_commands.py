@@ -130,14 +130,14 @@ def test_check_tells_of_what_is_no_object_with_file_and_line(folder: Path) -> No
     broken = folder / "broken.yaml"
     broken.write_text(
         "apiVersion: gateway.networking.k8s.io/v1\nkind: HTTPRoute\n"
-        "metadata: {name: x, namespace: y}\nspec:\n  rules: 5\n"
+        "metadata: {name: x, namespace: apps}\nspec:\n  rules: 5\n"
     )
 
     result = run("check", str(folder), "--json")
 
     assert result.returncode == 1
     (row,) = [row for row in json.loads(result.stdout) if row["grade"] == "refused"]
-    assert row["object"] == "HTTPRoute y/x"
+    assert row["object"] == "HTTPRoute apps/x"
     assert row["where"] == f"{broken}:5"
 
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import yaml
 
+from tunnelgw.sources.directory.scalars import READERS, Readable
 from tunnelgw.sources.directory.schema.shapes import Place
 
 if TYPE_CHECKING or yaml.__with_libyaml__:
@@ -59,13 +60,16 @@ class _Loader(SafeLoader):
 
 _TEXTS = {"tag:yaml.org,2002:timestamp", "tag:yaml.org,2002:value"}
 _Loader.yaml_implicit_resolvers = {
-    first: [(tag, pattern) for tag, pattern in resolvers if tag not in _TEXTS]
+    first: [(tag, pattern) for tag, pattern in resolvers if tag not in _TEXTS and tag not in READERS]
     for first, resolvers in SafeLoader.yaml_implicit_resolvers.items()
 }
+for _tag, (_beginnings, _read) in READERS.items():
+    for _first in _beginnings:
+        _Loader.yaml_implicit_resolvers.setdefault(_first, []).append((_tag, Readable(_read)))
 
 
 def _checked(construct: Callable[[Any, yaml.Node], Any]) -> Callable[[Any, yaml.Node], Any]:
-    """PyYAML finds a number by its look, such as `0b_`, or takes our word for it, and then lets Python's errors out."""
+    """PyYAML takes a tag's word for what a value is, and then lets Python's errors out."""
 
     def checked(loader: Any, node: yaml.Node) -> Any:
         try:
@@ -77,9 +81,14 @@ def _checked(construct: Callable[[Any, yaml.Node], Any]) -> Callable[[Any, yaml.
     return checked
 
 
-for _kind in ("bool", "int", "float", "timestamp"):
-    _tag = f"tag:yaml.org,2002:{_kind}"
-    _Loader.add_constructor(_tag, _checked(_Loader.yaml_constructors[_tag]))
+def _reading(read: Callable[[str], Any]) -> Callable[[Any, yaml.Node], Any]:
+    return lambda loader, node: read(loader.construct_scalar(node))
+
+
+for _tag, (_, _read) in READERS.items():
+    _Loader.add_constructor(_tag, _checked(_reading(_read)))
+_TIME = "tag:yaml.org,2002:timestamp"
+_Loader.add_constructor(_TIME, _checked(_Loader.yaml_constructors[_TIME]))
 
 
 def documents(octets: bytes) -> list[Document]:

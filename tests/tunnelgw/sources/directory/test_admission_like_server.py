@@ -11,7 +11,7 @@ from tests.tunnelgw.sources.cluster import Cluster
 from tests.tunnelgw.sources.directory.examples import FULL, SMALL, spoiled
 from tunnelgw.model.kinds import RESOURCES, Kind
 from tunnelgw.sources.directory.admission import Admitted, admit
-from tunnelgw.sources.directory.manifests import Document
+from tunnelgw.sources.directory.manifests import BrokenFile, Document, documents
 
 EXAMPLES = [*FULL, *SMALL]
 
@@ -73,3 +73,40 @@ def test_with_any_one_place_spoiled_it_is_taken_or_refused_alike(
             differences.append(f"{where}: we say {why or ours}, the server {reason[-300:] or theirs}")
 
     assert not differences, "\n".join(differences)
+
+
+SCALARS = """
+y Y yes Yes YES N no on off True NO yEs 08 010 0o17 0O17 0x1F 0X1f 0b11 0b_ -0b11 -0x1 +5 1_000 1__0 1_ _1 00 -0
+1e3 12e03 1E+2 1e-2 .5 5. 5.0 1_0.5 .5_0 +.5 1e999 .inf .Inf .iNf .nan 12:30 1:1 190:20:30.15 2026-01-01
+null Null ~ nULL 18446744073709551615 18446744073709551616 -9223372036854775808 0x1p4 1e 0x 0b2 0o8 = <
+"""
+_ROUTE = """apiVersion: gateway.networking.k8s.io/v1
+kind: HTTPRoute
+metadata: {name: example}
+spec:
+  parentRefs: [{name: gw}]
+  rules:
+  - matches: [{headers: [{name: X, value: %s}]}]
+    backendRefs: [{name: web, port: 80, weight: %s}]
+"""
+
+
+@pytest.mark.parametrize("scalar", [*SCALARS.split()])
+@pytest.mark.parametrize("place", ["text", "number"])
+def test_a_plain_scalar_is_read_alike(cluster: Cluster, scalar: str, place: str) -> None:
+    manifest = (_ROUTE % (("x", scalar) if place == "number" else (scalar, "1"))).encode()
+    path = f"{cluster.path(Kind.HTTP_ROUTE, 'default')}?dryRun=All&fieldValidation=Strict"
+    theirs, reason = None, ""
+    try:
+        theirs = cluster.admin.call("POST", path, manifest, "application/yaml")["spec"]
+    except requests.HTTPError as error:
+        reason = str(error)
+
+    try:
+        (document,) = documents(manifest)
+    except BrokenFile as error:
+        ours, why = None, error.reason
+    else:
+        ours, why = by_folder(Kind.HTTP_ROUTE, document.data["spec"])
+
+    assert ours == theirs, f"we say {why!r}, the server {reason[-300:]!r}"

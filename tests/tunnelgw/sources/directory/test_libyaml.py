@@ -28,7 +28,7 @@ with tempfile.TemporaryDirectory() as folder:
     path.write_text('a: "\\\\UFFFFFFFF"')
     print(bytes(Site(Path(folder)).route(WEB).status).decode())
 nested = "a: \\n " + "[" * 100_000
-for text in ("a: 1\\nb: [", "a: 1\\na: 2", "a:\\n  5: 6", nested, "a: 0b_", "a: \\x07", "a: 2026-01-01"):
+for text in ("a: 1\\nb: [", "a: 1\\na: 2", "a:\\n  5: 6", nested, "a: !!int 0b_", "a: \\x07", "a: 2026-01-01"):
     try:
         print([document.data for document in documents(text.encode())])
     except BrokenFile as broken:
