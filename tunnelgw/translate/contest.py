@@ -22,14 +22,20 @@ class Loss(Part, frozen=True):
 
     sockets: tuple[Socket, ...] = ()
     obstacles: tuple[Obstacle, ...] = ()
+    is_off_tunnel: bool = False
+    """An older Gateway gets all that the tunnel has for it."""
 
     def rest(self, draft: Draft) -> tuple[Socket, ...]:
         """The sockets that it does get."""
         return tuple(socket for socket in draft.sockets if socket not in self.sockets)
 
     def is_fatal(self, draft: Draft) -> bool:
-        """Nothing is left of what it would be served through."""
+        """No door is left to it."""
         return draft.is_served and not (self.rest(draft) or draft.is_on_tunnel)
+
+    def is_in_vain(self, draft: Draft) -> bool:
+        """No request is left to it, though the tunnel leads to it: its Gateway may serve others by that."""
+        return self.is_off_tunnel and not self.rest(draft)
 
 
 NO_LOSS = Loss()
@@ -97,14 +103,16 @@ def _lost(key: Key, draft: Draft, taken: _Taken, ports: tuple[int, ...]) -> Loss
         else:
             lost.append(socket)
             obstacles.append(Obstacle(Reason.PORT_UNAVAILABLE, _told(socket, *winner)))
+    lost_ports = 0
     for port in ports:
         host = draft.slot.listener.hostname
         winner_key = taken.hosts.setdefault((port, host), key)
         if winner_key != key:
+            lost_ports += 1
             scheme = "https" if port == 443 else "http"
             message = f"{scheme} requests of the tunnel for {host or 'any host'} go to the older Gateway {winner_key}"
             obstacles.append(Obstacle(Reason.HOSTNAME_CONFLICT, message))
-    return Loss(tuple(lost), tuple(obstacles))
+    return Loss(tuple(lost), tuple(obstacles), bool(ports) and lost_ports == len(ports))
 
 
 def _winner(holders: Mapping[str, tuple[Key, Draft]], draft: Draft) -> tuple[Key, Draft] | None:

@@ -145,18 +145,19 @@ def _shut(view: View, key: Key, setup: GatewaySetup) -> str:
 def _report(key: Key, setup: GatewaySetup, draft: Draft, loss: Loss, overlap: tuple[Finding, ...], shut: str) -> Report:
     accepted = draft.accepted
     if loss.is_fatal(draft):
-        message = "; ".join(obstacle.message for obstacle in loss.obstacles)
-        accepted = false(ConditionType.ACCEPTED, Reason.PORT_UNAVAILABLE, message)
-    findings = [*_main_findings(draft, accepted, shut)]
+        accepted = false(ConditionType.ACCEPTED, Reason.PORT_UNAVAILABLE, _message(loss.obstacles))
+    deprived = loss.obstacles + draft.obstacles if loss.is_in_vain(draft) else ()
+    findings = [*_main_findings(draft, accepted, shut, deprived)]
     if is_good := is_accepted(draft, loss):
-        findings += [*overlap, *_unreachable(draft.obstacles + loss.obstacles)]
+        findings += [*overlap, *(() if deprived else _unreachable(draft.obstacles + loss.obstacles))]
     listener = draft.slot.listener
     verdict = ListenerVerdict(listener.name, tuple(findings), draft.kinds)
     documents = () if shut or loss.is_fatal(draft) else _documents(key, setup, draft, loss.rest(draft))
     return Report(draft.slot.owner, verdict, is_good, is_good and not draft.blocked, documents)
 
 
-def _main_findings(draft: Draft, accepted: Finding, shut: str) -> tuple[Finding, ...]:
+def _main_findings(draft: Draft, accepted: Finding, shut: str, deprived: tuple[Obstacle, ...]) -> tuple[Finding, ...]:
+    """`deprived`: why no request is left to it."""
     conflict = draft.slot.conflict
     if conflict is not None:
         message = f"port {draft.slot.listener.port} is wanted by {draft.slot.rival} too"
@@ -172,6 +173,9 @@ def _main_findings(draft: Draft, accepted: Finding, shut: str) -> tuple[Finding,
         return accepted, false(ConditionType.PROGRAMMED, Reason.INVALID, why), draft.resolved, no_conflict
     if shut:
         return accepted, false(ConditionType.PROGRAMMED, Reason.PENDING, shut), draft.resolved, no_conflict
+    if deprived:
+        programmed = false(ConditionType.PROGRAMMED, deprived[0].reason, _message(deprived))
+        return accepted, programmed, draft.resolved, no_conflict
     return accepted, draft.resolved, no_conflict
 
 
@@ -204,8 +208,11 @@ def _overlaps(all_drafts: tuple[Draft, ...]) -> Mapping[str, tuple[Finding, ...]
 def _unreachable(obstacles: tuple[Obstacle, ...]) -> tuple[Finding, ...]:
     if not obstacles:
         return ()
-    message = "; ".join(obstacle.message for obstacle in obstacles)
-    return (true(ConditionType.PARTLY_UNREACHABLE, obstacles[0].reason, message),)
+    return (true(ConditionType.PARTLY_UNREACHABLE, obstacles[0].reason, _message(obstacles)),)
+
+
+def _message(obstacles: tuple[Obstacle, ...]) -> str:
+    return "; ".join(obstacle.message for obstacle in obstacles)
 
 
 def _documents(
