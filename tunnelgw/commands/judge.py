@@ -5,7 +5,7 @@ from enum import StrEnum
 
 import msgspec
 
-from tunnelgw.model.conditions import BAD_WHEN_TRUE, WORTH_KNOWING, Finding, Status
+from tunnelgw.model.conditions import BAD_WHEN_TRUE, WORTH_KNOWING, Finding, Status, is_partial
 from tunnelgw.model.gateways import Gateway, GatewayClass, ListenerSet
 from tunnelgw.model.kinds import Kind
 from tunnelgw.model.meta import Key, Object
@@ -63,8 +63,13 @@ def judge(snapshot: Snapshot, translation: Translation) -> Iterator[Row]:
 
 
 def absent_parents(item: Object | None, snapshot: Snapshot) -> tuple[str, ...]:
-    """`Gateway infra/web does not exist`, for each thing that an object belongs to and that there is none of."""
-    return tuple(f"{kind} {key} does not exist" for kind, key in _parents(item) if key not in snapshot.all(kind))
+    """`Gateway infra/web does not exist`, for each thing that an object belongs to and that there is none of.
+
+    Whose it would be does not matter: what does not exist serves nobody. Parents of kinds that are not looked for here,
+    such as the Services of a mesh, may be anything.
+    """
+    named = dict.fromkeys(_parents(item))  # a route may name several listeners of one Gateway
+    return tuple(f"{kind} {key} does not exist" for kind, key in named if key not in snapshot.all(kind))
 
 
 def _parents(item: Object | None) -> Iterator[tuple[Kind, Key]]:
@@ -109,8 +114,18 @@ def _unnamed(id_: ObjectId, config: GatewayClassConfig | GatewayConfig) -> Row:
 
 
 def _object(id_: ObjectId, snapshot: Snapshot, translation: Translation) -> Iterator[Row]:
-    verdict, item = translation.verdict(id_), snapshot.all(id_.kind).get(id_.key)
-    match verdict:
+    item = snapshot.all(id_.kind).get(id_.key)
+    rows = [*_verdict(id_, translation)]
+    told = "; ".join(row.message for row in rows)
+    rows += [
+        Row(Grade.WARNING, str(id_), message=absent) for absent in absent_parents(item, snapshot) if absent not in told
+    ]
+    yield from rows or [_unjudged(id_, item, snapshot, translation)]
+
+
+def _verdict(id_: ObjectId, translation: Translation) -> Iterator[Row]:
+    """None: it is not ours to judge."""
+    match verdict := translation.verdict(id_):
         case ClassVerdict():
             yield from _rows(id_, "", verdict.findings)
         case GatewayVerdict() | ListenerSetVerdict():
@@ -118,21 +133,21 @@ def _object(id_: ObjectId, snapshot: Snapshot, translation: Translation) -> Iter
             for listener in verdict.listeners:
                 bad += _rows(id_, f"listener {listener.name}", listener.findings, only_bad=True)
             yield from bad or _rows(id_, "", verdict.findings)
-        case RouteVerdict() if verdict.parents:
+        case RouteVerdict():
             for parent in verdict.parents:
                 ref = parent.parent_ref
                 name = "/".join(part for part in (ref.namespace, ref.name, ref.section_name) if part)
                 yield from _rows(id_, f"{ref.kind} {name}", parent.findings)
-        case PolicyVerdict() if verdict.ancestors:
+        case PolicyVerdict():
             for ancestor in verdict.ancestors:
                 yield from _rows(id_, f"Gateway {ancestor.gateway}", ancestor.findings)
-        case _ if absent := absent_parents(item, snapshot):
-            yield Row(Grade.WARNING, str(id_), message="; ".join(absent))
-        case _ if isinstance(item, GatewayClass):
-            is_lost = bool(controllers_instead(snapshot, translation.controller_name))
-            yield Row(Grade.WARNING if is_lost else Grade.IGNORED, str(id_), message=foreign(item, is_only=is_lost))
-        case _:
-            yield Row(Grade.IGNORED, str(id_), message="it leads to no GatewayClass of this controller")
+
+
+def _unjudged(id_: ObjectId, item: Object | None, snapshot: Snapshot, translation: Translation) -> Row:
+    if isinstance(item, GatewayClass):
+        is_lost = bool(controllers_instead(snapshot, translation.controller_name))
+        return Row(Grade.WARNING if is_lost else Grade.IGNORED, str(id_), message=foreign(item, is_only=is_lost))
+    return Row(Grade.IGNORED, str(id_), message="it leads to no GatewayClass of this controller")
 
 
 def foreign(gateway_class: GatewayClass, *, is_only: bool) -> str:
@@ -142,9 +157,10 @@ def foreign(gateway_class: GatewayClass, *, is_only: bool) -> str:
 
 
 def _rows(id_: ObjectId, part: str, findings: Iterable[Finding], *, only_bad: bool = False) -> Iterator[Row]:
-    bad = [finding for finding in findings if _is_bad(finding)]
+    bad = [finding for finding in findings if _is_bad(finding) or is_partial(finding)]
     for finding in bad:
-        grade = Grade.WARNING if finding.type in WORTH_KNOWING else Grade.REFUSED
+        is_served = finding.type in WORTH_KNOWING or is_partial(finding)
+        grade = Grade.WARNING if is_served else Grade.REFUSED
         yield Row(grade, str(id_), part, finding.type, finding.reason, finding.message)
     if not bad and not only_bad:
         yield Row(Grade.ACCEPTED, str(id_), part)

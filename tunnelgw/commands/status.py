@@ -7,7 +7,7 @@ import msgspec
 from tunnelgw.commands import show
 from tunnelgw.commands.judge import JUDGED, absent_parents, foreign
 from tunnelgw.commands.world import World
-from tunnelgw.model.conditions import BAD_WHEN_TRUE, WORTH_KNOWING, Condition
+from tunnelgw.model.conditions import BAD_WHEN_TRUE, WORTH_KNOWING, Condition, is_partial
 from tunnelgw.model.gateways import Gateway, GatewayClass, ListenerSet
 from tunnelgw.model.kinds import Kind
 from tunnelgw.model.meta import Key, Object
@@ -62,12 +62,14 @@ def _rows(world: World, kind: Kind, key: Key) -> Iterator[Row]:
     except msgspec.DecodeError as error:
         yield Row("not well", name, problems=(f"the status cannot be read: {error}",))
         return
+    absent = absent_parents(item, world.snapshot)
     if found.conditions or not (found.parents or found.ancestors):
         addresses = ", ".join(address.value for address in found.addresses)
         row = _row(item, name, "", addresses, found.conditions)
-        absent = absent_parents(item, world.snapshot)
         grade = "not well" if absent and row.grade != "pending" else row.grade
         yield msgspec.structs.replace(row, grade=grade, problems=(*row.problems, *absent))
+    elif absent:
+        yield Row("not well", name, problems=absent)
     for listener in found.listeners:
         yield _row(item, name, f"listener {listener.name}", _routes(listener.attached_routes), listener.conditions)
     for entry in (*found.parents, *found.ancestors):
@@ -82,14 +84,15 @@ def _routes(number: int | None) -> str:
 
 def _row(item: Object, name: str, part: str, detail: str, conditions: tuple[Condition, ...]) -> Row:
     bad = [each for each in conditions if each.status != ("False" if each.type in BAD_WHEN_TRUE else "True")]
+    told = [each for each in conditions if each in bad or is_partial(each)]
     problems = tuple(
-        f"{each.type} {each.status} {each.reason}{f': {each.message}' if each.message else ''}" for each in bad
+        f"{each.type} {each.status} {each.reason}{f': {each.message}' if each.message else ''}" for each in told
     )
     if not conditions or all(each.status == "Unknown" for each in conditions):
         return Row("pending", name, part, detail, problems)
     if any(each.type not in WORTH_KNOWING for each in bad):
         return Row("not well", name, part, detail, problems)
-    if bad:
+    if told:
         return Row("warning", name, part, detail, problems)
     is_old = any(each.observed_generation < item.metadata.generation for each in conditions)
     return Row("old" if is_old else "well", name, part, detail)

@@ -124,3 +124,12 @@ class Condition(Part, frozen=True):
     message: str = ""
     last_transition_time: str = ""
     observed_generation: int = 0
+
+
+NOT_EVERYWHERE = "not in force everywhere: "
+"""So begins what is told of a policy that is accepted, but not in force for all that it is for."""
+
+
+def is_partial(condition: Finding | Condition) -> bool:
+    """True, and yet something is to be known. By its message, since Gateway API has no reason for that."""
+    return condition.status == Status.TRUE and condition.message.startswith(NOT_EVERYWHERE)

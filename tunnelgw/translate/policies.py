@@ -6,7 +6,7 @@ for at least one target that the Gateway uses, and its message names the targets
 
 import msgspec
 
-from tunnelgw.model.conditions import ConditionType, Finding, Reason
+from tunnelgw.model.conditions import NOT_EVERYWHERE, ConditionType, Finding, Reason
 from tunnelgw.model.core import Service
 from tunnelgw.model.kinds import Kind
 from tunnelgw.model.meta import Key, Object
@@ -71,7 +71,7 @@ def _findings(view: View, policy: Key, targets: list[ServicePortName]) -> tuple[
         return (accepted, *references)
     if content.tls is None:
         return content.findings
-    message = f"not in force everywhere: {told}" if told else ""
+    message = f"{NOT_EVERYWHERE}{told}" if told else ""
     return (true(ConditionType.ACCEPTED, Reason.ACCEPTED, message), *content.findings)
 
 

@@ -59,6 +59,54 @@ def test_parents_of_other_sorts_are_not_looked_for(group: str, kind: str) -> Non
 
 
 OURS = "tunnelgw.dev/tunnel-gateway-controller"
+CLASS = (Kind.GATEWAY_CLASS, make(Kind.GATEWAY_CLASS, "tunnel", {"controllerName": OURS}, namespace=""))
+GATEWAY_SPEC = {"gatewayClassName": "tunnel", "listeners": [{"name": "http", "port": 80, "protocol": "HTTP"}]}
+GATEWAY = (Kind.GATEWAY, make(Kind.GATEWAY, "gw", GATEWAY_SPEC, namespace="shop"))
+
+
+def a_service(name: str) -> tuple[Kind, Object]:
+    return Kind.SERVICE, make(Kind.SERVICE, name, {"ports": [{"name": "http", "port": 80}]}, namespace="shop")
+
+
+def a_route(parents: list[dict[str, Any]], *services: str) -> tuple[Kind, Object]:
+    rules = [{"backendRefs": [{"name": name, "port": 80}]} for name in services]
+    return Kind.HTTP_ROUTE, make(Kind.HTTP_ROUTE, "web", {"parentRefs": parents, "rules": rules}, namespace="shop")
+
+
+def test_an_absent_parent_is_told_beside_one_that_accepts_the_route_and_once() -> None:
+    absent = [{"name": "wg", "sectionName": "http"}, {"name": "wg", "sectionName": "https"}]
+    mesh = {"group": "", "kind": "Service", "name": "mesh"}
+
+    rows = rows_of(CLASS, GATEWAY, a_service("web"), a_route([{"name": "gw"}, *absent, mesh], "web"))
+
+    assert [
+        Row(Grade.ACCEPTED, "HTTPRoute shop/web", "Gateway gw"),
+        Row(Grade.WARNING, "HTTPRoute shop/web", message="Gateway shop/wg does not exist"),
+    ] == rows[-2:]
+
+
+def test_targets_for_which_an_accepted_policy_is_not_in_force_are_told() -> None:
+    """A slip there sends plain text to a backend that was to get TLS."""
+    refs = [("web", ""), ("more", "nosuch"), ("typo", "")]
+    targets = [{"group": "", "kind": "Service", "name": name, "sectionName": section} for name, section in refs]
+    validation = {"hostname": "web.example", "wellKnownCACertificates": "System"}
+    spec = {"targetRefs": targets, "validation": validation}
+    policy = (Kind.BACKEND_TLS_POLICY, make(Kind.BACKEND_TLS_POLICY, "tls", spec, namespace="shop"))
+    there = [CLASS, GATEWAY, policy, a_service("web"), a_service("more")]
+
+    rows = rows_of(*there, a_route([{"name": "gw"}], "web", "more"))
+    with_typo = rows_of(*there, a_route([{"name": "gw"}], "web", "typo"))
+
+    message = "not in force everywhere: Service shop/more, port nosuch does not exist"
+    absent = "Service shop/typo does not exist"
+    subject = "BackendTLSPolicy shop/tls"
+    assert [
+        Row(Grade.WARNING, subject, "Gateway shop/gw", "Accepted", "Accepted", message),
+        Row(Grade.WARNING, subject, message=absent),
+    ] == rows[-2:]
+    assert [row.message for row in with_typo if row.object == subject] == [f"not in force everywhere: {absent}"]
+
+
 SETTINGS = {"proxy": {"forwarding": {"trustedProxies": ["10.0.0.1/8"]}}}
 
 

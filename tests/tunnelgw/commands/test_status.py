@@ -83,6 +83,49 @@ def test_what_others_wrote_stays_in_its_line_and_commands_no_terminal(capsys: py
     )
 
 
+def entry(field: str, name: str, **said: Any) -> dict[str, Any]:
+    return {
+        field: {"name": name},
+        "controllerName": CONTROLLER,
+        "conditions": [{**condition("Accepted", "True"), **said}],
+    }
+
+
+def test_a_parent_that_does_not_exist_is_told_beside_one_that_accepts_the_route(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    spec = {"parentRefs": [{"name": "gw"}, {"name": "wg"}, {"group": "", "kind": "Service", "name": "mesh"}]}
+    item = make(Kind.HTTP_ROUTE, "web", spec, status={"parents": [entry("parentRef", "gw")]})
+    gateway_item = gateway("gw", status={"conditions": [condition("Accepted", "True")]})
+    items = [(Kind.GATEWAY_CLASS, CLASS), (Kind.GATEWAY, gateway_item), (Kind.HTTP_ROUTE, item)]
+
+    assert not status(World(Snapshot.of(items)), CONTROLLER, as_json=False)
+
+    assert capsys.readouterr().out.splitlines()[-2:] == [
+        "not well\tHTTPRoute default/web\t\t\tGateway default/wg does not exist",
+        f"well\tHTTPRoute default/web\tGateway gw\t{CONTROLLER}\t",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("message", "grade"),
+    [("not in force everywhere: Service default/web, port x does not exist", "warning"), ("as others put it", "well")],
+)
+def test_a_policy_that_is_not_in_force_everywhere_is_worth_a_look(
+    capsys: pytest.CaptureFixture[str], message: str, grade: str
+) -> None:
+    ancestor = entry("ancestorRef", "gw", message=message)
+    spec = {"targetRefs": [], "validation": {"hostname": "web.example"}}
+    item = make(Kind.BACKEND_TLS_POLICY, "tls", spec, status={"ancestors": [ancestor]})
+    items = [(Kind.GATEWAY_CLASS, CLASS), (Kind.BACKEND_TLS_POLICY, item)]
+
+    assert status(World(Snapshot.of(items)), CONTROLLER, as_json=True)
+
+    row = json.loads(capsys.readouterr().out)[-1]
+    told = [f"Accepted True Why: {message}"] if grade == "warning" else []
+    assert (row["grade"], row.get("problems", [])) == (grade, told)
+
+
 @pytest.mark.parametrize(("said", "grade"), [("True", "not well"), ("Unknown", "pending")])
 def test_a_gateway_without_its_class_is_not_well_whatever_was_said_of_it_before(
     capsys: pytest.CaptureFixture[str], said: str, grade: str
