@@ -19,6 +19,7 @@ from tunnelgw.deliver.dispatch import Dispatch
 from tunnelgw.deliver.former import GRACE_S, FormerTunnels
 from tunnelgw.deliver.proxies import DocumentParcel
 from tunnelgw.deliver.targets import (
+    NAMING_TUNNELS,
     Discovery,
     Plane,
     Tunnel,
@@ -228,7 +229,7 @@ class Reconciler:
         if is_first:
             self._former = FormerTunnels(left_tunnels(snapshot, self._discovery), self._former_grace_s)
         named = named_tunnels(snapshot, self._discovery)
-        is_certain = self._are_all_named and not any(entry.room in _NAMING_TUNNELS for entry in self._unreadable)
+        is_certain = self._are_all_named and not any(entry.room in NAMING_TUNNELS for entry in self._unreadable)
         now_s = time.monotonic()
         self._former.follow(named, self._tunnels, now_s, is_certain=is_certain)
         self._departed.follow(self._planes, self._may_have_gateway, now_s)
@@ -313,9 +314,7 @@ class Reconciler:
             self._fail(f"failed to run controller: checking provider credentials: {errors}")
 
 
-_NAMING_TUNNELS = frozenset({Kind.GATEWAY_CLASS, Kind.GATEWAY, Kind.GATEWAY_CLASS_CONFIG, Kind.GATEWAY_CONFIG})
-"""While one of these cannot be read, a tunnel that seems to be named no more may be named by it."""
-_ABOUT_TARGETS = _NAMING_TUNNELS | {Kind.SECRET, Kind.ENDPOINT_SLICE}
+_ABOUT_TARGETS = NAMING_TUNNELS | {Kind.SECRET, Kind.ENDPOINT_SLICE}
 """Changes of these may bring other proxies, tunnels or credentials."""
 
 

@@ -33,7 +33,9 @@ def check(world: World, controller_name: str, home_namespace: str, *, as_json: b
 
 def _unreadable(world: World) -> list[Row]:
     return [
-        Row(Grade.REFUSED, problem.subject, message=problem.reason, where=problem.where) for problem in world.problems
+        Row(grade, problem.subject, message=problem.reason, where=problem.where)
+        for grade, problems in ((Grade.REFUSED, world.problems), (Grade.WARNING, world.skipped))
+        for problem in problems
     ]
 
 

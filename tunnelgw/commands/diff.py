@@ -13,7 +13,17 @@ from tunnelgw.commands import show
 from tunnelgw.commands.world import World
 from tunnelgw.deliver.configclient import ConfigClient, ConfigEndpoint
 from tunnelgw.deliver.courier import Undelivered
-from tunnelgw.deliver.targets import TAKEN, Discovery, Plane, Tunnel, left_tunnels, named_tunnels, planes, tunnels
+from tunnelgw.deliver.targets import (
+    NAMING_TUNNELS,
+    TAKEN,
+    Discovery,
+    Plane,
+    Tunnel,
+    left_tunnels,
+    named_tunnels,
+    planes,
+    tunnels,
+)
 from tunnelgw.provider.client import ProviderClient
 from tunnelgw.provider.errors import ProviderError
 from tunnelgw.provider.ingress import EVERYTHING
@@ -63,6 +73,8 @@ def diff(world: World, access: Access, *, as_json: bool) -> bool:
     elif found:
         lines = [(each.action, each.target, each.part, each.message) for each in found]
         show.rows(("", "where", "what", ""), lines, _STYLES)
+    for problem in (*world.problems, *world.skipped):
+        show.note(str(problem))
     for plane in _unheld(world, access):
         show.note(f"nobody holds the document of data plane {plane}: no proxy is named that could be asked")
     if any(each.action == "error" for each in found):
@@ -100,8 +112,8 @@ def _unheld(world: World, access: Access) -> Iterator[str]:
 
 
 def _former_tunnels(world: World, discovery: Discovery) -> list[Tunnel]:
-    """Those that a controller would empty that starts now. None while a manifest is refused, which may name them."""
-    if world.problems:
+    """Those that a controller would empty that starts now. None while something is refused that may name them."""
+    if any(problem.entry is None or problem.entry.room in NAMING_TUNNELS for problem in world.problems):
         return []
     named = named_tunnels(world.snapshot, discovery)
     return [tunnel for id_, tunnel in left_tunnels(world.snapshot, discovery).items() if id_ not in named]

@@ -23,6 +23,6 @@ def explain(world: World, controller_name: str, home_namespace: str, question: Q
             refusals.append(f"data plane {plane}: {error}")
     if not answers:
         raise NoWorld("; ".join(refusals) or "there is no data plane")
-    for refusal in refusals:
+    for refusal in (*refusals, *world.problems, *world.skipped):
         show.note(f"tunnelgw explain: {refusal}")
     return all(answers)

@@ -2,13 +2,16 @@
 
 import threading
 import time
+from collections.abc import Iterator, Mapping
 
 from tunnelgw.commands.world import NoWorld, World
 from tunnelgw.model.kinds import Kind
+from tunnelgw.model.snapshot import Entry
+from tunnelgw.sources.directory.admission import Problem
 from tunnelgw.sources.kubernetes.server import ApiServer, ApiServerError, load_configuration
 from tunnelgw.sources.kubernetes.source import KubernetesSource
 from tunnelgw.sources.kubernetes.watch import Restart
-from tunnelgw.sources.store import Store
+from tunnelgw.sources.store import Store, Unreadable
 
 _LISTING_S = 60.0
 
@@ -45,10 +48,17 @@ def from_api_server(kubeconfig: str, namespace: str) -> World:
                 reasons = sorted({str(failures[kind]) for kind in missing if kind in failures})
                 what = ", ".join(missing) or "referenced Secrets"
                 raise NoWorld(": ".join((f"{what} could not be listed within {_LISTING_S:.0f} s", *reasons)))
-        return World(store.take().snapshot)
+        change = store.take()
+        return World(change.snapshot, tuple(_problems(change.unreadable)))
     finally:
         stop.set()
         source.drain(time.monotonic())
         for thread in threads:
             thread.join(1.0)
         source.stop()
+
+
+def _problems(unreadable: Mapping[Entry, Unreadable]) -> Iterator[Problem]:
+    """What the controller leaves out too, with a line in its log and an Event."""
+    for entry, found in sorted(unreadable.items()):
+        yield Problem("", 0, f"cannot be read and is left out: {found.reason}", entry)

@@ -63,12 +63,7 @@ def _add_source(parser: argparse.ArgumentParser, environ: Environ) -> None:
         help="a folder or file of manifests, - for standard input, instead of an API server; may be repeated "
         "[TUNNELGW_MANIFESTS]",
     )
-    parser.add_argument(
-        "--status-dir",
-        default=environ.get("TUNNELGW_STATUS_DIR", ""),
-        metavar="DIR",
-        help="where the controller of that folder writes statuses [TUNNELGW_STATUS_DIR; default: status in the folder]",
-    )
+    _add_status_dir(parser, environ)
     source.add_argument(
         "--kubeconfig",
         metavar="FILE",
@@ -82,6 +77,15 @@ def _add_namespace(parser: argparse.ArgumentParser, environ: Environ) -> None:
         "--namespace",
         default=environ.get("TUNNELGW_NAMESPACE") or DEFAULT_NAMESPACE,
         help="the controller's own namespace [TUNNELGW_NAMESPACE; default: %(default)s]",
+    )
+
+
+def _add_status_dir(parser: argparse.ArgumentParser, environ: Environ) -> None:
+    parser.add_argument(
+        "--status-dir",
+        default=environ.get("TUNNELGW_STATUS_DIR", ""),
+        metavar="DIR",
+        help="where the controller of that folder writes statuses [TUNNELGW_STATUS_DIR; default: status in the folder]",
     )
 
 
@@ -106,10 +110,11 @@ def _check(arguments: Sequence[str], environ: Environ) -> bool:
         "is refused, so that it fits a pre-commit hook.",
     )
     parser.add_argument("paths", nargs="+", metavar="PATH", help="folders or files; - reads standard input")
+    _add_status_dir(parser, environ)
     parser.add_argument("--all", action="store_true", help="also tell what is accepted, and what is not ours")
     _add_namespace(parser, environ)
     found = parser.parse_args(arguments)
-    world = from_files(found.paths)
+    world = from_files(found.paths, found.status_dir)
     return check(world, found.controller_name, found.namespace, as_json=found.json, wants_all=found.all)
 
 

@@ -15,6 +15,7 @@ from tunnelgw.model.policies import BackendTlsPolicy
 from tunnelgw.model.refs import ParentRef
 from tunnelgw.model.routes import GrpcRoute, HttpRoute
 from tunnelgw.model.statuses import AnyStatus
+from tunnelgw.sources.directory.admission import Problem
 from tunnelgw.translate.classes import controllers_instead
 
 _STYLES = {"well": "green", "not well": "bold red", "warning": "yellow", "old": "yellow", "pending": "yellow"}
@@ -31,9 +32,8 @@ class Row(msgspec.Struct, frozen=True, omit_defaults=True):
 
 def status(world: World, controller_name: str, *, as_json: bool) -> bool:
     """True when all is well."""
-    rows = [
-        Row("not well", problem.subject, "manifest", problem.where, (problem.reason,)) for problem in world.problems
-    ]
+    rows = [_refused("not well", problem) for problem in world.problems]
+    rows += [_refused("warning", problem) for problem in world.skipped]
     rows += [row for kind in JUDGED for key in sorted(world.snapshot.all(kind)) for row in _rows(world, kind, key)]
     if controllers_instead(world.snapshot, controller_name):
         rows = [*_lost(world), *rows]
@@ -43,6 +43,10 @@ def status(world: World, controller_name: str, *, as_json: bool) -> bool:
         lines = [(row.grade, row.object, row.part, row.detail, "; ".join(row.problems)) for row in rows]
         show.rows(("", "object", "part", "", "problems"), lines, _STYLES)
     return all(row.grade in ("well", "warning") for row in rows)
+
+
+def _refused(grade: str, problem: Problem) -> Row:
+    return Row(grade, problem.subject, "manifest" if problem.where else "object", problem.where, (problem.reason,))
 
 
 def _lost(world: World) -> Iterator[Row]:

@@ -16,7 +16,7 @@ from tunnelgw.sources.directory.folder import Folder
 from tunnelgw.sources.directory.lastgood import LastGood, LastGoodFile
 from tunnelgw.sources.directory.ledger import Ledger
 from tunnelgw.sources.directory.reading import read_all
-from tunnelgw.sources.directory.statuses import StatusFolder
+from tunnelgw.sources.directory.statuses import StatusFolder, is_status
 from tunnelgw.sources.directory.surroundings import surroundings
 
 STATUS = "status"
@@ -29,24 +29,26 @@ class NoWorld(Exception):
 class World(msgspec.Struct, frozen=True):
     snapshot: Snapshot
     problems: tuple[Problem, ...] = ()
-    """What was refused before it was an object."""
+    """What was refused before it was an object, or what of an API server cannot be read."""
+    skipped: tuple[Problem, ...] = ()
+    """Manifests where statuses are written, and no controller looks for any."""
     places: Mapping[Entry, str] = {}
     """File and line of each object that came from a file."""
 
 
-def from_files(names: Iterable[str]) -> World:
+def from_files(names: Iterable[str], status_dir: str = "") -> World:
     """Files, folders with all below them, or `-` for standard input, as they are. Raises NoWorld.
 
-    What a running controller remembers of a folder's objects, and the statuses that it wrote, are taken from `status`
-    in the first folder; nothing is written there.
+    What a running controller remembers of a folder's objects, and the statuses that it wrote, are taken from
+    `status_dir`, else from `status` in the first folder; nothing is written there.
     """
-    return _read([*names], "", lambda _: {})
+    return _read([*names], status_dir, lambda _: {})
 
 
 def from_controlled(names: Iterable[str], status_dir: str = "") -> World:
     """Likewise, as the controller of the folder has them: what is broken now is there in its last good version.
 
-    `status_dir` in place of `status` in the folder. Raises NoWorld.
+    Raises NoWorld.
     """
     return _read([*names], status_dir, LastGoodFile.load)
 
@@ -58,6 +60,7 @@ def _read(names: Sequence[str], status_dir: str, recall: Callable[[LastGoodFile]
         last_good = recall(LastGoodFile(remembered, folder)) if remembered and folder else {}
         reading = read_all([*_contents(names, status_dir)], last_good)
         ledger = Ledger(remembered) if remembered else None
+        skipped = tuple(_skipped(names, status_dir))
     except OSError as error:
         raise NoWorld(f"{error.filename}: {error.strerror or error}") from error
     statuses = StatusFolder(remembered) if remembered else None
@@ -75,6 +78,7 @@ def _read(names: Sequence[str], status_dir: str, recall: Callable[[LastGoodFile]
     return World(
         Snapshot.of(items),
         reading.problems,
+        skipped,
         {entry: f"{admitted.file}:{admitted.line}" for entry, admitted in reading.admitted.items()},
     )
 
@@ -86,9 +90,29 @@ def _contents(names: Iterable[str], status_dir: str) -> Iterator[tuple[str, byte
         if name == "-":
             yield "-", sys.stdin.buffer.read()
         elif path.is_dir():
-            changes = Folder(path, Path(status_dir) if status_dir else path / STATUS).look()
+            changes = Folder(path, _status_folder(path, status_dir)).look()
             for unreadable, reason in changes.failed.items():
                 raise NoWorld(f"{unreadable}: {reason}")
             yield from ((str(each), octets) for each, octets in sorted(changes.read.items()))
         else:
             yield name, path.read_bytes()
+
+
+def _skipped(names: Iterable[str], status_dir: str) -> Iterator[Problem]:
+    """What looks like a manifest in the folders of statuses, where these can be read."""
+    for path in map(Path, names):
+        folder = _status_folder(path, status_dir)
+        try:
+            is_below = path.is_dir() and folder.resolve().is_relative_to(path.resolve())
+            found = Folder(folder).look().read if is_below else {}
+        except OSError:
+            continue
+        reason = f"not read, nor does a controller read it: {folder} is for the statuses that it writes, "
+        reason += "unless --status-dir (TUNNELGW_STATUS_DIR) names another folder for them"
+        for file, octets in sorted(found.items()):
+            if not is_status(octets):
+                yield Problem(str(file), 1, reason)
+
+
+def _status_folder(path: Path, status_dir: str) -> Path:
+    return Path(status_dir) if status_dir else path / STATUS

@@ -25,6 +25,8 @@ from tunnelgw.model.refs import SecretKeyRef
 from tunnelgw.model.snapshot import Entry, Index, Snapshot
 from tunnelgw.translate.gateways import SHARED
 
+NAMING_TUNNELS = frozenset({Kind.GATEWAY_CLASS, Kind.GATEWAY, Kind.GATEWAY_CLASS_CONFIG, Kind.GATEWAY_CONFIG})
+"""While one of these cannot be read, a tunnel that seems to be named no more may be named by it."""
 CONFIG_PORT = "config"
 """Name of the Service port at which proxies serve their config API."""
 AUTH_FIELD = "auth-token"

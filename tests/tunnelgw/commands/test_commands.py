@@ -196,6 +196,27 @@ def test_each_document_without_a_name_counts(folder: Path) -> None:
     assert run("check", str(folder)).stderr == "3 accepted, 2 refused\n"
 
 
+def test_what_is_in_the_folder_of_statuses_is_told_not_to_be_read_unless_that_is_another_one(folder: Path) -> None:
+    page = folder / "status" / "page.yaml"
+    page.parent.mkdir()
+    page.write_text("kind: [\n")
+
+    skipped = run("check", str(folder))
+    read = run("check", str(folder), "--status-dir", str(folder.parent / "elsewhere"))
+    told = run("status", "--manifests", str(folder))
+    explained = run("explain", "--manifests", str(folder), "http://shop.example.org/cart")
+
+    ((grade, *_, message, where),) = lines(skipped)
+    assert (skipped.returncode, grade, where) == (0, "warning", f"{page}:1")
+    assert message.startswith(
+        f"not read, nor does a controller read it: {page.parent} is for the statuses that it writes"
+    )
+    assert (read.returncode, lines(read)[0][0], lines(read)[0][5]) == (1, "refused", f"{page}:2")
+    assert lines(told)[0][:4] == ["warning", "(document)", "manifest", f"{page}:1"]
+    assert explained.returncode == 0
+    assert explained.stderr.startswith(f"tunnelgw explain: {page}:1: not read, ")
+
+
 def test_a_path_that_is_not_there_is_told(folder: Path) -> None:
     result = run("check", str(folder / "nothing"))
 

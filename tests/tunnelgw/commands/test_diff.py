@@ -25,7 +25,8 @@ from tunnelgw.commands.diff import Access, NotAllAsked, diff
 from tunnelgw.commands.world import World
 from tunnelgw.deliver.targets import TAKEN, Discovery
 from tunnelgw.model.kinds import Kind
-from tunnelgw.model.snapshot import Snapshot
+from tunnelgw.model.meta import Key
+from tunnelgw.model.snapshot import Entry, Snapshot
 from tunnelgw.provider.ingress import marker
 from tunnelgw.sources.directory.admission import Problem
 from tunnelgw.translate.pipeline import Translation
@@ -65,14 +66,29 @@ def test_hostnames_in_a_tunnel_that_nothing_names_any_more_would_be_removed(caps
     _, config = own_proxy(tunnelID=TUNNEL_ID, providerCredentialsSecretRef=REFERENCE)
     items = [gateway_class("class"), HOLDER, config]
     refused = Problem("web.yaml", 1, "not YAML")
+    config_refused, route_refused = (
+        Problem("", 0, "cannot be read", Entry(kind, Key("shop", "x")))
+        for kind in (Kind.GATEWAY_CONFIG, Kind.HTTP_ROUTE)
+    )
     with Provider() as provider:
         provider.write(THERE)
         found = told(items, provider.url, capsys)
         while_a_manifest_is_refused = told(items, provider.url, capsys, refused)
+        while_a_config_is_refused = told(items, provider.url, capsys, config_refused)
+        while_a_route_is_refused = told(items, provider.url, capsys, route_refused)
 
     tunnel = f"tunnel {TUNNEL_ID}"
     assert found == [("remove", tunnel, "hostname a.example"), ("keep", tunnel, "hostname theirs.example")]
-    assert while_a_manifest_is_refused == []
+    assert while_a_manifest_is_refused == while_a_config_is_refused == []
+    assert while_a_route_is_refused == found, "it names no tunnel"
+
+
+def test_what_is_left_out_is_told_beside_what_would_change(capsys: pytest.CaptureFixture[str]) -> None:
+    problem = Problem("", 0, "cannot be read", Entry(Kind.HTTP_ROUTE, Key("shop", "web")))
+
+    diff(World(Snapshot.of([]), (problem,)), Access(DISCOVERY, "", marker("tests")), as_json=False)
+
+    assert capsys.readouterr().err == "HTTPRoute shop/web: cannot be read\nnothing would change\n"
 
 
 def test_what_a_proxy_holds_is_compared_part_by_part(capsys: pytest.CaptureFixture[str]) -> None:

@@ -84,6 +84,33 @@ def test_statuses_in_any_of_several_folders_are_no_manifests(tmp_path: Path) -> 
     assert from_files(map(str, folders)).problems == ()
 
 
+def test_manifests_where_statuses_are_written_are_not_read_as_by_a_controller_and_told(tmp_path: Path) -> None:
+    site = Site(tmp_path)
+    site.write("web.yaml", route())
+    site.look()
+    entry = Entry(Kind.HTTP_ROUTE, WEB)
+    (item,) = from_controlled([str(site.root)]).snapshot.all(Kind.HTTP_ROUTE).values()
+    StatusFolder(site.root / STATUS).write(entry, item, b"{}")
+    page = site.root / STATUS / "page.yaml"
+    page.write_text(MANIFEST)
+
+    for world in (from_files([str(site.root)]), from_controlled([str(site.root)])):
+        assert not world.snapshot.all(Kind.GATEWAY)
+        (problem,) = world.skipped
+        assert problem.where == f"{page}:1"
+        assert problem.reason.startswith("not read, nor does a controller read it: ")
+
+
+def test_a_folder_named_status_is_one_as_any_other_where_statuses_are_written_elsewhere(tmp_path: Path) -> None:
+    (tmp_path / "manifests" / STATUS).mkdir(parents=True)
+    (tmp_path / "manifests" / STATUS / "page.yaml").write_text(MANIFEST)
+
+    world = from_files([str(tmp_path / "manifests")], str(tmp_path / "elsewhere"))
+
+    assert len(world.snapshot.all(Kind.GATEWAY)) == 1
+    assert world.skipped == ()
+
+
 def refusing_secrets(api: ScriptedApi, status_code: int) -> None:
     """Who may read routes often may not read Secrets."""
     api.lists.put((200, listing([], "5")))
@@ -124,3 +151,21 @@ def test_a_right_that_is_missing_is_the_only_line_that_a_command_says(tmp_path: 
 
     told = "tunnelgw status: Secret may not be listed: 403 Forbidden: User joe cannot list\n"
     assert (done.returncode, done.stdout, done.stderr) == (2, "", told)
+
+
+def test_objects_of_an_api_server_that_cannot_be_read_are_told_with_the_reason(tmp_path: Path) -> None:
+    """The controller leaves them out too, and all is not well then."""
+    with ScriptedApi() as api:
+        for _ in range(2):
+            api.lists.put((200, listing([{"metadata": {"name": "web", "namespace": "shop"}, "spec": 5}], "5")))
+            api.watches.put(api.stay)
+        kubeconfig = str(api.kubeconfig(tmp_path))
+        world = from_api_server(kubeconfig, "tunnelgw-system")
+        command = [sys.executable, "-m", "tunnelgw", "status", "--kubeconfig", kubeconfig]
+
+        done = subprocess.run(command, capture_output=True, text=True, timeout=DEADLINE_S, check=False)
+
+    (problem,) = world.problems
+    told = "cannot be read and is left out: Expected `object`, got `int` - at `$.spec`"
+    assert str(problem) == f"HTTPRoute shop/web: {told}"
+    assert (done.returncode, done.stdout) == (1, f"not well\tHTTPRoute shop/web\tobject\t\t{told}\n")

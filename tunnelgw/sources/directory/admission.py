@@ -47,6 +47,7 @@ _TLS_KEYS: Final = ("tls.crt", "tls.key")
 
 class Problem(msgspec.Struct, frozen=True):
     file: str
+    """Empty: it came from no file."""
     line: int
     reason: str
     entry: Entry | None = None
@@ -59,10 +60,10 @@ class Problem(msgspec.Struct, frozen=True):
 
     @property
     def where(self) -> str:
-        return f"{self.file}:{self.line}"
+        return f"{self.file}:{self.line}" if self.file else ""
 
     def __str__(self) -> str:
-        return f"{self.where}: {self.reason}"
+        return f"{self.where or self.subject}: {self.reason}"
 
 
 class Remembered(msgspec.Struct, frozen=True):

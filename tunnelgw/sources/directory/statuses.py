@@ -33,6 +33,11 @@ _DIGITS = 32
 _HEAD = "# Written by tunnelgw; edits are overwritten.\n"
 
 
+def is_status(octets: bytes) -> bool:
+    """Whether a file with this content is one of ours."""
+    return octets.startswith(_HEAD.encode())
+
+
 class StatusFolder:
     def __init__(self, root: Path) -> None:
         self._root = root
