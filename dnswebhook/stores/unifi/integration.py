@@ -9,6 +9,8 @@ Pages whose rows are those of the last listing byte for byte are not decoded aga
 object is returned.
 """
 
+import time
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from itertools import pairwise
 
@@ -103,14 +105,16 @@ class _Dialect:
 class IntegrationStore:
     """Safe for use by several threads."""
 
-    def __init__(self, client: Client, site: str, observe: Observe) -> None:
+    def __init__(
+        self, client: Client, site: str, observe: Observe, clock: Callable[[], float] = time.monotonic
+    ) -> None:
         """`site` is an internal reference, a display name or a UUID."""
         self._client = client
         self._site = site
         self._observe = observe
         self._site_id: str | None = None
         self._flights = Flights(self._fetch)
-        self._writes = RowWrites(client, _Dialect(), self.list_records)
+        self._writes = RowWrites(client, _Dialect(), self.list_records, clock)
         self._overlap = 1
         """Rows of a page that the one before has too; 0 where the controller cannot do that."""
         self._last_parts: list[_Part] | None = None

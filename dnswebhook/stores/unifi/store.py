@@ -7,6 +7,7 @@ look different, so that a write always goes to the API its record came from.
 
 import re
 import threading
+import time
 from collections.abc import Callable, Iterator
 
 from daemonkit.logs import get_logger
@@ -53,11 +54,13 @@ class UnifiStore:
         settings: UnifiSettings,
         observe: Observe = _observe_nothing,
         on_rate_limited: Callable[[], None] = _count_nothing,
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:
         """`observe` is told each finished list, create, update, delete, login and probe with `ok` or its error's
         reason and its duration in seconds; `on_rate_limited` is called for each 429."""
         self._settings = settings
         self._observe = observe
+        self._clock = clock
         self._transport = Transport(settings)
         self._retry = RetryPolicy(on_rate_limited)
         self._detector = Detector(settings, self._transport, self._retry)
@@ -174,8 +177,8 @@ class UnifiStore:
     def _opened(self, decision: Decision) -> Api:
         client = Client(self._transport, self._credentials_for(decision.flavour), self._retry)
         if decision.api is ApiChoice.INTEGRATION:
-            return IntegrationStore(client, self._settings.site, self._observe)
-        return V2Store(client, v2_path(decision.flavour, self._settings.site), self._observe)
+            return IntegrationStore(client, self._settings.site, self._observe, self._clock)
+        return V2Store(client, v2_path(decision.flavour, self._settings.site), self._observe, self._clock)
 
     def _credentials_for(self, flavour: Flavour) -> Credentials:
         found = self._credentials.get(flavour)

@@ -4,6 +4,9 @@ A listing whose bytes equal those of the last one returns the last `Listing` obj
 nothing changed costs little more than the transfer.
 """
 
+import time
+from collections.abc import Callable
+
 import msgspec
 
 from dnswebhook.deadline import Deadline
@@ -34,13 +37,15 @@ class _Dialect:
 class V2Store:
     """Safe for use by several threads."""
 
-    def __init__(self, client: Client, collection: str, observe: Observe) -> None:
+    def __init__(
+        self, client: Client, collection: str, observe: Observe, clock: Callable[[], float] = time.monotonic
+    ) -> None:
         """`collection` is the path of the site's rows."""
         self._client = client
         self._collection = collection
         self._observe = observe
         self._flights = Flights(self._fetch)
-        self._writes = RowWrites(client, _Dialect(), self.list_records)
+        self._writes = RowWrites(client, _Dialect(), self.list_records, clock)
         self._memory = RowMemory()
         self._last_body: bytes | None = None
         self._last_listing = Listing(())

@@ -1,11 +1,14 @@
 """Creating, changing and deleting one row, the same way over both APIs.
 
 Two things make this more than three calls. A create whose outcome is unclear (timeout, reset, 5xx, garbage, another
-row) is settled by listing and comparing content. And some firmware refuses every PUT as "already exists", which has to
-be told from a row that really is there; once known, it is remembered until the process ends, and each update is
-refused at once.
+row) is settled by listing and comparing content. And some firmware refuses every PUT, as "already exists" or with a
+page, which has to be told from a row that really is there and from the pages of a console that starts. So a refusal
+counts only when the console lists, no row explains it, and the same PUT is then refused again. Updates are refused at
+once from then on; after a while one of them tries PUT anew.
 """
 
+import threading
+import time
 from collections.abc import Callable
 from typing import Protocol
 
@@ -26,6 +29,11 @@ log = get_logger(__name__)
 
 _anything = msgspec.json.Decoder()
 
+PUT_TRIALS = 2
+"""A console may come up between the first one and the listing."""
+PUT_PAUSE_S = 600.0
+"""Where rows cannot be changed in place, one update in this time tries it: two calls and two listings."""
+
 
 class Dialect(Protocol):
     """What the two APIs say differently."""
@@ -38,11 +46,17 @@ class Dialect(Protocol):
 
 
 class RowWrites:
-    def __init__(self, client: Client, dialect: Dialect, list_records: Callable[[Deadline], Listing]) -> None:
+    def __init__(
+        self,
+        client: Client,
+        dialect: Dialect,
+        list_records: Callable[[Deadline], Listing],
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
         self._client = client
         self._dialect = dialect
         self._list_records = list_records
-        self._is_put_unusable = False
+        self._put = _PutUse(clock)
 
     def create(self, collection: str, spec: RecordSpec, deadline: Deadline) -> Record:
         """`collection` is the path that rows are posted to."""
@@ -86,33 +100,33 @@ class RowWrites:
         return [row for row in self._list_records(deadline).records if _content(row) == wanted]
 
     def update(self, collection: str, record: Record, spec: RecordSpec, deadline: Deadline) -> Record:
-        if self._is_put_unusable:
+        if not self._put.may_be_tried():
             raise UpdateUnsupported("this controller refuses to change rows in place")
         request = Request("PUT", f"{collection}/{record.id}", self._dialect.body_of(spec, record.id))
-        try:
-            reply = self._client.call(request, deadline)
-        except AlreadyExists as refusal:
-            others = [row for row in self._list_records(deadline).records if row.id != record.id]
-            if any(_content(row) == _content(spec) for row in others):
-                raise
-            if any(_may_pass_for(row, spec) for row in others):
-                raise _taken_for_another(spec, refusal) from refusal
-            raise self._put_unusable(refusal) from refusal
-        except MethodAbsent as refusal:
-            # A console that restarts answers everything with such a page: only one that still lists has no PUT.
-            self._list_records(deadline)
-            raise self._put_unusable(refusal) from refusal
-        return self._changed(record, spec, reply)
-
-    def _changed(self, record: Record, spec: RecordSpec, reply: Reply) -> Record:
+        for trial in range(1, PUT_TRIALS + 1):
+            try:
+                reply = self._client.call(request, deadline)
+            except (AlreadyExists, MethodAbsent) as refusal:
+                self._check_unexplained(refusal, record, spec, deadline)
+                if trial == PUT_TRIALS:
+                    self._put.note_refusal(refusal)
+                    raise UpdateUnsupported(f"this controller refuses to change rows in place: {refusal}") from refusal
+            else:
+                break
+        self._put.note_success()
         if reply.body.strip():
             self._dialect.record_in(reply)
         return Record(record.id, spec.name, spec.type, spec.value, spec.ttl_s)
 
-    def _put_unusable(self, refusal: StoreError) -> UpdateUnsupported:
-        self._is_put_unusable = True
-        log.info("rows cannot be changed in place here, they are replaced from now on", error=refusal)
-        return UpdateUnsupported(f"this controller refuses to change rows in place: {refusal}")
+    def _check_unexplained(self, refusal: StoreError, record: Record, spec: RecordSpec, deadline: Deadline) -> None:
+        """Raises what explains `refusal`: another row that is there, or a console that does not list either."""
+        others = [row for row in self._list_records(deadline).records if row.id != record.id]
+        if not isinstance(refusal, AlreadyExists):
+            return
+        if any(_content(row) == _content(spec) for row in others):
+            raise refusal
+        if any(_may_pass_for(row, spec) for row in others):
+            raise _taken_for_another(spec, refusal) from refusal
 
     def delete(self, collection: str, record: Record, deadline: Deadline) -> None:
         reply = self._client.call(Request("DELETE", f"{collection}/{record.id}"), deadline)
@@ -120,14 +134,53 @@ class RowWrites:
             replies.decoded(reply, _anything)
 
 
+class _PutUse:
+    """Whether PUT is worth a call. Safe for use by several threads."""
+
+    def __init__(self, clock: Callable[[], float]) -> None:
+        self._clock = clock
+        self._lock = threading.Lock()
+        self._next_trial_at: float | None = None
+        """None while it is not known to be refused."""
+
+    def may_be_tried(self) -> bool:
+        """While it is known to be refused, true for one caller in a long time."""
+        if self._next_trial_at is None:
+            return True
+        with self._lock:
+            if self._next_trial_at is not None:
+                if self._clock() < self._next_trial_at:
+                    return False
+                self._next_trial_at = self._clock() + PUT_PAUSE_S
+            return True
+
+    def note_refusal(self, refusal: StoreError) -> None:
+        with self._lock:
+            is_news = self._next_trial_at is None
+            self._next_trial_at = self._clock() + PUT_PAUSE_S
+        if is_news:
+            log.info("rows cannot be changed in place here, they are replaced", error=refusal)
+
+    def note_success(self) -> None:
+        if self._next_trial_at is None:
+            return
+        with self._lock:
+            is_news = self._next_trial_at is not None
+            self._next_trial_at = None
+        if is_news:
+            log.info("rows can be changed in place again")
+
+
 def _taken_for_another(spec: RecordSpec, refusal: StoreError) -> RecordError:
     return RecordError(f"{refusal}; no row says {spec.value!r}, so the controller takes another one for the same")
 
 
 def _may_pass_for(row: Record, spec: RecordSpec) -> bool:
-    """The controller tells MX and SRV rows apart by their hosts alone."""
+    """The controller tells MX and SRV rows apart by their hosts alone, and texts without regard to case."""
+    if (row.name, row.type) != (spec.name, spec.type):
+        return False
     host = host_of(spec.type, spec.value)
-    return (row.name, row.type) == (spec.name, spec.type) and bool(host) and host == host_of(row.type, row.value)
+    return row.value.lower() == spec.value.lower() or (bool(host) and host == host_of(row.type, row.value))
 
 
 def _content(row: Record | RecordSpec) -> tuple[str, str, str]:

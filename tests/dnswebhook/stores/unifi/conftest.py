@@ -1,5 +1,6 @@
 """A simulated controller per test, and stores that talk to it over real HTTP(S)."""
 
+import time
 from collections.abc import Callable, Iterator
 from typing import Any, Protocol
 
@@ -22,6 +23,7 @@ class OpenStore(Protocol):
         controller: Controller,
         observe: Observe | None = None,
         on_rate_limited: Callable[[], None] = ...,
+        clock: Callable[[], float] = ...,
         **settings: Any,
     ) -> UnifiStore: ...
 
@@ -41,12 +43,13 @@ def open_store() -> Iterator[OpenStore]:
         controller: Controller,
         observe: Observe | None = None,
         on_rate_limited: Callable[[], None] = lambda: None,
+        clock: Callable[[], float] = time.monotonic,
         **settings: Any,
     ) -> UnifiStore:
         if "user" not in settings:
             settings.setdefault("api_key", Secret(controller.api_key))
         settings = {"base_url": controller.url, "request_timeout_s": 2.0, **settings}
-        store = UnifiStore(UnifiSettings(**settings), observe or (lambda *_: None), on_rate_limited)
+        store = UnifiStore(UnifiSettings(**settings), observe or (lambda *_: None), on_rate_limited, clock)
         opened.append(store)
         return store
 

@@ -10,8 +10,10 @@ from dnswebhook.deadline import Deadline
 from dnswebhook.errors import AlreadyExists, NotFound, Overlaps, RecordError, StoreUnreachable, UpdateUnsupported
 from dnswebhook.model import Origin, Record, RecordSpec
 from dnswebhook.stores.unifi.store import UnifiStore
+from dnswebhook.stores.unifi.writes import PUT_PAUSE_S
 from tests.dnswebhook.stores.unifi.conftest import OpenStore
 from tests.support.controller import Controller, Hang, PutRefusal, faults
+from tests.support.controller.answers import integration_error, v2_error
 
 SPECS = [
     RecordSpec("app.example.com", "A", "192.0.2.10", 300),
@@ -111,6 +113,22 @@ def test_moving_a_row_onto_an_existing_value_exists_already_and_says_nothing_aga
     assert store.update(record, RecordSpec(A.name, "A", "192.0.2.50"), deadline).value == "192.0.2.50"
 
 
+ALREADY_THERE = {
+    "v2": v2_error(400, "api.err.StaticDnsRecordAlreadyExists", "Record exists"),
+    "integration": integration_error(400, "api.dns.policy.validation.record-already-exists", "Record exists", "/"),
+}
+
+
+class Clock:
+    """Moves when it is told to."""
+
+    def __init__(self) -> None:
+        self.now_s = 100.0
+
+    def __call__(self) -> float:
+        return self.now_s
+
+
 MX = RecordSpec("example.com", "MX", "10 mail.example.com")
 LIKE_MX = RecordSpec("example.com", "MX", "20 mail.example.com")
 
@@ -141,30 +159,130 @@ def test_moving_a_row_onto_the_host_of_another_one_is_refused_and_says_nothing_a
 
 
 @pytest.mark.parametrize("refusal", [PutRefusal.EXISTS, PutRefusal.NOT_ALLOWED])
-def test_a_controller_that_refuses_put_is_asked_once_only(
-    controller: Controller, open_store: OpenStore, deadline: Deadline, refusal: PutRefusal
+def test_a_controller_that_refuses_put_is_tried_twice_and_then_not_for_a_long_time(
+    controller: Controller,
+    open_store: OpenStore,
+    deadline: Deadline,
+    caplog: pytest.LogCaptureFixture,
+    refusal: PutRefusal,
 ) -> None:
+    caplog.set_level("INFO")
+    clock = Clock()
     controller.quirks.put_refusal = refusal
-    store = open_store(controller, api="v2")
+    store = open_store(controller, clock=clock, api="v2")
     record = store.create(A, deadline)
-    for _ in range(3):
+
+    for trials in (2, 2, 2):
         with pytest.raises(UpdateUnsupported, match="in place"):
             store.update(record, NEW_A, deadline)
+        assert calls(controller, "update") == trials
+    clock.now_s += PUT_PAUSE_S
+    for trials in (4, 4):
+        with pytest.raises(UpdateUnsupported, match="in place"):
+            store.update(record, NEW_A, deadline)
+        assert calls(controller, "update") == trials
 
-    assert sum(count for (_, operation, _), count in controller.calls.calls.items() if operation == "update") == 1
     assert [row.value for row in controller.rows()] == [A.value]
+    assert caplog.messages.count("rows cannot be changed in place here, they are replaced") == 1
 
 
+def test_a_controller_that_takes_put_again_after_an_upgrade_is_found_out(
+    controller: Controller, open_store: OpenStore, deadline: Deadline
+) -> None:
+    clock = Clock()
+    controller.quirks.put_refusal = PutRefusal.EXISTS
+    store = open_store(controller, clock=clock, api="v2")
+    record = store.create(A, deadline)
+    with pytest.raises(UpdateUnsupported):
+        store.update(record, NEW_A, deadline)
+    controller.quirks.put_refusal = PutRefusal.NONE
+    with pytest.raises(UpdateUnsupported):
+        store.update(record, NEW_A, deadline)
+
+    clock.now_s += PUT_PAUSE_S
+
+    assert store.update(record, NEW_A, deadline).spec == NEW_A
+    assert store.update(record, A, deadline).spec == A
+
+
+def test_one_of_many_updates_tries_a_put_that_is_known_to_be_refused(
+    controller: Controller, open_store: OpenStore, deadline: Deadline
+) -> None:
+    clock = Clock()
+    controller.quirks.put_refusal = PutRefusal.EXISTS
+    store = open_store(controller, clock=clock, api="v2")
+    record = store.create(A, deadline)
+    with pytest.raises(UpdateUnsupported):
+        store.update(record, NEW_A, deadline)
+    clock.now_s += PUT_PAUSE_S
+    trial = controller.fault(Hang(), on="update", count=1)
+
+    with ThreadPoolExecutor(1) as pool:
+        first = pool.submit(store.update, record, NEW_A, deadline)
+        trial.wait_for_strikes()
+        for _ in range(3):
+            with pytest.raises(UpdateUnsupported):
+                store.update(record, NEW_A, deadline)
+        controller.release_hangs()
+        with pytest.raises(UpdateUnsupported):
+            first.result()
+
+    assert calls(controller, "update") == 4
+
+
+@pytest.mark.parametrize("status", [404, 405])
 def test_a_page_of_a_restarting_console_says_nothing_against_put(
-    store: UnifiStore, controller: Controller, deadline: Deadline
+    store: UnifiStore, controller: Controller, deadline: Deadline, status: int
 ) -> None:
     record = store.create(A, deadline)
-    restarting = controller.fault(faults.html_page(404))
+    restarting = controller.fault(faults.html_page(status))
     with pytest.raises(StoreUnreachable):
         store.update(record, NEW_A, deadline)
     controller.faults.remove(restarting)
 
     assert store.update(record, NEW_A, deadline).spec == NEW_A
+
+
+@pytest.mark.parametrize("status", [404, 405])
+def test_a_console_that_comes_up_behind_a_refused_put_changes_the_row_in_place_at_once(
+    store: UnifiStore, controller: Controller, deadline: Deadline, status: int
+) -> None:
+    """It lists then, which alone would be no proof."""
+    record = store.create(A, deadline)
+    controller.fault(faults.html_page(status), on="update", count=1)
+
+    assert store.update(record, NEW_A, deadline).spec == NEW_A
+    assert store.update(record, A, deadline).spec == A
+    assert controller.calls.writes == {"create": 1, "update": 3, "delete": 0}
+    assert controller.names_ever_empty == set()
+
+
+def test_a_row_that_was_in_the_way_and_is_gone_says_nothing_against_put(
+    store: UnifiStore, controller: Controller, deadline: Deadline, api: str
+) -> None:
+    record = store.create(A, deadline)
+    gone = faults.reply_of(ALREADY_THERE[api])
+    controller.fault(gone, on="update", count=1)
+
+    assert store.update(record, NEW_A, deadline).spec == NEW_A
+
+
+TEXT = RecordSpec("app.example.com", "TXT", "Some-Text")
+
+
+def test_a_text_that_differs_only_in_case_from_another_row_is_refused_and_says_nothing_against_put(
+    store: UnifiStore, controller: Controller, deadline: Deadline, api: str
+) -> None:
+    other = store.create(TEXT, deadline)
+    record = store.create(RecordSpec(TEXT.name, "TXT", "another-text"), deadline)
+    taken_for_the_other = controller.fault(faults.reply_of(ALREADY_THERE[api]), on="update")
+
+    with pytest.raises(RecordError, match="no row says 'some-text'") as refusal:
+        store.update(record, RecordSpec(TEXT.name, "TXT", "some-text"), deadline)
+    controller.faults.remove(taken_for_the_other)
+
+    assert not isinstance(refusal.value, AlreadyExists | UpdateUnsupported)
+    assert store.update(other, RecordSpec(TEXT.name, "TXT", "new-text"), deadline).id == other.id
 
 
 def test_disabled_derived_and_forwarding_rows_are_told_apart(
@@ -256,7 +374,11 @@ def test_a_controller_that_counts_in_whole_pages_is_listed_in_those(
 
 
 def listings(controller: Controller) -> int:
-    return sum(count for (_, called, _), count in controller.calls.calls.items() if called == "list")
+    return calls(controller, "list")
+
+
+def calls(controller: Controller, operation: str) -> int:
+    return sum(count for (_, called, _), count in controller.calls.calls.items() if called == operation)
 
 
 @pytest.mark.parametrize(
