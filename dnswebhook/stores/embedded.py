@@ -4,8 +4,9 @@ The file is in WAL mode, so it survives kill -9 at any moment, and several proce
 itself enforces what a plan made from an older listing could violate: no value twice, a CNAME alone on its name.
 `synchronous=NORMAL`: a power cut may lose the last moments of writes (the next pass repeats them), never the file.
 
-The file is opened when it is first needed and again after a failure, so a full disk or a read-only directory shows
-as not ready, and heals without a restart.
+The file is opened when it is first needed, again after a failure, and again when it has lost its name to another one or
+to none, for which each call looks. So a full disk or a read-only directory shows as not ready, and heals without a
+restart; and what is written after the file was removed or replaced goes to the file that is there.
 """
 
 import os
@@ -15,11 +16,14 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from daemonkit.logs import get_logger
 from dnswebhook.canonical import KNOWN_TYPES, MAX_NAME_OCTETS, MAX_TTL_S
 from dnswebhook.deadline import Deadline
 from dnswebhook.errors import AlreadyExists, NotFound, Overlaps, StoreError, StoreFailed, StoreTimeout, excerpt
 from dnswebhook.model import Capabilities, Listing, Record, RecordSpec
 from dnswebhook.stores.base import Finding, Grade
+
+log = get_logger(__name__)
 
 FILE_NAME = "records.sqlite3"
 SCHEMA_VERSION = 1
@@ -53,6 +57,10 @@ _SCHEMA = (
 )
 
 
+_Identity = tuple[int, int]
+"""Device and inode."""
+
+
 class EmbeddedStore:
     """One connection, used by one thread at a time; SQLite's own locks keep processes apart."""
 
@@ -62,6 +70,8 @@ class EmbeddedStore:
         self._makes_file = makes_file
         self._lock = threading.Lock()
         self._connection: sqlite3.Connection | None = None
+        self._files: dict[Path, _Identity | None] = {}
+        """Those of the connection: the database, and beside it SQLite's write-ahead log with an index of that."""
         self._listing: Listing | None = None
         self._foreign_version = -1
 
@@ -164,7 +174,7 @@ class EmbeddedStore:
         if not self._lock.acquire(timeout=max(0.0, deadline.remaining_s)):
             raise StoreTimeout(f"{self.path} stayed busy until the deadline of the call")
         try:
-            connection = self._connection or self._connect(deadline)
+            connection = self._current() or self._connect(deadline)
             connection.execute(_busy_timeout(deadline))
             yield connection
         except (sqlite3.Error, OSError) as error:
@@ -186,9 +196,25 @@ class EmbeddedStore:
                     connection.execute("ROLLBACK")
                 raise
 
+    def _current(self) -> sqlite3.Connection | None:
+        """The connection, unless one of its files has lost its name: then writes may be gone when it is closed."""
+        lost = {path for path, opened in self._files.items() if _identity(path) != opened}
+        if self._connection is None or not lost:
+            return self._connection
+        log.warning("the database was removed or replaced, it is opened anew", path=str(self.path))
+        # SQLite saves what it can: where the database still has its name, the log is written into it. Otherwise SQLite
+        # leaves all files alone, and the old log would be read into the new database.
+        self._disconnect()
+        if self.path in lost:
+            for path in self._files.keys() - lost:
+                path.unlink(missing_ok=True)
+        return None
+
     def _connect(self, deadline: Deadline) -> sqlite3.Connection:
         self.path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         os.close(os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600))
+        # Before SQLite opens it: if another one takes its place meanwhile, the next call sees that.
+        identity = _identity(self.path)
         connection = sqlite3.connect(self.path, isolation_level=None, check_same_thread=False)
         try:
             connection.execute(_busy_timeout(deadline))
@@ -198,6 +224,9 @@ class EmbeddedStore:
         except BaseException:
             connection.close()
             raise
+        beside = [self.path.with_name(self.path.name + suffix) for suffix in ("-wal", "-shm")]
+        is_still_there = _identity(self.path) == identity
+        self._files = {self.path: identity} | ({path: _identity(path) for path in beside} if is_still_there else {})
         self._connection = connection
         return connection
 
@@ -273,6 +302,15 @@ def _refuse_overlap(connection: sqlite3.Connection, spec: RecordSpec) -> None:
     ).fetchone()
     if found:
         raise Overlaps(f"{spec.name} has {found[0]} {found[1]!r}, and a CNAME must stand alone on its name")
+
+
+def _identity(path: Path) -> _Identity | None:
+    """Tells one file from another that has the same name; None when there is none."""
+    try:
+        found = path.stat()
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+    return found.st_dev, found.st_ino
 
 
 def _is_missing(path: Path) -> bool:

@@ -1,9 +1,11 @@
 """The embedded store by itself: its rules, its cache, and what other processes and broken files do to it."""
 
+import shutil
 import sqlite3
 import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -307,6 +309,150 @@ def test_a_directory_below_a_file_is_a_failure_that_heals(tmp_path: Path) -> Non
         store.probe(soon())
     obstacle.unlink()
     store.probe(soon())
+    store.close()
+
+
+# Files that go, or come, under a store that is open.
+
+
+def in_file(directory: Path) -> list[RecordSpec]:
+    """What another process finds there, in a sound file."""
+    other = EmbeddedStore(directory, makes_file=False)
+    records = held(other)
+    other.close()
+    with sqlite3.connect(directory / FILE_NAME) as connection:
+        assert [("ok",)] == connection.execute("PRAGMA integrity_check").fetchall()
+    connection.close()
+    return records
+
+
+def remove_all(directory: Path) -> None:
+    for path in directory.glob(f"{FILE_NAME}*"):
+        path.unlink()
+
+
+def remove_the_database_alone(directory: Path) -> None:
+    (directory / FILE_NAME).unlink()
+
+
+def move_away(directory: Path) -> None:
+    (directory / FILE_NAME).rename(directory / "away")
+
+
+REMOVALS = [remove_all, remove_the_database_alone, move_away, shutil.rmtree]
+
+
+@pytest.mark.parametrize("remove", REMOVALS)
+def test_a_file_that_is_removed_is_made_anew_and_what_it_held_is_gone(
+    tmp_path: Path, remove: Callable[[Path], object], caplog: pytest.LogCaptureFixture
+) -> None:
+    directory = tmp_path / "state"
+    store = EmbeddedStore(directory)
+    store.create(A, soon())
+    assert [A] == held(store)
+
+    remove(directory)
+
+    assert [] == held(store)
+    later = RecordSpec("later.example.com", "A", "192.0.2.9")
+    store.create(later, soon())
+    assert [later] == held(store) == in_file(directory)
+    store.close()
+    assert [later] == in_file(directory)
+    assert ["the database was removed or replaced, it is opened anew"] == caplog.messages
+
+
+@pytest.mark.parametrize("remove", REMOVALS)
+def test_no_write_goes_to_a_file_that_is_removed(tmp_path: Path, remove: Callable[[Path], object]) -> None:
+    directory = tmp_path / "state"
+    store = EmbeddedStore(directory)
+    old = store.create(A, soon())
+    remove(directory)
+    store.create(CNAME, soon())
+    assert [CNAME] == in_file(directory)
+
+    remove(directory)
+    with pytest.raises(NotFound):
+        store.update(old, RecordSpec(A.name, "A", "192.0.2.2"), soon())
+    remove(directory)
+    with pytest.raises(NotFound):
+        store.delete(old, soon())
+    remove(directory)
+    store.probe(soon())
+    assert [] == in_file(directory)
+    store.close()
+
+
+def test_a_log_that_is_removed_is_saved_and_made_anew(tmp_path: Path, store: EmbeddedStore) -> None:
+    store.create(A, soon())
+    for path in tmp_path.glob(f"{FILE_NAME}-*"):
+        path.unlink()
+
+    assert [A] == held(store) == in_file(tmp_path)
+
+
+def backed_up(directory: Path) -> RecordSpec:
+    """A database of another day, complete in its one file."""
+    store = EmbeddedStore(directory)
+    spec = RecordSpec("then.example.com", "A", "192.0.2.7")
+    store.create(spec, soon())
+    for number in range(300):
+        store.delete(store.create(RecordSpec(f"host-{number}.example.com", "A", "192.0.2.1"), soon()), soon())
+    store.close()
+    assert [directory / FILE_NAME] == list(directory.iterdir())
+    return spec
+
+
+def test_a_file_that_takes_its_place_is_read_as_it_is(tmp_path: Path) -> None:
+    """What is still in the log of the one before must not get into it."""
+    then, state = tmp_path / "then", tmp_path / "state"
+    spec = backed_up(then)
+    store = EmbeddedStore(state)
+    for number in range(20):
+        store.create(RecordSpec(f"new-{number}.example.com", "A", "192.0.2.1"), soon())
+    assert (state / f"{FILE_NAME}-wal").stat().st_size
+
+    (then / FILE_NAME).rename(state / FILE_NAME)
+
+    assert [spec] == held(store) == in_file(state)
+    store.create(A, soon())
+    store.close()
+    assert [spec, A] == in_file(state)
+
+
+def test_a_file_that_takes_its_place_keeps_its_own_log(tmp_path: Path) -> None:
+    then, state = tmp_path / "then", tmp_path / "state"
+    writer = EmbeddedStore(then)
+    writer.create(CNAME, soon())
+    store = EmbeddedStore(state)
+    store.create(A, soon())
+    copies = [Path(shutil.copy(path, tmp_path / path.name)) for path in then.iterdir()]
+    writer.close()
+
+    for path in copies:
+        path.rename(state / path.name)
+
+    assert [CNAME] == held(store) == in_file(state)
+    store.close()
+    assert [CNAME] == in_file(state)
+
+
+def test_threads_share_a_store_whose_file_is_removed(tmp_path: Path) -> None:
+    state = tmp_path / "state"
+    store = EmbeddedStore(state)
+
+    def create(number: int) -> None:
+        if number % 10 == 5:
+            remove_all(state)
+        with suppress(StoreFailed):  # opened just when one file was removed and another was not yet
+            store.create(RecordSpec(f"host-{number}.example.com", "A", "192.0.2.1"), soon())
+
+    with ThreadPoolExecutor(8) as pool:
+        list(pool.map(create, range(100)))
+
+    store.create(A, soon())
+    assert held(store) == in_file(state)
+    assert A in held(store)
     store.close()
 
 
