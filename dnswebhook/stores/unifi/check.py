@@ -165,8 +165,12 @@ class _Walk:
                 names = self._api.site_names(self._deadline)
         except StoreError:
             pass
-        known = f"; the controller has: {', '.join(names[:20])}" if names else ""
-        return f"set UNIFI_SITE to the internal reference of a site (`default` for the first one){known}"
+        if not names:
+            return f"set UNIFI_SITE to the internal name of a site ({replies.SITE_PLACE})"
+        known = ", ".join(names[:20])
+        return (
+            f"set UNIFI_SITE to the internal name of a site (`default` for the first one); the controller has: {known}"
+        )
 
     def writing(self) -> Iterator[Finding]:
         yield Finding(

@@ -19,6 +19,7 @@ from dnswebhook.errors import (
     StoreUnreachable,
     excerpt,
 )
+from dnswebhook.stores.unifi.address import INTEGRATION_PATH
 from dnswebhook.stores.unifi.transport import Reply
 
 T = TypeVar("T")
@@ -29,7 +30,11 @@ HINT_FLAVOUR = (
     "the path may be wrong for this controller: check UNIFI_HOST and UNIFI_FLAVOUR (os for consoles, classic for the "
     "self-hosted application), and that the Network application is recent enough"
 )
-HINT_SITE = "check UNIFI_SITE: `dnswebhook check` lists the sites that exist"
+SITE_PLACE = (
+    "`default` for the first one; it follows /network/, /manage/ or /site/ in the address of the controller's pages"
+)
+HINT_SITE = f"check UNIFI_SITE, the internal name of the site ({SITE_PLACE})"
+HINT_LISTED_SITE = "check UNIFI_SITE: `dnswebhook check` lists the sites that exist"
 HINT_KEY = (
     "check the credentials: an API key belongs to one console, is made by an administrator in the Network "
     "application's settings, and needs version 9.0 or later; dnswebhook reads them when it starts: restart it when "
@@ -180,7 +185,7 @@ def _by_code(reply: Reply, body: ErrorBody) -> StoreError:
     request = reply.request
     said = f"{request.method} {request.path} answered {reply.status_code}: {body.text}"
     if "site" in word or "site does not exist" in body.message.lower():
-        return StoreUnreachable(f"{described(reply)}; {HINT_SITE}")
+        return StoreUnreachable(f"{described(reply)}; {_site_hint(reply)}")
     if "alreadyexists" in word:
         return AlreadyExists(said)
     if "overlap" in word:
@@ -191,10 +196,17 @@ def _by_code(reply: Reply, body: ErrorBody) -> StoreError:
     if reply.status_code == 404 or "notfound" in word:
         # The console in front of the application knows no rows, and may say 404 to everything while it starts.
         is_row = request.method in ("PUT", "DELETE") and not isinstance(body.error, _FrontEnd)
-        return NotFound(said) if is_row else StoreUnreachable(f"{described(reply)}; {HINT_FLAVOUR}; {HINT_SITE}")
+        return (
+            NotFound(said) if is_row else StoreUnreachable(f"{described(reply)}; {HINT_FLAVOUR}; {_site_hint(reply)}")
+        )
     if concerns_record:
         return RecordError(said if body.text else described(reply))
     return StoreUnreachable(described(reply))
+
+
+def _site_hint(reply: Reply) -> str:
+    """The v2 API cannot list the sites."""
+    return HINT_LISTED_SITE if reply.request.path.startswith(INTEGRATION_PATH) else HINT_SITE
 
 
 def decoded(reply: Reply, decoder: Decoder[T], part: bytes | None = None) -> T:

@@ -37,7 +37,7 @@ class UnifiSettings:
     user: str = ""
     password: Secret = field(default_factory=lambda: Secret(""))
     site: str = "default"
-    """The internal reference (`default`), the display name, or with the integration API also the UUID."""
+    """The internal name (`default`), or with the integration API also the display name or the UUID."""
     api: ApiChoice = ApiChoice.AUTO
     flavour: FlavourChoice = FlavourChoice.AUTO
     ca_cert: Path | None = None
@@ -102,7 +102,7 @@ class UnifiSettings:
         if self.flavour is FlavourChoice.CLASSIC and self.address.names_application:
             raise ValueError("UNIFI_HOST contains /proxy/network, which contradicts UNIFI_FLAVOUR=classic")
         if not _SITE.fullmatch(self.site):
-            raise ValueError(f"UNIFI_SITE {self.site[:130]!r} cannot be a site's internal reference such as `default`")
+            raise ValueError(f"UNIFI_SITE {self.site[:130]!r} cannot be a site's internal name such as `default`")
         if self.request_timeout_s <= 0 or self.max_response_bytes < 1024 or self.parallel_calls < 1:
             raise ValueError(
                 "want a request timeout above 0 s, a response limit of at least 1024 bytes, at least 1 parallel call; "

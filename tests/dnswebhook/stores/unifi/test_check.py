@@ -6,6 +6,7 @@ import ssl
 import threading
 from collections.abc import Iterator
 
+import pytest
 import trustme
 
 from daemonkit.secret import Secret
@@ -14,7 +15,7 @@ from dnswebhook.stores.base import Finding, Grade
 from dnswebhook.stores.unifi.settings import UnifiSettings
 from dnswebhook.stores.unifi.store import UnifiStore
 from tests.dnswebhook.stores.unifi.conftest import OpenStore
-from tests.support.controller import Controller, Hang, faults
+from tests.support.controller import Controller, Flavour, Hang, faults
 
 
 def found(store: UnifiStore, seconds: float = 10) -> dict[str, Finding]:
@@ -112,6 +113,18 @@ def test_a_wrong_site_is_shown_with_the_existing_ones(open_store: OpenStore) -> 
 
         assert finding.grade is Grade.FAILED
         assert "branch (Branch)" in finding.detail + finding.remedy
+
+
+@pytest.mark.parametrize(("flavour", "simulated"), [("os", Flavour.UNIFI_OS), ("classic", Flavour.CLASSIC)])
+def test_a_wrong_site_of_an_api_that_cannot_list_sites_is_shown_with_the_place_of_its_name(
+    open_store: OpenStore, flavour: str, simulated: Flavour
+) -> None:
+    with Controller(flavour=simulated) as controller:
+        finding = found(open_store(controller, api="v2", flavour=flavour, site="nope"))["site"]
+
+        assert finding.grade is Grade.FAILED
+        assert "in the address of the controller's pages" in finding.remedy
+        assert "dnswebhook check" not in finding.detail + finding.remedy
 
 
 def test_a_wrong_flavour_is_shown(controller: Controller, open_store: OpenStore) -> None:
