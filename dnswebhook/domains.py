@@ -12,12 +12,10 @@ from collections.abc import Sequence
 
 import idna
 
-from dnswebhook.canonical import stored_name
+from dnswebhook.canonical import Unacceptable, canonical_name, stored_name
 
 # RE2, which the client uses, has none of these; Python's `re` has, so they would fail only at the client's start.
 _NOT_IN_RE2 = re.compile(r"\(\?(?:[=!>(#]|<[=!]|P=|[aLux])|\\[1-9ZuUN]|[*+?}]\+")
-# external-dns compares entries as they stand, so one with these would silently match next to nothing.
-_NOT_IN_A_DOMAIN = re.compile(r"[\s*?:;]")
 # Python reads these as something else, without complaint.
 _ONLY_IN_RE2 = re.compile(r"\[:\^?\w+:\]")
 
@@ -80,15 +78,26 @@ class DomainFilter:
 
 
 def _suffix(entry: str, option: str) -> str:
-    """`.example.com` keeps its dot (only below); white space around and a trailing dot are dropped."""
+    """`.example.com` keeps its dot (only below); white space around and a trailing dot are dropped.
+
+    external-dns compares entries as they stand, so anything but a domain would silently match nothing; a lone dot it
+    drops, and then matches everything.
+    """
     text = entry.strip()
-    if _NOT_IN_A_DOMAIN.search(text):
-        raise ValueError(
-            f"{option}: {text!r} is no domain, want domains separated by commas: example.com for a domain and all "
-            "below it, .example.com for what is below it"
-        )
-    bare = unicode_name(text.lstrip("."))
-    return f".{bare}" if text.startswith(".") else bare
+    try:
+        bare = canonical_name(text.removeprefix("."))
+    except Unacceptable as error:
+        raise _no_domain(text, option) from error
+    if "*" in bare or text.endswith(".."):
+        raise _no_domain(text, option)
+    return f".{unicode_name(bare)}" if text.startswith(".") else unicode_name(bare)
+
+
+def _no_domain(text: str, option: str) -> ValueError:
+    return ValueError(
+        f"{option}: {text[:260]!r} is no domain, want domains separated by commas: example.com for a domain and all "
+        "below it, .example.com for what is below it"
+    )
 
 
 def _is_below(name: str, suffix: str) -> bool:

@@ -36,6 +36,11 @@ from dnswebhook.domains import DomainFilter, ProtectedNames, unicode_name
         (["xn--bcher-kva.example"], [], "a.bücher.example", True),
         (["BÜCHER.example"], [], "bücher.example.", True),
         (["example.com"], [], "*.example.com", True),
+        ([".Example.COM."], [], "app.example.com", True),
+        ([".bücher.example"], [], "a.xn--bcher-kva.example", True),
+        (["_tcp.example.com"], [], "_sip._tcp.example.com", True),
+        (["2.0.192.in-addr.arpa"], [], "1.2.0.192.in-addr.arpa", True),
+        (["lan"], [], "nas.lan", True),
     ],
 )
 def test_lists_match_suffixes_on_a_label_boundary(
@@ -66,7 +71,29 @@ def test_expressions_are_searched_in_the_unicode_form_with_exclusion_first(
 
 
 @pytest.mark.parametrize(
-    "entry", ["*.example.com", "a.example b.example", "https://example.com", "a.example;b.example"]
+    "entry",
+    [
+        "*.example.com",
+        "*",
+        "a.example b.example",
+        "https://example.com",
+        "a.example;b.example",
+        "example.com/",
+        "/example.com",
+        '"example.com"',
+        "example..com",
+        "..example.com",
+        "example.com..",
+        ".",
+        "..",
+        " . ",
+        "",
+        "me@example.com",
+        "bücher .example",
+        "bücher.example/",
+        "a" * 64,
+        "x" * 100_000,
+    ],
 )
 def test_an_entry_that_is_no_domain_is_refused(entry: str) -> None:
     with pytest.raises(ValueError, match=r"^DOMAIN_FILTER: .* is no domain, want domains separated by commas"):
