@@ -98,6 +98,26 @@ def test_a_name_changes_its_type_in_one_pass(scene: Scene) -> None:
 
 
 @pytest.mark.parametrize("store", ["embedded"], indirect=True)
+def test_a_text_on_the_name_keeps_a_cname_from_taking_the_place_of_addresses(scene: Scene) -> None:
+    """As the manual says: external-dns 0.21 takes the text set that it wrote for nobody's, and adds nothing to it."""
+    name = "texted.example.org"
+    text = {"text": wanted("TXT", name, ["some-text"])}
+    address = {"a": wanted("A", name, ["192.0.2.60"]), "aaaa": wanted("AAAA", name, ["2001:db8::60"])}
+    alias = {"a": wanted("CNAME", name, ["host.example.net"])}
+    scene.desire(address | text)
+    scene.apply_once()
+    assert scene.store.held() == scene.expected(address | text)
+
+    for gone in ("aaaa", "text"):
+        scene.objects.delete(gone)
+    scene.objects.replace("a", alias["a"].endpoint)
+    scene.apply_once()
+    scene.apply_once()
+
+    assert scene.store.held() == scene.expected(text)
+
+
+@pytest.mark.parametrize("store", ["embedded"], indirect=True)
 def test_an_apex_keeps_its_ownership_record_although_that_is_outside_the_domain_filter(stage: Stage) -> None:
     """The ownership record of `example.org` is `a-example.org`, a sibling of the zone."""
     apex = {"a-apex": DESIRED["a-apex"]}
