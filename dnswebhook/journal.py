@@ -2,11 +2,18 @@
 
 Written before the writes that it is about, so a crash at any moment finds either no trace or a note. Where the file
 cannot be written (no state directory, full disk), notes live as long as the process, and one line says so.
+
+Notes that nobody has followed for an hour are forgotten at start. A state directory may come back: from a backup, or
+with a node that was away while another one did its work. What was written since is in no note here, so the ownership
+record of a record with a value of then would go. One that is left over because its note was too old does less harm. As
+long as notes are followed, the file is written anew from time to time, even if they are the same.
 One thread at a time may call, the one whose turn it is to read or write the store.
 """
 
 import contextlib
-from collections.abc import Iterable
+import os
+import time
+from collections.abc import Callable, Iterable
 from pathlib import Path
 
 import msgspec
@@ -18,21 +25,29 @@ from dnswebhook.vouchers import Voucher
 log = get_logger(__name__)
 
 FILE_NAME = "unsettled-ownership.json"
+MAX_AGE_S = 3600.0
+REFRESH_S = 600.0
 
 
 class _Notes(msgspec.Struct, frozen=True):
     store: str
     vouchers: tuple[Voucher, ...]
+    written_at: float = 0.0
+    """Seconds since 1970. 0 in files of early builds: then the file's own time counts."""
 
 
 _decoder = msgspec.json.Decoder(_Notes)
 
 
 class Journal:
-    def __init__(self, directory: Path | None = None, store: str = "") -> None:
+    def __init__(
+        self, directory: Path | None = None, store: str = "", wall_clock: Callable[[], float] = time.time
+    ) -> None:
         """`store` tells stores apart that use the same directory one after the other."""
         self._path = directory / FILE_NAME if directory else None
         self._store = store
+        self._wall_clock = wall_clock
+        self._written_at = 0.0
         self._vouchers = self._load()
         self._rare_log = log.every(3600.0)
 
@@ -46,14 +61,15 @@ class Journal:
         self.replace(tuple(merged.values()))
 
     def replace(self, vouchers: tuple[Voucher, ...]) -> None:
-        if vouchers == self._vouchers:
+        if vouchers == self._vouchers and not (vouchers and self._age_s(self._written_at) > REFRESH_S):
             return
         self._vouchers = vouchers
         if self._path is None:
             return
+        self._written_at = self._wall_clock()
         try:
             if vouchers:
-                replace_file(self._path, msgspec.json.encode(_Notes(self._store, vouchers)))
+                replace_file(self._path, msgspec.json.encode(_Notes(self._store, vouchers, self._written_at)))
             else:
                 self._path.unlink(missing_ok=True)
         except OSError as error:
@@ -63,14 +79,30 @@ class Journal:
             with contextlib.suppress(OSError):  # what it says is out of date, and would be followed after a restart
                 self._path.unlink()
 
+    def _age_s(self, moment: float) -> float:
+        """As large if it lies ahead: the clock was wrong then, or is now."""
+        return abs(self._wall_clock() - moment)
+
     def _load(self) -> tuple[Voucher, ...]:
         if self._path is None:
             return ()
         try:
-            notes = _decoder.decode(self._path.read_bytes())
+            with self._path.open("rb") as file:
+                notes = _decoder.decode(file.read())
+                written_at = notes.written_at or os.fstat(file.fileno()).st_mtime
         except FileNotFoundError:
             return ()
         except (OSError, msgspec.DecodeError, UnicodeDecodeError) as error:
             log.warning("remembered ownership records are unreadable, forgotten", error=error, path=str(self._path))
             return ()
-        return notes.vouchers if notes.store == self._store else ()
+        if notes.store != self._store:
+            return ()
+        if (age_s := self._age_s(written_at)) > MAX_AGE_S:
+            log.warning(
+                "remembered ownership records are out of date, forgotten", age_s=int(age_s), path=str(self._path)
+            )
+            with contextlib.suppress(OSError):
+                self._path.unlink()
+            return ()
+        self._written_at = written_at
+        return notes.vouchers

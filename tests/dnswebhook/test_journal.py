@@ -1,12 +1,13 @@
 """Notes of unsettled ownership records survive a restart, and never stop the work."""
 
 import errno
+import os
 from pathlib import Path
 
 import msgspec
 import pytest
 
-from dnswebhook.journal import FILE_NAME, Journal
+from dnswebhook.journal import FILE_NAME, MAX_AGE_S, REFRESH_S, Journal
 from dnswebhook.ownership import OwnedSet
 from dnswebhook.vouchers import Voucher
 
@@ -91,3 +92,78 @@ def test_a_note_that_could_not_be_written_leaves_no_older_one_to_the_next_start(
 
     assert (voucher("a-one.example.com", is_leaving=False), voucher("a-two.example.com")) == journal.vouchers
     assert () == Journal(tmp_path, "store").vouchers
+
+
+class Clock:
+    """Wall time that a test sets."""
+
+    def __init__(self) -> None:
+        self.now = 1_800_000_000.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+@pytest.mark.parametrize("passed_s", [MAX_AGE_S - 1, 1 - MAX_AGE_S])
+def test_recent_notes_are_followed_after_a_restart(tmp_path: Path, passed_s: float) -> None:
+    clock = Clock()
+    Journal(tmp_path, "store", clock).note([voucher("a-one.example.com")])
+
+    clock.now += passed_s
+
+    assert (voucher("a-one.example.com"),) == Journal(tmp_path, "store", clock).vouchers
+
+
+@pytest.mark.parametrize("passed_s", [MAX_AGE_S + 1, -1 - MAX_AGE_S])
+def test_notes_that_nobody_has_followed_for_long_are_forgotten(tmp_path: Path, passed_s: float) -> None:
+    """The state directory was restored from a backup, or its node was away while another one did the work."""
+    clock = Clock()
+    Journal(tmp_path, "store", clock).note([voucher("a-one.example.com")])
+
+    clock.now += passed_s
+
+    assert () == Journal(tmp_path, "store", clock).vouchers
+    assert [] == list(tmp_path.iterdir())
+
+
+def test_notes_that_stay_open_are_kept_alive(tmp_path: Path) -> None:
+    clock = Clock()
+    journal = Journal(tmp_path, "store", clock)
+    journal.note([voucher("a-one.example.com")])
+    for _ in range(10):
+        clock.now += REFRESH_S + 1
+        journal.replace(journal.vouchers)
+
+    assert (voucher("a-one.example.com"),) == Journal(tmp_path, "store", clock).vouchers
+
+
+def test_notes_that_stay_open_are_not_written_in_each_pass(tmp_path: Path) -> None:
+    clock = Clock()
+    journal = Journal(tmp_path, "store", clock)
+    journal.note([voucher("a-one.example.com")])
+    written = (tmp_path / FILE_NAME).stat().st_ino
+
+    clock.now += REFRESH_S - 1
+    journal.replace(journal.vouchers)
+
+    assert written == (tmp_path / FILE_NAME).stat().st_ino
+
+
+@pytest.mark.parametrize(("age_s", "expected"), [(60.0, (voucher("a-one.example.com"),)), (MAX_AGE_S + 60, ())])
+def test_a_file_without_a_time_is_as_old_as_its_file_system_says(
+    tmp_path: Path, age_s: float, expected: tuple[Voucher, ...]
+) -> None:
+    """As early builds wrote it."""
+    path, clock = tmp_path / FILE_NAME, Clock()
+    note = {
+        "name": "a-one.example.com",
+        "value": '"heritage=external-dns"',
+        "owned": {"name": "one.example.com", "types": ["A"]},
+        "owned_values": ["192.0.2.1"],
+        "is_leaving": True,
+        "is_staying": False,
+    }
+    path.write_bytes(msgspec.json.encode({"store": "store", "vouchers": [note]}))
+    os.utime(path, (clock.now - age_s,) * 2)
+
+    assert expected == Journal(tmp_path, "store", clock).vouchers
