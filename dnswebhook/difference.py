@@ -137,13 +137,18 @@ class Difference:
         here = [(wish, self.sets[wish.key]) for wish in self.by_name[name]]
         if not any(result.creates for _, result in here):
             return
-        removed = {row.id for _, result in here for row in result.deletes}
-        remaining = [row for row in self._rows.get(name, ()) if row.is_enabled and row.id not in removed]
-        cnames_remain = [row for row in remaining if row.type == "CNAME"]
+        removed = {row.id: row for _, result in here for row in result.deletes}
+        staying = [row for row in self._rows.get(name, ()) if row.id not in removed]
         others_come = [wish.type for wish, result in here if wish.type != "CNAME" and result.creates]
         for wish, result in here:
-            in_the_way = remaining if wish.type == "CNAME" else cnames_remain
-            obstacle = f"{in_the_way[0].type} {in_the_way[0].value!r}" if in_the_way else ""
+            # Without having removed something, the controller may be asked whether it minds a row that it does not
+            # serve. If it does, all that was removed would have to be put back.
+            is_cname = wish.type == "CNAME"
+            makes_room = any(is_cname or row.type == "CNAME" for row in removed.values())
+            in_the_way = [row for row in staying if is_cname or row.type == "CNAME"]
+            in_the_way = [row for row in in_the_way if row.is_enabled or makes_room]
+            in_the_way.sort(key=lambda row: not row.is_enabled)
+            obstacle = _told_as(in_the_way[0]) if in_the_way else ""
             if wish.type == "CNAME" and not obstacle and others_come:
                 obstacle = f"a wanted {others_come[0]}"
             if obstacle and result.creates:
@@ -203,6 +208,10 @@ class Difference:
                 detail = f"its ownership record {vouchers[0].name!r} cannot be held, so it would never be claimed again"
                 self.refuse(subject, RefusalReason.NO_OWNERSHIP, detail)
                 result.creates = []
+
+
+def _told_as(row: Record) -> str:
+    return f"{row.type} {row.value!r}" if row.is_enabled else f"{row.type} {row.value!r} in a disabled row"
 
 
 def _paired(

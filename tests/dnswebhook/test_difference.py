@@ -165,6 +165,37 @@ def test_a_disabled_row_is_no_obstacle_to_a_cname() -> None:
     assert ([], ["host.example.net"], []) == values(found, "CNAME")
 
 
+def test_a_disabled_row_is_one_where_something_would_have_to_go_first() -> None:
+    """If the controller minds it, what has gone would be put back, in each pass."""
+    address, alias = row("192.0.2.1"), row("old.example.net", "CNAME")
+    disabled = [row("192.0.2.50", is_enabled=False), row("off.example.net", "CNAME", is_enabled=False)]
+
+    comes = difference([wish(["host.example.net"], kind="CNAME"), wish((), ["192.0.2.1"])], [address, disabled[0]])
+    goes = difference([wish(["192.0.2.9"]), wish((), [alias.value], "CNAME")], [alias, disabled[1]])
+
+    assert [([], [], [])] * 4 == [values(found, kind) for found in (comes, goes) for kind in ("A", "CNAME")]
+    assert [RefusalReason.CNAME_CONFLICT] * 2 == reasons(comes) + reasons(goes)
+    assert "A '192.0.2.50' in a disabled row" in comes.refusals[0].detail
+    assert comes.sets[NAME, "A"].has_blocked_delete
+
+
+def test_a_disabled_address_is_no_obstacle_to_another_one_in_place_of_a_cname() -> None:
+    rows = [row("old.example.net", "CNAME"), row("192.0.2.50", is_enabled=False)]
+
+    found = difference([wish(["192.0.2.9"]), wish((), ["old.example.net"], "CNAME")], rows)
+
+    assert ([], ["192.0.2.9"], []) == values(found)
+    assert ([], [], ["old.example.net"]) == values(found, "CNAME")
+
+
+def test_a_disabled_row_is_named_only_where_no_served_one_is_in_the_way() -> None:
+    rows = [row("192.0.2.1", is_enabled=False), row("192.0.2.2"), row("text", "TXT")]
+
+    found = difference([wish(["host.example.net"], kind="CNAME"), wish((), ["192.0.2.2"])], rows)
+
+    assert "TXT 'text', and" in found.refusals[0].detail
+
+
 def test_nothing_goes_when_the_cname_that_should_come_is_in_conflict() -> None:
     found = difference(
         [wish(["host.example.net"], kind="CNAME"), wish((), ["192.0.2.1"])], [row("192.0.2.1"), row("text", "TXT")]
