@@ -5,6 +5,7 @@ The value rules (1, 2, 3 and 5 of `dnswebhook.plan`) live here; putting the resu
 
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
+from functools import cached_property
 
 import msgspec
 
@@ -13,6 +14,7 @@ from dnswebhook.chains import MAX_NAMES, Chains
 from dnswebhook.errors import excerpt
 from dnswebhook.model import Origin, Record, RecordSpec
 from dnswebhook.operations import Update
+from dnswebhook.ownership import place_in_listing
 from dnswebhook.wishes import Refusal, RefusalReason, SetKey, Skip, SkipReason, Wish
 
 _MAX_WAY_CHARACTERS = 1000
@@ -40,7 +42,10 @@ class Difference:
         records: Iterable[Record],
         refusals: Iterable[Refusal],
         skips: Iterable[Skip],
+        told: Iterable[Record] = (),
     ) -> None:
+        """`told` are the rows of the listing that external-dns was given last."""
+        self._told = told
         self.wishes = dict(sorted(wishes.items()))
         self.refusals = list(refusals)
         self.skips = list(skips)
@@ -94,7 +99,7 @@ class Difference:
             if row.value in wish.wanted:
                 if wish.ttl_s and row.ttl_s != wish.ttl_s and row.origin is Origin.USER_DEFINED:
                     result.updates.append(Update(row, _spec(wish, row.value)))
-            elif row.value in wish.removed and self._may_remove(wish, row, result):
+            elif self._is_released(wish, row) and self._may_remove(wish, row, result):
                 surplus.append(row)
         if surplus and wish.is_wanted and not missing and not any(row.value in wish.wanted for row in live):
             # What should come in its place was refused: an old answer is better than none.
@@ -119,6 +124,28 @@ class Difference:
             else:
                 missing.append(value)
         return missing
+
+    def _is_released(self, wish: Wish, row: Record) -> bool:
+        """Named by its value; or the text in which external-dns has read what it named in other words."""
+        if row.value in wish.removed:
+            return True
+        if not wish.readings:
+            return False
+        is_first = self._told_first.get(wish.name) == row.value
+        return any(read.is_of(row.value, is_first=is_first) for read in wish.readings)
+
+    @cached_property
+    def _told_first(self) -> dict[str, str]:
+        """The text that external-dns was shown first, by the name of the ownership record.
+
+        Not of the format of 0.17 and before, of which it reads nothing where there is another one.
+        """
+        names = {wish.name for wish in self.wishes.values() if wish.readings and wish.owned and wish.owned.types}
+        first: dict[str, str] = {}
+        for row in self._told:
+            if row.name in names and row.type == "TXT" and row.is_enabled:
+                first[row.name] = min(first.get(row.name, row.value), row.value, key=place_in_listing)
+        return first
 
     def _may_remove(self, wish: Wish, row: Record, result: SetDifference) -> bool:
         if row.origin is Origin.USER_DEFINED:

@@ -4,6 +4,10 @@ For an owned set external-dns writes one TXT record, by default named `<type>-<n
 `"heritage=external-dns,external-dns/owner=...,external-dns/resource=..."`. Its endpoint carries the label
 `ownedRecord` with the owned name. Prefixes, suffixes and `%{record_type}` templates (`--txt-prefix`) change the name,
 encryption hides the text: so the label decides, and name and text only help out where an old client sends no label.
+
+The text that external-dns has read is not always the one that it names when it changes or deletes the record. It makes
+the named one anew from what it has read (`Reading`), as it would write it now: encrypted or not any more, or by the id
+of its new owner.
 """
 
 import re
@@ -15,6 +19,10 @@ from dnswebhook.canonical import KNOWN_TYPES, stored_name
 from dnswebhook.model import Endpoint
 
 OWNED_RECORD_LABEL = "ownedRecord"
+_OWNER_LABEL = "owner"
+_NONCE_LABEL = "txt-encryption-nonce"
+_NONCE_CHARACTERS = 16
+"""Of base64: 12 octets, with which an encrypted text begins."""
 _HERITAGE = re.compile(r'"?heritage=external-dns(,|"?$)')
 _TYPE_WORDS = frozenset(map(str.lower, KNOWN_TYPES))
 # Static expressions only: compiling one per name would take longer than everything else in a plan.
@@ -31,8 +39,63 @@ class OwnedSet(msgspec.Struct, frozen=True):
         return name == self.name and (not self.types or record_type in self.types)
 
 
+class Reading(msgspec.Struct, frozen=True):
+    """What external-dns has read in an ownership record: the labels of the record that it changes or deletes now.
+
+    They come from nowhere else, since no listing of ours has labels.
+    """
+
+    owner: str
+    """Its own id, even if it read the one that it migrates from."""
+    other_labels: frozenset[tuple[str, str]]
+    nonce: str = ""
+    """Of the text that it has decrypted, or a new one if that was readable."""
+
+    def is_of(self, value: str, *, is_first: bool) -> bool:
+        """Whether it was read in this text; `is_first`: that is the one that external-dns was shown first.
+
+        1. An encrypted text: it begins with the nonce, which is random and known to those only who have decrypted it.
+        2. A readable one with the same labels, the owner among them. So it is that of this external-dns.
+        3. A readable one with the same labels and another owner: that of somebody else, unless it was shown first. Only
+           that one is read, and external-dns asks nothing of a record that it has found to be somebody else's. So it
+           takes this owner for its own: `--migrate-from-txt-owner`.
+        """
+        labels = _labels(value)
+        if labels is None:
+            return bool(self.nonce) and value.strip('"').startswith(self.nonce)
+        owner = labels.pop(_OWNER_LABEL, "")
+        return self.other_labels == frozenset(labels.items()) and (owner == self.owner or (is_first and bool(owner)))
+
+
+def reading(labels: Mapping[str, str]) -> Reading | None:
+    """Of the labels of a record; None without an owner, as other registries than TXT send them."""
+    owner = labels.get(_OWNER_LABEL)
+    if not owner:
+        return None
+    nonce = labels.get(_NONCE_LABEL, "")
+    others = frozenset(item for item in labels.items() if item[0] not in (_OWNER_LABEL, _NONCE_LABEL))
+    return Reading(owner, others, nonce if len(nonce) == _NONCE_CHARACTERS else "")
+
+
 def is_heritage(value: str) -> bool:
     return _HERITAGE.match(value) is not None
+
+
+def place_in_listing(value: str) -> tuple[bool, str]:
+    """By which the texts of a set are sorted: external-dns parses only the first one."""
+    return not is_heritage(value), value
+
+
+def _labels(value: str) -> dict[str, str] | None:
+    """What a readable ownership text says, as external-dns parses it; None when it is none."""
+    if not is_heritage(value):
+        return None
+    pairs = (part.split("=") for part in value.strip('"').split(","))
+    return {pair[0].removeprefix("external-dns/"): pair[1] for pair in pairs if _is_label(pair)}
+
+
+def _is_label(pair: list[str]) -> bool:
+    return len(pair) == 2 and pair[0].startswith("external-dns")
 
 
 def owned_set(endpoint: Endpoint, changed: Mapping[str, Set[str]]) -> OwnedSet | None:

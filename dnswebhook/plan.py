@@ -4,7 +4,8 @@ What comes out is a `Plan`: strands that may run side by side, each a sequence o
 records that vouch for it. The rules, each with its reason:
 
 1. By value. Wanted values that are not served are added, values of `updateOld` and `delete` that are not wanted are
-   removed, whatever else lives on the name stays. So repeating a plan does nothing, and input order means nothing.
+   removed, whatever else lives on the name stays. So repeating a plan does nothing, and input order means nothing. The
+   text of an ownership record that external-dns has read counts as named, too (`ownership.Reading`).
 2. In place first: a surplus row is rewritten into a missing value, so that the name never stands empty.
 3. A CNAME stands alone on its name, and once: two of them stop dnsmasq, and DHCP with it. Changing to or from a CNAME
    removes first and adds at once (`Switch`); where rows that are not ours would remain, the add is refused.
@@ -19,7 +20,7 @@ from collections import defaultdict
 from collections.abc import Iterable
 from functools import partial
 
-from dnswebhook.difference import Difference
+from dnswebhook.difference import Difference, SetDifference
 from dnswebhook.domains import DomainFilter, ProtectedNames
 from dnswebhook.model import Capabilities, Changes, Origin, Record
 from dnswebhook.operations import Create, CreateTogether, Delete, Operation, Plan, Step, Strand, Switch
@@ -37,10 +38,14 @@ def make_plan(
     capabilities: Capabilities,
     domain_filter: DomainFilter,
     protected: ProtectedNames,
+    told: Iterable[Record] = (),
 ) -> Plan:
-    """`records` is a complete listing; only rows whose name occurs in `changes` matter."""
+    """`records` is a complete listing; only rows whose name occurs in `changes` matter.
+
+    `told` is the one that external-dns was given last: `changes` follow from it.
+    """
     asked = collect_wishes(changes, capabilities, domain_filter, protected)
-    difference = Difference(asked.wishes, records, asked.refusals, asked.skips)
+    difference = Difference(asked.wishes, records, asked.refusals, asked.skips, told)
     strands = [_StrandBuilder(difference).build(names) for names in _strand_names(difference)]
     return Plan(
         strands=tuple(strand for strand in strands if strand.steps),
@@ -81,7 +86,8 @@ def _vanishing_sets(difference: Difference) -> tuple[SetKey, ...]:
 def _vouchers(difference: Difference) -> tuple[Voucher, ...]:
     """Those that come or go together with a record of the same call, and those that stay while theirs is rewritten.
 
-    A store that cannot do that in place removes the row first, and then nothing may come.
+    A store that cannot do that in place removes the row first, and then nothing may come. Or it adds one first, and the
+    old one may stay: of a text that is replaced both are noted, so that no older note counts that says the opposite.
     """
     vouchers = []
     for wish in difference.wishes.values():
@@ -92,14 +98,28 @@ def _vouchers(difference: Difference) -> tuple[Voucher, ...]:
         needed = difference.sets[wish.key]
         coming = {spec.value for spec in needed.creates}
         is_rewritten = any(difference.sets[subject.key].updates for subject in subjects)
-        staying = set(wish.wanted) - coming if is_rewritten else set()
-        if len(coming) + len(staying) + len(needed.deletes) > MAX_NOTED_TEXTS:
+        replaced = _replaced_texts(wish, needed)
+        staying = set(wish.wanted) - coming if is_rewritten or replaced else set()
+        leaving = [row.value for row in needed.deletes if row.value not in replaced]
+        if len(coming) + len(staying) + len(replaced) + len(leaving) > MAX_NOTED_TEXTS:
             continue
         note = partial(Voucher, wish.name, owned=wish.owned, owned_values=values)
         vouchers += [note(value, is_leaving=False) for value in sorted(coming)]
         vouchers += [note(value, is_leaving=False, is_staying=True) for value in sorted(staying)]
-        vouchers += [note(row.value, is_leaving=True) for row in needed.deletes]
+        vouchers += [
+            note(value, is_leaving=False, is_staying=True, successor=successor) for value, successor in replaced.items()
+        ]
+        vouchers += [note(value, is_leaving=True) for value in leaving]
     return tuple(vouchers)
+
+
+def _replaced_texts(wish: Wish, needed: SetDifference) -> dict[str, str]:
+    """What goes from an ownership record that stays, with what is there instead."""
+    if not wish.wanted:
+        return {}
+    rewritten = {update.record.value: update.spec.value for update in needed.updates}
+    rewritten = {old: new for old, new in rewritten.items() if old != new}
+    return rewritten | {row.value: wish.wanted[0] for row in needed.deletes}
 
 
 class _StrandBuilder:

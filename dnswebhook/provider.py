@@ -23,7 +23,7 @@ from dnswebhook.flights import Flights
 from dnswebhook.journal import Journal
 from dnswebhook.listings import ListingEncoder
 from dnswebhook.metrics import Metrics
-from dnswebhook.model import Changes, Listing, Origin
+from dnswebhook.model import Changes, Listing, Origin, Record
 from dnswebhook.operations import Plan
 from dnswebhook.plan import make_plan
 from dnswebhook.stores.base import Store
@@ -78,6 +78,8 @@ class Provider:
         self._turn = Lock()
         self._failed: set[str] = set()
         """Of the last apply, so that they do not take the time of others for ever."""
+        self._told: tuple[Record, ...] = ()
+        """What the last answer to external-dns was made of."""
         self._flights = Flights(self._fetch_records)
         self._encoder = ListingEncoder()
         self._writers = Writers(policy.write_parallelism)
@@ -109,7 +111,12 @@ class Provider:
             listing = self._store.list_records(deadline)
             policy = self._policy
             plan = make_plan(
-                changes, listing.records, self._store.capabilities(), policy.domain_filter, policy.protected
+                changes,
+                listing.records,
+                self._store.capabilities(),
+                policy.domain_filter,
+                policy.protected,
+                self._told,
             )
             self._note(plan)
             self._guard_against_mass_deletion(plan, listing)
@@ -144,6 +151,7 @@ class Provider:
         self._wait_for_turn(deadline)
         try:
             listing = self._settled_listing(deadline)
+            self._told = listing.records
         finally:
             self._turn.release()
         self._metrics.last_listing.set(time.time())

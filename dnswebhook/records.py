@@ -10,7 +10,7 @@ from collections.abc import Iterable
 
 from dnswebhook.canonical import KNOWN_TYPES
 from dnswebhook.model import Endpoint, Origin, Record
-from dnswebhook.ownership import is_heritage
+from dnswebhook.ownership import place_in_listing
 from dnswebhook.wishes import SetKey
 
 
@@ -36,7 +36,7 @@ def endpoint_of(rows: tuple[Record, ...]) -> Endpoint:
     first = rows[0]
     if len(rows) == 1:  # the usual case, 25,000 times
         return Endpoint(first.name, first.type, (first.value,), first.ttl_s)
-    values = sorted({row.value for row in rows}, key=lambda value: (not is_heritage(value), value))
+    values = sorted({row.value for row in rows}, key=place_in_listing)
     return Endpoint(first.name, first.type, tuple(values), _ttl_s(rows))
 
 

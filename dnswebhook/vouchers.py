@@ -3,6 +3,9 @@
 external-dns never looks again at an ownership record without its record. Such a leftover is rubbish at best; at
 worst it claims a record that somebody else adds under that name later, and external-dns then removes it. So every
 ownership record that an apply adds or removes is noted until a listing shows that both sides agree.
+
+So is the text that another one replaces, while the record stays: external-dns knows one text of an ownership record,
+and names no second one again.
 """
 
 from collections.abc import Callable, Iterable
@@ -26,6 +29,8 @@ class Voucher(msgspec.Struct, frozen=True):
     """Values of the vouched-for record that are ours: those wanted, or those to be removed."""
     is_leaving: bool
     is_staying: bool = False
+    successor: str = ""
+    """The text that was to replace it: where both are there, this one goes, whatever it vouches for."""
 
 
 class Settlement(msgspec.Struct, frozen=True):
@@ -46,10 +51,14 @@ def settle(vouchers: Iterable[Voucher], records: Iterable[Record], is_desired: I
     remove: list[Record] = []
     still_open: list[Voucher] = []
     for voucher in noted:
-        own = [row for row in rows.get(voucher.name, ()) if row.type == "TXT" and row.value == voucher.value]
+        own = [row for row in rows.get(voucher.name, ()) if _says(row, voucher.value)]
         covered = [
             row for row in rows.get(voucher.owned.name, ()) if row not in own and voucher.owned.covers(*_key(row))
         ]
+        if own and voucher.successor and any(_says(row, voucher.successor) for row in rows[voucher.name]):
+            still_open.append(voucher)
+            remove += own
+            continue
         if not own or any(row.value in voucher.owned_values or voucher.is_staying for row in covered):
             # Gone, or with its record, and with any where it was there before: external-dns looks after it again.
             continue
@@ -77,6 +86,10 @@ def extended(vouchers: Iterable[Voucher], added: Iterable[RecordSpec]) -> tuple[
         if values - voucher.owned_values:
             found.append(msgspec.structs.replace(voucher, owned_values=voucher.owned_values | values))
     return tuple(found)
+
+
+def _says(row: Record, text: str) -> bool:
+    return row.type == "TXT" and row.value == text
 
 
 def _key(row: Record) -> tuple[str, str]:

@@ -3,6 +3,10 @@
 The four lists are folded together. `create` and `updateNew` say what shall be; `updateOld` and `delete` say what
 external-dns believes to be there, hence what it may remove. Old and new need not be paired: the canonical name and
 type pair them, even where the client spelled them differently or sent lists of unequal length.
+
+An ownership record may be stored in other words than those that `updateOld` and `delete` name (see
+`dnswebhook.ownership`). So with its record goes the text that external-dns has read, too. A `create` says nothing of
+the kind: older clients send it without having looked, and what is there may be somebody else's.
 """
 
 from collections import Counter, defaultdict
@@ -16,7 +20,7 @@ from dnswebhook.canonical import stored_name, stored_value
 from dnswebhook.domains import DomainFilter, ProtectedNames
 from dnswebhook.fit import fit
 from dnswebhook.model import Capabilities, Changes, Endpoint
-from dnswebhook.ownership import OwnedSet, owned_set
+from dnswebhook.ownership import OwnedSet, Reading, owned_set, reading
 
 T = TypeVar("T")
 
@@ -70,6 +74,8 @@ class Wish(msgspec.Struct):
     """Some value was asked for, even if none of them can be held."""
     owned: OwnedSet | None = None
     """What it vouches for, when it is an ownership record."""
+    readings: frozenset[Reading] = frozenset()
+    """Then: what external-dns had read in it before it asked to change or delete what it vouches for."""
 
     @property
     def key(self) -> SetKey:
@@ -103,10 +109,18 @@ class _Collector:
         self.changed: dict[str, set[str]] = defaultdict(set)
         for endpoint in self._all():
             self.changed[stored_name(endpoint.dns_name)].add(endpoint.record_type)
+        self.readings: dict[str, list[tuple[str, Reading]]] = defaultdict(list)
+        """By name of the record, with its type."""
+        for endpoint in self._released():
+            if read := reading(endpoint.labels):
+                self.readings[stored_name(endpoint.dns_name)].append((endpoint.record_type, read))
 
     def _all(self) -> Iterator[Endpoint]:
         yield from self.changes.create
         yield from self.changes.update_new
+        yield from self._released()
+
+    def _released(self) -> Iterator[Endpoint]:
         yield from self.changes.update_old
         yield from self.changes.delete
 
@@ -114,7 +128,7 @@ class _Collector:
         for endpoint in (*self.changes.create, *self.changes.update_new):
             if self._may_write(endpoint):
                 self._want(endpoint)
-        for endpoint in (*self.changes.update_old, *self.changes.delete):
+        for endpoint in self._released():
             if self._may_write(endpoint):
                 self._release(endpoint)
         self._leave_out_old_format_beside_cname()
@@ -160,6 +174,9 @@ class _Collector:
         wish = self._wish(stored_name(endpoint.dns_name), endpoint.record_type)
         if not wish.is_wanted:  # else what the set shall say decides, not what it said
             wish.owned = wish.owned or owned_set(endpoint, self.changed)
+        if owned := wish.owned:
+            read = self.readings.get(owned.name, ())
+            wish.readings |= {each for record_type, each in read if owned.covers(owned.name, record_type)}
         wish.removed |= {stored_value(endpoint.record_type, target) for target in endpoint.targets}
 
     def _leave_out_old_format_beside_cname(self) -> None:

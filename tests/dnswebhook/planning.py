@@ -1,5 +1,7 @@
 """Ways to say changes, rows and plans in a line."""
 
+from collections.abc import Iterable
+
 from dnswebhook.domains import DomainFilter, ProtectedNames
 from dnswebhook.model import Capabilities, Changes, Endpoint, Origin, Record, RecordSpec
 from dnswebhook.operations import Create, Plan, Step
@@ -48,8 +50,9 @@ def planned(
     *rows: Record,
     domain_filter: DomainFilter = EVERYTHING,
     protected: ProtectedNames = NOTHING_PROTECTED,
+    told: Iterable[Record] = (),
 ) -> Plan:
-    return make_plan(changes, rows, CAPABILITIES, domain_filter, protected)
+    return make_plan(changes, rows, CAPABILITIES, domain_filter, protected, told)
 
 
 def steps(plan: Plan) -> list[Step]:

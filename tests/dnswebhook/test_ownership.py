@@ -5,7 +5,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dnswebhook.model import Endpoint
-from dnswebhook.ownership import OwnedSet, is_heritage, owned_set
+from dnswebhook.ownership import OwnedSet, Reading, is_heritage, owned_set, reading
 from tests.support.strategies import HERITAGE
 
 SECRET = '"IDHvYm7vVOXuSAVXuhcHVz0nYTIqXKFDvuNDVPkdpDCkXZbx"'
@@ -142,3 +142,60 @@ def test_the_type_that_external_dns_puts_in_front_is_found_behind_any_prefix(
     owned = f"{label}.{domain}"
 
     assert {record_type} == vouched(f"{prefix}{record_type.lower()}-{owned}", owned, record_type)
+
+
+RESOURCE = ("resource", "ingress/default/app")
+READ = Reading("default", frozenset({RESOURCE}))
+NONCE = "IDHvYm7vVOXuSAVX"
+"""With which `SECRET` begins."""
+
+
+@pytest.mark.parametrize("value", [HERITAGE, HERITAGE.strip('"')])
+@pytest.mark.parametrize("is_first", [True, False])
+def test_what_was_read_is_found_in_the_text_that_says_it(value: str, is_first: bool) -> None:
+    assert READ.is_of(value, is_first=is_first)
+
+
+def test_what_was_read_by_another_name_is_found_only_in_the_text_that_was_shown_first() -> None:
+    """Any other one is that of somebody else, who serves the same objects."""
+    migrated = Reading("new", frozenset({RESOURCE}))
+
+    assert migrated.is_of(HERITAGE, is_first=True)
+    assert not migrated.is_of(HERITAGE, is_first=False)
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        HERITAGE.replace("/app", "/other"),
+        HERITAGE.replace(",external-dns/resource=ingress/default/app", ""),
+        HERITAGE.replace(",external-dns/owner=default", ""),
+        HERITAGE[:-1] + ',external-dns/more=labels"',
+        "made-by-hand",
+        '"v=spf1 -all"',
+        SECRET,
+    ],
+)
+def test_what_was_read_is_not_found_in_a_text_that_says_something_else(value: str) -> None:
+    assert not READ.is_of(value, is_first=True)
+
+
+def test_what_was_read_in_an_encrypted_text_is_found_by_its_nonce() -> None:
+    assert Reading("default", frozenset(), NONCE).is_of(SECRET, is_first=False)
+    assert not Reading("default", frozenset(), NONCE[::-1]).is_of(SECRET, is_first=True)
+
+
+@pytest.mark.parametrize("nonce", ["", "I", NONCE[:-1], NONCE + "u"])
+def test_what_is_no_nonce_finds_no_text(nonce: str) -> None:
+    found = reading({"owner": "default", "txt-encryption-nonce": nonce})
+
+    assert found is not None
+    assert not found.is_of(SECRET, is_first=True)
+
+
+def test_a_reading_is_made_of_the_labels_of_a_record() -> None:
+    labels = {"owner": "default", "resource": "ingress/default/app", "txt-encryption-nonce": NONCE}
+
+    assert Reading("default", frozenset({RESOURCE}), NONCE) == reading(labels)
+    assert reading({"resource": "ingress/default/app"}) is None
+    assert reading({"owner": ""}) is None

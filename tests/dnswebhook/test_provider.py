@@ -386,6 +386,60 @@ def test_an_ownership_record_goes_whose_record_was_lost_as_it_was_rewritten_and_
     assert {} == here.listed()
 
 
+def owned(value: str, owner: str, resource: str) -> tuple[Endpoint, Endpoint]:
+    """A record and its ownership record."""
+    text = f'"heritage=external-dns,external-dns/owner={owner},external-dns/resource={resource}"'
+    return (
+        Endpoint("app.example.com", "A", (value,), labels={"owner": owner, "resource": resource}),
+        Endpoint("a-app.example.com", "TXT", (text,), labels={"ownedRecord": "app.example.com"}),
+    )
+
+
+def test_a_replaced_text_that_could_not_be_removed_goes_with_the_next_listing(house: Build) -> None:
+    """A store that cannot change rows adds the new text first. external-dns never names the old one again."""
+    here = house()
+    here.store.can_update = False
+    old, new = owned("192.0.2.1", "x", "crd/x/old"), owned("192.0.2.2", "x", "crd/x/new")
+    here.apply(create=old)
+    here.store.fail("delete", RecordError("refused"), name="a-app.example.com", times=2)
+    with pytest.raises(ApplyFailed):
+        here.apply(update_old=old, update_new=new)
+
+    assert 2 == len(here.listed()["a-app.example.com"])  # refused again
+    assert {"app.example.com": ["192.0.2.2"], "a-app.example.com": list(new[1].targets)} == here.listed()
+    here.listed()
+    assert () == here.journal.vouchers
+
+
+def test_of_two_texts_that_replaced_each_other_one_stays(house: Build) -> None:
+    """None of the removals succeeded, until the last note counts alone."""
+    here = house()
+    here.store.can_update = False
+    old, new = owned("192.0.2.1", "x", "crd/x/old"), owned("192.0.2.2", "x", "crd/x/new")
+    here.apply(create=old)
+    here.store.fail("delete", RecordError("refused"), name="a-app.example.com")
+    for before, after in ((old, new), (new, old)):
+        with pytest.raises(ApplyFailed):
+            here.apply(update_old=before, update_new=after)
+    here.store.heal()
+
+    assert {"app.example.com": ["192.0.2.1"], "a-app.example.com": list(old[1].targets)} == here.listed()
+
+
+def test_a_migration_is_known_by_what_was_listed_last(house: Build) -> None:
+    """external-dns names the new owner alone. What it was not shown is that of somebody else."""
+    former, other = owned("192.0.2.1", "former", "crd/x/app"), owned("192.0.2.1", "other", "crd/x/app")
+    ours = owned("192.0.2.1", "ours", "crd/x/app")
+    here = house()
+    here.apply(create=former)
+    here.listed()
+    here.apply(create=other[1:])
+
+    here.apply(update_old=ours, update_new=ours)
+
+    assert [*other[1].targets, *ours[1].targets] == here.listed()["a-app.example.com"]
+
+
 def test_a_dry_run_leaves_what_was_left_behind_before_it(house: Build) -> None:
     before = house()
     left_behind(before, 2)

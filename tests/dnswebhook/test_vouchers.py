@@ -143,3 +143,34 @@ def test_what_is_written_later_under_a_noted_voucher_is_ours_too() -> None:
     assert settle([noted], [TXT_ROW, other], desired).remove == ()
     assert extended([noted], [other.spec]) == ()
     assert extended([coming], [Record("c", "app.example.com", "AAAA", "2001:db8::1").spec, TXT_ROW.spec]) == ()
+
+
+NEW_TEXT = '"heritage=external-dns,external-dns/owner=new"'
+NEW_ROW = Record("n", "a-app.example.com", "TXT", NEW_TEXT)
+
+replaced = msgspec.structs.replace(staying, successor=NEW_TEXT)
+
+
+@pytest.mark.parametrize("covered", [[OUR_ROW], [FOREIGN_ROW], []])
+def test_a_text_goes_that_another_one_was_to_replace_whatever_it_vouches_for(covered: list[Record]) -> None:
+    settlement = settle([replaced], [TXT_ROW, NEW_ROW, *covered], desired)
+
+    assert ((TXT_ROW,), (replaced,)) == (settlement.remove, settlement.open)
+
+
+def test_it_stays_with_its_record_when_the_other_one_never_came() -> None:
+    settlement = settle([replaced], [TXT_ROW, OUR_ROW], desired)
+
+    assert ((), ()) == (settlement.remove, settlement.open)
+
+
+def test_it_is_settled_when_only_the_other_one_is_there() -> None:
+    settlement = settle([replaced], [NEW_ROW, OUR_ROW], desired)
+
+    assert ((), ()) == (settlement.remove, settlement.open)
+
+
+def test_a_row_of_another_type_is_no_other_text() -> None:
+    other = Record("n", "a-app.example.com", "A", NEW_TEXT)
+
+    assert () == settle([replaced], [TXT_ROW, other, OUR_ROW], desired).remove

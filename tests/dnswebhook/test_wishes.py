@@ -4,6 +4,7 @@ import pytest
 
 from dnswebhook.domains import DomainFilter, ProtectedNames
 from dnswebhook.model import Changes, Endpoint
+from dnswebhook.ownership import Reading
 from dnswebhook.wishes import RefusalReason, SkipReason, Wishes, collect_wishes
 from tests.support.memory_store import CAPABILITIES
 from tests.support.strategies import HERITAGE
@@ -213,3 +214,26 @@ def test_a_text_that_takes_the_place_of_an_ownership_record_is_a_record_like_any
 
 def test_no_changes_are_no_wishes() -> None:
     assert Wishes({}, (), ()) == collected(Changes())
+
+
+LABELLED = Endpoint("app.example.com", "A", ("192.0.2.1",), labels={"owner": "x", "resource": "ingress/a/b"})
+
+
+@pytest.mark.parametrize("verb", ["update_old", "delete"])
+def test_with_a_changed_record_goes_what_was_read_in_its_ownership_record(verb: str) -> None:
+    found = collected(Changes(**{verb: (LABELLED, ownership("app.example.com"), ownership("app.example.com", "aaaa"))}))
+
+    read = {key: wish.readings for key, wish in found.wishes.items()}
+    assert read == {
+        ("app.example.com", "A"): frozenset(),
+        ("a-app.example.com", "TXT"): {Reading("x", frozenset({("resource", "ingress/a/b")}))},
+        ("aaaa-app.example.com", "TXT"): frozenset(),
+    }
+
+
+@pytest.mark.parametrize("verb", ["create", "update_new"])
+def test_of_what_is_wanted_nothing_was_read(verb: str) -> None:
+    """Older clients create without having looked."""
+    found = collected(Changes(**{verb: (LABELLED, ownership("app.example.com"))}))
+
+    assert {frozenset()} == {wish.readings for wish in found.wishes.values()}

@@ -14,7 +14,7 @@ from time import time
 import pytest
 
 from tests.kube.kubeenv import Environment
-from tests.support.controller import Controller, Fault, Hang, Reset, Truncate, faults
+from tests.support.controller import Controller, Fault, Hang, PutRefusal, Reset, Truncate, faults
 from tests.support.desired import DESIRED, Wanted
 from tests.support.dns_endpoints import KubeApi
 from tests.support.external_dns import ExternalDnsLoop
@@ -215,3 +215,26 @@ def test_an_ownership_record_that_could_not_be_removed_goes_in_a_later_pass(scen
     assert failed.exit_code != 0
     assert later.exit_code == 0, later.log
     assert store.held() == scene.expected({})
+
+
+@pytest.mark.parametrize("store", ["v2"], indirect=True)
+def test_a_replaced_ownership_text_that_could_not_be_removed_goes_in_a_later_pass(
+    scene: Scene, store: UnifiView
+) -> None:
+    """A controller that changes no row in place adds the new text before it removes the old one."""
+    controller = store.controller
+    controller.quirks.put_refusal = PutRefusal.EXISTS
+    scene.desire({"old": WANTED["a-ttl"]})
+    scene.apply_once()
+    moved = changed(WANTED, "a-ttl", ["192.0.2.102"])
+    scene.objects.delete("old")
+    scene.objects.create("new", [moved.endpoint])
+
+    refusal = controller.fault(faults.bad_gateway(), "delete", name=moved.ownership_name)
+    failed = scene.external_dns.once()
+    controller.faults.remove(refusal)
+    scene.apply_once()
+
+    assert refusal.strikes
+    assert failed.exit_code != 0
+    assert store.held() == scene.expected({"new": moved})

@@ -4,8 +4,8 @@ from dataclasses import replace
 
 import pytest
 
-from tests.support.desired import DESIRED, wanted
-from tests.support.scene import Stage, changed
+from tests.support.desired import DESIRED, HeldRow, heritage, wanted
+from tests.support.scene import Scene, Stage, changed
 
 # Under `noop` external-dns takes every listed record within its filter for its own; this is what keeps the rows of
 # other people safe.
@@ -112,3 +112,80 @@ def test_whatever_ownership_records_look_like_records_settle_change_and_go(stage
 
         assert external_dns.in_namespace(scene.kube_api.create_namespace("empty")).once().exit_code == 0
         assert scene.store.held() == scene.foreign
+
+
+ONE, TWO = DESIRED["a-one"], wanted("A", "second.example.org", ["192.0.2.132"])
+BY_HAND = HeldRow("second.example.org", "A", "192.0.2.77")
+
+
+def texts(scene: Scene, name: str) -> list[str]:
+    return [row.value for row in scene.store.held() if (row.name, row.type) == (name, "TXT")]
+
+
+@pytest.mark.parametrize("store", ["v2"], indirect=True)
+@pytest.mark.parametrize("direction", ["on", "off"])
+def test_records_are_changed_and_removed_with_their_one_text_after_encryption_was_turned(
+    stage: Stage, direction: str
+) -> None:
+    """external-dns then names a text that was never stored. One that stays would claim what somebody adds later."""
+    encrypted = OWNERSHIP_FORMATS["encrypted"]
+    first, then = ([], encrypted) if direction == "on" else (encrypted, encrypted[1:])
+    with stage() as scene:
+        external_dns = replace(scene.external_dns, extra=first)
+        scene.desire({"one": ONE, "two": TWO})
+        assert external_dns.once().exit_code == 0, scene.daemon.tail
+        external_dns = replace(scene.external_dns, extra=then)
+
+        for address in ("192.0.2.133", "192.0.2.134"):
+            scene.objects.replace("one", wanted("A", ONE.name, [address]).endpoint)
+            assert external_dns.once().exit_code == 0, scene.daemon.tail
+            (text,) = texts(scene, ONE.ownership_name)
+            assert ("heritage" in text) == (direction == "off")
+        scene.objects.delete("two")
+        assert external_dns.once().exit_code == 0, scene.daemon.tail
+        assert texts(scene, TWO.ownership_name) == []
+        scene.store.add([BY_HAND])
+        assert external_dns.once().is_no_op
+
+        assert BY_HAND in scene.store.held()
+
+
+@pytest.mark.parametrize("store", ["v2"], indirect=True)
+def test_records_belong_to_their_new_owner_alone_after_a_migration(stage: Stage) -> None:
+    with stage() as scene:
+        scene.desire({"one": ONE, "two": TWO})
+        scene.apply_once()
+        new = replace(scene.external_dns, owner_id="new")
+        namespace = scene.objects.namespace
+        scene.store.add([HeldRow(ONE.ownership_name, "TXT", heritage("z-other", namespace, "one"))])
+
+        scene.objects.delete("two")
+        assert replace(new, extra=["--migrate-from-txt-owner=tunnelgw-tests"]).once().exit_code == 0, scene.daemon.tail
+        assert sorted(texts(scene, ONE.ownership_name)) == [
+            heritage(owner, namespace, "one") for owner in ("new", "z-other")
+        ]
+        assert texts(scene, TWO.ownership_name) == []
+
+        scene.objects.replace("one", wanted("A", ONE.name, ["192.0.2.133"]).endpoint)
+        assert new.once().exit_code == 0, scene.daemon.tail
+        assert HeldRow(ONE.name, "A", "192.0.2.133") in scene.store.held()
+        assert new.in_namespace(scene.kube_api.create_namespace("empty")).once().exit_code == 0
+        assert texts(scene, ONE.ownership_name) == [heritage("z-other", namespace, "one")]
+
+
+@pytest.mark.parametrize("store", ["v2", "integration"], indirect=True)
+def test_an_address_stays_where_a_disabled_row_keeps_its_alias_from_coming(stage: Stage) -> None:
+    """The controller counts disabled rows. To remove the address first would empty the name in each pass."""
+    with stage() as scene:
+        scene.desire({"one": ONE})  # of whose name there is a disabled row
+        scene.apply_once()
+        scene.objects.replace("one", wanted("CNAME", ONE.name, ["elsewhere.example.net"]).endpoint)
+        scene.start_counting()
+
+        for _ in range(2):
+            scene.external_dns.once()
+
+        assert scene.store.writes == 0
+        assert scene.store.held() == scene.expected({"one": ONE})
+        refusals = [call for call in scene.recorder.calls if (call.method, call.path) == ("POST", "/records")]
+        assert [call.status_code for call in refusals] == [500, 500]

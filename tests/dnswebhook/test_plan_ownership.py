@@ -1,0 +1,249 @@
+"""Ownership texts that external-dns has read and does not name: they go with their record, those of others never."""
+
+import msgspec
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from dnswebhook.model import Changes, Endpoint, Origin, Record, RecordSpec
+from dnswebhook.operations import Delete, Plan, Update
+from dnswebhook.wishes import RefusalReason
+from tests.dnswebhook.planning import operations, planned, row
+from tests.support.plan_world import World
+
+NAME = "app.example.com"
+OWNERSHIP = f"a-{NAME}"
+NONCE = "AAECAwQFBgcICQoL"
+SECRET, OTHER_SECRET, NEW_SECRET = f"{NONCE}c2VjcmV0", "DAsKCQgHBgUEAwIBc2VjcmV0", "EAsKCQgHBgUEAwIBc2VjcmV0"
+ADDRESS = row(NAME, "A", "192.0.2.1")
+
+
+def text(owner: str = "ours", resource: str = "ingress/x/app") -> str:
+    return f'"heritage=external-dns,external-dns/owner={owner},external-dns/resource={resource}"'
+
+
+def txt(value: str) -> Endpoint:
+    return Endpoint(OWNERSHIP, "TXT", (value,), labels={"ownedRecord": NAME})
+
+
+def txt_row(value: str) -> Record:
+    return row(OWNERSHIP, "TXT", value)
+
+
+def address(value: str, owner: str = "ours", **labels: str) -> Endpoint:
+    labels = {"owner": owner, "resource": "ingress/x/app", **labels}
+    return Endpoint(NAME, "A", (value,), labels={key.replace("_", "-"): label for key, label in labels.items()})
+
+
+def change(old_text: str, new_text: str, **labels: str) -> Changes:
+    return Changes(
+        update_old=(address("192.0.2.1", **labels), txt(old_text)),
+        update_new=(address("192.0.2.2", **labels), txt(new_text)),
+    )
+
+
+def removal(named: str, **labels: str) -> Changes:
+    return Changes(delete=(address("192.0.2.1", **labels), txt(named)))
+
+
+def left(plan: Plan, *rows: Record) -> list[str]:
+    world = World(rows)
+    world.play(plan)
+    return sorted(world.live(OWNERSHIP, "TXT"))
+
+
+def test_a_readable_text_is_rewritten_into_an_encrypted_one() -> None:
+    """The named one has a nonce of its own, made up for this request."""
+    old = txt_row(text())
+
+    plan = planned(change(OTHER_SECRET, NEW_SECRET, txt_encryption_nonce=OTHER_SECRET[:16]), old, ADDRESS)
+
+    assert Update(old, RecordSpec(OWNERSHIP, "TXT", NEW_SECRET)) == operations(plan)[0]
+
+
+def test_an_encrypted_text_is_rewritten_into_a_readable_one() -> None:
+    old = txt_row(SECRET)
+
+    plan = planned(change(text(), text(), txt_encryption_nonce=NONCE), old, ADDRESS)
+
+    assert Update(old, RecordSpec(OWNERSHIP, "TXT", text())) == operations(plan)[0]
+
+
+@pytest.mark.parametrize(("stored", "named"), [(text(), OTHER_SECRET), (SECRET, text())])
+def test_a_text_goes_with_its_record_in_whatever_words_it_is_named(stored: str, named: str) -> None:
+    nonce = named[:16] if named == OTHER_SECRET else NONCE
+
+    plan = planned(removal(named, txt_encryption_nonce=nonce), txt_row(stored), ADDRESS)
+
+    assert [Delete(ADDRESS), Delete(txt_row(stored))] == operations(plan)
+    assert [stored] == [voucher.value for voucher in plan.vouchers if voucher.is_leaving]
+
+
+def test_the_text_of_the_former_owner_is_rewritten_in_a_migration() -> None:
+    old = txt_row(text("former"))
+
+    plan = planned(change(text(), text()), old, ADDRESS, told=[old, ADDRESS])
+
+    assert Update(old, RecordSpec(OWNERSHIP, "TXT", text())) == operations(plan)[0]
+
+
+def test_the_text_of_the_former_owner_goes_where_the_new_one_is_there_already() -> None:
+    """As an interrupted migration leaves them."""
+    rows = [txt_row(text("former")), txt_row(text()), ADDRESS]
+
+    assert [text()] == left(planned(change(text(), text()), *rows, told=rows), *rows)
+
+
+def test_the_text_of_the_former_owner_goes_with_its_record() -> None:
+    rows = [txt_row(text("former")), ADDRESS]
+
+    assert [] == left(planned(removal(text()), *rows, told=rows), *rows)
+
+
+def test_an_encrypted_text_of_the_former_owner_is_known_by_its_nonce() -> None:
+    rows = [txt_row(SECRET), ADDRESS]
+
+    plan = planned(change(f"{NONCE}bmV3", f"{NONCE}bmV3", txt_encryption_nonce=NONCE), *rows)
+
+    assert [f"{NONCE}bmV3"] == left(plan, *rows)
+
+
+FOREIGN = [
+    pytest.param(text("other"), id="another owner of the same objects"),
+    pytest.param(text("other", "ingress/x/elsewhere"), id="another owner of others"),
+    pytest.param(text("ours", "ingress/x/elsewhere"), id="another object"),
+    pytest.param(SECRET, id="an encrypted text that was not read"),
+    pytest.param("made-by-hand", id="made by hand"),
+]
+
+
+@pytest.mark.parametrize("foreign", FOREIGN)
+@pytest.mark.parametrize("changes", [change(text(), text()), removal(text()), change(text(), NEW_SECRET)])
+def test_a_text_that_was_not_read_stays(foreign: str, changes: Changes) -> None:
+    """That of external-dns was there when it looked, and has gone since."""
+    rows = [txt_row(foreign), ADDRESS]
+
+    plan = planned(changes, *rows, told=[txt_row(text()), ADDRESS])
+
+    assert foreign in left(plan, *rows)
+
+
+@pytest.mark.parametrize("foreign", FOREIGN)
+def test_a_create_releases_no_text(foreign: str) -> None:
+    """Older clients send it without having looked."""
+    rows = [txt_row(foreign)]
+
+    plan = planned(Changes(create=(address("192.0.2.1"), txt(NEW_SECRET))), *rows, told=rows)
+
+    assert [foreign, NEW_SECRET] == sorted(left(plan, *rows), key=[foreign, NEW_SECRET].index)
+
+
+def test_a_text_of_another_owner_that_is_not_listed_first_was_not_read() -> None:
+    rows = [txt_row(text("a-former")), txt_row(text("b-other")), ADDRESS]
+
+    plan = planned(change(text(), text()), *rows, told=rows)
+
+    assert [text("b-other"), text()] == left(plan, *rows)
+
+
+def test_what_is_disabled_was_not_shown() -> None:
+    disabled = msgspec.structs.replace(txt_row(text("a-former")), is_enabled=False)
+    rows = [txt_row(text("b-former")), ADDRESS]
+
+    plan = planned(change(text(), text()), *rows, told=[disabled, *rows])
+
+    assert [text()] == left(plan, *rows)
+
+
+def test_without_knowing_what_was_shown_the_text_of_another_owner_stays() -> None:
+    rows = [txt_row(text("former")), ADDRESS]
+
+    assert [text("former"), text()] == left(planned(change(text(), text()), *rows), *rows)
+
+
+def test_in_the_old_format_the_text_of_another_owner_stays() -> None:
+    """external-dns reads nothing in it where there is one whose name has a type."""
+    old_format = row(NAME, "TXT", text("other"))
+    changes = Changes(
+        update_old=(address("192.0.2.1"), Endpoint(NAME, "TXT", (text(),), labels={"ownedRecord": NAME})),
+        update_new=(address("192.0.2.2"), Endpoint(NAME, "TXT", (text(),), labels={"ownedRecord": NAME})),
+    )
+    rows = [old_format, ADDRESS]
+    world = World(rows)
+
+    world.play(planned(changes, *rows, told=rows))
+
+    assert {text("other"), text()} == world.live(NAME, "TXT")
+
+
+def test_a_text_that_was_read_and_may_not_be_written_is_refused_as_if_it_were_named() -> None:
+    shared = msgspec.structs.replace(txt_row(text()), origin=Origin.AMBIGUOUS)
+
+    plan = planned(removal(OTHER_SECRET), shared, ADDRESS)
+
+    assert [Delete(ADDRESS)] == operations(plan)
+    assert [RefusalReason.AMBIGUOUS_ID] == [refusal.reason for refusal in plan.refusals]
+
+
+def test_a_text_stays_whose_successor_cannot_be_held() -> None:
+    rows = [txt_row(text()), ADDRESS]
+
+    plan = planned(change(OTHER_SECRET, "x" * 300), *rows)
+
+    assert [text()] == left(plan, *rows)
+
+
+def test_a_replaced_text_is_noted_with_its_successor_and_that_one_as_staying() -> None:
+    """A store that cannot rewrite the row adds one, and may not get to remove the other."""
+    old, new = text(resource="ingress/x/old"), text(resource="ingress/x/new")
+    rows = [txt_row(old), ADDRESS]
+
+    plan = planned(change(old, new, resource="ingress/x/old"), *rows)
+
+    noted = {voucher.value: (voucher.is_leaving, voucher.is_staying, voucher.successor) for voucher in plan.vouchers}
+    assert {old: (False, True, new), new: (False, True, "")} == noted
+
+
+def test_what_goes_beside_a_text_that_stays_is_noted_as_replaced_by_it() -> None:
+    """The other way round from before, so that the older note does not count any more."""
+    old, new = text(resource="ingress/x/old"), text(resource="ingress/x/new")
+    rows = [txt_row(old), txt_row(new), ADDRESS]
+
+    plan = planned(change(new, old, resource="ingress/x/new"), *rows)
+
+    noted = {voucher.value: (voucher.is_leaving, voucher.is_staying, voucher.successor) for voucher in plan.vouchers}
+    assert {new: (False, True, old), old: (False, True, "")} == noted
+
+
+owners = st.sampled_from(["ours", "other", "former"])
+resources = st.sampled_from(["ingress/x/app", "ingress/x/elsewhere"])
+texts = st.builds(text, owners, resources) | st.sampled_from([SECRET, OTHER_SECRET, "made-by-hand"])
+stored = st.sets(texts, max_size=4).map(lambda values: [txt_row(value) for value in sorted(values)])
+labels = st.fixed_dictionaries({"owner": owners, "resource": resources, "txt_encryption_nonce": st.just(NONCE)})
+
+
+@given(labels, texts, texts, stored, stored, st.booleans())
+@settings(max_examples=300, deadline=None)
+def test_at_most_the_text_shown_first_goes_of_all_those_of_other_owners(
+    labels: dict[str, str], old: str, new: str, rows: list[Record], told: list[Record], is_removal: bool
+) -> None:
+    changes = removal(old, **labels) if is_removal else change(old, new, **labels)
+
+    plan = planned(changes, *rows, ADDRESS, told=told)
+
+    remain = left(plan, *rows, ADDRESS)
+    gone = {each.value for each in rows if each.value not in remain} - {old, SECRET}
+    shown_first = min((each.value for each in told), key=lambda value: ("heritage" not in value, value), default="")
+    assert gone <= {text(labels["owner"], labels["resource"]), shown_first}
+    assert "made-by-hand" not in gone
+    if gone - {text(labels["owner"], labels["resource"])}:
+        assert labels["resource"] in shown_first
+    assert is_removal or new in remain
+
+
+def test_a_plain_change_names_its_text_and_nothing_else_is_looked_for() -> None:
+    rows = [txt_row(text()), ADDRESS]
+
+    plan = planned(change(text(), text()), *rows, told=rows)
+
+    assert [Update(ADDRESS, RecordSpec(NAME, "A", "192.0.2.2"))] == operations(plan)
