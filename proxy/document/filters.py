@@ -85,7 +85,10 @@ class RequestMirror(Part, frozen=True):
 
 
 class Cors(Part, frozen=True):
-    """Cross-origin resource sharing: preflights are answered here, responses get the headers that browsers ask for."""
+    """Cross-origin resource sharing: preflights are answered here, responses get the headers that browsers ask for.
+
+    A preflight is matched as the request that it announces; docs/proxy-document.md says what that means.
+    """
 
     allow_origins: Annotated[tuple[Origin, ...], msgspec.Meta(max_length=64)] = ()
     allow_methods: Annotated[tuple[Method | Literal["*"], ...], msgspec.Meta(max_length=9)] = ()

@@ -10,6 +10,7 @@ from typing import Final
 from urllib.parse import unquote_to_bytes
 
 from proxy.pattern import Automaton
+from proxy.routing.cors import REQUEST_HEADERS, REQUEST_METHOD
 from proxy.routing.head import Head, header, joined_values
 
 MAX_FITTED_BYTES: Final = 1024 * 1024
@@ -25,7 +26,17 @@ class TooMuchToFit(Exception):
 class Asked:
     """Of one request; `query` is the part of its path behind `?`."""
 
-    __slots__ = ("_by_name", "_head", "_headers", "_left_bytes", "_parameters", "_query", "_values", "method")
+    __slots__ = (
+        "_announced",
+        "_by_name",
+        "_head",
+        "_headers",
+        "_left_bytes",
+        "_parameters",
+        "_query",
+        "_values",
+        "method",
+    )
 
     def __init__(self, query: bytes, head: Head, max_fitted_bytes: int = MAX_FITTED_BYTES) -> None:
         self.method = head.method
@@ -37,6 +48,7 @@ class Asked:
         self._parameters: Mapping[bytes, bytes] | None = None
         self._values: dict[bytes, bytes | None] = {}
         """Of them, decoded."""
+        self._announced: frozenset[bytes] | None = None
 
     def fits(self, expression: Automaton, value: bytes) -> bool:
         """Raises TooMuchToFit."""
@@ -61,6 +73,22 @@ class Asked:
             for key, value in self._head.fields:
                 self._by_name.setdefault(key, []).append(value)
         return joined_values(self._head, name, self._by_name.get(name, ()))
+
+    @property
+    def announced_method(self) -> bytes | None:
+        """Of the request that a preflight asks leave for; None if this is no preflight, see `cors.is_preflight`."""
+        if self.method != b"OPTIONS" or self.header(b"origin") is None:
+            return None
+        return self.header(REQUEST_METHOD)
+
+    def announces(self, name: bytes) -> bool:
+        """Whether this is a preflight of a request with a header field of that name, whatever its value."""
+        if self.announced_method is None:
+            return False
+        if self._announced is None:
+            names = self.header(REQUEST_HEADERS) or b""
+            self._announced = frozenset(listed.strip() for listed in names.lower().split(b","))
+        return name in self._announced
 
     def parameter(self, name: bytes) -> bytes | None:
         """The first value of a query parameter, decoded as browsers encode forms; None when it is absent."""

@@ -11,6 +11,8 @@ from proxy import document
 from proxy.routing.edits import HeaderEdits
 from proxy.routing.head import Field, Head, header
 
+REQUEST_METHOD = b"access-control-request-method"
+REQUEST_HEADERS = b"access-control-request-headers"
 _ALLOW_ORIGIN = b"access-control-allow-origin"
 _ALLOW_CREDENTIALS = b"access-control-allow-credentials"
 _ALLOW_METHODS = b"access-control-allow-methods"
@@ -26,9 +28,7 @@ _DEFAULT_PORTS = {b"http": b"80", b"https": b"443"}
 
 def is_preflight(head: Head) -> bool:
     return (
-        head.method == b"OPTIONS"
-        and header(head, b"origin") is not None
-        and header(head, b"access-control-request-method") is not None
+        head.method == b"OPTIONS" and header(head, b"origin") is not None and header(head, REQUEST_METHOD) is not None
     )
 
 
@@ -92,10 +92,10 @@ class CorsPolicy:
         if not self.allows(origin):
             return None
         fields = self._shared_fields(origin)
-        method = self._or_requested(self._methods, header(head, b"access-control-request-method"))
+        method = self._or_requested(self._methods, header(head, REQUEST_METHOD))
         if method:
             fields.append((_ALLOW_METHODS, method))
-        headers = self._or_requested(self._headers, header(head, b"access-control-request-headers"))
+        headers = self._or_requested(self._headers, header(head, REQUEST_HEADERS))
         if headers:
             fields.append((_ALLOW_HEADERS, headers))
         fields.append((_MAX_AGE, self._max_age))

@@ -159,11 +159,13 @@ class _Request:
             return 1, "content-type", "application/grpc", header(head, b"content-type") or b""
         if not match.accepts_path(self.path, self.asked):
             return 2, "path", match.wish, self.path
-        if match.method is not None and match.method != head.method:
-            return 3, "method", _text(match.method), head.method
+        if match.method is not None and match.method != head.method and not match.is_method_announced(self.asked):
+            announced = self.asked.announced_method if match.rule.cors is not None else None
+            seen = head.method if announced is None else b"preflight of " + announced
+            return 3, "method", _text(match.method), seen
         for condition in match.headers:
             value = self.asked.header(condition.name)
-            if not condition.accepts(value, self.asked):
+            if not condition.accepts(value, self.asked) and not match.is_announced(condition, self.asked):
                 return 4, f"header {_text(condition.name)}", _value_words(condition), value or b""
         for condition in match.queries:
             value = self.asked.parameter(condition.name)

@@ -3,6 +3,9 @@
 The order is that of Gateway API for HTTPRoute and GRPCRoute: each criterion decides only if all before it tie, and
 each match is ranked on its own, whatever rule it stands in. The hostname comes before all of this; `hosts` sees to it.
 Where the API leaves the order open: regular expressions come after Exact and before PathPrefix, longer ones first.
+
+A rule with `cors` answers the preflights of the requests that it takes. To its matches a preflight is therefore what it
+announces: a request with that method and with fields of these names. Their values are not known before it comes.
 """
 
 from abc import ABC, abstractmethod
@@ -116,15 +119,25 @@ class Match(ABC):
 
     def accepts(self, asked: Asked) -> bool:
         """Whether all conditions besides the path hold."""
-        if self.method is not None and asked.method != self.method:
+        if self.method is not None and asked.method != self.method and not self.is_method_announced(asked):
             return False
         for condition in self.headers:
-            if not condition.accepts(asked.header(condition.name), asked):
+            if not condition.accepts(asked.header(condition.name), asked) and not self.is_announced(condition, asked):
                 return False
         return all(condition.accepts(asked.parameter(condition.name), asked) for condition in self.queries)
 
+    def is_method_announced(self, asked: Asked) -> bool:
+        """Whether this is a preflight, to be answered by the rule, of a request with the method that is wanted."""
+        return self.rule.cors is not None and asked.announced_method == self.method
+
+    def is_announced(self, condition: Condition, asked: Asked) -> bool:
+        """The same of a request with the field that one of `headers` is about."""
+        return self.rule.cors is not None and asked.announces(condition.name)
+
     def _tail(self, seniority: Seniority) -> Rank:
-        conditions = (self.method is None, -len(self.headers), -len(self.queries))
+        # OPTIONS itself comes before what a preflight announces. Of all other requests, one has one method only.
+        method = 2 if self.method is None else self.method != b"OPTIONS"
+        conditions = (int(method), -len(self.headers), -len(self.queries))
         return (*conditions, *seniority, self.rule.index, self.index)
 
 

@@ -20,7 +20,7 @@ def best_route(routes: list[dict[str, Any]], head: dict[str, Any]) -> str | None
         if host_fits(hostname, head["host"])
         for rule_index, rule in enumerate(route["rules"])
         for match_index, match in enumerate(rule.get("matches") or [{}])
-        if match_fits(match, head)
+        if match_fits(match, head) or (answers_preflights(rule) and match_fits(match, announced(match, head)))
         for rank in [(*host_rank(hostname), *match_rank(match), *route_rank(route), rule_index, match_index)]
     ]
     return min(candidates)[1] if candidates else None
@@ -43,7 +43,8 @@ def match_rank(match: dict[str, Any]) -> tuple[int, ...]:
     kind = ["Exact", "RegularExpression", "PathPrefix"].index(path["type"])
     length = len(path["value"].rstrip("/") if path["type"] == "PathPrefix" else path["value"])
     counts = (-len(match.get("headers", [])), -len(match.get("queryParams", [])))
-    return (kind, -length, 0 if "method" in match else 1, *counts)
+    method = 2 if "method" not in match else 0 if match["method"] == "OPTIONS" else 1
+    return (kind, -length, method, *counts)
 
 
 def route_rank(route: dict[str, Any]) -> tuple[str, str]:
@@ -60,6 +61,21 @@ def match_fits(match: dict[str, Any], head: dict[str, Any]) -> bool:
         and all(value_fits(wanted, head["headers"].get(wanted["name"])) for wanted in match.get("headers", []))
         and all(value_fits(wanted, query.get(wanted["name"])) for wanted in match.get("queryParams", []))
     )
+
+
+def answers_preflights(rule: dict[str, Any]) -> bool:
+    return "cors" in rule.get("filters", {})
+
+
+def announced(match: dict[str, Any], head: dict[str, Any]) -> dict[str, Any]:
+    """A request that may follow a preflight, as the match would like it; what is no preflight stays as it is."""
+    given = head["headers"]
+    if head["method"] != "OPTIONS" or not {"origin", "access-control-request-method"} <= given.keys():
+        return head
+    names = given.get("access-control-request-headers", "").replace(" ", "").split(",")
+    hoped = {wanted["name"]: wanted["value"] for wanted in match.get("headers", []) if wanted["name"] in names}
+    method = "OPTIONS" if match.get("method") == "OPTIONS" else given["access-control-request-method"]
+    return {**head, "method": method, "headers": {**given, **hoped}}
 
 
 def path_of(match: dict[str, Any]) -> dict[str, str]:

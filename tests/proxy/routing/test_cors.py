@@ -6,7 +6,7 @@ import pytest
 
 from proxy import routing
 from tests.support.goldencases import ORIGINS
-from tests.support.routes import answered, forwarded, request, route, table_of
+from tests.support.routes import DOOR, answered, forwarded, headers, path, request, route, table_of
 
 PREFLIGHT = {"origin": "https://a.example", "access_control_request_method": "PUT"}
 
@@ -148,3 +148,115 @@ def test_the_filter_comes_before_a_redirect_and_marks_it() -> None:
     assert isinstance(redirect, routing.Redirect)
     assert redirect.response_edits is not None
     assert (b"access-control-allow-origin", b"https://a.example") in redirect.response_edits.append
+
+
+# -- which rule answers a preflight ----------------------------------------------------------------------------------
+
+OPEN = {"filters": {"cors": {"allowOrigins": ["https://a.example"]}}}
+EVERYBODY = route("everybody")
+PUT_ASKED = request("h/api/x", "OPTIONS", **PREFLIGHT)
+VERSION_ASKED = request("h/api/x", "OPTIONS", **PREFLIGHT, access_control_request_headers="content-type, X-Version")
+
+
+def taker(head: routing.PlainHead, *routes: dict[str, Any]) -> tuple[str, bool]:
+    """The route that takes a request, and whether its filter answers it; `explain` has to name the same."""
+    table = table_of(*routes)
+    decision = routing.decide(table, DOOR, head, lambda: 0.0)
+    winner = routing.explain(table, DOOR, head).winner
+    assert (decision.rule.route_name if decision.rule else None) == (winner.route if winner else None)
+    return winner.route if winner else "", isinstance(decision, routing.Answer) and decision.reason == "preflight"
+
+
+def test_a_preflight_goes_to_the_rule_of_the_method_that_it_asks_for() -> None:
+    puts = route("puts", path("/api", method="PUT"), rule=OPEN)
+    posts = route("posts", path("/api", method="POST"), rule=OPEN)
+
+    assert ("puts", True) == taker(PUT_ASKED, puts)
+    assert ("puts", True) == taker(PUT_ASKED, posts, puts, EVERYBODY)
+    assert ("everybody", False) == taker(PUT_ASKED, posts, EVERYBODY)
+    assert ("", False) == taker(PUT_ASKED, posts)
+
+
+def test_a_preflight_goes_to_the_rule_of_the_fields_that_it_announces() -> None:
+    """Whatever the value: a preflight tells names alone."""
+    exact = route("versions", path("/api", headers=headers(**{"X-Version": "2"})), rule=OPEN)
+    pattern = [{"name": "x-version", "value": "[0-9]", "type": "RegularExpression"}]
+
+    assert ("versions", True) == taker(VERSION_ASKED, exact, EVERYBODY)
+    assert ("versions", True) == taker(VERSION_ASKED, route("versions", path("/api", headers=pattern), rule=OPEN))
+    assert ("everybody", False) == taker(PUT_ASKED, exact, EVERYBODY)
+
+
+@pytest.mark.parametrize(("value", "is_taken"), [("https://a.example", True), ("https://b.example", False)])
+def test_a_field_that_the_preflight_has_itself_is_compared(value: str, is_taken: bool) -> None:
+    asked = route("one", path("/api", headers=headers(Origin=value)), rule=OPEN)
+
+    assert is_taken == (("one", True) == taker(PUT_ASKED, asked))
+
+
+def test_what_a_preflight_does_not_announce_is_not_there() -> None:
+    """Browsers send cookies without a word, and never with the preflight."""
+    asked = route("one", path("/api", headers=headers(Cookie="a=1")), rule=OPEN)
+
+    assert ("everybody", False) == taker(VERSION_ASKED, asked, EVERYBODY)
+
+
+def test_all_conditions_have_to_be_announced() -> None:
+    wanted = headers(**{"X-Version": "2", "X-Other": "1"})
+    asked = route("one", path("/api", method="PUT", headers=wanted), rule=OPEN)
+    both = request("h/api/x", "OPTIONS", **PREFLIGHT, access_control_request_headers="x-other,x-version")
+
+    assert ("", False) == taker(VERSION_ASKED, asked)
+    assert ("one", True) == taker(both, asked)
+    assert ("", False) == taker(both, route("one", path("/api", method="POST", headers=wanted), rule=OPEN))
+    parameter = path("/api", method="PUT", queryParams=headers(q="1"))
+    assert ("", False) == taker(both, route("one", parameter, rule=OPEN))
+
+
+@pytest.mark.parametrize("missing", PREFLIGHT)
+def test_options_that_announce_nothing_are_options(missing: str) -> None:
+    fields = {name: value for name, value in PREFLIGHT.items() if name != missing}
+    puts = route("puts", path("/api", method="PUT"), rule=OPEN)
+    versions = route("versions", path("/api", headers=headers(**{"X-Version": "2"})), rule=OPEN)
+    head = request("h/api/x", "OPTIONS", **fields, access_control_request_headers="x-version")
+
+    assert ("everybody", False) == taker(head, puts, versions, EVERYBODY)
+
+
+def test_other_methods_announce_nothing() -> None:
+    head = request("h/api/x", "GET", **PREFLIGHT, access_control_request_headers="x-version")
+    puts = route("puts", path("/api", method="PUT"), rule=OPEN)
+    versions = route("versions", path("/api", headers=headers(**{"X-Version": "2"})), rule=OPEN)
+
+    assert ("everybody", False) == taker(head, puts, versions, EVERYBODY)
+
+
+def test_a_rule_without_the_filter_takes_no_preflight_for_another_request() -> None:
+    puts = route("puts", path("/api", method="PUT"))
+    versions = route("versions", path("/api", headers=headers(**{"X-Version": "2"})))
+
+    assert ("everybody", False) == taker(VERSION_ASKED, puts, versions, EVERYBODY)
+
+
+def test_a_rule_for_options_keeps_its_preflights_unless_the_other_has_the_longer_path() -> None:
+    puts = route("a-puts", path("/api", method="PUT"), rule=OPEN)
+    versions = route("a-versions", path("/api", headers=headers(**{"X-Version": "2"})), rule=OPEN)
+    options = route("options", path("/api", method="OPTIONS"))
+
+    assert ("options", False) == taker(VERSION_ASKED, puts, versions, options)
+    assert ("a-puts", True) == taker(VERSION_ASKED, puts, versions, route("options", path("/", method="OPTIONS")))
+    assert ("options", True) == taker(PUT_ASKED, puts, route("options", path("/api", method="OPTIONS"), rule=OPEN))
+
+
+def test_what_kept_a_preflight_from_a_rule_is_told() -> None:
+    posts = route("posts", path("/api", method="POST"), rule=OPEN)
+    plain = route("plain", path("/api", method="PUT"))
+    versions = route("versions", path("/api", headers=headers(**{"X-Version": "2"})), rule=OPEN)
+
+    told = routing.explain(table_of(posts, plain, versions), DOOR, PUT_ASKED)
+
+    assert [
+        ("versions", "header x-version", "Exact 2", ""),
+        ("plain", "method", "PUT", "OPTIONS"),
+        ("posts", "method", "POST", "preflight of PUT"),
+    ] == [(miss.place.route, miss.criterion, miss.wanted, miss.seen) for miss in told.misses]

@@ -59,6 +59,53 @@ heads = st.fixed_dictionaries(
 )
 
 
+PREFLIGHT = {"origin": "https://a.example", "access-control-request-method": "GET"}
+cors_documents = st.lists(
+    st.fixed_dictionaries(
+        {
+            "rules": st.lists(
+                st.fixed_dictionaries(
+                    {
+                        "matches": st.lists(
+                            st.fixed_dictionaries(
+                                {},
+                                optional={
+                                    "path": path_matches,
+                                    "method": st.sampled_from(["GET", "POST", "OPTIONS"]),
+                                    "headers": conditions,
+                                },
+                            ),
+                            max_size=2,
+                        ),
+                        "filters": st.sampled_from([{}, {"cors": {"allowOrigins": ["*"]}}]),
+                    }
+                ),
+                min_size=1,
+                max_size=2,
+            )
+        }
+    ),
+    max_size=5,
+)
+preflights = st.fixed_dictionaries(
+    {
+        "host": st.just("a.example"),
+        "path": request_paths,
+        "query": st.just(""),
+        "method": st.sampled_from(["OPTIONS", "OPTIONS", "GET"]),
+        "headers": st.fixed_dictionaries(
+            {},
+            optional={
+                "origin": st.just("https://a.example"),
+                "access-control-request-method": st.sampled_from(["GET", "POST"]),
+                "access-control-request-headers": st.sampled_from(["p", "q,p", "r, p"]),
+                "p": st.sampled_from(["1", "2"]),
+            },
+        ).map(lambda given: {**PREFLIGHT, **given} if len(given) > 2 else given),
+    }
+)
+
+
 def named(plain: list[dict[str, Any]]) -> list[dict[str, Any]]:
     """Each route with a name, and with a backend that tells it."""
     return [
@@ -101,6 +148,22 @@ def test_explain_names_the_route_that_decide_takes(plain: list[dict[str, Any]], 
     explanation = routing.explain(table, DOOR, head)
 
     assert (explanation.winner.route if explanation.winner else "404 no_route") == taken(table, head)
+
+
+@given(cors_documents, st.lists(preflights, min_size=1, max_size=8))
+@settings(max_examples=150, deadline=None)
+def test_preflights_agree_with_the_reference(plain: list[dict[str, Any]], requests: list[dict[str, Any]]) -> None:
+    listed = named(plain)
+    table = table_of(*listed)
+
+    for request in requests:
+        head = head_of(request)
+        decision = routing.decide(table, DOOR, head, lambda: 0.0)
+        winner = routing.explain(table, DOOR, head).winner
+
+        expected = best_route(listed, request)
+        assert expected == (decision.rule.route_name if decision.rule else None)
+        assert expected == (winner.route if winner else None)
 
 
 @given(st.lists(matches, min_size=2, max_size=12))
