@@ -57,7 +57,7 @@ class BackendStats(msgspec.Struct, gc=False):
     ejected: int = 0
     """Addresses that get no requests now."""
     failures: dict[str, int] = msgspec.field(default_factory=dict)
-    """By `Reason`, and "timeout"."""
+    """By `Reason`, and "timeout" and "mirror_behind"."""
 
 
 class DoorStats(msgspec.Struct, gc=False):

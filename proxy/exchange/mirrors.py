@@ -1,8 +1,8 @@
 """Mirrors: copies of requests for other backends, whose answers nobody reads.
 
 A mirror never slows the exchange: it copies what comes, bounded in bytes, and is given up when its backend does not
-keep pace. It outlives the exchange by as long as its backend needs to answer, at most IDLE_TIMEOUT_S without progress;
-an answer that goes on, as streams of events do, is no progress then.
+keep pace, which counts as a failure of that backend. It outlives the exchange by as long as its backend needs to
+answer, at most IDLE_TIMEOUT_S without progress; an answer that goes on, as streams of events do, is no progress then.
 """
 
 from typing import Final
@@ -13,18 +13,35 @@ from proxy.exchange.shared import Shared
 from proxy.heads import Fields, RequestHead, ResponseHead
 from proxy.routing import Backend
 
-MAX_BEHIND_BYTES: Final = 256 * 1024
-"""What a mirror's backend may be behind the client."""
+MAX_BEHIND_BYTES: Final = 4 * 1024 * 1024
+"""What a mirror's backend may be behind the client: as much as the kernel may hold for the one that is not behind."""
+MAX_SHARED_BYTES: Final = 16 * 1024 * 1024
+"""What all mirrors of a worker may be behind together, before those with more than OWN_BYTES are given up."""
+OWN_BYTES: Final = 256 * 1024
+"""What any mirror may be behind, however many there are."""
+BEHIND: Final = "mirror_behind"
+"""Among the failures of a backend, beside each `Reason`."""
 IDLE_TIMEOUT_S: Final = 30.0
 
 
 class Mirror:
     """One copy of one request: receives its answer, and is the creditor of its body."""
 
-    __slots__ = ("_behind_bytes", "_is_alone", "_is_complete", "_is_over", "_relay", "_shared", "_stream", "active_s")
+    __slots__ = (
+        "_behind_bytes",
+        "_is_alone",
+        "_is_complete",
+        "_is_over",
+        "_key",
+        "_relay",
+        "_shared",
+        "_stream",
+        "active_s",
+    )
 
     def __init__(self, shared: Shared, backend: Backend, head: RequestHead, end_stream: bool) -> None:
         self._shared = shared
+        self._key = backend.key
         self._relay = Relay()
         self._behind_bytes = 0
         self._is_complete = end_stream
@@ -49,8 +66,10 @@ class Mirror:
         if self._is_over:
             return
         self._is_complete = self._is_complete or end_stream
-        self._behind_bytes += len(data)
-        if self._behind_bytes > MAX_BEHIND_BYTES:
+        self._fall_behind(len(data))
+        if self._is_too_far_behind:
+            failures = self._shared.stats.backend(self._key).failures
+            failures[BEHIND] = failures.get(BEHIND, 0) + 1
             self._give_up()
             return
         self._relay.add(bytes(data), end_stream, self)
@@ -74,7 +93,19 @@ class Mirror:
 
     def release(self, size_bytes: int) -> None:
         self.active_s = self._shared.loop.now_s
-        self._behind_bytes -= size_bytes
+        if not self._is_over:
+            self._fall_behind(-size_bytes)
+
+    def _fall_behind(self, size_bytes: int) -> None:
+        self._behind_bytes += size_bytes
+        self._shared.mirrors_behind_bytes += size_bytes
+
+    @property
+    def _is_too_far_behind(self) -> bool:
+        behind_bytes = self._behind_bytes
+        return behind_bytes > OWN_BYTES and (
+            behind_bytes > MAX_BEHIND_BYTES or self._shared.mirrors_behind_bytes > MAX_SHARED_BYTES
+        )
 
     def _pump(self) -> None:
         if self._stream.is_open:
@@ -86,6 +117,7 @@ class Mirror:
 
     def _end(self) -> None:
         self._is_over = True
+        self._fall_behind(-self._behind_bytes)
         self._relay.drop()
         self._shared.running.discard(self)
 

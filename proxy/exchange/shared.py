@@ -55,6 +55,8 @@ class Shared:
         self.terms: Terms = terms_of(compile_table(document.Document()))
         self.running: set[Running] = set()
         """Exchanges and mirrors that have not ended."""
+        self.mirrors_behind_bytes = 0
+        """What the backends of all mirrors have not taken yet."""
         self._id_prefix = secrets.token_hex(_ID_PREFIX_BYTES).encode()
         self._ids = count(1)
 

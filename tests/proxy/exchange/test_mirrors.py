@@ -1,7 +1,7 @@
 """Mirrors: a copy for another backend that never slows, changes or fails the exchange."""
 
 from proxy.backend.stream import Reason
-from proxy.exchange.mirrors import IDLE_TIMEOUT_S, MAX_BEHIND_BYTES
+from proxy.exchange.mirrors import BEHIND, IDLE_TIMEOUT_S, MAX_BEHIND_BYTES, MAX_SHARED_BYTES, OWN_BYTES
 from tests.proxy.exchange.conftest import MakeWorld
 from tests.proxy.exchange.sides import MemoryClient, MemoryStream, World, asked, config
 
@@ -74,12 +74,13 @@ def test_nor_is_a_bug_in_the_handling_of_its_answer(make_world: MakeWorld) -> No
 
 
 def test_a_slow_mirror_is_given_up_and_slows_nothing(make_world: MakeWorld) -> None:
-    _, client, mirror, stream = begin(make_world)
+    world, client, mirror, stream = begin(make_world)
     mirror.taken.window_bytes = 10
     client.send(b"x" * (MAX_BEHIND_BYTES - 1))
     stream.taken.drain()
 
     assert (mirror.is_cancelled, client.owed_bytes) == (False, 0)
+    assert world.services.mirrors_behind_bytes == MAX_BEHIND_BYTES - 1
 
     client.send(b"xx")
     stream.taken.drain()
@@ -89,6 +90,38 @@ def test_a_slow_mirror_is_given_up_and_slows_nothing(make_world: MakeWorld) -> N
     client.send(b"more", end_stream=True)
 
     assert stream.is_request_ended
+    assert world.stats.backend(mirror.key).failures == {BEHIND: 1}
+    assert not world.stats.backend(stream.key).failures
+    assert world.services.mirrors_behind_bytes == 0
+
+
+def test_mirrors_that_are_behind_together_are_given_up_sooner_but_for_a_little_of_each(make_world: MakeWorld) -> None:
+    world = make_world(MIRRORED)
+    clients = [world.begin(asked(b"PUT", b"/a"), end_stream=False) for _ in range(6)]
+    mirrors, streams = world.pool.streams[::2], world.pool.streams[1::2]
+    for mirror in mirrors:
+        mirror.taken.window_bytes = 10
+    for client in clients[:4]:
+        client.send(b"x" * (MAX_SHARED_BYTES // 4))
+    clients[4].send(b"x" * OWN_BYTES)
+
+    assert not any(mirror.is_cancelled for mirror in mirrors)
+
+    clients[4].send(b"x")
+
+    assert [mirror.is_cancelled for mirror in mirrors] == [False, False, False, False, True, False]
+
+    clients[5].send(b"x" * OWN_BYTES)
+    clients[0].send(b"x")
+
+    assert [mirror.is_cancelled for mirror in mirrors] == [True, False, False, False, True, False]
+
+    for mirror, stream in zip(mirrors, streams, strict=True):
+        mirror.widen()
+        mirror.taken.drain()
+        stream.taken.drain()
+
+    assert world.services.mirrors_behind_bytes == 0
 
 
 def test_a_mirror_that_keeps_pace_gets_bodies_of_any_size(make_world: MakeWorld) -> None:
