@@ -142,7 +142,7 @@ class RouteChecker:
         check_target(target, self._backends, at, self._findings)
 
     def _check_persistence(self, policy: SessionPersistence, at: str) -> None:
-        if policy.type == "Header" and policy.session_name.lower() in UNTOUCHABLE | {"host"}:
+        if policy.type == "Header" and policy.session_name and policy.session_name.lower() in UNTOUCHABLE | {"host"}:
             self._findings.add(f"{at}.sessionName", f"`{policy.session_name}` is written by the proxy alone")
         if policy.lifetime_type == "Permanent" and policy.type == "Header":
             self._findings.add(f"{at}.lifetimeType", "Permanent is for cookies, and `type` is Header")

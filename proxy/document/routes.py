@@ -137,8 +137,10 @@ class Retry(Part, frozen=True):
 class SessionPersistence(Part, frozen=True):
     """Requests of one session go to the same address of the same backend."""
 
-    session_name: FieldName = "tunnelgw-session"
-    """Name of the cookie or of the header field."""
+    session_name: FieldName | Unset = UNSET
+    """Name of the cookie or of the header field; no two rules of a host should have the same. Default:
+    `tunnelgw-session`, and for a rule with matches or a route with `listeners`, a hyphen and a number that stands for
+    them."""
     type: Literal["Cookie", "Header"] = "Cookie"
     absolute_timeout: Duration | Unset = UNSET
     """A session ends after this time, however busy it is."""

@@ -162,7 +162,7 @@ class RuleCompiler:
         self.uses: dict[str, int] = dict(uses or {})
         """References to each of those that rules describe themselves; without one it is gone."""
 
-    def compile(self, rule: document.Rule, index: int, route_name: str, route_kind: str) -> Rule:
+    def compile(self, rule: document.Rule, index: int, route_name: str, route: document.Route) -> Rule:
         filters = rule.filters
         branches = tuple(self._branch(reference, filters) for reference in rule.backends)
         answer = _answer(rule.respond) if rule.respond else None
@@ -170,12 +170,12 @@ class RuleCompiler:
             answer = _NO_BACKEND
         cors = CorsPolicy(filters.cors) if filters.cors else None
         redirect = _redirect(filters.request_redirect) if filters.request_redirect else None
-        persistence = compile_persistence(rule.session_persistence)
+        persistence = compile_persistence(rule, route)
         auth = self._auth(filters.external_auth) if filters.external_auth else None
         is_plain = len(branches) == 1 and not (cors or redirect or answer or persistence or auth)
         return Rule(
             route_name,
-            route_kind,
+            route.kind,
             rule.name,
             index,
             cors,

@@ -4,6 +4,9 @@ The client carries a token in a cookie or header field: fingerprints of the back
 So every worker and every proxy with the same document understands it, and none keeps a list of sessions. A fingerprint
 tells nothing about the address; a forged token reaches the backends of the rule and no others, those of weight 0
 included: sessions outlive the weight of their backend.
+
+Rules of one host must not share the name of their sessions (GEP-1619): to each, the token of another is none, or one
+for a backend that it does not have, and its answer replaces it.
 """
 
 import base64
@@ -21,6 +24,8 @@ from proxy.routing.head import Field, Head, header
 MAX_CLOCK_SKEW_S = 60.0
 """How far ahead the clock of the proxy that made a token may be."""
 
+_NAME = "tunnelgw-session"
+_EVERYTHING = frozenset((document.Match(), document.Match(path=document.PathMatch())))
 _TOKEN = Struct(">8s8sII")
 _TEXT_BYTES = 32
 """Length of a token in base64: 24 bytes, so there is no padding."""
@@ -91,11 +96,25 @@ class Persistence(msgspec.Struct, frozen=True, gc=False):
         return b"set-cookie", self.name + b"=" + text + attributes
 
 
-def compile_persistence(policy: document.SessionPersistence | document.Unset) -> Persistence | None:
+def session_name(rule: document.Rule, route: document.Route) -> str:
+    """The name of sessions to which the document gives none.
+
+    Of two rules with the same matches on the same listeners, one gets all requests of a host. So these tell apart all
+    rules that a client of one host may meet, and no change to another rule changes them.
+    """
+    place = (route.kind, sorted(set(route.listeners)))
+    if place == ("http", []) and _EVERYTHING.issuperset(rule.matches):
+        return _NAME
+    return f"{_NAME}-{fingerprint(msgspec.json.encode((*place, rule.matches)).decode()).hex()}"
+
+
+def compile_persistence(rule: document.Rule, route: document.Route) -> Persistence | None:
+    policy = rule.session_persistence
     if not policy:
         return None
     is_cookie = policy.type == "Cookie"
-    name = policy.session_name if is_cookie else policy.session_name.lower()
+    name = policy.session_name or session_name(rule, route)
+    name = name if is_cookie else name.lower()
     return Persistence(
         name.encode(),
         is_cookie,

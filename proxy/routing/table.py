@@ -173,7 +173,7 @@ class TableBuilder:
         rules: list[Rule] = []
         matches: list[Match] = []
         for index, spec in enumerate(route.all_rules):
-            rule = self._compiler.compile(spec, index, name, route.kind)
+            rule = self._compiler.compile(spec, index, name, route)
             rules.append(rule)
             for match_place, match in enumerate(spec.matches or _EVERYTHING):
                 yield from _building(match)

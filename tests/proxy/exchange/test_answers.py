@@ -3,7 +3,7 @@
 import pytest
 
 from proxy.backend.stream import Reason
-from proxy.document import Rule
+from proxy.document import Route, Rule
 from proxy.exchange.answers import error_answer, failure_answer, http_date, percent_encoded, redirect_reply, reply_to
 from proxy.heads import Fields
 from proxy.routing import Answer, HeaderEdits, Listener, Redirect
@@ -87,7 +87,7 @@ def test_what_a_rule_says_stands_in_place_of_what_would_be_said_and_does_not_com
     said = ((b"date", b"never"), (b"x-request-id", b"mine"), (b"content-type", b"a/b"))
     edits = HeaderEdits(frozenset(name for name, _ in said), said)
     fixed = Answer(403, "fixed", b"closed\n", ((b"x-request-id", b"theirs"),), response_edits=edits)
-    rule = RuleCompiler().compile(Rule(), 0, "shop", "http")
+    rule = RuleCompiler().compile(Rule(), 0, "shop", Route())
     redirect = Redirect(Listener("web", "", b"http", 80, RouteSet()), rule, 301, b"https://a.example/", edits)
 
     for reply in (
@@ -133,7 +133,7 @@ def test_a_status_code_without_a_name_is_an_answer_too() -> None:
 
 
 def test_a_redirect_says_where() -> None:
-    rule = RuleCompiler().compile(Rule(), 0, "shop", "http")
+    rule = RuleCompiler().compile(Rule(), 0, "shop", Route())
     redirect = Redirect(Listener("web", "", b"http", 80, RouteSet()), rule, 301, b"https://a.example/", EDITS)
     reply = redirect_reply(redirect, ID, NOW_S)
 

@@ -8,7 +8,7 @@ import pytest
 
 from proxy import routing
 from proxy.routing.session import MAX_CLOCK_SKEW_S
-from tests.support.routes import backend, forwarded, request, route, table_of
+from tests.support.routes import backend, forwarded, headers, path, request, route, table_of
 
 NOW_S = 1_700_000_000.0
 
@@ -62,6 +62,74 @@ def test_a_header_binds_its_client_too() -> None:
 
     assert b"x-session" == persistence(table).name
     assert "b" == name_of(forwarded(table, head, now_s=NOW_S))
+
+
+def shop(*rules: dict[str, Any], **fields: Any) -> dict[str, Any]:
+    """A route whose rules have sessions without a name."""
+    backends = [backend("a"), backend("b")]
+    return {"rules": [{"backends": backends, "sessionPersistence": {}, **rule} for rule in rules], **fields}
+
+
+def names(*routes: dict[str, Any]) -> list[str]:
+    """Of the sessions of all rules, in their order."""
+    listeners = [{"name": "web", "port": 8080}, {"name": "admin", "port": 8081}]
+    compiled = table_of(*routes, listeners=listeners).routes
+    return [rule.persistence.name.decode() for one in compiled.values() for rule in one.rules if rule.persistence]
+
+
+API = {"matches": [path("/api")]}
+
+
+def test_a_client_of_several_rules_keeps_its_session_with_each() -> None:
+    table = table_of(shop(API, {}))
+    targets = {"h/api": "a", "h/": "b"}
+    jar = []
+    for target, name in targets.items():
+        policy = forwarded(table, request(target), 0.0).rule.persistence
+        assert policy is not None
+        field = policy.response_field(None, f"http://{name}.test:80", f"{name}.test:80", NOW_S, is_secure=False)
+        assert field is not None
+        jar.append(field[1].partition(b";")[0].decode())
+
+    heads = [request(target, cookie="; ".join(jar)) for target in targets]
+
+    assert ["a", "b"] == [name_of(forwarded(table, head, now_s=NOW_S)) for head in heads]
+
+
+def test_rules_that_a_client_of_one_host_may_meet_have_sessions_of_different_names() -> None:
+    everything = {"matches": [path("/")]}
+    by_header = {"matches": [path("/", headers=headers(x="1"))]}
+    sessions = names(
+        shop(API, by_header, everything, hostnames=["a.example"], name="one"),
+        shop(everything, API, hostnames=["a.example"], listeners=["admin"]),
+        shop({}, hostnames=["a.example"], kind="grpc"),
+    )
+
+    assert len(set(sessions)) == len(sessions) == 6
+
+
+@pytest.mark.parametrize("matches", [[], [{}], [path("/")], [path("/"), {}]])
+def test_the_sessions_of_a_rule_that_matches_everything_have_a_plain_name(matches: list[dict[str, Any]]) -> None:
+    assert ["tunnelgw-session"] == names(shop({"matches": matches}, hostnames=["a.example"], name="shop"))
+
+
+def test_a_name_stays_whatever_changes_beside_its_rule() -> None:
+    alone = shop(API, listeners=["web", "admin"])
+    other = {"name": "later", "backends": [backend("c")], **API}
+    (before,) = names(alone)
+
+    assert before.startswith("tunnelgw-session-")
+    assert before == names(shop({}, hostnames=["b.example"]), {**alone, "listeners": ["admin", "web"]})[1]
+    assert before == names(shop({"matches": [path("/b")]}, other, name="shop", listeners=["web", "admin"]))[1]
+    assert before != names(shop({"matches": [path("/api"), path("/b")]}, listeners=["web", "admin"]))[0]
+
+
+def test_a_header_without_a_name_is_in_lower_case_and_one_with_a_name_is_taken_as_it_is() -> None:
+    header = {**API, "sessionPersistence": {"type": "Header"}}
+    named = {**API, "sessionPersistence": {"type": "Header", "sessionName": "Tunnelgw-Session"}}
+    (unnamed,) = names(shop(header))
+
+    assert (unnamed.lower(), "tunnelgw-session") == (unnamed, names(shop(named))[0])
 
 
 def test_without_a_session_weights_decide() -> None:
