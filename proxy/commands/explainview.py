@@ -82,4 +82,5 @@ def _outcome(outcome: Outcome) -> Iterator[str]:
 
 
 def _miss(miss: Miss) -> str:
-    return f"{_place(miss.place)}: {miss.criterion} wants {miss.wanted or 'any'!r}, seen {miss.seen!r}"
+    seen = "but was not sent" if miss.seen is None else f"seen {miss.seen!r}"
+    return f"{_place(miss.place)}: {miss.criterion} wants {miss.wanted or 'any'!r}, {seen}"

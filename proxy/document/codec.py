@@ -5,6 +5,7 @@ readers that know most of them from before, or must not stop for long. `encode` 
 same in another order of keys or with other white space have the same bytes, hence the same `content_hash`.
 """
 
+import codecs
 import hashlib
 import re
 from typing import Any
@@ -105,6 +106,14 @@ def _shape_error(data: bytes, error: msgspec.ValidationError) -> DocumentError:
     return DocumentError((Problem("", str(error)),))
 
 
+_MARKS = {
+    codecs.BOM_UTF8: "begins with a byte order mark, want none",
+    codecs.BOM_UTF16_LE: "this is UTF-16",
+    codecs.BOM_UTF16_BE: "this is UTF-16",
+}
+"""What some editors and shells write before a text."""
+
+
 def _not_json(data: bytes, error: Exception) -> DocumentError:
     return DocumentError((Problem("", f"not a JSON document in UTF-8: {_why_not_json(data, error)}"),))
 
@@ -112,6 +121,9 @@ def _not_json(data: bytes, error: Exception) -> DocumentError:
 def _why_not_json(data: bytes, error: Exception) -> str:
     if isinstance(error, RecursionError):
         return "nested too deeply"
+    for mark, words in _MARKS.items():
+        if data.startswith(mark):
+            return words
     if not data.strip():
         return "empty, want an object such as {}"
     malformed = _MALFORMED.fullmatch(str(error))

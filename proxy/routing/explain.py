@@ -46,7 +46,8 @@ class Miss(msgspec.Struct, frozen=True):
     criterion: str
     """hostname, path, method, a header or query parameter, the content type of gRPC, or the listener."""
     wanted: str
-    seen: str
+    seen: str | None
+    """None: no such header field or query parameter was sent."""
 
 
 class BackendShare(msgspec.Struct, frozen=True):
@@ -142,7 +143,8 @@ class _Request:
             obstacle = self._obstacle(match) if _covers(hostname, self.host) else (0, "hostname", hostname, self.host)
             if obstacle is not None:
                 depth, criterion, wanted, seen = obstacle
-                found.append((depth, Miss(_place(hostname, match), criterion, wanted, _text(seen))))
+                shown = None if seen is None else _text(seen)
+                found.append((depth, Miss(_place(hostname, match), criterion, wanted, shown)))
         for other in others:
             for hostname, match in other.routes:
                 if _covers(hostname, self.host) and self._obstacle(match) is None:
@@ -152,11 +154,11 @@ class _Request:
         found.sort(key=lambda entry: -entry[0])
         return [miss for _, miss in found[:MAX_MISSES]]
 
-    def _obstacle(self, match: Match) -> tuple[int, str, str, bytes] | None:
+    def _obstacle(self, match: Match) -> tuple[int, str, str, bytes | None] | None:
         """The first criterion that fails, with how far the match got, what it wanted, and what was seen."""
         head = self.head
         if isinstance(match, GrpcMatch) and not is_grpc(head):
-            return 1, "content-type", "application/grpc", header(head, b"content-type") or b""
+            return 1, "content-type", "application/grpc", header(head, b"content-type")
         if not match.accepts_path(self.path, self.asked):
             return 2, "path", match.wish, self.path
         if match.method is not None and match.method != head.method and not match.is_method_announced(self.asked):
@@ -166,11 +168,11 @@ class _Request:
         for condition in match.headers:
             value = self.asked.header(condition.name)
             if not condition.accepts(value, self.asked) and not match.is_announced(condition, self.asked):
-                return 4, f"header {_text(condition.name)}", _value_words(condition), value or b""
+                return 4, f"header {_text(condition.name)}", _value_words(condition), value
         for condition in match.queries:
             value = self.asked.parameter(condition.name)
             if not condition.accepts(value, self.asked):
-                return 5, f"query parameter {_text(condition.name)}", _value_words(condition), value or b""
+                return 5, f"query parameter {_text(condition.name)}", _value_words(condition), value
         return None
 
 
@@ -191,7 +193,7 @@ def _conditions(match: Match) -> Iterator[str]:
 
 
 def _value_words(condition: Condition) -> str:
-    return f"{condition.type} {_text(condition.value)}"
+    return f"{condition.type} {_text(condition.value) or '(empty)'}"
 
 
 def _difference(winner: tuple[str, Match], runner_up: tuple[str, Match]) -> str:

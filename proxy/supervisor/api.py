@@ -207,6 +207,7 @@ class ConfigApi:
 
     def _body(self, request: Request) -> bytes:
         _require_json(request)
+        _require_no_coding(request)
         try:
             return read_body(request, self._max_document_bytes)
         except BodyTooLarge as error:
@@ -232,6 +233,14 @@ def _require_json(request: Request) -> None:
     if media_type == "application/x-www-form-urlencoded":
         message += " (curl: add -H 'Content-Type: application/json', or send the file with -T)"
     raise Refused(415, message, headers=(("Connection", "close"), ("Accept", "application/json")))
+
+
+def _require_no_coding(request: Request) -> None:
+    given = request.headers.get("Content-Encoding", "")
+    if given.strip().lower() in ("", "identity"):
+        return
+    message = f"Content-Encoding is {given[:100]!r}, want the document as it is"
+    raise Refused(415, message, headers=(("Connection", "close"), ("Accept-Encoding", "identity")))
 
 
 def _json(body: Answer | ErrorAnswer, status_code: int) -> Response:

@@ -122,7 +122,7 @@ def test_explain_names_route_rule_reason_and_shares(capsys: pytest.CaptureFixtur
     assert "backend: 25.0% http://10.0.0.3:80" in out
     assert "outcome: forward to http://10.0.0.1:80 as shop.example/cart?page=2" in out
     assert "near miss: shop/cart (http), canary" in out
-    assert "wants 'Exact 1', seen ''" in out
+    assert "wants 'Exact 1', but was not sent" in out
 
 
 def test_explain_looks_at_header_fields(capsys: pytest.CaptureFixture[str], file: str) -> None:

@@ -394,6 +394,9 @@ def test_what_is_no_document_at_all_is_the_one_kind_of_error(data: bytes) -> Non
     [
         (b"", "empty, want an object such as {}"),
         (b" \n", "empty, want an object such as {}"),
+        (b"\xef\xbb\xbf{}", "begins with a byte order mark, want none"),
+        ("\ufeff{}".encode("utf-16-le"), "this is UTF-16"),
+        ("\ufeff{}".encode("utf-16-be"), "this is UTF-16"),
         (b'{"routes": [],}', "line 1, column 15: trailing comma in object"),
         (
             b'{\n  "listeners": [\n    {"name": "web",, "port": 80}\n  ]\n}',

@@ -256,7 +256,7 @@ def test_what_kept_a_preflight_from_a_rule_is_told() -> None:
     told = routing.explain(table_of(posts, plain, versions), DOOR, PUT_ASKED)
 
     assert [
-        ("versions", "header x-version", "Exact 2", ""),
+        ("versions", "header x-version", "Exact 2", None),
         ("plain", "method", "PUT", "OPTIONS"),
         ("posts", "method", "POST", "preflight of PUT"),
     ] == [(miss.place.route, miss.criterion, miss.wanted, miss.seen) for miss in told.misses]

@@ -145,7 +145,7 @@ def test_a_wildcard_that_does_not_cover_the_host_is_missed_by_it_and_one_that_do
     ]
 
 
-def test_of_many_misses_the_five_nearest_are_told_and_what_did_not_come_is_empty() -> None:
+def test_of_many_misses_the_five_nearest_are_told_and_what_did_not_come_is_none() -> None:
     """A match of another listener, which all else fits, comes before those of the own one."""
     told = explained(
         request("a.example/x"),
@@ -158,9 +158,20 @@ def test_of_many_misses_the_five_nearest_are_told_and_what_did_not_come_is_empty
 
     assert [
         ("elsewhere", "listener", "rest", "web"),
-        *((f"query{number}", "query parameter q", "Exact 2", "") for number in range(3)),
-        ("header", "header h", "Exact 2", ""),
+        *((f"query{number}", "query parameter q", "Exact 2", None) for number in range(3)),
+        ("header", "header h", "Exact 2", None),
     ] == [(miss.place.route, miss.criterion, miss.wanted, miss.seen) for miss in told.misses]
+
+
+def test_a_parameter_that_is_empty_is_not_one_that_was_not_sent() -> None:
+    empty = path("/x", queryParams=headers(q=""))
+    one = path("/x", queryParams=headers(q="1"))
+
+    (absent,) = explained(request("a.example/x"), route("empty", empty)).misses
+    (seen,) = explained(request("a.example/x?q="), route("one", one)).misses
+
+    assert ("Exact (empty)", None) == (absent.wanted, absent.seen)
+    assert ("Exact 1", "") == (seen.wanted, seen.seen)
 
 
 def test_a_call_misses_farther_than_a_path_and_what_it_lacks_is_told() -> None:
@@ -169,7 +180,7 @@ def test_a_call_misses_farther_than_a_path_and_what_it_lacks_is_told() -> None:
     told = explained(request("a.example/x"), call, route("path", path("/y")))
     typed = explained(request("a.example/x", content_type="text/plain"), call)
 
-    assert [("path", "path", "path PathPrefix /y", "/x"), ("call", "content-type", "application/grpc", "")] == [
+    assert [("path", "path", "path PathPrefix /y", "/x"), ("call", "content-type", "application/grpc", None)] == [
         (miss.place.route, miss.criterion, miss.wanted, miss.seen) for miss in told.misses
     ]
     assert ["text/plain"] == [miss.seen for miss in typed.misses]

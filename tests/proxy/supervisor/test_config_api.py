@@ -109,6 +109,16 @@ def test_a_clearly_foreign_media_type_is_refused(proxy: Proxy, media_type: str) 
     assert "application/json" in response.json()["message"]
 
 
+@pytest.mark.parametrize(("coding", "status_code"), [("gzip", 415), ("x, identity", 415), ("Identity", 200), ("", 200)])
+def test_a_document_that_is_coded_is_refused_as_such(proxy: Proxy, coding: str, status_code: int) -> None:
+    response = proxy.put({"routes": []}, **{"Content-Encoding": coding})
+
+    assert response.status_code == status_code
+    if status_code == 415:
+        assert f"Content-Encoding is '{coding}', want the document as it is" == response.json()["message"]
+        assert "identity" == response.headers["Accept-Encoding"]
+
+
 @pytest.mark.parametrize(
     "media_type", ["application/json; charset=utf-8", "Application/JSON", "application/x+json", ""]
 )
