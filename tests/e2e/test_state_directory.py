@@ -1,16 +1,24 @@
 """Who leaves what in the state directory: the daemon what it has learnt, the commands of a person nothing."""
 
+import json
 import os
 import subprocess
 import sys
+import threading
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 import pytest
 
+from dnswebhook.journal import FILE_NAME, MAX_AGE_S
+from dnswebhook.model import Endpoint
+from tests.support.client_model import HardError
+from tests.support.controller import Hang
 from tests.support.controller.simulator import Controller
 from tests.support.daemon import Daemon
+from tests.support.passes import Loop, endpoint, rows_of
 from tests.support.process import REPOSITORY
+from tests.support.storeviews import UnifiView
 
 
 @pytest.fixture
@@ -68,3 +76,43 @@ def test_the_daemon_makes_its_state_directory_for_itself_alone(env: dict[str, st
 
     assert [path.name for path in state_dir.iterdir()] == ["unifi-api.json"]
     assert state_dir.stat().st_mode & 0o777 == 0o700
+
+
+@pytest.fixture
+def view(tmp_path: Path) -> Iterator[UnifiView]:
+    opened = UnifiView("v2", tmp_path / "first")
+    yield opened
+    opened.close()
+
+
+def test_a_state_directory_that_comes_back_after_a_while_takes_no_ownership_record_away(
+    view: UnifiView, tmp_path: Path
+) -> None:
+    """Its node was away in the middle of an apply, and another one went on. What that one wrote is in no note here."""
+    before, after = [endpoint("app.example.org", "A", value) for value in ("192.0.2.1", "192.0.2.2")]
+    first, second = view.env, {**view.env, "DNSWEBHOOK_STATE_DIR": str(tmp_path / "second")}
+    hang = view.controller.fault(Hang(), "create", name="app.example.org")
+    with Daemon.dnswebhook(first) as daemon:
+        interrupted = threading.Thread(target=_until_the_crash, args=(daemon.url("api"), before), daemon=True)
+        interrupted.start()
+        hang.wait_for_strikes(timeout_s=20.0)
+        daemon.kill()
+    interrupted.join(20.0)
+    view.controller.faults.clear()
+    view.controller.release_hangs()
+    with Daemon.dnswebhook(second) as daemon:
+        for desired in (before, after):
+            assert Loop(daemon.url("api")).settle([desired])
+    notes = tmp_path / "first" / FILE_NAME
+    content = json.loads(notes.read_bytes())
+    notes.write_text(json.dumps({**content, "written_at": content["written_at"] - MAX_AGE_S}))
+
+    with Daemon.dnswebhook(first) as daemon:
+        assert Loop(daemon.url("api")).settle([after], max_passes=1)
+
+    assert view.held() == rows_of([after])
+
+
+def _until_the_crash(url: str, desired: Endpoint) -> None:
+    with pytest.raises(HardError):
+        Loop(url).reconcile([desired])
