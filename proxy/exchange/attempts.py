@@ -36,6 +36,9 @@ _MAX_BACKOFF: Final = 10
 """The longest wait, in multiples of the shortest."""
 _MAX_REFUSALS: Final = 3
 """So many times a request is sent again that was refused unread."""
+_MAX_DEPARTURES: Final = 10
+"""The same of one that a backend has left out as it took the connection out of use: each gets some of them done, as
+nginx does after `keepalive_requests`, and the others meet on the next one."""
 GATEWAY_TIMEOUT: Final = 504
 
 
@@ -69,7 +72,7 @@ class Attempts:
     def after_failure(self, failure: Failure, address: str, draw: float) -> float | None:
         """How many seconds to wait before the next attempt; None: there is none. `draw` is from 0.0 up to 1.0."""
         policy = self._policy
-        if _is_left_unread(failure) and self._refusals < _MAX_REFUSALS:
+        if _is_left_unread(failure) and self._refusals < (_MAX_DEPARTURES if failure.was_reused else _MAX_REFUSALS):
             self._refusals += 1
             self._needs_new_connection = self._needs_new_connection or failure.was_reused
             return 0.0

@@ -71,13 +71,19 @@ def test_a_server_over_tls_is_verified_and_answers(gateway: Gateway, authority: 
 
 
 @pytest.mark.parametrize("body", [None, SAID], ids=["GET", "POST"])
+@pytest.mark.parametrize("most_requests", [12, 200])
 def test_nothing_is_lost_where_a_server_takes_http2_connections_out_of_use(
-    gateway: Gateway, authority: Authority, certificate: Issued, tmp_path: Path, body: bytes | None
+    gateway: Gateway,
+    authority: Authority,
+    certificate: Issued,
+    tmp_path: Path,
+    body: bytes | None,
+    most_requests: int,
 ) -> None:
     """As nginx does after `keepalive_requests`: what is under way then is left out by its GOAWAY."""
     (tmp_path / "body").write_bytes(body or b"")
     upload = [] if body is None else ["-d", str(tmp_path / "body")]
-    with nginx(certificate, "keepalive_requests 200;") as server:
+    with nginx(certificate, f"keepalive_requests {most_requests};") as server:
         tls = {"serverName": "backend.internal", "ca": authority.pem}
         gateway.serve(route_to(server.address, protocol="https", tls=tls))
 

@@ -46,6 +46,17 @@ def test_addresses_that_failed_are_avoided_once_each_the_last_one_last() -> None
     assert attempts.retries == 2
 
 
+@pytest.mark.parametrize(("is_departure", "times"), [(False, 3), (True, 10)])
+def test_what_was_left_unread_is_sent_again_so_many_times(is_departure: bool, times: int) -> None:
+    """More often where the backend takes connections out of use: it gets on with each."""
+    attempts = Attempts(None, b"POST", 1)
+    unread = Failure(Reason.RESET, "", is_unprocessed=True, was_reused=is_departure)
+
+    waits = [attempts.after_failure(unread, "a", 0.0) for _ in range(times + 1)]
+
+    assert waits == [*times * [0.0], None]
+
+
 def test_a_kept_connection_that_breaks_again_under_a_policy_asks_for_a_new_one() -> None:
     attempts = Attempts(POLICY, b"POST", 1)
     broken = Failure(Reason.RESET, "", is_unprocessed=False, was_reused=True)
