@@ -14,7 +14,7 @@ from daemonkit.optionspec import specs_of
 from daemonkit.values import size
 from proxy import document
 from proxy.commands import main as commands
-from proxy.exchange import answers
+from proxy.exchange import answers, mirrors
 from proxy.h1.limits import DEFAULT_LIMITS
 from proxy.options import PREFIX, Options
 from proxy.pattern import automaton, syntax
@@ -97,7 +97,7 @@ def test_every_limit_of_the_document_is_in_the_manual_with_its_default() -> None
             assert amount(default) == amount(str(fields[name])), name
 
 
-def test_the_fixed_limits_of_heads_and_trailers_are_in_the_manual() -> None:
+def test_the_fixed_limits_are_in_the_manual() -> None:
     rows = dict(re.findall(r"^\| ([^|]+) \| ([^|]+) \| fixed \|", MANUAL, re.M))
     fields, head_kib = DEFAULT_LIMITS.max_fields, DEFAULT_LIMITS.max_head_bytes // 1024
 
@@ -105,6 +105,10 @@ def test_the_fixed_limits_of_heads_and_trailers_are_in_the_manual() -> None:
         "header fields of an HTTP/1.1 request": f"{fields}",
         "trailers over HTTP/1.1": f"{DEFAULT_LIMITS.max_trailer_bytes // 1024} KiB, {fields} fields",
         "head of a backend's response": f"{head_kib} KiB, over HTTP/1.1 {fields} fields",
+        "what a mirror is behind the client": (
+            f"{mirrors.MAX_BEHIND_BYTES >> 20} MiB a request; {mirrors.OWN_BYTES >> 10} KiB, "
+            f"while all of one worker are behind by {mirrors.MAX_SHARED_BYTES >> 20} MiB"
+        ),
     } == rows
 
 
