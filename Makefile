@@ -7,6 +7,9 @@ SOURCES := daemonkit dnswebhook proxy tunnelgw tests tools benchmarks examples
 # The tests mostly wait for real programs, so more than a file a core at a time.
 PYTEST_ARGS ?= --numprocesses=4 --dist=loadfile
 
+# Images of Python often set it. Each of the hundreds of processes that tests start would compile all modules anew.
+unexport PYTHONDONTWRITEBYTECODE
+
 .DEFAULT_GOAL := help
 .PHONY: help demo test conformance lint format generate bench bench-dns bench-proxy bench-tunnel bench-controller limits-proxy limits-tunnel pins clean
 
