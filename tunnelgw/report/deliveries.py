@@ -100,13 +100,13 @@ def conflicts(tunnels: Mapping[str, Receipt]) -> dict[TunnelHost, str]:
     }
 
 
-def with_conflicts(verdict: RouteVerdict, conflicts: Mapping[TunnelHost, str]) -> RouteVerdict:
-    """Told to the parents that are reached by these hostnames."""
-    return RouteVerdict(tuple(_with_conflicts(parent, conflicts) for parent in verdict.parents))
+def with_conflicts(verdict: RouteVerdict, told: Mapping[TunnelHost, str]) -> RouteVerdict:
+    """For the parents that are reached by these hostnames; `told` is what `conflicts` has found."""
+    return RouteVerdict(tuple(_with_conflicts(parent, told) for parent in verdict.parents))
 
 
-def _with_conflicts(parent: ParentVerdict, conflicts: Mapping[TunnelHost, str]) -> ParentVerdict:
-    messages = [conflicts[host] for host in parent.hosts if host in conflicts]
+def _with_conflicts(parent: ParentVerdict, told: Mapping[TunnelHost, str]) -> ParentVerdict:
+    messages = [told[host] for host in parent.hosts if host in told]
     if not messages:
         return parent
     finding = Finding(ConditionType.DELIVERED, Status.FALSE, Reason.HOSTNAME_CONFLICT, "; ".join(messages))

@@ -267,18 +267,20 @@ def test_a_file_that_could_not_be_read_is_read_as_soon_as_its_mode_is_mended() -
     assert done.stdout == "[['Permission denied'], [], [b'a: b'], []]\n"
 
 
+NAMING_SECRET = (
+    "apiVersion: tunnelgw.dev/v1alpha1\nkind: GatewayClassConfig\nmetadata: {name: c}\n"
+    "spec: {tunnelID: 01234567-89ab-cdef-0123-456789abcdef,"
+    " providerCredentialsSecretRef: {name: s, namespace: default}}\n"
+)
+
+
 def test_plain_text_of_a_secret_is_encoded_and_never_part_of_a_message(site: Site) -> None:
     site.write(
         "secret.yaml",
         "apiVersion: v1\nkind: Secret\nmetadata: {name: s}\nstringData: {token: geheim}\n---\n"
         "apiVersion: v1\nkind: Secret\nmetadata: {name: bad}\ndata: {token: 'geheim!'}\n",
     )
-    site.write(
-        "config.yaml",
-        "apiVersion: tunnelgw.dev/v1alpha1\nkind: GatewayClassConfig\nmetadata: {name: c}\n"
-        "spec: {tunnelID: 01234567-89ab-cdef-0123-456789abcdef,"
-        " providerCredentialsSecretRef: {name: s, namespace: default}}\n",
-    )
+    site.write("config.yaml", NAMING_SECRET)
 
     secret = site.look().snapshot.all(Kind.SECRET)[Key("default", "s")]
 
@@ -293,12 +295,7 @@ def test_base64_of_a_secret_may_be_in_several_lines_and_is_stored_in_one(site: S
         "apiVersion: v1\nkind: Secret\nmetadata: {name: s}\n"
         'data: {token: "Z2Vo\\r\\nZWlt\\n", both: "Z2Vo\\n"}\nstringData: {both: heim}\n',
     )
-    site.write(
-        "config.yaml",
-        "apiVersion: tunnelgw.dev/v1alpha1\nkind: GatewayClassConfig\nmetadata: {name: c}\n"
-        "spec: {tunnelID: 01234567-89ab-cdef-0123-456789abcdef,"
-        " providerCredentialsSecretRef: {name: s, namespace: default}}\n",
-    )
+    site.write("config.yaml", NAMING_SECRET)
 
     secret = site.look().snapshot.all(Kind.SECRET)[Key("default", "s")]
 
