@@ -2,11 +2,11 @@
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 
-from tunnelgw.model.kinds import Kind
+from tunnelgw.model.kinds import STATUS_KINDS, Kind
 
 PASS_OUTCOMES = ("ok", "failed")
 DELIVERY_OUTCOMES = ("held", "failed", "refused")
-STATUS_OUTCOMES = ("written", "unchanged", "conflict", "failed")
+STATUS_OUTCOMES = ("written", "unchanged", "conflict", "gone", "invalid", "failed")
 PROVIDER_CALLS = ("list accounts", "read tunnel", "read configuration", "write configuration")
 _PASS_BUCKETS_S = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
 _CALL_BUCKETS_S = (0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0)
@@ -87,6 +87,9 @@ class Metrics:
             self.watch_restarts.labels(kind)
             for validity in ("read", "unreadable"):
                 self.objects.labels(kind, validity)
+        for kind in STATUS_KINDS:
+            for outcome in STATUS_OUTCOMES:
+                self.statuses.labels(kind, outcome)
         for call in PROVIDER_CALLS:
             self.provider_calls.labels(call, "ok")
 

@@ -31,7 +31,7 @@ from tunnelgw.deliver.targets import (
 )
 from tunnelgw.deliver.tunnels import NO_HOSTS, HostnamesParcel
 from tunnelgw.metrics import Metrics
-from tunnelgw.model.kinds import Kind
+from tunnelgw.model.kinds import STATUS_KINDS, Kind
 from tunnelgw.model.snapshot import Entry, Snapshot
 from tunnelgw.report.events import WarningEvents
 from tunnelgw.report.reporter import Reporter, Situation
@@ -44,16 +44,6 @@ from tunnelgw.translate.verdicts import GatewayVerdict, ObjectId
 
 log = get_logger(__name__)
 
-STATUS_KINDS = frozenset(
-    {
-        Kind.GATEWAY_CLASS,
-        Kind.GATEWAY,
-        Kind.LISTENER_SET,
-        Kind.HTTP_ROUTE,
-        Kind.GRPC_ROUTE,
-        Kind.BACKEND_TLS_POLICY,
-    }
-)
 STUCK_S = 60.0
 _MAX_WAIT_S = 1.0
 

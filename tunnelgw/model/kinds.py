@@ -28,6 +28,19 @@ class Kind(StrEnum):
     BACKEND = "Backend"
 
 
+STATUS_KINDS = frozenset(
+    {
+        Kind.GATEWAY_CLASS,
+        Kind.GATEWAY,
+        Kind.LISTENER_SET,
+        Kind.HTTP_ROUTE,
+        Kind.GRPC_ROUTE,
+        Kind.BACKEND_TLS_POLICY,
+    }
+)
+"""Of whose objects we write the status."""
+
+
 class Resource(msgspec.Struct, frozen=True):
     """Where a kind is found. `versions` in the order of preference; the first one that is served is read."""
 
