@@ -3,9 +3,9 @@
     python -m tools.generate            write it
     python -m tools.generate --check    write nothing; print a diff and exit 1 where a committed file differs
 
-Input are `dnswebhook/openapi/*.yaml`. Output are msgspec structs in `dnswebhook/openapi/generated/`, one module for
-each file, and `tests/support/webhook_client.py` with one method for each operation. `docs/options.md` is made from the
-Options class of each daemon, `docs/proxy-document.schema.json` from the structs of `proxy/document`, and
+Of `dnswebhook/openapi/webhook.yaml` msgspec structs are made, in `dnswebhook/openapi/generated/`, and
+`tests/support/webhook_client.py` with one method for each operation. `docs/options.md` is made from the Options class
+of each daemon, `docs/proxy-document.schema.json` from the structs of `proxy/document`, and
 `docs/proxy-document-fields.md` from that schema. `docs/gateway-api-coverage.md` says which golden case answers what,
 and a row without a case is an error. Dashboards for Grafana are made from `tools/dashboards` and from the alerts. Equal
 input gives equal bytes: no times, no absolute paths, code formatted by ruff.
@@ -37,6 +37,7 @@ from tunnelgw import options as tunnelgw_options
 ROOT = Path(__file__).resolve().parent.parent
 OPENAPI = ROOT / "dnswebhook" / "openapi"
 STRUCTS = OPENAPI / "generated"
+WEBHOOK = OPENAPI / "webhook.yaml"
 CLIENT = ROOT / "tests" / "support" / "webhook_client.py"
 OPTIONS_PAGE = ROOT / "docs" / "options.md"
 DOCUMENT_SCHEMA = ROOT / "docs" / "proxy-document.schema.json"
@@ -61,11 +62,11 @@ def main() -> int:
 
 def make_all() -> dict[Path, str]:
     """Every generated file with its text."""
-    sources = sorted(OPENAPI.glob("*.yaml"))
-    made = {STRUCTS / "__init__.py": PACKAGE_DOCSTRING}
-    for source in sources:
-        made[STRUCTS / f"{source.stem}.py"] = make_structs(source)
-    made[CLIENT] = make_client(sources)
+    made = {
+        STRUCTS / "__init__.py": PACKAGE_DOCSTRING,
+        STRUCTS / "webhook.py": make_structs(WEBHOOK),
+        CLIENT: make_client(WEBHOOK),
+    }
     code = {path: formatted(text) for path, text in made.items()}
     schema = make_schema()
     pages = {
@@ -153,7 +154,7 @@ from typing import Any, Generic, Self, TypeVar, cast
 import msgspec
 import requests
 
-{imports}
+from dnswebhook.openapi.generated import {module}
 
 T = TypeVar("T")
 
@@ -168,8 +169,6 @@ class Answer(Generic[T]):
     kind: Any
 
     def value(self) -> T:
-        if self.kind is str:
-            return cast(T, self.body.decode())
         return cast(T, msgspec.json.decode(self.body, type=self.kind))
 
     def problem(self) -> webhook.Error:
@@ -219,15 +218,13 @@ METHOD = '''
 '''
 
 
-def make_client(sources: list[Path]) -> str:
-    imports = f"from dnswebhook.openapi.generated import {', '.join(source.stem for source in sources)}"
-    parts = [CLIENT_HEAD.format(imports=imports)]
-    for source in sources:
-        document = yaml.safe_load(source.read_text(encoding="utf-8"))
-        parts.append(
-            f'\n\nclass {document["info"]["title"]}Client(_Client):\n    """The API of openapi/{source.name}."""\n'
-        )
-        parts.extend(make_method(source.stem, *operation) for operation in operations(document))
+def make_client(source: Path) -> str:
+    document = yaml.safe_load(source.read_text(encoding="utf-8"))
+    parts = [
+        CLIENT_HEAD.format(module=source.stem),
+        CLASS.format(title=document["info"]["title"], name=source.name),
+        *(make_method(source.stem, *operation) for operation in operations(document)),
+    ]
     return "".join(parts)
 
 
@@ -265,9 +262,7 @@ def python_type(module: str, content: dict[str, Any]) -> str:
 def schema_type(module: str, schema: dict[str, Any]) -> str:
     if "$ref" in schema:
         return f"{module}.{schema['$ref'].rpartition('/')[2]}"
-    if schema.get("type") == "string":
-        return "str"
-    raise ValueError(f"a body schema that is neither a $ref nor a string: {schema}")
+    raise ValueError(f"a body schema that is no $ref: {schema}")
 
 
 def snake_case(name: str) -> str:

@@ -1,1 +1,1 @@
-"""The daemon's APIs as OpenAPI 3.0 files, and the structs that `make generate` makes of them."""
+"""The daemon's APIs as OpenAPI 3.0 files, and the structs that `make generate` makes of the webhook's."""

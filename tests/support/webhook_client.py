@@ -10,7 +10,7 @@ from typing import Any, Generic, Self, TypeVar, cast
 import msgspec
 import requests
 
-from dnswebhook.openapi.generated import health, webhook
+from dnswebhook.openapi.generated import webhook
 
 T = TypeVar("T")
 
@@ -25,8 +25,6 @@ class Answer(Generic[T]):
     kind: Any
 
     def value(self) -> T:
-        if self.kind is str:
-            return cast(T, self.body.decode())
         return cast(T, msgspec.json.decode(self.body, type=self.kind))
 
     def problem(self) -> webhook.Error:
@@ -61,22 +59,6 @@ class _Client:
             allow_redirects=False,
         )
         return Answer(response.status_code, response.headers, response.content, kind)
-
-
-class HealthClient(_Client):
-    """The API of openapi/health.yaml."""
-
-    def is_alive(self, *, accept: str | None = "application/json") -> Answer[health.Health]:
-        """Liveness."""
-        return self._call("GET", "/healthz", health.Health, accept)
-
-    def is_ready(self, *, accept: str | None = "application/json") -> Answer[health.Health]:
-        """Readiness."""
-        return self._call("GET", "/readyz", health.Health, accept)
-
-    def metrics(self, *, accept: str | None = "text/plain") -> Answer[str]:
-        """Metrics for Prometheus."""
-        return self._call("GET", "/metrics", str, accept)
 
 
 class WebhookClient(_Client):
