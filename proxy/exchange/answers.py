@@ -22,9 +22,9 @@ from proxy.routing.hosts import is_grpc
 _TEXT: Final[Field] = (b"content-type", b"text/plain; charset=utf-8")
 _NO_BODY: Final[Field] = (b"content-length", b"0")
 _VERBATIM: Final = frozenset(("fixed", "preflight"))
+"""Reasons of answers that are not errors of ours, whatever their status code: sent as they are."""
 _OF_CALLS: Final = frozenset((b"content-type", b"grpc-status", b"grpc-message"))
 """Ours alone in the answer to a call of gRPC."""
-"""Reasons of answers that are not errors of ours, whatever their status code: sent as they are."""
 _PHRASES: Final = {status.value: status.phrase.lower().encode() for status in HTTPStatus}
 _PRINTABLE: Final = frozenset(range(0x20, 0x7F)) - {ord("%")}
 
