@@ -7,7 +7,6 @@ docs/proxy-document.schema.json its JSON Schema. Field names and meanings follow
 """
 
 from proxy.document.codec import (
-    content_hash,
     decode,
     decode_backend,
     decode_outline,
@@ -111,7 +110,6 @@ __all__ = [
     "Unset",
     "UrlRewrite",
     "canonical_address",
-    "content_hash",
     "decode",
     "decode_backend",
     "decode_outline",

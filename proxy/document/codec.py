@@ -2,7 +2,7 @@
 
 `decode` makes all checks and tells every problem at once. `decode_outline` leaves backends and routes as bytes, for
 readers that know most of them from before, or must not stop for long. `encode` is canonical: documents that say the
-same in another order of keys or with other white space have the same bytes, hence the same `content_hash`.
+same in another order of keys or with other white space have the same bytes.
 """
 
 import codecs
@@ -14,7 +14,6 @@ import msgspec
 
 from proxy.document.check import check
 from proxy.document.model import Document, Outline, Settings
-from proxy.document.part import UNSET
 from proxy.document.problems import DocumentError, Findings, Problem
 from proxy.document.repeats import find_repeated_fields
 from proxy.document.routes import Route
@@ -69,11 +68,6 @@ def settings_of(document: Settings) -> Settings:
 def encode(document: Document) -> bytes:
     """The canonical bytes, private keys included: for the state directory and for workers."""
     return _encoder.encode(document)
-
-
-def content_hash(document: Document) -> str:
-    """SHA-256 in hexadecimal of all but the version."""
-    return hashlib.sha256(encode(msgspec.structs.replace(document, version=UNSET))).hexdigest()
 
 
 def encode_redacted(document: Document) -> bytes:
