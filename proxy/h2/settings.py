@@ -83,14 +83,14 @@ def _want_within(name: str, value: int, lowest: int, highest: int) -> None:
 
 
 class PeerSettings:
-    """The peer's SETTINGS in force. Its header table size is not kept: we use none."""
+    """The peer's SETTINGS in force. Its header table size is not kept, since we use none, nor is what it advises about
+    the size of field lists."""
 
     __slots__ = (
         "initial_window_bytes",
         "is_extended_connect_enabled",
         "max_concurrent_streams",
         "max_frame_bytes",
-        "max_header_list_bytes",
     )
 
     def __init__(self) -> None:
@@ -99,8 +99,6 @@ class PeerSettings:
         # Unlimited by the protocol until its SETTINGS come; 100 is the least that the RFC recommends.
         self.max_concurrent_streams = 100
         self.max_frame_bytes = MIN_MAX_FRAME_BYTES
-        # None: no limit announced.
-        self.max_header_list_bytes: int | None = None
 
     def apply(self, entries: list[tuple[int, int]], *, from_server: bool, is_first: bool) -> int:
         """Returns by how much every stream's send window changes (6.9.2). Unknown settings are ignored."""
@@ -125,8 +123,6 @@ class PeerSettings:
                 self.max_frame_bytes = value
             case Setting.MAX_CONCURRENT_STREAMS:
                 self.max_concurrent_streams = value
-            case Setting.MAX_HEADER_LIST_SIZE:
-                self.max_header_list_bytes = value
             case Setting.ENABLE_PUSH:
                 if value > (0 if from_server else 1):
                     raise _bad("ENABLE_PUSH", value, "0" if from_server else "0 or 1")
