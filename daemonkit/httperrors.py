@@ -26,16 +26,14 @@ def category(status_code: int) -> str:
         return "error"
 
 
-def error_body(status_code: int, message: str, error: str | None = None) -> bytes:
+def error_body(status_code: int, message: str) -> bytes:
     """The JSON text, with a newline at the end for those who read it in a terminal."""
-    return json.dumps({"error": error or category(status_code), "message": message}).encode() + b"\n"
+    return json.dumps({"error": category(status_code), "message": message}).encode() + b"\n"
 
 
-def error_response(
-    status_code: int, message: str, error: str | None = None, headers: Iterable[tuple[str, str]] = ()
-) -> Response:
+def error_response(status_code: int, message: str, headers: Iterable[tuple[str, str]] = ()) -> Response:
     response = Response(
-        error_body(status_code, message, error), status=status_code, content_type="application/json", headers=[*headers]
+        error_body(status_code, message), status=status_code, content_type="application/json", headers=[*headers]
     )
     response.headers.setdefault("Cache-Control", "no-store")
     return response

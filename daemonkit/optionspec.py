@@ -5,8 +5,8 @@
         api_addr: ListenAddress = option(parse=ListenAddress.parse, default="127.0.0.1:8888", help="where ...")
 
 The flag and the environment variable derive from the field's name (`--api-addr`, `DNSWEBHOOK_API_ADDR`; a unit at the
-end of the name, `_s` or `_bytes`, is left out), unless the declaration names them: names that users of an ecosystem
-already know are kept. Defaults are written as a person would write them, and go through the same parser.
+end of the name, `_s` or `_bytes`, is left out). The declaration may name another variable: names that users of an
+ecosystem already know are kept. Defaults are written as a person would write them, and go through the same parser.
 """
 
 import dataclasses
@@ -31,7 +31,6 @@ class _Declaration:
     help: str
     unit: str | None
     env: str | None
-    flag: str | None
     secret: bool
     metavar: str | None
     group: str
@@ -45,7 +44,6 @@ def option(
     default: str | None = None,
     unit: str | None = None,
     env: str | None = None,
-    flag: str | None = None,
     secret: bool = False,
     metavar: str | None = None,
     group: str = "",
@@ -60,7 +58,7 @@ def option(
     if secret and default is not None:
         raise TypeError("a secret has no default")
     declaration = _Declaration(
-        Secret if secret else parse, default, help, unit, env, flag, secret, metavar, group, tuple(commands)
+        Secret if secret else parse, default, help, unit, env, secret, metavar, group, tuple(commands)
     )
     value = None if default is None else parse(default)
     return dataclasses.field(default=value, metadata={_METADATA_KEY: declaration})
@@ -137,7 +135,5 @@ def _spec(field: str, declaration: _Declaration, prefix: str) -> OptionSpec:
     name = field
     for suffix in _UNIT_SUFFIXES:
         name = name.removesuffix(suffix)
-    flag = declaration.flag or f"--{name.replace('_', '-')}"
-    if declaration.secret and not flag.endswith("-file"):
-        flag += "-file"
+    flag = f"--{name.replace('_', '-')}{'-file' if declaration.secret else ''}"
     return OptionSpec(field, flag, declaration.env or f"{prefix}{name.upper()}", declaration)

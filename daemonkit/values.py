@@ -72,13 +72,13 @@ def parse_size(text: str) -> int:
     return int(match[1]) * factor
 
 
-def size(minimum_bytes: int = 0, maximum_bytes: float = float("inf")) -> Callable[[str], int]:
-    """A size from `minimum_bytes` to `maximum_bytes`, both allowed."""
+def size(minimum_bytes: int) -> Callable[[str], int]:
+    """A size of `minimum_bytes` or more."""
 
     def parse(text: str) -> int:
         value = parse_size(text)
-        if not minimum_bytes <= value <= maximum_bytes:
-            raise ValueError(f"seen {text.strip()!r}, want {_span(minimum_bytes, maximum_bytes, ' bytes')}")
+        if value < minimum_bytes:
+            raise ValueError(f"seen {text.strip()!r}, want at least {minimum_bytes} bytes")
         return value
 
     return parse

@@ -21,7 +21,7 @@ def test_a_category_is_the_phrase_of_the_status_code_in_lower_case() -> None:
 
 def test_the_body_is_one_json_object_and_a_newline() -> None:
     assert error_body(503, "busy") == b'{"error": "service unavailable", "message": "busy"}\n'
-    assert json.loads(error_body(500, 'q"', "bug")) == {"error": "bug", "message": 'q"'}
+    assert json.loads(error_body(500, 'q"')) == {"error": "internal error", "message": 'q"'}
 
 
 def test_a_response_carries_further_fields() -> None:

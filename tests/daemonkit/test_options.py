@@ -26,7 +26,7 @@ class Options(CommonOptions):
     api_key: Secret | None = option(secret=True, env="UNIFI_API_KEY", group="controller", help="the API key")
     wait_s: float = option(parse=duration(0, 60), default="12s", unit="duration", help="how long a call may take")
     body_bytes: int = option(parse=parse_size, default="5MiB", unit="bytes", help="largest body")
-    as_json: bool = option(parse=parse_bool, default="no", flag="--json", commands=["records"], help="print JSON")
+    json: bool = option(parse=parse_bool, default="no", commands=["records"], help="print JSON")
 
     def __post_init__(self) -> None:
         if self.dry_run and self.host == "contradiction":
