@@ -80,7 +80,7 @@ class UnifiSettings:
             raise ValueError("only one of UNIFI_USER and UNIFI_PASS is set, want both, or UNIFI_API_KEY alone")
         if not (self.api_key or self.user):
             raise ValueError("no credentials are set, want UNIFI_API_KEY (or UNIFI_USER and UNIFI_PASS)")
-        if self.api_key and not (self.api_key.reveal().isascii() and self.api_key.reveal().isprintable()):
+        if self.api_key and not self.api_key.fits_header():
             raise ValueError("UNIFI_API_KEY contains characters that no API key has, want printable ASCII")
 
     def _check_tls(self) -> None:
