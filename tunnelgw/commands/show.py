@@ -13,13 +13,13 @@ def as_json(content: object) -> None:
     sys.stdout.write(msgspec.json.format(msgspec.json.encode(content), indent=2).decode() + "\n")
 
 
-def rows(columns: Sequence[str], lines: Sequence[Sequence[str]], styles: Mapping[str, str], title: str = "") -> None:
+def rows(columns: Sequence[str], lines: Sequence[Sequence[str]], styles: Mapping[str, str]) -> None:
     """A table on a terminal, else tab-separated lines. `styles` by the text of a line's first column."""
     lines = [[_plain(text) for text in line] for line in lines]
     if not sys.stdout.isatty():
         sys.stdout.write("".join("\t".join(line) + "\n" for line in lines))
         return
-    table = Table(title=title or None, title_justify="left")
+    table = Table()
     for column in columns:
         table.add_column(column, overflow="fold")
     for line in lines:

@@ -46,9 +46,6 @@ class Tables:
     def count(self, kind: Kind) -> int:
         return len(self._objects[kind])
 
-    def is_absent(self, kind: Kind) -> bool:
-        return kind in self._absent
-
     def set_absent(self, kind: Kind, *, is_absent: bool) -> bool:
         """True when that is news."""
         if is_absent == (kind in self._absent):

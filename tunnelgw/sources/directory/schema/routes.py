@@ -114,8 +114,9 @@ _GRPC_METHOD = re.compile(r"[A-Za-z_][A-Za-z_0-9]*")
 _MATCH_TYPE = Text(words=("Exact", "RegularExpression"), default="Exact")
 
 
-def _values(value: Text, name: Text = HEADER_NAME) -> Items:
-    return Items(Fields({"type": _MATCH_TYPE, "name": name, "value": value}, "name", "value"), 0, 16, unique_by="name")
+def _values(value: Text) -> Items:
+    fields: dict[str, Shape] = {"type": _MATCH_TYPE, "name": HEADER_NAME, "value": value}
+    return Items(Fields(fields, "name", "value"), 0, 16, unique_by="name")
 
 
 def _route(rule: Fields, default_rules: list[Any] | None = None) -> Fields:
