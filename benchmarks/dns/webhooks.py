@@ -123,7 +123,6 @@ class Candidate(msgspec.Struct, frozen=True):
     """Something to measure. `start` makes a fresh process; the path is an empty directory for its state."""
 
     name: str
-    is_peer: bool
     uses_controller: bool
     start: Callable[[Path], Webhook]
 
@@ -148,7 +147,7 @@ def ours(store: str, controller_url: str, writers: int = 5) -> Candidate:
         env = our_environment(store, controller_url, state_dir) | {"DNSWEBHOOK_WRITE_PARALLELISM": str(writers)}
         return OurWebhook(store, Daemon.dnswebhook(env))
 
-    return Candidate(store, is_peer=False, uses_controller=store != "embedded", start=start)
+    return Candidate(store, uses_controller=store != "embedded", start=start)
 
 
 KNOWN_PEERS = {
@@ -182,7 +181,7 @@ def _peer(name: str, command: str, controller_url: str, fixed_health_port: int |
         env = _peer_environment(controller_url, api_port, health_port) | {"HOME": str(state_dir)}
         return PeerWebhook(name, Process(name, words, env), api_port, health_port)
 
-    return Candidate(name, is_peer=True, uses_controller=True, start=start)
+    return Candidate(name, uses_controller=True, start=start)
 
 
 def _peer_environment(controller_url: str, api_port: int, health_port: int) -> dict[str, str]:

@@ -18,7 +18,6 @@ from tests.support.programs import program, run
 MANUALS = ("proxy-metrics.md", "controller.md", "dnswebhook.md")
 OF_SCRAPES = {"job", "instance"}
 OF_HISTOGRAMS = {"_bucket": {"le"}, "_count": set[str](), "_sum": set[str]()}
-ADDED_BY_TABLES = {"alert", "severity", "what_to_do"}
 OF_PROCESSES = {"process_cpu_seconds_total", "process_resident_memory_bytes", "process_max_fds"}
 CHOSEN = '{job=~"$job",instance=~"$instance"'
 GRID_COLUMNS = 24

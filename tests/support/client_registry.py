@@ -60,9 +60,6 @@ class TxtRegistry:
             delete=(*changes.delete, *self._all_vouching(changes.delete)),
         )
 
-    def _claimed(self, endpoint: Endpoint) -> Endpoint:
-        return msgspec.structs.replace(endpoint, labels={**endpoint.labels, OWNER: self.owner_id})
-
     def _labelled(
         self, endpoint: Endpoint, labels: dict[tuple[str, str, str], dict[str, str]], names: set[str]
     ) -> Endpoint:

@@ -117,7 +117,7 @@ def targets(record_type: str) -> st.SearchStrategy[str]:
 
 
 @st.composite
-def endpoints(draw: st.DrawFn, *, with_identifiers: bool = True) -> Endpoint:
+def endpoints(draw: st.DrawFn) -> Endpoint:
     """Record sets of every type that external-dns knows, and of one that it does not."""
     record_type = draw(st.sampled_from((*RECORD_TYPES, "LOC")))
     name = draw(names())
@@ -128,7 +128,7 @@ def endpoints(draw: st.DrawFn, *, with_identifiers: bool = True) -> Endpoint:
         record_type=record_type,
         targets=tuple(draw(st.lists(targets(record_type), max_size=4))),
         ttl_s=draw(st.sampled_from([0, 1, 300, 86400, 604801, 2**31 - 1, 2**40])),
-        set_identifier=draw(st.sampled_from(["", "fake", "blue"])) if with_identifiers else "",
+        set_identifier=draw(st.sampled_from(["", "fake", "blue"])),
         labels=draw(st.sampled_from([{}, {"owner": "default"}, {"owner": "x", "resource": "ingress/a/b"}])),
         provider_specific=draw(st.sampled_from([(), (("alias", "true"),), (("webhook/x", "1"), ("aws/y", "2"))])),
     )

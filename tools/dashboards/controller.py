@@ -11,7 +11,6 @@ KNOWN_BY = "tunnelgw_build_info"
 DELIVERED = series("tunnelgw_delivered")
 DELIVERIES = series("tunnelgw_deliveries_total")
 SAID = series("tunnelgw_delivered_timestamp_seconds")
-OBJECTS = series("tunnelgw_objects")
 RECONCILES = "tunnelgw_reconcile_duration_seconds"
 CALLS = "tunnelgw_provider_call_duration_seconds"
 STATUSES = series("tunnelgw_status_writes_total")

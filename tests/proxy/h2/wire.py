@@ -76,15 +76,6 @@ def new_client(settings: Settings | None = None, limits: Limits | None = None) -
     return client
 
 
-def stateless_server(settings: Settings | None = None, limits: Limits | None = None) -> Connection:
-    """After the handshake and a first request (stream 1, answered), whose block carried the size update to 0."""
-    server = new_server(settings, limits)
-    server.receive(frames.encode_frame(frames.HEADERS, ENDS, 1, b"\x20" + literal(GET)), 0.0)
-    server.reset_stream(1)
-    server.data_to_send()
-    return server
-
-
 def get_head(path: bytes = b"/", *fields: tuple[bytes, bytes]) -> RequestHead:
     return RequestHead(b"GET", b"https", b"a.example", path, list(fields))
 

@@ -203,8 +203,8 @@ def bad_gateway(*, after_commit: bool = False) -> Reply:
     return reply_of(html_answer(502, "Bad Gateway"), after_commit=after_commit)
 
 
-def unavailable(*, after_commit: bool = False) -> Reply:
-    return reply_of(html_answer(503, "Service Temporarily Unavailable"), after_commit=after_commit)
+def unavailable() -> Reply:
+    return reply_of(html_answer(503, "Service Temporarily Unavailable"))
 
 
 def object_instead_of_array() -> Reply:

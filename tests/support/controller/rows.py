@@ -70,11 +70,6 @@ class Row(msgspec.Struct, frozen=True, gc=False):
         return self.key.lower()
 
     @property
-    def triple(self) -> tuple[str, str, str]:
-        """What must be unique among all rows, disabled ones included."""
-        return self.name, self.type, self.value
-
-    @property
     def draft(self) -> Draft:
         return Draft(self.key, self.type, self.value, self.ttl_s, self.enabled, self.priority, self.weight, self.port)
 

@@ -57,7 +57,6 @@ class ControlDesk:
         answers_bootstrap = behaviour.hang is not Hang.BEFORE_BOOTSTRAP
         self._server = asked.ControlServer(answers_bootstrap=answers_bootstrap, is_scattered=behaviour.is_scattered)
         self._later = loop.deadline(lambda: None)
-        self._has_head = False
         self._is_gone = False
         self._unsent = b""
 
@@ -76,7 +75,6 @@ class ControlDesk:
         assert head.status_code == 200, f"status {head.status_code} on the control stream, want 200"
         names = {name for name, _ in head.fields}
         assert not any(name.startswith(b"cf-") for name in names), f"fields {names} on the control stream"
-        self._has_head = True
         if end_stream:
             self._on_end()
 

@@ -36,8 +36,3 @@ NOT_JSON = failure(400, 1030, "request body is not valid JSON")
 
 def bad_configuration(reason: str) -> Answer:
     return failure(400, 1056, f"Bad Configuration: {reason}")
-
-
-def too_many_requests(retry_after: str | None) -> Answer:
-    answer = failure(429, 971, "Please wait and consider throttling your request speed")
-    return answer if retry_after is None else answer.with_headers(("Retry-After", retry_after))
