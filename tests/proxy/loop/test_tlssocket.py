@@ -55,7 +55,7 @@ def waiting_bytes(sock: socket.socket) -> int:
 def test_a_socket_that_tls_cannot_begin_on_is_closed() -> None:
     ours, peer = tcp_pair()
     with peer:
-        with pytest.raises(ValueError, match="cannot be an empty string|requires server_hostname"):
+        with pytest.raises(ValueError, match=r"cannot be an empty string|requires server_hostname"):
             TlsSocket(ours, ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT), "")
 
         peer.settimeout(10)
