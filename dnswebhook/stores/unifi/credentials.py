@@ -172,11 +172,13 @@ class SessionCredentials:
         if not self._login_lock.acquire(timeout=max(deadline.remaining_s, 0)):
             raise StoreTimeout("waiting for another thread's login took too long")
         try:
-            session = self._session
-            if session is not None and session.generation != stale_generation:
-                return False
-            if session is not None and not session.is_proven:
-                self._session = None
+            with self._state_lock:  # a parallel `learn` would put a session that is dropped back
+                session = self._session
+                if session is not None and session.generation != stale_generation:
+                    return False
+                if is_refused := session is not None and not session.is_proven:
+                    self._session = None
+            if is_refused:
                 raise self._pause("the controller refused a session that it had just opened")
             with observed(self._observe, "login", self._clock):
                 self._login(deadline)

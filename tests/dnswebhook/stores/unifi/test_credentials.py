@@ -1,6 +1,7 @@
 """Login sessions over real HTTP: renewal, CSRF rotation, and what happens when the controller refuses."""
 
 import itertools
+import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, contextmanager
@@ -119,6 +120,34 @@ def test_a_session_that_another_call_has_renewed_meanwhile_costs_no_login_of_one
         assert session.renew(other, deadline) is False
 
     assert controller.sessions.logins == 2
+
+
+def test_a_session_that_was_refused_is_not_brought_back_by_who_learns_at_that_moment(
+    controller: Controller, deadline: Deadline
+) -> None:
+    """The next call would be sent with it, and its refusal would double the pause."""
+    is_learning, has_been_refused = threading.Event(), threading.Event()
+
+    class SlowlyRead(transports.Reply, frozen=True):
+        @property
+        def cookies(self) -> dict[str, str]:
+            is_learning.set()
+            has_been_refused.wait(0.5)
+            return {}
+
+    headers = HTTPHeaderDict({"X-Updated-CSRF-Token": "second"})
+    reply = SlowlyRead(transports.Request("POST", "/"), 404, "application/json", headers, b"{}")
+    with session_at(controller) as session, ThreadPoolExecutor(1) as pool:
+        one, other = session.ticket(deadline), session.ticket(deadline)
+        learning = pool.submit(session.learn, one, reply)
+        assert is_learning.wait(10.0)
+        with pytest.raises(CredentialsRefused, match="just opened"):
+            session.renew(other, deadline)
+        has_been_refused.set()
+        learning.result(10.0)
+
+        with pytest.raises(CredentialsRefused, match="not logged in"):
+            session.ticket(deadline)
 
 
 def test_a_refused_login_is_not_repeated_soon(
