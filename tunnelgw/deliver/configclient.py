@@ -193,7 +193,7 @@ class ConfigClient:
         was_used = self._is_used
         try:
             return self._once(method, body, most_bytes)
-        except (http.client.RemoteDisconnected, ConnectionError) as error:
+        except ConnectionError as error:
             self.close()
             if not was_used:
                 raise _unreachable(error) from error
@@ -288,7 +288,7 @@ def _connection(endpoint: ConfigEndpoint) -> http.client.HTTPConnection:
         return http.client.HTTPConnection(host, port, timeout=CONNECT_TIMEOUT_S)
     try:
         context = trusting(endpoint.ca_file or None)
-    except (OSError, ssl.SSLError) as error:
+    except OSError as error:
         raise ValueError(f"CA file {endpoint.ca_file}: {error}") from error
     return _TlsConnection(host, port, context, host if endpoint.is_by_name else endpoint.server_name or host)
 

@@ -17,7 +17,7 @@ from cryptography.hazmat.primitives.asymmetric import ec, ed448, ed25519, rsa
 from cryptography.hazmat.primitives.asymmetric.types import CertificatePublicKeyTypes
 
 from proxy.document import Certificate
-from tunnelgw.model.conditions import ConditionType, Finding, Reason, Status
+from tunnelgw.model.conditions import ConditionType, Finding, Reason
 from tunnelgw.model.core import ConfigMap, Secret
 from tunnelgw.model.gateways import Gateway
 from tunnelgw.model.kinds import Kind
@@ -27,6 +27,7 @@ from tunnelgw.model.refs import CORE, GATEWAY_API, ObjectRef
 from tunnelgw.openssl import problem_of_authorities, problem_of_pair
 from tunnelgw.translate.grants import ReferenceFrom, ReferenceTo, is_permitted, not_permitted
 from tunnelgw.translate.queries import View
+from tunnelgw.translate.verdicts import false
 
 TLS_SECRET = "kubernetes.io/tls"  # noqa: S105  # a type, not a secret
 CA_KEY = "ca.crt"
@@ -103,9 +104,7 @@ def client_certificate(view: View, gateway: Key) -> Certificate | Finding | None
     if isinstance(pair, KeyPair):
         return pair.certificate
     reason = Reason.REF_NOT_PERMITTED if pair.cause is Cause.NOT_PERMITTED else Reason.INVALID_CLIENT_CERTIFICATE_REF
-    return Finding(
-        ConditionType.RESOLVED_REFS, Status.FALSE, reason, f"tls.backend.clientCertificateRef: {pair.message}"
-    )
+    return false(ConditionType.RESOLVED_REFS, reason, f"tls.backend.clientCertificateRef: {pair.message}")
 
 
 def pair_in_secret(view: View, key: Key) -> KeyPair | BadReference:
