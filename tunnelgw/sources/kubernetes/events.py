@@ -12,7 +12,6 @@ import uuid
 from collections import OrderedDict
 from collections.abc import Callable
 from datetime import UTC, datetime
-from enum import StrEnum
 from http import HTTPStatus
 
 import msgspec
@@ -37,11 +36,6 @@ _TIMEOUT_S = 10.0
 _log = get_logger("tunnelgw.sources.kubernetes")
 
 
-class EventType(StrEnum):
-    NORMAL = "Normal"
-    WARNING = "Warning"
-
-
 class _Said(msgspec.Struct):
     """An Event that was said already."""
 
@@ -60,7 +54,7 @@ class _Order(msgspec.Struct):
 
 
 class EventRecorder:
-    """`record` may be called by any thread."""
+    """`warn` may be called by any thread."""
 
     def __init__(
         self,
@@ -82,9 +76,6 @@ class EventRecorder:
         self._limited = _log.every(60.0)
 
     def warn(self, kind: Kind, item: Object, reason: str, note: str) -> bool:
-        return self.record(kind, item, EventType.WARNING, reason, note)
-
-    def record(self, kind: Kind, item: Object, type_: EventType, reason: str, note: str) -> bool:
         """`reason`: one word in camel case. Never blocks, never raises. False: dropped, since too many wait."""
         note = _cut(note)
         key = (item.metadata.uid, reason, note)
@@ -99,7 +90,7 @@ class EventRecorder:
                     said.last_sent_s = now_s
             else:
                 said = _Said("", now_s, now_s)
-                if is_taken := self._take(_Order(key, said, "", self._event(kind, item, type_, reason, note))):
+                if is_taken := self._take(_Order(key, said, "", self._event(kind, item, reason, note))):
                     self._remember(key, said)
         if not is_taken:
             self._limited.warning("event dropped", "too many are waiting", reason=reason, kind=str(kind))
@@ -150,7 +141,7 @@ class EventRecorder:
         with self._lock:
             order.said.path = f"{path}/{event.metadata.name}"
 
-    def _event(self, kind: Kind, item: Object, type_: EventType, reason: str, note: str) -> bytes:
+    def _event(self, kind: Kind, item: Object, reason: str, note: str) -> bytes:
         resource = RESOURCES[kind]
         metadata = item.metadata
         regarding = {
@@ -169,7 +160,7 @@ class EventRecorder:
                 # Events about objects of cluster scope belong into this namespace.
                 "metadata": {"name": name, "namespace": metadata.namespace or "default"},
                 "eventTime": _timestamp(),
-                "type": str(type_),
+                "type": "Warning",
                 "reason": reason,
                 "note": note,
                 "action": "Reconcile",

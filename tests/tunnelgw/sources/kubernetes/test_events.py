@@ -16,7 +16,7 @@ from tests.tunnelgw.sources.cluster import Cluster
 from tests.tunnelgw.sources.objects import make
 from tunnelgw.model.kinds import Kind
 from tunnelgw.model.meta import Object
-from tunnelgw.sources.kubernetes.events import EventRecorder, EventType
+from tunnelgw.sources.kubernetes.events import EventRecorder
 from tunnelgw.sources.kubernetes.server import ApiServer, load_configuration
 
 DEADLINE_S = 30.0
@@ -81,7 +81,7 @@ def events(cluster: Cluster, about: Object, count: int, series: int = 0) -> list
 def test_an_event_stands_beside_its_object(cluster: Cluster, namespace: str, recorder: EventRecorder) -> None:
     item = gateway(cluster, namespace)
 
-    recorder.record(Kind.GATEWAY, item, EventType.WARNING, "DeliveryFailed", "no proxy answers")
+    recorder.warn(Kind.GATEWAY, item, "DeliveryFailed", "no proxy answers")
 
     [event] = events(cluster, item, 1)
     assert (event["type"], event["reason"], event["note"]) == ("Warning", "DeliveryFailed", "no proxy answers")
@@ -103,7 +103,7 @@ def test_a_controller_name_that_no_event_may_have_is_told_as_far_as_one_may(
 ) -> None:
     item = gateway(cluster, namespace)
 
-    recorder.record(Kind.GATEWAY, item, EventType.WARNING, "DeliveryFailed", "no proxy answers")
+    recorder.warn(Kind.GATEWAY, item, "DeliveryFailed", "no proxy answers")
 
     [event] = events(cluster, item, 1)
     assert event["reportingController"] == shown
@@ -115,7 +115,7 @@ def test_an_object_with_a_long_name_has_events_too(
 ) -> None:
     item = gateway(cluster, namespace, name)
 
-    recorder.record(Kind.GATEWAY, item, EventType.NORMAL, "Seen", "by its whole name")
+    recorder.warn(Kind.GATEWAY, item, "Seen", "by its whole name")
 
     [event] = events(cluster, item, 1)
     assert event["regarding"]["name"] == name
@@ -125,14 +125,14 @@ def test_the_same_again_is_a_series_and_something_else_another_event(
     cluster: Cluster, namespace: str, recorder: EventRecorder, clock: Clock
 ) -> None:
     item = gateway(cluster, namespace)
-    recorder.record(Kind.GATEWAY, item, EventType.WARNING, "DeliveryFailed", "no proxy answers")
+    recorder.warn(Kind.GATEWAY, item, "DeliveryFailed", "no proxy answers")
     # There before the recorder has been told so, and only then is it where a series can begin.
     assert wait_until(lambda: all(said.path for said in recorder._said.values()), DEADLINE_S)
 
     for _ in range(4):
         clock.now_s += 30.0
-        recorder.record(Kind.GATEWAY, item, EventType.WARNING, "DeliveryFailed", "no proxy answers")
-    recorder.record(Kind.GATEWAY, item, EventType.NORMAL, "Delivered", "all proxies have it")
+        recorder.warn(Kind.GATEWAY, item, "DeliveryFailed", "no proxy answers")
+    recorder.warn(Kind.GATEWAY, item, "Delivered", "all proxies have it")
 
     found = events(cluster, item, 2, series=5)
     assert sorted(event["reason"] for event in found) == ["Delivered", "DeliveryFailed"]
@@ -143,10 +143,10 @@ def test_an_object_of_cluster_scope_has_its_events_in_the_default_namespace(
 ) -> None:
     item = make(Kind.GATEWAY_CLASS, "tunnel", {"controllerName": "a.b/c"}, namespace="", metadata={"uid": "7"})
     another = make(Kind.GATEWAY_CLASS, "another", {"controllerName": "a.b/c"}, namespace="", metadata={"uid": "6"})
-    recorder.record(Kind.GATEWAY_CLASS, another, EventType.NORMAL, "Seen", "before it")
+    recorder.warn(Kind.GATEWAY_CLASS, another, "Seen", "before it")
     assert events(cluster, another, 1)
 
-    recorder.record(Kind.GATEWAY_CLASS, item, EventType.WARNING, "AuthenticationFailed", "ä" * 2000)
+    recorder.warn(Kind.GATEWAY_CLASS, item, "AuthenticationFailed", "ä" * 2000)
 
     [event] = events(cluster, item, 1)
     assert (event["reason"], event["note"]) == ("AuthenticationFailed", "ä" * 512)
@@ -158,8 +158,8 @@ def test_an_event_that_cannot_be_sent_is_dropped_and_the_next_one_is_not(
     item = gateway(cluster, namespace)
     nowhere = make(Kind.GATEWAY, "gw", {"gatewayClassName": "c"}, namespace="nowhere", metadata={"uid": "8"})
 
-    recorder.record(Kind.GATEWAY, nowhere, EventType.WARNING, "Lost", "nobody sees this")
-    recorder.record(Kind.GATEWAY, item, EventType.NORMAL, "Seen", "but this")
+    recorder.warn(Kind.GATEWAY, nowhere, "Lost", "nobody sees this")
+    recorder.warn(Kind.GATEWAY, item, "Seen", "but this")
 
     assert [event["reason"] for event in events(cluster, item, 1)] == ["Seen"]
 
