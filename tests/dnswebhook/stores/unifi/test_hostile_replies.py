@@ -1,4 +1,4 @@
-"""Replies that no honest controller sends: every one of them ends in a StoreError, since anything else is a crash."""
+"""Replies that no honest controller sends: what cannot be passed over is a StoreError, since all else is a crash."""
 
 import contextlib
 import gzip
@@ -76,15 +76,27 @@ def store_at(url: str, *, uses_key: bool = True) -> Iterator[UnifiStore]:
         store.close()
 
 
+PASSED_OVER = {
+    # A row that no record can be made of is left out.
+    ("a-ttl-of-5000-digits", "list"),
+    ("a-ttl-of-5000-digits", "probe"),
+    # Nobody reads what a deletion that is done says.
+    ("rows-of-other-shapes", "delete"),
+    ("an-id-that-is-no-text", "delete"),
+}
+
+
 @pytest.mark.parametrize("operation", ["list", "create", "update", "delete", "probe"])
-@pytest.mark.parametrize("hostile", HOSTILE.values(), ids=HOSTILE)
-def test_a_hostile_reply_is_a_store_error(hostile: bytes, operation: str) -> None:
+@pytest.mark.parametrize("hostile", HOSTILE)
+def test_a_hostile_reply_is_a_store_error_unless_it_is_passed_over(hostile: str, operation: str) -> None:
     record = Record("65f0c0ffee0123456789abcd", SPEC.name, SPEC.type, "192.0.2.9", 300)
-    with controller_saying(hostile) as url, store_at(url) as store, contextlib.suppress(StoreError):
+    is_passed_over = (hostile, operation) in PASSED_OVER
+    outcome = contextlib.nullcontext() if is_passed_over else pytest.raises(StoreError)
+    with controller_saying(HOSTILE[hostile]) as url, store_at(url) as store, outcome:
         deadline = Deadline.after(2)
         match operation:
             case "list":
-                store.list_records(deadline)
+                assert store.list_records(deadline).records == ()
             case "create":
                 store.create(SPEC, deadline)
             case "update":
