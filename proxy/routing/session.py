@@ -13,8 +13,8 @@ import base64
 import binascii
 import hashlib
 import re
+import struct
 from functools import lru_cache
-from struct import Struct
 
 import msgspec
 
@@ -26,7 +26,7 @@ MAX_CLOCK_SKEW_S = 60.0
 
 _NAME = "tunnelgw-session"
 _EVERYTHING = frozenset((document.Match(), document.Match(path=document.PathMatch())))
-_TOKEN = Struct(">8s8sII")
+_TOKEN = struct.Struct(">8s8sII")
 _TEXT_BYTES = 32
 """Length of a token in base64: 24 bytes, so there is no padding."""
 
@@ -146,5 +146,5 @@ def _decoded(text: bytes | None) -> Session | None:
         return None
     try:
         return Session(*_TOKEN.unpack(base64.b64decode(text, altchars=b"-_", validate=True)))
-    except (binascii.Error, ValueError):
+    except (binascii.Error, struct.error):  # the latter: it ends in padding, so it is shorter
         return None

@@ -170,7 +170,7 @@ def test_the_first_cookie_of_a_name_counts() -> None:
     assert names_session(table, pair, b"tunnelgw-session=")
 
 
-FORGED = [b"", b"x", b"A" * 31, b"A" * 32, b"!" * 32, b"\xff" * 32, b"A" * 33]
+FORGED = [b"", b"x", b"A" * 31, b"A" * 32, b"A" * 30 + b"==", b"A" * 31 + b"=", b"!" * 32, b"\xff" * 32, b"A" * 33]
 
 
 @pytest.mark.parametrize("token", FORGED)
