@@ -177,11 +177,13 @@ def test_precedence_is_a_total_order(plain: list[dict[str, Any]]) -> None:
     assert len(plain) == len(set(ranks)) == len(sorted(ranks))
 
 
+session_cookies = st.integers(0, 5).map(lambda short: (b"cookie", b"s=" + b"A" * (32 - short) + b"=" * short))
 header_fields = st.lists(
     st.tuples(
         st.sampled_from([b"origin", b"cookie", b"content-type", b"access-control-request-method", b"p", b"host"]),
         st.binary(max_size=40),
-    ),
+    )
+    | session_cookies,
     max_size=4,
 ).map(tuple)
 wild_paths = st.one_of(
@@ -214,7 +216,7 @@ EVERYTHING: list[dict[str, Any]] = [
                     "requestMirrors": [{"backend": {"address": "m:1"}, "percent": 50}],
                 },
                 "backends": [{"address": "b:1"}, {"respond": {"statusCode": 500}}],
-                "sessionPersistence": {"idleTimeout": "1h"},
+                "sessionPersistence": {"idleTimeout": "1h", "sessionName": "s"},
             },
             {
                 "matches": [{"path": {"value": "/c"}}],
