@@ -29,7 +29,8 @@ class PathIndex:
         self._patterns: tuple[HttpMatch, ...] = ()
         self._prefixes: dict[bytes, tuple[HttpMatch, ...]] = {}
         self._longest = 0
-        """Length of the longest prefix, so that long paths are not asked for prefixes that nobody has."""
+        """No prefix is longer, so that long paths are not asked for prefixes that nobody has. Exact in a copy: to look
+        for the longest that is left after each of thousands that go would take seconds."""
         self._root: tuple[HttpMatch, ...] = ()
 
     def copy(self) -> "PathIndex":
@@ -38,7 +39,7 @@ class PathIndex:
         index._exact = self._exact.copy()
         index._patterns = self._patterns
         index._prefixes = self._prefixes.copy()
-        index._longest = self._longest
+        index._longest = max(map(len, self._prefixes), default=0)
         index._root = self._root
         return index
 
@@ -63,8 +64,6 @@ class PathIndex:
                 self.calls = None if self.calls.is_empty else self.calls
         elif isinstance(match, HttpMatch):
             self._change(match, _without)
-            if match.kind is PathKind.PREFIX and len(match.path) == self._longest:
-                self._longest = max(map(len, self._prefixes), default=0)
 
     def _change(self, match: HttpMatch, change: "_Change[HttpMatch]") -> None:
         if match.kind is PathKind.EXACT:
