@@ -4,7 +4,7 @@ A path is asked for its own prefixes, longest first, so siblings cost nothing. U
 in conditions only, in order of rank. They are tuples, so a copy of an index shares them.
 """
 
-from bisect import bisect
+from bisect import bisect, bisect_left
 from collections.abc import Callable, Iterator
 from operator import attrgetter
 from typing import TypeAlias, TypeVar
@@ -173,7 +173,8 @@ def _with(matches: tuple[_M, ...], match: _M) -> tuple[_M, ...]:
 
 
 def _without(matches: tuple[_M, ...], match: _M) -> tuple[_M, ...]:
-    return tuple(other for other in matches if other is not match)
+    place = bisect_left(matches, match.rank, key=_by_rank)
+    return (*matches[:place], *matches[place + 1 :])
 
 
 def _change_under(group: dict[bytes, tuple[_M, ...]], match: _M, change: _Change[_M]) -> None:
