@@ -67,7 +67,8 @@ class NotAllAsked(Exception):
 
 def diff(world: World, access: Access, *, as_json: bool) -> bool:
     """True when nothing would change. Raises NotAllAsked."""
-    found = [*_differences(world, access)]
+    translation = Translation(world.snapshot, access.discovery.controller_name, access.discovery.namespace)
+    found = [*_differences(world, translation, access)]
     if as_json:
         show.as_json(found)
     elif found:
@@ -75,7 +76,7 @@ def diff(world: World, access: Access, *, as_json: bool) -> bool:
         show.rows(("", "where", "what", ""), lines, _STYLES)
     for problem in (*world.problems, *world.skipped):
         show.note(str(problem))
-    for plane in _unheld(world, access):
+    for plane in _unheld(world, translation, access):
         show.note(f"nobody holds the document of data plane {plane}: no proxy is named that could be asked")
     if any(each.action == "error" for each in found):
         raise NotAllAsked("not all could be compared, see the rows that begin with `error`")
@@ -85,8 +86,7 @@ def diff(world: World, access: Access, *, as_json: bool) -> bool:
     return False
 
 
-def _differences(world: World, access: Access) -> Iterator[Difference]:
-    translation = Translation(world.snapshot, access.discovery.controller_name, access.discovery.namespace)
+def _differences(world: World, translation: Translation, access: Access) -> Iterator[Difference]:
     for name, plane in planes(world.snapshot, access.discovery).items():
         if name in translation.documents:
             wanted = document.decode(translation.documents[name].encode(0))
@@ -101,9 +101,8 @@ def _differences(world: World, access: Access) -> Iterator[Difference]:
         yield from _of_tunnel(tunnel, frozenset(), access)
 
 
-def _unheld(world: World, access: Access) -> Iterator[str]:
+def _unheld(world: World, translation: Translation, access: Access) -> Iterator[str]:
     """Data planes that serve something, without a proxy."""
-    translation = Translation(world.snapshot, access.discovery.controller_name, access.discovery.namespace)
     for name, plane in planes(world.snapshot, access.discovery).items():
         if name in translation.documents and not plane.endpoints:
             wanted = document.decode(translation.documents[name].encode(0))
