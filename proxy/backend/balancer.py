@@ -93,11 +93,14 @@ class Balancer:
             return
         # Making room closes connections, which leads here again.
         self._is_serving_waiting = True
-        for destination in self._all_destinations:
-            for pool in destination.pools:
-                if pool.is_waited_for:
-                    pool.open_as_needed()
-        self._is_serving_waiting = False
+        try:
+            for destination in self._all_destinations:
+                for pool in destination.pools:
+                    if pool.is_waited_for:
+                        pool.open_as_needed()
+        finally:
+            # Else a bug in there would leave all that ever wait for this backend waiting.
+            self._is_serving_waiting = False
 
     @property
     def _all_destinations(self) -> list[Destination]:

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from proxy import document
+from proxy.backend.connectionpool import ConnectionPool
 from proxy.backend.destination import Destination
 from proxy.backend.stream import Reason, Wish
 from proxy.routing import fingerprint
@@ -211,6 +212,35 @@ def test_a_connection_that_comes_free_makes_room_for_one_to_another_address() ->
         w.until(lambda: first.is_open_told == 1)
         second = w.get()
         assert address_of(first) != address_of(second)
+        go_on.set()
+        w.until(lambda: second.is_over)
+
+        assert (first.status_code, second.status_code) == (200, 200)
+
+
+def test_a_bug_in_opening_what_is_waited_for_does_not_keep_all_waiting_for_good(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    go_on = threading.Event()
+
+    def answer_later(conn: Conn) -> None:
+        while conn.request() is not None:
+            assert go_on.wait(PATIENCE_S)
+            conn.send(OK)
+
+    def stumble(_: ConnectionPool) -> None:
+        raise ZeroDivisionError
+
+    with backend(answer_later) as one, backend(answer_later) as other, world() as w:
+        w.use(of(one, other, circuit=document.Circuit(max_connections=1)))
+        first = w.get()
+        w.until(lambda: first.is_open_told == 1)
+        second = w.get()
+        (balancer,) = w.pools._balancers.values()
+        with monkeypatch.context() as patch:
+            patch.setattr(ConnectionPool, "open_as_needed", stumble)
+            with pytest.raises(ZeroDivisionError):
+                balancer.on_room()
         go_on.set()
         w.until(lambda: second.is_over)
 
