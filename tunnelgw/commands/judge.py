@@ -7,7 +7,7 @@ import msgspec
 
 from tunnelgw.model.conditions import BAD_WHEN_TRUE, WORTH_KNOWING, Finding, Status, is_partial
 from tunnelgw.model.gateways import Gateway, GatewayClass, ListenerSet
-from tunnelgw.model.kinds import Kind
+from tunnelgw.model.kinds import STATUS_KINDS, Kind
 from tunnelgw.model.meta import Key, Object
 from tunnelgw.model.own import TUNNELGW, GatewayClassConfig, GatewayConfig
 from tunnelgw.model.policies import BackendTlsPolicy
@@ -18,15 +18,6 @@ from tunnelgw.translate.classes import config_problem, controllers_instead, left
 from tunnelgw.translate.pipeline import Translation
 from tunnelgw.translate.policies import PolicyVerdict
 from tunnelgw.translate.verdicts import ClassVerdict, GatewayVerdict, ListenerSetVerdict, ObjectId, RouteVerdict
-
-JUDGED = (
-    Kind.GATEWAY_CLASS,
-    Kind.GATEWAY,
-    Kind.LISTENER_SET,
-    Kind.HTTP_ROUTE,
-    Kind.GRPC_ROUTE,
-    Kind.BACKEND_TLS_POLICY,
-)
 
 
 class Grade(StrEnum):
@@ -52,7 +43,7 @@ class Row(msgspec.Struct, frozen=True, omit_defaults=True):
 
 def judge(snapshot: Snapshot, translation: Translation) -> Iterator[Row]:
     """At least one row for each object that has a status, and one for each configuration that nothing names."""
-    for kind in JUDGED:
+    for kind in STATUS_KINDS:
         for key in sorted(snapshot.all(kind)):
             yield from _object(ObjectId(kind, key), snapshot, translation)
     named = set(_named_configs(snapshot))

@@ -5,11 +5,11 @@ from collections.abc import Iterator
 import msgspec
 
 from tunnelgw.commands import show
-from tunnelgw.commands.judge import JUDGED, absent_parents, foreign
+from tunnelgw.commands.judge import absent_parents, foreign
 from tunnelgw.commands.world import World
 from tunnelgw.model.conditions import BAD_WHEN_TRUE, WORTH_KNOWING, Condition, is_partial
 from tunnelgw.model.gateways import Gateway, GatewayClass, ListenerSet
-from tunnelgw.model.kinds import Kind
+from tunnelgw.model.kinds import STATUS_KINDS, Kind
 from tunnelgw.model.meta import Key, Object
 from tunnelgw.model.policies import BackendTlsPolicy
 from tunnelgw.model.refs import ParentRef
@@ -34,7 +34,9 @@ def status(world: World, controller_name: str, *, as_json: bool) -> bool:
     """True when all is well."""
     rows = [_refused("not well", problem) for problem in world.problems]
     rows += [_refused("warning", problem) for problem in world.skipped]
-    rows += [row for kind in JUDGED for key in sorted(world.snapshot.all(kind)) for row in _rows(world, kind, key)]
+    rows += [
+        row for kind in STATUS_KINDS for key in sorted(world.snapshot.all(kind)) for row in _rows(world, kind, key)
+    ]
     if controllers_instead(world.snapshot, controller_name):
         rows = [*_lost(world), *rows]
     if as_json:

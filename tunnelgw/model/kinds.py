@@ -28,17 +28,15 @@ class Kind(StrEnum):
     BACKEND = "Backend"
 
 
-STATUS_KINDS = frozenset(
-    {
-        Kind.GATEWAY_CLASS,
-        Kind.GATEWAY,
-        Kind.LISTENER_SET,
-        Kind.HTTP_ROUTE,
-        Kind.GRPC_ROUTE,
-        Kind.BACKEND_TLS_POLICY,
-    }
+STATUS_KINDS = (
+    Kind.GATEWAY_CLASS,
+    Kind.GATEWAY,
+    Kind.LISTENER_SET,
+    Kind.HTTP_ROUTE,
+    Kind.GRPC_ROUTE,
+    Kind.BACKEND_TLS_POLICY,
 )
-"""Of whose objects we write the status."""
+"""Of whose objects we write the status, in the order in which people are told of them."""
 
 
 class Resource(msgspec.Struct, frozen=True):

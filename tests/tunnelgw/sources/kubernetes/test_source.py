@@ -12,9 +12,8 @@ from tests.kube.processes import wait_until
 from tests.tunnelgw.sources.cluster import HELM, LATE, READY_S, Cluster
 from tests.tunnelgw.sources.kubernetes.relay import Relay
 from tests.tunnelgw.sources.kubernetes.running import running
-from tunnelgw.commands.judge import JUDGED
 from tunnelgw.model.core import ConfigMap, Secret
-from tunnelgw.model.kinds import RESOURCES, Kind
+from tunnelgw.model.kinds import RESOURCES, STATUS_KINDS, Kind
 from tunnelgw.model.meta import Key
 from tunnelgw.model.own import Backend
 from tunnelgw.model.routes import HttpRoute
@@ -249,5 +248,5 @@ def test_the_cluster_role_lets_statuses_be_written_of_those_kinds_that_get_one_a
         for verb in {*rule["verbs"]} - {"get", "list", "watch"}
     }
 
-    statuses = {(RESOURCES[kind].group, f"{RESOURCES[kind].plural}/status", "update") for kind in JUDGED}
+    statuses = {(RESOURCES[kind].group, f"{RESOURCES[kind].plural}/status", "update") for kind in STATUS_KINDS}
     assert writes == statuses | {("events.k8s.io", "events", verb) for verb in ("create", "patch")}
