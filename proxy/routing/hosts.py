@@ -12,9 +12,10 @@ it is changed: so a change costs what it changes, and a table that is in use nev
 from collections.abc import Iterable, Iterator
 from typing import Any
 
+from proxy.routing.asked import Asked
 from proxy.routing.head import Head, header
 from proxy.routing.indexes import PathIndex
-from proxy.routing.match import Match
+from proxy.routing.match import HttpMatch, Match
 
 
 class RouteSet:
@@ -104,17 +105,23 @@ class RouteSet:
         """
         if self._call_hosts and is_grpc(head):
             return self._find_call(host, path, query, head)
+        asked: Asked | None = None
         index = self.exact.get(host)
         if index is not None:
             found = index.find(path, query, head)
-            if found is not None:
+            if isinstance(found, HttpMatch):
                 return found
+            asked = found
         if self._wildcards:
             for index in self._covering(host):
-                found = index.find(path, query, head)
-                if found is not None:
+                found = index.find(path, query, head, asked)
+                if isinstance(found, HttpMatch):
                     return found
-        return None if self._any is None else self._any.find(path, query, head)
+                asked = found
+        if self._any is None:
+            return None
+        found = self._any.find(path, query, head, asked)
+        return found if isinstance(found, HttpMatch) else None
 
     def _find_call(self, host: bytes, path: bytes, query: bytes, head: Head) -> Match | None:
         exact, others = self.exact.get(host), [*self._covering(host)]
@@ -122,11 +129,14 @@ class RouteSet:
             others.insert(0, exact)
         if self._any is not None:
             others.append(self._any)
+        asked = Asked(query, head)
         for index in others:
-            found = index.calls.find(path, head) if index.calls is not None else None
-            found_http = found or index.find(path, query, head)
-            if found_http is not None:
-                return found_http
+            call = None if index.calls is None else index.calls.find(path, asked)
+            if call is not None:
+                return call
+            found = index.find(path, query, head, asked)
+            if isinstance(found, HttpMatch):
+                return found
         return None
 
     def clear(self) -> None:

@@ -75,9 +75,10 @@ class PathIndex:
         else:
             self._root = change(self._root, match)
 
-    def find(self, path: bytes, query: bytes, head: Head) -> HttpMatch | None:
-        """The best match of a request whose path is in normal form. Raises TooMuchToFit."""
-        asked: Asked | None = None
+    def find(self, path: bytes, query: bytes, head: Head, asked: Asked | None = None) -> HttpMatch | Asked | None:
+        """The best match of a request whose path is in normal form; without one, what was asked of it, for the next
+        index, and None where nothing was. Raises TooMuchToFit.
+        """
         for match in self._exact.get(path, ()):
             if match.is_open or match.accepts(asked := asked or Asked(query, head)):
                 return match
@@ -100,7 +101,7 @@ class PathIndex:
         for match in self._root:
             if match.is_open or match.accepts(asked := asked or Asked(query, head)):
                 return match
-        return None
+        return asked
 
     def __iter__(self) -> Iterator[Match]:
         for matches in (*self._exact.values(), self._patterns, *self._prefixes.values(), self._root):
@@ -145,20 +146,17 @@ class CallIndex:
         else:
             self._others = change(self._others, match)
 
-    def find(self, path: bytes, head: Head) -> GrpcMatch | None:
+    def find(self, path: bytes, asked: Asked) -> GrpcMatch | None:
         """The best match of a gRPC request for `path`, /service/method. Raises TooMuchToFit."""
-        asked: Asked | None = None
         cut = path.rfind(b"/")
         service = path[:cut]
         for matches in (self._exact.get(path, ()), self._services.get(service, ())):
             for match in matches:
-                if match.is_open or match.accepts(asked := asked or Asked(b"", head)):
+                if match.is_open or match.accepts(asked):
                     return match
-        if self._others:
-            asked = asked or Asked(b"", head)
-            for match in self._others:
-                if match.accepts_call(service[1:], path[cut + 1 :], asked) and match.accepts(asked):
-                    return match
+        for match in self._others:
+            if match.accepts_call(service[1:], path[cut + 1 :], asked) and match.accepts(asked):
+                return match
         return None
 
     def __iter__(self) -> Iterator[Match]:

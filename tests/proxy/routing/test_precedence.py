@@ -188,6 +188,19 @@ def test_a_request_that_expressions_would_have_to_read_too_much_of_is_refused() 
     assert "431 too_much_to_match" == taken(table, request("h/", x="v" * 60_000))
 
 
+@pytest.mark.parametrize("content_type", ["text/plain", "application/grpc"])
+def test_the_expressions_of_all_hostnames_of_a_request_count_together(content_type: str) -> None:
+    matches = [path("/", headers=[{"name": "x", "type": "RegularExpression", "value": f".*{n}!"}]) for n in range(6)]
+    hostnames = ["a.b.example", "*.b.example", "*.example", ""]
+    routes = [route(f"r{n}", *matches, hostnames=[name] if name else []) for n, name in enumerate(hostnames)]
+    calls = route("calls", {"grpc": {"method": "m"}}, kind="grpc", hostnames=["*.example"])
+    table = table_of(*routes, calls)
+
+    for size_bytes, seen in [(40_000, "404 no_route"), (60_000, "431 too_much_to_match")]:
+        request_ = request("a.b.example/", x="v" * size_bytes, **{"content-type": content_type})
+        assert seen == taken(table, request_)
+
+
 def test_paths_and_calls_count_too_where_expressions_read_them() -> None:
     paths = [path(f".*{n}!", "RegularExpression") for n in range(64)]
     calls = [{"grpc": {"type": "RegularExpression", "method": f".*{n}!"}} for n in range(64)]
