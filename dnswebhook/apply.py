@@ -9,7 +9,7 @@ Success is what the store holds afterwards: "exists already" on create and "not 
 
 import threading
 from collections import Counter
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Sequence
 from enum import StrEnum
 
 import msgspec
@@ -29,7 +29,7 @@ from dnswebhook.errors import (
     UpdateUnsupported,
 )
 from dnswebhook.model import Record, RecordSpec
-from dnswebhook.operations import Create, CreateTogether, Delete, Operation, Plan, Strand, Switch, Update
+from dnswebhook.operations import Create, CreateTogether, Delete, Operation, Plan, Step, Strand, Switch, Update
 from dnswebhook.stores.base import Store
 from dnswebhook.writers import Writers
 
@@ -82,6 +82,11 @@ class Report(msgspec.Struct):
     @property
     def is_complete(self) -> bool:
         return not self.failures and not self.total(Outcome.LEFT_OUT) and not self.total(Outcome.NOT_TRIED)
+
+
+def _may_follow(step: Step, succeeded: Sequence[bool]) -> bool:
+    one_of = step.needs_one_of
+    return all(succeeded[index] for index in step.needs) and (not one_of or any(succeeded[index] for index in one_of))
 
 
 def dry_run(plan: Plan) -> Report:
@@ -142,7 +147,7 @@ class Run:
             if not self._may_go_on():
                 self._count_all(step.operation, Outcome.NOT_TRIED)
                 succeeded.append(False)
-            elif not all(succeeded[index] for index in step.needs):
+            elif not _may_follow(step, succeeded):
                 self._count_all(step.operation, Outcome.LEFT_OUT)
                 succeeded.append(False)
             else:

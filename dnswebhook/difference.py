@@ -74,6 +74,7 @@ class Difference:
         self._refused = {(refusal.name, refusal.type) for refusal in self.refusals}
         self._drop_vouchers_of_refused()
         self._refuse_unvouched()
+        self._keep_what_refused_ones_replace()
 
     def subjects(self, voucher: Wish) -> list[Wish]:
         """The record sets of this call that an ownership record vouches for."""
@@ -86,6 +87,11 @@ class Difference:
         """The rows of a set that the resolver serves."""
         name, record_type = key
         return [row for row in self._rows.get(name, ()) if row.is_enabled and row.type == record_type]
+
+    def is_emptied(self, name: str) -> bool:
+        """Whether of all that the resolver serves for a name nothing stays, not even rewritten."""
+        removed = {row.id for wish in self.by_name[name] for row in self.sets[wish.key].deletes}
+        return all(row.id in removed for row in self._rows.get(name, ()) if row.is_enabled)
 
     def refuse(self, wish: Wish, reason: RefusalReason, detail: str) -> None:
         self.refusals.append(Refusal(reason, wish.name, wish.type, detail))
@@ -235,6 +241,13 @@ class Difference:
                 detail = f"its ownership record {vouchers[0].name!r} cannot be held, so it would never be claimed again"
                 self.refuse(subject, RefusalReason.NO_OWNERSHIP, detail)
                 result.creates = []
+
+    def _keep_what_refused_ones_replace(self) -> None:
+        """A name loses its last row for nothing but what comes: it may be an address that goes for one of IPv6."""
+        refused = {(refusal.name, refusal.type) for refusal in self.refusals}
+        for name, wishes in self.by_name.items():
+            if any(wish.is_wanted and wish.key in refused for wish in wishes) and self.is_emptied(name):
+                self._keep_unless_replaced(name)
 
 
 def _told_as(row: Record) -> str:

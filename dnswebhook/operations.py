@@ -39,10 +39,12 @@ Operation = Create | CreateTogether | Update | Delete | Switch
 
 
 class Step(msgspec.Struct, frozen=True):
-    """`needs`: positions of earlier steps of the strand; unless all of them succeeded, this one is left out."""
+    """Left out unless all of `needs` succeeded, positions of earlier steps of the strand, and one of `needs_one_of`, if
+    there are any."""
 
     operation: Operation
     needs: tuple[int, ...] = ()
+    needs_one_of: tuple[int, ...] = ()
 
 
 class Strand(msgspec.Struct, frozen=True):

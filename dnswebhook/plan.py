@@ -145,7 +145,7 @@ class _StrandBuilder:
         late_names = {voucher.name for voucher in deferred}
         for name in sorted(names, key=lambda name: (name not in late_names, name)):
             here = self._difference.by_name[name]
-            self._write_name([wish for wish in here if wish.owned is None or wish in deferred])
+            self._write_name(name, [wish for wish in here if wish.owned is None or wish in deferred])
         for voucher in vouchers:
             if voucher not in deferred:
                 self._remove_voucher(voucher)
@@ -158,8 +158,8 @@ class _StrandBuilder:
             cname.deletes or (cname.creates and self._difference.sets[voucher.key].deletes)
         )
 
-    def _add(self, operation: Operation, needs: tuple[int, ...] = ()) -> int:
-        self._steps.append(Step(operation, needs))
+    def _add(self, operation: Operation, needs: tuple[int, ...] = (), needs_one_of: tuple[int, ...] = ()) -> int:
+        self._steps.append(Step(operation, needs, needs_one_of))
         return len(self._steps) - 1
 
     def _write_voucher(self, voucher: Wish) -> None:
@@ -172,8 +172,9 @@ class _StrandBuilder:
         for subject in self._difference.subjects(voucher):
             self._vouched[subject.key].append(step)
 
-    def _write_name(self, wishes: list[Wish]) -> None:
-        """A switch where a CNAME comes or goes; else updates, creates, deletes."""
+    def _write_name(self, name: str, wishes: list[Wish]) -> None:
+        """A switch where a CNAME comes or goes; else updates, creates, deletes. The last row of the name goes only if
+        something has come."""
         needed = [(wish, self._difference.sets[wish.key]) for wish in wishes]
         creates = [(wish, spec) for wish, result in needed for spec in result.creates]
         deletes = [(wish.key, row) for wish, result in needed for row in result.deletes]
@@ -193,24 +194,26 @@ class _StrandBuilder:
         for wish, result in needed:
             for update in result.updates:
                 self._vouch(wish, self._add(update))
+        come: list[int] = []
         whole = [wish for wish in wishes if creates and self._must_come_whole(wish)]
         for wish in whole:
             specs = tuple(self._difference.sets[wish.key].creates)
-            self._add(CreateTogether(specs), _distinct(self._vouched[wish.key]))
+            come.append(self._add(CreateTogether(specs), _distinct(self._vouched[wish.key])))
         vouched = {wish.key: _distinct(self._vouched[wish.key]) for wish, _ in creates}  # one tuple for all of a set
         for wish, spec in creates:
             if wish not in whole:
-                self._vouch(wish, self._add(Create(spec), vouched[wish.key]))
-        self._delete(later)
+                come.append(self._add(Create(spec), vouched[wish.key]))
+                self._vouch(wish, come[-1])
+        self._delete(later, tuple(come) if self._difference.is_emptied(name) else ())
 
     def _must_come_whole(self, wish: Wish) -> bool:
         """external-dns 0.21 does not know its own TXT sets again, so half of one would stay half for ever."""
         is_new = not self._difference.live(wish.key)
         return wish.type == "TXT" and wish.owned is None and is_new and len(self._difference.sets[wish.key].creates) > 1
 
-    def _delete(self, rows: list[tuple[SetKey, Record]]) -> None:
+    def _delete(self, rows: list[tuple[SetKey, Record]], needs_one_of: tuple[int, ...] = ()) -> None:
         for key, row in rows:
-            self._removals[key].append(self._add(Delete(row)))
+            self._removals[key].append(self._add(Delete(row), needs_one_of=needs_one_of))
 
     def _remove_voucher(self, voucher: Wish) -> None:
         deletes = self._difference.sets[voucher.key].deletes

@@ -68,6 +68,21 @@ def test_every_write_is_made_and_counted(writers: Writers) -> None:
     assert 3 == report.total_done
 
 
+@pytest.mark.parametrize(("failing", "outcome"), [(1, "applied"), (2, "left_out")])
+def test_a_step_that_needs_one_of_others_is_left_out_when_all_of_them_failed(
+    writers: Writers, failing: int, outcome: str
+) -> None:
+    store = MemoryStore.holding(ROW_A)
+    for number in range(failing):
+        store.fail("create", RecordError("refused"), name=host(number).name)
+
+    report = executed(
+        store, writers, strand(Create(host(0)), Create(host(1)), Step(Delete(ROW_A), needs_one_of=(0, 1)))
+    )
+
+    assert 1 == counted(report)["delete", outcome]
+
+
 def test_a_step_that_needs_a_failed_one_is_left_out_and_so_is_what_needs_that(writers: Writers) -> None:
     store = MemoryStore.holding(ROW_CNAME)
     store.fail("create", RecordError("refused"), name=TXT.name)

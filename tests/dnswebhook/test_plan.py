@@ -99,6 +99,20 @@ def test_the_ownership_record_goes_after_its_record_and_only_then() -> None:
     assert [Step(Delete(record)), Step(Delete(txt_row), needs=(0,))] == steps(planned(changes, txt_row, record))
 
 
+def test_the_last_row_of_a_name_goes_once_something_has_come() -> None:
+    four, txt = row("app.example.com", "A", "192.0.2.1"), row("app.example.com", "TXT", "by-hand")
+    changes = Changes(
+        create=(
+            Endpoint("app.example.com", "AAAA", ("2001:db8::1", "2001:db8::2")),
+            ownership("app.example.com", "AAAA"),
+        ),
+        delete=(a("app.example.com", "192.0.2.1"),),
+    )
+
+    assert Step(Delete(four), needs_one_of=(1, 2)) == steps(planned(changes, four))[-1]
+    assert Step(Delete(four)) == steps(planned(changes, four, txt))[-1], "the text stays"
+
+
 def test_each_ownership_record_vouches_for_its_own_type() -> None:
     changes = Changes(
         create=(

@@ -1,5 +1,8 @@
 """What a plan leaves alone, refuses or holds back, and what it says of that."""
 
+import msgspec
+import pytest
+
 from dnswebhook.domains import DomainFilter, ProtectedNames
 from dnswebhook.model import Changes, Endpoint, Origin, RecordSpec
 from dnswebhook.operations import Create, CreateTogether, Delete, Switch
@@ -49,6 +52,41 @@ def test_a_refused_type_change_leaves_the_old_record_and_its_ownership() -> None
 
     assert [] == operations(plan)
     assert RefusalReason.CNAME_CONFLICT in [refusal.reason for refusal in plan.refusals]
+
+
+@pytest.mark.parametrize("refused", ["its own", "its ownership record"])
+@pytest.mark.parametrize(
+    "successor", [cname("app.example.com", "host.example.net"), Endpoint("app.example.com", "AAAA", ("2001:db8::1",))]
+)
+def test_a_name_keeps_what_a_refused_record_of_another_type_should_replace(successor: Endpoint, refused: str) -> None:
+    """Not even for a pass: the refusal may last for months."""
+    old, txt = row("app.example.com", "A", "192.0.2.1"), ownership("app.example.com", "A")
+    rows = [old, row("a-app.example.com", "TXT", txt.targets[0])]
+    new_txt = ownership("app.example.com", successor.record_type)
+    if refused == "its own":
+        rows.append(row("app.example.com", successor.record_type, successor.targets[0], is_enabled=False))
+    else:
+        new_txt = msgspec.structs.replace(new_txt, targets=('"heritage=external-dns,' + "x" * 300 + '"',))
+    changes = Changes(create=(successor, new_txt), delete=(a("app.example.com", "192.0.2.1"), txt))
+
+    plan = planned(changes, *rows)
+
+    assert [] == operations(plan)
+    assert ("app.example.com", successor.record_type) in [(refusal.name, refusal.type) for refusal in plan.refusals]
+
+
+def test_where_another_record_stays_a_refused_one_holds_back_no_removal() -> None:
+    old = row("app.example.com", "A", "192.0.2.1")
+    rows = [
+        old,
+        row("app.example.com", "MX", "10 mail.example.com"),
+        row("app.example.com", "AAAA", "2001:db8::1", is_enabled=False),
+    ]
+    changes = Changes(
+        create=(Endpoint("app.example.com", "AAAA", ("2001:db8::1",)),), delete=(a("app.example.com", "192.0.2.1"),)
+    )
+
+    assert [Delete(old)] == operations(planned(changes, *rows))
 
 
 def test_a_cname_in_a_loop_gets_no_ownership_and_what_it_should_replace_keeps_its_own() -> None:

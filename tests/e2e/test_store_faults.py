@@ -505,6 +505,26 @@ def test_where_nothing_can_be_created_the_rest_is_done(view: UnifiView) -> None:
         rig.assert_ends_with(AFTER)
 
 
+@pytest.mark.parametrize("struck", ["turned.example.org", "aaaa-turned.example.org"], ids=["record", "ownership"])
+def test_an_address_stays_until_the_one_of_the_other_family_has_come(view: UnifiView, struck: str) -> None:
+    turned = [each for each in BEFORE if each.dns_name != "turned.example.org"]
+    turned.append(endpoint("turned.example.org", "AAAA", "2001:db8::4", ttl_s=60))
+    with daemon_on(view) as daemon:
+        rig = Rig(view, daemon)
+        rig.begin()
+        fault = view.controller.fault(faults.bad_gateway(), "create", name=struck)
+
+        assert isinstance(rig.loop.try_pass(turned), SoftError)
+
+        assert fault.strikes
+        assert HeldRow("turned.example.org", "A", "192.0.2.4", 60) in view.held()
+        assert HeldRow("turned.example.org", "AAAA", "2001:db8::4", 60) not in view.held()
+        rig.heal()
+        assert rig.loop.settle(turned)
+        assert "turned.example.org" not in view.controller.names_ever_empty
+        rig.assert_ends_with(turned)
+
+
 def test_rows_that_are_switched_off_or_made_by_the_controller_stay_as_they_are(view: UnifiView) -> None:
     in_the_way = {
         HeldRow("new.example.org", "AAAA", "2001:db8::1", kind="disabled"),
