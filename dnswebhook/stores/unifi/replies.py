@@ -40,6 +40,8 @@ HINT_KEY = (
     "application's settings, and needs version 9.0 or later; dnswebhook reads them when it starts: restart it when "
     "they were exchanged; a console that restarts refuses them for some minutes"
 )
+HINT_DEVICE = "a device or client of the network has this name: rename its local DNS record, or use another name"
+HINT_ALIAS = "look for all rows of this name in the controller: those that are disabled count as well"
 
 
 class Decoder(Protocol[T_co]):
@@ -189,7 +191,7 @@ def _by_code(reply: Reply, body: ErrorBody) -> StoreError:
     if "alreadyexists" in word:
         return AlreadyExists(said)
     if "overlap" in word:
-        return Overlaps(said)
+        return Overlaps(f"{said}; {HINT_ALIAS if 'cname' in word else HINT_DEVICE}")
     concerns_record = request.method in ("POST", "PUT", "DELETE")
     if reply.status_code in (404, 405) and not is_json(reply):
         return MethodAbsent(f"{described(reply)}; {HINT_FLAVOUR}")

@@ -77,10 +77,13 @@ def test_the_same_row_twice_exists_already(store: UnifiStore, controller: Contro
     assert len(controller.rows()) == 1
 
 
-def test_a_cname_beside_another_record_overlaps(store: UnifiStore, deadline: Deadline) -> None:
-    store.create(A, deadline)
+@pytest.mark.parametrize("is_enabled", [True, False])
+def test_a_cname_beside_another_record_overlaps_and_is_told_that_it_may_be_disabled(
+    store: UnifiStore, controller: Controller, deadline: Deadline, *, is_enabled: bool
+) -> None:
+    controller.add_row(A.name, A.type, A.value, enabled=is_enabled)
 
-    with pytest.raises(Overlaps, match=r"(?i)overlap"):
+    with pytest.raises(Overlaps, match=r"(?i)overlap.* those that are disabled count as well"):
         store.create(RecordSpec(A.name, "CNAME", "other.example.com"), deadline)
 
 
@@ -302,7 +305,7 @@ def test_disabled_derived_and_forwarding_rows_are_told_apart(
 def test_a_name_of_a_device_overlaps(store: UnifiStore, controller: Controller, deadline: Deadline) -> None:
     controller.add_row("camera.example.com", "A", "192.0.2.2", origin="DERIVED")
 
-    with pytest.raises(Overlaps):
+    with pytest.raises(Overlaps, match="rename its local DNS record"):
         store.create(RecordSpec("camera.example.com", "A", "192.0.2.3"), deadline)
 
 
