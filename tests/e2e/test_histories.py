@@ -198,11 +198,21 @@ class Rig:
             self._check_that_nothing_more_is_written(loop, expected.claimed)
 
     def _step(self, loop: Loop, step: Step) -> None:
+        before = self._served()
         if self.controller and step.fault:
             FAULTS[step.fault](self.controller)
         loop.try_pass(step.desired)
         if self.controller:
             self.controller.faults.clear()
+        served = self._served()
+        wanted = {(each.dns_name, each.record_type) for each in step.desired}
+        aliases = {name for name, record_type in before | wanted if record_type == "CNAME"}
+        lost = {name for name, _ in before} & {name for name, _ in wanted} - {name for name, _ in served} - aliases
+        assert not lost or self.kind == "v2 of old firmware", f"empty after {step.fault!r}: {lost}"
+
+    def _served(self) -> set[tuple[str, str]]:
+        """Names with their types."""
+        return {(row.name, row.type) for row in self.view.held() if row.kind != "disabled"}
 
     def _check(self, history: History, expected: Expectation) -> None:
         held = self.view.held()
