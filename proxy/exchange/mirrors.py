@@ -1,10 +1,13 @@
 """Mirrors: copies of requests for other backends, whose answers nobody reads.
 
 A mirror never slows the exchange: it copies what comes, bounded in bytes, and is given up when its backend does not
-keep pace, which counts as a failure of that backend. It outlives the exchange by as long as its backend needs to
-answer, at most IDLE_TIMEOUT_S without progress; an answer that goes on, as streams of events do, is no progress then.
+keep pace, which counts as a failure of that backend. So does one that takes nothing of what there is for it, or has not
+answered what it got whole, for IDLE_TIMEOUT_S; while the exchange lasts, who has taken all may wait as long as that. It
+outlives the exchange by as long as its backend needs to answer; an answer that goes on, as streams of events do, is no
+progress then.
 """
 
+import math
 from typing import Final
 
 from proxy.backend.stream import BackendStream, Failure
@@ -30,6 +33,7 @@ class Mirror:
     __slots__ = (
         "_behind_bytes",
         "_is_alone",
+        "_is_answered",
         "_is_complete",
         "_is_over",
         "_key",
@@ -47,6 +51,7 @@ class Mirror:
         self._is_complete = end_stream
         self._is_alone = False
         """The exchange has ended."""
+        self._is_answered = False
         self._is_over = False
         self.active_s = shared.loop.now_s
         # What the client awaits before it sends its body is the exchange's matter.
@@ -59,18 +64,19 @@ class Mirror:
 
     @property
     def idle_timeout_s(self) -> float:
-        return IDLE_TIMEOUT_S
+        # Who has taken everything waits for the client, or is asked what takes the exchange's backend as long.
+        return IDLE_TIMEOUT_S if self._is_alone or self._behind_bytes else math.inf
 
     def add(self, data: Data, end_stream: bool) -> None:
         """Copy a piece of the client's body."""
         if self._is_over:
             return
         self._is_complete = self._is_complete or end_stream
+        if not self._behind_bytes:
+            self.active_s = self._shared.loop.now_s
         self._fall_behind(len(data))
         if self._is_too_far_behind:
-            failures = self._shared.stats.backend(self._key).failures
-            failures[BEHIND] = failures.get(BEHIND, 0) + 1
-            self._give_up()
+            self._leave_behind()
             return
         self._relay.add(bytes(data), end_stream, self)
         self._pump()
@@ -84,12 +90,17 @@ class Mirror:
     def on_exchange_ended(self) -> None:
         """No more of the request will come."""
         self._is_alone = True
+        self.active_s = self._shared.loop.now_s
         if not self._is_complete and not self._is_over:
             self._give_up()
 
     def on_idle(self) -> None:
-        if not self._is_over:
-            self._give_up()
+        if self._is_over:
+            return
+        if self._behind_bytes:
+            self._leave_behind()
+        else:
+            self._give_up(timed_out=not self._is_answered)
 
     def release(self, size_bytes: int) -> None:
         self.active_s = self._shared.loop.now_s
@@ -111,9 +122,14 @@ class Mirror:
         if self._stream.is_open:
             self._relay.pump(self._stream)
 
-    def _give_up(self) -> None:
+    def _leave_behind(self) -> None:
+        failures = self._shared.stats.backend(self._key).failures
+        failures[BEHIND] = failures.get(BEHIND, 0) + 1
+        self._give_up()
+
+    def _give_up(self, *, timed_out: bool = False) -> None:
         self._end()
-        self._stream.cancel()
+        self._stream.cancel(timed_out=timed_out)
 
     def _end(self) -> None:
         self._is_over = True
@@ -134,6 +150,7 @@ class Mirror:
         """Nobody waits for it."""
 
     def on_response_head(self, head: ResponseHead, end_stream: bool) -> None:  # noqa: ARG002
+        self._is_answered = True
         if end_stream:
             self._end()
 

@@ -153,13 +153,14 @@ def test_a_mirror_that_catches_up_is_given_the_rest(make_world: MakeWorld) -> No
 def test_a_mirror_outlives_its_exchange_when_it_has_the_whole_request(make_world: MakeWorld) -> None:
     world, client, mirror, stream = begin(make_world)
     client.send(b"body", end_stream=True)
+    mirror.taken.drain()
     stream.answer(200, end_stream=True)
 
     assert (mirror.is_cancelled, not world.services.running) == (False, False)
 
     world.wait(IDLE_TIMEOUT_S + 2.0)
 
-    assert (mirror.is_cancelled, not world.services.running) == (True, True)
+    assert (mirror.is_cancelled, mirror.is_timed_out, not world.services.running) == (True, True, True)
 
 
 def test_so_it_does_where_trailers_were_the_end(make_world: MakeWorld) -> None:
@@ -186,7 +187,7 @@ def test_an_answer_to_a_mirror_that_never_ends_is_given_up_after_the_exchange(ma
             world.wait(IDLE_TIMEOUT_S * 0.6)
             mirror.send(b"event")
 
-    assert (mirror.is_cancelled, not world.services.running) == (True, True)
+    assert (mirror.is_cancelled, mirror.is_timed_out, not world.services.running) == (True, False, True)
 
 
 def test_half_a_request_is_not_left_with_a_mirror(make_world: MakeWorld) -> None:
@@ -222,15 +223,39 @@ def test_a_switch_of_protocols_is_not_copied(make_world: MakeWorld) -> None:
     assert [stream.key for stream in world.pool.streams] == ["http://192.0.2.10:80"]
 
 
-def test_a_mirror_lives_as_long_as_its_backend_takes_the_body(make_world: MakeWorld) -> None:
-    world, client, mirror, _ = begin(make_world)
+def test_a_mirror_that_has_taken_everything_waits_as_long_as_the_exchange(make_world: MakeWorld) -> None:
+    world, client, mirror, stream = begin(make_world)
     for _ in range(3):
-        world.wait(IDLE_TIMEOUT_S * 0.8)
+        world.wait(IDLE_TIMEOUT_S * 1.5)
         client.send(b"slow")
         mirror.taken.drain()
+        stream.taken.drain()
+    client.send(b"", end_stream=True)
+    world.wait(IDLE_TIMEOUT_S * 1.5)
 
-    assert (mirror.body, mirror.is_cancelled) == (b"slowslowslow", False)
+    assert (mirror.body, mirror.is_request_ended, mirror.is_cancelled) == (b"slowslowslow", True, False)
 
-    world.wait(IDLE_TIMEOUT_S * 1.1)
+    stream.answer(200, end_stream=True)
+    world.wait(IDLE_TIMEOUT_S * 0.8)
 
-    assert mirror.is_cancelled
+    assert not mirror.is_cancelled
+
+    world.wait(IDLE_TIMEOUT_S * 0.3)
+
+    assert (mirror.is_cancelled, mirror.is_timed_out) == (True, True)
+
+
+def test_a_mirror_that_takes_nothing_for_long_is_given_up_and_counted(make_world: MakeWorld) -> None:
+    world, client, mirror, stream = begin(make_world)
+    world.wait(IDLE_TIMEOUT_S * 1.5)
+    client.send(b"slow")
+    stream.taken.drain()
+    world.wait(IDLE_TIMEOUT_S * 0.8)
+
+    assert not mirror.is_cancelled
+
+    world.wait(IDLE_TIMEOUT_S * 0.3)
+
+    assert (mirror.is_cancelled, mirror.is_timed_out) == (True, False)
+    assert world.stats.backend(mirror.key).failures == {BEHIND: 1}
+    assert world.services.mirrors_behind_bytes == 0
