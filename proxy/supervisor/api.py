@@ -208,6 +208,8 @@ class ConfigApi:
     def _body(self, request: Request) -> bytes:
         _require_json(request)
         _require_no_coding(request)
+        _require_the_whole(request)
+        _require_no_tag(request)
         try:
             return read_body(request, self._max_document_bytes)
         except BodyTooLarge as error:
@@ -241,6 +243,25 @@ def _require_no_coding(request: Request) -> None:
         return
     message = f"Content-Encoding is {given[:100]!r}, want the document as it is"
     raise Refused(415, message, headers=(("Connection", "close"), ("Accept-Encoding", "identity")))
+
+
+def _require_the_whole(request: Request) -> None:
+    """A part of a document, as `curl -C` sends it, would be taken for all of it (RFC 9110, 14.5)."""
+    given = request.headers.get("Content-Range")
+    if given is not None:
+        message = f"Content-Range is {given[:100]!r}, want the whole document"
+        raise Refused(400, message, headers=(("Connection", "close"),))
+
+
+def _require_no_tag(request: Request) -> None:
+    """No document has an entity tag, so none matches (RFC 9110, 13.1.1)."""
+    given = request.headers.get("If-Match", "*").strip()
+    if given != "*":
+        message = (
+            f"If-Match is {given[:100]!r}, but documents have no entity tags; a `version` in the document, one above "
+            "the loaded, keeps it from replacing one that was not looked at"
+        )
+        raise Refused(412, message, headers=(("Connection", "close"),))
 
 
 def _json(body: Answer | ErrorAnswer, status_code: int) -> Response:

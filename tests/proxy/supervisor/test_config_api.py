@@ -120,6 +120,27 @@ def test_a_document_that_is_coded_is_refused_as_such(proxy: Proxy, coding: str, 
 
 
 @pytest.mark.parametrize(
+    ("name", "value", "status_code", "words"),
+    [
+        ("Content-Range", "bytes 10-90/91", 400, "want the whole document"),
+        ("If-Match", '"41"', 412, "documents have no entity tags; a `version` in the document"),
+        ("If-Match", "*", 200, ""),
+    ],
+)
+def test_neither_a_part_nor_a_condition_that_cannot_hold_is_taken_for_a_whole_document(
+    proxy: Proxy, name: str, value: str, status_code: int, words: str
+) -> None:
+    proxy.use({"routes": []})
+    before = proxy.get().headers["Configuration-Version"]
+
+    response = proxy.put({"routes": [ROUTE]}, **{name: value})
+
+    assert response.status_code == status_code
+    assert words in response.json().get("message", "")
+    assert (proxy.get().headers["Configuration-Version"] == before) == (status_code != 200)
+
+
+@pytest.mark.parametrize(
     "media_type", ["application/json; charset=utf-8", "Application/JSON", "application/x+json", ""]
 )
 def test_json_by_any_name_or_none_is_taken(proxy: Proxy, media_type: str) -> None:
