@@ -201,10 +201,22 @@ class Receiving(Sending):
             self._guard.count(Flood.EMPTY_DATA)
             return
         if end_stream and stream.expected_bytes > 0:
-            raise protocol_error(f"body ends {stream.expected_bytes} bytes short of its content-length", stream_id)
+            if not self._may_stop_short(stream):
+                raise protocol_error(f"body ends {stream.expected_bytes} bytes short of its content-length", stream_id)
+            if data:
+                self._events.append(events.DataReceived(stream_id, data, False))
+            self._remote_end(stream)
+            return
         self._events.append(events.DataReceived(stream_id, data, end_stream))
         if end_stream:
             self._remote_end(stream)
+
+    def _may_stop_short(self, stream: Stream) -> bool:
+        """Whether an answer is under way, which the peer is owed although its request is malformed (8.1.1).
+
+        So curl 7.88 ends an upload that is refused. Of the end nothing is told: nobody may take such a body for whole.
+        """
+        return self.is_server and stream.has_sent_head and stream.is_local_open and not stream.is_connect
 
     def _on_misplaced_data(self, stream: Stream | None, stream_id: int) -> None:
         if stream is None:

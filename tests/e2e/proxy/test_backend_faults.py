@@ -268,6 +268,37 @@ def test_an_early_answer_to_an_upload_reaches_the_client(lone_gateway: Gateway) 
 
 
 @through_both_doors_alone
+def test_who_stops_an_upload_at_the_head_of_an_early_answer_gets_its_body_and_the_backend_no_end(
+    lone_gateway: Gateway,
+) -> None:
+    """curl 7.88 ends its stream short of the length that it gave as soon as it sees an error."""
+    has_stopped = threading.Event()
+    received: list[bytes] = []
+
+    def refuse_early(dialogue: Dialogue) -> None:
+        dialogue.read_until(b"\r\n\r\n")
+        dialogue.sock.sendall(b"HTTP/1.1 413 Content Too Large\r\nContent-Length: 9\r\n\r\n")
+        assert has_stopped.wait(20)
+        dialogue.sock.sendall(b"too large")
+        received.append(dialogue.read_to_end())
+
+    with SocketBackend(refuse_early) as backend:
+        fixed = {"matches": [{"path": {"value": "/fixed"}}], "respond": {"statusCode": 204}}
+        lone_gateway.serve(route_to(backend.address), {"name": "fixed", "rules": [fixed]})
+        with H2Client(lone_gateway.clear[1]) as client:
+            stream_id = client.request(method="POST", fields=[("content-length", "20")], end_stream=False)
+            client.send(stream_id, b"x" * 10)
+            assert "413" == client.head(stream_id)[":status"]
+            client.send(stream_id, b"y", end_stream=True)
+            assert "204" == client.head(client.request("/fixed"))[":status"]
+            has_stopped.set()
+
+            assert b"too large" == client.body(stream_id)
+            backend.wait_until_closed()
+        assert received[0] in (b"x" * 10, b"x" * 10 + b"y")
+
+
+@through_both_doors_alone
 def test_an_answer_to_an_upload_that_the_backend_breaks_off_reaches_the_client(lone_gateway: Gateway) -> None:
     """It closes with most of the body unread, which resets the connection while more of it is on its way."""
 

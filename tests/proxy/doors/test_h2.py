@@ -347,6 +347,23 @@ def test_a_stream_that_its_client_gets_wrong_is_gone_and_why_is_told() -> None:
         assert b"hello\n" == client.get("/hello").body
 
 
+def test_a_client_that_stops_short_of_its_length_when_it_is_answered_gets_the_rest_of_the_answer() -> None:
+    """As curl 7.88 does when its upload is refused; nobody is told that the body has ended."""
+    with serving() as rig, client_of(rig) as client:
+        stream_id = client.ask("/begin", method="POST", has_body=True, fields=[(b"content-length", b"100")])
+        exchange = rig.services.begun.get(timeout=WAIT_S)
+        ended: list[bool] = []
+        exchange._on_end = lambda: ended.append(True)
+        client.send(stream_id, b"less", ends=True)
+        client.get("/hello")
+        rig.call(rig.services.let_go)
+        answer = client.answer(stream_id)
+
+        assert (200, b"hello\n", None) == (answer.status_code, answer.body, answer.reset_code)
+        assert (4, []) == (exchange.received_bytes, ended)
+        assert b"hello\n" == client.get("/hello").body
+
+
 @pytest.mark.parametrize("path", ["/hold", "/" + "a" * 300], ids=["to an exchange", "to be refused"])
 def test_requests_that_their_client_has_taken_back_already_are_not_begun(path: str) -> None:
     """Rapid reset (CVE-2023-44487): each costs us the reading of its head and no more."""
