@@ -20,6 +20,8 @@ log = get_logger(__name__)
 
 FIRST_PAUSE_S = 0.25
 MAX_PAUSE_S = 30.0
+_TOLD_EACH = 10
+"""So many failures in a row have a line each; after them there is one a minute, however long the target is down."""
 
 
 class Undelivered(Exception):
@@ -97,6 +99,7 @@ class Courier(Generic[P]):
         self._parcel: P | None = None
         self._is_stopping = False
         self._receipt: Receipt | None = None
+        self._rare_log = log.every(60.0)
         self._ended = threading.Event()
         self._thread = threading.Thread(target=self._run, name=f"courier {self.target.name}", daemon=True)
 
@@ -159,7 +162,7 @@ class Courier(Generic[P]):
                 look_again_s = now_s + self._look_again_s if look_again_s is None else look_again_s
                 next_visit_s = now_s + self._visit_every_s
                 next_visit_s = min(next_visit_s, look_again_s) if now_s < look_again_s else next_visit_s
-                self._note(Receipt(self.target.name, parcel.digest, parcel.digest, remarks=remarks))
+                self._note_success(parcel, remarks)
             done = parcel
 
     def _next_parcel(self, done: P | None, not_before_s: float, next_visit_s: float) -> P | None:
@@ -177,6 +180,11 @@ class Courier(Generic[P]):
         """To find a target that is back takes no longer than to notice that one has been restarted."""
         return pause_s if failure.is_refusal else min(pause_s, self._visit_every_s)
 
+    def _note_success(self, parcel: P, remarks: tuple[Remark, ...]) -> None:
+        if self._receipt is not None and self._receipt.attempts:
+            log.info("delivered after failures", target=self.target.name, attempts=self._receipt.attempts)
+        self._note(Receipt(self.target.name, parcel.digest, parcel.digest, remarks=remarks))
+
     def _note_failure(self, parcel: P, failure: Undelivered, pause_s: float) -> None:
         last = self._receipt
         attempts = last.attempts + 1 if last is not None else 1
@@ -184,7 +192,8 @@ class Courier(Generic[P]):
         fields = {"target": self.target.name, "attempt": attempts, "delay_s": round(pause_s, 3)}
         trace = {"trace": failure.trace} if failure.trace else {}
         # Its text alone: it has the words of what it was raised from already.
-        log.warning("delivery failed, retrying", error=str(failure), **fields, **trace)
+        told = log if attempts <= _TOLD_EACH else self._rare_log
+        told.warning("delivery failed, retrying", error=str(failure), **fields, **trace)
         self._note(
             Receipt(
                 self.target.name,

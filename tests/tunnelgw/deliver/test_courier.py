@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 import math
 import threading
 import time
@@ -231,6 +232,23 @@ def test_a_failure_is_logged_once_in_words_that_are_not_repeated(caplog: pytest.
 
     (line,) = [JsonFormatter().format(record) for record in caplog.records]
     assert line.count("no answer from 10.0.0.1") == 1
+
+
+def test_a_target_that_stays_down_fills_no_log_and_its_return_is_told(caplog: pytest.LogCaptureFixture) -> None:
+    """At one line a visit it would be 720 an hour for each proxy, and nothing said that it was over."""
+    caplog.set_level(logging.INFO)
+    target, desk = Doorstep(), Desk()
+    target.failures = [Undelivered("down")] * 200
+    with couriered(target, desk, visit_every_s=1e-4) as courier:
+        courier.send(Parcel("one"))
+        desk.wait_for_current("one")
+
+    lines = [json.loads(JsonFormatter().format(record)) for record in caplog.records]
+    failures = [line for line in lines if line["msg"] == "delivery failed, retrying"]
+    assert [line["attempt"] for line in failures[:10]] == [*range(1, 11)]
+    assert 11 <= len(failures) < 20
+    assert lines[-1]["msg"] == "delivered after failures"
+    assert (lines[-1]["level"], lines[-1]["target"], lines[-1]["attempts"]) == ("INFO", "doorstep", 200)
 
 
 def test_a_bug_in_a_target_is_handed_on() -> None:
