@@ -40,12 +40,15 @@ def parse_controller_name(text: str) -> str:
 def parse_endpoint(text: str) -> str:
     """The base URL of a proxy's config API."""
     endpoint = text.strip()
-    if endpoint.startswith("unix:/"):
+    if endpoint.startswith("unix:/") and endpoint != "unix:/":
         return endpoint
-    parts = urlsplit(endpoint)
-    if parts.scheme not in ("http", "https") or not parts.hostname or parts.path not in ("", "/") or parts.query:
-        raise ValueError(f"seen {endpoint!r}, want http://host:port, https://host:port or unix:/path")
-    return endpoint.rstrip("/")
+    want = "want http://host:port, https://host:port or unix:/path"
+    if endpoint.startswith("unix:"):
+        raise ValueError(f"seen {endpoint!r}, {want}")
+    url = parse_url(endpoint)
+    if urlsplit(url).path or not url.isascii():
+        raise ValueError(f"seen {endpoint!r}, {want}")
+    return url
 
 
 def parse_key(text: str) -> Key:

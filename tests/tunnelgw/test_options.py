@@ -18,6 +18,43 @@ def test_a_token_that_no_header_can_carry_is_refused_and_not_shown(token: str) -
     assert token not in str(bad.value)
 
 
+@pytest.mark.parametrize(
+    "url",
+    [
+        "proxy:8082",
+        "http://",
+        "http://proxy:99999",
+        "http://proxy:0",
+        "http://proxy proxy:8082",
+        "http://proxy:8082/config",
+        "http://proxy:8082?a=b",
+        "http://proxy:8082#a",
+        "http://pr\u00f6xy:8082",
+        "http://[::1",
+        "unix:/",
+        "unix:proxy",
+    ],
+)
+def test_an_address_that_no_proxy_can_have_is_refused_at_the_start(url: str) -> None:
+    with pytest.raises(BadOptions, match=r"--proxy-endpoints .*want "):
+        parse(Options, prefix=PREFIX, argv=["--proxy-endpoints", f"http://10.0.0.7:8082,{url}"], environ={})
+
+
+def test_a_password_in_the_address_of_a_proxy_is_refused_and_not_shown() -> None:
+    """The address is in every line of the log, in the metrics and in statuses."""
+    with pytest.raises(BadOptions, match=r"--proxy-endpoints .*credentials") as bad:
+        parse(Options, prefix=PREFIX, argv=[], environ={"TUNNELGW_PROXY_ENDPOINTS": "http://a:hunter2@proxy:8082"})
+
+    assert "hunter2" not in str(bad.value)
+
+
+def test_addresses_of_proxies_are_those_that_a_client_can_call() -> None:
+    given = ["http://10.0.0.7:8082/", "https://[2001:db8::7]:8082", "http://proxy", "unix:/run/proxy.sock"]
+    _, options = parse(Options, prefix=PREFIX, argv=["--proxy-endpoints", ",".join(given)], environ={})
+
+    assert options.proxy_endpoints == ("http://10.0.0.7:8082", *given[1:])
+
+
 @pytest.mark.parametrize("again", ["", "/", "/../manifests"])
 def test_statuses_go_not_into_the_folder_of_the_manifests_itself(tmp_path: Path, again: str) -> None:
     manifests = tmp_path / "manifests"
