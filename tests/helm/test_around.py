@@ -185,6 +185,27 @@ def test_without_proxies_there_is_a_controller_alone(helm: Helm) -> None:
     assert controller_options(objects).proxy_service is None
 
 
+def test_a_controller_alone_believes_the_authority_of_proxies_of_single_gateways(helm: Helm) -> None:
+    """It has no proxies whose certificates would need a name."""
+    alone = changed(TUNNELLED, "proxy", {"enabled": False, "configTLS": {"secretName": "config-tls"}})
+    objects = helm.render(alone)
+    options = controller_options(objects)
+    pod = one(objects, "Deployment")["spec"]["template"]["spec"]
+
+    assert (options.proxy_ca_file, options.proxy_tls_server_name) == ("/run/secrets/proxy-ca/ca.crt", None)
+    mount = {"name": "proxy-ca", "mountPath": "/run/secrets/proxy-ca", "readOnly": True}
+    assert mount in program(objects, "controller")["volumeMounts"]
+    assert [each["secret"]["secretName"] for each in pod["volumes"] if each["name"] == "proxy-ca"] == ["config-tls"]
+
+
+def test_a_proxy_opens_the_tunnel_of_a_class_that_somebody_else_makes(helm: Helm) -> None:
+    objects = helm.render(
+        changed(changed(DIRECT, "tunnel.tokenSecret.name", "connector"), "gatewayClass.create", False)
+    )
+
+    assert "TUNNEL_TOKEN_FILE" in [each["name"] for each in program(objects, "proxy")["env"]]
+
+
 def test_the_config_api_can_be_closed_to_all_but_the_controller_and_who_reads_metrics(helm: Helm) -> None:
     objects = helm.render(EVERYTHING)
     config, direct = one(objects, "NetworkPolicy")["spec"]["ingress"]

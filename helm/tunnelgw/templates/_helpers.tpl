@@ -131,6 +131,19 @@ server takes no list with two of a name. */}}
 {{- end -}}
 {{- end -}}
 
+{{/* Labels of Pods that the values add: none that the Deployment selects them by; given the root and a component. */}}
+{{- define "tunnelgw.podLabels" -}}
+{{- $own := include "tunnelgw.selector" . | fromYaml -}}
+{{- with index .root.Values .component "podLabels" -}}
+{{- range $name, $_ := . -}}
+{{- if hasKey $own $name -}}
+{{- fail (printf "%s.podLabels: %s is set by the chart, which selects the Pods by it" $.component $name) -}}
+{{- end -}}
+{{- end -}}
+{{- toYaml . -}}
+{{- end -}}
+{{- end -}}
+
 {{/* Combinations of values that cannot work, refused with what to do. */}}
 {{- define "tunnelgw.checked" -}}
 {{- if not (or .Values.controller.enabled .Values.proxy.enabled) -}}
@@ -147,6 +160,9 @@ server takes no list with two of a name. */}}
 {{- fail "controller.serviceAccount.name is not set: without controller.serviceAccount.create it would have the rights of all Pods of the namespace that name no account, and they its" -}}
 {{- end -}}
 {{- end -}}
+{{- if and .Values.tunnel.tokenSecret.name (not .Values.tunnel.id) .Values.controller.enabled .Values.gatewayClass.create -}}
+{{- fail "tunnel.tokenSecret.name without tunnel.id: proxies would open a tunnel that no Gateway of the class has" -}}
+{{- end -}}
 {{- if and .Values.tunnel.credentialsSecret.name (not .Values.tunnel.id) -}}
 {{- fail "tunnel.credentialsSecret.name without tunnel.id: hostnames are told to the provider for a tunnel" -}}
 {{- end -}}
@@ -156,7 +172,7 @@ server takes no list with two of a name. */}}
 {{- if and .Values.gatewayClass.create (eq .Values.gatewayClass.publish "Direct") (not .Values.direct.enabled) -}}
 {{- fail "gatewayClass.publish is Direct, without direct.enabled" -}}
 {{- end -}}
-{{- if and .Values.proxy.configTLS.secretName (not .Values.proxy.configTLS.serverName) -}}
+{{- if and .Values.proxy.enabled .Values.proxy.configTLS.secretName (not .Values.proxy.configTLS.serverName) -}}
 {{- fail "proxy.configTLS.serverName is not set: the name in the certificate, which the controller looks for" -}}
 {{- end -}}
 {{- if and .Values.direct.enabled (not .Values.proxy.enabled) -}}
