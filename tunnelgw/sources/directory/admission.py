@@ -41,6 +41,9 @@ _METADATA_FIELDS: Final = frozenset(
         "uid",
     }
 )
+_STATUS_ALONE: Final = (
+    "; a status alone is what tunnelgw wrote here before --status-dir named another folder: remove the file"
+)
 _OWN_FIELDS: Final = frozenset({"apiVersion", "kind", "metadata", "spec", "status"})
 _TLS_KEYS: Final = ("tls.crt", "tls.key")
 
@@ -196,7 +199,7 @@ class _Admission:
             if "spec" in data:
                 content["spec"] = shape.check(data["spec"], ("spec",), self._say_at)
             else:
-                self._say((), "spec is missing")
+                self._say((), f"spec is missing{_STATUS_ALONE if 'status' in data else ''}")
         elif kind is Kind.SECRET:
             content = self._secret(content)
         return content

@@ -12,6 +12,7 @@ import yaml
 from tests.tunnelgw.sources.directory.site import WEB, Site, route
 from tunnelgw.model.kinds import Kind
 from tunnelgw.model.meta import Key
+from tunnelgw.sources.directory.reading import read_all
 from tunnelgw.sources.writing import Outcome
 
 STATUS = json.dumps({"parents": [{"controllerName": "a.example/b", "message": "good"}]}).encode()
@@ -38,6 +39,28 @@ def test_a_status_of_the_longest_name_is_written_found_again_and_removed(tmp_pat
     assert {file["metadata"]["name"] for file in files} == {*names}
     assert [json.loads(bytes(item.status)) for item in found if item] == [json.loads(STATUS)] * 2
     assert not list(site.status.rglob("*.yaml"))
+
+
+def test_a_status_that_is_taken_for_a_manifest_is_refused_with_what_it_is(tmp_path: Path) -> None:
+    """Where statuses went among the manifests once, as they do by default, and go somewhere else now."""
+    site = Site(tmp_path)
+    site.write("web.yaml", route("web"))
+    site.look()
+    item = site.route(WEB)
+    assert item is not None
+    site.source.writer().write(Kind.HTTP_ROUTE, item, STATUS)
+    (file,) = site.status.rglob("*.yaml")
+
+    reading = read_all([("status/web.yaml", file.read_bytes()), ("bare.yaml", bare("other"))])
+
+    hint = "; a status alone is what tunnelgw wrote here before --status-dir named another folder: remove the file"
+    assert [problem.reason for problem in reading.problems] == ["spec is missing", f"spec is missing{hint}"]
+
+
+def bare(name: str) -> bytes:
+    document: Any = yaml.safe_load(route(name))
+    del document["spec"]
+    return yaml.safe_dump(document).encode()
 
 
 @pytest.mark.parametrize(
