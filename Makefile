@@ -14,7 +14,7 @@ unexport PYTHONDONTWRITEBYTECODE
 .PHONY: help demo test conformance lint format generate bench bench-dns bench-proxy bench-tunnel bench-controller limits-proxy limits-tunnel pins clean
 
 help: ## this list
-	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 18
+	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 23
 
 demo: $(VENV)/runtime ## show all of it at work on this machine, without Kubernetes; ONCE=1 ends after some requests
 	@$(BIN)/python -m examples.demo $(if $(ONCE),--once) $(DEMO_ARGS)

@@ -125,7 +125,10 @@ def load_configuration(kubeconfig: str = "") -> Configuration:
                 raise Unreachable(f"no access to a cluster: this is no Pod, and there is no {_USUAL_KUBECONFIG}")
             else:
                 file = kubeconfig or _USUAL_KUBECONFIG
-                load_kube_config(file, client_configuration=configuration, persist_config=False)  # type: ignore[no-untyped-call]
+                try:
+                    load_kube_config(file, client_configuration=configuration, persist_config=False)  # type: ignore[no-untyped-call]
+                except UnicodeDecodeError as error:  # PowerShell's `>` writes UTF-16
+                    raise Unreachable(f"no access to a cluster: {file}, or a file it names, is not UTF-8") from error
                 _require_credentials(configuration, file)
     except (AttributeError, LookupError, TypeError) as error:  # the package takes the shape of the file for granted
         raise Unreachable(f"no access to a cluster: {kubeconfig or _USUAL_KUBECONFIG} is not a kubeconfig") from error

@@ -357,6 +357,15 @@ def test_what_is_no_kubeconfig_is_told(tmp_path: Path, text: str) -> None:
         load_configuration(str(path))
 
 
+def test_a_kubeconfig_in_another_encoding_is_told_by_its_name(tmp_path: Path) -> None:
+    """As PowerShell writes `kubectl config view > kubeconfig`."""
+    path = tmp_path / "kubeconfig"
+    path.write_text("current-context: a", encoding="utf-16")
+
+    with pytest.raises(Unreachable, match=rf"^no access to a cluster: {path}, or a file it names, is not UTF-8$"):
+        load_configuration(str(path))
+
+
 @pytest.mark.parametrize("server", ["", "192.0.2.1:6443", "api.example"])
 def test_a_server_that_is_no_url_is_told_and_never_asked(tmp_path: Path, server: str) -> None:
     path = kubeconfig(tmp_path, server, {"token": SECRET})
