@@ -21,6 +21,7 @@ from collections.abc import Callable
 from enum import Enum
 from typing import Protocol
 
+from daemonkit import __version__
 from daemonkit.logs import Logger
 from daemonkit.systemd import Notifier
 
@@ -163,7 +164,7 @@ class Daemon:
             self._shut_down(started, _FATAL_GRACE_PERIOD_S)
             return EXIT_FATAL
         self._notifier.ready()
-        self._log.info("started", daemon=self._name)
+        self._log.info("started", daemon=self._name, version=__version__)
         is_fatal = self._wait() is _Event.FATAL
         self._notifier.stopping()
         self._shut_down(started, min(self._grace_period_s, _FATAL_GRACE_PERIOD_S if is_fatal else float("inf")))

@@ -12,6 +12,7 @@ from typing import Any, Protocol
 
 import pytest
 
+import daemonkit
 from tests.support.process import Process
 
 DEADLINE_S = 20.0
@@ -71,7 +72,7 @@ def start() -> Iterator[Start]:
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_a_signal_stops_the_daemon_in_order_with_exit_code_0(start: Start, number: signal.Signals) -> None:
     subject = start()
-    subject.line("started")
+    assert subject.line("started")["version"] == daemonkit.__version__
 
     subject.send_signal(number)
 
