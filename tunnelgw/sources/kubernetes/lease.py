@@ -103,6 +103,7 @@ class Leadership:
         """When the Lease was first seen as it is in `_seen`."""
         self._held_until_s = 0.0
         self._was_held = False
+        self._told_holder = ""
         self._limited = _log.every(60.0)
 
     @property
@@ -221,11 +222,17 @@ class Leadership:
         is_held = self.is_held()
         if is_held != self._was_held:
             self._say(is_held=is_held)
+        elif not is_held and self.holder not in ("", self._told_holder):
+            self._log_holder(is_held=False)  # who waits says for whom
 
     def _say(self, *, is_held: bool) -> None:
         self._was_held = is_held
-        _log.info("leading" if is_held else "not leading", lease=str(self._key), holder=self.holder)
+        self._log_holder(is_held=is_held)
         self._on_change(is_held)
+
+    def _log_holder(self, *, is_held: bool) -> None:
+        self._told_holder = self.holder
+        _log.info("leading" if is_held else "not leading", lease=str(self._key), holder=self.holder)
 
 
 def _now_s() -> float:

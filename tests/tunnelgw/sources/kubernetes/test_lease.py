@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import logging
 import threading
 import time
 import uuid
@@ -17,6 +19,7 @@ import pytest
 import requests
 from kubernetes.client import Configuration
 
+from daemonkit.logformat import JsonFormatter
 from tests.e2e.controller.fronts import Asked, Front
 from tests.tunnelgw.sources.cluster import HOME, Cluster
 from tests.tunnelgw.sources.kubernetes.relay import Relay
@@ -92,6 +95,11 @@ def is_renewal(asked: Asked) -> bool:
     return asked.method == "PUT"
 
 
+def version_of(cluster: Cluster, key: Key) -> str:
+    path = f"/apis/coordination.k8s.io/v1/namespaces/{key.namespace}/leases/{key.name}"
+    return str(cluster.admin.call("GET", path)["metadata"]["resourceVersion"])
+
+
 def uid_of(cluster: Cluster, path: str) -> str:
     """The id of the Lease itself, empty while there is none."""
     try:
@@ -116,6 +124,29 @@ def test_one_of_two_leads_and_gives_way_at_once_when_it_stops(cluster: Cluster, 
         assert leader.news[-1] is False
         assert not leader.leadership.is_held()
         assert standby.leadership.holder == standby.name
+
+
+def test_who_waits_for_the_lease_says_once_for_whom(
+    cluster: Cluster, key: Key, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO, "tunnelgw.sources.kubernetes")
+
+    def said() -> list[tuple[str, str]]:
+        lines = [json.loads(JsonFormatter().format(record)) for record in caplog.records]
+        return [(line["msg"], line["holder"]) for line in lines]
+
+    with replicas(key, cluster.kubeconfig, timing=LASTING) as ((leader,), until):
+        until(leader.leadership.is_held)
+        with replicas(key, cluster.kubeconfig, timing=LASTING) as ((standby,), until_standby):
+            until_standby(lambda: len(said()) > 1)
+            renewed = version_of(cluster, key)
+            until_standby(lambda: version_of(cluster, key) != renewed)
+            assert said() == [("leading", leader.name), ("not leading", leader.name)]
+
+            leader.end()
+
+            until_standby(standby.leadership.is_held)
+            assert said()[-1] == ("leading", standby.name)
 
 
 def test_a_leader_that_cannot_renew_stops_leading_before_another_begins(
