@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Final
 from urllib.parse import urlsplit
 
-from daemonkit.clienttls import scheme_hint, trusting
+from daemonkit.clienttls import distrust_hint, scheme_hint, trusting
 from daemonkit.optionsources import read_values
 from daemonkit.optionspec import specs_of
 from daemonkit.secret import Secret
@@ -53,7 +53,7 @@ def read_running(address: str, token: Secret | None, ca_file: str | None = None)
         body = response.read()
     except ssl.SSLCertVerificationError as error:
         raise SourceError(
-            f"cannot ask the proxy at {address}: {error.verify_message}; name its authority with --ca-file"
+            f"cannot ask the proxy at {address}: {error.verify_message}{distrust_hint(error, '--ca-file')}"
         ) from error
     except (OSError, http.client.HTTPException) as error:
         raise SourceError(f"cannot ask the proxy at {address}: {error}{scheme_hint(error)}") from error

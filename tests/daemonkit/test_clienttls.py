@@ -3,10 +3,11 @@
 import ssl
 from collections.abc import Iterator
 from contextlib import closing, suppress
+from datetime import UTC, datetime
 
 import pytest
 
-from daemonkit.clienttls import trusting, without_formalities
+from daemonkit.clienttls import distrust_hint, trusting, without_formalities
 from tests.support.certificates import Authority, bare_authority
 
 NAME = "proxy.example"
@@ -52,3 +53,19 @@ def test_another_name_and_another_authority_are_refused_all_the_same(bare: Autho
         shake_hands(trusting(str(bare.file)), other.server_context(other.issue(NAME)))
     with pytest.raises(ssl.SSLCertVerificationError):
         shake_hands(trusting(), bare.server_context(bare.issue(NAME)))
+
+
+def test_what_helps_against_distrust_is_said_by_its_cause(bare: Authority) -> None:
+    """To name an authority helps nobody whose certificate has expired, or has another name."""
+    expired = bare.server_context(bare.issue(NAME, not_after=datetime(2020, 1, 1, tzinfo=UTC)))
+    good = bare.server_context(bare.issue(NAME, "192.0.2.1"))
+    believing = trusting(str(bare.file))
+
+    def hint(client: ssl.SSLContext, server: ssl.SSLContext, name: str = NAME) -> str:
+        with pytest.raises(ssl.SSLCertVerificationError) as caught:
+            shake_hands(client, server, name)
+        return distrust_hint(caught.value, "--ca")
+
+    assert hint(believing, expired) == "; renew it, or set the clock"
+    assert [hint(believing, good, name) for name in ("other.example", "192.0.2.2")] == ["", ""]
+    assert hint(trusting(), good) == "; if its authority is one of your own, name it (--ca)"

@@ -66,9 +66,9 @@ class Authority:
     def pem(self) -> str:
         return self._ca.cert_pem.bytes().decode()
 
-    def issue(self, *names: str) -> Issued:
+    def issue(self, *names: str, not_after: datetime | None = None) -> Issued:
         """`names`: DNS names and addresses."""
-        leaf = self._ca.issue_cert(*names)
+        leaf = self._ca.issue_cert(*names, not_after=not_after)
         chain_pem = "".join(blob.bytes().decode() for blob in leaf.cert_chain_pems)
         return self._keep(leaf.private_key_pem.bytes().decode(), chain_pem)
 

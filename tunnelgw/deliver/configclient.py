@@ -15,7 +15,7 @@ from urllib.parse import urlsplit
 
 import msgspec
 
-from daemonkit.clienttls import scheme_hint, trusting
+from daemonkit.clienttls import distrust_hint, scheme_hint, trusting
 from daemonkit.secret import Secret
 from daemonkit.timedresponse import response_within
 from tunnelgw.deliver.courier import Undelivered
@@ -267,7 +267,7 @@ def _unreachable(error: Exception) -> Undelivered:
 
 def _hint(error: Exception) -> str:
     if isinstance(error, ssl.SSLCertVerificationError):
-        return "; if its authority is one of your own, name it (--proxy-ca-file)"
+        return distrust_hint(error, "--proxy-ca-file")
     # Whoever speaks is there.
     is_there = isinstance(error, ssl.SSLError | http.client.RemoteDisconnected)
     return scheme_hint(error) if is_there else "; is the proxy up, and is the address right?"

@@ -479,7 +479,7 @@ def test_explain_asks_a_proxy_over_tls_with_a_token_from_a_file(
 
     assert [(code, "route: shop/cart" in out) for code, out, _ in (by_flag, by_variable)] == [(0, True)] * 2
     assert without_authority[0] == without_token[0] == 2
-    assert "name its authority with --ca-file" in without_authority[2]
+    assert "if its authority is one of your own, name it (--ca-file)" in without_authority[2]
     assert "--auth-token-file, PROXY_AUTH_TOKEN or PROXY_AUTH_TOKEN_FILE" in without_token[2]
 
 
