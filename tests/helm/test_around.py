@@ -198,12 +198,12 @@ def test_a_controller_alone_believes_the_authority_of_proxies_of_single_gateways
     assert [each["secret"]["secretName"] for each in pod["volumes"] if each["name"] == "proxy-ca"] == ["config-tls"]
 
 
-def test_a_proxy_opens_the_tunnel_of_a_class_that_somebody_else_makes(helm: Helm) -> None:
-    objects = helm.render(
-        changed(changed(DIRECT, "tunnel.tokenSecret.name", "connector"), "gatewayClass.create", False)
-    )
+def test_proxies_open_a_tunnel_for_a_class_of_its_own_beside_that_of_the_chart(helm: Helm) -> None:
+    """So that Gateways of the one are on the LAN alone, and those of the other, which the chart does not make, not."""
+    objects = helm.render(changed(DIRECT, "tunnel.tokenSecret.name", "connector"))
 
     assert "TUNNEL_TOKEN_FILE" in [each["name"] for each in program(objects, "proxy")["env"]]
+    assert "tunnelID" not in one(objects, "GatewayClassConfig")["spec"]
 
 
 def test_the_config_api_can_be_closed_to_all_but_the_controller_and_who_reads_metrics(helm: Helm) -> None:

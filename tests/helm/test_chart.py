@@ -92,7 +92,6 @@ def test_a_value_of_no_use_is_refused_by_its_name(helm: Helm, path: str, value: 
         ({"image": IMAGE}, "no door: set tunnel.id with tunnel.tokenSecret.name, or direct.enabled"),
         ({"image": IMAGE, "tunnel": {"id": TUNNEL}}, "tunnel.tokenSecret.name is not set"),
         (changed(DIRECT, "tunnel.credentialsSecret.name", "x"), "credentialsSecret.name without tunnel.id"),
-        (changed(DIRECT, "tunnel.tokenSecret.name", "x"), "tokenSecret.name without tunnel.id: proxies would open"),
         (changed(DIRECT, "gatewayClass.publish", "Tunnel"), "publish is Tunnel, without tunnel.id"),
         (changed(TUNNELLED, "gatewayClass.publish", "Direct"), "publish is Direct, without direct.enabled"),
         (changed(TLS, "proxy.configTLS.serverName", ""), "configTLS.serverName is not set"),

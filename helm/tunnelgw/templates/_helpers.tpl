@@ -160,9 +160,6 @@ server takes no list with two of a name. */}}
 {{- fail "controller.serviceAccount.name is not set: without controller.serviceAccount.create it would have the rights of all Pods of the namespace that name no account, and they its" -}}
 {{- end -}}
 {{- end -}}
-{{- if and .Values.tunnel.tokenSecret.name (not .Values.tunnel.id) .Values.controller.enabled .Values.gatewayClass.create -}}
-{{- fail "tunnel.tokenSecret.name without tunnel.id: proxies would open a tunnel that no Gateway of the class has" -}}
-{{- end -}}
 {{- if and .Values.tunnel.credentialsSecret.name (not .Values.tunnel.id) -}}
 {{- fail "tunnel.credentialsSecret.name without tunnel.id: hostnames are told to the provider for a tunnel" -}}
 {{- end -}}
