@@ -51,8 +51,11 @@ class Helm:
             raise Refused(done.stderr)
         return done.stdout
 
-    def render(self, values: Values, release: str = "web", namespace: str = NAMESPACE) -> list[Object]:
-        text = self.run("template", release, str(CHART), "--namespace", namespace, values=values)
+    def render(
+        self, values: Values, release: str = "web", namespace: str = NAMESPACE, *, kubernetes: str = ""
+    ) -> list[Object]:
+        version = ("--kube-version", kubernetes) if kubernetes else ()
+        text = self.run("template", release, str(CHART), "--namespace", namespace, *version, values=values)
         return [each for each in yaml.safe_load_all(text) if each]
 
     def notes(self, values: Values, release: str = "web") -> str:

@@ -110,6 +110,17 @@ def test_a_service_has_no_dots_in_its_name_where_its_release_has(
     assert one(objects, "GatewayClassConfig")["spec"]["direct"]["service"]["name"] == f"{beginning}-direct"
 
 
+def test_a_release_that_begins_with_a_digit_is_refused_where_a_service_may_not(helm: Helm) -> None:
+    """The API server would refuse it, in the middle of an install."""
+    with pytest.raises(Refused, match=r"3cx-tunnelgw: names of Services begin with a letter before Kubernetes 1\.36"):
+        helm.render(DIRECT, "3cx", kubernetes="1.35.2")
+
+    named = helm.render({**DIRECT, "fullnameOverride": "edge"}, "3cx", kubernetes="1.29.0")
+    newer = helm.render(DIRECT, "3cx", kubernetes="1.36.0")
+    assert one(named, "Service", "-direct")["metadata"]["name"] == "edge-direct"
+    assert one(newer, "Service", "-direct")["metadata"]["name"] == "3cx-tunnelgw-direct"
+
+
 @pytest.mark.parametrize("path", ["nameOverride", "fullnameOverride"])
 @pytest.mark.parametrize("name", ["Edge", "edge.example", "edge-"])
 def test_a_beginning_that_no_object_may_have_is_refused(helm: Helm, path: str, name: str) -> None:

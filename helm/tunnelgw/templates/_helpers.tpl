@@ -175,6 +175,10 @@ server takes no list with two of a name. */}}
 {{- if and .Values.direct.enabled (not .Values.proxy.enabled) -}}
 {{- fail "direct.enabled without proxy.enabled: its Service leads to the proxies of this release (for others set gatewayClass.create=false, and make the class yourself)" -}}
 {{- end -}}
+{{- $name := include "tunnelgw.fullname" . -}}
+{{- if and .Values.proxy.enabled (regexMatch "^[0-9]" $name) (semverCompare "<1.36-0" .Capabilities.KubeVersion.Version) -}}
+{{- fail (printf "%s: names of Services begin with a letter before Kubernetes 1.36: give the release another name, or set fullnameOverride" $name) -}}
+{{- end -}}
 {{- if and .Values.direct.enabled (not .Values.direct.ports) -}}
 {{- fail "direct.ports is empty: one port for each port of a listener" -}}
 {{- end -}}
