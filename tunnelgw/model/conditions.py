@@ -19,8 +19,8 @@ class ConditionType(StrEnum):
     SETTINGS_LEFT_OUT = "tunnelgw.dev/SettingsLeftOut"
     """On classes, and on Gateways with a proxy of their own, only ever True: what of `proxy` is not used."""
     DELIVERED = "tunnelgw.dev/Delivered"
-    """On Gateways: whether every proxy and the provider hold what was wanted. On routes, only ever False: a hostname is
-    somebody else's at the provider."""
+    """On Gateways and ListenerSets: whether every proxy and the provider hold what was wanted, and that we have judged
+    them. On routes, only ever False: a hostname is somebody else's at the provider."""
 
 
 BAD_WHEN_TRUE = frozenset(

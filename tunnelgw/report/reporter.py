@@ -228,4 +228,4 @@ class Reporter:
 
 
 def _way(verdict: GatewayVerdict | ListenerSetVerdict) -> Way:
-    return Way(verdict.data_plane, verdict.tunnel if isinstance(verdict, GatewayVerdict) else "")
+    return Way(verdict.data_plane, verdict.tunnel)

@@ -21,12 +21,13 @@ from tunnelgw.status.objects import (
     class_status,
     gateway_status,
     listener_set_status,
+    orphan_status,
     policy_status,
     route_status,
 )
 from tunnelgw.translate.pipeline import AnyVerdict
 from tunnelgw.translate.policies import PolicyVerdict
-from tunnelgw.translate.verdicts import ClassVerdict, GatewayVerdict, ListenerSetVerdict, RouteVerdict
+from tunnelgw.translate.verdicts import ClassVerdict, GatewayVerdict, ListenerSetVerdict, OrphanVerdict, RouteVerdict
 
 
 class Wish(msgspec.Struct, frozen=True):
@@ -69,6 +70,8 @@ def _patch(wish: Wish, author: Author, now: str) -> tuple[Patch | None, tuple[Pa
             return gateway_status(item.status, verdict, wish.delivery, generation, now), ()
         case ListenerSet(), ListenerSetVerdict():
             return listener_set_status(item.status, verdict, wish.delivery, generation, now), ()
+        case ListenerSet(), OrphanVerdict():
+            return orphan_status(item.status, verdict, generation, now), ()
         case ((HttpRoute() | GrpcRoute()), (RouteVerdict() | None)):
             return route_status(item.status, verdict or RouteVerdict(()), _writer(item, author, now))
         case BackendTlsPolicy(), (PolicyVerdict() | None):

@@ -18,7 +18,14 @@ from tunnelgw.model.part import Part
 from tunnelgw.model.refs import ParentRef
 from tunnelgw.status.conditions import merge_conditions
 from tunnelgw.status.entries import Entry, Writer, conditions_json, merge_ancestors, merge_parents
-from tunnelgw.translate.verdicts import ClassVerdict, GatewayVerdict, ListenerSetVerdict, ListenerVerdict, RouteVerdict
+from tunnelgw.translate.verdicts import (
+    ClassVerdict,
+    GatewayVerdict,
+    ListenerSetVerdict,
+    ListenerVerdict,
+    OrphanVerdict,
+    RouteVerdict,
+)
 
 Patch: TypeAlias = dict[str, Any]
 
@@ -34,7 +41,7 @@ GATEWAY_CONDITIONS = frozenset(
 LISTENER_CONDITIONS = frozenset(
     {_T.ACCEPTED, _T.PROGRAMMED, _T.RESOLVED_REFS, _T.CONFLICTED, _T.OVERLAPPING_TLS_CONFIG, _T.PARTLY_UNREACHABLE}
 )
-LISTENER_SET_CONDITIONS = frozenset({_T.ACCEPTED, _T.PROGRAMMED})
+LISTENER_SET_CONDITIONS = frozenset({_T.ACCEPTED, _T.PROGRAMMED, _T.DELIVERED})
 ROUTE_CONDITIONS = frozenset({_T.ACCEPTED, _T.RESOLVED_REFS, _T.PARTIALLY_INVALID, _T.DELIVERED})
 POLICY_CONDITIONS = frozenset({_T.ACCEPTED, _T.RESOLVED_REFS})
 
@@ -131,7 +138,9 @@ def listener_set_status(
 ) -> Patch | None:
     """Raises Outdated."""
     current = _decode_listener_set(stored)
-    findings = _with_programmed(verdict.findings, current.conditions, delivery.is_held, generation)
+    findings = [*_with_programmed(verdict.findings, current.conditions, delivery.is_held, generation)]
+    if delivery.finding is not None:
+        findings.append(delivery.finding)
     new = _ListenerSet(
         merge_conditions(current.conditions, findings, LISTENER_SET_CONDITIONS, generation, now),
         _listeners(current.listeners, verdict.listeners, delivery, generation, now),
@@ -142,6 +151,17 @@ def listener_set_status(
         "conditions": conditions_json(new.conditions),
         "listeners": [_listener_json(listener) for listener in new.listeners],
     }
+
+
+def orphan_status(stored: msgspec.Raw, verdict: OrphanVerdict, generation: int, now: str) -> Patch | None:
+    """Of a ListenerSet whose Gateway has gone. None also where no controller of this sort has told anything of it: then
+    nobody knows whose it was. Raises Outdated.
+    """
+    current = _decode_listener_set(stored)
+    if all(condition.type != ConditionType.DELIVERED for condition in current.conditions):
+        return None
+    conditions = merge_conditions(current.conditions, verdict.findings, LISTENER_SET_CONDITIONS, generation, now)
+    return {"conditions": conditions_json(conditions), "listeners": []}
 
 
 def route_status(

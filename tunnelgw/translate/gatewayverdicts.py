@@ -14,7 +14,7 @@ from tunnelgw.translate.listeners import Report, gateway_of_set, reports, report
 from tunnelgw.translate.listenertls import is_insecure
 from tunnelgw.translate.queries import View
 from tunnelgw.translate.slots import allowed_sets
-from tunnelgw.translate.verdicts import GatewayVerdict, ListenerSetVerdict, ObjectId, false, true
+from tunnelgw.translate.verdicts import GatewayVerdict, ListenerSetVerdict, ObjectId, OrphanVerdict, false, true
 
 ACCEPTED, PROGRAMMED = ConditionType.ACCEPTED, ConditionType.PROGRAMMED
 
@@ -58,20 +58,31 @@ def gateway_accepted(view: View, key: Key) -> Finding:
     return _of_listeners(own, [report for report in own if not report.is_accepted])
 
 
-def set_verdict(view: View, key: Key) -> ListenerSetVerdict | None:
-    """A query. None: its Gateway is not ours, or does not exist."""
+def set_verdict(view: View, key: Key) -> ListenerSetVerdict | OrphanVerdict | None:
+    """A query. None: its Gateway is not ours."""
     gateway = gateway_of_set(view, key)
-    setup = view.ask(gateway_setup, gateway) if gateway else None
-    if gateway is None or setup is None:
+    if gateway is None:
         return None
+    if view.get(Kind.GATEWAY, gateway) is None:
+        message = f"Gateway {gateway} does not exist, or cannot be read"
+        return OrphanVerdict(
+            (
+                false(ACCEPTED, Reason.PARENT_NOT_ACCEPTED, message),
+                false(PROGRAMMED, Reason.PARENT_NOT_PROGRAMMED, message),
+            )
+        )
+    setup = view.ask(gateway_setup, gateway)
+    if setup is None:
+        return None
+    tunnel = view.ask(doors, gateway).tunnel
     found = view.ask(reports_by_owner, gateway).get(ObjectId(Kind.LISTENER_SET, key))
     if found is None:
         message = f"allowedListeners of Gateway {gateway} does not admit namespace {key.namespace}"
         findings = tuple(false(type_, Reason.NOT_ALLOWED, message) for type_ in (ACCEPTED, PROGRAMMED))
-        return ListenerSetVerdict(gateway, setup.data_plane, findings)
+        return ListenerSetVerdict(gateway, setup.data_plane, findings, tunnel=tunnel)
     own = [report for _, report in found]
     findings = _set_findings(view, gateway, own)
-    return ListenerSetVerdict(gateway, setup.data_plane, findings, tuple(report.verdict for report in own))
+    return ListenerSetVerdict(gateway, setup.data_plane, findings, tuple(report.verdict for report in own), tunnel)
 
 
 def _set_findings(view: View, gateway: Key, own: list[Report]) -> tuple[Finding, ...]:

@@ -58,6 +58,16 @@ class ListenerSetVerdict(Part, frozen=True):
     data_plane: str
     findings: tuple[Finding, ...]
     listeners: tuple[ListenerVerdict, ...] = ()
+    tunnel: str = ""
+    """As of its Gateway."""
+
+
+class OrphanVerdict(Part, frozen=True):
+    """Of a ListenerSet whose Gateway does not exist, and so is nobody's: to be told only if we have told other things
+    of it before.
+    """
+
+    findings: tuple[Finding, ...]
 
 
 class TunnelHost(NamedTuple):
@@ -82,7 +92,7 @@ class RouteVerdict(Part, frozen=True):
     parents: tuple[ParentVerdict, ...]
 
 
-Verdict: TypeAlias = ClassVerdict | GatewayVerdict | ListenerSetVerdict | RouteVerdict
+Verdict: TypeAlias = ClassVerdict | GatewayVerdict | ListenerSetVerdict | OrphanVerdict | RouteVerdict
 
 
 def true(type_: ConditionType, reason: Reason, message: str = "") -> Finding:

@@ -108,3 +108,32 @@ def test_what_people_must_see_is_said_in_events_once(arena: Arena, provider: Pro
         wanted = {("web", "HostnameConflict"), ("gw", "CredentialsRefused")}
         eventually(lambda: set(events()) == wanted, f"events {wanted}", DEADLINE_S)
     assert set(events().values()) == {1}
+
+
+def test_a_listener_set_is_told_when_its_gateway_goes_also_while_no_controller_runs(arena: Arena, proxy: Proxy) -> None:
+    gateway_class = arena.gateway_class()
+    cluster, namespace = arena.cluster, arena.namespace
+    listener = {"name": "more", "port": 80, "protocol": "HTTP", "hostname": "more.example.org"}
+    for name in ("gw", "late"):
+        arena.gateway(gateway_class, name)
+        cluster.patch(Kind.GATEWAY, name, namespace, {"spec": {"allowedListeners": {"namespaces": {"from": "Same"}}}})
+        set_spec = {"parentRef": {"name": name}, "listeners": [listener]}
+        cluster.create(Kind.LISTENER_SET, f"of-{name}", set_spec, namespace)
+    with arena.controller(proxies=[proxy]):
+        for name in ("of-gw", "of-late"):
+            arena.until(Kind.LISTENER_SET, name, "Programmed", "True")
+            arena.until(Kind.LISTENER_SET, name, "tunnelgw.dev/Delivered", "True")
+
+        arena.delete(Kind.GATEWAY, "gw")
+
+        told = arena.until(Kind.LISTENER_SET, "of-gw", "Programmed", "False")
+        assert told["reason"] == "ParentNotProgrammed"
+        assert f"Gateway {namespace}/gw does not exist" in told["message"]
+        assert arena.read(Kind.LISTENER_SET, "of-gw")["status"].get("listeners", []) == []
+
+    arena.delete(Kind.GATEWAY, "late")
+    with arena.controller(proxies=[proxy]):
+        arena.until(Kind.LISTENER_SET, "of-late", "Programmed", "False")
+        arena.gateway(gateway_class)
+        cluster.patch(Kind.GATEWAY, "gw", namespace, {"spec": {"allowedListeners": {"namespaces": {"from": "Same"}}}})
+        arena.until(Kind.LISTENER_SET, "of-gw", "Programmed", "True")

@@ -4,7 +4,8 @@ rows       which rows of rows.yaml it answers
 config, services, tls, ca, objects   see given.py
 expect     by object: `Kind namespace/name`, for a listener with its name behind it, for a further parentRef of a route
            with its number. What is not as when all is well, by type of condition: `Status Reason: part of message`.
-           Also addresses, kinds, attached, sets, plane, tunnel. `unjudged`: nothing is told. Objects that are not named
+           Also addresses, kinds, attached, sets, plane, tunnel. `unjudged`: nothing is told. `orphaned`: a set
+           without a Gateway. Objects that are not named
            have all conditions as when all is well
 listeners  fields (a.b for b of a) of listeners in the document of the shared data plane; `only: true`: no others,
            `given`: some value
@@ -39,6 +40,7 @@ from tunnelgw.translate.verdicts import (
     ListenerSetVerdict,
     ListenerVerdict,
     ObjectId,
+    OrphanVerdict,
     RouteVerdict,
 )
 
@@ -102,6 +104,8 @@ def _seen(translation: Translation, snapshot: Snapshot) -> dict[str, dict[str, A
                 case ListenerSetVerdict() as verdict:
                     seen[str(id_)] = _told(verdict.findings)
                     seen |= {f"{id_} {listener.name}": _listener(listener) for listener in verdict.listeners}
+                case OrphanVerdict():
+                    seen[str(id_)] = "orphaned"
                 case RouteVerdict() as verdict:
                     seen[str(id_)] = "unjudged"
                     for place, parent in enumerate(verdict.parents):

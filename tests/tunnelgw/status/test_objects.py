@@ -193,6 +193,16 @@ def test_a_listener_set_has_conditions_and_listeners_of_its_own() -> None:
     assert listener_set_status(stored(patch), verdict, NOT_HELD, 2, LATER) is None
 
 
+def test_a_listener_set_says_as_its_gateway_does_whether_it_is_delivered() -> None:
+    verdict = ListenerSetVerdict(Key("infra", "gw"), "shared", (ACCEPTED,), (LISTENER,))
+    finding = Finding(ConditionType.DELIVERED, Status.FALSE, Reason.DELIVERY_FAILED, "no answer")
+
+    patch = listener_set_status(NO_STATUS, verdict, Delivery(True, finding), 2, NOW)
+
+    assert patch is not None
+    assert conditions(patch)["tunnelgw.dev/Delivered"] == ("False", "DeliveryFailed")
+
+
 def test_a_route_says_something_to_each_parent_of_ours_and_nothing_twice() -> None:
     verdict = RouteVerdict((ParentVerdict(ParentRef("gw"), (ACCEPTED, RESOLVED)),))
 
