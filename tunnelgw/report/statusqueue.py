@@ -155,12 +155,10 @@ class StatusQueue:
             self._pause(id_, wish, written)
             return written.outcome
         self._end_pause()
-        if written.outcome in (Outcome.FAILED, Outcome.CONFLICT):
+        if written.outcome in (Outcome.FAILED, Outcome.INVALID, Outcome.CONFLICT):
             self._again(id_, wish, written)
         else:
             self._forget_failures(id_)
-        if written.outcome is Outcome.INVALID:
-            log.error("status refused", error=written.error, kind=str(id_.kind), name=str(id_.key))
         return written.outcome
 
     def _again(self, id_: ObjectId, wish: Wish, written: Written) -> None:
@@ -171,7 +169,7 @@ class StatusQueue:
             failed = _Failed(attempts, self._clock() + pause_s, written.outcome, wish.item.metadata.resource_version)
             if not failed.is_outdated_by(newer):
                 self._failed[id_] = failed
-        if written.outcome is Outcome.FAILED:
+        if failed.is_paced:
             self._say_failed(id_, written, attempts, pause_s)
 
     def _pause(self, id_: ObjectId, wish: Wish, written: Written) -> None:
@@ -191,14 +189,12 @@ class StatusQueue:
             self._common_failures, self._paused_until_s = 0, 0.0
 
     def _say_failed(self, id_: ObjectId, written: Written, attempts: int, pause_s: float) -> None:
-        self._limited.warning(
-            "status could not be written, retrying",
-            error=written.error,
-            kind=str(id_.kind),
-            name=str(id_.key),
-            attempt=attempts,
-            delay_s=round(pause_s, 3),
-        )
+        place = {"kind": str(id_.kind), "name": str(id_.key)}
+        retry = {"attempt": attempts, "delay_s": round(pause_s, 3)}
+        if written.outcome is Outcome.INVALID:
+            self._limited.error("status refused, retrying", error=written.error, **place, **retry)
+        else:
+            self._limited.warning("status could not be written, retrying", error=written.error, **place, **retry)
 
     def _forget_failures(self, id_: ObjectId) -> None:
         """Where it had failed, others of its kind may do as well now."""
@@ -219,7 +215,7 @@ class _Failed(NamedTuple):
     @property
     def is_paced(self) -> bool:
         """After a conflict it is this object that was not as we knew it, and no other."""
-        return self.outcome is Outcome.FAILED
+        return self.outcome is not Outcome.CONFLICT
 
     def is_outdated_by(self, wish: Wish) -> bool:
         """After a conflict a newer version of the object is what was waited for."""

@@ -16,7 +16,8 @@ class Outcome(StrEnum):
     GONE = "gone"
     """The object has been deleted since."""
     INVALID = "invalid"
-    """Refused for what it says: a bug of ours, and the same status need not be tried again."""
+    """Refused for what it says, by a CRD, or by a policy or webhook of the cluster: to be tried again, since people may
+    change these, and nothing tells us."""
     FAILED = "failed"
     """Nobody knows what became of it: to be tried again."""
 

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
+
+import requests
 
 from tests.e2e.controller.arena import Arena, until_serves
 from tests.e2e.controller.fronts import Asked, Front
@@ -137,3 +140,49 @@ def test_a_listener_set_is_told_when_its_gateway_goes_also_while_no_controller_r
         arena.gateway(gateway_class)
         cluster.patch(Kind.GATEWAY, "gw", namespace, {"spec": {"allowedListeners": {"namespaces": {"from": "Same"}}}})
         arena.until(Kind.LISTENER_SET, "of-gw", "Programmed", "True")
+
+
+def refuse_statuses(arena: Arena, route: str) -> Callable[[], None]:
+    """A policy of the cluster that refuses statuses of the arena's HTTPRoutes from now on. Returns what removes it."""
+    path, admin = "/apis/admissionregistration.k8s.io/v1/validatingadmissionpolic", arena.cluster.admin
+    rule = {
+        "apiGroups": ["gateway.networking.k8s.io"],
+        "apiVersions": ["v1"],
+        "operations": ["UPDATE"],
+        "resources": ["httproutes/status"],
+    }
+    namespaces = {"matchLabels": {"kubernetes.io/metadata.name": arena.namespace}}
+    policy = {
+        "matchConstraints": {"resourceRules": [rule], "namespaceSelector": namespaces},
+        "validations": [{"expression": "false", "message": "not today"}],
+    }
+    binding = {"policyName": arena.namespace, "validationActions": ["Deny"]}
+    for plural, spec in (("ies", policy), ("ybindings", binding)):
+        admin.call("POST", path + plural, {"metadata": {"name": arena.namespace}, "spec": spec})
+
+    def is_in_force() -> bool:
+        try:
+            arena.put_status(Kind.HTTP_ROUTE, route, {"parents": []})
+        except requests.HTTPError as error:
+            return "not today" in str(error)
+        return False
+
+    eventually(is_in_force, "the policy is in force", DEADLINE_S)
+    return lambda: admin.call("DELETE", f"{path}ybindings/{arena.namespace}")
+
+
+def test_a_status_that_a_policy_of_the_cluster_refuses_is_written_when_the_policy_has_gone(
+    arena: Arena, proxy: Proxy
+) -> None:
+    arena.gateway(arena.gateway_class())
+    arena.route("web", "a.example.org")
+    admit_statuses = refuse_statuses(arena, "web")
+    with arena.controller(proxies=[proxy]) as controller:
+        until_serves(proxy, "a.example.org")
+        refusal = controller.expect("status refused, retrying", name=f"{arena.namespace}/web")
+        assert "not today" in str(refusal["error"])
+        arena.until_programmed()
+
+        admit_statuses()
+
+        arena.until_accepted("web")

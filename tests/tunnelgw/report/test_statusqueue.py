@@ -309,16 +309,16 @@ def test_a_conflict_without_a_newer_version_is_tried_again(caplog: pytest.LogCap
     assert not caplog.messages
 
 
-def test_a_status_that_is_refused_for_what_it_says_is_told_and_not_tried_again(
+def test_a_status_that_is_refused_for_what_it_says_is_told_once_and_tried_again(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     server = Server()
-    server.outcomes = [Outcome.INVALID]
+    server.outcomes = [Outcome.INVALID, Outcome.INVALID]
     with working(server) as office:
         office.queue.want(wish("one"))
-        office.wait_for("invalid")
+        office.wait_for("invalid", "invalid", "written")
         assert office.queue.depth == 0
-    assert caplog.messages == ["status refused"]
+    assert caplog.messages == ["status refused, retrying"]
 
 
 def test_wishes_that_are_forgotten_are_not_written() -> None:
