@@ -394,6 +394,18 @@ def test_a_proxy_is_emptied_when_its_gateway_goes_together_with_its_token() -> N
         eventually(lambda: proxy.get().json() == {"version": 2}, "not emptied")
 
 
+def test_a_proxy_of_a_gateways_own_serves_nothing_of_it_while_its_class_is_not_accepted() -> None:
+    missing = {"group": "tunnelgw.dev", "kind": "GatewayClassConfig", "name": "missing"}
+    kind, accepted = gateway_class("class")
+    spec = {**msgspec.to_builtins(accepted)["spec"], "parametersRef": missing}
+    with Proxy() as proxy, keeping(proxy) as ours:
+        ours.store.upsert(kind, make(kind, "class", spec, namespace=""))
+        eventually(lambda: proxy.get().json() == {"version": 2}, "still served")
+
+        ours.store.upsert(kind, accepted)
+        eventually(lambda: "listeners" in proxy.get().json(), "not served again")
+
+
 def test_a_proxy_whose_gateway_cannot_be_read_serves_on() -> None:
     with Proxy() as proxy, keeping(proxy) as ours:
         ours.store.reject(Kind.GATEWAY, Key("shop", "gw"), Unreadable("spec.listeners: want a list"))

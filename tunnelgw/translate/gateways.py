@@ -51,15 +51,16 @@ def gateway_setup(view: View, key: Key) -> GatewaySetup | None:
     if setup is None:
         return None
     age = Age(*gateway.age)
-    if setup.problem:
-        return GatewaySetup(name, SHARED, age, problem=f"GatewayClass {name} is not accepted: {setup.problem}")
     ref = gateway.spec.infrastructure.parameters_ref if gateway.spec.infrastructure else None
+    data_plane = SHARED if ref is None else str(key)
+    if setup.problem:
+        return GatewaySetup(name, data_plane, age, problem=f"GatewayClass {name} is not accepted: {setup.problem}")
     if ref is None:
-        return _with(name, SHARED, age, setup.config)
+        return _with(name, data_plane, age, setup.config)
     config = _own_config(view, key.namespace, ref)
     if isinstance(config, str):
-        return GatewaySetup(name, str(key), age, problem=f"infrastructure.parametersRef: {config}")
-    return _with(name, str(key), age, config)
+        return GatewaySetup(name, data_plane, age, problem=f"infrastructure.parametersRef: {config}")
+    return _with(name, data_plane, age, config)
 
 
 def gateways_of(view: View, data_plane: str) -> tuple[Key, ...]:
