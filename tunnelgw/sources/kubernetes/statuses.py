@@ -52,6 +52,8 @@ class StatusWriter:
             self._server.request("PUT", path, body=body, timeout_s=_TIMEOUT_S)
         except Refused as refusal:
             outcome = _OUTCOMES.get(refusal.status_code, Outcome.FAILED)
+            if outcome is Outcome.GONE and refusal.reason != _NOT_FOUND:
+                outcome = Outcome.FAILED
             is_general = refusal.status_code in _GENERAL
             return Written(outcome, str(refusal), is_general, refusal.retry_after_s)
         except ApiServerError as error:
@@ -59,6 +61,10 @@ class StatusWriter:
         return Written(Outcome.WRITTEN)
 
 
+_NOT_FOUND = "NotFound"
+"""The API's word for an object that is not there. Without it nothing is at the path: of several servers one that does
+not know yet of a CRD says so.
+"""
 _OUTCOMES: dict[int, Outcome] = {
     HTTPStatus.CONFLICT: Outcome.CONFLICT,
     HTTPStatus.NOT_FOUND: Outcome.GONE,

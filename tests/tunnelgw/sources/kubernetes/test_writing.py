@@ -12,7 +12,7 @@ from kubernetes.client import Configuration
 from daemonkit.secret import Secret
 from tests.e2e.controller.fronts import Front
 from tests.tunnelgw.sources.cluster import HOME, Cluster
-from tests.tunnelgw.sources.objects import route
+from tests.tunnelgw.sources.objects import make, route
 from tunnelgw.model.kinds import RESOURCES, Kind
 from tunnelgw.model.meta import Key, Object
 from tunnelgw.sources.kubernetes.decode import ObjectDecoder
@@ -108,6 +108,19 @@ def test_a_status_that_the_crd_refuses_is_invalid(cluster: Cluster, namespace: s
 
     assert written.outcome is Outcome.INVALID
     assert "controllerName" in written.error
+
+
+def test_a_status_of_a_kind_that_the_server_does_not_serve_yet_has_failed_and_its_object_is_not_gone(
+    cluster: Cluster,
+) -> None:
+    server = ApiServer(lambda: load_configuration(str(cluster.environment.kubeconfig)))
+    backend = make(Kind.BACKEND, "nas", {"host": "192.0.2.9", "port": 80})
+
+    written = StatusWriter(server).write(Kind.BACKEND, backend, b"{}")
+    server.close()
+
+    assert (written.outcome, written.is_general) == (Outcome.FAILED, False)
+    assert written.error.startswith("404")
 
 
 def test_a_server_that_is_not_there_is_a_value_too(cluster: Cluster, namespace: str, server: ApiServer) -> None:
