@@ -55,7 +55,8 @@ class WishQueue(Protocol):
     def depth(self) -> int:
         """How many wishes wait."""
 
-    def want(self, wishes: Mapping[ObjectId, Wish]) -> None: ...
+    def want(self, wishes: Mapping[ObjectId, Wish | None]) -> None:
+        """None: the object has gone."""
 
     def forget(self) -> None:
         """Nothing is wanted any more."""
@@ -112,7 +113,7 @@ class Reporter:
         self._rush_over_s = over_s if over_s > now_s else math.inf
         if over_s <= now_s:
             released = self._owed.release(has_answered, now_s)
-            self._status_queue.want({id_: wish for id_ in released if (wish := self._wish(situation, id_)) is not None})
+            self._status_queue.want({id_: self._wish(situation, id_) for id_ in released})
         self._metrics.pending_statuses.set(self._status_queue.depth + len(self._owed))
 
     # -- what receipts say -------------------------------------------------------------------------------------------
@@ -213,6 +214,7 @@ class Reporter:
     # -- what is said ------------------------------------------------------------------------------------------------
 
     def _wish(self, situation: Situation, id_: ObjectId) -> Wish | None:
+        """None: there is no such object any more."""
         item = situation.snapshot.read(Entry(id_.kind, id_.key))
         if not isinstance(item, Object):
             return None

@@ -61,6 +61,8 @@ class StatusQueue:
         self._failed: dict[ObjectId, _Failed] = {}
         self._in_hand: set[ObjectId] = set()
         """So that no two threads write one object at a time."""
+        self._gone: set[ObjectId] = set()
+        """Those in hand that do not exist any more."""
         self._common_failures = 0
         """Pauses in a row of all threads together."""
         self._paused_until_s = 0.0
@@ -73,16 +75,30 @@ class StatusQueue:
         """How many wishes wait."""
         return len(self._wishes)
 
-    def want(self, wishes: Mapping[ObjectId, Wish]) -> None:
+    def want(self, wishes: Mapping[ObjectId, Wish | None]) -> None:
+        """None: the object has gone, which a server that forbids us to write it would never say."""
         if not wishes:
             return
         with self._changed:
-            self._wishes.update(wishes)
             for id_, wish in wishes.items():
-                failed = self._failed.get(id_)
-                if failed is not None and failed.is_outdated_by(wish):
-                    del self._failed[id_]
+                if wish is None:
+                    self._drop(id_)
+                else:
+                    self._put(id_, wish)
             self._changed.notify(len(wishes))
+
+    def _put(self, id_: ObjectId, wish: Wish) -> None:
+        self._wishes[id_] = wish
+        self._gone.discard(id_)
+        failed = self._failed.get(id_)
+        if failed is not None and failed.is_outdated_by(wish):
+            del self._failed[id_]
+
+    def _drop(self, id_: ObjectId) -> None:
+        self._wishes.pop(id_, None)
+        self._failed.pop(id_, None)
+        if id_ in self._in_hand:
+            self._gone.add(id_)
 
     def forget(self) -> None:
         """Nothing is wanted any more."""
@@ -105,6 +121,7 @@ class StatusQueue:
             finally:
                 with self._changed:
                     self._in_hand.discard(id_)
+                    self._gone.discard(id_)
                     if self._wishes:
                         self._changed.notify()
             self._observe(id_.kind, outcome)
@@ -163,6 +180,8 @@ class StatusQueue:
 
     def _again(self, id_: ObjectId, wish: Wish, written: Written) -> None:
         with self._changed:
+            if id_ in self._gone:
+                return
             attempts = self._failed[id_].attempts + 1 if id_ in self._failed else 1
             pause_s = backoff.full_jitter(min(FIRST_PAUSE_S * 2.0 ** min(attempts, 10), MAX_PAUSE_S))
             newer = self._wishes.setdefault(id_, wish)
@@ -175,7 +194,8 @@ class StatusQueue:
     def _pause(self, id_: ObjectId, wish: Wish, written: Written) -> None:
         """Of all threads. What the others have begun may fail during it, and makes it no longer."""
         with self._changed:
-            self._wishes.setdefault(id_, wish)
+            if id_ not in self._gone:
+                self._wishes.setdefault(id_, wish)
             now_s = self._clock()
             if now_s >= self._paused_until_s:
                 self._common_failures += 1

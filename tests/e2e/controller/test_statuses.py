@@ -186,3 +186,19 @@ def test_a_status_that_a_policy_of_the_cluster_refuses_is_written_when_the_polic
         admit_statuses()
 
         arena.until_accepted("web")
+
+
+def test_nothing_waits_for_a_right_to_write_the_status_of_a_route_that_has_gone(
+    arena: Arena, proxy: Proxy, api_front: Front, tmp_path: Path
+) -> None:
+    arena.gateway(arena.gateway_class())
+    arena.route("web", "a.example.org")
+    api_front.answer(lambda asked: is_status_write(asked) and "/httproutes/" in asked.path, 403)
+    kubeconfig = arena.cluster.through(api_front.url, tmp_path)
+    with arena.controller(proxies=[proxy], kubeconfig=kubeconfig) as controller:
+        controller.expect("status could not be written, retrying", kind="HTTPRoute")
+        eventually(lambda: controller.metric("tunnelgw_status_queue_depth") == 1, "only the route's waits", DEADLINE_S)
+
+        arena.delete(Kind.HTTP_ROUTE, "web")
+
+        eventually(lambda: controller.metric("tunnelgw_status_queue_depth") == 0, "nothing waits", DEADLINE_S)

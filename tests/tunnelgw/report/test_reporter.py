@@ -46,13 +46,15 @@ class Queue:
     def __init__(self) -> None:
         self.depth = 0
         self.wanted: list[Wish] = []
+        self.gone: list[ObjectId] = []
         self.has_forgotten = False
 
     def forget(self) -> None:
         self.has_forgotten = True
 
-    def want(self, wishes: Mapping[ObjectId, Wish]) -> None:
-        self.wanted += wishes.values()
+    def want(self, wishes: Mapping[ObjectId, Wish | None]) -> None:
+        self.wanted += (wish for wish in wishes.values() if wish is not None)
+        self.gone += (id_ for id_, wish in wishes.items() if wish is None)
 
 
 @dataclass
@@ -433,8 +435,10 @@ def test_what_is_owed_is_not_said_by_who_leads_no_more() -> None:
     assert scene.queue.has_forgotten
 
 
-def test_an_object_that_is_gone_is_told_nothing() -> None:
+def test_an_object_that_is_gone_is_told_nothing_and_those_who_write_hear_of_it() -> None:
+    gone = ObjectId(Kind.HTTP_ROUTE, Key("shop", "gone"))
     scene = Scene()
     scene.report()
 
-    assert scene.report(ObjectId(Kind.HTTP_ROUTE, Key("shop", "gone"))) == {}
+    assert scene.report(gone) == {}
+    assert scene.queue.gone == [gone]

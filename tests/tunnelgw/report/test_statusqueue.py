@@ -321,6 +321,29 @@ def test_a_status_that_is_refused_for_what_it_says_is_told_once_and_tried_again(
     assert caplog.messages == ["status refused, retrying"]
 
 
+@pytest.mark.parametrize("is_in_hand", [False, True], ids=["between two attempts", "while it is tried"])
+def test_the_status_of_an_object_that_has_gone_is_not_tried_again(*, is_in_hand: bool) -> None:
+    """A server that forbids us to write it says so of objects that do not exist, too."""
+    server = Server()
+    server.outcomes = [Outcome.FAILED]
+    with working(server) as office:
+        if is_in_hand:
+            server.open.clear()
+        office.queue.want(wish("one"))
+        server.wait_for("one for 1")
+        if not is_in_hand:
+            office.wait_for("failed")
+
+        office.queue.want({WEB: None})
+        server.open.set()
+
+        office.wait_for("failed")
+        assert office.queue.depth == 0
+        office.queue.want(wish("anew"))
+        office.wait_for("failed", "written")
+        assert server.written == ["one for 1", "anew for 1"]
+
+
 def test_wishes_that_are_forgotten_are_not_written() -> None:
     server = Server()
     with working(server) as office:
