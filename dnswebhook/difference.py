@@ -4,7 +4,7 @@ The value rules (1, 2, 3 and 5 of `dnswebhook.plan`) live here; putting the resu
 """
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from functools import cached_property
 
 import msgspec
@@ -17,6 +17,8 @@ from dnswebhook.operations import Update
 from dnswebhook.ownership import place_in_listing
 from dnswebhook.wishes import Refusal, RefusalReason, SetKey, Skip, SkipReason, Wish
 
+LEADING_TYPES = frozenset({"A", "AAAA", "CNAME"})
+"""They lead a client to a host, so one takes the place of another. Texts and the like take nobody's."""
 _MAX_WAY_CHARACTERS = 1000
 
 
@@ -212,13 +214,14 @@ class Difference:
             else:
                 self._chains.add(wish.name, spec.value)
 
-    def _keep_unless_replaced(self, name: str) -> None:
-        """Where all that should come was refused, nothing comes, so nothing goes."""
-        here = [self.sets[wish.key] for wish in self.by_name[name]]
-        if not any(result.adds_or_rewrites for result in here):
-            for result in here:
-                result.has_blocked_delete |= bool(result.deletes)
-                result.deletes = []
+    def _keep_unless_replaced(self, name: str, kept: Collection[str] | None = None) -> None:
+        """Where all that should come was refused, nothing comes, so nothing goes, of the types `kept` or of any."""
+        here = [(wish, self.sets[wish.key]) for wish in self.by_name[name]]
+        if not any(result.adds_or_rewrites for _, result in here):
+            for wish, result in here:
+                if kept is None or wish.type in kept:
+                    result.has_blocked_delete |= bool(result.deletes)
+                    result.deletes = []
 
     def _drop_vouchers_of_refused(self) -> None:
         """No ownership record for a record that will not be there: it would claim what somebody else may add."""
@@ -244,10 +247,10 @@ class Difference:
 
     def _keep_what_refused_ones_replace(self) -> None:
         """A name loses its last row for nothing but what comes: it may be an address that goes for one of IPv6."""
-        refused = {(refusal.name, refusal.type) for refusal in self.refusals}
+        refused = {(refusal.name, refusal.type) for refusal in self.refusals if refusal.type in LEADING_TYPES}
         for name, wishes in self.by_name.items():
             if any(wish.is_wanted and wish.key in refused for wish in wishes) and self.is_emptied(name):
-                self._keep_unless_replaced(name)
+                self._keep_unless_replaced(name, LEADING_TYPES)
 
 
 def _told_as(row: Record) -> str:

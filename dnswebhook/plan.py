@@ -20,7 +20,7 @@ from collections import defaultdict
 from collections.abc import Iterable
 from functools import partial
 
-from dnswebhook.difference import Difference, SetDifference
+from dnswebhook.difference import LEADING_TYPES, Difference, SetDifference
 from dnswebhook.domains import DomainFilter, ProtectedNames
 from dnswebhook.model import Capabilities, Changes, Origin, Record
 from dnswebhook.operations import Create, CreateTogether, Delete, Operation, Plan, Step, Strand, Switch
@@ -174,7 +174,7 @@ class _StrandBuilder:
 
     def _write_name(self, name: str, wishes: list[Wish]) -> None:
         """A switch where a CNAME comes or goes; else updates, creates, deletes. The last row of the name goes only if
-        something has come."""
+        something has come in its place."""
         needed = [(wish, self._difference.sets[wish.key]) for wish in wishes]
         creates = [(wish, spec) for wish, result in needed for spec in result.creates]
         deletes = [(wish.key, row) for wish, result in needed for row in result.deletes]
@@ -198,12 +198,14 @@ class _StrandBuilder:
         whole = [wish for wish in wishes if creates and self._must_come_whole(wish)]
         for wish in whole:
             specs = tuple(self._difference.sets[wish.key].creates)
-            come.append(self._add(CreateTogether(specs), _distinct(self._vouched[wish.key])))
+            self._add(CreateTogether(specs), _distinct(self._vouched[wish.key]))
         vouched = {wish.key: _distinct(self._vouched[wish.key]) for wish, _ in creates}  # one tuple for all of a set
         for wish, spec in creates:
             if wish not in whole:
-                come.append(self._add(Create(spec), vouched[wish.key]))
-                self._vouch(wish, come[-1])
+                step = self._add(Create(spec), vouched[wish.key])
+                self._vouch(wish, step)
+                if wish.type in LEADING_TYPES:
+                    come.append(step)
         self._delete(later, tuple(come) if self._difference.is_emptied(name) else ())
 
     def _must_come_whole(self, wish: Wish) -> bool:
@@ -212,8 +214,10 @@ class _StrandBuilder:
         return wish.type == "TXT" and wish.owned is None and is_new and len(self._difference.sets[wish.key].creates) > 1
 
     def _delete(self, rows: list[tuple[SetKey, Record]], needs_one_of: tuple[int, ...] = ()) -> None:
+        """`needs_one_of`: steps in whose place these rows are, so far as they lead to a host."""
         for key, row in rows:
-            self._removals[key].append(self._add(Delete(row), needs_one_of=needs_one_of))
+            needed = needs_one_of if row.type in LEADING_TYPES else ()
+            self._removals[key].append(self._add(Delete(row), needs_one_of=needed))
 
     def _remove_voucher(self, voucher: Wish) -> None:
         deletes = self._difference.sets[voucher.key].deletes

@@ -113,6 +113,20 @@ def test_the_last_row_of_a_name_goes_once_something_has_come() -> None:
     assert Step(Delete(four)) == steps(planned(changes, four, txt))[-1], "the text stays"
 
 
+def test_an_address_waits_for_no_record_that_does_not_take_its_place_nor_a_text_for_an_address() -> None:
+    four, txt = row("app.example.com", "A", "192.0.2.1"), row("app.example.com", "TXT", "old")
+    six, mx = (
+        Endpoint("app.example.com", "AAAA", ("2001:db8::1",)),
+        Endpoint("app.example.com", "MX", ("10 a.example",)),
+    )
+    both = (a("app.example.com", "192.0.2.1"), Endpoint("app.example.com", "TXT", ("old",)))
+
+    found = steps(planned(Changes(create=(six, mx), delete=both), four, txt))
+
+    assert [Step(Delete(four), needs_one_of=(0,)), Step(Delete(txt))] == found[2:]
+    assert Step(Delete(four)) == steps(planned(Changes(create=(mx,), delete=both), four, txt))[1]
+
+
 def test_each_ownership_record_vouches_for_its_own_type() -> None:
     changes = Changes(
         create=(

@@ -89,6 +89,26 @@ def test_where_another_record_stays_a_refused_one_holds_back_no_removal() -> Non
     assert [Delete(old)] == operations(planned(changes, *rows))
 
 
+@pytest.mark.parametrize(
+    "refused",
+    [Endpoint("app.example.com", "TXT", ("x" * 300,)), Endpoint("app.example.com", "MX", ("10 a.example.com",))],
+)
+def test_a_refused_record_that_takes_no_place_of_an_address_holds_back_no_removal(refused: Endpoint) -> None:
+    """external-dns asks for it in each pass, so the address of a Service that has gone would stay for ever."""
+    old, txt = row("app.example.com", "A", "192.0.2.1"), ownership("app.example.com", "A")
+    old_txt = row("a-app.example.com", "TXT", txt.targets[0])
+    rows = [old, old_txt, row("app.example.com", "MX", "10 a.example.com", is_enabled=False)]
+    changes = Changes(
+        create=(refused, ownership("app.example.com", refused.record_type)),
+        delete=(a("app.example.com", "192.0.2.1"), txt),
+    )
+
+    plan = planned(changes, *rows)
+
+    assert [Delete(old), Delete(old_txt)] == operations(plan)
+    assert {("app.example.com", refused.record_type)} == {(refusal.name, refusal.type) for refusal in plan.refusals}
+
+
 def test_a_cname_in_a_loop_gets_no_ownership_and_what_it_should_replace_keeps_its_own() -> None:
     first, second = "app.example.com", "www.example.com"
     txt = ownership(second, "A")

@@ -525,6 +525,28 @@ def test_an_address_stays_until_the_one_of_the_other_family_has_come(view: Unifi
         rig.assert_ends_with(turned)
 
 
+def test_an_address_that_is_to_go_does_not_stay_for_a_mail_host_that_cannot_come(view: UnifiView) -> None:
+    """Neither for one that is refused in each pass, nor for one that the controller does not take now."""
+    changed = [each for each in BEFORE if each.dns_name not in ("gone.example.org", "struck-gone.example.org")]
+    changed.append(endpoint("struck-gone.example.org", "MX", "10 mail.example.net"))
+    in_the_way = HeldRow("gone.example.org", "MX", "10 mail.example.net", kind="disabled")
+    with daemon_on(view) as daemon:
+        rig = Rig(view, daemon)
+        rig.begin()
+        view.add({in_the_way})
+        rig.loop = Loop(daemon.url("api"), planner=Planner(OWNER_ID, managed_types=frozenset({"A", "CNAME", "MX"})))
+        fault = view.controller.fault(faults.bad_gateway(), "create", name="struck-gone.example.org")
+
+        rig.loop.try_pass([*changed, endpoint("gone.example.org", "MX", "10 mail.example.net")])
+
+        assert fault.strikes
+        assert {"192.0.2.5", "192.0.2.7"}.isdisjoint(row.value for row in view.held())
+        rig.heal()
+        assert rig.loop.settle(changed)
+        assert view.held() == rows_of(changed) | FOREIGN | {in_the_way}
+        rig.assert_clean()
+
+
 def test_rows_that_are_switched_off_or_made_by_the_controller_stay_as_they_are(view: UnifiView) -> None:
     in_the_way = {
         HeldRow("new.example.org", "AAAA", "2001:db8::1", kind="disabled"),
