@@ -185,7 +185,7 @@ class StatusQueue:
             attempts = self._failed[id_].attempts + 1 if id_ in self._failed else 1
             pause_s = backoff.full_jitter(min(FIRST_PAUSE_S * 2.0 ** min(attempts, 10), MAX_PAUSE_S))
             newer = self._wishes.setdefault(id_, wish)
-            failed = _Failed(attempts, self._clock() + pause_s, written.outcome, wish.item.metadata.resource_version)
+            failed = _Failed(attempts, self._clock() + pause_s, written.outcome, wish)
             if not failed.is_outdated_by(newer):
                 self._failed[id_] = failed
         if failed.is_paced:
@@ -229,8 +229,7 @@ class _Failed(NamedTuple):
     attempts: int
     not_before_s: float
     outcome: Outcome
-    resource_version: str
-    """Of the object for which it was made."""
+    wish: Wish
 
     @property
     def is_paced(self) -> bool:
@@ -238,5 +237,8 @@ class _Failed(NamedTuple):
         return self.outcome is not Outcome.CONFLICT
 
     def is_outdated_by(self, wish: Wish) -> bool:
-        """After a conflict a newer version of the object is what was waited for."""
-        return self.outcome is Outcome.CONFLICT and wish.item.metadata.resource_version != self.resource_version
+        """After a conflict a newer version of the object is what was waited for. What was refused for what it says may
+        be taken when the status, or its object, says something else."""
+        if self.outcome is Outcome.CONFLICT:
+            return wish.item.metadata.resource_version != self.wish.item.metadata.resource_version
+        return self.outcome is Outcome.INVALID and wish != self.wish

@@ -321,6 +321,35 @@ def test_a_status_that_is_refused_for_what_it_says_is_told_once_and_tried_again(
     assert caplog.messages == ["status refused, retrying"]
 
 
+@pytest.mark.parametrize(
+    ("newer", "written"),
+    [(wish("two"), "two for 1"), (wish("one", version="2"), "one for 2")],
+    ids=["status", "object"],
+)
+@pytest.mark.parametrize("is_in_hand", [False, True], ids=["between two attempts", "while it is tried"])
+def test_after_a_refusal_for_what_a_status_says_another_is_written_at_once(
+    newer: dict[ObjectId, Wish], written: str, *, is_in_hand: bool
+) -> None:
+    """Whoever has seen the refusal, and edits the object, does not wait for the next attempt."""
+    server = Server()
+    server.outcomes = [Outcome.INVALID]
+    with working(server, clock=lambda: 0.0) as office:  # no pause ends
+        if is_in_hand:
+            server.open.clear()
+        office.queue.want(wish("one"))
+        server.wait_for("one for 1")
+        if not is_in_hand:
+            office.wait_for("invalid")
+            office.queue.want(wish("one"))
+
+        office.queue.want(newer)
+        server.open.set()
+
+        office.wait_for("invalid", "written")
+        assert server.written == ["one for 1", written]
+        assert office.queue.depth == 0
+
+
 @pytest.mark.parametrize("is_in_hand", [False, True], ids=["between two attempts", "while it is tried"])
 def test_the_status_of_an_object_that_has_gone_is_not_tried_again(*, is_in_hand: bool) -> None:
     """A server that forbids us to write it says so of objects that do not exist, too."""
