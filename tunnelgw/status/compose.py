@@ -62,16 +62,16 @@ def compose(wish: Wish, author: Author, now: str) -> Composed:
 
 def _patch(wish: Wish, author: Author, now: str) -> tuple[Patch | None, tuple[ParentRef, ...]]:
     item, verdict = wish.item, wish.verdict
-    generation = item.metadata.generation
+    generation, name = item.metadata.generation, author.controller_name
     match item, verdict:
         case GatewayClass(), ClassVerdict():
             return class_status(item.status, verdict, author.features, generation, now), ()
         case Gateway(), GatewayVerdict():
             return gateway_status(item.status, verdict, wish.delivery, generation, now), ()
         case ListenerSet(), ListenerSetVerdict():
-            return listener_set_status(item.status, verdict, wish.delivery, generation, now), ()
+            return listener_set_status(item.status, verdict, wish.delivery, name, generation, now), ()
         case ListenerSet(), OrphanVerdict():
-            return orphan_status(item.status, verdict, generation, now), ()
+            return orphan_status(item.status, verdict, name, generation, now), ()
         case ((HttpRoute() | GrpcRoute()), (RouteVerdict() | None)):
             return route_status(item.status, verdict or RouteVerdict(()), _writer(item, author, now))
         case BackendTlsPolicy(), (PolicyVerdict() | None):

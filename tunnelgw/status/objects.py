@@ -134,13 +134,18 @@ def gateway_status(
 
 
 def listener_set_status(
-    stored: msgspec.Raw, verdict: ListenerSetVerdict, delivery: Delivery, generation: int, now: str
+    stored: msgspec.Raw,
+    verdict: ListenerSetVerdict,
+    delivery: Delivery,
+    controller_name: str,
+    generation: int,
+    now: str,
 ) -> Patch | None:
     """Raises Outdated."""
     current = _decode_listener_set(stored)
     findings = [*_with_programmed(verdict.findings, current.conditions, delivery.is_held, generation)]
     if delivery.finding is not None:
-        findings.append(delivery.finding)
+        findings.append(_signed(delivery.finding, controller_name))
     new = _ListenerSet(
         merge_conditions(current.conditions, findings, LISTENER_SET_CONDITIONS, generation, now),
         _listeners(current.listeners, verdict.listeners, delivery, generation, now),
@@ -153,15 +158,26 @@ def listener_set_status(
     }
 
 
-def orphan_status(stored: msgspec.Raw, verdict: OrphanVerdict, generation: int, now: str) -> Patch | None:
-    """Of a ListenerSet whose Gateway has gone. None also where no controller of this sort has told anything of it: then
-    nobody knows whose it was. Raises Outdated.
+def orphan_status(
+    stored: msgspec.Raw, verdict: OrphanVerdict, controller_name: str, generation: int, now: str
+) -> Patch | None:
+    """Of a ListenerSet whose Gateway has gone. None also where this controller has told nothing of it: another one may
+    have, which has heard of a Gateway before us. Raises Outdated.
     """
     current = _decode_listener_set(stored)
-    if all(condition.type != ConditionType.DELIVERED for condition in current.conditions):
+    if not any(_is_signed(condition, controller_name) for condition in current.conditions):
         return None
     conditions = merge_conditions(current.conditions, verdict.findings, LISTENER_SET_CONDITIONS, generation, now)
     return {"conditions": conditions_json(conditions), "listeners": []}
+
+
+def _signed(finding: Finding, controller_name: str) -> Finding:
+    """The status of a ListenerSet has no field for whose it is."""
+    return msgspec.structs.replace(finding, message=f"{controller_name}: {finding.message}")
+
+
+def _is_signed(condition: Condition, controller_name: str) -> bool:
+    return condition.type == ConditionType.DELIVERED and condition.message.startswith(f"{controller_name}: ")
 
 
 def route_status(

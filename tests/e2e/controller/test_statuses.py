@@ -142,6 +142,41 @@ def test_a_listener_set_is_told_when_its_gateway_goes_also_while_no_controller_r
         arena.until(Kind.LISTENER_SET, "of-gw", "Programmed", "True")
 
 
+def test_a_controller_that_has_not_heard_of_a_gateway_leaves_the_listener_sets_that_another_has_judged(
+    arena: Arena, proxy: Proxy, api_front: Front, tmp_path: Path
+) -> None:
+    """Else each would write against the other, dozens of times in a second."""
+    cluster, namespace, other = arena.cluster, arena.namespace, f"{arena.controller_name}-other"
+
+    def gateway(name: str, gateway_class: str) -> None:
+        arena.gateway(gateway_class, name)
+        cluster.patch(Kind.GATEWAY, name, namespace, {"spec": {"allowedListeners": {"namespaces": {"from": "Same"}}}})
+
+    def listener_set(name: str, gateway: str, delivered: str) -> str:
+        listener = {"name": "more", "port": 80, "protocol": "HTTP", "hostname": f"{name}.example.org"}
+        set_spec = {"parentRef": {"name": gateway}, "listeners": [listener]}
+        cluster.create(Kind.LISTENER_SET, name, set_spec, namespace)
+        arena.until(Kind.LISTENER_SET, name, "tunnelgw.dev/Delivered", delivered)
+        return str(arena.read(Kind.LISTENER_SET, name)["metadata"]["resourceVersion"])
+
+    gateway_class = arena.gateway_class()
+    gateway("theirs", arena.gateway_class("other", tunnel_id=None, direct="127.0.0.1", controller_name=other))
+    kubeconfig = cluster.through(api_front.url, tmp_path)
+    with arena.controller(proxies=[proxy]), arena.controller("--controller-name", other, kubeconfig=kubeconfig):
+        listener_set("before", "theirs", "False")  # it has no proxy
+        deaf = api_front.hold(lambda asked: "/gateways" in asked.path)
+        api_front.cut()
+        deaf.wait()
+
+        gateway("ours", gateway_class)
+        version = listener_set("of-ours", "ours", "True")
+        for name in ("seen", "seen-again"):
+            listener_set(name, "theirs", "False")
+
+        assert arena.read(Kind.LISTENER_SET, "of-ours")["metadata"]["resourceVersion"] == version
+        deaf.release()
+
+
 def refuse_statuses(arena: Arena, route: str) -> Callable[[], None]:
     """A policy of the cluster that refuses statuses of the arena's HTTPRoutes from now on. Returns what removes it."""
     path, admin = "/apis/admissionregistration.k8s.io/v1/validatingadmissionpolic", arena.cluster.admin

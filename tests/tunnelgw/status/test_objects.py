@@ -41,7 +41,8 @@ LISTENER = ListenerVerdict("web", (ACCEPTED, RESOLVED), (RouteGroupKind("HTTPRou
 GATEWAY = GatewayVerdict(
     (ACCEPTED, RESOLVED), "shared", "", (GatewayAddress("192.0.2.1"),), (LISTENER,), attached_listener_sets=1
 )
-WRITER = Writer("tunnelgw.dev/tunnel-gateway-controller", "apps", 4, NOW)
+AUTHOR = "tunnelgw.dev/tunnel-gateway-controller"
+WRITER = Writer(AUTHOR, "apps", 4, NOW)
 
 
 def stored(patch: Patch | None) -> msgspec.Raw:
@@ -186,21 +187,23 @@ def test_a_class_says_which_features_are_served() -> None:
 def test_a_listener_set_has_conditions_and_listeners_of_its_own() -> None:
     verdict = ListenerSetVerdict(Key("infra", "gw"), "shared", (ACCEPTED,), (LISTENER,))
 
-    patch = listener_set_status(NO_STATUS, verdict, HELD, 2, NOW)
+    patch = listener_set_status(NO_STATUS, verdict, HELD, AUTHOR, 2, NOW)
 
     assert patch is not None
     assert conditions(patch) == {"Accepted": ("True", "Accepted"), "Programmed": ("True", "Programmed")}
-    assert listener_set_status(stored(patch), verdict, NOT_HELD, 2, LATER) is None
+    assert listener_set_status(stored(patch), verdict, NOT_HELD, AUTHOR, 2, LATER) is None
 
 
-def test_a_listener_set_says_as_its_gateway_does_whether_it_is_delivered() -> None:
+def test_a_listener_set_says_as_its_gateway_does_whether_it_is_delivered_and_who_says_so() -> None:
     verdict = ListenerSetVerdict(Key("infra", "gw"), "shared", (ACCEPTED,), (LISTENER,))
     finding = Finding(ConditionType.DELIVERED, Status.FALSE, Reason.DELIVERY_FAILED, "no answer")
 
-    patch = listener_set_status(NO_STATUS, verdict, Delivery(True, finding), 2, NOW)
+    patch = listener_set_status(NO_STATUS, verdict, Delivery(True, finding), AUTHOR, 2, NOW)
 
     assert patch is not None
     assert conditions(patch)["tunnelgw.dev/Delivered"] == ("False", "DeliveryFailed")
+    assert patch["conditions"][-1]["message"] == f"{AUTHOR}: no answer"
+    assert listener_set_status(stored(patch), verdict, Delivery(True, finding), AUTHOR, 2, LATER) is None
 
 
 def test_a_route_says_something_to_each_parent_of_ours_and_nothing_twice() -> None:
