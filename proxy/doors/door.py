@@ -23,7 +23,7 @@ from proxy.doors.h2connection import H2Connection
 from proxy.doors.introduction import Introduction
 from proxy.doors.member import Member
 from proxy.doors.misdirected import IN_CLEAR, Admission, Misdirection
-from proxy.doors.networks import Networks
+from proxy.doors.networks import Networks, networks_of
 from proxy.doors.registry import Registry
 from proxy.doors.terms import Terms
 from proxy.doors.tls import ListenerContexts
@@ -293,7 +293,7 @@ class Door:
 def layouts(table: routing.Table, terms: Terms) -> Iterable[tuple[str, Layout]]:
     """By name, of all doors of the table that have a socket."""
     forwarding = table.settings.forwarding
-    trusted, introducing = Networks(forwarding.trusted_proxies), Networks(forwarding.proxy_protocol)
+    trusted, introducing = networks_of(forwarding.trusted_proxies), networks_of(forwarding.proxy_protocol)
     behind: dict[str, list[document.Listener]] = {}
     for listener in table.settings.listeners:
         if listener.port:

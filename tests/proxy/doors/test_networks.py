@@ -1,8 +1,13 @@
 """Peers by their addresses."""
 
-import pytest
+import ipaddress
+import time
 
-from proxy.doors.networks import Networks
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from proxy.doors.networks import Networks, networks_of
 
 
 @pytest.mark.parametrize(
@@ -39,3 +44,41 @@ def test_networks_of_ipv4_may_be_spelled_as_sockets_of_both_families_show_them(
 
 def test_without_any_network_nobody_is_within() -> None:
     assert not Networks([]).contain("127.0.0.1")
+
+
+# Of few addresses, so that networks lie in each other and side by side, and peers in and between them.
+BYTES = st.sampled_from([0, 1, 2, 3, 127, 128, 254, 255])
+V4 = st.builds("{}.0.{}.{}".format, BYTES, BYTES, BYTES)
+V6 = st.builds("::{:x}:{:x}".format, BYTES, BYTES)
+NETWORKS = st.one_of(
+    st.builds("{}/{}".format, V4, st.integers(0, 32)), st.builds("{}/{}".format, V6, st.integers(0, 128)), V4, V6
+)
+
+
+@given(st.lists(NETWORKS, max_size=8), st.lists(V4 | V6, min_size=1, max_size=8))
+def test_networks_contain_what_one_of_them_contains(networks: list[str], peers: list[str]) -> None:
+    each = [ipaddress.ip_network(network, strict=False) for network in networks]
+
+    found = [Networks(networks).contain(peer) for peer in peers]
+
+    assert found == [any(ipaddress.ip_address(peer) in network for network in each) for peer in peers]
+
+
+def test_to_look_for_a_peer_in_thousands_of_networks_costs_no_more_than_in_one() -> None:
+    few, many = Networks(["10.0.0.1"]), Networks([f"10.{at // 250}.{at % 250}.1" for at in range(10_000)])
+
+    def cost_s(networks: Networks) -> float:
+        """Of a hundred, the least of some tries."""
+        spent = []
+        for _ in range(5):
+            began_s = time.thread_time()
+            for _ in range(100):
+                networks.contain("10.39.249.2")
+            spent.append(time.thread_time() - began_s)
+        return min(spent)
+
+    assert cost_s(many) < 10 * cost_s(few)
+
+
+def test_the_networks_of_a_document_like_the_one_before_are_those_of_before() -> None:
+    assert networks_of(("192.0.2.0/24",)) is networks_of(("192.0.2.0/24",))
