@@ -1,11 +1,15 @@
 """Listeners: where requests come in, on a port of this host or through the tunnel."""
 
 import ipaddress
-from typing import Annotated, Literal
+from functools import lru_cache
+from typing import Annotated, Final, Literal
 
 import msgspec
 
 from proxy.document.part import UNSET, Certificate, Hostname, Name, Part, Pem, Port, Timestamp, Unset
+
+_MAX_KEPT: Final = 64
+"""Characters: more than any address has, with its zone."""
 
 
 class ClientValidation(Part, frozen=True):
@@ -59,6 +63,12 @@ class Listener(Part, frozen=True):
 
 def canonical_address(address: str) -> str:
     """The one spelling of an IP address, since IPv6 has many; what is none stays as it is."""
+    return _canonical(address) if len(address) <= _MAX_KEPT else address
+
+
+@lru_cache(maxsize=256)
+def _canonical(address: str) -> str:
+    """Thousands of listeners have few addresses, and are gone through with each change."""
     try:
         return str(ipaddress.ip_address(address))
     except ValueError:

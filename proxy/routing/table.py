@@ -16,6 +16,8 @@ _EVERYTHING = (document.Match(),)
 _STEP = 20
 _MATCHES_PER_STEP = 20
 """Compiled, entered or taken out. A route may have thousands, and be entered under thousands of hostnames."""
+_LOOKS_PER_MATCH = 25
+"""To ask whether a hostname is one of a listener costs that much less than to enter a match there."""
 
 _Change: TypeAlias = Callable[[RouteSet, str, Iterable[Match]], None]
 
@@ -75,6 +77,8 @@ class TableBuilder:
         self._hostnames = {listener.name: listener.hostname or "" for listener in settings.listeners} or {"": ""}
         self._replaced: list[object] = []
         """What only the table before still needs."""
+        self._looks = 0
+        """Work done in this step."""
         self._sets: dict[str, RouteSet] = {}
         self._unfilled: dict[str, RouteSet] = {}
         """Of listeners that the table before does not have."""
@@ -87,6 +91,7 @@ class TableBuilder:
     def removing_routes(self, numbers: Iterable[int]) -> Iterator[None]:
         """Routes of the table before."""
         filled = {name: routes for name, routes in self._sets.items() if name not in self._unfilled}
+        self._looks = 0
         for number in numbers:
             route = self._routes.pop(number)
             self._replaced.append(route)
@@ -119,6 +124,7 @@ class TableBuilder:
 
     def adding_routes(self, routes: Iterable[tuple[int, int, document.Route]]) -> Iterator[None]:
         """Each with its number, which no other route has, and its place, which counts when it has no name."""
+        self._looks = 0
         for number, place, route in routes:
             compiled = self._routes[number] = yield from self._compiling(route, place)
             yield from self._changing(compiled, self._sets, RouteSet.add)
@@ -145,26 +151,29 @@ class TableBuilder:
         if previous is not None:
             yield from _dismantle(previous, self._replaced, self._sets.keys() - self._unfilled.keys())
 
-    def _entries(self, route: CompiledRoute, sets: dict[str, RouteSet]) -> Iterator[tuple[str, str]]:
-        """Under which hostnames of which listeners a route is found."""
-        for listener in route.listeners or sets:
-            own = self._hostnames.get(listener)
-            if own is not None and listener in sets:
-                for hostname in route.hostnames:
-                    if hosts_overlap(own, hostname):
-                        yield listener, hostname
-
     def _changing(self, route: CompiledRoute, sets: dict[str, RouteSet], change: _Change) -> Iterator[None]:
         """Those of `sets` that the route belongs to, some matches at a time."""
-        count = 0
-        for listener, hostname in self._entries(route, sets):
-            for start in range(0, len(route.matches), _MATCHES_PER_STEP):
-                matches = route.matches[start : start + _MATCHES_PER_STEP]
-                change(sets[listener], hostname, matches)
-                count += len(matches)
-                if count >= _MATCHES_PER_STEP:
-                    count = 0
+        for listener in route.listeners or sets:
+            own = self._hostnames.get(listener)
+            if own is None or listener not in sets:
+                continue
+            for hostname in route.hostnames:
+                if hosts_overlap(own, hostname):
+                    for start in range(0, len(route.matches), _MATCHES_PER_STEP):
+                        matches = route.matches[start : start + _MATCHES_PER_STEP]
+                        change(sets[listener], hostname, matches)
+                        if self._is_step_over(len(matches) * _LOOKS_PER_MATCH):
+                            yield
+                elif self._is_step_over(1):
                     yield
+
+    def _is_step_over(self, looks: int) -> bool:
+        """Once so much more has been done; then the next one has begun."""
+        self._looks += looks
+        if self._looks < _MATCHES_PER_STEP * _LOOKS_PER_MATCH:
+            return False
+        self._looks = 0
+        return True
 
     def _compiling(self, route: document.Route, place: int) -> Generator[None, None, CompiledRoute]:
         name = route.name or f"routes[{place}]"
