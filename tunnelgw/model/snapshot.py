@@ -103,16 +103,17 @@ class Snapshot:
     def of(cls, items: Iterable[tuple[Kind, Object]], absent: frozenset[Kind] = frozenset()) -> "Snapshot":
         """From nothing, for commands that run once."""
         objects: dict[Kind, dict[Key, Object]] = {kind: {} for kind in Kind}
-        buckets: dict[Index, dict[Key, tuple[Object, ...]]] = {index: {} for index in Index}
+        members: dict[Index, dict[Key, list[Object]]] = {index: {} for index in Index}
         for kind, item in items:
             objects[kind][item.key] = item
         for by_key in objects.values():
             for item in by_key.values():
                 for index, key in index_entries(item):
-                    buckets[index][key] = (*buckets[index].get(key, ()), item)
-        for by_bucket in buckets.values():
-            for key, members in by_bucket.items():
-                by_bucket[key] = tuple(sorted(members, key=lambda member: member.age))
+                    members[index].setdefault(key, []).append(item)
+        buckets = {
+            index: {key: tuple(sorted(found, key=lambda item: item.age)) for key, found in by_bucket.items()}
+            for index, by_bucket in members.items()
+        }
         return cls(objects, buckets, absent)
 
     def all(self, kind: Kind) -> Mapping[Key, Object]:
