@@ -26,6 +26,7 @@ _SURROGATES: Final = re.compile(
     rb"(?<!\\)((?:\\\\)*)(\\u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2})"  # no backslash escapes it
 )
 """How JSON may write one character, and YAML may not."""
+_HALF: Final = re.compile("[\ud800-\udfff]")
 
 
 class BrokenFile(Exception):
@@ -56,6 +57,13 @@ class _Loader(SafeLoader):
                 raise BrokenFile(key.start_mark.line + 1, f"key {key.value!r} is there twice")
             seen.add(key.value)
         return super().construct_mapping(node, deep)
+
+    def construct_scalar(self, node: yaml.ScalarNode | yaml.MappingNode) -> str:
+        value: str = super().construct_scalar(node)
+        # Libyaml takes no such escapes; what PyYAML makes of them is no text that could be encoded.
+        if not value.isascii() and _HALF.search(value):
+            raise BrokenFile(node.start_mark.line + 1, "a half of a surrogate pair is no character")
+        return value
 
 
 _TEXTS = {"tag:yaml.org,2002:timestamp", "tag:yaml.org,2002:value"}

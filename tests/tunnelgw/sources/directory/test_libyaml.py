@@ -28,7 +28,8 @@ with tempfile.TemporaryDirectory() as folder:
     path.write_text('a: "\\\\UFFFFFFFF"')
     print(bytes(Site(Path(folder)).route(WEB).status).decode())
 nested = "a: \\n " + "[" * 100_000
-for text in ("a: 1\\nb: [", "a: 1\\na: 2", "a:\\n  5: 6", nested, "a: !!int 0b_", "a: \\x07", "a: 2026-01-01"):
+halves = 'a: "\\\\ud800"', 'a:\\n  "\\\\ud83d\\\\ude00": 1'
+for text in (*halves, "a: 1\\nb: [", "a: 1\\na: 2", "a:\\n  5: 6", nested, "a: !!int 0b_", "a: \\x07", "a: 2026-01-01"):
     try:
         print([document.data for document in documents(text.encode())])
     except BrokenFile as broken:
@@ -52,6 +53,7 @@ def test_manifests_are_read_and_statuses_kept_without_libyaml() -> None:
         "WRITTEN",
         '{"parents":[]}',
         "{}",
+        *(f"{line} a half of a surrogate pair is no character" for line in (1, 2)),
         "2 expected the node content, but found '<stream end>'",
         "2 key 'a' is there twice",
         "2 a key is not a string; write it in quotes",
