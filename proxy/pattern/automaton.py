@@ -19,6 +19,10 @@ MAX_STATES = 1024
 MAX_ENTRIES = 32 * 1024
 """Rows times columns: 256 KiB and some 10 ms to build, at most; usual patterns have a hundredth of it."""
 
+_FIRST_BYTES = 256
+_GROWTH = 4
+"""Pieces of a value are prepared as they are reached: most expressions leave a long one at its first bytes."""
+
 
 class TooManyStates(PatternError):
     """To find that out takes as long as to build the largest automaton."""
@@ -52,14 +56,19 @@ class Automaton:
     def read(self, value: bytes) -> tuple[bool, int]:
         """Whether it fits, and how many bytes were read, each of which takes some 10 ns."""
         table = self._table
-        row = 0
-        columns = iter(value.translate(self._classes))
-        try:
-            for column in columns:
-                row = table[row + column]
-        except IndexError:
-            return False, len(value) - length_hint(columns)
-        return row in self._accepting, len(value)
+        row = start = 0
+        end = _FIRST_BYTES
+        while True:
+            piece = value[start:end]
+            columns = iter(piece.translate(self._classes))
+            try:
+                for column in columns:
+                    row = table[row + column]
+            except IndexError:
+                return False, start + len(piece) - length_hint(columns)
+            if end >= len(value):
+                return row in self._accepting, len(value)
+            start, end = end, end * _GROWTH
 
 
 class _Part(NamedTuple):
