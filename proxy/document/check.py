@@ -1,6 +1,7 @@
 """Check what spans several fields: names that must be unique or known, fields that exclude or need each other."""
 
 import ipaddress
+import re
 from collections.abc import Iterable, Set
 from typing import TypeAlias
 
@@ -20,6 +21,8 @@ _TAKEN = UNTOUCHABLE | {
     *("true-client-ip", "x-forwarded-for", "x-forwarded-host", "x-forwarded-port", "x-forwarded-proto", "x-real-ip"),
 }
 """Fields of requests that say something else than their id."""
+_ZONE = re.compile(r"[!-~]{1,15}")
+"""The name or number of an interface: `ipaddress` takes anything for one, what no system call takes included."""
 
 Names: TypeAlias = tuple[Set[str], Set[str]]
 """Of listeners and of backends."""
@@ -158,7 +161,8 @@ def _check_networks(networks: tuple[str, ...], at: str, findings: Findings) -> N
 
 def _is_ip_address(text: str) -> bool:
     try:
-        ipaddress.ip_address(text)
+        address = ipaddress.ip_address(text)
     except ValueError:
         return False
-    return True
+    zone = address.scope_id if isinstance(address, ipaddress.IPv6Address) else None
+    return zone is None or _ZONE.fullmatch(zone) is not None

@@ -222,11 +222,14 @@ class Configuration:
 
     def _adopt(self, content: Content, version: int, *, is_news: bool, keeps: bool = True) -> None:
         ends_s = self._certificates.ends_s(content.settings.listeners)
-        before, self.loaded = self.loaded, Loaded(content, version, time.time(), ends_s)
+        before, loaded = self.loaded, Loaded(content, version, time.time(), ends_s)
         if is_news:
             self._sockets.use(content.settings.listeners)
-            self._deploy(self.loaded)
-            _tell_of_expired(self.loaded, {} if before is None else before.certificate_ends_s)
+            self._deploy(loaded)
+        # Only now: where that has raised, who sends the document again brings news again.
+        self.loaded = loaded
+        if is_news:
+            _tell_of_expired(loaded, {} if before is None else before.certificate_ends_s)
             log.info("configuration loaded", version=version, routes=len(content.routes))
         if keeps and (before is None or is_news or before.version != version):
             self._changes += 1

@@ -104,6 +104,10 @@ REFUSED: list[tuple[dict[str, Any], str, str]] = [
     ),
     ({"listeners": [{"name": "a"}]}, "listeners[0]", "nothing can reach this listener"),
     ({"listeners": [{**WEB, "address": "host"}]}, "listeners[0].address", "not an IP address"),
+    *(
+        ({"listeners": [{**WEB, "address": f"fe80::1%{zone}"}]}, "listeners[0].address", "not an IP address")
+        for zone in ("a\0b", "a b", "ä", "sixteen-letters-")
+    ),
     ({"listeners": [{**WEB, "protocol": "HTTPS"}]}, "listeners[0]", "`tls` is missing"),
     (
         {"listeners": [{**WEB, "hostname": "a.example"}, {**WEB, **GATE, "name": "b", "hostname": "b.example"}]},

@@ -2,11 +2,18 @@
 
 from __future__ import annotations
 
+import json
 import threading
+from collections.abc import Iterable
+from pathlib import Path
 
 import pytest
 
+from proxy.document import Listener
 from proxy.supervisor.api import MAX_TAKING
+from proxy.supervisor.configuration import Configuration
+from proxy.supervisor.fleet import Fleet
+from proxy.supervisor.sockets import ListeningSockets
 from tests.proxy.site import Proxy
 
 ONE = {"routes": [{"hostnames": ["a.example"], "backends": [{"address": "127.0.0.1:3000"}]}]}
@@ -95,3 +102,27 @@ def test_documents_that_come_at_once_are_taken_one_after_another() -> None:
 
         assert sorted(versions) == list(range(1, 3 * MAX_TAKING + 1))
         assert proxy.get().json()["version"] == 12
+
+
+def test_a_document_that_a_bug_kept_from_use_is_news_when_it_comes_again(tmp_path: Path) -> None:
+    """It was answered as if workers served it."""
+
+    class BrokenOnce(ListeningSockets):
+        is_broken = True
+
+        def use(self, listeners: Iterable[Listener]) -> None:
+            if self.is_broken:
+                self.is_broken = False
+                raise RuntimeError("a bug")
+            super().use(listeners)
+
+    configuration = Configuration(Fleet([]), BrokenOnce(0), None)
+    path = tmp_path / "document.json"
+    path.write_text(json.dumps(ONE))
+
+    with pytest.raises(RuntimeError, match="a bug"):
+        configuration.load_file(path)
+
+    assert configuration.loaded is None
+    assert configuration.load_file(path)
+    assert not configuration.load_file(path)
