@@ -1,13 +1,15 @@
 """Which names a certificate is for, and whether a wanted one is among them (RFC 6125, 6.4; RFC 9525, 6). Pure."""
 
 import ipaddress
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Final
 
 import msgspec
 from cryptography import x509
 
 _MAX_SHOWN: Final = 8
+_UNREADABLE: Final = (x509.DuplicateExtension, x509.InvalidVersion, x509.UnsupportedGeneralNameType)
+"""What OpenSSL takes and `cryptography` does not; none of them is a ValueError."""
 
 
 class CertificateNames(msgspec.Struct, frozen=True):
@@ -51,19 +53,21 @@ class NameIndex:
 
 def names_of(certificate_der: bytes) -> CertificateNames:
     """Raises ValueError when the certificate, or its extension, cannot be read."""
-    return _names_of(x509.load_der_x509_certificate(certificate_der))
+    return _names_of(x509.load_der_x509_certificate, certificate_der)
 
 
 def names_of_first(chain_pem: str) -> CertificateNames:
     """The names of the first certificate of a chain; raises likewise."""
-    return _names_of(x509.load_pem_x509_certificate(chain_pem.encode()))
+    return _names_of(x509.load_pem_x509_certificate, chain_pem.encode())
 
 
-def _names_of(certificate: x509.Certificate) -> CertificateNames:
+def _names_of(load: Callable[[bytes], x509.Certificate], octets: bytes) -> CertificateNames:
     try:
-        names = certificate.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
+        names = load(octets).extensions.get_extension_for_class(x509.SubjectAlternativeName).value
     except x509.ExtensionNotFound:
         return CertificateNames((), (), ())
+    except _UNREADABLE as error:
+        raise ValueError(str(error)) from error
     return CertificateNames(
         tuple(names.get_values_for_type(x509.DNSName)),
         tuple(names.get_values_for_type(x509.UniformResourceIdentifier)),

@@ -1,6 +1,11 @@
 """How long a certificate is valid (RFC 5280, 4.1.2.5). Pure."""
 
+from typing import Final
+
 from cryptography import x509
+
+_FIRST_S: Final = -62_135_596_800.0
+"""The first moment that Python knows, which is that of the year 1."""
 
 
 def end_of_first_s(chain_pem: str) -> float:
@@ -8,4 +13,8 @@ def end_of_first_s(chain_pem: str) -> float:
 
     Raises ValueError when it cannot be read.
     """
-    return x509.load_pem_x509_certificate(chain_pem.encode()).not_valid_after_utc.timestamp()
+    certificate = x509.load_pem_x509_certificate(chain_pem.encode())
+    try:
+        return certificate.not_valid_after_utc.timestamp()
+    except ValueError:  # in the year 0
+        return _FIRST_S

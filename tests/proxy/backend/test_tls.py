@@ -256,7 +256,7 @@ def test_names_of_hosts_and_uris_may_be_wanted_instead(authority: trustme.CA) ->
 
 
 def test_a_uri_in_the_certificate_satisfies_a_wanted_uri_alone(tmp_path: Path) -> None:
-    certificate, key = self_signed([x509.UniformResourceIdentifier(SPIFFE)])
+    certificate, key = self_signed(x509.SubjectAlternativeName([x509.UniformResourceIdentifier(SPIFFE)]))
     (tmp_path / "pair.pem").write_text(certificate + key)
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.load_cert_chain(tmp_path / "pair.pem")
@@ -274,7 +274,23 @@ def test_a_uri_in_the_certificate_satisfies_a_wanted_uri_alone(tmp_path: Path) -
         assert failure_of(w).reason is Reason.TLS
 
 
-def self_signed(names: list[x509.GeneralName]) -> tuple[str, str]:
+def test_a_certificate_with_a_kind_of_name_that_we_cannot_read_is_refused_at_once(tmp_path: Path) -> None:
+    """OpenSSL takes it. Who asked waited until the time to connect was over."""
+    party = bytes.fromhex("3007 a505 a103 0c0178")  # an ediPartyName (RFC 5280, 4.2.1.6)
+    certificate, key = self_signed(x509.UnrecognizedExtension(x509.SubjectAlternativeName.oid, party))
+    (tmp_path / "pair.pem").write_text(certificate + key)
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(tmp_path / "pair.pem")
+    with backend(tls=context) as peer, world() as w:
+        tls = document.BackendTLS(server_name="a.example", ca=certificate)
+        w.use(document.Backend(name="b", addresses=(peer.address,), protocol="https", tls=tls))
+        failure = failure_of(w)
+
+        assert failure.reason is Reason.TLS
+        assert "certificate that cannot be read: " in failure.detail
+
+
+def self_signed(names: x509.ExtensionType) -> tuple[str, str]:
     key = ec.generate_private_key(ec.SECP256R1())
     subject = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, "a.example")])
     now = datetime.datetime.now(datetime.UTC)
@@ -282,7 +298,7 @@ def self_signed(names: list[x509.GeneralName]) -> tuple[str, str]:
         x509.CertificateBuilder(subject, subject, key.public_key(), x509.random_serial_number())
         .not_valid_before(now - datetime.timedelta(hours=1))
         .not_valid_after(now + datetime.timedelta(hours=1))
-        .add_extension(x509.SubjectAlternativeName(names), critical=False)
+        .add_extension(names, critical=False)
         .add_extension(x509.BasicConstraints(ca=True, path_length=None), critical=True)
         .sign(key, hashes.SHA256())
     )
@@ -404,7 +420,7 @@ def test_an_encrypted_key_is_refused_without_asking_anybody_for_its_password() -
     key = ec.generate_private_key(ec.SECP256R1()).private_bytes(
         serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.BestAvailableEncryption(b"x")
     )
-    certificate, _ = self_signed([x509.DNSName("c.example")])
+    certificate, _ = self_signed(x509.SubjectAlternativeName([x509.DNSName("c.example")]))
     pair = document.Certificate(certificate=certificate, private_key=key.decode())
 
     with pytest.raises(ValueError, match=r"clientCertificate\.privateKey: .*unencrypted"):

@@ -1,10 +1,20 @@
 """Which hosts a certificate is for, and which of several is for a host."""
 
+import ssl
+from datetime import UTC, datetime
+
 import pytest
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec
 from hypothesis import given
 from hypothesis import strategies as st
 
-from proxy.tls.names import CertificateNames, NameIndex
+from proxy.document import Certificate, ListenerTLS
+from proxy.doors.tls import check
+from proxy.tls.contexts import UnusableTLS
+from proxy.tls.names import CertificateNames, NameIndex, names_of, names_of_first
+from proxy.tls.validity import end_of_first_s
 
 LABELS = st.lists(st.sampled_from(["a", "b", "A", "*"]), min_size=1, max_size=4).map(".".join)
 
@@ -66,3 +76,48 @@ def test_the_index_covers_what_one_of_its_certificates_covers(dns: list[list[str
 
     assert set(found) <= covering
     assert bool(found) == bool(covering)
+
+
+PEM, DER = serialization.Encoding.PEM, serialization.Encoding.DER
+PARTY = x509.UnrecognizedExtension(x509.SubjectAlternativeName.oid, bytes.fromhex("3007 a505 a103 0c0178"))
+"""A certificate's name of a kind that `cryptography` does not know, an ediPartyName."""
+
+
+def certificate_with(extension: x509.ExtensionType) -> tuple[x509.Certificate, str]:
+    key = ec.generate_private_key(ec.SECP256R1())
+    name = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, "a.example")])
+    certificate = (
+        x509.CertificateBuilder(name, name, key.public_key(), x509.random_serial_number())
+        .not_valid_before(datetime(2020, 1, 1, tzinfo=UTC))
+        .not_valid_after(datetime(2060, 1, 1, tzinfo=UTC))
+        .add_extension(extension, critical=False)
+        .sign(key, hashes.SHA256())
+    )
+    return certificate, key.private_bytes(PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()).decode()
+
+
+def test_a_certificate_with_a_kind_of_name_that_we_cannot_read_is_a_problem_of_its_place() -> None:
+    """It was answered 500, since what is raised is no ValueError."""
+    certificate, key = certificate_with(PARTY)
+
+    with pytest.raises(UnusableTLS, match=r"certificates\[0\].certificate: cannot be read: "):
+        check(ListenerTLS((Certificate(certificate.public_bytes(PEM).decode(), key),)))
+
+
+def test_a_certificate_of_another_version_cannot_be_read() -> None:
+    certificate, _ = certificate_with(x509.SubjectAlternativeName([x509.DNSName("a.example")]))
+    der = certificate.public_bytes(DER)
+    version = bytes.fromhex("a003 020102")
+    assert der.count(version) == 1
+
+    with pytest.raises(ValueError, match="9 is not a valid X509 version"):
+        names_of(der.replace(version, bytes.fromhex("a003 020109")))
+
+
+def test_a_certificate_that_expired_in_the_year_0_has_expired() -> None:
+    certificate, _ = certificate_with(x509.SubjectAlternativeName([x509.DNSName("a.example")]))
+    der = certificate.public_bytes(DER).replace(b"20600101000000Z", b"00000101000000Z")
+    chain = ssl.DER_cert_to_PEM_cert(der)
+
+    assert names_of_first(chain).dns == ("a.example",)
+    assert end_of_first_s(chain) == datetime.min.replace(tzinfo=UTC).timestamp()
