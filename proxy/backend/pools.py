@@ -13,6 +13,7 @@ addresses that stay are kept. The others finish what runs, and are still there f
 
 import random
 import socket
+from collections import deque
 from collections.abc import Callable, Iterator
 from typing import Final
 
@@ -27,7 +28,7 @@ from proxy.routing import Backend, Table
 from proxy.stats import Stats
 
 _STEP: Final = 50
-"""Balancers that are compared with a new table at a time."""
+"""Balancers that are compared with a new table, or let go of, at a time."""
 _LINGER_S: Final = 60.0
 """How long a balancer outlives its backend at least: exchanges on earlier tables may still retry."""
 
@@ -49,9 +50,9 @@ class Pools:
         self._balancers: dict[str, Balancer] = {}
         self._former: dict[str, Balancer] = {}
         """Of backends that have left the table, by key."""
-        self._retired: list[tuple[float, Balancer]] = []
-        """With the time at which each may go."""
-        self._sweep = loop.deadline(self._forget_retired)
+        self._retired: deque[tuple[float, str, Balancer]] = deque()
+        """With the time at which each may go, and its key."""
+        self._sweep = loop.deadline(lambda: loop.work_through(self._forget_retired()))
         self._generation = 0
         self._is_draining = False
         self._is_closed = False
@@ -92,7 +93,7 @@ class Pools:
         """At once: nobody is called any more."""
         self._is_closed = True
         self._sweep.cancel()
-        for balancer in [*self._balancers.values(), *(balancer for _, balancer in self._retired)]:
+        for balancer in [*self._balancers.values(), *(balancer for *_, balancer in self._retired)]:
             balancer.close()
         self._balancers.clear()
         self._former.clear()
@@ -136,7 +137,7 @@ class Pools:
             if place % _STEP == _STEP - 1:
                 yield
         tls = {balancer.spec.tls for balancer in self._balancers.values() if balancer.spec.tls}
-        tls |= {balancer.spec.tls for _, balancer in self._retired if balancer.spec.tls}
+        tls |= {balancer.spec.tls for *_, balancer in self._retired if balancer.spec.tls}
         self._shared.forget_trusts(tls)
 
     def _retire(self, key: str, balancer: Balancer) -> None:
@@ -146,20 +147,24 @@ class Pools:
         self._former[key] = balancer
         if not self._retired:  # else it is set; where backends leave all the time, setting it anew would put it off
             self._sweep.set(self._loop.now_s + _LINGER_S)
-        self._retired.append((self._loop.now_s + _LINGER_S, balancer))
+        self._retired.append((self._loop.now_s + _LINGER_S, key, balancer))
 
-    def _forget_retired(self) -> None:
+    def _forget_retired(self) -> Iterator[None]:
+        """Each is looked at once: those whose time is over go, some at a time, and the others line up again."""
         now_s = self._loop.now_s
-        kept, gone = [], set()
-        for until_s, balancer in self._retired:
+        for place in range(len(self._retired)):
+            if not self._retired:  # all was closed meanwhile
+                return
+            until_s, key, balancer = self._retired.popleft()
             if until_s > now_s or not balancer.is_idle:
-                kept.append((until_s, balancer))
+                self._retired.append((until_s, key, balancer))
             else:
                 balancer.close()
-                gone.add(balancer)
-        self._former = {key: balancer for key, balancer in self._former.items() if balancer not in gone}
-        self._retired = kept
-        if kept:
+                if self._former.get(key) is balancer:
+                    del self._former[key]
+            if place % _STEP == _STEP - 1:
+                yield
+        if self._retired:
             self._sweep.set(now_s + _LINGER_S)
 
     def _refuse(self, key: str, head: RequestHead, receiver: Receiver) -> Request:
