@@ -5,6 +5,7 @@ fault, one pause counts for all. What was changed by somebody else meanwhile com
 which is written at once.
 """
 
+import math
 import threading
 import time
 from collections.abc import Callable, Mapping
@@ -58,6 +59,9 @@ class StatusQueue:
         self._changed = threading.Condition()
         self._wishes: dict[ObjectId, Wish] = {}
         """In the order in which they were wanted."""
+        self._paced: dict[Kind, dict[ObjectId, Wish]] = {}
+        """Those instead whose retries are paced, as `_failed` has it: thousands are not looked through before that of
+        their kind is due."""
         self._failed: dict[ObjectId, _Failed] = {}
         self._in_hand: set[ObjectId] = set()
         """So that no two threads write one object at a time."""
@@ -73,7 +77,8 @@ class StatusQueue:
     @property
     def depth(self) -> int:
         """How many wishes wait."""
-        return len(self._wishes)
+        with self._changed:
+            return len(self._wishes) + sum(map(len, self._paced.values()))
 
     def want(self, wishes: Mapping[ObjectId, Wish | None]) -> None:
         """None: the object has gone, which a server that forbids us to write it would never say."""
@@ -88,14 +93,14 @@ class StatusQueue:
             self._changed.notify(len(wishes))
 
     def _put(self, id_: ObjectId, wish: Wish) -> None:
-        self._wishes[id_] = wish
         self._gone.discard(id_)
         failed = self._failed.get(id_)
         if failed is not None and failed.is_outdated_by(wish):
-            del self._failed[id_]
+            self._fail(id_, None)
+        self._room_of(id_)[id_] = wish
 
     def _drop(self, id_: ObjectId) -> None:
-        self._wishes.pop(id_, None)
+        self._room_of(id_).pop(id_, None)
         self._failed.pop(id_, None)
         if id_ in self._in_hand:
             self._gone.add(id_)
@@ -104,6 +109,7 @@ class StatusQueue:
         """Nothing is wanted any more."""
         with self._changed:
             self._wishes.clear()
+            self._paced.clear()
             self._failed.clear()
             self._next_retry_s.clear()
 
@@ -122,7 +128,7 @@ class StatusQueue:
                 with self._changed:
                     self._in_hand.discard(id_)
                     self._gone.discard(id_)
-                    if self._wishes:
+                    if self.depth:
                         self._changed.notify()
             self._observe(id_.kind, outcome)
 
@@ -134,28 +140,56 @@ class StatusQueue:
                 if now_s < self._paused_until_s:
                     wait_s = self._paused_until_s - now_s
                 elif self._may_write():
-                    for id_, wish in self._wishes.items():
-                        if id_ in self._in_hand:
-                            continue
-                        due_s = self._due_s(id_) - now_s
-                        if due_s <= 0:
-                            self._take(id_, now_s)
-                            return id_, wish
-                        wait_s = due_s if wait_s is None else min(wait_s, due_s)
+                    next_s = math.inf
+                    for kind, room in ((None, self._wishes), *self._paced.items()):
+                        id_, due_s = self._first_due(room, now_s, self._next_retry_s.get(kind, 0.0) if kind else 0.0)
+                        if id_ is not None:
+                            return id_, self._take(id_, now_s)
+                        next_s = min(next_s, due_s)
+                    wait_s = None if next_s == math.inf else next_s - now_s
                 self._changed.wait(wait_s)
         return None
 
+    def _first_due(
+        self, room: Mapping[ObjectId, Wish], now_s: float, not_before_s: float
+    ) -> tuple[ObjectId | None, float]:
+        """One that may be written now; without one, when there may be one. Nothing in the room is due before."""
+        if not_before_s > now_s:
+            return None, not_before_s if room else math.inf
+        next_s = math.inf
+        for id_ in room:
+            if id_ not in self._in_hand:
+                due_s = self._due_s(id_)
+                if due_s <= now_s:
+                    return id_, due_s
+                next_s = min(next_s, due_s)
+        return None, next_s
+
     def _due_s(self, id_: ObjectId) -> float:
         failed = self._failed.get(id_)
-        if failed is None:
-            return 0.0
-        return max(failed.not_before_s, self._next_retry_s.get(id_.kind, 0.0) if failed.is_paced else 0.0)
+        return 0.0 if failed is None else failed.not_before_s
 
-    def _take(self, id_: ObjectId, now_s: float) -> None:
-        del self._wishes[id_]
+    def _room_of(self, id_: ObjectId) -> dict[ObjectId, Wish]:
+        """Where a wish for it waits."""
+        failed = self._failed.get(id_)
+        return self._paced.setdefault(id_.kind, {}) if failed is not None and failed.is_paced else self._wishes
+
+    def _fail(self, id_: ObjectId, failed: "_Failed | None") -> None:
+        """It has failed, or None: has not. A wish for it goes on waiting where it belongs."""
+        wish = self._room_of(id_).pop(id_, None)
+        if failed is None:
+            self._failed.pop(id_, None)
+        else:
+            self._failed[id_] = failed
+        if wish is not None:
+            self._room_of(id_)[id_] = wish
+
+    def _take(self, id_: ObjectId, now_s: float) -> Wish:
+        wish = self._room_of(id_).pop(id_)
         self._in_hand.add(id_)
         if id_ in self._failed and self._failed[id_].is_paced:
             self._next_retry_s[id_.kind] = now_s + RETRY_EVERY_S
+        return wish
 
     def _carry_out(self, id_: ObjectId, wish: Wish) -> str:
         now = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
@@ -184,10 +218,10 @@ class StatusQueue:
                 return
             attempts = self._failed[id_].attempts + 1 if id_ in self._failed else 1
             pause_s = backoff.full_jitter(min(FIRST_PAUSE_S * 2.0 ** min(attempts, 10), MAX_PAUSE_S))
-            newer = self._wishes.setdefault(id_, wish)
+            newer = self._room_of(id_).setdefault(id_, wish)
             failed = _Failed(attempts, self._clock() + pause_s, written.outcome, wish)
             if not failed.is_outdated_by(newer):
-                self._failed[id_] = failed
+                self._fail(id_, failed)
         if failed.is_paced:
             self._say_failed(id_, written, attempts, pause_s)
 
@@ -195,7 +229,7 @@ class StatusQueue:
         """Of all threads. What the others have begun may fail during it, and makes it no longer."""
         with self._changed:
             if id_ not in self._gone:
-                self._wishes.setdefault(id_, wish)
+                self._room_of(id_).setdefault(id_, wish)
             now_s = self._clock()
             if now_s >= self._paused_until_s:
                 self._common_failures += 1
@@ -219,7 +253,8 @@ class StatusQueue:
     def _forget_failures(self, id_: ObjectId) -> None:
         """Where it had failed, others of its kind may do as well now."""
         with self._changed:
-            if self._failed.pop(id_, None) is not None:
+            if id_ in self._failed:
+                self._fail(id_, None)
                 self._next_retry_s.pop(id_.kind, None)
 
 

@@ -271,6 +271,32 @@ def test_what_keeps_failing_is_tried_again_one_at_a_time_and_all_of_it_once_one_
     assert server.written[3:7] == [*again]  # whether the one that failed twice is due already is a matter of chance
 
 
+def test_what_waits_for_the_retry_of_another_is_not_looked_through_by_each_thread(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """With ten thousand statuses that nobody may write, that took a third of a core for good."""
+    count, retries = 1_000, 20
+    looks = 0
+    due_s = StatusQueue._due_s
+
+    def counted(queue: StatusQueue, id_: ObjectId) -> float:
+        nonlocal looks
+        looks += 1
+        return due_s(queue, id_)
+
+    monkeypatch.setattr(StatusQueue, "_due_s", counted)
+    server = Server()
+    server.outcomes = [Outcome.FAILED] * (count + retries + 100)
+    with working(server, threads=4) as office:
+        office.queue.want({id_: one for at in range(count) for id_, one in wish("x", name=f"r{at}").items()})
+        office.wait_for(*[Outcome.FAILED] * count)
+        looks = 0
+        office.wait_for(*[Outcome.FAILED] * (count + retries))
+
+        assert office.queue.depth >= count - 4
+        assert looks <= (retries + 1) * count
+
+
 def test_after_conflicts_nobody_waits_for_others() -> None:
     names = ("one", "two", "three")
     server = Server()
