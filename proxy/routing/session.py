@@ -12,7 +12,6 @@ for a backend that it does not have, and its answer replaces it.
 import base64
 import binascii
 import hashlib
-import re
 import struct
 from functools import lru_cache
 
@@ -56,9 +55,7 @@ class Persistence(msgspec.Struct, frozen=True, gc=False):
 
     def find(self, head: Head, now_s: float) -> Session | None:
         """The session that a request names, unless its time is over."""
-        text = (
-            _cookie(header(head, b"cookie"), _cookie_pattern(self.name)) if self.is_cookie else header(head, self.name)
-        )
+        text = _cookie(header(head, b"cookie"), self.name) if self.is_cookie else header(head, self.name)
         session = _decoded(text)
         if session is None or self._is_over(session, now_s):
             return None
@@ -130,15 +127,23 @@ def fingerprint(text: str) -> bytes:
     return hashlib.sha256(text.encode()).digest()[:8]
 
 
-def _cookie(cookies: bytes | None, pattern: re.Pattern[bytes]) -> bytes | None:
-    found = pattern.search(cookies or b"")
-    return None if found is None else found[1].strip()
-
-
-@lru_cache(maxsize=1024)
-def _cookie_pattern(name: bytes) -> re.Pattern[bytes]:
-    """To be searched for: all else that is in a long list of cookies costs nothing worth mention."""
-    return re.compile(rb"(?:^|;)[ \t]*" + re.escape(name) + rb"=([^;]*)")
+def _cookie(cookies: bytes | None, name: bytes) -> bytes | None:
+    """The first of that name. Searched for, since all else in a long list of cookies then costs nothing worth mention,
+    and not by a regular expression: there may be thousands of names, more than are kept compiled.
+    """
+    if not cookies:
+        return None
+    sought = name + b"="
+    start = 0
+    while (at := cookies.find(sought, start)) >= 0:
+        # What the last one that was found has behind it is its value.
+        before = cookies[start:at].rstrip(b" \t")
+        is_first = not before and not start
+        start = at + len(sought)
+        if is_first or before.endswith(b";"):
+            end = cookies.find(b";", start)
+            return cookies[start : end if end >= 0 else None].strip()
+    return None
 
 
 def _decoded(text: bytes | None) -> Session | None:

@@ -1,10 +1,14 @@
 """Session persistence: a client stays with its backend and address until its time is over or they are gone."""
 
 import base64
+import re
 import struct
+import time
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from proxy import routing
 from proxy.routing.session import MAX_CLOCK_SKEW_S
@@ -353,3 +357,37 @@ def test_a_cookie_keeps_the_spelling_of_its_name_and_is_secure_over_tls_alone() 
 
 def test_a_cookie_of_the_browser_session_has_no_age() -> None:
     assert b"Max-Age" not in binding(table_with(absoluteTimeout="1h"), "a")
+
+
+TOKEN = base64.urlsafe_b64encode(struct.pack(">8s8sII", b"b" * 8, b"a" * 8, int(NOW_S), int(NOW_S)))
+
+
+@given(
+    st.lists(st.sampled_from([b"s=", b"s", b"=", b";", b" ", b"\t", b"x", TOKEN, b"; s="]), max_size=12).map(b"".join)
+)
+def test_the_cookie_of_a_session_is_the_first_of_its_name(cookies: bytes) -> None:
+    found = re.search(rb"(?:^|;)[ \t]*s=([^;]*)", cookies)
+    wanted = found is not None and found[1].strip() == TOKEN
+
+    policy = routing.Persistence(b"s", True, 0.0, 0.0, False)
+    session = policy.find(routing.PlainHead(b"GET", b"h", b"/", ((b"cookie", cookies),)), NOW_S)
+
+    assert wanted is (session is not None)
+
+
+def test_to_look_for_a_session_costs_no_more_where_thousands_of_rules_have_their_own() -> None:
+    """Beyond the thousand names of which a compiled form was kept, each request took a tenth of a millisecond more."""
+
+    def cost_s(rules: int) -> float:
+        """Of a thousand, the least of some tries."""
+        policies = [routing.Persistence(b"s-%d" % at, True, 0.0, 0.0, False) for at in range(rules)]
+        head = routing.PlainHead(b"GET", b"h", b"/", ((b"cookie", b"a=b; c=d"),))
+        spent = []
+        for _ in range(4):
+            began_s = time.thread_time()
+            for at in range(3_000):
+                policies[at % rules].find(head, NOW_S)
+            spent.append(time.thread_time() - began_s)
+        return min(spent)
+
+    assert cost_s(3_000) < 5 * cost_s(10)
