@@ -11,7 +11,8 @@ wildcards before the first foreign rule that would take its requests, but behind
 it would take theirs, and the catch-all last.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from bisect import bisect_left
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import idna
@@ -100,33 +101,80 @@ def _parted(foreign: list[Rule]) -> tuple[list[Rule], Rule]:
 
 
 def _arranged(foreign: list[Rule], ours: set[str], service: str) -> list[Rule]:
-    arranged = list(foreign)
     wildcards = [hostname for hostname in ours if hostname.startswith("*.")]
+    places = _Places(foreign)
     for wildcard in sorted(wildcards, key=lambda hostname: (len(hostname), hostname)):  # the most specific comes last
-        arranged.insert(_place(arranged, wildcard), _rule(wildcard, service))
+        places.put(wildcard)
+    arranged: list[Rule] = []
+    for before, rule in zip(places.gaps, [*foreign, None], strict=True):
+        arranged += [_rule(wildcard, service) for wildcard in before]
+        if rule is not None:
+            arranged.append(rule)
     exact = sorted(hostname for hostname in ours if not hostname.startswith("*"))
     return [_rule(hostname, service) for hostname in exact] + arranged
 
 
-def _place(arranged: list[Rule], wildcard: str) -> int:
-    """Where a wildcard of ours comes: what is behind a rule that takes all of its requests gets none anyway."""
-    covering = [n for n, rule in enumerate(arranged) if _covers(_hostname(rule), wildcard)]
-    end = next((n for n in covering if not arranged[n].get("path")), len(arranged))
-    behind = max((n + 1 for n, rule in enumerate(arranged[:end]) if _is_below(_hostname(rule), wildcard)), default=0)
-    return max(behind, covering[0] if covering else end)
+class _Places:
+    """Our wildcards among foreign rules: `gaps` has those before each of them, and behind the last.
+
+    All is looked up by hostname: to compare each wildcard with each rule takes seconds for thousands.
+    """
+
+    def __init__(self, foreign: Sequence[Rule]) -> None:
+        self.gaps: list[list[str]] = [[] for _ in range(len(foreign) + 1)]
+        self._gap_of: dict[str, int] = {}
+        """Of each wildcard of ours."""
+        self._first: dict[str, int] = {}
+        """The first foreign rule of a hostname."""
+        self._first_whole: dict[str, int] = {}
+        """Likewise one that is for all paths."""
+        self._below: dict[str, list[int]] = {}
+        """Those of hostnames below a wildcard."""
+        for number, rule in enumerate(foreign):
+            hostname = _hostname(rule)
+            self._first.setdefault(hostname, number)
+            if not rule.get("path"):
+                self._first_whole.setdefault(hostname, number)
+            for wildcard in _wildcards_over(hostname):
+                if wildcard != hostname:
+                    self._below.setdefault(wildcard, []).append(number)
+
+    def put(self, wildcard: str) -> None:
+        """Before the first rule that takes requests of it. What is behind one that takes all of them gets none anyway:
+        of those before it, a rule of a hostname below comes first. More general ones of ours were put before.
+        """
+        last = len(self.gaps) - 1
+        covering = [*_wildcards_over(wildcard), EVERYTHING]
+        first = min((self._first[one] for one in covering if one in self._first), default=last)
+        whole = min((self._first_whole[one] for one in covering if one in self._first_whole), default=last)
+        # The nearest of ours is the first of ours; it is for all paths.
+        nearest = next((one for one in covering if one in self._gap_of), None)
+        gap = last if nearest is None else self._gap_of[nearest]
+        below = self._below.get(wildcard, [])
+        count = bisect_left(below, min(gap, whole))
+        behind = below[count - 1] + 1 if count else 0
+        if behind > min(gap, first):
+            self._insert(wildcard, behind, 0)
+        elif nearest is not None and gap <= first:
+            self._insert(wildcard, gap, self.gaps[gap].index(nearest))
+        else:
+            self._insert(wildcard, first, len(self.gaps[first]))
+
+    def _insert(self, wildcard: str, gap: int, place: int) -> None:
+        self.gaps[gap].insert(place, wildcard)
+        self._gap_of[wildcard] = gap
+
+
+def _wildcards_over(hostname: str) -> Iterator[str]:
+    """Those that cover it, itself included where it is one, the most specific first."""
+    dot = hostname.find(".")
+    while dot >= 0:
+        yield f"*{hostname[dot:]}"
+        dot = hostname.find(".", dot + 1)
 
 
 def _rule(hostname: str, service: str) -> Rule:
     return {"hostname": hostname, "service": service}
-
-
-def _covers(general: str, hostname: str) -> bool:
-    """Whether requests for `hostname`, itself perhaps a wildcard, all fit `general`."""
-    return general == EVERYTHING or (general.startswith("*.") and hostname.endswith(general[1:]))
-
-
-def _is_below(hostname: str, wildcard: str) -> bool:
-    return hostname != wildcard and _covers(wildcard, hostname)
 
 
 def _hostname(rule: Rule) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from string import ascii_lowercase
 from typing import Any
 
@@ -276,3 +277,55 @@ def test_an_exact_hostname_of_ours_is_always_sent_to_us(current: dict[str, Any],
 
     conflicting = {conflict.hostname for conflict in revision.conflicts}
     assert {taken_by(dict(revision.config), host) for host in wanted - conflicting} <= {OURS}
+
+
+def covers(general: str, hostname: str) -> bool:
+    return general == "*" or (general.startswith("*.") and hostname.endswith(general[1:]))
+
+
+def place_among(arranged: list[dict[str, Any]], wildcard: str) -> int:
+    """Found by a look at each rule, where `revise` looks up hostnames."""
+    covering = [place for place, rule in enumerate(arranged) if covers(rule["hostname"], wildcard)]
+    end = next((place for place in covering if not arranged[place].get("path")), len(arranged))
+    below = [
+        place + 1
+        for place, rule in enumerate(arranged[:end])
+        if rule["hostname"] != wildcard and covers(wildcard, rule["hostname"])
+    ]
+    return max(max(below, default=0), covering[0] if covering else end)
+
+
+FEW_LABELS = st.lists(st.sampled_from("ab"), min_size=1, max_size=4).map(".".join)
+FEW_WILDCARDS = FEW_LABELS.map("*.{}".format)
+RULES = st.builds(
+    lambda hostname, path: theirs(hostname, **({"path": path} if path else {})),
+    FEW_LABELS | FEW_WILDCARDS | st.just("*"),
+    st.sampled_from(["", "/x"]),
+)
+
+
+@given(st.lists(RULES, max_size=7), st.sets(FEW_WILDCARDS, max_size=7))
+def test_our_wildcards_are_where_a_look_at_each_rule_would_put_them(
+    foreign: list[dict[str, Any]], wanted: set[str]
+) -> None:
+    expected = list(foreign)
+    for wildcard in sorted(wanted - {rule["hostname"] for rule in foreign}, key=lambda name: (len(name), name)):
+        expected.insert(place_among(expected, wildcard), ours(wildcard))
+
+    assert revise(config(*foreign), wanted, OURS).config["ingress"] == [*expected, CATCH_ALL]
+
+
+def test_thousands_of_wildcards_find_their_places_in_a_moment() -> None:
+    """Three thousand took 5 s, at each look at the tunnel."""
+
+    def cost_s(wildcards: int) -> float:
+        """The least of some tries."""
+        wanted = [f"*.t{at}.example.com" for at in range(wildcards)]
+        spent = []
+        for _ in range(3):
+            began_s = time.thread_time()
+            revise(None, wanted, OURS)
+            spent.append(time.thread_time() - began_s)
+        return min(spent)
+
+    assert cost_s(1_600) < 8 * cost_s(400)
