@@ -48,6 +48,8 @@ log = get_logger(__name__)
 PROBE_PERIOD_S: Final = 30.0
 SEARCH_AGAIN_S: Final = 60.0
 """Where addresses fail or are too few they are looked for again, but not more often."""
+SEARCH_PATIENCE_S: Final = 5.0
+"""Resolvers that do not answer take minutes to say so, and the addresses that are known may be well again by then."""
 _NO_ADDRESS_S: Final = 30.0
 SETTLED_S: Final = 10.0
 """After the last change of workers and connections."""
@@ -83,8 +85,9 @@ class Tunnel:
         self._addresses: EdgeAddresses | None = None
         self._roots = ""
         self._is_searching = False
-        self._awaits_search = False
-        """Known addresses fail and nothing is registered: they are dialled again only where no others are found."""
+        self._searching_since_s = 0.0
+        self._awaits_search_until_s = -math.inf
+        """Known addresses fail and nothing is registered: they are dialled again where no others are found by then."""
         self._searched_at_s = 0.0
         self._next_number = 1
         self._has_registered = False
@@ -150,8 +153,7 @@ class Tunnel:
         if self._is_stopping:
             return None
         times = [place.due_s for place in self.places if not place.number and place.due_s > looked_at_s]
-        if self._spread_at_s > looked_at_s:
-            times.append(self._spread_at_s)
+        times += [at_s for at_s in (self._spread_at_s, self._awaits_search_until_s) if at_s > looked_at_s]
         wait_s = min(times, default=math.inf) - time.monotonic()
         return max(0.0, wait_s) if wait_s < threading.TIMEOUT_MAX else None
 
@@ -165,7 +167,7 @@ class Tunnel:
         if self._addresses is None:
             self._search()
             return False
-        if self._awaits_search:
+        if now_s < self._awaits_search_until_s:
             return False
         registers = self._has_document
         if not registers and any(slot.is_taking for slot in self._slots):
@@ -218,6 +220,7 @@ class Tunnel:
     def _search(self) -> None:
         if not self._is_searching:
             self._is_searching = True
+            self._searching_since_s = time.monotonic()
             search = partial(self._search_in_thread, self._finder)
             try:
                 start_thread(threading.Thread(target=search, name="edge-search", daemon=True))
@@ -243,7 +246,7 @@ class Tunnel:
             self._events.put(partial(self._take_found, finder.name, found, roots))
 
     def _take_found(self, edge: str, regions: Regions, roots: str) -> None:
-        self._is_searching = self._awaits_search = False
+        self._is_searching, self._awaits_search_until_s = False, -math.inf
         if edge != self._finder.name:
             # The token is of another region by now.
             return
@@ -258,7 +261,7 @@ class Tunnel:
             self._addresses.go_on(before, self._searched_at_s)
 
     def _take_failed_search(self, edge: str, error: str) -> None:
-        self._is_searching = self._awaits_search = False
+        self._is_searching, self._awaits_search_until_s = False, -math.inf
         if edge != self._finder.name:
             # Likewise: the search for that region is still to come, and waits for nothing.
             return
@@ -346,7 +349,8 @@ class Tunnel:
         if self._addresses is not None and cause.is_of_address:
             self._addresses.another_for(place.index, now_s)
             self._search_again(now_s)
-            self._awaits_search = self._is_searching and not self.registered
+            if self._is_searching and not self.registered:
+                self._awaits_search_until_s = self._searching_since_s + SEARCH_PATIENCE_S
         wait = place.waits.next(random.random(), retry_after_s)
         place.due_s = now_s + wait.delay_s
         if self._is_stopping:

@@ -383,6 +383,29 @@ def test_addresses_stay_in_use_while_they_cannot_be_looked_for(
     assert (str(told[0]["error"]), told[0]["edge"]) == ("SRV: no answer", searches.name)
 
 
+def test_addresses_that_are_known_are_dialled_again_while_a_resolver_lets_wait(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The Internet is away for a while; when it is back, the host's resolver has still to give up."""
+    monkeypatch.setattr(rules, "SEARCH_AGAIN_S", 0.0)
+    monkeypatch.setattr(rules, "SEARCH_PATIENCE_S", 0.1)
+    searching, over = threading.Event(), threading.Event()
+
+    def hang() -> Regions:
+        searching.set()
+        over.wait(4 * WAIT_S)
+        raise DiscoveryFailed("SRV: no answer")
+
+    with Edge(["127.0.0.1:0"]) as edge:
+        edge.refuse()
+        with tunnel_of(edge, Searches(edge, found(edge.addresses), hang)):
+            assert searching.wait(WAIT_S)
+            edge.admit()
+            edge.wait_for_registered(1, WAIT_S)
+            assert not over.is_set()
+    over.set()
+
+
 def test_addresses_that_were_not_found_at_first_are_looked_for_again(
     edge: Edge, monkeypatch: pytest.MonkeyPatch
 ) -> None:
