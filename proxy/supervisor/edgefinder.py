@@ -5,7 +5,7 @@ Names of hosts are resolved as every program of the host resolves them.
 
 import socket
 from collections.abc import Sequence
-from typing import Protocol
+from typing import Final, Protocol
 
 from daemonkit.addresses import ListenAddress
 from daemonkit.logs import get_logger
@@ -21,6 +21,8 @@ from proxy.tunnel.discovery import (
 log = get_logger(__name__)
 
 Regions = Sequence[Sequence[EdgeAddress]]
+_STAYS: Final = "a host of the edge cannot be looked up again, its addresses stay in use"
+_GONE: Final = (socket.EAI_NONAME, socket.EAI_NODATA)
 
 
 class EdgeFinder(Protocol):
@@ -35,6 +37,29 @@ class EdgeFinder(Protocol):
         """Raises DiscoveryFailed."""
 
 
+class _Hosts:
+    """Their addresses, and those that they had: a resolver may fail for one name alone, and for a moment."""
+
+    def __init__(self) -> None:
+        self._before: dict[str, list[str]] = {}
+
+    def addresses_of(self, host: str, port: int) -> list[str]:
+        """As the resolver orders them. Raises OSError."""
+        try:
+            found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+        except UnicodeError as error:
+            # Not even a question: a label is empty or too long.
+            raise OSError(str(error)) from error
+        addresses = self._before[host] = list(dict.fromkeys(str(sockaddr[0]) for *_, sockaddr in found))
+        return addresses
+
+    def still_of(self, host: str, error: OSError) -> list[str]:
+        """What is left after this error of `addresses_of`: nothing where the answer is that there is nothing."""
+        if error.errno in _GONE:
+            self._before.pop(host, None)
+        return self._before.get(host, [])
+
+
 class NamedEdge:
     """The operator's addresses, each of which is one address of the edge."""
 
@@ -42,6 +67,7 @@ class NamedEdge:
         """`version`: which one a name with several stands for, where it has one of that kind."""
         self._addresses = addresses
         self._version = version
+        self._hosts = _Hosts()
 
     @property
     def name(self) -> str:
@@ -52,19 +78,20 @@ class NamedEdge:
 
     def find(self) -> Regions:
         found: list[EdgeAddress] = []
-        errors: list[str] = []
+        failed: list[tuple[str, str]] = []
         for address in self._addresses:
             try:
-                ips = _addresses_of(address.host, address.port)
+                ips = self._hosts.addresses_of(address.host, address.port)
             except OSError as error:
-                errors.append(f"{address.host}: no such host ({error.strerror or error})")
-            else:
-                candidates = [EdgeAddress(ip, address.port) for ip in ips]
-                found.append(next(iter(Region(candidates, self._version).active), candidates[0]))
-        if not found:
-            raise DiscoveryFailed(f"no address of the edge: {'; '.join(errors)}")
-        for reason in errors:
-            log.warning("edge address left out", error=reason)
+                ips = self._hosts.still_of(address.host, error)
+                reason = f"{address.host}: no such host ({error.strerror or error})"
+                failed.append((_STAYS if ips else "edge address left out", reason))
+            candidates = [EdgeAddress(ip, address.port) for ip in ips]
+            found += list(Region(candidates, self._version).active[:1]) or candidates[:1]
+        if len(failed) == len(self._addresses):
+            raise DiscoveryFailed(f"no address of the edge: {'; '.join(reason for _, reason in failed)}")
+        for msg, reason in failed:
+            log.warning(msg, error=reason)
         return static_regions(found)
 
 
@@ -74,6 +101,7 @@ class DiscoveredEdge:
     def __init__(self, endpoint: str, fallback: DnsOverTls | None = None) -> None:
         self._srv = srv_name(endpoint)
         self._fallback = fallback or DnsOverTls()
+        self._hosts = _Hosts()
 
     @property
     def name(self) -> str:
@@ -88,24 +116,20 @@ class DiscoveredEdge:
 
         targets = region_targets(self._srv, targets_of(self._srv, self._fallback))
         addresses: dict[str, list[str]] = {}
-        for target in targets:
+        failed: dict[str, OSError] = {}
+        for host, port in {target.host: target.port for target in targets}.items():
             try:
-                addresses[target.host] = _addresses_of(target.host, target.port)
+                addresses[host] = self._hosts.addresses_of(host, port)
             except OSError as error:
-                log.warning("no address for a region of the edge", error=error, host=target.host)
+                failed[host] = error
+        if addresses:
+            addresses |= {host: self._hosts.still_of(host, reason) for host, reason in failed.items()}
+        for host, reason in failed.items():
+            msg = _STAYS if addresses.get(host) else "no address for a region of the edge"
+            log.warning(msg, error=reason, host=host)
         return resolved_regions(targets, addresses)
 
 
 def edge_finder(named: Sequence[ListenAddress], version: IpVersion, endpoint: str) -> EdgeFinder:
     """`named` are the operator's addresses, if there are any; `endpoint` is the token's region."""
     return NamedEdge(named, version) if named else DiscoveredEdge(endpoint)
-
-
-def _addresses_of(host: str, port: int) -> list[str]:
-    """As the resolver orders them. Raises OSError."""
-    try:
-        found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
-    except UnicodeError as error:
-        # Not even a question: a label is empty or too long.
-        raise OSError(str(error)) from error
-    return list(dict.fromkeys(str(sockaddr[0]) for *_, sockaddr in found))

@@ -10,6 +10,7 @@ import struct
 import threading
 from collections.abc import Iterator
 from functools import partial
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +22,7 @@ import pytest
 import trustme
 
 from daemonkit.addresses import ListenAddress
+from daemonkit.logformat import line_of
 from proxy.supervisor.edgefinder import DiscoveredEdge, NamedEdge
 from proxy.tunnel.addresses import EdgeAddress, IpVersion
 from proxy.tunnel.discovery import DiscoveryFailed, DnsOverTls
@@ -209,6 +211,47 @@ def test_a_name_with_addresses_of_both_families_stands_for_the_first_that_may_be
     monkeypatch.setattr(socket, "getaddrinfo", lambda *_question, **_kind: found)
 
     assert ((EdgeAddress(ip, 1),), ()) == NamedEdge([ListenAddress.parse("edge.example:1")], version).find()
+
+
+class Names:
+    """Stands for the host's resolver: `errors` by host."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.errors: dict[str, int] = {}
+        monkeypatch.setattr(socket, "getaddrinfo", self._answer)
+
+    def _answer(self, host: str, port: int, **_kind: Any) -> list[Any]:
+        if host in self.errors:
+            raise socket.gaierror(self.errors[host], "no answer")
+        return [(socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP, "", (f"192.0.2.{len(host)}", port))]
+
+
+@pytest.mark.parametrize("is_named", [True, False], ids=["named", "discovered"])
+def test_a_host_that_cannot_be_looked_up_beside_others_keeps_its_addresses_until_it_is_known_to_have_none(
+    is_named: bool, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    a, aa = EdgeAddress("192.0.2.1", 7844), EdgeAddress("192.0.2.2", 7844)
+    records = ("1 1 7844 a.", "2 1 7844 aa.")
+    finder = NamedEdge([ListenAddress("a", 7844), ListenAddress("aa", 7844)]) if is_named else DiscoveredEdge("")
+    names = Names(monkeypatch)
+    with resolver(records, monkeypatch):
+        names.errors = {"aa": socket.EAI_AGAIN}
+        assert [*chain(*finder.find())] == [a], "it had none before"
+        names.errors = {}
+        assert [*finder.find()] == [(a,), (aa,)]
+        caplog.clear()
+
+        names.errors = {"aa": socket.EAI_AGAIN}
+        assert [*finder.find()] == [(a,), (aa,)]
+        assert [line_of(record)["msg"] for record in caplog.records] == [
+            "a host of the edge cannot be looked up again, its addresses stay in use"
+        ]
+        for error in (socket.EAI_NONAME, socket.EAI_AGAIN):
+            names.errors = {"aa": error}
+            assert [*chain(*finder.find())] == [a]
+        names.errors = {"a": socket.EAI_AGAIN, "aa": socket.EAI_AGAIN}
+        with pytest.raises(DiscoveryFailed, match="no address"):
+            finder.find()
 
 
 def test_no_name_that_exists_is_told_with_the_host() -> None:
