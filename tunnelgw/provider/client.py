@@ -45,6 +45,8 @@ class CallTiming(msgspec.Struct, frozen=True):
     """The longest that the provider may say nothing."""
     answer_s: float = 30.0
     """For the whole answer, however it comes."""
+    idle_s: float = 30.0
+    """A connection that nobody has used for longer may have been forgotten on the way (NAT): it is not used again."""
 
 
 class Tunnel(msgspec.Struct, frozen=True):
@@ -178,6 +180,7 @@ class ProviderClient:
         self._base_url = base_url.rstrip("/")
         self._observe = observe
         self._budget = budget or Budget()
+        self._used_at_s = 0.0
         self._session = _Session()
         self._session.auth = _Bearer(token)
         self._session.headers.update({"Accept": "application/json", "User-Agent": f"tunnelgw/{daemonkit.__version__}"})
@@ -230,6 +233,9 @@ class ProviderClient:
     def _exchange(self, name: str, method: str, path: str, body: bytes | None) -> Answer:
         call = f"{name} ({method} {path.partition('?')[0]})"
         headers = {"Content-Type": "application/json"} if body is not None else {}
+        if time.monotonic() - self._used_at_s > self._timing.idle_s:
+            # Its connections; it opens others.
+            self._session.close()
         try:
             with self._session.request(
                 method,
@@ -242,6 +248,8 @@ class ProviderClient:
                 return Answer(call, response.status_code, _read(response, call), response.headers)
         except (requests.RequestException, HTTPError) as error:
             raise _unreachable(call, self._base_url, error) from error
+        finally:
+            self._used_at_s = time.monotonic()
 
 
 def _result(envelope: Envelope, decoder: msgspec.json.Decoder[T]) -> T:

@@ -251,6 +251,23 @@ def test_an_answer_that_drips_over_tls_or_through_a_proxy_ends_with_its_time(mon
         drips_out("http://provider.example/client/v4")
 
 
+def test_a_connection_that_was_idle_for_long_is_not_used_again() -> None:
+    """What is on the way, such as a NAT, may have forgotten it without a word."""
+    answer = b'{"success":true,"result":{"version":1}}'
+
+    def answer_once(dialogue: Dialogue) -> None:
+        dialogue.read_request()
+        dialogue.send(b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n%b" % (len(answer), answer))
+        dialogue.backend.over.wait()
+
+    with SocketBackend(answer_once) as backend:
+        timing = CallTiming(silence_s=2.0, idle_s=0.0)
+        client = ProviderClient(Secret(TOKEN), f"http://{backend.address}", timing=timing)
+        for _ in range(2):
+            assert client.configuration(ACCOUNT_ID, TUNNEL_ID).version == 1
+        client.close()
+
+
 def test_an_answer_without_end_is_read_no_further_than_any_has_to_be(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("tunnelgw.provider.client.MAX_ANSWER_BYTES", 100_000)
 
