@@ -347,7 +347,7 @@ class Tunnel:
         now_s = time.monotonic()
         place.failures[cause] += 1
         if self._addresses is not None and cause.is_of_address:
-            self._addresses.another_for(place.index, now_s)
+            self._addresses.another_for(place.index, now_s, was_reached=cause is FailureCause.DUPLICATE)
             self._search_again(now_s)
             if self._is_searching and not self.registered:
                 self._awaits_search_until_s = self._searching_since_s + SEARCH_PATIENCE_S

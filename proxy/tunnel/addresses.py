@@ -107,22 +107,25 @@ class EdgeAddresses:
         """The address that the connection has, else one that is free; None when there is none."""
         return self._used.get(conn_index) or self._take(conn_index, None)
 
-    def another_for(self, conn_index: int, now_s: float) -> EdgeAddress | None:
+    def another_for(self, conn_index: int, now_s: float, *, was_reached: bool = False) -> EdgeAddress | None:
         """The address that the connection has is no good: another one.
 
+        `was_reached`: the edge has answered there, so its family is good, and left only where it has no other address.
         None when no other is free; the one that failed is free then, for `address_for` of whoever comes next.
         """
         failed = self._used.pop(conn_index, None)
+        if failed is not None and was_reached and (another := self._take(conn_index, failed)) is not None:
+            return another
         if failed is not None:
             for region in self._regions:
                 if failed in region:
                     region.failed(failed, now_s)
-        return self._take(conn_index, failed)
+        # What keeps IPv6 from one region most likely keeps it from all.
+        return self._take(conn_index, failed, avoids_ipv6=failed is not None and failed.is_ipv6)
 
-    def _take(self, conn_index: int, excluded: EdgeAddress | None) -> EdgeAddress | None:
+    def _take(self, conn_index: int, excluded: EdgeAddress | None, *, avoids_ipv6: bool = False) -> EdgeAddress | None:
         choices = [self._free(region, excluded) for region in self._regions]
-        if excluded is not None and excluded.is_ipv6:
-            # What keeps IPv6 from one region most likely keeps it from all.
+        if avoids_ipv6:
             of_ipv4 = [[address for address in free if not address.is_ipv6] for free in choices]
             choices = of_ipv4 if any(of_ipv4) else choices
         most = max(map(len, choices), default=0)

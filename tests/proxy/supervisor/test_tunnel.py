@@ -27,7 +27,7 @@ from proxy.tunnel import retry
 from proxy.tunnel.addresses import EdgeAddress, IpVersion
 from proxy.tunnel.discovery import DiscoveryFailed
 from proxy.tunnel.orders import EdgeOrder
-from tests.support.edge.behaviour import Behaviour, Hang, busy
+from tests.support.edge.behaviour import DUPLICATE, Behaviour, Hang, busy
 from tests.support.edge.edge import Edge
 from tests.support.edge.tunnels import new_tunnel
 from tests.support.memoryless import no_memory_files
@@ -429,6 +429,20 @@ def test_addresses_that_fail_are_looked_for_again_beside_a_connection_that_is_go
         with tunnel_of(edge, searches, connections=2):
             records = edge.wait_for_registered(2, WAIT_S)
             assert sorted(record.address for record in records) == sorted([good, new])
+
+
+def test_a_duplicate_is_no_reason_to_try_the_family_that_leads_nowhere(
+    edge: Edge, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(random, "random", lambda: 0.0)
+    with tunnel_of(edge, Searches(edge, found(["::1:1", *edge.addresses]))) as tunnel:
+        (first,) = edge.wait_for_registered(1, WAIT_S)
+        edge.plan(Behaviour(refusal=DUPLICATE))
+        edge.drop(first)
+        edge.wait_for_attempts(3, WAIT_S)
+        (second,) = edge.wait_for_registered(1, WAIT_S)
+        assert second.address != first.address
+        assert tunnel.places[0].failures == {"dial": 1, "lost": 1, "duplicate": 1}
 
 
 def test_a_dial_that_fails_with_an_earlier_token_delays_the_other_no_further(

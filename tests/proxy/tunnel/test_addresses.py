@@ -147,6 +147,16 @@ class TestFallbackToIpv4:
 
         assert v6(1) == addresses.another_for(0, 101.0)
 
+    def test_where_the_edge_has_answered_the_family_stays_as_long_as_it_has_another_address(self) -> None:
+        addresses = self.site()
+
+        assert v6(2) == addresses.another_for(0, 100.0, was_reached=True)
+        addresses.another_for(0, 100.0)
+        assert v4(1) == addresses.address_for(0)
+        assert v4(2) == addresses.another_for(0, 101.0, was_reached=True)
+        assert v4(1) == addresses.address_for(1)
+        assert v6(1) == addresses.another_for(0, 102.0, was_reached=True)
+
     def test_an_ipv6_address_that_fails_meanwhile_turns_it_back_after_ten_minutes_only(self) -> None:
         addresses = self.site()
         assert v6(2) == addresses.address_for(1)
