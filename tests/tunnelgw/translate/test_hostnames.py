@@ -5,7 +5,7 @@ from itertools import product
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.tunnelgw.translate.counting import calls_of
+from tests.support.counting import calls_of
 from tunnelgw.translate.hostnames import ANY, covers, effective, intersection, rivals
 
 LABELS = ["a", "b"]

@@ -1,7 +1,6 @@
 """The whole translation over generated objects: it never raises, and neither order nor history matter."""
 
 import random
-import time
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -10,7 +9,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from proxy import document
-from tests.tunnelgw.translate.counting import calls_of
+from tests.support.counting import calls_of
 from tests.tunnelgw.translate.objects import Item, items, unique, worlds
 from tests.tunnelgw.translate.routeobjects import Plain
 from tests.tunnelgw.translate.world import object_of, service
@@ -70,25 +69,6 @@ def test_the_order_of_objects_does_not_matter(world: list[Item], chance: random.
     first, second = Snapshot.of(world), Snapshot.of(shuffled)
 
     assert said(Translation(first), first) == said(Translation(second), second)
-
-
-def test_a_snapshot_of_many_routes_of_one_gateway_is_made_in_a_time_that_grows_with_their_number() -> None:
-    """Of the commands; each route was put behind a copy of all that were before it."""
-
-    def cost_s(routes: int) -> float:
-        """The least of some tries."""
-        parents = {"parentRefs": [{"name": "gw"}]}
-        world = [
-            object_of({"kind": "HTTPRoute", "metadata": {"name": f"r{at}"}, "spec": parents}) for at in range(routes)
-        ]
-        spent = []
-        for _ in range(3):
-            began_s = time.thread_time()
-            Snapshot.of(world)
-            spent.append(time.thread_time() - began_s)
-        return min(spent)
-
-    assert cost_s(16_000) < 8 * cost_s(4_000)
 
 
 edits = st.lists(st.one_of(items(), st.integers(0, 99)), min_size=1, max_size=3)

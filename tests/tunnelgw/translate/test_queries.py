@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.tunnelgw.translate.counting import calls_of
+from tests.support.counting import calls_of
 from tunnelgw.model.core import ConfigMap
 from tunnelgw.model.kinds import Kind
 from tunnelgw.model.meta import Key, ObjectMeta
