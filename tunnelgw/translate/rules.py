@@ -100,6 +100,8 @@ class _RuleReader:
         self._filters = FilterReader(route.kind, self._name_backend, remarks)
         self._matches = matches_of(rule, remarks)
         self.backends: list[BackendId] = []
+        self._named: set[str] = set()
+        """All that were found, also those of no use since their backendRef leads nowhere."""
         self.is_closed = False
         """Whether a filter cannot be obeyed, so that no request may pass."""
 
@@ -125,8 +127,8 @@ class _RuleReader:
             session_persistence=persistence_of(rule.session_persistence, self._identity, remarks),
         )
         if not remarks.is_refused:
-            remarks.unsupported += problems_of_rule(made, self._kind, {id_.name for id_ in self.backends})
-        return made
+            remarks.unsupported += problems_of_rule(made, self._kind, self._named)
+        return msgspec.structs.replace(made, backends=tuple(map(_without_idle_filters, backends)))
 
     def answering_500(self, name: str) -> document.Rule | None:
         """A rule for the same requests; None where no match can be expressed."""
@@ -150,7 +152,8 @@ class _RuleReader:
         name = self._name_backend(ref, at)
         if name is None or filters.is_closed:
             del self.backends[used:]  # its mirrors go with it
-            return document.BackendRef(weight=ref.weight, respond=_NOWHERE)
+            # Its filters are judged all the same: whether the rule is served does not depend on what exists.
+            return document.BackendRef(weight=ref.weight, respond=_NOWHERE, filters=filters.of_backend)
         return document.BackendRef(backend=name, weight=ref.weight, filters=filters.of_backend)
 
     def _name_backend(self, ref: BackendObjectRef, at: str) -> str | None:
@@ -159,6 +162,7 @@ class _RuleReader:
             self._remarks.refer(at, found)
             return None
         self.backends.append(found)
+        self._named.add(found.name)
         return found.name
 
     @property
@@ -168,6 +172,11 @@ class _RuleReader:
     @property
     def _identity(self) -> str:
         return f"{self._route.kind} {self._route.key} {self._rule.name or self._remarks.at}"
+
+
+def _without_idle_filters(ref: document.BackendRef) -> document.BackendRef:
+    """Those of a backendRef that leads nowhere change nothing."""
+    return document.BackendRef(weight=ref.weight, respond=ref.respond) if ref.respond else ref
 
 
 def _claim(matches: tuple[document.Match, ...]) -> document.Rule:
