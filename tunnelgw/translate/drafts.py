@@ -7,7 +7,7 @@ from collections.abc import Iterable
 
 from proxy import document
 from tunnelgw.model.conditions import ConditionType, Finding, Reason
-from tunnelgw.model.gateways import Gateway, Listener, NamespacesFrom, RouteGroupKind
+from tunnelgw.model.gateways import GatewaySpec, Listener, NamespacesFrom, RouteGroupKind
 from tunnelgw.model.kinds import Kind
 from tunnelgw.model.meta import Key
 from tunnelgw.model.part import Part
@@ -18,8 +18,8 @@ from tunnelgw.translate.listenertls import TlsDraft, tls_draft
 from tunnelgw.translate.names import listener_name
 from tunnelgw.translate.pools import plain_address
 from tunnelgw.translate.queries import View
-from tunnelgw.translate.slots import PROTOCOLS, Slot, slots
-from tunnelgw.translate.verdicts import false, true
+from tunnelgw.translate.slots import PROTOCOLS, Slot, gateway_of, gateway_spec, owners, slots
+from tunnelgw.translate.verdicts import ObjectId, false, true
 
 TUNNEL_PORTS = (80, 443)
 ROUTE_KINDS = (Kind.HTTP_ROUTE, Kind.GRPC_ROUTE)
@@ -63,11 +63,17 @@ class _Ways(Part, frozen=True):
 
 def drafts(view: View, key: Key) -> tuple[Draft, ...]:
     """A query about a Gateway that is ours: its listeners and those of its ListenerSets, in their order."""
-    gateway = view.get(Kind.GATEWAY, key)
-    if not isinstance(gateway, Gateway):
+    return tuple(draft for owner in view.ask(owners, key) for draft in view.ask(own_drafts, owner))
+
+
+def own_drafts(view: View, owner: ObjectId) -> tuple[Draft, ...]:
+    """A query about a Gateway that is ours, or about a ListenerSet that such a Gateway lets in: its own listeners."""
+    key = gateway_of(view, owner)
+    gateway = view.ask(gateway_spec, key) if key else None
+    if key is None or gateway is None:
         return ()
     gateway_doors = view.ask(doors, key)
-    return tuple(_draft(view, gateway, slot, gateway_doors) for slot in view.ask(slots, key))
+    return tuple(_draft(view, key, gateway, slot, gateway_doors) for slot in slots(view, owner))
 
 
 def tunnel_ports(all_drafts: Iterable[Draft]) -> frozenset[int]:
@@ -98,10 +104,10 @@ def supported_kinds(listener: Listener) -> tuple[tuple[RouteGroupKind, ...], tup
     return good, bad
 
 
-def _draft(view: View, gateway: Gateway, slot: Slot, gateway_doors: Doors) -> Draft:
+def _draft(view: View, key: Key, gateway: GatewaySpec, slot: Slot, gateway_doors: Doors) -> Draft:
     listener = slot.listener
-    name = listener_name(gateway.key, slot.owner, listener.name)
-    tls = tls_draft(view, gateway, slot.owner, listener) if listener.protocol == "HTTPS" else TlsDraft()
+    name = listener_name(key, slot.owner, listener.name)
+    tls = tls_draft(view, key, gateway, slot.owner, listener) if listener.protocol == "HTTPS" else TlsDraft()
     kinds, bad_kinds = supported_kinds(listener)
     resolved = tls.unresolved or _resolved(bad_kinds)
     refusal = _refusal(listener) or tls.accepted

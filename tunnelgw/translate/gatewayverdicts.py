@@ -6,14 +6,14 @@ from tunnelgw.model.conditions import ConditionType, Finding, Reason, Status
 from tunnelgw.model.gateways import Gateway
 from tunnelgw.model.kinds import Kind
 from tunnelgw.model.meta import Key
-from tunnelgw.translate.addresses import Doors, doors
+from tunnelgw.translate.addresses import doors
 from tunnelgw.translate.certificates import client_certificate
 from tunnelgw.translate.classes import left_out
 from tunnelgw.translate.gateways import SHARED, gateway_setup
-from tunnelgw.translate.listeners import Report, gateway_of_set, reports, reports_by_owner
+from tunnelgw.translate.listeners import Report, own_reports, reports
 from tunnelgw.translate.listenertls import is_insecure
 from tunnelgw.translate.queries import View
-from tunnelgw.translate.slots import allowed_sets
+from tunnelgw.translate.slots import gateway_of, is_let_in, owners
 from tunnelgw.translate.verdicts import GatewayVerdict, ListenerSetVerdict, ObjectId, OrphanVerdict, false, true
 
 ACCEPTED, PROGRAMMED = ConditionType.ACCEPTED, ConditionType.PROGRAMMED
@@ -24,24 +24,23 @@ def gateway_verdict(view: View, key: Key) -> GatewayVerdict | None:
     gateway, setup = view.get(Kind.GATEWAY, key), view.ask(gateway_setup, key)
     if not isinstance(gateway, Gateway) or setup is None:
         return None
-    gateway_doors, all_reports = view.ask(doors, key), view.ask(reports, key)
-    own = [report for report in all_reports if report.owner.kind is Kind.GATEWAY]
-    accepted = view.ask(gateway_accepted, key)
-    findings = [accepted, *_programmed(accepted, gateway_doors, all_reports)]
+    gateway_doors, own = view.ask(doors, key), view.ask(own_reports, ObjectId(Kind.GATEWAY, key))
+    findings = [view.ask(gateway_accepted, key), *view.ask(gateway_programmed, key)]
     findings.append(_resolved_refs(view, key, own))
     if is_insecure(gateway):
         message = "AllowInsecureFallback lets clients in whose certificate is missing or not valid"
         findings.append(true(ConditionType.INSECURE_FRONTEND_VALIDATION_MODE, Reason.CONFIGURATION_CHANGED, message))
     if setup.data_plane != SHARED:
         findings += left_out(setup.proxy)
-    sets = [view.ask(set_verdict, item.key) for item in view.ask(allowed_sets, key)]
+    _, *sets = view.ask(owners, key)
+    verdicts = [view.ask(set_verdict, owner.key) for owner in sets]
     return GatewayVerdict(
         tuple(findings),
         setup.data_plane,
         gateway_doors.tunnel,
         gateway_doors.shown,
         tuple(report.verdict for report in own),
-        sum(1 for verdict in sets if verdict and verdict.findings[0].status is Status.TRUE),
+        sum(1 for verdict in verdicts if verdict and verdict.findings[0].status is Status.TRUE),
         gateway_doors.bound,
     )
 
@@ -54,13 +53,27 @@ def gateway_accepted(view: View, key: Key) -> Finding:
     for finding in view.ask(doors, key).findings:
         if finding.type is ACCEPTED:
             return finding
-    own = [report for report in view.ask(reports, key) if report.owner.kind is Kind.GATEWAY]
+    own = view.ask(own_reports, ObjectId(Kind.GATEWAY, key))
     return _of_listeners(own, [report for report in own if not report.is_accepted])
+
+
+def gateway_programmed(view: View, key: Key) -> tuple[Finding, ...]:
+    """A query about a Gateway that is ours: what prevents it; nothing: it is for the proxies to say."""
+    if view.ask(gateway_accepted, key).status is not Status.TRUE:
+        return (false(PROGRAMMED, Reason.INVALID, "the Gateway is not accepted"),)
+    for finding in view.ask(doors, key).findings:
+        if finding.type is PROGRAMMED:
+            return (finding,)
+    all_reports = view.ask(reports, key)
+    if all_reports and not any(report.is_sound for report in all_reports):
+        return (false(PROGRAMMED, Reason.INVALID, "no listener can be served"),)
+    return ()
 
 
 def set_verdict(view: View, key: Key) -> ListenerSetVerdict | OrphanVerdict | None:
     """A query. None: its Gateway is not ours."""
-    gateway = gateway_of_set(view, key)
+    owner = ObjectId(Kind.LISTENER_SET, key)
+    gateway = gateway_of(view, owner)
     if gateway is None:
         return None
     if view.get(Kind.GATEWAY, gateway) is None:
@@ -75,17 +88,16 @@ def set_verdict(view: View, key: Key) -> ListenerSetVerdict | OrphanVerdict | No
     if setup is None:
         return None
     tunnel = view.ask(doors, gateway).tunnel
-    found = view.ask(reports_by_owner, gateway).get(ObjectId(Kind.LISTENER_SET, key))
-    if found is None:
+    if not view.ask(is_let_in, key):
         message = f"allowedListeners of Gateway {gateway} does not admit namespace {key.namespace}"
         findings = tuple(false(type_, Reason.NOT_ALLOWED, message) for type_ in (ACCEPTED, PROGRAMMED))
         return ListenerSetVerdict(gateway, setup.data_plane, findings, tunnel=tunnel)
-    own = [report for _, report in found]
+    own = view.ask(own_reports, owner)
     findings = _set_findings(view, gateway, own)
     return ListenerSetVerdict(gateway, setup.data_plane, findings, tuple(report.verdict for report in own), tunnel)
 
 
-def _set_findings(view: View, gateway: Key, own: list[Report]) -> tuple[Finding, ...]:
+def _set_findings(view: View, gateway: Key, own: Sequence[Report]) -> tuple[Finding, ...]:
     parent = view.ask(gateway_accepted, gateway)
     if parent.status is not Status.TRUE:
         message = f"Gateway {gateway} is not accepted: {parent.message}"
@@ -96,7 +108,7 @@ def _set_findings(view: View, gateway: Key, own: list[Report]) -> tuple[Finding,
     accepted = _of_listeners(own, [report for report in own if not report.is_sound])
     if accepted.status is not Status.TRUE:
         return accepted, false(PROGRAMMED, Reason.LISTENERS_NOT_VALID, accepted.message)
-    for finding in _programmed(parent, view.ask(doors, gateway), view.ask(reports, gateway)):
+    for finding in view.ask(gateway_programmed, gateway):
         message = f"Gateway {gateway} is not programmed: {finding.message}"
         return accepted, false(PROGRAMMED, Reason.PARENT_NOT_PROGRAMMED, message)
     return (accepted,)
@@ -109,18 +121,6 @@ def _of_listeners(own: Sequence[Report], bad: Sequence[Report]) -> Finding:
     if len(bad) == len(own):
         return false(ACCEPTED, Reason.LISTENERS_NOT_VALID, f"no listener can be served: see {names}")
     return true(ACCEPTED, Reason.LISTENERS_NOT_VALID, f"some listeners are not valid: see {names}")
-
-
-def _programmed(accepted: Finding, gateway_doors: Doors, all_reports: Sequence[Report]) -> tuple[Finding, ...]:
-    """What prevents it; nothing: it is for the proxies to say."""
-    if accepted.status is not Status.TRUE:
-        return (false(PROGRAMMED, Reason.INVALID, "the Gateway is not accepted"),)
-    for finding in gateway_doors.findings:
-        if finding.type is PROGRAMMED:
-            return (finding,)
-    if all_reports and not any(report.is_sound for report in all_reports):
-        return (false(PROGRAMMED, Reason.INVALID, "no listener can be served"),)
-    return ()
 
 
 def _resolved_refs(view: View, key: Key, own: Sequence[Report]) -> Finding:

@@ -6,19 +6,18 @@ import msgspec
 
 from proxy import document
 from tunnelgw.model.conditions import ConditionType, Finding, Reason, Status
-from tunnelgw.model.gateways import ListenerSet, NamespacesFrom, RouteGroupKind
+from tunnelgw.model.gateways import NamespacesFrom, RouteGroupKind
 from tunnelgw.model.kinds import Kind
 from tunnelgw.model.meta import Key
 from tunnelgw.model.part import Part
-from tunnelgw.model.refs import GATEWAY_API
 from tunnelgw.translate.addresses import doors
 from tunnelgw.translate.contest import NO_LOSS, Loss, is_accepted, losses
-from tunnelgw.translate.drafts import Draft, Obstacle, Socket, drafts, route_namespaces, walled_ports
+from tunnelgw.translate.drafts import Draft, Obstacle, Socket, drafts, own_drafts, route_namespaces, walled_ports
 from tunnelgw.translate.gateways import GatewaySetup, gateway_setup
 from tunnelgw.translate.hostnames import rivals
 from tunnelgw.translate.names import created_at, short
 from tunnelgw.translate.queries import View
-from tunnelgw.translate.slots import allowed_sets
+from tunnelgw.translate.slots import gateway_of, is_let_in, owners
 from tunnelgw.translate.verdicts import ListenerVerdict, ObjectId, false, true
 
 _NOT_ACCEPTED = "the Gateway is not accepted"
@@ -61,56 +60,33 @@ class Parent(Part, frozen=True):
 
 def parent(view: View, owner: ObjectId) -> Parent | None:
     """A query. None: it does not exist, or leads to no Gateway of ours."""
-    key: Key | None = owner.key
-    if owner.kind is Kind.LISTENER_SET:
-        key = gateway_of_set(view, owner.key)
+    key = gateway_of(view, owner)
     setup = view.ask(gateway_setup, key) if key else None
     if key is None or setup is None:
         return None
-    found = view.ask(reports_by_owner, key).get(owner)
-    if owner.kind is Kind.LISTENER_SET and found is None:
+    if owner.kind is Kind.LISTENER_SET and not view.ask(is_let_in, owner.key):
         return Parent(key, setup, refusal=f"Gateway {key} does not allow listeners of {owner}")
-    return Parent(key, setup, tuple(_entrance(draft, report) for draft, report in found or ()))
-
-
-def gateway_of_set(view: View, key: Key) -> Key | None:
-    """The Gateway that a ListenerSet names, whether it exists or not."""
-    found = view.get(Kind.LISTENER_SET, key)
-    if not isinstance(found, ListenerSet):
-        return None
-    ref = found.spec.parent_ref
-    if (ref.group, ref.kind) != (GATEWAY_API, Kind.GATEWAY):
-        return None
-    return Key(ref.namespace or key.namespace, ref.name)
+    own = zip(view.ask(own_drafts, owner), view.ask(own_reports, owner), strict=True)
+    return Parent(key, setup, tuple(_entrance(draft, report) for draft, report in own))
 
 
 def reports(view: View, key: Key) -> tuple[Report, ...]:
     """A query about a Gateway that is ours: its listeners and those of its ListenerSets, in their order."""
-    setup = view.ask(gateway_setup, key)
-    if setup is None:
+    return tuple(report for owner in view.ask(owners, key) for report in view.ask(own_reports, owner))
+
+
+def own_reports(view: View, owner: ObjectId) -> tuple[Report, ...]:
+    """A query about a Gateway that is ours, or about a ListenerSet that such a Gateway lets in: its own listeners."""
+    key = gateway_of(view, owner)
+    setup = view.ask(gateway_setup, key) if key else None
+    if key is None or setup is None:  # any more: whoever asks has yet to learn that
         return ()
-    lost, all_drafts = view.ask(losses, key), view.ask(drafts, key)
-    overlaps = _overlaps(all_drafts)
-
-    def report(draft: Draft, shut: str) -> Report:
-        return _report(key, setup, draft, lost.get(draft.name, NO_LOSS), overlaps.get(draft.name, ()), shut)
-
-    shut = _shut(view, key, setup)
-    own = [report(draft, shut) for draft in all_drafts if draft.slot.owner.kind is Kind.GATEWAY]
-    if own and not any(each.is_accepted for each in own):
-        shut = _NOT_ACCEPTED  # ListenerSets wait until their Gateway is
-    return (*own, *(report(draft, shut) for draft in all_drafts[len(own) :]))
-
-
-def reports_by_owner(view: View, key: Key) -> Mapping[ObjectId, tuple[tuple[Draft, Report], ...]]:
-    """A query about a Gateway that is ours: its listeners, and those of each ListenerSet that it lets in."""
-    if view.ask(gateway_setup, key) is None:  # any more: whoever asks has yet to learn that
-        return {}
-    owners = (ObjectId(Kind.LISTENER_SET, item.key) for item in view.ask(allowed_sets, key))
-    found: dict[ObjectId, list[tuple[Draft, Report]]] = {owner: [] for owner in owners}
-    for draft, report in zip(view.ask(drafts, key), view.ask(reports, key), strict=True):
-        found.setdefault(draft.slot.owner, []).append((draft, report))
-    return {owner: tuple(own) for owner, own in found.items()}
+    lost, own = view.ask(losses, key), view.ask(own_drafts, owner)
+    overlaps = view.ask(overlapping, key) if any(_may_overlap(draft) for draft in own) else {}
+    shut = view.ask(why_sets_are_shut, key) if owner.kind is Kind.LISTENER_SET else _shut(view, key)
+    return tuple(
+        _report(key, setup, draft, lost.get(draft.name, NO_LOSS), overlaps.get(draft.name, ()), shut) for draft in own
+    )
 
 
 def gateway_documents(view: View, key: Key) -> tuple[document.Listener, ...]:
@@ -134,12 +110,20 @@ def _wall(key: Key, port: int) -> document.Listener:
     )
 
 
-def _shut(view: View, key: Key, setup: GatewaySetup) -> str:
-    """Why no listener of the Gateway can be reached at all."""
-    gateway_doors = view.ask(doors, key)
-    if setup.problem or any(finding.type is ConditionType.ACCEPTED for finding in gateway_doors.findings):
+def _shut(view: View, key: Key) -> str:
+    """Why no listener of a Gateway that is ours can be reached at all."""
+    setup, gateway_doors = view.ask(gateway_setup, key), view.ask(doors, key)
+    if setup is None or setup.problem or any(each.type is ConditionType.ACCEPTED for each in gateway_doors.findings):
         return _NOT_ACCEPTED
     return "" if gateway_doors.tunnel or gateway_doors.bound else "the Gateway has no address"
+
+
+def why_sets_are_shut(view: View, key: Key) -> str:
+    """A query: the same of those of its ListenerSets, which wait until it is accepted."""
+    own = view.ask(own_reports, ObjectId(Kind.GATEWAY, key))
+    if own and not any(each.is_accepted for each in own):
+        return _NOT_ACCEPTED
+    return _shut(view, key)
 
 
 def _report(key: Key, setup: GatewaySetup, draft: Draft, loss: Loss, overlap: tuple[Finding, ...], shut: str) -> Report:
@@ -179,13 +163,13 @@ def _main_findings(draft: Draft, accepted: Finding, shut: str, deprived: tuple[O
     return accepted, draft.resolved, no_conflict
 
 
-def _overlaps(all_drafts: tuple[Draft, ...]) -> Mapping[str, tuple[Finding, ...]]:
-    """By the listener's name in the document. Clients may use one connection for the hosts of two such listeners, and
-    are answered 421 then.
+def overlapping(view: View, key: Key) -> Mapping[str, tuple[Finding, ...]]:
+    """A query about a Gateway that is ours: listeners that have hosts or names in common with another, by their name in
+    the document. Clients may use one connection for the hosts of two such listeners, and are answered 421 then.
     """
     by_port: dict[int, list[Draft]] = {}
-    for draft in all_drafts:
-        if draft.slot.conflict is None and draft.slot.listener.protocol == "HTTPS":
+    for draft in view.ask(drafts, key):
+        if _may_overlap(draft):
             by_port.setdefault(draft.slot.listener.port, []).append(draft)
     found: dict[str, tuple[Finding, ...]] = {}
     for group in by_port.values():
@@ -203,6 +187,10 @@ def _overlaps(all_drafts: tuple[Draft, ...]) -> Mapping[str, tuple[Finding, ...]
                 continue
             found[draft.name] = (true(ConditionType.OVERLAPPING_TLS_CONFIG, reason, message),)
     return found
+
+
+def _may_overlap(draft: Draft) -> bool:
+    return draft.slot.conflict is None and draft.slot.listener.protocol == "HTTPS"
 
 
 def _unreachable(obstacles: tuple[Obstacle, ...]) -> tuple[Finding, ...]:

@@ -6,7 +6,7 @@ there. Without certificateRefs a listener can serve the tunnel, where TLS ends a
 """
 
 from tunnelgw.model.conditions import ConditionType, Finding, Reason
-from tunnelgw.model.gateways import FrontendValidation, Gateway, Listener
+from tunnelgw.model.gateways import FrontendValidation, Gateway, GatewaySpec, Listener
 from tunnelgw.model.kinds import Kind
 from tunnelgw.model.meta import Key
 from tunnelgw.model.part import Part
@@ -31,21 +31,21 @@ class TlsDraft(Part, frozen=True):
     """Why nothing can be served; empty: it can."""
 
 
-def tls_draft(view: View, gateway: Gateway, owner: ObjectId, listener: Listener) -> TlsDraft:
-    """Of a listener with protocol HTTPS."""
+def tls_draft(view: View, gateway: Key, spec: GatewaySpec, owner: ObjectId, listener: Listener) -> TlsDraft:
+    """Of a listener with protocol HTTPS. `spec`: the Gateway's."""
     mode = listener.tls.mode if listener.tls else "Terminate"
     if mode != "Terminate":
         message = f"tls.mode {mode} is not supported with protocol HTTPS, want Terminate"
         return TlsDraft(accepted=false(ConditionType.ACCEPTED, Reason.UNSUPPORTED_VALUE, message), blocked=message)
     pairs, unresolved, blocked = _certificates(view, owner, listener)
-    validation = frontend_validation(gateway, listener.port)
+    validation = frontend_validation(spec, listener.port)
     if validation is None:
         return TlsDraft(pairs, unresolved=unresolved, blocked=blocked)
     if validation.mode not in MODES:
         message = f"tls.frontend: mode {validation.mode} is not supported, want {' or '.join(MODES)}"
         refused = false(ConditionType.ACCEPTED, Reason.UNSUPPORTED_VALUE, message)
         return TlsDraft(pairs, accepted=refused, unresolved=unresolved, blocked=message)
-    authorities, problem = _authorities(view, gateway.key, validation)
+    authorities, problem = _authorities(view, gateway, validation)
     accepted = None
     if not authorities:
         blocked = "tls.frontend: no caCertificateRef leads to a usable certificate authority"
@@ -53,9 +53,9 @@ def tls_draft(view: View, gateway: Gateway, owner: ObjectId, listener: Listener)
     return TlsDraft(pairs, authorities, validation.mode, accepted, unresolved or problem, blocked)
 
 
-def frontend_validation(gateway: Gateway, port: int) -> FrontendValidation | None:
+def frontend_validation(gateway: GatewaySpec, port: int) -> FrontendValidation | None:
     """What clients on a port must show: the settings of the port replace the default ones, also by having none."""
-    frontend = gateway.spec.tls.frontend if gateway.spec.tls else None
+    frontend = gateway.tls.frontend if gateway.tls else None
     if frontend is None:
         return None
     own = next((entry.tls for entry in frontend.per_port if entry.port == port), frontend.default)

@@ -7,14 +7,15 @@ nor has anybody's whose protocol is not served, since requests to the port can o
 """
 
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Mapping
 from typing import NamedTuple
 
 from tunnelgw.model.conditions import Reason
-from tunnelgw.model.gateways import Gateway, Listener, ListenerSet
+from tunnelgw.model.gateways import Gateway, GatewaySpec, Listener, ListenerSet
 from tunnelgw.model.kinds import Kind
 from tunnelgw.model.meta import Key
 from tunnelgw.model.part import Part
+from tunnelgw.model.refs import GATEWAY_API
 from tunnelgw.model.snapshot import Index
 from tunnelgw.translate import selectors
 from tunnelgw.translate.queries import View
@@ -26,6 +27,12 @@ _ONE_FAMILY = ({"HTTPS", "TLS"},)
 """Protocols that may share a port: the server name of the client tells their listeners apart."""
 
 
+class ListenerId(NamedTuple):
+    owner: ObjectId
+    """A Gateway or ListenerSet."""
+    name: str
+
+
 class Slot(Part, frozen=True):
     owner: ObjectId
     listener: Listener
@@ -34,21 +41,21 @@ class Slot(Part, frozen=True):
     """The listener that it conflicts with, for people."""
 
 
-def slots(view: View, key: Key) -> tuple[Slot, ...]:
-    """A query about a Gateway."""
-    gateway = view.get(Kind.GATEWAY, key)
-    if not isinstance(gateway, Gateway):
-        return ()
-    own = [Slot(ObjectId(Kind.GATEWAY, key), listener) for listener in gateway.spec.listeners]
+def conflicts(view: View, key: Key) -> Mapping[ListenerId, Slot]:
+    """A query about a Gateway: of its listeners, and those of its ListenerSets, the refused ones."""
+    gateway = view.ask(gateway_spec, key)
+    if gateway is None:
+        return {}
+    own = [Slot(ObjectId(Kind.GATEWAY, key), listener) for listener in gateway.listeners]
     served = [slot for slot in own if _is_served(slot)]
-    result = []
-    for slot in own:
+    found: list[Slot] = []
+    for slot in served:
         others = [rival for rival in served if rival is not slot and _place(rival.listener) == _place(slot.listener)]
-        result.append(_judged(slot, others, others) if _is_served(slot) else slot)
+        found.append(_judged(slot, others, others))
     placed: dict[tuple[bool, int], _Placed] = defaultdict(lambda: _Placed({}, {}))
     for slot in served:
         placed[_place(slot.listener)].add(slot)
-    for item in view.ask(allowed_sets, key):
+    for item in _sets(view, key):
         for listener in item.spec.listeners:
             before = placed[_place(listener)]
             namesake = before.by_hostname.get(listener.hostname)
@@ -56,8 +63,25 @@ def slots(view: View, key: Key) -> tuple[Slot, ...]:
             slot = _judged(slot, before.by_protocol.values(), [namesake] if namesake else [])
             if slot.conflict is None and _is_served(slot):
                 before.add(slot)
-            result.append(slot)
-    return tuple(result)
+            found.append(slot)
+    return {ListenerId(slot.owner, slot.listener.name): slot for slot in found if slot.conflict}
+
+
+def slots(view: View, owner: ObjectId) -> tuple[Slot, ...]:
+    """The listeners of a Gateway, or of a ListenerSet that its Gateway lets in."""
+    key = gateway_of(view, owner)
+    refused = view.ask(conflicts, key) if key else {}
+    return tuple(
+        refused.get(ListenerId(owner, listener.name)) or Slot(owner, listener) for listener in _listeners(view, owner)
+    )
+
+
+def _listeners(view: View, owner: ObjectId) -> tuple[Listener, ...]:
+    if owner.kind is Kind.GATEWAY:
+        gateway = view.ask(gateway_spec, owner.key)
+        return gateway.listeners if gateway else ()
+    found = view.get(Kind.LISTENER_SET, owner.key)
+    return found.spec.listeners if isinstance(found, ListenerSet) and view.ask(is_let_in, owner.key) else ()
 
 
 class _Placed(NamedTuple):
@@ -71,17 +95,44 @@ class _Placed(NamedTuple):
         self.by_hostname.setdefault(slot.listener.hostname, slot)
 
 
-def allowed_sets(view: View, key: Key) -> tuple[ListenerSet, ...]:
-    """A query: the ListenerSets that may attach to a Gateway, the oldest first."""
+def owners(view: View, key: Key) -> tuple[ObjectId, ...]:
+    """A query: a Gateway, and the ListenerSets that may attach to it, in the order of their precedence."""
+    return ObjectId(Kind.GATEWAY, key), *(ObjectId(Kind.LISTENER_SET, item.key) for item in _sets(view, key))
+
+
+def _sets(view: View, key: Key) -> Iterator[ListenerSet]:
+    """Those that may attach, the oldest first."""
+    for item in view.bucket(Index.LISTENER_SETS_BY_GATEWAY, key):
+        if isinstance(item, ListenerSet) and view.ask(is_let_in, item.key):
+            yield item
+
+
+def is_let_in(view: View, key: Key) -> bool:
+    """A query: whether the Gateway of a ListenerSet lets it attach."""
+    owner = gateway_of(view, ObjectId(Kind.LISTENER_SET, key))
+    gateway = view.ask(gateway_spec, owner) if owner else None
+    if owner is None or gateway is None:
+        return False
+    return selectors.admits(view, gateway.allowed_listeners.namespaces, owner.namespace, key.namespace)
+
+
+def gateway_of(view: View, owner: ObjectId) -> Key | None:
+    """A Gateway itself; of a ListenerSet the one that it names, whether that exists or not."""
+    if owner.kind is Kind.GATEWAY:
+        return owner.key
+    found = view.get(Kind.LISTENER_SET, owner.key)
+    if not isinstance(found, ListenerSet):
+        return None
+    ref = found.spec.parent_ref
+    if (ref.group, ref.kind) != (GATEWAY_API, Kind.GATEWAY):
+        return None
+    return Key(ref.namespace or owner.key.namespace, ref.name)
+
+
+def gateway_spec(view: View, key: Key) -> GatewaySpec | None:
+    """A query, so that nobody looks again at all listeners when only the Gateway's status is another."""
     gateway = view.get(Kind.GATEWAY, key)
-    if not isinstance(gateway, Gateway):
-        return ()
-    allowed = gateway.spec.allowed_listeners.namespaces
-    return tuple(
-        item
-        for item in view.bucket(Index.LISTENER_SETS_BY_GATEWAY, key)
-        if isinstance(item, ListenerSet) and selectors.admits(view, allowed, key.namespace, item.metadata.namespace)
-    )
+    return gateway.spec if isinstance(gateway, Gateway) else None
 
 
 def _is_served(slot: Slot) -> bool:

@@ -128,6 +128,10 @@ def test_work_after_an_edit_does_not_grow_with_the_number_of_objects() -> None:
         assert _evaluations(edit, routes=20, gateways=2) == _evaluations(edit, routes=400, gateways=20) <= 4
 
 
+def test_work_after_an_edit_of_a_listenerset_does_not_grow_with_those_beside_it() -> None:
+    assert _evaluations_beside(20) == _evaluations_beside(400) <= 20
+
+
 @pytest.mark.parametrize(
     ("before", "after", "is_other"),
     [
@@ -180,6 +184,25 @@ def _evaluations(edit: dict[str, Any], routes: int, gateways: int) -> int:
     return translation.evaluations - before
 
 
+def _evaluations_beside(sets: int) -> int:
+    """How many queries the edit of a ListenerSet evaluates, where its Gateway has so many of them."""
+    tables = Tables()
+    for plain in (*TUNNEL_CLASS, _gateway("gw", "own.example")):
+        tables.put(*object_of(plain))
+    for at in range(sets):
+        tables.put(*object_of(_listener_set(at)[0]))
+    snapshot, _ = tables.take()
+    translation = Translation(snapshot)
+    before = translation.evaluations
+    tables.put(*object_of(_listener_set(3, "new.example")[0]))
+    snapshot, changes = tables.take()
+    told = translation.update(snapshot, changes.changed)
+
+    assert b"new.example" in translation.documents["shared"].encode(1)
+    assert told.data_planes == {"shared"}
+    return translation.evaluations - before
+
+
 def _many(routes: int, gateways: int) -> Iterator[dict[str, Any]]:
     parameters = {"group": "tunnelgw.dev", "kind": "GatewayClassConfig", "name": "c"}
     spec = {"controllerName": CONTROLLER_NAME, "parametersRef": parameters}
@@ -228,8 +251,8 @@ def _gateway(name: str, hostname: str) -> Plain:
     return {"kind": "Gateway", "metadata": {"name": name}, "spec": spec}
 
 
-def _listener_set(at: int) -> list[Plain]:
-    listener = {"name": "l", "port": 443, "protocol": "HTTPS", "hostname": f"h{at}.example"}
+def _listener_set(at: int, hostname: str = "") -> list[Plain]:
+    listener = {"name": "l", "port": 443, "protocol": "HTTPS", "hostname": hostname or f"h{at}.example"}
     spec = {"parentRef": {"name": "gw"}, "listeners": [listener]}
     return [{"kind": "ListenerSet", "metadata": {"name": f"set{at}"}, "spec": spec}]
 
