@@ -5,6 +5,7 @@ rule might then serve them without the filter, say, that was to keep them out. O
 express claim nothing. A backendRef that leads nowhere keeps its share of the requests, which is answered 500.
 """
 
+import itertools
 from typing import NamedTuple
 
 import msgspec
@@ -126,8 +127,9 @@ class _RuleReader:
             retry=retry or document.UNSET,
             session_persistence=persistence_of(rule.session_persistence, self._identity, remarks),
         )
-        if not remarks.is_refused:
-            remarks.unsupported += problems_of_rule(made, self._kind, self._named)
+        if not remarks.unsupported:  # without the parts that cannot be carried over, others may seem wrong
+            found = (problems_of_rule(part, self._kind, self._named) for part in self._compatible(made))
+            remarks.unsupported += dict.fromkeys(itertools.chain(*found))
         return msgspec.structs.replace(made, backends=tuple(map(_without_idle_filters, backends)))
 
     def answering_500(self, name: str) -> document.Rule | None:
@@ -145,6 +147,14 @@ class _RuleReader:
             self._remarks.incompatible.append("filters: RequestRedirect and URLRewrite, want one of the two")
         if self._rule.backend_refs:
             self._remarks.incompatible.append("filters: RequestRedirect answers all requests, so want no backendRefs")
+
+    def _compatible(self, rule: document.Rule) -> tuple[document.Rule, ...]:
+        """The rule; where its filters exclude each other, which is told already, without the one or the other."""
+        if not self._remarks.incompatible:
+            return (rule,)
+        without = msgspec.structs.replace
+        redirect = without(rule, backends=(), filters=without(rule.filters, url_rewrite=document.UNSET))
+        return redirect, without(rule, filters=without(rule.filters, request_redirect=document.UNSET))
 
     def _backend_ref(self, ref: BackendRef, at: str) -> document.BackendRef:
         used = len(self.backends)
