@@ -328,7 +328,7 @@ def in_file(directory: Path) -> list[RecordSpec]:
 
 def remove_all(directory: Path) -> None:
     for path in directory.glob(f"{FILE_NAME}*"):
-        path.unlink()
+        path.unlink(missing_ok=True)  # journals come and go by themselves
 
 
 def remove_the_database_alone(directory: Path) -> None:
