@@ -23,7 +23,7 @@ import yaml
 
 from tests.tunnelgw.golden.given import FIELDS, snapshot_of
 from tunnelgw.model.conditions import ConditionType, Finding, Reason, Status
-from tunnelgw.model.kinds import Kind
+from tunnelgw.model.kinds import STATUS_KINDS
 from tunnelgw.status.compose import Author, Wish, compose
 from tunnelgw.status.conditions import Outdated
 from tunnelgw.status.objects import Delivery
@@ -34,14 +34,6 @@ from tunnelgw.translate.verdicts import ObjectId
 CASES = sorted((Path(__file__).parent / "status").glob("*.yaml"))
 AUTHOR = Author(CONTROLLER_NAME, ("Gateway", "HTTPRoute"))
 NOW, LATER = "2026-11-21T12:00:00Z", "2026-11-21T13:00:00Z"
-_KINDS = (
-    Kind.GATEWAY_CLASS,
-    Kind.GATEWAY,
-    Kind.LISTENER_SET,
-    Kind.HTTP_ROUTE,
-    Kind.GRPC_ROUTE,
-    Kind.BACKEND_TLS_POLICY,
-)
 _CONDITION = re.compile(
     r"(?P<type>\S+) (?P<status>\S+) (?P<reason>\S+) (?P<generation>\d+) (?P<time>[^\s:]\S*?)(?:: (?P<message>.*))?"
 )
@@ -56,7 +48,7 @@ def test_statuses(path: Path) -> None:
     translation = Translation(snapshot)
     delivery = _delivery(case)
     seen = {}
-    for kind in _KINDS:
+    for kind in STATUS_KINDS:
         for key, item in snapshot.all(kind).items():
             id_ = ObjectId(kind, key)
             wish = Wish(item, translation.verdict(id_), delivery)
