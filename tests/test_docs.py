@@ -23,13 +23,13 @@ from dnswebhook.canonical import DropReason
 from dnswebhook.metrics import ROUTES, STORE_OPERATIONS, Metrics
 from dnswebhook.options import PREFIX, Options
 from dnswebhook.wishes import RefusalReason, SkipReason
+from tests.support.manuals import DOCS, manual_of
 from tests.support.process import REPOSITORY
 from tests.support.requirements import not_possible_here
 from tests.support.transcript_proxy_world import ProxyWorld
 from tests.support.transcripts import Story, is_logged, same, stories, world_of
 
-DOCS = REPOSITORY / "docs"
-MANUAL = (DOCS / "dnswebhook.md").read_text(encoding="utf-8")
+MANUAL = manual_of("dnswebhook")
 PAGES = sorted(DOCS.glob("*.md"))
 TOLD = [(page, story) for page in PAGES for story in stories(page.read_text(encoding="utf-8"))]
 UNIT = REPOSITORY / "systemd" / "dnswebhook.service"

@@ -7,21 +7,21 @@ import yaml
 from prometheus_client import CollectorRegistry
 
 from daemonkit.optionspec import specs_of
+from tests.support.manuals import manual_of
 from tests.support.process import REPOSITORY
 from tunnelgw.metrics import DELIVERY_OUTCOMES, PASS_OUTCOMES, STATUS_OUTCOMES, Metrics
 from tunnelgw.model.conditions import ConditionType
 from tunnelgw.options import PREFIX, Options
 from tunnelgw.sources.directory.reading import read_all
 
-DOCS = REPOSITORY / "docs"
-MANUAL = (DOCS / "controller.md").read_text(encoding="utf-8")
+MANUAL = manual_of("controller")
 SOURCES = "\n".join(path.read_text(encoding="utf-8") for path in (REPOSITORY / "tunnelgw").rglob("*.py"))
 SPECS = tuple(specs_of(Options, PREFIX))
 OBJECTS = re.findall(r"^```yaml\n(.*?)^```$", MANUAL, re.M | re.S)
 
 
 def section(title: str) -> str:
-    return MANUAL.partition(f"\n## {title}\n")[2].partition("\n## ")[0]
+    return re.split(r"^##? ", MANUAL.partition(f"\n## {title}\n")[2], maxsplit=1, flags=re.M)[0]
 
 
 @pytest.mark.parametrize("text", OBJECTS, ids=lambda text: str(yaml.safe_load(text.partition("---")[0])["kind"]))

@@ -18,12 +18,12 @@ from proxy.exchange import answers, mirrors
 from proxy.h1.limits import DEFAULT_LIMITS
 from proxy.options import PREFIX, Options
 from proxy.pattern import automaton, syntax
+from tests.support.manuals import DOCS, manual_of
 from tests.support.process import REPOSITORY
 from tests.support.transcripts import files
 from tools.fieldpage import make_field_page
 
-DOCS = REPOSITORY / "docs"
-MANUAL = (DOCS / "proxy.md").read_text(encoding="utf-8")
+MANUAL = manual_of("proxy")
 REFERENCE = (DOCS / "proxy-document.md").read_text(encoding="utf-8")
 SCHEMA = (DOCS / "proxy-document.schema.json").read_text(encoding="utf-8")
 FIELDS = (DOCS / "proxy-document-fields.md").read_text(encoding="utf-8")

@@ -18,7 +18,7 @@ FILES = (
     CHART_ALERTS / "controller.yaml",
     REPOSITORY / "examples" / "alerts" / "dnswebhook.yaml",
 )
-MANUALS = ("proxy-metrics.md", "controller.md", "dnswebhook.md")
+MANUALS = ("proxy-metrics.md", "controller-reference.md", "dnswebhook-reference.md")
 SEVERITIES = {"warning", "critical"}
 ADDED_BY_SCRAPES = {"job", "instance"}
 P, Q = 'job="j",instance="p"', 'job="j",instance="q"'

@@ -15,7 +15,7 @@ from tests.dashboards.boards import FILLED_IN, Asked, Json, asked, boards, panel
 from tests.support.process import REPOSITORY
 from tests.support.programs import program, run
 
-MANUALS = ("proxy-metrics.md", "controller.md", "dnswebhook.md")
+MANUALS = ("proxy-metrics.md", "controller-reference.md", "dnswebhook-reference.md")
 OF_SCRAPES = {"job", "instance"}
 OF_HISTOGRAMS = {"_bucket": {"le"}, "_count": set[str](), "_sum": set[str]()}
 OF_PROCESSES = {"process_cpu_seconds_total", "process_resident_memory_bytes", "process_max_fds"}

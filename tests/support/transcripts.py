@@ -108,6 +108,12 @@ def files(document: str) -> dict[str, str]:
     return found
 
 
+def files_of_manual(document: Path, daemon: str) -> dict[str, str]:
+    """Those of the page itself, and those of its guide, which its readers have made before."""
+    guide = document.with_name(f"{daemon}.md")
+    return {name: text for page in (guide, document) for name, text in files(page.read_text(encoding="utf-8")).items()}
+
+
 def _fenced_blocks(document: str) -> Iterator[tuple[str, str, int, list[str]]]:
     """Heading, the comment above, number of the fence's line, and the block with both fences."""
     title, comment, opened = "", "", -1
@@ -187,14 +193,14 @@ class World(Protocol):
 
 def world_of(document: Path) -> World:
     """A new one of the kind that this document speaks of."""
-    if document.name == "controller.md":
+    if document.name.startswith("controller"):
         from tests.support.transcript_controller_world import ControllerWorld
 
-        return ControllerWorld(files(document.read_text(encoding="utf-8")))
+        return ControllerWorld(files_of_manual(document, "controller"))
     if document.name.startswith("proxy"):
         from tests.support.transcript_proxy_world import ProxyWorld
 
-        return ProxyWorld(files(document.read_text(encoding="utf-8")))
+        return ProxyWorld(files_of_manual(document, "proxy"))
     from tests.support import transcript_world
 
     return transcript_world.World()
