@@ -35,7 +35,8 @@ TOLD = [(page, story) for page in PAGES for story in stories(page.read_text(enco
 UNIT = REPOSITORY / "systemd" / "dnswebhook.service"
 ENV_FILE = REPOSITORY / "systemd" / "dnswebhook.env"
 SPECS: tuple[OptionSpec, ...] = tuple(specs_of(Options, PREFIX))
-YAML_BLOCKS = re.findall(r"^```yaml\n(.*?)^```$", MANUAL, re.M | re.S)
+[VALUES] = re.findall(r"^```yaml\n(.*?)^```$", MANUAL, re.M | re.S)
+MANIFESTS = (REPOSITORY / "examples" / "dnswebhook.yaml").read_text(encoding="utf-8")
 VARIABLES = {spec.env for spec in SPECS} | {spec.file_env for spec in SPECS if spec.is_secret}
 DEFAULTS: dict[str, Any] = {field.name: field.default for field in dataclasses.fields(Options)}
 FLAGS = {spec.flag for spec in SPECS} | {spec.negation for spec in SPECS if spec.is_boolean}
@@ -242,8 +243,7 @@ if shutil.which("systemd-analyze"):  # elsewhere the tests above have to do
 
 
 def test_the_manifests_fit_the_options() -> None:
-    _, manifests = YAML_BLOCKS
-    objects = {each["kind"]: each for each in yaml.safe_load_all(manifests)}
+    objects = {each["kind"]: each for each in yaml.safe_load_all(MANIFESTS)}
     pod = objects["Deployment"]["spec"]["template"]["spec"]
     client, daemon = pod["containers"]
     mounts = {mount["name"] for mount in daemon["volumeMounts"]}
@@ -257,12 +257,26 @@ def test_the_manifests_fit_the_options() -> None:
     assert pod["terminationGracePeriodSeconds"] > DEFAULTS["grace_period_s"]
 
 
+def test_the_settings_of_the_manifests_are_accepted_at_the_first_start(tmp_path: Path) -> None:
+    """A pod whose options are refused ends before `dnswebhook check` can show the fingerprint in it."""
+    objects = {each["kind"]: each for each in yaml.safe_load_all(MANIFESTS)}
+    _, container = objects["Deployment"]["spec"]["template"]["spec"]["containers"]
+    (tmp_path / "api-key").write_text("key", encoding="ascii")
+    settings = {each["name"]: each["value"] for each in container["env"]}
+    settings |= {"UNIFI_HOST": "https://127.0.0.1:1", "UNIFI_API_KEY_FILE": str(tmp_path / "api-key")}
+    settings |= {"DNSWEBHOOK_STATE_DIR": str(tmp_path)}
+
+    command = [sys.executable, "-m", "dnswebhook", "check"]
+    seen = subprocess.run(command, env=settings, capture_output=True, text=True, check=False, timeout=60)
+
+    assert (seen.returncode, "failed\tconnection" in seen.stdout) == (1, True), seen.stderr
+
+
 def test_the_values_of_the_chart_say_the_same_as_the_manifests() -> None:
-    values, manifests = (list(yaml.safe_load_all(block)) for block in YAML_BLOCKS)
-    [deployment] = [each for each in manifests if each["kind"] == "Deployment"]
+    chart = yaml.safe_load(VALUES)
+    [deployment] = [each for each in yaml.safe_load_all(MANIFESTS) if each["kind"] == "Deployment"]
     pod = deployment["spec"]["template"]["spec"]
     client, daemon = pod["containers"]
-    [chart] = values
     sidecar = chart["provider"]["webhook"]
 
     assert sidecar["env"] == daemon["env"]
