@@ -8,14 +8,12 @@ from prometheus_client import CollectorRegistry
 
 from daemonkit.optionspec import specs_of
 from tests.support.manuals import manual_of
-from tests.support.process import REPOSITORY
 from tunnelgw.metrics import DELIVERY_OUTCOMES, PASS_OUTCOMES, STATUS_OUTCOMES, Metrics
 from tunnelgw.model.conditions import ConditionType
 from tunnelgw.options import PREFIX, Options
 from tunnelgw.sources.directory.reading import read_all
 
 MANUAL = manual_of("controller")
-SOURCES = "\n".join(path.read_text(encoding="utf-8") for path in (REPOSITORY / "tunnelgw").rglob("*.py"))
 SPECS = tuple(specs_of(Options, PREFIX))
 OBJECTS = re.findall(r"^```yaml\n(.*?)^```$", MANUAL, re.M | re.S)
 
@@ -62,15 +60,3 @@ def test_options_of_the_manual_exist() -> None:
     named = set(re.findall(r"`(--[a-z-]+)", prose))
 
     assert named - known == set()
-
-
-def test_lines_of_the_log_are_written_somewhere() -> None:
-    rows = re.findall(r"^\| (`.*?`) \|", section("Log"), re.M)
-    messages = [
-        message for row in rows for message in re.findall(r"`([^`]+)`", row) if message not in ("msg", "exiting")
-    ]
-
-    missing = [message for message in messages if f'"{message}"' not in SOURCES]
-
-    assert len(messages) > 10
-    assert missing == []

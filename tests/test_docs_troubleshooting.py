@@ -1,0 +1,64 @@
+"""Who sees an alert or a line of the log finds it in the pages about trouble, and nothing there is made up."""
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import yaml
+
+from tests.support.manuals import DOCS
+from tests.support.process import REPOSITORY
+
+CHART_ALERTS = REPOSITORY / "helm" / "tunnelgw" / "files" / "alerts"
+RULES = {
+    "dnswebhook": REPOSITORY / "examples" / "alerts" / "dnswebhook.yaml",
+    "proxy": CHART_ALERTS / "proxy.yaml",
+    "controller": CHART_ALERTS / "controller.yaml",
+}
+PACKAGES = {"dnswebhook": "dnswebhook", "proxy": "proxy", "controller": "tunnelgw"}
+PAGES = {daemon: (DOCS / f"{daemon}-troubleshooting.md").read_text(encoding="utf-8") for daemon in PACKAGES}
+TUNNEL = (DOCS / "tunnel.md").read_text(encoding="utf-8")
+every_daemon = pytest.mark.parametrize("daemon", PACKAGES)
+
+
+def section(page: str, title: str) -> str:
+    return page.partition(f"\n## {title}\n")[2].partition("\n## ")[0]
+
+
+def sources_of(*packages: str) -> str:
+    files = (path for package in packages for path in sorted((REPOSITORY / package).rglob("*.py")))
+    return "\n".join(path.read_text(encoding="utf-8") for path in files)
+
+
+def lines_told(page: str) -> Iterator[str]:
+    """In the first column of the table; three dots at the end stand for more."""
+    for row in re.findall(r"^\| (`.*?`) \|", section(page, "Log lines"), re.M):
+        yield from (line.removesuffix(" ...") for line in re.findall(r"`([^`]+)`", row) if line != "msg")
+
+
+@every_daemon
+def test_every_alert_has_a_row_that_says_what_to_do(daemon: str) -> None:
+    rules = yaml.safe_load(Path(RULES[daemon]).read_text(encoding="utf-8"))
+    alerts = [rule["alert"] for group in rules["groups"] for rule in group["rules"]]
+    rows = re.findall(r"^\| (`.*?`) \| [^|]+ \| [^|]+ \|$", section(PAGES[daemon], "Alerts"), re.M)
+
+    assert sorted(name for row in rows for name in re.findall(r"`(\w+)`", row)) == sorted(alerts)
+
+
+@every_daemon
+def test_every_line_of_the_log_that_is_told_is_written_somewhere(daemon: str) -> None:
+    sources = sources_of(PACKAGES[daemon], "daemonkit")
+    told = list(lines_told(PAGES[daemon]))
+
+    assert len(told) > 10
+    assert [line for line in told if f'"{line}' not in sources] == []
+
+
+@every_daemon
+def test_every_warning_and_error_of_a_daemon_is_told(daemon: str) -> None:
+    written = set(re.findall(r'\.(?:warning|error)\(\s*"([^"]+)"', sources_of(PACKAGES[daemon])))
+    told = (*lines_told(PAGES[daemon]), *(re.findall(r"`([^`\n]+)`", TUNNEL) if daemon == "proxy" else ()))
+
+    assert len(written) > 10
+    assert [line for line in sorted(written) if not line.startswith(told)] == []
