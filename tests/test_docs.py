@@ -183,9 +183,40 @@ def broken_links(page: Path) -> Iterator[str]:
             yield target
 
 
-@pytest.mark.parametrize("page", [*PAGES, REPOSITORY / "README.md"], ids=lambda page: f"{page.parent.name} {page.name}")
+@pytest.mark.parametrize(
+    "page",
+    [*PAGES, REPOSITORY / "README.md", REPOSITORY / "CHANGELOG.md"],
+    ids=lambda page: f"{page.parent.name} {page.name}",
+)
 def test_links_lead_somewhere(page: Path) -> None:
     assert list(broken_links(page)) == []
+
+
+def test_the_index_leads_to_every_page() -> None:
+    index = without_blocks(DOCS / "README.md")
+
+    assert [page.name for page in PAGES if f"]({page.name})" not in index and page.name != "README.md"] == []
+
+
+def test_pages_and_sections_that_code_units_and_chart_name_exist() -> None:
+    suffixes = {".py", ".yaml", ".service", ".env", ".txt", ".json", ".toml", ".cfg"}
+    folders = ("containers", "daemonkit", "dnswebhook", "examples", "helm", "proxy", "systemd", "tools", "tunnelgw")
+    files = [path for folder in folders for path in (REPOSITORY / folder).rglob("*") if path.suffix in suffixes]
+
+    named = {
+        (path.relative_to(REPOSITORY).as_posix(), page, title)
+        for path in files
+        for page, title in re.findall(r'docs/([\w-]+\.md)(?:, "([^"\n]+)")?', path.read_text(encoding="utf-8"))
+    }
+    missing = [
+        each
+        for each in sorted(named)
+        if not (DOCS / each[1]).exists()
+        or (each[2] and each[2].lower().replace(" ", "-") not in anchors_of(DOCS / each[1]))
+    ]
+
+    assert len(named) > 10
+    assert missing == []
 
 
 # Installation

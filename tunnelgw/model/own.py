@@ -1,4 +1,4 @@
-"""The kinds of tunnelgw.dev/v1alpha1. Their CRDs are files under helm/; docs/controller.md explains them to people."""
+"""The kinds of tunnelgw.dev/v1alpha1. Their CRDs are files under helm/; docs/controller-reference.md explains them."""
 
 import msgspec
 
