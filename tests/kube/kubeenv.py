@@ -131,13 +131,25 @@ def start(state: Path, programs: Programs, *, is_tied: bool) -> Environment:
 
 def restart_apiserver(environment: Environment) -> Environment:
     """End the API server and start it again on the same port and data; tied to the caller."""
-    etcd, old = environment.processes
-    command = Path(f"/proc/{old.pid}/cmdline").read_text().rstrip("\0").split("\0")
-    stop(old, STOP_GRACE_S)
-    new = _spawn(old.name, tied(command), Path(old.log))
-    restarted = replace(environment, processes=(etcd, new))
+    return _restart(environment, environment.processes[1:])
+
+
+def restart_with_nothing(environment: Environment) -> Environment:
+    """The same of both, with an etcd that is empty: its revisions begin anew, as after an old backup."""
+    return _restart(environment, environment.processes, is_wiped=True)
+
+
+def _restart(environment: Environment, processes: Sequence[Recorded], *, is_wiped: bool = False) -> Environment:
+    commands = [Path(f"/proc/{old.pid}/cmdline").read_text().rstrip("\0").split("\0") for old in processes]
+    for old in reversed(processes):
+        stop(old, STOP_GRACE_S)
+    if is_wiped:
+        shutil.rmtree(environment.state / "etcd")
+    new = [_spawn(old.name, tied(command), Path(old.log)) for old, command in zip(processes, commands, strict=True)]
+    kept = environment.processes[: -len(new)]
+    restarted = replace(environment, processes=(*kept, *new))
     port = int(environment.server.rpartition(":")[2])
-    wait_ready(new, _apiserver_probe(environment.pki, port), APISERVER_READY_S)
+    wait_ready(new[-1], _apiserver_probe(environment.pki, port), APISERVER_READY_S)
     return restarted
 
 

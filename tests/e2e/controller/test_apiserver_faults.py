@@ -29,7 +29,7 @@ def is_discovery(asked: Asked) -> bool:
 
 
 def is_list_of_routes(asked: Asked) -> bool:
-    return "/httproutes?" in asked.path and "watch=" not in asked.path
+    return "/httproutes?" in asked.path and "watch=" not in asked.path and "limit=1" not in asked.path
 
 
 def is_watch_of_routes(asked: Asked) -> bool:

@@ -98,12 +98,13 @@ class ObjectDecoder:
 
     def page(self, body: bytes) -> Page:
         """Raises Unreachable for what is no list."""
-        try:
-            listing = _LISTING.decode(body)
-        except UNREADABLE as error:
-            raise Unreachable(f"not a list of the API: {error}") from error
+        listing = _listing(body)
         items = [self.object(raw) for raw in listing.items or ()]
         return Page(items, listing.metadata.resource_version, listing.metadata.continue_)
+
+    def version(self, body: bytes) -> str:
+        """Of a list, whatever its items are. Raises Unreachable for what is none."""
+        return _listing(body).metadata.resource_version
 
     def event(self, line: bytes) -> Event:
         """Raises Refused for an event that ends the watch, Unreachable for what is none."""
@@ -119,6 +120,13 @@ class ObjectDecoder:
         if isinstance(item, Rejected):
             return Event(change.type, _named(change.object).metadata.resource_version, item)
         return Event(change.type, item.metadata.resource_version, item)
+
+
+def _listing(body: bytes) -> _Listing:
+    try:
+        return _LISTING.decode(body)
+    except UNREADABLE as error:
+        raise Unreachable(f"not a list of the API: {error}") from error
 
 
 def _named(raw: bytes | msgspec.Raw) -> _Named:

@@ -5,6 +5,7 @@
     410: the version is too old for the server            a list; what the store holds stays until it is complete
     404: a kind that has a CRD is not there any more      discovery; the store forgets its objects
     the kind's definition became another                  a list, and one more later: what came lacks its new fields
+    too soon, and the server's version is older than ours a list: a backup was restored
     anything else                                         the same, after a wait
 
 Waits have full jitter under a cap that doubles while nothing gets better, and come after the time that the server asks
@@ -114,6 +115,8 @@ class Watch:
         self._definition = f"{resource.plural}.{resource.group}"
         self._path: str | None = None
         self._version: str | None = None
+        self._is_in_doubt = False
+        """Whether the server may have been given an older state since it told us that version."""
         self._listed_s = -math.inf
         self._waits = self._new_waits()
         self._cause: Restart | None = None
@@ -142,6 +145,9 @@ class Watch:
         elif self._version is None:
             self._listed_s = time.monotonic()
             self._version = self._list(self._path)  # nothing is better before it can be watched: a list is dear
+            self._is_in_doubt = False
+        elif self._is_in_doubt:
+            self._compare(self._path, self._version)
         else:
             self._watch(self._path, self._version)
 
@@ -188,6 +194,18 @@ class Watch:
             _log.info("kind is installed now", kind=str(self._kind), path=path)
         return page.version
 
+    def _compare(self, path: str, version: str) -> None:
+        """A watch from a version that is yet to come is no error to a server: it says nothing until it has come there,
+        which took days after a backup had been restored.
+        """
+        query = {"limit": "1", **self._selector()}
+        newest = self._decoder.version(self._server.request("GET", path, query, accept=_PARTIAL.format("List")))
+        if newest.isdecimal() and version.isdecimal() and int(newest) < int(version):
+            self._version = None
+            fields = {"kind": str(self._kind), "version": newest, "known_version": version}
+            self._common.warning("the server has an older state than before, listing again", **fields)
+        self._is_in_doubt = False
+
     def _watch(self, path: str, version: str) -> None:
         began_s = time.monotonic()
         timing = self._timing
@@ -209,6 +227,7 @@ class Watch:
         if not count and time.monotonic() - began_s < min(1.0, timing.watch_s / 2):
             raise Unreachable("the server ended the watch at once")
         self._went_well()
+        self._is_in_doubt = time.monotonic() - began_s < timing.watch_s - 1.0
         if self._is_outdated(_SETTLED_S):
             self._version = None
 
@@ -261,6 +280,7 @@ class Watch:
         if cause in (Restart.REFUSED, Restart.FORBIDDEN) and self._cause is Restart.DISCONNECTED:
             self._waits = self._new_waits()
         self._cause = cause
+        self._is_in_doubt = True
         now_s = time.monotonic()
         self._forbidden_since_s = min(self._forbidden_since_s, now_s) if cause is Restart.FORBIDDEN else math.inf
         asked_s = error.retry_after_s if isinstance(error, Refused) else 0.0

@@ -28,6 +28,8 @@ class ScriptedApi:
         self.watches: queue.Queue[Answer] = queue.Queue()
         self.asked: queue.Queue[dict[str, str]] = queue.Queue()
         """The queries of HTTPRoute, as they came."""
+        self.newest = "999"
+        """What the server says of its version when it is asked for nothing else."""
         self.has_chunks = True
         """False: watches end with their connection, as those of HTTP/1.0 do."""
         self.refusals: dict[str, tuple[int, Any] | Answer] = {}
@@ -64,10 +66,12 @@ class ScriptedApi:
         self._server.shutdown()
         self._server.server_close()
 
-    def _answer(self, path: str, query: dict[str, str]) -> tuple[int, Any] | Answer:
+    def _answer(self, path: str, query: dict[str, str], accept: str) -> tuple[int, Any] | Answer:
         refusal = self.refusals.get(path)
         if refusal is not None and (isinstance(refusal, tuple) or "watch" in query):
             return refusal
+        if path == _PATH and "PartialObjectMetadata" in accept:
+            return 200, listing([], self.newest)
         if path == _PATH:
             self.asked.put(query)
             if "watch" in query:
@@ -90,7 +94,7 @@ class ScriptedApi:
             def do_GET(self) -> None:
                 url = urlsplit(self.path)
                 query = {name: values[0] for name, values in parse_qs(url.query).items()}
-                answer = api._answer(url.path, query)
+                answer = api._answer(url.path, query, self.headers.get("Accept", ""))
                 if isinstance(answer, tuple):
                     body = answer[1] if isinstance(answer[1], bytes) else json.dumps(answer[1]).encode()
                     self.send_response(answer[0])

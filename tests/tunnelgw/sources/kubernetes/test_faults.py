@@ -9,7 +9,7 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from tests.kube.kubeenv import find_programs, restart_apiserver, start
+from tests.kube.kubeenv import find_programs, restart_apiserver, restart_with_nothing, start
 from tests.kube.processes import wait_until
 from tests.support.dns_endpoints import KubeApi
 from tests.support.kube_fixtures import require
@@ -123,6 +123,29 @@ def test_a_restarted_api_server_is_followed_again(tmp_path: Path) -> None:
                 world.until_gone(Kind.HTTP_ROUTE, Key(namespace, "ends"))
                 cluster.create(Kind.HTTP_ROUTE, "later", ROUTE, namespace)
                 world.until_here(Kind.HTTP_ROUTE, Key(namespace, "later"))
+    finally:
+        environment.stop()
+
+
+@pytest.mark.timeout(300)
+def test_a_server_that_was_given_an_older_state_is_followed_from_there(tmp_path: Path) -> None:
+    """Such as a backup of etcd. A watch from a version that is yet to come hears nothing, and no error either."""
+    environment = start(tmp_path / "state", require(find_programs), is_tied=True)
+    try:
+        with KubeApi(environment) as admin, running(environment.kubeconfig, QUICK) as world:
+            services = "/api/v1/namespaces/default/services"
+            service = {"metadata": {"name": "lost"}, "spec": {"ports": [{"port": 80}]}}
+            admin.call("POST", services, service)
+            for edit in range(500):
+                patch = {"spec": {"ports": [{"port": 1000 + edit}]}}
+                admin.call("PATCH", f"{services}/lost", patch, "application/merge-patch+json")
+            world.until_here(Kind.SERVICE, Key("default", "lost"))
+
+            environment = restart_with_nothing(environment)
+
+            world.until_gone(Kind.SERVICE, Key("default", "lost"))
+            admin.call("POST", services, {**service, "metadata": {"name": "later"}})
+            world.until_here(Kind.SERVICE, Key("default", "later"))
     finally:
         environment.stop()
 

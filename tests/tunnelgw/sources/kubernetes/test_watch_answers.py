@@ -482,6 +482,35 @@ def test_a_version_that_the_server_cannot_know_leads_to_a_list(api: ScriptedApi,
         assert names(world) == {"b"}
 
 
+@pytest.mark.parametrize(
+    "rest",
+    [
+        pytest.param(b"", id="ended too soon"),
+        pytest.param(b'{"type":"ERROR","object":{"code":503}}\n', id="the server is away for a while"),
+        pytest.param(b"not JSON\n", id="broken off"),
+    ],
+)
+def test_after_an_interruption_a_server_with_an_older_version_than_it_told_before_is_listed_again(
+    api: ScriptedApi, tmp_path: Path, rest: bytes
+) -> None:
+    def interrupted(send: Send) -> None:
+        send({"type": "ADDED", "object": route("b", "101")})
+        api.newest = "20"
+        if rest:
+            send(rest)
+
+    api.lists.put((200, listing([route("a")], "100")))
+    api.watches.put(interrupted)
+    api.lists.put((200, listing([route("restored")], "20")))
+    api.watches.put(api.stay)
+
+    with running(api.kubeconfig(tmp_path)) as world:
+        world.until_here(Kind.HTTP_ROUTE, Key("default", "restored"))
+
+        assert names(world) == {"restored"}
+        assert [query(api).get("resourceVersion") for _ in range(4)] == [None, "100", None, "20"]
+
+
 def test_a_server_that_ends_every_watch_at_once_is_not_asked_in_a_hurry(
     api: ScriptedApi, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
