@@ -12,12 +12,13 @@ import os
 import socket
 import threading
 import time
-from collections.abc import Callable, Generator, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from enum import Enum
 
 import msgspec
 
 from daemonkit.logs import get_logger
+from daemonkit.waits import doubling
 from proxy.control import (
     MAX_DESCRIPTORS,
     Begin,
@@ -147,7 +148,7 @@ class Slot:
 
     def run(self) -> None:
         """Until `end`."""
-        waits = _waits()
+        waits = doubling(_FIRST_WAIT_S, _MAX_WAIT_S)
         while not self._ending.is_set():
             began_s = time.monotonic()
             how = self._live()
@@ -155,7 +156,7 @@ class Slot:
                 break
             ran_s = time.monotonic() - began_s
             if ran_s >= STABLE_S:
-                waits = _waits()
+                waits = doubling(_FIRST_WAIT_S, _MAX_WAIT_S)
             wait_s = next(waits)
             with self._news:
                 self.failed_starts = 0 if ran_s >= STABLE_S else self.failed_starts + 1
@@ -404,12 +405,3 @@ class Slot:
 
 def _batches(doors: list[str]) -> list[tuple[str, ...]]:
     return [tuple(doors[start : start + MAX_DESCRIPTORS]) for start in range(0, len(doors), MAX_DESCRIPTORS)]
-
-
-def _waits() -> Generator[float, None, None]:
-    # Here, not above: it brings asyncio along, which would cost each start, and most workers never die.
-    import backoff
-
-    waits = backoff.expo(base=2, factor=_FIRST_WAIT_S, max_value=_MAX_WAIT_S)
-    next(waits)
-    yield from waits

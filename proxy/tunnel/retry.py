@@ -8,10 +8,11 @@ A connection that has been good for a while earns a quick first retry: then most
 has room. One that is lost right after it registered is a failed attempt like any other. Pure: chance is passed in.
 """
 
-from collections.abc import Generator
 from typing import Final
 
 import msgspec
+
+from daemonkit.waits import doubling
 
 FIRST_CAP_S: Final = 2.0
 MAX_CAP_S: Final = 30.0
@@ -31,7 +32,7 @@ class Waits:
     def __init__(self) -> None:
         self._attempts = 0
         self._is_quick = False
-        self._caps = _caps()
+        self._caps = doubling(FIRST_CAP_S, MAX_CAP_S)
 
     @property
     def attempts(self) -> int:
@@ -53,13 +54,4 @@ class Waits:
         if registered_for_s >= GOOD_PERIOD_S:
             self._attempts = 0
             self._is_quick = True
-            self._caps = _caps()
-
-
-def _caps() -> Generator[float, None, None]:
-    # Here, not above: it brings asyncio along, which would cost each start and all workers.
-    import backoff
-
-    caps = backoff.expo(base=2, factor=FIRST_CAP_S, max_value=MAX_CAP_S)
-    next(caps)  # its generators begin with an empty item
-    yield from caps
+            self._caps = doubling(FIRST_CAP_S, MAX_CAP_S)

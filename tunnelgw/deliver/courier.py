@@ -14,6 +14,7 @@ from typing import Generic, Protocol, TypeVar
 import backoff
 
 from daemonkit.logs import get_logger
+from daemonkit.waits import doubling
 from tunnelgw.deliver.receipts import Receipt, Remark
 
 log = get_logger(__name__)
@@ -142,7 +143,7 @@ class Courier(Generic[P]):
         done: P | None = None
         not_before_s = next_visit_s = 0.0
         look_again_s: float | None = None
-        pauses = _Pauses()
+        caps = doubling(FIRST_PAUSE_S, MAX_PAUSE_S)
         while (parcel := self._next_parcel(done, not_before_s, next_visit_s)) is not None:
             try:
                 remarks = self.target.deliver(parcel)
@@ -151,12 +152,12 @@ class Courier(Generic[P]):
             except Undelivered as failure:
                 if self._is_stopping:
                     return
-                pause_s = max(self._pause_s(next(pauses), failure), failure.retry_after_s)
+                pause_s = max(self._pause_s(backoff.full_jitter(next(caps)), failure), failure.retry_after_s)
                 self._note_failure(parcel, failure, pause_s)
                 not_before_s = time.monotonic() + failure.retry_after_s
                 next_visit_s = time.monotonic() + pause_s
             else:
-                pauses = _Pauses()
+                caps = doubling(FIRST_PAUSE_S, MAX_PAUSE_S)
                 not_before_s = 0.0
                 now_s = time.monotonic()
                 look_again_s = now_s + self._look_again_s if look_again_s is None else look_again_s
@@ -211,14 +212,3 @@ class Courier(Generic[P]):
         if receipt != self._receipt:
             self._receipt = receipt
             self._report(receipt)
-
-
-class _Pauses:
-    """Full jitter below a cap that doubles."""
-
-    def __init__(self) -> None:
-        self._caps = backoff.expo(factor=FIRST_PAUSE_S, max_value=MAX_PAUSE_S)
-        next(self._caps)  # backoff's generators begin with an empty item
-
-    def __next__(self) -> float:
-        return backoff.full_jitter(next(self._caps))

@@ -1,16 +1,15 @@
-"""The shape of the provider's answers, and which error each answer is. Pure.
+"""The shape of the provider's answers, and which error each answer is.
 
 Every answer is `{"success", "errors", "messages", "result"}` and more; but a gateway before the API may answer in HTML
 or with nothing at all. Error code 10000 stands for a wrong token and for a missing permission alike, so the
 message names both; `messages` also carries code 10000 when all is well, so only `errors` is looked at.
 """
 
-import email.utils
 from collections.abc import Mapping
-from datetime import datetime
 
 import msgspec
 
+from daemonkit.retryafter import retry_after_s
 from tunnelgw.provider.errors import (
     AuthenticationFailed,
     NotThere,
@@ -112,19 +111,5 @@ def _text(body: bytes) -> str:
 
 
 def _pause_s(headers: Mapping[str, str]) -> float:
-    """From both forms of Retry-After (RFC 9110, 10.2.3); a moment is compared with the answer's own Date."""
-    text = headers.get("Retry-After", "").strip()
-    if text.isascii() and text.isdigit():
-        return min(float(text[:9]), MAX_PAUSE_S)
-    until, now = _moment(text), _moment(headers.get("Date", ""))
-    if until is None or now is None:
-        return DEFAULT_PAUSE_S
-    return min(max((until - now).total_seconds(), 0.0), MAX_PAUSE_S)
-
-
-def _moment(text: str) -> datetime | None:
-    try:
-        moment = email.utils.parsedate_to_datetime(text)
-    except (ValueError, OverflowError):
-        return None
-    return moment if moment.tzinfo is not None else None
+    asked_s = retry_after_s(headers)
+    return DEFAULT_PAUSE_S if asked_s is None else min(asked_s, MAX_PAUSE_S)

@@ -13,17 +13,17 @@ from datetime import UTC, datetime, timedelta
 from itertools import count
 from typing import Protocol
 
-import backoff
 import msgspec
 
 from daemonkit.logs import get_logger
+from daemonkit.retryafter import retry_after_s
 from daemonkit.secret import Secret
+from daemonkit.waits import doubling
 from dnswebhook.deadline import Deadline
 from dnswebhook.errors import CredentialsRefused, StoreTimeout, excerpt
 from dnswebhook.stores.observed import Observe, observed
 from dnswebhook.stores.unifi import replies
 from dnswebhook.stores.unifi.address import Flavour, login_path
-from dnswebhook.stores.unifi.retry import retry_after_s
 from dnswebhook.stores.unifi.transport import NoReply, Reply, Request, Transport
 
 log = get_logger(__name__)
@@ -214,7 +214,7 @@ class SessionCredentials:
         if reply.status_code == _STATUS_SECOND_FACTOR:
             return self._pause("the account asks for a second factor, want a local account without one")
         if reply.status_code == 429:
-            asked_s = retry_after_s(reply.headers.get("Retry-After", ""), reply.headers.get("Date", "")) or 0.0
+            asked_s = retry_after_s(reply.headers) or 0.0
             return self._pause(f"too many logins: {replies.error_body(reply).text}", asked_s)
         if reply.status_code in (400, 401, 403) and replies.is_json(reply):
             text = replies.error_body(reply).text or excerpt(reply.body[:1000].decode("utf-8", "replace"))
@@ -228,9 +228,7 @@ class SessionCredentials:
 
 
 def _login_pauses() -> Iterator[float]:
-    pauses = backoff.expo(factor=FIRST_LOGIN_PAUSE_S, max_value=MAX_LOGIN_PAUSE_S)
-    next(pauses)
-    return pauses
+    return doubling(FIRST_LOGIN_PAUSE_S, MAX_LOGIN_PAUSE_S)
 
 
 def _next_attempt(pause_s: float) -> str:

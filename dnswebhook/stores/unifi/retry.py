@@ -8,15 +8,15 @@ store finds out by listing.
 429 concerns everybody: it closes a gate that all threads of the store pass before each call.
 """
 
-import email.utils
 import itertools
 import threading
 import time
 from collections.abc import Callable
-from datetime import UTC, datetime
 
 import backoff
 
+from daemonkit.retryafter import retry_after_s
+from daemonkit.waits import doubling
 from dnswebhook.deadline import Deadline
 from dnswebhook.errors import RateLimited, StoreError
 from dnswebhook.stores.unifi import replies
@@ -67,8 +67,7 @@ class RetryPolicy:
 
     def send(self, request: Request, exchange: Callable[[], Reply], deadline: Deadline) -> Reply:
         """The first reply that is neither 429 nor 5xx; raises StoreError, or Unclear for a POST."""
-        pauses = backoff.expo(factor=FIRST_PAUSE_S, max_value=MAX_PAUSE_S)
-        next(pauses)  # backoff's generators begin with an empty item
+        pauses = doubling(FIRST_PAUSE_S, MAX_PAUSE_S)
         error: StoreError | None = None
         for attempt in itertools.count(1):
             self._gate.pass_through(deadline)
@@ -99,31 +98,8 @@ class RetryPolicy:
 
     def _slow_down(self, reply: Reply, default_s: float, attempt: int, deadline: Deadline) -> None:
         self._on_rate_limited()
-        asked_s = retry_after_s(reply.headers.get("Retry-After", ""), reply.headers.get("Date", ""))
+        asked_s = retry_after_s(reply.headers)
         pause_s = min(max(default_s if asked_s is None else asked_s, MIN_RATE_PAUSE_S), MAX_RATE_PAUSE_S)
         self._gate.close_for(pause_s)
         if attempt >= MAX_ATTEMPTS or pause_s >= deadline.remaining_s:
             raise RateLimited(f"{replies.described(reply)}; asked to pause for {pause_s:.1f} s", pause_s)
-
-
-def retry_after_s(retry_after: str, date: str) -> float | None:
-    """Seconds to wait according to both forms of `Retry-After` (RFC 9110, 10.2.3); None when it says nothing.
-
-    A moment is compared with the reply's own `date`, since the controller's clock may differ from ours.
-    """
-    text = retry_after.strip()
-    if text.isascii() and text.isdigit():
-        return float(text[:9])
-    moment = _http_date(text)
-    if moment is None:
-        return None
-    now = _http_date(date.strip()) or datetime.now(UTC)
-    return max((moment - now).total_seconds(), 0.0)
-
-
-def _http_date(text: str) -> datetime | None:
-    try:
-        moment = email.utils.parsedate_to_datetime(text)
-    except (ValueError, OverflowError):
-        return None
-    return moment if moment.tzinfo is not None else moment.replace(tzinfo=UTC)

@@ -44,6 +44,7 @@ from urllib3.util.ssl_ import create_urllib3_context, resolve_cert_reqs
 
 from daemonkit.causes import causes_of
 from daemonkit.clienttls import without_formalities
+from daemonkit.retryafter import retry_after_s
 from daemonkit.secret import Secret
 from tunnelgw.sources.kubernetes.reach import Reach
 
@@ -449,18 +450,13 @@ def _context_of(connection: HTTPSConnection) -> ssl.SSLContext:
 
 
 def _refusal(status_code: int, headers: Mapping[str, str], body: bytes) -> Refused:
-    retry_after_s = _retry_after_s(headers.get("Retry-After", ""))
+    asked_s = min(retry_after_s(headers) or 0.0, _LONGEST_RETRY_AFTER_S)
     try:
         status = msgspec.json.decode(body, type=Status)
     except UNREADABLE:  # something in front of the API server answers
         message = body[:_LONGEST_MESSAGE].decode("utf-8", "replace")
-        return Refused(status_code, "no Status of the API", message, retry_after_s)
-    return Refused(status_code, status.reason, status.message, retry_after_s)
-
-
-def _retry_after_s(text: str) -> float:
-    """The API server tells seconds; the moment that others may tell counts for nothing."""
-    return min(float(text), _LONGEST_RETRY_AFTER_S) if text.isascii() and text.isdigit() else 0.0
+        return Refused(status_code, "no Status of the API", message, asked_s)
+    return Refused(status_code, status.reason, status.message, asked_s)
 
 
 def _words(inside: list[BaseException], host: str, timeout_s: float) -> str:

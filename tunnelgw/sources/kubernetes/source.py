@@ -11,9 +11,8 @@ import threading
 from collections.abc import Callable, Sequence
 from http import HTTPStatus
 
-import backoff
-
 from daemonkit.logs import get_logger
+from daemonkit.waits import doubling
 from tunnelgw.model.kinds import RESOURCES, Kind
 from tunnelgw.model.meta import Object
 from tunnelgw.model.snapshot import Entry
@@ -71,15 +70,13 @@ class KubernetesSource:
         self._server.close()
 
     def _fetch_named(self) -> None:
-        wait_s = _IDLE_S
-        waits = backoff.expo(factor=_IDLE_S, max_value=_LONGEST_RETRY_S)
+        wait_s, waits = _IDLE_S, doubling(_IDLE_S, _LONGEST_RETRY_S)
         while not self._stop.is_set():
             results = [self._fetch(entry) for entry in self._store.wait_unread(wait_s) if not self._stop.is_set()]
             if all(results):
-                waits = backoff.expo(factor=_IDLE_S, max_value=_LONGEST_RETRY_S)
-                wait_s = _IDLE_S
+                wait_s, waits = _IDLE_S, doubling(_IDLE_S, _LONGEST_RETRY_S)
             else:
-                wait_s = next(waits) or _IDLE_S
+                wait_s = next(waits)
 
     def _fetch(self, entry: Entry) -> bool:
         """False when it has to be tried again."""

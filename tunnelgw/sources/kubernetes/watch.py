@@ -16,7 +16,7 @@ import math
 import random
 import threading
 import time
-from collections.abc import Callable, Generator, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from enum import StrEnum
 from http import HTTPStatus
 from typing import Final, TypeAlias
@@ -25,6 +25,7 @@ import backoff
 import msgspec
 
 from daemonkit.logs import LimitedLogger, get_logger
+from daemonkit.waits import doubling
 from tunnelgw.model.kinds import Kind, Resource
 from tunnelgw.model.meta import Key, Object
 from tunnelgw.sources.kubernetes.decode import Event, ObjectDecoder, Rejected
@@ -312,7 +313,5 @@ class Watch:
     def _selector(self) -> dict[str, str]:
         return {"fieldSelector": _SELECTED_SECRETS} if self._kind is Kind.SECRET else {}
 
-    def _new_waits(self) -> Generator[float, None, None]:
-        waits = backoff.expo(base=2, factor=self._timing.first_wait_s, max_value=self._timing.longest_wait_s)
-        next(waits)  # the generator's first value is for its caller's start
-        return waits
+    def _new_waits(self) -> Iterator[float]:
+        return doubling(self._timing.first_wait_s, self._timing.longest_wait_s)

@@ -5,28 +5,8 @@ from urllib3 import HTTPHeaderDict
 
 from dnswebhook.deadline import Deadline
 from dnswebhook.errors import RateLimited, StoreTimeout, StoreUnreachable
-from dnswebhook.stores.unifi.retry import MAX_ATTEMPTS, RateGate, RetryPolicy, retry_after_s
+from dnswebhook.stores.unifi.retry import MAX_ATTEMPTS, RateGate, RetryPolicy
 from dnswebhook.stores.unifi.transport import NoReply, NoTimeLeft, Reply, Request
-
-DATE = "Sun, 06 Nov 1994 08:49:37 GMT"
-
-
-@pytest.mark.parametrize(
-    ("header", "seconds"),
-    [
-        ("0", 0.0),
-        (" 17 ", 17.0),
-        ("Sun, 06 Nov 1994 08:49:47 GMT", 10.0),
-        ("Sun, 06 Nov 1994 08:49:27 GMT", 0.0),
-        ("Sunday, 06-Nov-94 08:50:37 GMT", 60.0),
-        ("", None),
-        ("soon", None),
-        ("-5", None),
-        ("1.5", None),
-    ],
-)
-def test_both_forms_of_retry_after_are_read_against_the_senders_clock(header: str, seconds: float | None) -> None:
-    assert retry_after_s(header, DATE) == seconds
 
 
 def test_an_open_gate_lets_everybody_pass() -> None:

@@ -1,0 +1,13 @@
+"""How long to wait between attempts. Pure: chance, the clock and the waiting itself are the caller's."""
+
+from collections.abc import Iterator
+
+
+def doubling(first_s: float, longest_s: float) -> Iterator[float]:
+    """`first_s`, twice as much, and so on, up to `longest_s` for ever."""
+    # Here, not above: it brings asyncio along, which would cost each start, and most things never fail.
+    import backoff
+
+    waits = backoff.expo(factor=first_s, max_value=longest_s)
+    next(waits)  # backoff's generators begin with an empty item
+    yield from waits
