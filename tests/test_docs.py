@@ -1,12 +1,9 @@
-"""What the documents say is true: transcripts run, names exist, links resolve, the systemd unit fits the options."""
+"""What the documents say is true: transcripts run, names exist, links resolve, manifests fit the options."""
 
-import configparser
 import dataclasses
 import re
 import shlex
 import shutil
-import subprocess
-import sys
 from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
@@ -28,18 +25,16 @@ from tests.support.process import REPOSITORY
 from tests.support.requirements import not_possible_here
 from tests.support.transcript_proxy_world import ProxyWorld
 from tests.support.transcripts import Story, is_logged, same, stories, world_of
+from tests.support.units import service
 
 MANUAL = manual_of("dnswebhook")
 PAGES = sorted(DOCS.glob("*.md"))
 TOLD = [(page, story) for page in PAGES for story in stories(page.read_text(encoding="utf-8"))]
-UNIT = REPOSITORY / "systemd" / "dnswebhook.service"
-ENV_FILE = REPOSITORY / "systemd" / "dnswebhook.env"
 SPECS: tuple[OptionSpec, ...] = tuple(specs_of(Options, PREFIX))
 [VALUES] = re.findall(r"^```yaml\n(.*?)^```$", MANUAL, re.M | re.S)
 MANIFESTS = (REPOSITORY / "examples" / "dnswebhook.yaml").read_text(encoding="utf-8")
 VARIABLES = {spec.env for spec in SPECS} | {spec.file_env for spec in SPECS if spec.is_secret}
 DEFAULTS: dict[str, Any] = {field.name: field.default for field in dataclasses.fields(Options)}
-FLAGS = {spec.flag for spec in SPECS} | {spec.negation for spec in SPECS if spec.is_boolean}
 
 
 def needs(program: str) -> None:
@@ -222,55 +217,13 @@ def test_pages_and_sections_that_code_units_and_chart_name_exist() -> None:
 # Installation
 
 
-class _Unit(configparser.RawConfigParser):
-    """Keys keep their case."""
+def test_the_unit_is_installed_as_the_manual_says() -> None:
+    unit = service("dnswebhook")
+    program = Path(shlex.split(unit["ExecStart"])[0])
 
-    def optionxform(self, optionstr: str) -> str:
-        return optionstr
-
-
-@pytest.fixture
-def unit() -> configparser.SectionProxy:
-    parser = _Unit(strict=False)
-    parser.read(UNIT, encoding="utf-8")
-    return parser["Service"]
-
-
-def test_the_unit_starts_the_daemon_of_the_manual_with_flags_that_exist(unit: configparser.SectionProxy) -> None:
-    program, command, *arguments = shlex.split(unit["ExecStart"])
-
-    assert f"python3 -m venv {Path(program).parent.parent}" in MANUAL
-    assert (Path(program).name, command) == ("dnswebhook", "run")
-    assert {argument.partition("=")[0] for argument in arguments} <= FLAGS
-
-
-def test_the_unit_outlives_the_grace_period_and_keeps_its_state_where_the_daemon_looks(
-    unit: configparser.SectionProxy,
-) -> None:
-    assert int(unit["TimeoutStopSec"].removesuffix("s")) > DEFAULTS["grace_period_s"]
-    assert (unit["Type"], unit["StateDirectory"]) == ("notify", "dnswebhook")
-
-
-def test_the_settings_of_the_unit_exist(unit: configparser.SectionProxy) -> None:
-    settings = dict(re.findall(r"^#?([A-Z][A-Z_]+)=(.*)$", ENV_FILE.read_text(encoding="utf-8"), re.M))
-    credential, _, source = unit["LoadCredential"].partition(":")
-
-    assert settings.keys() - VARIABLES == set()
-    assert settings["UNIFI_API_KEY_FILE"] == f"/run/credentials/{UNIT.name}/{credential}"
-    assert source in MANUAL
+    assert f"python3 -m venv {program.parent.parent}" in MANUAL
+    assert unit["LoadCredential"].partition(":")[2] in MANUAL
     assert unit["EnvironmentFile"].removeprefix("-") in MANUAL
-
-
-if shutil.which("systemd-analyze"):  # elsewhere the tests above have to do
-
-    def test_systemd_has_nothing_to_say_about_the_unit(tmp_path: Path, unit: configparser.SectionProxy) -> None:
-        copy = tmp_path / UNIT.name
-        program = shlex.split(unit["ExecStart"])[0]
-        copy.write_text(UNIT.read_text(encoding="utf-8").replace(program, sys.executable), encoding="utf-8")
-
-        verdict = subprocess.run(["systemd-analyze", "verify", str(copy)], capture_output=True, text=True, check=False)
-
-        assert [line for line in verdict.stderr.splitlines() if UNIT.name in line] == []
 
 
 def test_the_manifests_fit_the_options() -> None:

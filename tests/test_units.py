@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import configparser
 import re
 import shlex
 import shutil
@@ -19,25 +18,19 @@ import tunnelgw.options
 from daemonkit.addresses import ListenAddress
 from daemonkit.options import CommonOptions
 from daemonkit.optionspec import OptionSpec, specs_of
-from tests.support.process import REPOSITORY
+from daemonkit.values import parse_duration
+from tests.support.units import SYSTEMD, service
 
-SYSTEMD: Final = REPOSITORY / "systemd"
 OPTIONS: Final[dict[str, tuple[type[CommonOptions], str]]] = {
     "dnswebhook": (dnswebhook.options.Options, dnswebhook.options.PREFIX),
     "tunnelgw": (tunnelgw.options.Options, tunnelgw.options.PREFIX),
     "tunnelgw-proxy": (proxy.options.Options, proxy.options.PREFIX),
 }
-
-
-class _Unit(configparser.RawConfigParser):
-    def optionxform(self, optionstr: str) -> str:
-        return optionstr
-
-
-def service(name: str) -> configparser.SectionProxy:
-    parser = _Unit(strict=False)
-    parser.read(SYSTEMD / f"{name}.service", encoding="utf-8")
-    return parser["Service"]
+CREDENTIALS: Final = {
+    "dnswebhook": "UNIFI_API_KEY_FILE",
+    "tunnelgw": "PROXY_AUTH_TOKEN_FILE",
+    "tunnelgw-proxy": "PROXY_AUTH_TOKEN_FILE",
+}
 
 
 def specs(name: str) -> tuple[OptionSpec, ...]:
@@ -78,7 +71,30 @@ def test_nobody_else_sees_the_state_of_a_daemon(name: str) -> None:
 def test_every_credential_is_one_that_the_settings_name(name: str) -> None:
     credential = service(name)["LoadCredential"].partition(":")[0]
 
-    assert f"/run/credentials/{name}.service/{credential}" in settings(name).values()
+    assert settings(name)[CREDENTIALS[name]] == f"/run/credentials/{name}.service/{credential}"
+
+
+@pytest.mark.parametrize("name", OPTIONS)
+def test_a_unit_outlives_the_end_that_the_defaults_allow(name: str) -> None:
+    waits = ("grace_period_s", "shutdown_delay_s")
+    longest_s = sum(parse_duration(spec.declaration.default or "0s") for spec in specs(name) if spec.field in waits)
+
+    assert parse_duration(service(name)["TimeoutStopSec"]) > longest_s
+    assert service(name)["Type"] == "notify"
+
+
+@pytest.mark.parametrize("name", ["tunnelgw", "tunnelgw-proxy"])
+def test_a_daemon_keeps_its_files_where_the_unit_gives_room_for_them(name: str) -> None:
+    unit = service(name)
+
+    assert unit["Environment"].partition("=")[2] == f"/var/lib/{unit['StateDirectory']}"
+
+
+def test_the_proxy_goes_on_when_a_worker_is_killed_for_want_of_memory_and_drains_when_it_is_stopped() -> None:
+    """The supervisor replaces it; systemd would stop all workers on account of one, and begin again."""
+    unit = service("tunnelgw-proxy")
+
+    assert (unit["OOMPolicy"], unit["KillMode"]) == ("continue", "mixed")
 
 
 @pytest.mark.parametrize("name", OPTIONS)
@@ -93,10 +109,11 @@ def test_a_unit_and_its_settings_say_only_what_there_is(name: str) -> None:
 
 if shutil.which("systemd-analyze"):  # elsewhere the tests above have to do
 
-    def test_systemd_has_nothing_to_say_about_the_unit_of_the_controller(tmp_path: Path) -> None:
-        file = SYSTEMD / "tunnelgw.service"
+    @pytest.mark.parametrize("name", OPTIONS)
+    def test_systemd_has_nothing_to_say_about_a_unit(name: str, tmp_path: Path) -> None:
+        file = SYSTEMD / f"{name}.service"
         copy = tmp_path / file.name
-        program = shlex.split(service("tunnelgw")["ExecStart"])[0]
+        program = shlex.split(service(name)["ExecStart"])[0]
         copy.write_text(file.read_text(encoding="utf-8").replace(program, sys.executable), encoding="utf-8")
 
         verdict = subprocess.run(["systemd-analyze", "verify", str(copy)], capture_output=True, text=True, check=False)
