@@ -1,7 +1,6 @@
 """Where a document comes from: a file, standard input, or a proxy that runs."""
 
 import http.client
-import socket
 import ssl
 import sys
 from collections.abc import Mapping
@@ -13,6 +12,7 @@ from daemonkit.clienttls import distrust_hint, scheme_hint, trusting
 from daemonkit.optionsources import read_values
 from daemonkit.optionspec import specs_of
 from daemonkit.secret import Secret
+from daemonkit.unixhttp import UnixHTTPConnection
 from proxy.options import PREFIX, Options
 
 _TIMEOUT_S: Final = 10.0
@@ -73,7 +73,7 @@ def read_running(address: str, token: Secret | None, ca_file: str | None = None)
 
 def _connection(address: str, ca_file: str | None) -> http.client.HTTPConnection:
     if address.startswith("unix:"):
-        return _UnixConnection(address.removeprefix("unix:"))
+        return UnixHTTPConnection(address.removeprefix("unix:"), _TIMEOUT_S)
     try:
         parts = urlsplit(address)
         if parts.scheme == "http" and parts.hostname:
@@ -92,14 +92,3 @@ def _tls_context(ca_file: str | None) -> ssl.SSLContext:
         return trusting(ca_file)
     except OSError as error:  # of ssl too, where the file holds no certificate
         raise SourceError(f"--ca-file: cannot use {ca_file!r}: {error.strerror or error}") from error
-
-
-class _UnixConnection(http.client.HTTPConnection):
-    def __init__(self, path: str) -> None:
-        super().__init__("localhost", timeout=_TIMEOUT_S)
-        self._path = path
-
-    def connect(self) -> None:
-        self.sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-        self.sock.settimeout(self.timeout)
-        self.sock.connect(self._path)

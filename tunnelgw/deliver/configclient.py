@@ -6,7 +6,6 @@ replaced when the proxy has closed it. One thread may call.
 
 import http.client
 import re
-import socket
 import ssl
 from collections.abc import Callable, Iterable, Iterator
 from http import HTTPStatus
@@ -18,6 +17,7 @@ import msgspec
 from daemonkit.clienttls import distrust_hint, scheme_hint, trusting
 from daemonkit.secret import Secret
 from daemonkit.timedresponse import response_within
+from daemonkit.unixhttp import UnixHTTPConnection
 from tunnelgw.deliver.courier import Undelivered
 
 CONNECT_TIMEOUT_S = 5.0
@@ -90,22 +90,6 @@ class ConfigEndpoint(msgspec.Struct, frozen=True):
         except ValueError:
             return True
         return False
-
-
-class _UnixConnection(http.client.HTTPConnection):
-    def __init__(self, path: str) -> None:
-        super().__init__("proxy", timeout=CONNECT_TIMEOUT_S)
-        self._path = path
-
-    def connect(self) -> None:
-        sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-        try:
-            sock.settimeout(CONNECT_TIMEOUT_S)
-            sock.connect(self._path)
-        except BaseException:
-            sock.close()
-            raise
-        self.sock = sock
 
 
 class _TlsConnection(http.client.HTTPConnection):
@@ -275,7 +259,7 @@ def _hint(error: Exception) -> str:
 
 def _connection(endpoint: ConfigEndpoint) -> http.client.HTTPConnection:
     if endpoint.url.startswith("unix:"):
-        return _UnixConnection(endpoint.url.removeprefix("unix:"))
+        return UnixHTTPConnection(endpoint.url.removeprefix("unix:"), CONNECT_TIMEOUT_S)
     want = f"config API {endpoint.url!r}, want http://host:port, https://host:port or unix:/path"
     try:
         parts = urlsplit(endpoint.url)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import http.client
 import json
 import socket
 import stat
@@ -12,22 +11,12 @@ import pytest
 import requests
 import trustme
 
+from daemonkit.unixhttp import UnixHTTPConnection
 from tests.proxy.site import DEADLINE_S, Proxy, eventually
 
 
-class UnixConnection(http.client.HTTPConnection):
-    def __init__(self, path: Path) -> None:
-        super().__init__("localhost", timeout=DEADLINE_S)
-        self._path = path
-
-    def connect(self) -> None:
-        self.sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-        self.sock.settimeout(DEADLINE_S)
-        self.sock.connect(str(self._path))
-
-
 def put(path: Path, document: object, **headers: str) -> tuple[int, dict[str, object]]:
-    connection = UnixConnection(path)
+    connection = UnixHTTPConnection(str(path), DEADLINE_S)
     try:
         connection.request("PUT", "/config", json.dumps(document), {"Content-Type": "application/json", **headers})
         response = connection.getresponse()
