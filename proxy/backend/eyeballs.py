@@ -18,7 +18,7 @@ STAGGER_S: Final = 0.25
 """RFC 8305, 8: connection attempt delay."""
 
 
-def alternate(addresses: Addresses, turn: int = 0) -> Addresses:
+def alternate(addresses: Addresses, turn: int) -> Addresses:
     """The order to try them in. `turn` moves on within each family, so that connections spread over equal addresses."""
     if len(addresses) < 2:
         return addresses

@@ -99,7 +99,7 @@ class H1Connection:
         stream = self._stream
         if stream is not None and not stream.is_switched:
             has_all = self._codec.is_length_reached and not self._transport.is_sending
-            self._end("" if has_all else "closed by the client")
+            self.abort("" if has_all else "closed by the client")
         else:
             self._take(self._codec.receive_eof())
 
@@ -322,12 +322,6 @@ class H1Connection:
             self._codec.send_headers(head)
             self._codec.send_data(body, True)
         self._finish()
-
-    def _end(self, reason: str) -> None:
-        """The client is gone."""
-        self._lose(reason)
-        self._transport.abort()
-        self._leave()
 
     def _lose(self, reason: str) -> None:
         stream, self._stream = self._stream, None

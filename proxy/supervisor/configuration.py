@@ -30,6 +30,7 @@ TAKE_S = 30.0
 """How long a PUT waits for the workers."""
 KEEP_S = 5.0
 """How long it waits for the disk while that has not taken the document before."""
+_RETRY_SOCKETS_S = 5.0
 
 
 class VersionConflict(Exception):
@@ -265,9 +266,9 @@ class Configuration:
         self._fleet.deploy(Deployment(self._generation, loaded.version, loaded.content, self._sockets.groups))
         self._sockets.release()
 
-    def retry_sockets(self, stop: threading.Event, period_s: float = 5.0) -> None:
+    def retry_sockets(self, stop: threading.Event) -> None:
         """A thread: ports that could not be bound may be free now."""
-        while not stop.wait(period_s):
+        while not stop.wait(_RETRY_SOCKETS_S):
             with self._turn:
                 loaded = self.loaded
                 if loaded is not None and not self._is_closed and self._sockets.problems and self._sockets.retry():

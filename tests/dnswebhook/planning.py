@@ -28,8 +28,8 @@ def cname(name: str, *targets: str) -> Endpoint:
     return Endpoint(name, "CNAME", targets)
 
 
-def ownership(of: str, kind: str, owner: str = "default") -> Endpoint:
-    text = f'"heritage=external-dns,external-dns/owner={owner},external-dns/resource=ingress/x/y"'
+def ownership(of: str, kind: str) -> Endpoint:
+    text = '"heritage=external-dns,external-dns/owner=default,external-dns/resource=ingress/x/y"'
     return Endpoint(f"{kind.lower()}-{of}", "TXT", (text,), labels={"ownedRecord": of})
 
 

@@ -58,10 +58,10 @@ class Helm:
         text = self.run("template", release, str(CHART), "--namespace", namespace, *version, values=values)
         return [each for each in yaml.safe_load_all(text) if each]
 
-    def notes(self, values: Values, release: str = "web") -> str:
+    def notes(self, values: Values) -> str:
         """What is said after an install."""
         where = ("--namespace", NAMESPACE, "--dry-run=client")
-        return self.run("install", release, str(CHART), *where, values=values).partition("\nNOTES:\n")[2]
+        return self.run("install", "web", str(CHART), *where, values=values).partition("\nNOTES:\n")[2]
 
     def install(self, values: Values, release: str) -> str:
         return self.run("install", release, str(CHART), "--namespace", NAMESPACE, values=values)

@@ -8,7 +8,6 @@ once from then on; after a while one of them tries PUT anew.
 """
 
 import threading
-import time
 from collections.abc import Callable
 from typing import Protocol
 
@@ -51,7 +50,7 @@ class RowWrites:
         client: Client,
         dialect: Dialect,
         list_records: Callable[[Deadline], Listing],
-        clock: Callable[[], float] = time.monotonic,
+        clock: Callable[[], float],
     ) -> None:
         self._client = client
         self._dialect = dialect

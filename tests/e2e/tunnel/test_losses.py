@@ -34,11 +34,11 @@ def test_twenty_four_losses_with_requests_under_way_leave_nothing_behind() -> No
             route_to(backend.address),
         ]
         proxy.serve(*routes, limits={"backendIdleTimeout": "1s"})
-        lose_all(edge, proxy)
+        lose_all(edge)
         before, before_bytes = usage(proxy), memory_bytes(proxy)
 
         for _ in range(ROUNDS):
-            lose_all(edge, proxy)
+            lose_all(edge)
 
         wait_until_at_most(proxy, before)
         assert memory_bytes(proxy) - before_bytes < MOST_GROWTH_BYTES
@@ -62,7 +62,7 @@ def pour_or_wait(dialogue: Dialogue) -> None:
     dialogue.read_to_end()
 
 
-def lose_all(edge: Edge, proxy: Connector) -> None:
+def lose_all(edge: Edge) -> None:
     """Break all connections, with a download, an upload, a WebSocket and a request without an answer on each."""
     calls: list[Call] = []
     for record in edge.wait_for_registered(CONNECTIONS, HEAL_S):

@@ -22,10 +22,10 @@ WAIT_S = 10.0
 T = TypeVar("T")
 
 
-def listening_socket(host: str = "127.0.0.1") -> socket.socket:
-    sock = socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET)
+def listening_socket() -> socket.socket:
+    sock = socket.socket()
     sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-    sock.bind((host, 0))
+    sock.bind(("127.0.0.1", 0))
     sock.listen(1024)
     return sock
 

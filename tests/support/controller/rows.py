@@ -110,8 +110,8 @@ def replaced(row: Row, draft: Draft) -> Row:
     )
 
 
-def generated_drafts(count: int, domain: str = "bulk.example.com") -> Iterator[Draft]:
+def generated_drafts(count: int) -> Iterator[Draft]:
     """`count` A records with one name each, for listings of a given size; `count` is at most 2^24."""
     for number in range(count):
         address = f"10.{number >> 16 & 255}.{number >> 8 & 255}.{number & 255}"
-        yield Draft(f"host-{number:05d}.{domain}", RecordType.A, address, ttl_s=300)
+        yield Draft(f"host-{number:05d}.bulk.example.com", RecordType.A, address, ttl_s=300)

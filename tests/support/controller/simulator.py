@@ -168,16 +168,10 @@ class Controller:
         ttl: int = 0,
         enabled: bool = True,
         origin: Origin | str = Origin.USER_DEFINED,
-        *,
-        priority: int = 0,
-        weight: int = 0,
-        port: int = 0,
         made_by: Api | str = Api.V2,
-        site: str | None = None,
     ) -> Row:
         """Store a row as it is, past every rule and counter."""
-        draft = Draft(key, type, value, ttl, enabled, priority, weight, port)
-        return self.add_rows((draft,), origin, made_by, site)[0]
+        return self.add_rows((Draft(key, type, value, ttl, enabled),), origin, made_by)[0]
 
     def add_rows(
         self,

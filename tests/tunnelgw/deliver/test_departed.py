@@ -28,11 +28,11 @@ def plane(*urls: str, token: Credentials = TOKEN, taken: Collection[str] = ()) -
     return Plane(urls, token, frozenset(taken))
 
 
-def departed_from(planes: dict[str, Plane], now_s: float = NOW_S) -> DepartedProxies:
-    """Whose Gateways all have gone by `now_s`."""
+def departed_from(planes: dict[str, Plane]) -> DepartedProxies:
+    """Whose Gateways all have gone by NOW_S."""
     departed = DepartedProxies(GRACE_S)
-    departed.follow(planes, lambda _: True, now_s)
-    departed.follow({}, lambda _: False, now_s)
+    departed.follow(planes, lambda _: True, NOW_S)
+    departed.follow({}, lambda _: False, NOW_S)
     return departed
 
 

@@ -102,9 +102,9 @@ LISTENERS = st.fixed_dictionaries(
 
 
 @st.composite
-def _listener_lists(draw: st.DrawFn, at_most: int = 3) -> list[dict[str, Any]]:
+def _listener_lists(draw: st.DrawFn) -> list[dict[str, Any]]:
     """Names are unique in a list, as the API server sees to."""
-    found = draw(st.lists(LISTENERS, max_size=at_most))
+    found = draw(st.lists(LISTENERS, max_size=3))
     return [{"name": f"l{place}", **listener} for place, listener in enumerate(found)]
 
 
