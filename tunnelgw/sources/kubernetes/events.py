@@ -40,7 +40,7 @@ class _Said(msgspec.Struct):
     """An Event that was said already."""
 
     path: str
-    """Of its object in the API; empty until it was sent."""
+    """In the API; empty until it was sent."""
     first_s: float
     last_sent_s: float
     count: int = 1
@@ -90,7 +90,7 @@ class EventRecorder:
                     said.last_sent_s = now_s
             else:
                 said = _Said("", now_s, now_s)
-                if is_taken := self._take(_Order(key, said, "", self._event(kind, item, reason, note))):
+                if is_taken := self._take(_Order(key, said, *self._event(kind, item, reason, note))):
                     self._remember(key, said)
         if not is_taken:
             self._limited.warning("event dropped", "too many are waiting", reason=reason, kind=str(kind))
@@ -124,7 +124,7 @@ class EventRecorder:
             self._said.popitem(last=False)
 
     def _send(self, order: _Order) -> None:
-        if order.path:
+        if order.said.path:
             try:
                 self._server.request(
                     "PATCH", order.path, body=order.body, content_type=_MERGE_PATCH, timeout_s=_TIMEOUT_S
@@ -135,13 +135,12 @@ class EventRecorder:
                 with self._lock:
                     self._said.pop(order.key, None)  # it has expired in the cluster
             return
-        event = msgspec.json.decode(order.body, type=_Sent)
-        path = f"/apis/events.k8s.io/v1/namespaces/{event.metadata.namespace}/events"
-        self._server.request("POST", path, body=order.body, timeout_s=_TIMEOUT_S)
+        self._server.request("POST", order.path.rpartition("/")[0], body=order.body, timeout_s=_TIMEOUT_S)
         with self._lock:
-            order.said.path = f"{path}/{event.metadata.name}"
+            order.said.path = order.path
 
-    def _event(self, kind: Kind, item: Object, reason: str, note: str) -> bytes:
+    def _event(self, kind: Kind, item: Object, reason: str, note: str) -> tuple[str, bytes]:
+        """A new one, and its path."""
         resource = RESOURCES[kind]
         metadata = item.metadata
         regarding = {
@@ -153,12 +152,12 @@ class EventRecorder:
             **({"namespace": metadata.namespace} if metadata.namespace else {}),
         }
         name = f"{metadata.name[:_LONGEST_NAME].rstrip('-.')}.{uuid.uuid4().hex[:16]}"
-        return msgspec.json.encode(
+        namespace = metadata.namespace or "default"  # where Events about objects of cluster scope belong
+        body = msgspec.json.encode(
             {
                 "apiVersion": "events.k8s.io/v1",
                 "kind": "Event",
-                # Events about objects of cluster scope belong into this namespace.
-                "metadata": {"name": name, "namespace": metadata.namespace or "default"},
+                "metadata": {"name": name, "namespace": namespace},
                 "eventTime": _timestamp(),
                 "type": "Warning",
                 "reason": reason,
@@ -169,17 +168,10 @@ class EventRecorder:
                 "reportingInstance": self._instance[:128],
             }
         )
+        return f"/apis/events.k8s.io/v1/namespaces/{namespace}/events/{name}", body
 
     def _series(self, count: int) -> bytes:
         return msgspec.json.encode({"series": {"count": count, "lastObservedTime": _timestamp()}})
-
-
-class _Sent(msgspec.Struct):
-    class Metadata(msgspec.Struct):
-        name: str
-        namespace: str
-
-    metadata: Metadata
 
 
 _NO_LABEL = re.compile(r"[^A-Za-z0-9._-]+")
