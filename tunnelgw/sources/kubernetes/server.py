@@ -11,11 +11,8 @@ connection. `interrupt` ends every wait on a socket, whichever thread it is in.
 """
 
 import os
-import socket
-import ssl
 import threading
 import time
-import weakref
 from collections.abc import Callable, Hashable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from http import HTTPStatus
@@ -31,8 +28,6 @@ from kubernetes.client import Configuration, OpenApiException
 from kubernetes.client.rest import RESTClientObject
 from kubernetes.config import ConfigException, list_kube_config_contexts, load_incluster_config, load_kube_config
 from kubernetes.config.kube_config import KubeConfigMerger
-from urllib3.connection import HTTPConnection, HTTPSConnection
-from urllib3.connectionpool import HTTPConnectionPool, HTTPSConnectionPool
 from urllib3.exceptions import (
     ConnectTimeoutError,
     NameResolutionError,
@@ -40,12 +35,11 @@ from urllib3.exceptions import (
     ReadTimeoutError,
     SSLError,
 )
-from urllib3.util.ssl_ import create_urllib3_context, resolve_cert_reqs
 
 from daemonkit.causes import causes_of
-from daemonkit.clienttls import without_formalities
 from daemonkit.retryafter import retry_after_s
 from daemonkit.secret import Secret
+from tunnelgw.sources.kubernetes.connections import SOCKET_OPTIONS, Connections
 from tunnelgw.sources.kubernetes.reach import Reach
 
 T = TypeVar("T")
@@ -72,16 +66,6 @@ _LONGEST_MESSAGE = 256
 _USUAL_KUBECONFIG = "~/.kube/config"
 _CHUNK_BYTES = 64 * 1024
 _CONNECTIONS = 32
-# A peer that has gone without a word is noticed after about half a minute, even by a watch on which nothing happens.
-# The last is for a request over a connection that a firewall has forgotten: while the kernel repeats it, it probes not.
-_SOCKET_OPTIONS = [
-    (socket.IPPROTO_TCP, socket.TCP_NODELAY, 1),
-    (socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1),
-    (socket.IPPROTO_TCP, socket.TCP_KEEPIDLE, 15),
-    (socket.IPPROTO_TCP, socket.TCP_KEEPINTVL, 5),
-    (socket.IPPROTO_TCP, socket.TCP_KEEPCNT, 3),
-    (socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, 30_000),
-]
 
 
 class ApiServerError(Exception):
@@ -214,7 +198,7 @@ class ApiServer:
         self._failure: _Failure | None = None
         """Of the last call of `load`."""
         self._lock = threading.Lock()
-        self._connections = _Connections()
+        self._connections = Connections()
         self._access: _Access | None = None
 
     def request(
@@ -338,10 +322,10 @@ class _Failure(NamedTuple):
 class _Access:
     """One reading of the configuration, with its connections."""
 
-    def __init__(self, configuration: Configuration, connections: "_Connections", edition: Hashable) -> None:
+    def __init__(self, configuration: Configuration, connections: Connections, edition: Hashable) -> None:
         self.edition = edition
         configuration.connection_pool_maxsize = _CONNECTIONS
-        configuration.socket_options = _SOCKET_OPTIONS
+        configuration.socket_options = SOCKET_OPTIONS
         self._configuration = configuration
         self.host: str = configuration.host
         with _gaining_access():
@@ -386,67 +370,6 @@ class _Access:
         if not all(Secret(text).fits_header() for text in found.values()):
             raise Unreachable("no access to a cluster: the account's token is not one line of printable ASCII")
         return {name: text for name, text in found.items() if text}
-
-
-class _Connections:
-    """The sockets of all that are open, so that another thread can end them.
-
-    Not the connections: they let go of their socket while an answer that ends with it is still read.
-    """
-
-    def __init__(self) -> None:
-        self._open: weakref.WeakSet[socket.socket] = weakref.WeakSet()
-        self._lock = threading.Lock()
-        self._is_ended = False
-
-    def add(self, connection: HTTPConnection) -> None:
-        """Raises OSError once all were ended: one that was being made meanwhile must not live on."""
-        with self._lock:
-            if self._is_ended:
-                connection.close()
-                raise OSError("interrupted")
-            if connection.sock is not None:
-                self._open.add(connection.sock)
-
-    def end(self) -> None:
-        with self._lock:
-            self._is_ended = True
-            sockets = list(self._open)
-        for sock in sockets:
-            with suppress(OSError):
-                # Not SSLSocket's own, which takes the TLS session away from the thread that reads.
-                socket.socket.shutdown(sock, socket.SHUT_RDWR)
-
-    def pool_classes(self) -> dict[str, type[HTTPConnectionPool]]:
-        """Of urllib3, with connections that are known here."""
-        known = self
-
-        class Plain(HTTPConnection):
-            def connect(self) -> None:
-                super().connect()
-                known.add(self)
-
-        class Encrypted(HTTPSConnection):
-            def connect(self) -> None:
-                self.ssl_context = _context_of(self)
-                super().connect()
-                known.add(self)
-
-        class PlainPool(HTTPConnectionPool):
-            ConnectionCls = Plain
-
-        class EncryptedPool(HTTPSConnectionPool):
-            ConnectionCls = Encrypted
-
-        return {"http": PlainPool, "https": EncryptedPool}
-
-
-def _context_of(connection: HTTPSConnection) -> ssl.SSLContext:
-    """As urllib3 makes one for each connection, but for how authorities must look."""
-    context = create_urllib3_context(cert_reqs=resolve_cert_reqs(connection.cert_reqs))
-    if not (connection.ca_certs or connection.ca_cert_dir or connection.ca_cert_data):
-        context.load_default_certs()
-    return without_formalities(context)
 
 
 def _refusal(status_code: int, headers: Mapping[str, str], body: bytes) -> Refused:
