@@ -12,7 +12,7 @@ import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
-from typing import Any, ClassVar, NoReturn, TypeVar, overload
+from typing import Any, ClassVar, Final, NoReturn, TypeVar
 
 import daemonkit
 from daemonkit import logs
@@ -26,6 +26,7 @@ __all__ = ["BadOptions", "CommonOptions", "Problem", "ProblemKind", "load", "opt
 O = TypeVar("O")  # noqa: E741 - the Options class of a daemon
 
 EXIT_BAD_OPTIONS = 2
+_NONE: Final[Mapping[str, str]] = MappingProxyType({})
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -54,7 +55,6 @@ class CommonOptions:
     )
 
 
-@overload
 def load(
     options: type[O],
     *,
@@ -63,38 +63,11 @@ def load(
     argv: Sequence[str] | None = None,
     environ: Mapping[str, str] | None = None,
     description: str = "",
-    on_bad: Callable[[BadOptions], None] = ...,
-) -> O: ...
-
-
-@overload
-def load(
-    options: type[O],
-    *,
-    prog: str,
-    prefix: str,
-    argv: Sequence[str] | None = None,
-    environ: Mapping[str, str] | None = None,
-    description: str = "",
-    commands: Mapping[str, str],
-    questions: Mapping[str, str] = ...,
-    on_bad: Callable[[BadOptions], None] = ...,
-) -> tuple[str, O]: ...
-
-
-def load(
-    options: type[O],
-    *,
-    prog: str,
-    prefix: str,
-    argv: Sequence[str] | None = None,
-    environ: Mapping[str, str] | None = None,
-    description: str = "",
-    commands: Mapping[str, str] | None = None,
-    questions: Mapping[str, str] = MappingProxyType({}),
+    commands: Mapping[str, str] = _NONE,
+    questions: Mapping[str, str] = _NONE,
     on_bad: Callable[[BadOptions], None] = lambda _bad: None,
-) -> O | tuple[str, O]:
-    """The options, or with `commands` (name -> help, the first is the default) the chosen command and the options.
+) -> tuple[str, O]:
+    """The chosen one of `commands` (name -> help, the first is the default; empty without them) and the options.
 
     `questions` are further commands, with options of their own: `--help` names them, and somebody else runs them.
     Ends the process: exit code 0 after `--help` and `--version`, 2 after printing every problem. `on_bad` is called
@@ -102,16 +75,16 @@ def load(
     """
     argv = sys.argv[1:] if argv is None else argv
     environ = os.environ if environ is None else environ
-    parser = build_parser(options, prog, prefix, description, commands or {}, daemonkit.__version__, questions)
+    parser = build_parser(options, prog, prefix, description, commands, daemonkit.__version__, questions)
     try:
-        command, instance = _parse(parser, options, prefix, argv, environ, commands or {})
+        command, instance = _parse(parser, options, prefix, argv, environ, commands)
     except BadOptions as bad:
         on_bad(bad)
         _exit(prog, bad)
     if isinstance(instance, CommonOptions):
         logs.setup(instance.log_level, instance.log_format)
     _warn_of_unknown_variables(options, prefix, environ)
-    return instance if commands is None else (command, instance)
+    return command, instance
 
 
 def parse(
@@ -120,11 +93,11 @@ def parse(
     prefix: str,
     argv: Sequence[str],
     environ: Mapping[str, str],
-    commands: Mapping[str, str] | None = None,
+    commands: Mapping[str, str] = _NONE,
 ) -> tuple[str, O]:
-    """The chosen command (empty without `commands`) and the options; raises BadOptions, logs and prints nothing."""
-    parser = build_parser(options, "", prefix, "", commands or {}, daemonkit.__version__, {})
-    return _parse(parser, options, prefix, argv, environ, commands or {})
+    """As `load`, but raises BadOptions, and logs and prints nothing."""
+    parser = build_parser(options, "", prefix, "", commands, daemonkit.__version__, {})
+    return _parse(parser, options, prefix, argv, environ, commands)
 
 
 def _parse(

@@ -246,7 +246,7 @@ def test_bad_options_end_the_process_with_exit_code_2_and_the_problems_on_stderr
 
 
 def test_load_gives_the_options_alone_or_with_the_command() -> None:
-    assert load(Options, prog="thing", prefix=PREFIX, argv=[], environ={}) == Options()
+    assert load(Options, prog="thing", prefix=PREFIX, argv=[], environ={}) == ("", Options())
     assert load(Options, prog="thing", prefix=PREFIX, argv=[], environ={}, commands=COMMANDS) == ("run", Options())
 
 

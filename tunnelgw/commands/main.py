@@ -162,7 +162,7 @@ def _diff(arguments: Sequence[str], environ: Environ) -> bool:
 
     as_json = "--json" in arguments
     rest = [argument for argument in arguments if argument != "--json"]
-    options = load(
+    _, options = load(
         Options,
         prog=f"{PROG} diff",
         prefix=PREFIX,
