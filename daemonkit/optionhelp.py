@@ -33,9 +33,17 @@ class Parser(argparse.ArgumentParser):
         raise BadOptions((Problem("", message),))
 
     def read(
-        self, argv: Sequence[str], specs: Sequence[OptionSpec], commands: Mapping[str, str]
+        self,
+        argv: Sequence[str],
+        specs: Sequence[OptionSpec],
+        commands: Mapping[str, str],
+        questions: Mapping[str, str],
     ) -> tuple[str, dict[str, list[str]], list[Problem]]:
         """The command, the texts given by flag, and what is wrong with either."""
+        first = argv[0] if argv else "-"
+        if commands and not first.startswith("-") and first not in commands:
+            # Its flags may be those of the command that was meant, and say nothing.
+            self.error(_unknown_command(first, commands, questions))
         words = _with_explicit_booleans(argv, specs)
         found, rest = self.parse_known_intermixed_args(words)
         flags: dict[str, list[str]] = {
@@ -48,11 +56,18 @@ class Parser(argparse.ArgumentParser):
             return command, flags, [_unknown_flag(word, specs) for word in unknown_flags]
         problems = [Problem("", f"unexpected argument {word!r}{_if_truth(word, argv, specs)}") for word in rest]
         if commands and command not in commands:
-            wanted = _if_truth(command, argv, specs) or f", want one of {', '.join(commands)}"
-            problems.append(Problem("", f"unknown command {command!r}{wanted}"))
+            hint = _if_truth(command, argv, specs)
+            text = f"unknown command {command!r}{hint}" if hint else _unknown_command(command, commands, questions)
+            problems.append(Problem("", text))
         elif commands:
             problems += _misplaced(command, flags, specs)
         return command, flags, problems
+
+
+def _unknown_command(word: str, commands: Mapping[str, str], questions: Mapping[str, str]) -> str:
+    if word in questions:
+        return f"the command {word!r} has to stand first, before its flags"
+    return f"unknown command {word!r}, want one of {', '.join([*commands, *questions])}"
 
 
 def _with_explicit_booleans(argv: Sequence[str], specs: Sequence[OptionSpec]) -> list[str]:

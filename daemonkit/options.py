@@ -77,7 +77,7 @@ def load(
     environ = os.environ if environ is None else environ
     parser = build_parser(options, prog, prefix, description, commands, daemonkit.__version__, questions)
     try:
-        command, instance = _parse(parser, options, prefix, argv, environ, commands)
+        command, instance = _parse(parser, options, prefix, argv, environ, commands, questions)
     except BadOptions as bad:
         on_bad(bad)
         _exit(prog, bad)
@@ -97,7 +97,7 @@ def parse(
 ) -> tuple[str, O]:
     """As `load`, but raises BadOptions, and logs and prints nothing."""
     parser = build_parser(options, "", prefix, "", commands, daemonkit.__version__, {})
-    return _parse(parser, options, prefix, argv, environ, commands)
+    return _parse(parser, options, prefix, argv, environ, commands, {})
 
 
 def _parse(
@@ -107,9 +107,10 @@ def _parse(
     argv: Sequence[str],
     environ: Mapping[str, str],
     commands: Mapping[str, str],
+    questions: Mapping[str, str],
 ) -> tuple[str, O]:
     specs = specs_of(options, prefix)
-    command, flags, problems = parser.read(argv, specs, commands)
+    command, flags, problems = parser.read(argv, specs, commands, questions)
     values, more = read_values(specs, flags, environ)
     problems += more
     if problems:

@@ -14,7 +14,6 @@ if TYPE_CHECKING:
 
 log = get_logger(__name__)
 
-RUN = "run"
 QUESTIONS = {
     "check": "say what is wrong with documents",
     "explain": "say what would become of a request",
@@ -46,12 +45,6 @@ def main() -> None:
         from proxy.commands.main import run
 
         sys.exit(run(arguments, os.environ))
-    if arguments[:1] and arguments[0] != RUN and not arguments[0].startswith("-"):
-        known = ", ".join((RUN, *QUESTIONS))
-        sys.stderr.write(
-            f"tunnelgw-proxy: unknown command {arguments[0]!r}, want one of {known}\nSee `tunnelgw-proxy --help`.\n"
-        )
-        sys.exit(2)
     sys.exit(_run(arguments, os.environ))
 
 

@@ -6,7 +6,6 @@ from collections.abc import Mapping, Sequence
 
 from daemonkit import interrupts, standardfiles
 
-RUN = "run"
 QUESTIONS = {
     "check": "say what of a folder of manifests would be accepted, refused and why",
     "explain": "say what becomes of a request",
@@ -26,10 +25,6 @@ def main() -> None:
 
         spare_the_collector()  # all that is read of large manifests stays until the answer
         sys.exit(run(arguments, os.environ))
-    if arguments[:1] and arguments[0] != RUN and not arguments[0].startswith("-"):
-        known = ", ".join((RUN, *QUESTIONS))
-        sys.stderr.write(f"tunnelgw: unknown command {arguments[0]!r}, want one of {known}\nSee `tunnelgw --help`.\n")
-        sys.exit(2)
     sys.exit(_run(arguments, os.environ))
 
 

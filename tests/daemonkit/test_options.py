@@ -227,6 +227,32 @@ def test_an_unknown_command_is_refused_with_the_known_ones() -> None:
     assert problems("run", "again") == ["unexpected argument 'again'"]
 
 
+@pytest.mark.parametrize(
+    ("argv", "said"),
+    [
+        (["explian", "--zone", "x"], "unknown command 'explian', want one of run, records, explain"),
+        (["--host", "h", "explain"], "the command 'explain' has to stand first, before its flags"),
+        (["--host", "h", "explian"], "unknown command 'explian', want one of run, records, explain"),
+    ],
+)
+def test_a_command_with_options_of_its_own_is_known_but_has_to_stand_first(
+    capsys: pytest.CaptureFixture[str], argv: list[str], said: str
+) -> None:
+    with pytest.raises(SystemExit) as caught:
+        load(
+            Options,
+            prog="thing",
+            prefix=PREFIX,
+            argv=argv,
+            environ={},
+            commands=COMMANDS,
+            questions={"explain": "say why"},
+        )
+
+    assert caught.value.code == 2
+    assert capsys.readouterr().err == f"thing: {said}\nSee `thing --help`.\n"
+
+
 def test_a_flag_of_another_command_is_refused() -> None:
     assert problems("--json") == ["--json makes no sense for the command 'run', only for records"]
 
