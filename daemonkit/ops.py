@@ -46,12 +46,12 @@ class OpsApp:
     ) -> None:
         self._routes: dict[str, Callable[[Request], Response]] = {
             "/": self._index,
-            "/healthz": lambda _request: _health(liveness, "alive"),
-            "/readyz": lambda _request: _health(readiness, "ready"),
-            **{f"/readyz/{name}": partial(_health_of_part, check) for name, check in parts.items()},
+            "/healthz": partial(_health, liveness, "alive"),
+            "/readyz": partial(_health, readiness, "ready"),
+            **{f"/readyz/{name}": partial(_health, check, "ready") for name, check in parts.items()},
         }
         if registry is not None:
-            self._routes["/metrics"] = lambda request: _metrics(registry, request)
+            self._routes["/metrics"] = partial(_metrics, registry)
         self._paths = ("/", *beside, *(path for path in self._routes if path != "/"))
 
     def __call__(self, environ: "WSGIEnvironment", start_response: "StartResponse") -> Iterable[bytes]:
@@ -75,15 +75,11 @@ class OpsApp:
         return _json({"paths": self._paths[1:]}, 200)
 
 
-def _health(check: Health, when_fine: str) -> Response:
+def _health(check: Health, when_fine: str, _request: Request) -> Response:
     missing = check()
     if missing is None:
         return _json({"status": "ok", "message": when_fine}, 200)
     return _json({"status": "error", "message": missing}, 503)
-
-
-def _health_of_part(check: Health, _request: Request) -> Response:
-    return _health(check, "ready")
 
 
 def _json(content: object, status_code: int) -> Response:

@@ -117,7 +117,6 @@ class GatewaySpec(Part, frozen=True):
     infrastructure: Infrastructure | None = None
     allowed_listeners: AllowedListeners = AllowedListeners()
     tls: GatewayTls | None = None
-    default_scope: str = ""
 
 
 class Gateway(Object, frozen=True):

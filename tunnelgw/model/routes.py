@@ -186,7 +186,6 @@ class GrpcRule(RouteRule, frozen=True):
 class RouteSpec(Part, frozen=True):
     parent_refs: tuple[ParentRef, ...] = ()
     hostnames: tuple[str, ...] = ()
-    use_default_gateways: str = ""
 
 
 class HttpRouteSpec(RouteSpec, frozen=True):
