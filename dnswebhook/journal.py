@@ -11,7 +11,6 @@ One thread at a time may call, the one whose turn it is to read or write the sto
 """
 
 import contextlib
-import os
 import time
 from collections.abc import Callable, Iterable
 from pathlib import Path
@@ -32,8 +31,8 @@ REFRESH_S = 600.0
 class _Notes(msgspec.Struct, frozen=True):
     store: str
     vouchers: tuple[Voucher, ...]
-    written_at: float = 0.0
-    """Seconds since 1970. 0 in files of early builds: then the file's own time counts."""
+    written_at: float
+    """Seconds since 1970."""
 
 
 _decoder = msgspec.json.Decoder(_Notes)
@@ -87,9 +86,7 @@ class Journal:
         if self._path is None:
             return ()
         try:
-            with self._path.open("rb") as file:
-                notes = _decoder.decode(file.read())
-                written_at = notes.written_at or os.fstat(file.fileno()).st_mtime
+            notes = _decoder.decode(self._path.read_bytes())
         except FileNotFoundError:
             return ()
         except (OSError, msgspec.DecodeError, UnicodeDecodeError) as error:
@@ -97,12 +94,12 @@ class Journal:
             return ()
         if notes.store != self._store:
             return ()
-        if (age_s := self._age_s(written_at)) > MAX_AGE_S:
+        if (age_s := self._age_s(notes.written_at)) > MAX_AGE_S:
             log.warning(
                 "remembered ownership records are out of date, forgotten", age_s=int(age_s), path=str(self._path)
             )
             with contextlib.suppress(OSError):
                 self._path.unlink()
             return ()
-        self._written_at = written_at
+        self._written_at = notes.written_at
         return notes.vouchers

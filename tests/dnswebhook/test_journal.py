@@ -1,7 +1,6 @@
 """Notes of unsettled ownership records survive a restart, and never stop the work."""
 
 import errno
-import os
 from pathlib import Path
 
 import msgspec
@@ -147,23 +146,3 @@ def test_notes_that_stay_open_are_not_written_in_each_pass(tmp_path: Path) -> No
     journal.replace(journal.vouchers)
 
     assert written == (tmp_path / FILE_NAME).stat().st_ino
-
-
-@pytest.mark.parametrize(("age_s", "expected"), [(60.0, (voucher("a-one.example.com"),)), (MAX_AGE_S + 60, ())])
-def test_a_file_without_a_time_is_as_old_as_its_file_system_says(
-    tmp_path: Path, age_s: float, expected: tuple[Voucher, ...]
-) -> None:
-    """As early builds wrote it."""
-    path, clock = tmp_path / FILE_NAME, Clock()
-    note = {
-        "name": "a-one.example.com",
-        "value": '"heritage=external-dns"',
-        "owned": {"name": "one.example.com", "types": ["A"]},
-        "owned_values": ["192.0.2.1"],
-        "is_leaving": True,
-        "is_staying": False,
-    }
-    path.write_bytes(msgspec.json.encode({"store": "store", "vouchers": [note]}))
-    os.utime(path, (clock.now - age_s,) * 2)
-
-    assert expected == Journal(tmp_path, "store", clock).vouchers
