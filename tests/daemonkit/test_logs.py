@@ -9,7 +9,6 @@ import socket
 import subprocess
 import sys
 import warnings
-from collections.abc import Iterator
 from enum import Enum
 from pathlib import Path
 from typing import Any
@@ -19,15 +18,7 @@ import pytest
 from daemonkit import logs
 from daemonkit.secret import Secret
 
-
-@pytest.fixture(autouse=True)
-def _logging_as_before() -> Iterator[None]:
-    root = logging.getLogger()
-    handlers, level = root.handlers[:], root.level
-    yield
-    root.handlers[:] = handlers
-    root.setLevel(level)
-    logging.captureWarnings(capture=False)
+pytestmark = pytest.mark.usefixtures("logging_as_before")
 
 
 class Journal(io.StringIO):

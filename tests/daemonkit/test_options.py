@@ -1,8 +1,6 @@
 """The option rules: where a value comes from, which wins, what is refused and how that is told."""
 
 import json
-import logging
-from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -12,6 +10,8 @@ from daemonkit.addresses import ListenAddress
 from daemonkit.options import BadOptions, CommonOptions, ProblemKind, load, option, parse, reference_page
 from daemonkit.secret import Secret
 from daemonkit.values import comma_list, duration, parse_bool, parse_size
+
+pytestmark = pytest.mark.usefixtures("logging_as_before")
 
 PREFIX = "THING_"
 COMMANDS = {"run": "serve", "records": "print what is held"}
@@ -31,16 +31,6 @@ class Options(CommonOptions):
     def __post_init__(self) -> None:
         if self.dry_run and self.host == "contradiction":
             raise ValueError("--dry-run and --host contradict each other")
-
-
-@pytest.fixture(autouse=True)
-def _logging_as_before() -> Iterator[None]:
-    root = logging.getLogger()
-    handlers, level = root.handlers[:], root.level
-    yield
-    root.handlers[:] = handlers
-    root.setLevel(level)
-    logging.captureWarnings(capture=False)
 
 
 def read(*argv: str, **environ: str) -> Options:

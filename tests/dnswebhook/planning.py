@@ -3,19 +3,11 @@
 from collections.abc import Iterable
 
 from dnswebhook.domains import DomainFilter, ProtectedNames
-from dnswebhook.model import Capabilities, Changes, Endpoint, Origin, Record, RecordSpec
+from dnswebhook.model import Changes, Endpoint, Origin, Record, RecordSpec
 from dnswebhook.operations import Create, Plan, Step
 from dnswebhook.plan import make_plan
+from tests.support.memory_store import CAPABILITIES
 
-CAPABILITIES = Capabilities(
-    store="test",
-    max_ttl_s={"A": 86400, "AAAA": 86400, "CNAME": 86400, "TXT": 0, "MX": 0, "SRV": 0},
-    max_name_octets=253,
-    max_target_octets=253,
-    max_text_octets=255,
-    wildcard_types=frozenset({"A"}),
-    reserved_name_octets=6,
-)
 EVERYTHING = DomainFilter()
 NOTHING_PROTECTED = ProtectedNames()
 

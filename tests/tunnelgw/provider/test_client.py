@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
 from contextlib import closing, suppress
 from pathlib import Path
 
@@ -30,19 +29,6 @@ from tunnelgw.provider.pacing import MAX_CALLS, WINDOW_S
 CONFIG = {"ingress": [{"service": "http_status:404"}]}
 NESTED = "[" * 50_000 + "]" * 50_000
 CHAIN = '{"message":"m","error_chain":[' * 400 + "]}" * 400
-
-
-@pytest.fixture
-def provider() -> Iterator[Provider]:
-    with Provider() as running:
-        yield running
-
-
-@pytest.fixture
-def client(provider: Provider) -> Iterator[ProviderClient]:
-    made = ProviderClient(Secret(TOKEN), provider.url)
-    yield made
-    made.close()
 
 
 def client_with(provider: Provider, token: str) -> ProviderClient:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import msgspec
 import pytest
 
@@ -16,19 +14,6 @@ from tunnelgw.provider.ingress import marker
 from tunnelgw.provider.tunnel import TunnelDocument, TunnelRef
 
 OURS = marker("tunnel-gateway-controller")
-
-
-@pytest.fixture
-def provider() -> Iterator[Provider]:
-    with Provider() as running:
-        yield running
-
-
-@pytest.fixture
-def client(provider: Provider) -> Iterator[ProviderClient]:
-    made = ProviderClient(Secret(TOKEN), provider.url)
-    yield made
-    made.close()
 
 
 def document(client: ProviderClient, account_id: str = ACCOUNT_ID, *, is_dry_run: bool = False) -> TunnelDocument:
