@@ -33,8 +33,10 @@ def _token(options: Options) -> Secret | None:
         return options.proxy_auth_token
     # Here, not above: manifests need no API server, and importing this takes longer than to read them.
     from tunnelgw.origins.authsecret import FIELD
+    from tunnelgw.sources.kubernetes.failures import ApiServerError
+    from tunnelgw.sources.kubernetes.kubeconfig import load_configuration
     from tunnelgw.sources.kubernetes.secrets import UnusableSecret, read_value
-    from tunnelgw.sources.kubernetes.server import ApiServer, ApiServerError, load_configuration
+    from tunnelgw.sources.kubernetes.server import ApiServer
 
     server = ApiServer(lambda: load_configuration(options.kubeconfig or ""))
     try:

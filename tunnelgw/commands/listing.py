@@ -8,7 +8,9 @@ from tunnelgw.commands.world import NoWorld, World
 from tunnelgw.model.kinds import Kind
 from tunnelgw.model.snapshot import Entry
 from tunnelgw.sources.directory.admission import Problem
-from tunnelgw.sources.kubernetes.server import ApiServer, ApiServerError, load_configuration
+from tunnelgw.sources.kubernetes.failures import ApiServerError
+from tunnelgw.sources.kubernetes.kubeconfig import load_configuration
+from tunnelgw.sources.kubernetes.server import ApiServer
 from tunnelgw.sources.kubernetes.source import KubernetesSource
 from tunnelgw.sources.kubernetes.watch import Restart
 from tunnelgw.sources.store import Store, Unreadable

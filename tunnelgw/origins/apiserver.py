@@ -13,9 +13,10 @@ from tunnelgw.origins.authsecret import shared_token
 from tunnelgw.origins.origin import Listeners, Threads
 from tunnelgw.report.events import Recorder
 from tunnelgw.sources.kubernetes.events import EventRecorder
+from tunnelgw.sources.kubernetes.kubeconfig import edition, load_configuration
 from tunnelgw.sources.kubernetes.lease import Leadership
 from tunnelgw.sources.kubernetes.reach import Reach
-from tunnelgw.sources.kubernetes.server import ApiServer, edition, load_configuration
+from tunnelgw.sources.kubernetes.server import ApiServer
 from tunnelgw.sources.kubernetes.source import KubernetesSource
 from tunnelgw.sources.kubernetes.statuses import StatusWriter
 from tunnelgw.sources.store import Store

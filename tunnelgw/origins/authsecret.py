@@ -13,8 +13,9 @@ from daemonkit.logs import get_logger
 from daemonkit.secret import Secret
 from tunnelgw.model.meta import Key
 from tunnelgw.origins.origin import NoToken
+from tunnelgw.sources.kubernetes.failures import Refused, Unreachable
 from tunnelgw.sources.kubernetes.secrets import UnusableSecret, create, read_value
-from tunnelgw.sources.kubernetes.server import ApiServer, Refused, Unreachable
+from tunnelgw.sources.kubernetes.server import ApiServer
 
 log = get_logger(__name__)
 

@@ -11,7 +11,7 @@ import msgspec
 
 from tunnelgw.model.kinds import Kind, Resource
 from tunnelgw.model.meta import Key, Object
-from tunnelgw.sources.kubernetes.server import UNREADABLE, Status, Unreachable
+from tunnelgw.sources.kubernetes.failures import UNREADABLE, Status, Unreachable
 from tunnelgw.sources.store import Unreadable
 
 

@@ -8,7 +8,8 @@ from http import HTTPStatus
 import msgspec
 
 from tunnelgw.model.kinds import Resource
-from tunnelgw.sources.kubernetes.server import UNREADABLE, ApiServer, Refused, Unreachable
+from tunnelgw.sources.kubernetes.failures import UNREADABLE, Refused, Unreachable
+from tunnelgw.sources.kubernetes.server import ApiServer
 
 
 class _Served(msgspec.Struct):

@@ -19,7 +19,8 @@ import msgspec
 from daemonkit.logs import get_logger
 from tunnelgw.model.kinds import RESOURCES, Kind
 from tunnelgw.model.meta import Object
-from tunnelgw.sources.kubernetes.server import ApiServer, ApiServerError, Refused
+from tunnelgw.sources.kubernetes.failures import ApiServerError, Refused
+from tunnelgw.sources.kubernetes.server import ApiServer
 
 _MOST_QUEUED = 1000
 _MOST_REMEMBERED = 4096

@@ -28,7 +28,7 @@ import msgspec
 
 from daemonkit.logs import get_logger
 from tunnelgw.model.meta import Key
-from tunnelgw.sources.kubernetes.server import ApiServerError, Refused, decoded
+from tunnelgw.sources.kubernetes.failures import ApiServerError, Refused, decoded
 
 _log = get_logger("tunnelgw.sources.kubernetes")
 

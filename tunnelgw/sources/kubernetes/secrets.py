@@ -10,7 +10,8 @@ from daemonkit.secret import Secret as SecretText
 from tunnelgw.model import core
 from tunnelgw.model.kinds import RESOURCES, Kind
 from tunnelgw.model.meta import Key
-from tunnelgw.sources.kubernetes.server import ApiServer, Refused, decoded
+from tunnelgw.sources.kubernetes.failures import Refused, decoded
+from tunnelgw.sources.kubernetes.server import ApiServer
 
 _REQUEST_S = 5.0
 """Nothing is translated before the answer is there, so one that is slow is asked for anew."""

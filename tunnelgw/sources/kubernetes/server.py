@@ -10,24 +10,18 @@ may have another address now, or another authority. The files that a Pod or a ku
 connection. `interrupt` ends every wait on a socket, whichever thread it is in.
 """
 
-import os
 import threading
 import time
 from collections.abc import Callable, Hashable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from http import HTTPStatus
 from http.client import IncompleteRead
-from pathlib import Path
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple
 from urllib.parse import urlencode
 
-import msgspec
 import urllib3
-import yaml
-from kubernetes.client import Configuration, OpenApiException
+from kubernetes.client import Configuration
 from kubernetes.client.rest import RESTClientObject
-from kubernetes.config import ConfigException, list_kube_config_contexts, load_incluster_config, load_kube_config
-from kubernetes.config.kube_config import KubeConfigMerger
 from urllib3.exceptions import (
     ConnectTimeoutError,
     NameResolutionError,
@@ -37,144 +31,20 @@ from urllib3.exceptions import (
 )
 
 from daemonkit.causes import causes_of
-from daemonkit.retryafter import retry_after_s
 from daemonkit.secret import Secret
 from tunnelgw.sources.kubernetes.connections import SOCKET_OPTIONS, Connections
+from tunnelgw.sources.kubernetes.failures import LONGEST_MESSAGE, Unreachable, refusal
+from tunnelgw.sources.kubernetes.kubeconfig import gaining_access
 from tunnelgw.sources.kubernetes.reach import Reach
 
-T = TypeVar("T")
-
-UNREADABLE = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
-"""What decoding raises for bytes that are not what the API says."""
-_NO_ACCESS = (
-    ConfigException,
-    OpenApiException,
-    urllib3.exceptions.HTTPError,
-    yaml.YAMLError,
-    OSError,
-    ValueError,
-    ImportError,  # of what a SOCKS proxy needs
-)
 CONNECT_S = 5.0
 REQUEST_S = 60.0
 """The longest that the server may stay silent within an answer."""
 _FIRST_PAUSE_S = 1.0
 _LONGEST_PAUSE_S = 15.0
 """Between two readings of a configuration that fail."""
-_LONGEST_RETRY_AFTER_S = 60.0
-_LONGEST_MESSAGE = 256
-_USUAL_KUBECONFIG = "~/.kube/config"
 _CHUNK_BYTES = 64 * 1024
 _CONNECTIONS = 32
-
-
-class ApiServerError(Exception):
-    """A request that came to nothing; the message is fit for people."""
-
-
-class Unreachable(ApiServerError):
-    """No answer, or none to its end."""
-
-
-class Refused(ApiServerError):
-    """An answer that is not success."""
-
-    def __init__(self, status_code: int, reason: str, message: str, retry_after_s: float = 0.0) -> None:
-        super().__init__(f"{status_code} {reason}: {message[:_LONGEST_MESSAGE]}")
-        self.status_code = status_code
-        self.reason = reason
-        """The API's word, for example `Expired` or `AlreadyExists`."""
-        self.retry_after_s = retry_after_s
-        """Nobody should ask again before; 0: it has not said."""
-
-
-class Status(msgspec.Struct, frozen=True):
-    """How the API words a failure, in an answer or in a watch."""
-
-    code: int = 0
-    reason: str = ""
-    message: str = ""
-
-    def refusal(self) -> Refused:
-        return Refused(self.code, self.reason, self.message)
-
-
-def load_configuration(kubeconfig: str = "") -> Configuration:
-    """Of the file named; else of the Pod's service account; else of `~/.kube/config`. Raises Unreachable."""
-    configuration = Configuration()
-    try:
-        with _gaining_access():
-            if not kubeconfig and "KUBERNETES_SERVICE_HOST" in os.environ:
-                load_incluster_config(configuration)  # type: ignore[no-untyped-call]
-            elif not kubeconfig and not _has_usual_kubeconfig():
-                raise Unreachable(f"no access to a cluster: this is no Pod, and there is no {_USUAL_KUBECONFIG}")
-            else:
-                file = kubeconfig or _USUAL_KUBECONFIG
-                try:
-                    load_kube_config(file, client_configuration=configuration, persist_config=False)  # type: ignore[no-untyped-call]
-                except UnicodeDecodeError as error:  # PowerShell's `>` writes UTF-16
-                    raise Unreachable(f"no access to a cluster: {file}, or a file it names, is not UTF-8") from error
-                _require_credentials(configuration, file)
-    except (AttributeError, LookupError, TypeError) as error:  # the package takes the shape of the file for granted
-        raise Unreachable(f"no access to a cluster: {kubeconfig or _USUAL_KUBECONFIG} is not a kubeconfig") from error
-    if "://" not in configuration.host:  # urllib3 would speak http there, and tell the account's token in clear text
-        raise Unreachable(
-            f"no access to a cluster: {kubeconfig or _USUAL_KUBECONFIG} names the server {configuration.host!r}, "
-            "want a URL such as https://192.0.2.1:6443"
-        )
-    return configuration
-
-
-def edition(kubeconfig: str = "") -> Hashable:
-    """Of the files that `load_configuration` reads: another one once they were written or replaced."""
-    if not kubeconfig and "KUBERNETES_SERVICE_HOST" in os.environ:
-        return None
-    return tuple(_written(name) for name in (kubeconfig or _USUAL_KUBECONFIG).split(os.pathsep))
-
-
-def _written(name: str) -> Hashable:
-    try:
-        found = Path(name).expanduser().stat()
-    except (OSError, RuntimeError):
-        return None
-    return found.st_ino, found.st_mtime_ns, found.st_size
-
-
-def _require_credentials(configuration: Configuration, file: str) -> None:
-    """The package says in the log alone that a plugin has failed, and would then ask as nobody: told 403 instead of
-    401, we would never learn that it works again.
-    """
-    if configuration.api_key or configuration.cert_file:
-        return
-    _, current = list_kube_config_contexts(file)  # type: ignore[no-untyped-call]
-    users = KubeConfigMerger(file).config["users"]  # type: ignore[no-untyped-call]
-    user = users.get_with_name(current["context"].get("user", ""), safe=True)
-    if user and user["user"] and "exec" in user["user"]:
-        raise Unreachable(f"no access to a cluster: the plugin {user['user']['exec']['command']} gave no credentials")
-
-
-def _has_usual_kubeconfig() -> bool:
-    try:
-        return Path(_USUAL_KUBECONFIG).expanduser().exists()
-    except RuntimeError:  # a user who has no home
-        return False
-
-
-@contextmanager
-def _gaining_access() -> Iterator[None]:
-    """What the package raises while it reads an account, asks who knows it, or finds the way through a proxy."""
-    try:
-        yield
-    except _NO_ACCESS as error:
-        raise Unreachable(f"no access to a cluster: {str(error)[:_LONGEST_MESSAGE].rstrip('.')}") from error
-
-
-def decoded(body: bytes, into: type[T]) -> T:
-    """Raises Unreachable for what the API would not say: something in front of it answers."""
-    try:
-        return msgspec.json.decode(body, type=into)
-    except UNREADABLE as error:
-        raise Unreachable(f"not a {into.__name__.strip('_')} of the API: {error}") from error
 
 
 class ApiServer:
@@ -257,7 +127,7 @@ class ApiServer:
                 if response.status >= HTTPStatus.MULTIPLE_CHOICES:  # nothing here is to be redirected
                     if response.status == HTTPStatus.UNAUTHORIZED:
                         self._renew(access)
-                    raise _refusal(response.status, response.headers, response.read())
+                    raise refusal(response.status, response.headers, response.read())
                 yield response
         except Unreachable as error:
             self._reach.lost(error)
@@ -328,7 +198,7 @@ class _Access:
         configuration.socket_options = SOCKET_OPTIONS
         self._configuration = configuration
         self.host: str = configuration.host
-        with _gaining_access():
+        with gaining_access():
             self._pools: urllib3.PoolManager = RESTClientObject(configuration).pool_manager
         self._pools.pool_classes_by_scheme = connections.pool_classes()
 
@@ -364,7 +234,7 @@ class _Access:
         """A token's file is read again now and then. Raises Unreachable, also for what no header can carry: HTTP
         libraries would show it in their errors.
         """
-        with _gaining_access():
+        with gaining_access():
             settings: Mapping[str, Any] = self._configuration.auth_settings()
         found = {each["key"]: each["value"].strip() for each in settings.values() if each["in"] == "header"}
         if not all(Secret(text).fits_header() for text in found.values()):
@@ -372,20 +242,10 @@ class _Access:
         return {name: text for name, text in found.items() if text}
 
 
-def _refusal(status_code: int, headers: Mapping[str, str], body: bytes) -> Refused:
-    asked_s = min(retry_after_s(headers) or 0.0, _LONGEST_RETRY_AFTER_S)
-    try:
-        status = msgspec.json.decode(body, type=Status)
-    except UNREADABLE:  # something in front of the API server answers
-        message = body[:_LONGEST_MESSAGE].decode("utf-8", "replace")
-        return Refused(status_code, "no Status of the API", message, asked_s)
-    return Refused(status_code, status.reason, status.message, asked_s)
-
-
 def _words(inside: list[BaseException], host: str, timeout_s: float) -> str:
     """urllib3 wraps reasons several times over, and shows objects of its own."""
     found = frozenset(map(type, inside))
-    reason = str(inside[-1])[:_LONGEST_MESSAGE] or type(inside[-1]).__name__
+    reason = str(inside[-1])[:LONGEST_MESSAGE] or type(inside[-1]).__name__
     if NameResolutionError in found:
         return f"no such host: {host}: check DNS on this machine, or the server that the kubeconfig names: {reason}"
     if NewConnectionError in found:

@@ -18,7 +18,8 @@ from tunnelgw.model.meta import Object
 from tunnelgw.model.snapshot import Entry
 from tunnelgw.sources.kubernetes.decode import ObjectDecoder, Rejected
 from tunnelgw.sources.kubernetes.discovery import Bell
-from tunnelgw.sources.kubernetes.server import ApiServer, ApiServerError, Refused
+from tunnelgw.sources.kubernetes.failures import ApiServerError, Refused
+from tunnelgw.sources.kubernetes.server import ApiServer
 from tunnelgw.sources.kubernetes.watch import OnRestart, Timing, Watch
 from tunnelgw.sources.references import WITH_DATA
 from tunnelgw.sources.store import Store

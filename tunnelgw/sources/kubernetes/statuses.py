@@ -10,7 +10,8 @@ import msgspec
 
 from tunnelgw.model.kinds import RESOURCES, Kind
 from tunnelgw.model.meta import Object
-from tunnelgw.sources.kubernetes.server import ApiServer, ApiServerError, Refused
+from tunnelgw.sources.kubernetes.failures import ApiServerError, Refused
+from tunnelgw.sources.kubernetes.server import ApiServer
 from tunnelgw.sources.writing import Outcome, Written
 
 _TIMEOUT_S = 35.0

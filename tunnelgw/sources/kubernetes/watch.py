@@ -30,7 +30,8 @@ from tunnelgw.model.kinds import Kind, Resource
 from tunnelgw.model.meta import Key, Object
 from tunnelgw.sources.kubernetes.decode import Event, ObjectDecoder, Rejected
 from tunnelgw.sources.kubernetes.discovery import Bell, find
-from tunnelgw.sources.kubernetes.server import ApiServer, ApiServerError, Refused, Unreachable
+from tunnelgw.sources.kubernetes.failures import ApiServerError, Refused, Unreachable
+from tunnelgw.sources.kubernetes.server import ApiServer
 from tunnelgw.sources.references import REFERRING, WITH_DATA
 from tunnelgw.sources.store import Store, Unreadable
 

@@ -19,7 +19,9 @@ from kubernetes.client import Configuration
 from kubernetes.config.incluster_config import InClusterConfigLoader
 
 from tests.support.certificates import Authority, bare_authority
-from tunnelgw.sources.kubernetes.server import ApiServer, Refused, Unreachable, edition, load_configuration
+from tunnelgw.sources.kubernetes.failures import Refused, Unreachable
+from tunnelgw.sources.kubernetes.kubeconfig import edition, load_configuration
+from tunnelgw.sources.kubernetes.server import ApiServer
 
 SECRET = "geheim"  # looked for in messages
 

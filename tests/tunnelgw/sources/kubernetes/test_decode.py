@@ -8,7 +8,7 @@ import pytest
 from tunnelgw.model.kinds import RESOURCES, Kind
 from tunnelgw.model.meta import Key, Object
 from tunnelgw.sources.kubernetes.decode import ObjectDecoder, Rejected
-from tunnelgw.sources.kubernetes.server import Unreachable
+from tunnelgw.sources.kubernetes.failures import Unreachable
 
 METADATA = {
     "name": "a",

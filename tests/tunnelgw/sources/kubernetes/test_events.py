@@ -17,7 +17,8 @@ from tests.tunnelgw.sources.objects import make
 from tunnelgw.model.kinds import Kind
 from tunnelgw.model.meta import Object
 from tunnelgw.sources.kubernetes.events import EventRecorder
-from tunnelgw.sources.kubernetes.server import ApiServer, load_configuration
+from tunnelgw.sources.kubernetes.kubeconfig import load_configuration
+from tunnelgw.sources.kubernetes.server import ApiServer
 
 DEADLINE_S = 30.0
 

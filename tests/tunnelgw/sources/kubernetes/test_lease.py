@@ -25,8 +25,10 @@ from tests.tunnelgw.sources.cluster import HOME, Cluster
 from tests.tunnelgw.sources.kubernetes.relay import Relay
 from tunnelgw.model.meta import Key
 from tunnelgw.sources.kubernetes import lease
+from tunnelgw.sources.kubernetes.failures import Refused
+from tunnelgw.sources.kubernetes.kubeconfig import load_configuration
 from tunnelgw.sources.kubernetes.lease import Leadership, LeaseTiming
-from tunnelgw.sources.kubernetes.server import ApiServer, Refused, load_configuration
+from tunnelgw.sources.kubernetes.server import ApiServer
 
 DEADLINE_S = 60.0
 QUICK = LeaseTiming(duration_s=6, limit_s=4.0, retry_s=0.3, request_s=2.0)

@@ -15,7 +15,8 @@ from tunnelgw.model.core import Secret
 from tunnelgw.model.kinds import Kind
 from tunnelgw.model.meta import Key
 from tunnelgw.model.snapshot import Entry
-from tunnelgw.sources.kubernetes.server import ApiServer, load_configuration
+from tunnelgw.sources.kubernetes.kubeconfig import load_configuration
+from tunnelgw.sources.kubernetes.server import ApiServer
 from tunnelgw.sources.kubernetes.source import KubernetesSource
 from tunnelgw.sources.store import Store
 

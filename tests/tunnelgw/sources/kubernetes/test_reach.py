@@ -14,7 +14,8 @@ from kubernetes.client import Configuration
 from daemonkit.logformat import describe_error
 from tests.e2e.controller.fronts import Front
 from tests.support.ports import ReservedPort
-from tunnelgw.sources.kubernetes.server import ApiServer, Unreachable
+from tunnelgw.sources.kubernetes.failures import Unreachable
+from tunnelgw.sources.kubernetes.server import ApiServer
 
 WAIT_S = 60.0
 Talk = Callable[[socket.socket], None]

@@ -14,7 +14,8 @@ from tests.e2e.controller.fronts import Front
 from tests.support.deafness import lose_data
 from tests.tunnelgw.sources.objects import route
 from tunnelgw.model.kinds import Kind
-from tunnelgw.sources.kubernetes.server import ApiServer, Unreachable
+from tunnelgw.sources.kubernetes.failures import Unreachable
+from tunnelgw.sources.kubernetes.server import ApiServer
 from tunnelgw.sources.kubernetes.statuses import StatusWriter
 from tunnelgw.sources.writing import Outcome, Written
 

@@ -18,7 +18,8 @@ from tunnelgw.model.meta import Key
 from tunnelgw.model.own import Backend
 from tunnelgw.model.routes import HttpRoute
 from tunnelgw.model.snapshot import Entry, Index
-from tunnelgw.sources.kubernetes.server import ApiServer, load_configuration
+from tunnelgw.sources.kubernetes.kubeconfig import load_configuration
+from tunnelgw.sources.kubernetes.server import ApiServer
 from tunnelgw.sources.kubernetes.watch import Restart, Timing
 from tunnelgw.sources.store import Change
 

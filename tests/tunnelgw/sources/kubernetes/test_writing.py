@@ -16,8 +16,10 @@ from tests.tunnelgw.sources.objects import make, route
 from tunnelgw.model.kinds import RESOURCES, Kind
 from tunnelgw.model.meta import Key, Object
 from tunnelgw.sources.kubernetes.decode import ObjectDecoder
+from tunnelgw.sources.kubernetes.failures import Refused
+from tunnelgw.sources.kubernetes.kubeconfig import load_configuration
 from tunnelgw.sources.kubernetes.secrets import UnusableSecret, create, read_value
-from tunnelgw.sources.kubernetes.server import ApiServer, Refused, load_configuration
+from tunnelgw.sources.kubernetes.server import ApiServer
 from tunnelgw.sources.kubernetes.statuses import StatusWriter
 from tunnelgw.sources.writing import Outcome
 

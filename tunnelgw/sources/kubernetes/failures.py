@@ -1,0 +1,64 @@
+"""What a request to the API server can come to other than what was asked for; and an answer that is none."""
+
+from collections.abc import Mapping
+from typing import TypeVar
+
+import msgspec
+
+from daemonkit.retryafter import retry_after_s
+
+T = TypeVar("T")
+
+UNREADABLE = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
+"""What decoding raises for bytes that are not what the API says."""
+_LONGEST_RETRY_AFTER_S = 60.0
+LONGEST_MESSAGE = 256
+
+
+class ApiServerError(Exception):
+    """A request that came to nothing; the message is fit for people."""
+
+
+class Unreachable(ApiServerError):
+    """No answer, or none to its end."""
+
+
+class Refused(ApiServerError):
+    """An answer that is not success."""
+
+    def __init__(self, status_code: int, reason: str, message: str, retry_after_s: float = 0.0) -> None:
+        super().__init__(f"{status_code} {reason}: {message[:LONGEST_MESSAGE]}")
+        self.status_code = status_code
+        self.reason = reason
+        """The API's word, for example `Expired` or `AlreadyExists`."""
+        self.retry_after_s = retry_after_s
+        """Nobody should ask again before; 0: it has not said."""
+
+
+class Status(msgspec.Struct, frozen=True):
+    """How the API words a failure, in an answer or in a watch."""
+
+    code: int = 0
+    reason: str = ""
+    message: str = ""
+
+    def refusal(self) -> Refused:
+        return Refused(self.code, self.reason, self.message)
+
+
+def decoded(body: bytes, into: type[T]) -> T:
+    """Raises Unreachable for what the API would not say: something in front of it answers."""
+    try:
+        return msgspec.json.decode(body, type=into)
+    except UNREADABLE as error:
+        raise Unreachable(f"not a {into.__name__.strip('_')} of the API: {error}") from error
+
+
+def refusal(status_code: int, headers: Mapping[str, str], body: bytes) -> Refused:
+    asked_s = min(retry_after_s(headers) or 0.0, _LONGEST_RETRY_AFTER_S)
+    try:
+        status = msgspec.json.decode(body, type=Status)
+    except UNREADABLE:  # something in front of the API server answers
+        message = body[:LONGEST_MESSAGE].decode("utf-8", "replace")
+        return Refused(status_code, "no Status of the API", message, asked_s)
+    return Refused(status_code, status.reason, status.message, asked_s)

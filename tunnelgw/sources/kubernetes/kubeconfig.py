@@ -1,0 +1,95 @@
+"""Which API server, and as whom: of a kubeconfig, or of the Pod's service account, read by the package `kubernetes`."""
+
+import os
+from collections.abc import Hashable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import urllib3
+import yaml
+from kubernetes.client import Configuration, OpenApiException
+from kubernetes.config import ConfigException, list_kube_config_contexts, load_incluster_config, load_kube_config
+from kubernetes.config.kube_config import KubeConfigMerger
+
+from tunnelgw.sources.kubernetes.failures import LONGEST_MESSAGE, Unreachable
+
+_NO_ACCESS = (
+    ConfigException,
+    OpenApiException,
+    urllib3.exceptions.HTTPError,
+    yaml.YAMLError,
+    OSError,
+    ValueError,
+    ImportError,  # of what a SOCKS proxy needs
+)
+_USUAL_KUBECONFIG = "~/.kube/config"
+
+
+def load_configuration(kubeconfig: str = "") -> Configuration:
+    """Of the file named; else of the Pod's service account; else of `~/.kube/config`. Raises Unreachable."""
+    configuration = Configuration()
+    try:
+        with gaining_access():
+            if not kubeconfig and "KUBERNETES_SERVICE_HOST" in os.environ:
+                load_incluster_config(configuration)  # type: ignore[no-untyped-call]
+            elif not kubeconfig and not _has_usual_kubeconfig():
+                raise Unreachable(f"no access to a cluster: this is no Pod, and there is no {_USUAL_KUBECONFIG}")
+            else:
+                file = kubeconfig or _USUAL_KUBECONFIG
+                try:
+                    load_kube_config(file, client_configuration=configuration, persist_config=False)  # type: ignore[no-untyped-call]
+                except UnicodeDecodeError as error:  # PowerShell's `>` writes UTF-16
+                    raise Unreachable(f"no access to a cluster: {file}, or a file it names, is not UTF-8") from error
+                _require_credentials(configuration, file)
+    except (AttributeError, LookupError, TypeError) as error:  # the package takes the shape of the file for granted
+        raise Unreachable(f"no access to a cluster: {kubeconfig or _USUAL_KUBECONFIG} is not a kubeconfig") from error
+    if "://" not in configuration.host:  # urllib3 would speak http there, and tell the account's token in clear text
+        raise Unreachable(
+            f"no access to a cluster: {kubeconfig or _USUAL_KUBECONFIG} names the server {configuration.host!r}, "
+            "want a URL such as https://192.0.2.1:6443"
+        )
+    return configuration
+
+
+def edition(kubeconfig: str = "") -> Hashable:
+    """Of the files that `load_configuration` reads: another one once they were written or replaced."""
+    if not kubeconfig and "KUBERNETES_SERVICE_HOST" in os.environ:
+        return None
+    return tuple(_written(name) for name in (kubeconfig or _USUAL_KUBECONFIG).split(os.pathsep))
+
+
+def _written(name: str) -> Hashable:
+    try:
+        found = Path(name).expanduser().stat()
+    except (OSError, RuntimeError):
+        return None
+    return found.st_ino, found.st_mtime_ns, found.st_size
+
+
+def _require_credentials(configuration: Configuration, file: str) -> None:
+    """The package says in the log alone that a plugin has failed, and would then ask as nobody: told 403 instead of
+    401, we would never learn that it works again.
+    """
+    if configuration.api_key or configuration.cert_file:
+        return
+    _, current = list_kube_config_contexts(file)  # type: ignore[no-untyped-call]
+    users = KubeConfigMerger(file).config["users"]  # type: ignore[no-untyped-call]
+    user = users.get_with_name(current["context"].get("user", ""), safe=True)
+    if user and user["user"] and "exec" in user["user"]:
+        raise Unreachable(f"no access to a cluster: the plugin {user['user']['exec']['command']} gave no credentials")
+
+
+def _has_usual_kubeconfig() -> bool:
+    try:
+        return Path(_USUAL_KUBECONFIG).expanduser().exists()
+    except RuntimeError:  # a user who has no home
+        return False
+
+
+@contextmanager
+def gaining_access() -> Iterator[None]:
+    """What the package raises while it reads an account, asks who knows it, or finds the way through a proxy."""
+    try:
+        yield
+    except _NO_ACCESS as error:
+        raise Unreachable(f"no access to a cluster: {str(error)[:LONGEST_MESSAGE].rstrip('.')}") from error
