@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from typing import Final
 
 _STDERR: Final = 2
+_EXIT_UNWRITTEN: Final = 2
 _NAMES: Final = (("stdin", "r"), ("stdout", "w"), ("stderr", "w"))
 
 
@@ -28,8 +29,10 @@ def open_missing() -> None:
 
 
 @contextlib.contextmanager
-def printing() -> Iterator[None]:
-    """For a command: once whoever reads what it prints has seen enough, it ends quietly, as other programs do."""
+def printing(command: str) -> Iterator[None]:
+    """For a command: once whoever reads what it prints has seen enough, it ends quietly, as other programs do. Where it
+    cannot be written, it says so and ends with exit code 2; an OSError of the command's own must not come to here.
+    """
     try:
         try:
             yield
@@ -40,3 +43,7 @@ def printing() -> Iterator[None]:
         signal.signal(signal.SIGPIPE, signal.SIG_DFL)
         signal.raise_signal(signal.SIGPIPE)
         raise
+    except OSError as error:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # the interpreter flushes again at its end
+        sys.stderr.write(f"{command}: the answer cannot be written: {error.strerror or error}\n")
+        sys.exit(_EXIT_UNWRITTEN)

@@ -40,7 +40,7 @@ def main(command: str, options: Options) -> None:
             sys.exit(serve(options, store, metrics))
         from dnswebhook import commands  # its tables cost a daemon 25 ms and 3 MiB
 
-        with standardfiles.printing():
+        with standardfiles.printing(f"{PROG} {command}"):
             if command == "check":
                 sys.exit(commands.check(store, as_json=options.json))
             sys.exit(commands.records(store, where=options.store_place(), as_json=options.json))

@@ -24,7 +24,7 @@ def run(arguments: Sequence[str], environ: Mapping[str, str]) -> int:
         "tunnel-check": _tunnel_check,
     }
     try:
-        with standardfiles.printing():
+        with standardfiles.printing(f"{PROG} {command}"):
             return commands[command](rest, environ)
     except SourceError as error:
         sys.stderr.write(f"{PROG} {command}: {error}\n")

@@ -1,4 +1,4 @@
-"""Processes that are started without standard files, and commands whose reader leaves."""
+"""Processes that are started without standard files, and commands whose reader leaves, or has no room."""
 
 from __future__ import annotations
 
@@ -71,3 +71,19 @@ def test_a_command_whose_reader_has_seen_enough_ends_quietly(tmp_path: Path, com
         os.close(writing)
 
     assert (done.returncode, done.stderr) == (-signal.SIGPIPE, b"")
+
+
+@pytest.mark.parametrize("command", ["dnswebhook check", "tunnelgw-proxy schema", "tunnelgw check --json ."])
+def test_a_command_whose_answer_cannot_be_written_says_so(tmp_path: Path, command: str) -> None:
+    program, *arguments = command.split()
+    package = "proxy" if program == "tunnelgw-proxy" else program
+    env = {**os.environ, "PYTHONPATH": str(REPOSITORY), "DNSWEBHOOK_STORE": "embedded"}
+    env["DNSWEBHOOK_STATE_DIR"] = str(tmp_path)
+    asked = [sys.executable, "-m", package, *arguments]
+    with Path("/dev/full").open("wb") as full:
+        done = subprocess.run(
+            asked, check=False, cwd=tmp_path, env=env, stdout=full, stderr=subprocess.PIPE, text=True, timeout=60
+        )
+
+    said = f"{program} {arguments[0]}: the answer cannot be written: No space left on device\n"
+    assert (done.returncode, done.stderr) == (2, said)

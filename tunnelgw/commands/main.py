@@ -2,7 +2,6 @@
 
 import argparse
 import logging
-import os
 import sys
 from collections.abc import Callable, Mapping, Sequence
 
@@ -28,19 +27,12 @@ def run(arguments: Sequence[str], environ: Environ) -> int:
         "diff": _diff,
     }
     try:
-        with standardfiles.printing():
+        with standardfiles.printing(f"{PROG} {command}"):
             is_well = commands[command](rest, environ)
     except NoWorld as error:
-        return _no_answer(command, str(error))
-    except OSError as error:  # of reading there are other errors
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # the interpreter flushes again at its end
-        return _no_answer(command, f"the answer cannot be written: {error.strerror or error}")
+        sys.stderr.write(f"{PROG} {command}: {error}\n")
+        return EXIT_USAGE
     return EXIT_WELL if is_well else EXIT_NOT_WELL
-
-
-def _no_answer(command: str, reason: str) -> int:
-    sys.stderr.write(f"{PROG} {command}: {reason}\n")
-    return EXIT_USAGE
 
 
 def _parser(command: str, environ: Environ, description: str) -> argparse.ArgumentParser:
