@@ -4,6 +4,8 @@ import dataclasses
 import re
 import shlex
 import shutil
+import subprocess
+import sys
 from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
