@@ -21,7 +21,7 @@ from daemonkit.wsgibody import BodyTooLarge, read_body
 from daemonkit.wsgistreams import BodyError
 from proxy import document
 from proxy.document import DocumentError, Problem
-from proxy.supervisor.configuration import Configuration, NotServed, Stopping, VersionConflict
+from proxy.supervisor.configuration import Configuration, NotServed, Stopping, VersionConflict, WantedOtherwise
 from proxy.tunnel.remoteconfig import NO_VERSION
 
 if TYPE_CHECKING:
@@ -184,13 +184,13 @@ class ConfigApi:
             headers = (("Connection", "close"), ("Retry-After", "1"))
             raise Refused(503, f"{MAX_TAKING} other documents are on their way into use, try again", headers=headers)
         try:
-            return self._take(self._body(request))
+            return self._take(self._body(request), _wants_loaded(request))
         finally:
             self._taking.release()
 
-    def _take(self, data: bytes) -> Response:
+    def _take(self, data: bytes, wants_loaded: bool | None) -> Response:
         try:
-            outcome = self._configuration.put(data)
+            outcome = self._configuration.put(data, wants_loaded=wants_loaded)
         except DocumentError as error:
             shown = "; ".join(map(str, error.problems[:_MAX_LOGGED_PROBLEMS]))
             log.warning("document refused", error=shown, problems=len(error.problems))
@@ -198,6 +198,9 @@ class ConfigApi:
         except VersionConflict as conflict:
             log.warning("document refused", error=conflict, loaded=conflict.loaded)
             raise Refused(409, str(conflict), error="version conflict", loaded=conflict.loaded) from conflict
+        except WantedOtherwise as error:
+            asked = "If-Match" if wants_loaded else "If-None-Match"
+            raise Refused(412, f"{asked} is '*', and {error}") from error
         except Stopping as error:
             raise Refused(503, str(error), headers=(("Connection", "close"),)) from error
         except NotServed as error:
@@ -262,6 +265,16 @@ def _require_no_tag(request: Request) -> None:
             "the loaded, keeps it from replacing one that was not looked at"
         )
         raise Refused(412, message, headers=(("Connection", "close"),))
+
+
+def _wants_loaded(request: Request) -> bool | None:
+    """`If-Match: *`: in place of another only; `If-None-Match: *`: in place of none (RFC 9110, 13.1). None: no matter.
+
+    Other tags are those of no document, which is what `If-None-Match` wants of them.
+    """
+    if "If-Match" in request.headers:
+        return True
+    return False if request.headers.get("If-None-Match", "").strip() == "*" else None
 
 
 def _json(body: Answer | ErrorAnswer, status_code: int) -> Response:

@@ -39,6 +39,10 @@ class VersionConflict(Exception):
         self.loaded = loaded
 
 
+class WantedOtherwise(Exception):
+    """A document is loaded where none was to be, or none where one was to be."""
+
+
 class Stopping(Exception):
     """This proxy ends: nobody would serve another document."""
 
@@ -101,10 +105,15 @@ class Configuration:
 
     # -- taking documents --------------------------------------------------------------------------------------------
 
-    def put(self, data: bytes) -> Outcome:
-        """Returns when every live worker serves it. Raises DocumentError, VersionConflict, NotServed, Stopping."""
+    def put(self, data: bytes, *, wants_loaded: bool | None = None) -> Outcome:
+        """Returns when every live worker serves it. With `wants_loaded`, only in place of another, or of none.
+
+        Raises DocumentError, VersionConflict, WantedOtherwise, NotServed, Stopping.
+        """
         with self._turn:
             self._want_open()
+            if wants_loaded is not None and wants_loaded != (self.loaded is not None):
+                raise WantedOtherwise("no configuration is loaded yet" if wants_loaded else "a configuration is loaded")
             reading = self._read(data)
             changed = self._is_news(reading.content)
             version = self._next_version(reading.version, is_news=changed)

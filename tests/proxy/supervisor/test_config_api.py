@@ -125,6 +125,8 @@ def test_a_document_that_is_coded_is_refused_as_such(proxy: Proxy, coding: str, 
         ("Content-Range", "bytes 10-90/91", 400, "want the whole document"),
         ("If-Match", '"41"', 412, "documents have no entity tags; a `version` in the document"),
         ("If-Match", "*", 200, ""),
+        ("If-None-Match", "*", 412, "If-None-Match is '*', and a configuration is loaded"),
+        ("If-None-Match", '"41"', 200, ""),
     ],
 )
 def test_neither_a_part_nor_a_condition_that_cannot_hold_is_taken_for_a_whole_document(
@@ -138,6 +140,18 @@ def test_neither_a_part_nor_a_condition_that_cannot_hold_is_taken_for_a_whole_do
     assert response.status_code == status_code
     assert words in response.json().get("message", "")
     assert (proxy.get().headers["Configuration-Version"] == before) == (status_code != 200)
+
+
+def test_who_wants_to_replace_a_document_sends_no_first_one_and_who_wants_to_send_the_first_may() -> None:
+    with Proxy() as proxy:
+        refused = proxy.put({"routes": []}, **{"If-Match": "*"})
+        assert (refused.status_code, refused.json()["message"]) == (
+            412,
+            "If-Match is '*', and no configuration is loaded yet",
+        )
+        assert proxy.get().status_code == 404
+
+        assert proxy.put({"routes": []}, **{"If-None-Match": "*"}).status_code == 200
 
 
 @pytest.mark.parametrize(
