@@ -21,6 +21,7 @@ _REMEDIES = {
     errno.EEXIST: "; remove it, or choose another path",
     errno.EACCES: "; choose a port above 1023, or a directory that this user may write to",
     errno.ENOENT: "; make its directory first, or choose another path",
+    errno.ENOTDIR: "; choose a path in a directory",
     socket.EAI_NONAME: "; choose an address of this machine",
 }
 

@@ -11,6 +11,13 @@ _ABANDONED_S: Final = 60.0
 """Nobody writes that long to a file of this size."""
 
 
+def remedy(error: Exception, option: str) -> str:
+    """What to do about it; `option` names the directory."""
+    if isinstance(error, FileNotFoundError | FileExistsError | NotADirectoryError):
+        return f"no directory can be made there: choose another {option}"
+    return "is the disk full, or the directory read-only?"
+
+
 def replace_file(path: Path, content: bytes) -> None:
     """Put `content` in place of what `path` held; after a crash it holds the one or the other. Raises OSError."""
     path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)

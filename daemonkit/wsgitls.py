@@ -76,7 +76,7 @@ def _state_of(path: str) -> _FileState | None:
     """None: there is no such file."""
     with contextlib.suppress(OSError):
         found = Path(path).stat()
-        if not stat.S_ISREG(found.st_mode):
+        if not stat.S_ISREG(found.st_mode) and not stat.S_ISDIR(found.st_mode):
             return _PIPE
         return found.st_ino, found.st_mtime_ns, found.st_size
     return None

@@ -17,6 +17,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from daemonkit.logs import get_logger
+from daemonkit.statefile import remedy
 from dnswebhook.canonical import KNOWN_TYPES, MAX_NAME_OCTETS, MAX_TTL_S
 from dnswebhook.deadline import Deadline
 from dnswebhook.errors import AlreadyExists, NotFound, Overlaps, StoreError, StoreFailed, StoreTimeout, excerpt
@@ -287,11 +288,9 @@ def _is_busy(error: sqlite3.Error | OSError) -> bool:
 
 
 def _remedy(error: sqlite3.Error | OSError) -> str:
-    if isinstance(error, FileNotFoundError | FileExistsError | NotADirectoryError):
-        return "no directory can be made there: choose another --state-dir (DNSWEBHOOK_STATE_DIR)"
     if isinstance(error, sqlite3.DatabaseError) and error.sqlite_errorcode & 0xFF in _DAMAGED:
         return "move the file away: external-dns then writes its records anew"
-    return "is the disk full, or the directory read-only?"
+    return remedy(error, "--state-dir (DNSWEBHOOK_STATE_DIR)")
 
 
 def _refuse_overlap(connection: sqlite3.Connection, spec: RecordSpec) -> None:

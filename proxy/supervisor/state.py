@@ -4,7 +4,7 @@ import tempfile
 from pathlib import Path
 
 from daemonkit.logs import get_logger
-from daemonkit.statefile import replace_file
+from daemonkit.statefile import remedy, replace_file
 
 log = get_logger(__name__)
 
@@ -28,7 +28,11 @@ class StateFile:
                 self.is_writable = True
         except OSError as error:
             self.is_writable = False
-            log.warning("cannot write the state directory: no document will be kept", error=error, path=str(directory))
+            log.warning(
+                "cannot write the state directory: no document will be kept",
+                error=_with_remedy(error),
+                path=str(directory),
+            )
 
     def say_silent(self) -> None:
         """At the start, where another thread waits for the disk."""
@@ -38,7 +42,7 @@ class StateFile:
     def read(self) -> bytes | None:
         try:
             return self._path.read_bytes()
-        except FileNotFoundError:
+        except (FileNotFoundError, NotADirectoryError):
             return None
         except OSError as error:
             log.warning(
@@ -51,7 +55,7 @@ class StateFile:
         try:
             replace_file(self._path, content)
         except OSError as error:
-            self._say_unkept(error)
+            self._say_unkept(_with_remedy(error))
             return False
         self.is_writable = True
         return True
@@ -60,10 +64,14 @@ class StateFile:
         """On a write that another thread has begun and that has not ended since."""
         self._say_unkept(TimeoutError(f"the disk has not taken the one before within {after_s:g} s"))
 
-    def _say_unkept(self, error: OSError) -> None:
+    def _say_unkept(self, error: OSError | str) -> None:
         self.is_writable = False
         log.warning(
             "cannot keep the document: a restart would begin with the one kept before, if any",
             error=error,
             path=str(self._path),
         )
+
+
+def _with_remedy(error: OSError) -> str:
+    return f"{type(error).__name__}: {error}; {remedy(error, '--state-dir (PROXY_STATE_DIR)')}"

@@ -82,6 +82,8 @@ def test_a_file_that_is_no_socket_is_left_alone(serve: Serve, tmp_path: Path) ->
     with pytest.raises(OSError, match="a file that is no socket; remove it"):
         serve(f"unix:{tmp_path}/precious")
     assert (tmp_path / "precious").read_text() == "x"
+    with pytest.raises(NotADirectoryError, match="Not a directory; choose a path in a directory"):
+        serve(f"unix:{tmp_path}/precious/below")
 
 
 def test_a_port_in_use_is_an_error_that_names_the_address(serve: Serve) -> None:
@@ -118,6 +120,7 @@ def test_tls_is_served_and_a_client_that_never_shakes_hands_holds_up_nobody(serv
         ("chain.pem", "bad.pem", "no private key in PEM format in {}/bad.pem"),
         ("chain.pem", "chain.pem", "no private key in PEM format in {}/chain.pem"),
         ("chain.pem", "nowhere.pem", "cannot read {}/nowhere.pem: No such file or directory"),
+        ("chain.pem", "", "cannot read {}: Is a directory"),
         ("chain.pem", "other.pem", "KEY_VALUES_MISMATCH"),
         ("chain.pem", "locked.pem", "the private key in {}/locked.pem is encrypted, want it without a passphrase"),
     ],

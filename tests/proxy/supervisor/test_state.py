@@ -245,6 +245,23 @@ def test_a_state_directory_that_cannot_be_written_is_told_before_there_is_a_docu
         assert line["path"] == str(blocked / "below")
 
 
+def test_a_file_in_place_of_the_state_directory_is_told_once_with_what_to_do(tmp_path: Path) -> None:
+    taken = tmp_path / "file"
+    taken.touch()
+    remedy = "no directory can be made there: choose another --state-dir (PROXY_STATE_DIR)"
+    with reserved_port() as port, Proxy("--state-dir", str(taken)) as proxy:
+        told = proxy.wait_for_message("cannot write the state directory: no document will be kept")
+        assert told["error"] == f"FileExistsError: [Errno 17] File exists: '{taken}'; {remedy}"
+
+        proxy.use(fixed(port))
+
+        unkept = proxy.wait_for_message(
+            "cannot keep the document: a restart would begin with the one kept before, if any"
+        )
+        assert unkept["error"].endswith(f"; {remedy}")
+        assert not any("cannot read the state directory" in line["msg"] for line in proxy.log)
+
+
 def test_a_document_that_could_not_be_kept_leaves_the_one_before_for_the_restart(tmp_path: Path) -> None:
     state, aside = tmp_path / "state", tmp_path / "aside"
     with reserved_port() as port:
