@@ -42,13 +42,18 @@ class HttpServer:
         log: Logger,
         limits: ServerLimits | None = None,
         tls: tuple[str, str] | None = None,
+        on_certificate: Callable[[bytes], None] | None = None,
     ) -> None:
-        """`tls`: paths of certificate chain and private key, which are read again when they have changed."""
+        """`tls`: paths of certificate chain and private key, which are read again when they have changed.
+
+        `on_certificate` gets the one in use, and each that comes in its place, in DER.
+        """
         self._name = name
         self._address = address
         self._app = app
         self._log = log.bind(server=name)
         self._tls = tls
+        self._on_certificate = on_certificate
         self._limits = limits or ServerLimits()
         self._listener: socket.socket | None = None
         self._engine: Engine | None = None
@@ -67,7 +72,9 @@ class HttpServer:
         self._listener = open_listener(self._address, _LISTEN_BACKLOG)
         self._bound = bound_address(self._listener, self._address)
         try:
-            engine = Engine(self._name, self._listener, self._app, self._limits, self._tls, self._log)
+            engine = Engine(
+                self._name, self._listener, self._app, self._limits, self._tls, self._log, self._on_certificate
+            )
         except UnusablePair as error:
             raise StartFailed(f"server {self._name}: {error}") from error
         prepared: queue.SimpleQueue[RuntimeError | None] = queue.SimpleQueue()

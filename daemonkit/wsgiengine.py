@@ -123,6 +123,7 @@ class Engine(Server):
         limits: ServerLimits,
         tls: tuple[str, str] | None,
         log: Logger,
+        on_certificate: Callable[[bytes], None] | None = None,
     ) -> None:
         where = listener.getsockname()
         super().__init__(
@@ -154,7 +155,7 @@ class Engine(Server):
         """Held by who hands a connection back, and by who ends that: none may come once all idle ones are closed."""
         self.socket = listener
         if tls is not None:
-            self.ssl_adapter = Tls(*tls, log)
+            self.ssl_adapter = Tls(*tls, log, on_certificate)
 
     @contextlib.contextmanager
     def patience(self) -> Iterator[bool]:

@@ -8,6 +8,7 @@ import contextlib
 import socket
 import ssl
 import stat
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -27,12 +28,15 @@ class UnusablePair(ValueError):
 class Tls(Adapter):
     """Wraps at once, shakes hands when bytes arrive. Belongs to the thread that accepts."""
 
-    def __init__(self, certificate: str, private_key: str, log: Logger) -> None:
-        """Raises UnusablePair."""
+    def __init__(
+        self, certificate: str, private_key: str, log: Logger, on_certificate: Callable[[bytes], None] | None = None
+    ) -> None:
+        """`on_certificate` gets each that is presented from now on, in DER. Raises UnusablePair."""
         super().__init__(certificate, private_key)
         self._log = log
+        self._on_certificate = on_certificate
         self._states = self._told = self._look()
-        self.context = _context_of(certificate, private_key)
+        self._use(_context_of(certificate, private_key))
 
     def bind(self, sock: socket.socket) -> socket.socket:
         return sock
@@ -59,14 +63,20 @@ class Tls(Adapter):
             # Opened again, a pipe would keep the thread that accepts until somebody writes.
             return
         try:
-            self.context = _context_of(self.certificate, self.private_key)
+            context = _context_of(self.certificate, self.private_key)
         except UnusablePair as error:
             if states != self._told:
                 self._log.error("certificate cannot be renewed, the one before stays in use", error=error)
         else:
             self._states = states
             self._log.info("certificate renewed", path=self.certificate)
+            self._use(context)
         self._told = states
+
+    def _use(self, context: ssl.SSLContext) -> None:
+        self.context = context
+        if self._on_certificate is not None:
+            self._on_certificate(_presented_by(context))
 
     def _look(self) -> tuple[_FileState | None, ...]:
         return _state_of(self.certificate), _state_of(self.private_key)
@@ -93,6 +103,26 @@ def _context_of(chain: str, key: str) -> ssl.SSLContext:
             f"cannot use the certificate chain in {chain} with the private key in {key}: {flaw}"
         ) from error
     return context
+
+
+def _presented_by(context: ssl.SSLContext) -> bytes:
+    """The certificate itself, in DER: what a client is shown, since its file may be another by now, or was a pipe.
+
+    Empty where a client of this very OpenSSL would not talk to it.
+    """
+    to_client, to_server = ssl.MemoryBIO(), ssl.MemoryBIO()
+    trusting_all = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    trusting_all.check_hostname = False
+    trusting_all.verify_mode = ssl.CERT_NONE
+    client = trusting_all.wrap_bio(to_client, to_server)
+    server = context.wrap_bio(to_server, to_client, server_side=True)
+    # With TLS 1.3 the client is done after its second turn, with 1.2 after its third.
+    for side in (client, server) * 3:
+        with contextlib.suppress(ssl.SSLError):
+            side.do_handshake()
+    with contextlib.suppress(ValueError):  # there was no handshake
+        return client.getpeercert(binary_form=True) or b""
+    return b""
 
 
 def _flaw_of(chain: str, key: str) -> str:

@@ -3,10 +3,35 @@
 What was found sound is remembered as long as the document has it, since loading a key takes about a millisecond.
 """
 
-from collections.abc import Iterable
+import time
+from collections.abc import Iterable, Mapping
+from datetime import UTC, datetime
 
+from daemonkit.logs import get_logger
 from proxy.document import DocumentError, Listener, ListenerTLS, Problem, TLSPart
 from proxy.document.problems import MAX_PROBLEMS
+
+log = get_logger(__name__)
+
+
+class ApiCertificate:
+    """That of the config API: when it expires, in seconds since 1970; None without TLS."""
+
+    def __init__(self) -> None:
+        self.end_s: float | None = None
+
+    def use(self, certificate_der: bytes) -> None:
+        """It is presented from now on."""
+        from proxy.tls.validity import end_s
+
+        try:
+            self.end_s = end_s(certificate_der)
+        except ValueError:  # which is for clients to judge, OpenSSL takes it
+            self.end_s = None
+            return
+        if self.end_s < time.time():
+            expired_at = _date(self.end_s)
+            log.warning("certificate of the config API has expired, clients will refuse it", expired_at=expired_at)
 
 
 class CertificateCheck:
@@ -45,6 +70,22 @@ class CertificateCheck:
                 tls = listener.tls
                 ends_s[listener.name] = self._ends_s[tls] = known[tls] if tls in known else _end_s(tls)
         return ends_s
+
+
+def tell_of_expired(ends_s: Mapping[str, float], told: Mapping[str, float]) -> None:
+    """By the listener's name; `told` are those of the document before.
+
+    They are served all the same: which of a listener's names have no other certificate, and whether clients look, only
+    its owner knows.
+    """
+    now_s = time.time()
+    for listener, end_s in ends_s.items():
+        if end_s < now_s and told.get(listener) != end_s:
+            log.warning("certificate has expired, clients will refuse it", listener=listener, expired_at=_date(end_s))
+
+
+def _date(at_s: float) -> str:
+    return datetime.fromtimestamp(at_s, UTC).isoformat()
 
 
 def _end_s(tls: ListenerTLS) -> float:

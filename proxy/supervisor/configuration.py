@@ -11,14 +11,13 @@ import threading
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from pathlib import Path
 
 from daemonkit.logs import get_logger
 from proxy import document
 from proxy.document import Content, DocumentError, Problem, Reading
 from proxy.document.model import MAX_VERSION
-from proxy.supervisor.certificates import CertificateCheck
+from proxy.supervisor.certificates import CertificateCheck, tell_of_expired
 from proxy.supervisor.deployment import Deployment
 from proxy.supervisor.fleet import Fleet
 from proxy.supervisor.sockets import ListeningSockets
@@ -239,7 +238,7 @@ class Configuration:
         # Only now: where that has raised, who sends the document again brings news again.
         self.loaded = loaded
         if is_news:
-            _tell_of_expired(loaded, {} if before is None else before.certificate_ends_s)
+            tell_of_expired(ends_s, {} if before is None else before.certificate_ends_s)
             log.info("configuration loaded", version=version, routes=len(content.routes))
         if keeps and (before is None or is_news or before.version != version):
             self._changes += 1
@@ -296,12 +295,3 @@ class Configuration:
         with self._turn:
             self._is_closed = True
             self._sockets.close()
-
-
-def _tell_of_expired(loaded: Loaded, told: Mapping[str, float]) -> None:
-    """Served all the same: which of a listener's names have no other certificate, and whether clients look, only its
-    owner knows."""
-    for listener, end_s in loaded.certificate_ends_s.items():
-        if end_s < loaded.loaded_at_s and told.get(listener) != end_s:
-            expired_at = datetime.fromtimestamp(end_s, UTC).isoformat()
-            log.warning("certificate has expired, clients will refuse it", listener=listener, expired_at=expired_at)

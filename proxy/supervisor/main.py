@@ -18,6 +18,7 @@ from proxy.control import Begin
 from proxy.document import DocumentError
 from proxy.options import PROG, Options
 from proxy.supervisor.api import PATH, ConfigApi
+from proxy.supervisor.certificates import ApiCertificate
 from proxy.supervisor.configuration import Configuration, Stopping
 from proxy.supervisor.fleet import Fleet
 from proxy.supervisor.metrics import ProxyCollector
@@ -112,7 +113,8 @@ def _serve_api(
 ) -> None:
     registry = CollectorRegistry()
     process_metrics(registry, PROG.replace("-", "_"), daemonkit.__version__)
-    registry.register(ProxyCollector(fleet, configuration))
+    certificate = ApiCertificate()
+    registry.register(ProxyCollector(fleet, configuration, certificate))
     if tunnel is not None:
         from proxy.supervisor.tunnelmetrics import TunnelCollector
 
@@ -149,6 +151,7 @@ def _serve_api(
             log=log,
             limits=_API_LIMITS,
             tls=options.config_tls,
+            on_certificate=certificate.use,
         )
     )
 

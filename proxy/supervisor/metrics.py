@@ -11,6 +11,7 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Histo
 from prometheus_client.registry import Collector
 
 from proxy.stats import DURATION_BOUNDS_S, REFUSAL_CAUSES, Stats
+from proxy.supervisor.certificates import ApiCertificate
 from proxy.supervisor.configuration import Configuration
 from proxy.supervisor.fleet import Fleet
 from proxy.supervisor.slot import Slot
@@ -23,9 +24,10 @@ _USUAL_CLASSES = range(2, 6)
 class ProxyCollector(Collector):
     """Reads the workers' numbers anew at each scrape."""
 
-    def __init__(self, fleet: Fleet, configuration: Configuration) -> None:
+    def __init__(self, fleet: Fleet, configuration: Configuration, api_certificate: ApiCertificate) -> None:
         self._fleet = fleet
         self._configuration = configuration
+        self._api_certificate = api_certificate
 
     def describe(self) -> Iterable[Metric]:
         """Nothing, so that registering asks no worker."""
@@ -57,6 +59,12 @@ class ProxyCollector(Collector):
         for listener, end_s in (loaded.certificate_ends_s if loaded else {}).items():
             ends.add_metric([listener], end_s)
         yield ends
+        own_end = GaugeMetricFamily(
+            _P + "config_certificate_not_after_timestamp_seconds", "When the certificate of the config API expires"
+        )
+        if self._api_certificate.end_s is not None:
+            own_end.add_metric([], self._api_certificate.end_s)
+        yield own_end
         refused = CounterMetricFamily(_P + "config_refused", "Documents refused, and files that could not be read")
         refused.add_metric([], self._configuration.refused)
         yield refused

@@ -13,7 +13,15 @@ def end_of_first_s(chain_pem: str) -> float:
 
     Raises ValueError when it cannot be read.
     """
-    certificate = x509.load_pem_x509_certificate(chain_pem.encode())
+    return _end_s(x509.load_pem_x509_certificate(chain_pem.encode()))
+
+
+def end_s(certificate_der: bytes) -> float:
+    """The same of one certificate."""
+    return _end_s(x509.load_der_x509_certificate(certificate_der))
+
+
+def _end_s(certificate: x509.Certificate) -> float:
     try:
         return certificate.not_valid_after_utc.timestamp()
     except ValueError:  # in the year 0

@@ -39,6 +39,7 @@ WELL: Series = {
     f'tunnelgw_proxy_requests_total{{{P},route="r",status_class="5xx"}}': "0+4x240",
     f'tunnelgw_proxy_backend_addresses_ejected{{{P},backend="b"}}': "0 1 1 0+0x237",
     f'tunnelgw_proxy_certificate_not_after_timestamp_seconds{{{P},listener="l"}}': "700000+0x240",
+    f"tunnelgw_proxy_config_certificate_not_after_timestamp_seconds{{{P}}}": "700000+0x240",
     f"tunnelgw_proxy_tunnel_connections_registered{{{P}}}": "4 4 0 4+0x237",
     f"tunnelgw_proxy_tunnel_connections_wanted{{{P}}}": "4+0x240",
     f"tunnelgw_is_leader{{{P}}}": "1+0x240",
@@ -77,6 +78,11 @@ CASES: Mapping[str, tuple[Series, str, str]] = {
     ),
     "TunnelgwProxyCertificateExpires": (
         {f'tunnelgw_proxy_certificate_not_after_timestamp_seconds{{{P},listener="l"}}': "606600+0x240"},
+        "25m",
+        "35m",
+    ),
+    "TunnelgwProxyConfigCertificateExpires": (
+        {f"tunnelgw_proxy_config_certificate_not_after_timestamp_seconds{{{P}}}": "606600+0x240"},
         "25m",
         "35m",
     ),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import socket
 import stat
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
@@ -13,6 +14,7 @@ import trustme
 
 from daemonkit.unixhttp import UnixHTTPConnection
 from tests.proxy.site import DEADLINE_S, Proxy, eventually
+from tests.proxy.supervisor.certificates import certificate
 
 
 def put(path: Path, document: object, **headers: str) -> tuple[int, dict[str, object]]:
@@ -119,6 +121,34 @@ def test_the_config_api_speaks_tls_where_a_certificate_is_given(tmp_path: Path) 
 
         assert answer.json() == {"version": 1, "changed": True}
         eventually(lambda: requests.get(f"{url}/readyz", verify=str(ca), timeout=5).status_code == 200, "ready")
+
+
+@pytest.mark.filterwarnings("ignore::urllib3.exceptions.InsecureRequestWarning")
+def test_when_the_certificate_of_the_config_api_expires_is_a_metric_and_told_once_it_has(tmp_path: Path) -> None:
+    cert, key = tmp_path / "cert.pem", tmp_path / "key.pem"
+    name = "tunnelgw_proxy_config_certificate_not_after_timestamp_seconds"
+    expired, later = datetime(2024, 2, 29, 12, tzinfo=UTC), datetime(2091, 2, 3, 4, 5, 6, tzinfo=UTC)
+
+    def use(not_after: datetime) -> None:
+        pair = certificate("127.0.0.1", not_after=not_after)
+        key.write_text(pair["privateKey"])
+        cert.write_text(pair["certificate"])
+
+    def told(url: str) -> list[float]:
+        text = requests.get(f"{url}/metrics", verify=False, timeout=DEADLINE_S).text
+        return [float(line.split()[1]) for line in text.splitlines() if line.startswith(f"{name} ")]
+
+    use(expired)
+    with Proxy("--config-tls-cert", str(cert), "--config-tls-key", str(key)) as proxy:
+        url = f"https://{proxy.address('config')}"
+        proxy.wait_for_message(
+            "certificate of the config API has expired, clients will refuse it", expired_at="2024-02-29T12:00:00+00:00"
+        )
+        assert told(url) == [expired.timestamp()]
+
+        use(later)
+
+        eventually(lambda: told(url) == [later.timestamp()], "the end of the new one")
 
 
 def test_an_address_in_use_ends_the_start_with_a_line_that_says_so() -> None:

@@ -20,6 +20,7 @@ from proxy.accesslog import AccessLogSettings
 from proxy.control import Begin, Report, sealed_file
 from proxy.stats import RouteStats, Stats
 from proxy.supervisor import fleet as fleets
+from proxy.supervisor.certificates import ApiCertificate
 from proxy.supervisor.configuration import Configuration
 from proxy.supervisor.departed import LINGER_S
 from proxy.supervisor.metrics import ProxyCollector
@@ -127,7 +128,7 @@ def test_the_cpu_time_of_a_worker_that_dies_while_it_is_read_is_counted_once(mon
         eventually(lambda: slot.reports == 1, "the report")
         slot.on_change = lambda _slot: is_dead.set()
         slot.totals = EndsWhenRead(end)
-        families = ProxyCollector(fleet, Configuration(fleet, ListeningSockets(1), None)).collect()
+        families = ProxyCollector(fleet, Configuration(fleet, ListeningSockets(1), None), ApiCertificate()).collect()
         (cpu,) = (family for family in families if family.name == "tunnelgw_proxy_worker_cpu_seconds")
         assert [sample.value for sample in cpu.samples] == [5.0]
 
