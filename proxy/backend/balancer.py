@@ -114,10 +114,16 @@ class Balancer:
 
     def on_failure(self, destination: Destination) -> None:
         outliers = self._outliers
-        if outliers is not None and outliers.failed(destination.health, self._shared.loop.now_s):
+        if outliers is None or self._destinations.get(destination.text) is not destination:
+            return
+        was_usable = destination.health.is_usable
+        if outliers.failed(destination.health, self._shared.loop.now_s):
             self._stats.ejections += 1
             log.warning("backend address ejected", backend=self.spec.name, address=destination.text)
-            self._restore()
+            if was_usable:
+                # To ask each of them again takes seconds where a thousand fail together.
+                self._usable.remove(destination)
+            self._after_change()
 
     def on_probed(self) -> None:
         """The probes of an address have changed their mind about it."""
@@ -125,13 +131,18 @@ class Balancer:
 
     def _restore(self) -> None:
         if self._outliers is not None:
-            next_s = self._outliers.restore(self._shared.loop.now_s)
-            if next_s is not None:
-                self._restoring.set(next_s)
+            self._outliers.restore(self._shared.loop.now_s)
         self._update_usable()
 
     def _update_usable(self) -> None:
         self._usable = [destination for destination in self._destinations.values() if destination.health.is_usable]
+        self._after_change()
+
+    def _after_change(self) -> None:
+        """Of the usable ones."""
+        next_s = None if self._outliers is None else self._outliers.next_s
+        if next_s is not None:
+            self._restoring.set(next_s)
         if not self._is_retired:
             # The numbers may be a successor's by now.
             self._stats.ejected = len(self._destinations) - len(self._usable)

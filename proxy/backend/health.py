@@ -6,6 +6,8 @@ Active (`AddressHealth.probed`): an address is used until so many probes in a ro
 that have not.
 """
 
+from collections import deque
+
 from proxy import document
 
 
@@ -50,43 +52,49 @@ class AddressHealth:
 
 
 class Outliers:
-    """The passive health of all addresses of a backend."""
+    """The passive health of all addresses of a backend. Work grows with those whose ejection begins or ends."""
 
     def __init__(self, policy: document.PassiveHealth, addresses: list[AddressHealth]) -> None:
         self._policy = policy
         self._ejection_time_s = document.seconds(policy.ejection_time)
-        self._addresses = addresses
         self._max_ejected = len(addresses) * policy.max_ejected_percent // 100
+        untils_s = [(address.ejected_until_s, place) for place, address in enumerate(addresses)]
+        earliest = sorted((until_s, place) for until_s, place in untils_s if until_s is not None)
+        self._ejected = deque((until_s, addresses[place]) for until_s, place in earliest)
+        """The one whose time is over first comes first."""
 
     @property
     def ejected(self) -> int:
-        return sum(address.ejected_until_s is not None for address in self._addresses)
+        return len(self._ejected)
+
+    @property
+    def next_s(self) -> float | None:
+        """When the next one's time is over; None: none is ejected."""
+        return self._ejected[0][0] if self._ejected else None
 
     def succeeded(self, address: AddressHealth) -> None:
         address.consecutive_failures = 0
 
     def failed(self, address: AddressHealth, now_s: float) -> bool:
-        """True when that ejects it."""
+        """True when that ejects it. `address` is one of these; `now_s` never goes back."""
         address.consecutive_failures += 1
         if address.consecutive_failures < self._policy.consecutive_failures or address.ejected_until_s is not None:
             return False
         if self.ejected >= self._max_ejected:
             return False
-        address.ejected_until_s = now_s + self._ejection_time_s
+        until_s = now_s + self._ejection_time_s
+        address.ejected_until_s = until_s
+        self._ejected.append((until_s, address))
         return True
 
     def restore(self, now_s: float) -> float | None:
         """Use those again whose time is over, or is soon where too many are ejected since others have left; returns
-        when the next one's is, None when there is none.
+        `next_s`.
         """
-        untils_s = [address.ejected_until_s for address in self._addresses]
-        ejected = sorted((until_s, place) for place, until_s in enumerate(untils_s) if until_s is not None)
-        surplus = len(ejected) - self._max_ejected
-        for number, (until_s, place) in enumerate(ejected):
-            if until_s > now_s and number >= surplus:
-                return until_s
-            address = self._addresses[place]
+        ejected = self._ejected
+        while ejected and (ejected[0][0] <= now_s or len(ejected) > self._max_ejected):
+            _, address = ejected.popleft()
             address.ejected_until_s = None
             # On trial: one more failure suffices.
             address.consecutive_failures = self._policy.consecutive_failures - 1
-        return None
+        return self.next_s

@@ -15,6 +15,7 @@ from proxy.routing import fingerprint
 from tests.proxy.backend.h2peer import speaks
 from tests.proxy.backend.servers import OK, UNAVAILABLE, Conn, backend, dead_port, of
 from tests.proxy.backend.world import PATIENCE_S, Answer, World, address_of, world
+from tests.support.counting import calls_of
 from tests.support.filelimits import out_of_descriptors
 
 
@@ -296,6 +297,21 @@ def test_a_lack_of_descriptors_is_not_the_backends_fault() -> None:
 
 
 # -- passive health ----------------------------------------------------------------------------------------------------
+
+
+def test_what_an_ejection_takes_does_not_grow_with_the_addresses_that_fail_too() -> None:
+    policy = document.PassiveHealth(consecutive_failures=1, max_ejected_percent=100)
+    port = dead_port()
+
+    def calls_for_each(count: int) -> float:
+        with world() as w:
+            addresses = tuple(f"127.0.1.{number}:{port}" for number in range(1, count + 1))
+            w.use(document.Backend(name="b", addresses=addresses, passive_health=policy))
+            calls = calls_of(lambda: [w.fetch() for _ in range(count)])
+            assert w.backend().ejected == count
+            return calls / count
+
+    assert calls_for_each(200) < 1.5 * calls_for_each(20)
 
 
 @pytest.mark.parametrize("kind", ["refused", "status"])
