@@ -15,6 +15,7 @@ from dnswebhook.errors import excerpt
 from dnswebhook.model import Origin, Record, RecordSpec
 from dnswebhook.operations import Update
 from dnswebhook.ownership import place_in_listing
+from dnswebhook.vouchers import Voucher
 from dnswebhook.wishes import Refusal, RefusalReason, SetKey, Skip, SkipReason, Wish
 
 LEADING_TYPES = frozenset({"A", "AAAA", "CNAME"})
@@ -45,9 +46,19 @@ class Difference:
         refusals: Iterable[Refusal],
         skips: Iterable[Skip],
         told: Iterable[Record] = (),
+        noted: Iterable[Voucher] = (),
     ) -> None:
-        """`told` are the rows of the listing that external-dns was given last."""
+        """`told` are the rows of the listing that external-dns was given last, `noted` what earlier calls left open."""
         self._told = told
+        self._replaced: dict[tuple[str, str], str] = {}
+        """The text that a noted one was to replace, by name and noted text."""
+        self._noted: dict[SetKey, set[str]] = defaultdict(set)
+        """Values of ours in record sets that an earlier call left open."""
+        for note in noted:
+            if note.successor:
+                self._replaced[note.name, note.successor] = note.value
+            for record_type in note.owned.types:
+                self._noted[note.owned.name, record_type] |= note.owned_values
         self.wishes = dict(sorted(wishes.items()))
         self.refusals = list(refusals)
         self.skips = list(skips)
@@ -89,6 +100,14 @@ class Difference:
         """The rows of a set that the resolver serves."""
         name, record_type = key
         return [row for row in self._rows.get(name, ()) if row.is_enabled and row.type == record_type]
+
+    @staticmethod
+    def may_wait(voucher: Wish, update: Update) -> bool:
+        """A text that says the same already: it is written once its record is, else it would be in each pass."""
+        return update.record.value in voucher.same
+
+    def is_refused_in_part(self, wish: Wish) -> bool:
+        return wish.key in self._refused
 
     def is_emptied(self, name: str) -> bool:
         """Whether of all that the resolver serves for a name nothing stays, not even rewritten."""
@@ -134,8 +153,16 @@ class Difference:
         return missing
 
     def _is_released(self, wish: Wish, row: Record) -> bool:
-        """Named by its value; or the text in which external-dns has read what it named in other words."""
+        """Named by its value; or the text in which external-dns has read what it named in other words.
+
+        Or what the named value was to replace, and did not: where external-dns has not read since
+        (`--txt-cache-interval`), it takes what it has sent for what is there.
+        """
         if row.value in wish.removed:
+            return True
+        if wish.is_released and row.value in self._noted.get(wish.key, ()):
+            return True
+        if any(self._replaced.get((wish.name, text)) == row.value for text in (*wish.wanted, *wish.removed)):
             return True
         if not wish.readings:
             return False

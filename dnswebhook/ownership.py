@@ -8,10 +8,13 @@ encryption hides the text: so the label decides, and name and text only help out
 The text that external-dns has read is not always the one that it names when it changes or deletes the record. It makes
 the named one anew from what it has read (`Reading`), as it would write it now: encrypted or not any more, or by the id
 of its new owner.
+
+Where texts are encrypted, the one that it wants for a changed record is a new one in each pass, also where it says the
+same as that which is there. The record beside it tells: it has the labels in clear (`same_texts`).
 """
 
 import re
-from collections.abc import Mapping, Set
+from collections.abc import Iterable, Mapping, Set
 
 import msgspec
 
@@ -62,9 +65,15 @@ class Reading(msgspec.Struct, frozen=True):
         """
         labels = _labels(value)
         if labels is None:
-            return bool(self.nonce) and value.strip('"').startswith(self.nonce)
+            return self.is_in(value)
         owner = labels.pop(_OWNER_LABEL, "")
         return self.other_labels == frozenset(labels.items()) and (owner == self.owner or (is_first and bool(owner)))
+
+    def is_in(self, encrypted: str) -> bool:
+        return bool(self.nonce) and encrypted.strip('"').startswith(self.nonce)
+
+    def has_labels_of(self, other: "Reading") -> bool:
+        return (self.owner, self.other_labels) == (other.owner, other.other_labels)
 
 
 def reading(labels: Mapping[str, str]) -> Reading | None:
@@ -75,6 +84,20 @@ def reading(labels: Mapping[str, str]) -> Reading | None:
     nonce = labels.get(_NONCE_LABEL, "")
     others = frozenset(item for item in labels.items() if item[0] not in (_OWNER_LABEL, _NONCE_LABEL))
     return Reading(owner, others, nonce if len(nonce) == _NONCE_CHARACTERS else "")
+
+
+def same_texts(
+    wanted: str, written: Iterable[Reading], named: Iterable[str], read: Iterable[Reading]
+) -> frozenset[str]:
+    """Those of the `named` texts that say what the `wanted` one says; all of them are encrypted.
+
+    `written` and `read` are the labels as they shall be and as they were. external-dns has encrypted a named text from
+    what it has read. So where it is stored to the letter, that is what it says: one of the owner that external-dns
+    migrates from is not, since external-dns took its own id for the one that it read.
+    """
+    shall_be = [labels for labels in written if labels.is_in(wanted)]
+    were = [labels for labels in read if any(labels.has_labels_of(other) for other in shall_be)]
+    return frozenset(text for text in named if any(labels.is_in(text) for labels in were))
 
 
 def is_heritage(value: str) -> bool:

@@ -10,7 +10,8 @@ records that vouch for it. The rules, each with its reason:
 3. A CNAME stands alone on its name, and once: two of them stop dnsmasq, and DHCP with it. Changing to or from a CNAME
    removes first and adds at once (`Switch`); where rows that are not ours would remain, the add is refused.
 4. The ownership record is written before the record it vouches for and removed after it: a record without its
-   ownership record would never be claimed again, the other way round is cleaned up by a later pass.
+   ownership record would never be claimed again, the other way round is cleaned up by a later pass. A text that only
+   takes the place of one that says the same is written after its record, and only if that could be written.
 5. Only enabled, user-defined rows are written. Protected names are left alone.
 
 Equal input gives equal output, in any order of rows and changes.
@@ -39,13 +40,15 @@ def make_plan(
     domain_filter: DomainFilter,
     protected: ProtectedNames,
     told: Iterable[Record] = (),
+    noted: Iterable[Voucher] = (),
 ) -> Plan:
     """`records` is a complete listing; only rows whose name occurs in `changes` matter.
 
-    `told` is the one that external-dns was given last: `changes` follow from it.
+    `told` is the one that external-dns was given last: `changes` follow from it, or from one before. `noted` is what
+    earlier calls have left open.
     """
     asked = collect_wishes(changes, capabilities, domain_filter, protected)
-    difference = Difference(asked.wishes, records, asked.refusals, asked.skips, told)
+    difference = Difference(asked.wishes, records, asked.refusals, asked.skips, told, noted)
     strands = [_StrandBuilder(difference).build(names) for names in _strand_names(difference)]
     return Plan(
         strands=tuple(strand for strand in strands if strand.steps),
@@ -132,6 +135,8 @@ class _StrandBuilder:
         """Steps that write ownership, by the set they vouch for."""
         self._removals: dict[SetKey, list[int]] = defaultdict(list)
         """Steps that remove rows, by set."""
+        self._written: dict[SetKey, list[int]] = defaultdict(list)
+        """All steps that write or remove rows of a set under its own name."""
 
     def build(self, names: list[str]) -> Strand:
         wishes = [wish for name in names for wish in self._difference.by_name[name]]
@@ -148,6 +153,7 @@ class _StrandBuilder:
             self._write_name(name, [wish for wish in here if wish.owned is None or wish in deferred])
         for voucher in vouchers:
             if voucher not in deferred:
+                self._rewrite_voucher(voucher)
                 self._remove_voucher(voucher)
         subjects = [wish.name for wish in wishes if wish.owned is None]
         return Strand((subjects or names)[0], tuple(self._steps))
@@ -164,9 +170,19 @@ class _StrandBuilder:
 
     def _write_voucher(self, voucher: Wish) -> None:
         needed = self._difference.sets[voucher.key]
-        operations: list[Operation] = [*needed.updates, *map(Create, needed.creates)]
+        updates = [update for update in needed.updates if not self._difference.may_wait(voucher, update)]
+        operations: list[Operation] = [*updates, *map(Create, needed.creates)]
         for operation in operations:
             self._vouch(voucher, self._add(operation))
+
+    def _rewrite_voucher(self, voucher: Wish) -> None:
+        subjects = self._difference.subjects(voucher)
+        if any(map(self._difference.is_refused_in_part, subjects)):
+            return
+        needs = _distinct(step for subject in subjects for step in self._written[subject.key])
+        for update in self._difference.sets[voucher.key].updates:
+            if self._difference.may_wait(voucher, update):
+                self._add(update, needs)
 
     def _vouch(self, voucher: Wish, step: int) -> None:
         for subject in self._difference.subjects(voucher):
@@ -187,23 +203,29 @@ class _StrandBuilder:
             step = self._add(switch, needs)
             for key, _ in first:
                 self._removals[key].append(step)
+                self._written[key].append(step)
             for wish, _ in creates:
                 self._vouch(wish, step)
+                self._written[wish.key].append(step)
             first, creates = [], []
         self._delete(first)
         for wish, result in needed:
             for update in result.updates:
-                self._vouch(wish, self._add(update))
+                step = self._add(update)
+                self._vouch(wish, step)
+                self._written[wish.key].append(step)
         come: list[int] = []
         whole = [wish for wish in wishes if creates and self._must_come_whole(wish)]
         for wish in whole:
             specs = tuple(self._difference.sets[wish.key].creates)
-            self._add(CreateTogether(specs), _distinct(self._vouched[wish.key]))
+            step = self._add(CreateTogether(specs), _distinct(self._vouched[wish.key]))
+            self._written[wish.key].append(step)
         vouched = {wish.key: _distinct(self._vouched[wish.key]) for wish, _ in creates}  # one tuple for all of a set
         for wish, spec in creates:
             if wish not in whole:
                 step = self._add(Create(spec), vouched[wish.key])
                 self._vouch(wish, step)
+                self._written[wish.key].append(step)
                 if wish.type in LEADING_TYPES:
                     come.append(step)
         self._delete(later, tuple(come) if self._difference.is_emptied(name) else ())
@@ -217,7 +239,9 @@ class _StrandBuilder:
         """`needs_one_of`: steps in whose place these rows are, so far as they lead to a host."""
         for key, row in rows:
             needed = needs_one_of if row.type in LEADING_TYPES else ()
-            self._removals[key].append(self._add(Delete(row), needs_one_of=needed))
+            step = self._add(Delete(row), needs_one_of=needed)
+            self._removals[key].append(step)
+            self._written[key].append(step)
 
     def _remove_voucher(self, voucher: Wish) -> None:
         deletes = self._difference.sets[voucher.key].deletes

@@ -117,6 +117,7 @@ class Provider:
                 policy.domain_filter,
                 policy.protected,
                 self._told,
+                self._journal.vouchers,
             )
             self._note(plan)
             self._guard_against_mass_deletion(plan, listing)
@@ -135,7 +136,7 @@ class Provider:
         run = Run(self._store, deadline, self._writers, self._failed)
         report = run.execute(plan)
         self._failed = run.failed
-        if report.is_complete:
+        if report.is_complete and not plan.refusals:  # what of a refused record was left undone stays noted, too
             settled = set(plan.vouchers)
             self._journal.replace(tuple(voucher for voucher in self._journal.vouchers if voucher not in settled))
         return report

@@ -6,6 +6,9 @@ ownership record that an apply adds or removes is noted until a listing shows th
 
 So is the text that another one replaces, while the record stays: external-dns knows one text of an ownership record,
 and names no second one again.
+
+Until external-dns has listed again, the notes also say what was to go and may be there still: with
+`--txt-cache-interval` it takes what it has sent for what is there, also where that failed (`dnswebhook.difference`).
 """
 
 from collections.abc import Callable, Iterable

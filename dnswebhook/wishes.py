@@ -20,7 +20,7 @@ from dnswebhook.canonical import stored_name, stored_value
 from dnswebhook.domains import DomainFilter, ProtectedNames
 from dnswebhook.fit import fit
 from dnswebhook.model import Capabilities, Changes, Endpoint
-from dnswebhook.ownership import OwnedSet, Reading, owned_set, reading
+from dnswebhook.ownership import OwnedSet, Reading, owned_set, reading, same_texts
 
 T = TypeVar("T")
 
@@ -76,6 +76,10 @@ class Wish(msgspec.Struct):
     """What it vouches for, when it is an ownership record."""
     readings: frozenset[Reading] = frozenset()
     """Then: what external-dns had read in it before it asked to change or delete what it vouches for."""
+    same: frozenset[str] = frozenset()
+    """Then: what of `removed` says the same as what is wanted, in other words."""
+    is_released: bool = False
+    """Some value was named that may be removed, even if it is wanted as well."""
 
     @property
     def key(self) -> SetKey:
@@ -111,9 +115,14 @@ class _Collector:
             self.changed[stored_name(endpoint.dns_name)].add(endpoint.record_type)
         self.readings: dict[str, list[tuple[str, Reading]]] = defaultdict(list)
         """By name of the record, with its type."""
+        self.writings: dict[str, list[Reading]] = defaultdict(list)
+        """Labels of records as they shall be once they are changed, by name."""
         for endpoint in self._released():
             if read := reading(endpoint.labels):
                 self.readings[stored_name(endpoint.dns_name)].append((endpoint.record_type, read))
+        for endpoint in changes.update_new:
+            if written := reading(endpoint.labels):
+                self.writings[stored_name(endpoint.dns_name)].append(written)
 
     def _all(self) -> Iterator[Endpoint]:
         yield from self.changes.create
@@ -134,6 +143,9 @@ class _Collector:
         self._leave_out_old_format_beside_cname()
         for wish in self.wishes.values():
             wish.removed -= frozenset(wish.wanted)
+            if wish.owned and wish.readings and len(wish.wanted) == 1:
+                written = self.writings.get(wish.owned.name, ())
+                wish.same = same_texts(wish.wanted[0], written, wish.removed, wish.readings)
         return Wishes(self.wishes, _distinct(self.refusals), _distinct(self.skips))
 
     def _may_write(self, endpoint: Endpoint) -> bool:
@@ -177,6 +189,7 @@ class _Collector:
         if owned := wish.owned:
             read = self.readings.get(owned.name, ())
             wish.readings |= {each for record_type, each in read if owned.covers(owned.name, record_type)}
+        wish.is_released = True
         wish.removed |= {stored_value(endpoint.record_type, target) for target in endpoint.targets}
 
     def _leave_out_old_format_beside_cname(self) -> None:

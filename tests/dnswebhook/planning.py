@@ -6,6 +6,7 @@ from dnswebhook.domains import DomainFilter, ProtectedNames
 from dnswebhook.model import Changes, Endpoint, Origin, Record, RecordSpec
 from dnswebhook.operations import Create, Plan, Step
 from dnswebhook.plan import make_plan
+from dnswebhook.vouchers import Voucher
 from tests.support.memory_store import CAPABILITIES
 
 EVERYTHING = DomainFilter()
@@ -43,8 +44,9 @@ def planned(
     domain_filter: DomainFilter = EVERYTHING,
     protected: ProtectedNames = NOTHING_PROTECTED,
     told: Iterable[Record] = (),
+    noted: Iterable[Voucher] = (),
 ) -> Plan:
-    return make_plan(changes, rows, CAPABILITIES, domain_filter, protected, told)
+    return make_plan(changes, rows, CAPABILITIES, domain_filter, protected, told, noted)
 
 
 def steps(plan: Plan) -> list[Step]:

@@ -7,8 +7,10 @@ from hypothesis import strategies as st
 
 from dnswebhook.model import Changes, Endpoint, Origin, Record, RecordSpec
 from dnswebhook.operations import Delete, Plan, Update
+from dnswebhook.ownership import OwnedSet
+from dnswebhook.vouchers import Voucher
 from dnswebhook.wishes import RefusalReason
-from tests.dnswebhook.planning import operations, planned, row
+from tests.dnswebhook.planning import operations, planned, row, steps
 from tests.support.plan_world import World
 
 NAME = "app.example.com"
@@ -67,6 +69,96 @@ def test_an_encrypted_text_is_rewritten_into_a_readable_one() -> None:
     plan = planned(change(text(), text(), txt_encryption_nonce=NONCE), old, ADDRESS)
 
     assert Update(old, RecordSpec(OWNERSHIP, "TXT", text())) == operations(plan)[0]
+
+
+def encrypted_anew(resource: str = "ingress/x/app", named: str = SECRET) -> Changes:
+    """A record that changes, under labels that external-dns has encrypted once more."""
+    new_address = address("192.0.2.2", resource=resource, txt_encryption_nonce=NEW_SECRET[:16])
+    return Changes(
+        update_old=(address("192.0.2.1", txt_encryption_nonce=NONCE), txt(named)),
+        update_new=(new_address, txt(NEW_SECRET)),
+    )
+
+
+MOVED = Update(ADDRESS, RecordSpec(NAME, "A", "192.0.2.2", 0))
+ENCRYPTED_ANEW = Update(txt_row(SECRET), RecordSpec(OWNERSHIP, "TXT", NEW_SECRET, 0))
+
+
+def test_a_text_that_was_encrypted_anew_and_says_the_same_is_written_once_its_record_is() -> None:
+    moved, text_after = steps(planned(encrypted_anew(), txt_row(SECRET), ADDRESS))
+
+    assert (moved.operation, text_after.operation, text_after.needs) == (MOVED, ENCRYPTED_ANEW, (0,))
+
+
+def test_a_text_that_was_encrypted_anew_and_says_the_same_is_not_written_while_its_record_is_refused() -> None:
+    refused = row(NAME, "A", "192.0.2.2", is_enabled=False)
+
+    plan = planned(encrypted_anew(), txt_row(SECRET), ADDRESS, refused)
+
+    assert [refusal.reason for refusal in plan.refusals] == [RefusalReason.DISABLED_ROW]
+    assert operations(plan) == []
+
+
+def test_an_encrypted_text_is_rewritten_first_when_its_labels_change() -> None:
+    plan = planned(encrypted_anew(resource="ingress/x/other"), txt_row(SECRET), ADDRESS)
+
+    assert operations(plan) == [ENCRYPTED_ANEW, MOVED]
+
+
+def test_an_encrypted_text_is_rewritten_first_when_external_dns_names_it_in_other_words() -> None:
+    """It says another owner then: the one that external-dns migrates from."""
+    plan = planned(encrypted_anew(named=f"{NONCE}bmV3"), txt_row(SECRET), ADDRESS)
+
+    assert operations(plan) == [ENCRYPTED_ANEW, MOVED]
+
+
+def test_a_text_that_the_named_one_was_to_replace_goes_in_its_place() -> None:
+    """With `--txt-cache-interval`, external-dns does not look whether it was replaced."""
+    note = Voucher(OWNERSHIP, SECRET, OwnedSet(NAME, frozenset({"A"})), frozenset(), False, True, OTHER_SECRET)
+    named_labels = {"txt_encryption_nonce": OTHER_SECRET[:16]}
+    changes = change(OTHER_SECRET, NEW_SECRET, **named_labels)
+
+    assert left(planned(changes, txt_row(SECRET), ADDRESS), txt_row(SECRET), ADDRESS) == [SECRET, NEW_SECRET]
+    assert left(planned(changes, txt_row(SECRET), ADDRESS, noted=[note]), txt_row(SECRET), ADDRESS) == [NEW_SECRET]
+    removed = planned(removal(OTHER_SECRET, **named_labels), txt_row(SECRET), ADDRESS, noted=[note])
+    assert left(removed, txt_row(SECRET), ADDRESS) == []
+
+
+def test_a_text_that_the_named_one_was_to_replace_goes_where_the_same_is_wanted_again() -> None:
+    note = Voucher(
+        OWNERSHIP, text("ours", "ingress/x/old"), OwnedSet(NAME, frozenset({"A"})), frozenset(), False, True, text()
+    )
+    old = txt_row(note.value)
+
+    assert left(planned(change(text(), text()), old, ADDRESS, noted=[note]), old, ADDRESS) == [text()]
+
+
+def test_values_that_an_earlier_call_left_go_with_those_that_it_was_to_write() -> None:
+    note = Voucher(OWNERSHIP, text(), OwnedSet(NAME, frozenset({"A"})), frozenset({"192.0.2.1", "192.0.2.2"}), False)
+    by_hand = row(NAME, "A", "192.0.2.9")
+    named, other = address("192.0.2.2"), address("192.0.2.3")
+
+    def addresses(changes: Changes) -> set[str]:
+        world = World([txt_row(text()), ADDRESS, by_hand])
+        world.play(planned(changes, txt_row(text()), ADDRESS, by_hand, noted=[note]))
+        return set(world.live(NAME, "A"))
+
+    assert addresses(Changes(update_old=(named,), update_new=(other,))) == {"192.0.2.3", "192.0.2.9"}
+    assert addresses(Changes(update_old=(named,), update_new=(named,))) == {"192.0.2.2", "192.0.2.9"}
+    assert addresses(Changes(delete=(named,))) == {"192.0.2.9"}
+    assert addresses(Changes(create=(other,))) == {"192.0.2.1", "192.0.2.3", "192.0.2.9"}
+
+
+def test_of_two_encrypted_texts_that_say_the_same_the_wanted_one_stays() -> None:
+    plan = planned(encrypted_anew(), txt_row(SECRET), txt_row(NEW_SECRET), ADDRESS)
+
+    assert left(plan, txt_row(SECRET), txt_row(NEW_SECRET), ADDRESS) == [NEW_SECRET]
+
+
+def test_an_encrypted_text_that_is_disabled_does_not_stand_for_the_wanted_one() -> None:
+    disabled = row(OWNERSHIP, "TXT", SECRET, is_enabled=False)
+
+    assert NEW_SECRET in left(planned(encrypted_anew(), disabled, ADDRESS), disabled, ADDRESS)
 
 
 @pytest.mark.parametrize(("stored", "named"), [(text(), OTHER_SECRET), (SECRET, text())])

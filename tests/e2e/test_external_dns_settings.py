@@ -4,8 +4,10 @@ from dataclasses import replace
 
 import pytest
 
+from tests.support.controller import Controller, faults
 from tests.support.desired import DESIRED, HeldRow, heritage, wanted
 from tests.support.scene import Scene, Stage, changed
+from tests.support.storeviews import UnifiView
 
 # Under `noop` external-dns takes every listed record within its filter for its own; this is what keeps the rows of
 # other people safe.
@@ -118,6 +120,11 @@ ONE, TWO = DESIRED["a-one"], wanted("A", "second.example.org", ["192.0.2.132"])
 BY_HAND = HeldRow("second.example.org", "A", "192.0.2.77")
 
 
+def controller_of(scene: Scene) -> Controller:
+    assert isinstance(scene.store, UnifiView)
+    return scene.store.controller
+
+
 def texts(scene: Scene, name: str) -> list[str]:
     return [row.value for row in scene.store.held() if (row.name, row.type) == (name, "TXT")]
 
@@ -148,6 +155,88 @@ def test_records_are_changed_and_removed_with_their_one_text_after_encryption_wa
         assert external_dns.once().is_no_op
 
         assert BY_HAND in scene.store.held()
+
+
+@pytest.mark.parametrize("store", ["v2"], indirect=True)
+@pytest.mark.parametrize("obstacle", ["a disabled row", "an error of the controller"])
+def test_an_encrypted_text_stays_as_it_is_while_its_record_cannot_be_written(stage: Stage, obstacle: str) -> None:
+    """external-dns encrypts it anew in each pass. Each write makes the gateway load its resolver again."""
+    value = "192.0.2.243" if obstacle == "a disabled row" else "192.0.2.133"
+    with stage() as scene:
+        controller = controller_of(scene)
+        external_dns = replace(scene.external_dns, extra=OWNERSHIP_FORMATS["encrypted"])
+        scene.desire({"one": ONE})
+        assert external_dns.once().exit_code == 0, scene.daemon.tail
+        before = scene.store.held()
+        scene.objects.replace("one", wanted("A", ONE.name, [value]).endpoint)
+        controller.fault(faults.bad_gateway(), "write", name=ONE.name)
+        scene.start_counting()
+
+        for _ in range(2):
+            external_dns.once()
+
+        applies = [call for call in scene.recorder.calls if (call.method, call.path) == ("POST", "/records")]
+        assert [500 <= call.status_code <= 510 for call in applies] == [True, True]
+        assert controller.resolver_reloads == 0
+        assert scene.store.held() == before
+
+        controller.faults.clear()
+        scene.objects.replace("one", wanted("A", ONE.name, ["192.0.2.134"]).endpoint)
+        assert external_dns.once().exit_code == 0, scene.daemon.tail
+        assert external_dns.once().is_no_op
+        scene.objects.delete("one")
+        assert external_dns.once().exit_code == 0, scene.daemon.tail
+        assert scene.store.held() == scene.foreign
+
+
+@pytest.mark.parametrize("store", ["v2"], indirect=True)
+@pytest.mark.parametrize("ownership", ["readable", "encrypted"])
+def test_nothing_stays_behind_where_external_dns_does_not_look_whether_it_was_replaced(
+    stage: Stage, ownership: str
+) -> None:
+    """With a cache it takes what it has sent for what is there, also where that failed, and names it the next time."""
+    with stage() as scene:
+        controller = controller_of(scene)
+        extra = [*OWNERSHIP_FORMATS.get(ownership, ()), "--txt-cache-interval=1h"]
+        other = wanted("A", ONE.name, ["192.0.2.133"])  # another resource, which the text names
+        scene.desire({"one": ONE})
+        with replace(scene.external_dns, extra=extra).loop() as loop:
+            loop.wait_settled()
+            scene.desire({"other": other})
+            loop.wait_settled()
+            fault = controller.fault(faults.bad_gateway(), "write")
+            scene.objects.delete("one")
+            loop.wait_for_soft_error()
+            controller.faults.remove(fault)
+            other = wanted("A", ONE.name, ["192.0.2.134"])
+            scene.objects.replace("other", other.endpoint)
+            scene.until_asked_for({"other": other})
+            loop.wait_settled()
+            assert HeldRow(ONE.name, "A", "192.0.2.134") in scene.store.held()
+            assert len(texts(scene, ONE.ownership_name)) == 1
+            scene.objects.delete("other")
+            scene.until_asked_for({})
+            loop.wait_settled()
+
+        assert scene.store.held() == scene.foreign
+
+
+@pytest.mark.parametrize("store", ["v2"], indirect=True)
+def test_an_encrypted_text_says_the_new_owner_after_a_migration(stage: Stage) -> None:
+    encrypted = OWNERSHIP_FORMATS["encrypted"]
+    with stage() as scene:
+        scene.desire({"one": ONE, "two": TWO})
+        assert replace(scene.external_dns, extra=encrypted).once().exit_code == 0, scene.daemon.tail
+        new = replace(scene.external_dns, owner_id="new", extra=encrypted)
+
+        migrating = replace(new, extra=[*encrypted, "--migrate-from-txt-owner=tunnelgw-tests"])
+        assert migrating.once().exit_code == 0, scene.daemon.tail
+        assert new.once().is_no_op
+        for name in ("one", "two"):
+            scene.objects.delete(name)
+        assert new.once().exit_code == 0, scene.daemon.tail
+
+        assert scene.store.held() == scene.foreign
 
 
 @pytest.mark.parametrize("store", ["v2"], indirect=True)
