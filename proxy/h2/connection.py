@@ -6,9 +6,9 @@
 
 `receive` never raises for anything the peer sends: stream errors reset the stream, connection errors queue a GOAWAY and
 end with a `ConnectionTerminated` event. No sockets, clocks, threads or logs: `now_s` is any clock that never runs
-backwards, used for the limits of `abuse` only. One thread at a time; connections of one thread share a `Caches`.
-Frames are dispatched by their type; rules about heads live in `fields`, those about windows, streams and settings in
-the modules of these names.
+backwards, used for the limits of `abuse` only; windows ask the line for the time (`carried_by`). One thread at a time;
+connections of one thread share a `Caches`. Frames are dispatched by their type; rules about heads live in `fields`,
+those about windows, streams and settings in the modules of these names.
 """
 
 from collections import deque

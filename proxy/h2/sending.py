@@ -13,7 +13,7 @@ from proxy.h2.errors import ErrorCode, LocalProtocolError
 from proxy.h2.fieldlines import BlockEncoder
 from proxy.h2.settings import PeerSettings, Settings
 from proxy.h2.streams import MOST_REMEMBERED_RESETS, Gone, Stream, StreamTable
-from proxy.h2.windows import INITIAL_WINDOW_BYTES, Pool, SharedWindow
+from proxy.h2.windows import INITIAL_WINDOW_BYTES, Line, Pool, SharedWindow
 from proxy.heads import Fields, RequestHead, ResponseHead
 
 # Larger DATA frames gain nothing (measured) and keep other streams waiting.
@@ -54,6 +54,10 @@ class Sending:
         increment = settings.connection_window_bytes - INITIAL_WINDOW_BYTES
         if increment:
             self._output.append(frames.encode_window_update(0, increment))
+
+    def carried_by(self, line: Line) -> None:
+        """Windows for bodies become no wider than `line` can use, which is asked when credit is announced."""
+        self._pool.line = line
 
     # -- the third door ----------------------------------------------------------------------------------------------
 

@@ -7,9 +7,12 @@ streams that stand still take up the window of their connection.
 
 A stream begins with a small window, which every stream has at any time. What it releases proves that somebody takes
 its body: then it gets its share of the `Pool` of its connection. One that stands still gets nothing.
+
+No window is wider than what comes in `_QUEUE_S` and two round trips. More would not come faster: it would lie somewhere
+on the way, and the requests of others behind it.
 """
 
-from typing import Final
+from typing import Final, Protocol
 
 from proxy.h2.errors import ErrorCode, LocalProtocolError, RemoteProtocolError
 
@@ -18,6 +21,27 @@ MAX_WINDOW_BYTES = 0x7FFFFFFF
 
 _SHARES: Final = 8
 """One stream has at most this part of what the pool would have without it."""
+_QUEUE_S: Final = 0.25
+"""What is announced beyond two round trips: lines falter, and what was lost comes again while the rest waits for it."""
+_LONGEST_ROUND_TRIP_S: Final = 1.0
+"""Over satellites it is 0.6."""
+_GROWTH: Final = 4
+"""So many times its size a window has next, at the most, and half of it at the least."""
+_UNDELAYED: Final = 1.5
+"""Round trips that a window takes whose bytes did not have to wait."""
+_SHORTEST_SPAN_S: Final = 1e-6
+_FORGOTTEN: Final = 8
+"""This part of what was usual, in a step of a stream that earns less."""
+
+
+class Line(Protocol):
+    """What carries a connection, as far as its owner knows."""
+
+    @property
+    def now_s(self) -> float: ...
+    @property
+    def round_trip_s(self) -> float:
+        """The shortest of late."""
 
 
 def widened(window_bytes: int, increment: int, stream_id: int) -> int:
@@ -70,19 +94,44 @@ class Pool:
     then stand still; and those that move give back what is more than that when others come.
     """
 
-    __slots__ = ("first_bytes", "free_bytes", "max_bytes")
+    __slots__ = (
+        "_round_trip_s",
+        "first_bytes",
+        "first_step_bytes",
+        "free_bytes",
+        "line",
+        "max_bytes",
+        "usual_bytes",
+    )
 
     def __init__(self, first_bytes: int, max_bytes: int, pool_bytes: int) -> None:
         self.first_bytes = first_bytes
+        self.first_step_bytes = max(1, first_bytes // 2)
         self.max_bytes = max(first_bytes, max_bytes)
         """Of the window of one stream."""
         self.free_bytes = pool_bytes
+        self.line: Line | None = None
+        """None: it is not known, and windows are as wide as the pool allows."""
+        self.usual_bytes = 0
+        """What the fastest stream has earned of late, with which the next one begins."""
+        self._round_trip_s = _LONGEST_ROUND_TRIP_S
 
-    def resized(self, size_bytes: int, least_bytes: int) -> int:
+    def earned(self, size_bytes: int, moved_bytes: int, span_s: float, round_trip_s: float) -> int:
+        """What a window of this size may have next, by which as much was moved in that time."""
+        # The shortest ever: it says how long the line is, and not how much waits there.
+        self._round_trip_s = round_trip_s = min(self._round_trip_s, round_trip_s)
+        due_bytes = moved_bytes * (_QUEUE_S + 2 * round_trip_s) / max(span_s, _SHORTEST_SPAN_S)
+        # Nothing of it has waited on the way. (While windows grow, what was moved is less than they let through.)
+        least_bytes = 2 * size_bytes if span_s <= _UNDELAYED * round_trip_s else size_bytes // 2
+        earned_bytes = int(min(max(due_bytes, least_bytes), _GROWTH * size_bytes))
+        self.usual_bytes = max(earned_bytes, self.usual_bytes - self.usual_bytes // _FORGOTTEN)
+        return earned_bytes
+
+    def resized(self, size_bytes: int, least_bytes: int, most_bytes: int) -> int:
         """The size that a stream's window of this size, which drains, is to have next."""
         first_bytes = self.first_bytes
         share_bytes = (self.free_bytes + size_bytes - first_bytes) // _SHARES
-        next_bytes = max(min(self.max_bytes, first_bytes + share_bytes), first_bytes, least_bytes)
+        next_bytes = max(min(self.max_bytes, first_bytes + share_bytes, most_bytes), first_bytes, least_bytes)
         self.free_bytes -= next_bytes - size_bytes
         return next_bytes
 
@@ -90,13 +139,17 @@ class Pool:
 class StreamWindow(ReceiveWindow):
     """Of a stream; `close` gives back to the pool what it had of it."""
 
-    __slots__ = ("_is_ended", "_pool", "size_bytes")
+    __slots__ = ("_is_ended", "_pool", "_steps", "size_bytes")
 
+    # Every response of a backend has one: what `ReceiveWindow` does is written out.
     def __init__(self, pool: Pool) -> None:
-        super().__init__(pool.first_bytes)
+        self.available = self.size_bytes = pool.first_bytes
+        self.held = self.returnable = 0
+        self.step = pool.first_step_bytes
         self._pool = pool
         self._is_ended = False
-        self.size_bytes = pool.first_bytes
+        self._steps: tuple[float, float, int] | None = None
+        """When credit was announced the time before, when last, and how much then."""
 
     def drain(self, size_bytes: int) -> int:
         """`release` of what was taken, by which the window may change its size; no increment after the end."""
@@ -108,11 +161,28 @@ class StreamWindow(ReceiveWindow):
             return 0
         # What has been announced before cannot be taken back.
         size_before = self.size_bytes
-        self.size_bytes = self._pool.resized(size_before, size_before - increment)
+        most_bytes = self._most_bytes(increment)
+        self.size_bytes = self._pool.resized(size_before, size_before - increment, most_bytes)
         self.step = max(1, self.size_bytes // 2)
         change = self.size_bytes - size_before
         self.available += change
         return increment + change
+
+    def _most_bytes(self, increment: int) -> int:
+        """By what was moved in two steps, a whole window: no more can come in one piece, say when lost bytes that all
+        the others waited for have come again.
+        """
+        pool, size_bytes = self._pool, self.size_bytes
+        line = pool.line
+        if line is None:
+            return pool.max_bytes
+        now_s, steps = line.now_s, self._steps
+        if steps is None:
+            self._steps = now_s, now_s, 0
+            return pool.usual_bytes or _GROWTH * size_bytes
+        before_s, last_s, last_bytes = steps
+        self._steps = last_s, now_s, increment
+        return pool.earned(size_bytes, last_bytes + increment, now_s - before_s, line.round_trip_s)
 
     def end(self) -> None:
         """The peer sends nothing more: what the stream had of the pool goes back when nothing is held any more, however

@@ -13,6 +13,7 @@ import contextlib
 import fcntl
 import socket
 import ssl
+import struct
 import sys
 import termios
 from collections import deque
@@ -33,6 +34,10 @@ _MAX_BUFFERS: Final = 1024
 _MANY_BUFFERS: Final = 32
 _SMALL_BUFFER_BYTES: Final = 512
 _INT_BYTES: Final = 4
+_TCP_INFO_BYTES: Final = 152
+_SHORTEST_ROUND_TRIP_AT: Final = 148
+"""tcpi_min_rtt of struct tcp_info (linux/tcp.h)."""
+_NOT_MEASURED: Final = 0xFFFFFFFF
 _MAX_KEPT_ALIVE: Final = 8
 """How many times its own size a view may keep in memory while it waits."""
 
@@ -74,6 +79,16 @@ class Output:
     def acknowledged_bytes(self) -> int:
         """Of those handed over: taken by the peer's kernel. Means something while bytes are queued, and rises then."""
         return self.sent_bytes - self._kernel_bytes()
+
+    @property
+    def round_trip_s(self) -> float:
+        """The shortest of the last minutes, as the kernel has seen it; 0 where it knows none."""
+        with contextlib.suppress(OSError, struct.error):
+            info = self._sock.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, _TCP_INFO_BYTES)
+            (shortest_us,) = struct.unpack_from("I", info, _SHORTEST_ROUND_TRIP_AT)
+            if shortest_us != _NOT_MEASURED:
+                return float(shortest_us * 1e-6)
+        return 0.0
 
     def _kernel_bytes(self) -> int:
         with contextlib.suppress(OSError):

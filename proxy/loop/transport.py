@@ -142,6 +142,15 @@ class Transport:
     def acknowledged_bytes(self) -> int:
         return self._output.acknowledged_bytes
 
+    @property
+    def now_s(self) -> float:
+        return self._loop.now_s
+
+    @property
+    def round_trip_s(self) -> float:
+        """The shortest of the last minutes; 0 where the kernel knows none."""
+        return self._output.round_trip_s
+
     # -- receiving ---------------------------------------------------------------------------------------------------
 
     def pause_reading(self) -> None:

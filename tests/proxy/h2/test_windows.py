@@ -1,5 +1,8 @@
 """Windows for bodies: small at first, wider for streams that drain, and never all of the pool for those that do not."""
 
+import heapq
+import itertools
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -177,6 +180,119 @@ def test_what_a_stream_had_of_the_pool_goes_back_with_its_end() -> None:
     peer.window.close()
 
     assert pool.free_bytes == POOL_BYTES
+
+
+# -- over a line -------------------------------------------------------------------------------------------------------
+
+
+class Wire:
+    """Carries the body of a peer that always has more to send, packet after packet; a clock of its own."""
+
+    def __init__(self, bytes_per_s: float, round_trip_s: float) -> None:
+        self.bytes_per_s = bytes_per_s
+        self.round_trip_s = round_trip_s
+        self.now_s = 0.0
+
+    def carry(self, peer: Peer, seconds: float) -> int:
+        """Returns how many bytes have come until then, all of which were drained at once."""
+        ends_at_s = self.now_s + seconds
+        free_at_s, received_bytes, numbers = self.now_s, 0, itertools.count()
+        coming: list[tuple[float, int, int, int]] = [(self.now_s, next(numbers), peer.sendable_bytes, 0)]
+        peer.sendable_bytes = 0
+        while coming and coming[0][0] <= ends_at_s:
+            self.now_s, _, credit, size_bytes = heapq.heappop(coming)
+            for start in range(0, credit, PACKET_BYTES):
+                packet_bytes = min(PACKET_BYTES, credit - start)
+                free_at_s = max(free_at_s, self.now_s) + packet_bytes / self.bytes_per_s
+                heapq.heappush(coming, (free_at_s + self.round_trip_s / 2, next(numbers), 0, packet_bytes))
+            if size_bytes:
+                received_bytes += size_bytes
+                peer.window.take(size_bytes, 1)
+                increment = peer.window.drain(size_bytes)
+                heapq.heappush(coming, (self.now_s + self.round_trip_s / 2, next(numbers), increment, 0))
+        self.now_s = ends_at_s
+        # What is under way is what the window still lets come.
+        peer.sendable_bytes = peer.window.available
+        return received_bytes
+
+
+PACKET_BYTES = 1_400
+MBIT = 125_000
+QUEUE_S = 0.25
+RATES_MBIT = [1, 4, 8, 50]
+ROUND_TRIPS_S = [0.005, 0.04, 0.15, 0.6]
+
+
+def edge_pool(wire: Wire) -> Pool:
+    first_bytes, widest_bytes = EDGE_SETTINGS.stream_window_bytes, EDGE_SETTINGS.max_stream_window_bytes
+    pool = Pool(first_bytes, widest_bytes, EDGE_SETTINGS.window_pool_bytes)
+    pool.line = wire
+    return pool
+
+
+@pytest.mark.parametrize("rate_mbit", RATES_MBIT)
+@pytest.mark.parametrize("round_trip_s", ROUND_TRIPS_S)
+def test_a_large_body_fills_the_line_and_no_more_of_it_is_under_way_than_others_can_wait_for(
+    rate_mbit: int, round_trip_s: float
+) -> None:
+    wire = Wire(rate_mbit * MBIT, round_trip_s)
+    peer = Peer(edge_pool(wire))
+    wire.carry(peer, 8.0)
+
+    received_bytes = wire.carry(peer, 10.0)
+
+    widest_bytes = EDGE_SETTINGS.max_stream_window_bytes
+    assert peer.window.size_bytes <= 1.1 * wire.bytes_per_s * (QUEUE_S + 2 * round_trip_s)
+    # Where the widest window is too small for the line, only half of it at a time may be announced.
+    assert received_bytes >= 10.0 * min(0.9 * wire.bytes_per_s, widest_bytes / 2 / (round_trip_s + QUEUE_S / 2))
+
+
+def test_a_line_that_becomes_narrow_has_its_windows_narrowed() -> None:
+    wire = Wire(50 * MBIT, 0.04)
+    pool = edge_pool(wire)
+    peer = Peer(pool)
+    wire.carry(peer, 3.0)
+    assert peer.window.size_bytes > 50 * MBIT * QUEUE_S
+
+    wire.bytes_per_s = 2 * MBIT
+    wire.carry(peer, 30.0)
+
+    assert peer.window.size_bytes < 2 * 2 * MBIT * QUEUE_S
+    peer.window.close()
+    assert pool.free_bytes == EDGE_SETTINGS.window_pool_bytes
+
+
+@pytest.mark.parametrize(("rate_mbit", "most_bytes"), [(1, 64 * KIB), (50, 2 * MIB)])
+def test_the_next_body_begins_with_what_the_last_one_had(rate_mbit: int, most_bytes: int) -> None:
+    wire = Wire(rate_mbit * MBIT, 0.04)
+    pool = edge_pool(wire)
+    first = Peer(pool)
+    wire.carry(first, 5.0)
+    size_bytes = first.window.size_bytes
+    first.window.close()
+    assert size_bytes <= most_bytes
+
+    second = Peer(pool)
+    second.send(EDGE_SETTINGS.stream_window_bytes)
+    second.drain(EDGE_SETTINGS.stream_window_bytes)
+
+    assert second.window.size_bytes == pytest.approx(size_bytes, rel=0.1)
+
+
+def test_bytes_that_come_in_one_piece_after_a_lost_one_widen_no_window() -> None:
+    wire = Wire(MBIT, 0.04)
+    peer = Peer(edge_pool(wire))
+    wire.carry(peer, 5.0)
+    size_bytes = peer.window.size_bytes
+
+    for _ in range(20):
+        # As much as may be under way is held back by one packet that comes again.
+        wire.now_s += peer.window.available / MBIT
+        peer.send(peer.sendable_bytes)
+        for _ in range(8):
+            peer.drain(-(-size_bytes // 8))
+        peer.drain(peer.window.held)
+        assert peer.window.size_bytes <= 2 * MBIT * (QUEUE_S + 2 * wire.round_trip_s)
 
 
 # -- in a connection ---------------------------------------------------------------------------------------------------

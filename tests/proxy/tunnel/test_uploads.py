@@ -60,6 +60,25 @@ def test_uploads_that_stand_still_hold_up_no_other_however_many_they_are(rig: Ri
     assert rig.call(lambda: sum(each.received_bytes for each in rig.services.held)) == held + STANDING * drained_bytes
 
 
+def test_an_upload_that_comes_slowly_has_little_under_way(rig: Rig) -> None:
+    (record,) = rig.edge.wait_for_registered(1)
+    pieces, piece_bytes = 32, SETTINGS.stream_window_bytes
+    call = upload(rig, f"/stall/{pieces * piece_bytes}")
+    for _ in range(pieces):
+        call.send(bytes(piece_bytes))
+        rig.edge.ping(record)
+        rig.pass_time(0.5)
+
+    call.send(bytes(2 * SETTINGS.max_stream_window_bytes), waits=False)
+    settle(rig, record)
+
+    assert received(rig) - pieces * piece_bytes <= 2 * SETTINGS.stream_window_bytes
+
+
+def received(rig: Rig) -> int:
+    return rig.call(lambda: sum(each.received_bytes for each in rig.services.held))
+
+
 def test_an_upload_that_is_answered_early_is_stopped_at_once(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("proxy.doors.rests.REST_S", LONGER_THAN_TESTS_S)
     (record,) = rig.edge.wait_for_registered(1)
