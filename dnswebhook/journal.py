@@ -89,7 +89,7 @@ class Journal:
             notes = _decoder.decode(self._path.read_bytes())
         except FileNotFoundError:
             return ()
-        except (OSError, msgspec.DecodeError, UnicodeDecodeError) as error:
+        except (OSError, msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
             log.warning("remembered ownership records are unreadable, forgotten", error=error, path=str(self._path))
             return ()
         if notes.store != self._store:

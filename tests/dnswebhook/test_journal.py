@@ -59,7 +59,9 @@ def test_notes_about_another_store_are_not_followed(tmp_path: Path) -> None:
     assert () == Journal(tmp_path, "https://two.example default").vouchers
 
 
-@pytest.mark.parametrize("content", [b"", b"{", b'{"store": 1}', b"\xff", b"[]"])
+@pytest.mark.parametrize(
+    "content", [b"", b"{", b'{"store": 1}', b"\xff", b"[]", b'{"more":' + b"[" * 10_000], ids=lambda it: it[:9]
+)
 def test_a_damaged_file_is_forgotten(tmp_path: Path, content: bytes) -> None:
     (tmp_path / FILE_NAME).write_bytes(content)
 

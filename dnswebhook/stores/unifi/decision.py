@@ -62,7 +62,7 @@ class DecisionFile:
             remembered = msgspec.json.decode(self._path.read_bytes(), type=_Remembered)
         except FileNotFoundError:
             return None
-        except (OSError, msgspec.DecodeError, UnicodeDecodeError) as error:
+        except (OSError, msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
             log.warning("remembered controller API is unreadable, asking again", error=error, path=str(self._path))
             return None
         is_same = remembered.base_url == self._settings.address.base_url

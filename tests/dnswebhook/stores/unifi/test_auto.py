@@ -152,7 +152,10 @@ def test_the_decision_survives_a_restart_while_the_controller_is_down(
     assert [path.name for path in tmp_path.iterdir()] == [FILE]
 
 
-@pytest.mark.parametrize("damage", [b"", b"{", b"\xff\xfe", b'{"base_url":1}', b"null"], ids=repr)
+DEEP = b'{"base_url":"","more":' + b"[" * 10_000
+
+
+@pytest.mark.parametrize("damage", [b"", b"{", b"\xff\xfe", b'{"base_url":1}', b"null", DEEP], ids=lambda it: it[:9])
 def test_a_damaged_file_is_ignored_and_replaced(
     controller: Controller, open_store: OpenStore, deadline: Deadline, tmp_path: Path, damage: bytes
 ) -> None:
