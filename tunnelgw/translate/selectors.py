@@ -25,7 +25,7 @@ def admits(view: View, allowed: NamespacesFrom, own: str, namespace: str) -> boo
             return namespace == own
         case "Selector":
             selector = allowed.selector
-            return selector is not None and not problem(selector) and _selects(selector, _labels(view, namespace))
+            return selector is not None and not problem(selector) and _selects_namespace(view, selector, namespace)
     return False
 
 
@@ -46,9 +46,16 @@ def problem_of(allowed: NamespacesFrom) -> str:
     return problem(allowed.selector) if allowed.from_ == "Selector" else ""
 
 
-def _labels(view: View, namespace: str) -> dict[str, str]:
+def _selects_namespace(view: View, selector: LabelSelector, namespace: str) -> bool:
+    """Of one that we have not heard of yet, its name is all that is known: which labels it lacks is not."""
     found = view.get(Kind.NAMESPACE, Key("", namespace))
-    return {**(found.metadata.labels if found else {}), NAME_LABEL: namespace}
+    if found is None and not _asks_for_name_alone(selector):
+        return False
+    return _selects(selector, {**(found.metadata.labels if found else {}), NAME_LABEL: namespace})
+
+
+def _asks_for_name_alone(selector: LabelSelector) -> bool:
+    return {*selector.match_labels, *(each.key for each in selector.match_expressions)} <= {NAME_LABEL}
 
 
 def _selects(selector: LabelSelector, labels: dict[str, str]) -> bool:
