@@ -23,6 +23,7 @@ from tunnelgw.model.meta import Key
 from tunnelgw.model.own import TUNNELGW, GatewayClassConfig, GatewayClassConfigSpec, GatewayConfig, GatewayConfigSpec
 from tunnelgw.model.refs import SecretKeyRef
 from tunnelgw.model.snapshot import Entry, Index, Snapshot
+from tunnelgw.translate.certificates import NOT_READ
 from tunnelgw.translate.gateways import SHARED
 
 NAMING_TUNNELS = frozenset({Kind.GATEWAY_CLASS, Kind.GATEWAY, Kind.GATEWAY_CLASS_CONFIG, Kind.GATEWAY_CONFIG})
@@ -281,8 +282,10 @@ def _secret(snapshot: Snapshot, ref: SecretKeyRef, namespace: str, field: str) -
     found = snapshot.read(Entry(Kind.SECRET, key))
     if not isinstance(found, core.Secret):
         return Credentials(None, f"secret not found: {key} (key {field})")
+    if found.data is None:
+        return Credentials(None, f"Secret {key} key {field}: the Secret {NOT_READ}")
     try:
-        text = base64.b64decode((found.data or {}).get(field, ""), validate=True).decode().strip()
+        text = base64.b64decode(found.data.get(field, ""), validate=True).decode().strip()
     except ValueError:
         return Credentials(None, f"Secret {key} key {field}: not text in base64")
     if not text:

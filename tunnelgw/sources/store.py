@@ -16,6 +16,8 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
+import msgspec
+
 from tunnelgw.model.core import ConfigMap, Secret
 from tunnelgw.model.gateways import Gateway, holding
 from tunnelgw.model.kinds import Kind
@@ -270,7 +272,10 @@ class Store:
             self._mark()
 
     def _kept(self, entry: Entry, item: Secret | ConfigMap, *, is_whole: bool) -> Object:
-        """With its data if an object names it. Without data it may have been trimmed before it was named."""
+        """With its data if an object names it. Without data it may have been trimmed before it was named.
+
+        One that is kept has `data` None only while it is unread, and none in it where there really is none.
+        """
         if not self._named[entry]:
             self._stubs.add(entry)
             return stub(item)
@@ -282,7 +287,7 @@ class Store:
         if self._unread.pop(entry, None) is not None:
             self._be_patient()
             self._turn.notify_all()
-        return item
+        return msgspec.structs.replace(item, data={}) if item.data is None else item
 
     def _name(self, old: Object | None, new: Object | None) -> None:
         """Count references anew, after `new` has taken the place of `old`."""

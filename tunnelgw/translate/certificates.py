@@ -31,6 +31,8 @@ from tunnelgw.translate.verdicts import false
 
 TLS_SECRET = "kubernetes.io/tls"  # noqa: S105  # a type, not a secret
 CA_KEY = "ca.crt"
+NOT_READ = "could not be read yet"
+"""It is there, but the API server has refused its content so far, or has not answered: that says nothing of it."""
 _MIN_RSA_BITS, _MIN_EC_BITS = 2048, 224  # OpenSSL's security level 2, the default of the distributions
 _MAX_HOSTNAME = 253
 """Longer, it is the name of no host."""
@@ -114,7 +116,9 @@ def pair_in_secret(view: View, key: Key) -> KeyPair | BadReference:
         return BadReference(Cause.NOT_FOUND, f"Secret {key} does not exist")
     if secret.type != TLS_SECRET:
         return _unusable(key, f"is of type {secret.type}, want {TLS_SECRET}")
-    data = secret.data or {}
+    data = secret.data
+    if data is None:
+        return _unusable(key, NOT_READ)
     try:
         chain = x509.load_pem_x509_certificates(_decode(data.get("tls.crt", "")))
         names = _dns_names(chain[0])
@@ -146,7 +150,9 @@ def bundle_in_config_map(view: View, key: Key) -> CaBundle | BadReference:
     config_map = view.get(Kind.CONFIG_MAP, key)
     if not isinstance(config_map, ConfigMap):
         return BadReference(Cause.NOT_FOUND, f"ConfigMap {key} does not exist")
-    pem = authorities((config_map.data or {}).get(CA_KEY, ""))
+    if config_map.data is None:
+        return BadReference(Cause.NOT_USABLE, f"ConfigMap {key} {NOT_READ}")
+    pem = authorities(config_map.data.get(CA_KEY, ""))
     if pem is None:
         return BadReference(Cause.NOT_USABLE, f"ConfigMap {key} has no certificates in PEM under {CA_KEY}")
     return CaBundle(pem)

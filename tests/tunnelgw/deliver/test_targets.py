@@ -290,13 +290,23 @@ def test_a_secret_that_holds_no_text_is_told_as_such() -> None:
 def test_a_secret_without_a_usable_value_is_told_as_such() -> None:
     config = [gateway_class("one", "one"), class_config("one")]
     blank, other = secret("provider", api_token=" \n"), secret("provider", token="abc")
-    empty = (Kind.SECRET, make(Kind.SECRET, "provider", namespace="home"))
+    empty = (Kind.SECRET, make(Kind.SECRET, "provider", namespace="home", data={}))
     for unusable in (blank, other, empty):
         problem = tunnels(Snapshot.of([*config, unusable]), DISCOVERY)[ONE].token.problem
 
         assert problem == (
             "Secret home/provider key api-token: the Secret exists but has no usable value at the expected key"
         )
+
+
+def test_nothing_is_said_of_what_a_secret_holds_that_could_not_be_read() -> None:
+    unread = (Kind.SECRET, make(Kind.SECRET, "provider", namespace="home"))
+
+    problem = tunnels(Snapshot.of([gateway_class("one", "one"), class_config("one"), unread]), DISCOVERY)[
+        ONE
+    ].token.problem
+
+    assert problem == "Secret home/provider key api-token: the Secret could not be read yet"
 
 
 def test_a_token_that_no_header_can_carry_is_a_problem_that_does_not_show_it() -> None:

@@ -10,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.tunnelgw.sources.objects import gateway, make, route, secret
+from tunnelgw.model.core import Secret
 from tunnelgw.model.gateways import Gateway
 from tunnelgw.model.kinds import Kind
 from tunnelgw.model.meta import Key, Object
@@ -334,8 +335,12 @@ def test_a_secret_trimmed_before_it_was_named_is_fetched() -> None:
 
     assert trimmed == secret("cert")
     assert store.wait_unread(0.0) == (CERT,)
+    assert store.take().snapshot.read(CERT) == trimmed, "nothing is known of its data"
     store.fill(CERT, secret("cert"))
     assert is_ready(store), "a Secret that really has no data is not fetched for ever"
+    found = store.take().snapshot.read(CERT)
+    assert isinstance(found, Secret)
+    assert found.data == {}, "that it has none is known now"
 
 
 def test_the_controllers_own_secret_keeps_its_data_without_a_reference() -> None:

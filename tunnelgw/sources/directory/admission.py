@@ -17,6 +17,7 @@ from tunnelgw.sources.directory.manifests import Document
 from tunnelgw.sources.directory.schema.common import LABEL, NAMESPACE, SECTION
 from tunnelgw.sources.directory.schema.kinds import BY_API_VERSION, SPECS, misspelling
 from tunnelgw.sources.directory.schema.shapes import Place, Text
+from tunnelgw.sources.references import WITH_DATA
 
 NAMELESS: Final = "(document)"
 """The subject of a problem, where nobody can say which object it is."""
@@ -97,6 +98,8 @@ class Admitted(msgspec.Struct, frozen=True):
             "resourceVersion": hashlib.sha256(msgspec.json.encode(self.document) + status).hexdigest()[:16],
         }
         document = {**self.document, "metadata": metadata}
+        if self.entry.room in WITH_DATA:
+            document["data"] = document.get("data") or {}
         if status and "status" in resource.struct.__struct_fields__:
             document["status"] = msgspec.Raw(status)
         return msgspec.json.decode(msgspec.json.encode(document), type=resource.struct)

@@ -289,6 +289,17 @@ def test_plain_text_of_a_secret_is_encoded_and_never_part_of_a_message(site: Sit
     assert site.problems() == ["secret.yaml:9: data.token is not base64; plain text belongs into stringData"]
 
 
+@pytest.mark.parametrize("data", ["", "data:\n"], ids=["absent", "null"])
+def test_a_secret_without_data_is_known_to_hold_nothing(site: Site, data: str) -> None:
+    site.write("secret.yaml", f"apiVersion: v1\nkind: Secret\nmetadata: {{name: s}}\n{data}")
+    site.write("config.yaml", NAMING_SECRET)
+
+    secret = site.look().snapshot.all(Kind.SECRET)[Key("default", "s")]
+
+    assert isinstance(secret, Secret)
+    assert secret.data == {}
+
+
 def test_base64_of_a_secret_may_be_in_several_lines_and_is_stored_in_one(site: Site) -> None:
     site.write(
         "secret.yaml",
