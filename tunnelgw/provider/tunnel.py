@@ -4,12 +4,13 @@ Every pass reads first, since others write the same document; what they wrote si
 A write whose outcome is unclear is settled by the next pass. One thread may call.
 """
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterator
+from contextlib import contextmanager
 
 import msgspec
 
 from tunnelgw.provider.client import Configuration, ProviderClient
-from tunnelgw.provider.errors import NotThere, OldAnswer, Refused
+from tunnelgw.provider.errors import AuthenticationFailed, NotThere, OldAnswer, Refused
 from tunnelgw.provider.ingress import Revision, revise
 
 
@@ -48,7 +49,8 @@ class TunnelDocument:
 
     def check(self) -> None:
         """Raises ProviderError unless the tunnel can be configured here."""
-        tunnel = self._client.tunnel(self._account(), self._tunnel.tunnel_id)
+        with self._doubting():
+            tunnel = self._client.tunnel(self._account(), self._tunnel.tunnel_id)
         if tunnel.config_src == "local":
             raise Refused(
                 f"tunnel {tunnel.id} is configured locally (config_src local), so its connectors ignore the ingress "
@@ -65,6 +67,10 @@ class TunnelDocument:
         """Make the provider have rules of ours for exactly `hostnames`. Raises ProviderError."""
         if not self._is_checked:
             self.check()
+        with self._doubting():
+            return self._keep(hostnames)
+
+    def _keep(self, hostnames: Collection[str]) -> Pass:
         found, revision = self.compare(hostnames)
         self._require_news(found.version)
         foreign_edits = 0 if self._last_version is None else max(0, found.version - self._last_version)
@@ -76,6 +82,17 @@ class TunnelDocument:
         self._last_version = written.version
         foreign_edits += max(0, written.version - found.version - 1)
         return Pass(written.version, True, revision, foreign_edits)
+
+    @contextmanager
+    def _doubting(self) -> Iterator[None]:
+        """What was found out at the start is asked again after such an answer: the tunnel may have been deleted, and
+        the token, which stays the same, given another account.
+        """
+        try:
+            yield
+        except (AuthenticationFailed, NotThere):
+            self._account_id, self._is_checked = self._tunnel.account_id, False
+            raise
 
     def _require_news(self, version: int) -> None:
         """Versions only rise, so an older one is an answer of before: it knows nothing of what was written since. One

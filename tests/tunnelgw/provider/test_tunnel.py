@@ -6,10 +6,10 @@ import msgspec
 import pytest
 
 from daemonkit.secret import Secret
-from tests.support.controller.faults import Reset
+from tests.support.controller.faults import Reply, Reset
 from tests.support.provider import ACCOUNT_ID, TOKEN, TUNNEL_ID, Provider
 from tunnelgw.provider.client import ProviderClient
-from tunnelgw.provider.errors import NotThere, ProviderUnreachable, Refused
+from tunnelgw.provider.errors import AuthenticationFailed, NotThere, ProviderUnreachable, Refused
 from tunnelgw.provider.ingress import marker
 from tunnelgw.provider.tunnel import TunnelDocument, TunnelRef
 
@@ -127,6 +127,39 @@ def test_without_an_account_id_the_only_one_that_is_listed_is_taken(provider: Pr
     provider.accounts.clear()
     with pytest.raises(NotThere, match="lists 0 accounts, want exactly one"):
         document(client, "").keep({"a.example"})
+
+
+def test_a_token_that_was_given_another_account_is_asked_for_it_again(
+    provider: Provider, client: ProviderClient
+) -> None:
+    """Its owner does that in the dashboard, and its text stays the same."""
+    wrong = "f" * 32
+    provider.accounts[:] = [wrong]
+    kept = document(client, "")
+    with pytest.raises(NotThere, match="check tunnelID and accountID"):
+        kept.keep({"a.example"})
+
+    provider.accounts[:] = [ACCOUNT_ID]
+    assert kept.keep({"a.example"}).was_written
+
+    provider.accounts[:] = [wrong]
+    provider.tunnel.account_id = wrong
+    with pytest.raises(AuthenticationFailed):
+        kept.keep({"b.example"})
+    assert kept.keep({"b.example"}).was_written
+    assert provider.hostnames == ["b.example", "*"]
+
+
+def test_a_tunnel_that_was_deleted_meanwhile_is_told_as_such(provider: Provider, client: ProviderClient) -> None:
+    kept = document(client)
+    kept.keep({"a.example"})
+    provider.tunnel.deleted_at = "2026-05-04T03:02:01Z"
+    provider.fault(Reply(status=404, body="{}"), "read")
+
+    with pytest.raises(NotThere, match="check tunnelID and accountID"):
+        kept.keep({"a.example"})
+    with pytest.raises(NotThere, match="was deleted at 2026-05-04T03:02:01Z: create one, and change tunnelID"):
+        kept.keep({"a.example"})
 
 
 def test_a_tunnel_that_is_configured_locally_is_refused_before_anything_is_written(
