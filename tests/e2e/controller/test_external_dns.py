@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 from pathlib import Path
+
+import yaml
 
 from tests.e2e.controller.arena import Arena, until_serves
 from tests.proxy.site import Proxy, reserved_port
 from tests.support.daemon import Daemon
 from tests.support.external_dns import ExternalDns
+from tests.support.process import REPOSITORY
 from tests.support.storeviews import EmbeddedView
 from tests.support.webhook_client import WebhookClient
 from tunnelgw.model.kinds import Kind
+
+MANIFESTS = (REPOSITORY / "examples" / "dnswebhook.yaml").read_text(encoding="utf-8")
 
 
 def test_a_route_s_name_has_the_direct_address_in_the_store_until_the_route_goes(
@@ -43,3 +49,59 @@ def test_a_route_s_name_has_the_direct_address_in_the_store_until_the_route_goes
             arena.delete(Kind.HTTP_ROUTE, "web")
             assert external_dns.once().exit_code == 0, webhook.tail
             assert not [row for row in store.held() if row.name == "a.example.org"]
+
+
+def test_the_rights_in_the_manifests_are_enough_for_the_names_of_routes_of_gateways_and_of_listener_sets(
+    arena: Arena, proxy: Proxy, external_dns_program: Path, tmp_path: Path
+) -> None:
+    """Cluster-wide, with all sources, those that stand in a comment included."""
+    sources = re.findall(r"- (--(?:source=|gateway-)\S+)", MANIFESTS)
+    domain = f"{arena.namespace}.example"
+    store = EmbeddedView(tmp_path)
+    with reserved_port("127.0.0.2") as port:
+        arena.gateway(arena.gateway_class(direct="127.0.0.2"), port=port)
+        arena.cluster.patch(
+            Kind.GATEWAY, "gw", arena.namespace, {"spec": {"allowedListeners": {"namespaces": {"from": "Same"}}}}
+        )
+        listener = {"name": "more", "port": port, "protocol": "HTTP", "hostname": f"b.{domain}"}
+        arena.cluster.create(
+            Kind.LISTENER_SET, "more", {"parentRef": {"name": "gw"}, "listeners": [listener]}, arena.namespace
+        )
+        parent = {"group": "gateway.networking.k8s.io", "kind": "ListenerSet", "name": "more"}
+        arena.route("web", f"a.{domain}")
+        arena.route("set", f"b.{domain}")
+        arena.cluster.patch(Kind.HTTP_ROUTE, "set", arena.namespace, {"spec": {"parentRefs": [parent]}})
+        with (
+            arena.controller(proxies=[proxy]),
+            Daemon.dnswebhook(store.env) as webhook,
+            WebhookClient(webhook.url("api")) as client,
+        ):
+            until_serves(proxy, f"a.{domain}", f"b.{domain}")
+            arena.until_accepted("web")
+            arena.until_accepted("set")
+            arena.until_programmed()
+            client.list_records()
+            extra = [*sources, f"--domain-filter={domain}"]
+            kubeconfig = with_the_rights_of_the_manifests(arena, tmp_path)
+            external_dns = ExternalDns(external_dns_program, webhook.url("api"), kubeconfig, "", extra=extra)
+            external_dns = replace(external_dns, source="gateway-httproute", record_types=("A", "CNAME"))
+
+            outcome = external_dns.once()
+
+            assert outcome.exit_code == 0, outcome.log
+            rows = {(row.name, row.type, row.value) for row in store.held() if row.type != "TXT"}
+            assert rows == {(f"{each}.{domain}", "A", "127.0.0.2") for each in "ab"}
+
+
+def with_the_rights_of_the_manifests(arena: Arena, folder: Path) -> Path:
+    """A kubeconfig of the account in them."""
+    objects = {each["kind"]: each for each in yaml.safe_load_all(MANIFESTS)}
+    account = objects["ServiceAccount"]["metadata"]
+    admin, rbac = arena.cluster.admin, "/apis/rbac.authorization.k8s.io/v1"
+    admin.call("POST", "/api/v1/namespaces", objects["Namespace"])
+    admin.call("POST", f"/api/v1/namespaces/{account['namespace']}/serviceaccounts", objects["ServiceAccount"])
+    admin.call("POST", f"{rbac}/clusterroles", objects["ClusterRole"])
+    admin.call("POST", f"{rbac}/clusterrolebindings", objects["ClusterRoleBinding"])
+    path = folder / "kubeconfig"
+    arena.cluster.write_kubeconfig(path, account["namespace"], account["name"])
+    return path

@@ -110,6 +110,14 @@ class Cluster:
         path.write_text(json.dumps(document))
         return path
 
+    def write_kubeconfig(self, path: Path, namespace: str, account: str) -> None:
+        """Of a service account, with a token that is good for longer than tests take."""
+        accounts = f"/api/v1/namespaces/{namespace}/serviceaccounts"
+        answer = self.admin.call("POST", f"{accounts}/{account}/token", {"spec": {"expirationSeconds": 3600}})
+        document = json.loads(self.environment.kubeconfig.read_text())
+        document["users"] = [{"name": "admin", "user": {"token": answer["status"]["token"]}}]
+        path.write_text(json.dumps(document))
+
     def _make_account(self) -> None:
         """Exactly the roles that the chart ships, bound to a service account, whose token we use."""
         self.admin.call("POST", "/api/v1/namespaces", {"metadata": {"name": HOME}})
@@ -127,11 +135,7 @@ class Cluster:
             binding = {"metadata": {"name": name}, "roleRef": ref, "subjects": subjects}
             self.admin.call("POST", f"{place}/{kind.lower()}bindings", binding)
             assert wait_until(partial(self._may, role["rules"][0]), READY_S), f"no right by {file} after {READY_S:g} s"
-        path = f"/api/v1/namespaces/{HOME}/serviceaccounts/{ACCOUNT}/token"
-        answer = self.admin.call("POST", path, {"spec": {"expirationSeconds": 3600}})
-        document = json.loads(self.environment.kubeconfig.read_text())
-        document["users"] = [{"name": "admin", "user": {"token": answer["status"]["token"]}}]
-        self.kubeconfig.write_text(json.dumps(document))
+        self.write_kubeconfig(self.kubeconfig, HOME, ACCOUNT)
 
     def _may(self, rule: Any) -> bool:
         """Whether our account has a right: roles count a moment after they were made."""
