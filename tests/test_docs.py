@@ -77,6 +77,15 @@ def test_transcripts_differ_in_what_matters_and_not_in_times_ids_and_fingerprint
     assert not same([], ["more than was documented"])
 
 
+@pytest.mark.parametrize("page", sorted({page for page, _ in TOLD}), ids=lambda page: page.stem)
+def test_a_page_that_shows_what_curl_prints_says_that_it_prints_status_codes(page: Path) -> None:
+    commands = [
+        command.text for told, story in TOLD if told == page for each in story.blocks for command in each.commands
+    ]
+
+    assert not any(command.startswith("curl ") for command in commands) or "`~/.curlrc`" in without_blocks(page)
+
+
 def test_a_console_block_that_names_no_set_up_is_an_error() -> None:
     with pytest.raises(ValueError, match="line 2: a console block"):
         stories("text\n```console\n$ true\n```\n")
