@@ -267,6 +267,17 @@ def test_the_settings_of_the_manifests_are_accepted_at_the_first_start(tmp_path:
     assert (seen.returncode, "failed\tconnection" in seen.stdout) == (1, True), seen.stderr
 
 
+def test_wherever_the_manual_starts_external_dns_it_knows_the_records_that_it_wrote_another_way() -> None:
+    """A pass that removes them has to find the ownership records that the chart, the manifests or the unit made."""
+    *_, deployment = yaml.safe_load_all(MANIFESTS)
+    client, _ = deployment["spec"]["template"]["spec"]["containers"]
+    naming = {argument for argument in client["args"] if re.match("--(registry|txt-(prefix|wildcard))", argument)}
+    commands = re.findall(r"external-dns --kubeconfig(?:.*\\\n)+.*", MANUAL)
+
+    assert len(commands) == 2
+    assert [naming - set(command.split()) for command in commands] == [set(), set()]
+
+
 def test_the_values_of_the_chart_say_the_same_as_the_manifests() -> None:
     chart = yaml.safe_load(VALUES)
     [deployment] = [each for each in yaml.safe_load_all(MANIFESTS) if each["kind"] == "Deployment"]
