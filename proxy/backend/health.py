@@ -6,7 +6,8 @@ Active (`AddressHealth.probed`): an address is used until so many probes in a ro
 that have not.
 """
 
-from collections import deque
+import heapq
+from itertools import count
 
 from proxy import document
 
@@ -58,10 +59,12 @@ class Outliers:
         self._policy = policy
         self._ejection_time_s = document.seconds(policy.ejection_time)
         self._max_ejected = len(addresses) * policy.max_ejected_percent // 100
-        untils_s = [(address.ejected_until_s, place) for place, address in enumerate(addresses)]
-        earliest = sorted((until_s, place) for until_s, place in untils_s if until_s is not None)
-        self._ejected = deque((until_s, addresses[place]) for until_s, place in earliest)
-        """The one whose time is over first comes first."""
+        self._turns = count()
+        self._ejected: list[tuple[float, int, AddressHealth]] = []
+        """A heap: the one whose time is over first comes first, which another policy may have ejected later."""
+        for address in addresses:
+            if address.ejected_until_s is not None:
+                self._note(address.ejected_until_s, address)
 
     @property
     def ejected(self) -> int:
@@ -76,7 +79,7 @@ class Outliers:
         address.consecutive_failures = 0
 
     def failed(self, address: AddressHealth, now_s: float) -> bool:
-        """True when that ejects it. `address` is one of these; `now_s` never goes back."""
+        """True when that ejects it. `address` is one of these."""
         address.consecutive_failures += 1
         if address.consecutive_failures < self._policy.consecutive_failures or address.ejected_until_s is not None:
             return False
@@ -84,8 +87,11 @@ class Outliers:
             return False
         until_s = now_s + self._ejection_time_s
         address.ejected_until_s = until_s
-        self._ejected.append((until_s, address))
+        self._note(until_s, address)
         return True
+
+    def _note(self, until_s: float, address: AddressHealth) -> None:
+        heapq.heappush(self._ejected, (until_s, next(self._turns), address))
 
     def restore(self, now_s: float) -> float | None:
         """Use those again whose time is over, or is soon where too many are ejected since others have left; returns
@@ -93,7 +99,7 @@ class Outliers:
         """
         ejected = self._ejected
         while ejected and (ejected[0][0] <= now_s or len(ejected) > self._max_ejected):
-            _, address = ejected.popleft()
+            *_, address = heapq.heappop(ejected)
             address.ejected_until_s = None
             # On trial: one more failure suffices.
             address.consecutive_failures = self._policy.consecutive_failures - 1

@@ -68,6 +68,21 @@ def test_what_fails_late_prolongs_no_ejection() -> None:
     assert address.is_usable
 
 
+def test_an_ejection_ends_in_its_time_also_after_ejections_have_become_shorter() -> None:
+    """While others are ejected for as long as it was before."""
+    address, other = AddressHealth(), AddressHealth()
+    assert Outliers(ejecting(), [address, other]).failed(address, 0.0)
+    shorter = document.PassiveHealth(consecutive_failures=1, ejection_time="1s", max_ejected_percent=100)
+    outliers = Outliers(shorter, [address, other])
+
+    assert outliers.failed(other, 1.0)
+
+    assert outliers.next_s == 2.0
+    assert outliers.restore(2.0) == 10.0
+    assert other.is_usable
+    assert not address.is_usable
+
+
 def test_an_address_whose_time_is_over_is_on_trial() -> None:
     """The next failure ejects it again, and a success ends the trial."""
     address = AddressHealth()
