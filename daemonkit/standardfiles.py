@@ -9,7 +9,7 @@ import os
 import signal
 import sys
 from collections.abc import Iterator
-from typing import Final
+from typing import Final, TextIO
 
 _STDERR: Final = 2
 _EXIT_UNWRITTEN: Final = 2
@@ -44,6 +44,14 @@ def printing(command: str) -> Iterator[None]:
         signal.raise_signal(signal.SIGPIPE)
         raise
     except OSError as error:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # the interpreter flushes again at its end
-        sys.stderr.write(f"{command}: the answer cannot be written: {error.strerror or error}\n")
+        _lead_nowhere(sys.stdout)
+        try:
+            sys.stderr.write(f"{command}: the answer cannot be written: {error.strerror or error}\n")
+        except OSError:  # both go to the same file: who reads nothing shall have the exit code
+            _lead_nowhere(sys.stderr)
         sys.exit(_EXIT_UNWRITTEN)
+
+
+def _lead_nowhere(file: TextIO) -> None:
+    """The interpreter flushes again at its end, and takes another exit code where that fails."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), file.fileno())

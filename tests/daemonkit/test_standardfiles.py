@@ -75,15 +75,25 @@ def test_a_command_whose_reader_has_seen_enough_ends_quietly(tmp_path: Path, com
 
 @pytest.mark.parametrize("command", ["dnswebhook check", "tunnelgw-proxy schema", "tunnelgw check --json ."])
 def test_a_command_whose_answer_cannot_be_written_says_so(tmp_path: Path, command: str) -> None:
+    done = ask_with_full_disk(tmp_path, command, subprocess.PIPE)
+
+    said = f"{command.partition(' -')[0]}: the answer cannot be written: No space left on device\n"
+    assert (done.returncode, done.stderr) == (2, said)
+
+
+@pytest.mark.parametrize("command", ["dnswebhook check", "tunnelgw-proxy schema", "tunnelgw check --json ."])
+def test_the_exit_code_says_it_where_errors_cannot_be_written_either(tmp_path: Path, command: str) -> None:
+    """As with `> answer 2>&1`."""
+    assert ask_with_full_disk(tmp_path, command, subprocess.STDOUT).returncode == 2
+
+
+def ask_with_full_disk(directory: Path, command: str, stderr: int) -> subprocess.CompletedProcess[str]:
     program, *arguments = command.split()
     package = "proxy" if program == "tunnelgw-proxy" else program
     env = {**os.environ, "PYTHONPATH": str(REPOSITORY), "DNSWEBHOOK_STORE": "embedded"}
-    env["DNSWEBHOOK_STATE_DIR"] = str(tmp_path)
+    env["DNSWEBHOOK_STATE_DIR"] = str(directory)
     asked = [sys.executable, "-m", package, *arguments]
     with Path("/dev/full").open("wb") as full:
-        done = subprocess.run(
-            asked, check=False, cwd=tmp_path, env=env, stdout=full, stderr=subprocess.PIPE, text=True, timeout=60
+        return subprocess.run(
+            asked, check=False, cwd=directory, env=env, stdout=full, stderr=stderr, text=True, timeout=60
         )
-
-    said = f"{program} {arguments[0]}: the answer cannot be written: No space left on device\n"
-    assert (done.returncode, done.stderr) == (2, said)
