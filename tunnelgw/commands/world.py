@@ -95,7 +95,10 @@ def _contents(names: Iterable[str], status_dir: str) -> Iterator[tuple[str, byte
                 raise NoWorld(f"{unreadable}: {reason}")
             yield from ((str(each), octets) for each, octets in sorted(changes.read.items()))
         else:
-            yield name, path.read_bytes()
+            try:
+                yield name, path.read_bytes()
+            except OSError as error:  # not each says the name
+                raise NoWorld(f"{name}: {error.strerror or error}") from error
 
 
 def _skipped(names: Iterable[str], status_dir: str) -> Iterator[Problem]:

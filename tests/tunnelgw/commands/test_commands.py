@@ -224,6 +224,13 @@ def test_a_path_that_is_not_there_is_told(folder: Path) -> None:
     assert result.stderr == f"tunnelgw check: {folder / 'nothing'}: No such file or directory\n"
 
 
+def test_a_file_that_breaks_while_it_is_read_is_told_by_its_name() -> None:
+    result = run("check", "/proc/self/mem")
+
+    assert result.returncode == 2
+    assert result.stderr == "tunnelgw check: /proc/self/mem: Input/output error\n"
+
+
 def test_explain_tells_route_backend_and_near_misses(folder: Path) -> None:
     taken = run("explain", "--manifests", str(folder), "http://shop.example.org/cart/1")
     missed = run("explain", "--manifests", str(folder), "http://shop.example.org/")
