@@ -41,7 +41,7 @@ class Line(Protocol):
     def now_s(self) -> float: ...
     @property
     def round_trip_s(self) -> float:
-        """The shortest of late."""
+        """The shortest of late; infinite where it is not known."""
 
 
 def widened(window_bytes: int, increment: int, stream_id: int) -> int:

@@ -11,6 +11,7 @@ Whoever has sent gives credit back: all that is owed after `send` was True (`deb
 
 import contextlib
 import fcntl
+import math
 import socket
 import ssl
 import struct
@@ -37,7 +38,8 @@ _INT_BYTES: Final = 4
 _TCP_INFO_BYTES: Final = 152
 _SHORTEST_ROUND_TRIP_AT: Final = 148
 """tcpi_min_rtt of struct tcp_info (linux/tcp.h)."""
-_NOT_MEASURED: Final = 0xFFFFFFFF
+_NOT_MEASURED: Final = (0xFFFFFFFF, 0)
+"""Linux has not yet; what only looks like Linux never does, and Linux itself knows no 0."""
 _MAX_KEPT_ALIVE: Final = 8
 """How many times its own size a view may keep in memory while it waits."""
 
@@ -82,13 +84,15 @@ class Output:
 
     @property
     def round_trip_s(self) -> float:
-        """The shortest of the last minutes, as the kernel has seen it; 0 where it knows none."""
-        with contextlib.suppress(OSError, struct.error):
+        """The shortest of the last minutes, by the kernel; infinite where it does not say, 0 without TCP."""
+        try:
             info = self._sock.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, _TCP_INFO_BYTES)
-            (shortest_us,) = struct.unpack_from("I", info, _SHORTEST_ROUND_TRIP_AT)
-            if shortest_us != _NOT_MEASURED:
-                return float(shortest_us * 1e-6)
-        return 0.0
+        except OSError:
+            return 0.0
+        if len(info) < _TCP_INFO_BYTES:
+            return math.inf
+        (shortest_us,) = struct.unpack_from("I", info, _SHORTEST_ROUND_TRIP_AT)
+        return math.inf if shortest_us in _NOT_MEASURED else float(shortest_us * 1e-6)
 
     def _kernel_bytes(self) -> int:
         with contextlib.suppress(OSError):

@@ -148,7 +148,7 @@ class Transport:
 
     @property
     def round_trip_s(self) -> float:
-        """The shortest of the last minutes; 0 where the kernel knows none."""
+        """The shortest of the last minutes; infinite where the kernel does not say, 0 without TCP."""
         return self._output.round_trip_s
 
     # -- receiving ---------------------------------------------------------------------------------------------------

@@ -2,6 +2,7 @@
 
 import heapq
 import itertools
+import math
 
 import pytest
 from hypothesis import given
@@ -190,7 +191,7 @@ class Wire:
 
     def __init__(self, bytes_per_s: float, round_trip_s: float) -> None:
         self.bytes_per_s = bytes_per_s
-        self.round_trip_s = round_trip_s
+        self.distance_s = self.round_trip_s = round_trip_s
         self.now_s = 0.0
 
     def carry(self, peer: Peer, seconds: float) -> int:
@@ -204,12 +205,12 @@ class Wire:
             for start in range(0, credit, PACKET_BYTES):
                 packet_bytes = min(PACKET_BYTES, credit - start)
                 free_at_s = max(free_at_s, self.now_s) + packet_bytes / self.bytes_per_s
-                heapq.heappush(coming, (free_at_s + self.round_trip_s / 2, next(numbers), 0, packet_bytes))
+                heapq.heappush(coming, (free_at_s + self.distance_s / 2, next(numbers), 0, packet_bytes))
             if size_bytes:
                 received_bytes += size_bytes
                 peer.window.take(size_bytes, 1)
                 increment = peer.window.drain(size_bytes)
-                heapq.heappush(coming, (self.now_s + self.round_trip_s / 2, next(numbers), increment, 0))
+                heapq.heappush(coming, (self.now_s + self.distance_s / 2, next(numbers), increment, 0))
         self.now_s = ends_at_s
         # What is under way is what the window still lets come.
         peer.sendable_bytes = peer.window.available
@@ -245,6 +246,21 @@ def test_a_large_body_fills_the_line_and_no_more_of_it_is_under_way_than_others_
     assert peer.window.size_bytes <= 1.1 * wire.bytes_per_s * (QUEUE_S + 2 * round_trip_s)
     # Where the widest window is too small for the line, only half of it at a time may be announced.
     assert received_bytes >= 10.0 * min(0.9 * wire.bytes_per_s, widest_bytes / 2 / (round_trip_s + QUEUE_S / 2))
+
+
+@pytest.mark.parametrize("rate_mbit", RATES_MBIT)
+@pytest.mark.parametrize("round_trip_s", ROUND_TRIPS_S)
+def test_a_large_body_fills_a_line_whose_round_trip_is_not_known(rate_mbit: int, round_trip_s: float) -> None:
+    wire = Wire(rate_mbit * MBIT, round_trip_s)
+    wire.round_trip_s = math.inf
+    peer = Peer(edge_pool(wire))
+    wire.carry(peer, 8.0)
+
+    received_bytes = wire.carry(peer, 10.0)
+
+    widest_bytes = EDGE_SETTINGS.max_stream_window_bytes
+    assert received_bytes >= 10.0 * min(0.9 * wire.bytes_per_s, widest_bytes / 2 / (round_trip_s + QUEUE_S / 2))
+    assert peer.window.size_bytes <= 3.0 * wire.bytes_per_s
 
 
 def test_a_line_that_becomes_narrow_has_its_windows_narrowed() -> None:
