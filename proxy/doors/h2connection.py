@@ -85,7 +85,6 @@ class H2Connection:
         self._transport = transport
         self.turns = Turns(self._loop, self._codec, transport, self._wake)
         transport.keep_unsent_low()
-        self._codec.carried_by(transport)
         if self._has_settings:
             self._on_streams_gone()
         else:

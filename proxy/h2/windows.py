@@ -8,8 +8,8 @@ streams that stand still take up the window of their connection.
 A stream begins with a small window, which every stream has at any time. What it releases proves that somebody takes
 its body: then it gets its share of the `Pool` of its connection. One that stands still gets nothing.
 
-No window is wider than what comes in `_QUEUE_S` and two round trips. More would not come faster: it would lie somewhere
-on the way, and the requests of others behind it.
+Over a `Line` no window is wider than what comes in `_QUEUE_S` and two round trips. More would not come faster: it would
+lie somewhere on the way, and the requests of others behind it.
 """
 
 from typing import Final, Protocol
@@ -35,13 +35,16 @@ _FORGOTTEN: Final = 8
 
 
 class Line(Protocol):
-    """What carries a connection, as far as its owner knows."""
+    """What carries a connection on which many share one line, which no upload is to fill."""
 
     @property
     def now_s(self) -> float: ...
     @property
     def round_trip_s(self) -> float:
-        """The shortest of late; infinite where it is not known."""
+        """The shortest so far: how long the line is, and not how much waits there. Infinite until one is known.
+
+        It has to be that to the peer itself: a hop on the way would make windows too narrow to fill what lies behind.
+        """
 
 
 def widened(window_bytes: int, increment: int, stream_id: int) -> int:
@@ -94,15 +97,7 @@ class Pool:
     then stand still; and those that move give back what is more than that when others come.
     """
 
-    __slots__ = (
-        "_round_trip_s",
-        "first_bytes",
-        "first_step_bytes",
-        "free_bytes",
-        "line",
-        "max_bytes",
-        "usual_bytes",
-    )
+    __slots__ = ("first_bytes", "first_step_bytes", "free_bytes", "line", "max_bytes", "usual_bytes")
 
     def __init__(self, first_bytes: int, max_bytes: int, pool_bytes: int) -> None:
         self.first_bytes = first_bytes
@@ -111,15 +106,13 @@ class Pool:
         """Of the window of one stream."""
         self.free_bytes = pool_bytes
         self.line: Line | None = None
-        """None: it is not known, and windows are as wide as the pool allows."""
+        """None: windows are as wide as the pool allows."""
         self.usual_bytes = 0
         """What the fastest stream has earned of late, with which the next one begins."""
-        self._round_trip_s = _LONGEST_ROUND_TRIP_S
 
     def earned(self, size_bytes: int, moved_bytes: int, span_s: float, round_trip_s: float) -> int:
         """What a window of this size may have next, by which as much was moved in that time."""
-        # The shortest ever: it says how long the line is, and not how much waits there.
-        self._round_trip_s = round_trip_s = min(self._round_trip_s, round_trip_s)
+        round_trip_s = min(round_trip_s, _LONGEST_ROUND_TRIP_S)
         due_bytes = moved_bytes * (_QUEUE_S + 2 * round_trip_s) / max(span_s, _SHORTEST_SPAN_S)
         # Nothing of it has waited on the way. (While windows grow, what was moved is less than they let through.)
         least_bytes = 2 * size_bytes if span_s <= _UNDELAYED * round_trip_s else size_bytes // 2

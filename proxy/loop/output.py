@@ -11,10 +11,8 @@ Whoever has sent gives credit back: all that is owed after `send` was True (`deb
 
 import contextlib
 import fcntl
-import math
 import socket
 import ssl
-import struct
 import sys
 import termios
 from collections import deque
@@ -35,11 +33,6 @@ _MAX_BUFFERS: Final = 1024
 _MANY_BUFFERS: Final = 32
 _SMALL_BUFFER_BYTES: Final = 512
 _INT_BYTES: Final = 4
-_TCP_INFO_BYTES: Final = 152
-_SHORTEST_ROUND_TRIP_AT: Final = 148
-"""tcpi_min_rtt of struct tcp_info (linux/tcp.h)."""
-_NOT_MEASURED: Final = (0xFFFFFFFF, 0)
-"""Linux has not yet; what only looks like Linux never does, and Linux itself knows no 0."""
 _MAX_KEPT_ALIVE: Final = 8
 """How many times its own size a view may keep in memory while it waits."""
 
@@ -81,18 +74,6 @@ class Output:
     def acknowledged_bytes(self) -> int:
         """Of those handed over: taken by the peer's kernel. Means something while bytes are queued, and rises then."""
         return self.sent_bytes - self._kernel_bytes()
-
-    @property
-    def round_trip_s(self) -> float:
-        """The shortest of the last minutes, by the kernel; infinite where it does not say, 0 without TCP."""
-        try:
-            info = self._sock.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, _TCP_INFO_BYTES)
-        except OSError:
-            return 0.0
-        if len(info) < _TCP_INFO_BYTES:
-            return math.inf
-        (shortest_us,) = struct.unpack_from("I", info, _SHORTEST_ROUND_TRIP_AT)
-        return math.inf if shortest_us in _NOT_MEASURED else float(shortest_us * 1e-6)
 
     def _kernel_bytes(self) -> int:
         with contextlib.suppress(OSError):

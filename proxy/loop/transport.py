@@ -142,15 +142,6 @@ class Transport:
     def acknowledged_bytes(self) -> int:
         return self._output.acknowledged_bytes
 
-    @property
-    def now_s(self) -> float:
-        return self._loop.now_s
-
-    @property
-    def round_trip_s(self) -> float:
-        """The shortest of the last minutes; infinite where the kernel does not say, 0 without TCP."""
-        return self._output.round_trip_s
-
     # -- receiving ---------------------------------------------------------------------------------------------------
 
     def pause_reading(self) -> None:

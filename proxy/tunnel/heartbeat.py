@@ -5,6 +5,7 @@ seconds' worth of downloads, and its answer waits behind uploads likewise. So an
 if nothing has moved meanwhile, or if its system has long had all that we said.
 """
 
+import math
 from typing import Final
 
 from proxy.tunnel.wirebytes import WireBytes
@@ -16,12 +17,14 @@ _VAIN_REPEATS: Final = 3
 
 
 class Heartbeat:
-    __slots__ = ("_asked_at_s", "_had_more", "_wire")
+    __slots__ = ("_asked_at_s", "_had_more", "_wire", "round_trip_s")
 
     def __init__(self, wire: WireBytes) -> None:
         """`wire`: nobody else asks it."""
         self._wire = wire
         self._asked_at_s: float | None = None
+        self.round_trip_s = math.inf
+        """The shortest so far: the others have waited behind something. Infinite until there is one."""
         self._had_more = False
         """At the look before something was not acknowledged."""
 
@@ -38,7 +41,11 @@ class Heartbeat:
     def answered(self, now_s: float) -> float | None:
         """Seconds since it was asked for; None: it was not."""
         asked_at_s, self._asked_at_s = self._asked_at_s, None
-        return None if asked_at_s is None else now_s - asked_at_s
+        if asked_at_s is None:
+            return None
+        took_s = now_s - asked_at_s
+        self.round_trip_s = min(self.round_trip_s, took_s)
+        return took_s
 
     def end(self) -> str:
         """Why the connection is dead; empty: it is not.

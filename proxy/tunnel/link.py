@@ -151,6 +151,7 @@ class Link:
             self._terms(), begin=self.begin, header_timeout_s=math.inf, idle_timeout_s=math.inf
         )
         codec = h2.Connection.server(terms.caches.of_h2, SETTINGS, LIMITS)
+        codec.carried_by(_Line(self._loop, self._heartbeat))
         http = self._http = EdgeHttp(
             self._loop,
             terms,
@@ -383,6 +384,24 @@ class Link:
             sent_bytes, received_bytes = self._wire.growth()
             self._stats.sent_bytes += sent_bytes
             self._stats.received_bytes += received_bytes
+
+
+class _Line:
+    """To the edge. How long it is, PINGs say: the kernel's round trip may end at a NAT on this host."""
+
+    __slots__ = ("_heartbeat", "_loop")
+
+    def __init__(self, loop: Loop, heartbeat: Heartbeat) -> None:
+        self._loop = loop
+        self._heartbeat = heartbeat
+
+    @property
+    def now_s(self) -> float:
+        return self._loop.now_s
+
+    @property
+    def round_trip_s(self) -> float:
+        return self._heartbeat.round_trip_s
 
 
 _NOBODY_YET: Final = Arrival(

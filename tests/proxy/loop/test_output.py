@@ -1,6 +1,5 @@
 """Output over real sockets: what is taken at once, what waits, in which order it leaves, and what it is owed."""
 
-import math
 import select
 import socket
 import ssl
@@ -63,18 +62,6 @@ def receiving(peer: socket.socket, size_bytes: int) -> Iterator[list[bytes]]:
     yield got
     thread.join(PATIENCE_S)
     assert not thread.is_alive()
-
-
-def test_a_round_trip_that_was_not_measured_yet_is_no_short_one() -> None:
-    with plain() as (ours, _), socket.socket() as unconnected:
-        assert Output(unconnected).round_trip_s == math.inf
-        assert 0.0 < Output(ours).round_trip_s < PATIENCE_S
-
-
-def test_a_unix_socket_has_no_round_trip() -> None:
-    ours, peer = socket.socketpair()
-    with ours, peer:
-        assert Output(ours).round_trip_s == 0.0
 
 
 @pytest.mark.parametrize("sockets", [plain, secure])

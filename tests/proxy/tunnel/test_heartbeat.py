@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import math
+import socket
 from collections.abc import Iterator
 
 import pytest
 
 from proxy import h2
-from proxy.tunnel.heartbeat import PING_PERIOD_S
+from proxy.tunnel.heartbeat import PING_PERIOD_S, Heartbeat
 from proxy.tunnel.orders import Registered
+from proxy.tunnel.wirebytes import WireBytes
 from tests.proxy.tunnel.narrowline import NarrowLine
 from tests.proxy.tunnel.rig import Rig
 from tests.support.edge.behaviour import Behaviour
@@ -42,6 +45,19 @@ def settle(rig: Rig) -> Record:
     rig.edge.ping(record)
     rig.edge.ping(record)
     return record
+
+
+def test_how_far_the_edge_is_tells_the_answer_that_came_soonest() -> None:
+    with socket.socket() as sock:
+        heartbeat = Heartbeat(WireBytes(sock))
+        assert heartbeat.round_trip_s == math.inf
+
+        for asked_at_s, answered_at_s in [(0.0, 0.25), (10.0, 10.125), (20.0, 27.0)]:
+            heartbeat.asked(asked_at_s)
+            heartbeat.answered(answered_at_s)
+        assert heartbeat.answered(30.0) is None
+
+    assert heartbeat.round_trip_s == 0.125
 
 
 def assert_given_up(rig: Rig) -> None:
