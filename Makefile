@@ -4,8 +4,9 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 SOURCES := daemonkit dnswebhook proxy tunnelgw tests tools benchmarks examples
-# The tests mostly wait for real programs, so more than a file a core at a time.
-PYTEST_ARGS ?= --numprocesses=4 --dist=loadfile
+# The tests mostly wait for real programs, so more than a file a core at a time. By default the files with the fewest
+# tests come last, which are the longest tests: one process would end minutes after the others.
+PYTEST_ARGS ?= --numprocesses=4 --dist=loadfile --no-loadscope-reorder
 
 # Images of Python often set it. Each of the hundreds of processes that tests start would compile all modules anew.
 unexport PYTHONDONTWRITEBYTECODE
