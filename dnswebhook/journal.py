@@ -7,11 +7,17 @@ Notes that nobody has followed for an hour are forgotten at start. A state direc
 with a node that was away while another one did its work. What was written since is in no note here, so the ownership
 record of a record with a value of then would go. One that is left over because its note was too old does less harm. As
 long as notes are followed, the file is written anew from time to time, even if they are the same.
+
+For the same reason notes of another daemon that runs are not followed: a lock on the directory tells. Whoever has not
+got it keeps its own notes in memory.
 One thread at a time may call, the one whose turn it is to read or write the store.
 """
 
 import contextlib
+import fcntl
+import os
 import time
+import weakref
 from collections.abc import Callable, Iterable
 from pathlib import Path
 
@@ -47,8 +53,10 @@ class Journal:
         self._store = store
         self._wall_clock = wall_clock
         self._written_at = 0.0
-        self._vouchers = self._load()
+        self._is_directory_ours = False
         self._rare_log = log.every(3600.0)
+        self._in_use_log = log.every(3600.0)
+        self._vouchers = self._load()
 
     @property
     def vouchers(self) -> tuple[Voucher, ...]:
@@ -67,6 +75,8 @@ class Journal:
             return
         self._written_at = self._wall_clock()
         try:
+            if not self._has_directory(self._path.parent):
+                return
             if vouchers:
                 replace_file(self._path, msgspec.json.encode(_Notes(self._store, vouchers, self._written_at)))
             else:
@@ -78,6 +88,28 @@ class Journal:
             with contextlib.suppress(OSError):  # what it says is out of date, and would be followed after a restart
                 self._path.unlink()
 
+    def _has_directory(self, directory: Path) -> bool:
+        """Whether no other process uses it; asked again as long as one does. Raises OSError."""
+        if self._is_directory_ours:
+            return True
+        directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+        descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY)
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            os.close(descriptor)
+            self._in_use_log.warning(
+                "the state directory is in use by another dnswebhook, notes are kept in memory",
+                path=str(directory),
+                remedy="give each its own --state-dir (DNSWEBHOOK_STATE_DIR)",
+            )
+            return False
+        except OSError:  # a file system without locks
+            log.debug("the state directory cannot be locked", path=str(directory))
+        weakref.finalize(self, os.close, descriptor)
+        self._is_directory_ours = True
+        return True
+
     def _age_s(self, moment: float) -> float:
         """As large if it lies ahead: the clock was wrong then, or is now."""
         return abs(self._wall_clock() - moment)
@@ -86,6 +118,8 @@ class Journal:
         if self._path is None:
             return ()
         try:
+            if self._path.parent.exists() and not self._has_directory(self._path.parent):
+                return ()
             notes = _decoder.decode(self._path.read_bytes())
         except FileNotFoundError:
             return ()

@@ -88,8 +88,8 @@ class Options(CommonOptions):
         parse=number(0, 1),
         default="1",
         group="records",
-        help="refuse an apply that would delete more than this share of all record sets (when there are at least 20); "
-        "1 switches the guard off, 0.5 is a good start",
+        help="refuse an apply that would delete more than this share of all record sets within the domain filter (when "
+        "there are at least 20); 1 switches the guard off, 0.5 is a good start",
     )
     write_parallelism: int = option(
         parse=integer(1, 16), default="5", group="records", help="writes to the store at once"

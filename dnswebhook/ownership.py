@@ -104,6 +104,11 @@ def is_heritage(value: str) -> bool:
     return _HERITAGE.match(value) is not None
 
 
+def owner_in(value: str) -> str:
+    """Empty where the text is encrypted, or no ownership text."""
+    return (_labels(value) or {}).get(_OWNER_LABEL, "")
+
+
 def place_in_listing(value: str) -> tuple[bool, str]:
     """By which the texts of a set are sorted: external-dns parses only the first one."""
     return not is_heritage(value), value

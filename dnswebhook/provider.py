@@ -5,7 +5,7 @@ of one. Every apply lists first, plans against what it saw, and writes only the 
 """
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from threading import Lock
 
 import msgspec
@@ -25,9 +25,11 @@ from dnswebhook.listings import ListingEncoder
 from dnswebhook.metrics import Metrics
 from dnswebhook.model import Changes, Listing, Origin, Record
 from dnswebhook.operations import Plan
+from dnswebhook.ownership import owner_in
 from dnswebhook.plan import make_plan
 from dnswebhook.stores.base import Store
-from dnswebhook.vouchers import extended, settle
+from dnswebhook.vouchers import Voucher, extended, settle
+from dnswebhook.wishes import SetKey
 from dnswebhook.writers import Writers
 
 log = get_logger(__name__)
@@ -42,7 +44,7 @@ class Policy(msgspec.Struct, frozen=True):
     domain_filter: DomainFilter
     protected: ProtectedNames
     max_delete_share: float = 1.0
-    """Largest share of all user-defined record sets that one apply may delete; 1 is no limit."""
+    """Largest share of the user-defined record sets within the filter that one apply may delete; 1 is no limit."""
     is_dry_run: bool = False
     write_parallelism: int = 5
 
@@ -80,6 +82,10 @@ class Provider:
         """Of the last apply, so that they do not take the time of others for ever."""
         self._told: tuple[Record, ...] = ()
         """What the last answer to external-dns was made of."""
+        self._written: dict[tuple[str, str], Voucher] = {}
+        """Ownership records, by name and text, that complete applies have added since the last listing."""
+        self._contested: frozenset[Voucher] = frozenset()
+        """Those of the last listing, so that each is told once."""
         self._flights = Flights(self._fetch_records)
         self._encoder = ListingEncoder()
         self._writers = Writers(policy.write_parallelism)
@@ -139,7 +145,15 @@ class Provider:
         if report.is_complete and not plan.refusals:  # what of a refused record was left undone stays noted, too
             settled = set(plan.vouchers)
             self._journal.replace(tuple(voucher for voucher in self._journal.vouchers if voucher not in settled))
+            self._remember_written(plan.vouchers)
         return report
+
+    def _remember_written(self, vouchers: Iterable[Voucher]) -> None:
+        for voucher in vouchers:
+            key = (voucher.name, voucher.value)
+            self._written.pop(key, None)
+            if not (voucher.is_leaving or voucher.is_staying) and owner_in(voucher.value):
+                self._written[key] = msgspec.structs.replace(voucher, is_done=True)
 
     def close(self) -> None:
         self._writers.close()
@@ -164,14 +178,15 @@ class Provider:
     def _settled_listing(self, deadline: Deadline) -> Listing:
         """A listing, after ownership records that an earlier apply left behind were removed."""
         listing = self._store.list_records(deadline)
-        if not self._journal.vouchers or self._policy.is_dry_run:
+        open_notes = self._written | {(note.name, note.value): note for note in self._journal.vouchers}
+        if not open_notes or self._policy.is_dry_run:
             return listing
         is_protected = self._policy.protected.matches  # patterns may have come since the note was taken
-        noted = [
-            note for note in self._journal.vouchers if not (is_protected(note.name) or is_protected(note.owned.name))
-        ]
+        noted = [note for note in open_notes.values() if not (is_protected(note.name) or is_protected(note.owned.name))]
         settlement = settle(noted, listing.records, self._adjuster.is_desired)
+        self._written = {}
         self._journal.replace(settlement.open)
+        self._tell_contested(frozenset(settlement.contested))
         if not settlement.remove:
             return listing
         for row in settlement.remove:
@@ -188,6 +203,16 @@ class Provider:
                 self._metrics.operations.labels("delete", Outcome.APPLIED).inc()
         return self._store.list_records(deadline)
 
+    def _tell_contested(self, contested: frozenset[Voucher]) -> None:
+        for voucher in sorted(contested - self._contested, key=lambda voucher: voucher.name):
+            log.warning(
+                "another external-dns has claimed the same record",
+                name=voucher.owned.name,
+                ownership_record=voucher.name,
+                our_owner=owner_in(voucher.value),
+            )
+        self._contested = contested
+
     def _count_drop(self, drop: Drop) -> None:
         self._metrics.dropped_endpoints.labels(drop.reason).inc(drop.count)
 
@@ -203,19 +228,27 @@ class Provider:
 
     def _guard_against_mass_deletion(self, plan: Plan, listing: Listing) -> None:
         share = self._policy.max_delete_share
-        if share >= 1:
-            return
-        live = {(row.name, row.type) for row in listing.records if row.is_enabled and row.origin is Origin.USER_DEFINED}
+        vanishing = self._within_filter(plan.vanishing_sets)
+        if len(vanishing) <= share * MIN_SETS_FOR_DELETE_GUARD or share >= 1:
+            return  # whatever the store holds
+        live = self._within_filter(
+            {(row.name, row.type) for row in listing.records if row.is_enabled and row.origin is Origin.USER_DEFINED}
+        )
         limit = share * len(live)
-        if len(live) < MIN_SETS_FOR_DELETE_GUARD or len(plan.vanishing_sets) <= limit:
+        if len(live) < MIN_SETS_FOR_DELETE_GUARD or len(vanishing) <= limit:
             return
         self._metrics.delete_guard_trips.inc()
-        names = ", ".join(f"{name} {record_type}" for name, record_type in plan.vanishing_sets[:MAX_NAMES_IN_MESSAGE])
+        names = ", ".join(f"{name} {record_type}" for name, record_type in vanishing[:MAX_NAMES_IN_MESSAGE])
         raise DeleteGuardTripped(
-            f"refused to delete {len(plan.vanishing_sets)} of {len(live)} record sets ({names}, ...), nothing was "
+            f"refused to delete {len(vanishing)} of {len(live)} record sets ({names}, ...), nothing was "
             f"changed: --max-delete-share {share:g} allows {int(limit)}; if this is wanted, raise it for one pass, "
             "else look at what external-dns reads as its sources"
         )
+
+    def _within_filter(self, sets: Iterable[SetKey]) -> list[SetKey]:
+        """Those of other names are no part of what an apply could delete: they may belong to another cluster."""
+        matches = self._policy.domain_filter.matches
+        return [(name, record_type) for name, record_type in sets if matches(name)]
 
     def _conclude(self, plan: Plan, report: Report) -> None:
         if report.is_complete and not plan.refusals:

@@ -5,7 +5,8 @@ worst it claims a record that somebody else adds under that name later, and exte
 ownership record that an apply adds or removes is noted until a listing shows that both sides agree.
 
 So is the text that another one replaces, while the record stays: external-dns knows one text of an ownership record,
-and names no second one again.
+and names no second one again. And one that was written in the same moment as that of another owner: only the first of
+the two is read, and the external-dns of the other lets its own lie.
 
 Until external-dns has listed again, the notes also say what was to go and may be there still: with
 `--txt-cache-interval` it takes what it has sent for what is there, also where that failed (`dnswebhook.difference`).
@@ -16,7 +17,7 @@ from collections.abc import Callable, Iterable
 import msgspec
 
 from dnswebhook.model import Origin, Record, RecordSpec
-from dnswebhook.ownership import OwnedSet
+from dnswebhook.ownership import OwnedSet, owner_in, place_in_listing
 
 IsDesired = Callable[[str, str], bool | None]
 """Whether external-dns wants a record set (name, type); None when that is not known yet."""
@@ -34,6 +35,8 @@ class Voucher(msgspec.Struct, frozen=True):
     is_staying: bool = False
     successor: str = ""
     """The text that was to replace it: where both are there, this one goes, whatever it vouches for."""
+    is_done: bool = False
+    """All that it was noted for has been written: what became of its record since is not for us to judge."""
 
 
 class Settlement(msgspec.Struct, frozen=True):
@@ -41,6 +44,8 @@ class Settlement(msgspec.Struct, frozen=True):
     """Rows of ownership records that vouch for nothing of ours."""
     open: tuple[Voucher, ...]
     """Not decided yet: look again at the next listing. Includes those to be removed, until they are gone."""
+    contested: tuple[Voucher, ...] = ()
+    """Of those, the ones whose record another owner has claimed."""
 
 
 def settle(vouchers: Iterable[Voucher], records: Iterable[Record], is_desired: IsDesired) -> Settlement:
@@ -53,6 +58,7 @@ def settle(vouchers: Iterable[Voucher], records: Iterable[Record], is_desired: I
             rows.setdefault(record.name, []).append(record)
     remove: list[Record] = []
     still_open: list[Voucher] = []
+    contested: list[Voucher] = []
     for voucher in noted:
         own = [row for row in rows.get(voucher.name, ()) if _says(row, voucher.value)]
         covered = [
@@ -62,13 +68,16 @@ def settle(vouchers: Iterable[Voucher], records: Iterable[Record], is_desired: I
             still_open.append(voucher)
             remove += own
             continue
-        if not own or any(row.value in voucher.owned_values or voucher.is_staying for row in covered):
+        is_with_ours = any(row.value in voucher.owned_values or voucher.is_staying for row in covered)
+        if own and _is_unread(voucher, rows[voucher.name]):
+            contested.append(voucher)
+        elif not own or is_with_ours or (covered and voucher.is_done):
             # Gone, or with its record, and with any where it was there before: external-dns looks after it again.
             continue
         still_open.append(voucher)
-        if covered or voucher.is_leaving or not _may_be_desired(voucher, is_desired):
+        if (covered and not is_with_ours) or voucher.is_leaving or not _may_be_desired(voucher, is_desired):
             remove += own
-    return Settlement(tuple(remove), tuple(still_open))
+    return Settlement(tuple(remove), tuple(still_open), tuple(contested))
 
 
 def extended(vouchers: Iterable[Voucher], added: Iterable[RecordSpec]) -> tuple[Voucher, ...]:
@@ -89,6 +98,15 @@ def extended(vouchers: Iterable[Voucher], added: Iterable[RecordSpec]) -> tuple[
         if values - voucher.owned_values:
             found.append(msgspec.structs.replace(voucher, owned_values=voucher.owned_values | values))
     return tuple(found)
+
+
+def _is_unread(voucher: Voucher, rows: Iterable[Record]) -> bool:
+    """external-dns parses the first text only, and that is another owner's."""
+    owner = owner_in(voucher.value)
+    if not owner or voucher.is_leaving or voucher.is_staying:
+        return False
+    first = min((row.value for row in rows if row.type == "TXT"), key=place_in_listing)
+    return owner_in(first) not in ("", owner)
 
 
 def _says(row: Record, text: str) -> bool:

@@ -40,6 +40,7 @@ def test_each_text_of_a_name_has_its_own_note(tmp_path: Path) -> None:
 
     journal.note([one])
     journal.note([other])
+    del journal  # as its process ends
 
     assert (one, other) == Journal(tmp_path, "store").vouchers
 
@@ -134,6 +135,7 @@ def test_notes_that_stay_open_are_kept_alive(tmp_path: Path) -> None:
     for _ in range(10):
         clock.now += REFRESH_S + 1
         journal.replace(journal.vouchers)
+    del journal
 
     assert (voucher("a-one.example.com"),) == Journal(tmp_path, "store", clock).vouchers
 
@@ -148,3 +150,31 @@ def test_notes_that_stay_open_are_not_written_in_each_pass(tmp_path: Path) -> No
     journal.replace(journal.vouchers)
 
     assert written == (tmp_path / FILE_NAME).stat().st_ino
+
+
+def test_notes_of_another_daemon_that_runs_are_neither_followed_nor_replaced(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    theirs, ours = voucher("a-one.example.com"), voucher("a-two.example.com")
+    first = Journal(tmp_path, "store")
+    first.note([theirs])
+
+    second = Journal(tmp_path, "store")
+    second.note([ours])
+    assert (ours,) == second.vouchers
+    assert "in use by another dnswebhook" in caplog.text
+    second.replace(())
+    del first
+
+    assert (theirs,) == Journal(tmp_path, "store").vouchers
+
+
+def test_a_directory_that_another_daemon_has_left_is_used(tmp_path: Path) -> None:
+    first = Journal(tmp_path, "store")
+    second = Journal(tmp_path, "store")
+    del first
+
+    second.note([voucher("a-one.example.com")])
+    del second
+
+    assert (voucher("a-one.example.com"),) == Journal(tmp_path, "store").vouchers

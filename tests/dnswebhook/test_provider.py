@@ -190,6 +190,29 @@ def test_only_rows_that_are_ours_to_write_count_for_the_share(house: Build) -> N
         here.apply(delete=[a(name) for name in hosts(11)])
 
 
+def test_the_share_is_of_what_is_within_the_filter(house: Build) -> None:
+    """The rest may be another cluster's. Of a controller that two share alike, each could delete all of its own."""
+    names = DomainFilter(["a.example.com"])
+    owned = [f"{number}.a.example.com" for number in range(20)]
+    theirs = [f"{number}.b.example.com" for number in range(80)]
+    here = house(*map(row, [*owned, *theirs]), max_delete_share=0.5, domain_filter=names)
+
+    with pytest.raises(DeleteGuardTripped, match="11 of 20"):
+        here.apply(delete=map(a, owned[:11]))
+    here.apply(delete=map(a, owned[:10]))
+
+
+def test_ownership_records_outside_the_filter_count_on_neither_side(house: Build) -> None:
+    """As with an expression for names that theirs do not match: each record would count twice as one that goes."""
+    owned = hosts(20)
+    vouchers = [f"a-{name}" for name in owned]
+    texts = [Record(name, name, "TXT", HERITAGE) for name in vouchers]
+    here = house(*map(row, owned), *texts, max_delete_share=0.5, domain_filter=DomainFilter(regex_include="^host"))
+    gone = [Endpoint(f"a-{name}", "TXT", (HERITAGE,), labels={"ownedRecord": name}) for name in owned]
+
+    here.apply(delete=[*map(a, owned[:10]), *gone[:10]])
+
+
 def test_an_update_is_no_deletion(house: Build) -> None:
     here = house(*map(row, hosts(20)), max_delete_share=0)
 

@@ -174,3 +174,51 @@ def test_a_row_of_another_type_is_no_other_text() -> None:
     other = Record("n", "a-app.example.com", "A", NEW_TEXT)
 
     assert () == settle([replaced], [TXT_ROW, other, OUR_ROW], desired).remove
+
+
+def of_owner(owner: str) -> str:
+    return f'"heritage=external-dns,external-dns/owner={owner},external-dns/resource=ingress/default/app"'
+
+
+FIRST, SECOND = (Record(owner, "a-app.example.com", "TXT", of_owner(owner)) for owner in ("home", "lab"))
+second = Voucher("a-app.example.com", SECOND.value, OWNED, OURS, is_leaving=False)
+done = msgspec.structs.replace(second, is_done=True)
+
+
+@pytest.mark.parametrize("voucher", [second, done])
+@pytest.mark.parametrize(("is_desired", "removed"), [(desired, ()), (nobody_knows, ()), (undesired, (SECOND,))])
+def test_one_beside_that_of_another_owner_which_is_read_before_it_goes_when_its_record_is_not_wanted(
+    voucher: Voucher, is_desired: IsDesired, removed: tuple[Record, ...]
+) -> None:
+    settlement = settle([voucher], [FIRST, SECOND, OUR_ROW], is_desired)
+
+    assert removed == settlement.remove
+    assert ((voucher,), (voucher,)) == (settlement.open, settlement.contested)
+
+
+def test_one_beside_that_of_another_owner_goes_when_nothing_of_ours_is_left() -> None:
+    settlement = settle([done], [FIRST, SECOND, FOREIGN_ROW], desired)
+
+    assert (SECOND,) == settlement.remove
+
+
+@pytest.mark.parametrize("beside", [[], [Record("h", "a-app.example.com", "TXT", "a-note-by-hand")]])
+def test_one_that_is_read_stays_whatever_has_become_of_its_record_since_it_was_written(beside: list[Record]) -> None:
+    for record in (OUR_ROW, FOREIGN_ROW):
+        settlement = settle([done], [*beside, SECOND, record], undesired)
+
+        assert ((), (), ()) == (settlement.remove, settlement.open, settlement.contested)
+
+
+@pytest.mark.parametrize("words", [of_owner("lab").replace("ingress", "a-gateway"), '"heritage=external-dns"'])
+def test_one_of_the_same_owner_or_of_none_contests_nothing(words: str) -> None:
+    other = Record("o", "a-app.example.com", "TXT", words)
+
+    assert () == settle([done], [other, SECOND, OUR_ROW], desired).contested
+
+
+@pytest.mark.parametrize("voucher", [leaving, staying])
+def test_one_that_is_not_new_contests_nothing(voucher: Voucher) -> None:
+    late = msgspec.structs.replace(voucher, value=SECOND.value)
+
+    assert () == settle([late], [FIRST, SECOND, OUR_ROW], desired).contested
