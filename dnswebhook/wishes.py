@@ -203,7 +203,10 @@ class _Collector:
                 continue
             cname = self.wishes.get((wish.name, "CNAME"))
             if cname is not None and cname.wanted and vouchers[wish.name] > 1:
-                detail = "an ownership record of the old format cannot stand beside a CNAME; set --txt-prefix"
+                detail = (
+                    "an ownership record of the old format cannot stand beside a CNAME, and the one with the type in "
+                    "its name is enough; external-dns 0.18 or newer writes no other"
+                )
                 self.skips.append(Skip(SkipReason.OLD_FORMAT_BESIDE_CNAME, wish.name, wish.type, detail))
                 # Nothing is missing without it: what the same call removes of it, in the same words, goes.
                 wish.wanted, wish.is_wanted = (), False

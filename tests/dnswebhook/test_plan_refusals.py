@@ -203,6 +203,7 @@ def test_the_old_ownership_format_is_left_out_beside_a_cname() -> None:
 
     assert ["TXT", "CNAME"] == [created(step).type for step in steps(plan)]
     assert [SkipReason.OLD_FORMAT_BESIDE_CNAME] == [skip.reason for skip in plan.skips]
+    assert "--txt-" not in plan.skips[0].detail  # with another format external-dns knows none of its records any more
     assert () == plan.refusals
 
 
