@@ -190,7 +190,10 @@ class Difference:
             self.skips.append(Skip(SkipReason.DERIVED_ROW, wish.name, wish.type, detail))
             return False
         result.has_blocked_delete = True
-        detail = f"{row.value!r} has id {row.id!r}, which more than one row carries; delete it in the controller's UI"
+        detail = (
+            f"{row.value!r} has id {row.id!r}, which more than one row carries; UNIFI_API=v2 may know them by "
+            "their own ids, else delete it in the controller's UI"
+        )
         self.refuse(wish, RefusalReason.AMBIGUOUS_ID, detail)
         return False
 

@@ -583,6 +583,8 @@ def test_a_row_whose_id_names_several_is_never_written(view: UnifiView) -> None:
         outcome = rig.loop.try_pass(AFTER)
 
         assert isinstance(outcome, SoftError)
-        assert "delete it in the controller's UI" in json.loads(rig.loop.replies[-1].body)["message"]
+        message = json.loads(rig.loop.replies[-1].body)["message"]
+        assert "UNIFI_API=v2" in message
+        assert "delete it in the controller's UI" in message
         assert view.held() == rows_of([*ours, *AFTER]) | FOREIGN
         rig.assert_clean()

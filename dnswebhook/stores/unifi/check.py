@@ -157,6 +157,10 @@ class _Walk:
         disabled = sum(not record.is_enabled for record in listing.records)
         detail = f"{len(listing.records)} in all ({by_type}); {disabled} disabled, {foreign} never written by us"
         yield Finding("records", Grade.OK, detail)
+        if ambiguous := sum(record.origin is Origin.AMBIGUOUS for record in listing.records):
+            detail = f"{ambiguous} rows share their ids with others, so they can be neither changed nor removed"
+            remedy = "set UNIFI_API=v2, which may know them by their own ids, else delete them in the controller's UI"
+            yield Finding("row ids", Grade.WARNING, detail, remedy)
 
     def _site_remedy(self) -> str:
         names: list[str] = []

@@ -36,6 +36,20 @@ def test_a_healthy_controller_is_found_healthy_without_a_write(open_store: OpenS
         assert set(controller.calls.writes.values()) == {0}
 
 
+def test_rows_of_one_id_are_told_with_the_api_that_may_tell_them_apart(open_store: OpenStore) -> None:
+    """After an upgrade of the firmware: the older API, over which they were made, still does."""
+    with Controller() as controller:
+        controller.quirks.shared_bucket_ids = True
+        for name in ("a.example.com", "b.example.com"):
+            controller.add_row(name, "A", "192.0.2.1", made_by="v2")
+        finding = found(open_store(controller))["row ids"]
+
+        assert finding.grade is Grade.WARNING
+        assert finding.detail.startswith("2 rows share")
+        assert "UNIFI_API=v2" in finding.remedy
+        assert "row ids" not in found(open_store(controller, api="v2"))
+
+
 def test_a_refused_connection_ends_the_check_with_a_remedy(controller: Controller, open_store: OpenStore) -> None:
     store = open_store(controller)
     controller.stop()
