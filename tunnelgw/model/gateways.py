@@ -125,6 +125,9 @@ class Gateway(Object, frozen=True):
     held: tuple[str, ...] = msgspec.field(default=(), name="(held)")
     """Addresses that are its own until it goes: those that its status shows, and those that it was given last, which it
     may not show yet. See `holding`; the API knows nothing of this."""
+    before: GatewaySpec | None = msgspec.field(default=None, name="(before)")
+    """What it said before it named a Secret or ConfigMap that could not be read yet; None: all is read. See the store;
+    the API knows nothing of this either."""
 
 
 class _Shown(Part, frozen=True):
@@ -154,3 +157,5 @@ class ListenerSetSpec(Part, frozen=True):
 class ListenerSet(Object, frozen=True):
     spec: ListenerSetSpec
     status: msgspec.Raw = NO_STATUS
+    before: ListenerSetSpec | None = msgspec.field(default=None, name="(before)")
+    """As of a Gateway."""

@@ -5,13 +5,14 @@ those the store holds a stub: the object without its data.
 """
 
 from collections.abc import Iterable
+from typing import TypeAlias
 
 import msgspec
 
 from tunnelgw.model.core import ConfigMap, Secret
 from tunnelgw.model.gateways import Gateway, GatewayTls, Listener, ListenerSet
 from tunnelgw.model.kinds import Kind
-from tunnelgw.model.meta import Key, Object
+from tunnelgw.model.meta import Key, Object, ObjectMeta
 from tunnelgw.model.own import GatewayClassConfig, GatewayConfig
 from tunnelgw.model.policies import BackendTlsPolicy
 from tunnelgw.model.refs import CORE, LocalRef, ObjectRef, SecretKeyRef
@@ -30,8 +31,19 @@ REFERRING = frozenset(
 """Kinds of which an object can name a Secret or ConfigMap."""
 
 
+Mindful: TypeAlias = Gateway | ListenerSet | BackendTlsPolicy
+"""Objects that keep what they named before, while something that they name cannot be read."""
+
+
 def references(item: Object, home: str) -> frozenset[Entry]:
     """`home`: the controller's namespace, which is meant where an object of cluster scope names none."""
+    if isinstance(item, Mindful) and item.before is not None:
+        return named(item, home) | named(msgspec.structs.replace(item, spec=item.before), home)
+    return named(item, home)
+
+
+def named(item: Object, home: str) -> frozenset[Entry]:
+    """The same without what it named before."""
     namespace = item.metadata.namespace
     match item:
         case Gateway():
@@ -54,6 +66,12 @@ def stub(item: Object) -> Object:
     if isinstance(item, Secret | ConfigMap):
         return msgspec.structs.replace(item, data=None)
     return item
+
+
+def unseen(entry: Entry) -> Object:
+    """In the place of an object of which it is not even known whether it is there."""
+    metadata = ObjectMeta(entry.key.name, entry.key.namespace)
+    return Secret(metadata) if entry.room is Kind.SECRET else ConfigMap(metadata)
 
 
 def _of_listeners(listeners: Iterable[Listener], namespace: str) -> Iterable[Entry]:

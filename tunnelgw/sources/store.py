@@ -5,9 +5,10 @@
 
 Nothing is there to take before every kind was listed once or is known to be absent. Secrets and ConfigMaps are kept
 with their data only while an object names them (see `references`); one that is named later than it was listed is
-*unread*, and the source fetches it. Until it has tried, nothing is taken, so that a new reference never looks broken
-for a moment; but once there was something to take, a source that comes to nothing is not waited for longer than
-`patience_s`.
+*unread*, and the source fetches it, also where no list or watch has shown it yet. Until it has tried, nothing is taken,
+so that a new reference never looks broken for a moment; but once there was something to take, a source that comes to
+nothing is not waited for longer than `patience_s`. From then on whoever names it has what it said `before`, so that
+what it named then serves on, until all that it names now is read, or known to be missing.
 """
 
 import threading
@@ -23,7 +24,7 @@ from tunnelgw.model.gateways import Gateway, holding
 from tunnelgw.model.kinds import Kind
 from tunnelgw.model.meta import Key, Object
 from tunnelgw.model.snapshot import Entry, Snapshot
-from tunnelgw.sources.references import WITH_DATA, references, stub
+from tunnelgw.sources.references import WITH_DATA, Mindful, named, references, stub, unseen
 from tunnelgw.sources.tables import Tables
 
 PATIENCE_S = 5.0
@@ -68,6 +69,10 @@ class Store:
         self._stubs: set[Entry] = set()
         self._unread: dict[Entry, bool] = {}
         """True while the source has not tried yet."""
+        self._unseen: set[Entry] = set()
+        """Those of them that no list or watch has shown: in their place the tables have something that is `unseen`."""
+        self._mindful: set[Entry] = set()
+        """Objects that have what they said before."""
         self._asked: set[Entry] = set()
         """What the source was told of last, less what became unread again since: of that it may find what was."""
         self._patience_s = patience_s
@@ -173,6 +178,7 @@ class Store:
     def take(self) -> Change:
         """Whatever is there, settled or not."""
         with self._turn:
+            self._forget_before()
             self._is_dirty = False
             self._has_given = True
             snapshot, edits = self._tables.take()
@@ -182,7 +188,8 @@ class Store:
         """Objects by kind and whether they can be read."""
         with self._turn:
             unreadable = Counter(entry.room for entry in self._unreadable)
-            readable = {(kind, True): self._tables.count(kind) for kind in Kind}
+            stand_ins = Counter(entry.room for entry in self._unseen)
+            readable = {(kind, True): self._tables.count(kind) - stand_ins[kind] for kind in Kind}
             return readable | {(kind, False): unreadable[kind] for kind in Kind}
 
     def wait_unread(self, timeout_s: float) -> tuple[Entry, ...]:
@@ -242,13 +249,15 @@ class Store:
 
     def _put(self, kind: Kind, item: Object, *, is_whole: bool = False) -> None:
         entry = Entry(kind, item.key)
+        old = self._tables.get(entry)
         if self._unreadable.pop(entry, None):
             self._mark()
         if isinstance(item, Secret | ConfigMap):
             item = self._kept(entry, item, is_whole=is_whole)
         elif isinstance(item, Gateway):
             item = holding(item, self._given.get(item.key, ()))
-        old = self._tables.get(entry)
+        if isinstance(item, Mindful):
+            item = self._minding(entry, old, item)
         if self._tables.put(kind, item):
             self._mark()
             self._name(old, item)
@@ -259,6 +268,8 @@ class Store:
             self._given.pop(key, None)
         self._unread.pop(entry, None)  # its end is a change, which wakes whoever waits
         self._stubs.discard(entry)
+        self._unseen.discard(entry)
+        self._mindful.discard(entry)
         old = self._tables.get(entry)
         if self._tables.remove(kind, key) | (self._unreadable.pop(entry, None) is not None):
             self._mark()
@@ -276,6 +287,7 @@ class Store:
 
         One that is kept has `data` None only while it is unread, and none in it where there really is none.
         """
+        self._unseen.discard(entry)
         if not self._named[entry]:
             self._stubs.add(entry)
             return stub(item)
@@ -297,6 +309,10 @@ class Store:
             self._named[entry] += 1
             if entry in self._stubs:
                 self._await(entry)
+            elif self._may_be_there(entry):
+                self._unseen.add(entry)
+                self._tables.put(Kind(entry.room), unseen(entry))
+                self._await(entry)
         for entry in before - after:
             self._named[entry] -= 1
             if not self._named[entry]:
@@ -307,9 +323,38 @@ class Store:
         del self._named[entry]
         self._unread.pop(entry, None)
         item = self._tables.get(entry)
-        if item is not None:
+        if entry in self._unseen:
+            self._unseen.discard(entry)
+            self._tables.remove(Kind(entry.room), entry.key)
+        elif item is not None:
             self._stubs.add(entry)
             self._tables.put(Kind(entry.room), stub(item))
+
+    def _may_be_there(self, entry: Entry) -> bool:
+        """Although nothing is known of it: it may have been made since it was listed."""
+        is_known = self._tables.get(entry) is not None or entry in self._unreadable
+        return not is_known and entry.room not in self._unlisted
+
+    def _minding(self, entry: Entry, old: Object | None, item: Mindful) -> Mindful:
+        """With what it said before, if it says something else now."""
+        before = None
+        if isinstance(old, Mindful):
+            before = old.before if old.spec == item.spec or self._names_unread(old) else old.spec
+        (self._mindful.discard if before is None else self._mindful.add)(entry)
+        return msgspec.structs.replace(item, before=before)
+
+    def _forget_before(self) -> None:
+        """Of all that name nothing unread any more."""
+        for entry in [*self._mindful]:
+            item = self._tables.get(entry)
+            if isinstance(item, Mindful) and not self._names_unread(item):
+                self._mindful.discard(entry)
+                new = msgspec.structs.replace(item, before=None)
+                self._tables.put(Kind(entry.room), new)
+                self._name(item, new)
+
+    def _names_unread(self, item: Mindful) -> bool:
+        return not named(item, self._home).isdisjoint(self._unread)
 
     def _mark(self) -> None:
         self._is_dirty = True

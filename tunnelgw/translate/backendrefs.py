@@ -3,7 +3,6 @@
 In this order, so that nobody learns of an object that they may not refer to: kind, permission, existence, protocol.
 """
 
-from proxy import document
 from tunnelgw.model.conditions import Finding, Reason
 from tunnelgw.model.kinds import Kind
 from tunnelgw.model.meta import Key
@@ -77,9 +76,7 @@ class Referrer:
 
     def _identified(self, kind: Kind, key: Key, port: int, protocol: str) -> BackendId:
         is_h2c = self._is_grpc and protocol == "http"
-        shows_certificate = protocol == "https" and isinstance(
-            self._view.ask(client_certificate, self._gateway), document.Certificate
-        )
+        shows_certificate = protocol == "https" and self._view.ask(client_certificate, self._gateway).certificate
         return BackendId(kind, key, port, is_h2c, self._gateway if shows_certificate else None)
 
     @property

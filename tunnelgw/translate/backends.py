@@ -57,8 +57,8 @@ def backend(view: View, id_: BackendId) -> document.Backend:
         return document.Backend(id_.name)
     made = msgspec.structs.replace(made, name=id_.name)
     if made.tls:
-        certificate = view.ask(client_certificate, id_.gateway) if id_.gateway else None
-        if isinstance(certificate, document.Certificate):
+        certificate = view.ask(client_certificate, id_.gateway).certificate if id_.gateway else None
+        if certificate is not None:
             tls = msgspec.structs.replace(made.tls, client_certificate=certificate)
             made = msgspec.structs.replace(made, tls=tls)
     elif id_.is_h2c:

@@ -17,7 +17,7 @@ from tunnelgw.model.policies import BackendTlsPolicy, BackendTlsValidation
 from tunnelgw.model.policies import SubjectAltName as PolicyName
 from tunnelgw.model.refs import CORE, GATEWAY_API, ObjectRef
 from tunnelgw.model.snapshot import Index
-from tunnelgw.translate.certificates import BadReference, Cause, ca_bundle
+from tunnelgw.translate.certificates import BEFORE, BadReference, Cause, ca_bundle
 from tunnelgw.translate.endpoints import ServicePortName
 from tunnelgw.translate.grants import ReferenceFrom
 from tunnelgw.translate.parts import problems_of_backend
@@ -74,10 +74,16 @@ def policy_tls(view: View, key: Key) -> PolicyTls:
     if not isinstance(policy, BackendTlsPolicy):
         return PolicyTls(None, (_RESOLVED,))
     validation = policy.spec.validation
-    ca, refusals = _authorities(view, key, validation)
+    ca, bad = _authorities(view, key, validation)
     references = _RESOLVED
-    if refusals:  # one reason, that of the first; all are told
-        references = unresolved(refusals[0].reason, "; ".join(refusal.message for refusal in refusals))
+    if bad:  # one reason, that of the first; all are told
+        message = "; ".join(f"caCertificateRefs[{place}]: {reference.message}" for place, reference in bad.items())
+        if ca is None and policy.before and any(each.cause is Cause.NOT_READ for each in bad.values()):
+            ca, _ = _authorities(view, key, policy.before.validation)
+            message += BEFORE if ca is not None else ""
+        is_wrong_kind = next(iter(bad.values())).cause is Cause.WRONG_KIND
+        reason = Reason.INVALID_KIND if is_wrong_kind else Reason.INVALID_CA_CERTIFICATE_REF
+        references = unresolved(reason, message)
     if ca is None:
         message = references.message or "want caCertificateRefs, or wellKnownCACertificates: System"
         return PolicyTls(None, (false(ConditionType.ACCEPTED, Reason.NO_VALID_CA_CERTIFICATE, message), references))
@@ -94,21 +100,22 @@ def policy_tls(view: View, key: Key) -> PolicyTls:
 
 def _authorities(
     view: View, policy: Key, validation: BackendTlsValidation
-) -> tuple[str | Unset | None, tuple[Finding, ...]]:
-    """PEM of all good references, UNSET for the system's authorities, None where there is nobody to trust."""
+) -> tuple[str | Unset | None, Mapping[int, BadReference]]:
+    """PEM of all good references, UNSET for the system's authorities, None where there is nobody to trust; and the
+    others by their place.
+    """
     if not validation.ca_certificate_refs:
-        return (UNSET if validation.well_known_ca_certificates else None), ()
+        return (UNSET if validation.well_known_ca_certificates else None), {}
     referrer = ReferenceFrom(GATEWAY_API, Kind.BACKEND_TLS_POLICY, policy.namespace)
     bundles: list[str] = []
-    refusals: list[Finding] = []
+    bad: dict[int, BadReference] = {}
     for place, ref in enumerate(validation.ca_certificate_refs):
         found = ca_bundle(view, referrer, ObjectRef(ref.name, ref.group, ref.kind))
         if isinstance(found, BadReference):
-            reason = Reason.INVALID_KIND if found.cause is Cause.WRONG_KIND else Reason.INVALID_CA_CERTIFICATE_REF
-            refusals.append(unresolved(reason, f"caCertificateRefs[{place}]: {found.message}"))
+            bad[place] = found
         else:
             bundles.append(found.pem)
-    return ("".join(bundles) if bundles else None), tuple(refusals)
+    return ("".join(bundles) if bundles else None), bad
 
 
 def _subject_alt_name(name: PolicyName) -> SubjectAltName:

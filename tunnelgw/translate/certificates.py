@@ -19,7 +19,7 @@ from cryptography.hazmat.primitives.asymmetric.types import CertificatePublicKey
 from proxy.document import Certificate
 from tunnelgw.model.conditions import ConditionType, Finding, Reason
 from tunnelgw.model.core import ConfigMap, Secret
-from tunnelgw.model.gateways import Gateway
+from tunnelgw.model.gateways import Gateway, GatewaySpec
 from tunnelgw.model.kinds import Kind
 from tunnelgw.model.meta import Key
 from tunnelgw.model.part import Part
@@ -32,7 +32,8 @@ from tunnelgw.translate.verdicts import false
 TLS_SECRET = "kubernetes.io/tls"  # noqa: S105  # a type, not a secret
 CA_KEY = "ca.crt"
 NOT_READ = "could not be read yet"
-"""It is there, but the API server has refused its content so far, or has not answered: that says nothing of it."""
+"""The API server has refused its content so far, or has not answered: that says nothing of it."""
+BEFORE = "; until then what was named before is used"
 _MIN_RSA_BITS, _MIN_EC_BITS = 2048, 224  # OpenSSL's security level 2, the default of the distributions
 _MAX_HOSTNAME = 253
 """Longer, it is the name of no host."""
@@ -55,6 +56,8 @@ class Cause(Enum):
     WRONG_KIND = auto()
     NOT_FOUND = auto()
     NOT_USABLE = auto()
+    NOT_READ = auto()
+    """It may well be usable."""
 
 
 class BadReference(Part, frozen=True):
@@ -67,6 +70,12 @@ class KeyPair(Part, frozen=True):
 
     certificate: Certificate
     names: tuple[str, ...]
+
+
+class ClientCertificate(Part, frozen=True):
+    certificate: Certificate | None = None
+    unresolved: Finding | None = None
+    """Where the reference is bad."""
 
 
 class CaBundle(Part, frozen=True):
@@ -95,18 +104,28 @@ def ca_bundle(view: View, referrer: ReferenceFrom, ref: ObjectRef) -> CaBundle |
     return view.ask(bundle_in_config_map, Key(target.namespace, ref.name))
 
 
-def client_certificate(view: View, gateway: Key) -> Certificate | Finding | None:
-    """A query: what a Gateway shows to backends over TLS (`tls.backend.clientCertificateRef`); None: nothing."""
+def client_certificate(view: View, gateway: Key) -> ClientCertificate:
+    """A query: what a Gateway shows to backends over TLS (`tls.backend.clientCertificateRef`)."""
     found = view.get(Kind.GATEWAY, gateway)
-    tls = found.spec.tls if isinstance(found, Gateway) else None
-    ref = tls.backend.client_certificate_ref if tls and tls.backend else None
-    if ref is None:
-        return None
-    pair = key_pair(view, ReferenceFrom(GATEWAY_API, Kind.GATEWAY, gateway.namespace), ref)
+    ref = _client_certificate_ref(found.spec) if isinstance(found, Gateway) else None
+    if not isinstance(found, Gateway) or ref is None:
+        return ClientCertificate()
+    referrer = ReferenceFrom(GATEWAY_API, Kind.GATEWAY, gateway.namespace)
+    pair = key_pair(view, referrer, ref)
     if isinstance(pair, KeyPair):
-        return pair.certificate
+        return ClientCertificate(pair.certificate)
     reason = Reason.REF_NOT_PERMITTED if pair.cause is Cause.NOT_PERMITTED else Reason.INVALID_CLIENT_CERTIFICATE_REF
-    return false(ConditionType.RESOLVED_REFS, reason, f"tls.backend.clientCertificateRef: {pair.message}")
+    message = f"tls.backend.clientCertificateRef: {pair.message}"
+    before = _client_certificate_ref(found.before) if found.before and pair.cause is Cause.NOT_READ else None
+    kept = key_pair(view, referrer, before) if before else None
+    if isinstance(kept, KeyPair):
+        unresolved = false(ConditionType.RESOLVED_REFS, reason, message + BEFORE)
+        return ClientCertificate(kept.certificate, unresolved)
+    return ClientCertificate(unresolved=false(ConditionType.RESOLVED_REFS, reason, message))
+
+
+def _client_certificate_ref(spec: GatewaySpec) -> ObjectRef | None:
+    return spec.tls.backend.client_certificate_ref if spec.tls and spec.tls.backend else None
 
 
 def pair_in_secret(view: View, key: Key) -> KeyPair | BadReference:
@@ -114,11 +133,11 @@ def pair_in_secret(view: View, key: Key) -> KeyPair | BadReference:
     secret = view.get(Kind.SECRET, key)
     if not isinstance(secret, Secret):
         return BadReference(Cause.NOT_FOUND, f"Secret {key} does not exist")
+    data = secret.data
+    if data is None:  # then its type may be unknown too
+        return BadReference(Cause.NOT_READ, f"Secret {key} {NOT_READ}")
     if secret.type != TLS_SECRET:
         return _unusable(key, f"is of type {secret.type}, want {TLS_SECRET}")
-    data = secret.data
-    if data is None:
-        return _unusable(key, NOT_READ)
     try:
         chain = x509.load_pem_x509_certificates(_decode(data.get("tls.crt", "")))
         names = _dns_names(chain[0])
@@ -151,7 +170,7 @@ def bundle_in_config_map(view: View, key: Key) -> CaBundle | BadReference:
     if not isinstance(config_map, ConfigMap):
         return BadReference(Cause.NOT_FOUND, f"ConfigMap {key} does not exist")
     if config_map.data is None:
-        return BadReference(Cause.NOT_USABLE, f"ConfigMap {key} {NOT_READ}")
+        return BadReference(Cause.NOT_READ, f"ConfigMap {key} {NOT_READ}")
     pem = authorities(config_map.data.get(CA_KEY, ""))
     if pem is None:
         return BadReference(Cause.NOT_USABLE, f"ConfigMap {key} has no certificates in PEM under {CA_KEY}")

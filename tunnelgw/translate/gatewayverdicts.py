@@ -124,9 +124,8 @@ def _of_listeners(own: Sequence[Report], bad: Sequence[Report]) -> Finding:
 
 
 def _resolved_refs(view: View, key: Key, own: Sequence[Report]) -> Finding:
-    certificate = view.ask(client_certificate, key)
-    if isinstance(certificate, Finding):
-        return certificate
+    if unresolved := view.ask(client_certificate, key).unresolved:
+        return unresolved
     bad = [
         report.verdict.name
         for report in own

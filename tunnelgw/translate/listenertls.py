@@ -5,13 +5,15 @@ serves nobody, through the tunnel neither; so does one whose clients must be che
 there. Without certificateRefs a listener can serve the tunnel, where TLS ends at the provider's edge.
 """
 
+from collections.abc import Iterable, Sequence
+
 from tunnelgw.model.conditions import ConditionType, Finding, Reason
-from tunnelgw.model.gateways import FrontendValidation, Gateway, GatewaySpec, Listener
+from tunnelgw.model.gateways import FrontendValidation, Gateway, GatewaySpec, Listener, ListenerSet
 from tunnelgw.model.kinds import Kind
 from tunnelgw.model.meta import Key
 from tunnelgw.model.part import Part
 from tunnelgw.model.refs import GATEWAY_API
-from tunnelgw.translate.certificates import BadReference, CaBundle, Cause, KeyPair, ca_bundle, key_pair
+from tunnelgw.translate.certificates import BEFORE, BadReference, CaBundle, Cause, KeyPair, ca_bundle, key_pair
 from tunnelgw.translate.grants import ReferenceFrom
 from tunnelgw.translate.queries import View
 from tunnelgw.translate.verdicts import ObjectId, false
@@ -45,7 +47,7 @@ def tls_draft(view: View, gateway: Key, spec: GatewaySpec, owner: ObjectId, list
         message = f"tls.frontend: mode {validation.mode} is not supported, want {' or '.join(MODES)}"
         refused = false(ConditionType.ACCEPTED, Reason.UNSUPPORTED_VALUE, message)
         return TlsDraft(pairs, accepted=refused, unresolved=unresolved, blocked=message)
-    authorities, problem = _authorities(view, gateway, validation)
+    authorities, problem = _authorities(view, gateway, validation, listener.port)
     accepted = None
     if not authorities:
         blocked = "tls.frontend: no caCertificateRef leads to a usable certificate authority"
@@ -78,10 +80,25 @@ def _certificates(view: View, owner: ObjectId, listener: Listener) -> tuple[tupl
     if not bad:
         return pairs, None, ""
     message = "; ".join(reference.message for reference in bad)
+    if _is_unread(bad) and (kept := _pairs_before(view, owner, referrer, listener.name)):
+        pairs, message = tuple(dict.fromkeys((*pairs, *kept))), message + BEFORE
     is_refused = any(reference.cause is Cause.NOT_PERMITTED for reference in bad)
     reason = Reason.REF_NOT_PERMITTED if is_refused else Reason.INVALID_CERTIFICATE_REF
     blocked = "" if pairs else "no certificateRef leads to a usable certificate"
     return pairs, false(ConditionType.RESOLVED_REFS, reason, f"tls.certificateRefs: {message}"), blocked
+
+
+def _pairs_before(view: View, owner: ObjectId, referrer: ReferenceFrom, name: str) -> tuple[KeyPair, ...]:
+    """What a listener had before it named a Secret that could not be read yet."""
+    found = view.get(owner.kind, owner.key)
+    before = found.before if isinstance(found, Gateway | ListenerSet) else None
+    listeners = [listener for listener in before.listeners if listener.name == name] if before else []
+    refs = [ref for listener in listeners if listener.tls for ref in listener.tls.certificate_refs]
+    return tuple(pair for ref in refs if isinstance(pair := key_pair(view, referrer, ref), KeyPair))
+
+
+def _is_unread(bad: Iterable[BadReference]) -> bool:
+    return any(reference.cause is Cause.NOT_READ for reference in bad)
 
 
 _CA_REASONS = {
@@ -89,17 +106,29 @@ _CA_REASONS = {
     Cause.WRONG_KIND: Reason.INVALID_CA_CERTIFICATE_KIND,
     Cause.NOT_FOUND: Reason.INVALID_CA_CERTIFICATE_REF,
     Cause.NOT_USABLE: Reason.INVALID_CA_CERTIFICATE_REF,
+    Cause.NOT_READ: Reason.INVALID_CA_CERTIFICATE_REF,
 }
 
 
-def _authorities(view: View, gateway: Key, validation: FrontendValidation) -> tuple[str, Finding | None]:
+def _authorities(view: View, gateway: Key, validation: FrontendValidation, port: int) -> tuple[str, Finding | None]:
     """Also for the listeners of ListenerSets: it is the Gateway that refers."""
+    pem, bad = _bundles(view, gateway, validation)
+    if not bad:
+        return pem, None
+    reason = min((_CA_REASONS[reference.cause] for reference in bad), key=[*_CA_REASONS.values()].index)
+    message = "; ".join(reference.message for reference in bad)
+    if not pem and _is_unread(bad):
+        found = view.get(Kind.GATEWAY, gateway)
+        before = found.before if isinstance(found, Gateway) else None
+        former = frontend_validation(before, port) if before else None
+        pem = _bundles(view, gateway, former)[0] if former else ""
+        message += BEFORE if pem else ""
+    return pem, false(ConditionType.RESOLVED_REFS, reason, f"tls.frontend caCertificateRefs: {message}")
+
+
+def _bundles(view: View, gateway: Key, validation: FrontendValidation) -> tuple[str, Sequence[BadReference]]:
+    """Of all good references, each authority once."""
     referrer = ReferenceFrom(GATEWAY_API, Kind.GATEWAY, gateway.namespace)
     found = [ca_bundle(view, referrer, ref) for ref in validation.ca_certificate_refs]
     bundles = dict.fromkeys(bundle.pem for bundle in found if isinstance(bundle, CaBundle))
-    bad = [reference for reference in found if isinstance(reference, BadReference)]
-    if not bad:
-        return "".join(bundles), None
-    reason = min((_CA_REASONS[reference.cause] for reference in bad), key=[*_CA_REASONS.values()].index)
-    message = "; ".join(reference.message for reference in bad)
-    return "".join(bundles), false(ConditionType.RESOLVED_REFS, reason, f"tls.frontend caCertificateRefs: {message}")
+    return "".join(bundles), [reference for reference in found if isinstance(reference, BadReference)]

@@ -14,6 +14,7 @@ from tests.proxy.site import Proxy, eventually
 from tests.support.provider import TOKEN as API_TOKEN
 from tests.support.provider import TUNNEL_ID, Provider
 from tests.tunnelgw.sources.cluster import HOME, Cluster
+from tests.tunnelgw.translate.pki import secret_data
 from tunnelgw.model.kinds import Kind
 
 SLICE_ADDRESS = "192.0.2.7"
@@ -96,6 +97,11 @@ class Arena:
     def secret(self, name: str, data: dict[str, str], namespace: str = "") -> None:
         encoded = {key: base64.b64encode(value.encode()).decode() for key, value in data.items()}
         self.cluster.create(Kind.SECRET, name, namespace=namespace or self.namespace, data=encoded)
+
+    def certificate(self, name: str, hostname: str) -> None:
+        """A Secret with a certificate of `pki`'s authority."""
+        data = secret_data(hostname)
+        self.cluster.create(Kind.SECRET, name, namespace=self.namespace, type="kubernetes.io/tls", data=data)
 
     def not_ready_endpoints(self, service: str, ports: Sequence[int]) -> None:
         """One EndpointSlice for each port `config` of a proxy on loopback; see `api_front`."""

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import itertools
+import socket
+import ssl
 from pathlib import Path
+from typing import Any
 from urllib.parse import urlsplit
 
 import pytest
@@ -12,16 +15,19 @@ from tests.e2e.controller.arena import Arena, hostnames, until_serves
 from tests.e2e.controller.fronts import Asked, Front
 from tests.e2e.controller.site import DEADLINE_S
 from tests.kube.kubeenv import find_programs, restart_apiserver, start
-from tests.proxy.site import Proxy, eventually
+from tests.proxy.site import Proxy, eventually, reserved_port
 from tests.support.dns_endpoints import KubeApi
 from tests.support.kube_fixtures import require
 from tests.support.provider import Provider
 from tests.tunnelgw.sources.cluster import Cluster
 from tests.tunnelgw.sources.kubernetes.relay import Relay
+from tests.tunnelgw.translate.pki import authority_pem
 from tunnelgw.model.kinds import Kind
 
 NOT_FOUND = b"404 page not found\n"
 EXPIRED = b'{"kind":"Status","code":410,"reason":"Expired","message":"too old resource version"}'
+FORBIDDEN = b'{"kind":"Status","code":403,"reason":"Forbidden","message":"no such right"}'
+ADDRESS = "127.0.0.2"
 
 
 def is_discovery(asked: Asked) -> bool:
@@ -34,6 +40,25 @@ def is_list_of_routes(asked: Asked) -> bool:
 
 def is_watch_of_routes(asked: Asked) -> bool:
     return "/httproutes?" in asked.path and "watch=" in asked.path
+
+
+def is_of_secrets(asked: Asked) -> bool:
+    return "/secrets" in asked.path
+
+
+def shows(port: int, hostname: str) -> bool:
+    """Whether a TLS client of this name is shown a certificate for it."""
+    context = ssl.create_default_context(cadata=authority_pem())
+    try:
+        with socket.create_connection((ADDRESS, port), DEADLINE_S) as sock:
+            context.wrap_socket(sock, server_hostname=hostname).close()
+    except OSError:
+        return False
+    return True
+
+
+def until_shows(port: int, hostname: str) -> None:
+    eventually(lambda: shows(port, hostname), f"a certificate for {hostname}", DEADLINE_S)
 
 
 def test_nothing_is_delivered_before_everything_was_listed(
@@ -119,6 +144,56 @@ def test_a_watch_that_is_cut_in_the_middle_of_an_event_loses_nothing(
 
             until_serves(proxy, "last.example.org")
             arena.provider.wait_for_hostnames({"last.example.org"})
+
+
+def test_a_certificate_serves_on_until_the_one_named_in_its_place_can_be_read(
+    arena: Arena, proxy: Proxy, api_front: Front, tmp_path: Path
+) -> None:
+    """Both where the new Secret was seen before nothing could be read any more, and where it was made since."""
+
+    def listeners(*secrets: str) -> list[dict[str, Any]]:
+        refs = [{"name": name} for name in secrets]
+        return [{"name": "https", "port": port, "protocol": "HTTPS", "tls": {"certificateRefs": refs}}]
+
+    def use(*secrets: str) -> None:
+        arena.cluster.patch(Kind.GATEWAY, "gw", arena.namespace, {"spec": {"listeners": listeners(*secrets)}})
+
+    def listener_conditions() -> dict[str, tuple[str, str]]:
+        (found,) = arena.read(Kind.GATEWAY, "gw")["status"]["listeners"]
+        return {each["type"]: (each["status"], each["message"]) for each in found["conditions"]}
+
+    for name in ("first", "seen"):
+        arena.certificate(name, f"{name}.example.org")
+    through = arena.cluster.through(api_front.url, tmp_path)
+    with reserved_port(ADDRESS) as port, arena.controller(proxies=[proxy], kubeconfig=through):
+        spec = {
+            "gatewayClassName": arena.gateway_class(tunnel_id=None, direct=ADDRESS),
+            "listeners": listeners("first"),
+        }
+        arena.cluster.create(Kind.GATEWAY, "gw", spec, arena.namespace)
+        until_shows(port, "first.example.org")
+        arena.until_programmed()
+        for former, new in (("first", "seen"), ("seen", "made-since")):
+            unreadable = api_front.answer(is_of_secrets, 403, FORBIDDEN)
+            api_front.cut()
+            if new == "made-since":
+                arena.certificate(new, f"{new}.example.org")
+
+            use(new)
+            arena.until(Kind.GATEWAY, "gw", "ResolvedRefs", "False")
+            told = listener_conditions()
+
+            assert shows(port, f"{former}.example.org")
+            assert told["Programmed"] == ("True", "")
+            told_of = f"Secret {arena.namespace}/{new} could not be read yet; until then what was named before is used"
+            assert told["ResolvedRefs"] == ("False", f"tls.certificateRefs: {told_of}")
+
+            unreadable.release()
+
+            until_shows(port, f"{new}.example.org")
+            arena.until(Kind.GATEWAY, "gw", "ResolvedRefs", "True")
+        use("missing")
+        eventually(lambda: not shows(port, "made-since.example.org"), "nothing is served", DEADLINE_S)
 
 
 @pytest.mark.timeout(300)

@@ -43,8 +43,8 @@ def snapshot_of(case: dict[str, Any]) -> Snapshot:
         if item["kind"] == "Gateway":
             item["spec"].setdefault("gatewayClassName", "ours")
         plain.append(item)
-    store = Store(())
-    # The store keeps data only of what is named already.
+    store = Store(WITH_DATA)
+    # The store keeps data only of what is named already, and takes for missing what a list will not show.
     for kind, item in sorted(map(object_of, plain), key=lambda each: each[0] in WITH_DATA):
         store.upsert(kind, item)
     return store.take().snapshot

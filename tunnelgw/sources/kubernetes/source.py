@@ -13,6 +13,7 @@ from http import HTTPStatus
 
 from daemonkit.logs import get_logger
 from daemonkit.waits import doubling
+from tunnelgw.model.core import Secret
 from tunnelgw.model.kinds import RESOURCES, Kind
 from tunnelgw.model.meta import Object
 from tunnelgw.model.snapshot import Entry
@@ -20,7 +21,7 @@ from tunnelgw.sources.kubernetes.decode import ObjectDecoder, Rejected
 from tunnelgw.sources.kubernetes.discovery import Bell
 from tunnelgw.sources.kubernetes.failures import ApiServerError, Refused
 from tunnelgw.sources.kubernetes.server import ApiServer
-from tunnelgw.sources.kubernetes.watch import OnRestart, Timing, Watch
+from tunnelgw.sources.kubernetes.watch import LEFT_OUT_SECRETS, OnRestart, Timing, Watch
 from tunnelgw.sources.references import WITH_DATA
 from tunnelgw.sources.store import Store
 
@@ -102,5 +103,7 @@ class KubernetesSource:
             raise
         if isinstance(item, Rejected):
             self._store.reject(kind, item.key, item.problem)
+            return None
+        if isinstance(item, Secret) and item.type in LEFT_OUT_SECRETS:  # what a list would not show is not there
             return None
         return item

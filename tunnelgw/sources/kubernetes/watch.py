@@ -39,7 +39,8 @@ from tunnelgw.sources.store import Store, Unreadable
 _METADATA_ONLY: Final = frozenset({Kind.CUSTOM_RESOURCE_DEFINITION, Kind.NAMESPACE})
 _PARTIAL: Final = "application/json;as=PartialObjectMetadata{};g=meta.k8s.io;v=v1"
 # Releases of charts can be a megabyte each, and tokens are nobody's certificate: they need not come over the wire.
-_SELECTED_SECRETS: Final = "type!=helm.sh/release.v1,type!=kubernetes.io/service-account-token"
+LEFT_OUT_SECRETS: Final = ("helm.sh/release.v1", "kubernetes.io/service-account-token")
+_SELECTED_SECRETS: Final = ",".join(f"type!={type_}" for type_ in LEFT_OUT_SECRETS)
 
 _PASSING: Final = frozenset(
     {

@@ -1,0 +1,296 @@
+"""What is served, and said, while a Secret or ConfigMap that an object names newly cannot be read."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from cryptography import x509
+
+from proxy import document
+from proxy.document.targets import Backend
+from tests.tunnelgw.translate.pki import authority_pem, secret_data
+from tests.tunnelgw.translate.world import NAMESPACE, WEB, object_of, service, told
+from tunnelgw.model.kinds import Kind
+from tunnelgw.model.meta import Key
+from tunnelgw.model.snapshot import Entry
+from tunnelgw.sources.store import Store
+from tunnelgw.translate.gateways import SHARED
+from tunnelgw.translate.pipeline import Translation
+from tunnelgw.translate.policies import PolicyVerdict
+from tunnelgw.translate.queries import CONTROLLER_NAME
+from tunnelgw.translate.verdicts import GatewayVerdict, ListenerSetVerdict, ObjectId
+
+Plain = dict[str, Any]
+GATEWAY = ObjectId(Kind.GATEWAY, Key(NAMESPACE, "gw"))
+SET = ObjectId(Kind.LISTENER_SET, Key(NAMESPACE, "set"))
+POLICY = ObjectId(Kind.BACKEND_TLS_POLICY, Key(NAMESPACE, "tls"))
+CLASS = [
+    {
+        "kind": "GatewayClass",
+        "metadata": {"name": "ours"},
+        "spec": {
+            "controllerName": CONTROLLER_NAME,
+            "parametersRef": {"group": "tunnelgw.dev", "kind": "GatewayClassConfig", "name": "ours"},
+        },
+    },
+    {
+        "kind": "GatewayClassConfig",
+        "metadata": {"name": "ours"},
+        "spec": {"direct": {"addresses": ["192.0.2.1"]}},
+    },
+]
+
+
+def pair(name: str) -> Plain:
+    """A Secret with a certificate of its name."""
+    data = secret_data(f"{name}.example")
+    return {"kind": "Secret", "metadata": {"name": name}, "type": "kubernetes.io/tls", "data": data}
+
+
+def bundle(name: str, pem: str = "") -> Plain:
+    return {"kind": "ConfigMap", "metadata": {"name": name}, "data": {"ca.crt": pem or authority_pem()}}
+
+
+def https(*secrets: str, name: str = "https", port: int = 443) -> Plain:
+    refs = [{"name": secret} for secret in secrets]
+    return {"name": name, "port": port, "protocol": "HTTPS", "tls": {"certificateRefs": refs}}
+
+
+def gateway(*listeners: Plain, **tls: Any) -> Plain:
+    spec = {"gatewayClassName": "ours", "listeners": listeners, "allowedListeners": {"namespaces": {"from": "Same"}}}
+    return {"kind": "Gateway", "metadata": {"name": "gw"}, "spec": {**spec, **({"tls": tls} if tls else {})}}
+
+
+def listener_set(*listeners: Plain) -> Plain:
+    spec = {"parentRef": {"name": "gw"}, "listeners": listeners}
+    return {"kind": "ListenerSet", "metadata": {"name": "set"}, "spec": spec}
+
+
+def clients_of(bundle_: str, mode: str = "AllowValidOnly") -> Plain:
+    """`tls.frontend`: whose certificates are good."""
+    ref = {"group": "", "kind": "ConfigMap", "name": bundle_}
+    return {"default": {"validation": {"caCertificateRefs": [ref], "mode": mode}}}
+
+
+def policy(**validation: Any) -> Plain:
+    target = {"group": "", "kind": "Service", "name": "web"}
+    spec = {"targetRefs": [target], "validation": {"hostname": "web.internal", **validation}}
+    return {"kind": "BackendTLSPolicy", "metadata": {"name": "tls"}, "spec": spec}
+
+
+def authorities(*names: str) -> Plain:
+    return {"caCertificateRefs": [{"group": "", "kind": "ConfigMap", "name": name} for name in names]}
+
+
+class World:
+    """A store that goes on, with all that is derived from it. What it asks a source for is not found out by itself."""
+
+    def __init__(self, *plain: Plain) -> None:
+        self._store = Store(())
+        route = {
+            "kind": "HTTPRoute",
+            "metadata": {"name": "web"},
+            "spec": {"parentRefs": [{"name": "gw"}], "rules": [{"backendRefs": [WEB]}]},
+        }
+        for item in (*CLASS, *service("web", ["10.0.0.1"]), route, *plain):
+            self._store.upsert(*object_of(item))
+        self.read(*plain)
+        self.translation = Translation(self._store.take().snapshot)
+
+    def read(self, *plain: Plain) -> None:
+        """Those of them that are unread can be read now, and what else is unread is not there."""
+        found = {Entry(kind, item.key): item for kind, item in map(object_of, plain)}
+        for entry in self._store.wait_unread(0.0):
+            self._store.fill(entry, found.get(entry))
+
+    def edit(self, *plain: Plain) -> None:
+        for item in plain:
+            self._store.upsert(*object_of(item))
+        self.go_on()
+
+    def delete(self, kind: Kind, name: str) -> None:
+        self._store.delete(kind, Key(NAMESPACE, name))
+        self.go_on()
+
+    def go_on(self) -> None:
+        change = self._store.take()
+        self.translation.update(change.snapshot, change.changed)
+
+    @property
+    def document(self) -> document.Document:
+        return document.decode(self.translation.documents[SHARED].encode(1))
+
+    def certificates(self) -> list[str]:
+        """Of each listener with TLS, the names of the Secrets that they are from."""
+        served = [listener.tls for listener in self.document.listeners if listener.tls]
+        return ["+".join(map(_name_in, tls.certificates)) for tls in served]
+
+    def backend(self) -> Backend:
+        (found,) = self.document.backends
+        return found
+
+    def listener_findings(self, owner: ObjectId = GATEWAY) -> list[str]:
+        verdict = self.translation.verdict(owner)
+        assert isinstance(verdict, GatewayVerdict | ListenerSetVerdict)
+        return [each for each in told(verdict.listeners[0].findings) if "False" in each and "Conflicted" not in each]
+
+    def findings(self, owner: ObjectId = GATEWAY) -> list[str]:
+        verdict = self.translation.verdict(owner)
+        if isinstance(verdict, PolicyVerdict):
+            found = verdict.ancestors[0].findings
+        else:
+            assert isinstance(verdict, GatewayVerdict)
+            found = verdict.findings
+        return [each for each in told(found) if "False" in each]
+
+
+def _name_in(certificate: document.Certificate) -> str:
+    (leaf, *_) = x509.load_pem_x509_certificates(certificate.certificate.encode())
+    names = leaf.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
+    return names.get_values_for_type(x509.DNSName)[0].removesuffix(".example")
+
+
+UNREAD = "could not be read yet; until then what was named before is used"
+
+
+def test_a_listener_keeps_its_certificate_until_the_one_named_newly_is_read() -> None:
+    world = World(gateway(https("old")), pair("old"))
+    assert world.certificates() == ["old"]
+
+    world.edit(gateway(https("new")))
+
+    assert world.certificates() == ["old"]
+    assert world.listener_findings() == [
+        f"ResolvedRefs False InvalidCertificateRef: tls.certificateRefs: Secret apps/new {UNREAD}"
+    ]
+    assert world.findings() == ["ResolvedRefs False ListenersNotResolved: see listeners https"]
+    world.read(pair("new"))
+    world.go_on()
+    assert world.certificates() == ["new"]
+    assert world.listener_findings() == []
+
+
+@pytest.mark.parametrize("found", [[], [{**pair("new"), "data": {}}]], ids=["missing", "broken"])
+def test_a_listener_loses_its_certificate_when_the_one_named_newly_is_known_to_be_of_no_use(found: list[Plain]) -> None:
+    world = World(gateway(https("old")), pair("old"))
+    world.edit(gateway(https("new")))
+
+    world.read(*found)
+    world.go_on()
+
+    assert world.certificates() == []
+    assert world.listener_findings()[0] == "Programmed False Invalid: no certificateRef leads to a usable certificate"
+
+
+def test_a_renewed_certificate_counts_also_where_it_is_used_for_one_that_cannot_be_read() -> None:
+    world = World(gateway(https("old")), pair("old"))
+    world.edit(gateway(https("new")))
+
+    world.edit({**pair("old"), "data": secret_data("renewed.example")})
+
+    assert world.certificates() == ["renewed"]
+
+
+def test_a_certificate_that_was_deleted_is_used_for_no_other() -> None:
+    world = World(gateway(https("old")), pair("old"))
+    world.edit(gateway(https("new")))
+
+    world.delete(Kind.SECRET, "old")
+
+    assert world.certificates() == []
+
+
+def test_certificates_that_are_read_are_served_beside_those_from_before() -> None:
+    world = World(gateway(https("old"), https("other", name="other", port=8443)), pair("old"), pair("other"))
+
+    world.edit(gateway(https("other", "new"), https("other", name="other", port=8443)))
+
+    assert world.certificates() == ["other+old", "other"]
+
+
+def test_a_listener_that_was_not_there_before_waits_for_its_certificate() -> None:
+    world = World(gateway(https("old")), pair("old"))
+
+    world.edit(gateway(https("old"), https("new", name="more", port=8443)))
+
+    assert world.certificates() == ["old"]
+
+
+def test_a_listener_of_a_set_keeps_its_certificate_too() -> None:
+    plain = {"name": "http", "port": 80, "protocol": "HTTP"}
+    world = World(gateway(plain), listener_set(https("old")), pair("old"))
+
+    world.edit(listener_set(https("new")))
+
+    assert world.certificates() == ["old"]
+    assert world.listener_findings(SET) == [
+        f"ResolvedRefs False InvalidCertificateRef: tls.certificateRefs: Secret apps/new {UNREAD}"
+    ]
+
+
+def test_clients_are_checked_as_before_until_the_authorities_named_newly_are_read() -> None:
+    world = World(gateway(https("old"), frontend=clients_of("old")), pair("old"), bundle("old"))
+    (was,) = world.document.listeners
+
+    world.edit(gateway(https("old"), frontend=clients_of("new")))
+
+    assert world.document.listeners == (was,)
+    assert world.listener_findings() == [
+        f"ResolvedRefs False InvalidCACertificateRef: tls.frontend caCertificateRefs: ConfigMap apps/new {UNREAD}"
+    ]
+    world.read()
+    world.go_on()
+    assert not world.document.listeners, "there are none"
+
+
+def test_nobody_is_let_in_unchecked_while_the_authorities_cannot_be_read() -> None:
+    world = World(gateway(https("old")), pair("old"))
+
+    world.edit(gateway(https("old"), frontend=clients_of("new")))
+
+    assert not world.document.listeners
+
+
+def test_backends_are_shown_the_certificate_from_before_until_the_one_named_newly_is_read() -> None:
+    plain = {"name": "http", "port": 80, "protocol": "HTTP"}
+    system = policy(wellKnownCACertificates="System")
+    world = World(gateway(plain, backend={"clientCertificateRef": {"name": "old"}}), pair("old"), system)
+    was = world.backend()
+    assert was.tls
+    assert was.tls.client_certificate
+
+    world.edit(gateway(plain, backend={"clientCertificateRef": {"name": "new"}}))
+
+    assert world.backend() == was
+    said = f"tls.backend.clientCertificateRef: Secret apps/new {UNREAD}"
+    assert world.findings() == [f"ResolvedRefs False InvalidClientCertificateRef: {said}"]
+
+
+def test_backends_are_trusted_as_before_until_the_authorities_named_newly_are_read() -> None:
+    plain = {"name": "http", "port": 80, "protocol": "HTTP"}
+    world = World(gateway(plain), policy(**authorities("old")), bundle("old"))
+    was = world.backend()
+    assert was.tls
+    assert was.tls.ca
+
+    world.edit(policy(**authorities("new")))
+
+    assert world.backend() == was
+    assert world.findings(POLICY) == [
+        f"ResolvedRefs False InvalidCACertificateRef: caCertificateRefs[0]: ConfigMap apps/new {UNREAD}"
+    ]
+    world.read()
+    world.go_on()
+    assert not world.backend().tls
+    assert not world.backend().addresses
+
+
+def test_a_backend_that_is_to_be_verified_gets_nothing_while_the_authorities_cannot_be_read() -> None:
+    plain = {"name": "http", "port": 80, "protocol": "HTTP"}
+    world = World(gateway(plain))
+    assert world.backend().addresses
+
+    world.edit(policy(**authorities("new")))
+
+    assert not world.backend().addresses
