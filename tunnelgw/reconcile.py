@@ -32,6 +32,7 @@ from tunnelgw.deliver.targets import (
 from tunnelgw.deliver.tunnels import NO_HOSTS, HostnamesParcel
 from tunnelgw.metrics import Metrics
 from tunnelgw.model.kinds import STATUS_KINDS, Kind
+from tunnelgw.model.meta import Key
 from tunnelgw.model.snapshot import Entry, Snapshot
 from tunnelgw.report.events import WarningEvents
 from tunnelgw.report.reporter import Reporter, Situation
@@ -97,6 +98,8 @@ class Reconciler:
         self._hosts: dict[str, HostnamesParcel] = {}
         """By tunnel."""
         self._planes_by_tunnel: dict[str, set[str]] = {}
+        self._unknown: frozenset[Key] = frozenset()
+        """Gateways that cannot be read, whose own proxies serve on."""
         self._sharing: frozenset[str] = frozenset()
         """Tunnels that lead to the shared proxies."""
         self._number = 0
@@ -163,7 +166,9 @@ class Reconciler:
         self._reporter.owe(self._untold, self._number, frozenset(self._untold_planes))
         self._untold, self._untold_planes = set(), set()
         self._events.unreadable(self._unreadable)
-        situation = Situation(snapshot, translation, self._planes, self._planes_by_tunnel, self._tunnels.keys())
+        situation = Situation(
+            snapshot, translation, self._planes, self._planes_by_tunnel, self._tunnels.keys(), self._unknown
+        )
         self._reporter.report(situation, self._number, has_changed=has_changed)
         self._check_credentials(snapshot)
 
@@ -204,6 +209,8 @@ class Reconciler:
             self._find_planes_of_tunnels(self._translation, snapshot)
         if is_first or has_doubt_changed or any(entry.room in _ABOUT_TARGETS for entry in change.changed):
             self._find_targets(snapshot, is_first=is_first)
+        if has_doubt_changed:
+            self._find_unknown(self._translation, snapshot)
         self._untold |= differences.verdicts | _with_status((*change.changed, *change.touched))
         self._untold_planes |= differences.data_planes
         for (kind, is_readable), count in self._store.counts().items():
@@ -223,6 +230,13 @@ class Reconciler:
         now_s = time.monotonic()
         self._former.follow(named, self._tunnels, now_s, is_certain=is_certain)
         self._departed.follow(self._planes, self._may_have_gateway, now_s)
+
+    def _find_unknown(self, translation: Translation, snapshot: Snapshot) -> None:
+        unreadable = (entry.key for entry in self._unreadable if entry.room is Kind.GATEWAY)
+        unknown = frozenset(key for key in unreadable if self._departed.serves(str(key)))
+        if unknown != self._unknown:  # where one has gone since, no verdict says so
+            self._unknown = unknown
+            self._untold |= _everything(translation, snapshot).verdicts
 
     def _may_have_gateway(self, plane: str) -> bool:
         gateways = {*self._snapshot.all(Kind.GATEWAY)} if self._snapshot is not None else set()

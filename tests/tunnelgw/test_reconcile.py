@@ -419,6 +419,63 @@ def test_a_proxy_whose_gateway_cannot_be_read_serves_on() -> None:
         eventually(lambda: proxy.get().json() == {"version": 2}, "not emptied")
 
 
+def test_what_belongs_to_a_gateway_that_cannot_be_read_keeps_its_status_while_the_gateway_s_proxy_serves_on() -> None:
+    """Else external-dns would take the names away, of routes that are served."""
+    listener = {"name": "more", "port": 443, "protocol": "HTTP"}
+    more = make(Kind.LISTENER_SET, "more", {"parentRef": {"name": "gw"}, "listeners": [listener]}, namespace="shop")
+    of_set = {"group": "gateway.networking.k8s.io", "kind": "ListenerSet", "name": "more"}
+    refs = [{"name": "gw"}, {"name": "shared"}, of_set]
+    front = make(Kind.HTTP_ROUTE, "front", {"parentRefs": refs}, namespace="shop")
+    shared_spec = {name: value for name, value in WITH_LISTENER.items() if name != "infrastructure"}
+    shared = make(Kind.GATEWAY, "shared", shared_spec, namespace="shop")
+    allowing = {**WITH_LISTENER, "allowedListeners": {"namespaces": {"from": "Same"}}}
+    gateway = make(Kind.GATEWAY, "gw", allowing, namespace="shop")
+    set_id, route_id = ObjectId(Kind.LISTENER_SET, more.key), ObjectId(Kind.HTTP_ROUTE, front.key)
+    with Proxy() as proxy, keeping(proxy) as ours:
+
+        def show(item: Object, id_: ObjectId) -> None:
+            """As the API server would, after it was written."""
+            ours.until(lambda: id_ in ours.statuses)
+            ours.store.upsert(id_.kind, msgspec.structs.replace(item, status=msgspec.Raw(ours.statuses[id_])))
+
+        def until_others_are_told(name: str) -> None:
+            """All that was wanted before is written."""
+            ours.store.upsert(Kind.HTTP_ROUTE, route(name, "shared", namespace="shop"))
+            ours.until_written(web(name))
+
+        for item, kind in ((gateway, Kind.GATEWAY), (shared, Kind.GATEWAY), (more, Kind.LISTENER_SET)):
+            ours.store.upsert(kind, item)
+        ours.store.upsert(Kind.HTTP_ROUTE, front)
+        ours.until(lambda: _says_programmed(ours, set_id))
+        ours.until(lambda: len(_parents(ours, route_id)) == len(refs))
+        show(more, set_id)
+        show(front, route_id)
+        until_others_are_told("early")
+        ours.written.clear()
+
+        ours.store.reject(Kind.GATEWAY, GATEWAY.key, Unreadable("spec.listeners: want a list"))
+        ours.until(lambda: ours.unreadable(Kind.GATEWAY) == 1)
+        until_others_are_told("late")
+        assert not ours.written & {set_id, route_id}
+        assert proxy.get().json()["listeners"]
+
+        ours.store.delete(Kind.GATEWAY, GATEWAY.key)
+
+        ours.until_written(set_id, route_id)
+        assert b'"Programmed","status":"False"' in ours.statuses[set_id]
+        assert _parents(ours, route_id) == ["shared"]
+
+
+def _parents(ours: Controller, route_id: ObjectId) -> list[str]:
+    """Of whom the status that was written last says something."""
+    status = msgspec.json.decode(ours.statuses.get(route_id, b"{}"))
+    return [entry["parentRef"]["name"] for entry in status.get("parents", ())]
+
+
+def _says_programmed(ours: Controller, id_: ObjectId) -> bool:
+    return b'"type":"Programmed","status":"True"' in ours.statuses.get(id_, b"")
+
+
 def test_a_tunnel_is_emptied_when_another_takes_its_place() -> None:
     with holding_a_tunnel() as (provider, ours):
         _, (kind, config) = own_tunnel(TWO)

@@ -55,6 +55,10 @@ class DepartedProxies:
             else:
                 self._since_s.setdefault(url, now_s)
 
+    def serves(self, plane: str) -> bool:
+        """Whether a data plane of a Gateway's own has a proxy that is not emptied yet, as far as we know."""
+        return any(served.plane == plane for served in self._served.values())
+
     def proxies(self, now_s: float) -> dict[str, Credentials]:
         """To be emptied, by URL."""
         return {url: self._served[url].token for url in sorted(self._due(now_s))}

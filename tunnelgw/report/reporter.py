@@ -17,16 +17,26 @@ from tunnelgw.deliver.receipts import Receipt
 from tunnelgw.deliver.targets import Plane
 from tunnelgw.metrics import Metrics
 from tunnelgw.model.kinds import Kind
-from tunnelgw.model.meta import Object
+from tunnelgw.model.meta import Key, Object
+from tunnelgw.model.refs import GATEWAY_API, ParentRef
+from tunnelgw.model.routes import GrpcRoute, HttpRoute
 from tunnelgw.model.snapshot import Entry, Snapshot
 from tunnelgw.report.deliveries import Outcomes, conflicts, delivered, unbound, with_conflicts
 from tunnelgw.report.events import WarningEvents, has_lasted
 from tunnelgw.report.holdback import HoldBack
 from tunnelgw.report.rush import Rush
 from tunnelgw.status.compose import Wish
+from tunnelgw.status.entries import with_namespace
 from tunnelgw.status.objects import Delivery
 from tunnelgw.translate.pipeline import Translation
-from tunnelgw.translate.verdicts import GatewayVerdict, ListenerSetVerdict, ObjectId, RouteVerdict, TunnelHost
+from tunnelgw.translate.verdicts import (
+    GatewayVerdict,
+    ListenerSetVerdict,
+    ObjectId,
+    OrphanVerdict,
+    RouteVerdict,
+    TunnelHost,
+)
 
 
 class Situation(NamedTuple):
@@ -38,6 +48,8 @@ class Situation(NamedTuple):
     planes_by_tunnel: Mapping[str, set[str]]
     tunnels: Collection[str]
     """Those whose ingress documents are ours to keep."""
+    unreadable: Collection[Key] = ()
+    """Gateways that cannot be read, whose own proxies serve on: what was said to those who belong to them stays."""
 
 
 class Way(NamedTuple):
@@ -219,14 +231,35 @@ class Reporter:
         if not isinstance(item, Object):
             return None
         verdict = situation.translation.verdict(id_)
+        if isinstance(verdict, OrphanVerdict) and verdict.gateway in situation.unreadable:
+            return Wish(item, None)
         if isinstance(verdict, RouteVerdict) and id_ in self._contested:
-            return Wish(item, with_conflicts(verdict, self._conflicts))
+            verdict = with_conflicts(verdict, self._conflicts)
         if not isinstance(verdict, GatewayVerdict | ListenerSetVerdict):
-            return Wish(item, verdict)
+            return Wish(item, verdict, left_alone=_left_alone(situation, item))
         delivery = self._deliveries.get(way := _way(verdict), Delivery(False))
         if not delivery.is_held:
             self._unheld.add(way)
         return Wish(item, verdict, msgspec.structs.replace(delivery, unbound=self._unbound.get(id_, {})))
+
+
+def _left_alone(situation: Situation, item: Object) -> frozenset[ParentRef]:
+    """Parents and ancestors that are not known now, and still serve what they had."""
+    if not situation.unreadable:
+        return frozenset()
+    if not isinstance(item, HttpRoute | GrpcRoute):
+        return frozenset(ParentRef(key.name, namespace=key.namespace) for key in situation.unreadable)
+    full = (with_namespace(ref, item.metadata.namespace) for ref in item.spec.parent_refs)
+    return frozenset(ref for ref in full if _gateway_of(situation, ref) in situation.unreadable)
+
+
+def _gateway_of(situation: Situation, ref: ParentRef) -> Key | None:
+    """Also of a ListenerSet, where nothing more is known of its Gateway."""
+    key = Key(ref.namespace, ref.name)
+    if ref.group == GATEWAY_API and ref.kind == Kind.LISTENER_SET:
+        verdict = situation.translation.verdict(ObjectId(Kind.LISTENER_SET, key))
+        return verdict.gateway if isinstance(verdict, OrphanVerdict) else None
+    return key if (ref.group, ref.kind) == (GATEWAY_API, Kind.GATEWAY) else None
 
 
 def _way(verdict: GatewayVerdict | ListenerSetVerdict) -> Way:

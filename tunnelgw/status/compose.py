@@ -36,6 +36,8 @@ class Wish(msgspec.Struct, frozen=True):
     verdict: AnyVerdict | None
     """None: the object is not ours to judge, and what we once said of it goes."""
     delivery: Delivery = Delivery(False)
+    left_alone: frozenset[ParentRef] = frozenset()
+    """Parents or ancestors of which nothing is known now: what was said of them stays."""
 
 
 class Author(msgspec.Struct, frozen=True):
@@ -73,9 +75,9 @@ def _patch(wish: Wish, author: Author, now: str) -> tuple[Patch | None, tuple[Pa
         case ListenerSet(), OrphanVerdict():
             return orphan_status(item.status, verdict, name, generation, now), ()
         case ((HttpRoute() | GrpcRoute()), (RouteVerdict() | None)):
-            return route_status(item.status, verdict or RouteVerdict(()), _writer(item, author, now))
+            return route_status(item.status, verdict or RouteVerdict(()), _writer(item, author, now), wish.left_alone)
         case BackendTlsPolicy(), (PolicyVerdict() | None):
-            return policy_status(item.status, _ancestors(verdict), _writer(item, author, now))
+            return policy_status(item.status, _ancestors(verdict), _writer(item, author, now), wish.left_alone)
     return None, ()  # conditions of these kinds have no author's name: what others may have written stays
 
 

@@ -47,17 +47,28 @@ _encoder = msgspec.json.Encoder()
 
 
 def merge_parents(
-    current: Sequence[msgspec.Raw], ours: Sequence[Entry], owned: Collection[ConditionType], writer: Writer
+    current: Sequence[msgspec.Raw],
+    ours: Sequence[Entry],
+    owned: Collection[ConditionType],
+    writer: Writer,
+    left_alone: Collection[ParentRef] = (),
 ) -> tuple[tuple[msgspec.Raw, ...], tuple[ParentRef, ...]]:
-    """`status.parents` of a route as it should be, and the references for which there was no room. Raises Outdated."""
-    return _merge(current, ours, owned, writer, "parentRef", MAX_PARENTS)
+    """`status.parents` of a route as it should be, and the references for which there was no room. Raises Outdated.
+
+    `left_alone`, with their namespaces: of them stays what was said, and nothing is added.
+    """
+    return _merge(current, ours, owned, writer, left_alone, "parentRef", MAX_PARENTS)
 
 
 def merge_ancestors(
-    current: Sequence[msgspec.Raw], ours: Sequence[Entry], owned: Collection[ConditionType], writer: Writer
+    current: Sequence[msgspec.Raw],
+    ours: Sequence[Entry],
+    owned: Collection[ConditionType],
+    writer: Writer,
+    left_alone: Collection[ParentRef] = (),
 ) -> tuple[tuple[msgspec.Raw, ...], tuple[ParentRef, ...]]:
     """The same for `status.ancestors` of a policy."""
-    return _merge(current, ours, owned, writer, "ancestorRef", MAX_ANCESTORS)
+    return _merge(current, ours, owned, writer, left_alone, "ancestorRef", MAX_ANCESTORS)
 
 
 def _merge(
@@ -65,12 +76,13 @@ def _merge(
     ours: Sequence[Entry],
     owned: Collection[ConditionType],
     writer: Writer,
+    left_alone: Collection[ParentRef],
     field: str,
     most: int,
 ) -> tuple[tuple[msgspec.Raw, ...], tuple[ParentRef, ...]]:
     wanted: dict[ParentRef, Entry] = {}
     for entry in ours:
-        wanted.setdefault(_full(entry.ref, writer.namespace), entry)
+        wanted.setdefault(with_namespace(entry.ref, writer.namespace), entry)
     merged: list[msgspec.Raw] = []
     for raw in current:
         stored = _decoder.decode(raw)
@@ -78,16 +90,20 @@ def _merge(
             merged.append(raw)
             continue
         ref = stored.parent_ref if field == "parentRef" else stored.ancestor_ref
-        found = wanted.pop(_full(ref, writer.namespace), None) if ref is not None else None
+        full = with_namespace(ref, writer.namespace) if ref is not None else None
+        found = wanted.pop(full, None) if full is not None else None
         if found is not None:
             merged.append(_updated(raw, stored, found, owned, writer, field))
+        elif full in left_alone:
+            merged.append(raw)
     added = [_updated(None, _Stored(), entry, owned, writer, field) for entry in wanted.values()]
     room = max(0, most - len(merged))
     left_out = tuple(entry.ref for entry in list(wanted.values())[room:])
     return (*merged, *added[:room]), left_out
 
 
-def _full(ref: ParentRef, namespace: str) -> ParentRef:
+def with_namespace(ref: ParentRef, namespace: str) -> ParentRef:
+    """Spelled out, where it is the default."""
     return ref if ref.namespace else msgspec.structs.replace(ref, namespace=namespace)
 
 

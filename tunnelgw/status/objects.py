@@ -7,7 +7,7 @@ beside our fields is not in the patch and thus stays.
 that generation whatever happens to proxies later; `tunnelgw.dev/Delivered` says what happens to them.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any, TypeAlias
 
 import msgspec
@@ -181,21 +181,21 @@ def _is_signed(condition: Condition, controller_name: str) -> bool:
 
 
 def route_status(
-    stored: msgspec.Raw, verdict: RouteVerdict, writer: Writer
+    stored: msgspec.Raw, verdict: RouteVerdict, writer: Writer, left_alone: Collection[ParentRef] = ()
 ) -> tuple[Patch | None, tuple[ParentRef, ...]]:
     """Also the parents for which there is no room. Raises Outdated."""
     current = _decode_route(stored)
     ours = [Entry(parent.parent_ref, parent.findings) for parent in verdict.parents]
-    parents, left_out = merge_parents(current.parents, ours, ROUTE_CONDITIONS, writer)
+    parents, left_out = merge_parents(current.parents, ours, ROUTE_CONDITIONS, writer, left_alone)
     return None if _same(parents, current.parents) else {"parents": list(parents)}, left_out
 
 
 def policy_status(
-    stored: msgspec.Raw, ancestors: Sequence[Entry], writer: Writer
+    stored: msgspec.Raw, ancestors: Sequence[Entry], writer: Writer, left_alone: Collection[ParentRef] = ()
 ) -> tuple[Patch | None, tuple[ParentRef, ...]]:
     """Also the ancestors for which there is no room. Raises Outdated."""
     current = _decode_policy(stored)
-    merged, left_out = merge_ancestors(current.ancestors, ancestors, POLICY_CONDITIONS, writer)
+    merged, left_out = merge_ancestors(current.ancestors, ancestors, POLICY_CONDITIONS, writer, left_alone)
     return None if _same(merged, current.ancestors) else {"ancestors": list(merged)}, left_out
 
 

@@ -79,10 +79,11 @@ def set_verdict(view: View, key: Key) -> ListenerSetVerdict | OrphanVerdict | No
     if view.get(Kind.GATEWAY, gateway) is None:
         message = f"Gateway {gateway} does not exist, or cannot be read"
         return OrphanVerdict(
+            gateway,
             (
                 false(ACCEPTED, Reason.PARENT_NOT_ACCEPTED, message),
                 false(PROGRAMMED, Reason.PARENT_NOT_PROGRAMMED, message),
-            )
+            ),
         )
     setup = view.ask(gateway_setup, gateway)
     if setup is None:

@@ -67,6 +67,7 @@ class OrphanVerdict(Part, frozen=True):
     of it before.
     """
 
+    gateway: Key
     findings: tuple[Finding, ...]
 
 
