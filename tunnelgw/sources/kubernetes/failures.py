@@ -22,6 +22,11 @@ class ApiServerError(Exception):
 class Unreachable(ApiServerError):
     """No answer, or none to its end."""
 
+    def __init__(self, message: str, *, has_answered: bool = True) -> None:
+        super().__init__(message)
+        self.has_answered = has_answered
+        """At least the head of an answer has come."""
+
 
 class Refused(ApiServerError):
     """An answer that is not success."""

@@ -1,6 +1,7 @@
 """Whether the API server answers at all: told once for all who ask it, and told again when it answers.
 
-One request without an answer is nothing yet: servers restart, and the next connection may work.
+One request without an answer is nothing yet: servers restart, and the next connection may work. Who waits before asking
+again may end that when the server has answered somebody else.
 """
 
 import threading
@@ -20,13 +21,31 @@ class Reach:
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
-        self._lock = threading.Lock()
+        self._lock = threading.Condition()
         self._lost_s: float | None = None
         """When the first request failed that no answer has followed."""
         self._told_s: float | None = None
         """When that was said last, of this loss or of one before."""
         self._is_told = False
         """Of this loss."""
+        self._returns = 0
+        self._is_over = False
+
+    @property
+    def returns(self) -> int:
+        """How often it has answered after it had not."""
+        with self._lock:
+            return self._returns
+
+    def wait(self, returns: int, timeout_s: float) -> None:
+        """Until there are more of them than `returns`, for `timeout_s` at most; after `end` not at all."""
+        with self._lock:
+            self._lock.wait_for(lambda: self._returns > returns or self._is_over, timeout_s)
+
+    def end(self) -> None:
+        with self._lock:
+            self._is_over = True
+            self._lock.notify_all()
 
     def answered(self) -> None:
         """Whatever it said."""
@@ -35,6 +54,8 @@ class Reach:
                 return
             away_s, was_told = self._clock() - self._lost_s, self._is_told
             self._lost_s, self._is_told = None, False
+            self._returns += 1
+            self._lock.notify_all()
         if was_told:
             _log.info("API server answers again", after_s=round(away_s, 1))
 

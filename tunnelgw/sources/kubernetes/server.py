@@ -64,7 +64,7 @@ class ApiServer:
         self._load = load
         self._edition_now = edition_now
         self._clock = clock
-        self._reach = reach or Reach(clock)
+        self.reach = reach or Reach(clock)
         self._failure: _Failure | None = None
         """Of the last call of `load`."""
         self._lock = threading.Lock()
@@ -101,8 +101,9 @@ class ApiServer:
                 response.close()  # what was not read must not be taken for the next answer
 
     def interrupt(self) -> None:
-        """End all requests, for good."""
+        """End all requests, for good, and waits for an answer."""
         self._connections.end()
+        self.reach.end()
 
     def close(self) -> None:
         with self._lock:
@@ -121,22 +122,25 @@ class ApiServer:
         timeout_s: float,
     ) -> Iterator[urllib3.BaseHTTPResponse]:
         access = self._current()
+        has_answered = False
         try:
             with access.open(method, path, query, headers, body, timeout_s) as response:
-                self._reach.answered()
+                has_answered = True
+                self.reach.answered()
                 if response.status >= HTTPStatus.MULTIPLE_CHOICES:  # nothing here is to be redirected
                     if response.status == HTTPStatus.UNAUTHORIZED:
                         self._renew(access)
                     raise refusal(response.status, response.headers, response.read())
                 yield response
         except Unreachable as error:
-            self._reach.lost(error)
+            self.reach.lost(error)
             raise
         except (urllib3.exceptions.HTTPError, OSError) as error:
             self._look_again(access)
             inside = list(causes_of(error))
-            lost = Unreachable(f"{method} {path}: {_words(inside, access.host, timeout_s)}")
-            self._reach.lost(lost)
+            words = _words(inside, access.host, timeout_s)
+            lost = Unreachable(f"{method} {path}: {words}", has_answered=has_answered)
+            self.reach.lost(lost)
             raise lost from None  # it tells all that its causes would
 
     def _current(self) -> "_Access":
@@ -145,7 +149,7 @@ class ApiServer:
                 try:
                     self._access = self._read()
                 except Unreachable as error:
-                    self._reach.lost(error)
+                    self.reach.lost(error)
                     raise
             return self._access
 

@@ -9,7 +9,9 @@
     anything else                                         the same, after a wait
 
 Waits have full jitter under a cap that doubles while nothing gets better, and come after the time that the server asks
-for. A server that refuses after it could not be reached is better: one that starts says so for a second or two.
+for. A server that refuses after it could not be reached is better: one that starts says so for a second or two. Where
+it did not answer, waits end soon after it has answered any of us: what refers to objects of several kinds would else be
+judged for many seconds by those kinds alone that came back first.
 """
 
 import math
@@ -51,6 +53,8 @@ _PASSING: Final = frozenset(
     }
 )
 """Refusals that say nothing about the version that a watch was to begin at."""
+_SOON_S: Final = 1.0
+"""Sooner no wait is ended by an answer to another: it may be this request alone that comes to nothing."""
 _STRETCH: Final = 2.0
 """Looking for a kind may wait longer than a broken connection."""
 
@@ -277,6 +281,7 @@ class Watch:
 
     def _restart(self, cause: Restart, error: ApiServerError, *, is_general: bool = False) -> None:
         """`is_general`: other kinds meet the same now."""
+        returns = self._server.reach.returns
         if self._stop.is_set():
             return
         self._on_restart(self._kind, cause, error)
@@ -296,7 +301,10 @@ class Watch:
             log.warning("watch refused, retrying", error, **fields)
         elif cause is Restart.DISCONNECTED:
             log.info("watch disconnected, retrying", error, **fields)
-        self._stop.wait(delay_s)
+        is_away = isinstance(error, Unreachable) and not error.has_answered
+        soon_s = min(delay_s, _SOON_S) if is_away else delay_s
+        if not self._stop.wait(soon_s):
+            self._server.reach.wait(returns, delay_s - soon_s)
 
     def _say_rejected(self, rejected: Rejected) -> None:
         namespace, name = rejected.key

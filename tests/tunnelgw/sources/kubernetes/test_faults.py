@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 from urllib.parse import urlsplit
@@ -148,6 +149,34 @@ def test_a_server_that_was_given_an_older_state_is_followed_from_there(tmp_path:
             world.until_here(Kind.SERVICE, Key("default", "later"))
     finally:
         environment.stop()
+
+
+def test_a_server_that_has_answered_one_watch_again_is_asked_by_all_others_soon(
+    cluster: Cluster, namespace: str, relay: Relay, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A route would else be judged without what it refers to, for as long as the kind of that stays away."""
+
+    def chance(cap_s: float) -> float:
+        """Of each kind but one the second wait is long."""
+        is_soon = cap_s == QUICK.first_wait_s or threading.current_thread().name == "watch-services"
+        return 0.1 if is_soon else 3600.0
+
+    monkeypatch.setattr("backoff.full_jitter", chance)
+    followed = (Kind.HTTP_ROUTE, Kind.REFERENCE_GRANT)
+    of_routes = {"group": "gateway.networking.k8s.io", "kind": "HTTPRoute", "namespace": "apps"}
+    grant = {"from": [of_routes], "to": [{"group": "", "kind": "Service"}]}
+    with running(cluster.through(relay.address, tmp_path)) as world:
+        settled(world)
+        relay.refuse()
+        away = [(kind, Restart.DISCONNECTED) for kind in followed]
+        assert wait_until(lambda: min(map(world.restarts.count, away)) > 1, DEADLINE_S)
+        cluster.create(Kind.HTTP_ROUTE, "comes", ROUTE, namespace)
+        cluster.create(Kind.REFERENCE_GRANT, "comes", grant, namespace)
+
+        relay.accept()
+
+        for kind in followed:
+            world.until_here(kind, Key(namespace, "comes"))
 
 
 def test_the_source_ends_at_once_also_while_the_server_cannot_be_reached(tmp_path: Path, cluster: Cluster) -> None:
