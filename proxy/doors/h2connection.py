@@ -84,7 +84,6 @@ class H2Connection:
         """`received` came before; `is_started`: the transport is reading already."""
         self._transport = transport
         self.turns = Turns(self._loop, self._codec, transport, self._wake)
-        transport.keep_unsent_low()
         if self._has_settings:
             self._on_streams_gone()
         else:

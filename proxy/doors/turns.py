@@ -5,7 +5,8 @@ a stream hands over its share of a round and then waits, and the next round begi
 (round robin). A stream that does not wait has a small share of every round, so the answer to a small request, and an
 event now and then, is at most a round behind, however many downloads there are. Where there are more of those than a
 round holds, they wait as well, so that every round ends. Rounds grow as long as the socket takes them at once; when it
-has taken the largest, shares count no more. The kernel would queue megabytes likewise: `Transport.keep_unsent_low`.
+has taken the largest, shares count no more. Those that it takes long for shrink. The kernel would queue megabytes
+likewise, and is given as little as a round: `Transport.keep_unsent_low`.
 
 Streams wait here for the connection's window too, in the same order.
 """
@@ -19,24 +20,31 @@ from proxy.doors.h2stream import H2Stream
 from proxy.loop import Loop, Transport
 
 ROUND_BYTES: Final = 128 * 1024
-"""Of all streams together, at the least: a tenth of a second at 10 Mbit/s."""
+"""Of all streams together, where that takes no longer than `_SLOW_S`: it is a tenth of a second at 10 Mbit/s."""
 FULL_BYTES: Final = 256 * 1024
 """At the most, and of what waits for the socket; who does not wait has another `ROUND_BYTES` where shares count."""
 QUANTUM_BYTES: Final = 16 * 1024
 """The least that a turn is worth: where there would be more turns to a round, some have theirs in the next."""
+_SLOW_S: Final = 0.25
+"""Rounds that the socket takes longer for become as short as that, but for one turn."""
+_FAST_S: Final = _SLOW_S / 4
+"""Who takes less may have twice as much, and still is not slow."""
 
 
 class Turns:
     __slots__ = (
         "_codec",
         "_fresh_bytes",
+        "_full_bytes",
         "_given_bytes",
         "_is_fetched",
         "_is_look_due",
         "_loop",
         "_round_bytes",
         "_round_number",
+        "_stuck_at_s",
         "_transport",
+        "_unsent_bytes",
         "_wake",
         "is_narrow",
         "waiting",
@@ -58,6 +66,13 @@ class Turns:
         """Handed over in this round."""
         self._round_number = 0
         self._round_bytes = ROUND_BYTES
+        self._full_bytes = FULL_BYTES
+        """What may wait for the socket: two rounds."""
+        self._unsent_bytes = ROUND_BYTES
+        """What the kernel may have beyond what is under way."""
+        self._stuck_at_s: float | None = None
+        """Since when the socket has not taken all of the round while others wait."""
+        transport.keep_unsent_low(ROUND_BYTES)
         self.is_narrow = False
         """The socket has not taken all lately, so each stream has its share."""
         self._is_look_due = False
@@ -83,7 +98,7 @@ class Turns:
     @property
     def _room_bytes(self) -> int:
         """For all streams."""
-        room_bytes = FULL_BYTES - self._fresh_bytes - self._transport.queued_bytes
+        room_bytes = self._full_bytes - self._fresh_bytes - self._transport.queued_bytes
         if self.is_narrow:
             # Were the queue filled up while it empties, it would never be empty, and no round would begin.
             room_bytes = min(room_bytes, self._round_bytes - self._given_bytes) + ROUND_BYTES
@@ -116,7 +131,18 @@ class Turns:
 
     def on_drained(self) -> None:
         """The socket has taken all that waited for it."""
-        self._round_bytes = ROUND_BYTES
+        round_bytes = min(self._round_bytes, ROUND_BYTES)
+        if self._stuck_at_s is not None:
+            took_s = self._loop.now_s - self._stuck_at_s
+            self._stuck_at_s = None
+            if took_s > _SLOW_S:
+                round_bytes = max(int(round_bytes * _SLOW_S / took_s), QUANTUM_BYTES)
+            elif took_s < _FAST_S:
+                round_bytes = min(2 * round_bytes, ROUND_BYTES)
+            if round_bytes != self._unsent_bytes:
+                self._unsent_bytes = round_bytes
+                self._transport.keep_unsent_low(round_bytes)
+        self._resize_rounds(round_bytes)
         self._begin_round()
 
     def on_window_opened(self) -> None:
@@ -150,11 +176,17 @@ class Turns:
             return
         self._is_look_due = False
         if self._transport.is_writing:
+            self._stuck_at_s = self._loop.now_s
             return
         if self._round_bytes == FULL_BYTES:
             self.is_narrow = False
-        self._round_bytes = min(2 * self._round_bytes, FULL_BYTES)
+        else:
+            self._resize_rounds(2 * self._round_bytes)
         self._begin_round()
+
+    def _resize_rounds(self, round_bytes: int) -> None:
+        self._round_bytes = min(round_bytes, FULL_BYTES)
+        self._full_bytes = min(2 * round_bytes, FULL_BYTES)
 
     def _begin_round(self) -> None:
         waiting, codec = self.waiting, self._codec

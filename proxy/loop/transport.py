@@ -31,7 +31,6 @@ log = get_logger(__name__)
 _READ_BYTES: Final = 64 * 1024
 _MAX_READ_BYTES: Final = 252 * 1024
 """Of a plain socket, which has a buffer of this size made for each reading."""
-_UNSENT_BYTES: Final = 128 * 1024
 _LINGER_S: Final = 2.0
 _PATIENCE_S: Final = 20.0
 """With a peer that is to get what is queued, and takes nothing of it."""
@@ -107,11 +106,11 @@ class Transport:
             # Came with the handshake's last bytes: no event will tell.
             self._loop.call_soon(self._read_pending)
 
-    def keep_unsent_low(self) -> None:
+    def keep_unsent_low(self, size_bytes: int) -> None:
         """Have the kernel take little more than the network does, so that what comes later need not wait behind it."""
         # Sockets of the local system have no such limit.
         with contextlib.suppress(OSError):
-            self._sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NOTSENT_LOWAT, _UNSENT_BYTES)
+            self._sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NOTSENT_LOWAT, size_bytes)
 
     def hand_over(self, owner: Owner) -> None:
         """From now on `owner` is called: the same connection goes on in another protocol."""

@@ -10,7 +10,7 @@ import pytest
 from h2.settings import SettingCodes
 
 from proxy.doors.h2connection import H2Connection
-from proxy.doors.turns import FULL_BYTES, ROUND_BYTES
+from proxy.doors.turns import FULL_BYTES, QUANTUM_BYTES, ROUND_BYTES
 from tests.proxy.doors.h2client import H2Client
 from tests.proxy.doors.rig import WAIT_S, Rig, serving
 
@@ -140,3 +140,58 @@ def test_a_window_that_closes_while_others_wait_for_their_turns_stops_its_stream
             client.h2.increment_flow_control_window(BODY_BYTES, each)
         client.flush()
         assert [len(client.answer(each).body) for each in narrow] == 3 * [BODY_BYTES]
+
+
+@pytest.fixture
+def thin(rig: Rig) -> Iterator[H2Client]:
+    """Two downloads are on their way to it, of which it takes little at a time."""
+    with socket.socket() as sock:
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 16 * 1024)
+        sock.settimeout(WAIT_S)
+        sock.connect(("127.0.0.1", rig.port))
+        client = wide_client(sock)
+        for _ in range(2):
+            client.ask(f"/bulk/{20 * MIB}")
+        wait_until_stuck(rig)
+        yield client
+
+
+def wait_until_stuck(rig: Rig) -> None:
+    turns = connection_of(rig).turns
+    rig.wait_for(lambda: turns._stuck_at_s is not None, "a round that the socket has not taken")
+
+
+def take_a_round(rig: Rig, client: H2Client, seconds: float) -> None:
+    """As long as that it takes."""
+    turns = connection_of(rig).turns
+    number = turns._round_number
+    rig.pass_time(seconds)
+    client.read_until(lambda: turns._round_number > number)
+    wait_until_stuck(rig)
+
+
+def unsent_bytes(rig: Rig) -> int:
+    """What the kernel may have of it that the network has not taken."""
+    sock = connection_of(rig)._transport._sock
+    return rig.call(lambda: sock.getsockopt(socket.IPPROTO_TCP, socket.TCP_NOTSENT_LOWAT))
+
+
+def test_where_the_line_takes_long_for_a_round_little_lies_before_a_small_answer(rig: Rig, thin: H2Client) -> None:
+    for _ in range(4):
+        take_a_round(rig, thin, 1)
+
+    transport = connection_of(rig)._transport
+    assert rig.call(lambda: transport.queued_bytes) <= 2 * QUANTUM_BYTES + 1024
+    assert unsent_bytes(rig) == QUANTUM_BYTES
+
+
+def test_rounds_are_wide_again_where_the_line_is(rig: Rig, thin: H2Client) -> None:
+    for _ in range(4):
+        take_a_round(rig, thin, 1)
+    thin.read_until(lambda: unsent_bytes(rig) == ROUND_BYTES)
+
+
+def test_a_line_that_was_away_once_is_no_narrow_one_for_long(rig: Rig, thin: H2Client) -> None:
+    take_a_round(rig, thin, 60)
+    assert unsent_bytes(rig) == QUANTUM_BYTES
+    thin.read_until(lambda: unsent_bytes(rig) == ROUND_BYTES)
