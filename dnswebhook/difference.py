@@ -14,7 +14,7 @@ from dnswebhook.chains import MAX_NAMES, Chains
 from dnswebhook.errors import excerpt
 from dnswebhook.model import Origin, Record, RecordSpec
 from dnswebhook.operations import Update
-from dnswebhook.ownership import place_in_listing
+from dnswebhook.ownership import owner_in, place_in_listing, usual_names
 from dnswebhook.vouchers import Voucher
 from dnswebhook.wishes import Refusal, RefusalReason, SetKey, Skip, SkipReason, Wish
 
@@ -70,10 +70,19 @@ class Difference:
             if wish.owned is not None:
                 self.vouchers[wish.owned.name].append(wish)
         self._rows: dict[str, list[Record]] = defaultdict(list)
+        self._owners: dict[str, set[str]] = {
+            name: set()
+            for wish in self.wishes.values()
+            if wish.owner and wish.owned is None and not self._vouchers_of(wish)
+            for name in usual_names(*wish.key)
+        }
+        """By name of what may vouch for record sets that come without an ownership record: whose texts it has."""
         self._chains = Chains()
         for record in records:
             if record.name in self.by_name:
                 self._rows[record.name].append(record)
+            if record.name in self._owners and record.type == "TXT" and record.is_enabled:
+                self._owners[record.name].add(owner_in(record.value))
             if record.type == "CNAME" and record.is_enabled:
                 self._chains.add(record.name, record.value)
         for rows in self._rows.values():
@@ -269,11 +278,32 @@ class Difference:
             result = self.sets[subject.key]
             if subject.owned is not None or not result.creates:
                 continue
-            vouchers = [voucher for voucher in self.vouchers.get(subject.name, ()) if subject in self.subjects(voucher)]
+            vouchers = self._vouchers_of(subject)
             if vouchers and all(self._is_refused(voucher) for voucher in vouchers):
                 detail = f"its ownership record {vouchers[0].name!r} cannot be held, so it would never be claimed again"
                 self.refuse(subject, RefusalReason.NO_OWNERSHIP, detail)
                 result.creates = []
+            elif not vouchers and (other := self._other_owner(subject)):
+                who = repr(excerpt(other, 100))
+                detail = (
+                    f"external-dns has seen an ownership record of {who} for it, and writes none beside that: it comes "
+                    f"when that one has gone; if {who} is gone for good, remove it by hand"
+                )
+                self.refuse(subject, RefusalReason.NO_OWNERSHIP, detail)
+                result.creates = []
+
+    def _vouchers_of(self, subject: Wish) -> list[Wish]:
+        return [voucher for voucher in self.vouchers.get(subject.name, ()) if subject in self.subjects(voucher)]
+
+    def _other_owner(self, subject: Wish) -> str:
+        """Whose ownership record external-dns has seen, so that it sent none; empty where its own is there."""
+        names = usual_names(*subject.key)
+        owners = {owner for name in names for owner in self._owners.get(name, ())}
+        if not subject.owner or subject.owner in owners:
+            return ""
+        if any(name in self._owners for name in names):  # it may have gone since
+            owners |= {owner_in(row.value) for row in self._told if row.name in names and row.type == "TXT"}
+        return min(owners - {""}, default="")
 
     def _keep_what_refused_ones_replace(self) -> None:
         """A name loses its last row for nothing but what comes: it may be an address that goes for one of IPv6."""

@@ -22,7 +22,7 @@ from dnswebhook.canonical import KNOWN_TYPES, stored_name
 from dnswebhook.model import Endpoint
 
 OWNED_RECORD_LABEL = "ownedRecord"
-_OWNER_LABEL = "owner"
+OWNER_LABEL = "owner"
 _NONCE_LABEL = "txt-encryption-nonce"
 _NONCE_CHARACTERS = 16
 """Of base64: 12 octets, with which an encrypted text begins."""
@@ -66,7 +66,7 @@ class Reading(msgspec.Struct, frozen=True):
         labels = _labels(value)
         if labels is None:
             return self.is_in(value)
-        owner = labels.pop(_OWNER_LABEL, "")
+        owner = labels.pop(OWNER_LABEL, "")
         return self.other_labels == frozenset(labels.items()) and (owner == self.owner or (is_first and bool(owner)))
 
     def is_in(self, encrypted: str) -> bool:
@@ -78,11 +78,11 @@ class Reading(msgspec.Struct, frozen=True):
 
 def reading(labels: Mapping[str, str]) -> Reading | None:
     """Of the labels of a record; None without an owner, as other registries than TXT send them."""
-    owner = labels.get(_OWNER_LABEL)
+    owner = labels.get(OWNER_LABEL)
     if not owner:
         return None
     nonce = labels.get(_NONCE_LABEL, "")
-    others = frozenset(item for item in labels.items() if item[0] not in (_OWNER_LABEL, _NONCE_LABEL))
+    others = frozenset(item for item in labels.items() if item[0] not in (OWNER_LABEL, _NONCE_LABEL))
     return Reading(owner, others, nonce if len(nonce) == _NONCE_CHARACTERS else "")
 
 
@@ -106,7 +106,12 @@ def is_heritage(value: str) -> bool:
 
 def owner_in(value: str) -> str:
     """Empty where the text is encrypted, or no ownership text."""
-    return (_labels(value) or {}).get(_OWNER_LABEL, "")
+    return (_labels(value) or {}).get(OWNER_LABEL, "")
+
+
+def usual_names(name: str, record_type: str) -> tuple[str, ...]:
+    """Of the ownership record of a record set: without a prefix, and with `--txt-prefix=%{record_type}.`."""
+    return f"{record_type.lower()}-{name}", f"{record_type.lower()}.{name}"
 
 
 def place_in_listing(value: str) -> tuple[bool, str]:

@@ -20,7 +20,7 @@ from dnswebhook.canonical import stored_name, stored_value
 from dnswebhook.domains import DomainFilter, ProtectedNames
 from dnswebhook.fit import fit
 from dnswebhook.model import Capabilities, Changes, Endpoint
-from dnswebhook.ownership import OwnedSet, Reading, owned_set, reading, same_texts
+from dnswebhook.ownership import OWNER_LABEL, OwnedSet, Reading, owned_set, reading, same_texts
 
 T = TypeVar("T")
 
@@ -78,6 +78,8 @@ class Wish(msgspec.Struct):
     """Then: what external-dns had read in it before it asked to change or delete what it vouches for."""
     same: frozenset[str] = frozenset()
     """Then: what of `removed` says the same as what is wanted, in other words."""
+    owner: str = ""
+    """The id of the external-dns that wants it, where it keeps ownership records."""
     is_released: bool = False
     """Some value was named that may be removed, even if it is wanted as well."""
 
@@ -177,6 +179,7 @@ class _Collector:
         # Kept even when nothing of it can be held: a refused ownership record holds back its record.
         wish = self._wish(stored_name(fitted.name), endpoint.record_type)
         wish.is_wanted = True
+        wish.owner = wish.owner or endpoint.labels.get(OWNER_LABEL, "")
         wish.owned = wish.owned or owned_set(endpoint, self.changed)
         wanted = tuple(sorted({*wish.wanted, *fitted.values}))
         wish.wanted = wanted[:1] if endpoint.record_type in ("CNAME", "DNAME") else wanted

@@ -10,7 +10,7 @@ from dnswebhook.operations import Delete, Plan, Update
 from dnswebhook.ownership import OwnedSet
 from dnswebhook.vouchers import Voucher
 from dnswebhook.wishes import RefusalReason
-from tests.dnswebhook.planning import operations, planned, row, steps
+from tests.dnswebhook.planning import created, operations, planned, row, steps
 from tests.support.plan_world import World
 
 NAME = "app.example.com"
@@ -339,3 +339,48 @@ def test_a_plain_change_names_its_text_and_nothing_else_is_looked_for() -> None:
     plan = planned(change(text(), text()), *rows, told=rows)
 
     assert [Update(ADDRESS, RecordSpec(NAME, "A", "192.0.2.2"))] == operations(plan)
+
+
+OTHERS_TEXT = txt_row(text("other"))
+
+
+@pytest.mark.parametrize("rows", [[OTHERS_TEXT], []], ids=["it is there", "it has gone since"])
+@pytest.mark.parametrize("name", [OWNERSHIP, f"a.{NAME}"])
+def test_nothing_is_written_under_the_ownership_record_of_another_owner(name: str, rows: list[Record]) -> None:
+    """external-dns 0.19 or newer sends none beside it. What it writes would be the other's, and nobody's after that."""
+    rows = [msgspec.structs.replace(each, name=name) for each in rows]
+    told = [msgspec.structs.replace(OTHERS_TEXT, name=name)]
+    plan = planned(Changes(create=(address("192.0.2.1"),)), *rows, told=told)
+
+    assert [] == steps(plan)
+    (refusal,) = plan.refusals
+    assert RefusalReason.NO_OWNERSHIP is refusal.reason
+    assert "'other'" in refusal.detail
+
+
+@pytest.mark.parametrize(
+    ("wanted", "texts"),
+    [
+        (address("192.0.2.1"), [txt_row(text())]),
+        (address("192.0.2.1"), [OTHERS_TEXT, txt_row(text())]),
+        (address("192.0.2.1"), [txt_row(SECRET)]),
+        (address("192.0.2.1"), [row(NAME, "TXT", text("other"))]),
+        (Endpoint(NAME, "A", ("192.0.2.1",)), [OTHERS_TEXT]),
+    ],
+    ids=["ours", "ours beside it", "unreadable", "of the old format", "without a registry"],
+)
+def test_what_comes_without_an_ownership_record_is_written_where_none_of_another_alone_is_there(
+    wanted: Endpoint, texts: list[Record]
+) -> None:
+    plan = planned(Changes(create=(wanted,)), *texts, told=texts)
+
+    assert () == plan.refusals
+    assert [RecordSpec(NAME, "A", "192.0.2.1")] == [created(step) for step in steps(plan)]
+
+
+def test_what_comes_with_its_ownership_record_is_written_beside_that_of_another() -> None:
+    """As older releases send it."""
+    plan = planned(Changes(create=(address("192.0.2.1"), txt(text()))), OTHERS_TEXT, told=[OTHERS_TEXT])
+
+    assert [text("other"), text()] == left(plan, OTHERS_TEXT)
+    assert () == plan.refusals

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from functools import partial
@@ -111,3 +112,24 @@ def test_two_that_share_a_state_directory_by_mistake_leave_each_other_the_owners
             other.wait_for_message(IN_USE)
 
         assert view.held() == rows_of(after, "z")
+
+
+@pytest.mark.parametrize("view", ["v2"], indirect=True)
+def test_what_comes_to_a_name_under_an_ownership_record_of_another_cluster_is_not_nobodys_when_that_goes(
+    view: UnifiView, cluster: Cluster
+) -> None:
+    """external-dns 0.19 or newer sends no ownership record where there is one, whosever it is."""
+    (_, us), (_, them) = cluster("z"), cluster("a")
+    fault = view.controller.fault(faults.bad_gateway(), "write", name=NAME)
+    assert isinstance(them.try_pass(THEIRS), SoftError)
+    view.controller.faults.remove(fault)
+
+    assert isinstance(us.try_pass(OURS), SoftError)
+    assert "'a'" in json.loads(us.replies[-1].body)["message"]
+    for _ in range(2):
+        assert them.settle([])
+    assert us.settle(OURS)
+    assert view.held() == rows_of(OURS, "z")
+    assert us.settle([])
+
+    assert view.held() == set()
