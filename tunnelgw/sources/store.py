@@ -9,6 +9,9 @@ with their data only while an object names them (see `references`); one that is 
 so that a new reference never looks broken for a moment; but once there was something to take, a source that comes to
 nothing is not waited for longer than `patience_s`. From then on whoever names it has what it said `before`, so that
 what it named then serves on, until all that it names now is read, or known to be missing.
+
+Nor is anything taken while a kind is *behind*: its watch is broken, and what refers to objects of it would be judged by
+half. That too is waited for no longer than `patience_s`, and not at all where no such kind has come back for as long.
 """
 
 import threading
@@ -77,6 +80,10 @@ class Store:
         """What the source was told of last, less what became unread again since: of that it may find what was."""
         self._patience_s = patience_s
         self._patient_until_s = 0.0
+        self._behind: set[Kind] = set()
+        self._behind_until_s = 0.0
+        """From then on nothing waits for these: unless one more comes back, they stay away."""
+        self._dirty_since_s = 0.0
         self._has_given = False
         self._given: dict[Key, tuple[str, ...]] = {}
         """Addresses by Gateway."""
@@ -123,6 +130,16 @@ class Store:
             for key in self._keys(kind):
                 self._remove(kind, key)
             self._listed(kind, is_absent=True)
+
+    def set_behind(self, kind: Kind, *, is_behind: bool) -> None:
+        """Whether the source has lost the thread of a kind: other changes may refer to what is new there."""
+        with self._turn:
+            if is_behind == (kind in self._behind):
+                return
+            if not (is_behind and self._behind):
+                self._behind_until_s = time.monotonic() + self._patience_s
+            (self._behind.add if is_behind else self._behind.remove)(kind)
+            self._turn.notify_all()
 
     def trim(self, kind: Kind, item: Object) -> Object:
         """The object as it will be kept, so that a long list need not hold the data of all Secrets at once."""
@@ -220,6 +237,9 @@ class Store:
 
     def _can_take(self) -> bool:
         if not self._is_dirty or self._unlisted:
+            return False
+        behind_until_s = min(self._behind_until_s, self._dirty_since_s + self._patience_s)
+        if self._has_given and self._behind and time.monotonic() < behind_until_s:
             return False
         is_late = self._has_given and time.monotonic() >= self._patient_until_s
         return is_late or not any(self._unread.values())
@@ -357,5 +377,7 @@ class Store:
         return not named(item, self._home).isdisjoint(self._unread)
 
     def _mark(self) -> None:
+        if not self._is_dirty:
+            self._dirty_since_s = time.monotonic()
         self._is_dirty = True
         self._turn.notify_all()

@@ -3,6 +3,7 @@
 import threading
 import time
 from collections.abc import Callable
+from types import SimpleNamespace
 
 import msgspec
 import pytest
@@ -15,7 +16,8 @@ from tunnelgw.model.gateways import Gateway
 from tunnelgw.model.kinds import Kind
 from tunnelgw.model.meta import Key, Object
 from tunnelgw.model.snapshot import Entry, Index, Snapshot
-from tunnelgw.sources.store import Store, Unreadable
+from tunnelgw.sources import store as store_module
+from tunnelgw.sources.store import PATIENCE_S, Store, Unreadable
 
 DEADLINE_S = 30.0
 CERT = Entry(Kind.SECRET, Key("default", "cert"))
@@ -324,6 +326,59 @@ def test_once_something_was_taken_a_source_that_comes_to_nothing_holds_nothing_u
 
     assert is_ready(store)
     assert store.wait_unread(0.0) == (Entry(Kind.SECRET, Key("default", "more")),), "it is fetched all the same"
+
+
+def test_nothing_is_taken_while_a_kind_is_behind_others() -> None:
+    store = listed(Kind.HTTP_ROUTE, Kind.SERVICE, Kind.BACKEND_TLS_POLICY)
+    store.set_behind(Kind.SERVICE, is_behind=True)
+    store.set_behind(Kind.BACKEND_TLS_POLICY, is_behind=True)
+
+    store.upsert(Kind.HTTP_ROUTE, route("a"))
+    assert not is_ready(store)
+    store.set_behind(Kind.SERVICE, is_behind=False)
+    assert not is_ready(store)
+    assert store.take_settled() is None
+    store.set_behind(Kind.BACKEND_TLS_POLICY, is_behind=False)
+
+    assert is_ready(store)
+
+
+@pytest.mark.parametrize("comes_and_goes", [False, True])
+def test_no_change_waits_for_a_kind_that_is_behind_longer_than_the_store_is_patient(
+    comes_and_goes: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    now_s = 100.0
+    monkeypatch.setattr(store_module, "time", SimpleNamespace(monotonic=lambda: now_s))
+    store = listed(Kind.HTTP_ROUTE, Kind.SERVICE)
+    store.set_behind(Kind.SERVICE, is_behind=True)
+    store.upsert(Kind.HTTP_ROUTE, route("a"))
+    for _ in range(4):
+        now_s += PATIENCE_S / 4 - 0.001
+        if comes_and_goes:
+            store.set_behind(Kind.SERVICE, is_behind=False)
+            store.set_behind(Kind.SERVICE, is_behind=True)
+        assert not store.wait(now_s)
+
+    now_s += 0.01
+
+    assert store.wait(now_s)
+
+
+def test_nothing_waits_for_a_kind_that_has_stayed_behind_unless_another_one_comes_back(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """As they all do, one after the other, when the server was away."""
+    now_s = 100.0
+    monkeypatch.setattr(store_module, "time", SimpleNamespace(monotonic=lambda: now_s))
+    store = listed(Kind.HTTP_ROUTE, Kind.SERVICE)
+    for kind in (Kind.HTTP_ROUTE, Kind.SERVICE):
+        store.set_behind(kind, is_behind=True)
+    now_s += PATIENCE_S
+
+    store.upsert(Kind.HTTP_ROUTE, route("a"))
+    assert store.wait(now_s)
+    store.set_behind(Kind.HTTP_ROUTE, is_behind=False)
+    assert not store.wait(now_s)
 
 
 def test_a_secret_trimmed_before_it_was_named_is_fetched() -> None:

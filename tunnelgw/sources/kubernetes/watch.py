@@ -166,6 +166,7 @@ class Watch:
 
     def _await_kind(self, heard: int) -> None:
         self._store.set_absent(self._kind)
+        self._store.set_behind(self._kind, is_behind=False)
         if not self._is_missed:
             self._is_missed = True
             self._waits = self._new_waits()
@@ -226,6 +227,7 @@ class Watch:
         }
         count = 0
         with self._server.stream(path, query, accept=self._accept(""), timeout_s=timing.silence_s) as lines:
+            self._store.set_behind(self._kind, is_behind=False)
             for count, line in enumerate(lines, start=1):  # noqa: B007
                 self._apply(self._decoder.event(line))
                 self._went_well()
@@ -285,6 +287,7 @@ class Watch:
         if self._stop.is_set():
             return
         self._on_restart(self._kind, cause, error)
+        self._store.set_behind(self._kind, is_behind=True)
         if cause in (Restart.REFUSED, Restart.FORBIDDEN) and self._cause is Restart.DISCONNECTED:
             self._waits = self._new_waits()
         self._cause = cause

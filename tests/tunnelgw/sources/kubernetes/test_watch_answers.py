@@ -20,6 +20,7 @@ from tunnelgw.model.meta import Key
 from tunnelgw.model.snapshot import Entry
 from tunnelgw.sources.kubernetes.watch import Restart, Timing
 from tunnelgw.sources.references import WITH_DATA
+from tunnelgw.sources.store import Store
 
 GROUP = "/apis/gateway.networking.k8s.io/v1"
 ROUTES = f"{GROUP}/httproutes"
@@ -276,6 +277,35 @@ def test_a_server_that_refuses_once_it_can_be_reached_again_is_asked_again_soon(
             query(api)
 
     assert told_delay_s(caplog, "watch refused, retrying") == told_delay_s(caplog, "watch disconnected, retrying")
+
+
+def test_what_a_watch_tells_waits_for_those_of_other_kinds_that_have_broken(api: ScriptedApi, tmp_path: Path) -> None:
+    """It may refer to what is new there."""
+    services, is_cut = "/api/v1/services", threading.Event()
+
+    def break_off(_send: Send) -> None:
+        is_cut.wait(DEADLINE_S)
+
+    def tell_of_a_route(send: Send) -> None:
+        is_cut.wait(DEADLINE_S)
+        send({"type": "ADDED", "object": route("a", "6")})
+        api.stay(send)
+
+    api.refusals[services] = break_off
+    api.lists.put((200, listing([], "5")))
+    api.watches.put(tell_of_a_route)
+    with running(api.kubeconfig(tmp_path), store=Store(patience_s=3600.0)) as world:
+        world.until(lambda change: True, "the first listing")
+        api.refusals[services] = (503, {"code": 503, "reason": "ServiceUnavailable"})
+        is_cut.set()
+
+        assert wait_until(lambda: (Kind.SERVICE, Restart.REFUSED) in world.restarts, DEADLINE_S)
+        assert wait_until(lambda: world.store.counts()[Kind.HTTP_ROUTE, True] == 1, DEADLINE_S)
+        assert not world.store.wait(0.0)
+
+        api.refusals[services] = api.stay
+
+        world.until_here(Kind.HTTP_ROUTE, Key("default", "a"))
 
 
 def test_a_right_that_a_server_does_not_know_yet_is_not_told_of(
