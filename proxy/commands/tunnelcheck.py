@@ -43,7 +43,8 @@ _REMEDIES: Final = {
     FailureCause.DIAL: "let outgoing TCP connections to this address through (firewall, network policy, routes); where "
     "only IPv6 fails: --edge-ip-version 4",
     FailureCause.TLS: "a proxy on the way may break TLS: exempt this address; for a private edge name its authority "
-    "with --edge-ca-file",
+    "with --edge-ca-file; where TLS was not set up in time, packets of full size may be lost on the way: "
+    "sysctl -w net.ipv4.tcp_mtu_probing=1, or a smaller MTU",
     FailureCause.SILENT: "what accepts connections there is no edge: look at --edge, and at proxies on the way",
     FailureCause.DUPLICATE: "harmless: the edge has this connection already",
     FailureCause.UNAUTHORIZED: "the token is refused: look whether the tunnel still exists, and copy its token again",

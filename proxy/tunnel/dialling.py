@@ -16,6 +16,7 @@ from proxy.loop import Handshake, Loop
 from proxy.tunnel.addresses import EdgeAddress
 from proxy.tunnel.discovery import SERVER_NAME
 from proxy.tunnel.failures import FailureCause
+from proxy.tunnel.wirebytes import WireBytes
 
 CONNECT_TIMEOUT_S: Final = 15.0
 HANDSHAKE_TIMEOUT_S: Final = 15.0
@@ -139,7 +140,10 @@ class Dialling:
 
 def _explained(sock: ssl.SSLSocket, error: OSError) -> str:
     if isinstance(error, TimeoutError):
-        return f"TLS was not set up within {HANDSHAKE_TIMEOUT_S:g} s"
+        wire = WireBytes(sock)
+        wire.growth()
+        lost = ": nothing that was sent has reached the edge" if wire.has_more and wire.repeats else ""
+        return f"TLS was not set up within {HANDSHAKE_TIMEOUT_S:g} s{lost}"
     if isinstance(error, ssl.SSLCertVerificationError):
         issuer = _issuer_seen(sock)
         seen = f", issued by {issuer}" if issuer else ""

@@ -62,16 +62,25 @@ def wait_for_handshake(port: int) -> None:
 
 def wait_for_repeats(port: int, times: int) -> None:
     """Until the kernel has sent the same from this port again so often, one time after the other."""
+    _wait_for_repeats(port, times, is_near=True)
+
+
+def wait_for_repeats_to(port: int, times: int) -> None:
+    """The same, of what is sent to this port."""
+    _wait_for_repeats(port, times, is_near=False)
+
+
+def _wait_for_repeats(port: int, times: int, *, is_near: bool) -> None:
     end_s = time.monotonic() + _WAIT_S
     while time.monotonic() < end_s:
-        if any(repeats >= times for _, repeats in _connections(port)):
+        if any(repeats >= times for _, repeats in _connections(port, is_near=is_near)):
             return
-    raise AssertionError(f"nothing is repeated from port {port}")
+    raise AssertionError(f"nothing is repeated from or to port {port}")
 
 
-def _connections(port: int) -> Iterator[tuple[str, int]]:
-    """State and repeats of those that have this port (proc(5), /proc/net/tcp)."""
+def _connections(port: int, *, is_near: bool = True) -> Iterator[tuple[str, int]]:
+    """State and repeats of those that have this port, or whose peers have (proc(5), /proc/net/tcp)."""
     for line in Path("/proc/net/tcp").read_text().splitlines()[1:]:
-        _, local, _, state, _, _, repeats, *_ = line.split()
-        if int(local.rpartition(":")[2], 16) == port:
+        _, near, far, state, _, _, repeats, *_ = line.split()
+        if int((near if is_near else far).rpartition(":")[2], 16) == port:
             yield state, int(repeats, 16)

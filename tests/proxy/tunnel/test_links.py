@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import socket
 from collections.abc import Iterator
 
 import pytest
@@ -14,11 +15,13 @@ from proxy.tunnel.orders import Dial, DialMeans, Ended, Pushed, Reached, Registe
 from proxy.tunnel.remoteconfig import LOCAL_CONFIGURATION, MAX_UPDATE_BYTES
 from tests.proxy.h2.wire import data, headers
 from tests.proxy.tunnel.rig import CLIENT_ID, Rig, address_of
+from tests.support.deafness import lose_data, wait_for_repeats_to
 from tests.support.edge.authority import EdgeAuthority
 from tests.support.edge.behaviour import DUPLICATE, Behaviour, Hang, busy, unauthorized
 from tests.support.edge.edge import Edge
 from tests.support.edge.heads import UPDATE_CONFIGURATION, WEBSOCKET
 from tests.support.edge.ledger import PATIENCE_S, Record
+from tests.support.ports import LOOPBACK
 
 
 @pytest.fixture
@@ -216,6 +219,21 @@ def test_silence_ends_a_connection_when_its_time_is_over_and_not_before(
         rig.pass_time(1.5)
     end = rig.wait_for_end(number)
     assert (end.cause, end.error) == (cause, error)
+
+
+def test_a_dial_whose_first_words_are_lost_on_the_way_says_so(rig: Rig) -> None:
+    """As where they are a packet of full size, and no router says that those do not pass."""
+    with socket.socket() as listener:
+        lose_data(listener)
+        listener.bind((LOOPBACK, 0))
+        listener.listen()
+        port = listener.getsockname()[1]
+        number = rig.dial(f"{LOOPBACK}:{port}")
+        wait_for_repeats_to(port, 1)
+        rig.pass_time(15)
+        end = rig.wait_for_end(number)
+    expected = "TLS was not set up within 15 s: nothing that was sent has reached the edge"
+    assert (end.cause, end.error) == (FailureCause.TLS, expected)
 
 
 @pytest.mark.parametrize("roots", ["", "no PEM", EdgeAuthority.make("Another").pem.decode()])
