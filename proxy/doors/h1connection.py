@@ -98,7 +98,8 @@ class H1Connection:
     def on_eof(self) -> None:
         stream = self._stream
         if stream is not None and not stream.is_switched:
-            has_all = self._codec.is_length_reached and not self._transport.is_sending
+            transport = self._transport
+            has_all = self._codec.is_length_reached and not (transport.is_sending or transport.is_output_ended)
             self.abort("" if has_all else "closed by the client")
         else:
             self._take(self._codec.receive_eof())

@@ -385,10 +385,15 @@ class Transport:
                 continue
             except OSError:
                 break
-            if not data:
-                # After a broken connection this is no orderly end.
-                break
-            self._owner.on_data(data)
+            if data:
+                self._owner.on_data(data)
+                continue
+            # The socket of a broken connection says so in any case. Servers that close while an upload comes end their
+            # side before they reset the connection: TLS knows whether they had, and else the error is EPIPE.
+            if isinstance(self._sock, TlsSocket) or isinstance(error, BrokenPipeError):
+                self._is_eof_seen = True
+                self._owner.on_eof()
+            break
         if not self.is_closed:
             self._lose(error)
 

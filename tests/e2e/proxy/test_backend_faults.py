@@ -1,6 +1,8 @@
 """Backends that fail in every way: what the client gets, how often a backend was asked, and what the log says."""
 
+import contextlib
 import http.client
+import socket
 import threading
 from collections.abc import Callable
 
@@ -265,6 +267,42 @@ def test_an_early_answer_to_an_upload_reaches_the_client(lone_gateway: Gateway) 
 
             assert "413" == client.head(stream_id)[":status"]
             assert b"too large" == client.body(stream_id)
+
+
+def test_an_early_answer_ends_with_its_connection_whatever_of_the_upload_is_under_way(lone_gateway: Gateway) -> None:
+    """As with cheroot's: the reset that the rest of the upload meets comes behind the end of the answer."""
+
+    def refuse_and_close(dialogue: Dialogue) -> None:
+        dialogue.read_until(b"\r\n\r\n")
+        dialogue.send(b"HTTP/1.1 413 Content Too Large\r\n\r\ntoo large")
+        dialogue.sock.shutdown(socket.SHUT_WR)
+        dialogue.reset()
+
+    with SocketBackend(refuse_and_close) as backend:
+        lone_gateway.serve(route_to(backend.address))
+        for _ in range(20):
+            answer = upload_all_the_while(lone_gateway.clear[1])
+            assert answer.startswith(b"HTTP/1.1 413 ")
+            assert answer.endswith(b"\r\n\r\n9\r\ntoo large\r\n0\r\n\r\n")
+
+
+def upload_all_the_while(port: int) -> bytes:
+    """All that is answered to a client who goes on sending."""
+    with socket.create_connection(("127.0.0.1", port), 20) as sock:
+        sock.sendall(b"POST / HTTP/1.1\r\nHost: a.example\r\nContent-Length: 100000000\r\n\r\n")
+
+        def send() -> None:
+            with contextlib.suppress(OSError):
+                sock.sendall(bytes(100_000_000))
+
+        sender = threading.Thread(target=send)
+        sender.start()
+        answer = bytearray()
+        with contextlib.suppress(ConnectionError):
+            while data := sock.recv(65536):
+                answer += data
+        sender.join()
+    return bytes(answer)
 
 
 @through_both_doors_alone

@@ -1,5 +1,6 @@
 """A loop that a test turns by itself, transports over real sockets, and owners that note what they are told."""
 
+import select
 import selectors
 import socket
 import time
@@ -169,3 +170,9 @@ def is_silent(sock: socket.socket) -> bool:
     with selectors.DefaultSelector() as selector:
         selector.register(sock, selectors.EVENT_READ)
         return not selector.select(0)
+
+
+def wait_for_the_end_of(sock: socket.socket) -> None:
+    poll = select.poll()
+    poll.register(sock, select.POLLHUP)
+    assert poll.poll(1000 * PATIENCE_S), "the end never came"

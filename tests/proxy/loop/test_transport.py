@@ -9,7 +9,18 @@ from functools import partial
 import pytest
 
 from tests.proxy.backend.world import readable
-from tests.proxy.loop.sides import PATIENCE_S, Clock, Link, Owed, has_ended, is_silent, linked, receive, turns
+from tests.proxy.loop.sides import (
+    PATIENCE_S,
+    Clock,
+    Link,
+    Owed,
+    has_ended,
+    is_silent,
+    linked,
+    receive,
+    turns,
+    wait_for_the_end_of,
+)
 
 MANY_BYTES = 8 * 1024 * 1024
 
@@ -307,6 +318,34 @@ def test_what_the_peer_said_before_it_broke_off_is_heard_by_a_sender_who_finds_o
         assert link.side.received == b"no more, please"
         assert not link.side.has_eof
         assert link.transport.is_closed
+
+
+def test_the_end_that_the_peer_gave_its_side_before_it_broke_off_is_heard_by_a_sender_who_finds_out_first() -> None:
+    """The end of an answer that lasts until then, given by a server that closes while an upload comes."""
+    with linked() as link:
+        link.peer.sendall(b"no more, please")
+        link.peer.shutdown(socket.SHUT_WR)
+        reset(link.peer)
+        wait_for_the_end_of(link.transport._sock)
+        link.send(b"more")
+        link.transport.flush()
+
+        assert link.side.received == b"no more, please"
+        assert link.side.has_eof
+        assert link.transport.is_closed
+
+
+def test_a_sender_who_finds_out_first_hears_no_end_from_a_peer_that_gave_none() -> None:
+    with linked() as link:
+        link.peer.sendall(b"no more, ple")
+        reset(link.peer)
+        wait_for_the_end_of(link.transport._sock)
+        link.send(b"more")
+        link.transport.flush()
+
+        assert link.side.received == b"no more, ple"
+        assert not link.side.has_eof
+        assert link.side.error is not None
 
 
 def test_a_paused_reader_hears_nothing_of_a_peer_that_broke_off() -> None:

@@ -1,6 +1,5 @@
 """Transports and handshakes over TLS: records, ends, and what only TLS holds back."""
 
-import select
 import socket
 import ssl
 import threading
@@ -25,6 +24,7 @@ from tests.proxy.loop.sides import (
     tcp_pair,
     turns,
     until,
+    wait_for_the_end_of,
 )
 
 MANY_BYTES = 4 * 1024 * 1024
@@ -273,10 +273,24 @@ def test_what_a_server_said_before_it_broke_off_is_heard_behind_its_tickets_by_a
         assert link.transport.is_closed
 
 
-def wait_for_the_end_of(sock: socket.socket) -> None:
-    poll = select.poll()
-    poll.register(sock, select.POLLHUP)
-    assert poll.poll(1000 * PATIENCE_S), "the end never came"
+def test_the_end_that_a_server_gave_before_it_broke_off_is_heard_by_a_sender_who_finds_out_first(
+    authority: trustme.CA,
+) -> None:
+    with linked(authority, kind=TlsSocket, is_client=True) as link:
+        link.peer.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        link.peer.sendall(b"no more, please")
+        link.peer.setblocking(False)
+        with suppress(ssl.SSLWantReadError):
+            link.peer.unwrap()
+        link.peer.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, b"\x01\0\0\0\0\0\0\0")
+        link.peer.close()
+        wait_for_the_end_of(link.transport._sock)
+        link.side.output.append(b"more")
+        link.transport.flush()
+
+        assert link.side.received == b"no more, please"
+        assert link.side.has_eof
+        assert link.transport.is_closed
 
 
 @with_both_kinds
