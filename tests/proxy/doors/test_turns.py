@@ -10,7 +10,7 @@ import pytest
 from h2.settings import SettingCodes
 
 from proxy.doors.h2connection import H2Connection
-from proxy.doors.turns import FULL_BYTES, QUANTUM_BYTES, ROUND_BYTES
+from proxy.doors.turns import FULL_BYTES, ROUND_BYTES
 from tests.proxy.doors.h2client import H2Client
 from tests.proxy.doors.rig import WAIT_S, Rig, serving
 
@@ -180,9 +180,10 @@ def test_where_the_line_takes_long_for_a_round_little_lies_before_a_small_answer
     for _ in range(4):
         take_a_round(rig, thin, 1)
 
+    # A round or two may have gone at once since, and rounds grow with that.
     transport = connection_of(rig)._transport
-    assert rig.call(lambda: transport.queued_bytes) <= 2 * QUANTUM_BYTES + 1024
-    assert unsent_bytes(rig) == QUANTUM_BYTES
+    assert rig.call(lambda: transport.queued_bytes) < ROUND_BYTES
+    assert unsent_bytes(rig) < ROUND_BYTES
 
 
 def test_rounds_are_wide_again_where_the_line_is(rig: Rig, thin: H2Client) -> None:
@@ -193,5 +194,5 @@ def test_rounds_are_wide_again_where_the_line_is(rig: Rig, thin: H2Client) -> No
 
 def test_a_line_that_was_away_once_is_no_narrow_one_for_long(rig: Rig, thin: H2Client) -> None:
     take_a_round(rig, thin, 60)
-    assert unsent_bytes(rig) == QUANTUM_BYTES
+    assert unsent_bytes(rig) < ROUND_BYTES
     thin.read_until(lambda: unsent_bytes(rig) == ROUND_BYTES)
