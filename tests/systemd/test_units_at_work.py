@@ -194,7 +194,7 @@ def test_a_stop_lets_a_request_that_is_under_way_end(machine: Machine) -> None:
 
 def test_a_daemon_that_hangs_is_replaced(machine: Machine) -> None:
     name = "tunnelgw-proxy"
-    add_drop_in(machine, name, "[Service]\nWatchdogSec=2s\nRestartSec=0\n")
+    add_drop_in(machine, name, "[Service]\nWatchdogSec=5s\nRestartSec=0\n")
     set_up(machine, name)
     frozen = main_pid(machine, name)
 
