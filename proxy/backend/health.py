@@ -93,14 +93,11 @@ class Outliers:
     def _note(self, until_s: float, address: AddressHealth) -> None:
         heapq.heappush(self._ejected, (until_s, next(self._turns), address))
 
-    def restore(self, now_s: float) -> float | None:
-        """Use those again whose time is over, or is soon where too many are ejected since others have left; returns
-        `next_s`.
-        """
+    def restore(self, now_s: float) -> None:
+        """Use those again whose time is over, or is soon where too many are ejected since others have left."""
         ejected = self._ejected
         while ejected and (ejected[0][0] <= now_s or len(ejected) > self._max_ejected):
             *_, address = heapq.heappop(ejected)
             address.ejected_until_s = None
             # On trial: one more failure suffices.
             address.consecutive_failures = self._policy.consecutive_failures - 1
-        return self.next_s

@@ -20,7 +20,8 @@ def test_ejections_keep_to_threshold_share_and_time(
     has_been_ejected = [False] * 4
     for place, is_success, passed_s in history:
         now_s += passed_s
-        next_s = outliers.restore(now_s)
+        outliers.restore(now_s)
+        next_s = outliers.next_s
         address = addresses[place]
         if is_success:
             outliers.succeeded(address)
@@ -63,8 +64,10 @@ def test_what_fails_late_prolongs_no_ejection() -> None:
 
     assert not outliers.failed(address, 9.0)
 
-    assert outliers.restore(9.0) == 10.0
-    assert outliers.restore(10.0) is None
+    outliers.restore(9.0)
+    assert outliers.next_s == 10.0
+    outliers.restore(10.0)
+    assert outliers.next_s is None
     assert address.is_usable
 
 
@@ -78,7 +81,8 @@ def test_an_ejection_ends_in_its_time_also_after_ejections_have_become_shorter()
     assert outliers.failed(other, 1.0)
 
     assert outliers.next_s == 2.0
-    assert outliers.restore(2.0) == 10.0
+    outliers.restore(2.0)
+    assert outliers.next_s == 10.0
     assert other.is_usable
     assert not address.is_usable
 
@@ -113,8 +117,10 @@ def test_where_too_many_are_ejected_since_others_left_those_whose_time_is_over_f
     before = Outliers(policy, addresses)
     assert [before.failed(address, float(at)) for at, address in enumerate(addresses[:3])] == [True] * 3
 
-    assert Outliers(policy, addresses[:4]).restore(5.0) == 11.0
+    outliers = Outliers(policy, addresses[:4])
+    outliers.restore(5.0)
 
+    assert outliers.next_s == 11.0
     assert [address.is_usable for address in addresses[:4]] == [True, False, False, True]
 
 

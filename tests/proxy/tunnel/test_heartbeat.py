@@ -47,6 +47,13 @@ def settle(rig: Rig) -> Record:
     return record
 
 
+def assert_given_up(rig: Rig) -> None:
+    """At the next look, or the one after, where the kernel was late with what had moved before."""
+    for _ in range(3):
+        rig.pass_time(PING_PERIOD_S)
+    assert "answered no PING" in rig.wait_for_end(1).error
+
+
 def test_how_far_the_edge_is_tells_the_answer_that_came_soonest() -> None:
     with socket.socket() as sock:
         heartbeat = Heartbeat(WireBytes(sock))
@@ -58,13 +65,6 @@ def test_how_far_the_edge_is_tells_the_answer_that_came_soonest() -> None:
         assert heartbeat.answered(30.0) is None
 
     assert heartbeat.round_trip_s == 0.125
-
-
-def assert_given_up(rig: Rig) -> None:
-    """At the next look, or the one after, where the kernel was late with what had moved before."""
-    for _ in range(3):
-        rig.pass_time(PING_PERIOD_S)
-    assert "answered no PING" in rig.wait_for_end(1).error
 
 
 def test_a_connection_whose_edge_takes_what_lies_before_the_ping_is_kept(rig: Rig, line: NarrowLine) -> None:
