@@ -8,10 +8,13 @@ library refuses fields called `name`, `args` or `module`, and `name` is our most
 A field value that is a Secret is redacted wherever it sits, and a newline can never start a line of its own. A line
 that cannot be written (reader stopped, pipe closed, disk full) is dropped, and how many were is said as soon as one can
 be: logging never raises, and holds nobody up. Any thread may log.
+
+Where the lines go to systemd's journal, each begins with its priority, which the journal takes off (sd-daemon(3)).
 """
 
 import contextlib
 import logging
+import os
 import sys
 import threading
 import time
@@ -23,6 +26,9 @@ from daemonkit.logformat import FIELDS_ATTRIBUTE, JsonFormatter, TextFormatter
 
 LEVELS: Final = {"debug": logging.DEBUG, "info": logging.INFO, "warning": logging.WARNING, "error": logging.ERROR}
 FORMATS: Final = ("json", "text")
+
+_PRIORITIES: Final = {logging.DEBUG: "<7>", logging.INFO: "<6>", logging.WARNING: "<4>", logging.ERROR: "<3>"}
+"""Of syslog(3). Libraries have CRITICAL too, which is told as an error."""
 
 # Handlers that libraries bring along would write lines of another shape.
 _LIBRARIES_WITH_HANDLERS = ("werkzeug", "cheroot", "urllib3", "requests", "py.warnings")
@@ -56,8 +62,10 @@ class _LineHandler(logging.Handler):
         self._sink: LineSink | None = None
         self._lost = 0
         """Lines, since one was written."""
+        self._is_journal = False
         with contextlib.suppress(OSError, ValueError):
             self._sink = LineSink(stream.fileno()) if stream is not None else None
+            self._is_journal = stream is not None and _is_journal(stream.fileno())
 
     def emit(self, record: logging.LogRecord) -> None:
         # Where could it be reported?
@@ -65,16 +73,26 @@ class _LineHandler(logging.Handler):
             self._put(record)
 
     def _put(self, record: logging.LogRecord) -> None:
-        line = self.format(record) + "\n"
+        line = self._line_of(record)
         if self._sink is None:
             if self._stream is not None:
                 self._stream.write(line)
             return
-        told = self.format(_loss_of(self._lost)) + "\n" if self._lost else ""
+        told = self._line_of(_loss_of(self._lost)) if self._lost else ""
         if self._sink.write((told + line).encode("utf-8", "backslashreplace")):
             self._lost += 1
         else:
             self._lost = 0
+
+    def _line_of(self, record: logging.LogRecord) -> str:
+        priority = _PRIORITIES.get(record.levelno, "<3>") if self._is_journal else ""
+        return f"{priority}{self.format(record)}\n"
+
+
+def _is_journal(descriptor: int) -> bool:
+    """systemd.exec(5): the variable stays where a process has been given another stream."""
+    status = os.fstat(descriptor)
+    return os.environ.get("JOURNAL_STREAM") == f"{status.st_dev}:{status.st_ino}"
 
 
 def _loss_of(count: int) -> logging.LogRecord:

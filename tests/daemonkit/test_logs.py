@@ -9,6 +9,7 @@ import socket
 import subprocess
 import sys
 import warnings
+from collections.abc import Callable
 from enum import Enum
 from pathlib import Path
 from typing import Any
@@ -329,3 +330,32 @@ def test_a_limited_logger_lets_each_message_through_once_a_period_and_counts_the
         ("refused", 3),
         ("refused", None),
     ]
+
+
+@pytest.mark.parametrize(
+    ("log", "priority"),
+    [(ours.debug, "<7>"), (ours.info, "<6>"), (ours.warning, "<4>"), (ours.error, "<3>")],
+    ids=["debug", "info", "warning", "error"],
+)
+def test_in_systemd_s_journal_a_line_has_its_priority(
+    monkeypatch: pytest.MonkeyPatch, log: Callable[[str], None], priority: str
+) -> None:
+    read, write = os.pipe()
+    status = os.fstat(write)
+    monkeypatch.setenv("JOURNAL_STREAM", f"{status.st_dev}:{status.st_ino}")
+    with os.fdopen(write, "w", encoding="utf-8") as stream, os.fdopen(read, "rb") as reader:
+        logs.setup("debug", "json", stream)
+        log("x")
+
+        assert reader.readline().startswith(priority.encode() + b"{")
+
+
+def test_a_line_that_goes_elsewhere_has_no_priority(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As under a unit with `StandardError=file:...`, or in what a program of a unit starts."""
+    read, write = os.pipe()
+    monkeypatch.setenv("JOURNAL_STREAM", "8:4711")
+    with os.fdopen(write, "w", encoding="utf-8") as stream, os.fdopen(read, "rb") as reader:
+        logs.setup("debug", "json", stream)
+        ours.info("x")
+
+        assert reader.readline().startswith(b"{")

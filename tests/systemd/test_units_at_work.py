@@ -167,7 +167,9 @@ def test_a_file_with_the_document_is_read_again_on_reload_and_a_broken_one_chang
     machine.until(SERVED, "served")
     machine.run(f"cat > {file}; systemctl reload tunnelgw-proxy", stdin="{")
 
-    machine.until("journalctl --unit tunnelgw-proxy --grep 'not a JSON document'", "told")
+    machine.until("journalctl --unit tunnelgw-proxy --priority warning --grep 'not a JSON document'", "told")
+    machine.run("journalctl --unit tunnelgw-proxy --priority warning --grep 'configuration loaded'", fails=True)
+    machine.run("journalctl --unit tunnelgw-proxy --grep '^{.*configuration loaded'")
     machine.run(SERVED)
 
 
