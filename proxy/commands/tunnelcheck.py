@@ -27,6 +27,7 @@ from proxy.tunnel.discovery import DiscoveryFailed, check_version
 from proxy.tunnel.failures import FailureCause
 from proxy.tunnel.links import Links
 from proxy.tunnel.orders import Dial, DialMeans, EdgeReport, Ended, Pushed, PushTaken, Reached, Registered, Withdraw
+from proxy.tunnel.packetsize import Vain
 from proxy.tunnel.refused import REFUSED
 from proxy.tunnel.remoteconfig import NO_VERSION
 from proxy.tunnel.responses import failure_head
@@ -120,8 +121,8 @@ def _steps(options: Options, *, registers: bool) -> Iterator[Step]:
         yield _dial(reached[0], means, registers=True)
 
 
-def _dial(address: EdgeAddress, means: DialMeans, *, registers: bool) -> Step:
-    """With the very code that a worker runs."""
+def _dial(address: EdgeAddress, means: DialMeans, *, registers: bool, is_small: bool = False) -> Step:
+    """With the very code that a worker runs, and again for small packets where a worker's next dial would be."""
     loop = Loop()
     heard: list[EdgeReport] = []
     began_s = time.monotonic()
@@ -137,11 +138,15 @@ def _dial(address: EdgeAddress, means: DialMeans, *, registers: bool) -> Step:
             links.drain(loop.stop)
 
     links = Links(loop, _refuse, Caches(), Stats(), hear)
-    links.obey(Dial(1, 0, address, 0, registers), memoryview(msgspec.msgpack.encode(means)))
+    links.obey(Dial(1, 0, address, 0, registers, is_small), memoryview(msgspec.msgpack.encode(means)))
     loop.deadline(loop.stop).set(loop.now_s + _DIAL_TIMEOUT_S)
     loop.run()
     links.close()
     loop.close()
+    if not is_small and any(isinstance(report, Ended) and report.vain is Vain.YES for report in heard):
+        is_well, step, text = _dial(address, means, registers=registers, is_small=True)
+        if is_well:
+            return is_well, step, f"{text}, with small packets alone: those of full size are lost on the way"
     return _told(address, heard, time.monotonic() - began_s, registers=registers)
 
 

@@ -27,6 +27,8 @@ class Place:
     """Name of the edge that the address was found for."""
     token: str = ""
     """That it registered with."""
+    is_small: bool = False
+    """Dialled for small packets."""
     is_registered: bool = False
     registered_at_s: float = 0.0
     is_moving: bool = False

@@ -39,6 +39,7 @@ from proxy.tunnel.orders import (
     Registered,
     Withdraw,
 )
+from proxy.tunnel.packetsize import SMALL_SEGMENT_BYTES, PacketSize
 from proxy.tunnel.remoteconfig import NO_VERSION
 from proxy.tunnel.retry import Waits
 from proxy.tunnel.token import TunnelToken
@@ -89,6 +90,7 @@ class Tunnel:
         self._awaits_search_until_s = -math.inf
         """Known addresses fail and nothing is registered: they are dialled again where no others are found by then."""
         self._searched_at_s = 0.0
+        self._packet_size = PacketSize()
         self._next_number = 1
         self._has_registered = False
         """Once at least."""
@@ -182,7 +184,8 @@ class Tunnel:
             return True
         number, self._next_number = self._next_number, self._next_number + 1
         token = self._token.reveal()
-        order = Dial(number, place.index, address, place.waits.attempts, registers)
+        place.is_small = self._packet_size.is_small
+        order = Dial(number, place.index, address, place.waits.attempts, registers, place.is_small)
         means = DialMeans(token, self._client_id.bytes, self._roots)
         try:
             pid = slot.order(order, msgspec.msgpack.encode(means))
@@ -337,6 +340,12 @@ class Tunnel:
             place.waits = Waits()
         elif report.registered_for_s:
             place.waits.lost(report.registered_for_s)
+        if self._packet_size.ended(report.vain, time.monotonic(), was_small=place.is_small):
+            log.warning(
+                "packets of full size seem to be lost on the way to the edge, smaller ones are sent",
+                edge=edge,
+                segment_bytes=SMALL_SEGMENT_BYTES,
+            )
         place.clear()
         if was_moving or self._is_stopping:
             place.due_s = time.monotonic()
@@ -396,10 +405,14 @@ class Tunnel:
         self._move_one()
 
     def _move_one(self) -> None:
-        """Let the next connection register with the token that holds now; the others serve meanwhile."""
+        """Let the next connection register with the token that holds now, or for packets that get there.
+
+        The others serve meanwhile.
+        """
         token = self._token.reveal()
         for place in self.places:
-            if place.is_registered and place.token != token:
+            is_large = self._packet_size.is_small and not place.is_small
+            if place.is_registered and (place.token != token or is_large):
                 self._move(place)
                 return
 

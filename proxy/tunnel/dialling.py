@@ -16,6 +16,7 @@ from proxy.loop import Handshake, Loop
 from proxy.tunnel.addresses import EdgeAddress
 from proxy.tunnel.discovery import SERVER_NAME
 from proxy.tunnel.failures import FailureCause
+from proxy.tunnel.packetsize import SMALL_SEGMENT_BYTES
 from proxy.tunnel.wirebytes import WireBytes
 
 CONNECT_TIMEOUT_S: Final = 15.0
@@ -50,7 +51,10 @@ class Dialling:
         context: ssl.SSLContext,
         on_connected: Callable[[ssl.SSLSocket], None],
         on_failed: OnFailed,
+        *,
+        is_small: bool = False,
     ) -> None:
+        """`is_small`: neither side sends packets of full size."""
         self._loop = loop
         self._address = address
         self._context = context
@@ -59,7 +63,10 @@ class Dialling:
         self._sock: socket.socket | None = None
         self._handshake: Handshake[ssl.SSLSocket] | None = None
         self._deadline = loop.deadline(self._on_deadline)
+        self._is_small = is_small
         self._is_over = False
+        self.is_stuck = False
+        """It failed with first words that may have been too large for the way (`WireBytes`)."""
 
     def start(self) -> None:
         family = socket.AF_INET6 if self._address.is_ipv6 else socket.AF_INET
@@ -68,6 +75,8 @@ class Dialling:
             sock.setblocking(False)
             for option in _SOCKET_OPTIONS:
                 sock.setsockopt(*option)
+            if self._is_small:
+                sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_MAXSEG, SMALL_SEGMENT_BYTES)
             code = sock.connect_ex((self._address.ip, self._address.port))
         except OSError as error:
             reason = str(error.strerror or error)
@@ -129,7 +138,10 @@ class Dialling:
         self._on_connected(sock)
 
     def _on_broken(self, sock: ssl.SSLSocket, error: OSError) -> None:
-        self._fail(FailureCause.TLS, _explained(sock, error))
+        wire = WireBytes(sock)
+        wire.growth()
+        self.is_stuck = wire.is_stuck
+        self._fail(FailureCause.TLS, _explained(sock, error, wire))
 
     def _fail(self, cause: FailureCause, error: str) -> None:
         if self._is_over:
@@ -138,10 +150,8 @@ class Dialling:
         self._on_failed(cause, error)
 
 
-def _explained(sock: ssl.SSLSocket, error: OSError) -> str:
+def _explained(sock: ssl.SSLSocket, error: OSError, wire: WireBytes) -> str:
     if isinstance(error, TimeoutError):
-        wire = WireBytes(sock)
-        wire.growth()
         lost = ": nothing that was sent has reached the edge" if wire.has_more and wire.repeats else ""
         return f"TLS was not set up within {HANDSHAKE_TIMEOUT_S:g} s{lost}"
     if isinstance(error, ssl.SSLCertVerificationError):

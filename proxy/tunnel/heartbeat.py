@@ -8,16 +8,14 @@ if nothing has moved meanwhile, or if its system has long had all that we said.
 import math
 from typing import Final
 
-from proxy.tunnel.wirebytes import WireBytes
+from proxy.tunnel.wirebytes import VAIN_REPEATS, WireBytes
 
 PING_PERIOD_S: Final = 10.0
 """From one look to the next."""
-_VAIN_REPEATS: Final = 3
-"""Each waits twice as long as the one before, the first longer than a round trip: late answers do not come to this."""
 
 
 class Heartbeat:
-    __slots__ = ("_asked_at_s", "_had_more", "_wire", "round_trip_s")
+    __slots__ = ("_asked_at_s", "_had_more", "_wire", "is_heard", "round_trip_s")
 
     def __init__(self, wire: WireBytes) -> None:
         """`wire`: nobody else asks it."""
@@ -27,6 +25,8 @@ class Heartbeat:
         """The shortest so far: the others have waited behind something. Infinite until there is one."""
         self._had_more = False
         """At the look before something was not acknowledged."""
+        self.is_heard = False
+        """Something had come at the last look for an answer."""
 
     @property
     def is_awaited(self) -> bool:
@@ -37,6 +37,7 @@ class Heartbeat:
         self._asked_at_s = now_s
         self._wire.growth()
         self._had_more = True
+        self.is_heard = False
 
     def answered(self, now_s: float) -> float | None:
         """Seconds since it was asked for; None: it was not."""
@@ -54,10 +55,11 @@ class Heartbeat:
         """
         acknowledged_bytes, received_bytes = self._wire.growth()
         had_more, self._had_more = self._had_more, self._wire.has_more
+        self.is_heard = bool(received_bytes)
         if not received_bytes:
             if acknowledged_bytes and self._wire.has_more:
                 return ""
             return f"the edge answered no PING within {PING_PERIOD_S:g} s"
-        if had_more and not acknowledged_bytes and self._wire.repeats >= _VAIN_REPEATS:
+        if had_more and not acknowledged_bytes and self._wire.repeats >= VAIN_REPEATS:
             return f"nothing that was sent has reached the edge for {PING_PERIOD_S:g} s, though it sends"
         return ""

@@ -44,6 +44,7 @@ from proxy.tunnel.heartbeat import PING_PERIOD_S, Heartbeat
 from proxy.tunnel.identity import ClientInfo, connection_options
 from proxy.tunnel.orders import Dial, EdgeReport, Ended, Reached
 from proxy.tunnel.orders import Registered as RegisteredReport
+from proxy.tunnel.packetsize import Vain
 from proxy.tunnel.pushes import Acknowledge, Push, Room
 from proxy.tunnel.refused import REFUSED
 from proxy.tunnel.registration import ConnectionDetails, Registration
@@ -102,7 +103,9 @@ class Link:
         self._home = home
         self._stats = stats
         self._phase = Phase.DIALLING
-        self._dialling: Dialling | None = Dialling(loop, order.address, context, self._on_connected, self._on_failed)
+        self._dialling: Dialling | None = Dialling(
+            loop, order.address, context, self._on_connected, self._on_failed, is_small=order.is_small
+        )
         self._deadline = loop.deadline(self._on_deadline)
         self._entrance = Entrance(order.address.ip)
         self._begin = home.begin
@@ -318,7 +321,14 @@ class Link:
         registered_for_s = self._loop.now_s - self._registered_at_s
         duration_s = 0.0 if math.isnan(registered_for_s) else max(registered_for_s, 0.001)
         error = self._error or "unregistered"
-        self._home.report(Ended(self.number, self._cause, error, self._retry_after_s, duration_s))
+        self._home.report(Ended(self.number, self._cause, error, self._retry_after_s, duration_s, self._vain()))
+
+    def _vain(self) -> Vain:
+        self._count_bytes()
+        if self._wire is not None and self._wire.is_stuck:
+            return Vain.YES if self._heartbeat is not None and self._heartbeat.is_heard else Vain.PERHAPS
+        # No cut: it has just been reached.
+        return Vain.YES if self._dialling is not None and self._dialling.is_stuck else Vain.NO
 
     # -- watching ----------------------------------------------------------------------------------------------------
 
@@ -354,9 +364,13 @@ class Link:
 
     def _linger(self) -> None:
         now_s = self._loop.now_s
-        if now_s - self._left_at_s >= LINGER_S:
+        if now_s - self._left_at_s >= LINGER_S and not self._is_end_told:
             # The edge has not answered.
             self._report_end()
+            if self._wire is not None and self._wire.is_stuck:
+                # It has not even heard, and sends more requests.
+                self.abandon("nothing that was sent has reached the edge")
+                return
         if self._http is not None and self._running:
             self._active_at_s = now_s
         elif self._http is not None and now_s - self._active_at_s >= LINGER_S:

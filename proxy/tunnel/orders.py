@@ -10,6 +10,7 @@ import msgspec
 
 from proxy.tunnel.addresses import EdgeAddress
 from proxy.tunnel.failures import FailureCause
+from proxy.tunnel.packetsize import Vain
 
 
 class Order(msgspec.Struct, frozen=True, tag=True, array_like=True):
@@ -26,6 +27,8 @@ class Dial(Order, frozen=True):
     previous_attempts: int
     registers: bool
     """False: only see whether the edge can be reached, then close."""
+    is_small: bool = False
+    """Packets of full size may not get there."""
 
 
 class Withdraw(Order, frozen=True):
@@ -79,6 +82,7 @@ class Ended(Report, frozen=True):
     retry_after_s: float
     registered_for_s: float
     """0: it was never registered."""
+    vain: Vain = Vain.NO
 
 
 class Pushed(Report, frozen=True):

@@ -1,9 +1,13 @@
 """How many bytes a connection has carried, as the kernel counts them: nothing is counted on the way of requests."""
 
 import contextlib
+import fcntl
 import socket
 import struct
+import termios
 from typing import Final
+
+from proxy.tunnel.packetsize import SMALL_SEGMENT_BYTES
 
 _TCP_INFO_BYTES: Final = 148
 # In struct tcp_info (linux/tcp.h).
@@ -12,12 +16,14 @@ _UNACKED_AT: Final = 24
 _ACKED_AT: Final = 120
 """Of tcpi_bytes_acked and tcpi_bytes_received."""
 _NOT_SENT_AT: Final = 144
+VAIN_REPEATS: Final = 3
+"""Each waits twice as long as the one before, the first longer than a round trip: late answers do not come to this."""
 
 
 class WireBytes:
     """What was carried since it was asked last."""
 
-    __slots__ = ("_received_bytes", "_sent_bytes", "_sock", "has_more", "repeats")
+    __slots__ = ("_received_bytes", "_sent_bytes", "_sock", "has_more", "is_stuck", "repeats")
 
     def __init__(self, sock: socket.socket) -> None:
         self._sock = sock
@@ -26,6 +32,8 @@ class WireBytes:
         """When it was asked last, the peer had not acknowledged all that the kernel was given."""
         self.repeats = 0
         """How often in a row the kernel had sent the same again by then, for want of an acknowledgement."""
+        self.is_stuck = False
+        """It had done so in vain, with more than one small packet holds: its size may be why."""
 
     def growth(self) -> tuple[int, int]:
         """Acknowledged by the peer, and received; nothing once the socket is closed."""
@@ -36,4 +44,6 @@ class WireBytes:
             (unacked,), (not_sent_bytes,) = (struct.unpack_from("I", info, at) for at in (_UNACKED_AT, _NOT_SENT_AT))
             self.has_more = bool(unacked or not_sent_bytes)
             self.repeats = info[_REPEATS_AT]
+            (open_bytes,) = struct.unpack("i", fcntl.ioctl(self._sock, termios.TIOCOUTQ, bytes(4)))
+            self.is_stuck = self.repeats >= VAIN_REPEATS and open_bytes > SMALL_SEGMENT_BYTES
         return self._sent_bytes - sent_bytes, self._received_bytes - received_bytes

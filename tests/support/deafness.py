@@ -16,16 +16,8 @@ _WAIT_S: Final = 10.0
 _SO_ATTACH_FILTER: Final = 26
 _SO_DETACH_FILTER: Final = 27
 _DROP_ALL: Final = struct.pack("HBBI", 0x06, 0, 0, 0)
-_MOST_HEADER_BYTES: Final = 60
-_DROP_DATA: Final = b"".join(
-    (
-        struct.pack("HBBI", 0x80, 0, 0, 0),  # the segment's length, its header included
-        struct.pack("HBBI", 0x25, 1, 0, _MOST_HEADER_BYTES),
-        struct.pack("HBBI", 0x06, 0, 0, 0xFFFF_FFFF),
-        _DROP_ALL,
-    )
-)
 """As in linux/filter.h."""
+_MOST_HEADER_BYTES: Final = 60
 _SYN_RECV: Final = "03"
 
 
@@ -38,7 +30,18 @@ def deaf_socket() -> socket.socket:
 
 def lose_data(sock: socket.socket) -> None:
     """All of some bytes that comes from now on, however often; what acknowledges something is heard."""
-    _filter(sock, _DROP_DATA)
+    lose_large(sock, _MOST_HEADER_BYTES)
+
+
+def lose_large(sock: socket.socket, most_bytes: int) -> None:
+    """All segments that are larger, with their headers: a hop that passes no packets of full size, and says nothing."""
+    steps = (
+        struct.pack("HBBI", 0x80, 0, 0, 0),  # the segment's length, its header included
+        struct.pack("HBBI", 0x25, 1, 0, most_bytes),
+        struct.pack("HBBI", 0x06, 0, 0, 0xFFFF_FFFF),
+        _DROP_ALL,
+    )
+    _filter(sock, b"".join(steps))
 
 
 def _filter(sock: socket.socket, steps: bytes) -> None:

@@ -4,11 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from ssl import PEM_FOOTER, PEM_HEADER
+from ssl import PEM_FOOTER, PEM_HEADER, SSLContext
 
 import pytest
 
+from daemonkit import logs
+from proxy.commands.tunnelcheck import check_tunnel
+from proxy.tunnel import dialling, links
 from proxy.tunnel.capnp import MAX_MESSAGE_BYTES
+from proxy.tunnel.dialling import make_context
+from proxy.tunnel.packetsize import SMALL_SEGMENT_BYTES
 from tests.support.daemon import Daemon
 from tests.support.edge.behaviour import Behaviour, unauthorized
 from tests.support.edge.edge import Edge
@@ -114,3 +119,25 @@ def test_each_way_in_which_a_registration_ends_comes_with_what_helps(behaviour: 
         code, lines = told(edge, "--register")
         assert (code, len(lines)) == (1, 6)
         assert said in lines[5]
+
+
+def test_packets_of_full_size_that_are_lost_on_the_way_are_told_and_do_not_keep_the_tunnel_from_working(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """In this process, whose first words can be made as large as newer TLS libraries have them."""
+
+    def wordy(roots: str) -> SSLContext:
+        context = make_context(roots)
+        context.set_alpn_protocols([name * 200 for name in "abcdef"])
+        return context
+
+    monkeypatch.setattr(logs, "setup", lambda *_: None)
+    monkeypatch.setattr(links, "make_context", wordy)
+    monkeypatch.setattr(dialling, "HANDSHAKE_TIMEOUT_S", 3.0)
+    with Edge(["127.0.0.1:0"]) as edge:
+        edge.lose_large(SMALL_SEGMENT_BYTES + 100)
+        given = ["--edge", edge.addresses[0], "--edge-ca-file", str(edge.ca_file)]
+        code = check_tunnel([*given, "--register"], {"TUNNEL_TOKEN": edge.tunnel.token})
+    lines = capsys.readouterr().out.splitlines()
+    assert (code, [line.split()[0] for line in lines]) == (0, ["ok"] * 5)
+    assert all("those of full size are lost on the way" in line for line in lines[-2:])

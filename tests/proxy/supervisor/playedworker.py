@@ -6,6 +6,7 @@ import contextlib
 import os
 import threading
 from collections.abc import Iterator
+from typing import TypeVar
 
 import msgspec
 
@@ -15,6 +16,8 @@ from proxy.stats import Stats
 from proxy.supervisor.fleet import Fleet
 
 WAIT_S = 30.0
+
+T = TypeVar("T", bound=ToWorker)
 
 
 class PlayedWorker:
@@ -30,10 +33,14 @@ class PlayedWorker:
         self._theirs = Channel[ToWorker](theirs, ToWorker)
         self.is_killed = False
 
-    def hears(self, kind: type[ToWorker]) -> None:
+    def hears(self, kind: type[T]) -> T:
         received = self._theirs.receive()
         assert received is not None
-        assert isinstance(received[0], kind)
+        message, descriptors = received
+        for descriptor in descriptors:
+            os.close(descriptor)
+        assert isinstance(message, kind)
+        return message
 
     def says(self, message: FromWorker) -> None:
         self._theirs.send(message)

@@ -16,7 +16,7 @@ from daemonkit.lifecycle import StartFailed
 from daemonkit.logformat import line_of
 from daemonkit.secret import Secret
 from proxy.accesslog import AccessLogSettings
-from proxy.control import Begin
+from proxy.control import Begin, OfEdge, ToEdge
 from proxy.supervisor import tunnel as rules
 from proxy.supervisor.edgefinder import Regions
 from proxy.supervisor.edgetrust import TrustUnavailable
@@ -26,7 +26,10 @@ from proxy.supervisor.tunnel import Tunnel, TunnelSettings
 from proxy.tunnel import retry
 from proxy.tunnel.addresses import EdgeAddress, IpVersion
 from proxy.tunnel.discovery import DiscoveryFailed
-from proxy.tunnel.orders import EdgeOrder
+from proxy.tunnel.failures import FailureCause
+from proxy.tunnel.orders import Dial, EdgeOrder, Ended, Registered, Withdraw
+from proxy.tunnel.packetsize import Vain
+from tests.proxy.supervisor.playedworker import PlayedWorker, fleet_of
 from tests.support.edge.behaviour import DUPLICATE, Behaviour, Hang, busy
 from tests.support.edge.edge import Edge
 from tests.support.edge.tunnels import new_tunnel
@@ -521,3 +524,48 @@ def test_connections_are_spread_again_when_a_worker_has_come_back(
             assert sum(place.failures["lost"] for place in tunnel.places) == 2
             assert sum(place.failures.total() for place in tunnel.places) == 2
     assert len(lines_of(caplog, "moving an edge connection to another worker")) == moved + 2
+
+
+def test_connections_are_dialled_for_small_packets_once_full_ones_do_not_reach_the_edge(
+    edge: Edge, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One that is registered already is moved."""
+    monkeypatch.setattr(random, "random", lambda: 0.0)
+    stop, worker = threading.Event(), PlayedWorker()
+
+    def hears_dial() -> Dial:
+        order = worker.hears(ToEdge).order
+        assert isinstance(order, Dial)
+        return order
+
+    def registers(dial: Dial) -> None:
+        worker.says(OfEdge(Registered(dial.number, "id", "LIS")))
+
+    def ends(dial: Dial, vain: Vain) -> None:
+        worker.says(OfEdge(Ended(dial.number, FailureCause.LOST, "gone", 0.0, 60.0, vain)))
+
+    searches = Searches(edge, found(edge.addresses))
+    with caplog.at_level("INFO"), fleet_of(worker) as fleet:
+        settings = TunnelSettings(2, IpVersion.AUTO, True)
+        tunnel = Tunnel(settings, Secret(edge.tunnel.token), fleet.slots, searches, searches, stop)
+        thread = threading.Thread(target=tunnel.run, daemon=True)
+        thread.start()
+        registers(first := hears_dial())
+        registers(second := hears_dial())
+        ends(first, Vain.NO)
+        registers(again := hears_dial())
+        ends(again, Vain.YES)
+        registers(small := hears_dial())
+        assert worker.hears(ToEdge).order == Withdraw(second.number)
+        ends(second, Vain.NO)
+        registers(moved := hears_dial())
+        ends(small, Vain.YES)
+        not_helped = hears_dial()
+        tunnel.stop_is_near()
+        stop.set()
+    thread.join(WAIT_S)
+    assert not thread.is_alive()
+    dials = [first, second, again, small, moved, not_helped]
+    assert [dial.is_small for dial in dials] == [False, False, False, True, True, False]
+    told = lines_of(caplog, "packets of full size seem to be lost on the way to the edge, smaller ones are sent")
+    assert len(told) == 1

@@ -55,6 +55,11 @@ class NarrowLine:
         """The connector's kernel has sent the same again so often, one time after the other."""
         wait_for_repeats(self._sockets[0].getpeername()[1], times)
 
+    def wait_until_closed(self) -> None:
+        """The connector has closed it."""
+        self._threads[0].join(PATIENCE_S)
+        assert not self._threads[0].is_alive(), "the connector keeps it"
+
     def _serve(self) -> None:
         with contextlib.suppress(OSError):
             near, _ = self._listener.accept()

@@ -9,10 +9,13 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
+from proxy.tunnel.addresses import EdgeAddress
 from proxy.tunnel.dialling import Dialling, make_context
 from proxy.tunnel.failures import FailureCause
 from proxy.tunnel.orders import Ended
+from proxy.tunnel.packetsize import SMALL_SEGMENT_BYTES
 from tests.proxy.tunnel.rig import Rig, address_of
+from tests.support.deafness import lose_data, wait_for_repeats_to
 from tests.support.edge.edge import Edge
 from tests.support.edge.ledger import PATIENCE_S
 from tests.support.filelimits import out_of_descriptors
@@ -142,3 +145,52 @@ def test_an_edge_is_dialled_over_ipv6_too() -> None:
         rig.register()
 
         assert edge.wait_for_registered(1)[0].address.startswith("[::1]:")
+
+
+@pytest.mark.parametrize(("is_small", "is_less"), [(True, True), (False, False)])
+def test_an_edge_is_dialled_for_small_packets_where_those_of_full_size_do_not_get_there(
+    rig: Rig, is_small: bool, is_less: bool
+) -> None:
+    shaken: queue.Queue[socket.socket] = queue.Queue()
+    context = make_context(rig.edge.authority.pem.decode())
+    address = address_of(rig.edge.addresses[0])
+
+    def begin() -> None:
+        Dialling(rig.loop, address, context, shaken.put, lambda _cause, _error: None, is_small=is_small).start()
+
+    rig.call(begin)
+    with shaken.get(timeout=PATIENCE_S) as sock:
+        segment_bytes = sock.getsockopt(socket.IPPROTO_TCP, socket.TCP_MAXSEG)
+    assert (segment_bytes <= SMALL_SEGMENT_BYTES) == is_less
+
+
+@pytest.mark.parametrize(("is_large", "is_stuck"), [(True, True), (False, False)])
+def test_only_first_words_that_fill_a_packet_may_be_lost_for_their_size(
+    rig: Rig, is_large: bool, is_stuck: bool
+) -> None:
+    context = make_context(rig.edge.authority.pem.decode())
+    if is_large:
+        context.set_alpn_protocols([name * 200 for name in "abcdef"])
+    failed: queue.Queue[FailureCause] = queue.Queue()
+    with socket.socket() as listener:
+        lose_data(listener)
+        listener.bind((LOOPBACK, 0))
+        listener.listen()
+        port = listener.getsockname()[1]
+
+        def begin() -> Dialling:
+            dialling = Dialling(
+                rig.loop,
+                EdgeAddress(LOOPBACK, port),
+                context,
+                lambda _sock: None,
+                lambda cause, _error: failed.put(cause),
+            )
+            dialling.start()
+            return dialling
+
+        dialling = rig.call(begin)
+        wait_for_repeats_to(port, 3)
+        rig.pass_time(15)
+        assert failed.get(timeout=PATIENCE_S) is FailureCause.TLS
+    assert dialling.is_stuck == is_stuck

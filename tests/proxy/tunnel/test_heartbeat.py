@@ -10,7 +10,9 @@ import pytest
 
 from proxy import h2
 from proxy.tunnel.heartbeat import PING_PERIOD_S, Heartbeat
+from proxy.tunnel.link import LINGER_S
 from proxy.tunnel.orders import Registered
+from proxy.tunnel.packetsize import Vain
 from proxy.tunnel.wirebytes import WireBytes
 from tests.proxy.tunnel.narrowline import NarrowLine
 from tests.proxy.tunnel.rig import Rig
@@ -124,4 +126,38 @@ def test_an_edge_that_sends_and_gets_nothing_is_given_up(rig: Rig, line: NarrowL
         rig.edge.call("/hello")
         rig.services.begun.get(timeout=20)
         rig.pass_time(PING_PERIOD_S)
-    assert "nothing that was sent has reached the edge" in rig.wait_for_end(1).error
+    end = rig.wait_for_end(1)
+    assert "nothing that was sent has reached the edge" in end.error
+    assert end.vain is Vain.NO, "all of it fits into a small packet"
+
+
+@pytest.mark.parametrize(("still_sends", "vain"), [(True, Vain.YES), (False, Vain.PERHAPS)])
+def test_a_large_answer_that_does_not_reach_the_edge_may_be_lost_for_its_size(
+    rig: Rig, line: NarrowLine, still_sends: bool, vain: Vain
+) -> None:
+    line.lose()
+    rig.edge.call(f"/bulk/{MUCH_BYTES}")
+    rig.services.begun.get(timeout=20)
+    rig.pass_time(PING_PERIOD_S)
+    line.wait_until_repeated(3)
+    while len(rig.reports) == 1:
+        if still_sends:
+            rig.edge.call("/hello")
+            rig.services.begun.get(timeout=20)
+        rig.pass_time(PING_PERIOD_S)
+    assert rig.wait_for_end(1).vain is vain
+
+
+def test_a_withdrawn_connection_of_which_nothing_reaches_the_edge_waits_for_no_request(
+    rig: Rig, line: NarrowLine
+) -> None:
+    """The edge does not know, and would ask it for ever."""
+    line.lose()
+    rig.edge.call(f"/bulk/{MUCH_BYTES}")
+    rig.services.begun.get(timeout=20)
+    line.wait_until_repeated(3)
+    rig.withdraw(1)
+    rig.pass_time(LINGER_S + 1)
+    rig.pass_time(1)
+    assert rig.wait_for_end(1).vain is Vain.PERHAPS
+    line.wait_until_closed()

@@ -180,6 +180,11 @@ class Edge:
             sock = self._listening[address].open()
             self._do(partial(House.open, address=address, sock=sock))
 
+    def lose_large(self, most_bytes: int) -> None:
+        """Segments to the edge that are larger, with their headers, are lost without a word."""
+        for listening in self._listening.values():
+            listening.lose_large(most_bytes)
+
     def drop(self, *records: Record) -> None:
         """Break connections: all open ones if none is named."""
         for record in records or self.ledger.open:

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import socket
 
+from tests.support.deafness import lose_large
+
 BACKLOG = 1024
 
 
@@ -20,12 +22,19 @@ class Listening:
         self._reserved = self._bound(int(port))
         self.port = int(self._reserved.getsockname()[1])
         self.address = f"{host}:{self.port}"
+        self._opened: socket.socket | None = None
 
     def open(self) -> socket.socket:
         """Belongs to the caller; closing it refuses connections again."""
         sock = self._bound(self.port)
         sock.listen(BACKLOG)
+        self._opened = sock
         return sock
+
+    def lose_large(self, most_bytes: int) -> None:
+        """From now on, of connections that begin while it stays open."""
+        assert self._opened is not None
+        lose_large(self._opened, most_bytes)
 
     def close(self) -> None:
         self._reserved.close()

@@ -1,0 +1,55 @@
+"""When the edge is dialled for smaller packets, and when no longer."""
+
+import pytest
+
+from proxy.tunnel.packetsize import PacketSize, Vain
+
+
+def test_packets_have_full_size_whatever_ends_for_other_reasons() -> None:
+    size = PacketSize()
+
+    assert not any(size.ended(Vain.NO, float(now_s), was_small=False) for now_s in range(0, 900, 30))
+    assert not size.is_small
+
+
+def test_packets_become_small_once_full_ones_do_not_reach_the_edge_and_that_is_news_once() -> None:
+    size = PacketSize()
+
+    assert size.ended(Vain.YES, 0.0, was_small=False)
+    assert size.is_small
+    assert not size.ended(Vain.YES, 1.0, was_small=False), "another that was dialled before"
+    assert size.is_small
+
+
+def test_small_packets_that_do_not_help_are_given_up_and_tried_again_without_a_word() -> None:
+    size = PacketSize()
+    size.ended(Vain.YES, 0.0, was_small=False)
+
+    assert not size.ended(Vain.YES, 20.0, was_small=True)
+    assert not size.is_small
+    assert not size.ended(Vain.YES, 40.0, was_small=False)
+    assert size.is_small
+
+
+def test_small_packets_stay_whatever_else_ends_their_connections() -> None:
+    size = PacketSize()
+    size.ended(Vain.YES, 0.0, was_small=False)
+
+    size.ended(Vain.NO, 1e6, was_small=True)
+    size.ended(Vain.PERHAPS, 2e6, was_small=True)
+
+    assert size.is_small
+
+
+@pytest.mark.parametrize(
+    ("ends_at_s", "is_small"),
+    [([100], False), ([100, 104, 109, 114], False), ([100, 120], True), ([100, 300], False), ([100, 300, 330], True)],
+    ids=["one", "one cut", "one after the other", "seldom", "after others"],
+)
+def test_what_may_have_been_a_cut_is_believed_when_it_comes_again_soon(ends_at_s: list[float], is_small: bool) -> None:
+    size = PacketSize()
+
+    for now_s in ends_at_s:
+        size.ended(Vain.PERHAPS, now_s, was_small=False)
+
+    assert size.is_small == is_small
