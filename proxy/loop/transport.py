@@ -351,13 +351,15 @@ class Transport:
 
     def _on_linger(self) -> None:
         now_s = self._loop.now_s
-        if self.is_writing:
-            before, self._unacknowledged_bytes = self._unacknowledged_bytes, self._output.unacknowledged_bytes
-            if self._unacknowledged_bytes < before:
-                self._give_up_at_s = now_s + _PATIENCE_S
-            if now_s < self._give_up_at_s:
-                self._linger.set(now_s + _LINGER_S)
-                return
+        before, self._unacknowledged_bytes = self._unacknowledged_bytes, self._output.unacknowledged_bytes
+        is_taking = self._unacknowledged_bytes < before
+        if is_taking:
+            self._give_up_at_s = now_s + _PATIENCE_S
+        # What only the kernel has still is lost as well where the peer goes on sending. An end counts as a byte.
+        is_first_look = self._unacknowledged_bytes > 1 and not before
+        if (now_s < self._give_up_at_s) if self.is_writing else (is_taking or is_first_look):
+            self._linger.set(now_s + _LINGER_S)
+            return
         self._close()
 
     def _close(self) -> None:

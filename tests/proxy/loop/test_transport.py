@@ -23,6 +23,7 @@ from tests.proxy.loop.sides import (
 )
 
 MANY_BYTES = 8 * 1024 * 1024
+PIECE_BYTES = 64 * 1024
 
 
 def drain_in_thread(sock: socket.socket, size_bytes: int) -> tuple[threading.Thread, list[bytes]]:
@@ -239,6 +240,39 @@ def test_a_peer_that_stops_reading_cannot_hold_a_finishing_connection() -> None:
             clock.passed_s += 19
             turns(link.loop)
 
+        assert link.side.closed == 1
+
+
+@pytest.mark.parametrize("goes_on", [True, False], ids=["reads on", "stops"])
+def test_what_only_the_kernel_has_still_is_waited_for_while_the_peer_takes_of_it(goes_on: bool) -> None:
+    """Who uploads meanwhile would lose it by the reset that closing means then."""
+    clock = Clock()
+    with linked(clock) as link:
+        link.send(b"z" * MANY_BYTES)
+        link.transport.finish()
+        received_bytes = 0
+        turns(link.loop)
+        while not link.transport.is_output_ended:
+            received_bytes += len(link.peer.recv(PIECE_BYTES))
+            turns(link.loop)
+        looks = 0
+        while link.transport._output.unacknowledged_bytes > PIECE_BYTES and (goes_on or not looks):
+            before = link.transport._output.unacknowledged_bytes
+            while link.transport._output.unacknowledged_bytes >= before:
+                received_bytes += len(link.peer.recv(PIECE_BYTES))
+            clock.passed_s += 3
+            turns(link.loop)
+            looks += 1
+            assert not link.transport.is_closed
+        assert looks
+        if goes_on:
+            link.peer.sendall(b"and the upload goes on")
+            rest_bytes = MANY_BYTES - received_bytes
+            assert len(receive(link.peer, rest_bytes)) == rest_bytes
+            assert has_ended(link.peer)
+        for _ in range(3):
+            clock.passed_s += 3
+            turns(link.loop)
         assert link.side.closed == 1
 
 
