@@ -4,6 +4,7 @@ A cluster's other Secrets (releases of charts, other people's keys) are none of 
 those the store holds a stub: the object without its data.
 """
 
+import re
 from collections.abc import Iterable
 from typing import TypeAlias
 
@@ -29,7 +30,8 @@ REFERRING = frozenset(
     }
 )
 """Kinds of which an object can name a Secret or ConfigMap."""
-
+_LABEL = "[a-z0-9]([-a-z0-9]*[a-z0-9])?"
+_NAME = re.compile(rf"{_LABEL}(\.{_LABEL})*")
 
 Mindful: TypeAlias = Gateway | ListenerSet | BackendTlsPolicy
 """Objects that keep what they named before, while something that they name cannot be read."""
@@ -66,6 +68,11 @@ def stub(item: Object) -> Object:
     if isinstance(item, Secret | ConfigMap):
         return msgspec.structs.replace(item, data=None)
     return item
+
+
+def can_be(entry: Entry) -> bool:
+    """Whether an object can have that name at all. References are not held to it: one may say `../x`, or `x?y`."""
+    return all(map(_NAME.fullmatch, (entry.key.namespace, entry.key.name)))
 
 
 def unseen(entry: Entry) -> Object:

@@ -27,7 +27,7 @@ from tunnelgw.model.gateways import Gateway, holding
 from tunnelgw.model.kinds import Kind
 from tunnelgw.model.meta import Key, Object
 from tunnelgw.model.snapshot import Entry, Snapshot
-from tunnelgw.sources.references import WITH_DATA, Mindful, named, references, stub, unseen
+from tunnelgw.sources.references import WITH_DATA, Mindful, can_be, named, references, stub, unseen
 from tunnelgw.sources.tables import Tables
 
 PATIENCE_S = 5.0
@@ -353,7 +353,7 @@ class Store:
     def _may_be_there(self, entry: Entry) -> bool:
         """Although nothing is known of it: it may have been made since it was listed."""
         is_known = self._tables.get(entry) is not None or entry in self._unreadable
-        return not is_known and entry.room not in self._unlisted
+        return not is_known and entry.room not in self._unlisted and can_be(entry)
 
     def _minding(self, entry: Entry, old: Object | None, item: Mindful) -> Mindful:
         """With what it said before, if it says something else now."""

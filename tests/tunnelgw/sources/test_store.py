@@ -468,6 +468,20 @@ def test_before_secrets_were_listed_none_is_asked_for_by_itself() -> None:
     assert store.take().snapshot.read(CERT) is None
 
 
+@pytest.mark.parametrize(
+    "name", ["..", "./cert", "../../pods", "cert?watch=1", "?", "#cert", "a/b", "a%2e", "Cert", ""]
+)
+def test_what_no_secret_can_be_called_is_not_asked_for(name: str) -> None:
+    store = listed(Kind.SECRET, Kind.GATEWAY)
+    listener = {"name": "https", "port": 443, "protocol": "HTTPS", "tls": {"certificateRefs": [{"name": name}]}}
+
+    store.upsert(Kind.GATEWAY, make(Kind.GATEWAY, "gw", {"gatewayClassName": "tunnel", "listeners": [listener]}))
+
+    assert store.wait_unread(0.0) == ()
+    assert is_ready(store)
+    assert not store.take().snapshot.all(Kind.SECRET)
+
+
 def test_who_names_what_cannot_be_read_has_what_it_said_before_with_its_data_until_it_is_read() -> None:
     store = with_read_certificate()
 

@@ -185,6 +185,23 @@ def test_secrets_have_their_data_only_while_something_names_them(cluster: Cluste
         assert (data("named"), data("other")) == (None, {"tls.key": "cHJpdmF0ZQ=="})
 
 
+def test_a_name_that_leads_elsewhere_in_the_api_is_the_name_of_nothing(cluster: Cluster, namespace: str) -> None:
+    """Names in references are free text, and `./real` is a path to what is called otherwise."""
+    cluster.create(Kind.SECRET, "real", namespace=namespace, data={"tls.key": "cHJpdmF0ZQ=="})
+    with running(cluster.kubeconfig) as world:
+        world.until(lambda _: True, "the first listing")
+
+        for number, name in enumerate(("./real", "real?", "..", "?watch=1")):
+            listener = {"name": "tls", "port": 443, "protocol": "HTTPS", "tls": {"certificateRefs": [{"name": name}]}}
+            spec = {"gatewayClassName": "tunnel", "listeners": [listener]}
+            cluster.create(Kind.GATEWAY, f"gw-{number}", spec, namespace)
+            world.until_here(Kind.GATEWAY, Key(namespace, f"gw-{number}"))
+
+            assert world.store.wait_unread(0.0) == ()
+            assert world.change is not None
+            assert Key(namespace, name) not in world.change.snapshot.all(Kind.SECRET)
+
+
 def test_releases_of_charts_do_not_come_over_the_wire(cluster: Cluster, namespace: str) -> None:
     def create(name: str, type_: str) -> None:
         cluster.create(Kind.SECRET, name, namespace=namespace, type=type_)
