@@ -19,6 +19,7 @@ import random
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from enum import StrEnum
 from http import HTTPStatus
 from typing import Final, TypeAlias
@@ -55,6 +56,8 @@ _PASSING: Final = frozenset(
 """Refusals that say nothing about the version that a watch was to begin at."""
 _SOON_S: Final = 1.0
 """Sooner no wait is ended by an answer to another: it may be this request alone that comes to nothing."""
+_CATCHING_UP_S: Final = 0.2
+"""A watch that begins has told by then what was missed, unless it is very much."""
 _STRETCH: Final = 2.0
 """Looking for a kind may wait longer than a broken connection."""
 
@@ -129,6 +132,8 @@ class Watch:
         self._cause: Restart | None = None
         """Of the last restart, if nothing went well since."""
         self._forbidden_since_s = math.inf
+        self._is_behind = False
+        """What the store was told of it."""
         self._is_missed = False
         self._common = common
         self._limited = _log.every(60.0)
@@ -166,7 +171,7 @@ class Watch:
 
     def _await_kind(self, heard: int) -> None:
         self._store.set_absent(self._kind)
-        self._store.set_behind(self._kind, is_behind=False)
+        self._caught_up()
         if not self._is_missed:
             self._is_missed = True
             self._waits = self._new_waits()
@@ -226,8 +231,8 @@ class Watch:
             **self._selector(),
         }
         count = 0
-        with self._server.stream(path, query, accept=self._accept(""), timeout_s=timing.silence_s) as lines:
-            self._store.set_behind(self._kind, is_behind=False)
+        stream = self._server.stream(path, query, accept=self._accept(""), timeout_s=timing.silence_s)
+        with stream as lines, self._catching_up():
             for count, line in enumerate(lines, start=1):  # noqa: B007
                 self._apply(self._decoder.event(line))
                 self._went_well()
@@ -239,6 +244,25 @@ class Watch:
         self._is_in_doubt = time.monotonic() - began_s < timing.watch_s - 1.0
         if self._is_outdated(_SETTLED_S):
             self._version = None
+
+    @contextmanager
+    def _catching_up(self) -> Iterator[None]:
+        """What a watch has missed comes as soon as it begins, but one event after the other."""
+        if not self._is_behind:
+            yield
+            return
+        timer = threading.Timer(_CATCHING_UP_S, self._caught_up)
+        timer.daemon = True
+        timer.start()
+        try:
+            yield
+        finally:
+            timer.cancel()
+            timer.join()
+
+    def _caught_up(self) -> None:
+        self._is_behind = False
+        self._store.set_behind(self._kind, is_behind=False)
 
     def _is_outdated(self, settled_s: float = 0.0) -> bool:
         """The last list is from before the definition changed, or from less than `settled_s` after that."""
@@ -287,6 +311,7 @@ class Watch:
         if self._stop.is_set():
             return
         self._on_restart(self._kind, cause, error)
+        self._is_behind = True
         self._store.set_behind(self._kind, is_behind=True)
         if cause in (Restart.REFUSED, Restart.FORBIDDEN) and self._cause is Restart.DISCONNECTED:
             self._waits = self._new_waits()

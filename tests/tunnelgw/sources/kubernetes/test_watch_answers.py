@@ -308,6 +308,41 @@ def test_what_a_watch_tells_waits_for_those_of_other_kinds_that_have_broken(api:
         world.until_here(Kind.HTTP_ROUTE, Key("default", "a"))
 
 
+def test_what_a_watch_has_missed_is_taken_together_when_it_comes_back(api: ScriptedApi, tmp_path: Path) -> None:
+    """What has waited for it may refer to the last of it."""
+    services, is_cut, missed = "/api/v1/services", threading.Event(), 300
+
+    def break_off(_send: Send) -> None:
+        is_cut.wait(DEADLINE_S)
+
+    def tell_of_a_route(send: Send) -> None:
+        is_cut.wait(DEADLINE_S)
+        send({"type": "ADDED", "object": route("a", "6")})
+        api.stay(send)
+
+    def tell_of_services(send: Send) -> None:
+        for number in range(missed):
+            metadata = {"name": f"s{number}", "namespace": "default", "resourceVersion": str(number + 7)}
+            send({"type": "ADDED", "object": {"metadata": metadata, "spec": {}}})
+        api.stay(send)
+
+    api.refusals[services] = break_off
+    api.lists.put((200, listing([], "5")))
+    api.watches.put(tell_of_a_route)
+    with running(api.kubeconfig(tmp_path), store=Store(patience_s=3600.0)) as world:
+        world.until(lambda change: True, "the first listing")
+        api.refusals[services] = (503, {"code": 503, "reason": "ServiceUnavailable"})
+        is_cut.set()
+        assert wait_until(lambda: (Kind.SERVICE, Restart.REFUSED) in world.restarts, DEADLINE_S)
+        assert wait_until(lambda: world.store.counts()[Kind.HTTP_ROUTE, True] == 1, DEADLINE_S)
+        api.refusals[services] = tell_of_services
+
+        world.until_here(Kind.HTTP_ROUTE, Key("default", "a"))
+
+        assert world.change is not None
+        assert len(world.change.snapshot.all(Kind.SERVICE)) == missed
+
+
 def test_a_right_that_a_server_does_not_know_yet_is_not_told_of(
     api: ScriptedApi, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
