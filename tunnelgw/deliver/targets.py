@@ -23,8 +23,8 @@ from tunnelgw.model.meta import Key
 from tunnelgw.model.own import TUNNELGW, GatewayClassConfig, GatewayClassConfigSpec, GatewayConfig, GatewayConfigSpec
 from tunnelgw.model.refs import SecretKeyRef
 from tunnelgw.model.snapshot import Entry, Index, Snapshot
-from tunnelgw.translate.certificates import NOT_READ
 from tunnelgw.translate.gateways import SHARED
+from tunnelgw.translate.verdicts import NOT_READ
 
 NAMING_TUNNELS = frozenset({Kind.GATEWAY_CLASS, Kind.GATEWAY, Kind.GATEWAY_CLASS_CONFIG, Kind.GATEWAY_CONFIG})
 """While one of these cannot be read, a tunnel that seems to be named no more may be named by it."""
@@ -251,7 +251,7 @@ def _unused_configs(snapshot: Snapshot) -> Iterator[GatewayConfig]:
 
 
 def _class_config(snapshot: Snapshot, gateway_class: GatewayClass) -> GatewayClassConfigSpec | None:
-    ref = gateway_class.spec.parameters_ref
+    ref = (gateway_class.before or gateway_class.spec).parameters_ref
     if ref is None or (ref.group, ref.kind) != (TUNNELGW, Kind.GATEWAY_CLASS_CONFIG):
         return None
     config = snapshot.read(Entry(Kind.GATEWAY_CLASS_CONFIG, Key("", ref.name)))

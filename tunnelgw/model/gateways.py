@@ -18,6 +18,8 @@ class GatewayClassSpec(Part, frozen=True):
 class GatewayClass(Object, frozen=True):
     spec: GatewayClassSpec
     status: msgspec.Raw = NO_STATUS
+    before: GatewayClassSpec | None = msgspec.field(default=None, name="(before)")
+    """As of a Gateway: what it said before it named a configuration that cannot be read now."""
 
 
 class LabelRequirement(Part, frozen=True):

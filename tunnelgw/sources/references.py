@@ -11,10 +11,10 @@ from typing import TypeAlias
 import msgspec
 
 from tunnelgw.model.core import ConfigMap, Secret
-from tunnelgw.model.gateways import Gateway, GatewayTls, Listener, ListenerSet
+from tunnelgw.model.gateways import Gateway, GatewayClass, GatewayTls, Listener, ListenerSet
 from tunnelgw.model.kinds import Kind
 from tunnelgw.model.meta import Key, Object, ObjectMeta
-from tunnelgw.model.own import GatewayClassConfig, GatewayConfig
+from tunnelgw.model.own import TUNNELGW, GatewayClassConfig, GatewayConfig
 from tunnelgw.model.policies import BackendTlsPolicy
 from tunnelgw.model.refs import CORE, LocalRef, ObjectRef, SecretKeyRef
 from tunnelgw.model.snapshot import Entry
@@ -33,7 +33,7 @@ REFERRING = frozenset(
 _LABEL = "[a-z0-9]([-a-z0-9]*[a-z0-9])?"
 _NAME = re.compile(rf"{_LABEL}(\.{_LABEL})*")
 
-Mindful: TypeAlias = Gateway | ListenerSet | BackendTlsPolicy
+Mindful: TypeAlias = GatewayClass | Gateway | ListenerSet | BackendTlsPolicy
 """Objects that keep what they named before, while something that they name cannot be read."""
 
 
@@ -61,6 +61,14 @@ def named(item: Object, home: str) -> frozenset[Entry]:
             named = (spec.provider_credentials_secret_ref, spec.auth_secret_ref, spec.tunnel_token_secret_ref)
             return frozenset(_of_keys(named, namespace))
     return frozenset()
+
+
+def parameters(item: Object) -> Entry | None:
+    """The configuration that a class names."""
+    ref = item.spec.parameters_ref if isinstance(item, GatewayClass) else None
+    if ref is None or (ref.group, ref.kind) != (TUNNELGW, Kind.GATEWAY_CLASS_CONFIG):
+        return None
+    return Entry(Kind.GATEWAY_CLASS_CONFIG, Key("", ref.name))
 
 
 def stub(item: Object) -> Object:

@@ -12,6 +12,7 @@ what it named then serves on, until all that it names now is read, or known to b
 
 Nor is anything taken while a kind is *behind*: its watch is broken, and what refers to objects of it would be judged by
 half. That too is waited for no longer than `patience_s`, and not at all where no such kind has come back for as long.
+From then on a class that names a configuration of such a kind, which is not here, has what it said `before` as well.
 """
 
 import threading
@@ -27,7 +28,7 @@ from tunnelgw.model.gateways import Gateway, holding
 from tunnelgw.model.kinds import Kind
 from tunnelgw.model.meta import Key, Object
 from tunnelgw.model.snapshot import Entry, Snapshot
-from tunnelgw.sources.references import WITH_DATA, Mindful, can_be, named, references, stub, unseen
+from tunnelgw.sources.references import WITH_DATA, Mindful, can_be, named, parameters, references, stub, unseen
 from tunnelgw.sources.tables import Tables
 
 PATIENCE_S = 5.0
@@ -139,6 +140,8 @@ class Store:
             if not (is_behind and self._behind):
                 self._behind_until_s = time.monotonic() + self._patience_s
             (self._behind.add if is_behind else self._behind.remove)(kind)
+            if self._mindful:  # what some of them name may be known to be missing now
+                self._mark()
             self._turn.notify_all()
 
     def trim(self, kind: Kind, item: Object) -> Object:
@@ -352,8 +355,10 @@ class Store:
 
     def _may_be_there(self, entry: Entry) -> bool:
         """Although nothing is known of it: it may have been made since it was listed."""
-        is_known = self._tables.get(entry) is not None or entry in self._unreadable
-        return not is_known and entry.room not in self._unlisted and can_be(entry)
+        return self._is_unknown(entry) and entry.room not in self._unlisted and can_be(entry)
+
+    def _is_unknown(self, entry: Entry) -> bool:
+        return self._tables.get(entry) is None and entry not in self._unreadable
 
     def _minding(self, entry: Entry, old: Object | None, item: Mindful) -> Mindful:
         """With what it said before, if it says something else now."""
@@ -374,6 +379,9 @@ class Store:
                 self._name(item, new)
 
     def _names_unread(self, item: Mindful) -> bool:
+        config = parameters(item)
+        if config is not None and config.room in self._behind and self._is_unknown(config):
+            return True
         return not named(item, self._home).isdisjoint(self._unread)
 
     def _mark(self) -> None:

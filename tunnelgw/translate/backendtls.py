@@ -17,13 +17,13 @@ from tunnelgw.model.policies import BackendTlsPolicy, BackendTlsValidation
 from tunnelgw.model.policies import SubjectAltName as PolicyName
 from tunnelgw.model.refs import CORE, GATEWAY_API, ObjectRef
 from tunnelgw.model.snapshot import Index
-from tunnelgw.translate.certificates import BEFORE, BadReference, Cause, ca_bundle
+from tunnelgw.translate.certificates import BadReference, Cause, ca_bundle
 from tunnelgw.translate.endpoints import ServicePortName
 from tunnelgw.translate.grants import ReferenceFrom
 from tunnelgw.translate.parts import problems_of_backend
 from tunnelgw.translate.queries import View
 from tunnelgw.translate.remarks import unresolved
-from tunnelgw.translate.verdicts import false, true
+from tunnelgw.translate.verdicts import BEFORE, false, true
 
 _SYSTEM = "System"
 _RESOLVED = true(ConditionType.RESOLVED_REFS, Reason.RESOLVED_REFS)

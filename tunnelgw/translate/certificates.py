@@ -27,13 +27,10 @@ from tunnelgw.model.refs import CORE, GATEWAY_API, ObjectRef
 from tunnelgw.openssl import problem_of_authorities, problem_of_pair
 from tunnelgw.translate.grants import ReferenceFrom, ReferenceTo, is_permitted, not_permitted
 from tunnelgw.translate.queries import View
-from tunnelgw.translate.verdicts import false
+from tunnelgw.translate.verdicts import BEFORE, NOT_READ, false
 
 TLS_SECRET = "kubernetes.io/tls"  # noqa: S105  # a type, not a secret
 CA_KEY = "ca.crt"
-NOT_READ = "could not be read yet"
-"""The API server has refused its content so far, or has not answered: that says nothing of it."""
-BEFORE = "; until then what was named before is used"
 _MIN_RSA_BITS, _MIN_EC_BITS = 2048, 224  # OpenSSL's security level 2, the default of the distributions
 _MAX_HOSTNAME = 253
 """Longer, it is the name of no host."""

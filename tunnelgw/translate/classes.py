@@ -15,7 +15,7 @@ from tunnelgw.model.refs import ParametersRef
 from tunnelgw.model.snapshot import Index, Snapshot
 from tunnelgw.translate.queries import View
 from tunnelgw.translate.settings import fit
-from tunnelgw.translate.verdicts import ClassVerdict, false, true
+from tunnelgw.translate.verdicts import BEFORE, NOT_READ, ClassVerdict, false, true
 
 BUNDLE_VERSION = "gateway.networking.k8s.io/bundle-version"
 SUPPORTED_VERSIONS = ("v1.4.", "v1.5.", "v1.6.")
@@ -40,6 +40,8 @@ class ClassSetup(Part, frozen=True):
     config: GatewayClassConfigSpec
     problem: str = ""
     """Why the class is not accepted; empty: it is."""
+    unread: str = ""
+    """Why it has the configuration that it named before; empty: it has the one that it names."""
 
 
 def class_setup(view: View, name: str) -> ClassSetup | None:
@@ -47,7 +49,13 @@ def class_setup(view: View, name: str) -> ClassSetup | None:
     found = view.get(Kind.GATEWAY_CLASS, Key("", name))
     if not isinstance(found, GatewayClass) or found.spec.controller_name != view.controller_name:
         return None
-    return _with_parameters(view, found.spec.parameters_ref)
+    if found.before is None or found.spec.parameters_ref is None:
+        return _with_parameters(view, found.spec.parameters_ref)
+    setup = _with_parameters(view, found.before.parameters_ref)
+    unread = f"{found.spec.parameters_ref.kind} {found.spec.parameters_ref.name} {NOT_READ}"
+    if setup.problem:
+        return ClassSetup(setup.config, unread)
+    return ClassSetup(setup.config, unread=unread + BEFORE)
 
 
 def class_verdict(view: View, name: str) -> ClassVerdict | None:
@@ -55,9 +63,10 @@ def class_verdict(view: View, name: str) -> ClassVerdict | None:
     setup = view.ask(class_setup, name)
     if setup is None:
         return None
+    problem = setup.problem or setup.unread
     accepted = (
-        false(ConditionType.ACCEPTED, Reason.INVALID_PARAMETERS, setup.problem)
-        if setup.problem
+        false(ConditionType.ACCEPTED, Reason.INVALID_PARAMETERS, problem)
+        if problem
         else true(ConditionType.ACCEPTED, Reason.ACCEPTED, "the class is served by this controller")
     )
     return ClassVerdict((accepted, *_left_out(view, setup), view.ask(supported_version, "")))

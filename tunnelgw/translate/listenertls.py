@@ -13,10 +13,10 @@ from tunnelgw.model.kinds import Kind
 from tunnelgw.model.meta import Key
 from tunnelgw.model.part import Part
 from tunnelgw.model.refs import GATEWAY_API
-from tunnelgw.translate.certificates import BEFORE, BadReference, CaBundle, Cause, KeyPair, ca_bundle, key_pair
+from tunnelgw.translate.certificates import BadReference, CaBundle, Cause, KeyPair, ca_bundle, key_pair
 from tunnelgw.translate.grants import ReferenceFrom
 from tunnelgw.translate.queries import View
-from tunnelgw.translate.verdicts import ObjectId, false
+from tunnelgw.translate.verdicts import BEFORE, ObjectId, false
 
 MODES = ("AllowValidOnly", "AllowInsecureFallback")
 

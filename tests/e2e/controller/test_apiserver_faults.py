@@ -46,6 +46,10 @@ def is_of_secrets(asked: Asked) -> bool:
     return "/secrets" in asked.path
 
 
+def is_of_class_configs(asked: Asked) -> bool:
+    return "/gatewayclassconfigs" in asked.path
+
+
 def shows(port: int, hostname: str) -> bool:
     """Whether a TLS client of this name is shown a certificate for it."""
     context = ssl.create_default_context(cadata=authority_pem())
@@ -194,6 +198,37 @@ def test_a_certificate_serves_on_until_the_one_named_in_its_place_can_be_read(
             arena.until(Kind.GATEWAY, "gw", "ResolvedRefs", "True")
         use("missing")
         eventually(lambda: not shows(port, "made-since.example.org"), "nothing is served", DEADLINE_S)
+
+
+def test_a_class_serves_on_until_the_configuration_named_in_its_place_can_be_read(
+    arena: Arena, proxy: Proxy, api_front: Front, tmp_path: Path
+) -> None:
+    class_ = arena.gateway_class()
+    arena.gateway(class_)
+    arena.route("web", "web.example.org")
+    through = arena.cluster.through(api_front.url, tmp_path)
+    with arena.controller(proxies=[proxy], kubeconfig=through):
+        until_serves(proxy, "web.example.org")
+        arena.until(Kind.GATEWAY_CLASS, class_, "Accepted", "True")
+        unreadable = api_front.answer(is_of_class_configs, 403, FORBIDDEN)
+        api_front.cut()
+        unreadable.wait()
+        spec = arena.read(Kind.GATEWAY_CLASS_CONFIG, class_)["spec"]
+        arena.cluster.create(Kind.GATEWAY_CLASS_CONFIG, f"{class_}-next", spec)
+        arena.cluster.patch(Kind.GATEWAY_CLASS, class_, "", {"spec": {"parametersRef": {"name": f"{class_}-next"}}})
+
+        told = arena.until(Kind.GATEWAY_CLASS, class_, "Accepted", "False")
+
+        kept = "could not be read yet; until then what was named before is used"
+        assert told["message"] == f"GatewayClassConfig {class_}-next {kept}"
+        arena.route("more", "more.example.org")
+        until_serves(proxy, "web.example.org", "more.example.org")
+        arena.provider.wait_for_hostnames({"web.example.org", "more.example.org"})
+
+        unreadable.release()
+
+        arena.until(Kind.GATEWAY_CLASS, class_, "Accepted", "True")
+        assert hostnames(proxy) == {"web.example.org", "more.example.org"}
 
 
 @pytest.mark.timeout(300)

@@ -11,6 +11,7 @@ from proxy import document
 from proxy.document.targets import Backend
 from tests.tunnelgw.translate.pki import authority_pem, secret_data
 from tests.tunnelgw.translate.world import NAMESPACE, WEB, object_of, service, told
+from tunnelgw.deliver.targets import Discovery, named_tunnels
 from tunnelgw.model.kinds import Kind
 from tunnelgw.model.meta import Key
 from tunnelgw.model.snapshot import Entry
@@ -19,7 +20,7 @@ from tunnelgw.translate.gateways import SHARED
 from tunnelgw.translate.pipeline import Translation
 from tunnelgw.translate.policies import PolicyVerdict
 from tunnelgw.translate.queries import CONTROLLER_NAME
-from tunnelgw.translate.verdicts import GatewayVerdict, ListenerSetVerdict, ObjectId
+from tunnelgw.translate.verdicts import ClassVerdict, GatewayVerdict, ListenerSetVerdict, ObjectId
 
 Plain = dict[str, Any]
 GATEWAY = ObjectId(Kind.GATEWAY, Key(NAMESPACE, "gw"))
@@ -96,7 +97,8 @@ class World:
         for item in (*CLASS, *service("web", ["10.0.0.1"]), route, *plain):
             self._store.upsert(*object_of(item))
         self.read(*plain)
-        self.translation = Translation(self._store.take().snapshot)
+        self._snapshot = self._store.take().snapshot
+        self.translation = Translation(self._snapshot)
 
     def read(self, *plain: Plain) -> None:
         """Those of them that are unread can be read now, and what else is unread is not there."""
@@ -113,9 +115,20 @@ class World:
         self._store.delete(kind, Key(NAMESPACE, name))
         self.go_on()
 
+    def lose(self, kind: Kind, *, is_lost: bool = True) -> None:
+        """The source cannot follow a kind, or can again."""
+        self._store.set_behind(kind, is_behind=is_lost)
+        if self._store.wait(0.0):
+            self.go_on()
+
     def go_on(self) -> None:
         change = self._store.take()
+        self._snapshot = change.snapshot
         self.translation.update(change.snapshot, change.changed)
+
+    def tunnels(self) -> set[str]:
+        """Those that lead to us."""
+        return {*named_tunnels(self._snapshot, Discovery(CONTROLLER_NAME, "home"))}
 
     @property
     def document(self) -> document.Document:
@@ -294,3 +307,70 @@ def test_a_backend_that_is_to_be_verified_gets_nothing_while_the_authorities_can
     world.edit(policy(**authorities("new")))
 
     assert not world.backend().addresses
+
+
+WEB_LISTENER = {"name": "web", "port": 80, "protocol": "HTTP"}
+
+
+def class_naming(config: str) -> Plain:
+    ref = {"group": "tunnelgw.dev", "kind": "GatewayClassConfig", "name": config}
+    return {
+        "kind": "GatewayClass",
+        "metadata": {"name": "ours"},
+        "spec": {"controllerName": CONTROLLER_NAME, "parametersRef": ref},
+    }
+
+
+def class_config(name: str, tunnel: str) -> Plain:
+    direct = {"addresses": ["192.0.2.1"]}
+    return {"kind": "GatewayClassConfig", "metadata": {"name": name}, "spec": {"tunnelID": tunnel, "direct": direct}}
+
+
+def accepted(world: World) -> str:
+    verdict = world.translation.verdict(ObjectId(Kind.GATEWAY_CLASS, Key("", "ours")))
+    assert isinstance(verdict, ClassVerdict)
+    return next(each for each in told(verdict.findings) if each.startswith("Accepted"))
+
+
+FIRST, NEXT = "11111111-1111-4111-8111-111111111111", "22222222-2222-4222-8222-222222222222"
+NO_CONFIG = "Accepted False InvalidParameters: GatewayClassConfig next "
+KEPT_CONFIG = f"{NO_CONFIG}could not be read yet; until then what was named before is used"
+
+
+@pytest.mark.parametrize("exists", [False, True])
+def test_a_class_keeps_its_configuration_until_the_one_that_it_names_now_can_be_read(exists: bool) -> None:
+    world = World(class_config("ours", FIRST), gateway(WEB_LISTENER))
+    served = len(world.document.listeners)
+
+    world.lose(Kind.GATEWAY_CLASS_CONFIG)
+    world.edit(class_naming("next"))
+
+    assert accepted(world) == KEPT_CONFIG
+    assert (world.tunnels(), len(world.document.listeners)) == ({FIRST}, served)
+    assert len(world.document.routes) == 1
+
+    if exists:
+        world.edit(class_config("next", NEXT))
+    world.lose(Kind.GATEWAY_CLASS_CONFIG, is_lost=False)
+
+    assert accepted(world).startswith("Accepted True" if exists else f"{NO_CONFIG}does not exist")
+    assert (world.tunnels(), len(world.document.routes)) == (({NEXT}, 1) if exists else (set(), 0))
+
+
+def test_a_class_that_names_a_missing_configuration_while_all_can_be_read_has_none() -> None:
+    world = World(class_config("ours", FIRST), gateway(WEB_LISTENER))
+
+    world.edit(class_naming("next"))
+
+    assert accepted(world) == f"{NO_CONFIG}does not exist"
+    assert (world.tunnels(), world.document.routes) == (set(), ())
+
+
+def test_a_class_that_was_of_no_use_before_has_nothing_while_its_configuration_cannot_be_read() -> None:
+    world = World(class_config("ours", "no id of a tunnel"), gateway(WEB_LISTENER))
+
+    world.lose(Kind.GATEWAY_CLASS_CONFIG)
+    world.edit(class_naming("next"))
+
+    assert accepted(world) == f"{NO_CONFIG}could not be read yet"
+    assert world.document.routes == ()
