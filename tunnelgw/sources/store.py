@@ -11,7 +11,7 @@ nothing is not waited for longer than `patience_s`. From then on whoever names i
 what it named then serves on, until all that it names now is read, or known to be missing.
 
 Nor is anything taken while a kind is *behind*: its watch is broken, and what refers to objects of it would be judged by
-half. That too is waited for no longer than `patience_s`, and not at all where no such kind has come back for as long.
+half. That too is waited for no longer than `patience_s`, and not at all where none has gone or come back for as long.
 From then on a class that names a configuration of such a kind, which is not here, has what it said `before` as well.
 """
 
@@ -83,7 +83,7 @@ class Store:
         self._patient_until_s = 0.0
         self._behind: set[Kind] = set()
         self._behind_until_s = 0.0
-        """From then on nothing waits for these: unless one more comes back, they stay away."""
+        """From then on nothing waits for these: unless one more goes or comes back, they stay as they are."""
         self._dirty_since_s = 0.0
         self._has_given = False
         self._given: dict[Key, tuple[str, ...]] = {}
@@ -137,8 +137,7 @@ class Store:
         with self._turn:
             if is_behind == (kind in self._behind):
                 return
-            if not (is_behind and self._behind):
-                self._behind_until_s = time.monotonic() + self._patience_s
+            self._behind_until_s = time.monotonic() + self._patience_s
             (self._behind.add if is_behind else self._behind.remove)(kind)
             if self._mindful:  # what some of them name may be known to be missing now
                 self._mark()

@@ -381,6 +381,23 @@ def test_nothing_waits_for_a_kind_that_has_stayed_behind_unless_another_one_come
     assert not store.wait(now_s)
 
 
+def test_a_kind_that_stays_behind_keeps_no_change_from_waiting_for_one_that_falls_behind_later(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    now_s = 100.0
+    monkeypatch.setattr(store_module, "time", SimpleNamespace(monotonic=lambda: now_s))
+    store = listed(Kind.HTTP_ROUTE, Kind.SERVICE, Kind.BACKEND_TLS_POLICY)
+    store.set_behind(Kind.BACKEND_TLS_POLICY, is_behind=True)
+    now_s += 10 * PATIENCE_S
+
+    store.set_behind(Kind.SERVICE, is_behind=True)
+    store.upsert(Kind.HTTP_ROUTE, route("a"))
+
+    assert not store.wait(now_s)
+    now_s += PATIENCE_S
+    assert store.wait(now_s)
+
+
 def test_a_secret_trimmed_before_it_was_named_is_fetched() -> None:
     store = listed(Kind.SECRET, Kind.GATEWAY)
     trimmed = store.trim(Kind.SECRET, secret("cert", key="cHJpdmF0ZQ=="))
