@@ -14,7 +14,7 @@ from dnswebhook.chains import MAX_NAMES, Chains
 from dnswebhook.errors import excerpt
 from dnswebhook.model import Origin, Record, RecordSpec
 from dnswebhook.operations import Update
-from dnswebhook.ownership import owner_in, place_in_listing, usual_names
+from dnswebhook.ownership import may_vouch_for, owner_in, place_in_listing, usual_names, words_in
 from dnswebhook.vouchers import Voucher
 from dnswebhook.wishes import Refusal, RefusalReason, SetKey, Skip, SkipReason, Wish
 
@@ -301,9 +301,55 @@ class Difference:
         owners = {owner for name in names for owner in self._owners.get(name, ())}
         if not subject.owner or subject.owner in owners:
             return ""
-        if any(name in self._owners for name in names):  # it may have gone since
-            owners |= {owner_in(row.value) for row in self._told if row.name in names and row.type == "TXT"}
-        return min(owners - {""}, default="")
+        owners |= {owner for name in names for owner in self._told_owners.get(name, ())}  # it may have gone since
+        others = owners - {""}
+        if not others or others & self._taken_over or self._has_seen_its_own(subject):
+            return ""
+        return min(others)
+
+    @cached_property
+    def _told_owners(self) -> dict[str, set[str]]:
+        """As `_owners`, in what external-dns has seen."""
+        found: dict[str, set[str]] = defaultdict(set)
+        for row in self._told:
+            if row.name in self._owners and row.type == "TXT" and row.is_enabled:
+                found[row.name].add(owner_in(row.value))
+        return found
+
+    @cached_property
+    def _taken_over(self) -> frozenset[str]:
+        """Ids that external-dns takes for its own in this call, as with `--migrate-from-txt-owner`.
+
+        What comes under an ownership record of theirs is taken over as well, in the next pass.
+        """
+        return frozenset(
+            owner_in(row.value)
+            for wish in self.wishes.values()
+            if wish.readings
+            for row in self.live(wish.key)
+            if self._is_released(wish, row)
+        )
+
+    def _has_seen_its_own(self, subject: Wish) -> bool:
+        """Under a name with a prefix or a suffix: then it looks at no other, whosever is there."""
+        words = words_in(subject.name.partition(".")[0])
+        for owner in (subject.owner, ""):  # an encrypted text may be its own
+            names = min((self._told_with_affix[owner, word] for word in words), key=len, default=[])
+            if any(may_vouch_for(name, *subject.key) for name in names):
+                return True
+        return False
+
+    @cached_property
+    def _told_with_affix(self) -> dict[tuple[str, str], list[str]]:
+        """Names of ownership records that have none of the usual ones, by owner and by each word in it."""
+        usual = {name for row in self._told for name in usual_names(row.name, row.type)}
+        found: dict[tuple[str, str], list[str]] = defaultdict(list)
+        for row in self._told:
+            if row.type == "TXT" and row.is_enabled and row.name not in usual:
+                owner = owner_in(row.value)
+                for word in words_in(row.name):
+                    found[owner, word].append(row.name)
+        return found
 
     def _keep_what_refused_ones_replace(self) -> None:
         """A name loses its last row for nothing but what comes: it may be an address that goes for one of IPv6."""

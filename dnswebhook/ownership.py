@@ -114,6 +114,20 @@ def usual_names(name: str, record_type: str) -> tuple[str, ...]:
     return f"{record_type.lower()}-{name}", f"{record_type.lower()}.{name}"
 
 
+def words_in(name: str) -> frozenset[str]:
+    """By which names can be looked up that carry others within them."""
+    return frozenset(_WORD.findall(name))
+
+
+def may_vouch_for(own_name: str, name: str, record_type: str) -> bool:
+    """Whether an ownership record of this name may be that of a record set, whatever the prefix or the suffix."""
+    first_label, dot, domain = name.partition(".")
+    head = own_name.removesuffix(dot + domain)
+    if head == own_name or _without(first_label, head) == head:
+        return False
+    return record_type in _owned_types(own_name, name, {name: {record_type}})
+
+
 def place_in_listing(value: str) -> tuple[bool, str]:
     """By which the texts of a set are sorted: external-dns parses only the first one."""
     return not is_heritage(value), value

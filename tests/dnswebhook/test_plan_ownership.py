@@ -1,12 +1,14 @@
 """Ownership texts that external-dns has read and does not name: they go with their record, those of others never."""
 
+from collections.abc import Iterator
+
 import msgspec
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dnswebhook.model import Changes, Endpoint, Origin, Record, RecordSpec
-from dnswebhook.operations import Delete, Plan, Update
+from dnswebhook.operations import Create, Delete, Plan, Update
 from dnswebhook.ownership import OwnedSet
 from dnswebhook.vouchers import Voucher
 from dnswebhook.wishes import RefusalReason
@@ -376,6 +378,77 @@ def test_what_comes_without_an_ownership_record_is_written_where_none_of_another
 
     assert () == plan.refusals
     assert [RecordSpec(NAME, "A", "192.0.2.1")] == [created(step) for step in steps(plan)]
+
+
+@pytest.mark.parametrize("own_text", [text(), SECRET], ids=["readable", "encrypted"])
+@pytest.mark.parametrize("own", ["ed-a-app", "ed.a.app", "a.ed.app", "a-ed-app", "app-a", "a-app-ed"])
+def test_what_has_its_ownership_record_under_a_prefix_or_suffix_is_written_beside_what_another_owner_has_left(
+    own: str, own_text: str
+) -> None:
+    """The owner id and the prefix were other ones once. external-dns looks at the name with the prefix alone."""
+    rows = [OTHERS_TEXT, row(f"{own}.example.com", "TXT", own_text)]
+    plan = planned(Changes(create=(address("192.0.2.1"),)), *rows, told=rows)
+
+    assert () == plan.refusals
+    assert [RecordSpec(NAME, "A", "192.0.2.1")] == [created(step) for step in steps(plan)]
+
+
+@pytest.mark.parametrize("own", ["a-app-ed", "a-my-app", "aaaa-app", "app", "a-other"])
+def test_an_ownership_record_of_another_record_does_not_vouch_for_what_comes_under_that_of_another_owner(
+    own: str,
+) -> None:
+    kind, _, of = own.partition("-")
+    rows = [OTHERS_TEXT, row(f"{own}.example.com", "TXT", text()), row(f"{of}.example.com", kind.upper(), "::1")]
+    plan = planned(Changes(create=(address("192.0.2.1"),)), *rows, told=rows)
+
+    assert [RefusalReason.NO_OWNERSHIP] == [refusal.reason for refusal in plan.refusals]
+
+
+def test_what_comes_under_an_ownership_record_of_the_owner_that_external_dns_migrates_from_is_written() -> None:
+    """Its address was removed by hand. external-dns takes it over in the next pass, as it does others in this one."""
+    other_name = "two.example.com"
+    of_other = row(f"a-{other_name}", "TXT", text("old"))
+    rows = [txt_row(text("old")), of_other, row(other_name, "A", "192.0.2.2")]
+    moved = Endpoint(other_name, "A", ("192.0.2.2",), labels={"owner": "ours", "resource": "ingress/x/app"})
+    vouching = Endpoint(of_other.name, "TXT", (text(),), labels={"ownedRecord": other_name})
+    changes = Changes(create=(address("192.0.2.1"),), update_old=(moved, vouching), update_new=(moved, vouching))
+    plan = planned(changes, *rows, told=rows)
+
+    assert () == plan.refusals
+    assert {Update(of_other, RecordSpec(of_other.name, "TXT", text())), Create(RecordSpec(NAME, "A", "192.0.2.1"))} == {
+        *operations(plan)
+    }
+
+
+class CountedRows(tuple[Record, ...]):
+    """How often it was read."""
+
+    readings = 0
+
+    def __iter__(self) -> Iterator[Record]:
+        self.readings += 1
+        return super().__iter__()
+
+
+@pytest.mark.parametrize("prefix", ["ed-a-", "a-"])
+def test_what_external_dns_has_seen_is_not_gone_through_for_each_record_that_comes_without_an_ownership_record(
+    prefix: str,
+) -> None:
+    """A pass of a thousand such records took a second more, where there are tens of thousands."""
+    names = [f"app{number}.example.com" for number in range(50)]
+    told = CountedRows(row(f"{prefix}{name}", "TXT", text("ours" if prefix == "ed-a-" else "other")) for name in names)
+    wanted = tuple(msgspec.structs.replace(address("192.0.2.1"), dns_name=name) for name in names)
+    plan = planned(Changes(create=wanted), told=told)
+
+    assert len(names) == len(steps(plan)) + len(plan.refusals)
+    assert told.readings <= 5
+
+
+def test_a_disabled_ownership_record_of_another_owner_is_none_that_external_dns_has_seen() -> None:
+    rows = [row(OWNERSHIP, "TXT", text("other"), is_enabled=False), txt_row(SECRET)]
+    plan = planned(Changes(create=(address("192.0.2.1"),)), *rows, told=rows)
+
+    assert () == plan.refusals
 
 
 def test_what_comes_with_its_ownership_record_is_written_beside_that_of_another() -> None:
