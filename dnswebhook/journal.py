@@ -9,7 +9,8 @@ record of a record with a value of then would go. One that is left over because 
 long as notes are followed, the file is written anew from time to time, even if they are the same.
 
 For the same reason notes of another daemon that runs are not followed: a lock on the directory tells. Whoever has not
-got it keeps its own notes in memory.
+got it keeps its own notes in memory. What the other one leaves when it ends, as where a restart overlaps, is forgotten:
+we may have written since.
 One thread at a time may call, the one whose turn it is to read or write the store.
 """
 
@@ -54,12 +55,16 @@ class Journal:
         self._wall_clock = wall_clock
         self._written_at = 0.0
         self._is_directory_ours = False
+        self._is_in_use = False
+        """The directory is another daemon's, so far."""
         self._rare_log = log.every(3600.0)
         self._in_use_log = log.every(3600.0)
         self._vouchers = self._load()
 
     @property
     def vouchers(self) -> tuple[Voucher, ...]:
+        if self._is_in_use:
+            self.replace(self._vouchers)
         return self._vouchers
 
     def note(self, vouchers: Iterable[Voucher]) -> None:
@@ -68,7 +73,8 @@ class Journal:
         self.replace(tuple(merged.values()))
 
     def replace(self, vouchers: tuple[Voucher, ...]) -> None:
-        if vouchers == self._vouchers and not (vouchers and self._age_s(self._written_at) > REFRESH_S):
+        is_out_of_date = self._is_in_use or (vouchers and self._age_s(self._written_at) > REFRESH_S)
+        if vouchers == self._vouchers and not is_out_of_date:
             return
         self._vouchers = vouchers
         if self._path is None:
@@ -98,6 +104,7 @@ class Journal:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             os.close(descriptor)
+            self._is_in_use = True
             self._in_use_log.warning(
                 "the state directory is in use by another dnswebhook, notes are kept in memory",
                 path=str(directory),
@@ -108,6 +115,7 @@ class Journal:
             log.debug("the state directory cannot be locked", path=str(directory))
         weakref.finalize(self, os.close, descriptor)
         self._is_directory_ours = True
+        self._is_in_use = False
         return True
 
     def _age_s(self, moment: float) -> float:

@@ -178,3 +178,16 @@ def test_a_directory_that_another_daemon_has_left_is_used(tmp_path: Path) -> Non
     del second
 
     assert (voucher("a-one.example.com"),) == Journal(tmp_path, "store").vouchers
+
+
+def test_what_another_daemon_leaves_when_it_ends_is_not_followed_after_the_next_start(tmp_path: Path) -> None:
+    """As where a restart overlaps: the new daemon has written since, of which those notes say nothing."""
+    first = Journal(tmp_path, "store")
+    first.note([voucher("a-one.example.com")])
+    second = Journal(tmp_path, "store")
+    del first
+
+    assert () == second.vouchers  # as for each listing
+    del second
+
+    assert () == Journal(tmp_path, "store").vouchers

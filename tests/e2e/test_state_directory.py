@@ -12,8 +12,8 @@ import pytest
 
 from dnswebhook.journal import FILE_NAME, MAX_AGE_S
 from dnswebhook.model import Endpoint
-from tests.support.client_model import HardError
-from tests.support.controller import Hang
+from tests.support.client_model import HardError, SoftError
+from tests.support.controller import Hang, faults
 from tests.support.controller.simulator import Controller
 from tests.support.daemon import Daemon
 from tests.support.passes import Loop, endpoint, rows_of
@@ -111,6 +111,25 @@ def test_a_state_directory_that_comes_back_after_a_while_takes_no_ownership_reco
         assert Loop(daemon.url("api")).settle([after], max_passes=1)
 
     assert view.held() == rows_of([after])
+
+
+def test_a_restart_that_overlaps_takes_no_ownership_record_away_at_the_next_one(view: UnifiView) -> None:
+    """The notes of the daemon that ended stayed, and the third one followed them. The second had written since."""
+    before, after = ([endpoint("app.example.org", "A", value)] for value in ("192.0.2.1", "192.0.2.2"))
+    fault = view.controller.fault(faults.bad_gateway(), "write", name="app.example.org")
+    with Daemon.dnswebhook(view.env) as first:
+        assert isinstance(Loop(first.url("api")).try_pass(before), SoftError)
+        with Daemon.dnswebhook(view.env) as second:
+            second.wait_for_message("started")
+            assert first.stop() == 0
+            view.controller.faults.remove(fault)
+            assert Loop(second.url("api")).settle(after)
+    assert view.held() == rows_of(after)
+
+    with Daemon.dnswebhook(view.env) as third:
+        assert Loop(third.url("api")).settle(after, max_passes=1)
+
+    assert view.held() == rows_of(after)
 
 
 def _until_the_crash(url: str, desired: Endpoint) -> None:
