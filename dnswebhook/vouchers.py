@@ -38,6 +38,8 @@ class Voucher(msgspec.Struct, frozen=True):
     """The text that was to replace it: where both are there, this one goes, whatever it vouches for."""
     is_done: bool = False
     """All that it was noted for has been written: what became of its record since is not for us to judge."""
+    is_given_up: bool = False
+    """Another owner has claimed the record, and external-dns did not want it when that was looked at before."""
 
 
 class Settlement(msgspec.Struct, frozen=True):
@@ -73,7 +75,12 @@ def settle(vouchers: Iterable[Voucher], records: Iterable[Record], is_desired: I
             continue
         is_with_ours = any(row.value in voucher.owned_values or voucher.is_staying for row in covered)
         if own and _is_unread(voucher, rows[voucher.name]):
-            contested.append(voucher)
+            contested.append(msgspec.structs.replace(voucher, is_given_up=False))
+            is_given_up = not _may_be_desired(voucher, is_desired)
+            if is_with_ours and not (is_given_up and voucher.is_given_up):
+                # The other one, whose record may not have come, lets go of ours now. If both did, it would be nobody's.
+                still_open.append(msgspec.structs.replace(voucher, is_given_up=is_given_up))
+                continue
         elif not own or is_with_ours or (covered and voucher.is_done):
             # Gone, or with its record, and with any where it was there before: external-dns looks after it again.
             continue

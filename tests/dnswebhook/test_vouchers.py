@@ -5,7 +5,7 @@ import pytest
 
 from dnswebhook.model import Origin, Record
 from dnswebhook.ownership import OwnedSet
-from dnswebhook.vouchers import IsDesired, Voucher, extended, settle
+from dnswebhook.vouchers import IsDesired, Settlement, Voucher, extended, settle
 
 TEXT = '"heritage=external-dns,external-dns/owner=default"'
 OWNED = OwnedSet("app.example.com", frozenset({"A"}))
@@ -224,10 +224,23 @@ done = msgspec.structs.replace(second, is_done=True)
 def test_one_beside_that_of_another_owner_which_is_read_before_it_goes_when_its_record_is_not_wanted(
     voucher: Voucher, is_desired: IsDesired, removed: tuple[Record, ...]
 ) -> None:
+    """Not at once: the other one may be about to go, and the record is ours then."""
     settlement = settle([voucher], [FIRST, SECOND, OUR_ROW], is_desired)
+    assert ((), (voucher,)) == (settlement.remove, settlement.contested)
+    assert Settlement((), ()) == settle(settlement.open, [SECOND, OUR_ROW], is_desired)
 
-    assert removed == settlement.remove
-    assert ((voucher,), (voucher,)) == (settlement.open, settlement.contested)
+    again = settle(settlement.open, [FIRST, SECOND, OUR_ROW], is_desired)
+
+    assert (removed, settlement.open, (voucher,)) == (again.remove, again.open, again.contested)
+
+
+def test_one_beside_that_of_another_owner_stays_when_its_record_is_wanted_again() -> None:
+    open_notes: tuple[Voucher, ...] = (done,)
+    for is_desired in (undesired, desired, undesired):
+        settlement = settle(open_notes, [FIRST, SECOND, OUR_ROW], is_desired)
+        open_notes = settlement.open
+
+        assert () == settlement.remove
 
 
 def test_one_beside_that_of_another_owner_goes_when_nothing_of_ours_is_left() -> None:

@@ -72,7 +72,7 @@ def test_who_has_lost_a_name_to_another_claims_nothing_that_is_made_there_by_han
     assert rows_of(theirs, "a") <= view.held()
     daemon.wait_for_message(CONTESTED, name=NAME, our_owner="z")
 
-    for _ in range(2):  # the first listing comes before the webhook has heard of it
+    for _ in range(3):  # the first listing comes before the webhook has heard of it, and the next one waits for them
         assert us.settle([])
     assert view.held() == rows_of(theirs, "a")
     assert them.settle([])
@@ -153,3 +153,28 @@ def test_a_name_may_change_its_type_although_another_cluster_wants_it_and_has_on
     assert us.settle([])
     assert them.settle(THEIRS)
     assert view.held() == rows_of(THEIRS, "a")
+
+
+@pytest.mark.parametrize("view", ["v2"], indirect=True)
+def test_who_gives_up_a_record_whose_name_another_one_has_claimed_in_vain_removes_it(
+    view: UnifiView, cluster: Cluster
+) -> None:
+    """Each removed its ownership record for that of the other, and the record was nobody's."""
+    (_, us), (_, them) = cluster("z"), cluster("a")
+    hang = view.controller.fault(Hang(), "create")
+    ours = InThread(partial(us.reconcile, OURS))
+    hang.wait_for_strikes(1, timeout_s=20.0)  # we have listed
+    view.controller.faults.clear()
+    fault = view.controller.fault(faults.bad_gateway(), "write", name=NAME)
+    assert isinstance(them.try_pass(THEIRS), SoftError)
+    view.controller.faults.remove(fault)
+    view.controller.release_hangs()
+    ours.result()
+
+    assert us.settle(OURS)
+    for _ in range(2):
+        us.reconcile([])
+    assert them.settle([])
+    assert us.settle([])
+
+    assert view.held() == set()
