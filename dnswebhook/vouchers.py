@@ -6,19 +6,18 @@ ownership record that an apply adds or removes is noted until a listing shows th
 
 So is the text that another one replaces, while the record stays: external-dns knows one text of an ownership record,
 and names no second one again. And one that was written in the same moment as that of another owner: only the first of
-the two is read, and the external-dns of the other lets its own lie. So it does where a record did not come, and another
-owner has its name since.
+the two is read, and the external-dns of the other lets its own lie.
 
 Until external-dns has listed again, the notes also say what was to go and may be there still: with
 `--txt-cache-interval` it takes what it has sent for what is there, also where that failed (`dnswebhook.difference`).
 """
 
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Iterable
 
 import msgspec
 
 from dnswebhook.model import Origin, Record, RecordSpec
-from dnswebhook.ownership import OwnedSet, owner_in, place_in_listing, usual_names
+from dnswebhook.ownership import OwnedSet, owner_in, place_in_listing
 
 IsDesired = Callable[[str, str], bool | None]
 """Whether external-dns wants a record set (name, type); None when that is not known yet."""
@@ -62,8 +61,6 @@ def settle(vouchers: Iterable[Voucher], records: Iterable[Record], is_desired: I
     remove: list[Record] = []
     still_open: list[Voucher] = []
     contested: list[Voucher] = []
-    waiting: list[tuple[Voucher, list[Record]]] = []
-    """Without their record, with all that has their name."""
     for voucher in noted:
         own = [row for row in rows.get(voucher.name, ()) if _says(row, voucher.value)]
         covered = [
@@ -87,32 +84,7 @@ def settle(vouchers: Iterable[Voucher], records: Iterable[Record], is_desired: I
         still_open.append(voucher)
         if (covered and not is_with_ours) or voucher.is_leaving or not _may_be_desired(voucher, is_desired):
             remove += own
-        elif not covered and rows.get(voucher.owned.name):
-            waiting.append((voucher, own))
-    remove += _of_names_of_others(waiting, rows, records)
     return Settlement(tuple(remove), tuple(still_open), tuple(contested))
-
-
-def _of_names_of_others(
-    waiting: Collection[tuple[Voucher, list[Record]]], rows: Mapping[str, list[Record]], records: Iterable[Record]
-) -> list[Record]:
-    """Texts for records that external-dns does not ask for: another owner has the name, in another type.
-
-    It would keep that one from changing the type. If external-dns asks again, it sends the text with the record.
-    """
-    held = {voucher.owned.name: {row.type for row in rows[voucher.owned.name]} for voucher, _ in waiting}
-    places = {place: name for name, types in held.items() for kind in types for place in usual_names(name, kind)}
-    owners: dict[str, set[str]] = {}
-    if places:
-        for row in records:
-            if row.name in places and row.type == "TXT" and row.is_enabled:
-                owners.setdefault(places[row.name], set()).add(owner_in(row.value))
-    going = []
-    for voucher, own in waiting:
-        us, found = owner_in(voucher.value), owners.get(voucher.owned.name, set()) - {""}
-        if us and found and us not in found:
-            going += own
-    return going
 
 
 def extended(vouchers: Iterable[Voucher], added: Iterable[RecordSpec]) -> tuple[Voucher, ...]:

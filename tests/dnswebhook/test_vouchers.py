@@ -75,40 +75,6 @@ def test_a_record_of_another_type_at_the_name_decides_nothing() -> None:
     assert ((), (coming,)) == (settlement.remove, settlement.open)
 
 
-@pytest.mark.parametrize(
-    ("name", "goes"),
-    [
-        ("cname-app.example.com", True),
-        ("cname.app.example.com", True),
-        ("cname-other.example.com", False),
-        ("a-app.example.com", False),
-    ],
-)
-@pytest.mark.parametrize("owner", ["other", "zz"])
-def test_one_without_its_record_goes_where_another_owner_has_the_name_in_another_type(
-    name: str, goes: bool, owner: str
-) -> None:
-    """external-dns asks for nothing there. It sends both when the name is free."""
-    alias = Record("c", "app.example.com", "CNAME", "elsewhere.example.net")
-    theirs = Record("o", name, "TXT", f'"heritage=external-dns,external-dns/owner={owner}"')
-
-    settlement = settle([coming], [TXT_ROW, alias, theirs], desired)
-
-    assert (TXT_ROW,) * goes == settlement.remove
-    assert (coming,) == settlement.open
-
-
-@pytest.mark.parametrize("value", [TEXT, "c2VjcmV0", '"heritage=external-dns"'], ids=["ours", "encrypted", "nobody's"])
-def test_one_without_its_record_stays_where_the_name_is_not_known_to_be_anothers(value: str) -> None:
-    """As while a CNAME of ours could not become an address: external-dns asks again, and sends no second text."""
-    alias = Record("c", "app.example.com", "CNAME", "elsewhere.example.net")
-    text = Record("o", "cname-app.example.com", "TXT", value)
-
-    settlement = settle([coming], [TXT_ROW, alias, text], desired)
-
-    assert ((), (coming,)) == (settlement.remove, settlement.open)
-
-
 def test_what_is_desired_is_asked_by_name_and_type() -> None:
     def is_desired(name: str, record_type: str) -> bool | None:
         return (name, record_type) == ("app.example.com", "A")

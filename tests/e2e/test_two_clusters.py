@@ -136,26 +136,6 @@ def test_what_comes_to_a_name_under_an_ownership_record_of_another_cluster_is_no
 
 
 @pytest.mark.parametrize("view", ["v2"], indirect=True)
-def test_a_name_may_change_its_type_although_another_cluster_wants_it_and_has_once_failed_to_write_it(
-    view: UnifiView, cluster: Cluster
-) -> None:
-    """The other one's ownership record stayed as long as it wanted the name, and nothing is written under that."""
-    (_, us), (_, them) = cluster("z"), cluster("a")
-    fault = view.controller.fault(faults.bad_gateway(), "write", name=NAME)
-    assert isinstance(them.try_pass(THEIRS), SoftError)
-    view.controller.faults.remove(fault)
-    assert us.settle([endpoint(NAME, "CNAME", "elsewhere.example.net")])
-
-    assert them.settle(THEIRS)
-    assert us.settle(OURS)
-
-    assert view.held() == rows_of(OURS, "z")
-    assert us.settle([])
-    assert them.settle(THEIRS)
-    assert view.held() == rows_of(THEIRS, "a")
-
-
-@pytest.mark.parametrize("view", ["v2"], indirect=True)
 def test_who_gives_up_a_record_whose_name_another_one_has_claimed_in_vain_removes_it(
     view: UnifiView, cluster: Cluster
 ) -> None:
