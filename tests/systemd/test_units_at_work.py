@@ -116,6 +116,12 @@ def property_of(machine: Machine, name: str, wanted: str) -> str:
     return machine.run(f"systemctl show -P {wanted} {name}").strip()
 
 
+def send_document(machine: Machine) -> None:
+    file = "/tmp/document.json"
+    machine.run(f"cat > {file}", stdin=DOCUMENT)
+    machine.run(block_with("tunnelgw-proxy", "curl -T document.json").replace("document.json", file))
+
+
 def test_each_daemon_starts_as_its_manual_says_and_has_no_rights(machine: Machine) -> None:
     set_up(machine, *MANUALS)
 
@@ -133,8 +139,7 @@ def test_a_document_is_served_on_port_80_and_again_after_a_restart_and_a_kill(ma
     set_up(machine, "tunnelgw-proxy")
     machine.run(BACKEND)
 
-    machine.run("cat > /root/document.json", stdin=DOCUMENT)
-    machine.run(block_with("tunnelgw-proxy", "curl -T document.json").replace("document.json", "/root/document.json"))
+    send_document(machine)
 
     machine.until(SERVED, "served")
     machine.run(f"systemctl restart tunnelgw-proxy; {SERVED}")
@@ -176,8 +181,7 @@ def test_a_file_with_the_document_is_read_again_on_reload_and_a_broken_one_chang
 def test_a_stop_lets_a_request_that_is_under_way_end(machine: Machine) -> None:
     set_up(machine, "tunnelgw-proxy")
     machine.run(BACKEND)
-    machine.run("cat > /root/document.json", stdin=DOCUMENT)
-    machine.run(block_with("tunnelgw-proxy", "curl -T document.json").replace("document.json", "/root/document.json"))
+    send_document(machine)
     machine.until(SERVED, "served")
 
     answer = machine.run(r"""
