@@ -87,7 +87,7 @@ def shown(snapshot: Snapshot) -> dict[tuple[Kind, Key], Any]:
     return found
 
 
-@settings(max_examples=120, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=200, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(st.lists(st.tuples(st.lists(EDITS, min_size=1, max_size=3), st.integers(0, 5)), min_size=2, max_size=6))
 def test_after_any_edits_the_store_shows_what_a_first_look_shows(rounds: list[tuple[list[Edit], int]]) -> None:
     with tempfile.TemporaryDirectory() as folder:
