@@ -203,9 +203,9 @@ def _own_configs(snapshot: Snapshot, controller_name: str) -> Iterator[tuple[Gat
     """Gateways with a data plane of their own."""
     for gateway_class in _classes(snapshot, controller_name):
         for gateway in snapshot.bucket(Index.GATEWAYS_BY_CLASS, gateway_class.key):
-            if not isinstance(gateway, Gateway) or gateway.spec.infrastructure is None:
+            if not isinstance(gateway, Gateway):
                 continue
-            ref = gateway.spec.infrastructure.parameters_ref
+            ref = gateway.parameters_ref
             if ref is None or (ref.group, ref.kind) != (TUNNELGW, Kind.GATEWAY_CONFIG):
                 continue
             config = snapshot.read(Entry(Kind.GATEWAY_CONFIG, Key(gateway.metadata.namespace, ref.name)))
@@ -241,8 +241,7 @@ def _unused_configs(snapshot: Snapshot) -> Iterator[GatewayConfig]:
     """Configurations that no Gateway names, whoever's it is."""
     used: set[Key] = set()
     for gateway in snapshot.all(Kind.GATEWAY).values():
-        infrastructure = gateway.spec.infrastructure if isinstance(gateway, Gateway) else None
-        ref = infrastructure.parameters_ref if infrastructure else None
+        ref = gateway.parameters_ref if isinstance(gateway, Gateway) else None
         if ref is not None:
             used.add(Key(gateway.metadata.namespace, ref.name))
     for key, config in snapshot.all(Kind.GATEWAY_CONFIG).items():

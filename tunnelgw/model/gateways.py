@@ -128,8 +128,14 @@ class Gateway(Object, frozen=True):
     """Addresses that are its own until it goes: those that its status shows, and those that it was given last, which it
     may not show yet. See `holding`; the API knows nothing of this."""
     before: GatewaySpec | None = msgspec.field(default=None, name="(before)")
-    """What it said before it named a Secret or ConfigMap that could not be read yet; None: all is read. See the store;
-    the API knows nothing of this either."""
+    """What it said before it named a Secret, ConfigMap or GatewayConfig that could not be read yet; None: all is read.
+    See the store; the API knows nothing of this either."""
+
+    @property
+    def parameters_ref(self) -> LocalRef | None:
+        """Which GatewayConfig counts: while that which it names cannot be read, the one before."""
+        infrastructure = (self.before or self.spec).infrastructure
+        return infrastructure.parameters_ref if infrastructure else None
 
 
 class _Shown(Part, frozen=True):

@@ -16,7 +16,7 @@ from tunnelgw.model.kinds import Kind
 from tunnelgw.model.meta import Key, Object, ObjectMeta
 from tunnelgw.model.own import TUNNELGW, GatewayClassConfig, GatewayConfig
 from tunnelgw.model.policies import BackendTlsPolicy
-from tunnelgw.model.refs import CORE, LocalRef, ObjectRef, SecretKeyRef
+from tunnelgw.model.refs import CORE, LocalRef, ObjectRef, ParametersRef, SecretKeyRef
 from tunnelgw.model.snapshot import Entry
 
 WITH_DATA = frozenset({Kind.SECRET, Kind.CONFIG_MAP})
@@ -64,11 +64,19 @@ def named(item: Object, home: str) -> frozenset[Entry]:
 
 
 def parameters(item: Object) -> Entry | None:
-    """The configuration that a class names."""
-    ref = item.spec.parameters_ref if isinstance(item, GatewayClass) else None
-    if ref is None or (ref.group, ref.kind) != (TUNNELGW, Kind.GATEWAY_CLASS_CONFIG):
+    """The configuration that a class or a Gateway names."""
+    kind: Kind
+    ref: ParametersRef | LocalRef | None
+    match item:
+        case GatewayClass():
+            kind, ref = Kind.GATEWAY_CLASS_CONFIG, item.spec.parameters_ref
+        case Gateway() if item.spec.infrastructure:
+            kind, ref = Kind.GATEWAY_CONFIG, item.spec.infrastructure.parameters_ref
+        case _:
+            return None
+    if ref is None or (ref.group, ref.kind) != (TUNNELGW, kind):
         return None
-    return Entry(Kind.GATEWAY_CLASS_CONFIG, Key("", ref.name))
+    return Entry(kind, Key(item.metadata.namespace, ref.name))
 
 
 def stub(item: Object) -> Object:

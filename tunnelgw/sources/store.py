@@ -12,7 +12,8 @@ what it named then serves on, until all that it names now is read, or known to b
 
 Nor is anything taken while a kind is *behind*: its watch is broken, and what refers to objects of it would be judged by
 half. That too is waited for no longer than `patience_s`, and not at all where none has gone or come back for as long.
-From then on a class that names a configuration of such a kind, which is not here, has what it said `before` as well.
+From then on a class or Gateway that names a configuration of such a kind, which is not here, has what it said `before`
+as well.
 """
 
 import threading
@@ -368,20 +369,29 @@ class Store:
         return msgspec.structs.replace(item, before=before)
 
     def _forget_before(self) -> None:
-        """Of all that name nothing unread any more."""
+        """Of all that name nothing unread any more, and of Gateways that only name Secrets or ConfigMaps that are, with
+        what configuration they were served.
+        """
         for entry in [*self._mindful]:
             item = self._tables.get(entry)
-            if isinstance(item, Mindful) and not self._names_unread(item):
+            if not isinstance(item, Mindful):
+                continue
+            new: Mindful = item
+            if not self._names_unread(item):
                 self._mindful.discard(entry)
                 new = msgspec.structs.replace(item, before=None)
-                self._tables.put(Kind(entry.room), new)
+            elif isinstance(item, Gateway) and item.before and not self._has_unread_parameters(item):
+                before = msgspec.structs.replace(item.before, infrastructure=item.spec.infrastructure)
+                new = msgspec.structs.replace(item, before=before)
+            if self._tables.put(Kind(entry.room), new):
                 self._name(item, new)
 
     def _names_unread(self, item: Mindful) -> bool:
+        return self._has_unread_parameters(item) or not named(item, self._home).isdisjoint(self._unread)
+
+    def _has_unread_parameters(self, item: Mindful) -> bool:
         config = parameters(item)
-        if config is not None and config.room in self._behind and self._is_unknown(config):
-            return True
-        return not named(item, self._home).isdisjoint(self._unread)
+        return config is not None and config.room in self._behind and self._is_unknown(config)
 
     def _mark(self) -> None:
         if not self._is_dirty:

@@ -15,6 +15,7 @@ from tunnelgw.model.refs import LocalRef
 from tunnelgw.model.snapshot import Index
 from tunnelgw.translate.classes import class_setup, config_problem
 from tunnelgw.translate.queries import View
+from tunnelgw.translate.verdicts import NOT_READ
 
 SHARED = "shared"
 """Id of the data plane of all Gateways without a GatewayConfig; the others' are `namespace/name`."""
@@ -39,6 +40,8 @@ class GatewaySetup(Part, frozen=True):
     proxy: ProxySettings | None = None
     problem: str = ""
     """Parameters that cannot be used: nothing of the Gateway is served."""
+    unread: str = ""
+    """Why it has the parameters that it named before; empty: it has those that it names."""
 
 
 def gateway_setup(view: View, key: Key) -> GatewaySetup | None:
@@ -51,16 +54,17 @@ def gateway_setup(view: View, key: Key) -> GatewaySetup | None:
     if setup is None:
         return None
     age = Age(*gateway.age)
-    ref = gateway.spec.infrastructure.parameters_ref if gateway.spec.infrastructure else None
+    ref = gateway.parameters_ref
     data_plane = SHARED if ref is None else str(key)
     if setup.problem:
         return GatewaySetup(name, data_plane, age, problem=f"GatewayClass {name} is not accepted: {setup.problem}")
+    unread = _unread(gateway)
     if ref is None:
-        return _with(name, data_plane, age, setup.config)
+        return _with(name, data_plane, age, setup.config, unread)
     config = _own_config(view, key.namespace, ref)
     if isinstance(config, str):
-        return GatewaySetup(name, data_plane, age, problem=f"infrastructure.parametersRef: {config}")
-    return _with(name, data_plane, age, config)
+        return GatewaySetup(name, data_plane, age, problem=f"infrastructure.parametersRef: {unread or config}")
+    return _with(name, data_plane, age, config, unread)
 
 
 def gateways_of(view: View, data_plane: str) -> tuple[Key, ...]:
@@ -79,8 +83,16 @@ def _candidates(view: View, data_plane: str) -> Iterator[Key]:
             yield from (gateway.key for gateway in view.bucket(Index.GATEWAYS_BY_CLASS, item.key))
 
 
-def _with(class_name: str, data_plane: str, age: Age, config: GatewayClassConfigSpec) -> GatewaySetup:
-    return GatewaySetup(class_name, data_plane, age, config.tunnel_id, config.direct, config.publish, config.proxy)
+def _with(class_name: str, data_plane: str, age: Age, config: GatewayClassConfigSpec, unread: str) -> GatewaySetup:
+    settings = (config.tunnel_id, config.direct, config.publish, config.proxy)
+    return GatewaySetup(class_name, data_plane, age, *settings, unread=unread)
+
+
+def _unread(gateway: Gateway) -> str:
+    if gateway.before is None or gateway.before.infrastructure == gateway.spec.infrastructure:
+        return ""
+    ref = gateway.spec.infrastructure.parameters_ref if gateway.spec.infrastructure else None
+    return f"{ref.kind} {Key(gateway.metadata.namespace, ref.name)} {NOT_READ}" if ref else ""
 
 
 def _own_config(view: View, namespace: str, ref: LocalRef) -> GatewayClassConfigSpec | str:

@@ -9,12 +9,20 @@ from tunnelgw.model.meta import Key
 from tunnelgw.translate.addresses import doors
 from tunnelgw.translate.certificates import client_certificate
 from tunnelgw.translate.classes import left_out
-from tunnelgw.translate.gateways import SHARED, gateway_setup
+from tunnelgw.translate.gateways import SHARED, GatewaySetup, gateway_setup
 from tunnelgw.translate.listeners import Report, own_reports, reports
 from tunnelgw.translate.listenertls import is_insecure
 from tunnelgw.translate.queries import View
 from tunnelgw.translate.slots import gateway_of, is_let_in, owners
-from tunnelgw.translate.verdicts import GatewayVerdict, ListenerSetVerdict, ObjectId, OrphanVerdict, false, true
+from tunnelgw.translate.verdicts import (
+    BEFORE,
+    GatewayVerdict,
+    ListenerSetVerdict,
+    ObjectId,
+    OrphanVerdict,
+    false,
+    true,
+)
 
 ACCEPTED, PROGRAMMED = ConditionType.ACCEPTED, ConditionType.PROGRAMMED
 
@@ -26,7 +34,7 @@ def gateway_verdict(view: View, key: Key) -> GatewayVerdict | None:
         return None
     gateway_doors, own = view.ask(doors, key), view.ask(own_reports, ObjectId(Kind.GATEWAY, key))
     findings = [view.ask(gateway_accepted, key), *view.ask(gateway_programmed, key)]
-    findings.append(_resolved_refs(view, key, own))
+    findings.append(_resolved_refs(view, key, setup, own))
     if is_insecure(gateway):
         message = "AllowInsecureFallback lets clients in whose certificate is missing or not valid"
         findings.append(true(ConditionType.INSECURE_FRONTEND_VALIDATION_MODE, Reason.CONFIGURATION_CHANGED, message))
@@ -124,7 +132,10 @@ def _of_listeners(own: Sequence[Report], bad: Sequence[Report]) -> Finding:
     return true(ACCEPTED, Reason.LISTENERS_NOT_VALID, f"some listeners are not valid: see {names}")
 
 
-def _resolved_refs(view: View, key: Key, own: Sequence[Report]) -> Finding:
+def _resolved_refs(view: View, key: Key, setup: GatewaySetup, own: Sequence[Report]) -> Finding:
+    if setup.unread:
+        message = f"infrastructure.parametersRef: {setup.unread}{BEFORE}"
+        return false(ConditionType.RESOLVED_REFS, Reason.INVALID_PARAMETERS, message)
     if unresolved := view.ask(client_certificate, key).unresolved:
         return unresolved
     bad = [

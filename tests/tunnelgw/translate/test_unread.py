@@ -1,4 +1,4 @@
-"""What is served, and said, while a Secret or ConfigMap that an object names newly cannot be read."""
+"""What is served, and said, while a Secret, ConfigMap or configuration that an object names newly cannot be read."""
 
 from __future__ import annotations
 
@@ -58,9 +58,12 @@ def https(*secrets: str, name: str = "https", port: int = 443) -> Plain:
     return {"name": name, "port": port, "protocol": "HTTPS", "tls": {"certificateRefs": refs}}
 
 
-def gateway(*listeners: Plain, **tls: Any) -> Plain:
+def gateway(*listeners: Plain, config: str = "", **tls: Any) -> Plain:
     spec = {"gatewayClassName": "ours", "listeners": listeners, "allowedListeners": {"namespaces": {"from": "Same"}}}
-    return {"kind": "Gateway", "metadata": {"name": "gw"}, "spec": {**spec, **({"tls": tls} if tls else {})}}
+    ref = {"group": "tunnelgw.dev", "kind": "GatewayConfig", "name": config}
+    infrastructure = {"infrastructure": {"parametersRef": ref}} if config else {}
+    spec = {**spec, **infrastructure, **({"tls": tls} if tls else {})}
+    return {"kind": "Gateway", "metadata": {"name": "gw"}, "spec": spec}
 
 
 def listener_set(*listeners: Plain) -> Plain:
@@ -130,18 +133,24 @@ class World:
         """Those that lead to us."""
         return {*named_tunnels(self._snapshot, Discovery(CONTROLLER_NAME, "home"))}
 
-    @property
-    def document(self) -> document.Document:
-        return document.decode(self.translation.documents[SHARED].encode(1))
+    def document_of(self, data_plane: str) -> document.Document:
+        return document.decode(self.translation.documents[data_plane].encode(1))
 
-    def certificates(self) -> list[str]:
+    def routes(self, data_plane: str) -> tuple[document.Route, ...]:
+        return self.document_of(data_plane).routes
+
+    def certificates(self, data_plane: str = SHARED) -> list[str]:
         """Of each listener with TLS, the names of the Secrets that they are from."""
-        served = [listener.tls for listener in self.document.listeners if listener.tls]
+        served = [listener.tls for listener in self.document_of(data_plane).listeners if listener.tls]
         return ["+".join(map(_name_in, tls.certificates)) for tls in served]
 
     def backend(self) -> Backend:
         (found,) = self.document.backends
         return found
+
+    @property
+    def document(self) -> document.Document:
+        return self.document_of(SHARED)
 
     def listener_findings(self, owner: ObjectId = GATEWAY) -> list[str]:
         verdict = self.translation.verdict(owner)
@@ -374,3 +383,74 @@ def test_a_class_that_was_of_no_use_before_has_nothing_while_its_configuration_c
 
     assert accepted(world) == f"{NO_CONFIG}could not be read yet"
     assert world.document.routes == ()
+
+
+OWN = str(GATEWAY.key)
+"""Id of the Gateway's own data plane."""
+
+
+def gateway_config(name: str, tunnel: str) -> Plain:
+    direct = {"addresses": ["192.0.2.2"]}
+    return {"kind": "GatewayConfig", "metadata": {"name": name}, "spec": {"tunnelID": tunnel, "direct": direct}}
+
+
+def own_parameters(found: str) -> str:
+    return f"False InvalidParameters: infrastructure.parametersRef: GatewayConfig apps/next {found}"
+
+
+@pytest.mark.parametrize("exists", [False, True])
+@pytest.mark.parametrize("before", ["first", ""], ids=["own", "shared"])
+def test_a_gateway_keeps_its_configuration_until_the_one_that_it_names_now_can_be_read(
+    before: str, exists: bool
+) -> None:
+    world = World(class_config("ours", FIRST), gateway_config("first", FIRST), gateway(WEB_LISTENER, config=before))
+    plane = OWN if before else SHARED
+    assert len(world.routes(plane)) == 1
+
+    world.lose(Kind.GATEWAY_CONFIG)
+    world.edit(gateway(WEB_LISTENER, config="next"))
+
+    assert world.findings() == [f"ResolvedRefs {own_parameters(UNREAD)}"]
+    assert (world.tunnels(), len(world.routes(plane))) == ({FIRST}, 1)
+
+    if exists:
+        world.edit(gateway_config("next", NEXT))
+    world.lose(Kind.GATEWAY_CONFIG, is_lost=False)
+
+    assert world.findings()[:1] == ([] if exists else [f"Accepted {own_parameters('does not exist')}"])
+    assert (world.tunnels() - {FIRST}, len(world.routes(OWN))) == (({NEXT}, 1) if exists else (set(), 0))
+
+
+def test_a_gateway_that_names_a_missing_configuration_while_all_can_be_read_has_none() -> None:
+    world = World(gateway_config("first", FIRST), gateway(WEB_LISTENER, config="first"))
+
+    world.edit(gateway(WEB_LISTENER, config="next"))
+
+    assert world.findings()[0] == f"Accepted {own_parameters('does not exist')}"
+    assert (world.tunnels(), len(world.routes(OWN))) == (set(), 0)
+
+
+def test_a_gateway_that_was_of_no_use_before_has_nothing_while_its_configuration_cannot_be_read() -> None:
+    world = World(gateway_config("first", "no id of a tunnel"), gateway(WEB_LISTENER, config="first"))
+
+    world.lose(Kind.GATEWAY_CONFIG)
+    world.edit(gateway(WEB_LISTENER, config="next"))
+
+    assert world.findings()[0] == f"Accepted {own_parameters('could not be read yet')}"
+    assert len(world.routes(OWN)) == 0
+
+
+def test_a_gateway_has_the_configuration_that_it_names_although_its_new_certificate_cannot_be_read() -> None:
+    world = World(
+        gateway_config("first", FIRST), gateway_config("next", NEXT), gateway(https("old"), config="first"), pair("old")
+    )
+
+    world.edit(gateway(https("new"), config="next"))
+
+    assert (world.tunnels(), world.certificates(OWN)) == ({NEXT}, ["old"])
+    world.lose(Kind.GATEWAY_CONFIG)
+    world.edit(gateway(https("new"), config="last"))
+    assert (world.tunnels(), world.certificates(OWN)) == ({NEXT}, ["old"])
+    world.read(pair("new"))
+    world.go_on()
+    assert (world.tunnels(), world.certificates(OWN)) == ({NEXT}, ["new"])
