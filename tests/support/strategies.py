@@ -4,6 +4,8 @@
 `endpoints` builds whole record sets of every type. Names and values are few, so that they collide.
 """
 
+from functools import cache
+
 from hypothesis import strategies as st
 
 from dnswebhook.model import Endpoint
@@ -107,6 +109,7 @@ def names(draw: st.DrawFn) -> str:
     return ".".join([*draw(st.lists(st.sampled_from(_LABELS), min_size=0, max_size=2)), zone])
 
 
+@cache
 def targets(record_type: str) -> st.SearchStrategy[str]:
     """Mostly good targets of `record_type`; texts that cannot be held, and plain noise, are among them."""
     good = st.sampled_from(sorted(SPELLINGS.get(record_type, {"anything": ""})))

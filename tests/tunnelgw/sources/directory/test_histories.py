@@ -38,7 +38,7 @@ metadata: {{name: {name}, {place}: {text}}}
 """
 LETTERS = "abcd"
 WORDS = st.sampled_from(["one", "two"])
-FILES = st.sampled_from(["a.yaml", "b.yml", "below/c.json", "below/d.yaml"])
+FILES = ("a.yaml", "b.yml", "below/c.json", "below/d.yaml")
 
 
 def _documents(letter: str) -> st.SearchStrategy[str]:
@@ -63,17 +63,20 @@ def _move(site: Site, old: str, new: str) -> None:
         (site.root / old).rename(site.root / new)
 
 
-WRITES: st.SearchStrategy[Edit] = FILES.flatmap(
-    lambda name: st.builds(
+def _writes(name: str) -> st.SearchStrategy[Edit]:
+    return st.builds(
         lambda documents: lambda site: site.write(name, "---\n".join(documents)),
         st.lists(_documents(Path(name).stem), max_size=3, unique=True),
     )
-)
+
+
+NAMES = st.sampled_from(FILES)
+WRITES: st.SearchStrategy[Edit] = NAMES.flatmap({name: _writes(name) for name in FILES}.__getitem__)
 EDITS: st.SearchStrategy[Edit] = st.one_of(
     *[WRITES] * 6,
-    st.builds(lambda name: lambda site: (site.root / name).unlink(missing_ok=True), FILES),
-    st.builds(lambda old, new: lambda site: _move(site, old, new), FILES, FILES),
-    st.builds(lambda name: lambda site: site.write(name, "{broken: ["), FILES),
+    st.builds(lambda name: lambda site: (site.root / name).unlink(missing_ok=True), NAMES),
+    st.builds(lambda old, new: lambda site: _move(site, old, new), NAMES, NAMES),
+    st.builds(lambda name: lambda site: site.write(name, "{broken: ["), NAMES),
 )
 
 
