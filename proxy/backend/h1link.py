@@ -87,6 +87,7 @@ class H1Link:
         self.is_kept = False
         """It has been there before its next request: that one's failure says little of the backend."""
         self._transport = Transport(loop, sock, self)
+        self._transport.hears_out = True
         self._transport.start()
 
     def __repr__(self) -> str:
@@ -326,7 +327,8 @@ class H1Link:
         if self._is_paused:
             self._is_paused = False
             self._transport.resume_reading()
-        if is_clean and self._codec.is_reusable and self._loop.now_s < self._until_s:
+        is_usable = self._codec.is_reusable and not self._transport.is_output_ended
+        if is_clean and is_usable and self._loop.now_s < self._until_s:
             self._home.on_free(self)
         elif self._is_sending:
             # The backend does not want the rest; sending it would only end in its reset.

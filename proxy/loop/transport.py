@@ -41,6 +41,7 @@ _RESET_ON_CLOSE: Final = struct.pack("ii", 1, 0)
 
 class Transport:
     __slots__ = (
+        "_breach",
         "_debts",
         "_give_up_at_s",
         "_is_eof_seen",
@@ -57,6 +58,7 @@ class Transport:
         "_tls",
         "_unacknowledged_bytes",
         "before_close",
+        "hears_out",
         "is_closed",
         "is_cut_off",
         "is_output_ended",
@@ -71,6 +73,8 @@ class Transport:
         self._tls = TlsInput(sock) if isinstance(sock, ssl.SSLSocket | TlsSocket) else None
         self.before_close: Callable[[], None] | None = None
         """Called while the socket can still be asked what it has carried."""
+        self.hears_out = False
+        """Of a peer that broke off while reading is paused, what came before is received when reading goes on."""
         self.is_closed = False
         self.is_cut_off = False
         """With `on_eof`: TLS ended without a word, so anybody on the path may have ended it (RFC 8446, 6.1).
@@ -90,6 +94,8 @@ class Transport:
         self._is_finishing = False
         self.is_output_ended = False
         """Nothing is sent any more. Known from within `on_data`: the connection has broken, which is told next."""
+        self._breach: OSError | None = None
+        """It has broken, and who `hears_out` has paused reading."""
         self._linger = loop.deadline(self._on_linger)
         self._give_up_at_s = 0.0
         self._unacknowledged_bytes = 0
@@ -152,6 +158,9 @@ class Transport:
         """Data that TLS holds already comes in a turn of its own, never from within this call."""
         if self._is_paused:
             self._is_paused = False
+            if self._breach is not None:
+                self._loop.call_soon(self._read_rest)
+                return
             self._rewatch()
             if self._tls is not None and not self.is_closed and self._tls.has_more:
                 self._loop.call_soon(self._read_pending)
@@ -192,6 +201,14 @@ class Transport:
                 log.exception("bug in the handler of a socket", handler=type(self).__name__)
                 self.on_bug()
 
+    def _read_rest(self) -> None:
+        if self._breach is not None and not self.is_closed and not self._is_paused:
+            try:
+                self._lose_output(self._breach)
+            except Exception:
+                log.exception("bug in the handler of a socket", handler=type(self).__name__)
+                self.on_bug()
+
     def _drop(self, data: bytes) -> None:
         if not data:
             self._is_eof_seen = True
@@ -218,6 +235,8 @@ class Transport:
     def flush(self) -> None:
         self._is_flush_due = False
         if self.is_closed or self.is_output_ended:
+            if self._breach is not None:
+                self._owner.buffers_to_send()
             self._debts.forgive()
             return
         buffers = self._owner.buffers_to_send()
@@ -396,7 +415,12 @@ class Transport:
                 self._is_eof_seen = True
                 self._owner.on_eof()
             break
-        if not self.is_closed:
+        if self._is_paused and self.hears_out and not self.is_closed:
+            self._breach = error
+            self.is_writing = False
+            self._rewatch()
+            self._output.drop()
+        elif not self.is_closed:
             self._lose(error)
 
     def _lose(self, error: OSError) -> None:

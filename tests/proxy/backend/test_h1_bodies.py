@@ -1,12 +1,16 @@
 """Bodies to and from backends that speak HTTP/1.1: their ends, their credit, and bytes of another protocol."""
 
+import fcntl
+import os
+import termios
 import threading
+import time
 
 import pytest
 
 from proxy.backend.stream import Reason
 from tests.proxy.backend.servers import OK, Conn, backend
-from tests.proxy.backend.world import Owed, one, world
+from tests.proxy.backend.world import PATIENCE_S, Owed, one, world
 
 LARGE_BYTES = 8 * 1024 * 1024
 
@@ -158,6 +162,56 @@ def test_an_answer_to_half_a_request_ends_it_and_its_connection() -> None:
         assert request.send_data(b"x" * 1000, False, owed) == 1000
         assert owed.released_bytes == 1000
         w.until(lambda: w.backend().connections == 0)
+
+
+@pytest.mark.parametrize("is_sent_whole", [False, True], ids=["still sending", "sent"])
+def test_a_slow_reader_gets_all_of_an_early_answer_whose_backend_resets_the_connection(is_sent_whole: bool) -> None:
+    """As backends do that close with the rest of the upload unread; our kernel has all of the answer by then."""
+    may_end = threading.Event()
+    has_ended = threading.Event()
+    held_bytes = 257 * 1024
+    body_bytes = held_bytes + 16 * 1024
+
+    def refuse(conn: Conn) -> None:
+        if conn.place:
+            conn.serve()
+            return
+        conn.read_until(b"\r\n\r\n")
+        conn.send(b"HTTP/1.1 413 Content Too Large\r\ncontent-length: %d\r\n\r\n" % body_bytes + b"x" * held_bytes)
+        may_end.wait(PATIENCE_S)
+        conn.send(b"x" * (body_bytes - held_bytes))
+        end_s = time.monotonic() + PATIENCE_S
+        while any(fcntl.ioctl(conn.sock, termios.TIOCOUTQ, bytes(4))):
+            assert time.monotonic() < end_s
+            os.sched_yield()
+        conn.reset()
+        has_ended.set()
+
+    with backend(refuse) as peer, world() as w:
+        w.use(one(peer.address))
+        fields = [(b"content-length", b"%d" % LARGE_BYTES)]
+        answer = w.get(method=b"POST", fields=fields, end_stream=False, holds=True)
+        request = answer.request
+        assert request is not None
+        w.until(lambda: answer.held_bytes == held_bytes)
+        w.turns()
+        may_end.set()
+        assert has_ended.wait(PATIENCE_S)
+        owed = Owed()
+        sent_bytes = LARGE_BYTES if is_sent_whole else LARGE_BYTES // 2
+        request.send_data(b"u" * (sent_bytes // 2), False, owed)
+        w.turns()
+        request.send_data(b"u" * (sent_bytes // 2), is_sent_whole, owed)
+        w.turns()
+
+        assert answer.failure is None
+        assert owed.released_bytes == sent_bytes
+        answer.holds = False
+        answer.release()
+        w.until(lambda: answer.is_over)
+        assert (answer.failure, len(answer.body)) == (None, body_bytes)
+        assert w.fetch(method=b"POST").status_code == 200
+        w.until(lambda: w.backend().in_flight == 0)
 
 
 def test_a_reader_that_holds_bytes_stops_the_backend_and_starts_it_again() -> None:

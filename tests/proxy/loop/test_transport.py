@@ -4,10 +4,12 @@ import socket
 import threading
 import time
 import tracemalloc
+from collections.abc import Callable
 from functools import partial
 
 import pytest
 
+from proxy.loop import Transport
 from tests.proxy.backend.world import readable
 from tests.proxy.loop.sides import (
     PATIENCE_S,
@@ -394,6 +396,70 @@ def test_a_paused_reader_hears_nothing_of_a_peer_that_broke_off() -> None:
             link.transport.flush()
 
         assert not link.side.received
+
+
+def test_a_paused_reader_who_hears_out_gets_what_a_peer_said_before_it_broke_off_when_it_goes_on() -> None:
+    with linked() as link:
+        link.transport.hears_out = True
+        link.transport.pause_reading()
+        queued = link.send(b"z" * MANY_BYTES)
+        turns(link.loop)
+        assert link.transport.is_writing
+        link.peer.sendall(b"no more, please")
+        reset(link.peer)
+        link.until(lambda: link.transport.is_output_ended)
+        late = link.send(b"z" * MANY_BYTES)
+        turns(link.loop)
+
+        assert (queued.released_bytes, late.released_bytes) == (MANY_BYTES, MANY_BYTES)
+        assert not link.side.output
+        assert not link.transport.is_closed
+        assert not link.side.received
+        link.transport.resume_reading()
+        turns(link.loop)
+        assert link.side.received == b"no more, please"
+        assert not link.side.has_eof
+        assert link.side.error is not None
+
+
+def test_a_reader_who_hears_out_may_pause_again_among_what_is_left() -> None:
+    with linked() as link:
+        link.transport.hears_out = True
+        link.transport.pause_reading()
+        link.side.on_read = link.transport.pause_reading
+        link.peer.sendall(b"no more, please")
+        reset(link.peer)
+        wait_for_the_end_of(link.transport._sock)
+        link.send(b"more")
+        link.transport.flush()
+        link.transport.resume_reading()
+        link.transport.pause_reading()
+        turns(link.loop)
+        assert not link.side.received
+        link.transport.resume_reading()
+        turns(link.loop)
+
+        assert link.side.received == b"no more, please"
+        assert link.side.error is None
+        link.transport.resume_reading()
+        turns(link.loop)
+        assert link.side.error is not None
+
+
+@pytest.mark.parametrize("end", [Transport.finish, Transport.close, Transport.abort])
+def test_a_connection_that_broke_while_reading_was_paused_can_be_let_go(end: Callable[[Transport], None]) -> None:
+    with linked() as link:
+        link.transport.hears_out = True
+        link.transport.pause_reading()
+        link.peer.sendall(b"no more, please")
+        reset(link.peer)
+        wait_for_the_end_of(link.transport._sock)
+        link.send(b"more")
+        link.transport.flush()
+        end(link.transport)
+        link.until(lambda: link.transport.is_closed)
+
+        assert (link.side.error, bytes(link.side.received)) == (None, b"")
 
 
 def test_output_for_a_closed_transport_is_forgiven() -> None:

@@ -293,6 +293,31 @@ def test_the_end_that_a_server_gave_before_it_broke_off_is_heard_by_a_sender_who
         assert link.transport.is_closed
 
 
+def test_a_paused_reader_who_hears_out_gets_what_a_server_said_before_it_broke_off(authority: trustme.CA) -> None:
+    with linked(authority, kind=TlsSocket, is_client=True) as link:
+        link.transport.hears_out = True
+        link.transport.pause_reading()
+        link.peer.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        link.peer.sendall(b"x" * 50_000)
+        link.peer.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, b"\x01\0\0\0\0\0\0\0")
+        link.peer.close()
+        wait_for_the_end_of(link.transport._sock)
+        link.side.output.append(b"more")
+        link.transport.flush()
+        assert not link.transport.is_closed
+        link.side.on_read = link.transport.pause_reading
+        link.transport.resume_reading()
+        turns(link.loop)
+        assert not link.transport.is_closed
+        link.side.on_read = lambda: None
+        link.transport.resume_reading()
+        turns(link.loop)
+
+        assert len(link.side.received) == 50_000
+        assert link.side.error is not None
+        assert not link.side.has_eof
+
+
 @with_both_kinds
 def test_records_that_tls_holds_already_come_after_a_pause(authority: trustme.CA, kind: Kind) -> None:
     with linked(authority, kind=kind) as link:
