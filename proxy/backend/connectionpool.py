@@ -174,7 +174,7 @@ class ConnectionPool:
         self._may_multiplex = self._is_h2c or alpn == ALPN_H2
         remember: Callable[[], None] | None = None
         if self._trust is not None and isinstance(sock, TlsSocket):
-            remember = partial(self._trust.remember, sock, str(address))
+            remember = partial(self._trust.remember, sock, str(address), self._shared.loop.now_s)
         if self._may_multiplex:
             carrier = H2Link(self._shared, sock, self, name, remember)
             self._links.add(carrier)

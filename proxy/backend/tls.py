@@ -21,6 +21,8 @@ if TYPE_CHECKING:
     from proxy.tls.names import CertificateNames
 
 _MAX_SESSIONS: Final = 256
+_UNREAD_S: Final = 600.0
+"""Until another session of an address is read: some Pythons lose memory by reading, see `TlsSocket.session`."""
 _OF_TIME: Final = frozenset((9, 10))
 """X509_V_ERR_CERT_NOT_YET_VALID and X509_V_ERR_CERT_HAS_EXPIRED."""
 
@@ -42,6 +44,8 @@ class Trust:
         self._is_preparing = False
         self._error = ""
         self._sessions: dict[str, ssl.SSLSession] = {}
+        self._unread_until_s: dict[str, float] = {}
+        """By address, as the sessions."""
 
     def __repr__(self) -> str:
         return f"<Trust {self._tls.server_name}>"
@@ -74,12 +78,17 @@ class Trust:
         if not self._is_wanted(names):
             raise UntrustedPeer(f"certificate for {names}, want one for {self._wanted()}")
 
-    def remember(self, sock: TlsSocket, peer: str) -> None:
-        """Keep the session for the next connection. TLS 1.3 servers send theirs after the handshake."""
+    def remember(self, sock: TlsSocket, peer: str, now_s: float) -> None:
+        """Keep the session for the next connections, until one is not taken up any more. TLS 1.3 servers send theirs
+        after the handshake."""
+        if sock.is_resumed or now_s < self._unread_until_s.get(peer, now_s):
+            return
         session = sock.session
+        if len(self._unread_until_s) >= _MAX_SESSIONS:
+            self._sessions.clear()
+            self._unread_until_s.clear()
+        self._unread_until_s[peer] = now_s + _UNREAD_S
         if session is not None and session.has_ticket:
-            if len(self._sessions) >= _MAX_SESSIONS:
-                self._sessions.clear()
             self._sessions[peer] = session
 
     def forget(self, peer: str) -> None:

@@ -17,6 +17,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from proxy import document
 from proxy.backend.stream import Failure, Reason
 from proxy.backend.tls import Trust, make_context
+from proxy.loop import TlsSocket
 from tests.proxy.backend.h2peer import H2Peer, answers, speaks
 from tests.proxy.backend.servers import OK, PATIENCE_S, Backend, Behaviour, Conn, backend
 from tests.proxy.backend.world import Answer, Owed, World, world
@@ -439,6 +440,56 @@ def test_sessions_are_resumed_on_new_connections_and_still_checked(
 
         assert peer.resumed[0] is False
         assert any(peer.resumed)
+
+
+class Reads:
+    """How often a session has been looked at, which costs memory for good in Python before 3.12.8."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.count = 0
+        read: property = vars(TlsSocket)["session"]
+
+        def session(sock: TlsSocket) -> object:
+            self.count += 1
+            return read.__get__(sock)
+
+        monkeypatch.setattr(TlsSocket, "session", property(session))
+
+
+@pytest.mark.parametrize("version", [ssl.TLSVersion.TLSv1_2, ssl.TLSVersion.TLSv1_3])
+def test_a_session_that_is_taken_up_again_and_again_is_read_once(
+    authority: trustme.CA, version: ssl.TLSVersion, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    reads = Reads(monkeypatch)
+    context = server_context(authority, "a.example")
+    context.maximum_version = version
+    with backend(answer_once, tls=context) as peer, world() as w:
+        w.use(https(peer, authority))
+        for _ in range(4):
+            assert w.fetch().status_code == 200
+            w.pass_time(3600)
+
+        assert peer.resumed == [False, True, True, True]
+        assert reads.count == 1
+
+
+def test_of_a_backend_that_takes_up_no_session_one_is_read_in_ten_minutes(
+    authority: trustme.CA, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    reads = Reads(monkeypatch)
+    context = server_context(authority, "a.example")
+    context.maximum_version = ssl.TLSVersion.TLSv1_2
+    context.options |= ssl.OP_NO_TICKET
+    counts = []
+    with backend(answer_once, tls=context) as peer, world() as w:
+        w.use(https(peer, authority))
+        for _ in range(4):
+            assert w.fetch().status_code == 200
+            counts.append(reads.count)
+            w.pass_time(301)
+
+        assert not any(peer.resumed)
+        assert counts == [1, 1, 2, 2]
 
 
 def test_sessions_are_resumed_where_http2_is_spoken_too(authority: trustme.CA) -> None:
