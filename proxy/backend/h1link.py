@@ -327,8 +327,8 @@ class H1Link:
         if self._is_paused:
             self._is_paused = False
             self._transport.resume_reading()
-        is_usable = self._codec.is_reusable and not self._transport.is_output_ended
-        if is_clean and is_usable and self._loop.now_s < self._until_s:
+            is_clean = is_clean and not self._transport.is_output_ended
+        if is_clean and self._codec.is_reusable and self._loop.now_s < self._until_s:
             self._home.on_free(self)
         elif self._is_sending:
             # The backend does not want the rest; sending it would only end in its reset.

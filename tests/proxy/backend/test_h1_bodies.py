@@ -10,7 +10,7 @@ import pytest
 
 from proxy.backend.stream import Reason
 from tests.proxy.backend.servers import OK, Conn, backend
-from tests.proxy.backend.world import PATIENCE_S, Owed, one, world
+from tests.proxy.backend.world import PATIENCE_S, Answer, Owed, one, world
 
 LARGE_BYTES = 8 * 1024 * 1024
 
@@ -212,6 +212,37 @@ def test_a_slow_reader_gets_all_of_an_early_answer_whose_backend_resets_the_conn
         assert (answer.failure, len(answer.body)) == (None, body_bytes)
         assert w.fetch(method=b"POST").status_code == 200
         w.until(lambda: w.backend().in_flight == 0)
+
+
+def test_a_connection_that_broke_before_its_answer_was_read_gets_no_next_request() -> None:
+    has_ended = threading.Event()
+    # A thousand come in a turn, and as many before the end of the request is sent.
+    chunks = b"1\r\na\r\n" * 2500 + b"0\r\n\r\n"
+
+    def answer_and_break(conn: Conn) -> None:
+        if conn.place:
+            conn.serve()
+            return
+        conn.read_until(b"\r\n\r\n")
+        conn.send(b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n" + chunks)
+        conn.reset()
+        has_ended.set()
+
+    with backend(answer_and_break) as peer, world() as w:
+        w.use(one(peer.address))
+        answer = w.get(method=b"POST", fields=[(b"content-length", b"4")], end_stream=False)
+        request = answer.request
+        assert request is not None
+        nexts: list[Answer] = []
+        answer.on_end = lambda: nexts.append(w.get(method=b"POST"))
+        w.until(lambda: answer.is_open_told == 1)
+        w.turns()
+        assert has_ended.wait(PATIENCE_S)
+        request.send_data(b"last", True, Owed())
+        w.until(lambda: bool(nexts) and nexts[0].is_over)
+
+        assert len(answer.body) == 2500
+        assert (nexts[0].failure, peer.connections) == (None, 2)
 
 
 def test_a_reader_that_holds_bytes_stops_the_backend_and_starts_it_again() -> None:
