@@ -26,6 +26,7 @@ from dnswebhook.difference import LEADING_TYPES, Difference, SetDifference
 from dnswebhook.domains import DomainFilter, ProtectedNames
 from dnswebhook.model import Capabilities, Changes, Origin, Record
 from dnswebhook.operations import Create, CreateTogether, Delete, Operation, Plan, Step, Strand, Switch
+from dnswebhook.ownership import OwnedSet
 from dnswebhook.vouchers import Voucher
 from dnswebhook.wishes import RefusalReason, SetKey, Wish, collect_wishes
 
@@ -92,9 +93,14 @@ def _vouchers(difference: Difference) -> tuple[Voucher, ...]:
 
     A store that cannot do that in place removes the row first, and then nothing may come. Or it adds one first, and the
     old one may stay: of a text that is replaced both are noted, so that no older note counts that says the opposite.
+    And sets that come whole.
     """
     vouchers = []
     for wish in difference.wishes.values():
+        if difference.must_come_whole(wish):
+            values = frozenset(spec.value for spec in difference.sets[wish.key].creates)
+            owned = OwnedSet(wish.name, frozenset({wish.type}))
+            vouchers.append(Voucher(wish.name, "", owned, values, is_leaving=False, is_whole=True))
         subjects = difference.subjects(wish)
         if wish.owned is None or not subjects:
             continue
@@ -216,7 +222,7 @@ class _StrandBuilder:
                 self._vouch(wish, step)
                 self._written[wish.key].append(step)
         come: list[int] = []
-        whole = [wish for wish in wishes if creates and self._must_come_whole(wish)]
+        whole = [wish for wish in wishes if creates and self._difference.must_come_whole(wish)]
         for wish in whole:
             specs = tuple(self._difference.sets[wish.key].creates)
             step = self._add(CreateTogether(specs), _distinct(self._vouched[wish.key]))
@@ -230,11 +236,6 @@ class _StrandBuilder:
                 if wish.type in LEADING_TYPES:
                     come.append(step)
         self._delete(later, tuple(come) if self._difference.is_emptied(name) else ())
-
-    def _must_come_whole(self, wish: Wish) -> bool:
-        """external-dns 0.21 does not know its own TXT sets again, so half of one would stay half for ever."""
-        is_new = not self._difference.live(wish.key)
-        return wish.type == "TXT" and wish.owned is None and is_new and len(self._difference.sets[wish.key].creates) > 1
 
     def _delete(self, rows: list[tuple[SetKey, Record]], needs_one_of: tuple[int, ...] = ()) -> None:
         """`needs_one_of`: steps in whose place these rows are, so far as they lead to a host."""

@@ -176,7 +176,7 @@ class Provider:
         return encoded.body
 
     def _settled_listing(self, deadline: Deadline) -> Listing:
-        """A listing, after ownership records that an earlier apply left behind were removed."""
+        """A listing, after what an earlier apply left behind was removed."""
         listing = self._store.list_records(deadline)
         open_notes = self._written | {(note.name, note.value): note for note in self._journal.vouchers}
         if not open_notes or self._policy.is_dry_run:
@@ -195,11 +195,11 @@ class Provider:
             except NotFound:
                 continue
             except StoreError as error:
-                log.warning("left-over ownership record stays for now", error=error, name=row.name, value=row.value)
+                log.warning("left-over record stays for now", error=error, name=row.name, value=row.value)
                 if error.is_systemic:  # so would all the others, and the listing has to be answered in time
                     break
             else:
-                log.info("left-over ownership record removed", name=row.name, value=row.value)
+                log.info("left-over record removed", name=row.name, value=row.value)
                 self._metrics.operations.labels("delete", Outcome.APPLIED).inc()
         return self._store.list_records(deadline)
 

@@ -1,4 +1,5 @@
-"""Ownership records whose records may not have followed them: what a failed or killed apply can leave (pure).
+"""What a failed or killed apply can leave: ownership records whose records may not have followed them, halves of sets
+(pure).
 
 external-dns never looks again at an ownership record without its record. Such a leftover is rubbish at best; at
 worst it claims a record that somebody else adds under that name later, and external-dns then removes it. So every
@@ -7,6 +8,8 @@ ownership record that an apply adds or removes is noted until a listing shows th
 So is the text that another one replaces, while the record stays: external-dns knows one text of an ownership record,
 and names no second one again. And one that was written in the same moment as that of another owner: only the first of
 the two is read, and the external-dns of the other lets its own lie.
+
+And so is a TXT set that comes whole or not at all: external-dns looks at none again, so half of one would stay half.
 
 Until external-dns has listed again, the notes also say what was to go and may be there still: with
 `--txt-cache-interval` it takes what it has sent for what is there, also where that failed (`dnswebhook.difference`).
@@ -39,11 +42,13 @@ class Voucher(msgspec.Struct, frozen=True):
     """All that it was noted for has been written: what became of its record since is not for us to judge."""
     is_given_up: bool = False
     """Another owner has claimed the record, and external-dns did not want it when that was looked at before."""
+    is_whole: bool = False
+    """No ownership record, but a set, of all `owned_values` or of none of them. It has no `value` of its own."""
 
 
 class Settlement(msgspec.Struct, frozen=True):
     remove: tuple[Record, ...]
-    """Rows of ownership records that vouch for nothing of ours."""
+    """Rows of ownership records that vouch for nothing of ours, and those of half a set."""
     open: tuple[Voucher, ...]
     """Not decided yet: look again at the next listing. Includes those to be removed, until they are gone."""
     contested: tuple[Voucher, ...] = ()
@@ -58,13 +63,19 @@ def settle(vouchers: Iterable[Voucher], records: Iterable[Record], is_desired: I
     for record in records:
         if record.name in names and record.is_enabled and record.origin is Origin.USER_DEFINED:
             rows.setdefault(record.name, []).append(record)
-    remove: list[Record] = []
-    still_open: list[Voucher] = []
+    halves = {voucher: _half(voucher, rows.get(voucher.name, ())) for voucher in noted if voucher.is_whole}
+    remove = [row for half in halves.values() for row in half]
+    going = frozenset(remove)
+    still_open = [voucher for voucher, half in halves.items() if half]
     contested: list[Voucher] = []
     for voucher in noted:
+        if voucher.is_whole:
+            continue
         own = [row for row in rows.get(voucher.name, ()) if _says(row, voucher.value)]
         covered = [
-            row for row in rows.get(voucher.owned.name, ()) if row not in own and voucher.owned.covers(*_key(row))
+            row
+            for row in rows.get(voucher.owned.name, ())
+            if row not in own and row not in going and voucher.owned.covers(*_key(row))
         ]
         if own and voucher.successor and any(_says(row, voucher.successor) for row in rows[voucher.name]):
             still_open.append(voucher)
@@ -97,6 +108,8 @@ def extended(vouchers: Iterable[Voucher], added: Iterable[RecordSpec]) -> tuple[
         by_name.setdefault(spec.name, []).append(spec)
     found = []
     for voucher in vouchers:
+        if voucher.is_whole:
+            continue
         values = {
             spec.value
             for spec in by_name.get(voucher.owned.name, ())
@@ -105,6 +118,12 @@ def extended(vouchers: Iterable[Voucher], added: Iterable[RecordSpec]) -> tuple[
         if values - voucher.owned_values:
             found.append(msgspec.structs.replace(voucher, owned_values=voucher.owned_values | values))
     return tuple(found)
+
+
+def _half(voucher: Voucher, rows: Iterable[Record]) -> list[Record]:
+    """What is there of a set that is not there as a whole."""
+    found = [row for row in rows if row.value in voucher.owned_values and voucher.owned.covers(*_key(row))]
+    return found if {row.value for row in found} < voucher.owned_values else []
 
 
 def _is_unread(voucher: Voucher, rows: Iterable[Record]) -> bool:

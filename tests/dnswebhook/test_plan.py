@@ -4,6 +4,8 @@ import pytest
 
 from dnswebhook.model import Changes, Endpoint, RecordSpec
 from dnswebhook.operations import Create, CreateTogether, Delete, Step, Switch, Update
+from dnswebhook.ownership import OwnedSet
+from dnswebhook.vouchers import Voucher
 from dnswebhook.wishes import RefusalReason
 from tests.dnswebhook.planning import a, cname, created, operations, ownership, planned, row, steps
 
@@ -237,6 +239,17 @@ def test_a_new_text_of_several_values_comes_whole_and_only_with_its_ownership_re
     assert isinstance(claim.operation, Create)
     expected = tuple(RecordSpec("app.example.com", "TXT", value) for value in texts.targets)
     assert (CreateTogether(expected), (0,)) == (whole.operation, whole.needs)
+
+
+def test_a_text_set_is_noted_where_it_comes_whole() -> None:
+    """Half of it may be there after a crash, or where it cannot be taken back."""
+    texts = Endpoint("app.example.com", "TXT", ("one", "two"))
+    owned = OwnedSet("app.example.com", frozenset({"TXT"}))
+    whole = Voucher("app.example.com", "", owned, frozenset({"one", "two"}), is_leaving=False, is_whole=True)
+
+    assert (whole,) == planned(Changes(create=(texts,))).vouchers
+    assert () == planned(Changes(create=(texts,)), row("app.example.com", "TXT", "one")).vouchers
+    assert () == planned(Changes(create=(Endpoint("app.example.com", "TXT", ("one",)),))).vouchers
 
 
 def test_a_cname_with_several_targets_keeps_the_lowest() -> None:

@@ -1,9 +1,9 @@
-"""Which left-over ownership records go, which stay, and which question stays open."""
+"""What of a failed apply goes, what stays, and which question stays open."""
 
 import msgspec
 import pytest
 
-from dnswebhook.model import Origin, Record
+from dnswebhook.model import Origin, Record, RecordSpec
 from dnswebhook.ownership import OwnedSet
 from dnswebhook.vouchers import IsDesired, Settlement, Voucher, extended, settle
 
@@ -235,3 +235,42 @@ def test_one_that_is_not_new_contests_nothing(voucher: Voucher) -> None:
     late = msgspec.structs.replace(voucher, value=SECOND.value)
 
     assert () == settle([late], [FIRST, SECOND, OUR_ROW], desired).contested
+
+
+# Sets that come whole.
+
+TEXTS = OwnedSet("app.example.com", frozenset({"TXT"}))
+whole = Voucher("app.example.com", "", TEXTS, frozenset({"one", "two", "three"}), is_leaving=False, is_whole=True)
+ONE, TWO, THREE = (Record(text, "app.example.com", "TXT", text) for text in ("one", "two", "three"))
+BY_HAND = Record("h", "app.example.com", "TXT", "by-hand")
+
+
+@pytest.mark.parametrize("is_desired", [nobody_knows, desired, undesired])
+@pytest.mark.parametrize("half", [(ONE,), (THREE,), (ONE, THREE)])
+def test_half_a_set_goes_whether_it_is_wanted_or_not(half: tuple[Record, ...], is_desired: IsDesired) -> None:
+    """A later call of external-dns writes it whole."""
+    settlement = settle([whole], [*half, BY_HAND, OUR_ROW], is_desired)
+
+    assert (half, (whole,)) == (settlement.remove, settlement.open)
+
+
+@pytest.mark.parametrize("rows", [(), (ONE, TWO, THREE), (ONE, TWO, THREE, BY_HAND), (BY_HAND,)])
+def test_a_set_is_settled_when_it_is_there_as_a_whole_or_not_at_all(rows: tuple[Record, ...]) -> None:
+    settlement = settle([whole], rows, undesired)
+
+    assert ((), ()) == (settlement.remove, settlement.open)
+
+
+def test_the_ownership_record_of_half_a_set_goes_with_it_when_it_is_not_wanted() -> None:
+    voucher = Voucher("txt-app.example.com", TEXT, TEXTS, whole.owned_values, is_leaving=False)
+    text_row = Record("t", "txt-app.example.com", "TXT", TEXT)
+
+    given_up = settle([voucher, whole], [ONE, text_row], undesired)
+    still_wanted = settle([voucher, whole], [ONE, text_row], desired)
+
+    assert Settlement((ONE, text_row), (whole, voucher)) == given_up
+    assert Settlement((ONE,), (whole, voucher)) == still_wanted
+
+
+def test_a_set_that_comes_whole_is_not_extended() -> None:
+    assert () == extended([whole], [RecordSpec("app.example.com", "TXT", "four")])

@@ -238,3 +238,26 @@ def test_a_replaced_ownership_text_that_could_not_be_removed_goes_in_a_later_pas
     assert refusal.strikes
     assert failed.exit_code != 0
     assert store.held() == scene.expected({"new": moved})
+
+
+@pytest.mark.parametrize("store", ["v2"], indirect=True)
+def test_half_of_a_text_set_that_could_not_be_taken_back_does_not_stay_half(scene: Scene, store: UnifiView) -> None:
+    """external-dns 0.21 sees such a set as nobody's, and asks for nothing there."""
+    controller = store.controller
+    texts = WANTED["txt-two"]
+    scene.desire({"txt-two": texts})
+
+    injected = [
+        controller.fault(faults.bad_gateway(), "create", name=texts.name, nth=2),
+        controller.fault(faults.bad_gateway(), "delete", name=texts.name),
+    ]
+    failed = scene.external_dns.once()
+    left = store.held()
+    for fault in injected:
+        controller.faults.remove(fault)
+    scene.apply_once()
+
+    assert all(fault.strikes for fault in injected)
+    assert failed.exit_code != 0
+    assert len([row for row in left if (row.name, row.type) == (texts.name, "TXT")]) == 1
+    assert store.held() == scene.expected({"txt-two": texts})
