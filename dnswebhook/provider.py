@@ -189,11 +189,12 @@ class Provider:
         self._tell_contested(frozenset(settlement.contested))
         if not settlement.remove:
             return listing
+        untold = set(settlement.claims)  # whether it can be removed or not
         for row in settlement.remove:
             try:
                 self._store.delete(row, deadline)
             except NotFound:
-                continue
+                untold.add(row)
             except StoreError as error:
                 log.warning("left-over record stays for now", error=error, name=row.name, value=row.value)
                 if error.is_systemic:  # so would all the others, and the listing has to be answered in time
@@ -201,7 +202,10 @@ class Provider:
             else:
                 log.info("left-over record removed", name=row.name, value=row.value)
                 self._metrics.operations.labels("delete", Outcome.APPLIED).inc()
-        return self._store.list_records(deadline)
+                untold.add(row)
+        if not deadline.has_passed:  # so many left-overs do not keep the listing from being answered
+            listing = self._store.list_records(deadline)
+        return Listing(tuple(row for row in listing.records if row not in untold))
 
     def _tell_contested(self, contested: frozenset[Voucher]) -> None:
         for voucher in sorted(contested - self._contested, key=lambda voucher: voucher.name):

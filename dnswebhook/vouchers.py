@@ -53,6 +53,8 @@ class Settlement(msgspec.Struct, frozen=True):
     """Not decided yet: look again at the next listing. Includes those to be removed, until they are gone."""
     contested: tuple[Voucher, ...] = ()
     """Of those, the ones whose record another owner has claimed."""
+    claims: tuple[Record, ...] = ()
+    """Of `remove`, those that claim what somebody else has put there: external-dns would take it for its own."""
 
 
 def settle(vouchers: Iterable[Voucher], records: Iterable[Record], is_desired: IsDesired) -> Settlement:
@@ -68,6 +70,7 @@ def settle(vouchers: Iterable[Voucher], records: Iterable[Record], is_desired: I
     going = frozenset(remove)
     still_open = [voucher for voucher, half in halves.items() if half]
     contested: list[Voucher] = []
+    claims: list[Record] = []
     for voucher in noted:
         if voucher.is_whole:
             continue
@@ -93,9 +96,11 @@ def settle(vouchers: Iterable[Voucher], records: Iterable[Record], is_desired: I
             # Gone, or with its record, and with any where it was there before: external-dns looks after it again.
             continue
         still_open.append(voucher)
-        if (covered and not is_with_ours) or voucher.is_leaving or not _may_be_desired(voucher, is_desired):
+        if covered and not is_with_ours:
+            claims += own
+        elif voucher.is_leaving or not _may_be_desired(voucher, is_desired):
             remove += own
-    return Settlement(tuple(remove), tuple(still_open), tuple(contested))
+    return Settlement((*claims, *remove), tuple(still_open), tuple(contested), tuple(claims))
 
 
 def extended(vouchers: Iterable[Voucher], added: Iterable[RecordSpec]) -> tuple[Voucher, ...]:

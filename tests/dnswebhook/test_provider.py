@@ -14,7 +14,7 @@ from dnswebhook.domains import DomainFilter, ProtectedNames
 from dnswebhook.errors import CapabilitiesUnknown, RateLimited, RecordError, StoreError, StoreTimeout, StoreUnreachable
 from dnswebhook.journal import Journal
 from dnswebhook.metrics import Metrics
-from dnswebhook.model import Changes, Endpoint, Origin, Record
+from dnswebhook.model import Changes, Endpoint, Listing, Origin, Record
 from dnswebhook.provider import ApplyFailed, CallerGone, DeleteGuardTripped, Policy, Provider
 from tests.support.memory_store import WAIT_S, MemoryStore
 from tests.support.strategies import HERITAGE
@@ -375,6 +375,46 @@ def test_a_store_that_is_away_is_not_asked_to_remove_one_after_another(house: Bu
 
     assert 3 == len(here.listed())
     assert ["delete"] == here.store.verbs
+    assert {} == here.listed()
+
+
+def test_what_claims_a_record_of_somebody_else_is_not_listed_while_it_cannot_be_removed(house: Build) -> None:
+    """external-dns would remove that record."""
+    here = house()
+    left_behind(here, 2)
+    name, other = hosts(2)
+    here.store.rows["by-hand"] = row(name, "198.51.100.1")
+    here.store.fail("delete", StoreUnreachable("away"), times=1)
+
+    assert {name: ["198.51.100.1"], f"a-{other}": [HERITAGE]} == here.listed()
+    assert {name: ["198.51.100.1"]} == here.listed()
+    assert {(name, "A", "198.51.100.1")} == here.store.live
+
+
+def test_a_listing_is_answered_when_there_is_no_time_to_remove_all_that_was_left_behind(house: Build) -> None:
+    here = house()
+    left_behind(here, 3)
+    moment = 0.0
+
+    class Slow(MemoryStore):
+        def delete(self, record: Record, deadline: Deadline) -> None:
+            nonlocal moment
+            moment += 6.0
+            if deadline.has_passed:
+                raise StoreTimeout("no time left")
+            super().delete(record, deadline)
+
+        def list_records(self, deadline: Deadline) -> Listing:
+            if deadline.has_passed:
+                raise StoreTimeout("no time left")
+            return super().list_records(deadline)
+
+    here.store.__class__ = Slow
+    deadline = Deadline(10.0, threading.Event(), lambda: moment)
+
+    names = [endpoint["dnsName"] for endpoint in json.loads(here.provider.records(deadline, is_wrapped=False))]
+
+    assert [f"a-{name}" for name in hosts(3)[1:]] == names
     assert {} == here.listed()
 
 

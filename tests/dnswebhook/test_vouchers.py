@@ -67,6 +67,14 @@ def test_one_that_was_to_leave_goes_when_its_record_has_gone(is_desired: IsDesir
     assert ((TXT_ROW,), (leaving,)) == (settlement.remove, settlement.open)
 
 
+@pytest.mark.parametrize(("rows", "claims"), [([FOREIGN_ROW], (TXT_ROW,)), ([FOREIGN_ROW, OUR_ROW], ()), ([], ())])
+def test_one_that_claims_what_somebody_else_has_put_there_is_told_apart(
+    rows: list[Record], claims: tuple[Record, ...]
+) -> None:
+    """external-dns shall not see it, even where it cannot be removed."""
+    assert claims == settle([coming], [TXT_ROW, *rows], undesired).claims
+
+
 def test_a_record_of_another_type_at_the_name_decides_nothing() -> None:
     other_type = Record("o", "app.example.com", "AAAA", "2001:db8::1")
 

@@ -15,7 +15,7 @@ import pytest
 
 from tests.kube.kubeenv import Environment
 from tests.support.controller import Controller, Fault, Hang, PutRefusal, Reset, Truncate, faults
-from tests.support.desired import DESIRED, Wanted
+from tests.support.desired import DESIRED, HeldRow, Wanted
 from tests.support.dns_endpoints import KubeApi
 from tests.support.external_dns import ExternalDnsLoop
 from tests.support.scene import Scene, changed, open_scene
@@ -261,3 +261,30 @@ def test_half_of_a_text_set_that_could_not_be_taken_back_does_not_stay_half(scen
     assert failed.exit_code != 0
     assert len([row for row in left if (row.name, row.type) == (texts.name, "TXT")]) == 1
     assert store.held() == scene.expected({"txt-two": texts})
+
+
+@pytest.mark.parametrize("store", ["v2"], indirect=True)
+def test_a_record_made_by_hand_stays_beside_a_left_over_ownership_record_that_cannot_be_removed(
+    scene: Scene, store: UnifiView
+) -> None:
+    """external-dns saw the ownership record, and removed the record."""
+    controller = store.controller
+    one = WANTED["a-one"]
+    by_hand = HeldRow(one.name, "A", "198.51.100.1")
+    scene.desire({"a-one": one})
+    injected = controller.fault(faults.bad_gateway(), "create", name=one.name)
+    failed = scene.external_dns.once()
+    controller.faults.remove(injected)
+    scene.objects.delete("a-one")
+    store.add([by_hand])
+
+    injected = controller.fault(faults.bad_gateway(), "delete", name=one.ownership_name)
+    scene.external_dns.once()
+    controller.faults.remove(injected)
+    left = store.held()
+    scene.apply_once()
+
+    assert failed.exit_code != 0
+    assert injected.strikes
+    assert {one.ownership_name} == {row.name for row in left - scene.foreign - {by_hand}}
+    assert store.held() == scene.foreign | {by_hand}
