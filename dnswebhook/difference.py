@@ -50,12 +50,18 @@ class Difference:
     ) -> None:
         """`told` are the rows of the listing that external-dns was given last, `noted` what earlier calls left open."""
         self._told = told
+        self.successors: dict[tuple[str, str], str] = {}
+        """What a noted text was to be replaced by, by name and noted text."""
         self._replaced: dict[tuple[str, str], str] = {}
         """The text that a noted one was to replace, by name and noted text."""
         self._noted: dict[SetKey, set[str]] = defaultdict(set)
         """Values of ours in record sets that an earlier call left open."""
+        self._noted_texts: dict[str, set[str]] = defaultdict(set)
+        """Texts of ours that an earlier call left open, by the name of the ownership record."""
         for note in noted:
+            self._noted_texts[note.name].add(note.value)
             if note.successor:
+                self.successors[note.name, note.value] = note.successor
                 self._replaced[note.name, note.successor] = note.value
             for record_type in note.owned.types:
                 self._noted[note.owned.name, record_type] |= note.owned_values
@@ -115,6 +121,10 @@ class Difference:
         """A text that says the same already: it is written once its record is, else it would be in each pass."""
         return update.record.value in voucher.same
 
+    def values_of_ours(self, subject: Wish) -> set[str]:
+        """Also those that an earlier call was to remove, and that this one does not name."""
+        return {*subject.wanted, *subject.removed, *self._noted.get(subject.key, ())}
+
     def must_come_whole(self, wish: Wish) -> bool:
         """external-dns 0.21 does not know its own TXT sets again, so half of one would stay half for ever."""
         is_new_text = wish.type == "TXT" and wish.owned is None and not self.live(wish.key)
@@ -169,19 +179,34 @@ class Difference:
     def _is_released(self, wish: Wish, row: Record) -> bool:
         """Named by its value; or the text in which external-dns has read what it named in other words.
 
-        Or what the named value was to replace, and did not: where external-dns has not read since
+        Or what the named value was to replace, and did not, or what was to go: where external-dns has not read since
         (`--txt-cache-interval`), it takes what it has sent for what is there.
         """
         if row.value in wish.removed:
             return True
-        if wish.is_released and row.value in self._noted.get(wish.key, ()):
+        if row.value in self._noted.get(wish.key, ()) and (wish.is_released or self._is_claimed(wish)):
             return True
         if any(self._replaced.get((wish.name, text)) == row.value for text in (*wish.wanted, *wish.removed)):
+            return True
+        if wish.owned and self._is_succeeded(wish, row.value):
             return True
         if not wish.readings:
             return False
         is_first = self._told_first.get(wish.name) == row.value
         return any(read.is_of(row.value, is_first=is_first) for read in wish.readings)
+
+    def _is_succeeded(self, voucher: Wish, text: str) -> bool:
+        """Whether it is one that an earlier call has left open, and its owner is to have another one there."""
+        is_noted = text in self._noted_texts.get(voucher.name, ())
+        return is_noted and owner_in(text) in map(owner_in, voucher.wanted)
+
+    def _is_claimed(self, wish: Wish) -> bool:
+        """Whether an ownership record that an earlier call has left open is there, and comes anew in this one."""
+        return any(
+            row.value in self._noted_texts.get(voucher.name, ())
+            for voucher in self._vouchers_of(wish)
+            for row in self.live(voucher.key)
+        )
 
     @cached_property
     def _told_first(self) -> dict[str, str]:

@@ -89,7 +89,8 @@ def _vanishing_sets(difference: Difference) -> tuple[SetKey, ...]:
 
 
 def _vouchers(difference: Difference) -> tuple[Voucher, ...]:
-    """Those that come or go together with a record of the same call, and those that stay while theirs is rewritten.
+    """Those that come or go together with a record of the same call, and those that stay while theirs is rewritten, or
+    loses a value.
 
     A store that cannot do that in place removes the row first, and then nothing may come. Or it adds one first, and the
     old one may stay: of a text that is replaced both are noted, so that no older note counts that says the opposite.
@@ -104,10 +105,11 @@ def _vouchers(difference: Difference) -> tuple[Voucher, ...]:
         subjects = difference.subjects(wish)
         if wish.owned is None or not subjects:
             continue
-        values = frozenset(value for subject in subjects for value in (*subject.wanted, *subject.removed))
+        values = frozenset[str]().union(*(difference.values_of_ours(subject) for subject in subjects))
         needed = difference.sets[wish.key]
         coming = {spec.value for spec in needed.creates}
-        is_rewritten = any(difference.sets[subject.key].updates for subject in subjects)
+        sets = [difference.sets[subject.key] for subject in subjects]
+        is_rewritten = any(each.updates or each.deletes for each in sets)
         replaced = _replaced_texts(wish, needed)
         staying = set(wish.wanted) - coming if is_rewritten or replaced else set()
         leaving = [row.value for row in needed.deletes if row.value not in replaced]
@@ -119,7 +121,10 @@ def _vouchers(difference: Difference) -> tuple[Voucher, ...]:
         vouchers += [
             note(value, is_leaving=False, is_staying=True, successor=successor) for value, successor in replaced.items()
         ]
-        vouchers += [note(value, is_leaving=True) for value in leaving]
+        vouchers += [
+            note(value, is_leaving=True, successor=difference.successors.get((wish.name, value), ""))
+            for value in leaving
+        ]
     return tuple(vouchers)
 
 

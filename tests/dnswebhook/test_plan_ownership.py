@@ -151,6 +151,75 @@ def test_values_that_an_earlier_call_left_go_with_those_that_it_was_to_write() -
     assert addresses(Changes(create=(other,))) == {"192.0.2.1", "192.0.2.3", "192.0.2.9"}
 
 
+def test_what_an_earlier_call_left_goes_where_external_dns_takes_it_for_gone_and_sends_record_and_text_anew() -> None:
+    """With `--txt-cache-interval`, also where the removal failed."""
+    old = text("ours", "ingress/x/old")
+    owned = OwnedSet(NAME, frozenset({"A"}))
+    note = Voucher(OWNERSHIP, old, owned, frozenset({"192.0.2.1"}), is_leaving=True)
+    by_hand = row(NAME, "A", "192.0.2.9")
+    changes = Changes(create=(address("192.0.2.2"), txt(text())))
+
+    def played(noted: Voucher) -> tuple[set[str], set[str]]:
+        world = World([txt_row(old), ADDRESS, by_hand])
+        world.play(planned(changes, txt_row(old), ADDRESS, by_hand, noted=[noted]))
+        return set(world.live(NAME, "A")), set(world.live(OWNERSHIP, "TXT"))
+
+    assert played(note) == ({"192.0.2.2", "192.0.2.9"}, {text()})
+    of_another = msgspec.structs.replace(note, value=text("other"))
+    assert played(of_another) == ({"192.0.2.1", "192.0.2.2", "192.0.2.9"}, {old, text()})
+
+
+def test_a_text_of_another_owner_stays_beside_what_comes_also_where_an_earlier_call_has_left_it() -> None:
+    """As where two clusters have shared a state directory."""
+    note = Voucher(OWNERSHIP, text("other"), OwnedSet(NAME, frozenset({"A"})), frozenset(), is_leaving=True)
+    changes = Changes(create=(address("192.0.2.2"), txt(text())))
+
+    plan = planned(changes, txt_row(text("other")), noted=[note])
+
+    assert left(plan, txt_row(text("other"))) == [text("other"), text()]
+
+
+def test_a_noted_text_goes_with_its_record_in_whatever_words_it_is_named() -> None:
+    note = Voucher(OWNERSHIP, SECRET, OwnedSet(NAME, frozenset({"A"})), frozenset({"192.0.2.1"}), is_leaving=False)
+    changes = removal(OTHER_SECRET, txt_encryption_nonce=NONCE)
+
+    assert left(planned(changes, txt_row(SECRET), ADDRESS, noted=[note]), txt_row(SECRET), ADDRESS) == []
+
+
+def test_a_text_is_noted_with_all_that_earlier_calls_were_to_remove() -> None:
+    """Of its record something may be there that external-dns does not name any more."""
+    owned = OwnedSet(NAME, frozenset({"A"}))
+    note = Voucher(OWNERSHIP, text(), owned, frozenset({"192.0.2.1", "192.0.2.2"}), is_leaving=False, is_staying=True)
+    changes = Changes(delete=(address("192.0.2.2"), txt(text())))
+
+    plan = planned(changes, txt_row(text()), ADDRESS, noted=[note])
+
+    assert [msgspec.structs.replace(note, is_leaving=True, is_staying=False)] == [*plan.vouchers]
+
+
+def test_a_text_that_was_to_be_replaced_is_noted_with_its_successor_where_both_go() -> None:
+    """The removal may fail: then one of them may be there too many."""
+    owned, values = OwnedSet(NAME, frozenset({"A"})), frozenset({"192.0.2.1"})
+    old = Voucher(OWNERSHIP, text("ours", "ingress/x/old"), owned, values, False, True, successor=text())
+    new = Voucher(OWNERSHIP, text(), owned, values, is_leaving=False, is_staying=True)
+    changes = Changes(delete=(address("192.0.2.1"), txt(text())))
+
+    plan = planned(changes, txt_row(old.value), txt_row(text()), ADDRESS, noted=[old, new])
+
+    leaving = [msgspec.structs.replace(note, is_leaving=True, is_staying=False) for note in (new, old)]
+    assert leaving == [*plan.vouchers]
+
+
+def test_a_text_that_stays_is_noted_where_its_record_loses_a_value() -> None:
+    both = msgspec.structs.replace(address("192.0.2.1"), targets=("192.0.2.1", "192.0.2.2"))
+    changes = Changes(update_old=(both, txt(text())), update_new=(address("192.0.2.1"), txt(text())))
+
+    plan = planned(changes, txt_row(text()), ADDRESS, row(NAME, "A", "192.0.2.2"))
+
+    owned, values = OwnedSet(NAME, frozenset({"A"})), frozenset({"192.0.2.1", "192.0.2.2"})
+    assert [Voucher(OWNERSHIP, text(), owned, values, is_leaving=False, is_staying=True)] == [*plan.vouchers]
+
+
 def test_of_two_encrypted_texts_that_say_the_same_the_wanted_one_stays() -> None:
     plan = planned(encrypted_anew(), txt_row(SECRET), txt_row(NEW_SECRET), ADDRESS)
 

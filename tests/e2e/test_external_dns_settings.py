@@ -222,6 +222,37 @@ def test_nothing_stays_behind_where_external_dns_does_not_look_whether_it_was_re
 
 
 @pytest.mark.parametrize("store", ["v2"], indirect=True)
+def test_nothing_stays_behind_where_external_dns_does_not_look_whether_it_was_removed(stage: Stage) -> None:
+    """With a cache it takes for gone what it could not remove: values of a set, then all of it."""
+    with stage() as scene:
+        controller = controller_of(scene)
+        several = wanted("A", ONE.name, ["192.0.2.133", "192.0.2.134"])
+        scene.desire({"one": several})
+        with replace(scene.external_dns, extra=["--txt-cache-interval=1h"]).loop() as loop:
+            loop.wait_settled()
+            for gone in (None, ONE):
+                fault = controller.fault(faults.bad_gateway(), "delete")
+                if gone:
+                    scene.objects.delete("one")
+                else:
+                    scene.objects.replace("one", wanted("A", ONE.name, ["192.0.2.133"]).endpoint)
+                loop.wait_for_soft_error()
+                controller.faults.remove(fault)
+                scene.until_asked_for({} if gone else {"one": wanted("A", ONE.name, ["192.0.2.133"])})
+                loop.wait_settled()
+            other = wanted("A", ONE.name, ["192.0.2.135"])
+            scene.desire({"other": other})
+            scene.until_asked_for({"other": other})
+            loop.wait_settled()
+            assert scene.store.held() == scene.expected({"other": other})
+            scene.objects.delete("other")
+            scene.until_asked_for({})
+            loop.wait_settled()
+
+        assert scene.store.held() == scene.foreign
+
+
+@pytest.mark.parametrize("store", ["v2"], indirect=True)
 def test_an_encrypted_text_says_the_new_owner_after_a_migration(stage: Stage) -> None:
     encrypted = OWNERSHIP_FORMATS["encrypted"]
     with stage() as scene:
