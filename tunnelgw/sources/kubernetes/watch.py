@@ -232,13 +232,20 @@ class Watch:
         }
         count = 0
         stream = self._server.stream(path, query, accept=self._accept(""), timeout_s=timing.silence_s)
-        with stream as lines, self._catching_up():
-            for count, line in enumerate(lines, start=1):  # noqa: B007
-                self._apply(self._decoder.event(line))
+        good_from_s = began_s + min(1.0, timing.watch_s / 2)
+        try:
+            with stream as lines, self._catching_up():
+                for count, line in enumerate(lines, start=1):  # noqa: B007
+                    self._apply(self._decoder.event(line))
+                    self._went_well()
+                    if self._is_outdated():
+                        break
+        except Unreachable as error:
+            # Balancers end what was silent for a while, ever again where nothing happens to a kind.
+            if error.has_answered and time.monotonic() >= good_from_s:
                 self._went_well()
-                if self._is_outdated():
-                    break
-        if not count and time.monotonic() - began_s < min(1.0, timing.watch_s / 2):
+            raise
+        if not count and time.monotonic() < good_from_s:
             raise Unreachable("the server ended the watch at once")
         self._went_well()
         self._is_in_doubt = time.monotonic() - began_s < timing.watch_s - 1.0

@@ -96,6 +96,24 @@ def test_an_event_is_taken_when_it_comes_however_the_answer_is_framed(
         world.until(lambda _: names(world) == {"new"}, "the event")
 
 
+def test_watches_that_are_cut_because_nothing_happens_are_begun_again_without_long_waits(
+    api: ScriptedApi, tmp_path: Path
+) -> None:
+    """As a balancer does to each connection that was silent for 20 s. What is edited during a wait is not seen."""
+
+    def cut(_send: Send) -> None:
+        assert not api.is_over.wait(0.1)
+        raise ConnectionError("silent for too long")
+
+    api.lists.put((200, listing([], "5")))
+    for _ in range(20):
+        api.watches.put(cut)
+    api.watches.put(api.stay)
+
+    with running(api.kubeconfig(tmp_path), Timing(watch_s=0.1, first_wait_s=0.01, longest_wait_s=3600.0)):
+        assert [query(api).get("resourceVersion") for _ in range(22)] == [None, *["5"] * 21]
+
+
 def test_a_bookmark_moves_the_version_that_a_watch_begins_at(api: ScriptedApi, tmp_path: Path) -> None:
     def bookmark(send: Send) -> None:
         send({"type": "BOOKMARK", "object": {"metadata": {"resourceVersion": "77"}}})
