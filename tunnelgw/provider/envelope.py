@@ -99,7 +99,9 @@ def _failure(answer: Answer, envelope: Envelope | None) -> ProviderError:
             return Refused(seen)
     if envelope is None and 200 <= answer.status_code < 300:
         return ProviderUnreachable(f"{answer.call}: want a JSON envelope, the provider sent {said or 'nothing'}")
-    return ProviderUnreachable(seen)
+    unreachable = ProviderUnreachable(seen)
+    unreachable.has_answered = answer.status_code >= 500
+    return unreachable
 
 
 def _has_code(envelope: Envelope, code: int) -> bool:

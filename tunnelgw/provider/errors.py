@@ -15,6 +15,9 @@ class ProviderError(Exception):
 class ProviderUnreachable(ProviderError):
     """No answer, or none that means anything: network, timeout, 5xx, garbage. The call may have been carried out."""
 
+    has_answered = False
+    """With a 5xx: the same call may come to more at once."""
+
 
 class NameUnknown(ProviderUnreachable):
     """The provider's host name does not resolve."""

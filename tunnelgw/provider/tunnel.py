@@ -10,8 +10,8 @@ from contextlib import contextmanager
 import msgspec
 
 from tunnelgw.provider.client import Configuration, ProviderClient
-from tunnelgw.provider.errors import AuthenticationFailed, NotThere, OldAnswer, Refused
-from tunnelgw.provider.ingress import Revision, revise
+from tunnelgw.provider.errors import AuthenticationFailed, NotThere, OldAnswer, ProviderUnreachable, Refused
+from tunnelgw.provider.ingress import Config, Revision, revise
 
 
 class TunnelRef(msgspec.Struct, frozen=True):
@@ -78,10 +78,23 @@ class TunnelDocument:
         if not revision.is_changed or self._is_dry_run:
             return Pass(found.version, False, revision, foreign_edits)
         self._last_version = None  # known again when the answer is here
-        written = self._client.put_configuration(self._account(), self._tunnel.tunnel_id, revision.config)
+        written, our_edits = self._write(revision.config)
         self._last_version = written.version
-        foreign_edits += max(0, written.version - found.version - 1)
+        foreign_edits += max(0, written.version - found.version - our_edits)
         return Pass(written.version, True, revision, foreign_edits)
+
+    def _write(self, config: Config) -> tuple[Configuration, int]:
+        """And how many versions are ours, or may be.
+
+        Once more where the provider answers with an error of its own: if it has one bad machine of two, whose turn is
+        every second call, each pass would read with success, and write in vain.
+        """
+        try:
+            return self._client.put_configuration(self._account(), self._tunnel.tunnel_id, config), 1
+        except ProviderUnreachable as error:
+            if not error.has_answered:
+                raise
+        return self._client.put_configuration(self._account(), self._tunnel.tunnel_id, config), 2
 
     @contextmanager
     def _doubting(self) -> Iterator[None]:

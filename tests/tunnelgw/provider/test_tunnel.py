@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
+from itertools import cycle
+
 import msgspec
 import pytest
 
@@ -78,6 +81,34 @@ def test_a_write_whose_answer_is_lost_is_found_by_the_next_pass(provider: Provid
     assert not after.was_written
     assert after.foreign_edits == 0, "it was our own"
     assert provider.tunnel.version == 1
+
+
+@pytest.mark.parametrize("is_first_bad", [False, True])
+def test_a_provider_that_fails_every_second_call_gets_the_document(provider: Provider, *, is_first_bad: bool) -> None:
+    """A balancer with one bad machine of two: each call would succeed if it was made again."""
+    machines = cycle([is_first_bad, not is_first_bad])
+
+    def balance(call: str) -> None:
+        if next(machines):
+            provider.fault(Reply(status=502, body="<html>bad gateway</html>"), count=1)
+
+    client = ProviderClient(Secret(TOKEN), provider.url, before_call=balance)
+    kept = document(client, "")
+
+    for _ in range(5):
+        with suppress(ProviderUnreachable):
+            kept.keep({"a.example"})
+
+    assert provider.hostnames == ["a.example", "*"]
+    client.close()
+
+
+def test_a_write_that_was_made_twice_is_no_edit_of_somebody_else(provider: Provider, client: ProviderClient) -> None:
+    provider.fault(Reply(status=504, body="", after_commit=True), "write", count=1)
+
+    found = document(client).keep({"a.example"})
+
+    assert (found.version, found.was_written, found.foreign_edits) == (2, True, 0)
 
 
 def test_what_somebody_else_wrote_between_our_reading_and_our_writing_is_told(
