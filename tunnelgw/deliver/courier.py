@@ -65,6 +65,10 @@ class Target(Protocol[P_contra]):
     @property
     def name(self) -> str: ...
 
+    @property
+    def look_soon_s(self) -> float:
+        """So soon after the last delivery it is to be visited, however rare visits are; inf: nothing is in doubt."""
+
     def deliver(self, parcel: P_contra) -> tuple[Remark, ...]:
         """Returns when the target holds the parcel, whether or not it had to be sent. Raises Undelivered, Withheld."""
 
@@ -161,7 +165,7 @@ class Courier(Generic[P]):
                 not_before_s = 0.0
                 now_s = time.monotonic()
                 look_again_s = now_s + self._look_again_s if look_again_s is None else look_again_s
-                next_visit_s = now_s + self._visit_every_s
+                next_visit_s = now_s + min(self._visit_every_s, self.target.look_soon_s)
                 next_visit_s = min(next_visit_s, look_again_s) if now_s < look_again_s else next_visit_s
                 self._note_success(parcel, remarks)
             done = parcel

@@ -25,7 +25,7 @@ from tunnelgw.deliver.couriers import Couriers
 from tunnelgw.deliver.proxies import DocumentParcel, ProxyTarget
 from tunnelgw.deliver.receipts import Receipt
 from tunnelgw.deliver.targets import TAKEN, Credentials, Plane, Tunnel, tunnel_name
-from tunnelgw.deliver.tunnels import KNOCK, HostnamesParcel, TunnelTarget
+from tunnelgw.deliver.tunnels import KNOCK, SETTLE_S, HostnamesParcel, TunnelTarget
 from tunnelgw.provider.client import Budget, Observer, ProviderClient
 from tunnelgw.provider.tunnel import Pass, TunnelDocument, TunnelRef
 from tunnelgw.translate.gateways import SHARED
@@ -46,6 +46,8 @@ class Settings(msgspec.Struct, frozen=True):
     """After its first success with a tunnel: whoever led before us may have had a write under way."""
     adopt: bool = False
     is_dry_run: bool = False
+    settle_s: float = SETTLE_S
+    """After it wrote a tunnel's document."""
 
 
 class PassReport(Protocol):
@@ -284,7 +286,13 @@ class Dispatch:
             adopt=self._settings.adopt,
             is_dry_run=self._settings.is_dry_run,
         )
-        return TunnelTarget(name, document, lambda found: self._report.note(tunnel.tunnel_id, found), client.close)
+        return TunnelTarget(
+            name,
+            document,
+            lambda found: self._report.note(tunnel.tunnel_id, found),
+            client.close,
+            self._settings.settle_s,
+        )
 
     def _require_duty(self, is_served: Callable[[], bool]) -> None:
         """Before each call: who leads no more, or was replaced, must not write after those who came later."""

@@ -5,6 +5,7 @@ controller stopped. A proxy that was restarted empty, or was given another docum
 we left it with, and gets ours again.
 """
 
+import math
 from collections.abc import Callable
 
 import msgspec
@@ -38,6 +39,8 @@ class DocumentParcel(msgspec.Struct, frozen=True):
 
 class ProxyTarget:
     """`on_version` hears of each version that the proxy takes."""
+
+    look_soon_s = math.inf
 
     def __init__(
         self, endpoint: ConfigEndpoint, client: ConfigClient, on_version: Callable[[int], None] = lambda _: None

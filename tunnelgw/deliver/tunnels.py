@@ -1,6 +1,8 @@
 """A tunnel's ingress document at the provider, as a target."""
 
 import hashlib
+import math
+import random
 from collections.abc import Callable, Iterable
 
 import msgspec
@@ -10,6 +12,9 @@ from tunnelgw.deliver.receipts import Remark, RemarkKind
 from tunnelgw.provider.errors import AuthenticationFailed, ProviderError
 from tunnelgw.provider.ingress import EVERYTHING
 from tunnelgw.provider.tunnel import Pass, TunnelDocument
+
+SETTLE_S = 5.0
+"""Longer than another one takes from reading the document to writing it."""
 
 
 class HostnamesParcel(msgspec.Struct, frozen=True):
@@ -31,12 +36,24 @@ KNOCK = HostnamesParcel("", None)
 
 
 class TunnelTarget:
-    """`on_pass` hears of each look at the document."""
+    """`on_pass` hears of each look at the document.
+
+    What was written is looked at once more after `settle_s` or up to twice that: the provider takes the last document
+    that it gets, also from somebody else who had read the one before ours, and two who write at once must not do so
+    for ever.
+    """
 
     def __init__(
-        self, name: str, document: TunnelDocument, on_pass: Callable[[Pass], None], close: Callable[[], None]
+        self,
+        name: str,
+        document: TunnelDocument,
+        on_pass: Callable[[Pass], None],
+        close: Callable[[], None],
+        settle_s: float = SETTLE_S,
     ) -> None:
         self.name = name
+        self.look_soon_s = math.inf
+        self._settle_s = settle_s
         self._document = document
         self._on_pass = on_pass
         self._close = close
@@ -58,6 +75,7 @@ class TunnelTarget:
                 is_credential_problem=isinstance(error, AuthenticationFailed),
                 trace=error.ray,
             ) from error
+        self.look_soon_s = self._settle_s * random.uniform(1.0, 2.0) if found.was_written else math.inf
         self._on_pass(found)
         return _remarks(found)
 

@@ -117,6 +117,7 @@ def test_no_call_goes_out_for_an_edit_that_leaves_the_hostnames_alone(
     prepare(arena)
     with arena.controller("--drift-interval", "1h", proxies=[proxy]):
         settled(arena)
+        provider.wait_for("read", 2)  # what was written is looked at once more
         calls = sum(provider.calls.values())
 
         redirect = {"type": "RequestRedirect", "requestRedirect": {"statusCode": 301}}

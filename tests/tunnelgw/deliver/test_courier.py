@@ -29,6 +29,7 @@ class Doorstep:
 
     def __init__(self) -> None:
         self.name = "doorstep"
+        self.look_soon_s = math.inf
         self.failures: list[Exception] = []
         self.remarks: tuple[Remark, ...] = ()
         self.brought: list[str] = []
@@ -211,6 +212,16 @@ def test_a_target_is_looked_at_once_more_soon_after_it_was_served_first() -> Non
     (look,) = [number for number in range(2, 5) if target.brought[number] == target.brought[number - 1]]
     assert target.brought[-1] == "three"
     assert target.times_s[look] - target.times_s[1] >= 0.5
+
+
+def test_a_target_that_is_in_doubt_is_looked_at_soon() -> None:
+    target, desk = Doorstep(), Desk()
+    target.look_soon_s = 0.01
+    with couriered(target, desk) as courier:
+        courier.send(Parcel("one"))
+        target.wait_for(3)
+
+    assert set(target.brought) == {"one"}
 
 
 def test_a_courier_without_anything_to_bring_stops() -> None:

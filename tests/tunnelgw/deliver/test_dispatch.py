@@ -53,11 +53,23 @@ def is_put(asked: Asked) -> bool:
 
 
 class Desk:
-    def __init__(self, provider_url: str, *, is_dry_run: bool = False, look_again_s: float = math.inf) -> None:
+    def __init__(
+        self,
+        provider_url: str,
+        *,
+        is_dry_run: bool = False,
+        look_again_s: float = math.inf,
+        settle_s: float = math.inf,
+    ) -> None:
         self.news = threading.Condition()
         self.crashes: list[BaseException] = []
         settings = Settings(
-            provider_url, marker("tests"), visit_every_s=0.3, is_dry_run=is_dry_run, look_again_s=look_again_s
+            provider_url,
+            marker("tests"),
+            visit_every_s=0.3,
+            is_dry_run=is_dry_run,
+            look_again_s=look_again_s,
+            settle_s=settle_s,
         )
         self.registry = CollectorRegistry()
         report = IngressReport(Metrics(self.registry))
@@ -79,10 +91,15 @@ class Desk:
 
 @contextmanager
 def open_desk(
-    provider: Provider, url: str = "", *, is_dry_run: bool = False, look_again_s: float = math.inf
+    provider: Provider,
+    url: str = "",
+    *,
+    is_dry_run: bool = False,
+    look_again_s: float = math.inf,
+    settle_s: float = math.inf,
 ) -> Iterator[Desk]:
     """`url`: of what stands before the provider."""
-    desk = Desk(url or provider.url, is_dry_run=is_dry_run, look_again_s=look_again_s)
+    desk = Desk(url or provider.url, is_dry_run=is_dry_run, look_again_s=look_again_s, settle_s=settle_s)
     yield desk
     desk.dispatch.stop()
     assert desk.dispatch.join(time.monotonic() + WAIT_S)
@@ -172,6 +189,28 @@ def test_what_a_former_leader_wrote_last_of_all_is_replaced() -> None:
         look.release()
 
         provider.wait_for_hostnames({"a.example"})
+
+
+def test_hostnames_that_another_controller_wrote_over_come_back_soon() -> None:
+    """It had read the document before ours was written. The next visit for its own sake is ten minutes away."""
+    theirs = {"ingress": [{"hostname": "b.example", "service": marker("theirs")}, {"service": "http_status:404"}]}
+    with (
+        Provider() as provider,
+        Proxy() as proxy,
+        Front(provider.url) as front,
+        open_desk(provider, front.url, settle_s=0.1) as desk,
+    ):
+        dispatch = desk.dispatch
+        dispatch.put_document("shared", document("a.example"), (), 1)
+        dispatch.send(plane(proxy.api))
+        desk.until(lambda: bool(dispatch.held_planes()))
+        look = front.hold(lambda asked: asked.method == "GET" and provider.calls["write"] > 0)
+        dispatch.send_hosts(HOSTS, BEHIND)
+        look.wait()
+        provider.write(theirs)
+        look.release()
+
+        provider.wait_for_hostnames({"a.example", "b.example"})
 
 
 def test_while_a_newer_document_is_on_its_way_a_tunnel_keeps_the_hostnames_that_it_has() -> None:
