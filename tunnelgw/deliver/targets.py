@@ -93,7 +93,7 @@ class Discovery(msgspec.Struct, frozen=True):
 
 def planes(snapshot: Snapshot, discovery: Discovery) -> dict[str, Plane]:
     """By id of the data plane. A proxy that several name is the shared one's, or else the oldest Gateway's."""
-    shared = discovery.endpoints or tuple(_service_endpoints(snapshot, discovery))
+    shared = tuple(dict.fromkeys(discovery.endpoints)) or tuple(_service_endpoints(snapshot, discovery))
     found = {SHARED: Plane(shared, Credentials(discovery.token))}
     taken = set(shared)
     own = _own_configs(snapshot, discovery.controller_name)

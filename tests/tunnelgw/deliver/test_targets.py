@@ -157,6 +157,15 @@ def test_named_proxies_are_taken_as_they_are() -> None:
     assert planes(Snapshot.of([]), discovery)["shared"].endpoints == ("unix:/run/proxy.sock",)
 
 
+def test_a_proxy_that_is_named_twice_is_one() -> None:
+    """Two would have to answer, so statuses waited for the second for ever."""
+    discovery = Discovery(
+        OURS, "home", endpoints=("http://10.0.0.1:8082", "http://10.0.0.2:8082", "http://10.0.0.1:8082")
+    )
+
+    assert planes(Snapshot.of([]), discovery)["shared"].endpoints == ("http://10.0.0.1:8082", "http://10.0.0.2:8082")
+
+
 def test_a_gateway_s_own_proxy_has_its_own_token() -> None:
     spec = {"proxyEndpoints": ["http://10.1.0.1:8082"], "authSecretRef": {"name": "own-auth"}}
     items = [gateway_class("class"), *own_proxy(**spec)]
