@@ -81,6 +81,11 @@ class Couriers(Generic[K, P]):
         with self._lock:
             return dict(self._receipts)
 
+    def receipt(self, key: K) -> Receipt | None:
+        """The newest word on one target."""
+        with self._lock:
+            return self._receipts.get(key)
+
     def stop(self) -> None:
         for key in list(self._couriers):
             self._dismiss(key)

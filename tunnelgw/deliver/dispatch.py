@@ -220,18 +220,21 @@ class Dispatch:
 
     def _is_failing(self, plane: str) -> bool:
         """Whether none of its proxies took what it was last given."""
-        receipts = self._proxies.receipts()
-        found = self._planes.get(plane, _NO_PLANE)
-        answers = [receipts.get(_key(plane, found, url)) for url in found.endpoints]
-        return all(answer is not None and answer.error for answer in answers)
+        return all(answer is not None and answer.error for answer in self._answers_of(plane))
 
     def is_settled(self) -> bool:
         """Whether all data planes have answered about their newest documents."""
-        return all(self.has_answered(plane) for plane in self._documents)
+        has_answered = self.answers()
+        return all(has_answered(plane, sys.maxsize) for plane in self._documents)
 
     def proxy_receipts(self, plane: str) -> tuple[Receipt, ...]:
-        found = [receipt for key, receipt in self._proxies.receipts().items() if key.plane == plane]
+        found = [answer for answer in self._answers_of(plane) if answer is not None]
         return tuple(sorted(found, key=lambda receipt: receipt.target))
+
+    def _answers_of(self, plane: str) -> list[Receipt | None]:
+        """Of each of its proxies; all others are not looked through, which there may be hundreds of."""
+        found = self._planes.get(plane, _NO_PLANE)
+        return [self._proxies.receipt(_key(plane, found, url)) for url in found.endpoints]
 
     def departed_receipts(self) -> dict[str, Receipt]:
         """By URL."""

@@ -137,7 +137,9 @@ class Reporter:
         self._unbound = unbound_now
         ways = {Way(plane, tunnel) for tunnel, planes in situation.planes_by_tunnel.items() for plane in planes}
         ways |= {Way(plane, "") for plane in situation.planes}
-        deliveries = {way: self._delivery(way, situation) for way in ways}
+        held = self._outcomes.held_planes()
+        tunnels = self._outcomes.tunnel_receipts()
+        deliveries = {way: self._delivery(way, situation, held, tunnels) for way in ways}
         different = {way for way, delivery in deliveries.items() if self._is_news(way, delivery)}
         self._deliveries = deliveries
         self._unheld -= different
@@ -166,15 +168,17 @@ class Reporter:
         before, self._contested = self._contested, contested
         return {id_ for id_ in {*before, *contested} if before.get(id_) != contested.get(id_)}
 
-    def _delivery(self, way: Way, situation: Situation) -> Delivery:
+    def _delivery(
+        self, way: Way, situation: Situation, held: Collection[str], tunnels: Mapping[str, Receipt]
+    ) -> Delivery:
         plane = situation.planes.get(way.plane)
         if plane is None:
             return Delivery(False)
         receipts = self._outcomes.proxy_receipts(way.plane)
-        tunnel = self._outcomes.tunnel_receipts().get(way.tunnel)
+        tunnel = tunnels.get(way.tunnel)
         has_tunnel = way.tunnel in situation.tunnels
         finding = delivered(receipts, len(plane.endpoints), tunnel, has_tunnel=has_tunnel)
-        return Delivery(way.plane in self._outcomes.held_planes(), finding)
+        return Delivery(way.plane in held, finding)
 
     def _unbound_listeners(self, planes: Iterable[str]) -> dict[ObjectId, Mapping[str, str]]:
         found: dict[ObjectId, Mapping[str, str]] = {}
@@ -209,10 +213,11 @@ class Reporter:
 
     def _record_failures(self, situation: Situation, news: Iterable[Receipt]) -> None:
         lasting = {receipt.target: receipt for receipt in news if has_lasted(receipt)}
+        tunnels = self._outcomes.tunnel_receipts()
         for key, gateway in situation.snapshot.all(Kind.GATEWAY).items() if lasting else ():
             verdict = situation.translation.verdict(ObjectId(Kind.GATEWAY, key))
             if isinstance(verdict, GatewayVerdict):
-                tunnel = self._outcomes.tunnel_receipts().get(verdict.tunnel)
+                tunnel = tunnels.get(verdict.tunnel)
                 behind = [*self._outcomes.proxy_receipts(verdict.data_plane), *([tunnel] if tunnel else [])]
                 # As they were counted: who has recovered since has no failure to tell.
                 self._events.failures(gateway, [lasting[each.target] for each in behind if each.target in lasting])

@@ -20,7 +20,7 @@ from tests.tunnelgw.sources.objects import make
 from tunnelgw.deliver.dispatch import Dispatch, Settings
 from tunnelgw.deliver.proxies import DocumentParcel
 from tunnelgw.deliver.receipts import Receipt, Remark, RemarkKind
-from tunnelgw.deliver.targets import planes, tunnel_name
+from tunnelgw.deliver.targets import Credentials, Plane, planes, tunnel_name
 from tunnelgw.metrics import Metrics
 from tunnelgw.model.conditions import ConditionType
 from tunnelgw.model.kinds import RESOURCES, Kind
@@ -208,6 +208,27 @@ def test_statuses_that_a_rush_holds_back_are_due_at_its_end_also_if_it_ends_befo
     assert [wish.item.metadata.name for wish in queue.wanted] == ["class"]
     # Who waits for a proxy is told of when that has answered: there is nothing to look at before.
     assert reporter.wait_until_s(now_s + 5.0) == now_s + 5.0
+
+
+class Asked(Answered):
+    """Counts how often all proxies were looked through."""
+
+    looks = 0
+
+    def held_planes(self) -> frozenset[str]:
+        self.looks += 1
+        return super().held_planes()
+
+
+def test_all_proxies_are_looked_through_once_a_turn_however_many_data_planes_there_are() -> None:
+    """Each answer of a proxy is a turn, and each status that was written: 500 of them took minutes."""
+    snapshot, asked = Snapshot.of([]), Asked()
+    found = {f"shop/gw-{number}": Plane((f"unix:/run/{number}",), Credentials(None)) for number in range(5)}
+    reporter = Reporter(asked, Queue(), WarningEvents(), Metrics(CollectorRegistry()))
+
+    reporter.report(Situation(snapshot, Translation(snapshot, OURS), found, {}, ()), 1, has_changed=True)
+
+    assert asked.looks == 1
 
 
 ROUTE = ObjectId(Kind.HTTP_ROUTE, Key("shop", "web"))
