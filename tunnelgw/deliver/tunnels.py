@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable
 
 import msgspec
 
+from daemonkit.waits import doubling
 from tunnelgw.deliver.courier import Undelivered
 from tunnelgw.deliver.receipts import Remark, RemarkKind
 from tunnelgw.provider.errors import AuthenticationFailed, ProviderError
@@ -15,6 +16,7 @@ from tunnelgw.provider.tunnel import Pass, TunnelDocument
 
 SETTLE_S = 5.0
 """Longer than another one takes from reading the document to writing it."""
+_LONGEST_S = 3600.0
 
 
 class HostnamesParcel(msgspec.Struct, frozen=True):
@@ -40,7 +42,7 @@ class TunnelTarget:
 
     What was written is looked at once more after `settle_s` or up to twice that: the provider takes the last document
     that it gets, also from somebody else who had read the one before ours, and two who write at once must not do so
-    for ever.
+    for ever. Whoever writes the same again has to wait twice as long each time: somebody else may want it otherwise.
     """
 
     def __init__(
@@ -54,6 +56,9 @@ class TunnelTarget:
         self.name = name
         self.look_soon_s = math.inf
         self._settle_s = settle_s
+        self._waits = doubling(settle_s, _LONGEST_S)
+        self._digest = ""
+        """Of what was delivered last."""
         self._document = document
         self._on_pass = on_pass
         self._close = close
@@ -62,6 +67,7 @@ class TunnelTarget:
         self._close()
 
     def deliver(self, parcel: HostnamesParcel) -> tuple[Remark, ...]:
+        self.look_soon_s = math.inf
         try:
             if parcel.hostnames is None:
                 self._document.check()
@@ -75,7 +81,10 @@ class TunnelTarget:
                 is_credential_problem=isinstance(error, AuthenticationFailed),
                 trace=error.ray,
             ) from error
-        self.look_soon_s = self._settle_s * random.uniform(1.0, 2.0) if found.was_written else math.inf
+        if not found.was_written or parcel.digest != self._digest:
+            self._waits, self._digest = doubling(self._settle_s, _LONGEST_S), parcel.digest
+        if found.was_written:
+            self.look_soon_s = next(self._waits) * random.uniform(1.0, 2.0)
         self._on_pass(found)
         return _remarks(found)
 

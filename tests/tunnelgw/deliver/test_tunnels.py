@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 
 import pytest
@@ -53,6 +54,24 @@ def test_a_rule_of_somebody_else_is_told_once_in_the_way_or_not(provider: Provid
     assert remarks == [(RemarkKind.CONFLICT, "a.example"), (RemarkKind.FOREIGN_RULE, "z.example")]
     assert [found.was_written for found in sent.passes] == [True]
     assert provider.hostnames == ["b.example", "z.example", "a.example", "z.example", "*"]
+
+
+def test_what_was_written_is_looked_at_soon_and_less_and_less_often_where_somebody_else_keeps_replacing_it(
+    provider: Provider,
+) -> None:
+    """Two controllers that adopt the same hostname would else write it every few seconds for ever."""
+    sent, one, more = Sent(provider), HostnamesParcel.of({"a.example"}), HostnamesParcel.of({"a.example", "b.example"})
+    looks_s = []
+    for parcel in (one, one, one, more):
+        provider.write({"ingress": [{"service": "http_status:404"}]})
+        sent.deliver(parcel)
+        looks_s.append(sent.target.look_soon_s)
+
+    sent.deliver(more)
+
+    ranges_s = ((5, 10), (10, 20), (20, 40), (5, 10))
+    assert all(least <= look <= most for look, (least, most) in zip(looks_s, ranges_s, strict=True)), looks_s
+    assert sent.target.look_soon_s == math.inf
 
 
 def test_an_empty_hostname_is_every_host(provider: Provider) -> None:
