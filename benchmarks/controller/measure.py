@@ -76,6 +76,8 @@ class Case:
         """Four a second, nobody looking: what one costs."""
         self._settle()
         count = max(4, self._plan.edits // 3)
+        provider = self._world.provider
+        provider.wait_for("read", 2 * provider.calls["write"])  # what was written is looked at once more
         calls = self._world.provider.calls.total()
         before = self._controller.cpu_s(), self._proxy.cpu_s()
         route, wanted = 0, ""
