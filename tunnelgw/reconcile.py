@@ -239,9 +239,11 @@ class Reconciler:
             self._untold |= _everything(translation, snapshot).verdicts
 
     def _may_have_gateway(self, plane: str) -> bool:
-        gateways = {*self._snapshot.all(Kind.GATEWAY)} if self._snapshot is not None else set()
-        unreadable = {entry.key for entry in self._unreadable if entry.room is Kind.GATEWAY}
-        return not self._are_all_named or plane in map(str, gateways | unreadable)
+        """Looked up, since hundreds may go at once, and each is asked about as often as one goes."""
+        namespace, _, name = plane.partition("/")
+        entry = Entry(Kind.GATEWAY, Key(namespace, name))
+        is_there = self._snapshot is not None and entry.key in self._snapshot.all(Kind.GATEWAY)
+        return is_there or entry in self._unreadable or not self._are_all_named
 
     def _give_addresses(self, translation: Translation, gateways: Iterable[ObjectId]) -> None:
         for id_ in gateways:
