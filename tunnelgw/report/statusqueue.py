@@ -1,14 +1,15 @@
 """Threads that write statuses, so that a slow API server delays nothing else.
 
-For each object only the newest wish counts. What could not be written is tried again later; where the server is at
-fault, one pause counts for all. What was changed by somebody else meanwhile comes back with the object's new version,
-which is written at once.
+For each object only the newest wish counts, and kinds take turns. What could not be written is tried again later; where
+the server is at fault, one pause counts for all. What was changed by somebody else meanwhile comes back with the
+object's new version, which is written at once.
 """
 
 import math
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping
 from datetime import UTC, datetime
 from typing import NamedTuple
 
@@ -57,8 +58,8 @@ class StatusQueue:
         self._on_left_out = on_left_out
         self._clock = clock
         self._changed = threading.Condition()
-        self._wishes: dict[ObjectId, Wish] = {}
-        """In the order in which they were wanted."""
+        self._wishes: dict[Kind, dict[ObjectId, Wish]] = {}
+        """Of each kind in the order in which they were wanted."""
         self._paced: dict[Kind, dict[ObjectId, Wish]] = {}
         """Those instead whose retries are paced, as `_failed` has it: thousands are not looked through before that of
         their kind is due."""
@@ -78,7 +79,7 @@ class StatusQueue:
     def depth(self) -> int:
         """How many wishes wait."""
         with self._changed:
-            return len(self._wishes) + sum(map(len, self._paced.values()))
+            return sum(map(len, (*self._wishes.values(), *self._paced.values())))
 
     def want(self, wishes: Mapping[ObjectId, Wish | None]) -> None:
         """None: the object has gone, which a server that forbids us to write it would never say."""
@@ -141,14 +142,24 @@ class StatusQueue:
                     wait_s = self._paused_until_s - now_s
                 elif self._may_write():
                     next_s = math.inf
-                    for kind, room in ((None, self._wishes), *self._paced.items()):
-                        id_, due_s = self._first_due(room, now_s, self._next_retry_s.get(kind, 0.0) if kind else 0.0)
+                    for room, not_before_s in self._rooms():
+                        id_, due_s = self._first_due(room, now_s, not_before_s)
                         if id_ is not None:
                             return id_, self._take(id_, now_s)
                         next_s = min(next_s, due_s)
                     wait_s = None if next_s == math.inf else next_s - now_s
                 self._changed.wait(wait_s)
         return None
+
+    def _rooms(self) -> Iterator[tuple[Mapping[ObjectId, Wish], float]]:
+        """In the order in which to look for one to write, and when its next one is due at the earliest.
+
+        Of kinds that are new or changed first that of which the fewest are in hand: where the server takes its time for
+        one kind, as with a webhook for it that does not answer, all threads would else be busy with that alone.
+        """
+        busy = Counter(id_.kind for id_ in self._in_hand)
+        yield from ((self._wishes[kind], 0.0) for kind in sorted(self._wishes, key=lambda kind: busy[kind]))
+        yield from ((room, self._next_retry_s.get(kind, 0.0)) for kind, room in self._paced.items())
 
     def _first_due(
         self, room: Mapping[ObjectId, Wish], now_s: float, not_before_s: float
@@ -172,7 +183,8 @@ class StatusQueue:
     def _room_of(self, id_: ObjectId) -> dict[ObjectId, Wish]:
         """Where a wish for it waits."""
         failed = self._failed.get(id_)
-        return self._paced.setdefault(id_.kind, {}) if failed is not None and failed.is_paced else self._wishes
+        rooms = self._paced if failed is not None and failed.is_paced else self._wishes
+        return rooms.setdefault(id_.kind, {})
 
     def _fail(self, id_: ObjectId, failed: "_Failed | None") -> None:
         """It has failed, or None: has not. A wish for it goes on waiting where it belongs."""
@@ -186,6 +198,8 @@ class StatusQueue:
 
     def _take(self, id_: ObjectId, now_s: float) -> Wish:
         wish = self._room_of(id_).pop(id_)
+        if (room := self._wishes.pop(id_.kind, None)) is not None:
+            self._wishes[id_.kind] = room  # the last one to be looked at next
         self._in_hand.add(id_)
         if id_ in self._failed and self._failed[id_].is_paced:
             self._next_retry_s[id_.kind] = now_s + RETRY_EVERY_S

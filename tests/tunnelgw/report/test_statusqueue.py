@@ -11,7 +11,7 @@ import msgspec
 import pytest
 
 from daemonkit.logformat import FIELDS_ATTRIBUTE
-from tests.tunnelgw.sources.objects import route
+from tests.tunnelgw.sources.objects import make, route
 from tunnelgw.model.conditions import ConditionType, Finding, Reason, Status
 from tunnelgw.model.kinds import Kind
 from tunnelgw.model.meta import Key, Object
@@ -152,6 +152,34 @@ def test_while_a_write_is_under_way_only_the_newest_of_further_wishes_is_kept() 
 
         server.wait_for("one for 1", "other for 1", "three for 3")
         office.wait_for("written", "written", "written")
+
+
+def test_a_kind_whose_writes_take_their_time_keeps_no_other_waiting() -> None:
+    """As with a webhook for it that does not answer. All of it would else come before what is wanted later."""
+    server, stop = Server(), threading.Event()
+    queue = StatusQueue(server, Author("tests.example/c", ()), stop, lambda: True, lambda *_: None, lambda *_: None)
+    threads = [threading.Thread(target=queue.run, daemon=True) for _ in range(2)]
+    server.open.clear()
+    for name in "abcdef":
+        queue.want(wish(name, name=name))
+    for thread in threads:
+        thread.start()
+    with server.changed:
+        assert server.changed.wait_for(lambda: len(server.written) == len(threads), WAIT_S)
+    (like,) = wish("g").values()
+    item = make(Kind.GRPC_ROUTE, "g", {"parentRefs": [{"name": "gw"}]}, namespace="default")
+    queue.want({ObjectId(Kind.GRPC_ROUTE, item.key): msgspec.structs.replace(like, item=item)})
+
+    server.open.set()
+
+    with server.changed:
+        assert server.changed.wait_for(lambda: len(server.written) == 7, WAIT_S)
+    (place,) = [place for place, told in enumerate(server.written) if told.startswith("g ")]
+    assert place < 2 * len(threads), server.written
+    stop.set()
+    queue.wake()
+    for thread in threads:
+        thread.join(WAIT_S)
 
 
 def test_what_could_not_be_written_is_tried_again() -> None:
