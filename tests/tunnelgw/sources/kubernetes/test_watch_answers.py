@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import threading
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -24,6 +25,7 @@ from tunnelgw.sources.store import Store
 
 GROUP = "/apis/gateway.networking.k8s.io/v1"
 ROUTES = f"{GROUP}/httproutes"
+SERVICES = "/api/v1/services"
 CRDS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
 EXPIRED = {"code": 410, "reason": "Expired", "message": "too old resource version"}
 
@@ -297,9 +299,10 @@ def test_a_server_that_refuses_once_it_can_be_reached_again_is_asked_again_soon(
     assert told_delay_s(caplog, "watch refused, retrying") == told_delay_s(caplog, "watch disconnected, retrying")
 
 
-def test_what_a_watch_tells_waits_for_those_of_other_kinds_that_have_broken(api: ScriptedApi, tmp_path: Path) -> None:
-    """It may refer to what is new there."""
-    services, is_cut = "/api/v1/services", threading.Event()
+@contextmanager
+def without_services(api: ScriptedApi, tmp_path: Path) -> Iterator[World]:
+    """The watch of Services has broken, and is refused; then another watch has told of HTTPRoute default/a."""
+    is_cut = threading.Event()
 
     def break_off(_send: Send) -> None:
         is_cut.wait(DEADLINE_S)
@@ -309,34 +312,31 @@ def test_what_a_watch_tells_waits_for_those_of_other_kinds_that_have_broken(api:
         send({"type": "ADDED", "object": route("a", "6")})
         api.stay(send)
 
-    api.refusals[services] = break_off
+    api.refusals[SERVICES] = break_off
     api.lists.put((200, listing([], "5")))
     api.watches.put(tell_of_a_route)
     with running(api.kubeconfig(tmp_path), store=Store(patience_s=3600.0)) as world:
         world.until(lambda change: True, "the first listing")
-        api.refusals[services] = (503, {"code": 503, "reason": "ServiceUnavailable"})
+        api.refusals[SERVICES] = (503, {"code": 503, "reason": "ServiceUnavailable"})
         is_cut.set()
-
         assert wait_until(lambda: (Kind.SERVICE, Restart.REFUSED) in world.restarts, DEADLINE_S)
         assert wait_until(lambda: world.store.counts()[Kind.HTTP_ROUTE, True] == 1, DEADLINE_S)
+        yield world
+
+
+def test_what_a_watch_tells_waits_for_those_of_other_kinds_that_have_broken(api: ScriptedApi, tmp_path: Path) -> None:
+    """It may refer to what is new there."""
+    with without_services(api, tmp_path) as world:
         assert not world.store.wait(0.0)
 
-        api.refusals[services] = api.stay
+        api.refusals[SERVICES] = api.stay
 
         world.until_here(Kind.HTTP_ROUTE, Key("default", "a"))
 
 
 def test_what_a_watch_has_missed_is_taken_together_when_it_comes_back(api: ScriptedApi, tmp_path: Path) -> None:
     """What has waited for it may refer to the last of it."""
-    services, is_cut, missed = "/api/v1/services", threading.Event(), 300
-
-    def break_off(_send: Send) -> None:
-        is_cut.wait(DEADLINE_S)
-
-    def tell_of_a_route(send: Send) -> None:
-        is_cut.wait(DEADLINE_S)
-        send({"type": "ADDED", "object": route("a", "6")})
-        api.stay(send)
+    missed = 300
 
     def tell_of_services(send: Send) -> None:
         for number in range(missed):
@@ -344,16 +344,8 @@ def test_what_a_watch_has_missed_is_taken_together_when_it_comes_back(api: Scrip
             send({"type": "ADDED", "object": {"metadata": metadata, "spec": {}}})
         api.stay(send)
 
-    api.refusals[services] = break_off
-    api.lists.put((200, listing([], "5")))
-    api.watches.put(tell_of_a_route)
-    with running(api.kubeconfig(tmp_path), store=Store(patience_s=3600.0)) as world:
-        world.until(lambda change: True, "the first listing")
-        api.refusals[services] = (503, {"code": 503, "reason": "ServiceUnavailable"})
-        is_cut.set()
-        assert wait_until(lambda: (Kind.SERVICE, Restart.REFUSED) in world.restarts, DEADLINE_S)
-        assert wait_until(lambda: world.store.counts()[Kind.HTTP_ROUTE, True] == 1, DEADLINE_S)
-        api.refusals[services] = tell_of_services
+    with without_services(api, tmp_path) as world:
+        api.refusals[SERVICES] = tell_of_services
 
         world.until_here(Kind.HTTP_ROUTE, Key("default", "a"))
 
