@@ -369,8 +369,8 @@ class Store:
         return msgspec.structs.replace(item, before=before)
 
     def _forget_before(self) -> None:
-        """Of all that name nothing unread any more, and of Gateways that only name Secrets or ConfigMaps that are, with
-        what configuration they were served.
+        """Of all that name nothing unread any more; and of a Gateway whose configuration is known, what it named before
+        that one, though it may still name an unread Secret.
         """
         for entry in [*self._mindful]:
             item = self._tables.get(entry)
