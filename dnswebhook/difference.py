@@ -58,6 +58,8 @@ class Difference:
         """Values of ours in record sets that an earlier call left open."""
         self._noted_texts: dict[str, set[str]] = defaultdict(set)
         """Texts of ours that an earlier call left open, by the name of the ownership record."""
+        self._noted_wholes: dict[SetKey, frozenset[str]] = {}
+        """What was to come whole, and may have come by half."""
         for note in noted:
             self._noted_texts[note.name].add(note.value)
             if note.successor:
@@ -65,6 +67,8 @@ class Difference:
                 self._replaced[note.name, note.successor] = note.value
             for record_type in note.owned.types:
                 self._noted[note.owned.name, record_type] |= note.owned_values
+                if note.is_whole:
+                    self._noted_wholes[note.owned.name, record_type] = note.owned_values
         self.wishes = dict(sorted(wishes.items()))
         self.refusals = list(refusals)
         self.skips = list(skips)
@@ -129,6 +133,12 @@ class Difference:
         """external-dns 0.21 does not know its own TXT sets again, so half of one would stay half for ever."""
         is_new_text = wish.type == "TXT" and wish.owned is None and not self.live(wish.key)
         return is_new_text and len(self.sets[wish.key].creates) > 1
+
+    def is_half(self, wish: Wish) -> bool:
+        """Whether an earlier call has left half of such a set, of which this one says anew what belongs to it."""
+        whole = self._noted_wholes.get(wish.key, frozenset())
+        here = {row.value for row in self.live(wish.key) if row.value in whole}
+        return bool(wish.wanted and here) and here < whole
 
     def is_refused_in_part(self, wish: Wish) -> bool:
         return wish.key in self._refused

@@ -94,12 +94,18 @@ def _vouchers(difference: Difference) -> tuple[Voucher, ...]:
 
     A store that cannot do that in place removes the row first, and then nothing may come. Or it adds one first, and the
     old one may stay: of a text that is replaced both are noted, so that no older note counts that says the opposite.
-    And sets that come whole.
+    And sets that come whole, or of which half is there.
     """
     vouchers = []
     for wish in difference.wishes.values():
-        if difference.must_come_whole(wish):
-            values = frozenset(spec.value for spec in difference.sets[wish.key].creates)
+        if difference.must_come_whole(wish) or difference.is_half(wish):
+            here = {row.value for row in difference.live(wish.key)}
+            needed = difference.sets[wish.key]
+            values = frozenset(
+                {spec.value for spec in needed.creates}
+                | {update.spec.value for update in needed.updates}
+                | here.intersection(wish.wanted)
+            )
             owned = OwnedSet(wish.name, frozenset({wish.type}))
             vouchers.append(Voucher(wish.name, "", owned, values, is_leaving=False, is_whole=True))
         subjects = difference.subjects(wish)

@@ -28,7 +28,7 @@ from dnswebhook.operations import Plan
 from dnswebhook.ownership import owner_in
 from dnswebhook.plan import make_plan
 from dnswebhook.stores.base import Store
-from dnswebhook.vouchers import Voucher, extended, settle
+from dnswebhook.vouchers import Voucher, extended, settle, unsettled
 from dnswebhook.wishes import SetKey
 from dnswebhook.writers import Writers
 
@@ -127,7 +127,7 @@ class Provider:
             )
             self._note(plan)
             self._guard_against_mass_deletion(plan, listing)
-            report = dry_run(plan) if policy.is_dry_run else self._carry_out(plan, deadline)
+            report = dry_run(plan) if policy.is_dry_run else self._carry_out(plan, listing, deadline)
         finally:
             self._turn.release()
         for (verb, outcome), count in report.counts.items():
@@ -135,9 +135,10 @@ class Provider:
         self._conclude(plan, report)
         self._metrics.last_apply.set(time.time())
 
-    def _carry_out(self, plan: Plan, deadline: Deadline) -> Report:
+    def _carry_out(self, plan: Plan, listing: Listing, deadline: Deadline) -> Report:
         writes = [write for strand in plan.strands for step in strand.steps for write in writes_of(step.operation)]
         added = [spec for verb, spec in writes if verb != "delete"]
+        self._journal.replace(unsettled(self._journal.vouchers, listing.records))
         self._journal.note((*extended(self._journal.vouchers, added), *plan.vouchers))
         run = Run(self._store, deadline, self._writers, self._failed)
         report = run.execute(plan)

@@ -103,6 +103,16 @@ def settle(vouchers: Iterable[Voucher], records: Iterable[Record], is_desired: I
     return Settlement((*claims, *remove), tuple(still_open), tuple(contested), tuple(claims))
 
 
+def unsettled(vouchers: Iterable[Voucher], records: Iterable[Record]) -> tuple[Voucher, ...]:
+    """Without sets that are there as a whole, or not at all: what a later call makes of them is no half."""
+    noted = tuple(vouchers)
+    rows: dict[str, list[Record]] = {voucher.name: [] for voucher in noted if voucher.is_whole}
+    for record in records:
+        if record.name in rows:
+            rows[record.name].append(record)
+    return tuple(voucher for voucher in noted if not voucher.is_whole or _half(voucher, rows[voucher.name]))
+
+
 def extended(vouchers: Iterable[Voucher], added: Iterable[RecordSpec]) -> tuple[Voucher, ...]:
     """Those that vouch for one of the records about to be written, which are then ours as well.
 

@@ -474,6 +474,32 @@ def test_a_replaced_text_that_could_not_be_removed_goes_with_the_next_listing(ho
     assert () == here.journal.vouchers
 
 
+def texts(*values: str) -> Endpoint:
+    return Endpoint("app.example.com", "TXT", values)
+
+
+@pytest.mark.parametrize("is_half", [False, True])
+@pytest.mark.parametrize("then", [("one",), ("one", "three"), ("three",), ("one", "two", "three")])
+def test_a_text_set_that_is_edited_before_external_dns_reads_again_keeps_all_its_texts(
+    house: Build, then: tuple[str, ...], is_half: bool
+) -> None:
+    """With `--txt-cache-interval` it may be sent anew, after a call that failed on something else, or on half of it."""
+    here = house()
+    here.store.fail("create", RecordError("refused"), name="other.example.com")
+    if is_half:
+        here.store.fail("create", RecordError("refused"), value="two")
+        here.store.fail("delete", RecordError("refused"), value="one")
+    with pytest.raises(ApplyFailed):
+        here.apply(create=[texts("one", "two"), a("other.example.com")])
+    here.store.heal()
+    here.store.fail("create", RecordError("refused"), name="other.example.com")
+
+    with pytest.raises(ApplyFailed):
+        here.apply(create=[a("other.example.com")], update_old=[texts("one", "two")], update_new=[texts(*then)])
+
+    assert sorted(then) == sorted(here.listed()["app.example.com"])
+
+
 def test_of_two_texts_that_replaced_each_other_one_stays(house: Build) -> None:
     """None of the removals succeeded, until the last note counts alone."""
     here = house()
