@@ -132,7 +132,8 @@ class ApiServer:
                         self._renew(access)
                     raise refusal(response.status, response.headers, response.read())
                 yield response
-        except Unreachable as error:
+        except Unreachable as error:  # no credentials; or who reads the answer finds none of the API in it
+            error.has_answered = has_answered
             self.reach.lost(error)
             raise
         except (urllib3.exceptions.HTTPError, OSError) as error:
@@ -149,6 +150,7 @@ class ApiServer:
                 try:
                     self._access = self._read()
                 except Unreachable as error:
+                    error.has_answered = False
                     self.reach.lost(error)
                     raise
             return self._access

@@ -40,11 +40,14 @@ class ScriptedApi:
         self._server = _Server(("127.0.0.1", 0), self._handler())
         threading.Thread(target=self._server.serve_forever, name="scripted-api", daemon=True).start()
 
+    @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self._server.server_port}"
+
     def kubeconfig(self, folder: Path) -> Path:
-        server = f"http://127.0.0.1:{self._server.server_port}"
         document = {
             "current-context": "x",
-            "clusters": [{"name": "x", "cluster": {"server": server}}],
+            "clusters": [{"name": "x", "cluster": {"server": self.url}}],
             "users": [{"name": "x", "user": {"token": "t"}}],
             "contexts": [{"name": "x", "context": {"cluster": "x", "user": "x"}}],
         }

@@ -18,10 +18,15 @@ import pytest
 from kubernetes.client import Configuration
 from kubernetes.config.incluster_config import InClusterConfigLoader
 
+from tests.kube.processes import wait_until
 from tests.support.certificates import Authority, bare_authority
+from tests.tunnelgw.sources.kubernetes.running import DEADLINE_S, QUICK, running
+from tests.tunnelgw.sources.kubernetes.scriptedapi import ScriptedApi, listing
+from tunnelgw.model.kinds import Kind
 from tunnelgw.sources.kubernetes.failures import Refused, Unreachable
 from tunnelgw.sources.kubernetes.kubeconfig import edition, load_configuration
 from tunnelgw.sources.kubernetes.server import ApiServer
+from tunnelgw.sources.kubernetes.watch import Restart
 
 SECRET = "geheim"  # looked for in messages
 
@@ -168,6 +173,32 @@ def test_a_plugin_that_goes_on_to_fail_is_not_run_for_each_who_asks(tmp_path: Pa
 
     assert loads_s == [0.0, 1.0, 3.0, 7.0, 15.0, 30.0, 45.0]
     server.close()
+
+
+def test_a_plugin_that_gives_credentials_again_is_followed_by_the_watches_of_all_kinds_soon(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As after a server that was away: what refers to several kinds would be judged by half."""
+
+    def chance(cap_s: float) -> float:
+        """Of each kind but one the second wait is long."""
+        is_soon = cap_s == QUICK.first_wait_s or threading.current_thread().name == "watch-services"
+        return 0.1 if is_soon else 3600.0
+
+    monkeypatch.setattr("backoff.full_jitter", chance)
+    followed = (Kind.HTTP_ROUTE, Kind.REFERENCE_GRANT)
+    with ScriptedApi() as api:
+        api.lists.put((200, listing([], "1")))
+        api.watches.put(api.stay)
+        path = tmp_path / "kubeconfig"
+        kubeconfig(tmp_path, api.url, plugin(tmp_path, None))
+        with running(path) as world:
+            away = [(kind, Restart.DISCONNECTED) for kind in followed]
+            assert wait_until(lambda: min(map(world.restarts.count, away)) > 1, DEADLINE_S)
+
+            plugin(tmp_path, SECRET)
+
+            assert world.store.wait_listed(followed, DEADLINE_S)
 
 
 def test_a_kubeconfig_that_has_been_mended_is_read_at_once(tmp_path: Path, url: str) -> None:
