@@ -50,6 +50,8 @@ class Difference:
     ) -> None:
         """`told` are the rows of the listing that external-dns was given last, `noted` what earlier calls left open."""
         self._told = told
+        records = tuple(records)
+        self._records = records
         self.successors: dict[tuple[str, str], str] = {}
         """What a noted text was to be replaced by, by name and noted text."""
         self._replaced: dict[tuple[str, str], str] = {}
@@ -323,38 +325,51 @@ class Difference:
                 detail = f"its ownership record {vouchers[0].name!r} cannot be held, so it would never be claimed again"
                 self.refuse(subject, RefusalReason.NO_OWNERSHIP, detail)
                 result.creates = []
-            elif not vouchers and (other := self._other_owner(subject)):
-                who = repr(excerpt(other, 100))
-                detail = (
-                    f"external-dns has seen an ownership record of {who} for it, and writes none beside that: it comes "
-                    f"when that one has gone; if {who} is gone for good, remove it by hand"
-                )
+            elif not vouchers and subject.owner and (detail := self._why_unclaimed(subject)):
                 self.refuse(subject, RefusalReason.NO_OWNERSHIP, detail)
                 result.creates = []
 
     def _vouchers_of(self, subject: Wish) -> list[Wish]:
         return [voucher for voucher in self.vouchers.get(subject.name, ()) if subject in self.subjects(voucher)]
 
-    def _other_owner(self, subject: Wish) -> str:
-        """Whose ownership record external-dns has seen, so that it sent none; empty where its own is there."""
+    def _why_unclaimed(self, subject: Wish) -> str:
+        """Why a record that comes without an ownership record would be nobody's; empty where its own is there."""
         names = usual_names(*subject.key)
         owners = {owner for name in names for owner in self._owners.get(name, ())}
-        if not subject.owner or subject.owner in owners:
+        if subject.owner in owners:
             return ""
-        owners |= {owner for name in names for owner in self._told_owners.get(name, ())}  # it may have gone since
+        seen = [row for name in names for row in self._told_texts.get(name, ())]
+        with_affix = self._told_with_affix_for(subject)
+        # An encrypted text may be its own.
+        own = [row for row in seen if owner_in(row.value) in ("", subject.owner)] + with_affix
+        if own and not any((row.name, row.value) in self._texts for row in own):
+            gone = repr(own[0].name)
+            return (
+                f"external-dns has seen its ownership record {gone}, which has gone since: both come in the next pass"
+            )
+        owners.update(owner_in(row.value) for row in seen)  # it may have gone since
         others = owners - {""}
-        if not others or others & self._taken_over or self._has_seen_its_own(subject):
+        if not others or others & self._taken_over or with_affix:
             return ""
-        return min(others)
+        who = repr(excerpt(min(others), 100))
+        return (
+            f"external-dns has seen an ownership record of {who} for it, and writes none beside that: it comes "
+            f"when that one has gone; if {who} is gone for good, remove it by hand"
+        )
 
     @cached_property
-    def _told_owners(self) -> dict[str, set[str]]:
-        """As `_owners`, in what external-dns has seen."""
-        found: dict[str, set[str]] = defaultdict(set)
+    def _told_texts(self) -> dict[str, list[Record]]:
+        """Of the names in `_owners`, what external-dns has seen."""
+        found: dict[str, list[Record]] = defaultdict(list)
         for row in self._told:
             if row.name in self._owners and row.type == "TXT" and row.is_enabled:
-                found[row.name].add(owner_in(row.value))
+                found[row.name].append(row)
         return found
+
+    @cached_property
+    def _texts(self) -> frozenset[tuple[str, str]]:
+        """Those that are served, by name and value."""
+        return frozenset((row.name, row.value) for row in self._records if row.type == "TXT" and row.is_enabled)
 
     @cached_property
     def _taken_over(self) -> frozenset[str]:
@@ -370,25 +385,26 @@ class Difference:
             if self._is_released(wish, row)
         )
 
-    def _has_seen_its_own(self, subject: Wish) -> bool:
-        """Under a name with a prefix or a suffix: then it looks at no other, whosever is there."""
+    def _told_with_affix_for(self, subject: Wish) -> list[Record]:
+        """What external-dns has seen of its own under names with a prefix or a suffix: then it looks at no other,
+        whosever is there."""
         words = words_in(subject.name.partition(".")[0])
+        found = []
         for owner in (subject.owner, ""):  # an encrypted text may be its own
-            names = min((self._told_with_affix[owner, word] for word in words), key=len, default=[])
-            if any(may_vouch_for(name, *subject.key) for name in names):
-                return True
-        return False
+            rows = min((self._told_with_affix[owner, word] for word in words), key=len, default=[])
+            found += [row for row in rows if may_vouch_for(row.name, *subject.key)]
+        return found
 
     @cached_property
-    def _told_with_affix(self) -> dict[tuple[str, str], list[str]]:
-        """Names of ownership records that have none of the usual ones, by owner and by each word in it."""
+    def _told_with_affix(self) -> dict[tuple[str, str], list[Record]]:
+        """Texts under names that are none of the usual ones, by owner and by each word in the name."""
         usual = {name for row in self._told for name in usual_names(row.name, row.type)}
-        found: dict[tuple[str, str], list[str]] = defaultdict(list)
+        found: dict[tuple[str, str], list[Record]] = defaultdict(list)
         for row in self._told:
             if row.type == "TXT" and row.is_enabled and row.name not in usual:
                 owner = owner_in(row.value)
                 for word in words_in(row.name):
-                    found[owner, word].append(row.name)
+                    found[owner, word].append(row)
         return found
 
     def _keep_what_refused_ones_replace(self) -> None:

@@ -12,7 +12,7 @@ records that vouch for it. The rules, each with its reason:
 4. The ownership record is written before the record it vouches for and removed after it: a record without its
    ownership record would never be claimed again, the other way round is cleaned up by a later pass. A text that only
    takes the place of one that says the same is written after its record, and only if that could be written. A record
-   that comes without one, since external-dns has seen that of another owner, is refused.
+   that comes without one, since external-dns has seen that of another owner or one that has gone since, is refused.
 5. Only enabled, user-defined rows are written. Protected names are left alone.
 
 Equal input gives equal output, in any order of rows and changes.

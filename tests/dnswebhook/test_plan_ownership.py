@@ -489,6 +489,22 @@ def test_what_comes_under_an_ownership_record_of_the_owner_that_external_dns_mig
     }
 
 
+@pytest.mark.parametrize("own_text", [text(), SECRET], ids=["readable", "encrypted"])
+@pytest.mark.parametrize("own", ["a-app", "a.app", "ed-a-app", "app-a"])
+@pytest.mark.parametrize("others", [[], [OTHERS_TEXT]], ids=["alone", "beside another owner's"])
+def test_what_comes_without_its_ownership_record_is_not_written_where_that_has_gone_since_it_was_seen(
+    own: str, own_text: str, others: list[Record]
+) -> None:
+    """external-dns sends none, since one was there. What it writes would never be claimed again."""
+    told = [row(f"{own}.example.com", "TXT", own_text), *others]
+    plan = planned(Changes(create=(address("192.0.2.1"),)), *others, told=told)
+
+    assert [] == steps(plan)
+    (refusal,) = plan.refusals
+    assert RefusalReason.NO_OWNERSHIP is refusal.reason
+    assert f"'{own}.example.com', which has gone since" in refusal.detail
+
+
 class CountedRows(tuple[Record, ...]):
     """How often it was read."""
 

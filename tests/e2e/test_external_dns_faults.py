@@ -7,6 +7,7 @@ every foreign row as it was.
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import ExitStack
+from dataclasses import replace
 from email.utils import formatdate
 from pathlib import Path
 from time import time
@@ -288,3 +289,34 @@ def test_a_record_made_by_hand_stays_beside_a_left_over_ownership_record_that_ca
     assert injected.strikes
     assert {one.ownership_name} == {row.name for row in left - scene.foreign - {by_hand}}
     assert store.held() == scene.foreign | {by_hand}
+
+
+def remove(store: UnifiView, row: HeldRow) -> None:
+    """As somebody does by hand."""
+    rows = store.held() - {row}
+    store.clear()
+    store.add(rows)
+
+
+@pytest.mark.parametrize("store", ["v2"], indirect=True)
+@pytest.mark.parametrize("extra", [[], ["--txt-prefix=ed-"]], ids=["usual", "with a prefix"])
+def test_a_record_whose_ownership_record_goes_between_listing_and_apply_comes_with_a_new_one(
+    scene: Scene, store: UnifiView, extra: list[str]
+) -> None:
+    """external-dns sends none, since it saw one. The record would be nobody's, and stay for good."""
+    external_dns = replace(scene.external_dns, extra=extra)
+    scene.desire({"a-dot": WANTED["a-dot"]})
+    assert external_dns.once().exit_code == 0, scene.daemon.tail
+    wanted = store.held()
+    remove(store, HeldRow("dot.example.org", "A", "192.0.2.7"))
+    (text,) = store.held() - scene.foreign
+
+    scene.recorder.before_next("POST", "/records", lambda: remove(store, text))
+    refused = external_dns.once()
+    left = store.held()
+    external_dns.once()
+
+    assert refused.exit_code != 0
+    assert left == scene.foreign
+    assert store.held() == wanted
+    assert external_dns.once().is_no_op

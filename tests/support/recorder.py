@@ -9,7 +9,7 @@ from __future__ import annotations
 import http.client
 import json
 import threading
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from types import TracebackType
@@ -47,6 +47,7 @@ class WebhookRecorder:
         address = urlsplit(webhook_url).netloc
         self._lock = threading.Lock()
         self._calls: list[Call] = []
+        self._before: dict[tuple[str, str], Callable[[], None]] = {}
         recorder = self
 
         class Handler(BaseHTTPRequestHandler):
@@ -77,6 +78,11 @@ class WebhookRecorder:
     def count(self, method: str, path: str) -> int:
         return sum(call.method == method and call.path == path for call in self.calls)
 
+    def before_next(self, method: str, path: str, act: Callable[[], None]) -> None:
+        """Do this once the next such call has come, before it goes on."""
+        with self._lock:
+            self._before[method, path] = act
+
     def forget(self) -> None:
         with self._lock:
             self._calls.clear()
@@ -95,6 +101,10 @@ class WebhookRecorder:
     def _pass_on(self, handler: BaseHTTPRequestHandler, address: str) -> None:
         body = handler.rfile.read(int(handler.headers.get("Content-Length") or 0))
         headers = dict(handler.headers.items())
+        with self._lock:
+            act = self._before.pop((handler.command, handler.path), None)
+        if act:
+            act()
         upstream = http.client.HTTPConnection(address, timeout=UPSTREAM_TIMEOUT_S)
         try:
             upstream.request(handler.command, handler.path, body or None, headers)
