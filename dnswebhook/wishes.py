@@ -115,6 +115,7 @@ class _Collector:
         self.changed: dict[str, set[str]] = defaultdict(set)
         for endpoint in self._all():
             self.changed[stored_name(endpoint.dns_name)].add(endpoint.record_type)
+        self.unclaimable = self._unclaimable()
         self.readings: dict[str, list[tuple[str, Reading]]] = defaultdict(list)
         """By name of the record, with its type."""
         self.writings: dict[str, list[Reading]] = defaultdict(list)
@@ -134,6 +135,19 @@ class _Collector:
     def _released(self) -> Iterator[Endpoint]:
         yield from self.changes.update_old
         yield from self.changes.delete
+
+    def _unclaimable(self) -> dict[str, str]:
+        """Names that go without ownership records, since those have protected names, and one of these."""
+        found: dict[str, str] = {}
+        if not self.protected.patterns:
+            return found
+        for endpoint in self._all():
+            if endpoint.record_type != "TXT" or not self.protected.matches(own_name := stored_name(endpoint.dns_name)):
+                continue
+            owned = owned_set(endpoint, self.changed)
+            if owned and owned.name != own_name:
+                found[owned.name] = own_name
+        return found
 
     def collect(self) -> Wishes:
         for endpoint in (*self.changes.create, *self.changes.update_new):
@@ -156,6 +170,10 @@ class _Collector:
         subject = owned.name if owned else name
         if self.protected.matches(name) or self.protected.matches(subject):
             detail = "the name is protected by --protect and was left as it is"
+            self.skips.append(Skip(SkipReason.PROTECTED, name, endpoint.record_type, detail))
+            return False
+        if own_name := self.unclaimable.get(subject):
+            detail = f"--protect matches {own_name!r}, its ownership record, without which it would never be claimed"
             self.skips.append(Skip(SkipReason.PROTECTED, name, endpoint.record_type, detail))
             return False
         # An ownership record that is its own subject may be one whose name does not tell whose it is.

@@ -166,6 +166,28 @@ def test_protected_names_are_skipped_with_their_ownership() -> None:
     assert () == plan.refusals
 
 
+@pytest.mark.parametrize("pattern", ["a-router.lan", "*-router.lan", "a-*"])
+@pytest.mark.parametrize("kind", ["create", "delete"])
+def test_a_record_whose_ownership_record_has_a_protected_name_is_left_alone_with_it(pattern: str, kind: str) -> None:
+    """Written without one it would never be claimed again; removed, it would leave one that claims what comes next."""
+    theirs = row("a-router.lan", "A", "192.0.2.9")
+    rows = [theirs, row("router.lan", "A", "192.0.2.1")] if kind == "delete" else [theirs]
+    both = (a("router.lan", "192.0.2.1"), ownership("router.lan", "A"))
+    of_other_type = (Endpoint("router.lan", "AAAA", ("2001:db8::1",)), ownership("router.lan", "AAAA"))
+    other = (Endpoint("other.lan", "AAAA", ("2001:db8::2",)), ownership("other.lan", "AAAA"))
+
+    changes = Changes(create=(*of_other_type, *other, *both))
+    if kind == "delete":
+        changes = Changes(create=other, delete=both)
+    plan = planned(changes, *rows, protected=ProtectedNames([pattern]))
+
+    assert {"other.lan", "aaaa-other.lan"} == {created(step).name for step in steps(plan)}
+    assert {(SkipReason.PROTECTED, "router.lan"), (SkipReason.PROTECTED, "a-router.lan")} <= {
+        (skip.reason, skip.name) for skip in plan.skips
+    }
+    assert () == plan.refusals
+
+
 def test_names_outside_the_filter_are_refused_but_ownership_follows_its_record() -> None:
     changes = Changes(
         create=(
