@@ -41,6 +41,20 @@ def test_the_authority_in_a_file_is_accepted(controller: Controller, open_store:
     assert store.list_records(deadline).records == ()
 
 
+def test_of_an_authority_in_a_file_it_is_said_that_it_is_read_at_the_start(
+    controller: Controller, open_store: OpenStore, deadline: Deadline, tmp_path: Path
+) -> None:
+    """Who exchanges it together with the controller's certificate finds the file right, and so does `check`."""
+    path = tmp_path / "ca.pem"
+    trustme.CA().cert_pem.write_to_path(str(path))
+    store = open_store(controller, ca_cert=path)
+    path.write_bytes(controller.ca_pem_path.read_bytes())
+
+    with pytest.raises(StoreUnreachable, match=f"reads {path} when it starts: restart it"):
+        store.list_records(deadline)
+    assert open_store(controller, ca_cert=path).list_records(deadline).records == ()
+
+
 def test_a_name_that_is_not_in_the_certificate_is_refused(open_store: OpenStore, deadline: Deadline) -> None:
     with Controller(uses_tls=True, certificate_names=("elsewhere.example.com",)) as controller:
         store = open_store(controller, ca_cert=controller.ca_pem_path)
