@@ -31,6 +31,7 @@ H2SPEC_VERSION = "2.2.1"
 CONNECT_CONFORMANCE_VERSION = "1.0.7"
 HELM_VERSION = "4.3.1"
 GATEWAY_API_VERSION = "1.6.1"
+OLD_GATEWAY_API_VERSION = "1.1.0"  # the oldest that serves GRPCRoute as v1
 CONFORMANCE_SOURCES = Path(__file__).resolve().parent.parent / "conformance" / "suite"
 LONGEST_ERROR_LINES = 40
 
@@ -117,9 +118,9 @@ def build_helm(work: Path, program: Path) -> None:
     shutil.move(work / "helm", program)
 
 
-def copy_gateway_api_crds(work: Path, crds: Path) -> None:
+def copy_gateway_api_crds(version: str, work: Path, crds: Path) -> None:
     """Folders `standard` and `experimental`."""
-    module = Path(download(f"sigs.k8s.io/gateway-api@v{GATEWAY_API_VERSION}", work)["Dir"])
+    module = Path(download(f"sigs.k8s.io/gateway-api@v{version}", work)["Dir"])
     crds.mkdir()
     for channel in ("standard", "experimental"):
         (crds / channel).mkdir()
@@ -151,7 +152,8 @@ TOOLS: dict[str, tuple[str, Callable[[Path, Path], None]]] = {
     "etcd": (ETCD_VERSION, build_etcd),
     "kube-apiserver": (KUBERNETES_VERSION, partial(build_of_kubernetes, "kube-apiserver")),
     "kubectl": (KUBERNETES_VERSION, partial(build_of_kubernetes, "kubectl")),
-    "gateway-api-crds": (GATEWAY_API_VERSION, copy_gateway_api_crds),
+    "gateway-api-crds": (GATEWAY_API_VERSION, partial(copy_gateway_api_crds, GATEWAY_API_VERSION)),
+    "old-gateway-api-crds": (OLD_GATEWAY_API_VERSION, partial(copy_gateway_api_crds, OLD_GATEWAY_API_VERSION)),
     "h2spec": (H2SPEC_VERSION, build_h2spec),
     "connect-conformance": (CONNECT_CONFORMANCE_VERSION, build_connect_conformance),
     "helm": (HELM_VERSION, build_helm),

@@ -100,13 +100,19 @@ _decode_policy = msgspec.json.Decoder(_Policy).decode
 def class_status(
     stored: msgspec.Raw, verdict: ClassVerdict, features: Sequence[str], generation: int, now: str
 ) -> Patch | None:
-    """`features` are the names of all that is served, in the order of the alphabet. Raises Outdated."""
+    """`features` are the names of all that is served, in the order of the alphabet. Raises Outdated.
+
+    With a release of Gateway API that we do not know they stay as they are: in another release the field may have
+    another shape, as it had in v1.1, and the API server would refuse all of the status.
+    """
     current = _decode_class(stored)
     conditions = merge_conditions(current.conditions, verdict.findings, CLASS_CONDITIONS, generation, now)
-    named = tuple({"name": feature} for feature in features[:MAX_FEATURES])
+    is_known = not any(finding.reason is Reason.UNSUPPORTED_VERSION for finding in verdict.findings)
+    named = tuple({"name": feature} for feature in features[:MAX_FEATURES]) if is_known else current.supported_features
     if (conditions, named) == (current.conditions, current.supported_features):
         return None
-    return {"conditions": conditions_json(conditions), "supportedFeatures": list(named)}
+    claimed = {"supportedFeatures": list(named)} if is_known else {}
+    return {"conditions": conditions_json(conditions), **claimed}
 
 
 def gateway_status(

@@ -35,18 +35,30 @@ class Cluster:
         folder: Path,
         channel: str = "experimental",
         without: Kind | None = None,
+        release: str = "gateway-api-crds",
     ) -> None:
-        """`channel`: of Gateway API. `without`: a kind of it that this cluster has never had."""
+        """`channel`: of Gateway API. `without`: a kind of it that this cluster has never had. `release`: as
+        `tests/programs/install.py` calls it.
+        """
         self.environment = environment
         self.admin = admin
         self.kubeconfig = folder / "kubeconfig"
-        gateway_api = require(lambda: find_program("gateway-api-crds")) / channel
-        manifests = [*gateway_api.glob("gateway.networking.k8s.io_*.yaml"), *(HELM / "crds").glob("*.yaml")]
         absent = {LATE, without and f"gateway.networking.k8s.io_{RESOURCES[without].plural}.yaml"}
-        for manifest in manifests:
-            if manifest.name not in absent and "_vap_" not in manifest.name:
+        for manifest in (*_gateway_api(release, channel), *(HELM / "crds").glob("*.yaml")):
+            if manifest.name not in absent:
                 admin.install_crd(manifest)
         self._make_account()
+
+    def upgrade_gateway_api(self, release: str = "gateway-api-crds", channel: str = "experimental") -> None:
+        """To another release than the one that is installed."""
+        there = {item["metadata"]["name"] for item in self.admin.call("GET", _CRDS)["items"]}
+        for manifest in _gateway_api(release, channel):
+            definition = yaml.safe_load(manifest.read_text())
+            name = definition["metadata"]["name"]
+            if name in there:
+                self.admin.call("PATCH", f"{_CRDS}/{name}", definition, "application/merge-patch+json")
+            else:
+                self.admin.define(definition)
 
     def create(self, kind: Kind, name: str, spec: Any = None, namespace: str = "", **fields: Any) -> Any:
         resource = RESOURCES[kind]
@@ -146,3 +158,10 @@ class Cluster:
         }
         answer = self.admin.call("POST", "/apis/authorization.k8s.io/v1/subjectaccessreviews", {"spec": spec})
         return bool(answer["status"]["allowed"])
+
+
+def _gateway_api(release: str, channel: str) -> list[Path]:
+    """The manifests of its kinds, in the order in which kubectl applies them."""
+    folder = require(lambda: find_program(release)) / channel
+    manifests = folder.glob("gateway.networking.k8s.io_*.yaml")
+    return sorted(manifest for manifest in manifests if "_vap_" not in manifest.name)

@@ -184,6 +184,18 @@ def test_a_class_says_which_features_are_served() -> None:
     assert class_status(stored(patch), verdict, ["Gateway", "HTTPRoute"], 1, LATER) is None
 
 
+def test_a_class_says_nothing_of_features_with_an_unknown_release_which_may_have_another_shape_for_them() -> None:
+    unknown = Finding(ConditionType.SUPPORTED_VERSION, Status.FALSE, Reason.UNSUPPORTED_VERSION, "v1.1.0")
+    verdict = ClassVerdict((ACCEPTED, unknown))
+
+    patch = class_status(stored({"supportedFeatures": ["Gateway"]}), verdict, ["Gateway", "HTTPRoute"], 1, NOW)
+
+    assert patch is not None
+    assert conditions(patch) == {"Accepted": ("True", "Accepted"), "SupportedVersion": ("False", "UnsupportedVersion")}
+    assert "supportedFeatures" not in patch
+    assert class_status(stored(patch), verdict, ["Gateway", "HTTPRoute"], 1, LATER) is None
+
+
 def test_a_listener_set_has_conditions_and_listeners_of_its_own() -> None:
     verdict = ListenerSetVerdict(Key("infra", "gw"), "shared", (ACCEPTED,), (LISTENER,))
 

@@ -8,7 +8,7 @@ from http import HTTPStatus
 import msgspec
 
 from tunnelgw.model.kinds import Resource
-from tunnelgw.sources.kubernetes.failures import UNREADABLE, Refused, Unreachable
+from tunnelgw.sources.kubernetes.failures import UNREADABLE, ApiServerError, Refused, Unreachable
 from tunnelgw.sources.kubernetes.server import ApiServer
 
 
@@ -19,8 +19,16 @@ class _Served(msgspec.Struct):
     resources: list[Named] = []
 
 
+class _Group(msgspec.Struct):
+    class Version(msgspec.Struct):
+        version: str
+
+    versions: list[Version] = []
+
+
 # Made before there are threads: a type that one of them makes msgspec learn is half known to the others, which crashes.
 _decode_served = msgspec.json.Decoder(_Served).decode
+_decode_group = msgspec.json.Decoder(_Group).decode
 
 
 def find(server: ApiServer, resource: Resource) -> str | None:
@@ -33,18 +41,34 @@ def find(server: ApiServer, resource: Resource) -> str | None:
     for version in resource.versions:
         path = f"/apis/{resource.group}/{version}"
         try:
-            served = _decode_served(server.request("GET", path))
+            is_served = _is_named(server, resource, version)
         except Refused as refusal:
             if refusal.status_code != HTTPStatus.NOT_FOUND:
                 raise
-            if _is_served(server, f"{path}/{resource.plural}"):
-                return f"{path}/{resource.plural}"
-        except UNREADABLE as error:
-            raise Unreachable(f"GET {path}: not a list of resources: {error}") from error
-        else:
-            if any(each.name == resource.plural for each in served.resources):
-                return f"{path}/{resource.plural}"
+            is_served = _is_served(server, f"{path}/{resource.plural}")
+        if is_served:
+            return f"{path}/{resource.plural}"
     return None
+
+
+def other_versions(server: ApiServer, resource: Resource) -> tuple[str, ...]:
+    """In which a kind is served that is served in none of ours. Empty also while that cannot be known."""
+    path = f"/apis/{resource.group}"
+    try:
+        versions = [each.version for each in _decode_group(server.request("GET", path)).versions]
+        served = tuple(version for version in versions if _is_named(server, resource, version))
+    except (ApiServerError, *UNREADABLE):
+        return ()
+    return served if set(served).isdisjoint(resource.versions) else ()
+
+
+def _is_named(server: ApiServer, resource: Resource, version: str) -> bool:
+    path = f"/apis/{resource.group}/{version}"
+    try:
+        served = _decode_served(server.request("GET", path))
+    except UNREADABLE as error:
+        raise Unreachable(f"GET {path}: not a list of resources: {error}") from error
+    return any(each.name == resource.plural for each in served.resources)
 
 
 def _is_served(server: ApiServer, path: str) -> bool:

@@ -32,7 +32,7 @@ from daemonkit.waits import doubling
 from tunnelgw.model.kinds import Kind, Resource
 from tunnelgw.model.meta import Key, Object
 from tunnelgw.sources.kubernetes.decode import Event, ObjectDecoder, Rejected
-from tunnelgw.sources.kubernetes.discovery import Bell, find
+from tunnelgw.sources.kubernetes.discovery import Bell, find, other_versions
 from tunnelgw.sources.kubernetes.failures import ApiServerError, Refused, Unreachable
 from tunnelgw.sources.kubernetes.server import ApiServer
 from tunnelgw.sources.references import REFERRING, WITH_DATA
@@ -134,7 +134,8 @@ class Watch:
         self._forbidden_since_s = math.inf
         self._is_behind = False
         """What the store was told of it."""
-        self._is_missed = False
+        self._missed: tuple[str, ...] | None = None
+        """While the kind is not there: the versions in which it is served instead, as was told."""
         self._common = common
         self._limited = _log.every(60.0)
 
@@ -172,15 +173,25 @@ class Watch:
     def _await_kind(self, heard: int) -> None:
         self._store.set_absent(self._kind)
         self._caught_up()
-        if not self._is_missed:
-            self._is_missed = True
+        instead = other_versions(self._server, self._resource)
+        if self._missed is None:
             self._waits = self._new_waits()
-            # Where it was, somebody may have taken more away than was meant: what was made of its objects goes too.
-            say = _log.warning if self._cause is Restart.REMOVED else _log.info
-            say("kind is not installed, waiting for its CRD", kind=str(self._kind), group=self._resource.group)
+        if self._missed != instead:
+            self._missed = instead
+            self._say_missed(instead)
         # A definition is served a moment after it was made, so a ring makes us look several times.
         if self._bell.wait(heard, min(self._timing.poll_s, next(self._waits) * _STRETCH)):
             self._waits = self._new_waits()
+
+    def _say_missed(self, instead: tuple[str, ...]) -> None:
+        fields = {"kind": str(self._kind), "group": self._resource.group}
+        if instead:  # its objects are there, and do nothing
+            message = "kind is served in other versions only, its objects are not read"
+            _log.warning(message, **fields, versions=list(instead), wanted=list(self._resource.versions))
+            return
+        # Where it was, somebody may have taken more away than was meant: what was made of its objects goes too.
+        say = _log.warning if self._cause is Restart.REMOVED else _log.info
+        say("kind is not installed, waiting for its CRD", **fields)
 
     def _list(self, path: str) -> str:
         """Tell the store all objects; returns their version. One page at a time, and only all of them together."""
@@ -202,8 +213,8 @@ class Watch:
                 break
         self._store.replace(self._kind, items, rejected)
         self._notice(items)
-        if self._is_missed:
-            self._is_missed = False
+        if self._missed is not None:
+            self._missed = None
             _log.info("kind is installed now", kind=str(self._kind), path=path)
         return page.version
 

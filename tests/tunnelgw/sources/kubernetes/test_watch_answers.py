@@ -41,6 +41,12 @@ def names(world: World) -> set[str]:
     return {key.name for key in world.change.snapshot.all(Kind.HTTP_ROUTE)}
 
 
+def fields_of(caplog: pytest.LogCaptureFixture, message: str, kind: str) -> list[dict[str, object]]:
+    """Of each such line about the kind."""
+    found = [getattr(record, FIELDS_ATTRIBUTE)[1] for record in caplog.records if record.getMessage() == message]
+    return [fields for fields in found if fields["kind"] == kind]
+
+
 def query(api: ScriptedApi) -> dict[str, str]:
     return api.asked.get(timeout=60)
 
@@ -498,6 +504,35 @@ def test_a_kind_that_is_served_before_it_is_named_is_not_taken_for_absent(api: S
 
         assert names(world) == {"a"}
         assert Kind.HTTP_ROUTE not in change.snapshot.absent
+
+
+def test_a_kind_that_is_served_in_other_versions_only_is_absent_and_told_of_with_them(
+    api: ScriptedApi, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Of Gateway API v1.1 to v1.3 for example, BackendTLSPolicy: somebody wrote objects, and nothing comes of them."""
+    caplog.set_level("INFO")
+    not_found = (404, {"code": 404, "reason": "NotFound"})
+    group = GROUP.rpartition("/")[0]
+    api.refusals[GROUP] = 200, {"resources": [{"name": "others"}]}
+    api.refusals[f"{group}/v1alpha2"] = 200, {"resources": [{"name": "httproutes"}]}
+    api.refusals[group] = 200, {"versions": [{"version": "v1"}, {"version": "v1alpha2"}, {"version": "v1alpha3"}]}
+    api.refusals[f"{group}/v1alpha3"] = 200, {"resources": [{"name": "backendtlspolicies"}]}
+    api.refusals[ROUTES] = not_found
+
+    with running(api.kubeconfig(tmp_path)) as world:
+        change = world.until(lambda change: True, "the first listing")
+        assert Kind.HTTP_ROUTE in change.snapshot.absent
+        said = "kind is served in other versions only, its objects are not read"
+        assert wait_until(lambda: bool(fields_of(caplog, said, "HTTPRoute")), DEADLINE_S)
+        assert fields_of(caplog, said, "HTTPRoute")[0]["versions"] == ["v1alpha2"]
+
+        api.lists.put((200, listing([route("a")], "5")))
+        api.watches.put(api.stay)
+        del api.refusals[ROUTES], api.refusals[GROUP]
+
+        world.until_here(Kind.HTTP_ROUTE, Key("default", "a"))
+        assert wait_until(lambda: bool(fields_of(caplog, "kind is installed now", "HTTPRoute")), DEADLINE_S)
+        assert len(fields_of(caplog, said, "HTTPRoute")) == 1
 
 
 def test_a_kind_of_which_neither_name_nor_list_can_be_had_is_absent_as_far_as_can_be_known(
