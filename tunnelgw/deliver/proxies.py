@@ -19,6 +19,12 @@ log = get_logger(__name__)
 
 _MAX_CONFLICTS = 3
 """In a row: more means that somebody else keeps writing."""
+_MANY_REPLACED = 3
+"""Visits in a row that found another document than ours: once may be a slip."""
+_REPLACED = (
+    "somebody else keeps replacing its document, for example another controller that names this proxy, so that ours is "
+    "served only at times"
+)
 
 
 class DocumentParcel(msgspec.Struct, frozen=True):
@@ -51,6 +57,8 @@ class ProxyTarget:
         self._is_by_name = endpoint.is_by_name
         self._held_digest = ""
         self._held_version: int | None = None
+        self._replaced = 0
+        """Visits in a row that found a document of somebody else."""
 
     def close(self) -> None:
         self._client.close()
@@ -69,8 +77,10 @@ class ProxyTarget:
             loaded = self._client.loaded()
             loaded_version = loaded.version if loaded is not None else None
             has_problems = loaded is not None and loaded.has_problems
-            if is_visit and loaded_version == self._held_version and not has_problems:
-                return ()
+            if is_visit and loaded_version == self._held_version:
+                self._replaced = 0
+                if not has_problems:
+                    return ()
             if is_visit and loaded_version != self._held_version:
                 log.warning(
                     "proxy does not hold what it was sent, sending it again",
@@ -81,10 +91,13 @@ class ProxyTarget:
             self._held_version = loaded_version
         # With its own version a document that is loaded already, perhaps by another controller, is not loaded again.
         version = (self._held_version or 0) + (0 if is_visit and self._held_version is not None else 1)
-        for _ in range(_MAX_CONFLICTS):
+        for attempt in range(_MAX_CONFLICTS):
             try:
-                return self._put(parcel, version)
+                remarks = self._put(parcel, version)
+                return (*remarks, *self._replacements())
             except VersionConflict as conflict:
+                if is_visit and not attempt:
+                    self._replaced += 1
                 self._held_version = conflict.loaded
                 version = conflict.loaded + 1
             except Undelivered as failure:
@@ -92,6 +105,9 @@ class ProxyTarget:
                     self._held_version = None  # a version that is no proxy's would be refused for ever
                 raise
         raise Undelivered("somebody else keeps replacing its document")
+
+    def _replacements(self) -> tuple[Remark, ...]:
+        return (Remark(RemarkKind.REPLACED, self.name, _REPLACED),) if self._replaced >= _MANY_REPLACED else ()
 
     def _replace(self, parcel: DocumentParcel, over: int) -> tuple[Remark, ...]:
         loaded = self._client.loaded()

@@ -8,6 +8,8 @@ import msgspec
 class RemarkKind(StrEnum):
     PORT = "port"
     """A proxy holds the document, but cannot do a part of it now: `subject` is the path of the field."""
+    REPLACED = "replaced"
+    """A proxy holds the document, but not for long: somebody else keeps sending it others."""
     CONFLICT = "conflict"
     """Somebody else's rule has the hostname `subject`."""
     FOREIGN_RULE = "foreign rule"
@@ -45,4 +47,9 @@ class Receipt(msgspec.Struct, frozen=True):
 
     @property
     def is_current(self) -> bool:
-        return self.held == self.wanted and not self.error
+        return self.held == self.wanted and not self.error and not self.replaced
+
+    @property
+    def replaced(self) -> str:
+        """Who keeps putting something else in its place, in words; empty: nobody does."""
+        return next((remark.message for remark in self.remarks if remark.kind is RemarkKind.REPLACED), "")

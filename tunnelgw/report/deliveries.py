@@ -42,7 +42,7 @@ def delivered(
     """`tunnelgw.dev/Delivered`. `expected`: how many proxies there are. `has_tunnel`: its receipt is awaited too."""
     if not expected:
         return _failed("no proxy is known for this data plane: see --proxy-endpoints and --proxy-service")
-    errors = [f"proxy {receipt.target}: {receipt.error}" for receipt in proxies if receipt.error]
+    errors = [f"proxy {receipt.target}: {error}" for receipt in proxies if (error := receipt.error or receipt.replaced)]
     if tunnel is not None and tunnel.error:
         errors.append(f"{tunnel.target}: {tunnel.error}")
     if errors:

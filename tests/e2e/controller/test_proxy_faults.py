@@ -9,7 +9,9 @@ from pathlib import Path
 
 from tests.e2e.controller.arena import Arena, hostnames, until_serves
 from tests.e2e.controller.fronts import Asked, Front
-from tests.proxy.site import DEADLINE_S, Proxy, eventually
+from tests.proxy.site import DEADLINE_S, Proxy, eventually, reserved_port
+from tests.support.provider import Provider
+from tests.tunnelgw.sources.cluster import Cluster
 from tunnelgw.model.kinds import Kind
 from tunnelgw.report.holdback import MAX_HOLD_BACK_S
 
@@ -187,6 +189,26 @@ def test_two_controllers_at_once_agree(arena: Arena, proxy: Proxy) -> None:
 
         eventually(is_quiet, "nothing is written any more")
         until_serves(proxy, "c.example.org")
+
+
+def test_of_two_controllers_that_want_different_things_of_a_proxy_both_tell(
+    arena: Arena, cluster: Cluster, provider: Provider, proxy: Proxy
+) -> None:
+    """Each undoes what the other has done, and neither is served all the time."""
+    others = Arena(cluster, provider)
+    with reserved_port() as port, arena.controller(proxies=[proxy]):
+        for each, hostname in ((arena, "a.example.org"), (others, "b.example.org")):
+            each.gateway(each.gateway_class(tunnel_id=None, direct="127.0.0.1"), port=port)
+            each.route("web", hostname)
+        arena.until(Kind.GATEWAY, "gw", DELIVERED, "True")
+
+        with others.controller(proxies=[proxy]):
+            for each in (arena, others):
+                delivered = each.until(Kind.GATEWAY, "gw", DELIVERED, "False")
+                assert "somebody else keeps replacing its document" in delivered["message"]
+
+        arena.until(Kind.GATEWAY, "gw", DELIVERED, "True")
+        until_serves(proxy, "a.example.org")
 
 
 def test_a_document_from_a_clock_that_was_ahead_is_replaced_all_the_same(arena: Arena, proxy: Proxy) -> None:

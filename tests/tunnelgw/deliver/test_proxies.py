@@ -17,6 +17,7 @@ from tests.support.socketbackend import Dialogue, SocketBackend
 from tunnelgw.deliver.configclient import ConfigClient, ConfigEndpoint, Loaded, PutAnswer, VersionConflict
 from tunnelgw.deliver.courier import Undelivered, Withheld
 from tunnelgw.deliver.proxies import DocumentParcel, ProxyTarget
+from tunnelgw.deliver.receipts import RemarkKind
 
 
 def parcel(host: str) -> DocumentParcel:
@@ -356,6 +357,23 @@ def test_a_proxy_that_holds_something_else_is_told_in_the_log(caplog: pytest.Log
 
         assert seen == [b"HEAD", b"PUT", b"HEAD", b"PUT"]
     assert "proxy does not hold what it was sent, sending it again" in caplog.messages
+
+
+def test_who_keeps_replacing_a_document_is_remarked_until_a_visit_finds_ours() -> None:
+    """Another controller, for example, that names the same proxy and has other Gateways."""
+    with Proxy() as proxy:
+        ours, theirs = target_of(proxy), target_of(proxy)
+        ours.deliver(parcel("a.example"))
+        told = []
+        for _ in range(4):
+            theirs.deliver(parcel("b.example"))
+            told.append([remark.kind for remark in ours.deliver(parcel("a.example"))])
+
+        assert told == [[], [], [RemarkKind.REPLACED], [RemarkKind.REPLACED]]
+        assert hosts(proxy)[1] == ["a.example"]
+        assert ours.deliver(parcel("a.example")) == ()
+        ours.close()
+        theirs.close()
 
 
 def test_of_two_controllers_that_want_the_same_each_leaves_the_other_s_version() -> None:

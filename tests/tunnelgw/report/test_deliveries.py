@@ -38,6 +38,17 @@ def test_whoever_fails_is_named_with_the_reason() -> None:
     assert message == "proxy http://10.0.0.2:8082: connection refused; tunnel 6f1c: authentication failed"
 
 
+def test_a_proxy_whose_document_somebody_else_keeps_replacing_does_not_count_as_one_that_holds_it() -> None:
+    contested = msgspec.structs.replace(HELD, remarks=(Remark(RemarkKind.REPLACED, HELD.target, "by somebody else"),))
+
+    assert said(delivered([HELD, contested], 2, None)) == (
+        Status.FALSE,
+        Reason.DELIVERY_FAILED,
+        f"proxy {HELD.target}: by somebody else",
+    )
+    assert (HELD.is_current, contested.is_current) == (True, False)
+
+
 def test_of_many_failures_some_are_shown_and_the_others_counted() -> None:
     many = [msgspec.structs.replace(DOWN, target=f"p{number}") for number in range(7)]
 
