@@ -205,7 +205,7 @@ class H2Connection:
     def on_window_closed(self, stream: H2Stream) -> None:
         stream.is_waiting = True
         codec, stream_id = self._codec, stream.stream_id
-        if stream_id in self._streams and (not codec.has_send_window or codec.sendable(stream_id)):
+        if stream_id in self._streams and (not codec.has_send_window or not codec.awaits_credit(stream_id)):
             self.turns.wait(stream)
 
     def _on_window_opened(self, stream_id: int) -> None:

@@ -164,13 +164,17 @@ class Connection(Receiving):
                 stream.receive_window.available -= self._leeway_bytes
 
     def _grow_send_windows(self, growth: int) -> None:
+        least = self._least_bytes
+        if self._is_window_tiny and least > 1:
+            self._least_bytes = 1
+            self._events.append(events.WindowUpdated(0))
         for stream in self._streams.values():
             before = stream.send_window
             try:
                 stream.send_window = widened(before, growth, stream.stream_id)
             except RemoteProtocolError as error:
                 raise RemoteProtocolError(error.code, error.reason) from None
-            if before <= 0 < stream.send_window and stream.is_local_open:
+            if before < least and stream.send_window > 0 and stream.is_local_open:
                 self._events.append(events.WindowUpdated(stream.stream_id))
 
     def _on_ping(self, flags: int, stream_id: int, payload: bytes) -> None:

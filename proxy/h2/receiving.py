@@ -7,7 +7,7 @@ stream identifier and the payload of one frame, changes the stream, appends even
 import sys
 
 from proxy.h2 import events, frames
-from proxy.h2.abuse import Flood, FloodGuard, Limits
+from proxy.h2.abuse import DRIBBLE_BYTES, Flood, FloodGuard, Limits
 from proxy.h2.blocks import Assembly, header_fragment
 from proxy.h2.errors import ErrorCode, RemoteProtocolError, protocol_error
 from proxy.h2.events import Event
@@ -267,15 +267,18 @@ class Receiving(Sending):
             return
         if not increment:
             raise protocol_error("window increment 0, want 1 to 2^31-1", stream_id)
+        if increment < DRIBBLE_BYTES:
+            self._gather_credit()
+        least = self._least_bytes
         if stream is not None:
             before = stream.send_window
             stream.send_window = widened(before, increment, stream_id)
-            if before <= 0 < stream.send_window and stream.is_local_open:
+            if before < least and stream.send_window > 0 and stream.is_local_open:
                 self._events.append(events.WindowUpdated(stream_id))
         else:
             before = self._send_window
             self._send_window = widened(before, increment, 0)
-            if before <= 0:
+            if before < least and self._send_window > 0:
                 self._events.append(events.WindowUpdated(0))
 
     def _on_late_frame(self, stream_id: int, what: str) -> None:

@@ -46,6 +46,8 @@ class Sending:
         self._streams = self._table.live
         self._output: list[bytes | memoryview] = []
         self._send_window = INITIAL_WINDOW_BYTES
+        # With less of a window than that, only the last of a piece is sent.
+        self._least_bytes = 1
         self._receive_window = SharedWindow(settings.connection_window_bytes)
         self._pool = Pool(settings.stream_window_bytes, settings.max_stream_window_bytes, settings.window_pool_bytes)
         if not is_server:
@@ -87,8 +89,8 @@ class Sending:
 
     @property
     def has_send_window(self) -> bool:
-        """The connection's window is open. After it was not, `WindowUpdated` of stream 0 comes."""
-        return self._send_window > 0
+        """The connection's window is open. After it was not, `WindowUpdated` of stream 0 comes, once or more often."""
+        return self._send_window >= self._least_bytes
 
     @property
     def send_window_bytes(self) -> int:
@@ -104,11 +106,28 @@ class Sending:
         return stream_id in self._streams
 
     def sendable(self, stream_id: int) -> int:
-        """How many bytes `send_data` would take now. After 0 a `WindowUpdated` event comes, of the stream or of 0."""
+        """How many bytes the windows let through now. After 0 a `WindowUpdated` event comes, of the stream or of 0."""
         stream = self._streams.get(stream_id)
         if stream is None or not stream.is_local_open:
             return 0
         return max(0, min(stream.send_window, self._send_window))
+
+    def awaits_credit(self, stream_id: int) -> bool:
+        """`send_data` takes nothing of what is more than the windows let through. `WindowUpdated` events will come."""
+        return self.sendable(stream_id) < self._least_bytes
+
+    def _gather_credit(self) -> None:
+        """The peer gives credit back in small pieces, perhaps as it got them. Each would leave as a frame, come back as
+        credit of the same size, and so on for ever: bodies would end up in frames of a few bytes. From now on small
+        credit waits for more, and more comes, since the peer has not given back yet what else its window had room for.
+        """
+        if not self._is_window_tiny:
+            self._least_bytes = DRIBBLE_BYTES
+
+    @property
+    def _is_window_tiny(self) -> bool:
+        """Small credit may be all that the peer has room for."""
+        return self.peer.initial_window_bytes < 4 * DRIBBLE_BYTES
 
     # -- messages ----------------------------------------------------------------------------------------------------
 
@@ -135,7 +154,7 @@ class Sending:
             self._queue_block(stream, self._encoder.trailers(fields), end_stream=True)
 
     def send_data(self, stream_id: int, data: bytes | memoryview, end_stream: bool = False) -> int:
-        """Queue as much of `data` as the windows let through; returns how much that was.
+        """Queue as much of `data` as the windows let through; returns how much that was, 0 if it would be very little.
 
         `end_stream` takes effect only when all of it was taken. `data` must not change until it has been sent. A stream
         that is gone takes nothing.
@@ -150,9 +169,9 @@ class Sending:
         room = min(stream.send_window, self._send_window)
         # Nothing, with the end, needs no window; there may be less than none of that (6.9.2).
         if size > room and size:
-            size, end_stream = max(0, room), False
-            if not size:
+            if room < self._least_bytes:
                 return 0
+            size, end_stream = room, False
             if size < DRIBBLE_BYTES:
                 self._guard.dribbles_sent += 1
         stream.send_window -= size

@@ -1,6 +1,8 @@
 """Windows both ways: nothing is overdrawn, credit comes back for what was released and for nothing else."""
 
+import math
 import sys
+from collections import deque
 
 import pytest
 
@@ -250,6 +252,63 @@ def test_a_window_that_is_open_already_is_no_news() -> None:
     updates = frames.encode_window_update(1, 5) + frames.encode_window_update(0, 5)
 
     assert [] == server.receive(updates, 0.0)
+
+
+def test_credit_that_comes_back_frame_by_frame_does_not_end_in_frames_of_a_few_bytes() -> None:
+    """As gunicorn gives it. A window of 65,535 leaves a byte of a piece of 64 KiB, and credit for that byte lets
+    through another one, and so on for ever.
+    """
+    server = answering(65_535)
+    body = memoryview(bytes(4_000_000))
+    unread: deque[int] = deque()
+    sizes = []
+    rest = body[:65_536]
+    position = len(rest)
+
+    while position < len(body) or rest:
+        rest = rest[server.send_data(1, rest) :]
+        if not rest:
+            rest = body[position : position + 65_536]
+            position += len(rest)
+            continue
+        unread += [len(f.payload) for f in sent_frames(server.data_to_send())]
+        size = unread.popleft()
+        sizes.append(size)
+        credit = frames.encode_window_update(0, size) + frames.encode_window_update(1, size)
+        assert not any(isinstance(event, ConnectionTerminated) for event in server.receive(credit, 0.0))
+
+    # At most the last of each piece.
+    assert sum(size < 256 for size in sizes) <= math.ceil(len(body) / 65_536)
+
+
+def gathering(window_bytes: int) -> Connection:
+    """`answering`, with a byte of that window left, and a peer that has given as little back."""
+    server = answering(window_bytes)
+    assert window_bytes == server.send_data(1, bytes(window_bytes + 1_000))
+    server.receive(frames.encode_window_update(1, 1), 0.0)
+    assert 0 == server.send_data(1, bytes(1_000))
+    return server
+
+
+def test_the_last_of_a_piece_needs_no_more_credit_than_it_has_bytes() -> None:
+    """The peer may know how many are missing, and give no more."""
+    server = gathering(2_000)
+
+    events = server.receive(frames.encode_window_update(1, 99), 0.0)
+
+    assert [1] == [event.stream_id for event in events if isinstance(event, WindowUpdated)]
+    assert 100 == server.send_data(1, bytes(100), end_stream=True)
+    assert 0 == server.stream_count
+
+
+def test_small_credit_of_a_peer_that_has_made_its_windows_tiny_is_used_as_it_comes() -> None:
+    server = gathering(1_024)
+    server.receive(frames.encode_window_update(1, 9), 0.0)
+
+    events = server.receive(frames.encode_settings([(4, 1_020)]), 0.0)
+
+    assert [0, 1] == [event.stream_id for event in events if isinstance(event, WindowUpdated)]
+    assert 6 == server.send_data(1, bytes(1_000))
 
 
 @pytest.mark.parametrize("left_bytes", [0, -5])
