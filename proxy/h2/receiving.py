@@ -196,6 +196,9 @@ class Receiving(Sending):
             self._take(stream, size, len(data))
         end_stream = flags & frames.END_STREAM == frames.END_STREAM
         if data:
+            if stream.is_bodiless:
+                self._end_with_head(stream_id)
+                return
             self._count_body(stream, len(data))
         elif not end_stream:
             self._guard.count(Flood.EMPTY_DATA)
@@ -248,10 +251,17 @@ class Receiving(Sending):
             self._output.append(frames.encode_window_update(stream_id, increment))
         self._release_to_connection(size)
 
+    def _end_with_head(self, stream_id: int) -> None:
+        """A body where there can be none, as servers send that leave HEAD to applications which do not look at it.
+
+        The response was whole with its head, which has been told of. What comes after it ends with the stream.
+        """
+        self._guard.resets_sent += 1
+        self._reset(stream_id, ErrorCode.PROTOCOL_ERROR)
+        self._events.append(events.DataReceived(stream_id, b"", True))
+
     @staticmethod
     def _count_body(stream: Stream, size: int) -> None:
-        if stream.is_bodiless:
-            raise protocol_error("DATA in a response that has no body", stream.stream_id)
         if stream.expected_bytes != UNKNOWN_LENGTH:
             stream.expected_bytes -= size
             if stream.expected_bytes < 0:

@@ -115,6 +115,28 @@ def test_a_connection_remembers_no_upload_that_ended_while_it_waited_for_a_windo
         assert w.backend().connections == 1
 
 
+@pytest.mark.parametrize(("method", "status"), [(b"HEAD", b"200"), (b"GET", b"204"), (b"GET", b"304")])
+def test_a_response_that_has_no_body_is_whole_although_one_comes(method: bytes, status: bytes) -> None:
+    """Servers that leave HEAD to applications send what those give. It costs nothing else on the connection either, be
+    it said often."""
+
+    def say_too_much(peer: H2Peer, event: h2.events.Event) -> None:
+        if isinstance(event, h2.events.StreamEnded):
+            peer.h2.send_headers(event.stream_id, [(b":status", status), (b"content-length", b"5")])
+            peer.h2.send_data(event.stream_id, b"hel")
+            peer.h2.send_data(event.stream_id, b"lo", end_stream=True)
+
+    with backend(speaks(say_too_much)) as peer, world() as w:
+        w.use(h2c(peer.address))
+        other = w.get(method=b"POST", end_stream=False)
+        answers = [w.fetch(method=method) for _ in range(300)]
+
+        assert {(int(status), b"", None)} == {
+            (answer.status_code, bytes(answer.body), answer.failure) for answer in answers
+        }
+        assert (other.failure, w.backend().in_flight, peer.connections) == (None, 1, 1)
+
+
 def test_a_backend_hears_at_once_that_a_request_was_cancelled() -> None:
     resets: list[int | None] = []
 
