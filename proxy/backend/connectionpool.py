@@ -3,7 +3,7 @@
 A request takes the connection that was used last, else it waits for whichever comes first: one that becomes free, or
 the new one that is opened for it. Where connections carry several requests (HTTP/2), or may turn out to, one at a time
 is opened for all that wait. Waiting ends with `connect_timeout`. Another is opened, too, before slow readers have taken
-up the window of one, since that stops all other responses on it.
+up the window of one, since that stops all other responses on it; and for an upload where others have taken it up.
 """
 
 import socket
@@ -80,17 +80,24 @@ class ConnectionPool:
             return
         crowded = None
         for carrier in self._multiplexed:
-            if carrier.has_room and not carrier.is_crowded:
+            if carrier.has_room and not carrier.is_crowded and (request.end_stream or not carrier.is_stopped):
                 carrier.begin(request)
                 return
             if carrier.has_room:
                 crowded = carrier
-        if crowded is None:
+        if crowded is None or (not request.end_stream and crowded.is_stopped and self._may_wait):
             self._wait(request)
             return
         crowded.begin(request)
         if not self._connecting and self._circuit.has_connection_left and not self._is_retired:
             self._open()
+
+    @property
+    def _may_wait(self) -> bool:
+        """For a better connection than there is, and no request is refused for that."""
+        circuit = self._circuit
+        has_another = bool(self._connecting) or circuit.has_connection_left
+        return has_another and circuit.pending < circuit.limits.max_pending
 
     def leave(self, request: Request) -> None:
         """It was cancelled while it waited."""
@@ -118,7 +125,19 @@ class ConnectionPool:
             if self._circuit.has_connection_left:
                 self._open()
             elif not self._owner.make_room():
+                self._make_do()
                 return
+
+    def _make_do(self) -> None:
+        """There will be no other connection: those who wait for the window of one take it as it is."""
+        for link in list(self._multiplexed):
+            while self._waiting and link.has_room:
+                self._begin(next(iter(self._waiting)), link)
+
+    def _begin(self, request: Request, link: H2Link) -> None:
+        self._take(request)
+        if link.begin(request):
+            request.receiver.on_backend_open()
 
     def _wait(self, request: Request) -> None:
         circuit = self._circuit
@@ -146,6 +165,10 @@ class ConnectionPool:
             request.deadline = None
 
     def _expire(self, request: Request) -> None:
+        for link in self._multiplexed:
+            if link.has_room:
+                self._begin(request, link)
+                return
         self._take(request)
         detail = f"{self._text}: waited {self._shared.connect_timeout_s:g} s for a new connection"
         request.fail(self.lack() or Failure(Reason.CONNECT_TIMEOUT, detail, is_unprocessed=True))
@@ -194,6 +217,7 @@ class ConnectionPool:
 
     def _fail_waiting(self, failure: Failure) -> None:
         """A connection was not made: tell the one that it was opened for."""
+        self._make_do()
         waiting = list(self._waiting)
         for request in waiting if self._may_multiplex else waiting[:1]:
             # One that is told may let go of another request, whose place is taken by the next in the queue.
@@ -237,17 +261,20 @@ class ConnectionPool:
 
     def on_streams_left(self, link: H2Link) -> None:
         """A link may carry more requests."""
-        while self._waiting and link.has_room:
-            request = next(iter(self._waiting))
-            self._take(request)
-            if link.begin(request):
-                request.receiver.on_backend_open()
+        while self._waiting and link.has_room and (request := self._next_on(link)) is not None:
+            self._begin(request, link)
         if self._is_retired and not self._waiting:
             # Not before: it would make room for another, which would be closed as soon.
             link.drain()
         elif self._circuit.pending and link.is_idle and not link.takes_none:
             # Others wait for a connection: to another address, or this one is too old for them.
             self._owner.on_room()
+
+    def _next_on(self, link: H2Link) -> Request | None:
+        """Uploads that wait for a window do not want one that is used up."""
+        if not link.is_stopped:
+            return next(iter(self._waiting))
+        return next((request for request in self._waiting if request.end_stream), None)
 
     def on_gone(self, link: H1Link | H2Link, failure: Failure | None = None) -> None:
         """`failure`: what was connected does not speak HTTP/2, or leaves at once."""

@@ -128,12 +128,17 @@ class H2Link:
     def _is_used_up(self) -> bool:
         """The backend has forgotten to give credit back, as Undertow does for uploads that it has cut off: nothing runs
         that could still bring some."""
-        return not self._requests and self._codec.send_window_bytes < _LEAST_WINDOW_BYTES
+        return not self._requests and self.is_stopped
 
     @property
     def is_crowded(self) -> bool:
         """Slow readers hold so much of its responses that it may soon have no window left for others."""
         return self._codec.is_crowded
+
+    @property
+    def is_stopped(self) -> bool:
+        """Uploads that the backend does not read now have used up its window: others may have to wait for long."""
+        return self._codec.send_window_bytes < _LEAST_WINDOW_BYTES
 
     @property
     def takes_none(self) -> bool:

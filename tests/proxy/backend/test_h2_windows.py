@@ -1,13 +1,16 @@
 """Flow control with backends that speak HTTP/2: whom a full window stops, and when credit goes back."""
 
 import h2.events
+import pytest
 
 from proxy import document
 from tests.proxy.backend.h2peer import H2Peer, answers, h2c, opened, speaks
-from tests.proxy.backend.servers import Behaviour, backend, of
+from tests.proxy.backend.servers import Behaviour, Conn, backend, of
 from tests.proxy.backend.world import Answer, Owed, World, world
 
 LARGE_BYTES = 4 * 1024 * 1024
+WINDOW_BYTES = 65_535
+"""Of a connection, and of each stream."""
 
 
 def test_a_large_body_follows_the_windows_and_gives_credit_back() -> None:
@@ -91,6 +94,103 @@ def test_an_upload_takes_no_connection_whose_window_was_used_up_for_good() -> No
         w.until(lambda: small.is_over)
 
         assert (413, 1_000, 200) == (large.status_code, taken, small.status_code)
+        assert peer.connections == 2
+
+
+def reads_others_first(peer: H2Peer, event: h2.events.Event) -> None:
+    """The upload that began a connection is not read before somebody asks for `/go`; the others are at once."""
+    if isinstance(event, h2.events.RequestReceived) and dict(event.headers)[b":path"] == b"/go":
+        peer.h2.acknowledge_received_data(WINDOW_BYTES, 1)
+    if not isinstance(event, h2.events.DataReceived) or event.stream_id != 1:
+        answers(peer, event)
+
+
+def upload(w: World, size_bytes: int) -> Answer:
+    """It sends what it may as soon as it has a connection."""
+    answer = w.get(method=b"POST", end_stream=False)
+    assert answer.request is not None
+    answer.on_open = lambda: send(answer, size_bytes)
+    if answer.request.is_open:
+        send(answer, size_bytes)
+    return answer
+
+
+def send(answer: Answer, size_bytes: int) -> None:
+    assert answer.request is not None
+    answer.request.send_data(b"x" * size_bytes, True, Owed())
+
+
+def test_an_upload_that_stands_still_stops_no_other() -> None:
+    """It has used up the window that all requests of its connection share."""
+    with backend(speaks(reads_others_first)) as peer, world() as w:
+        w.use(h2c(peer.address))
+        still = opened(w, upload(w, WINDOW_BYTES + 1))
+        others = [upload(w, 1), w.get(), upload(w, 1)]
+        w.until(lambda: all(other.is_over for other in others))
+
+        assert [200] * 3 == [other.status_code for other in others]
+        assert not still.is_over
+        assert peer.connections == 2
+
+
+def test_uploads_that_wait_together_do_not_all_begin_where_the_first_has_used_up_the_window() -> None:
+    """Tomcat reads those of a connection twenty at a time, and never one whose window is used up by those behind."""
+    with backend(speaks(reads_others_first)) as peer, world() as w:
+        w.use(h2c(peer.address))
+        still = [upload(w, WINDOW_BYTES + 1) for _ in range(3)]
+        others = [upload(w, 1) for _ in range(5)]
+        w.until(lambda: all(other.is_over for other in others))
+
+        assert [200] * 5 == [other.status_code for other in others]
+        assert not any(answer.is_over for answer in still)
+        assert peer.connections == 4
+
+
+def test_uploads_that_wait_together_share_the_connections_that_the_limit_allows() -> None:
+    with backend(speaks(reads_others_first)) as peer, world() as w:
+        w.use(of(peer, protocol="h2c", circuit=document.Circuit(max_connections=1)), connect_timeout="0s")
+        uploads = [upload(w, WINDOW_BYTES + 1), upload(w, 1)]
+
+        for answer in uploads:
+            opened(w, answer)
+        assert peer.connections == 1
+
+
+@pytest.mark.parametrize("most_connections", [1, 9], ids=["allowed", "made"])
+def test_where_no_other_connection_can_be_had_an_upload_waits_for_the_window(most_connections: int) -> None:
+    def behave(conn: Conn) -> None:
+        if not conn.place:
+            speaks(reads_others_first)(conn)
+
+    with backend(behave) as peer, world() as w:
+        w.use(of(peer, protocol="h2c", circuit=document.Circuit(max_connections=most_connections)))
+        still = opened(w, upload(w, WINDOW_BYTES + 1))
+        second = opened(w, upload(w, 1))
+        assert w.fetch(path=b"/go").status_code == 200
+        w.until(lambda: bool(still.is_writable_told and second.is_writable_told))
+        send(still, 1)
+        send(second, 1)
+        w.until(lambda: still.is_over and second.is_over)
+
+        assert (200, 200) == (still.status_code, second.status_code)
+        assert peer.connections == min(2, most_connections)
+
+
+def test_an_upload_waits_for_a_connection_no_longer_than_others_and_takes_what_there_is() -> None:
+    def behave(conn: Conn) -> None:
+        if conn.place:
+            conn.wait_for_end()
+        else:
+            speaks(reads_others_first)(conn)
+
+    with backend(behave) as peer, world() as w:
+        circuit = document.Circuit(max_pending=1)
+        w.use(of(peer, protocol="h2c", circuit=circuit), connect_timeout="100ms")
+        opened(w, upload(w, WINDOW_BYTES + 1))
+        waits, beyond_those_that_may = upload(w, 1), upload(w, 1)
+
+        for answer in (beyond_those_that_may, waits):
+            assert opened(w, answer).failure is None
         assert peer.connections == 2
 
 
