@@ -5,8 +5,9 @@ written again on every pass, and whatever is left out is not wanted (an owned, e
 deleted). Idempotent: adjusting the result again changes nothing.
 
 An endpoint's result depends on nothing but that endpoint, and external-dns sends all of them on every pass: callers
-may remember results (`dnswebhook.adjuster` does, by the endpoint's bytes). Only endpoints that differed by their
-`setIdentifier` alone need a second look together: `merge_identified`.
+may remember results (`dnswebhook.adjuster` does, by the endpoint's bytes). Only what a limit of the store forbids
+depends on the listing too: where it is served, it stays. And endpoints that differed by their `setIdentifier` alone
+need a second look together: `merge_identified`.
 """
 
 from collections.abc import Callable, Iterable
@@ -16,6 +17,7 @@ import msgspec
 from dnswebhook.canonical import DropReason
 from dnswebhook.fit import Drop, fit
 from dnswebhook.model import Capabilities, Endpoint
+from dnswebhook.served import NOTHING_SERVED, Served
 
 
 class Adjusted(msgspec.Struct, frozen=True, gc=False):
@@ -24,9 +26,17 @@ class Adjusted(msgspec.Struct, frozen=True, gc=False):
     endpoint: Endpoint | None
     drops: tuple[Drop, ...] = ()
     had_set_identifier: bool = False
+    limit: str = ""
+    """As in `Fitted`, like the next."""
+    is_by_limit: bool = False
 
 
-def adjust(endpoint: Endpoint, capabilities: Capabilities, is_protected: Callable[[str], bool]) -> Adjusted:
+def adjust(
+    endpoint: Endpoint,
+    capabilities: Capabilities,
+    is_protected: Callable[[str], bool],
+    served: Served = NOTHING_SERVED,
+) -> Adjusted:
     """Canonical name and targets, a TTL that the store keeps, no setIdentifier and no foreign properties; labels stay.
 
     No property of `providerSpecific` is stored, so each would cause an update on every pass (external-dns #4951).
@@ -38,15 +48,16 @@ def adjust(endpoint: Endpoint, capabilities: Capabilities, is_protected: Callabl
         endpoint.ttl_s,
         capabilities,
         reserved_octets=capabilities.reserved_name_octets,
+        served=served,
     )
     had_set_identifier = bool(endpoint.set_identifier)
     if fitted.values and is_protected(fitted.name):
         drop = Drop(DropReason.PROTECTED, fitted.name, fitted.type, "", "the name is protected by --protect")
         return Adjusted(None, (drop,))
     if not fitted.values:
-        return Adjusted(None, fitted.drops)
+        return Adjusted(None, fitted.drops, is_by_limit=fitted.is_by_limit)
     kept = Endpoint(fitted.name, fitted.type, fitted.values, fitted.ttl_s, labels=endpoint.labels)
-    return Adjusted(kept, fitted.drops, had_set_identifier)
+    return Adjusted(kept, fitted.drops, had_set_identifier, fitted.limit, fitted.is_by_limit)
 
 
 def merge_identified(endpoints: Iterable[Endpoint]) -> list[Endpoint]:

@@ -2,7 +2,8 @@
 
 external-dns sends every wanted endpoint on every pass, in changing order, and hardly any of them has changed. An
 endpoint's result depends on its own bytes alone, so results are remembered by those bytes; each pass keeps only what
-it used, which bounds the memory by one body. Any thread may call; nothing here waits or calls the network.
+it used, which bounds the memory by one body. What a limit of the store forbids is worked out anew for each listing,
+since it stays where it is served. Any thread may call; nothing here waits or calls the network.
 """
 
 from collections import defaultdict
@@ -12,11 +13,12 @@ import msgspec
 
 from daemonkit.logs import get_logger
 from dnswebhook import wire
-from dnswebhook.adjust import adjust, merge_identified
+from dnswebhook.adjust import Adjusted, adjust, merge_identified
 from dnswebhook.domains import ProtectedNames
 from dnswebhook.errors import excerpt
 from dnswebhook.fit import Drop
 from dnswebhook.model import Capabilities, Endpoint
+from dnswebhook.served import NOTHING_SERVED, Served
 
 log = get_logger(__name__)
 
@@ -29,6 +31,10 @@ class _Remembered(msgspec.Struct, frozen=True, gc=False):
     drops: tuple[Drop, ...] = ()
     identified: Endpoint | None = None
     """The adjusted endpoint, when a setIdentifier told it apart from others of its name and type."""
+    limit: str = ""
+    """As in `Adjusted`."""
+    by_listing: Served | None = None
+    """The listing that it depends on."""
 
 
 class Adjuster:
@@ -39,7 +45,7 @@ class Adjuster:
         self._desired: tuple[dict[bytes, _Remembered], frozenset[tuple[str, str]]] = ({}, frozenset())
         """The memory's record sets, made when somebody asks for them, and the memory that they were made of."""
 
-    def adjust(self, body: bytes, capabilities: Capabilities) -> bytes:
+    def adjust(self, body: bytes, capabilities: Capabilities, served: Served = NOTHING_SERVED) -> bytes:
         """The answer, in the shape of `body`. Raises wire.WireError; the memory is then as it was."""
         wanted = wire.decode_endpoint_list(body)
         known_for, known = self._memory
@@ -51,8 +57,8 @@ class Adjuster:
         for index, raw in enumerate(wanted.items):
             key = bytes(raw)
             remembered = known.get(key) or used.get(key)
-            if remembered is None:
-                remembered = self._work_out(key, wanted.place(index), capabilities)
+            if remembered is None or (remembered.by_listing is not None and remembered.by_listing is not served):
+                remembered = self._work_out(key, wanted.place(index), capabilities, served, remembered)
             used[key] = remembered
             for drop in remembered.drops:
                 self._on_drop(drop)
@@ -76,10 +82,26 @@ class Adjuster:
             self._desired = (known, desired)
         return (name, record_type) in desired
 
-    def _work_out(self, octets: bytes, place: str, capabilities: Capabilities) -> _Remembered:
+    def _work_out(
+        self, octets: bytes, place: str, capabilities: Capabilities, served: Served, before: _Remembered | None
+    ) -> _Remembered:
         endpoint, is_answer = wire.decode_wanted(octets, place)
-        adjusted = adjust(endpoint, capabilities, self._protected.matches)
-        for drop in adjusted.drops:  # once per endpoint, not once per pass
+        adjusted = adjust(endpoint, capabilities, self._protected.matches, served)
+        if before is None or (before.drops, before.limit) != (adjusted.drops, adjusted.limit):
+            self._tell(adjusted)
+        by_listing = served if adjusted.is_by_limit else None
+        if adjusted.endpoint is None:
+            return _Remembered(b"", ("", ""), adjusted.drops, by_listing=by_listing)
+        kept = adjusted.endpoint
+        key = (kept.dns_name, kept.record_type)
+        identified = kept if adjusted.had_set_identifier else None
+        encoded = octets if is_answer and kept == endpoint else wire.encode_endpoint(kept)
+        return _Remembered(encoded, key, adjusted.drops, identified, adjusted.limit, by_listing)
+
+    @staticmethod
+    def _tell(adjusted: Adjusted) -> None:
+        """Once per endpoint, not once per pass."""
+        for drop in adjusted.drops:
             log.warning(
                 "endpoint dropped",
                 reason=drop.reason,
@@ -88,13 +110,13 @@ class Adjuster:
                 target=excerpt(drop.target) or None,
                 detail=drop.detail,
             )
-        if adjusted.endpoint is None:
-            return _Remembered(b"", ("", ""), adjusted.drops)
-        kept = adjusted.endpoint
-        key = (kept.dns_name, kept.record_type)
-        identified = kept if adjusted.had_set_identifier else None
-        encoded = octets if is_answer and kept == endpoint else wire.encode_endpoint(kept)
-        return _Remembered(encoded, key, adjusted.drops, identified)
+        if adjusted.limit and adjusted.endpoint is not None:
+            log.warning(
+                "endpoint stays as it is served",
+                name=adjusted.endpoint.dns_name,
+                type=adjusted.endpoint.record_type,
+                detail=adjusted.limit,
+            )
 
 
 def _merge(parts: list[bytes], identified: dict[tuple[str, str], list[tuple[int, Endpoint]]]) -> None:

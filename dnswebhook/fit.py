@@ -3,17 +3,34 @@
 `adjust` uses it to answer external-dns before anything is planned, and `plan` uses it again on what arrives for
 writing, because ownership TXT records are made after adjusting and hand-made requests skip it. So a set that adjust
 let through is never refused by plan for its form.
+
+A firmware upgrade may bring an API that takes less than the one before. What such a limit forbids and the store
+serves all the same needs no write, so it is held as it is.
 """
 
 from collections.abc import Sequence
 
 import msgspec
 
-from dnswebhook.canonical import DropReason, Unacceptable, canonical_name, canonical_value, host_of, is_wildcard
+from dnswebhook.canonical import (
+    DropReason,
+    Unacceptable,
+    canonical_name,
+    canonical_value,
+    host_of,
+    is_wildcard,
+    stored_name,
+    stored_value,
+)
 from dnswebhook.model import Capabilities
+from dnswebhook.served import NOTHING_SERVED, Served
 
 MAX_NAMED_DROPS = 20
 """Of one set. One user's annotation can hold 50,000 targets, which would be as many objects and lines of the log."""
+
+
+_LIMITS = frozenset({DropReason.NAME_TOO_LONG, DropReason.UNSUPPORTED_WILDCARD, DropReason.TARGET_TOO_LONG})
+"""What another API of the same controller may take."""
 
 
 class Drop(msgspec.Struct, frozen=True, gc=False):
@@ -36,6 +53,10 @@ class Fitted(msgspec.Struct, frozen=True, gc=False):
     values: tuple[str, ...]
     ttl_s: int
     drops: tuple[Drop, ...] = ()
+    limit: str = ""
+    """What the store would not take of it, were it not served already. No TTL is asked for then: it takes a write."""
+    is_by_limit: bool = False
+    """Whether some limit has had its say, so that another listing may lead to another result."""
 
 
 def fit(
@@ -45,14 +66,16 @@ def fit(
     ttl_s: int,
     capabilities: Capabilities,
     reserved_octets: int = 0,
+    served: Served = NOTHING_SERVED,
 ) -> Fitted:
     """Rewrite a wanted set into what `capabilities` allow; `reserved_octets` shorten the longest name."""
     try:
         owner = _fitting_name(name, record_type, capabilities, reserved_octets)
     except Unacceptable as error:
-        return Fitted(name, record_type, (), 0, (Drop(error.reason, name, record_type, "", str(error)),))
+        return _as_served(name, record_type, targets, served, error)
     drops: list[Drop] = []
-    kept = _fitting_values(owner, record_type, targets, capabilities, drops)
+    limits: list[str] = []
+    kept = _fitting_values(owner, record_type, targets, capabilities, served, drops, limits)
     if record_type in ("CNAME", "DNAME") and len(kept) > 1:
         # A second CNAME stops dnsmasq, and DHCP with it. The lowest wins, so that every pass chooses the same one.
         detail = f"a name has one {record_type} at most; kept {kept[0]!r}"
@@ -64,19 +87,49 @@ def fit(
     ttl_limit_s = capabilities.max_ttl_s[record_type]
     if not 0 <= ttl_s <= ttl_limit_s:
         ttl_s = 0 if ttl_s < 0 else ttl_limit_s
-    return Fitted(owner, record_type, kept, ttl_s, tuple(drops))
+    if not (limits or drops):  # the usual case
+        return Fitted(owner, record_type, kept, ttl_s)
+    is_by_limit = bool(limits) or any(drop.reason in _LIMITS for drop in drops)
+    return Fitted(owner, record_type, kept, 0 if limits else ttl_s, tuple(drops), "".join(limits[:1]), is_by_limit)
+
+
+def _as_served(name: str, record_type: str, targets: Sequence[str], served: Served, error: Unacceptable) -> Fitted:
+    """Of a set whose name the store would not take."""
+    owner = stored_name(name)
+    is_by_limit = error.reason in _LIMITS
+    held = served.values(owner, record_type) if is_by_limit else frozenset()
+    kept = tuple(sorted(held.intersection(stored_value(record_type, target) for target in targets))) if held else ()
+    if not kept:
+        drop = Drop(error.reason, name, record_type, "", str(error))
+        return Fitted(name, record_type, (), 0, (drop,), is_by_limit=is_by_limit)
+    drops: list[Drop] = []
+    for target in targets:
+        if stored_value(record_type, target) not in kept:
+            _add(drops, Drop(error.reason, owner, record_type, target, str(error)))
+    return Fitted(owner, record_type, kept, 0, tuple(drops), str(error), is_by_limit=True)
 
 
 def _fitting_values(
-    owner: str, record_type: str, targets: Sequence[str], capabilities: Capabilities, drops: list[Drop]
+    owner: str,
+    record_type: str,
+    targets: Sequence[str],
+    capabilities: Capabilities,
+    served: Served,
+    drops: list[Drop],
+    limits: list[str],
 ) -> tuple[str, ...]:
-    """Sorted and distinct; what does not fit goes to `drops`."""
+    """Sorted and distinct; what does not fit goes to `drops`, and what stays all the same to `limits`."""
     values: list[str] = []
     for target in targets:
         try:
             values.append(_fitting_value(owner, record_type, target, capabilities))
         except Unacceptable as error:
-            _add(drops, Drop(error.reason, owner, record_type, target, str(error)))
+            value = stored_value(record_type, target)
+            if error.reason is DropReason.TARGET_TOO_LONG and value in served.values(owner, record_type):
+                values.append(value)
+                limits.append(str(error))
+            else:
+                _add(drops, Drop(error.reason, owner, record_type, target, str(error)))
     return tuple(values) if len(values) < 2 else tuple(sorted(set(values)))
 
 

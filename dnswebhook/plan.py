@@ -27,6 +27,7 @@ from dnswebhook.domains import DomainFilter, ProtectedNames
 from dnswebhook.model import Capabilities, Changes, Origin, Record
 from dnswebhook.operations import Create, CreateTogether, Delete, Operation, Plan, Step, Strand, Switch
 from dnswebhook.ownership import OwnedSet
+from dnswebhook.served import Served
 from dnswebhook.vouchers import Voucher
 from dnswebhook.wishes import RefusalReason, SetKey, Wish, collect_wishes
 
@@ -49,7 +50,8 @@ def make_plan(
     `told` is the one that external-dns was given last: `changes` follow from it, or from one before. `noted` is what
     earlier calls have left open.
     """
-    asked = collect_wishes(changes, capabilities, domain_filter, protected)
+    records = tuple(records)
+    asked = collect_wishes(changes, capabilities, domain_filter, protected, Served(records))
     difference = Difference(asked.wishes, records, asked.refusals, asked.skips, told, noted)
     strands = [_StrandBuilder(difference).build(names) for names in _strand_names(difference)]
     return Plan(

@@ -27,6 +27,7 @@ from dnswebhook.model import Changes, Listing, Origin, Record
 from dnswebhook.operations import Plan
 from dnswebhook.ownership import owner_in
 from dnswebhook.plan import make_plan
+from dnswebhook.served import NOTHING_SERVED, Served
 from dnswebhook.stores.base import Store
 from dnswebhook.vouchers import Voucher, extended, settle, unsettled
 from dnswebhook.wishes import SetKey
@@ -82,6 +83,8 @@ class Provider:
         """Of the last apply, so that they do not take the time of others for ever."""
         self._told: tuple[Record, ...] = ()
         """What the last answer to external-dns was made of."""
+        self._served = NOTHING_SERVED
+        """As of the last listing, of an apply too: only with a listing may the limits of the store change."""
         self._written: dict[tuple[str, str], Voucher] = {}
         """Ownership records, by name and text, that complete applies have added since the last listing."""
         self._contested: frozenset[Voucher] = frozenset()
@@ -104,7 +107,7 @@ class Provider:
 
     def adjust(self, body: bytes) -> bytes:
         """Raises wire.WireError, and CapabilitiesUnknown while nothing is known of the store's limits."""
-        return self._adjuster.adjust(body, self._store.capabilities())
+        return self._adjuster.adjust(body, self._store.capabilities(), self._served)
 
     def apply(self, changes: Changes, deadline: Deadline, is_caller_gone: Callable[[], bool]) -> None:
         """Returns when everything asked for holds. Raises StoreError (nothing written), ApplyFailed and the guards."""
@@ -115,6 +118,7 @@ class Provider:
             if is_caller_gone():
                 raise CallerGone
             listing = self._store.list_records(deadline)
+            self._look_at(listing)
             policy = self._policy
             plan = make_plan(
                 changes,
@@ -163,11 +167,16 @@ class Provider:
         if not self._turn.acquire(timeout=max(0.0, deadline.remaining_s)):
             raise StoreTimeout("another apply was still running at the deadline of the call")
 
+    def _look_at(self, listing: Listing) -> None:
+        if listing.records is not self._served.records:  # what was worked out for the same one is still right
+            self._served = Served(listing.records)
+
     def _fetch_records(self, deadline: Deadline) -> bytes:
         self._wait_for_turn(deadline)
         try:
             listing = self._settled_listing(deadline)
             self._told = listing.records
+            self._look_at(listing)
         finally:
             self._turn.release()
         self._metrics.last_listing.set(time.time())

@@ -21,6 +21,7 @@ from dnswebhook.domains import DomainFilter, ProtectedNames
 from dnswebhook.fit import fit
 from dnswebhook.model import Capabilities, Changes, Endpoint
 from dnswebhook.ownership import OWNER_LABEL, OwnedSet, Reading, owned_set, reading, same_texts
+from dnswebhook.served import NOTHING_SERVED, Served
 
 T = TypeVar("T")
 
@@ -95,18 +96,28 @@ class Wishes(msgspec.Struct, frozen=True):
 
 
 def collect_wishes(
-    changes: Changes, capabilities: Capabilities, domain_filter: DomainFilter, protected: ProtectedNames
+    changes: Changes,
+    capabilities: Capabilities,
+    domain_filter: DomainFilter,
+    protected: ProtectedNames,
+    served: Served = NOTHING_SERVED,
 ) -> Wishes:
     """Fold the four lists into one wish per record set; what may not or cannot be written is set aside."""
-    return _Collector(changes, capabilities, domain_filter, protected).collect()
+    return _Collector(changes, capabilities, domain_filter, protected, served).collect()
 
 
 class _Collector:
     def __init__(
-        self, changes: Changes, capabilities: Capabilities, domain_filter: DomainFilter, protected: ProtectedNames
+        self,
+        changes: Changes,
+        capabilities: Capabilities,
+        domain_filter: DomainFilter,
+        protected: ProtectedNames,
+        served: Served,
     ) -> None:
         self.changes = changes
         self.capabilities = capabilities
+        self.served = served
         self.domain_filter = domain_filter
         self.protected = protected
         self.wishes: dict[SetKey, Wish] = {}
@@ -189,7 +200,14 @@ class _Collector:
         return self.wishes.setdefault(key, Wish(*key))
 
     def _want(self, endpoint: Endpoint) -> None:
-        fitted = fit(endpoint.dns_name, endpoint.record_type, endpoint.targets, endpoint.ttl_s, self.capabilities)
+        fitted = fit(
+            endpoint.dns_name,
+            endpoint.record_type,
+            endpoint.targets,
+            endpoint.ttl_s,
+            self.capabilities,
+            served=self.served,
+        )
         self.refusals += [
             Refusal(RefusalReason.CANNOT_BE_HELD, stored_name(drop.name), drop.type, drop.detail)
             for drop in fitted.drops

@@ -16,6 +16,8 @@ from dnswebhook.adjuster import Adjuster
 from dnswebhook.canonical import DropReason
 from dnswebhook.domains import ProtectedNames
 from dnswebhook.fit import Drop
+from dnswebhook.model import Record
+from dnswebhook.served import NOTHING_SERVED, Served
 from dnswebhook.stores.unifi import integrationrows, v2rows
 from tests.support.counting import calls_of
 from tests.support.strategies import endpoints
@@ -31,11 +33,12 @@ class Desk:
         self.drops: list[Drop] = []
         self.adjuster = Adjuster(ProtectedNames(protected), self.drops.append)
 
-    def answer(self, body: Any, capabilities: Any = V2) -> bytes:
-        return self.adjuster.adjust(body if isinstance(body, bytes) else json.dumps(body).encode(), capabilities)
+    def answer(self, body: Any, capabilities: Any = V2, served: Served = NOTHING_SERVED) -> bytes:
+        octets = body if isinstance(body, bytes) else json.dumps(body).encode()
+        return self.adjuster.adjust(octets, capabilities, served)
 
-    def adjust(self, body: Any, capabilities: Any = V2) -> Any:
-        return json.loads(self.answer(body, capabilities))
+    def adjust(self, body: Any, capabilities: Any = V2, served: Served = NOTHING_SERVED) -> Any:
+        return json.loads(self.answer(body, capabilities, served))
 
     @property
     def reasons(self) -> list[DropReason]:
@@ -281,3 +284,26 @@ def test_adjusting_an_answer_changes_nothing_and_memory_makes_no_difference(want
     assert once == desk.answer(body) == Desk().answer(body)
     assert once == Desk().answer(once)
     assert len(msgspec.json.decode(once)["endpoints"] if wrapped else msgspec.json.decode(once)) <= len(wanted)
+
+
+def test_what_is_beyond_the_store_stays_for_as_long_as_it_is_served_and_each_turn_is_told_once(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    desk = Desk()
+    name = ".".join(["x" * 60, "y" * 60, "example.com"])
+    wanted = [a(name)]
+
+    def served() -> Served:
+        return Served([Record("1", name, "A", "192.0.2.1")])
+
+    assert [name] == [each["dnsName"] for each in desk.adjust(wanted, V2)]
+    with caplog.at_level(logging.WARNING):
+        kept = [desk.adjust(wanted, INTEGRATION, served()) for _ in range(3)]
+        is_desired = desk.adjuster.is_desired(name, "A")
+        gone = [desk.adjust(wanted, INTEGRATION, Served([])) for _ in range(3)]
+
+    assert [[name]] * 3 == [[each["dnsName"] for each in answer] for answer in kept]
+    assert is_desired
+    assert [[]] * 3 == gone
+    assert [DropReason.NAME_TOO_LONG] * 3 == desk.reasons
+    assert ["endpoint stays as it is served", "endpoint dropped"] == [record.getMessage() for record in caplog.records]

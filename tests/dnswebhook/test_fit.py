@@ -4,7 +4,8 @@ import pytest
 
 from dnswebhook.canonical import DropReason
 from dnswebhook.fit import MAX_NAMED_DROPS, Fitted, fit
-from dnswebhook.model import Capabilities
+from dnswebhook.model import Capabilities, Record
+from dnswebhook.served import Served
 from dnswebhook.stores.unifi import integrationrows, v2rows
 from tests.support.memory_store import CAPABILITIES
 
@@ -207,3 +208,71 @@ def test_no_record_may_answer_for_every_name_that_there_is(name: str, capabiliti
 
 def test_the_ownership_record_of_a_wildcard_can_be_held() -> None:
     assert ("x",) == fitted("a-*.example.com", "TXT", "x").values
+
+
+# What a limit forbids and is served all the same.
+
+
+def served(name: str, record_type: str, *values: str) -> Served:
+    return Served([Record(value, name, record_type, value, 300) for value in values])
+
+
+def held_as_served(name: str, record_type: str, targets: tuple[str, ...], listing: Served, ttl_s: int = 0) -> Fitted:
+    return fit(name, record_type, targets, ttl_s, integrationrows.CAPABILITIES, 6, listing)
+
+
+def test_what_is_served_under_a_name_that_is_too_long_for_the_store_stays_as_it_is() -> None:
+    name = name_of(137)
+    listing = served(name, "A", "192.0.2.1", "192.0.2.2")
+
+    result = held_as_served(name.upper() + ".", "A", ("192.0.2.2", "192.0.2.1"), listing, ttl_s=60)
+
+    assert (name, ("192.0.2.1", "192.0.2.2"), ()) == (result.name, result.values, result.drops)
+    assert 0 == result.ttl_s  # another one would take a write, which is refused
+    assert "name of 137 octets" in result.limit
+
+
+def test_nothing_is_added_to_what_is_served_under_a_name_that_is_too_long_for_the_store() -> None:
+    name = name_of(137)
+    listing = served(name, "A", "192.0.2.1", "192.0.2.3")
+
+    result = held_as_served(name, "A", ("192.0.2.1", "192.0.2.2", "x"), listing)
+
+    assert ("192.0.2.1",) == result.values
+    assert [(DropReason.NAME_TOO_LONG, "192.0.2.2"), (DropReason.NAME_TOO_LONG, "x")] == [
+        (drop.reason, drop.target) for drop in result.drops
+    ]
+
+
+@pytest.mark.parametrize(
+    ("name", "record_type", "value"),
+    [
+        ("app.example.com", "CNAME", name_of(137)),
+        ("app.example.com", "MX", f"10 {name_of(137)}"),
+        ("_x._tcp.example.com", "SRV", f"0 0 1 {name_of(137)}."),
+        ("app.example.com", "TXT", "x" * 1000),
+        ("*.example.com", "CNAME", "host.example.net"),
+    ],
+)
+def test_a_value_that_the_store_would_not_take_stays_where_it_is_served(
+    name: str, record_type: str, value: str
+) -> None:
+    other = served("other.example.com", record_type, value)
+
+    assert () == held_as_served(name, record_type, (value,), other).values
+    assert () == held_as_served(name, record_type, (value,), served(name, "A", value)).values
+    assert (value,) == held_as_served(name, record_type, (value,), served(name, record_type, value)).values
+
+
+def test_a_value_that_the_store_takes_comes_beside_one_that_it_would_not_take() -> None:
+    long = f"10 {name_of(137)}"
+
+    result = held_as_served("app.example.com", "MX", ("20 b.example.net", long), served("app.example.com", "MX", long))
+
+    assert (long, "20 b.example.net") == result.values
+
+
+def test_what_is_no_name_at_all_does_not_stay() -> None:
+    listing = served("a*b.example.com", "A", "192.0.2.1")
+
+    assert () == held_as_served("a*b.example.com", "A", ("192.0.2.1",), listing).values

@@ -16,6 +16,7 @@ from dnswebhook.journal import Journal
 from dnswebhook.metrics import Metrics
 from dnswebhook.model import Changes, Endpoint, Listing, Origin, Record
 from dnswebhook.provider import ApplyFailed, CallerGone, DeleteGuardTripped, Policy, Provider
+from dnswebhook.stores.unifi import integrationrows
 from tests.support.memory_store import WAIT_S, MemoryStore
 from tests.support.strategies import HERITAGE
 
@@ -646,3 +647,40 @@ def test_listings_at_once_are_all_answered(house: Build) -> None:
         gate.open()
 
         assert [{"app.example.com": ["192.0.2.1"]}] * 10 == [listing.result(WAIT_S) for listing in listings]
+
+
+LONG = ".".join(["x" * 60, "y" * 60, "example.com"])
+
+
+def adjusted(house: House, *names: str) -> list[str]:
+    wanted = [{"dnsName": name, "recordType": "A", "targets": ["192.0.2.1"]} for name in names]
+    return [each["dnsName"] for each in json.loads(house.provider.adjust(json.dumps(wanted).encode()))]
+
+
+def test_a_record_that_a_later_api_would_not_take_is_still_wanted_where_an_apply_has_listed_it(
+    house: Callable[..., House],
+) -> None:
+    """With --txt-cache-interval external-dns lists now and then only, and the API may change between."""
+    each = house()
+    assert {} == each.listed()
+    each.apply(create=[a(LONG)])
+    each.store.limits = integrationrows.CAPABILITIES
+    each.apply(create=[a("app.example.com")])
+
+    assert [LONG] == adjusted(each, LONG, "other-" + LONG[6:])
+    each.apply(delete=[a(LONG)])
+    each.listed()
+    assert [] == adjusted(each, LONG)
+
+
+def test_values_of_a_name_that_the_store_would_not_take_can_go_but_none_can_come(house: Callable[..., House]) -> None:
+    rows = [Record(value, LONG, "A", value, 300) for value in ("192.0.2.1", "192.0.2.2")]
+    each = house(*rows)
+    each.store.limits = integrationrows.CAPABILITIES
+    before = a(LONG, "192.0.2.1", "192.0.2.2")
+
+    each.apply(update_old=[before], update_new=[a(LONG, "192.0.2.1")])
+    assert {LONG: ["192.0.2.1"]} == each.listed()
+    with pytest.raises(ApplyFailed, match="name of 133 octets"):
+        each.apply(update_old=[a(LONG, "192.0.2.1")], update_new=[before])
+    assert {LONG: ["192.0.2.1"]} == each.listed()

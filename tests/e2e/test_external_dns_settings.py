@@ -309,3 +309,49 @@ def test_an_address_stays_where_a_disabled_row_keeps_its_alias_from_coming(stage
         assert scene.store.held() == scene.expected({"one": ONE})
         refusals = [call for call in scene.recorder.calls if (call.method, call.path) == ("POST", "/records")]
         assert [call.status_code for call in refusals] == [500, 500]
+
+
+NAME_137 = ".".join(["n" * 60, "o" * 60, "lim", "example.org"])
+HOST_137 = ".".join(["h" * 60, "i" * 60, "lim", "example.net"])
+
+
+@pytest.mark.parametrize("store", ["v2"], indirect=True)
+def test_what_the_api_of_a_newer_firmware_would_not_take_stays_through_the_upgrade(
+    stage: Stage, store: UnifiView
+) -> None:
+    """For external-dns, what adjusting leaves out is not wanted: it removes such a record from the LAN's DNS."""
+    assert 137 == len(NAME_137)
+    long = {
+        "name": wanted("A", NAME_137, ["192.0.2.133", "192.0.2.134"], ttl_s=300),
+        "alias": wanted("CNAME", "alias.example.org", [HOST_137], ttl_s=300),
+        "mail": wanted("MX", "mail.example.org", [f"10 {HOST_137}", "20 mx.example.net"]),
+    }
+    controller = store.controller
+    controller.fault(faults.html_page(404), "info")  # as firmware before 9.3 answers
+    with stage(env={"UNIFI_API": "auto"}) as scene:
+        store.clear()
+        scene.desire(long)
+        with scene.external_dns.loop() as loop:
+            loop.wait_settled()
+            before = store.held()
+            controller.faults.clear()
+            controller.stop()
+            loop.wait_for_soft_error()
+            scene.start_counting()
+            controller.start()
+            scene.daemon.wait_for_message("controller API chosen", api="integration")
+            loop.wait_settled()
+            assert store.held() == before
+            assert store.writes == 0
+
+            fewer = changed(long, "name", ["192.0.2.133"])
+            scene.objects.replace("name", fewer.endpoint)
+            scene.until_asked_for({**long, "name": fewer})
+            loop.wait_settled()
+            assert store.held() == before - {HeldRow(NAME_137, "A", "192.0.2.134", 300)}
+
+            for name in long:
+                scene.objects.delete(name)
+            scene.until_asked_for({})
+            loop.wait_settled()
+        assert store.held() == set()
