@@ -97,7 +97,8 @@ class ConnectionPool:
         """For a better connection than there is, and no request is refused for that."""
         circuit = self._circuit
         has_another = bool(self._connecting) or circuit.has_connection_left
-        return has_another and circuit.pending < circuit.limits.max_pending
+        is_limited = any(link.takes_none for link in self._multiplexed)
+        return has_another and not is_limited and circuit.pending < circuit.limits.max_pending
 
     def leave(self, request: Request) -> None:
         """It was cancelled while it waited."""
@@ -119,6 +120,7 @@ class ConnectionPool:
         """Open as many connections as there are requests waiting, within the limit."""
         if any(link.takes_none for link in self._multiplexed):
             # Nor would it on another connection; if it ever does, it says so on this one.
+            self._make_do()
             return
         wanted = min(len(self._waiting), 1) if self._may_multiplex else len(self._waiting)
         while len(self._connecting) < wanted:
