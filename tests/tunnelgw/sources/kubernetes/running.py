@@ -8,6 +8,8 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+import pytest
+
 from tunnelgw.model.kinds import Kind
 from tunnelgw.model.meta import Key, Object
 from tunnelgw.model.snapshot import Entry
@@ -72,3 +74,13 @@ def running(kubeconfig: Path, timing: Timing = QUICK, store: Store | None = None
             thread.join(DEADLINE_S)
         source.stop()
         assert not [thread.name for thread in threads if thread.is_alive()]
+
+
+def let_one_kind_alone_come_back_soon(monkeypatch: pytest.MonkeyPatch) -> None:
+    """After the API server was away: of each kind but Services the second wait is long, unless it is cut short."""
+
+    def chance(cap_s: float) -> float:
+        is_soon = cap_s == QUICK.first_wait_s or threading.current_thread().name == "watch-services"
+        return 0.1 if is_soon else 3600.0
+
+    monkeypatch.setattr("backoff.full_jitter", chance)

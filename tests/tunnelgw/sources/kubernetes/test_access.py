@@ -20,7 +20,7 @@ from kubernetes.config.incluster_config import InClusterConfigLoader
 
 from tests.kube.processes import wait_until
 from tests.support.certificates import Authority, bare_authority
-from tests.tunnelgw.sources.kubernetes.running import DEADLINE_S, QUICK, running
+from tests.tunnelgw.sources.kubernetes.running import DEADLINE_S, let_one_kind_alone_come_back_soon, running
 from tests.tunnelgw.sources.kubernetes.scriptedapi import ScriptedApi, listing
 from tunnelgw.model.kinds import Kind
 from tunnelgw.sources.kubernetes.failures import Refused, Unreachable
@@ -179,13 +179,7 @@ def test_a_plugin_that_gives_credentials_again_is_followed_by_the_watches_of_all
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """As after a server that was away: what refers to several kinds would be judged by half."""
-
-    def chance(cap_s: float) -> float:
-        """Of each kind but one the second wait is long."""
-        is_soon = cap_s == QUICK.first_wait_s or threading.current_thread().name == "watch-services"
-        return 0.1 if is_soon else 3600.0
-
-    monkeypatch.setattr("backoff.full_jitter", chance)
+    let_one_kind_alone_come_back_soon(monkeypatch)
     followed = (Kind.HTTP_ROUTE, Kind.REFERENCE_GRANT)
     with ScriptedApi() as api:
         api.lists.put((200, listing([], "1")))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import threading
 from collections.abc import Iterator
 from pathlib import Path
 from urllib.parse import urlsplit
@@ -16,7 +15,13 @@ from tests.support.dns_endpoints import KubeApi
 from tests.support.kube_fixtures import require
 from tests.tunnelgw.sources.cluster import Cluster
 from tests.tunnelgw.sources.kubernetes.relay import Relay
-from tests.tunnelgw.sources.kubernetes.running import DEADLINE_S, QUICK, World, running
+from tests.tunnelgw.sources.kubernetes.running import (
+    DEADLINE_S,
+    QUICK,
+    World,
+    let_one_kind_alone_come_back_soon,
+    running,
+)
 from tunnelgw.model.kinds import Kind
 from tunnelgw.model.meta import Key
 from tunnelgw.model.routes import HttpRoute
@@ -155,13 +160,7 @@ def test_a_server_that_has_answered_one_watch_again_is_asked_by_all_others_soon(
     cluster: Cluster, namespace: str, relay: Relay, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A route would else be judged without what it refers to, for as long as the kind of that stays away."""
-
-    def chance(cap_s: float) -> float:
-        """Of each kind but one the second wait is long."""
-        is_soon = cap_s == QUICK.first_wait_s or threading.current_thread().name == "watch-services"
-        return 0.1 if is_soon else 3600.0
-
-    monkeypatch.setattr("backoff.full_jitter", chance)
+    let_one_kind_alone_come_back_soon(monkeypatch)
     followed = (Kind.HTTP_ROUTE, Kind.REFERENCE_GRANT)
     of_routes = {"group": "gateway.networking.k8s.io", "kind": "HTTPRoute", "namespace": "apps"}
     grant = {"from": [of_routes], "to": [{"group": "", "kind": "Service"}]}
