@@ -81,9 +81,10 @@ class TunnelTarget:
                 is_credential_problem=isinstance(error, AuthenticationFailed),
                 trace=error.ray,
             ) from error
-        if not found.was_written or parcel.digest != self._digest:
+        is_fresh = found.was_written or found.may_be_ours
+        if not is_fresh or parcel.digest != self._digest:
             self._waits, self._digest = doubling(self._settle_s, _LONGEST_S), parcel.digest
-        if found.was_written:
+        if is_fresh:
             self.look_soon_s = next(self._waits) * random.uniform(1.0, 2.0)
         self._on_pass(found)
         return _remarks(found)

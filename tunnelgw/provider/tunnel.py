@@ -29,6 +29,8 @@ class Pass(msgspec.Struct, frozen=True):
     revision: Revision
     foreign_edits: int = 0
     """Versions that others made since the last pass, or between its reading and its writing: those are lost."""
+    may_be_ours: bool = False
+    """Nothing was written now, and the write of the pass before may be what is there: its answer was lost."""
 
 
 class TunnelDocument:
@@ -44,6 +46,8 @@ class TunnelDocument:
         self._account_id = tunnel.account_id
         self._is_checked = False
         self._last_version: int | None = None
+        self._is_write_unclear = False
+        """Whether the last write may have been carried out, or not."""
         self._doubted_version: int | None = None
         """Older than the last one, and answered last."""
 
@@ -75,11 +79,12 @@ class TunnelDocument:
         self._require_news(found.version)
         foreign_edits = 0 if self._last_version is None else max(0, found.version - self._last_version)
         self._last_version = found.version
+        was_unclear, self._is_write_unclear = self._is_write_unclear, False
         if not revision.is_changed or self._is_dry_run:
-            return Pass(found.version, False, revision, foreign_edits)
-        self._last_version = None  # known again when the answer is here
+            return Pass(found.version, False, revision, foreign_edits, may_be_ours=was_unclear)
+        self._last_version, self._is_write_unclear = None, True  # until the answer is here
         written, our_edits = self._write(revision.config)
-        self._last_version = written.version
+        self._last_version, self._is_write_unclear = written.version, False
         foreign_edits += max(0, written.version - found.version - our_edits)
         return Pass(written.version, True, revision, foreign_edits)
 

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import pytest
 
 from daemonkit.secret import Secret
-from tests.support.controller.faults import Reply
+from tests.support.controller.faults import Reply, Reset
 from tests.support.provider import ACCOUNT_ID, TOKEN, TUNNEL_ID, Provider
 from tunnelgw.deliver.courier import Undelivered
 from tunnelgw.deliver.receipts import RemarkKind
@@ -71,6 +71,20 @@ def test_what_was_written_is_looked_at_soon_and_less_and_less_often_where_somebo
 
     ranges_s = ((5, 10), (10, 20), (20, 40), (5, 10))
     assert all(least <= look <= most for look, (least, most) in zip(looks_s, ranges_s, strict=True)), looks_s
+    assert sent.target.look_soon_s == math.inf
+
+
+def test_a_write_whose_answer_was_lost_is_looked_at_soon_too(provider: Provider) -> None:
+    """Somebody else who had read the document before may still replace it."""
+    sent, parcel = Sent(provider), HostnamesParcel.of({"a.example"})
+    provider.fault(Reset(after_commit=True), "write", count=1)
+    with pytest.raises(Undelivered):
+        sent.deliver(parcel)
+
+    sent.deliver(parcel)
+    assert 5 <= sent.target.look_soon_s <= 10
+
+    sent.deliver(parcel)
     assert sent.target.look_soon_s == math.inf
 
 

@@ -79,8 +79,10 @@ def test_a_write_whose_answer_is_lost_is_found_by_the_next_pass(provider: Provid
     after = kept.keep({"a.example"})
 
     assert not after.was_written
+    assert after.may_be_ours
     assert after.foreign_edits == 0, "it was our own"
     assert provider.tunnel.version == 1
+    assert not kept.keep({"a.example"}).may_be_ours
 
 
 @pytest.mark.parametrize("is_first_bad", [False, True])
