@@ -51,14 +51,16 @@ def find(server: ApiServer, resource: Resource) -> str | None:
     return None
 
 
-def other_versions(server: ApiServer, resource: Resource) -> tuple[str, ...]:
-    """In which a kind is served that is served in none of ours. Empty also while that cannot be known."""
+def other_versions(server: ApiServer, resource: Resource) -> tuple[str, ...] | None:
+    """In which a kind is served that is served in none of ours. None while that cannot be known."""
     path = f"/apis/{resource.group}"
     try:
         versions = [each.version for each in _decode_group(server.request("GET", path)).versions]
         served = tuple(version for version in versions if _is_named(server, resource, version))
+    except Refused as refusal:
+        return () if refusal.status_code == HTTPStatus.NOT_FOUND else None
     except (ApiServerError, *UNREADABLE):
-        return ()
+        return None
     return served if set(served).isdisjoint(resource.versions) else ()
 
 

@@ -174,6 +174,8 @@ class Watch:
         self._store.set_absent(self._kind)
         self._caught_up()
         instead = other_versions(self._server, self._resource)
+        if instead is None:
+            instead = self._missed or ()
         if self._missed is None:
             self._waits = self._new_waits()
         if self._missed != instead:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import queue
 import threading
+from collections import Counter
 from collections.abc import Callable
 from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -28,6 +29,8 @@ class ScriptedApi:
         self.watches: queue.Queue[Answer] = queue.Queue()
         self.asked: queue.Queue[dict[str, str]] = queue.Queue()
         """The queries of HTTPRoute, as they came."""
+        self.answered: Counter[str] = Counter()
+        """How often each other path was."""
         self.newest = "999"
         """What the server says of its version when it is asked for nothing else."""
         self.has_chunks = True
@@ -70,6 +73,7 @@ class ScriptedApi:
         self._server.server_close()
 
     def _answer(self, path: str, query: dict[str, str], accept: str) -> tuple[int, Any] | Answer:
+        self.answered[path] += path != _PATH
         refusal = self.refusals.get(path)
         if refusal is not None and (isinstance(refusal, tuple) or "watch" in query):
             return refusal

@@ -526,6 +526,13 @@ def test_a_kind_that_is_served_in_other_versions_only_is_absent_and_told_of_with
         assert wait_until(lambda: bool(fields_of(caplog, said, "HTTPRoute")), DEADLINE_S)
         assert fields_of(caplog, said, "HTTPRoute")[0]["versions"] == ["v1alpha2"]
 
+        known, asked_before = api.refusals[group], api.answered[group]
+        api.refusals[group] = 503, {"code": 503, "reason": "ServiceUnavailable"}
+        assert wait_until(lambda: api.answered[group] > asked_before + 20, DEADLINE_S)
+        api.refusals[group] = known
+        asked_before = api.answered[group]
+        assert wait_until(lambda: api.answered[group] > asked_before + 20, DEADLINE_S)
+
         api.lists.put((200, listing([route("a")], "5")))
         api.watches.put(api.stay)
         del api.refusals[ROUTES], api.refusals[GROUP]
@@ -533,6 +540,7 @@ def test_a_kind_that_is_served_in_other_versions_only_is_absent_and_told_of_with
         world.until_here(Kind.HTTP_ROUTE, Key("default", "a"))
         assert wait_until(lambda: bool(fields_of(caplog, "kind is installed now", "HTTPRoute")), DEADLINE_S)
         assert len(fields_of(caplog, said, "HTTPRoute")) == 1
+        assert not fields_of(caplog, "kind is not installed, waiting for its CRD", "HTTPRoute")
 
 
 def test_a_kind_of_which_neither_name_nor_list_can_be_had_is_absent_as_far_as_can_be_known(
