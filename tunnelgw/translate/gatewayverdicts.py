@@ -116,11 +116,19 @@ def _set_findings(view: View, gateway: Key, own: Sequence[Report]) -> tuple[Find
         )
     accepted = _of_listeners(own, [report for report in own if not report.is_sound])
     if accepted.status is not Status.TRUE:
-        return accepted, false(PROGRAMMED, Reason.LISTENERS_NOT_VALID, accepted.message)
+        programmed = false(PROGRAMMED, Reason.LISTENERS_NOT_VALID, accepted.message)
+        if any(report.is_accepted and _is_permitted(report) for report in own):
+            # It waits for a certificate. External-dns takes the names of a set that is not accepted away.
+            accepted = true(ACCEPTED, Reason.LISTENERS_NOT_VALID, accepted.message)
+        return accepted, programmed
     for finding in view.ask(gateway_programmed, gateway):
         message = f"Gateway {gateway} is not programmed: {finding.message}"
         return accepted, false(PROGRAMMED, Reason.PARENT_NOT_PROGRAMMED, message)
     return (accepted,)
+
+
+def _is_permitted(report: Report) -> bool:
+    return all(finding.reason is not Reason.REF_NOT_PERMITTED for finding in report.verdict.findings)
 
 
 def _of_listeners(own: Sequence[Report], bad: Sequence[Report]) -> Finding:
