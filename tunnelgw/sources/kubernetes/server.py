@@ -30,6 +30,7 @@ from urllib3.exceptions import (
     SSLError,
 )
 
+import daemonkit
 from daemonkit.causes import causes_of
 from daemonkit.secret import Secret
 from tunnelgw.sources.kubernetes.connections import SOCKET_OPTIONS, Connections
@@ -45,6 +46,8 @@ _LONGEST_PAUSE_S = 15.0
 """Between two readings of a configuration that fail."""
 _CHUNK_BYTES = 64 * 1024
 _CONNECTIONS = 32
+_USER_AGENT = f"tunnelgw/{daemonkit.__version__}"
+"""The API server calls the manager of the fields that we write by what stands before the slash."""
 
 
 class ApiServer:
@@ -221,7 +224,7 @@ class _Access:
         response = self._pools.request(
             method,
             self.host + path + ("?" + urlencode(query) if query else ""),
-            headers={**headers, **self._credentials()},
+            headers={"User-Agent": _USER_AGENT, **headers, **self._credentials()},
             body=body,
             timeout=urllib3.Timeout(connect=CONNECT_S, read=timeout_s),
             retries=False,

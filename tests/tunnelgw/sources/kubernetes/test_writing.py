@@ -77,6 +77,17 @@ def test_a_status_is_replaced_whole_and_the_rest_stays(cluster: Cluster, namespa
     assert document["metadata"]["generation"] == 1
 
 
+def test_the_manager_of_what_is_written_has_our_name(cluster: Cluster, namespace: str, server: ApiServer) -> None:
+    """People see it where two want one field, and tools that follow changes leave fields out by it."""
+    cluster.create(Kind.HTTP_ROUTE, "web", ROUTE, namespace)
+    item = read(server, cluster, Kind.HTTP_ROUTE, Key(namespace, "web"))
+    assert StatusWriter(server).write(Kind.HTTP_ROUTE, item, status("ours")).outcome is Outcome.WRITTEN
+
+    managers = stored(cluster, Kind.HTTP_ROUTE, Key(namespace, "web"))["metadata"]["managedFields"]
+
+    assert [each["manager"] for each in managers if each.get("subresource") == "status"] == ["tunnelgw"]
+
+
 def test_a_status_for_an_older_version_is_a_conflict(cluster: Cluster, namespace: str, server: ApiServer) -> None:
     cluster.create(Kind.HTTP_ROUTE, "web", ROUTE, namespace)
     item = read(server, cluster, Kind.HTTP_ROUTE, Key(namespace, "web"))
