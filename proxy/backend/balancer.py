@@ -1,8 +1,9 @@
 """One backend: which of its addresses a request goes to, and whether it may go at all.
 
 Addresses take turns; of the one whose turn it is and another, drawn by chance, the one with fewer requests under way is
-taken, so that a slow one is not fed further. A session's own address comes first, ejected and dead ones are left out,
-and those that an attempt has failed at are only asked when there are no others.
+taken, so that a slow one is not fed further. The address where the client has authenticated a connection comes first,
+and a session's own address next; ejected and dead ones are left out, and those that an attempt has failed at are only
+asked when there are no others.
 """
 
 from collections.abc import Callable
@@ -61,13 +62,17 @@ class Balancer:
         if not usable:
             detail = f"{self.spec.name}: none of {len(self._destinations)} addresses may be asked"
             return self._refusals.refuse(head, receiver, Reason.UNHEALTHY, detail)
-        destination = usable[0] if len(usable) == 1 else self._choose(usable, wish)
+        destination = usable[0] if len(usable) == 1 else self._choose(usable, wish, receiver)
         request = Request(head, end_stream, receiver, wish, destination.text, destination)
         destination.send(request)
         return request
 
-    def _choose(self, usable: list[Destination], wish: Wish) -> Destination:
+    def _choose(self, usable: list[Destination], wish: Wish, receiver: Receiver) -> Destination:
         """`usable` has two or more."""
+        if self._circuit.personal:
+            for destination in usable:
+                if destination.keeps_for(receiver.client_connection) and destination.text not in wish.avoid:
+                    return destination
         if wish.session_address is not None:
             for destination in usable:
                 if destination.fingerprint == wish.session_address and destination.text not in wish.avoid:

@@ -4,6 +4,9 @@ A request takes the connection that was used last, else it waits for whichever c
 the new one that is opened for it. Where connections carry several requests (HTTP/2), or may turn out to, one at a time
 is opened for all that wait. Waiting ends with `connect_timeout`. Another is opened, too, before slow readers have taken
 up the window of one, since that stops all other responses on it; and for an upload where others have taken it up.
+
+A connection that the backend takes for one client's, as it has authenticated it, carries that client's requests alone.
+It is kept for them if they come one after another over one connection, else closed.
 """
 
 import socket
@@ -62,6 +65,8 @@ class ConnectionPool:
         self._may_multiplex = is_h2c or offers_h2
         """Connections carry several requests, or that is not known yet."""
         self._idle: list[H1Link] = []
+        self._personal: dict[int, H1Link] = {}
+        """Idle ones that their client's next request will use, by the id of that client's connection."""
         self._multiplexed: list[H2Link] = []
         self._links: set[H1Link | H2Link] = set()
         self._connecting: set[Connecting | H2Link] = set()
@@ -73,6 +78,12 @@ class ConnectionPool:
 
     def dispatch(self, request: Request) -> None:
         """Send it, or keep it until it can be sent. Its receiver is called later, if at all."""
+        if self._personal and not request.wish.needs_new_connection:
+            link = self._personal.get(id(request.receiver.client_connection))
+            if link is not None:
+                if link.begin(request):
+                    self._forget_personal(link)
+                return
         if self._idle and not request.wish.needs_new_connection:
             link = self._idle.pop()
             if not link.begin(request):
@@ -229,6 +240,9 @@ class ConnectionPool:
 
     def on_free(self, link: H1Link) -> None:
         """A link may carry a next request."""
+        if link.is_personal:
+            self._keep_personal(link)
+            return
         while self._waiting and (request := self._next_for(link)) is not None:
             self._take(request)
             if link.begin(request):
@@ -242,6 +256,29 @@ class ConnectionPool:
             if self._circuit.pending:
                 # Others wait for a connection, to another address.
                 self._owner.on_room()
+
+    def _keep_personal(self, link: H1Link) -> None:
+        if link.client is None or self._is_retired:
+            link.close()
+            return
+        before = self._personal.get(id(link.client))
+        if before is not None:
+            before.close()
+        self._personal[id(link.client)] = link
+        self._circuit.personal += 1
+        link.rest()
+        if self._circuit.pending:
+            self._owner.on_room()
+
+    def _forget_personal(self, link: H1Link) -> None:
+        """If it is one of those that rest."""
+        if self._personal.get(id(link.client)) is link:
+            del self._personal[id(link.client)]
+            self._circuit.personal -= 1
+
+    def keeps_for(self, client: object | None) -> bool:
+        """Whether a connection waits for that client's next request."""
+        return id(client) in self._personal
 
     def _next_for(self, link: H1Link) -> Request | None:
         for request in self._waiting:
@@ -281,6 +318,7 @@ class ConnectionPool:
     def on_gone(self, link: H1Link | H2Link, failure: Failure | None = None) -> None:
         """`failure`: what was connected does not speak HTTP/2, or leaves at once."""
         if isinstance(link, H1Link):
+            self._forget_personal(link)
             if link in self._idle:
                 self._idle.remove(link)
         else:
@@ -310,13 +348,17 @@ class ConnectionPool:
             if link.is_idle:
                 link.drain()
                 return True
+        for personal in self._personal.values():
+            # Its client has to authenticate another.
+            personal.close()
+            return True
         return False
 
     def retire(self) -> None:
         """Connections are closed as soon as they are free, and opened only for requests that come all the same."""
         self._is_retired = True
-        while self._idle:
-            self._idle[-1].close()
+        for unused in [*self._idle, *self._personal.values()]:
+            unused.close()
         for link in list(self._multiplexed):
             self.on_streams_left(link)
 

@@ -98,6 +98,10 @@ class Destination:
         for pool in self.pools:
             pool.retire()
 
+    def keeps_for(self, client: object | None) -> bool:
+        """Whether a connection waits for that client's next request."""
+        return any(pool.keeps_for(client) for pool in self.pools)
+
     @property
     def pools(self) -> list[ConnectionPool]:
         return [self.pool] if self._switching is None else [self.pool, self._switching]

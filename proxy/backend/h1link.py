@@ -3,6 +3,8 @@
 A backend may close a kept connection at any moment, also while the next request is on its way: such a failure says
 `was_reused`. Bytes that come while nothing was asked can belong to no response, so the connection is given up at once;
 so it is where they are read only when the next request waits to be sent.
+One over which a request has gone that authenticates connections (NTLM, Negotiate) is its client's: the backend takes
+all that comes over it for that client's.
 Reading pauses while the exchange holds more than MAX_HELD_BYTES of the response.
 """
 
@@ -61,7 +63,9 @@ class H1Link:
         "_shared",
         "_transport",
         "_until_s",
+        "client",
         "is_kept",
+        "is_personal",
     )
 
     def __init__(
@@ -86,6 +90,9 @@ class H1Link:
         """The body of the request has not ended."""
         self.is_kept = False
         """It has been there before its next request: that one's failure says little of the backend."""
+        self.is_personal = False
+        self.client: object | None = None
+        """Whose it is, where it is somebody's."""
         self._transport = Transport(loop, sock, self)
         self._transport.hears_out = True
         self._transport.start()
@@ -105,6 +112,9 @@ class H1Link:
             )
             self._loop.call_soon(partial(request.fail, failure))
             return False
+        if self._codec.is_authenticated:
+            self.is_personal = True
+            self.client = request.receiver.client_connection
         self._request = request
         self._is_head_sent = False
         self._is_sending = not request.end_stream

@@ -104,6 +104,8 @@ class Prober:
 
     # -- receiver ----------------------------------------------------------------------------------------------------
 
+    client_connection: Final = None
+
     def on_backend_open(self) -> None:
         """There is no body to send."""
 

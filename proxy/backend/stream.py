@@ -93,6 +93,12 @@ NO_WISH = Wish()
 class Receiver(Protocol):
     """Who asked: gets the answer."""
 
+    @property
+    def client_connection(self) -> object | None:
+        """Stands for the connection of the client, where that has one for its own requests, one at a time. Backends may
+        authenticate connections: what such a client's requests have made of one is there for the next of them.
+        """
+
     def on_backend_open(self) -> None:
         """The request head is on its way; `send_data` may begin. Not called where `request` returned it open."""
 

@@ -78,6 +78,8 @@ class Asking:
 
     # -- what the server does ----------------------------------------------------------------------------------------
 
+    client_connection: Final = None
+
     def on_backend_open(self) -> None:
         """There is no body to send."""
 

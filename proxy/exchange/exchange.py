@@ -162,6 +162,12 @@ class Exchange(Attempting):
 
     # -- what the backend does ---------------------------------------------------------------------------------------
 
+    @property
+    def client_connection(self) -> object | None:
+        """Its arrival, which is one object as long as it lasts. HTTP/2 carries requests of many."""
+        arrival = self._client.arrival
+        return arrival if arrival.protocol == "HTTP/1.1" else None
+
     def on_backend_open(self) -> None:
         self._send_request()
 

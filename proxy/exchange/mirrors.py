@@ -139,6 +139,8 @@ class Mirror:
 
     # -- what the backend does ---------------------------------------------------------------------------------------
 
+    client_connection: Final = None
+
     def on_backend_open(self) -> None:
         self._pump()
 

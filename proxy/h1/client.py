@@ -2,6 +2,7 @@
 
 One exchange at a time, never pipelined. A connection may serve again when `is_reusable`; anything that a backend sends
 outside a response ends it with `ConnectionTerminated`, since those bytes would become the next client's response.
+`is_authenticated` once a request may have made the backend take all that come over the connection for one client's.
 `is_response_begun` tells whether the backend has answered anything at all: before that, a lost connection may mean that
 it was closed while idle. Called by one thread; knows no clock.
 """
@@ -25,6 +26,9 @@ _RESPONSE_START: Final = frozenset(b"H")
 # Methods whose requests say that they have no body, lest a server waits for one (RFC 9110, 8.6).
 _WITH_LENGTH: Final = frozenset((b"POST", b"PUT", b"PATCH"))
 _USUAL_METHODS: Final = frozenset((b"GET", b"HEAD", b"POST", b"PUT", b"DELETE", b"PATCH", b"OPTIONS"))
+_AUTHORIZATION: Final = b"\r\nauthorization:"
+# Schemes that authenticate the connection, whatever they are said to do by RFC 9110, 11.6.2 (RFC 4559, 6).
+_OF_CONNECTIONS: Final = re.compile(_AUTHORIZATION + rb"[ \t]*(?i:ntlm|negotiate)\b")
 _PATH: Final = re.compile(rb"/[^\x00-\x20\x7f]*|\*")
 
 
@@ -55,6 +59,7 @@ class ClientConnection(Sending):
         """The backend closes the connection when it is unused for so long, by its last word on that."""
         self._informational = 0
         self.is_response_begun = False
+        self.is_authenticated = False
         # The rest of what was received, and where in it that starts.
         self._unread = b""
         self._unread_start = 0
@@ -222,7 +227,11 @@ class ClientConnection(Sending):
         if head.protocol is not None:
             lines.append(b"connection: upgrade\r\nupgrade: websocket\r\n")
         lines.append(b"\r\n")
-        self._output.append(b"".join(lines))
+        data = b"".join(lines)
+        self._output.append(data)
+        place = data.find(_AUTHORIZATION)
+        if place >= 0 and _OF_CONNECTIONS.search(data, place):
+            self.is_authenticated = True
         self._known_authority = authority
         self._reading = Reading.HEAD
         self._method = method

@@ -49,7 +49,8 @@ class _Loop(Loop):
 class Answer:
     """A receiver. Releases what it gets at once, unless it is told to hold it."""
 
-    def __init__(self, *, holds: bool = False) -> None:
+    def __init__(self, *, holds: bool = False, client: object | None = None) -> None:
+        self.client_connection = client
         self.request: Request | None = None
         self.interim: list[int] = []
         self.head: ResponseHead | None = None
@@ -192,9 +193,11 @@ class World:
         holds: bool = False,
         protocol: bytes | None = None,
         of_table: Backend | None = None,
+        client: object | None = None,
     ) -> Answer:
-        """`of_table`: the backend as an earlier table has it, instead of the newest that has `key`."""
-        answer = Answer(holds=holds)
+        """`of_table`: the backend as an earlier table has it, instead of the newest that has `key`; `client`: the
+        connection that it is asked for."""
+        answer = Answer(holds=holds, client=client)
         head = RequestHead(method, b"http", b"a.example", path, fields or [], protocol)
         answer.request = self.pools.request(of_table or self._backend_of(key), head, end_stream, answer, wish)
         return answer

@@ -1,0 +1,140 @@
+"""Connections that a backend takes for one client's: NTLM and Negotiate authenticate connections, not requests."""
+
+import pytest
+
+from proxy import document
+from proxy.heads import Fields
+from tests.proxy.backend.servers import Conn, backend
+from tests.proxy.backend.world import Answer, World, one, world
+
+NTLM: Fields = [(b"authorization", b"NTLM TlRMTVNTUAAB")]
+ALICE, BOB = object(), object()
+"""Connections of clients."""
+
+
+def tell_place(conn: Conn) -> None:
+    conn.serve(b"HTTP/1.1 200 OK\r\ncontent-length: 1\r\n\r\n%d" % conn.place)
+
+
+def place_of(answer: Answer) -> int:
+    return int(answer.body)
+
+
+def test_a_connection_that_a_client_has_authenticated_carries_no_request_of_another() -> None:
+    with backend(tell_place) as peer, world() as w:
+        w.use(one(peer.address))
+        alice = [w.fetch(fields=NTLM, client=ALICE), w.fetch(client=ALICE)]
+        others = [w.fetch(client=BOB), w.fetch(), w.fetch(client=ALICE), w.fetch(client=BOB)]
+
+        assert [place_of(answer) for answer in alice] == [0, 0]
+        assert [place_of(answer) for answer in others] == [1, 1, 0, 1]
+
+
+def test_one_that_was_shared_before_is_the_clients_from_then_on() -> None:
+    with backend(tell_place) as peer, world() as w:
+        w.use(one(peer.address))
+        answers = [w.fetch(client=BOB), w.fetch(client=ALICE, fields=NTLM), w.fetch(client=BOB)]
+
+        assert [place_of(answer) for answer in answers] == [0, 0, 1]
+
+
+def test_it_is_closed_where_the_client_has_no_connection_for_itself() -> None:
+    with backend(tell_place) as peer, world() as w:
+        w.use(one(peer.address))
+        answers = [w.fetch(fields=NTLM), w.fetch(), w.fetch(fields=NTLM)]
+
+        assert [place_of(answer) for answer in answers] == [0, 1, 1]
+        assert w.backend().connections == 0
+
+
+@pytest.mark.parametrize("scheme", [b"Negotiate YII=", b"negotiate YII=", b"ntlm TlRM", b"NTLM"])
+def test_every_scheme_that_authenticates_connections_is_known(scheme: bytes) -> None:
+    with backend(tell_place) as peer, world() as w:
+        w.use(one(peer.address))
+        w.fetch(client=ALICE, fields=[(b"accept", b"*/*"), (b"authorization", scheme)])
+
+        assert place_of(w.fetch(client=BOB)) == 1
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        [(b"authorization", b"Basic bnRsbQ==")],
+        [(b"authorization", b"Bearer NTLM")],
+        [(b"x-authorization", b"NTLM abc")],
+        [(b"note", b"authorization: NTLM abc")],
+    ],
+)
+def test_what_authenticates_a_request_leaves_its_connection_to_all(fields: Fields) -> None:
+    with backend(tell_place) as peer, world() as w:
+        w.use(one(peer.address))
+        w.fetch(client=ALICE, fields=fields)
+
+        assert place_of(w.fetch(client=BOB)) == 0
+
+
+def test_a_second_authorization_field_is_not_overlooked() -> None:
+    with backend(tell_place) as peer, world() as w:
+        w.use(one(peer.address))
+        w.fetch(client=ALICE, fields=[(b"authorization", b"Basic YTpi"), *NTLM])
+
+        assert place_of(w.fetch(client=BOB)) == 1
+
+
+def test_of_several_addresses_the_one_with_the_clients_connection_is_asked() -> None:
+    with backend(tell_place) as first, backend(tell_place) as second, world() as w:
+        w.use(document.Backend(name="b", addresses=(first.address, second.address)))
+        told = w.fetch(client=ALICE, fields=NTLM)
+        again = [w.fetch(client=ALICE) for _ in range(4)]
+        others = [w.fetch(client=BOB) for _ in range(2)]
+
+        assert told.request is not None
+        assert {a.request.address for a in again if a.request is not None} == {told.request.address}
+        assert {a.request.address for a in others if a.request is not None} == {first.address, second.address}
+
+
+def test_a_kept_one_makes_room_where_connections_are_limited() -> None:
+    with backend(tell_place) as peer, world() as w:
+        circuit = document.Circuit(max_connections=1)
+        w.use(document.Backend(name="b", addresses=(peer.address,), circuit=circuit))
+        answers = [w.fetch(client=ALICE, fields=NTLM), w.fetch(client=BOB), w.fetch(client=ALICE)]
+
+        assert [place_of(answer) for answer in answers] == [0, 1, 1]
+
+
+def test_one_that_ends_meanwhile_is_forgotten() -> None:
+    def serve_once(conn: Conn) -> None:
+        conn.request()
+        conn.send(b"HTTP/1.1 200 OK\r\ncontent-length: 1\r\n\r\n%d" % conn.place)
+
+    with backend(serve_once) as peer, world() as w:
+        w.use(one(peer.address))
+        w.fetch(client=ALICE, fields=NTLM)
+        until_none_is_open(w)
+
+        assert place_of(w.fetch(client=ALICE)) == 1
+
+
+def test_it_is_not_kept_longer_than_others() -> None:
+    with backend(tell_place) as peer, world() as w:
+        w.use(one(peer.address), backend_idle_timeout="20s")
+        w.fetch(client=ALICE, fields=NTLM)
+        assert w.backend().connections == 1
+        w.pass_time(21)
+
+        assert w.backend().connections == 0
+
+
+def test_nor_is_it_kept_when_the_worker_stops() -> None:
+    with backend(tell_place) as peer, world() as w:
+        w.use(one(peer.address))
+        w.fetch(client=ALICE, fields=NTLM)
+        w.pools.drain()
+        until_none_is_open(w)
+        w.fetch(client=ALICE, fields=NTLM)
+
+        until_none_is_open(w)
+
+
+def until_none_is_open(w: World) -> None:
+    w.until(lambda: w.backend().connections == 0)
