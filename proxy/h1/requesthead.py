@@ -10,13 +10,14 @@ repair it differently (RFC 9112, 11.2). Decisions beyond the letter:
 3. Transfer-Encoding is `chunked` alone, once. Known codings before it are 501, everything else is 400.
 4. `content_length` and `transfer_encoding` are 400: gateways of the CGI family read them as the real fields.
 5. The authority of an absolute-form target replaces Host, which must be valid all the same (3.2.2).
+6. Any token is a method (9110, 9.1), but for CONNECT. llhttp has a list of them, so it is shown one of those.
 """
 
 import re
 from typing import Final
 
 import msgspec
-from httptools import HttpParserError, HttpParserInvalidMethodError, HttpParserUpgrade, HttpRequestParser
+from httptools import HttpParserError, HttpParserUpgrade, HttpRequestParser
 
 from proxy.h1.bodies import CHUNKED
 from proxy.h1.errors import FIELDS_TOO_LARGE, NOT_HTTP, RemoteProtocolError
@@ -30,6 +31,8 @@ _REQUEST_LINE = re.compile(rb"([!#$%&'*+\-.^_`|~0-9A-Za-z]+) ([!-~]+) HTTP/([0-9
 # Words without a path or version: what clients of mail servers say, for one.
 _OTHER_LANGUAGE = re.compile(rb"[A-Za-z]+( [!-)+-.0-~]+)*\r\n")
 _ABSOLUTE = re.compile(rb"(?i:https?)://([^/?#]*)([^#]*)")
+# As they are: the usual ones, and that of HTTP/2's preface, which is refused in a request. Others are shown as POST.
+_SHOWN_METHODS: Final = frozenset(b"GET HEAD PUT DELETE PATCH OPTIONS PRI POST".split())
 _CODINGS = frozenset((b"gzip", b"x-gzip", b"deflate", b"compress", b"x-compress", b"chunked"))
 
 _SPECIAL: Final = frozenset(
@@ -105,7 +108,7 @@ class RequestHeadDecoder:
             raise RemoteProtocolError(505, f"HTTP version {major.decode()}.{minor.decode()}, want 1.0 or 1.1")
         if method == b"CONNECT":
             raise RemoteProtocolError(501, "method CONNECT, which this proxy does not offer")
-        self._judge(head)
+        self._judge(head if method in _SHOWN_METHODS else b"POST" + head[len(method) :])
         count, max_count = len(self._sink.fields) + len(self._sink.hosts), self._limits.max_fields
         if count > max_count:
             raise RemoteProtocolError(FIELDS_TOO_LARGE, f"{count} fields, want at most {max_count}")
@@ -121,8 +124,6 @@ class RequestHeadDecoder:
             parser.feed_data(head)
         except HttpParserUpgrade:
             return
-        except HttpParserInvalidMethodError as error:
-            raise RemoteProtocolError(501, "unknown method") from error
         except HttpParserError as error:
             raise RemoteProtocolError(400, f"malformed head: {error}") from error
         self._parser = parser

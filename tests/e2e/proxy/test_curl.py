@@ -249,13 +249,14 @@ def test_what_nobody_serves_is_answered_404_with_the_request_id_of_the_log(
     assert [] == backend.received
 
 
-def test_a_method_that_http_1_parsers_do_not_know_is_refused_and_not_guessed_at(
-    gateway: Gateway, backend: RecordingBackend
+@each("http/1.1", "h2c")
+def test_a_method_that_is_on_no_list_is_passed_on_as_it_is(
+    gateway: Gateway, backend: RecordingBackend, protocol: str
 ) -> None:
     gateway.serve(route_to(backend.address))
 
-    assert fetch(gateway, "http/1.1", "/", "-i", "-X", "FROBNICATE").startswith(b"HTTP/1.1 501 ")
-    assert "FROBNICATE" == json.loads(fetch(gateway, "h2c", "/", "-X", "FROBNICATE"))["method"]
+    for method in ("LIST", "VERSION-CONTROL", "frobnicate"):
+        assert method == json.loads(fetch(gateway, protocol, "/", "-X", method))["method"]
 
 
 @each("http/1.1", "h2c")

@@ -43,6 +43,18 @@ SAMPLES: dict[str, tuple[bytes, list[Line]]] = {
         b"PUT /x HTTP/1.1\r\nHost: a.example\r\nContent-Length: 5\r\n\r\nhello",
         [request(b"PUT", b"a.example", b"/x", [(b"content-length", b"5")]), ("data", b"hello"), END],
     ),
+    "a method of no list": (
+        b"LIST /x HTTP/1.1\r\nHost: a.example\r\n\r\n",
+        [request(b"LIST", b"a.example", b"/x"), END],
+    ),
+    "one in lower case, with a body": (
+        b"get /x HTTP/1.1\r\nHost: a.example\r\nContent-Length: 5\r\n\r\nhello",
+        [request(b"get", b"a.example", b"/x", [(b"content-length", b"5")]), ("data", b"hello"), END],
+    ),
+    "a method of streaming media": (
+        b"SETUP /x HTTP/1.1\r\nHost: a.example\r\n\r\n",
+        [request(b"SETUP", b"a.example", b"/x"), END],
+    ),
     "a body in chunks": (
         CHUNKED + b"5\r\nhello\r\n00A;x=\"y\"\r\n0123456789\r\n0\r\n\r\n",
         [CHUNKED_HEAD, ("data", b"hello0123456789"), END],
@@ -85,7 +97,10 @@ REFUSED: dict[str, tuple[bytes, int]] = {
     ),
     "HTTP/3.0": (b"GET / HTTP/3.0\r\nHost: a.example\r\n\r\n", 505),
     "HTTP/1.2": (b"GET / HTTP/1.2\r\nHost: a.example\r\n\r\n", 505),
-    "an unknown method and a bare LF": (b"FOO / HTTP/1.1\r\nHost: a.example\r\nX: y\n\r\n\r\n", 400),
+    "a method of no list and a bare LF": (b"FOO / HTTP/1.1\r\nHost: a.example\r\nX: y\n\r\n\r\n", 400),
+    "a method of no list and a flaw in its fields": (b"FOO / HTTP/1.1\r\nHost: a.example\r\nX : y\r\n\r\n", 400),
+    "a method that is no token": (b"FO(O / HTTP/1.1\r\nHost: a.example\r\n\r\n", 400),
+    "the method of HTTP/2's preface": (b"PRI / HTTP/1.1\r\nHost: a.example\r\n\r\n", 400),
     "an HTTP/2 preface without a host among later requests": (
         NEXT.replace(b"GET /next HTTP/1.1", b"PRI * HTTP/2.0"),
         505,
