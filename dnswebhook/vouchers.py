@@ -15,12 +15,13 @@ Until external-dns has listed again, the notes also say what was to go and may b
 `--txt-cache-interval` it takes what it has sent for what is there, also where that failed (`dnswebhook.difference`).
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 
 import msgspec
 
+from dnswebhook.canonical import KNOWN_TYPES
 from dnswebhook.model import Origin, Record, RecordSpec
-from dnswebhook.ownership import OwnedSet, owner_in, place_in_listing
+from dnswebhook.ownership import OwnedSet, owner_in, place_in_listing, usual_names
 
 IsDesired = Callable[[str, str], bool | None]
 """Whether external-dns wants a record set (name, type); None when that is not known yet."""
@@ -61,6 +62,7 @@ def settle(vouchers: Iterable[Voucher], records: Iterable[Record], is_desired: I
     """What to do about `vouchers`, given a complete listing in which no apply is under way."""
     noted = tuple(vouchers)
     names = {voucher.name for voucher in noted} | {voucher.owned.name for voucher in noted}
+    names |= {name for voucher in noted for kind in KNOWN_TYPES for name in usual_names(voucher.owned.name, kind)}
     rows: dict[str, list[Record]] = {}
     for record in records:
         if record.name in names and record.is_enabled and record.origin is Origin.USER_DEFINED:
@@ -98,7 +100,7 @@ def settle(vouchers: Iterable[Voucher], records: Iterable[Record], is_desired: I
         still_open.append(voucher)
         if covered and not is_with_ours:
             claims += own
-        elif voucher.is_leaving or not _may_be_desired(voucher, is_desired):
+        elif voucher.is_leaving or not _may_be_desired(voucher, is_desired) or _is_held_by_another(voucher, rows):
             remove += own
     return Settlement((*claims, *remove), tuple(still_open), tuple(contested), tuple(claims))
 
@@ -148,6 +150,18 @@ def _is_unread(voucher: Voucher, rows: Iterable[Record]) -> bool:
         return False
     first = min((row.value for row in rows if row.type == "TXT"), key=place_in_listing)
     return owner_in(first) not in ("", owner)
+
+
+def _is_held_by_another(voucher: Voucher, rows: Mapping[str, list[Record]]) -> bool:
+    """The name has a record of some other type, and that another owner. So external-dns asks for nothing there, and
+    that of the other writes no ownership record of this type as long as ours is there."""
+    ours = owner_in(voucher.value)
+    texts = [
+        min((text.value for text in rows.get(name, ()) if text.type == "TXT"), key=place_in_listing, default="")
+        for row in rows.get(voucher.owned.name, ())
+        for name in usual_names(row.name, row.type)
+    ]
+    return bool(ours) and any(owner_in(text) not in ("", ours) for text in texts)
 
 
 def _says(row: Record, text: str) -> bool:

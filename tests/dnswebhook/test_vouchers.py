@@ -282,3 +282,18 @@ def test_the_ownership_record_of_half_a_set_goes_with_it_when_it_is_not_wanted()
 
 def test_a_set_that_comes_whole_is_not_extended() -> None:
     assert () == extended([whole], [RecordSpec("app.example.com", "TXT", "four")])
+
+
+@pytest.mark.parametrize(("text", "goes"), [(of_owner("other"), True), (TEXT, False), ("of no owner", False)])
+def test_one_whose_record_has_not_come_goes_where_another_owner_has_the_name_with_another_type(
+    text: str, goes: bool
+) -> None:
+    """external-dns asks for nothing there. That of the other would write no such record as long as this is there."""
+    theirs = [
+        Record("o", "app.example.com", "CNAME", "host.example.net"),
+        Record("u", "cname-app.example.com", "TXT", text),
+    ]
+
+    settlement = settle([coming], [TXT_ROW, *theirs], desired)
+
+    assert ((TXT_ROW,) if goes else (), (coming,)) == (settlement.remove, settlement.open)

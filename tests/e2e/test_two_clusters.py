@@ -138,6 +138,27 @@ def test_what_comes_to_a_name_under_an_ownership_record_of_another_cluster_is_no
 
 
 @pytest.mark.parametrize("view", ["v2"], indirect=True)
+def test_who_has_a_name_may_change_its_type_although_another_wanted_that_in_vain_before(
+    view: UnifiView, cluster: Cluster
+) -> None:
+    """The other one left an ownership record of that type, and wants the name still."""
+    alias_of_theirs, alias = ([endpoint(NAME, "CNAME", f"{each}.example.net")] for each in ("m", "z"))
+    (_, us), (_, them) = cluster("z"), cluster("m")
+    fault = view.controller.fault(faults.bad_gateway(), "write", name=NAME)
+    assert isinstance(them.try_pass(alias_of_theirs), SoftError)
+    view.controller.faults.remove(fault)
+    assert us.settle(OURS)
+
+    assert them.settle(alias_of_theirs)
+    assert us.settle(alias)
+    assert view.held() == rows_of(alias, "z")
+    assert us.settle([])
+    assert them.settle(alias_of_theirs)
+
+    assert view.held() == rows_of(alias_of_theirs, "m")
+
+
+@pytest.mark.parametrize("view", ["v2"], indirect=True)
 def test_who_gives_up_a_record_whose_name_another_one_has_claimed_in_vain_removes_it(
     view: UnifiView, cluster: Cluster
 ) -> None:
