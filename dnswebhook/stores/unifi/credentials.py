@@ -31,6 +31,8 @@ log = get_logger(__name__)
 FIRST_LOGIN_PAUSE_S = 15.0
 MAX_LOGIN_PAUSE_S = 600.0
 _STATUS_SECOND_FACTOR = 499
+_HINT_EXCHANGED = "with the password of the start: restart dnswebhook when it was exchanged"
+_HINT_WAIT = "do not restart dnswebhook until then, since it logs in when it starts; an API key needs no logins"
 
 
 class Ticket(msgspec.Struct, frozen=True):
@@ -121,6 +123,8 @@ class SessionCredentials:
         self._numbers = count(1)
         self._pauses = _login_pauses()
         self._next_login_at = 0.0
+        self._last_refusal = ("", "")
+        """Of a login: why, and what to do about it."""
 
     def ticket(self, deadline: Deadline) -> Ticket:
         session = self._session
@@ -189,7 +193,7 @@ class SessionCredentials:
     def _login(self, deadline: Deadline) -> None:
         pause_s = self._next_login_at - self._clock()
         if pause_s > 0:
-            raise CredentialsRefused(f"not logged in: the last login was refused, {_next_attempt(pause_s)}")
+            raise CredentialsRefused(f"not logged in again yet: {self._told_refusal(pause_s)}")
         form = {"username": self._user, "password": self._password.reveal(), "remember": True, "rememberMe": True}
         try:
             reply = self._transport.exchange(Request("POST", self._path, msgspec.json.encode(form)), {}, deadline)
@@ -215,28 +219,26 @@ class SessionCredentials:
             return self._pause("the account asks for a second factor, want a local account without one")
         if reply.status_code == 429:
             asked_s = retry_after_s(reply.headers) or 0.0
-            return self._pause(f"too many logins: {replies.error_body(reply).text}", asked_s)
+            return self._pause(f"too many logins: {replies.error_body(reply).text}", asked_s, _HINT_WAIT)
         if reply.status_code in (400, 401, 403) and replies.is_json(reply):
             text = replies.error_body(reply).text or excerpt(reply.body[:1000].decode("utf-8", "replace"))
             return self._pause(f"login as UNIFI_USER refused with {reply.status_code}: {text}")
         return None
 
-    def _pause(self, message: str, at_least_s: float = 0.0) -> CredentialsRefused:
+    def _pause(self, message: str, at_least_s: float = 0.0, hint: str = _HINT_EXCHANGED) -> CredentialsRefused:
         pause_s = min(max(next(self._pauses), at_least_s), MAX_LOGIN_PAUSE_S)
         self._next_login_at = self._clock() + pause_s
-        return CredentialsRefused(f"{message}; {_next_attempt(pause_s)}")
+        self._last_refusal = (message, hint)
+        return CredentialsRefused(self._told_refusal(pause_s))
+
+    def _told_refusal(self, pause_s: float) -> str:
+        message, hint = self._last_refusal
+        moment = datetime.now(UTC) + timedelta(seconds=pause_s)
+        return f"{message}; next login attempt at {moment:%Y-%m-%dT%H:%M:%SZ}, {hint}"
 
 
 def _login_pauses() -> Iterator[float]:
     return doubling(FIRST_LOGIN_PAUSE_S, MAX_LOGIN_PAUSE_S)
-
-
-def _next_attempt(pause_s: float) -> str:
-    moment = datetime.now(UTC) + timedelta(seconds=pause_s)
-    return (
-        f"next login attempt at {moment:%Y-%m-%dT%H:%M:%SZ}, with the password of the start: restart dnswebhook when "
-        "it was exchanged"
-    )
 
 
 def _csrf_token(reply: Reply) -> str:
