@@ -60,6 +60,8 @@ class _Refused(Exception):
         super().__init__(message)
         self.status_code = status_code
         self.category = category
+        self.remedy = ""
+        """For the log: external-dns shows the status alone."""
         self.headers = {name.replace("_", "-"): value for name, value in headers.items()}
 
 
@@ -175,8 +177,10 @@ class WebhookApp:
                 return self._apply_refusal(error)
             case StoreError():
                 self._on_store_error(error)
-                if deadline.has_passed or deadline.is_stopping:
+                if deadline.is_stopping:
                     return self._cut_short(str(error))
+                if deadline.has_passed:
+                    return self._no_listing(error)
                 return _store_refusal(error, str(error))
         return None
 
@@ -189,13 +193,23 @@ class WebhookApp:
             return _store_refusal(failed.error, str(failed))
         return _Refused(500, "partial failure", str(failed))
 
-    def _cut_short(self, message: str) -> _Refused:
+    def _cut_short(self, message: str, outlook: str = "the next pass goes on") -> _Refused:
         category = "stopping" if self._stop.is_set() else "deadline passed"
-        return _Refused(503, category, f"{message}; the next pass goes on", Retry_After=str(_RETRY_SOON_S))
+        return _Refused(503, category, f"{message}; {outlook}", Retry_After=str(_RETRY_SOON_S))
+
+    def _no_listing(self, error: StoreError) -> _Refused:
+        """No part of one is kept, so where it takes that long it does in each pass."""
+        refused = self._cut_short(str(error), "nothing was written, the next pass lists anew")
+        refused.remedy = (
+            f"if the store needs more than {self._limits.call_deadline_s:g} s for a listing, raise "
+            "DNSWEBHOOK_CALL_DEADLINE together with --webhook-provider-read-timeout of external-dns"
+        )
+        return refused
 
     @staticmethod
     def _log_refusal(error: Exception, refused: _Refused, request: Request, request_id: str) -> None:
         say = log.warning if refused.status_code >= 500 else log.info
+        fields = {"remedy": refused.remedy} if refused.remedy else {}
         say(
             "request refused",
             # Of what the store did, type and causes matter; all else was said to the client already.
@@ -204,6 +218,7 @@ class WebhookApp:
             path=request.path[:256],
             status_code=refused.status_code,
             request_id=request_id,
+            **fields,
         )
 
 

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from daemonkit.logformat import line_of
 from dnswebhook.domains import DomainFilter
 from dnswebhook.errors import CapabilitiesUnknown, StoreUnreachable
 from tests.support.lettinggo import lets_go
@@ -122,7 +123,9 @@ def test_every_answer_has_an_id_of_its_own(site: BuildSite) -> None:
 # Time.
 
 
-def test_a_call_that_waits_beyond_its_deadline_is_503_and_told_to_come_back(site: BuildSite) -> None:
+def test_a_call_that_waits_beyond_its_deadline_is_503_and_told_to_come_back(
+    site: BuildSite, caplog: pytest.LogCaptureFixture
+) -> None:
     here = site()
     gate = here.store.halt("create")
     impatient = here.client_with(0.05)
@@ -134,8 +137,9 @@ def test_a_call_that_waits_beyond_its_deadline_is_503_and_told_to_come_back(site
 
         assert 204 == first.result(WAIT_S).status_code
     for response in late:
-        assert_error(response, 503, "deadline passed")
+        assert "lists anew" in assert_error(response, 503, "deadline passed")
         assert int(response.headers["Retry-After"]) > 0
+    assert "DNSWEBHOOK_CALL_DEADLINE" in str(line_of(caplog.records[-1])["remedy"])
 
 
 def test_a_process_that_stops_writes_nothing_more_and_answers_503(site: BuildSite) -> None:
