@@ -97,8 +97,8 @@ def _as_served(name: str, record_type: str, targets: Sequence[str], served: Serv
     """Of a set whose name the store would not take."""
     owner = stored_name(name)
     is_by_limit = error.reason in _LIMITS
-    held = served.values(owner, record_type) if is_by_limit else frozenset()
-    kept = tuple(sorted(held.intersection(stored_value(record_type, target) for target in targets))) if held else ()
+    values = [stored_value(record_type, target) for target in targets] if is_by_limit else []
+    kept = tuple(sorted(served.among(owner, record_type, values)))
     if not kept:
         drop = Drop(error.reason, name, record_type, "", str(error))
         return Fitted(name, record_type, (), 0, (drop,), is_by_limit=is_by_limit)
@@ -125,7 +125,7 @@ def _fitting_values(
             values.append(_fitting_value(owner, record_type, target, capabilities))
         except Unacceptable as error:
             value = stored_value(record_type, target)
-            if error.reason is DropReason.TARGET_TOO_LONG and value in served.values(owner, record_type):
+            if error.reason is DropReason.TARGET_TOO_LONG and served.among(owner, record_type, (value,)):
                 values.append(value)
                 limits.append(str(error))
             else:

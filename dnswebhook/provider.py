@@ -27,7 +27,7 @@ from dnswebhook.model import Changes, Listing, Origin, Record
 from dnswebhook.operations import Plan
 from dnswebhook.ownership import owner_in
 from dnswebhook.plan import make_plan
-from dnswebhook.served import NOTHING_SERVED, Served
+from dnswebhook.served import UNLISTED, Served
 from dnswebhook.stores.base import Store
 from dnswebhook.vouchers import Voucher, extended, settle, unsettled
 from dnswebhook.wishes import SetKey
@@ -83,8 +83,9 @@ class Provider:
         """Of the last apply, so that they do not take the time of others for ever."""
         self._told: tuple[Record, ...] = ()
         """What the last answer to external-dns was made of."""
-        self._served = NOTHING_SERVED
-        """As of the last listing, of an apply too: only with a listing may the limits of the store change."""
+        self._served: Served = UNLISTED
+        """As of the last listing, of an apply too. With `--txt-cache-interval` external-dns may come without one after
+        our start, with records that the store of before an upgrade took."""
         self._written: dict[tuple[str, str], Voucher] = {}
         """Ownership records, by name and text, that complete applies have added since the last listing."""
         self._contested: frozenset[Voucher] = frozenset()
@@ -168,7 +169,8 @@ class Provider:
             raise StoreTimeout("another apply was still running at the deadline of the call")
 
     def _look_at(self, listing: Listing) -> None:
-        if listing.records is not self._served.records:  # what was worked out for the same one is still right
+        # What was worked out for the same one is still right.
+        if self._served is UNLISTED or listing.records is not self._served.records:
             self._served = Served(listing.records)
 
     def _fetch_records(self, deadline: Deadline) -> bytes:

@@ -1,6 +1,6 @@
 """Which values of which record sets a store serves, looked up by those few that ask (pure)."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from functools import cached_property
 
 from dnswebhook.model import Record
@@ -12,8 +12,9 @@ class Served:
     def __init__(self, records: Sequence[Record]) -> None:
         self.records = records
 
-    def values(self, name: str, record_type: str) -> frozenset[str]:
-        return frozenset(self._values.get((name, record_type), ()))
+    def among(self, name: str, record_type: str, values: Iterable[str]) -> frozenset[str]:
+        """Those of `values` that are served."""
+        return frozenset(self._values.get((name, record_type), ())).intersection(values)
 
     @cached_property
     def _values(self) -> dict[tuple[str, str], list[str]]:
@@ -24,4 +25,12 @@ class Served:
         return values
 
 
+class _Unlisted(Served):
+    """All of it, perhaps: nobody has looked. external-dns would delete what is taken for not served."""
+
+    def among(self, name: str, record_type: str, values: Iterable[str]) -> frozenset[str]:  # noqa: ARG002
+        return frozenset(values)
+
+
 NOTHING_SERVED = Served(())
+UNLISTED = _Unlisted(())

@@ -673,6 +673,25 @@ def test_a_record_that_a_later_api_would_not_take_is_still_wanted_where_an_apply
     assert [] == adjusted(each, LONG)
 
 
+def test_before_the_first_listing_nothing_is_left_out_that_may_be_served(house: Callable[..., House]) -> None:
+    """With --txt-cache-interval a start of ours may fall between two listings. What is left out would be removed."""
+    each = house(Record("1", LONG, "A", "192.0.2.1", 300))
+    each.store.limits = integrationrows.CAPABILITIES
+    other = "other-" + LONG[6:]
+
+    assert [LONG, other] == adjusted(each, LONG, other)
+    each.listed()
+    assert [LONG] == adjusted(each, LONG, other)
+
+
+def test_of_an_empty_store_nothing_is_served_once_it_was_listed(house: Callable[..., House]) -> None:
+    each = house()
+    each.store.limits = integrationrows.CAPABILITIES
+    each.listed()
+
+    assert [] == adjusted(each, LONG)
+
+
 def test_values_of_a_name_that_the_store_would_not_take_can_go_but_none_can_come(house: Callable[..., House]) -> None:
     rows = [Record(value, LONG, "A", value, 300) for value in ("192.0.2.1", "192.0.2.2")]
     each = house(*rows)
