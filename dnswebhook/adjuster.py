@@ -22,6 +22,9 @@ from dnswebhook.served import NOTHING_SERVED, Served
 
 log = get_logger(__name__)
 
+_News = tuple[tuple[str, str], tuple[Drop, ...], str]
+"""What the log says of an endpoint, as in `_Remembered`: key, drops and limit."""
+
 
 class _Remembered(msgspec.Struct, frozen=True, gc=False):
     encoded: bytes
@@ -36,12 +39,19 @@ class _Remembered(msgspec.Struct, frozen=True, gc=False):
     by_listing: Served | None = None
     """The listing that it depends on."""
 
+    @property
+    def news(self) -> _News:
+        return self.key, self.drops, self.limit
+
 
 class Adjuster:
     def __init__(self, protected: ProtectedNames, on_drop: Callable[[Drop], None]) -> None:
         self._protected = protected
         self._on_drop = on_drop
         self._memory: tuple[Capabilities | None, dict[bytes, _Remembered]] = (None, {})
+        self._told: frozenset[_News] = frozenset()
+        """What the last call had to say. The bytes of an endpoint may change although nothing else does: external-dns
+        gives the properties of an object now to one of its names, now to another."""
         self._desired: tuple[dict[bytes, _Remembered], frozenset[tuple[str, str]]] = ({}, frozenset())
         """The memory's record sets, made when somebody asks for them, and the memory that they were made of."""
 
@@ -58,7 +68,7 @@ class Adjuster:
             key = bytes(raw)
             remembered = known.get(key) or used.get(key)
             if remembered is None or (remembered.by_listing is not None and remembered.by_listing is not served):
-                remembered = self._work_out(key, wanted.place(index), capabilities, served, remembered)
+                remembered = self._work_out(key, wanted.place(index), capabilities, served)
             used[key] = remembered
             for drop in remembered.drops:
                 self._on_drop(drop)
@@ -68,6 +78,7 @@ class Adjuster:
             if remembered.encoded:
                 parts.append(remembered.encoded)
         self._memory = (capabilities, used)
+        self._told = frozenset(each.news for each in used.values() if each.drops or each.limit)
         _merge(parts, identified)
         return wire.join_endpoints([part for part in parts if part], wanted.is_wrapped)
 
@@ -82,13 +93,18 @@ class Adjuster:
             self._desired = (known, desired)
         return (name, record_type) in desired
 
-    def _work_out(
-        self, octets: bytes, place: str, capabilities: Capabilities, served: Served, before: _Remembered | None
-    ) -> _Remembered:
+    def _work_out(self, octets: bytes, place: str, capabilities: Capabilities, served: Served) -> _Remembered:
         endpoint, is_answer = wire.decode_wanted(octets, place)
         adjusted = adjust(endpoint, capabilities, self._protected.matches, served)
-        if before is None or (before.drops, before.limit) != (adjusted.drops, adjusted.limit):
+        remembered = self._remembered(octets, endpoint, is_answer, adjusted, served)
+        if remembered.news not in self._told:
             self._tell(adjusted)
+        return remembered
+
+    @staticmethod
+    def _remembered(
+        octets: bytes, endpoint: Endpoint, is_answer: bool, adjusted: Adjusted, served: Served
+    ) -> _Remembered:
         by_listing = served if adjusted.is_by_limit else None
         if adjusted.endpoint is None:
             return _Remembered(b"", ("", ""), adjusted.drops, by_listing=by_listing)

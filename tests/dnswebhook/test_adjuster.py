@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from daemonkit.logformat import JsonFormatter
+from daemonkit.logformat import JsonFormatter, line_of
 from dnswebhook import wire
 from dnswebhook.adjuster import Adjuster
 from dnswebhook.canonical import DropReason
@@ -206,6 +206,24 @@ def test_the_place_of_a_bad_field_is_named_in_either_shape() -> None:
         Desk().answer(wanted)
     with pytest.raises(wire.WireError, match=r"^endpoints\[1\]\.recordTTL"):
         Desk().answer({"endpoints": wanted})
+
+
+def test_an_endpoint_that_comes_in_other_words_is_not_told_anew(caplog: pytest.LogCaptureFixture) -> None:
+    """external-dns gives the properties of an Ingress of several names to another one in each pass."""
+    desk = Desk()
+    both: list[dict[str, Any]] = [
+        {"dnsName": name, "recordType": "CNAME", "targets": ["b.net", "a.net"]} for name in ("x.lan", "y.lan")
+    ]
+    with caplog.at_level(logging.WARNING):
+        for _ in range(2):
+            desk.adjust(both)
+            both = [{**both[1], "providerSpecific": [{}]}, both[0]]
+        desk.adjust([])
+        desk.adjust(both)
+
+    names = [line_of(record)["name"] for record in caplog.records]
+    assert ["x.lan", "x.lan", "y.lan", "y.lan"] == sorted(map(str, names))
+    assert [DropReason.SURPLUS_CNAME_TARGET] * 6 == desk.reasons
 
 
 def test_sets_that_only_their_identifier_told_apart_are_joined_where_the_first_stood() -> None:
