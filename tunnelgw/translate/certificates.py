@@ -24,7 +24,7 @@ from tunnelgw.model.kinds import Kind
 from tunnelgw.model.meta import Key
 from tunnelgw.model.part import Part
 from tunnelgw.model.refs import CORE, GATEWAY_API, ObjectRef
-from tunnelgw.openssl import problem_of_authorities, problem_of_pair
+from tunnelgw.openssl import certificates_in, problem_of_authorities, problem_of_pair
 from tunnelgw.translate.grants import ReferenceFrom, ReferenceTo, is_permitted, not_permitted
 from tunnelgw.translate.queries import View
 from tunnelgw.translate.verdicts import BEFORE, NOT_READ, false
@@ -177,9 +177,8 @@ def bundle_in_config_map(view: View, key: Key) -> CaBundle | BadReference:
 def authorities(text: str) -> str | None:
     """All certificates in a text, each once, in PEM; None where there is none, or one that cannot be read."""
     try:
-        found = x509.load_pem_x509_certificates(text.encode())
-        pem = "".join(certificate.public_bytes(_PEM).decode() for certificate in dict.fromkeys(found))
-    except _UNREADABLE:
+        pem = "".join(dict.fromkeys(certificates_in(text)))
+    except ValueError:
         return None
     return None if problem_of_authorities(pem) else pem
 

@@ -228,6 +228,26 @@ def test_a_bundle_has_each_authority_once() -> None:
     assert Queries(snapshot).ask(bundle_in_config_map, KEY) == CaBundle(authority_pem())
 
 
+@pytest.mark.parametrize("label", ["CERTIFICATE", "X509 CERTIFICATE"])
+def test_authorities_are_what_openssl_takes_for_some_whatever_their_serial_number_is(label: str) -> None:
+    """Go Daddy's and others of every system's bundle have 0, of which `cryptography` warns."""
+    der = bytearray(ssl.PEM_cert_to_DER_cert(authority_pem()))
+    at = der.index(b"\xa0\x03\x02\x01\x02\x02") + 7  # behind the version, the number's tag and its length
+    der[at : at + 2] = b"\xff\x00"
+    odd = ssl.DER_cert_to_PEM_cert(bytes(der))
+    text = f"# Größe\n{odd}{authority_pem()}".replace("CERTIFICATE", label)
+    snapshot = Snapshot.of([(Kind.CONFIG_MAP, ConfigMap(META, {"ca.crt": text}))])
+
+    assert Queries(snapshot).ask(bundle_in_config_map, KEY) == CaBundle(odd + authority_pem())
+
+
+def test_an_authority_that_is_cut_off_is_none_of_them() -> None:
+    text = f"{authority_pem()}-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERT"
+    snapshot = Snapshot.of([(Kind.CONFIG_MAP, ConfigMap(META, {"ca.crt": text}))])
+
+    assert Queries(snapshot).ask(bundle_in_config_map, KEY) == CaBundle(authority_pem())
+
+
 def test_authorities_that_openssl_cannot_read_are_none() -> None:
     """cryptography can: a name is bytes to it until somebody asks for the text."""
     text = authority_pem() + with_a_name_that_is_no_text(RSA_PEM).decode()
