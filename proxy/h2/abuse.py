@@ -90,6 +90,11 @@ class FloodGuard:
         self._counts[flood] += 1
         self._want_calm(flood, self._counts[flood])
 
+    @property
+    def is_dribbled(self) -> bool:
+        """Half of what is let pass: if that can be helped, it should be."""
+        return 2 * self.dribbles_sent > self._limits[Flood.DRIBBLE]
+
     def check_dribbles(self) -> None:
         self._want_calm(Flood.DRIBBLE, self.dribbles_sent)
 

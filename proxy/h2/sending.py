@@ -118,7 +118,8 @@ class Sending:
 
     def _gather_credit(self) -> None:
         """The peer gives credit back in small pieces, perhaps as it got them. Each would leave as a frame, come back as
-        credit of the same size, and so on for ever: bodies would end up in frames of a few bytes. From now on small
+        credit of the same size, and so on for ever: bodies would end up in frames of a few bytes. Or it gives as much
+        each time, lighttpd 16 KiB, and each piece of a body leaves a few bytes of that to the next. From now on small
         credit waits for more, and more comes, since the peer has not given back yet what else its window had room for.
         """
         if not self._is_window_tiny:
@@ -174,6 +175,8 @@ class Sending:
             size, end_stream = room, False
             if size < DRIBBLE_BYTES:
                 self._guard.dribbles_sent += 1
+                if self._guard.is_dribbled:
+                    self._gather_credit()
         stream.send_window -= size
         self._send_window -= size
         self._queue_data(stream_id, data, size, end_stream)

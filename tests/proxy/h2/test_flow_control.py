@@ -281,6 +281,31 @@ def test_credit_that_comes_back_frame_by_frame_does_not_end_in_frames_of_a_few_b
     assert sum(size < 256 for size in sizes) <= math.ceil(len(body) / 65_536)
 
 
+def test_credit_that_is_always_a_byte_more_than_the_rest_of_a_piece_is_no_flood_of_the_peer() -> None:
+    """As lighttpd gives it: 16 KiB when as much has come. Pieces are as large, too, but one was a byte smaller, so that
+    a byte of the window is left over to each that follows.
+    """
+    server = answering(65_536)
+    server.receive(frames.encode_window_update(0, 1_000_000), 0.0)
+    body = memoryview(bytes(16_384))
+    rest = body[1:]
+    moved_bytes = small_frames = unread_bytes = 0
+
+    while moved_bytes < 64 * 1024 * 1024:
+        while taken := server.send_data(1, rest):
+            rest = rest[taken:] or body
+        sizes = [len(f.payload) for f in sent_frames(server.data_to_send())]
+        small_frames += sum(size < 256 for size in sizes)
+        moved_bytes += sum(sizes)
+        unread_bytes += sum(sizes)
+        assert unread_bytes >= 16_384
+        unread_bytes -= 16_384
+        credit = frames.encode_window_update(0, 16_384) + frames.encode_window_update(1, 16_384)
+        assert not any(isinstance(event, ConnectionTerminated) for event in server.receive(credit, 0.0))
+
+    assert small_frames <= 501
+
+
 def gathering(window_bytes: int) -> Connection:
     """`answering`, with a byte of that window left, and a peer that has given as little back."""
     server = answering(window_bytes)
