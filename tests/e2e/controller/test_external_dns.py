@@ -54,7 +54,7 @@ def test_a_route_s_name_has_the_direct_address_in_the_store_until_the_route_goes
 def test_the_rights_in_the_manifests_are_enough_for_the_names_of_routes_of_gateways_and_of_listener_sets(
     arena: Arena, proxy: Proxy, external_dns_program: Path, tmp_path: Path
 ) -> None:
-    """Cluster-wide, with all sources, those that stand in a comment included."""
+    """Cluster-wide, with all sources, those that stand in a comment included; one set waits for its certificate."""
     sources = re.findall(r"- (--(?:source=|gateway-)\S+)", MANIFESTS)
     domain = f"{arena.namespace}.example"
     store = EmbeddedView(tmp_path)
@@ -63,14 +63,16 @@ def test_the_rights_in_the_manifests_are_enough_for_the_names_of_routes_of_gatew
         arena.cluster.patch(
             Kind.GATEWAY, "gw", arena.namespace, {"spec": {"allowedListeners": {"namespaces": {"from": "Same"}}}}
         )
-        listener = {"name": "more", "port": port, "protocol": "HTTP", "hostname": f"b.{domain}"}
-        arena.cluster.create(
-            Kind.LISTENER_SET, "more", {"parentRef": {"name": "gw"}, "listeners": [listener]}, arena.namespace
-        )
-        parent = {"group": "gateway.networking.k8s.io", "kind": "ListenerSet", "name": "more"}
         arena.route("web", f"a.{domain}")
-        arena.route("set", f"b.{domain}")
-        arena.cluster.patch(Kind.HTTP_ROUTE, "set", arena.namespace, {"spec": {"parentRefs": [parent]}})
+        more = {"name": "more", "port": port, "protocol": "HTTP", "hostname": f"b.{domain}"}
+        missing = {"certificateRefs": [{"name": "missing"}]}
+        waits = {"name": "waits", "port": 443, "protocol": "HTTPS", "hostname": f"c.{domain}", "tls": missing}
+        for name, listener in (("more", more), ("waits", waits)):
+            spec = {"parentRef": {"name": "gw"}, "listeners": [listener]}
+            arena.cluster.create(Kind.LISTENER_SET, name, spec, arena.namespace)
+            arena.route(name, str(listener["hostname"]))
+            parent = {"group": "gateway.networking.k8s.io", "kind": "ListenerSet", "name": name}
+            arena.cluster.patch(Kind.HTTP_ROUTE, name, arena.namespace, {"spec": {"parentRefs": [parent]}})
         with (
             arena.controller(proxies=[proxy]),
             Daemon.dnswebhook(store.env) as webhook,
@@ -78,7 +80,9 @@ def test_the_rights_in_the_manifests_are_enough_for_the_names_of_routes_of_gatew
         ):
             until_serves(proxy, f"a.{domain}", f"b.{domain}")
             arena.until_accepted("web")
-            arena.until_accepted("set")
+            arena.until_accepted("more")
+            arena.until_accepted("waits")
+            arena.until(Kind.LISTENER_SET, "waits", "Programmed", "False")
             arena.until_programmed()
             client.list_records()
             extra = [*sources, f"--domain-filter={domain}"]
@@ -90,7 +94,7 @@ def test_the_rights_in_the_manifests_are_enough_for_the_names_of_routes_of_gatew
 
             assert outcome.exit_code == 0, outcome.log
             rows = {(row.name, row.type, row.value) for row in store.held() if row.type != "TXT"}
-            assert rows == {(f"{each}.{domain}", "A", "127.0.0.2") for each in "ab"}
+            assert rows == {(f"{each}.{domain}", "A", "127.0.0.2") for each in "abc"}
 
 
 def with_the_rights_of_the_manifests(arena: Arena, folder: Path) -> Path:
