@@ -47,9 +47,15 @@ class Difference:
         skips: Iterable[Skip],
         told: Iterable[Record] = (),
         noted: Iterable[Voucher] = (),
+        removed: Iterable[Voucher] = (),
     ) -> None:
-        """`told` are the rows of the listing that external-dns was given last, `noted` what earlier calls left open."""
+        """`told` are the rows of the listing that external-dns was given last, `noted` what earlier calls left open,
+        `removed` the ownership records that went since that listing."""
         self._told = told
+        self._removed: dict[str, list[Voucher]] = defaultdict(list)
+        """By the name that they vouched for."""
+        for voucher in removed:
+            self._removed[voucher.owned.name].append(voucher)
         records = tuple(records)
         self._records = records
         self.successors: dict[tuple[str, str], str] = {}
@@ -316,10 +322,12 @@ class Difference:
 
     def _refuse_unvouched(self) -> None:
         """No record without its ownership record: it would never be claimed, hence never removed."""
-        for subject in self.wishes.values():
+        for subject in list(self.wishes.values()):
             result = self.sets[subject.key]
             if subject.owned is not None or not result.creates:
                 continue
+            if subject.owner and not self._vouchers_of(subject):
+                self._bring_voucher_back(subject)
             vouchers = self._vouchers_of(subject)
             if vouchers and all(self._is_refused(voucher) for voucher in vouchers):
                 detail = f"its ownership record {vouchers[0].name!r} cannot be held, so it would never be claimed again"
@@ -328,6 +336,20 @@ class Difference:
             elif not vouchers and subject.owner and (detail := self._why_unclaimed(subject)):
                 self.refuse(subject, RefusalReason.NO_OWNERSHIP, detail)
                 result.creates = []
+
+    def _bring_voucher_back(self, subject: Wish) -> None:
+        """external-dns 0.23 with `--txt-cache-interval` takes each ownership record for present that it has listed, and
+        sends none with a record that went and comes again before it lists anew."""
+        own = ("", subject.owner)  # an encrypted text may be its own
+        covering = (each for each in self._removed.get(subject.name, ()) if each.owned.covers(*subject.key))
+        gone = next((each for each in covering if owner_in(each.value) in own), None)
+        if gone is None or gone.name in self.by_name or gone.name in self._text_names:
+            return
+        voucher = Wish(gone.name, "TXT", (gone.value,), is_wanted=True, owned=gone.owned)
+        self.wishes[voucher.key] = voucher
+        self.by_name[voucher.name].append(voucher)
+        self.vouchers[subject.name].append(voucher)
+        self.sets[voucher.key] = SetDifference([], [_spec(voucher, gone.value)], [])
 
     def _vouchers_of(self, subject: Wish) -> list[Wish]:
         return [voucher for voucher in self.vouchers.get(subject.name, ()) if subject in self.subjects(voucher)]
@@ -345,7 +367,8 @@ class Difference:
         if own and not any((row.name, row.value) in self._texts for row in own):
             gone = repr(own[0].name)
             return (
-                f"external-dns has seen its ownership record {gone}, which has gone since: both come in the next pass"
+                f"external-dns has seen its ownership record {gone}, which has gone since: both come in the next pass "
+                "that lists"
             )
         owners.update(owner_in(row.value) for row in seen)  # it may have gone since
         others = owners - {""}
@@ -370,6 +393,10 @@ class Difference:
     def _texts(self) -> frozenset[tuple[str, str]]:
         """Those that are served, by name and value."""
         return frozenset((row.name, row.value) for row in self._records if row.type == "TXT" and row.is_enabled)
+
+    @cached_property
+    def _text_names(self) -> frozenset[str]:
+        return frozenset(name for name, _ in self._texts)
 
     @cached_property
     def _taken_over(self) -> frozenset[str]:

@@ -12,7 +12,8 @@ records that vouch for it. The rules, each with its reason:
 4. The ownership record is written before the record it vouches for and removed after it: a record without its
    ownership record would never be claimed again, the other way round is cleaned up by a later pass. A text that only
    takes the place of one that says the same is written after its record, and only if that could be written. A record
-   that comes without one, since external-dns has seen that of another owner or one that has gone since, is refused.
+   that comes without one, since external-dns has seen that of another owner or one that has gone since, is refused;
+   one of its own that it has removed itself since it saw it comes again.
 5. Only enabled, user-defined rows are written. Protected names are left alone.
 
 Equal input gives equal output, in any order of rows and changes.
@@ -44,15 +45,16 @@ def make_plan(
     protected: ProtectedNames,
     told: Iterable[Record] = (),
     noted: Iterable[Voucher] = (),
+    removed: Iterable[Voucher] = (),
 ) -> Plan:
     """`records` is a complete listing; only rows whose name occurs in `changes` matter.
 
     `told` is the one that external-dns was given last: `changes` follow from it, or from one before. `noted` is what
-    earlier calls have left open.
+    earlier calls have left open, `removed` the ownership records that they have removed since.
     """
     records = tuple(records)
     asked = collect_wishes(changes, capabilities, domain_filter, protected, Served(records))
-    difference = Difference(asked.wishes, records, asked.refusals, asked.skips, told, noted)
+    difference = Difference(asked.wishes, records, asked.refusals, asked.skips, told, noted, removed)
     strands = [_StrandBuilder(difference).build(names) for names in _strand_names(difference)]
     return Plan(
         strands=tuple(strand for strand in strands if strand.steps),

@@ -88,6 +88,8 @@ class Provider:
         our start, with records that the store of before an upgrade took."""
         self._written: dict[tuple[str, str], Voucher] = {}
         """Ownership records, by name and text, that complete applies have added since the last listing."""
+        self._removed: dict[tuple[str, str], Voucher] = {}
+        """Those that applies have removed since the last listing, or wanted to."""
         self._contested: frozenset[Voucher] = frozenset()
         """Those of the last listing, so that each is told once."""
         self._flights = Flights(self._fetch_records)
@@ -129,6 +131,7 @@ class Provider:
                 policy.protected,
                 self._told,
                 self._journal.vouchers,
+                self._removed.values(),
             )
             self._note(plan)
             self._guard_against_mass_deletion(plan, listing)
@@ -148,6 +151,7 @@ class Provider:
         run = Run(self._store, deadline, self._writers, self._failed)
         report = run.execute(plan)
         self._failed = run.failed
+        self._removed |= {(each.name, each.value): each for each in plan.vouchers if each.is_leaving}
         if report.is_complete and not plan.refusals:  # what of a refused record was left undone stays noted, too
             settled = set(plan.vouchers)
             self._journal.replace(tuple(voucher for voucher in self._journal.vouchers if voucher not in settled))
@@ -178,6 +182,7 @@ class Provider:
         try:
             listing = self._settled_listing(deadline)
             self._told = listing.records
+            self._removed = {}
             self._look_at(listing)
         finally:
             self._turn.release()

@@ -703,3 +703,24 @@ def test_values_of_a_name_that_the_store_would_not_take_can_go_but_none_can_come
     with pytest.raises(ApplyFailed, match="name of 133 octets"):
         each.apply(update_old=[a(LONG, "192.0.2.1")], update_new=[before])
     assert {LONG: ["192.0.2.1"]} == each.listed()
+
+
+def test_a_record_that_comes_again_before_the_next_listing_gets_its_ownership_record_back(
+    house: Callable[..., House],
+) -> None:
+    """external-dns 0.23 with --txt-cache-interval sends none then. The record was refused, or nobody's."""
+    each = house()
+    record = Endpoint("app.example.com", "A", ("192.0.2.1",), labels={"owner": "default"})
+    alias = Endpoint("app.example.com", "CNAME", ("host.example.net",), labels={"owner": "default"})
+    text = Endpoint("ed-a-app.example.com", "TXT", (HERITAGE,), labels={"ownedRecord": record.dns_name})
+    alias_text = Endpoint("ed-cname-app.example.com", "TXT", (HERITAGE,), labels={"ownedRecord": record.dns_name})
+    each.apply(create=[record, text])
+    before = each.listed()
+
+    for _ in range(2):
+        each.apply(delete=[record, text])
+        each.apply(create=[record])
+        assert before == {row.name: [row.value] for row in each.store.rows.values()}
+    each.apply(delete=[record, text], create=[alias, alias_text])
+    each.apply(delete=[alias, alias_text], create=[record])
+    assert before == each.listed()
