@@ -4,6 +4,8 @@ Fields are a list of (name, value) byte pairs in wire order, names in lower case
 The tuples are shared between requests through the field cache, so a list may be changed, a field is replaced.
 """
 
+import re
+
 import msgspec
 
 Field = tuple[bytes, bytes]
@@ -23,6 +25,15 @@ BODILESS_STATUS_CODES = frozenset((204, 304))
 
 # What no field's value may hold: a line break would make two fields of one.
 CONTROLS = bytes({*range(0x20), 0x7F} - {0x09})
+
+
+_OF_CONNECTIONS = re.compile(rb"(?i:ntlm|negotiate)\b")
+"""Schemes of `authorization`, whatever RFC 9110, 11.6.2 wants of them (RFC 4559, 6)."""
+
+
+def authenticates_connection(fields: Fields) -> bool:
+    """Whether a server may take all that comes over the connection for the client's who sends this request."""
+    return any(name == b"authorization" and _OF_CONNECTIONS.match(value) for name, value in fields)
 
 
 class NeverIndexedField(tuple[bytes, bytes]):

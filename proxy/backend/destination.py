@@ -9,7 +9,8 @@ from proxy.backend.health import AddressHealth
 from proxy.backend.request import Request
 from proxy.backend.shared import Shared
 from proxy.backend.stream import Failure
-from proxy.routing import fingerprint
+from proxy.heads import authenticates_connection
+from proxy.routing import fingerprint, header
 from proxy.stats import BackendStats
 
 _BAD_STATUS_CODES: Final = frozenset((502, 503, 504))
@@ -50,7 +51,8 @@ class Destination:
         self.health = AddressHealth()
         self.running = 0
         self.pool = self.new_pool(owner, circuit, stats)
-        self._switching: ConnectionPool | None = None
+        self._http_1: ConnectionPool | None = None
+        """Of TLS, for what HTTP/2 has no way to do."""
         self._is_retired = False
 
     def __repr__(self) -> str:
@@ -76,21 +78,29 @@ class Destination:
         self._circuit.running += 1
         self._stats.requests += 1
         self._stats.in_flight += 1
-        pool = self.pool if request.head.protocol is None else self._pool_to_switch(request)
+        pool = self._http_1_pool(self._tls) if self._tls and self._needs_http_1(request) else self.pool
         pool.dispatch(request)
 
-    def _pool_to_switch(self, request: Request) -> ConnectionPool:
-        """A switch of protocols by GET needs HTTP/1.1, also where requests go by HTTP/2."""
-        if not self._tls or request.head.method != b"GET":
-            return self.pool
-        if self._switching is None:
-            trust = self._shared.trust(self._tls, offers_h2=False)
-            self._switching = ConnectionPool(
-                self._shared, self._owner, self._circuit, self._stats, self.text, trust=trust
-            )
+    def _needs_http_1(self, request: Request) -> bool:
+        """Also where requests go by HTTP/2: a switch of protocols by GET, and what authenticates connections. Not gRPC,
+        which knows HTTP/2 alone, and whose servers authenticate calls.
+        """
+        head = request.head
+        if head.protocol is not None:
+            return head.method == b"GET"
+        if self._http_1 is not None and self._http_1.keeps_for(request.receiver.client_connection):
+            return True
+        if not authenticates_connection(head.fields):
+            return False
+        return not (header(head, b"content-type") or b"").startswith(b"application/grpc")
+
+    def _http_1_pool(self, tls: document.BackendTLS) -> ConnectionPool:
+        if self._http_1 is None:
+            trust = self._shared.trust(tls, offers_h2=False)
+            self._http_1 = ConnectionPool(self._shared, self._owner, self._circuit, self._stats, self.text, trust=trust)
             if self._is_retired:
-                self._switching.retire()
-        return self._switching
+                self._http_1.retire()
+        return self._http_1
 
     def retire(self) -> None:
         """Keep no connection after its request."""
@@ -104,7 +114,7 @@ class Destination:
 
     @property
     def pools(self) -> list[ConnectionPool]:
-        return [self.pool] if self._switching is None else [self.pool, self._switching]
+        return [self.pool] if self._http_1 is None else [self.pool, self._http_1]
 
     @property
     def is_idle(self) -> bool:

@@ -20,15 +20,13 @@ from proxy.h1.limits import DEFAULT_LIMITS, Limits
 from proxy.h1.response import Response
 from proxy.h1.responsehead import BAD_GATEWAY, ResponseHeadDecoder
 from proxy.h1.sending import Framing, Sending
-from proxy.heads import RequestHead
+from proxy.heads import RequestHead, authenticates_connection
 
 _RESPONSE_START: Final = frozenset(b"H")
 # Methods whose requests say that they have no body, lest a server waits for one (RFC 9110, 8.6).
 _WITH_LENGTH: Final = frozenset((b"POST", b"PUT", b"PATCH"))
 _USUAL_METHODS: Final = frozenset((b"GET", b"HEAD", b"POST", b"PUT", b"DELETE", b"PATCH", b"OPTIONS"))
 _AUTHORIZATION: Final = b"\r\nauthorization:"
-# Schemes that authenticate the connection, whatever they are said to do by RFC 9110, 11.6.2 (RFC 4559, 6).
-_OF_CONNECTIONS: Final = re.compile(_AUTHORIZATION + rb"[ \t]*(?i:ntlm|negotiate)\b")
 _PATH: Final = re.compile(rb"/[^\x00-\x20\x7f]*|\*")
 
 
@@ -229,8 +227,7 @@ class ClientConnection(Sending):
         lines.append(b"\r\n")
         data = b"".join(lines)
         self._output.append(data)
-        place = data.find(_AUTHORIZATION)
-        if place >= 0 and _OF_CONNECTIONS.search(data, place):
+        if _AUTHORIZATION in data and authenticates_connection(fields):
             self.is_authenticated = True
         self._known_authority = authority
         self._reading = Reading.HEAD

@@ -112,6 +112,38 @@ def test_a_switch_by_get_takes_http1_even_where_requests_go_by_http2(authority: 
         assert peer.connections == 2
 
 
+def test_what_authenticates_a_connection_goes_by_http1_even_where_requests_go_by_http2(authority: trustme.CA) -> None:
+    spoken: list[str | None] = []
+
+    def either(conn: Conn) -> None:
+        assert isinstance(conn.sock, ssl.SSLSocket)
+        spoken.append(conn.sock.selected_alpn_protocol())
+        if spoken[-1] == "h2":
+            speaks(answers)(conn)
+        else:
+            conn.serve(b"HTTP/1.1 200 OK\r\ncontent-length: 4\r\n\r\nmine")
+
+    alice, bob = object(), object()
+    context = server_context(authority, "a.example", alpn=("h2", "http/1.1"))
+    with backend(either, tls=context) as peer, world() as w:
+        w.use(https(peer, authority))
+        before = w.fetch(client=alice)
+        login = w.fetch(client=alice, fields=[(b"authorization", b"NTLM TlRM")])
+        after = [w.fetch(client=alice), w.fetch(client=bob), w.fetch(client=alice)]
+
+        assert [bytes(a.body) == b"mine" for a in (before, login, *after)] == [False, True, True, False, True]
+        assert spoken == ["h2", "http/1.1"]
+
+
+def test_a_call_of_grpc_goes_by_http2_whatever_it_is_authorized_by(authority: trustme.CA) -> None:
+    with backend(speaks(answers), tls=server_context(authority, "a.example", alpn=("h2",))) as peer, world() as w:
+        w.use(https(peer, authority))
+        fields = [(b"content-type", b"application/grpc+proto"), (b"authorization", b"Negotiate YII=")]
+
+        assert w.fetch(method=b"POST", fields=fields).status_code == 200
+        assert w.backend().connections == 1
+
+
 def test_after_a_switch_the_end_of_the_clients_bytes_ends_both_directions(authority: trustme.CA) -> None:
     received: list[bytes] = []
 
