@@ -4,7 +4,8 @@ Each field replaces the stored one, so lists are whole, with everything in them 
 beside our fields is not in the patch and thus stays.
 
 `Programmed` needs the word of a proxy. It turns true when one holds the document of this generation, and stays true for
-that generation whatever happens to proxies later; `tunnelgw.dev/Delivered` says what happens to them.
+that generation whatever happens to proxies later; `tunnelgw.dev/Delivered` says what happens to them. Where that is not
+beside it, the word is of the controller that had the class before us, and counts for nothing.
 """
 
 from collections.abc import Collection, Mapping, Sequence
@@ -120,13 +121,16 @@ def gateway_status(
 ) -> Patch | None:
     """Raises Outdated."""
     current = _decode_gateway(stored)
-    findings = [*_with_programmed(verdict.findings, current.conditions, delivery.is_held, generation)]
+    is_ours = any(_is_delivered(condition, generation) for condition in current.conditions)
+    findings = [
+        *_with_programmed(verdict.findings, current.conditions if is_ours else (), delivery.is_held, generation)
+    ]
     if delivery.finding is not None:
         findings.append(delivery.finding)
     new = _Gateway(
         verdict.addresses,
         merge_conditions(current.conditions, findings, GATEWAY_CONDITIONS, generation, now),
-        _listeners(current.listeners, verdict.listeners, delivery, generation, now),
+        _listeners(current.listeners, verdict.listeners, delivery, generation, now, is_ours=is_ours),
         verdict.attached_listener_sets,
     )
     if new == current:
@@ -149,12 +153,18 @@ def listener_set_status(
 ) -> Patch | None:
     """Raises Outdated."""
     current = _decode_listener_set(stored)
-    findings = [*_with_programmed(verdict.findings, current.conditions, delivery.is_held, generation)]
+    is_ours = any(
+        _is_delivered(condition, generation) and _is_signed(condition, controller_name)
+        for condition in current.conditions
+    )
+    findings = [
+        *_with_programmed(verdict.findings, current.conditions if is_ours else (), delivery.is_held, generation)
+    ]
     if delivery.finding is not None:
         findings.append(_signed(delivery.finding, controller_name))
     new = _ListenerSet(
         merge_conditions(current.conditions, findings, LISTENER_SET_CONDITIONS, generation, now),
-        _listeners(current.listeners, verdict.listeners, delivery, generation, now),
+        _listeners(current.listeners, verdict.listeners, delivery, generation, now, is_ours=is_ours),
     )
     if new == current:
         return None
@@ -180,6 +190,11 @@ def orphan_status(
 def _signed(finding: Finding, controller_name: str) -> Finding:
     """The status of a ListenerSet has no field for whose it is."""
     return msgspec.structs.replace(finding, message=f"{controller_name}: {finding.message}")
+
+
+def _is_delivered(condition: Condition, generation: int) -> bool:
+    """We never speak of a Gateway, or of a ListenerSet, without it."""
+    return condition.type == ConditionType.DELIVERED and condition.observed_generation == generation
 
 
 def _is_signed(condition: Condition, controller_name: str) -> bool:
@@ -215,13 +230,15 @@ def _listeners(
     delivery: Delivery,
     generation: int,
     now: str,
+    *,
+    is_ours: bool,
 ) -> tuple[_Listener, ...]:
-    """One entry for each listener of the spec, in its order, and none for others."""
+    """One entry for each listener of the spec, in its order, and none for others. `is_ours`: what is stored."""
     stored = {listener.name: listener.conditions for listener in current}
     merged = []
     for verdict in verdicts:
         before = stored.get(verdict.name, ())
-        findings = list(_with_programmed(verdict.findings, before, delivery.is_held, generation))
+        findings = list(_with_programmed(verdict.findings, before if is_ours else (), delivery.is_held, generation))
         if verdict.name in delivery.unbound:
             findings = _unbound(findings, delivery.unbound[verdict.name])
         merged.append(

@@ -36,7 +36,9 @@ NOW, LATER = "2026-11-21T12:00:00Z", "2026-11-21T13:00:00Z"
 ACCEPTED = true(ConditionType.ACCEPTED, Reason.ACCEPTED)
 RESOLVED = true(ConditionType.RESOLVED_REFS, Reason.RESOLVED_REFS)
 INVALID = false(ConditionType.PROGRAMMED, Reason.INVALID, "not accepted")
-HELD, NOT_HELD = Delivery(True), Delivery(False)
+DELIVERED = true(ConditionType.DELIVERED, Reason.DELIVERED)
+FAILED = false(ConditionType.DELIVERED, Reason.DELIVERY_FAILED, "proxy 10.0.0.7: refused")
+HELD, NOT_HELD = Delivery(True, DELIVERED), Delivery(False, FAILED)
 LISTENER = ListenerVerdict("web", (ACCEPTED, RESOLVED), (RouteGroupKind("HTTPRoute"),), 2)
 GATEWAY = GatewayVerdict(
     (ACCEPTED, RESOLVED), "shared", "", (GatewayAddress("192.0.2.1"),), (LISTENER,), attached_listener_sets=1
@@ -62,6 +64,7 @@ def test_a_gateway_is_programmed_as_soon_as_a_proxy_holds_its_document() -> None
         "Accepted": ("True", "Accepted"),
         "Programmed": ("True", "Programmed"),
         "ResolvedRefs": ("True", "ResolvedRefs"),
+        "tunnelgw.dev/Delivered": ("True", "Delivered"),
     }
     assert patch["addresses"] == [{"type": "IPAddress", "value": "192.0.2.1"}]
     assert patch["attachedListenerSets"] == 1
@@ -80,7 +83,32 @@ def test_nothing_is_written_again() -> None:
 def test_a_gateway_stays_programmed_when_proxies_fail_later() -> None:
     first = stored(gateway_status(NO_STATUS, GATEWAY, HELD, 3, NOW))
 
-    assert gateway_status(first, GATEWAY, NOT_HELD, 3, LATER) is None
+    patch = gateway_status(first, GATEWAY, NOT_HELD, 3, LATER)
+
+    assert patch is not None
+    assert conditions(patch)["Programmed"] == conditions(patch["listeners"][0])["Programmed"] == ("True", "Programmed")
+    assert conditions(patch)["tunnelgw.dev/Delivered"] == ("False", "DeliveryFailed")
+
+
+def test_that_another_controller_had_programmed_a_gateway_before_its_class_became_ours_counts_for_nothing() -> None:
+    theirs = gateway_status(NO_STATUS, GATEWAY, HELD, 3, NOW)
+    assert theirs is not None
+    theirs["conditions"] = [each for each in theirs["conditions"] if each["type"] != ConditionType.DELIVERED]
+
+    patch = gateway_status(stored(theirs), GATEWAY, NOT_HELD, 3, LATER)
+
+    assert patch is not None
+    assert conditions(patch)["Programmed"] == conditions(patch["listeners"][0])["Programmed"] == ("False", "Pending")
+
+
+def test_that_another_controller_had_programmed_a_listener_set_counts_for_nothing_though_it_is_a_tunnelgw_too() -> None:
+    verdict = ListenerSetVerdict(Key("infra", "gw"), "shared", (ACCEPTED,), (LISTENER,))
+    theirs = stored(listener_set_status(NO_STATUS, verdict, HELD, "example.net/tunnels", 2, NOW))
+
+    patch = listener_set_status(theirs, verdict, NOT_HELD, AUTHOR, 2, LATER)
+
+    assert patch is not None
+    assert conditions(patch)["Programmed"] == conditions(patch["listeners"][0])["Programmed"] == ("False", "Pending")
 
 
 def test_a_new_generation_is_not_programmed_before_a_proxy_says_so() -> None:
@@ -103,9 +131,7 @@ def test_what_prevents_a_gateway_from_being_programmed_is_told_whatever_proxies_
 
 
 def test_failed_deliveries_are_a_condition_of_their_own() -> None:
-    failing = Finding(ConditionType.DELIVERED, Status.FALSE, Reason.DELIVERY_FAILED, "proxy 10.0.0.7: refused")
-
-    patch = gateway_status(NO_STATUS, GATEWAY, Delivery(True, failing), 3, NOW)
+    patch = gateway_status(NO_STATUS, GATEWAY, Delivery(True, FAILED), 3, NOW)
 
     assert patch is not None
     assert conditions(patch)["tunnelgw.dev/Delivered"] == ("False", "DeliveryFailed")
@@ -170,7 +196,9 @@ def test_the_status_that_the_crd_begins_with_is_replaced() -> None:
     patch = gateway_status(stored(begun), GATEWAY, HELD, 1, NOW)
 
     assert patch is not None
-    assert [each["type"] for each in patch["conditions"]] == ["Accepted", "Programmed", "ResolvedRefs"]
+    assert [each["type"] for each in patch["conditions"]] == [
+        *("Accepted", "Programmed", "ResolvedRefs", "tunnelgw.dev/Delivered")
+    ]
     assert {each["lastTransitionTime"] for each in patch["conditions"]} == {NOW}
 
 
@@ -202,8 +230,14 @@ def test_a_listener_set_has_conditions_and_listeners_of_its_own() -> None:
     patch = listener_set_status(NO_STATUS, verdict, HELD, AUTHOR, 2, NOW)
 
     assert patch is not None
-    assert conditions(patch) == {"Accepted": ("True", "Accepted"), "Programmed": ("True", "Programmed")}
-    assert listener_set_status(stored(patch), verdict, NOT_HELD, AUTHOR, 2, LATER) is None
+    assert conditions(patch) == {
+        "Accepted": ("True", "Accepted"),
+        "Programmed": ("True", "Programmed"),
+        "tunnelgw.dev/Delivered": ("True", "Delivered"),
+    }
+    later = listener_set_status(stored(patch), verdict, NOT_HELD, AUTHOR, 2, LATER)
+    assert later is not None
+    assert conditions(later)["Programmed"] == ("True", "Programmed")
 
 
 def test_a_listener_set_says_as_its_gateway_does_whether_it_is_delivered_and_who_says_so() -> None:
