@@ -53,6 +53,8 @@ class Destination:
         self.pool = self.new_pool(owner, circuit, stats)
         self._http_1: ConnectionPool | None = None
         """Of TLS, for what HTTP/2 has no way to do."""
+        self._wants_http_1 = False
+        """It has said so, as IIS does of what Windows' login protects: it would of each request anew."""
         self._is_retired = False
 
     def __repr__(self) -> str:
@@ -82,15 +84,15 @@ class Destination:
         pool.dispatch(request)
 
     def _needs_http_1(self, request: Request) -> bool:
-        """Also where requests go by HTTP/2: a switch of protocols by GET, and what authenticates connections. Not gRPC,
-        which knows HTTP/2 alone, and whose servers authenticate calls.
+        """Also where requests go by HTTP/2: a switch of protocols by GET, what authenticates connections, and all that
+        goes to an address which wants that. Not gRPC, which knows HTTP/2 alone, and whose servers authenticate calls.
         """
         head = request.head
         if head.protocol is not None:
             return head.method == b"GET"
         if self._http_1 is not None and self._http_1.keeps_for(request.receiver.client_connection):
             return True
-        if not authenticates_connection(head.fields):
+        if not self._wants_http_1 and not authenticates_connection(head.fields):
             return False
         return not (header(head, b"content-type") or b"").startswith(b"application/grpc")
 
@@ -132,6 +134,7 @@ class Destination:
     def failed(self, failure: Failure) -> None:
         failures, reason = self._stats.failures, failure.reason
         failures[reason.value] = failures.get(reason.value, 0) + 1
+        self._wants_http_1 = self._wants_http_1 or failure.wants_http_1
         if self.observer is not None and failure.blames_address:
             self.observer.on_failure(self)
 

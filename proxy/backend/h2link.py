@@ -349,6 +349,7 @@ class H2Link:
             return
         self._blocked.pop(request, None)
         is_refused = event.by_peer and event.error_code == ErrorCode.REFUSED_STREAM
+        wants_http_1 = event.by_peer and event.error_code == ErrorCode.HTTP_1_1_REQUIRED and not request.is_answered
         what = f"stream reset with error code {event.error_code}: {event.reason}"
         reason = Reason.RESET if event.by_peer else Reason.PROTOCOL
         if not event.by_peer and event.error_code == ErrorCode.ENHANCE_YOUR_CALM:
@@ -361,10 +362,11 @@ class H2Link:
             Failure(
                 reason,
                 f"{self._name}: {what}",
-                is_unprocessed=is_refused,
+                is_unprocessed=is_refused or wants_http_1,
                 was_reused=was_reused,
                 error_code=error_code,
                 is_by_deadline=error_code == ErrorCode.CANCEL and _has_deadline(request.head),
+                wants_http_1=wants_http_1,
             )
         )
 

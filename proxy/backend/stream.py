@@ -68,11 +68,14 @@ class Failure(msgspec.Struct, frozen=True, gc=False):
     """Of HTTP/2, where the backend has reset the stream."""
     is_by_deadline: bool = False
     """The backend cancelled a call of gRPC that has a deadline, which is the client's choice."""
+    wants_http_1: bool = False
+    """The backend takes such a request over HTTP/1.1 only (RFC 9113, 7: HTTP_1_1_REQUIRED)."""
 
     @property
     def blames_address(self) -> bool:
         """It says something about the address, and not of a lack of ours, of the request or of bad timing."""
-        return self.reason not in _NOT_OF_THE_ADDRESS and not self.was_reused and not self.is_by_deadline
+        is_excused = self.was_reused or self.wants_http_1 or self.is_by_deadline
+        return self.reason not in _NOT_OF_THE_ADDRESS and not is_excused
 
 
 class Wish(msgspec.Struct, frozen=True, gc=False):

@@ -11,7 +11,7 @@ B. Without any policy, at once, once each: when a kept connection broke that per
    backend has others. A backend that stops leads to both: it closes what it has kept, and listens no more.
 C. Whatever the policy and the method, at once, a few times: when the backend certainly did nothing with the request, as
    with what a GOAWAY leaves out (RFC 9113, 8.7). Servers that take a connection out of use do that to all that is
-   under way on it.
+   under way on it; others want the request over HTTP/1.1.
 """
 
 from typing import Final

@@ -13,6 +13,7 @@ import trustme
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
+from h2.errors import ErrorCodes
 
 from proxy import document
 from proxy.backend.stream import Failure, Reason
@@ -132,6 +133,37 @@ def test_what_authenticates_a_connection_goes_by_http1_even_where_requests_go_by
         after = [w.fetch(client=alice), w.fetch(client=bob), w.fetch(client=alice)]
 
         assert [bytes(a.body) == b"mine" for a in (before, login, *after)] == [False, True, True, False, True]
+        assert spoken == ["h2", "http/1.1"]
+
+
+def test_a_backend_that_wants_http1_gets_all_but_grpc_by_it_from_then_on(authority: trustme.CA) -> None:
+    """IIS wants that for what Windows' login protects, by a reset of the first request's stream."""
+    spoken: list[str | None] = []
+
+    def refuse(peer: H2Peer, event: h2.events.Event) -> None:
+        if isinstance(event, h2.events.StreamEnded):
+            peer.h2.reset_stream(event.stream_id, ErrorCodes.HTTP_1_1_REQUIRED)
+
+    def either(conn: Conn) -> None:
+        assert isinstance(conn.sock, ssl.SSLSocket)
+        spoken.append(conn.sock.selected_alpn_protocol())
+        if spoken[-1] == "h2":
+            speaks(refuse)(conn)
+        else:
+            conn.serve(OK)
+
+    context = server_context(authority, "a.example", alpn=("h2", "http/1.1"))
+    with backend(either, tls=context) as peer, world() as w:
+        w.use(https(peer, authority))
+        failure = w.fetch().failure
+        after = [w.fetch().status_code for _ in range(2)]
+        call = w.fetch(method=b"POST", fields=[(b"content-type", b"application/grpc")]).failure
+
+        assert failure is not None
+        assert (failure.reason, failure.is_unprocessed, failure.blames_address) == (Reason.RESET, True, False)
+        assert after == [200, 200]
+        assert call is not None
+        assert call.error_code == ErrorCodes.HTTP_1_1_REQUIRED
         assert spoken == ["h2", "http/1.1"]
 
 
