@@ -10,7 +10,7 @@ from proxy.backend.request import Request
 from proxy.backend.shared import Shared
 from proxy.backend.stream import Failure
 from proxy.heads import authenticates_connection
-from proxy.routing import fingerprint, header
+from proxy.routing import fingerprint, is_grpc
 from proxy.stats import BackendStats
 
 _BAD_STATUS_CODES: Final = frozenset((502, 503, 504))
@@ -94,7 +94,7 @@ class Destination:
             return True
         if not self._wants_http_1 and not authenticates_connection(head.fields):
             return False
-        return not (header(head, b"content-type") or b"").startswith(b"application/grpc")
+        return not is_grpc(head)
 
     def _http_1_pool(self, tls: document.BackendTLS) -> ConnectionPool:
         if self._http_1 is None:

@@ -176,6 +176,24 @@ def test_a_call_of_grpc_goes_by_http2_whatever_it_is_authorized_by(authority: tr
         assert w.backend().connections == 1
 
 
+def test_grpc_web_is_no_grpc_and_goes_by_http1_where_that_is_wanted(authority: trustme.CA) -> None:
+    """ASP.NET's clients use it where Windows' login needs HTTP/1.1."""
+    spoken: list[str | None] = []
+
+    def either(conn: Conn) -> None:
+        assert isinstance(conn.sock, ssl.SSLSocket)
+        spoken.append(conn.sock.selected_alpn_protocol())
+        (speaks(answers) if spoken[-1] == "h2" else lambda it: it.serve(OK))(conn)
+
+    context = server_context(authority, "a.example", alpn=("h2", "http/1.1"))
+    with backend(either, tls=context) as peer, world() as w:
+        w.use(https(peer, authority))
+        fields = [(b"content-type", b"application/grpc-web+proto"), (b"authorization", b"Negotiate YII=")]
+
+        assert w.fetch(method=b"POST", fields=fields).status_code == 200
+        assert spoken == ["http/1.1"]
+
+
 def test_after_a_switch_the_end_of_the_clients_bytes_ends_both_directions(authority: trustme.CA) -> None:
     received: list[bytes] = []
 
