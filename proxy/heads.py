@@ -27,8 +27,9 @@ BODILESS_STATUS_CODES = frozenset((204, 304))
 CONTROLS = bytes({*range(0x20), 0x7F} - {0x09})
 
 
-_OF_CONNECTIONS = re.compile(rb"(?i:ntlm|negotiate)\b")
-"""Schemes of `authorization`, whatever RFC 9110, 11.6.2 wants of them (RFC 4559, 6)."""
+_OF_CONNECTIONS = re.compile(rb"(?i:ntlm|negotiate|nego2|kerberos|credssp)\b")
+"""Schemes of `authorization`, whatever RFC 9110, 11.6.2 wants of them (RFC 4559, 6). Windows' remote
+management takes the last two."""
 
 
 def authenticates_connection(fields: Fields) -> bool:

@@ -47,7 +47,10 @@ def test_it_is_closed_where_the_client_has_no_connection_for_itself() -> None:
         assert w.backend().connections == 0
 
 
-@pytest.mark.parametrize("scheme", [b"Negotiate YII=", b"negotiate YII=", b"ntlm TlRM", b"NTLM"])
+@pytest.mark.parametrize(
+    "scheme",
+    [b"Negotiate YII=", b"negotiate YII=", b"ntlm TlRM", b"NTLM", b"Kerberos YII=", b"CredSSP FgMB", b"Nego2 TkVH"],
+)
 def test_every_scheme_that_authenticates_connections_is_known(scheme: bytes) -> None:
     with backend(tell_place) as peer, world() as w:
         w.use(one(peer.address))
