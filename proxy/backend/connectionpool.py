@@ -6,7 +6,7 @@ is opened for all that wait. Waiting ends with `connect_timeout`. Another is ope
 up the window of one, since that stops all other responses on it; and for an upload where others have taken it up.
 
 A connection that the backend takes for one client's, as it has authenticated it, carries that client's requests alone.
-It is kept for them if they come one after another over one connection, else closed.
+It is kept for them if they come one after another over one connection, and as long as that is there, else closed.
 """
 
 import socket
@@ -265,6 +265,7 @@ class ConnectionPool:
         if before is not None:
             before.close()
         self._personal[id(link.client)] = link
+        self._shared.personal.setdefault(id(link.client), set()).add(link)
         self._circuit.personal += 1
         link.rest()
         if self._circuit.pending:
@@ -272,9 +273,14 @@ class ConnectionPool:
 
     def _forget_personal(self, link: H1Link) -> None:
         """If it is one of those that rest."""
-        if self._personal.get(id(link.client)) is link:
-            del self._personal[id(link.client)]
+        key = id(link.client)
+        if self._personal.get(key) is link:
+            del self._personal[key]
             self._circuit.personal -= 1
+            of_client = self._shared.personal[key]
+            of_client.remove(link)
+            if not of_client:
+                del self._shared.personal[key]
 
     def keeps_for(self, client: object | None) -> bool:
         """Whether a connection waits for that client's next request."""

@@ -3,6 +3,7 @@
     pools = Pools(loop, stats)
     pools.use(table)                                    with each new table; see `stream` for `request`
     stream = pools.request(backend, head, end_stream, receiver)
+    pools.forget_client(receiver.client_connection)     it has closed
     pools.drain()                                       keep no connection any longer
     pools.close()
 
@@ -71,6 +72,10 @@ class Pools:
             if balancer is None or self._is_closed or not balancer.can_become(backend.spec):
                 return self._refuse(key, head, receiver)
         return balancer.request(head, end_stream, receiver, wish)
+
+    def forget_client(self, client: object) -> None:
+        """No more requests come over that connection of a client."""
+        self._shared.forget_client(client)
 
     def use(self, table: Table) -> None:
         """Serve the backends of `table` from now on."""

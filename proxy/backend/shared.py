@@ -1,5 +1,7 @@
 """What all connections of a worker to its backends share."""
 
+from typing import Protocol
+
 from proxy import document
 from proxy.backend.resolver import GetAddrInfo, Resolver
 from proxy.backend.threadpool import ThreadPool
@@ -7,6 +9,12 @@ from proxy.backend.tls import Trust
 from proxy.h1 import Caches as H1Caches
 from proxy.h2 import Caches as H2Caches
 from proxy.loop import Loop
+
+
+class Unused(Protocol):
+    """A connection that waits for a next request."""
+
+    def close(self) -> None: ...
 
 
 class Shared:
@@ -19,11 +27,18 @@ class Shared:
         self._certificates = ThreadPool(loop, "certificates", threads=1)
         self._trusts: dict[tuple[document.BackendTLS, bool], Trust] = {}
         self._turn = 0
+        self.personal: dict[int, set[Unused]] = {}
+        """Those that only one client may use, by the id of that client's connection."""
 
     def apply(self, limits: document.Limits) -> None:
         """Take over what a new document says; 0 is no limit, as there."""
         self.connect_timeout_s = document.seconds(limits.connect_timeout)
         self.idle_timeout_s = document.seconds(limits.backend_idle_timeout)
+
+    def forget_client(self, client: object) -> None:
+        """Its connection has closed: nobody else may use what has been kept for it."""
+        for unused in tuple(self.personal.get(id(client), ())):
+            unused.close()
 
     def next_turn(self) -> int:
         """Rises with every call."""

@@ -9,7 +9,7 @@ that want of those who come in what this one has gone through.
 import base64
 import socket
 import ssl
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import msgspec
@@ -70,13 +70,22 @@ class Change(msgspec.Struct, frozen=True):
 class Door:
     """Keeps account of its own connections; the acceptor and they tell it what happens."""
 
-    def __init__(self, name: str, loop: Loop, registry: Registry, reserve: Reserve, stats: DoorStats) -> None:
+    def __init__(
+        self,
+        name: str,
+        loop: Loop,
+        registry: Registry,
+        reserve: Reserve,
+        stats: DoorStats,
+        on_client_gone: Callable[[Arrival], None],
+    ) -> None:
         """The first `Change` brings a layout and a socket."""
         self._name = name
         self._loop = loop
         self._registry = registry
         self._reserve = reserve
         self._stats = stats
+        self._on_client_gone = on_client_gone
         self._layout: Layout
         self._acceptor: Acceptor | None = None
         self._members: set[Member] = set()
@@ -259,6 +268,8 @@ class Door:
     def forget(self, member: Member) -> None:
         self._leave(member)
         self._registry.remove(member)
+        if isinstance(member, H1Connection):
+            self._on_client_gone(member.arrival)
 
     def refused(self, cause: RefusalCause, detail: str) -> None:
         counts = self._stats.refused

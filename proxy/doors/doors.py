@@ -1,6 +1,6 @@
 """All doors of a worker.
 
-    doors = Doors(loop, services.begin, stats)
+    doors = Doors(loop, services.begin, stats, pools.forget_client)
     doors.use(table, sockets)       at the start and with each new table; sockets by `routing.socket_door` name
     doors.prepare(table, sockets)   the part of `use` that may fail; returns the rest
     doors.drain(on_idle)            who waits is let in, the sockets are closed, running exchanges finish
@@ -19,13 +19,16 @@ from proxy.doors.acceptor import Reserve
 from proxy.doors.door import Change, Door, layouts
 from proxy.doors.registry import Registry
 from proxy.doors.terms import Begin, Caches, terms_of
+from proxy.exchange.client import Arrival
 from proxy.loop import Loop
 from proxy.routing import Table
 from proxy.stats import Stats
 
 
 class Doors:
-    def __init__(self, loop: Loop, begin: Begin, stats: Stats) -> None:
+    def __init__(self, loop: Loop, begin: Begin, stats: Stats, on_client_gone: Callable[[Arrival], None]) -> None:
+        """`on_client_gone` is told of connections over HTTP/1.1."""
+        self._on_client_gone = on_client_gone
         self._loop = loop
         self._begin = begin
         self._stats = stats
@@ -58,7 +61,9 @@ class Doors:
                 if door is None:
                     if name not in sockets:
                         continue
-                    door = Door(name, self._loop, self._registry, self._reserve, self._stats.door(name))
+                    door = Door(
+                        name, self._loop, self._registry, self._reserve, self._stats.door(name), self._on_client_gone
+                    )
                 change = changes[name] = door.prepare(layout, sockets.get(name))
                 undoing.callback(change.take_back)
             undoing.pop_all()

@@ -33,7 +33,7 @@ class DataPlane:
             access_log=access_log.write,
             is_logged=access_log.wants,
         )
-        self._doors = Doors(loop, self._services.begin, stats)
+        self._doors = Doors(loop, self._services.begin, stats, self._pools.forget_client)
         self._departed = Departed(stats, self._pools.serves)
         self._links: Links | None = None
         """Of the tunnel, once there are orders for it."""

@@ -107,6 +107,10 @@ class RecordingBackend:
             )
             return list(self._received)
 
+    def wait_until_closed(self) -> None:
+        """Until all connections have ended."""
+        self._sockets.wait_until_closed()
+
     def close(self) -> None:
         self._sockets.close()
 

@@ -65,6 +65,18 @@ def test_a_user_stays_who_it_is_on_its_connection_and_nobody_else_becomes_it(
         client.close()
 
 
+def test_a_users_connection_to_the_backend_ends_with_the_users_own(
+    lone_gateway: Gateway, domain: RecordingBackend
+) -> None:
+    lone_gateway.serve(route_to(domain.address))
+    for user in ("alice", "bob"):
+        client = http.client.HTTPConnection(*lone_gateway.clear, timeout=DEADLINE_S)
+        assert log_in(client, user) == (200, user.encode())
+        client.close()
+
+    domain.wait_until_closed()
+
+
 @through_both_doors_alone
 def test_nobody_is_taken_for_who_has_asked_before(lone_gateway: Gateway, domain: RecordingBackend) -> None:
     lone_gateway.serve(route_to(domain.address))

@@ -118,6 +118,20 @@ def test_one_that_ends_meanwhile_is_forgotten() -> None:
         assert place_of(w.fetch(client=ALICE)) == 1
 
 
+def test_it_goes_with_its_client_and_only_with_that() -> None:
+    with backend(tell_place) as first, backend(tell_place) as second, world() as w:
+        w.use(one(first.address), one(second.address, "c"))
+        for key in ("b", "c"):
+            w.fetch(key, client=ALICE, fields=NTLM)
+        w.fetch(client=BOB, fields=NTLM)
+        w.pools.forget_client(BOB)
+        assert [w.backend(key).connections for key in ("b", "c")] == [1, 1]
+        w.pools.forget_client(ALICE)
+        w.pools.forget_client(object())
+
+        assert [w.backend(key).connections for key in ("b", "c")] == [0, 0]
+
+
 def test_it_is_not_kept_longer_than_others() -> None:
     with backend(tell_place) as peer, world() as w:
         w.use(one(peer.address), backend_idle_timeout="20s")

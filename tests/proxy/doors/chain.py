@@ -33,7 +33,7 @@ class Proxy(Rig):
             draw=random.Random(1).random,
             wall_clock_s=time.time,
         )
-        self.doors = type(self.doors)(self.loop, self.real.begin, self.stats)
+        self.doors = type(self.doors)(self.loop, self.real.begin, self.stats, self.pools.forget_client)
         self._backends = [{"address": f"127.0.0.1:{backend_port}", "protocol": protocol}]
 
     def open(self, **rule: Any) -> "Proxy":

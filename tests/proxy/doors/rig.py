@@ -52,7 +52,7 @@ class Rig:
         self.services = Services(self.loop)
         self.stats = Stats()
         self.is_idle = threading.Event()
-        self.doors = Doors(self.loop, self.services.begin, self.stats)
+        self.doors = Doors(self.loop, self.services.begin, self.stats, lambda _: None)
         self._settings = settings
         self._thread = threading.Thread(target=self.loop.run, name="loop", daemon=True)
         self._thread.start()
