@@ -69,7 +69,7 @@ class Balancer:
 
     def _choose(self, usable: list[Destination], wish: Wish, receiver: Receiver) -> Destination:
         """`usable` has two or more."""
-        if self._circuit.personal:
+        if self._shared.keeps_for(receiver.client_connection):
             for destination in usable:
                 if destination.keeps_for(receiver.client_connection) and destination.text not in wish.avoid:
                     return destination

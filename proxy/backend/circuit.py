@@ -4,14 +4,12 @@ from proxy import document
 
 
 class Circuit:
-    __slots__ = ("connections", "limits", "pending", "personal", "running")
+    __slots__ = ("connections", "limits", "pending", "running")
 
     def __init__(self, limits: document.Circuit) -> None:
         self.limits = limits
         self.connections = 0
         """Open, and being opened."""
-        self.personal = 0
-        """Of those, the unused ones that wait for their client's next request."""
         self.running = 0
         """Requests that have not ended."""
         self.pending = 0

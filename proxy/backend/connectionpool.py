@@ -266,7 +266,6 @@ class ConnectionPool:
             before.close()
         self._personal[id(link.client)] = link
         self._shared.personal.setdefault(id(link.client), set()).add(link)
-        self._circuit.personal += 1
         link.rest()
         if self._circuit.pending:
             self._owner.on_room()
@@ -276,7 +275,6 @@ class ConnectionPool:
         key = id(link.client)
         if self._personal.get(key) is link:
             del self._personal[key]
-            self._circuit.personal -= 1
             of_client = self._shared.personal[key]
             of_client.remove(link)
             if not of_client:

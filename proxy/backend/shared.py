@@ -35,6 +35,10 @@ class Shared:
         self.connect_timeout_s = document.seconds(limits.connect_timeout)
         self.idle_timeout_s = document.seconds(limits.backend_idle_timeout)
 
+    def keeps_for(self, client: object | None) -> bool:
+        """Whether a connection, of any backend, waits for that client's next request."""
+        return id(client) in self.personal
+
     def forget_client(self, client: object) -> None:
         """Its connection has closed: nobody else may use what has been kept for it."""
         for unused in tuple(self.personal.get(id(client), ())):
