@@ -45,12 +45,12 @@ class Difference:
         records: Iterable[Record],
         refusals: Iterable[Refusal],
         skips: Iterable[Skip],
-        told: Iterable[Record] = (),
+        told: Iterable[Record] | None = (),
         noted: Iterable[Voucher] = (),
         removed: Iterable[Voucher] = (),
     ) -> None:
-        """`told` are the rows of the listing that external-dns was given last, `noted` what earlier calls left open,
-        `removed` the ownership records that went since that listing."""
+        """`told` are the rows of the listing that external-dns was given last, None if it was before our start, `noted`
+        what earlier calls left open, `removed` the ownership records that went since that listing."""
         self._told = told
         self._removed: dict[str, list[Voucher]] = defaultdict(list)
         """By the name that they vouched for."""
@@ -58,6 +58,8 @@ class Difference:
             self._removed[voucher.owned.name].append(voucher)
         records = tuple(records)
         self._records = records
+        self._seen = records if told is None else told
+        """What external-dns has seen, as far as we know."""
         self.successors: dict[tuple[str, str], str] = {}
         """What a noted text was to be replaced by, by name and noted text."""
         self._replaced: dict[tuple[str, str], str] = {}
@@ -234,7 +236,7 @@ class Difference:
         """
         names = {wish.name for wish in self.wishes.values() if wish.readings and wish.owned and wish.owned.types}
         first: dict[str, str] = {}
-        for row in self._told:
+        for row in self._told or ():
             if row.name in names and row.type == "TXT" and row.is_enabled:
                 first[row.name] = min(first.get(row.name, row.value), row.value, key=place_in_listing)
         return first
@@ -341,7 +343,8 @@ class Difference:
         """external-dns 0.23 with `--txt-cache-interval` takes each ownership record for present that it has listed, and
         sends none with a record that went and comes again before it lists anew."""
         own = ("", subject.owner)  # an encrypted text may be its own
-        covering = (each for each in self._removed.get(subject.name, ()) if each.owned.covers(*subject.key))
+        latest_first = reversed(self._removed.get(subject.name, []))
+        covering = (each for each in latest_first if each.owned.covers(*subject.key))
         gone = next((each for each in covering if owner_in(each.value) in own), None)
         if gone is None or gone.name in self.by_name or gone.name in self._text_names:
             return
@@ -372,6 +375,11 @@ class Difference:
             )
         owners.update(owner_in(row.value) for row in seen)  # it may have gone since
         others = owners - {""}
+        if self._told is None and not own and not others and subject.owner in self._owners_of_texts:
+            return (
+                "external-dns sends no ownership record with it and there is none, so it has seen one before the last "
+                "restart of dnswebhook: both come in the next pass that lists"
+            )
         if not others or others & self._taken_over or with_affix:
             return ""
         who = repr(excerpt(min(others), 100))
@@ -384,7 +392,7 @@ class Difference:
     def _told_texts(self) -> dict[str, list[Record]]:
         """Of the names in `_owners`, what external-dns has seen."""
         found: dict[str, list[Record]] = defaultdict(list)
-        for row in self._told:
+        for row in self._seen:
             if row.name in self._owners and row.type == "TXT" and row.is_enabled:
                 found[row.name].append(row)
         return found
@@ -393,6 +401,11 @@ class Difference:
     def _texts(self) -> frozenset[tuple[str, str]]:
         """Those that are served, by name and value."""
         return frozenset((row.name, row.value) for row in self._records if row.type == "TXT" and row.is_enabled)
+
+    @cached_property
+    def _owners_of_texts(self) -> frozenset[str]:
+        """Who keeps ownership records here."""
+        return frozenset(owner_in(value) for _, value in self._texts) - {""}
 
     @cached_property
     def _text_names(self) -> frozenset[str]:
@@ -425,9 +438,9 @@ class Difference:
     @cached_property
     def _told_with_affix(self) -> dict[tuple[str, str], list[Record]]:
         """Texts under names that are none of the usual ones, by owner and by each word in the name."""
-        usual = {name for row in self._told for name in usual_names(row.name, row.type)}
+        usual = {name for row in self._seen for name in usual_names(row.name, row.type)}
         found: dict[tuple[str, str], list[Record]] = defaultdict(list)
-        for row in self._told:
+        for row in self._seen:
             if row.type == "TXT" and row.is_enabled and row.name not in usual:
                 owner = owner_in(row.value)
                 for word in words_in(row.name):

@@ -43,14 +43,15 @@ def make_plan(
     capabilities: Capabilities,
     domain_filter: DomainFilter,
     protected: ProtectedNames,
-    told: Iterable[Record] = (),
+    told: Iterable[Record] | None = (),
     noted: Iterable[Voucher] = (),
     removed: Iterable[Voucher] = (),
 ) -> Plan:
     """`records` is a complete listing; only rows whose name occurs in `changes` matter.
 
-    `told` is the one that external-dns was given last: `changes` follow from it, or from one before. `noted` is what
-    earlier calls have left open, `removed` the ownership records that they have removed since.
+    `told` is the one that external-dns was given last, None if that was before our start: `changes` follow from it, or
+    from one before. `noted` is what earlier calls have left open, `removed` the ownership records that they have
+    removed since.
     """
     records = tuple(records)
     asked = collect_wishes(changes, capabilities, domain_filter, protected, Served(records))

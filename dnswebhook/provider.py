@@ -81,15 +81,15 @@ class Provider:
         self._turn = Lock()
         self._failed: set[str] = set()
         """Of the last apply, so that they do not take the time of others for ever."""
-        self._told: tuple[Record, ...] = ()
-        """What the last answer to external-dns was made of."""
+        self._told: tuple[Record, ...] | None = None
+        """What the last answer to external-dns was made of; None: it has been given none since our start."""
         self._served: Served = UNLISTED
         """As of the last listing, of an apply too. With `--txt-cache-interval` external-dns may come without one after
         our start, with records that the store of before an upgrade took."""
         self._written: dict[tuple[str, str], Voucher] = {}
         """Ownership records, by name and text, that complete applies have added since the last listing."""
         self._removed: dict[tuple[str, str], Voucher] = {}
-        """Those that applies have removed since the last listing, or wanted to."""
+        """Those that applies have removed since the last listing, or wanted to, the latest one last."""
         self._contested: frozenset[Voucher] = frozenset()
         """Those of the last listing, so that each is told once."""
         self._flights = Flights(self._fetch_records)
@@ -151,7 +151,10 @@ class Provider:
         run = Run(self._store, deadline, self._writers, self._failed)
         report = run.execute(plan)
         self._failed = run.failed
-        self._removed |= {(each.name, each.value): each for each in plan.vouchers if each.is_leaving}
+        for voucher in plan.vouchers:
+            if voucher.is_leaving:
+                self._removed.pop((voucher.name, voucher.value), None)
+                self._removed[voucher.name, voucher.value] = voucher
         if report.is_complete and not plan.refusals:  # what of a refused record was left undone stays noted, too
             settled = set(plan.vouchers)
             self._journal.replace(tuple(voucher for voucher in self._journal.vouchers if voucher not in settled))

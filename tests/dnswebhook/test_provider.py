@@ -724,3 +724,63 @@ def test_a_record_that_comes_again_before_the_next_listing_gets_its_ownership_re
     each.apply(delete=[record, text], create=[alias, alias_text])
     each.apply(delete=[alias, alias_text], create=[record])
     assert before == each.listed()
+
+
+def test_of_ownership_records_that_went_the_last_one_comes_back(house: Callable[..., House]) -> None:
+    each = house()
+    record = Endpoint("app.example.com", "A", ("192.0.2.1",), labels={"owner": "default"})
+    texts = [
+        Endpoint("a-app.example.com", "TXT", (HERITAGE[:-1] + more,), labels={"ownedRecord": record.dns_name})
+        for more in (',external-dns/resource=ingress/one/app"', ',external-dns/resource=ingress/two/app"')
+    ]
+    each.apply(create=[record, texts[0]])
+    each.listed()
+
+    each.apply(delete=[record, texts[0]])
+    each.apply(create=[record])
+    each.apply(update_old=[record, texts[0]], update_new=[record, texts[1]])
+    each.apply(delete=[record, texts[1]])
+    each.apply(create=[record])
+
+    assert [texts[1].targets[0]] == each.listed()["a-app.example.com"]
+
+
+@pytest.mark.parametrize("prefix", ["a-", "ed-a-"])
+def test_a_record_that_comes_again_after_our_restart_without_an_ownership_record_waits_for_a_listing(
+    house: Callable[..., House], prefix: str
+) -> None:
+    """external-dns 0.23 with --txt-cache-interval has seen one before. The record was nobody's from then on."""
+    other = Record("1", "a-other.example.com", "TXT", HERITAGE)
+    each = house(other)
+    record = Endpoint("app.example.com", "A", ("192.0.2.1",), labels={"owner": "default"})
+    text = Endpoint(f"{prefix}app.example.com", "TXT", (HERITAGE,), labels={"ownedRecord": record.dns_name})
+
+    with pytest.raises(ApplyFailed, match="both come in the next pass that lists"):
+        each.apply(create=[record])
+    assert {other.name: [HERITAGE]} == {row.name: [row.value] for row in each.store.rows.values()}
+
+    each.listed()
+    each.apply(create=[record, text])
+    assert {other.name, text.dns_name, record.dns_name} == set(each.listed())
+
+
+@pytest.mark.parametrize(
+    "row",
+    [
+        Record("1", "a-app.example.com", "TXT", HERITAGE),
+        Record("1", "ed-a-app.example.com", "TXT", HERITAGE),
+        Record("1", "a-app.example.com", "TXT", "an+encrypted/text"),
+        Record("1", "a-other.example.com", "TXT", HERITAGE.replace("default", "another")),
+        Record("1", "other.example.com", "TXT", "words"),
+    ],
+    ids=["its own", "its own with a prefix", "encrypted", "of another owner", "none"],
+)
+def test_after_our_restart_a_record_comes_by_itself_beside_its_ownership_record_or_where_its_owner_keeps_none(
+    house: Callable[..., House], row: Record
+) -> None:
+    """Other registries than TXT send the owner, too."""
+    each = house(row, Record("2", "a-third.example.com", "TXT", HERITAGE) if "app" in row.name else row)
+
+    each.apply(create=[Endpoint("app.example.com", "A", ("192.0.2.1",), labels={"owner": "default"})])
+
+    assert "app.example.com" in each.listed()
