@@ -42,6 +42,9 @@ def test_a_path_of_the_application_tells_the_flavour() -> None:
         ("https://unifi lan", "has no host"),
         ("https://unifi.lan/?a=b", "query or fragment"),
         ("https://[fd00::1", "is no URL"),
+        ("fd00::1", "in brackets"),
+        ("https://fd00::1/", "in brackets"),
+        ("https://fd00:1:2:3:4:5:6:7", "in brackets"),
     ],
 )
 def test_an_impossible_address_is_refused_with_the_reason(typed: str, reason: str) -> None:
