@@ -10,13 +10,15 @@ from collections.abc import Callable, Iterator
 from typing import Protocol
 
 from dnswebhook.deadline import Deadline
-from dnswebhook.errors import CredentialsRefused, StoreError
+from dnswebhook.errors import CredentialsRefused, RateLimited, StoreError, StoreTimeout
 from dnswebhook.model import Listing, Origin
 from dnswebhook.stores.base import Finding, Grade
 from dnswebhook.stores.unifi import replies, sockets, tls
 from dnswebhook.stores.unifi.auto import Detector
 from dnswebhook.stores.unifi.decision import Decision
 from dnswebhook.stores.unifi.settings import ApiChoice, UnifiSettings
+
+_HINT_BUSY = "the controller is busy, or may be restarting: wait some minutes, then check again"
 
 
 class Inspectable(Protocol):
@@ -124,6 +126,9 @@ class _Walk:
         except CredentialsRefused as error:
             yield Finding("credentials", Grade.FAILED, str(error), replies.HINT_KEY)
             return
+        except (RateLimited, StoreTimeout) as error:
+            yield Finding("controller", Grade.FAILED, str(error), _HINT_BUSY)
+            return
         except StoreError as error:
             yield Finding("controller", Grade.FAILED, str(error), replies.HINT_FLAVOUR)
             return
@@ -144,6 +149,9 @@ class _Walk:
             return
         except replies.MethodAbsent as error:
             yield Finding("path", Grade.FAILED, str(error), replies.HINT_FLAVOUR)
+            return
+        except (RateLimited, StoreTimeout) as error:
+            yield Finding("controller", Grade.FAILED, str(error), _HINT_BUSY)
             return
         except StoreError as error:
             yield Finding("site", Grade.FAILED, f"site {self._settings.site!r}: {error}", self._site_remedy())

@@ -157,3 +157,19 @@ def test_a_check_of_a_hanging_or_restarting_controller_raises_nothing(
         findings = found(open_store(controller), seconds=1)
 
         assert list(findings.values())[-1].grade is Grade.FAILED
+
+
+@pytest.mark.parametrize("effect", [Hang(), faults.rate_limited("300")], ids=["hangs", "429"])
+@pytest.mark.parametrize("struck", ["any", "list"])
+@pytest.mark.parametrize("api", ["v2", "integration"])
+def test_of_a_busy_controller_it_is_said_to_wait_and_not_to_change_the_settings(
+    controller: Controller, open_store: OpenStore, effect: faults.Effect, api: str, struck: str
+) -> None:
+    controller.fault(effect, struck)
+    findings = found(open_store(controller, api=api, flavour="os"), seconds=1)
+
+    finding = list(findings.values())[-1]
+    assert finding.grade is Grade.FAILED
+    assert finding.subject == "controller"
+    assert "wait some minutes" in finding.remedy
+    assert "UNIFI_" not in finding.remedy
