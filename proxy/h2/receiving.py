@@ -179,6 +179,12 @@ class Receiving(Sending):
 
     # -- bodies ------------------------------------------------------------------------------------------------------
 
+    def forget_length(self, stream_id: int) -> None:
+        """What comes on this stream is another protocol's, and no body that a content-length counts."""
+        stream = self._streams.get(stream_id)
+        if stream is not None:
+            stream.expected_bytes = UNKNOWN_LENGTH
+
     def _on_data(self, flags: int, stream_id: int, payload: bytes | memoryview) -> None:
         size = len(payload)
         self._work_left -= _DATA_WORK

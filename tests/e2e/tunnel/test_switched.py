@@ -25,8 +25,10 @@ Script = Callable[[Dialogue], None]
 
 
 @contextlib.contextmanager
-def switched(proxy: Connector, script: Script, fields: bytes = b"") -> Iterator[Call]:
-    """A WebSocket whose backend does `script` once it has switched."""
+def switched(
+    proxy: Connector, script: Script, fields: bytes = b"", *, asking: tuple[tuple[bytes, bytes], ...] = ()
+) -> Iterator[Call]:
+    """A WebSocket whose backend does `script` once it has switched; `asking`: further fields of the request."""
 
     def talk(dialogue: Dialogue) -> None:
         head = dialogue.read_until(b"\r\n\r\n")
@@ -40,7 +42,7 @@ def switched(proxy: Connector, script: Script, fields: bytes = b"") -> Iterator[
 
     with SocketBackend(talk) as backend:
         proxy.put({"listeners": [], "routes": [route_to(backend.address)]})
-        call = proxy.edge.call("/ws", fields=[WEBSOCKET, (b"sec-websocket-key", KEY)], end_stream=False)
+        call = proxy.edge.call("/ws", fields=[WEBSOCKET, (b"sec-websocket-key", KEY), *asking], end_stream=False)
         yield call
 
 
@@ -65,6 +67,14 @@ def test_a_switch_is_told_as_200_with_the_fields_of_the_handshake(proxy: Connect
         assert [value.lower() for value in response.values(b"upgrade")] == [b"websocket"]
         assert [value.lower() for value in response.values(b"connection")] == [b"upgrade"]
         assert not response.values(b"content-length")
+        call.reset()
+
+
+def test_a_handshake_that_says_it_has_no_body_as_that_of_java_does_is_followed_by_bytes(proxy: Connector) -> None:
+    with switched(proxy, echo, asking=((b"content-length", b"0"),)) as call:
+        assert call.response().status_code == 200
+        call.send(b"\x81\x85\0\0\0\0hello")
+        assert call.read(11) == b"\x81\x85\0\0\0\0hello"
         call.reset()
 
 

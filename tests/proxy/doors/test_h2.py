@@ -448,6 +448,17 @@ def test_an_extended_connect_carries_bytes_both_ways() -> None:
         assert b"\x00\xffbye" == client.answer(stream_id).body
 
 
+def test_an_extended_connect_that_says_it_has_no_body_carries_bytes_once_it_is_answered() -> None:
+    with serving() as rig, client_of(rig) as client:
+        client.read_until(lambda: client.h2.remote_settings.enable_connect_protocol == 1)
+        fields = [(b":protocol", b"websocket"), (b"content-length", b"0")]
+        stream_id = client.ask("/switch", method="CONNECT", has_body=True, fields=fields)
+        client.read_until(lambda: b":status" in client.answers[stream_id].headers)
+        client.send(stream_id, b"\x00\xff", ends=True)
+
+        assert b"\x00\xff" == client.answer(stream_id).body
+
+
 @pytest.mark.parametrize(
     ("path", "fields", "status_code"),
     [("/" + "a" * 16_384, [], 414), ("/", [(b"x-large", b"a" * 15_000)] * 5, 431)],
