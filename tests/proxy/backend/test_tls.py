@@ -67,6 +67,20 @@ def answer_once(conn: Conn) -> None:
     conn.send(b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\nconnection: close\r\n\r\nok")
 
 
+def either(spoken: list[str | None], by_http2: Behaviour, answer: bytes) -> Behaviour:
+    """HTTP/2 or `answer`, by what was agreed on, which is noted in `spoken`."""
+
+    def behave(conn: Conn) -> None:
+        assert isinstance(conn.sock, ssl.SSLSocket)
+        spoken.append(conn.sock.selected_alpn_protocol())
+        if spoken[-1] == "h2":
+            by_http2(conn)
+        else:
+            conn.serve(answer)
+
+    return behave
+
+
 def failure_of(w: World) -> Failure:
     failure = w.fetch().failure
     assert failure is not None
@@ -115,18 +129,10 @@ def test_a_switch_by_get_takes_http1_even_where_requests_go_by_http2(authority: 
 
 def test_what_authenticates_a_connection_goes_by_http1_even_where_requests_go_by_http2(authority: trustme.CA) -> None:
     spoken: list[str | None] = []
-
-    def either(conn: Conn) -> None:
-        assert isinstance(conn.sock, ssl.SSLSocket)
-        spoken.append(conn.sock.selected_alpn_protocol())
-        if spoken[-1] == "h2":
-            speaks(answers)(conn)
-        else:
-            conn.serve(b"HTTP/1.1 200 OK\r\ncontent-length: 4\r\n\r\nmine")
-
+    mine = b"HTTP/1.1 200 OK\r\ncontent-length: 4\r\n\r\nmine"
     alice, bob = object(), object()
     context = server_context(authority, "a.example", alpn=("h2", "http/1.1"))
-    with backend(either, tls=context) as peer, world() as w:
+    with backend(either(spoken, speaks(answers), mine), tls=context) as peer, world() as w:
         w.use(https(peer, authority))
         before = w.fetch(client=alice)
         login = w.fetch(client=alice, fields=[(b"authorization", b"NTLM TlRM")])
@@ -144,16 +150,8 @@ def test_a_backend_that_wants_http1_gets_all_but_grpc_by_it_from_then_on(authori
         if isinstance(event, h2.events.StreamEnded):
             peer.h2.reset_stream(event.stream_id, ErrorCodes.HTTP_1_1_REQUIRED)
 
-    def either(conn: Conn) -> None:
-        assert isinstance(conn.sock, ssl.SSLSocket)
-        spoken.append(conn.sock.selected_alpn_protocol())
-        if spoken[-1] == "h2":
-            speaks(refuse)(conn)
-        else:
-            conn.serve(OK)
-
     context = server_context(authority, "a.example", alpn=("h2", "http/1.1"))
-    with backend(either, tls=context) as peer, world() as w:
+    with backend(either(spoken, speaks(refuse), OK), tls=context) as peer, world() as w:
         w.use(https(peer, authority))
         failure = w.fetch().failure
         after = [w.fetch().status_code for _ in range(2)]
