@@ -11,10 +11,12 @@ import msgspec
 
 from dnswebhook.canonical import host_of
 from dnswebhook.chains import MAX_NAMES, Chains
+from dnswebhook.claims import Claims
 from dnswebhook.errors import excerpt
 from dnswebhook.model import Origin, Record, RecordSpec
+from dnswebhook.opennotes import OpenNotes
 from dnswebhook.operations import Update
-from dnswebhook.ownership import may_vouch_for, owner_in, place_in_listing, usual_names, words_in
+from dnswebhook.ownership import owner_in
 from dnswebhook.vouchers import Voucher
 from dnswebhook.wishes import Refusal, RefusalReason, SetKey, Skip, SkipReason, Wish
 
@@ -51,34 +53,9 @@ class Difference:
     ) -> None:
         """`told` are the rows of the listing that external-dns was given last, None if it was before our start, `noted`
         what earlier calls left open, `removed` the ownership records that went since that listing."""
-        self._told = told
-        self._removed: dict[str, list[Voucher]] = defaultdict(list)
-        """By the name that they vouched for."""
-        for voucher in removed:
-            self._removed[voucher.owned.name].append(voucher)
         records = tuple(records)
-        self._records = records
-        self._seen = records if told is None else told
-        """What external-dns has seen, as far as we know."""
-        self.successors: dict[tuple[str, str], str] = {}
-        """What a noted text was to be replaced by, by name and noted text."""
-        self._replaced: dict[tuple[str, str], str] = {}
-        """The text that a noted one was to replace, by name and noted text."""
-        self._noted: dict[SetKey, set[str]] = defaultdict(set)
-        """Values of ours in record sets that an earlier call left open."""
-        self._noted_texts: dict[str, set[str]] = defaultdict(set)
-        """Texts of ours that an earlier call left open, by the name of the ownership record."""
-        self._noted_wholes: dict[SetKey, frozenset[str]] = {}
-        """What was to come whole, and may have come by half."""
-        for note in noted:
-            self._noted_texts[note.name].add(note.value)
-            if note.successor:
-                self.successors[note.name, note.value] = note.successor
-                self._replaced[note.name, note.successor] = note.value
-            for record_type in note.owned.types:
-                self._noted[note.owned.name, record_type] |= note.owned_values
-                if note.is_whole:
-                    self._noted_wholes[note.owned.name, record_type] = note.owned_values
+        self.notes = OpenNotes(noted)
+        self._claims = Claims(records, None if told is None else tuple(told), removed)
         self.wishes = dict(sorted(wishes.items()))
         self.refusals = list(refusals)
         self.skips = list(skips)
@@ -90,19 +67,10 @@ class Difference:
             if wish.owned is not None:
                 self.vouchers[wish.owned.name].append(wish)
         self._rows: dict[str, list[Record]] = defaultdict(list)
-        self._owners: dict[str, set[str]] = {
-            name: set()
-            for wish in self.wishes.values()
-            if wish.owner and wish.owned is None and not self._vouchers_of(wish)
-            for name in usual_names(*wish.key)
-        }
-        """By name of what may vouch for record sets that come without an ownership record: whose texts it has."""
         self._chains = Chains()
         for record in records:
             if record.name in self.by_name:
                 self._rows[record.name].append(record)
-            if record.name in self._owners and record.type == "TXT" and record.is_enabled:
-                self._owners[record.name].add(owner_in(record.value))
             if record.type == "CNAME" and record.is_enabled:
                 self._chains.add(record.name, record.value)
         for rows in self._rows.values():
@@ -137,7 +105,7 @@ class Difference:
 
     def values_of_ours(self, subject: Wish) -> set[str]:
         """Also those that an earlier call was to remove, and that this one does not name."""
-        return {*subject.wanted, *subject.removed, *self._noted.get(subject.key, ())}
+        return {*subject.wanted, *subject.removed, *self.notes.values(subject.key)}
 
     def must_come_whole(self, wish: Wish) -> bool:
         """external-dns 0.21 does not know its own TXT sets again, so half of one would stay half for ever."""
@@ -146,7 +114,7 @@ class Difference:
 
     def is_half(self, wish: Wish) -> bool:
         """Whether an earlier call has left half of such a set, of which this one says anew what belongs to it."""
-        whole = self._noted_wholes.get(wish.key, frozenset())
+        whole = self.notes.whole(wish.key)
         here = {row.value for row in self.live(wish.key) if row.value in whole}
         return bool(wish.wanted and here) and here < whole
 
@@ -204,42 +172,30 @@ class Difference:
         """
         if row.value in wish.removed:
             return True
-        if row.value in self._noted.get(wish.key, ()) and (wish.is_released or self._is_claimed(wish)):
+        if row.value in self.notes.values(wish.key) and (wish.is_released or self._is_claimed(wish)):
             return True
-        if any(self._replaced.get((wish.name, text)) == row.value for text in (*wish.wanted, *wish.removed)):
+        if any(self.notes.replaced(wish.name, text) == row.value for text in (*wish.wanted, *wish.removed)):
             return True
         if wish.owned and self._is_succeeded(wish, row.value):
             return True
         if not wish.readings:
             return False
-        is_first = self._told_first.get(wish.name) == row.value
+        # Of the format of 0.17 and before external-dns reads nothing where there is another one.
+        is_first = bool(wish.owned and wish.owned.types) and self._claims.is_first_told(row)
         return any(read.is_of(row.value, is_first=is_first) for read in wish.readings)
 
     def _is_succeeded(self, voucher: Wish, text: str) -> bool:
         """Whether it is one that an earlier call has left open, and its owner is to have another one there."""
-        is_noted = text in self._noted_texts.get(voucher.name, ())
+        is_noted = self.notes.has_text(voucher.name, text)
         return is_noted and owner_in(text) in map(owner_in, voucher.wanted)
 
     def _is_claimed(self, wish: Wish) -> bool:
         """Whether an ownership record that an earlier call has left open is there, and comes anew in this one."""
         return any(
-            row.value in self._noted_texts.get(voucher.name, ())
+            self.notes.has_text(voucher.name, row.value)
             for voucher in self._vouchers_of(wish)
             for row in self.live(voucher.key)
         )
-
-    @cached_property
-    def _told_first(self) -> dict[str, str]:
-        """The text that external-dns was shown first, by the name of the ownership record.
-
-        Not of the format of 0.17 and before, of which it reads nothing where there is another one.
-        """
-        names = {wish.name for wish in self.wishes.values() if wish.readings and wish.owned and wish.owned.types}
-        first: dict[str, str] = {}
-        for row in self._told or ():
-            if row.name in names and row.type == "TXT" and row.is_enabled:
-                first[row.name] = min(first.get(row.name, row.value), row.value, key=place_in_listing)
-        return first
 
     def _may_remove(self, wish: Wish, row: Record, result: SetDifference) -> bool:
         if row.origin is Origin.USER_DEFINED:
@@ -335,18 +291,15 @@ class Difference:
                 detail = f"its ownership record {vouchers[0].name!r} cannot be held, so it would never be claimed again"
                 self.refuse(subject, RefusalReason.NO_OWNERSHIP, detail)
                 result.creates = []
-            elif not vouchers and subject.owner and (detail := self._why_unclaimed(subject)):
+            elif not vouchers and subject.owner and (detail := self._claims.why_unclaimed(subject, self._taken_over)):
                 self.refuse(subject, RefusalReason.NO_OWNERSHIP, detail)
                 result.creates = []
 
     def _bring_voucher_back(self, subject: Wish) -> None:
         """external-dns 0.23 with `--txt-cache-interval` takes each ownership record for present that it has listed, and
         sends none with a record that went and comes again before it lists anew."""
-        own = ("", subject.owner)  # an encrypted text may be its own
-        latest_first = reversed(self._removed.get(subject.name, []))
-        covering = (each for each in latest_first if each.owned.covers(*subject.key))
-        gone = next((each for each in covering if owner_in(each.value) in own), None)
-        if gone is None or gone.name in self.by_name or gone.name in self._text_names:
+        gone = self._claims.gone_from(subject)
+        if gone is None or gone.name in self.by_name:
             return
         voucher = Wish(gone.name, "TXT", (gone.value,), is_wanted=True, owned=gone.owned)
         self.wishes[voucher.key] = voucher
@@ -357,66 +310,9 @@ class Difference:
     def _vouchers_of(self, subject: Wish) -> list[Wish]:
         return [voucher for voucher in self.vouchers.get(subject.name, ()) if subject in self.subjects(voucher)]
 
-    def _why_unclaimed(self, subject: Wish) -> str:
-        """Why a record that comes without an ownership record would be nobody's; empty where its own is there."""
-        names = usual_names(*subject.key)
-        owners = {owner for name in names for owner in self._owners.get(name, ())}
-        if subject.owner in owners:
-            return ""
-        seen = [row for name in names for row in self._told_texts.get(name, ())]
-        with_affix = self._told_with_affix_for(subject)
-        # An encrypted text may be its own.
-        own = [row for row in seen if owner_in(row.value) in ("", subject.owner)] + with_affix
-        if own and not any((row.name, row.value) in self._texts for row in own):
-            gone = repr(own[0].name)
-            return (
-                f"external-dns has seen its ownership record {gone}, which has gone since: both come in the next pass "
-                "that lists"
-            )
-        owners.update(owner_in(row.value) for row in seen)  # it may have gone since
-        others = owners - {""}
-        if self._told is None and not own and not others and subject.owner in self._owners_of_texts:
-            return (
-                "external-dns sends no ownership record with it and there is none, so it has seen one before the last "
-                "restart of dnswebhook: both come in the next pass that lists"
-            )
-        if not others or others & self._taken_over or with_affix:
-            return ""
-        who = repr(excerpt(min(others), 100))
-        return (
-            f"external-dns has seen an ownership record of {who} for it, and writes none beside that: it comes "
-            f"when that one has gone; if {who} is gone for good, remove it by hand"
-        )
-
-    @cached_property
-    def _told_texts(self) -> dict[str, list[Record]]:
-        """Of the names in `_owners`, what external-dns has seen."""
-        found: dict[str, list[Record]] = defaultdict(list)
-        for row in self._seen:
-            if row.name in self._owners and row.type == "TXT" and row.is_enabled:
-                found[row.name].append(row)
-        return found
-
-    @cached_property
-    def _texts(self) -> frozenset[tuple[str, str]]:
-        """Those that are served, by name and value."""
-        return frozenset((row.name, row.value) for row in self._records if row.type == "TXT" and row.is_enabled)
-
-    @cached_property
-    def _owners_of_texts(self) -> frozenset[str]:
-        """Who keeps ownership records here."""
-        return frozenset(owner_in(value) for _, value in self._texts) - {""}
-
-    @cached_property
-    def _text_names(self) -> frozenset[str]:
-        return frozenset(name for name, _ in self._texts)
-
     @cached_property
     def _taken_over(self) -> frozenset[str]:
-        """Ids that external-dns takes for its own in this call, as with `--migrate-from-txt-owner`.
-
-        What comes under an ownership record of theirs is taken over as well, in the next pass.
-        """
+        """Owners whose records external-dns takes for its own in this call, as with `--migrate-from-txt-owner`."""
         return frozenset(
             owner_in(row.value)
             for wish in self.wishes.values()
@@ -424,28 +320,6 @@ class Difference:
             for row in self.live(wish.key)
             if self._is_released(wish, row)
         )
-
-    def _told_with_affix_for(self, subject: Wish) -> list[Record]:
-        """What external-dns has seen of its own under names with a prefix or a suffix: then it looks at no other,
-        whosever is there."""
-        words = words_in(subject.name.partition(".")[0])
-        found = []
-        for owner in (subject.owner, ""):  # an encrypted text may be its own
-            rows = min((self._told_with_affix[owner, word] for word in words), key=len, default=[])
-            found += [row for row in rows if may_vouch_for(row.name, *subject.key)]
-        return found
-
-    @cached_property
-    def _told_with_affix(self) -> dict[tuple[str, str], list[Record]]:
-        """Texts under names that are none of the usual ones, by owner and by each word in the name."""
-        usual = {name for row in self._seen for name in usual_names(row.name, row.type)}
-        found: dict[tuple[str, str], list[Record]] = defaultdict(list)
-        for row in self._seen:
-            if row.type == "TXT" and row.is_enabled and row.name not in usual:
-                owner = owner_in(row.value)
-                for word in words_in(row.name):
-                    found[owner, word].append(row)
-        return found
 
     def _keep_what_refused_ones_replace(self) -> None:
         """A name loses its last row for nothing but what comes: it may be an address that goes for one of IPv6."""

@@ -133,8 +133,7 @@ def _vouchers(difference: Difference) -> tuple[Voucher, ...]:
             note(value, is_leaving=False, is_staying=True, successor=successor) for value, successor in replaced.items()
         ]
         vouchers += [
-            note(value, is_leaving=True, successor=difference.successors.get((wish.name, value), ""))
-            for value in leaving
+            note(value, is_leaving=True, successor=difference.notes.successor(wish.name, value)) for value in leaving
         ]
     return tuple(vouchers)
 

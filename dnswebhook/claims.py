@@ -1,0 +1,123 @@
+"""Whose a record will be that comes without an ownership record (pure).
+
+external-dns sends none where it has seen one: its own, which it takes for present, or that of another owner. What it
+has seen is not always what is there, so both are looked at. A record that nobody claims would never be removed.
+"""
+
+from collections import defaultdict
+from collections.abc import Collection, Iterable
+from functools import cached_property
+
+from dnswebhook.errors import excerpt
+from dnswebhook.model import Record
+from dnswebhook.ownership import may_vouch_for, owner_in, place_in_listing, usual_names, words_in
+from dnswebhook.vouchers import Voucher
+from dnswebhook.wishes import Wish
+
+
+class Claims:
+    """The ownership records that are served, and those that external-dns has seen. Indexed when first asked for."""
+
+    def __init__(
+        self, records: tuple[Record, ...], told: tuple[Record, ...] | None, removed: Iterable[Voucher]
+    ) -> None:
+        """For `told` and `removed` see `dnswebhook.difference.Difference`."""
+        self._records = records
+        self._told = told
+        self._seen = records if told is None else told
+        """What external-dns has seen, as far as we know."""
+        self._removed: dict[str, list[Voucher]] = defaultdict(list)
+        """By the name that they vouched for, the latest last."""
+        for voucher in removed:
+            self._removed[voucher.owned.name].append(voucher)
+
+    def is_first_told(self, row: Record) -> bool:
+        """Whether it is the text of its ownership record that external-dns was shown first."""
+        texts = () if self._told is None else self._seen_texts.get(row.name, ())
+        return bool(texts) and row.value == min((text.value for text in texts), key=place_in_listing)
+
+    def gone_from(self, subject: Wish) -> Voucher | None:
+        """Its ownership record that went after external-dns had seen it, where no other text is in its place."""
+        own = ("", subject.owner)  # an encrypted text may be its own
+        for voucher in reversed(self._removed.get(subject.name, [])):
+            if voucher.owned.covers(*subject.key) and owner_in(voucher.value) in own:
+                return None if voucher.name in self._served_texts else voucher
+        return None
+
+    def why_unclaimed(self, subject: Wish, taken_over: Collection[str]) -> str:
+        """Why it would be nobody's; empty where it would not.
+
+        `taken_over` are the owners whose records external-dns takes for its own in this call, as with
+        `--migrate-from-txt-owner`: what comes under their ownership records it takes over in the next pass.
+        """
+        names = usual_names(*subject.key)
+        owners = {owner_in(text) for name in names for text in self._served_texts.get(name, ())}
+        if subject.owner in owners:
+            return ""
+        seen = [row for name in names for row in self._seen_texts.get(name, ())]
+        with_affix = self._seen_with_affix_for(subject)
+        # An encrypted text may be its own.
+        own = [row for row in seen if owner_in(row.value) in ("", subject.owner)] + with_affix
+        if own and not any(row.value in self._served_texts.get(row.name, ()) for row in own):
+            gone = repr(own[0].name)
+            return (
+                f"external-dns has seen its ownership record {gone}, which has gone since: both come in the next pass "
+                "that lists"
+            )
+        owners.update(owner_in(row.value) for row in seen)  # it may have gone since
+        others = owners - {""}
+        if self._told is None and not own and not others and subject.owner in self._served_owners:
+            return (
+                "external-dns sends no ownership record with it and there is none, so it has seen one before the last "
+                "restart of dnswebhook: both come in the next pass that lists"
+            )
+        if not others or not others.isdisjoint(taken_over) or with_affix:
+            return ""
+        who = repr(excerpt(min(others), 100))
+        return (
+            f"external-dns has seen an ownership record of {who} for it, and writes none beside that: it comes "
+            f"when that one has gone; if {who} is gone for good, remove it by hand"
+        )
+
+    @cached_property
+    def _served_texts(self) -> dict[str, set[str]]:
+        texts: dict[str, set[str]] = defaultdict(set)
+        for row in self._records:
+            if row.type == "TXT" and row.is_enabled:
+                texts[row.name].add(row.value)
+        return texts
+
+    @cached_property
+    def _served_owners(self) -> frozenset[str]:
+        """Who keeps ownership records here."""
+        return frozenset(owner_in(text) for texts in self._served_texts.values() for text in texts) - {""}
+
+    @cached_property
+    def _seen_texts(self) -> dict[str, list[Record]]:
+        texts: dict[str, list[Record]] = defaultdict(list)
+        for row in self._seen:
+            if row.type == "TXT" and row.is_enabled:
+                texts[row.name].append(row)
+        return texts
+
+    def _seen_with_affix_for(self, subject: Wish) -> list[Record]:
+        """What external-dns has seen of its own under names with a prefix or a suffix: then it looks at no other,
+        whosever is there."""
+        words = words_in(subject.name.partition(".")[0])
+        found = []
+        for owner in (subject.owner, ""):  # an encrypted text may be its own
+            rows = min((self._seen_with_affix[owner, word] for word in words), key=len, default=[])
+            found += [row for row in rows if may_vouch_for(row.name, *subject.key)]
+        return found
+
+    @cached_property
+    def _seen_with_affix(self) -> dict[tuple[str, str], list[Record]]:
+        """Texts under names that are none of the usual ones, by owner and by each word in the name."""
+        usual = {name for row in self._seen for name in usual_names(row.name, row.type)}
+        found: dict[tuple[str, str], list[Record]] = defaultdict(list)
+        for name, rows in self._seen_texts.items():
+            for row in rows if name not in usual else ():
+                owner = owner_in(row.value)
+                for word in words_in(name):
+                    found[owner, word].append(row)
+        return found
