@@ -19,7 +19,7 @@ class Claims:
     """The ownership records that are served, and those that external-dns has seen. Indexed when first asked for."""
 
     def __init__(
-        self, records: tuple[Record, ...], told: tuple[Record, ...] | None, removed: Iterable[Voucher]
+        self, records: Collection[Record], told: Collection[Record] | None, removed: Iterable[Voucher]
     ) -> None:
         """For `told` and `removed` see `dnswebhook.difference.Difference`."""
         self._records = records
@@ -90,7 +90,7 @@ class Claims:
     @cached_property
     def _served_owners(self) -> frozenset[str]:
         """Who keeps ownership records here."""
-        return frozenset(owner_in(text) for texts in self._served_texts.values() for text in texts) - {""}
+        return frozenset(owner_in(text) for texts in self._served_texts.values() for text in texts)
 
     @cached_property
     def _seen_texts(self) -> dict[str, list[Record]]:

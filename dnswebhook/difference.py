@@ -47,7 +47,7 @@ class Difference:
         records: Iterable[Record],
         refusals: Iterable[Refusal],
         skips: Iterable[Skip],
-        told: Iterable[Record] | None = (),
+        told: Collection[Record] | None = (),
         noted: Iterable[Voucher] = (),
         removed: Iterable[Voucher] = (),
     ) -> None:
@@ -55,7 +55,7 @@ class Difference:
         what earlier calls left open, `removed` the ownership records that went since that listing."""
         records = tuple(records)
         self.notes = OpenNotes(noted)
-        self._claims = Claims(records, None if told is None else tuple(told), removed)
+        self._claims = Claims(records, told, removed)
         self.wishes = dict(sorted(wishes.items()))
         self.refusals = list(refusals)
         self.skips = list(skips)

@@ -20,7 +20,7 @@ Equal input gives equal output, in any order of rows and changes.
 """
 
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from functools import partial
 
 from dnswebhook.difference import LEADING_TYPES, Difference, SetDifference
@@ -43,7 +43,7 @@ def make_plan(
     capabilities: Capabilities,
     domain_filter: DomainFilter,
     protected: ProtectedNames,
-    told: Iterable[Record] | None = (),
+    told: Collection[Record] | None = (),
     noted: Iterable[Voucher] = (),
     removed: Iterable[Voucher] = (),
 ) -> Plan:

@@ -1,6 +1,6 @@
 """Ways to say changes, rows and plans in a line."""
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 
 from dnswebhook.domains import DomainFilter, ProtectedNames
 from dnswebhook.model import Changes, Endpoint, Origin, Record, RecordSpec
@@ -43,10 +43,11 @@ def planned(
     *rows: Record,
     domain_filter: DomainFilter = EVERYTHING,
     protected: ProtectedNames = NOTHING_PROTECTED,
-    told: Iterable[Record] = (),
+    told: Collection[Record] | None = (),
     noted: Iterable[Voucher] = (),
+    removed: Iterable[Voucher] = (),
 ) -> Plan:
-    return make_plan(changes, rows, CAPABILITIES, domain_filter, protected, told, noted)
+    return make_plan(changes, rows, CAPABILITIES, domain_filter, protected, told, noted, removed)
 
 
 def steps(plan: Plan) -> list[Step]:

@@ -8,6 +8,7 @@ from dnswebhook.difference import Difference
 from dnswebhook.model import Origin, Record, RecordSpec
 from dnswebhook.operations import Update
 from dnswebhook.ownership import OwnedSet
+from dnswebhook.vouchers import Voucher
 from dnswebhook.wishes import Refusal, RefusalReason, SkipReason, Wish
 
 NAME = "app.example.com"
@@ -49,6 +50,16 @@ def voucher(wanted: Iterable[str] = ("heritage",), removed: Iterable[str] = (), 
 
 def difference(wishes: Iterable[Wish], rows: Iterable[Record] = (), refusals: Iterable[Refusal] = ()) -> Difference:
     return Difference({one.key: one for one in wishes}, rows, refusals, ())
+
+
+def is_half(wanted: Iterable[str], here: Iterable[str]) -> bool:
+    """Of a set of which an earlier call was to write `one` and `two`."""
+    owned = OwnedSet(NAME, frozenset({"TXT"}))
+    note = Voucher(NAME, "", owned, frozenset({"one", "two"}), is_leaving=False, is_whole=True)
+    wanted_set = wish(wanted, ["three"], "TXT")
+    return Difference(
+        {wanted_set.key: wanted_set}, [row(value, "TXT") for value in here], (), (), noted=[note]
+    ).is_half(wanted_set)
 
 
 def values(difference_: Difference, kind: str = "A") -> tuple[list[str], list[str], list[str]]:
@@ -351,3 +362,11 @@ def test_a_row_that_cannot_be_removed_keeps_its_ownership_also_where_nothing_com
 
     assert ([], [], []) == values(found)
     assert found.sets[NAME, "CNAME"].has_blocked_delete
+
+
+def test_a_set_is_there_by_half_where_some_of_what_was_to_come_is_and_it_is_still_wanted() -> None:
+    assert is_half(["one", "two"], ["one"])
+    assert is_half(["one", "two"], ["two", "by hand"])
+    assert not is_half(["one", "two"], ["one", "two"])
+    assert not is_half(["one", "two"], ["by hand"])
+    assert not is_half([], ["one"])

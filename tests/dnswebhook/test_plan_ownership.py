@@ -318,10 +318,11 @@ def test_what_is_disabled_was_not_shown() -> None:
     assert [text()] == left(plan, *rows)
 
 
-def test_without_knowing_what_was_shown_the_text_of_another_owner_stays() -> None:
+@pytest.mark.parametrize("told", [None, ()], ids=["nothing told since the start", "it came since"])
+def test_without_knowing_what_was_shown_the_text_of_another_owner_stays(told: tuple[Record, ...] | None) -> None:
     rows = [txt_row(text("former")), ADDRESS]
 
-    assert [text("former"), text()] == left(planned(change(text(), text()), *rows), *rows)
+    assert [text("former"), text()] == left(planned(change(text(), text()), *rows, told=told), *rows)
 
 
 def test_in_the_old_format_the_text_of_another_owner_stays() -> None:
@@ -534,6 +535,34 @@ def test_a_disabled_ownership_record_of_another_owner_is_none_that_external_dns_
     plan = planned(Changes(create=(address("192.0.2.1"),)), *rows, told=rows)
 
     assert () == plan.refusals
+
+
+GONE = Voucher(OWNERSHIP, text(), OwnedSet(NAME, frozenset({"A"})), frozenset({"192.0.2.1"}), is_leaving=True)
+
+
+def test_an_ownership_record_that_has_gone_since_it_was_seen_comes_before_the_record_that_comes_again() -> None:
+    plan = planned(Changes(create=(address("192.0.2.1"),)), told=[txt_row(text())], removed=[GONE])
+
+    assert () == plan.refusals
+    assert [OWNERSHIP, NAME] == [created(step).name for step in steps(plan)]
+    assert [text()] == [voucher.value for voucher in plan.vouchers]
+
+
+def test_no_ownership_record_comes_back_with_a_record_that_brings_its_own_or_is_nobodys() -> None:
+    elsewhere = msgspec.structs.replace(GONE, name=f"a.{NAME}", value=SECRET)
+    brings_own = planned(Changes(create=(address("192.0.2.1"), txt(text()))), removed=[elsewhere])
+    nobodys = planned(Changes(create=(Endpoint(NAME, "A", ("192.0.2.1",)),)), removed=[elsewhere])
+
+    assert [OWNERSHIP, NAME] == [created(step).name for step in steps(brings_own)]
+    assert [NAME] == [created(step).name for step in steps(nobodys)]
+
+
+def test_no_ownership_record_comes_back_beside_what_the_call_wants_under_its_name() -> None:
+    other = Endpoint(OWNERSHIP, "A", ("192.0.2.7",))
+    plan = planned(Changes(create=(address("192.0.2.1"), other)), told=[txt_row(text())], removed=[GONE])
+
+    assert [(OWNERSHIP, "A")] == [(created(step).name, created(step).type) for step in steps(plan)]
+    assert [RefusalReason.NO_OWNERSHIP] == [refusal.reason for refusal in plan.refusals]
 
 
 def test_what_comes_with_its_ownership_record_is_written_beside_that_of_another() -> None:

@@ -1,0 +1,134 @@
+"""Records that come without an ownership record: whose they would be, by what is served and what was seen."""
+
+from collections.abc import Collection
+
+import msgspec
+import pytest
+
+from dnswebhook.claims import Claims
+from dnswebhook.model import Record
+from dnswebhook.ownership import OwnedSet
+from dnswebhook.vouchers import Voucher
+from dnswebhook.wishes import Wish
+from tests.dnswebhook.planning import row
+
+NAME = "app.example.com"
+OWNERSHIP = f"a-{NAME}"
+SECRET = "AAECAwQFBgcICQoLc2VjcmV0"
+NOBODY = frozenset[str]()
+
+
+def text(owner: str) -> str:
+    return f'"heritage=external-dns,external-dns/owner={owner},external-dns/resource=ingress/x/app"'
+
+
+def of(owner: str, name: str = OWNERSHIP) -> Record:
+    return row(name, "TXT", text(owner))
+
+
+OURS, OTHERS, ENCRYPTED = of("ours"), of("other"), row(OWNERSHIP, "TXT", SECRET)
+WANTED = Wish(NAME, "A", ("192.0.2.1",), owner="ours")
+
+
+def removed(owner: str, *types: str) -> Voucher:
+    return Voucher(OWNERSHIP, text(owner), OwnedSet(NAME, frozenset(types)), frozenset(), is_leaving=True)
+
+
+def claims(
+    served: Collection[Record] = (), told: Collection[Record] | None = (), removed: Collection[Voucher] = ()
+) -> Claims:
+    return Claims(served, told, removed)
+
+
+@pytest.mark.parametrize("own", [OURS, ENCRYPTED], ids=["readable", "encrypted"])
+def test_it_is_ours_where_our_ownership_record_is_served(own: Record) -> None:
+    assert "" == claims([own], [own]).why_unclaimed(WANTED, NOBODY)
+
+
+def test_it_is_ours_where_ours_is_served_that_external_dns_has_not_seen_beside_that_of_another_owner() -> None:
+    assert "" == claims([OURS, OTHERS], [OTHERS]).why_unclaimed(WANTED, NOBODY)
+
+
+def test_it_is_ours_where_ours_is_served_beside_one_of_ours_under_another_name_that_has_gone() -> None:
+    assert "" == claims([ENCRYPTED], [ENCRYPTED, of("ours", f"a.{NAME}")]).why_unclaimed(WANTED, NOBODY)
+
+
+def test_it_is_nobodys_where_ours_has_gone_since_external_dns_has_seen_it() -> None:
+    assert "which has gone since" in claims([], [OURS]).why_unclaimed(WANTED, NOBODY)
+
+
+def test_it_is_nobodys_where_ours_has_been_disabled_since() -> None:
+    disabled = msgspec.structs.replace(OURS, is_enabled=False)
+
+    assert "which has gone since" in claims([disabled], [OURS]).why_unclaimed(WANTED, NOBODY)
+
+
+def test_it_is_nobodys_where_ours_has_given_way_to_a_record_of_another_type() -> None:
+    assert "which has gone since" in claims([row(OWNERSHIP, "MX", text("ours"))], [OURS]).why_unclaimed(WANTED, NOBODY)
+
+
+@pytest.mark.parametrize(("served", "told"), [([OTHERS], [OTHERS]), ([], [OTHERS]), ([OTHERS], [])])
+def test_it_is_anothers_where_theirs_is_served_or_was_seen(served: list[Record], told: list[Record]) -> None:
+    assert "an ownership record of 'other'" in claims(served, told).why_unclaimed(WANTED, NOBODY)
+
+
+def test_it_is_taken_over_with_the_other_records_of_its_owner() -> None:
+    assert "" == claims([OTHERS], [OTHERS]).why_unclaimed(WANTED, {"other"})
+
+
+def test_nobody_is_asked_where_no_ownership_record_was_there_to_be_seen() -> None:
+    elsewhere = of("ours", "a-two.example.com")
+
+    assert "" == claims([elsewhere], [elsewhere]).why_unclaimed(WANTED, NOBODY)
+
+
+def test_before_a_first_listing_it_is_nobodys_where_its_owner_keeps_ownership_records_of_other_names() -> None:
+    elsewhere = of("ours", "a-two.example.com")
+
+    assert "before the last restart" in claims([elsewhere], None).why_unclaimed(WANTED, NOBODY)
+    assert "" == claims([of("other", "a-two.example.com")], None).why_unclaimed(WANTED, NOBODY)
+
+
+def test_before_a_first_listing_what_is_served_counts_as_seen() -> None:
+    elsewhere = of("ours", "a-two.example.com")
+
+    assert "" == claims([ENCRYPTED, elsewhere], None).why_unclaimed(WANTED, NOBODY)
+    assert "an ownership record of 'other'" in claims([OTHERS, elsewhere], None).why_unclaimed(WANTED, NOBODY)
+
+
+def test_the_ownership_record_that_was_removed_last_comes_back() -> None:
+    first, last = removed("ours", "A"), msgspec.structs.replace(removed("ours", "A"), name=f"a.{NAME}")
+
+    assert last == claims(removed=[first, last]).gone_from(WANTED)
+
+
+def test_none_comes_back_of_another_owner_or_of_another_type() -> None:
+    ours = removed("ours", "A")
+
+    assert ours == claims(removed=[ours, removed("other", "A"), removed("ours", "AAAA")]).gone_from(WANTED)
+    assert claims(removed=[removed("other", "A"), removed("ours", "AAAA")]).gone_from(WANTED) is None
+
+
+def test_an_encrypted_ownership_record_may_have_been_its_own_and_comes_back() -> None:
+    encrypted = msgspec.structs.replace(removed("ours", "A"), value=SECRET)
+
+    assert encrypted == claims(removed=[encrypted]).gone_from(WANTED)
+
+
+def test_none_comes_back_where_another_text_has_its_name() -> None:
+    assert claims([OTHERS], removed=[removed("ours", "A")]).gone_from(WANTED) is None
+    disabled = msgspec.structs.replace(OTHERS, is_enabled=False)
+    address = row(OWNERSHIP, "A", "192.0.2.9")
+    assert claims([disabled, address], removed=[removed("ours", "A")]).gone_from(WANTED) is not None
+
+
+def test_external_dns_was_shown_the_text_first_that_sorts_first_and_is_no_other_text() -> None:
+    plain, a, b = row(OWNERSHIP, "TXT", "a"), of("a"), of("b")
+
+    assert claims(told=[plain, b, a]).is_first_told(a)
+    assert not claims(told=[plain, b, a]).is_first_told(b)
+    assert not claims(told=[b]).is_first_told(a)
+
+
+def test_before_a_first_listing_no_text_is_known_to_have_been_shown() -> None:
+    assert not claims([OURS], told=None).is_first_told(OURS)
