@@ -231,6 +231,10 @@ def test_one_that_is_read_stays_whatever_has_become_of_its_record_since_it_was_w
         assert ((), (), ()) == (settlement.remove, settlement.open, settlement.contested)
 
 
+def test_one_that_was_written_and_has_no_record_at_all_goes_when_none_is_wanted() -> None:
+    assert (SECOND,) == settle([done], [SECOND], undesired).remove
+
+
 @pytest.mark.parametrize("words", [of_owner("lab").replace("ingress", "a-gateway"), '"heritage=external-dns"'])
 def test_one_of_the_same_owner_or_of_none_contests_nothing(words: str) -> None:
     other = Record("o", "a-app.example.com", "TXT", words)
@@ -297,3 +301,15 @@ def test_one_whose_record_has_not_come_goes_where_another_owner_has_the_name_wit
     settlement = settle([coming], [TXT_ROW, *theirs], desired)
 
     assert ((TXT_ROW,) if goes else (), (coming,)) == (settlement.remove, settlement.open)
+
+
+def test_an_encrypted_one_that_waits_for_its_record_stays_beside_whoever_has_the_name_with_another_type() -> None:
+    """Whose it is cannot be read, so it may be that of the same owner."""
+    encrypted = Record("t", "a-app.example.com", "TXT", "AAECAwQFBgcICQoLc2VjcmV0")
+    of_other = Record("6", "app.example.com", "AAAA", "2001:db8::1")
+    text_of_other = Record("x", "aaaa-app.example.com", "TXT", of_owner("home"))
+    noted = msgspec.structs.replace(coming, value=encrypted.value)
+
+    settlement = settle([noted], [encrypted, of_other, text_of_other], desired)
+
+    assert ((), (noted,)) == (settlement.remove, settlement.open)
