@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dnswebhook.model import Changes, Endpoint, Origin, Record, RecordSpec
-from dnswebhook.operations import Create, Delete, Plan, Update
+from dnswebhook.operations import Create, Delete, Plan, Switch, Update
 from dnswebhook.ownership import OwnedSet
 from dnswebhook.vouchers import Voucher
 from dnswebhook.wishes import RefusalReason
@@ -571,3 +571,19 @@ def test_what_comes_with_its_ownership_record_is_written_beside_that_of_another(
 
     assert [text("other"), text()] == left(plan, OTHERS_TEXT)
     assert () == plan.refusals
+
+
+def test_an_ownership_record_that_comes_without_its_record_is_not_noted() -> None:
+    """As where a name of another format is added: its record is there, and is none that this call has written."""
+    assert () == planned(Changes(create=(txt(text()),)), ADDRESS).vouchers
+
+
+def test_an_ownership_record_comes_in_one_switch_where_its_own_name_loses_a_cname() -> None:
+    alias = row(OWNERSHIP, "CNAME", "host.example.net")
+    leaving = Endpoint(OWNERSHIP, "CNAME", ("host.example.net",))
+
+    plan = planned(Changes(create=(address("192.0.2.1"), txt(text())), delete=(leaving,)), alias)
+
+    switch = Switch((alias,), (RecordSpec(OWNERSHIP, "TXT", text()),))
+    assert [switch, Create(RecordSpec(NAME, "A", "192.0.2.1"))] == operations(plan)
+    assert (0,) == steps(plan)[1].needs
