@@ -13,6 +13,8 @@ from dnswebhook.stores.unifi.transport import Reply, Request, Transport
 MAX_SENDINGS = 8
 """Per call: the first, one after another thread's login, one after our own, and the rest with CSRF tokens that parallel
 calls have learned, while this one was on its way with a token that they had outrun."""
+MAX_OUTDATED = MAX_SENDINGS - 2
+"""So many refusals may be a token's fault. A refusal may bring a token or cookie itself, another one each time."""
 
 
 class Client:
@@ -33,11 +35,11 @@ class Client:
 
     def _authenticated(self, request: Request, deadline: Deadline) -> Reply:
         may_login = True
-        for _ in range(MAX_SENDINGS):
+        for sending in range(1, MAX_SENDINGS + 1):
             ticket, reply = self._send(request, deadline)
             if not self._credentials.is_expired(reply):
                 break
-            if self._credentials.is_outdated(ticket):
+            if sending <= MAX_OUTDATED and self._credentials.is_outdated(ticket):
                 continue
             if not may_login:
                 break

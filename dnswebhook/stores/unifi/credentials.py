@@ -1,6 +1,7 @@
 """How a call proves who we are: an API key, or a login session that is renewed when the controller has ended it.
 
 A session is a cookie and a CSRF token; the controller ends it when it likes and may replace the token in any reply.
+Some consoles tell the token in the cookie alone, and some tell one to everybody, also to who is not logged in.
 Logins are the dangerous part, because the console locks an account out after a few refused ones: one thread logs in
 while the others wait for its outcome, and after a refusal nobody tries again for 15 s, doubling to 10 min. Meanwhile
 calls fail at once. A fresh session that is refused without ever having worked counts as a refused login.
@@ -8,6 +9,7 @@ calls fail at once. A fresh session that is refused without ever having worked c
 
 import threading
 import time
+from base64 import urlsafe_b64decode
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime, timedelta
 from itertools import count
@@ -30,6 +32,7 @@ log = get_logger(__name__)
 
 FIRST_LOGIN_PAUSE_S = 15.0
 MAX_LOGIN_PAUSE_S = 600.0
+_STATUS_UNAUTHORIZED = 401
 _STATUS_SECOND_FACTOR = 499
 _HINT_EXCHANGED = "with the password of the start: restart dnswebhook when it was exchanged"
 _HINT_WAIT = "do not restart dnswebhook until then, since it logs in when it starts; an API key needs no logins"
@@ -81,6 +84,13 @@ class KeyCredentials:
 
     def renew(self, _ticket: Ticket, _deadline: Deadline) -> bool:
         raise CredentialsRefused("an API key cannot be renewed")
+
+
+class _Claims(msgspec.Struct, frozen=True, rename="camel"):
+    csrf_token: str = ""
+
+
+_claims_decoder = msgspec.json.Decoder(_Claims)
 
 
 class _Session(msgspec.Struct, frozen=True):
@@ -136,6 +146,8 @@ class SessionCredentials:
         return Ticket(session.headers(), session.generation, next(self._numbers))
 
     def learn(self, ticket: Ticket, reply: Reply) -> None:
+        if reply.status_code == _STATUS_UNAUTHORIZED:
+            return  # of no session: what it brings is for somebody who comes for the first time
         token = _csrf_token(reply)
         is_proof = reply.is_success and not self.is_expired(reply)
         with self._state_lock:
@@ -157,7 +169,7 @@ class SessionCredentials:
 
     def is_expired(self, reply: Reply) -> bool:
         """401, 403, or a success that holds an object where an array was asked for."""
-        if reply.status_code in (401, 403):
+        if reply.status_code in (_STATUS_UNAUTHORIZED, 403):
             return not replies.error_body(reply).words.endswith("NoPermission")
         if not reply.is_success:
             return False
@@ -208,9 +220,8 @@ class SessionCredentials:
             seen = f"POST {self._path} answered {reply.status_code} {reply.content_type} without a session cookie"
             raise self._pause(f"{seen}; {replies.HINT_FLAVOUR}")
         self._logins += 1
-        token = _csrf_token(reply) or cookies.get("csrf_token", "")
         with self._state_lock:
-            self._session = _Session(self._logins, cookies, token)
+            self._session = _Session(self._logins, cookies, _csrf_token(reply))
         log.info("logged in to the controller", logins=self._logins)
 
     def _refusal(self, reply: Reply) -> CredentialsRefused | None:
@@ -220,7 +231,7 @@ class SessionCredentials:
         if reply.status_code == 429:
             asked_s = retry_after_s(reply.headers) or 0.0
             return self._pause(f"too many logins: {replies.error_body(reply).text}", asked_s, _HINT_WAIT)
-        if reply.status_code in (400, 401, 403) and replies.is_json(reply):
+        if reply.status_code in (400, _STATUS_UNAUTHORIZED, 403) and replies.is_json(reply):
             text = replies.error_body(reply).text or excerpt(reply.body[:1000].decode("utf-8", "replace"))
             return self._pause(f"login as UNIFI_USER refused with {reply.status_code}: {text}")
         return None
@@ -242,4 +253,19 @@ def _login_pauses() -> Iterator[float]:
 
 
 def _csrf_token(reply: Reply) -> str:
-    return reply.headers.get("X-Updated-CSRF-Token") or reply.headers.get("X-CSRF-Token") or ""
+    """In a field; else in a cookie of its own, as the self-hosted application has it, or inside that of a console."""
+    if told := reply.headers.get("X-Updated-CSRF-Token") or reply.headers.get("X-CSRF-Token"):
+        return told
+    cookies = reply.cookies
+    return cookies.get("csrf_token") or next(filter(None, map(_claimed_token, cookies.values())), "")
+
+
+def _claimed_token(cookie: str) -> str:
+    """Of a JSON Web Token: three parts, of which the second says what it is about."""
+    parts = cookie.split(".")
+    if len(parts) != 3:
+        return ""
+    try:
+        return _claims_decoder.decode(urlsafe_b64decode(parts[1] + "==")).csrf_token
+    except (ValueError, RecursionError):
+        return ""

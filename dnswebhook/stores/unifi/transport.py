@@ -6,11 +6,10 @@ variable that is meant for the Internet must not lead our credentials away from 
 connection that the controller closed meanwhile is noticed and replaced before use. May be called from any thread.
 """
 
-import contextlib
+import re
 import ssl
 from collections.abc import Mapping
 from functools import partial
-from http.cookies import CookieError, SimpleCookie
 
 import msgspec
 import urllib3
@@ -24,6 +23,7 @@ from dnswebhook.stores.unifi.replyreader import ReplyTooLong
 from dnswebhook.stores.unifi.settings import UnifiSettings
 
 _ABOUT_NAMES = "does DNS on this machine know it, is UNIFI_HOST right?"
+_COOKIE_NAME = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]+")
 _SPARE_CONNECTIONS = 6
 """Pooled beyond the parallel writes: pages of a listing, a probe, a login."""
 
@@ -52,12 +52,13 @@ class Reply(msgspec.Struct, frozen=True):
 
     @property
     def cookies(self) -> dict[str, str]:
-        """Those that this reply sets, in the spelling that goes back; what is no cookie is passed over."""
-        set_cookies = SimpleCookie()
-        for line in self.headers.getlist("Set-Cookie"):
-            with contextlib.suppress(CookieError):
-                set_cookies.load(line)
-        return {name: morsel.coded_value for name, morsel in set_cookies.items()}
+        """Those that this reply sets, in the spelling that goes back, without empty ones and what is no cookie.
+
+        Attributes are not looked at: the standard library loses a cookie that has one of which it does not know.
+        """
+        lines = (line.partition(";")[0] for line in self.headers.getlist("Set-Cookie"))
+        pairs = [(name.strip(), value.strip()) for name, _, value in (line.partition("=") for line in lines)]
+        return {name: value for name, value in pairs if value and _COOKIE_NAME.fullmatch(name)}
 
     @property
     def is_success(self) -> bool:

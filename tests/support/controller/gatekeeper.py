@@ -1,5 +1,6 @@
 """Logins and the admission of calls: what `sessions` decides, spelled as HTTP for the flavour."""
 
+import secrets
 from http.cookies import SimpleCookie
 from typing import assert_never
 
@@ -66,24 +67,26 @@ class Gatekeeper:
         verdict, new_token = self._sessions.admit_session(cookie, csrf_token, is_write=route.operation in WRITES)
         match verdict:
             case Verdict.ADMITTED:
-                return None, new_token
+                return None, new_token if self._quirks.tells_csrf_token else ""
             case Verdict.NO_CREDENTIALS:
-                return self._stranger(request, route), ""
+                return self._shown_out(self._stranger(request, route)), ""
             case Verdict.EXPIRED:
-                return self._expired(), ""
+                return self._shown_out(self._expired()), ""
             case Verdict.BAD_CSRF:
                 return self._bad_csrf(), ""
             case other:
                 assert_never(other)
 
     def _welcome(self, session: Session, username: str) -> Answer:
-        cookies = [("Set-Cookie", f"{self._cookie_name}={session.cookie}; Path=/; HttpOnly")]
+        cookie = f"{self._cookie_name}={session.cookie}; Path=/; HttpOnly"
+        token = [("X-CSRF-Token", session.csrf_token)] if self._quirks.tells_csrf_token else []
         if self._is_classic:
-            cookies.append(("Set-Cookie", f"csrf_token={session.csrf_token}; Path=/"))
             welcome = json_answer(200, {"meta": {"rc": "ok"}, "data": []})
+            token.append(("Set-Cookie", f"csrf_token={session.csrf_token}; Path=/"))
         else:
             welcome = json_answer(200, {"username": username, "status": "ACTIVE"})
-        return welcome.with_headers(*cookies, ("X-CSRF-Token", session.csrf_token))
+            cookie += "; SameSite=None; Partitioned"  # since UniFi OS 4
+        return welcome.with_headers(("Set-Cookie", cookie), *token)
 
     def _stranger(self, request: Request, route: Route) -> Answer:
         if route.room is Room.INTEGRATION:
@@ -103,6 +106,12 @@ class Gatekeeper:
                 return classic_error(200, "api.err.LoginRequired")
             case other:
                 assert_never(other)
+
+    def _shown_out(self, refusal: Answer) -> Answer:
+        if not self._quirks.welcomes_strangers:
+            return refusal
+        cookie = f"balancer={secrets.token_hex(8)}; Path=/; Max-Age=604800"
+        return refusal.with_headers(("X-CSRF-Token", secrets.token_hex(16)), ("Set-Cookie", cookie))
 
     def _bad_csrf(self) -> Answer:
         return (

@@ -40,5 +40,9 @@ class Quirks(msgspec.Struct, forbid_unknown_fields=True):
     tells_asked_offset: bool = True
     """Then, too, it says the offset that it was asked for."""
     expired_answer: ExpiredAnswer = ExpiredAnswer.UNAUTHORIZED
+    tells_csrf_token: bool = True
+    """Otherwise it stands in the session's cookie alone, and is always the same."""
+    welcomes_strangers: bool = False
+    """Who is not logged in gets a new CSRF token and a new cookie of a balancer, each time."""
     max_key_characters: int = 256
     """v2; 128 in older releases."""

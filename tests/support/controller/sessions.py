@@ -4,11 +4,14 @@ A session accepts its last few CSRF tokens, so that parallel writers do not inva
 clock that can be replaced.
 """
 
+import base64
 import secrets
 import threading
 from collections import deque
 from collections.abc import Callable
 from enum import Enum
+
+import msgspec
 
 LOGINS_PER_WINDOW = 5
 LOGIN_WINDOW_S = 60.0
@@ -28,12 +31,12 @@ class LoginRefusal(Enum):
 
 
 class Session:
-    def __init__(self, cookie: str, opened_s: float) -> None:
-        self.cookie = cookie
+    def __init__(self, opened_s: float) -> None:
         self.opened_s = opened_s
         self.requests = 0
         self._csrf_tokens: deque[str] = deque(maxlen=VALID_CSRF_TOKENS)
         self.rotate()
+        self.cookie = _signed({"csrfToken": self.csrf_token, "jti": secrets.token_hex(8)})
 
     @property
     def csrf_token(self) -> str:
@@ -76,7 +79,7 @@ class Sessions:
                 self.refused_logins += 1
                 return LoginRefusal.WRONG_CREDENTIALS
             self.logins += 1
-            session = Session(secrets.token_urlsafe(24), now_s)
+            session = Session(now_s)
             self._open[session.cookie] = session
             return session
 
@@ -112,3 +115,9 @@ class Sessions:
         if self.max_requests is not None and session.requests >= self.max_requests:
             return True
         return self._clock() - session.opened_s >= self.lifetime_s
+
+
+def _signed(claims: dict[str, str]) -> str:
+    """A JSON Web Token, which the cookie of a console is."""
+    parts = (b'{"alg":"HS256","typ":"JWT"}', msgspec.json.encode(claims), secrets.token_bytes(32))
+    return ".".join(base64.urlsafe_b64encode(part).rstrip(b"=").decode() for part in parts)

@@ -69,6 +69,45 @@ def test_an_expired_session_is_renewed_and_the_call_repeated_whole(
     assert controller.sessions.logins == 2
 
 
+@pytest.mark.parametrize("answer", [ExpiredAnswer.UNAUTHORIZED, ExpiredAnswer.INVALID_CSRF])
+def test_an_expired_session_is_renewed_although_each_refusal_brings_another_token_and_cookie(
+    store: UnifiStore, controller: Controller, deadline: Deadline, answer: ExpiredAnswer
+) -> None:
+    record = store.create(SPEC, deadline)
+    controller.quirks.expired_answer = answer
+    controller.quirks.welcomes_strangers = True
+    controller.expire_sessions()
+    store.update(record, OTHER, deadline)
+
+    assert [row.value for row in controller.rows()] == [OTHER.value]
+    assert controller.sessions.logins == 2
+
+
+def test_parallel_calls_renew_a_session_although_each_refusal_brings_another_token_and_cookie(
+    store: UnifiStore, controller: Controller, deadline: Deadline
+) -> None:
+    store.list_records(deadline)
+    controller.quirks.welcomes_strangers = True
+    controller.expire_sessions()
+    specs = [RecordSpec(f"host-{number}.example.com", "A", "192.0.2.1") for number in range(20)]
+    with ThreadPoolExecutor(5) as pool:
+        list(pool.map(lambda spec: store.create(spec, deadline), specs))
+
+    assert len(controller.rows()) == 20
+    assert controller.sessions.logins == 2
+
+
+def test_a_csrf_token_that_stands_in_the_cookie_alone_is_found_there(
+    store: UnifiStore, controller: Controller, deadline: Deadline
+) -> None:
+    controller.quirks.tells_csrf_token = False
+    controller.sessions.rotates_csrf = False
+    store.create(SPEC, deadline)
+
+    assert [row.value for row in controller.rows()] == [SPEC.value]
+    assert controller.sessions.logins == 1
+
+
 def test_sessions_that_end_in_the_middle_of_parallel_writes_cost_one_login_each(
     store: UnifiStore, controller: Controller
 ) -> None:
