@@ -43,7 +43,7 @@ class Client:
                 continue
             if not may_login:
                 break
-            may_login = not self._credentials.renew(ticket, deadline)
+            may_login = not self._credentials.renew(ticket, reply, deadline)
         return reply
 
     def _send(self, request: Request, deadline: Deadline) -> tuple[Ticket, Reply]:

@@ -35,6 +35,7 @@ MAX_LOGIN_PAUSE_S = 600.0
 _STATUS_UNAUTHORIZED = 401
 _STATUS_SECOND_FACTOR = 499
 _HINT_EXCHANGED = "with the password of the start: restart dnswebhook when it was exchanged"
+_HINT_ROLE = "if reading works and writing does not, make UNIFI_USER an administrator of the site"
 _HINT_WAIT = "do not restart dnswebhook until then, since it logs in when it starts; an API key needs no logins"
 
 
@@ -61,8 +62,9 @@ class Credentials(Protocol):
     def is_outdated(self, ticket: Ticket, /) -> bool:
         """A parallel call has learned a newer CSRF token or cookie of the same session."""
 
-    def renew(self, ticket: Ticket, deadline: Deadline, /) -> bool:
-        """Make `ticket()` give something newer than `ticket`; True when that took a login of our own."""
+    def renew(self, ticket: Ticket, refusal: Reply, deadline: Deadline, /) -> bool:
+        """Make `ticket()` give something newer than `ticket`, which got `refusal`; True when that took a login of our
+        own."""
 
 
 class KeyCredentials:
@@ -82,7 +84,7 @@ class KeyCredentials:
     def is_outdated(self, _ticket: Ticket) -> bool:
         return False
 
-    def renew(self, _ticket: Ticket, _deadline: Deadline) -> bool:
+    def renew(self, _ticket: Ticket, _refusal: Reply, _deadline: Deadline) -> bool:
         raise CredentialsRefused("an API key cannot be renewed")
 
 
@@ -139,7 +141,7 @@ class SessionCredentials:
     def ticket(self, deadline: Deadline) -> Ticket:
         session = self._session
         if session is None:
-            self._renew_from(0, deadline)
+            self._renew_from(0, "", deadline)
             session = self._session
             if session is None:
                 raise CredentialsRefused("the login session ended at once")
@@ -181,10 +183,10 @@ class SessionCredentials:
         session = self._session
         return session is not None and session.generation == ticket.generation and session.headers() != ticket.headers
 
-    def renew(self, ticket: Ticket, deadline: Deadline) -> bool:
-        return self._renew_from(ticket.generation, deadline)
+    def renew(self, ticket: Ticket, refusal: Reply, deadline: Deadline) -> bool:
+        return self._renew_from(ticket.generation, replies.described(refusal), deadline)
 
-    def _renew_from(self, stale_generation: int, deadline: Deadline) -> bool:
+    def _renew_from(self, stale_generation: int, seen: str, deadline: Deadline) -> bool:
         if not self._login_lock.acquire(timeout=max(deadline.remaining_s, 0)):
             raise StoreTimeout("waiting for another thread's login took too long")
         try:
@@ -195,7 +197,8 @@ class SessionCredentials:
                 if is_refused := session is not None and not session.is_proven:
                     self._session = None
             if is_refused:
-                raise self._pause("the controller refused a session that it had just opened")
+                message = f"the controller refused a session that it had just opened: {seen}"
+                raise self._pause(message, hint=_HINT_ROLE)
             with observed(self._observe, "login", self._clock):
                 self._login(deadline)
             return True

@@ -24,6 +24,7 @@ from tests.support.controller import Controller, ExpiredAnswer, Reply, Reset
 
 SPEC = RecordSpec("app.example.com", "A", "192.0.2.10", 300)
 OTHER = RecordSpec("app.example.com", "A", "192.0.2.11", 300)
+UNAUTHORIZED = transports.Reply(transports.Request("POST", "/"), 401, "application/json", HTTPHeaderDict(), b"{}")
 
 
 @pytest.fixture(params=["unifi-os", "classic"])
@@ -155,8 +156,8 @@ def test_a_session_that_another_call_has_renewed_meanwhile_costs_no_login_of_one
         one, other = session.ticket(deadline), session.ticket(deadline)
         session.learn(one, transports.Reply(transports.Request("GET", "/"), 200, "", HTTPHeaderDict(), b"[]"))
 
-        assert session.renew(one, deadline) is True
-        assert session.renew(other, deadline) is False
+        assert session.renew(one, UNAUTHORIZED, deadline) is True
+        assert session.renew(other, UNAUTHORIZED, deadline) is False
 
     assert controller.sessions.logins == 2
 
@@ -181,7 +182,7 @@ def test_a_session_that_was_refused_is_not_brought_back_by_who_learns_at_that_mo
         learning = pool.submit(session.learn, one, reply)
         assert is_learning.wait(10.0)
         with pytest.raises(CredentialsRefused, match="just opened"):
-            session.renew(other, deadline)
+            session.renew(other, UNAUTHORIZED, deadline)
         has_been_refused.set()
         learning.result(10.0)
 
@@ -235,6 +236,17 @@ def test_the_login_limiter_is_a_refusal(store: UnifiStore, controller: Controlle
             store.list_records(deadline)
 
     assert controller.calls.count("login", api="session", status=429) == 1
+
+
+def test_a_user_who_may_not_write_is_told_what_the_controller_said_and_which_role_to_give(
+    store: UnifiStore, controller: Controller, deadline: Deadline
+) -> None:
+    controller.fault(Reply(status=403, body='{"error":{"code":403,"message":"Forbidden"}}'), on="create")
+    with pytest.raises(CredentialsRefused, match=r"answered 403 .*Forbidden"):
+        store.create(SPEC, deadline)
+    for _ in range(2):  # by then no session has ever worked
+        with pytest.raises(CredentialsRefused, match=r"answered 403 .*Forbidden.* make UNIFI_USER an administrator"):
+            store.create(SPEC, deadline)
 
 
 def test_a_second_factor_is_explained(store: UnifiStore, controller: Controller, deadline: Deadline) -> None:
