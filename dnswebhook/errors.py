@@ -31,6 +31,10 @@ class StoreUnreachable(StoreError):
     reason = "unreachable"
 
 
+class StoreRestarting(StoreUnreachable):
+    """5xx, or a connection that breaks off: waiting may help, a setting does not."""
+
+
 class StoreTimeout(StoreError):
     """The store took longer than the deadline of the call."""
 

@@ -18,6 +18,7 @@ from dnswebhook.errors import (
     RecordError,
     StoreError,
     StoreFailed,
+    StoreRestarting,
     StoreTimeout,
     StoreUnreachable,
     UpdateUnsupported,
@@ -193,6 +194,7 @@ def test_a_body_that_ends_early_is_400(site: BuildSite) -> None:
 
 STORE_FAILURES = [
     (StoreUnreachable("refused"), 502, "store unreachable"),
+    (StoreRestarting("502"), 502, "store unreachable"),
     (StoreTimeout("slow"), 504, "store timed out"),
     (CredentialsRefused("bad key"), 502, "credentials refused"),
     (RateLimited("slow down", 42.4), 503, "rate limited"),

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 from typing import Protocol
 
 from dnswebhook.deadline import Deadline
-from dnswebhook.errors import CredentialsRefused, RateLimited, StoreError, StoreTimeout
+from dnswebhook.errors import CredentialsRefused, RateLimited, StoreError, StoreRestarting, StoreTimeout
 from dnswebhook.model import Listing, Origin
 from dnswebhook.stores.base import Finding, Grade
 from dnswebhook.stores.unifi import replies, sockets, tls
@@ -18,6 +18,7 @@ from dnswebhook.stores.unifi.auto import Detector
 from dnswebhook.stores.unifi.decision import Decision
 from dnswebhook.stores.unifi.settings import ApiChoice, UnifiSettings
 
+_BUSY = (RateLimited, StoreRestarting, StoreTimeout)
 _HINT_BUSY = "the controller is busy, or may be restarting: wait some minutes, then check again"
 
 
@@ -126,7 +127,7 @@ class _Walk:
         except CredentialsRefused as error:
             yield Finding("credentials", Grade.FAILED, str(error), replies.HINT_KEY)
             return
-        except (RateLimited, StoreTimeout) as error:
+        except _BUSY as error:
             yield Finding("controller", Grade.FAILED, str(error), _HINT_BUSY)
             return
         except StoreError as error:
@@ -150,7 +151,7 @@ class _Walk:
         except replies.MethodAbsent as error:
             yield Finding("path", Grade.FAILED, str(error), replies.HINT_FLAVOUR)
             return
-        except (RateLimited, StoreTimeout) as error:
+        except _BUSY as error:
             yield Finding("controller", Grade.FAILED, str(error), _HINT_BUSY)
             return
         except StoreError as error:

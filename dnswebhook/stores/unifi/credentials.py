@@ -151,7 +151,7 @@ class SessionCredentials:
         if reply.status_code == _STATUS_UNAUTHORIZED:
             return  # of no session: what it brings is for somebody who comes for the first time
         token = _csrf_token(reply)
-        is_proof = reply.is_success and not self.is_expired(reply)
+        is_proof = reply.is_success and not self.is_expired(reply) and not self._is_about_site(reply)
         with self._state_lock:
             session = self._session
             if session is None or session.generation != ticket.generation:
@@ -172,12 +172,18 @@ class SessionCredentials:
     def is_expired(self, reply: Reply) -> bool:
         """401, 403, or a success that holds an object where an array was asked for."""
         if reply.status_code in (_STATUS_UNAUTHORIZED, 403):
-            return not replies.error_body(reply).words.endswith("NoPermission")
+            return not replies.error_body(reply).words.endswith("NoPermission") and not self._is_about_site(reply)
         if not reply.is_success:
             return False
         if reply.request.wants_array:
-            return reply.body[:64].lstrip()[:1] == b"{"
+            return reply.body[:64].lstrip()[:1] == b"{" and not self._is_about_site(reply)
         return reply.body[:8] == b'{"meta":' and replies.is_session_word(replies.error_body(reply).words)
+
+    def _is_about_site(self, reply: Reply) -> bool:
+        """Of a session that has worked it is not believed until the next one gets the same."""
+        session = self._session
+        is_fresh = session is not None and not session.is_proven
+        return is_fresh and replies.is_about_site(replies.error_body(reply))
 
     def is_outdated(self, ticket: Ticket) -> bool:
         session = self._session

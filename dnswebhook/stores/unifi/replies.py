@@ -16,6 +16,7 @@ from dnswebhook.errors import (
     Overlaps,
     RecordError,
     StoreError,
+    StoreRestarting,
     StoreUnreachable,
     excerpt,
 )
@@ -140,6 +141,8 @@ def failure_of(reply: Reply) -> StoreError | None:
     if 300 <= status < 400:
         return _redirect(reply)
     if status in (401, 403):
+        if is_about_site(error_body(reply)):
+            return _no_site(reply)
         return CredentialsRefused(f"{described(reply)}; {HINT_KEY}")
     if status >= 500:
         return server_failure(reply)
@@ -147,7 +150,7 @@ def failure_of(reply: Reply) -> StoreError | None:
 
 
 def server_failure(reply: Reply) -> StoreError:
-    return StoreUnreachable(f"{described(reply)}; {HINT_RESTARTING}")
+    return StoreRestarting(f"{described(reply)}; {HINT_RESTARTING}")
 
 
 def _redirect(reply: Reply) -> StoreError:
@@ -186,8 +189,8 @@ def _by_code(reply: Reply, body: ErrorBody) -> StoreError:
     word = body.words.replace("-", "").lower()
     request = reply.request
     said = f"{request.method} {request.path} answered {reply.status_code}: {body.text}"
-    if "site" in word or "site does not exist" in body.message.lower():
-        return StoreUnreachable(f"{described(reply)}; {_site_hint(reply)}")
+    if is_about_site(body):
+        return _no_site(reply)
     if "alreadyexists" in word:
         return AlreadyExists(said)
     if "overlap" in word:
@@ -204,6 +207,15 @@ def _by_code(reply: Reply, body: ErrorBody) -> StoreError:
     if concerns_record:
         return RecordError(said if body.text else described(reply))
     return StoreUnreachable(described(reply))
+
+
+def is_about_site(body: ErrorBody) -> bool:
+    """It says that there is no such site, or none for this user: with 404, or with 401 as if one were not logged in."""
+    return "site" in body.words.lower() or "site does not exist" in body.message.lower()
+
+
+def _no_site(reply: Reply) -> StoreError:
+    return StoreUnreachable(f"{described(reply)}; {_site_hint(reply)}")
 
 
 def _site_hint(reply: Reply) -> str:

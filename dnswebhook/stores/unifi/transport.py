@@ -17,7 +17,7 @@ from urllib3.exceptions import ConnectTimeoutError, HTTPError, NameResolutionErr
 
 from daemonkit.causes import causes_of
 from dnswebhook.deadline import Deadline
-from dnswebhook.errors import StoreError, StoreTimeout, StoreUnreachable, excerpt
+from dnswebhook.errors import StoreError, StoreRestarting, StoreTimeout, StoreUnreachable, excerpt
 from dnswebhook.stores.unifi import connections, sockets, tls
 from dnswebhook.stores.unifi.replyreader import ReplyTooLong
 from dnswebhook.stores.unifi.settings import UnifiSettings
@@ -148,7 +148,7 @@ class Transport:
             message = f"{where}: TLS failed: {_deepest(causes)}; does this port speak https?"
             return NoReply(StoreUnreachable(message), was_sent=True, is_repeatable=True)
         message = f"{where}: the connection broke: {_deepest(causes)}; the controller may be restarting"
-        return NoReply(StoreUnreachable(message), was_sent=True, is_repeatable=True)
+        return NoReply(StoreRestarting(message), was_sent=True, is_repeatable=True)
 
 
 def _pool(settings: UnifiSettings) -> connections.Pool:

@@ -5,6 +5,7 @@ import socket
 import ssl
 import threading
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 import trustme
@@ -15,7 +16,7 @@ from dnswebhook.stores.base import Finding, Grade
 from dnswebhook.stores.unifi.settings import UnifiSettings
 from dnswebhook.stores.unifi.store import UnifiStore
 from tests.dnswebhook.stores.unifi.conftest import OpenStore
-from tests.support.controller import Controller, Flavour, Hang, faults
+from tests.support.controller import Controller, Flavour, Hang, Reply, Reset, faults
 
 
 def found(store: UnifiStore, seconds: float = 10) -> dict[str, Finding]:
@@ -129,6 +130,21 @@ def test_a_wrong_site_is_shown_with_the_existing_ones(open_store: OpenStore) -> 
         assert "branch (Branch)" in finding.detail + finding.remedy
 
 
+@pytest.mark.parametrize("credentials", ["key", "user"])
+@pytest.mark.parametrize("status", [200, 401])
+def test_a_site_that_the_controller_denies_as_if_one_were_not_logged_in_is_shown_as_a_wrong_site(
+    controller: Controller, open_store: OpenStore, credentials: str, status: int
+) -> None:
+    user = {"user": controller.username, "password": Secret(controller.password)}
+    settings: dict[str, Any] = user if credentials == "user" else {}
+    body = '{"meta":{"rc":"error","msg":"api.err.NoSiteContext"},"data":[]}'
+    controller.fault(Reply(status=status, body=body), "list", api="v2")
+    finding = found(open_store(controller, api="v2", flavour="os", **settings))["site"]
+
+    assert finding.grade is Grade.FAILED
+    assert "UNIFI_SITE" in finding.remedy
+
+
 @pytest.mark.parametrize(("flavour", "simulated"), [("os", Flavour.UNIFI_OS), ("classic", Flavour.CLASSIC)])
 def test_a_wrong_site_of_an_api_that_cannot_list_sites_is_shown_with_the_place_of_its_name(
     open_store: OpenStore, flavour: str, simulated: Flavour
@@ -159,7 +175,9 @@ def test_a_check_of_a_hanging_or_restarting_controller_raises_nothing(
         assert list(findings.values())[-1].grade is Grade.FAILED
 
 
-@pytest.mark.parametrize("effect", [Hang(), faults.rate_limited("300")], ids=["hangs", "429"])
+@pytest.mark.parametrize(
+    "effect", [Hang(), faults.rate_limited("300"), Reply(status=503), Reset()], ids=["hangs", "429", "503", "resets"]
+)
 @pytest.mark.parametrize("struck", ["any", "list"])
 @pytest.mark.parametrize("api", ["v2", "integration"])
 def test_of_a_busy_controller_it_is_said_to_wait_and_not_to_change_the_settings(

@@ -249,6 +249,22 @@ def test_a_user_who_may_not_write_is_told_what_the_controller_said_and_which_rol
             store.create(SPEC, deadline)
 
 
+@pytest.mark.parametrize("status", [200, 401])
+@pytest.mark.parametrize("has_worked", [False, True])
+def test_a_site_that_the_controller_does_not_know_costs_no_logins(
+    store: UnifiStore, controller: Controller, deadline: Deadline, status: int, has_worked: bool
+) -> None:
+    if has_worked:
+        store.list_records(deadline)
+    body = '{"meta":{"rc":"error","msg":"api.err.NoSiteContext"},"data":[]}'
+    controller.fault(Reply(status=status, body=body), on="list")
+    for _ in range(4):
+        with pytest.raises(StoreUnreachable, match="check UNIFI_SITE"):
+            store.list_records(deadline)
+
+    assert controller.sessions.logins == (2 if has_worked else 1)  # the first may have been over
+
+
 def test_a_second_factor_is_explained(store: UnifiStore, controller: Controller, deadline: Deadline) -> None:
     controller.fault(Reply(status=499, body='{"code":"MFA"}'), on="login")
 
