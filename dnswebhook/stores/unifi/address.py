@@ -50,7 +50,7 @@ def parse_address(text: str) -> ControllerAddress:
         raise ValueError("UNIFI_HOST is empty, want for example https://192.168.1.1")
     try:
         parts = urlsplit(typed if "://" in typed else f"https://{typed}")
-        host, port = parts.hostname, parts.port
+        host, port = (parts.hostname or "").removesuffix("."), parts.port  # no certificate has the dot
     except ValueError as error:
         host_and_port = typed.rpartition("://")[2].partition("/")[0]
         is_bare_ipv6 = host_and_port.count(":") > 1 and not host_and_port.startswith("[")
