@@ -241,8 +241,12 @@ class SessionCredentials:
             asked_s = retry_after_s(reply.headers) or 0.0
             return self._pause(f"too many logins: {replies.error_body(reply).text}", asked_s, _HINT_WAIT)
         if reply.status_code in (400, _STATUS_UNAUTHORIZED, 403) and replies.is_json(reply):
-            text = replies.error_body(reply).text or excerpt(reply.body[:1000].decode("utf-8", "replace"))
-            return self._pause(f"login as UNIFI_USER refused with {reply.status_code}: {text}")
+            body = replies.error_body(reply)
+            text = body.text or excerpt(reply.body[:1000].decode("utf-8", "replace"))
+            # A self-hosted application says so of every path that it does not know, of a console's login too.
+            is_unknown_path = replies.is_session_word(body.words) or replies.is_about_site(body)
+            hint = replies.HINT_FLAVOUR if is_unknown_path else _HINT_EXCHANGED
+            return self._pause(f"login as UNIFI_USER refused with {reply.status_code}: {text}", hint=hint)
         return None
 
     def _pause(self, message: str, at_least_s: float = 0.0, hint: str = _HINT_EXCHANGED) -> CredentialsRefused:

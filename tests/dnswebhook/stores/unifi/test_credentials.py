@@ -265,6 +265,18 @@ def test_a_site_that_the_controller_does_not_know_costs_no_logins(
     assert controller.sessions.logins == (2 if has_worked else 1)  # the first may have been over
 
 
+@pytest.mark.parametrize("code", ["api.err.LoginRequired", "api.err.NoSiteContext"])
+def test_a_login_that_the_controller_takes_for_an_unknown_path_is_no_wrong_password(
+    store: UnifiStore, controller: Controller, deadline: Deadline, code: str
+) -> None:
+    body = '{"meta":{"rc":"error","msg":"' + code + '"},"data":[]}'
+    controller.fault(Reply(status=401, body=body), on="login")
+    for _ in range(2):
+        with pytest.raises(CredentialsRefused, match=f"{code}.*check UNIFI_HOST and UNIFI_FLAVOUR") as refusal:
+            store.list_records(deadline)
+        assert "password" not in str(refusal.value)
+
+
 def test_a_second_factor_is_explained(store: UnifiStore, controller: Controller, deadline: Deadline) -> None:
     controller.fault(Reply(status=499, body='{"code":"MFA"}'), on="login")
 
