@@ -58,7 +58,7 @@ class Reply(msgspec.Struct, frozen=True):
         """
         lines = (line.partition(";")[0] for line in self.headers.getlist("Set-Cookie"))
         pairs = [(name.strip(), value.strip()) for name, _, value in (line.partition("=") for line in lines)]
-        return {name: value for name, value in pairs if value and _COOKIE_NAME.fullmatch(name)}
+        return {name: value for name, value in pairs if value.strip('"') and _COOKIE_NAME.fullmatch(name)}
 
     @property
     def is_success(self) -> bool:

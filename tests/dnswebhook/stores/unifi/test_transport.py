@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+from urllib3 import HTTPHeaderDict
 
 from daemonkit.secret import Secret
 from dnswebhook.deadline import Deadline
@@ -182,3 +183,21 @@ def test_closed_stores_leave_no_descriptor_and_no_thread_behind() -> None:
             threading.Event().wait(0.01)  # the simulator closes its ends, and idle page threads end, on their own time
 
         assert held() <= before
+
+
+@pytest.mark.parametrize(
+    ("lines", "cookies"),
+    [
+        (["UOS_TOKEN=e.J_-9=; path=/; samesite=none; secure; httponly; partitioned"], {"UOS_TOKEN": "e.J_-9="}),
+        (["unifises=abc; Path=/; HttpOnly", "csrf_token=def; Path=/"], {"unifises": "abc", "csrf_token": "def"}),
+        (["a=1;HttpOnly;Priority=High;SameSite", 'b={"c":2}'], {"a": "1", "b": '{"c":2}'}),
+        (["TOKEN=new", "TOKEN=; Max-Age=0", 'TOKEN=""; Expires=Thu, 01 Jan 1970 00:00:00 GMT'], {"TOKEN": "new"}),
+        (["HttpOnly", "=1", "a/b=1", ""], {}),
+    ],
+)
+def test_cookies_are_taken_whatever_their_attributes_and_kept_when_they_are_to_be_deleted(
+    lines: list[str], cookies: dict[str, str]
+) -> None:
+    headers = HTTPHeaderDict([("Set-Cookie", line) for line in lines])
+
+    assert Reply(Request("GET", "/"), 200, "", headers, b"").cookies == cookies
