@@ -19,6 +19,9 @@ from dnswebhook.stores.unifi.decision import Decision
 from dnswebhook.stores.unifi.settings import ApiChoice, UnifiSettings
 
 _BUSY = (RateLimited, StoreRestarting, StoreTimeout)
+_HINT_USER = (
+    "check UNIFI_USER and UNIFI_PASS: want a local user without a second factor, who is an administrator of the site"
+)
 _HINT_BUSY = "the controller is busy, or may be restarting: wait some minutes, then check again"
 
 
@@ -55,6 +58,10 @@ class _Walk:
     @property
     def _timeout_s(self) -> float:
         return max(min(self._settings.request_timeout_s, self._deadline.remaining_s), 0.001)
+
+    @property
+    def _credentials_remedy(self) -> str:
+        return replies.HINT_KEY if self._settings.api_key else _HINT_USER
 
     def address(self) -> Iterator[Finding]:
         detail = f"{self._address.base_url} (host {self._address.host}, port {self._address.port})"
@@ -125,7 +132,7 @@ class _Walk:
             decision, self._api = self._connect(self._deadline)
             version = decision.version or self._detector.version(self._deadline)
         except CredentialsRefused as error:
-            yield Finding("credentials", Grade.FAILED, str(error), replies.HINT_KEY)
+            yield Finding("credentials", Grade.FAILED, str(error), self._credentials_remedy)
             return
         except _BUSY as error:
             yield Finding("controller", Grade.FAILED, str(error), _HINT_BUSY)
@@ -146,7 +153,7 @@ class _Walk:
         try:
             listing = self._api.list_records(self._deadline)
         except CredentialsRefused as error:
-            yield Finding("credentials", Grade.FAILED, str(error), replies.HINT_KEY)
+            yield Finding("credentials", Grade.FAILED, str(error), self._credentials_remedy)
             return
         except replies.MethodAbsent as error:
             yield Finding("path", Grade.FAILED, str(error), replies.HINT_FLAVOUR)

@@ -122,6 +122,15 @@ def test_a_refused_key_is_a_matter_of_credentials(controller: Controller, open_s
         assert findings["credentials"].grade is Grade.FAILED
 
 
+def test_a_refused_user_is_told_of_users_and_not_of_keys(controller: Controller, open_store: OpenStore) -> None:
+    store = open_store(controller, user=controller.username, password=Secret("wrong"))
+    finding = found(store)["credentials"]
+
+    assert finding.grade is Grade.FAILED
+    assert "UNIFI_USER" in finding.remedy
+    assert "key" not in finding.remedy
+
+
 def test_a_wrong_site_is_shown_with_the_existing_ones(open_store: OpenStore) -> None:
     with Controller(sites=("default", "branch")) as controller:
         finding = found(open_store(controller, site="home"))["site"]
