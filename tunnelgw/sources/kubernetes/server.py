@@ -7,7 +7,9 @@
 Nothing is tried again in here. After a 401 the configuration is read anew: certificates and tokens of a kubeconfig
 are replaced while we run. So it is where the server cannot be reached by a kubeconfig that has been written since: that
 may have another address now, or another authority. The files that a Pod or a kubeconfig names are read at each
-connection. `interrupt` ends every wait on a socket, whichever thread it is in.
+connection. What stands in a kubeconfig itself the package keeps in files below /tmp, which systems clear of what is
+old: where one has gone, the configuration is read anew too, which makes it again. `interrupt` ends every wait on a
+socket, whichever thread it is in.
 """
 
 import threading
@@ -16,6 +18,7 @@ from collections.abc import Callable, Hashable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from http import HTTPStatus
 from http.client import IncompleteRead
+from pathlib import Path
 from typing import Any, NamedTuple
 from urllib.parse import urlencode
 
@@ -175,7 +178,9 @@ class ApiServer:
     def _look_again(self, failed: "_Access") -> None:
         """What cannot be read now takes nothing away: the server may be back where it was."""
         with self._lock:
-            if self._access is not failed or failed.edition == self._edition_now():
+            if self._access is not failed:
+                return
+            if failed.edition == self._edition_now() and failed.has_its_files():
                 return
             with suppress(Unreachable):
                 self._access = self._read()
@@ -235,6 +240,10 @@ class _Access:
             yield response
         finally:
             response.release_conn()
+
+    def has_its_files(self) -> bool:
+        names = (self._configuration.ssl_ca_cert, self._configuration.cert_file, self._configuration.key_file)
+        return all(Path(name).exists() for name in names if name)
 
     def close(self) -> None:
         self._pools.clear()

@@ -6,6 +6,7 @@ import base64
 import json
 import os
 import ssl
+import tempfile
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
@@ -276,6 +277,28 @@ def test_a_kubeconfig_that_was_not_written_since_is_not_read_again(tmp_path: Pat
 
     assert len(loads) == 1
     server.close()
+
+
+def test_an_authority_that_stands_in_a_kubeconfig_is_trusted_also_when_temporary_files_have_been_cleared_away(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    temporary = tmp_path / "tmp"
+    temporary.mkdir()
+    with (
+        closing(Authority()) as authority,
+        echoing(authority.server_context(authority.issue("127.0.0.1"))) as url,
+    ):
+        monkeypatch.setattr(tempfile, "tempdir", str(temporary))
+        path = kubeconfig(tmp_path, url, {"token": SECRET}, authority)
+        server = ApiServer(lambda: load_configuration(path), lambda: edition(path))
+        server.request("GET", "/version")
+        for file in temporary.iterdir():
+            file.unlink()
+        with pytest.raises(Unreachable):
+            server.request("GET", "/version")
+
+        assert server.request("GET", "/version") == f"Bearer {SECRET}".encode()
+        server.close()
 
 
 @pytest.mark.parametrize("spoil", [Path.unlink, lambda path: path.write_text("foo: [")])
