@@ -14,7 +14,7 @@ import requests
 import yaml
 
 from tests.conformance.namespace import POD_NET, set_up
-from tests.helm.chart import NAMESPACE, Helm, Object
+from tests.helm.chart import NAMESPACE, Helm, Object, Refused
 from tests.helm.pods import Containers, fetch
 from tests.kube.kubeenv import find_program, find_programs, running
 from tests.kube.processes import spawn, stop, wait_ready, wait_until
@@ -312,6 +312,18 @@ def test_a_rollback_brings_the_former_back(stage: Stage) -> None:
     stage.until(lambda: stage.are_ready("controller", 1), "one controller is ready")
     stage.until(lambda: stage.are_ready("proxy", 2), "both proxies are ready")
     assert stage.asked() == (200, 200)
+
+
+def test_another_name_of_the_controller_is_refused_before_anything_of_a_release_with_a_class_is_changed(
+    stage: Stage,
+) -> None:
+    deployment = f"/apis/apps/v1/namespaces/{NAMESPACE}/deployments/{RELEASE}-controller"
+    before = stage.api.call("GET", deployment)
+
+    with pytest.raises(Refused, match="GatewayClass tunnelgw is there with controllerName"):
+        stage.helm.upgrade(stage.values(controller={"name": "example.com/other"}), RELEASE)
+
+    assert stage.api.call("GET", deployment)["spec"] == before["spec"]
 
 
 def test_a_release_without_a_controller_is_the_proxy_of_one_gateway(stage: Stage) -> None:

@@ -175,6 +175,14 @@ server takes no list with two of a name. */}}
 {{- if and .Values.direct.enabled (not .Values.proxy.enabled) -}}
 {{- fail "direct.enabled without proxy.enabled: its Service leads to the proxies of this release (for others set gatewayClass.create=false, and make the class yourself)" -}}
 {{- end -}}
+{{- if and .Values.controller.enabled .Values.gatewayClass.create (.Capabilities.APIVersions.Has "gateway.networking.k8s.io/v1/GatewayClass") -}}
+{{- /* Without this an upgrade stops half way, with a controller that has no class and so serves nothing. */ -}}
+{{- with lookup "gateway.networking.k8s.io/v1" "GatewayClass" "" .Values.gatewayClass.name -}}
+{{- if ne .spec.controllerName $.Values.controller.name -}}
+{{- fail (printf "controller.name: the GatewayClass %s is there with controllerName %s, which cannot be changed: keep that name, set another gatewayClass.name, or delete the class first" .metadata.name .spec.controllerName) -}}
+{{- end -}}
+{{- end -}}
+{{- end -}}
 {{- $name := include "tunnelgw.fullname" . -}}
 {{- if and .Values.proxy.enabled (regexMatch "^[0-9]" $name) (semverCompare "<1.36-0" .Capabilities.KubeVersion.Version) -}}
 {{- fail (printf "%s: names of Services begin with a letter before Kubernetes 1.36: give the release another name, or set fullnameOverride" $name) -}}
