@@ -81,7 +81,7 @@ class _Controller:
         )
         self._dispatch: Dispatch | None = None
         self._reconciler: Reconciler | None = None
-        metrics.is_leader.set_function(lambda: float(self._leads()))
+        metrics.is_leader.set_function(lambda: float(self._may_write()))
         self._is_done = threading.Event()
         """The reconciler makes no turn any more."""
 

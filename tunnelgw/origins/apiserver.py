@@ -27,6 +27,8 @@ class ApiServerOrigin:
     def __init__(self, options: Options, store: Store, stop: threading.Event, listeners: Listeners) -> None:
         _require_kubeconfig(options)
         self._options = options
+        # A dry run takes the lead from nobody who writes.
+        self._is_elected = options.leader_elect and not options.dry_run
         self._stop = stop
         identity = f"{socket.gethostname()}_{uuid.uuid4().hex[:8]}"
         self._reach = Reach()
@@ -50,10 +52,10 @@ class ApiServerOrigin:
         )
 
     def leads(self) -> bool:
-        return self._leadership.is_held() if self._options.leader_elect else True
+        return self._leadership.is_held() if self._is_elected else True
 
     def threads(self) -> Threads:
-        election = [("leader-election", self._leadership.run)] if self._options.leader_elect else []
+        election = [("leader-election", self._leadership.run)] if self._is_elected else []
         events = [("events", self.recorder.run)] if isinstance(self.recorder, EventRecorder) else []
         return [*self._source.threads(), *events, *election]
 

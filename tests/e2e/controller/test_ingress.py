@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
+
 from tests.e2e.controller.arena import Arena, until_serves
 from tests.proxy.site import Proxy, eventually
 from tests.support.provider import ACCOUNT_ID, TUNNEL_ID, Provider
 from tests.support.provider.provider import Tunnel
+from tests.tunnelgw.sources.cluster import HOME
 from tunnelgw.model.kinds import Kind
 
 DELIVERED = "tunnelgw.dev/Delivered"
@@ -131,12 +134,18 @@ def test_a_hostname_of_ours_that_somebody_else_has_is_told_on_its_route_until_it
     assert rules(provider)[:2] == [ours(arena, "a.example.org"), ours(arena, "theirs.example.org")]
 
 
-def test_a_dry_run_writes_nothing(arena: Arena, provider: Provider, proxy: Proxy) -> None:
+@pytest.mark.parametrize("more", [(), ("--leader-elect",)])
+def test_a_dry_run_writes_nothing_and_is_no_candidate_for_the_lead(
+    arena: Arena, provider: Provider, proxy: Proxy, more: tuple[str, ...]
+) -> None:
     prepare(arena)
-    with arena.controller("--dry-run", proxies=[proxy], token=None) as controller:
+    with arena.controller("--dry-run", *more, proxies=[proxy], token=None) as controller:
         controller.wait_until_ready()
         provider.wait_for("read", 2)
+        assert controller.metric("tunnelgw_is_leader") == 0
 
+    leases = arena.cluster.admin.call("GET", f"/apis/coordination.k8s.io/v1/namespaces/{HOME}/leases")["items"]
+    assert arena.namespace not in [lease["metadata"]["name"] for lease in leases]
     assert provider.tunnel.config is None
     assert proxy.get().status_code == 404
     assert not arena.conditions(Kind.HTTP_ROUTE, "web")
