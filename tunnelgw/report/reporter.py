@@ -237,7 +237,7 @@ class Reporter:
             return None
         verdict = situation.translation.verdict(id_)
         if isinstance(verdict, OrphanVerdict) and verdict.gateway in situation.unreadable:
-            return Wish(item, None)
+            return Wish(item, None, left_alone=_left_alone(situation, item))
         if isinstance(verdict, RouteVerdict) and id_ in self._contested:
             verdict = with_conflicts(verdict, self._conflicts)
         if not isinstance(verdict, GatewayVerdict | ListenerSetVerdict):

@@ -20,6 +20,7 @@ from tunnelgw.status.objects import (
     Patch,
     class_status,
     gateway_status,
+    left_status,
     listener_set_status,
     orphan_status,
     policy_status,
@@ -74,6 +75,8 @@ def _patch(wish: Wish, author: Author, now: str) -> tuple[Patch | None, tuple[Pa
             return listener_set_status(item.status, verdict, wish.delivery, name, generation, now), ()
         case ListenerSet(), OrphanVerdict():
             return orphan_status(item.status, verdict, name, generation, now), ()
+        case ListenerSet(), None if not wish.left_alone:
+            return left_status(item.status, name), ()
         case ((HttpRoute() | GrpcRoute()), (RouteVerdict() | None)):
             return route_status(item.status, verdict or RouteVerdict(()), _writer(item, author, now), wish.left_alone)
         case BackendTlsPolicy(), (PolicyVerdict() | None):

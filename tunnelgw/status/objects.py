@@ -187,6 +187,15 @@ def orphan_status(
     return {"conditions": conditions_json(conditions), "listeners": []}
 
 
+def left_status(stored: msgspec.Raw, controller_name: str) -> Patch | None:
+    """Of a ListenerSet whose Gateway is another controller's, or has become so: that we deliver it is so no more, and
+    who has told the rest, nobody can say.
+    """
+    current = _decode_listener_set(stored)
+    kept = tuple(condition for condition in current.conditions if not _is_signed(condition, controller_name))
+    return None if kept == current.conditions else {"conditions": conditions_json(kept)}
+
+
 def _signed(finding: Finding, controller_name: str) -> Finding:
     """The status of a ListenerSet has no field for whose it is."""
     return msgspec.structs.replace(finding, message=f"{controller_name}: {finding.message}")
