@@ -406,6 +406,24 @@ def test_a_proxy_of_a_gateways_own_serves_nothing_of_it_while_its_class_is_not_a
         eventually(lambda: "listeners" in proxy.get().json(), "not served again")
 
 
+def test_a_gateway_whose_class_goes_is_nobodys_for_who_has_served_it_and_is_left_alone_by_who_has_not() -> None:
+    """Another controller may have heard of a new class earlier; each would write against the other."""
+    theirs = ObjectId(Kind.GATEWAY, Key("shop", "theirs"))
+    with Proxy() as proxy, keeping(proxy) as ours:
+        ours.until(lambda: _says_programmed(ours, GATEWAY))
+        said = msgspec.Raw(ours.statuses[GATEWAY])
+        gateway = make(Kind.GATEWAY, "gw", WITH_LISTENER, namespace="shop")
+        ours.store.upsert(Kind.GATEWAY, msgspec.structs.replace(gateway, status=said))
+        unheard = make(Kind.GATEWAY, "theirs", {**WITH_LISTENER, "gatewayClassName": "unheard"}, namespace="shop")
+        ours.store.upsert(Kind.GATEWAY, msgspec.structs.replace(unheard, status=said))
+        ours.until_done()
+
+        ours.store.delete(Kind.GATEWAY_CLASS, Key("", "class"))
+
+        ours.until(lambda: b'"Programmed","status":"Unknown"' in ours.statuses[GATEWAY])
+        assert theirs not in ours.written
+
+
 def test_a_proxy_whose_gateway_cannot_be_read_serves_on() -> None:
     with Proxy() as proxy, keeping(proxy) as ours:
         ours.store.reject(Kind.GATEWAY, Key("shop", "gw"), Unreadable("spec.listeners: want a list"))

@@ -19,6 +19,7 @@ from tunnelgw.status.objects import (
     Delivery,
     Patch,
     class_status,
+    classless_status,
     gateway_status,
     left_status,
     listener_set_status,
@@ -71,6 +72,8 @@ def _patch(wish: Wish, author: Author, now: str) -> tuple[Patch | None, tuple[Pa
             return class_status(item.status, verdict, author.features, generation, now), ()
         case Gateway(), GatewayVerdict():
             return gateway_status(item.status, verdict, wish.delivery, generation, now), ()
+        case Gateway(), OrphanVerdict():
+            return classless_status(item.status, verdict, generation, now), ()
         case ListenerSet(), ListenerSetVerdict():
             return listener_set_status(item.status, verdict, wish.delivery, name, generation, now), ()
         case ListenerSet(), OrphanVerdict():

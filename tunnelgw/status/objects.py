@@ -143,6 +143,15 @@ def gateway_status(
     }
 
 
+def classless_status(stored: msgspec.Raw, verdict: OrphanVerdict, generation: int, now: str) -> Patch | None:
+    """Of a Gateway whose class has gone. None also where we have told nothing of it. Raises Outdated."""
+    current = _decode_gateway(stored)
+    if all(condition.type != ConditionType.DELIVERED for condition in current.conditions):
+        return None
+    conditions = merge_conditions(current.conditions, verdict.findings, GATEWAY_CONDITIONS, generation, now)
+    return {"addresses": [], "conditions": conditions_json(conditions), "listeners": [], "attachedListenerSets": 0}
+
+
 def listener_set_status(
     stored: msgspec.Raw,
     verdict: ListenerSetVerdict,

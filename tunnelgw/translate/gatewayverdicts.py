@@ -27,11 +27,13 @@ from tunnelgw.translate.verdicts import (
 ACCEPTED, PROGRAMMED = ConditionType.ACCEPTED, ConditionType.PROGRAMMED
 
 
-def gateway_verdict(view: View, key: Key) -> GatewayVerdict | None:
+def gateway_verdict(view: View, key: Key) -> GatewayVerdict | OrphanVerdict | None:
     """A query. None: not ours to judge. Routes are counted elsewhere."""
     gateway, setup = view.get(Kind.GATEWAY, key), view.ask(gateway_setup, key)
-    if not isinstance(gateway, Gateway) or setup is None:
+    if not isinstance(gateway, Gateway):
         return None
+    if setup is None:
+        return _without_class(view, gateway)
     gateway_doors, own = view.ask(doors, key), view.ask(own_reports, ObjectId(Kind.GATEWAY, key))
     findings = [view.ask(gateway_accepted, key), *view.ask(gateway_programmed, key)]
     findings.append(_resolved_refs(view, key, setup, own))
@@ -51,6 +53,19 @@ def gateway_verdict(view: View, key: Key) -> GatewayVerdict | None:
         sum(1 for verdict in verdicts if verdict and verdict.findings[0].status is Status.TRUE),
         gateway_doors.bound,
     )
+
+
+def _without_class(view: View, gateway: Gateway) -> OrphanVerdict | None:
+    lack = _lack_of_class(view, gateway)
+    waiting = (Finding(type_, Status.UNKNOWN, Reason.PENDING, lack) for type_ in (ACCEPTED, PROGRAMMED))
+    return OrphanVerdict(gateway.key, tuple(waiting)) if lack else None
+
+
+def _lack_of_class(view: View, gateway: Gateway) -> str:
+    """Empty: there is one."""
+    name = gateway.spec.gateway_class_name
+    is_there = view.get(Kind.GATEWAY_CLASS, Key("", name)) is not None
+    return "" if is_there else f"GatewayClass {name} does not exist, or cannot be read"
 
 
 def gateway_accepted(view: View, key: Key) -> Finding:
@@ -84,18 +99,12 @@ def set_verdict(view: View, key: Key) -> ListenerSetVerdict | OrphanVerdict | No
     gateway = gateway_of(view, owner)
     if gateway is None:
         return None
-    if view.get(Kind.GATEWAY, gateway) is None:
-        message = f"Gateway {gateway} does not exist, or cannot be read"
-        return OrphanVerdict(
-            gateway,
-            (
-                false(ACCEPTED, Reason.PARENT_NOT_ACCEPTED, message),
-                false(PROGRAMMED, Reason.PARENT_NOT_PROGRAMMED, message),
-            ),
-        )
-    setup = view.ask(gateway_setup, gateway)
+    parent, setup = view.get(Kind.GATEWAY, gateway), view.ask(gateway_setup, gateway)
+    if not isinstance(parent, Gateway):
+        return OrphanVerdict(gateway, _without_parent(f"Gateway {gateway} does not exist, or cannot be read"))
     if setup is None:
-        return None
+        lack = _lack_of_class(view, parent)
+        return OrphanVerdict(gateway, _without_parent(f"Gateway {gateway} is not served: {lack}")) if lack else None
     tunnel = view.ask(doors, gateway).tunnel
     if not view.ask(is_let_in, key):
         message = f"allowedListeners of Gateway {gateway} does not admit namespace {key.namespace}"
@@ -109,11 +118,7 @@ def set_verdict(view: View, key: Key) -> ListenerSetVerdict | OrphanVerdict | No
 def _set_findings(view: View, gateway: Key, own: Sequence[Report]) -> tuple[Finding, ...]:
     parent = view.ask(gateway_accepted, gateway)
     if parent.status is not Status.TRUE:
-        message = f"Gateway {gateway} is not accepted: {parent.message}"
-        return (
-            false(ACCEPTED, Reason.PARENT_NOT_ACCEPTED, message),
-            false(PROGRAMMED, Reason.PARENT_NOT_PROGRAMMED, message),
-        )
+        return _without_parent(f"Gateway {gateway} is not accepted: {parent.message}")
     accepted = _of_listeners(own, [report for report in own if not report.is_sound])
     if accepted.status is not Status.TRUE:
         programmed = false(PROGRAMMED, Reason.LISTENERS_NOT_VALID, accepted.message)
@@ -125,6 +130,13 @@ def _set_findings(view: View, gateway: Key, own: Sequence[Report]) -> tuple[Find
         message = f"Gateway {gateway} is not programmed: {finding.message}"
         return accepted, false(PROGRAMMED, Reason.PARENT_NOT_PROGRAMMED, message)
     return (accepted,)
+
+
+def _without_parent(message: str) -> tuple[Finding, ...]:
+    return (
+        false(ACCEPTED, Reason.PARENT_NOT_ACCEPTED, message),
+        false(PROGRAMMED, Reason.PARENT_NOT_PROGRAMMED, message),
+    )
 
 
 def _is_permitted(report: Report) -> bool:

@@ -175,8 +175,8 @@ class Translation:
                 self._count_gateway(old, new)
             self._verdicts.add(_object(query, key))
 
-    def _count_gateway(self, old: GatewayVerdict | None, new: GatewayVerdict | None) -> None:
-        planes = [{verdict.data_plane} if verdict else set() for verdict in (old, new)]
+    def _count_gateway(self, old: Verdict | None, new: Verdict | None) -> None:
+        planes = [{verdict.data_plane} if isinstance(verdict, GatewayVerdict) else set() for verdict in (old, new)]
         for plane in _came_or_went(self._gateways, *planes):
             if plane == SHARED:
                 continue

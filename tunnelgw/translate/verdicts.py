@@ -66,8 +66,8 @@ class ListenerSetVerdict(Part, frozen=True):
 
 
 class OrphanVerdict(Part, frozen=True):
-    """Of a ListenerSet whose Gateway does not exist, and so is nobody's: to be told only if we have told other things
-    of it before.
+    """Of a Gateway whose class does not exist, or of a ListenerSet whose Gateway does not, and so is nobody's: to be
+    told only if we have told other things of it before.
     """
 
     gateway: Key

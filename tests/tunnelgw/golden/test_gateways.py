@@ -5,7 +5,7 @@ config, services, tls, ca, objects   see given.py
 expect     by object: `Kind namespace/name`, for a listener with its name behind it, for a further parentRef of a route
            with its number. What is not as when all is well, by type of condition: `Status Reason: part of message`.
            Also addresses, kinds, attached, sets, plane, tunnel. `unjudged`: nothing is told. `orphaned`: a set
-           without a Gateway. Objects that are not named
+           without a Gateway, or a Gateway without a class. Objects that are not named
            have all conditions as when all is well
 listeners  fields (a.b for b of a) of listeners in the document of the shared data plane; `only: true`: no others,
            `given`: some value
