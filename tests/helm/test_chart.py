@@ -85,6 +85,15 @@ def test_a_value_of_no_use_is_refused_by_its_name(helm: Helm, path: str, value: 
         helm.render(changed(DIRECT, path, value))
 
 
+@pytest.mark.parametrize("path", ["tunnel", "tunnel.tokenSecret", "direct", "direct.enabled", "proxy.configTLS"])
+def test_a_section_with_nothing_in_it_is_refused_by_its_name(helm: Helm, path: str) -> None:
+    """Helm takes a name with nothing behind it, or only comments below it, for the wish to have no default there."""
+    above, _, name = path.rpartition(".")
+
+    with pytest.raises(Refused, match=f"'/?{above}': missing property '{name}'"):
+        helm.render(changed(DIRECT, path, None))
+
+
 @pytest.mark.parametrize(
     ("values", "complaint"),
     [
