@@ -106,6 +106,26 @@ def test_kinds_that_a_server_serves_and_does_not_name_yet_are_not_taken_for_abse
         assert not controller.lines_of("kind is not installed, waiting for its CRD")
 
 
+def test_what_is_in_front_of_a_server_that_is_away_and_knows_of_nothing_takes_no_kind_away(
+    arena: Arena, proxy: Proxy, api_front: Front, tmp_path: Path
+) -> None:
+    """As an ingress controller says it that has just started, or whose rule for the API server is gone for a moment."""
+    arena.gateway(arena.gateway_class())
+    arena.route("web", "a.example.org")
+    with arena.controller(proxies=[proxy], kubeconfig=arena.cluster.through(api_front.url, tmp_path)) as controller:
+        until_serves(proxy, "a.example.org")
+        unknown = [api_front.answer(is_meant, 404, NOT_FOUND) for is_meant in (is_discovery, lambda _: True)]
+        api_front.cut()
+        eventually(lambda: unknown[0].strikes > 10, "all kinds were looked for", DEADLINE_S)
+        assert hostnames(proxy) == {"a.example.org"}
+        for fault in unknown:
+            fault.release()
+        arena.route("more", "b.example.org")
+        until_serves(proxy, "a.example.org", "b.example.org")
+
+        assert not controller.lines_of("kind is not installed, waiting for its CRD")
+
+
 def test_a_watch_that_is_told_to_list_again_loses_nothing(
     arena: Arena, proxy: Proxy, api_front: Front, tmp_path: Path
 ) -> None:

@@ -48,7 +48,17 @@ def find(server: ApiServer, resource: Resource) -> str | None:
             is_served = _is_served(server, f"{path}/{resource.plural}")
         if is_served:
             return f"{path}/{resource.plural}"
+    _require_server(server)
     return None
+
+
+def _require_server(server: ApiServer) -> None:
+    """Whatever is in front of one that is away may say of every path that nothing is there: that takes no kind away."""
+    try:
+        server.request("GET", "/api/v1")  # every server has it
+    except Refused as refusal:
+        if refusal.status_code != HTTPStatus.FORBIDDEN:
+            raise
 
 
 def other_versions(server: ApiServer, resource: Resource) -> tuple[str, ...] | None:
