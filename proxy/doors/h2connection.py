@@ -187,9 +187,6 @@ class H2Connection:
             self.idle_since_s = BUSY
         stream = streams[stream_id] = H2Stream(self, self._codec, self._transport, stream_id, self._arrival, has_body)
         exchange = self._terms.begin(stream, head, event.end_stream)
-        if head.protocol is not None:
-            # A handshake of HTTP/1.1 may say that it has no body, as Java's does; who translates it can leave that in.
-            self._codec.forget_length(stream_id)
         if stream_id in streams:
             stream.exchange = exchange
 

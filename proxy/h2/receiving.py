@@ -113,7 +113,9 @@ class Receiving(Sending):
             stream.is_connect = head.method == b"CONNECT"
             event = events.RequestReceived(stream.stream_id, head, end_stream)
             length = decoded.special[CONTENT_LENGTH]
-            if length is not None:
+            # A handshake of HTTP/1.1 may say that it has no body, as Java's does, and who translates it can leave that
+            # in. What follows is another protocol's.
+            if length is not None and not stream.is_connect and self.settings.handshake not in head.fields:
                 self._expect(stream, int(length), end_stream)
         stream.has_received_head = True
         self._events.append(event)
@@ -178,12 +180,6 @@ class Receiving(Sending):
             stream.receive_window.end()
 
     # -- bodies ------------------------------------------------------------------------------------------------------
-
-    def forget_length(self, stream_id: int) -> None:
-        """What comes on this stream is another protocol's, and no body that a content-length counts."""
-        stream = self._streams.get(stream_id)
-        if stream is not None:
-            stream.expected_bytes = UNKNOWN_LENGTH
 
     def _on_data(self, flags: int, stream_id: int, payload: bytes | memoryview) -> None:
         size = len(payload)

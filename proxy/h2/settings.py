@@ -10,6 +10,7 @@ from enum import IntEnum
 from proxy.h2.errors import ErrorCode, RemoteProtocolError
 from proxy.h2.frames import MAX_MAX_FRAME_BYTES, MIN_MAX_FRAME_BYTES
 from proxy.h2.windows import INITIAL_WINDOW_BYTES, MAX_WINDOW_BYTES
+from proxy.heads import Field
 
 
 class Setting(IntEnum):
@@ -48,6 +49,8 @@ class Settings:
     # Take the space off values that begin or end with it, instead of refusing the message (RFC 9113, 8.2.1): for a peer
     # that speaks for others who are not to be refused.
     trims_values: bool = False
+    # Servers only: the field by which a request opens another protocol where the peer has no extended CONNECT for that.
+    handshake: Field | None = None
 
     def __post_init__(self) -> None:
         """Raises ValueError."""

@@ -12,6 +12,7 @@ from proxy.exchange.client import Arrival
 from proxy.h2.abuse import Limits
 from proxy.loop import Loop
 from proxy.tunnel.failures import FailureCause
+from proxy.tunnel.streams import WEBSOCKET
 
 _MAX_STREAMS: Final = 10_000
 _STREAM_WINDOW_BYTES: Final = 16 << 10
@@ -31,6 +32,7 @@ SETTINGS: Final = h2.Settings(
     is_extended_connect_enabled=False,
     # Sloppy clients send such cookies, and the edge may pass them on as they are.
     trims_values=True,
+    handshake=WEBSOCKET,
 )
 LIMITS: Final = Limits(
     max_resets=20_000,

@@ -29,6 +29,7 @@ MAX_ADDRESS_BYTES: Final = 45
 _ARRIVAL_BYTES: Final = 1
 _VERSION: Final = b"sec-websocket-version"
 _WEBSOCKET_13: Final[Field] = (_VERSION, b"13")
+WEBSOCKET: Final[Field] = (UPGRADE, b"websocket")
 _INTERNAL: Final = frozenset((UPGRADE, TCP_SOURCE, TRACE_ID))
 _OCTET: Final = rb"(?:25[0-5]|2[0-4][0-9]|1[0-9][0-9]|[1-9]?[0-9])"
 # Most clients, in the one spelling; `ipaddress` takes some microseconds.

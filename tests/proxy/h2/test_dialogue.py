@@ -164,6 +164,28 @@ def test_the_length_in_an_answer_to_connect_counts_only_where_it_is_a_refusal(st
     assert [ResponseReceived, DataReceived if is_whole else StreamReset] == kinds(link.at_client)
 
 
+_HANDSHAKE = (b"x-handshake", b"websocket")
+_NO_BODY = (b"content-length", b"0")
+
+
+@pytest.mark.parametrize(
+    "head",
+    [
+        RequestHead(b"CONNECT", b"https", b"a.example", b"/chat", [_NO_BODY], protocol=b"websocket"),
+        RequestHead(b"GET", b"https", b"a.example", b"/chat", [_HANDSHAKE, _NO_BODY]),
+    ],
+    ids=["extended CONNECT", "the peer's own"],
+)
+def test_a_handshake_that_says_it_has_no_body_is_followed_by_bytes_that_wait_for_no_answer(head: RequestHead) -> None:
+    link = Link(Settings(handshake=_HANDSHAKE))
+
+    stream_id = link.request(head, end_stream=False)
+    link.client.send_data(stream_id, b"hello")
+    link.exchange()
+
+    assert [RequestReceived, DataReceived] == kinds(link.at_server)
+
+
 @pytest.mark.parametrize("is_of_client", [True, False], ids=["of the client", "of the server"])
 def test_nothing_but_data_follows_on_a_stream_that_is_a_tunnel(is_of_client: bool) -> None:
     """RFC 9113, 8.5: a HEADERS frame on it is a stream error."""
