@@ -90,7 +90,8 @@ class Balancer:
 
     def make_room(self) -> bool:
         """Close a connection that nobody uses, in any pool; False: there is none."""
-        return any(pool.close_idle() for destination in self._all_destinations for pool in destination.pools)
+        pools = [pool for destination in self._all_destinations for pool in destination.pools]
+        return any(pool.close_idle() for pool in pools) or any(pool.close_personal() for pool in pools)
 
     def on_room(self) -> None:
         """A connection less, or one that only others could use: open what is waited for."""

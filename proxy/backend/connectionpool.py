@@ -344,7 +344,7 @@ class ConnectionPool:
         return bool(self._links or self._connecting)
 
     def close_idle(self) -> bool:
-        """Close the connection that was unused for the longest time; False: there is none."""
+        """Close the connection that was unused for the longest time and is nobody's; False: there is none."""
         if self._idle:
             self._idle[0].close()
             return True
@@ -352,8 +352,11 @@ class ConnectionPool:
             if link.is_idle:
                 link.drain()
                 return True
+        return False
+
+    def close_personal(self) -> bool:
+        """Likewise of those that are somebody's, who then has to authenticate another."""
         for personal in self._personal.values():
-            # Its client has to authenticate another.
             personal.close()
             return True
         return False

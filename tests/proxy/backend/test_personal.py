@@ -5,7 +5,7 @@ import pytest
 from proxy import document
 from proxy.heads import Fields
 from tests.proxy.backend.servers import Conn, backend
-from tests.proxy.backend.world import Answer, World, one, world
+from tests.proxy.backend.world import Answer, World, address_of, one, world
 
 NTLM: Fields = [(b"authorization", b"NTLM TlRMTVNTUAAB")]
 ALICE, BOB = object(), object()
@@ -103,6 +103,20 @@ def test_a_kept_one_makes_room_where_connections_are_limited() -> None:
         answers = [w.fetch(client=ALICE, fields=NTLM), w.fetch(client=BOB), w.fetch(client=ALICE)]
 
         assert [place_of(answer) for answer in answers] == [0, 1, 1]
+
+
+def test_before_it_does_those_that_are_nobodys_go_at_whatever_address() -> None:
+    with backend(tell_place) as first, backend(tell_place) as second, world() as w:
+        circuit = document.Circuit(max_connections=2)
+        w.use(document.Backend(name="b", addresses=(first.address, second.address), circuit=circuit))
+        begun = w.fetch(client=BOB)
+        told = w.fetch(client=ALICE, fields=NTLM)
+        others = [w.fetch(client=BOB) for _ in range(4)]
+        again = w.fetch(client=ALICE)
+
+        assert (address_of(begun), address_of(told)) == (second.address, first.address)
+        assert {address_of(answer) for answer in others} == {first.address, second.address}
+        assert (address_of(told), place_of(told)) == (address_of(again), place_of(again))
 
 
 def test_one_that_ends_meanwhile_is_forgotten() -> None:
