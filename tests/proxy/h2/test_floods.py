@@ -117,6 +117,17 @@ def test_window_updates_and_pings_that_our_short_responses_cause_are_no_flood() 
         assert ended_by(server, one_more) is None
 
 
+def test_a_client_that_resets_a_download_anew_for_all_that_still_comes_as_okhttp_does_is_no_flood() -> None:
+    server = new_server(limits=LIMITS)
+    for stream_id in odd(10):
+        server.receive(headers(stream_id, GET), 0.0)
+        server.send_headers(stream_id, ResponseHead(200, []))
+        for _ in range(60):
+            assert 100 == server.send_data(stream_id, bytes(100))
+
+        assert ended_by(server, frames.encode_rst_stream(stream_id, ErrorCode.CANCEL) * 61) is None
+
+
 def test_uploads_that_are_given_up_once_they_are_answered_are_no_flood() -> None:
     server = new_server(limits=LIMITS)
     for stream_id in odd(400):
@@ -234,5 +245,5 @@ def test_what_was_under_way_to_streams_that_we_gave_up_is_no_flood() -> None:
         server.receive(headers(stream_id, POST, frames.END_HEADERS), 0.0)
         server.send_headers(stream_id, ResponseHead(403, []), end_stream=True)
         server.reset_stream(stream_id, ErrorCode.NO_ERROR)
-        assert ended_by(server, data(stream_id, b"rest") * 47) is None
+        assert ended_by(server, data(stream_id, bytes(1024)) * 256) is None
     assert ended_by(server, data(1, b"rest") * 1000) is not None
