@@ -14,8 +14,11 @@ from tests.proxy.doors.rig import Rig, listening_socket, plain, port_of, table_o
 PROTOCOLS = ["http", "h2c"]
 """Of backends."""
 IDLE_S = 20
-UNTIL_A_LOOK_S = 9
-"""Less than half of that, which each look gives when it finds progress: two of them without any between are an end."""
+UNTIL_A_LOOK_S = 5
+"""Each look that finds progress gives half of that, and two without any between are an end. So after such a leap the
+next one is at least as much real time away, in which some progress has to be made."""
+LEAPS = 14
+"""Together far more than a side may be idle."""
 
 
 class Proxy(Rig):

@@ -9,7 +9,7 @@ from h2.settings import SettingCodes
 
 from proxy.doors.h2connection import H2Connection
 from proxy.exchange.exchange import Exchange
-from tests.proxy.doors.chain import PROTOCOLS, UNTIL_A_LOOK_S, Chain, Proxy, chain_over
+from tests.proxy.doors.chain import LEAPS, PROTOCOLS, UNTIL_A_LOOK_S, Chain, Proxy, chain_over
 from tests.proxy.doors.h2client import H2Client
 from tests.proxy.doors.rig import WAIT_S
 
@@ -145,7 +145,7 @@ def test_a_download_that_waits_for_its_turn_is_not_idle_as_long_as_the_client_re
     with Reader(proxy) as client:
         client.begin_downloads(4 * DOWNLOADS)
         output = connection_of(proxy)._transport._output
-        for _ in range(8):
+        for _ in range(LEAPS):
             before_bytes = proxy.call(lambda: output.acknowledged_bytes)
             while proxy.call(lambda: output.acknowledged_bytes) <= before_bytes:
                 client.sock.recv(4 * KIB)

@@ -15,7 +15,7 @@ from proxy.doors.h2connection import H2Connection
 from proxy.exchange.exchange import Exchange
 from proxy.heads import NeverIndexedField
 from proxy.loop.output import Output
-from tests.proxy.doors.chain import IDLE_S, PROTOCOLS, UNTIL_A_LOOK_S, Chain, Proxy, chain_over
+from tests.proxy.doors.chain import IDLE_S, LEAPS, PROTOCOLS, UNTIL_A_LOOK_S, Chain, Proxy, chain_over
 from tests.proxy.doors.h2client import H2Client
 from tests.proxy.doors.rig import WAIT_S, ask, port_of, read_all, read_until
 
@@ -183,7 +183,7 @@ def downloads_of(path: str, sock: socket.socket, proxy: Proxy) -> H2Connection:
 
 def read_slowly(sock: socket.socket, size_bytes: int, proxy: Proxy, output: Output) -> None:
     """For longer than a client may be idle: each time until the proxy sees that some has arrived."""
-    for _ in range(8):
+    for _ in range(LEAPS):
         before_bytes = proxy.call(lambda: output.acknowledged_bytes)
         while proxy.call(lambda: output.acknowledged_bytes) <= before_bytes:
             assert sock.recv(size_bytes)
@@ -275,7 +275,7 @@ def test_a_backend_that_reads_an_upload_slowly_is_not_idle_and_one_that_stops_is
         uploading.start()
         backend = stack.enter_context(listening.accept()[0])
         backend.settimeout(WAIT_S)
-        for _ in range(8):
+        for _ in range(LEAPS):
             # More than its own system holds for it, so that some of it came from ours.
             for _ in range(200):
                 assert backend.recv(1024)
