@@ -159,7 +159,7 @@ def process(tmp_path: Path) -> Iterator[Process]:
     rows.write_text(
         json.dumps([{"key": "printer.example.com", "type": "A", "value": "192.0.2.9", "origin": "DERIVED"}])
     )
-    process = Process("--rows", str(rows), "--generate", "3", "--api-key", "secret", "--flavour", "classic")
+    process = Process("--rows", str(rows), "--generate", "3", "--api-key", "secret", "--flavour", "unifi-os")
     try:
         process.session.headers["X-API-KEY"] = "secret"
         yield process
@@ -168,14 +168,14 @@ def process(tmp_path: Path) -> Iterator[Process]:
 
 
 def test_as_a_process_it_serves_what_it_was_told(process: Process) -> None:
-    listing = process.call("GET", "/v2/api/site/default/static-dns").json()
+    listing = process.call("GET", "/proxy/network/v2/api/site/default/static-dns").json()
 
     assert len(listing) == 3
     assert [row["origin"] for row in process.call("GET", "/_sim/rows").json()] == ["DERIVED"] + ["USER_DEFINED"] * 3
 
 
 def test_as_a_process_it_is_steered_and_questioned_over_http(process: Process) -> None:
-    collection = "/v2/api/site/default/static-dns"
+    collection = "/proxy/network/v2/api/site/default/static-dns"
     effect = {"type": "Reply", "status": 503}
     assert process.call("POST", "/_sim/faults", {"effect": effect, "scope": {"on": "list", "count": 1}}).ok
     assert process.call("PATCH", "/_sim/quirks", {"accepts_cname_overlap": True}).ok

@@ -41,6 +41,13 @@ def test_api_keys_are_unknown_before_version_9() -> None:
         assert caller.v2("GET").status_code == 401
 
 
+def test_a_self_hosted_application_knows_no_api_keys_whatever_its_version() -> None:
+    with Controller(flavour=Flavour.CLASSIC) as controller, Caller(controller) as caller:
+        answer = caller.v2("GET")
+
+        assert (answer.status_code, answer.json()["meta"]["msg"]) == (401, "api.err.UserNotAuthenticated")
+
+
 @pytest.mark.parametrize("flavour", Flavour)
 def test_a_login_opens_reading_and_with_the_csrf_token_writing(flavour: Flavour) -> None:
     with Controller(flavour=flavour) as controller, Caller(controller, {}) as caller:

@@ -277,7 +277,7 @@ def test_sites_are_separate_and_an_unknown_one_is_an_error() -> None:
         (Flavour.UNIFI_OS, "10.1.0", "/proxy/network/integration/v1/info", 200),
         (Flavour.UNIFI_OS, "10.0.162", "/proxy/network/integration/v1/info", 404),
         (Flavour.UNIFI_OS, "8.1.127", "/proxy/network/v2/api/site/default/static-dns", 404),
-        (Flavour.CLASSIC, "10.4.57", "/v2/api/site/default/static-dns", 200),
+        (Flavour.CLASSIC, "10.4.57", "/v2/api/site/default/static-dns", 401),
         (Flavour.CLASSIC, "10.4.57", "/proxy/network/v2/api/site/default/static-dns", 404),
         (Flavour.CLASSIC, "10.4.57", "/integration/v1/info", 404),
         (Flavour.CLASSIC, "10.4.57", "/", 404),

@@ -38,8 +38,9 @@ HINT_SITE = f"check UNIFI_SITE, the internal name of the site ({SITE_PLACE})"
 HINT_LISTED_SITE = "check UNIFI_SITE: `dnswebhook check` lists the sites that exist"
 HINT_KEY = (
     "check the credentials: an API key belongs to one console, is made by an administrator in the Network "
-    "application's settings, and needs version 9.0 or later; dnswebhook reads them when it starts: restart it when "
-    "they were exchanged; a console that restarts refuses them for some minutes"
+    "application's settings, not at unifi.ui.com, and needs version 9.0 or later; a self-hosted application takes "
+    "none, set UNIFI_USER and UNIFI_PASS there; dnswebhook reads them when it starts: restart it when they were "
+    "exchanged; a console that restarts refuses them for some minutes"
 )
 HINT_DEVICE = "a device or client of the network has this name: rename its local DNS record, or use another name"
 HINT_ALIAS = "look for all rows of this name in the controller: those that are disabled count as well"

@@ -35,7 +35,7 @@ class Gatekeeper:
         self._sessions = sessions
         self._quirks = quirks
         self._is_classic = flavour is Flavour.CLASSIC
-        self._takes_keys = parsed_version(version) >= API_KEYS_SINCE
+        self._takes_keys = parsed_version(version) >= API_KEYS_SINCE and not self._is_classic
         self._cookie_name = "unifises" if self._is_classic else "TOKEN"
 
     def log_in(self, request: Request) -> Answer:

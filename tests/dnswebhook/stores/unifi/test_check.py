@@ -122,6 +122,19 @@ def test_a_refused_key_is_a_matter_of_credentials(controller: Controller, open_s
         assert findings["credentials"].grade is Grade.FAILED
 
 
+@pytest.mark.parametrize("flavour", ["auto", "classic"])
+def test_whoever_brings_a_key_to_a_self_hosted_application_is_told_that_it_takes_none(
+    open_store: OpenStore, flavour: str
+) -> None:
+    """A key can be made at unifi.ui.com, so people come with one."""
+    with Controller(flavour=Flavour.CLASSIC) as controller:
+        finding = found(open_store(controller, flavour=flavour))["credentials"]
+
+        assert finding.grade is Grade.FAILED
+        assert "a self-hosted application takes none, set UNIFI_USER and UNIFI_PASS there" in finding.remedy
+        assert "not at unifi.ui.com" in finding.remedy
+
+
 def test_a_refused_user_is_told_of_users_and_not_of_keys(controller: Controller, open_store: OpenStore) -> None:
     store = open_store(controller, user=controller.username, password=Secret("wrong"))
     finding = found(store)["credentials"]
@@ -159,7 +172,9 @@ def test_a_wrong_site_of_an_api_that_cannot_list_sites_is_shown_with_the_place_o
     open_store: OpenStore, flavour: str, simulated: Flavour
 ) -> None:
     with Controller(flavour=simulated) as controller:
-        finding = found(open_store(controller, api="v2", flavour=flavour, site="nope"))["site"]
+        user = {"user": controller.username, "password": Secret(controller.password)}
+        settings: dict[str, Any] = user if flavour == "classic" else {}
+        finding = found(open_store(controller, api="v2", flavour=flavour, site="nope", **settings))["site"]
 
         assert finding.grade is Grade.FAILED
         assert "in the address of the controller's pages" in finding.remedy
