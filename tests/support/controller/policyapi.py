@@ -53,6 +53,8 @@ class PolicyApi:
 
     def list_page(self, request: Request, site: Site) -> Answer:
         rows: Sequence[Row] = site.store.rows()
+        if not self._quirks.lists_derived:
+            rows = [row for row in rows if row.origin is not Origin.DERIVED]
         if self._is_row_passing(request):
             rows = (_PASSING_ROW, *rows)
         return self._page_answer(request, rows, _POLICY_PROPERTIES, self._as_policy)

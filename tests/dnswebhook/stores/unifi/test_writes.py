@@ -302,7 +302,11 @@ def test_disabled_derived_and_forwarding_rows_are_told_apart(
         assert records["camera.example.com"].origin is Origin.DERIVED
 
 
-def test_a_name_of_a_device_overlaps(store: UnifiStore, controller: Controller, deadline: Deadline) -> None:
+@pytest.mark.parametrize("is_listed", [True, False])
+def test_a_name_of_a_device_overlaps_whether_or_not_it_is_listed(
+    store: UnifiStore, controller: Controller, deadline: Deadline, is_listed: bool
+) -> None:
+    controller.quirks.lists_derived = is_listed
     controller.add_row("camera.example.com", "A", "192.0.2.2", origin="DERIVED")
 
     with pytest.raises(Overlaps, match="rename its local DNS record"):
