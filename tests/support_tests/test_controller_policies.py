@@ -123,8 +123,8 @@ def test_conflicts_are_400_with_a_code_of_their_own(caller: Caller) -> None:
 
     assert codes == [
         f"{VALIDATION}record-already-exists",
-        f"{VALIDATION}record-cname-alias-overlap",
-        f"{VALIDATION}record-overlap-with-local-dns",
+        f"{VALIDATION}cname-alias-overlap",
+        f"{VALIDATION}overlap-with-local-dns",
     ]
 
 

@@ -16,8 +16,8 @@ from tests.support.controller.store import Conflict, ConflictError, UnknownRowEr
 DEFAULT_LIMIT = 25
 MAX_LIMIT = 200
 ALREADY_EXISTS = f"{VALIDATION}record-already-exists"
-DEVICE_OVERLAP = f"{VALIDATION}record-overlap-with-local-dns"
-CNAME_OVERLAP = f"{VALIDATION}record-cname-alias-overlap"
+DEVICE_OVERLAP = f"{VALIDATION}overlap-with-local-dns"
+CNAME_OVERLAP = f"{VALIDATION}cname-alias-overlap"
 SHARED_BUCKET_ID = "0192b7e0-51aa-4c00-8000-ffffffffffff"
 
 _CODES = {
