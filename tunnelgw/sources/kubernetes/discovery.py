@@ -38,6 +38,14 @@ def find(server: ApiServer, resource: Resource) -> str | None:
     """
     if not resource.is_optional:
         return f"{resource.path}/{resource.plural}"
+    path = _served_path(server, resource)
+    if path is None:
+        _require_server(server)
+        path = _served_path(server, resource)  # it may have come back only now
+    return path
+
+
+def _served_path(server: ApiServer, resource: Resource) -> str | None:
     for version in resource.versions:
         path = f"/apis/{resource.group}/{version}"
         try:
@@ -48,7 +56,6 @@ def find(server: ApiServer, resource: Resource) -> str | None:
             is_served = _is_served(server, f"{path}/{resource.plural}")
         if is_served:
             return f"{path}/{resource.plural}"
-    _require_server(server)
     return None
 
 
@@ -62,7 +69,7 @@ def _require_server(server: ApiServer) -> None:
 
 
 def other_versions(server: ApiServer, resource: Resource) -> tuple[str, ...] | None:
-    """In which a kind is served that is served in none of ours. None while that cannot be known."""
+    """In which a kind is served that is served in none of ours. None while that cannot be known, or is so no more."""
     path = f"/apis/{resource.group}"
     try:
         versions = [each.version for each in _decode_group(server.request("GET", path)).versions]
@@ -71,7 +78,7 @@ def other_versions(server: ApiServer, resource: Resource) -> tuple[str, ...] | N
         return () if refusal.status_code == HTTPStatus.NOT_FOUND else None
     except (ApiServerError, *UNREADABLE):
         return None
-    return served if set(served).isdisjoint(resource.versions) else ()
+    return served if set(served).isdisjoint(resource.versions) else None
 
 
 def _is_named(server: ApiServer, resource: Resource, version: str) -> bool:

@@ -37,6 +37,8 @@ class ScriptedApi:
         """False: watches end with their connection, as those of HTTP/1.0 do."""
         self.refusals: dict[str, tuple[int, Any] | Answer] = {}
         """Answers to all other requests, by path; to watches only where they are no documents."""
+        self.recovers_at = ""
+        """The path whose first request ends all refusals."""
         self.retry_after = ""
         """What every refusal says of it; empty: nothing."""
         self.is_over = threading.Event()
@@ -74,6 +76,8 @@ class ScriptedApi:
 
     def _answer(self, path: str, query: dict[str, str], accept: str) -> tuple[int, Any] | Answer:
         self.answered[path] += path != _PATH
+        if path == self.recovers_at:
+            self.refusals.clear()
         refusal = self.refusals.get(path)
         if refusal is not None and (isinstance(refusal, tuple) or "watch" in query):
             return refusal

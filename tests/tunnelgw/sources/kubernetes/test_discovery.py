@@ -1,0 +1,64 @@
+"""Whether a kind is installed, as far as an API server and what stands in front of it can be believed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from tests.tunnelgw.sources.kubernetes.scriptedapi import ScriptedApi
+from tunnelgw.model.kinds import RESOURCES, Kind
+from tunnelgw.sources.kubernetes.discovery import find
+from tunnelgw.sources.kubernetes.failures import Refused
+from tunnelgw.sources.kubernetes.kubeconfig import load_configuration
+from tunnelgw.sources.kubernetes.server import ApiServer
+
+GROUP = "/apis/gateway.networking.k8s.io/v1"
+ROUTES = f"{GROUP}/httproutes"
+EVERY_SERVER_HAS_IT = "/api/v1"
+UNKNOWN = (404, b"404 page not found")
+
+
+@pytest.fixture
+def api() -> Iterator[ScriptedApi]:
+    with ScriptedApi() as api:
+        yield api
+
+
+@pytest.fixture
+def server(api: ScriptedApi, tmp_path: Path) -> Iterator[ApiServer]:
+    path = str(api.kubeconfig(tmp_path))
+    with closing(ApiServer(lambda: load_configuration(path))) as server:
+        yield server
+
+
+def test_a_kind_that_the_server_does_not_know_is_not_installed(api: ScriptedApi, server: ApiServer) -> None:
+    api.refusals[GROUP] = api.refusals[ROUTES] = UNKNOWN
+
+    assert find(server, RESOURCES[Kind.HTTP_ROUTE]) is None
+
+
+def test_nothing_is_known_where_each_path_is_said_to_be_unknown(api: ScriptedApi, server: ApiServer) -> None:
+    """So says what stands in front of a server that is away."""
+    api.refusals[GROUP] = api.refusals[ROUTES] = api.refusals[EVERY_SERVER_HAS_IT] = UNKNOWN
+
+    with pytest.raises(Refused):
+        find(server, RESOURCES[Kind.HTTP_ROUTE])
+
+
+def test_a_kind_is_found_where_the_server_comes_back_while_it_is_looked_for(
+    api: ScriptedApi, server: ApiServer
+) -> None:
+    api.refusals[GROUP] = api.refusals[ROUTES] = UNKNOWN
+    api.recovers_at = EVERY_SERVER_HAS_IT
+
+    assert ROUTES == find(server, RESOURCES[Kind.HTTP_ROUTE])
+
+
+def test_a_server_that_lets_nobody_ask_what_it_has_is_there_all_the_same(api: ScriptedApi, server: ApiServer) -> None:
+    api.refusals[GROUP] = api.refusals[ROUTES] = UNKNOWN
+    api.refusals[EVERY_SERVER_HAS_IT] = (403, {"code": 403, "reason": "Forbidden"})
+
+    assert find(server, RESOURCES[Kind.HTTP_ROUTE]) is None
