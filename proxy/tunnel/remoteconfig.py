@@ -57,7 +57,8 @@ def flaw_of(update: Update) -> str | None:
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         # Its form has been looked at, texts and numbers have not.
         return f"the configuration cannot be read: {str(error)[:256]}"
-    return None if isinstance(config, dict) else "the configuration is no JSON object"
+    # null: nobody has configured the tunnel yet, which the edge pushes as version 0.
+    return None if config is None or isinstance(config, dict) else "the configuration is no JSON object"
 
 
 def encode_answer(applied_version: int, flaw: str | None) -> bytes:

@@ -24,9 +24,15 @@ def test_a_push_is_read_and_acknowledged() -> None:
     assert b'{"lastAppliedVersion":1,"err":null}' == encode_answer(1, None)
 
 
-@pytest.mark.parametrize("body", [b'{"version":1}', b'{"version":1,"config":null}', b'{"version":1,"config":[]}'])
-def test_a_configuration_that_is_no_object_is_refused_in_the_answer(body: bytes) -> None:
-    flaw = flaw_of(decode_update(body))
+@pytest.mark.parametrize("body", [b'{"version":0,"config":null}', b'{"version":0}'])
+def test_the_configuration_of_a_tunnel_that_nobody_has_configured_yet_is_acknowledged(body: bytes) -> None:
+    update = decode_update(body)
+
+    assert (0, None) == (update.version, flaw_of(update))
+
+
+def test_a_configuration_that_is_no_object_is_refused_in_the_answer() -> None:
+    flaw = flaw_of(decode_update(b'{"version":1,"config":[]}'))
 
     assert flaw is not None
     answer = json.loads(encode_answer(NO_VERSION, flaw))
