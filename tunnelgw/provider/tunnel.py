@@ -9,9 +9,11 @@ from contextlib import contextmanager
 
 import msgspec
 
-from tunnelgw.provider.client import Configuration, ProviderClient
+from tunnelgw.provider.client import Account, Configuration, ProviderClient
 from tunnelgw.provider.errors import AuthenticationFailed, NotThere, OldAnswer, ProviderUnreachable, Refused
 from tunnelgw.provider.ingress import Config, Revision, revise
+
+_NAME_IT = "set accountID in the GatewayClassConfig"
 
 
 class TunnelRef(msgspec.Struct, frozen=True):
@@ -126,12 +128,21 @@ class TunnelDocument:
 
     def _account(self) -> str:
         if not self._account_id:
-            accounts = self._client.accounts()
+            accounts = self._accounts()
             if len(accounts) != 1:
                 names = ", ".join(f"{account.name} {account.id}" for account in accounts[:5])
                 raise NotThere(
                     f"the token lists {len(accounts)} accounts{f' ({names})' if names else ''}, want exactly one: "
-                    "set accountID in the GatewayClassConfig"
+                    f"{_NAME_IT}"
                 )
             self._account_id = accounts[0].id
         return self._account_id
+
+    def _accounts(self) -> list[Account]:
+        try:
+            return self._client.accounts()
+        except Refused as error:
+            # A token that belongs to an account, and not to a person, may list none.
+            refused = Refused(f"{error}: {_NAME_IT}")
+            refused.ray = error.ray
+            raise refused from error

@@ -30,6 +30,7 @@ MALFORMED_HEADER = failure(400, 6003, "Invalid request headers", (6111, "Invalid
 MALFORMED_ID = failure(
     400, 7003, "Could not route to the resource, perhaps your object identifier is invalid?", (7000, "No route")
 )
+NO_LISTING = failure(400, 1001, "List accounts endpoint does not support account owned tokens.")
 UNKNOWN_TUNNEL = failure(404, 1003, "tunnel not found")
 NOT_JSON = failure(400, 1030, "request body is not valid JSON")
 

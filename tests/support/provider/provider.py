@@ -54,6 +54,8 @@ class Provider:
         """Whether each has the permission that tunnels need."""
         self.calls: Counter[str] = Counter()
         self.adds_empty_parts = True
+        self.lists_accounts = True
+        """To tokens of an account it does not, or did not always."""
         self._lock = threading.RLock()
         self._noted = threading.Condition(self._lock)
         self._faults: list[_Fault] = []
@@ -154,6 +156,8 @@ class Provider:
     def _carry_out(self, request: Request, call: str, arguments: tuple[str, ...]) -> Answer:
         if (refusal := self._refusal(request)) is not None:
             return refusal
+        if call == "accounts" and not self.lists_accounts:
+            return envelope.NO_LISTING
         if call == "accounts":
             found = [{"id": account, "name": f"account {n}"} for n, account in enumerate(self.accounts, 1)]
             return envelope.success(found, {"page": 1, "per_page": 50, "count": len(found), "total_count": len(found)})

@@ -162,6 +162,19 @@ def test_without_an_account_id_the_only_one_that_is_listed_is_taken(provider: Pr
         document(client, "").keep({"a.example"})
 
 
+def test_a_token_that_may_list_no_accounts_works_once_the_account_is_named(
+    provider: Provider, client: ProviderClient
+) -> None:
+    """One that belongs to an account; its owner is told what to name where."""
+    provider.lists_accounts = False
+
+    with pytest.raises(Refused, match=r"1001 List accounts .*: set accountID in the GatewayClassConfig$") as refused:
+        document(client, "").keep({"a.example"})
+    assert refused.value.ray
+
+    assert document(client).keep({"a.example"}).was_written
+
+
 def test_a_token_that_was_given_another_account_is_asked_for_it_again(
     provider: Provider, client: ProviderClient
 ) -> None:
