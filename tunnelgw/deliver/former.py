@@ -1,6 +1,6 @@
 """Tunnels that nothing names any more, while their ingress documents still have hostnames of ours.
 
-    what was named before -> what is to be emptied, until it is, or until the provider refuses that
+    what was named before -> what is to be emptied, until it is, or until the provider keeps refusing that
 
 While an object that might name them cannot be read, none is emptied, and none before it has been left for a while:
 objects are deleted and made anew, or written in any order. What was named is remembered with the last
@@ -20,6 +20,8 @@ from tunnelgw.deliver.tunnels import NO_HOSTS
 log = get_logger(__name__)
 
 GRACE_S: Final = 10.0
+REFUSALS: Final = 5
+"""In a row: now and then the provider refuses a token that is good, for some seconds."""
 
 
 class FormerTunnels:
@@ -63,7 +65,7 @@ class FormerTunnels:
                 continue  # it is about what was named
             if receipt.is_current:
                 self._drop(id_)
-            elif receipt.is_refusal:
+            elif receipt.is_refusal and receipt.attempts >= REFUSALS:
                 log.warning("tunnel that nothing names any more cannot be emptied", error=receipt.error, tunnel=id_)
                 self._drop(id_)
 

@@ -125,3 +125,20 @@ def test_no_call_goes_out_for_an_edit_that_leaves_the_hostnames_alone(
         arena.until(Kind.HTTP_ROUTE, "web", "Accepted", "True", lambda found: found["observedGeneration"] == 2)
 
         assert sum(provider.calls.values()) == calls
+
+
+def test_a_tunnel_that_is_left_is_emptied_although_the_provider_refuses_a_good_token_for_a_moment(
+    arena: Arena, provider: Provider, proxy: Proxy
+) -> None:
+    """As it does now and then."""
+    gateway_class = prepare(arena)
+    with arena.controller(proxies=[proxy]):
+        settled(arena)
+        refusal = '{"success": false, "errors": [{"code": 10000, "message": "Authentication error"}]}'
+        fault = provider.fault(faults.Reply(status=403, body=refusal), count=2)
+
+        arena.delete(Kind.GATEWAY, "gw")
+        arena.cluster.delete(Kind.GATEWAY_CLASS, gateway_class)
+
+        provider.wait_for_hostnames(set(), 90.0)
+        assert fault.left == 0

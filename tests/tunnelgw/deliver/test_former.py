@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import msgspec
 import pytest
 
 from daemonkit.secret import Secret
-from tunnelgw.deliver.former import FormerTunnels
+from tunnelgw.deliver.former import REFUSALS, FormerTunnels
 from tunnelgw.deliver.receipts import Receipt
 from tunnelgw.deliver.targets import Credentials, Tunnel
 from tunnelgw.deliver.tunnels import NO_HOSTS
@@ -116,7 +117,9 @@ def test_what_was_said_of_a_tunnel_while_it_was_named_does_not_settle_it() -> No
     assert to_empty(former) == (OURS, OTHER)
 
 
-def test_a_tunnel_is_done_with_when_it_is_empty_or_the_provider_refuses(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_tunnel_is_done_with_when_it_is_empty_or_the_provider_keeps_refusing(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
     former = FormerTunnels({ONE: OURS, TWO: OTHER}, 0.0)
     former.follow((), {}, NOW_S, is_certain=True)
 
@@ -126,7 +129,11 @@ def test_a_tunnel_is_done_with_when_it_is_empty_or_the_provider_refuses(caplog: 
     former.settle({ONE: Receipt("t", NO_HOSTS.digest, NO_HOSTS.digest)}, NOW_S)
     assert to_empty(former) == (OTHER,)
     assert not caplog.records
-    former.settle({TWO: Receipt("t", NO_HOSTS.digest, "", "authentication failed", is_refusal=True)}, NOW_S)
+    refused = Receipt("t", NO_HOSTS.digest, "", "authentication failed", is_refusal=True, attempts=REFUSALS - 1)
+    former.settle({TWO: refused}, NOW_S)
+    assert to_empty(former) == (OTHER,)
+    assert not caplog.records
+    former.settle({TWO: msgspec.structs.replace(refused, attempts=REFUSALS)}, NOW_S)
 
     assert to_empty(former) == ()
     assert [record.getMessage() for record in caplog.records] == [
