@@ -92,13 +92,14 @@ def key_pair(view: View, referrer: ReferenceFrom, ref: ObjectRef) -> KeyPair | B
 
 
 def ca_bundle(view: View, referrer: ReferenceFrom, ref: ObjectRef) -> CaBundle | BadReference:
-    """What a caCertificateRef leads to: a ConfigMap with the key `ca.crt`."""
-    if (ref.group, ref.kind) != (CORE, Kind.CONFIG_MAP):
-        return BadReference(Cause.WRONG_KIND, f"{_spell(ref)} is not a ConfigMap of the core group")
-    target = ReferenceTo(CORE, Kind.CONFIG_MAP, ref.namespace or referrer.namespace, ref.name)
+    """What a caCertificateRef leads to: a ConfigMap or Secret with the key `ca.crt`."""
+    if ref.group != CORE or ref.kind not in (Kind.CONFIG_MAP, Kind.SECRET):
+        return BadReference(Cause.WRONG_KIND, f"{_spell(ref)} is neither a ConfigMap nor a Secret of the core group")
+    target = ReferenceTo(CORE, ref.kind, ref.namespace or referrer.namespace, ref.name)
     if not is_permitted(view, referrer, target):
         return BadReference(Cause.NOT_PERMITTED, not_permitted(referrer, target))
-    return view.ask(bundle_in_config_map, Key(target.namespace, ref.name))
+    query = bundle_in_secret if ref.kind == Kind.SECRET else bundle_in_config_map
+    return view.ask(query, Key(target.namespace, ref.name))
 
 
 def client_certificate(view: View, gateway: Key) -> ClientCertificate:
@@ -172,6 +173,20 @@ def bundle_in_config_map(view: View, key: Key) -> CaBundle | BadReference:
     if pem is None:
         return BadReference(Cause.NOT_USABLE, f"ConfigMap {key} has no certificates in PEM under {CA_KEY}")
     return CaBundle(pem)
+
+
+def bundle_in_secret(view: View, key: Key) -> CaBundle | BadReference:
+    """A query: the same of a Secret of any type. cert-manager's have the authority beside the pair."""
+    secret = view.get(Kind.SECRET, key)
+    if not isinstance(secret, Secret):
+        return BadReference(Cause.NOT_FOUND, f"Secret {key} does not exist")
+    if secret.data is None:
+        return BadReference(Cause.NOT_READ, f"Secret {key} {NOT_READ}")
+    try:
+        pem = authorities(_decode(secret.data.get(CA_KEY, "")).decode())
+    except ValueError:  # neither base64 nor text
+        pem = None
+    return _unusable(key, f"has no certificates in PEM under {CA_KEY}") if pem is None else CaBundle(pem)
 
 
 def authorities(text: str) -> str | None:

@@ -246,7 +246,7 @@ POLICIES = st.fixed_dictionaries(
                 "wellKnownCACertificates": st.sampled_from(["System", "Odd"]),
                 "caCertificateRefs": _some(
                     st.fixed_dictionaries(
-                        {"group": st.just(""), "kind": st.sampled_from(["ConfigMap", "Odd"]), "name": NAMES}
+                        {"group": st.just(""), "kind": st.sampled_from(["ConfigMap", "Secret", "Odd"]), "name": NAMES}
                     ),
                     2,
                 ),

@@ -28,6 +28,7 @@ from tunnelgw.translate.certificates import (
     CaBundle,
     KeyPair,
     bundle_in_config_map,
+    bundle_in_secret,
     pair_in_secret,
 )
 from tunnelgw.translate.queries import Queries
@@ -271,3 +272,18 @@ def test_nothing_is_said_of_what_a_config_map_holds_that_could_not_be_read() -> 
 
     assert isinstance(found, BadReference)
     assert found.message == "ConfigMap apps/s could not be read yet"
+
+
+@pytest.mark.parametrize("data", ["", "%", base64.b64encode(b"\xff").decode(), base64.b64encode(b"x").decode()])
+def test_a_secret_without_authorities_says_so(data: str) -> None:
+    found = Queries(Snapshot.of([(Kind.SECRET, Secret(META, "Opaque", {"ca.crt": data}))])).ask(bundle_in_secret, KEY)
+
+    assert isinstance(found, BadReference)
+    assert found.message == "Secret apps/s has no certificates in PEM under ca.crt"
+
+
+def test_nothing_is_said_of_the_authorities_in_a_secret_that_could_not_be_read() -> None:
+    found = Queries(Snapshot.of([(Kind.SECRET, Secret(META))])).ask(bundle_in_secret, KEY)
+
+    assert isinstance(found, BadReference)
+    assert found.message == "Secret apps/s could not be read yet"
