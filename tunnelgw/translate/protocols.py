@@ -8,6 +8,7 @@ Protocol: TypeAlias = Literal["http", "h2c", "https"]
 _BY_APP_PROTOCOL: dict[str, Protocol] = {
     "": "http",
     "http": "http",
+    "tcp": "http",  # for service meshes, which are to look no closer: says as much as none
     "ws": "http",
     "h2c": "h2c",
     # No names of Kubernetes, but what charts for service meshes write, and they can mean nothing else.
