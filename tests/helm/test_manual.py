@@ -26,8 +26,8 @@ def helm(tmp_path: Path) -> Helm:
     return Helm(built_program("helm"), tmp_path)
 
 
-def test_there_are_values_for_each_way_to_install() -> None:
-    assert len(VALUES) == 4
+def test_there_are_values_for_each_way_to_install_and_for_authorities() -> None:
+    assert len(VALUES) == 5
 
 
 @pytest.mark.parametrize("values", VALUES)
@@ -43,7 +43,7 @@ def test_objects_of_the_manual_are_admitted() -> None:
 
 def test_a_gatewayconfig_of_the_manual_names_the_service_of_its_release(helm: Helm) -> None:
     (config,) = [yaml.safe_load(text) for text in OBJECTS]
-    (values,) = [each for each in VALUES if "controller" in each]
+    (values,) = [each for each in VALUES if each.get("controller") == {"enabled": False}]
     service = one(helm.render(values, "payments"), "Service")
 
     (url,) = config["spec"]["proxyEndpoints"]

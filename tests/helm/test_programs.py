@@ -113,7 +113,8 @@ def test_the_image_is_named_by_tag_or_digest(helm: Helm, image: Values, referenc
 @pytest.mark.parametrize("component", ["controller", "proxy"])
 def test_pods_are_placed_and_marked_as_the_values_say(helm: Helm, component: str) -> None:
     wanted = EVERYTHING["controller"]
-    placing = ("nodeSelector", "tolerations", "affinity", "topologySpreadConstraints", "priorityClassName")
+    where = ("nodeSelector", "tolerations", "affinity", "topologySpreadConstraints", "priorityClassName")
+    placing = (*where, "dnsPolicy", "dnsConfig", "hostAliases")
     given = {name: wanted[name] for name in (*placing, "podLabels", "podAnnotations", "extraEnv")}
     objects = helm.render({**DIRECT, "imagePullSecrets": [{"name": "pull"}], component: given})
     template = one(objects, "Deployment", f"-{component}")["spec"]["template"]
@@ -123,6 +124,25 @@ def test_pods_are_placed_and_marked_as_the_values_say(helm: Helm, component: str
     assert template["metadata"]["annotations"] == wanted["podAnnotations"]
     assert template["spec"]["imagePullSecrets"] == [{"name": "pull"}]
     assert wanted["extraEnv"][0] in program(objects, component)["env"]
+
+
+@pytest.mark.parametrize("component", ["controller", "proxy"])
+def test_more_volumes_are_mounted_beside_those_of_the_chart(helm: Helm, component: str) -> None:
+    wanted = {name: EVERYTHING["controller"][name] for name in ("extraVolumes", "extraVolumeMounts")}
+    before, after = (helm.render({**EVERYTHING, component: given}) for given in ({}, wanted))
+    volumes = [
+        one(each, "Deployment", f"-{component}")["spec"]["template"]["spec"]["volumes"] for each in (before, after)
+    ]
+    mounts = [program(each, component)["volumeMounts"] for each in (before, after)]
+
+    assert volumes[1] == volumes[0] + wanted["extraVolumes"]
+    assert mounts[1] == mounts[0] + wanted["extraVolumeMounts"]
+
+
+def test_names_are_looked_up_as_the_values_say_also_on_the_nodes_network(helm: Helm) -> None:
+    objects = helm.render({**DIRECT, "proxy": {"hostNetwork": True, "dnsPolicy": "Default"}})
+
+    assert one(objects, "Deployment", "-proxy")["spec"]["template"]["spec"]["dnsPolicy"] == "Default"
 
 
 def test_the_programs_run_with_what_the_values_say(helm: Helm) -> None:

@@ -84,6 +84,22 @@ def test_a_variable_that_the_chart_sets_is_refused_among_more_of_them(helm: Helm
 
 
 @pytest.mark.parametrize("component", ["controller", "proxy"])
+def test_a_volume_of_the_chart_is_refused_among_more_of_them(helm: Helm, component: str) -> None:
+    """Likewise."""
+    with pytest.raises(Refused, match=rf"{component}\.extraVolumes: tmp is set by the chart"):
+        helm.render({**DIRECT, component: {"extraVolumes": [{"name": "tmp", "emptyDir": {}}]}})
+
+
+@pytest.mark.parametrize("component", ["controller", "proxy"])
+def test_no_way_to_find_addresses_is_refused(helm: Helm, component: str) -> None:
+    """Likewise."""
+    with pytest.raises(
+        Refused, match=rf"{component}\.dnsPolicy is None, without the servers in {component}\.dnsConfig"
+    ):
+        helm.render({**DIRECT, component: {"dnsPolicy": "None"}})
+
+
+@pytest.mark.parametrize("component", ["controller", "proxy"])
 def test_a_variable_that_is_no_text_is_refused(helm: Helm, component: str) -> None:
     """By the API server too, in the middle of an install."""
     with pytest.raises(Refused, match=f"{component}/extraEnv/0/value"):

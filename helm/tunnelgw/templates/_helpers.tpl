@@ -114,9 +114,30 @@ priorityClassName: {{ . | quote }}
 {{- end -}}
 {{- end -}}
 
-{{/* Variables of a container: the chart's, and those of the value `name`, which may not say the same ones again: the API
-server takes no list with two of a name. */}}
-{{- define "tunnelgw.env" -}}
+{{/* How Pods find the addresses of names; given the root and a component. */}}
+{{- define "tunnelgw.names" -}}
+{{- with index .root.Values .component -}}
+{{- $policy := .dnsPolicy | default (.hostNetwork | default false | ternary "ClusterFirstWithHostNet" "") -}}
+{{- if and (eq $policy "None") (not .dnsConfig) -}}
+{{- fail (printf "%s.dnsPolicy is None, without the servers in %s.dnsConfig" $.component $.component) -}}
+{{- end -}}
+{{- with $policy }}
+dnsPolicy: {{ . }}
+{{- end }}
+{{- with .dnsConfig }}
+dnsConfig:
+  {{- toYaml . | nindent 2 }}
+{{- end }}
+{{- with .hostAliases }}
+hostAliases:
+  {{- toYaml . | nindent 2 }}
+{{- end }}
+{{- end -}}
+{{- end -}}
+
+{{/* Variables of a container, or volumes: the chart's, and those of the value `name`, which may not say the same ones again:
+the API server takes no list with two of a name. */}}
+{{- define "tunnelgw.named" -}}
 {{- range .own | fromYamlArray -}}
 {{- $own := .name -}}
 {{- range $.extra -}}
