@@ -18,9 +18,11 @@ from requests.auth import AuthBase
 from urllib3.connection import HTTPConnection, HTTPSConnection
 from urllib3.connectionpool import HTTPConnectionPool, HTTPSConnectionPool
 from urllib3.exceptions import HTTPError, NameResolutionError
+from urllib3.util.ssl_ import create_urllib3_context
 
 import daemonkit
 from daemonkit.causes import causes_of
+from daemonkit.clienttls import without_formalities
 from daemonkit.secret import Secret
 from daemonkit.timedresponse import response_within
 from tunnelgw.provider.envelope import UNREADABLE, Answer, Envelope, opened
@@ -119,6 +121,10 @@ def _pool_classes(answer_s: float) -> dict[str, type[HTTPConnectionPool]]:
 
     class Encrypted(HTTPSConnection):
         response_class = response_within(answer_s)
+
+        def __init__(self, *args: Any, **kwargs: Any) -> None:
+            super().__init__(*args, **kwargs)
+            self.ssl_context = without_formalities(self.ssl_context or create_urllib3_context())
 
     class PlainPool(HTTPConnectionPool):
         ConnectionCls = Plain

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import ssl
 import time
 from contextlib import closing, suppress
 from pathlib import Path
+from typing import Any
 
 import pytest
+from urllib3.util.ssl_ import create_urllib3_context
 
 from daemonkit.secret import Secret
-from tests.support.certificates import Authority
+from tests.support.certificates import Authority, bare_authority
 from tests.support.controller.faults import Effect, Huge, Reply, Reset, Truncate, bad_gateway, html_page
 from tests.support.ports import ReservedPort
 from tests.support.provider import ACCOUNT_ID, TOKEN, TUNNEL_ID, Provider
@@ -235,6 +238,36 @@ def test_an_answer_that_drips_over_tls_or_through_a_proxy_ends_with_its_time(mon
         monkeypatch.delenv("no_proxy", raising=False)
         monkeypatch.delenv("NO_PROXY", raising=False)
         drips_out("http://provider.example/client/v4")
+
+
+def test_the_authority_of_a_proxy_that_opens_tls_is_believed_with_every_python(monkeypatch: pytest.MonkeyPatch) -> None:
+    """From 3.13 on urllib3 wants more of its certificate than those of many have."""
+
+    def strict(**kwargs: Any) -> ssl.SSLContext:
+        context = create_urllib3_context(**kwargs)
+        context.verify_flags |= ssl.VERIFY_X509_STRICT
+        return context
+
+    def answer(dialogue: Dialogue) -> None:
+        dialogue.read_request()
+        dialogue.send(b'HTTP/1.1 200 OK\r\nContent-Length: 28\r\n\r\n{"success":true,"result":[]}')
+
+    for room in ("urllib3.connection", "tunnelgw.provider.client"):
+        monkeypatch.setattr(f"{room}.create_urllib3_context", strict)
+    with (
+        closing(bare_authority()) as authority,
+        closing(Authority()) as other,
+        SocketBackend(answer, authority.server_context(authority.issue("127.0.0.1"))) as backend,
+    ):
+        client = ProviderClient(Secret(TOKEN), f"https://{backend.address}")
+        monkeypatch.setenv("REQUESTS_CA_BUNDLE", str(authority.file))
+        assert client.accounts() == []
+        client.close()
+
+        monkeypatch.setenv("REQUESTS_CA_BUNDLE", str(other.file))
+        with pytest.raises(ProviderUnreachable, match="certificate verify failed"):
+            client.accounts()
+        client.close()
 
 
 def test_a_connection_that_was_idle_for_long_is_not_used_again() -> None:
