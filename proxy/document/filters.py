@@ -104,8 +104,8 @@ class ExternalAuth(Part, frozen=True):
     """Ask a server whether a request is allowed, before anything of it goes to a backend.
 
     The server is asked with the request's method, host, normal path and query, and no body. Status code 200 allows
-    the request. 3xx, 4xx and 5xx go to the client as they are, other codes become 403; where the server cannot be
-    asked, the request fails as it does for a backend.
+    the request, and its cookies go to the client. 3xx, 4xx and 5xx go to the client as they are, other codes become
+    403; where the server cannot be asked, the request fails as it does for a backend.
     """
 
     backend: BackendTarget

@@ -9,9 +9,10 @@ from typing import Final
 import msgspec
 
 from proxy.heads import Field, Fields, RequestHead
-from proxy.routing import Backend, HeaderEdits, Inquiry
+from proxy.routing import Backend, Forward, HeaderEdits, Inquiry
 
 _NO_BODY: Final[Field] = (b"content-length", b"0")
+_COOKIE: Final = b"set-cookie"
 _ABOUT_ITSELF: Final = frozenset(
     (
         b"accept-ranges",
@@ -24,7 +25,7 @@ _ABOUT_ITSELF: Final = frozenset(
         b"etag",
         b"last-modified",
         b"server",
-        b"set-cookie",
+        _COOKIE,
         b"trailer",
         b"vary",
         b"www-authenticate",
@@ -73,6 +74,20 @@ def with_consent(
         head.method, head.scheme, head.authority, head.path, fields, head.protocol, head.never_indexed
     )
     return leaving, withheld
+
+
+def with_cookies(decision: Forward, consent: Fields) -> Forward:
+    """The decision, and that the client gets the cookies that the server set with its consent, whoever answers.
+
+    They are a session's renewal: a server that has exchanged its token for the next would not know the client again.
+    """
+    edits = decision.response_edits
+    if edits is not None and _COOKIE in edits.drop:
+        return decision
+    cookies = HeaderEdits(append=tuple(field for field in consent if field[0] == _COOKIE))
+    if not cookies.append:
+        return decision
+    return msgspec.structs.replace(decision, response_edits=cookies if edits is None else edits.then(cookies))
 
 
 def without(fields: Fields, names: frozenset[bytes]) -> Fields:

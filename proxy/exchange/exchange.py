@@ -24,7 +24,7 @@ from proxy.exchange import answers, upgrade
 from proxy.exchange.answers import error_answer
 from proxy.exchange.asking import Asking
 from proxy.exchange.attempting import Attempting
-from proxy.exchange.authorization import Question, with_consent, without
+from proxy.exchange.authorization import Question, with_consent, with_cookies, without
 from proxy.exchange.calls import status_of_reset
 from proxy.exchange.departure import Departure
 from proxy.exchange.hopbyhop import final_fields, interim_fields, trailer_fields
@@ -89,6 +89,7 @@ class Exchange(Attempting):
             self._timers.end_attempt()
         self._stream = departure.question = None
         departure.head, departure.withheld = with_consent(inquiry, decision.request_edits, departure.head, fields)
+        departure.decision = with_cookies(decision, fields)
         if self._upload is not None:
             self._upload.amend_trailers(partial(without, names=departure.withheld))
         # No stream is asked for from within a call of another's.

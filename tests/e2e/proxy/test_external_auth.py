@@ -49,6 +49,7 @@ def test_who_is_allowed_gets_through_with_the_name_that_the_authorizer_gives(
         replies = [requests.post(gateway.url_of("/a?b=c"), data=body, headers=claims, timeout=30) for _ in range(5)]
 
         assert [reply.status_code for reply in replies] == [200] * 5
+        assert [reply.headers["Set-Cookie"] for reply in replies] == ["seen=1"] * 5
         for received in backend.received:
             assert (received.method, received.target, received.body) == ("POST", "/a?b=c", body)
             assert received.value("remote-user") == "ann"

@@ -206,6 +206,47 @@ def test_of_fields_that_the_rule_lists_backends_get_what_the_server_says_and_not
     ]
 
 
+COOKIES = [(b"set-cookie", b"session=2; Path=/"), (b"set-cookie", b"session_1=x")]
+
+
+@pytest.mark.parametrize("rule", ["", '"sessionPersistence": {"sessionName": "s"},'])
+def test_cookies_that_the_server_sets_with_its_consent_go_to_the_client_beside_those_of_the_backend(
+    make_world: MakeWorld, rule: str
+) -> None:
+    """Such a cookie renews a session whose token has been exchanged: without it the next request is a stranger's."""
+    modifier = '{"add": [{"name": "X-Seen", "value": "1"}]}'
+    world, client, question = begin(make_world, guarded(rule=rule, responseHeaderModifier=modifier))
+    question.answer_whole(b"ok", 200, [(b"remote-user", b"ann"), *COOKIES])
+    stream = leaving(world)
+    stream.answer_whole(b"hello", 200, [(b"set-cookie", b"cart=7")])
+
+    assert client.head is not None
+    cookies = [field for field in client.head.fields if field[0] == b"set-cookie"]
+    assert cookies[:3] == [(b"set-cookie", b"cart=7"), *COOKIES]
+    assert len(cookies) == (4 if rule else 3)
+    assert (client.field(b"x-seen"), client.field(b"remote-user"), client.body) == (b"1", None, b"hello")
+    assert stream.field(b"set-cookie") is None
+
+
+def test_a_client_gets_the_servers_cookies_though_the_backend_fails(make_world: MakeWorld) -> None:
+    world, client, question = begin(make_world)
+    question.answer(200, COOKIES, end_stream=True)
+    leaving(world).fail(Reason.REFUSED, is_unprocessed=True)
+    world.wait()
+
+    assert client.head is not None
+    assert client.head.status_code == 502
+    assert [field for field in client.head.fields if field[0] == b"set-cookie"] == COOKIES
+
+
+def test_a_rule_that_removes_cookies_from_responses_removes_those_of_the_server_too(make_world: MakeWorld) -> None:
+    world, client, question = begin(make_world, guarded(responseHeaderModifier='{"remove": ["Set-Cookie"]}'))
+    question.answer(200, COOKIES, end_stream=True)
+    leaving(world).answer_whole(b"hello", 200, [(b"set-cookie", b"cart=7")])
+
+    assert (client.body, client.field(b"set-cookie")) == (b"hello", None)
+
+
 def test_header_changes_of_the_rule_come_after_what_the_server_gives(make_world: MakeWorld) -> None:
     changes = '{"remove": ["Remote-Groups"], "add": [{"name": "Remote-User", "value": "via-shop"}]}'
     rule = guarded(requestHeaderModifier=changes)
@@ -333,13 +374,13 @@ def test_a_websocket_is_asked_for_as_a_get_and_opens_with_leave(make_world: Make
     world, client, question = begin(make_world, fields=fields, protocol=b"websocket", end_stream=False)
     assert (question.head.method, question.head.protocol) == (b"GET", None)
     client.send(b"early")
-    question.answer(200, end_stream=True)
+    question.answer(200, [(b"set-cookie", b"a=b")], end_stream=True)
 
     stream = leaving(world)
     assert (stream.head.protocol, stream.body) == (b"websocket", b"")
     stream.answer(101, [(b"sec-websocket-accept", b"s3pPLMBiTxaQ9kYGzzhZRbK+xOo="), (b"upgrade", b"websocket")])
 
-    assert stream.body == b"early"
+    assert (stream.body, client.field(b"set-cookie")) == (b"early", b"a=b")
 
 
 # -- no leave ----------------------------------------------------------------------------------------------------------
