@@ -5,6 +5,7 @@ are checked here, after the handshake and before a byte is sent, by one rule for
 which OpenSSL cannot compare with URIs. Reading the authorities takes milliseconds, so a thread does it.
 """
 
+import base64
 import socket
 import ssl
 from collections.abc import Callable
@@ -68,11 +69,13 @@ class Trust:
 
     def check(self, sock: TlsSocket) -> None:
         """The handshake is done: raises UntrustedPeer unless the certificate has a name that was wanted."""
-        from proxy.tls.names import names_of
+        from proxy.tls.names import common_name_of, names_of
 
-        certificate = sock.peer_certificate()
+        certificate = sock.peer_certificate() or b""
         try:
-            names = names_of(certificate or b"")
+            names = names_of(certificate)
+            if not names and self._is_itself_trusted(certificate):
+                names = common_name_of(certificate)
         except ValueError as error:
             raise UntrustedPeer(f"certificate that cannot be read: {error}") from None
         if not self._is_wanted(names):
@@ -116,6 +119,10 @@ class Trust:
         waiting, self._waiting = self._waiting, []
         for on_ready in waiting:
             on_ready(why, reason)
+
+    def _is_itself_trusted(self, certificate: bytes) -> bool:
+        """It is in `ca`, so whoever shows it is no other that its issuer has given the same common name."""
+        return f"-----{base64.b64encode(certificate).decode()}-----" in "".join((self._tls.ca or "").split())
 
     def _is_wanted(self, names: "CertificateNames") -> bool:
         wanted = self._tls.subject_alt_names

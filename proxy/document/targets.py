@@ -29,7 +29,8 @@ class BackendTLS(Part, frozen=True):
     """How a backend proves who it is. A backend that cannot is never spoken to; nothing turns this check off."""
 
     server_name: PlainHostname
-    """Sent as SNI, and the name that the certificate must carry unless `subjectAltNames` is given."""
+    """Sent as SNI, and the name that the certificate must carry unless `subjectAltNames` is given. The common name
+    counts only where the certificate has no other and is in `ca` itself."""
     ca: Pem | Unset = UNSET
     """The authorities to trust. Absent: those of the system."""
     subject_alt_names: Annotated[tuple[SubjectAltName, ...], msgspec.Meta(max_length=16)] = ()

@@ -13,7 +13,7 @@ _UNREADABLE: Final = (x509.DuplicateExtension, x509.InvalidVersion, x509.Unsuppo
 
 
 class CertificateNames(msgspec.Struct, frozen=True):
-    """The subject alternative names; the common name is no name of a server (RFC 9525, 2)."""
+    """The subject alternative names; the common name is no name of a server (RFC 9525, 2), see `common_name_of`."""
 
     dns: tuple[str, ...]
     uris: tuple[str, ...]
@@ -26,6 +26,9 @@ class CertificateNames(msgspec.Struct, frozen=True):
         except ValueError:
             return any(_covers(pattern, host) for pattern in self.dns)
         return ip in self.ips
+
+    def __bool__(self) -> bool:
+        return bool(self.dns or self.uris or self.ips)
 
     def __str__(self) -> str:
         names = [*self.dns, *self.ips, *self.uris]
@@ -54,6 +57,13 @@ class NameIndex:
 def names_of(certificate_der: bytes) -> CertificateNames:
     """Raises ValueError when the certificate, or its extension, cannot be read."""
     return _names_of(x509.load_der_x509_certificate, certificate_der)
+
+
+def common_name_of(certificate_der: bytes) -> CertificateNames:
+    """What appliances call themselves in certificates of their own that have no names (RFC 6125, 6.4.4)."""
+    subject = x509.load_der_x509_certificate(certificate_der).subject
+    names = tuple(str(name.value) for name in subject.get_attributes_for_oid(x509.NameOID.COMMON_NAME))
+    return CertificateNames(names, (), names)
 
 
 def names_of_first(chain_pem: str) -> CertificateNames:

@@ -371,22 +371,78 @@ def test_a_certificate_with_a_kind_of_name_that_we_cannot_read_is_refused_at_onc
         assert "certificate that cannot be read: " in failure.detail
 
 
-def self_signed(names: x509.ExtensionType) -> tuple[str, str]:
+@pytest.mark.parametrize(
+    ("common_name", "wanted"), [("UniFi", "unifi"), ("a.example", "a.example"), ("192.0.2.1", "192.0.2.1")]
+)
+def test_a_certificate_without_names_that_is_trusted_itself_is_one_for_its_common_name(
+    tmp_path: Path, common_name: str, wanted: str
+) -> None:
+    """Appliances, UniFi's controller in a container among them, make themselves such certificates."""
+    certificate, key = self_signed(x509.BasicConstraints(ca=False, path_length=None), common_name)
+    (tmp_path / "pair.pem").write_text(certificate + key)
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(tmp_path / "pair.pem")
+    with backend(tls=context) as peer, world() as w:
+
+        def use(name: str, *names: document.SubjectAltName) -> None:
+            ca = f"# of the appliance\n{certificate}"
+            tls = document.BackendTLS(server_name=name, ca=ca, subject_alt_names=names)
+            w.use(document.Backend(name="b", addresses=(peer.address,), protocol="https", tls=tls))
+
+        use(wanted)
+        assert w.fetch().status_code == 200
+        use("b.example")
+        assert f"certificate for {common_name}" in failure_of(w).detail
+
+
+def test_the_common_name_is_no_name_where_its_issuer_is_trusted(tmp_path: Path) -> None:
+    """It may have given the same to another."""
+    authority, authority_key = self_signed(x509.BasicConstraints(ca=True, path_length=None), "authority")
+    issuer_key = serialization.load_pem_private_key(authority_key.encode(), None)
+    assert isinstance(issuer_key, ec.EllipticCurvePrivateKey)
+    key, no_ca = ec.generate_private_key(ec.SECP256R1()), x509.BasicConstraints(ca=False, path_length=None)
+    (tmp_path / "pair.pem").write_text(issued(key, issuer_key, no_ca, "a.example", "authority") + in_pem(key))
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(tmp_path / "pair.pem")
+    with backend(tls=context) as peer, world() as w:
+        tls = document.BackendTLS(server_name="a.example", ca=authority)
+        w.use(document.Backend(name="b", addresses=(peer.address,), protocol="https", tls=tls))
+
+        assert "certificate for no names, want one for a.example" in failure_of(w).detail
+
+
+def self_signed(extension: x509.ExtensionType, common_name: str = "a.example") -> tuple[str, str]:
     key = ec.generate_private_key(ec.SECP256R1())
-    subject = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, "a.example")])
+    return issued(key, key, extension, common_name, common_name), in_pem(key)
+
+
+def issued(
+    key: ec.EllipticCurvePrivateKey,
+    issuer_key: ec.EllipticCurvePrivateKey,
+    extension: x509.ExtensionType,
+    common_name: str,
+    issuer: str,
+) -> str:
     now = datetime.datetime.now(datetime.UTC)
     certificate = (
-        x509.CertificateBuilder(subject, subject, key.public_key(), x509.random_serial_number())
+        x509.CertificateBuilder(named(issuer), named(common_name), key.public_key(), x509.random_serial_number())
         .not_valid_before(now - datetime.timedelta(hours=1))
         .not_valid_after(now + datetime.timedelta(hours=1))
-        .add_extension(names, critical=False)
-        .add_extension(x509.BasicConstraints(ca=True, path_length=None), critical=True)
-        .sign(key, hashes.SHA256())
+        .add_extension(extension, critical=False)
+        .sign(issuer_key, hashes.SHA256())
     )
+    return certificate.public_bytes(serialization.Encoding.PEM).decode()
+
+
+def named(common_name: str) -> x509.Name:
+    return x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, common_name)])
+
+
+def in_pem(key: ec.EllipticCurvePrivateKey) -> str:
     secret = key.private_bytes(
         serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
     )
-    return certificate.public_bytes(serialization.Encoding.PEM).decode(), secret.decode()
+    return secret.decode()
 
 
 def test_our_certificate_is_presented_where_the_backend_asks(authority: trustme.CA) -> None:
