@@ -33,7 +33,7 @@ MANUAL = manual_of("dnswebhook")
 PAGES = sorted(DOCS.glob("*.md"))
 TOLD = [(page, story) for page in PAGES for story in stories(page.read_text(encoding="utf-8"))]
 SPECS: tuple[OptionSpec, ...] = tuple(specs_of(Options, PREFIX))
-VALUES, LISTENER_SETS = re.findall(r"^```yaml\n(.*?)^```$", MANUAL, re.M | re.S)
+[VALUES] = re.findall(r"^```yaml\n(.*?)^```$", MANUAL, re.M | re.S)
 MANIFESTS = (REPOSITORY / "examples" / "dnswebhook.yaml").read_text(encoding="utf-8")
 VARIABLES = {spec.env for spec in SPECS} | {spec.file_env for spec in SPECS if spec.is_secret}
 DEFAULTS: dict[str, Any] = {field.name: field.default for field in dataclasses.fields(Options)}
@@ -293,5 +293,5 @@ def test_the_values_of_the_chart_say_the_same_as_the_manifests() -> None:
     assert chart["terminationGracePeriodSeconds"] == pod["terminationGracePeriodSeconds"]
     assert f"{sidecar['image']['repository']}:{sidecar['image']['tag']}" == daemon["image"]
     assert f"--txt-owner-id={chart['txtOwnerId']}" in client["args"]
-    assert yaml.safe_load(LISTENER_SETS)["extraArgs"] == [*chart["extraArgs"], "--gateway-listener-sets"]
+    assert set(chart["extraArgs"]) <= set(client["args"])
     assert [f"--managed-record-types={name}" for name in chart["managedRecordTypes"]] == client["args"][-3:]
