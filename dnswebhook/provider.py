@@ -37,6 +37,7 @@ log = get_logger(__name__)
 
 MIN_SETS_FOR_DELETE_GUARD = 20
 MAX_NAMES_IN_MESSAGE = 5
+_MAX_TOLD_BEFORE = 10_000
 
 
 class Policy(msgspec.Struct, frozen=True):
@@ -83,6 +84,9 @@ class Provider:
         """Of the last apply, so that they do not take the time of others for ever."""
         self._told: tuple[Record, ...] | None = None
         """What the last answer to external-dns was made of; None: it has been given none since our start."""
+        self._told_before: tuple[Record, ...] = ()
+        """TXT rows of earlier answers under names that the last one had none of. Until the next apply external-dns 0.19
+        takes such ownership records for present, and sends none with a record that comes again."""
         self._served: Served = UNLISTED
         """As of the last listing, of an apply too. With `--txt-cache-interval` external-dns may come without one after
         our start, with records that the store of before an upgrade took."""
@@ -123,13 +127,15 @@ class Provider:
             listing = self._store.list_records(deadline)
             self._look_at(listing)
             policy = self._policy
+            told = None if self._told is None else (*self._told, *self._told_before)
+            self._told_before = ()
             plan = make_plan(
                 changes,
                 listing.records,
                 self._store.capabilities(),
                 policy.domain_filter,
                 policy.protected,
-                self._told,
+                told,
                 self._journal.vouchers,
                 self._removed.values(),
             )
@@ -184,7 +190,7 @@ class Provider:
         self._wait_for_turn(deadline)
         try:
             listing = self._settled_listing(deadline)
-            self._told = listing.records
+            self._tell(listing.records)
             self._removed = {}
             self._look_at(listing)
         finally:
@@ -194,6 +200,14 @@ class Provider:
         for record_type in KNOWN_TYPES:
             self._metrics.records_managed.labels(record_type).set(encoded.sets_by_type[record_type])
         return encoded.body
+
+    def _tell(self, records: tuple[Record, ...]) -> None:
+        before = self._told or ()
+        if records is not before:
+            names = {row.name for row in records if row.type == "TXT"}
+            gone = [row for row in (*self._told_before, *before) if row.type == "TXT" and row.name not in names]
+            self._told_before = tuple(gone[-_MAX_TOLD_BEFORE:])
+        self._told = records
 
     def _settled_listing(self, deadline: Deadline) -> Listing:
         """A listing, after what an earlier apply left behind was removed."""

@@ -53,6 +53,11 @@ class House:
         answer = json.loads(self.provider.records(Deadline.after(WAIT_S), is_wrapped=False))
         return {endpoint["dnsName"]: endpoint["targets"] for endpoint in answer}
 
+    def loses_all(self) -> None:
+        """Somebody removes every row by hand."""
+        for row in list(self.store.rows.values()):
+            self.store.delete(row, Deadline.after(WAIT_S))
+
     def metric(self, name: str, **labels: str) -> float | None:
         return self.registry.get_sample_value(name, labels)
 
@@ -762,6 +767,46 @@ def test_a_record_that_comes_again_after_our_restart_without_an_ownership_record
     each.listed()
     each.apply(create=[record, text])
     assert {other.name, text.dns_name, record.dns_name} == set(each.listed())
+
+
+@pytest.mark.parametrize("prefix", ["a-", "ed-a-"])
+def test_a_record_that_somebody_removed_with_its_ownership_record_comes_again_with_one(
+    house: Callable[..., House], prefix: str
+) -> None:
+    """external-dns 0.19 sends none until it has sent something: the record was nobody's from then on."""
+    each = house()
+    record = Endpoint("app.example.com", "A", ("192.0.2.1",), labels={"owner": "default"})
+    text = Endpoint(f"{prefix}app.example.com", "TXT", (HERITAGE,), labels={"ownedRecord": record.dns_name})
+    each.apply(create=[record, text])
+    before = each.listed()
+    each.loses_all()
+    for _ in range(2):
+        assert {} == each.listed()
+
+    with pytest.raises(ApplyFailed, match="both come in the next pass that lists"):
+        each.apply(create=[record])
+    assert {} == each.listed()
+    each.apply(create=[record, text])
+
+    assert before == each.listed()
+
+
+def test_a_record_is_refused_once_for_an_ownership_record_of_former_listings(house: Callable[..., House]) -> None:
+    """Somebody may have changed to another registry, which sends none."""
+    each = house()
+    record = Endpoint("app.example.com", "A", ("192.0.2.1",), labels={"owner": "default"})
+    text = Endpoint("a-app.example.com", "TXT", (HERITAGE,), labels={"ownedRecord": record.dns_name})
+    each.apply(create=[record, text])
+    each.listed()
+    each.loses_all()
+    each.listed()
+    with pytest.raises(ApplyFailed, match="1 refused"):
+        each.apply(create=[record])
+
+    each.listed()
+    each.apply(create=[record])
+
+    assert {record.dns_name: list(record.targets)} == each.listed()
 
 
 @pytest.mark.parametrize(
