@@ -60,6 +60,15 @@ kind: Backend
 metadata: {name: here, namespace: infra}
 spec: {host: 127.0.0.1, port: 3000}
 """
+TAKEN_IN_CONTAINERS: Final = """\
+[Service]
+ProtectProc=default
+ProtectControlGroups=no
+ProtectKernelTunables=no
+NoNewPrivileges=no
+LoadCredential=
+"""
+"""What images of LXC lay over every unit."""
 SERVED: Final = "curl --fail --silent --header 'Host: a.example' http://127.0.0.1/"
 
 
@@ -176,6 +185,25 @@ def test_a_file_with_the_document_is_read_again_on_reload_and_a_broken_one_chang
     machine.run("journalctl --unit tunnelgw-proxy --priority warning --grep 'configuration loaded'", fails=True)
     machine.run("journalctl --unit tunnelgw-proxy --grep '^{.*configuration loaded'")
     machine.run(SERVED)
+
+
+def test_a_container_that_takes_the_credentials_away_has_them_again_with_the_drop_in_of_the_manual(
+    machine: Machine,
+) -> None:
+    lxc = "/run/systemd/system/service.d"
+    machine.run(f"mkdir -p {lxc}; cat > {lxc}/zzz-lxc-service.conf", stdin=TAKEN_IN_CONTAINERS)
+    section = (DOCS / "bare-host.md").read_text(encoding="utf-8").partition("\n## LXC containers\n")[2]
+    [[file, text]] = re.findall(r"^```ini\n# (/etc/\S+)\n(.*?)^```$", section, re.S | re.M)
+    machine.run(block_with("tunnelgw-proxy", "systemd/tunnelgw-proxy.service"), fails=True)
+    assert "cannot read the file '/run/credentials/" in machine.journal("tunnelgw-proxy")
+    add_drop_in(machine, "tunnelgw-proxy", text)
+    machine.run("systemctl restart tunnelgw-proxy", fails=True)
+
+    machine.run(f"cat > {file}; systemctl daemon-reload; systemctl restart tunnelgw-proxy", stdin=text)
+
+    machine.run(f"curl --fail --silent http://127.0.0.1:{READY['tunnelgw-proxy']}/healthz")
+    status = machine.run(f"cat /proc/{main_pid(machine, 'tunnelgw-proxy')}/status")
+    assert re.findall(r"^NoNewPrivs:\s+(\d)", status, re.M) == ["1"], status
 
 
 def test_a_stop_lets_a_request_that_is_under_way_end(machine: Machine) -> None:
