@@ -40,8 +40,12 @@ class StartFailed(Exception):
 
 
 def no_thread(error: RuntimeError) -> StartFailed:
-    """What `Thread.start` raises where the process may have no more of them, or has no memory for one."""
-    return StartFailed(f"{error}: raise the limit of tasks (TasksMax in a unit), or free memory")
+    """What `Thread.start` raises where the process may have no more of them, or has no memory for one.
+
+    Docker before 20.10.10 refuses clone3, by which a C library of today makes any thread.
+    """
+    remedy = "raise the limit of tasks (TasksMax in a unit), or free memory; a container needs Docker 20.10.10 or newer"
+    return StartFailed(f"{error}: {remedy}")
 
 
 def start_thread(thread: threading.Thread) -> None:

@@ -190,6 +190,7 @@ def test_a_thread_that_cannot_be_had_is_one_error_line_and_exit_code_1(start: St
     (error,) = [line for line in map(json.loads, subject.lines) if line["level"] == "ERROR"]
     assert error["msg"] == "exiting"
     assert "can't start new thread: raise the limit of tasks" in error["error"]
+    assert "Docker 20.10.10" in error["error"]
     assert "stack" not in error
 
 
