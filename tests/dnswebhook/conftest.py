@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 from dnswebhook.model import Record
+from tests.dnswebhook.house import Build, House
 from tests.support.memory_store import MemoryStore
 from tests.support.webhook_site import BuildSite, Site
 
@@ -17,6 +18,20 @@ def site() -> Iterator[BuildSite]:
 
     def build(*records: Record, **more: Any) -> Site:
         built.append(Site(MemoryStore.holding(*records), **more))
+        return built[-1]
+
+    yield build
+    for one in built:
+        one.provider.close()
+
+
+@pytest.fixture
+def house() -> Iterator[Build]:
+    """Builds houses, and closes them."""
+    built: list[House] = []
+
+    def build(*records: Record, **policy: Any) -> House:
+        built.append(House(MemoryStore.holding(*records), **policy))
         return built[-1]
 
     yield build

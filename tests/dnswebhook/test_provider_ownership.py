@@ -1,0 +1,358 @@
+"""Ownership records across calls: what failed ones left behind, and what external-dns takes for present."""
+
+import json
+import threading
+from collections.abc import Callable
+
+import pytest
+from prometheus_client import CollectorRegistry
+
+from dnswebhook.deadline import Deadline
+from dnswebhook.domains import DomainFilter, ProtectedNames
+from dnswebhook.errors import RecordError, StoreTimeout, StoreUnreachable
+from dnswebhook.metrics import Metrics
+from dnswebhook.model import Endpoint, Listing, Record
+from dnswebhook.provider import ApplyFailed, Policy, Provider
+from tests.dnswebhook.house import Build, House, a, hosts, row
+from tests.support.memory_store import WAIT_S, MemoryStore
+from tests.support.strategies import HERITAGE
+
+# Ownership records that an apply left behind.
+
+
+def left_behind(here: House, count: int) -> None:
+    """Deletes that remove the records and then fail on their ownership records."""
+    for name in hosts(count):
+        here.store.rows[name] = row(name)
+        here.store.rows[f"a-{name}"] = Record(f"a-{name}", f"a-{name}", "TXT", HERITAGE)
+    vouchers = [Endpoint(f"a-{name}", "TXT", (HERITAGE,), labels={"ownedRecord": name}) for name in hosts(count)]
+    for name in hosts(count):
+        here.store.fail("delete", RecordError("refused"), name=f"a-{name}")
+    with pytest.raises(ApplyFailed):
+        here.apply(delete=[*map(a, hosts(count)), *vouchers])
+    here.store.heal()
+    here.store.calls.clear()
+
+
+def test_what_an_apply_left_behind_goes_with_the_next_listing(house: Build) -> None:
+    here = house()
+    left_behind(here, 3)
+    before = here.metric("dnswebhook_operations_total", operation="delete", outcome="applied") or 0.0
+
+    assert {} == here.listed()
+    assert ["delete"] * 3 == here.store.verbs
+    assert before + 3 == here.metric("dnswebhook_operations_total", operation="delete", outcome="applied")
+
+
+def test_a_store_that_is_away_is_not_asked_to_remove_one_after_another(house: Build) -> None:
+    here = house()
+    left_behind(here, 3)
+    here.store.fail("delete", StoreUnreachable("away"), times=1)
+
+    assert 3 == len(here.listed())
+    assert ["delete"] == here.store.verbs
+    assert {} == here.listed()
+
+
+def test_what_claims_a_record_of_somebody_else_is_not_listed_while_it_cannot_be_removed(house: Build) -> None:
+    """external-dns would remove that record."""
+    here = house()
+    left_behind(here, 2)
+    name, other = hosts(2)
+    here.store.rows["by-hand"] = row(name, "198.51.100.1")
+    here.store.fail("delete", StoreUnreachable("away"), times=1)
+
+    assert {name: ["198.51.100.1"], f"a-{other}": [HERITAGE]} == here.listed()
+    assert {name: ["198.51.100.1"]} == here.listed()
+    assert {(name, "A", "198.51.100.1")} == here.store.live
+
+
+def test_a_listing_is_answered_when_there_is_no_time_to_remove_all_that_was_left_behind(house: Build) -> None:
+    here = house()
+    left_behind(here, 3)
+    moment = 0.0
+
+    class Slow(MemoryStore):
+        def delete(self, record: Record, deadline: Deadline) -> None:
+            nonlocal moment
+            moment += 6.0
+            if deadline.has_passed:
+                raise StoreTimeout("no time left")
+            super().delete(record, deadline)
+
+        def list_records(self, deadline: Deadline) -> Listing:
+            if deadline.has_passed:
+                raise StoreTimeout("no time left")
+            return super().list_records(deadline)
+
+    here.store.__class__ = Slow
+    deadline = Deadline(10.0, threading.Event(), lambda: moment)
+
+    names = [endpoint["dnsName"] for endpoint in json.loads(here.provider.records(deadline, is_wrapped=False))]
+
+    assert [f"a-{name}" for name in hosts(3)[1:]] == names
+    assert {} == here.listed()
+
+
+def test_what_comes_later_under_an_ownership_record_without_its_record_keeps_that(house: Build) -> None:
+    """external-dns has seen it, so it sends the record alone, and perhaps with another value than before."""
+    here = house()
+    ownership = Endpoint("a-app.example.com", "TXT", (HERITAGE,), labels={"ownedRecord": "app.example.com"})
+    here.store.fail("create", RecordError("refused"), name="app.example.com", times=1)
+    with pytest.raises(ApplyFailed):
+        here.apply(create=[a("app.example.com"), ownership])
+
+    here.apply(create=[a("app.example.com", "192.0.2.9")])
+
+    assert {"app.example.com": ["192.0.2.9"], "a-app.example.com": [HERITAGE]} == here.listed()
+
+
+def test_an_ownership_record_goes_whose_record_was_lost_as_it_was_rewritten_and_is_not_wanted_any_more(
+    house: Build,
+) -> None:
+    """A store that cannot change rows removes one first. external-dns sees no record then, so it removes nothing."""
+    ownership = Endpoint("a-app.example.com", "TXT", (HERITAGE,), labels={"ownedRecord": "app.example.com"})
+    here = house(row("app.example.com", ttl_s=60), Record("o", "a-app.example.com", "TXT", HERITAGE))
+    here.store.can_update = False
+    here.store.fail("create", RecordError("refused"), name="app.example.com")
+    wanted = Endpoint("app.example.com", "A", ("192.0.2.1",), ttl_s=300)
+    with pytest.raises(ApplyFailed):
+        here.apply(update_old=[a("app.example.com"), ownership], update_new=[wanted, ownership])
+    assert {"a-app.example.com"} == set(here.listed())
+
+    here.provider.adjust(b"[]")
+
+    assert {} == here.listed()
+
+
+def owned(value: str, owner: str, resource: str) -> tuple[Endpoint, Endpoint]:
+    """A record and its ownership record."""
+    text = f'"heritage=external-dns,external-dns/owner={owner},external-dns/resource={resource}"'
+    return (
+        Endpoint("app.example.com", "A", (value,), labels={"owner": owner, "resource": resource}),
+        Endpoint("a-app.example.com", "TXT", (text,), labels={"ownedRecord": "app.example.com"}),
+    )
+
+
+def test_a_replaced_text_that_could_not_be_removed_goes_with_the_next_listing(house: Build) -> None:
+    """A store that cannot change rows adds the new text first. external-dns never names the old one again."""
+    here = house()
+    here.store.can_update = False
+    old, new = owned("192.0.2.1", "x", "crd/x/old"), owned("192.0.2.2", "x", "crd/x/new")
+    here.apply(create=old)
+    here.store.fail("delete", RecordError("refused"), name="a-app.example.com", times=2)
+    with pytest.raises(ApplyFailed):
+        here.apply(update_old=old, update_new=new)
+
+    assert 2 == len(here.listed()["a-app.example.com"])  # refused again
+    assert {"app.example.com": ["192.0.2.2"], "a-app.example.com": list(new[1].targets)} == here.listed()
+    here.listed()
+    assert () == here.journal.vouchers
+
+
+def texts(*values: str) -> Endpoint:
+    return Endpoint("app.example.com", "TXT", values)
+
+
+@pytest.mark.parametrize("is_half", [False, True])
+@pytest.mark.parametrize("then", [("one",), ("one", "three"), ("three",), ("one", "two", "three")])
+def test_a_text_set_that_is_edited_before_external_dns_reads_again_keeps_all_its_texts(
+    house: Build, then: tuple[str, ...], is_half: bool
+) -> None:
+    """With `--txt-cache-interval` it may be sent anew, after a call that failed on something else, or on half of it."""
+    here = house()
+    here.store.fail("create", RecordError("refused"), name="other.example.com")
+    if is_half:
+        here.store.fail("create", RecordError("refused"), value="two")
+        here.store.fail("delete", RecordError("refused"), value="one")
+    with pytest.raises(ApplyFailed):
+        here.apply(create=[texts("one", "two"), a("other.example.com")])
+    here.store.heal()
+    here.store.fail("create", RecordError("refused"), name="other.example.com")
+
+    with pytest.raises(ApplyFailed):
+        here.apply(create=[a("other.example.com")], update_old=[texts("one", "two")], update_new=[texts(*then)])
+
+    assert sorted(then) == sorted(here.listed()["app.example.com"])
+
+
+def test_of_two_texts_that_replaced_each_other_one_stays(house: Build) -> None:
+    """None of the removals succeeded, until the last note counts alone."""
+    here = house()
+    here.store.can_update = False
+    old, new = owned("192.0.2.1", "x", "crd/x/old"), owned("192.0.2.2", "x", "crd/x/new")
+    here.apply(create=old)
+    here.store.fail("delete", RecordError("refused"), name="a-app.example.com")
+    for before, after in ((old, new), (new, old)):
+        with pytest.raises(ApplyFailed):
+            here.apply(update_old=before, update_new=after)
+    here.store.heal()
+
+    assert {"app.example.com": ["192.0.2.1"], "a-app.example.com": list(old[1].targets)} == here.listed()
+
+
+def test_a_migration_is_known_by_what_was_listed_last(house: Build) -> None:
+    """external-dns names the new owner alone. What it was not shown is that of somebody else."""
+    former, other = owned("192.0.2.1", "former", "crd/x/app"), owned("192.0.2.1", "other", "crd/x/app")
+    ours = owned("192.0.2.1", "ours", "crd/x/app")
+    here = house()
+    here.apply(create=former)
+    here.listed()
+    here.apply(create=other[1:])
+
+    here.apply(update_old=ours, update_new=ours)
+
+    assert [*other[1].targets, *ours[1].targets] == here.listed()["a-app.example.com"]
+
+
+def test_a_dry_run_leaves_what_was_left_behind_before_it(house: Build) -> None:
+    before = house()
+    left_behind(before, 2)
+    policy = Policy(domain_filter=DomainFilter(), protected=ProtectedNames(), is_dry_run=True)
+    after = Provider(before.store, policy, Metrics(CollectorRegistry()), before.journal)
+
+    after.records(Deadline.after(WAIT_S), is_wrapped=False)
+    after.close()
+
+    assert [] == before.store.calls
+
+
+@pytest.mark.parametrize("pattern", ["host-00.*", "a-host-00.*"])
+def test_what_was_left_behind_under_a_name_that_is_protected_since_stays(house: Build, pattern: str) -> None:
+    before = house()
+    left_behind(before, 2)
+    after = Provider(
+        before.store,
+        Policy(domain_filter=DomainFilter(), protected=ProtectedNames([pattern])),
+        Metrics(CollectorRegistry()),
+        before.journal,
+    )
+
+    after.records(Deadline.after(WAIT_S), is_wrapped=False)
+    after.close()
+
+    assert {("a-host-00.example.com", "TXT", HERITAGE)} == before.store.live
+
+
+# Ownership records that external-dns takes for present.
+
+
+def test_a_record_that_comes_again_before_the_next_listing_gets_its_ownership_record_back(
+    house: Callable[..., House],
+) -> None:
+    """external-dns 0.23 with --txt-cache-interval sends none then. The record was refused, or nobody's."""
+    each = house()
+    record = Endpoint("app.example.com", "A", ("192.0.2.1",), labels={"owner": "default"})
+    alias = Endpoint("app.example.com", "CNAME", ("host.example.net",), labels={"owner": "default"})
+    text = Endpoint("ed-a-app.example.com", "TXT", (HERITAGE,), labels={"ownedRecord": record.dns_name})
+    alias_text = Endpoint("ed-cname-app.example.com", "TXT", (HERITAGE,), labels={"ownedRecord": record.dns_name})
+    each.apply(create=[record, text])
+    before = each.listed()
+
+    for _ in range(2):
+        each.apply(delete=[record, text])
+        each.apply(create=[record])
+        assert before == {row.name: [row.value] for row in each.store.rows.values()}
+    each.apply(delete=[record, text], create=[alias, alias_text])
+    each.apply(delete=[alias, alias_text], create=[record])
+    assert before == each.listed()
+
+
+def test_of_ownership_records_that_went_the_last_one_comes_back(house: Callable[..., House]) -> None:
+    each = house()
+    record = Endpoint("app.example.com", "A", ("192.0.2.1",), labels={"owner": "default"})
+    texts = [
+        Endpoint("a-app.example.com", "TXT", (HERITAGE[:-1] + more,), labels={"ownedRecord": record.dns_name})
+        for more in (',external-dns/resource=ingress/one/app"', ',external-dns/resource=ingress/two/app"')
+    ]
+    each.apply(create=[record, texts[0]])
+    each.listed()
+
+    each.apply(delete=[record, texts[0]])
+    each.apply(create=[record])
+    each.apply(update_old=[record, texts[0]], update_new=[record, texts[1]])
+    each.apply(delete=[record, texts[1]])
+    each.apply(create=[record])
+
+    assert [texts[1].targets[0]] == each.listed()["a-app.example.com"]
+
+
+@pytest.mark.parametrize("prefix", ["a-", "ed-a-"])
+def test_a_record_that_comes_again_after_our_restart_without_an_ownership_record_waits_for_a_listing(
+    house: Callable[..., House], prefix: str
+) -> None:
+    """external-dns 0.23 with --txt-cache-interval has seen one before. The record was nobody's from then on."""
+    other = Record("1", "a-other.example.com", "TXT", HERITAGE)
+    each = house(other)
+    record = Endpoint("app.example.com", "A", ("192.0.2.1",), labels={"owner": "default"})
+    text = Endpoint(f"{prefix}app.example.com", "TXT", (HERITAGE,), labels={"ownedRecord": record.dns_name})
+
+    with pytest.raises(ApplyFailed, match="both come in the next pass that lists"):
+        each.apply(create=[record])
+    assert {other.name: [HERITAGE]} == {row.name: [row.value] for row in each.store.rows.values()}
+
+    each.listed()
+    each.apply(create=[record, text])
+    assert {other.name, text.dns_name, record.dns_name} == set(each.listed())
+
+
+@pytest.mark.parametrize("prefix", ["a-", "ed-a-"])
+def test_a_record_that_somebody_removed_with_its_ownership_record_comes_again_with_one(
+    house: Callable[..., House], prefix: str
+) -> None:
+    """external-dns 0.19 sends none until it has sent something: the record was nobody's from then on."""
+    each = house()
+    record = Endpoint("app.example.com", "A", ("192.0.2.1",), labels={"owner": "default"})
+    text = Endpoint(f"{prefix}app.example.com", "TXT", (HERITAGE,), labels={"ownedRecord": record.dns_name})
+    each.apply(create=[record, text])
+    before = each.listed()
+    each.loses_all()
+    for _ in range(2):
+        assert {} == each.listed()
+
+    with pytest.raises(ApplyFailed, match="both come in the next pass that lists"):
+        each.apply(create=[record])
+    assert {} == each.listed()
+    each.apply(create=[record, text])
+
+    assert before == each.listed()
+
+
+def test_a_record_is_refused_once_for_an_ownership_record_of_former_listings(house: Callable[..., House]) -> None:
+    """Somebody may have changed to another registry, which sends none."""
+    each = house()
+    record = Endpoint("app.example.com", "A", ("192.0.2.1",), labels={"owner": "default"})
+    text = Endpoint("a-app.example.com", "TXT", (HERITAGE,), labels={"ownedRecord": record.dns_name})
+    each.apply(create=[record, text])
+    each.listed()
+    each.loses_all()
+    each.listed()
+    with pytest.raises(ApplyFailed, match="1 refused"):
+        each.apply(create=[record])
+
+    each.listed()
+    each.apply(create=[record])
+
+    assert {record.dns_name: list(record.targets)} == each.listed()
+
+
+@pytest.mark.parametrize(
+    "row",
+    [
+        Record("1", "a-app.example.com", "TXT", HERITAGE),
+        Record("1", "ed-a-app.example.com", "TXT", HERITAGE),
+        Record("1", "a-app.example.com", "TXT", "an+encrypted/text"),
+        Record("1", "a-other.example.com", "TXT", HERITAGE.replace("default", "another")),
+        Record("1", "other.example.com", "TXT", "words"),
+    ],
+    ids=["its own", "its own with a prefix", "encrypted", "of another owner", "none"],
+)
+def test_after_our_restart_a_record_comes_by_itself_beside_its_ownership_record_or_where_its_owner_keeps_none(
+    house: Callable[..., House], row: Record
+) -> None:
+    """Other registries than TXT send the owner, too."""
+    each = house(row, Record("2", "a-third.example.com", "TXT", HERITAGE) if "app" in row.name else row)
+
+    each.apply(create=[Endpoint("app.example.com", "A", ("192.0.2.1",), labels={"owner": "default"})])
+
+    assert "app.example.com" in each.listed()
