@@ -37,12 +37,16 @@ _CLOCK = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
 
 
 class LeaseTiming(msgspec.Struct, frozen=True):
-    duration_s: int = 12
+    """Those that Kubernetes' own components have, for API servers that take seconds to answer."""
+
+    duration_s: int = 15
     """A standby takes over so long after the last renewal that it saw, plus at most `retry_s`."""
-    limit_s: float = 8.0
+    limit_s: float = 10.0
     """A holder that could not renew for so long holds it no more."""
     retry_s: float = 2.0
-    request_s: float = 3.0
+    """From one turn's beginning to the next one's, unless it takes longer."""
+    request_s: float = 4.5
+    """Less than half of the limit: a renewal that comes to nothing leaves time for another."""
 
 
 class _Spec(msgspec.Struct, rename="camel", omit_defaults=True):
@@ -117,14 +121,16 @@ class Leadership:
     def run(self) -> None:
         """A thread's target; goes on until `stop` is set."""
         while not self._stop.is_set():
+            next_s = _now_s() + self._timing.retry_s
             try:
                 self._turn()
             except ApiServerError as error:
                 self._limited.warning("lease could not be renewed or read, retrying", error, lease=str(self._key))
             self._tell()
             # A holder that cannot renew has to notice the very moment that it holds no more.
-            left_s = self._held_until_s - _now_s()
-            self._stop.wait(min(self._timing.retry_s, left_s) if left_s > 0 else self._timing.retry_s)
+            now_s = _now_s()
+            wake_s = min(next_s, self._held_until_s) if now_s < self._held_until_s else next_s
+            self._stop.wait(max(wake_s - now_s, 0.0))
             self._tell()
         self._give_back()
 
@@ -134,12 +140,11 @@ class Leadership:
 
     def _try(self) -> bool:
         """False: the Lease is not as we saw it last."""
-        began_s = _now_s()
         lease = self._seen if self.is_held() and self._seen else self._read()
         if lease is None:
-            return self._write("POST", self._path, self._mine(None), began_s)
+            return self._write("POST", self._path, self._mine(None))
         if lease.spec.holder_identity in ("", self._identity) or self._is_expired(lease):
-            return self._write("PUT", f"{self._path}/{self._key.name}", self._mine(lease), began_s)
+            return self._write("PUT", f"{self._path}/{self._key.name}", self._mine(lease))
         self._held_until_s = 0.0  # another was quicker
         return True
 
@@ -176,7 +181,8 @@ class Leadership:
             ),
         )
 
-    def _write(self, method: str, path: str, lease: _Lease, began_s: float) -> bool:
+    def _write(self, method: str, path: str, lease: _Lease) -> bool:
+        began_s = _now_s()
         is_taken = self._send(method, path, lease)
         if is_taken:
             lapse_s, self._held_until_s = self._held_until_s, began_s + self._timing.limit_s
