@@ -2,6 +2,9 @@
 
 external-dns sends none where it has seen one: its own, which it takes for present, or that of another owner. What it
 has seen is not always what is there, so both are looked at. A record that nobody claims would never be removed.
+
+Its other registries send none at all, and may never list (`crd`). They insist: after a refusal the same record comes
+again at once. With the TXT registry a listing comes first.
 """
 
 from collections import defaultdict
@@ -12,17 +15,22 @@ from dnswebhook.errors import excerpt
 from dnswebhook.model import Record
 from dnswebhook.ownership import may_vouch_for, owner_in, place_in_listing, usual_names, words_in
 from dnswebhook.vouchers import Voucher
-from dnswebhook.wishes import Wish
+from dnswebhook.wishes import SetKey, Wish
 
 
 class Claims:
     """The ownership records that are served, and those that external-dns has seen. Indexed when first asked for."""
 
     def __init__(
-        self, records: Collection[Record], told: Collection[Record] | None, removed: Iterable[Voucher]
+        self,
+        records: Collection[Record],
+        told: Collection[Record] | None,
+        removed: Iterable[Voucher],
+        insisted: Collection[SetKey] = (),
     ) -> None:
-        """For `told` and `removed` see `dnswebhook.difference.Difference`."""
+        """For `told`, `removed` and `insisted` see `dnswebhook.difference.Difference`."""
         self._records = records
+        self._insisted = insisted
         self._told = told
         self._seen = records if told is None else told
         """What external-dns has seen, as far as we know."""
@@ -56,17 +64,18 @@ class Claims:
             return ""
         seen = [row for name in names for row in self._seen_texts.get(name, ())]
         with_affix = self._seen_with_affix_for(subject)
+        may_wait = subject.key not in self._insisted
         # An encrypted text may be its own.
         own = [row for row in seen if owner_in(row.value) in ("", subject.owner)] + with_affix
-        if own and not any(row.value in self._served_texts.get(row.name, ()) for row in own):
+        if may_wait and own and not any(row.value in self._served_texts.get(row.name, ()) for row in own):
             gone = repr(own[0].name)
             return (
                 f"external-dns has seen its ownership record {gone}, which has gone since: both come in the next pass "
                 "that lists"
             )
         owners.update(owner_in(row.value) for row in seen)  # it may have gone since
-        others = owners - {""}
-        if self._told is None and not own and not others and subject.owner in self._served_owners:
+        others = owners - {"", subject.owner}
+        if may_wait and self._told is None and not own and not others and subject.owner in self._served_owners:
             return (
                 "external-dns sends no ownership record with it and there is none, so it has seen one before the last "
                 "restart of dnswebhook: both come in the next pass that lists"

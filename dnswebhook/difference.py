@@ -50,12 +50,14 @@ class Difference:
         told: Collection[Record] | None = (),
         noted: Iterable[Voucher] = (),
         removed: Iterable[Voucher] = (),
+        insisted: Collection[SetKey] = (),
     ) -> None:
         """`told` are the rows of the listing that external-dns was given last, None if it was before our start, `noted`
-        what earlier calls left open, `removed` the ownership records that went since that listing."""
+        what earlier calls left open, `removed` the ownership records that went since that listing, `insisted` the sets
+        that the last call was refused for want of one, where external-dns has not listed since."""
         records = tuple(records)
         self.notes = OpenNotes(noted)
-        self._claims = Claims(records, told, removed)
+        self._claims = Claims(records, told, removed, insisted)
         self.wishes = dict(sorted(wishes.items()))
         self.refusals = list(refusals)
         self.skips = list(skips)

@@ -46,16 +46,18 @@ def make_plan(
     told: Collection[Record] | None = (),
     noted: Iterable[Voucher] = (),
     removed: Iterable[Voucher] = (),
+    insisted: Collection[SetKey] = (),
 ) -> Plan:
     """`records` is a complete listing; only rows whose name occurs in `changes` matter.
 
     `told` is the one that external-dns was given last, None if that was before our start: `changes` follow from it, or
     from one before. `noted` is what earlier calls have left open, `removed` the ownership records that they have
-    removed since.
+    removed since, `insisted` the sets that the last one was refused for want of an ownership record, if no listing has
+    come since.
     """
     records = tuple(records)
     asked = collect_wishes(changes, capabilities, domain_filter, protected, Served(records))
-    difference = Difference(asked.wishes, records, asked.refusals, asked.skips, told, noted, removed)
+    difference = Difference(asked.wishes, records, asked.refusals, asked.skips, told, noted, removed, insisted)
     strands = [_StrandBuilder(difference).build(names) for names in _strand_names(difference)]
     return Plan(
         strands=tuple(strand for strand in strands if strand.steps),

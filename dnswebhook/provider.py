@@ -30,7 +30,7 @@ from dnswebhook.plan import make_plan
 from dnswebhook.served import UNLISTED, Served
 from dnswebhook.stores.base import Store
 from dnswebhook.vouchers import Voucher, extended, settle, unsettled
-from dnswebhook.wishes import SetKey
+from dnswebhook.wishes import RefusalReason, SetKey
 from dnswebhook.writers import Writers
 
 log = get_logger(__name__)
@@ -87,6 +87,8 @@ class Provider:
         self._told_before: tuple[Record, ...] = ()
         """TXT rows of earlier answers under names that the last one had none of. Until the next apply external-dns 0.19
         takes such ownership records for present, and sends none with a record that comes again."""
+        self._unclaimed: frozenset[SetKey] = frozenset()
+        """Sets that the last apply was refused for want of an ownership record, if no listing has come since."""
         self._served: Served = UNLISTED
         """As of the last listing, of an apply too. With `--txt-cache-interval` external-dns may come without one after
         our start, with records that the store of before an upgrade took."""
@@ -138,7 +140,10 @@ class Provider:
                 told,
                 self._journal.vouchers,
                 self._removed.values(),
+                self._unclaimed,
             )
+            refusals = [each for each in plan.refusals if each.reason is RefusalReason.NO_OWNERSHIP]
+            self._unclaimed = frozenset((each.name, each.type) for each in refusals)
             self._note(plan)
             self._guard_against_mass_deletion(plan, listing)
             report = dry_run(plan) if policy.is_dry_run else self._carry_out(plan, listing, deadline)
@@ -192,6 +197,7 @@ class Provider:
             listing = self._settled_listing(deadline)
             self._tell(listing.records)
             self._removed = {}
+            self._unclaimed = frozenset()
             self._look_at(listing)
         finally:
             self._turn.release()

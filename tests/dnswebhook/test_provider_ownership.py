@@ -336,6 +336,51 @@ def test_a_record_is_refused_once_for_an_ownership_record_of_former_listings(hou
     assert {record.dns_name: list(record.targets)} == each.listed()
 
 
+@pytest.mark.parametrize("has_listed", [False, True], ids=["never", "before"])
+def test_a_record_that_is_asked_for_again_without_a_listing_comes_by_itself(
+    house: Callable[..., House], has_listed: bool
+) -> None:
+    """external-dns 0.22 with --registry=crd never lists before it has written, and sends no ownership records. Where
+    some were left of --registry=txt, a new record was refused for ever, and its whole call taken for failed."""
+    record = Endpoint("app.example.com", "A", ("192.0.2.1",), labels={"owner": "default"})
+    text = Endpoint("a-app.example.com", "TXT", (HERITAGE,), labels={"ownedRecord": record.dns_name})
+    each = house(Record("1", "a-other.example.com", "TXT", HERITAGE))
+    if has_listed:
+        each.apply(create=[record, text])
+        each.listed()
+        each.loses_all()
+
+    with pytest.raises(ApplyFailed, match="1 refused"):
+        each.apply(create=[record])
+    each.apply(create=[record])
+
+    assert "app.example.com" in each.listed()
+
+
+def test_a_record_that_was_given_up_in_between_waits_for_a_listing_again(house: Callable[..., House]) -> None:
+    """external-dns with --txt-cache-interval takes what was refused for present: it asks again if that was deleted."""
+    record = Endpoint("app.example.com", "A", ("192.0.2.1",), labels={"owner": "default"})
+    text = Endpoint("a-app.example.com", "TXT", (HERITAGE,), labels={"ownedRecord": record.dns_name})
+    each = house(Record("1", "a-other.example.com", "TXT", HERITAGE))
+    with pytest.raises(ApplyFailed, match="1 refused"):
+        each.apply(create=[record])
+    each.apply(delete=[record, text])
+
+    with pytest.raises(ApplyFailed, match="1 refused"):
+        each.apply(create=[record])
+
+
+def test_a_record_that_another_owner_claims_is_refused_however_often_it_is_asked_for(
+    house: Callable[..., House],
+) -> None:
+    record = Endpoint("app.example.com", "A", ("192.0.2.1",), labels={"owner": "default"})
+    each = house(Record("1", "a-app.example.com", "TXT", HERITAGE.replace("default", "another")))
+
+    for _ in range(3):
+        with pytest.raises(ApplyFailed, match="an ownership record of 'another'"):
+            each.apply(create=[record])
+
+
 @pytest.mark.parametrize(
     "row",
     [
