@@ -3,8 +3,8 @@
 Pages are read at different moments, so a listing counts only if every page says the same total, brings exactly the rows
 that its place must have, and begins with the row that the one before ended with: where a row goes and another one comes
 between two pages, the total stays, and the row that moved from one to the other would be missed. Otherwise it starts
-again, a few times, the last time in pages that only follow each other: a controller may know no others. The number of
-pages is computed from the first one, so that no answer can make the listing endless.
+again, a few times, the last time in pages that only follow each other: a controller may know or take no others. The
+number of pages is computed from the first one, so that no answer can make the listing endless.
 Pages whose rows are those of the last listing byte for byte are not decoded again; when all are, the last `Listing`
 object is returned.
 """
@@ -26,6 +26,7 @@ from dnswebhook.stores.unifi import integrationrows, replies
 from dnswebhook.stores.unifi.address import INTEGRATION_PATH
 from dnswebhook.stores.unifi.client import Client
 from dnswebhook.stores.unifi.integrationrows import PolicyRow
+from dnswebhook.stores.unifi.replies import QueryRefused
 from dnswebhook.stores.unifi.rowsdecoder import RowsDecoder
 from dnswebhook.stores.unifi.transport import Reply, Request
 from dnswebhook.stores.unifi.writes import RowWrites
@@ -134,7 +135,10 @@ class IntegrationStore:
                     listing = self._fetch_once(collection, deadline, 0 if is_last else self._overlap)
                 except _Moved:
                     continue
-                except StoreUnreachable:
+                except StoreUnreachable as error:
+                    if isinstance(error, QueryRefused) and self._overlap and not is_last:
+                        self._give_up_overlap()  # it may take the offsets of whole pages only
+                        continue
                     self._site_id = None  # the site may have been made anew, with another UUID
                     raise
                 if is_last:

@@ -55,6 +55,10 @@ class MethodAbsent(StoreUnreachable):
     """A web server's own 404 or 405 page: nothing at this path understands the request."""
 
 
+class QueryRefused(StoreUnreachable):
+    """The application does not read what it is asked, in the words that it is asked in."""
+
+
 _MAX_EXAMINED_BYTES = 64 * 1024
 # RecursionError: nested too deeply.
 _UNREADABLE = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
@@ -207,7 +211,7 @@ def _by_code(reply: Reply, body: ErrorBody) -> StoreError:
         )
     if concerns_record:
         return RecordError(said if body.text else described(reply))
-    return StoreUnreachable(described(reply))
+    return QueryRefused(described(reply))
 
 
 def is_about_site(body: ErrorBody) -> bool:

@@ -127,6 +127,8 @@ class PolicyApi:
                 raise _BadQuery(f"'limit' must be at most {MAX_LIMIT}")
             limit = min(limit, self._quirks.max_page_rows)
             asked = offset
+            if self._quirks.refuses_odd_offsets and limit and offset % limit:
+                raise _BadQuery("'offset' must be a multiple of 'limit'")
             if self._quirks.rounds_offsets and limit:
                 offset -= offset % limit if self._quirks.rounds_offsets == "down" else -(-offset % limit)
             if "filter" in query:

@@ -39,6 +39,8 @@ class Quirks(msgspec.Struct, forbid_unknown_fields=True):
     """The integration API counts in whole pages: it begins with the first row of one, whatever row it is asked for."""
     tells_asked_offset: bool = True
     """Then, too, it says the offset that it was asked for."""
+    refuses_odd_offsets: bool = False
+    """The integration API takes the offsets of whole pages only."""
     lists_derived: bool = True
     """Otherwise the integration API leaves out the names of devices and clients, as v2 always does."""
     expired_answer: ExpiredAnswer = ExpiredAnswer.UNAUTHORIZED

@@ -380,6 +380,19 @@ def test_a_controller_that_counts_in_whole_pages_is_listed_in_those(
     assert listings(controller) - before == 3
 
 
+def test_a_controller_that_refuses_pages_which_overlap_is_listed_in_others(
+    controller: Controller, open_store: OpenStore, deadline: Deadline
+) -> None:
+    rows = [controller.add_row(f"host-{number}.example.com", "A", "192.0.2.1") for number in range(500)]
+    controller.quirks.refuses_odd_offsets = True
+    store = open_store(controller, api="integration")
+
+    assert [record.name for record in store.list_records(deadline).records] == [row.name for row in rows]
+    before = listings(controller)
+    assert len(store.list_records(deadline).records) == 500
+    assert listings(controller) - before == 3
+
+
 def listings(controller: Controller) -> int:
     return calls(controller, "list")
 
