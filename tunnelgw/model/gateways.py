@@ -58,6 +58,16 @@ class ListenerTls(Part, frozen=True):
     options: dict[str, str] = {}
 
 
+class ListenerFilter(Part, frozen=True):
+    """Of requests before they are routed; what it does is not read, since none is served."""
+
+    type: str
+
+
+class ListenerFilters(Part, frozen=True):
+    requests: tuple[ListenerFilter, ...] = ()
+
+
 class Listener(Part, frozen=True):
     """Of a Gateway or a ListenerSet."""
 
@@ -67,11 +77,14 @@ class Listener(Part, frozen=True):
     hostname: str = ""
     tls: ListenerTls | None = None
     allowed_routes: AllowedRoutes = AllowedRoutes()
+    filters: ListenerFilters = ListenerFilters()
 
 
 class GatewayAddress(Part, frozen=True):
     value: str = ""
     type: str = "IPAddress"
+    routability: str = ""
+    """From where it is to be reached; empty: from wherever it may be."""
 
 
 class Infrastructure(Part, frozen=True):

@@ -155,15 +155,27 @@ class Retry(Part, frozen=True):
 
 
 class CookieConfig(Part, frozen=True):
+    name: str | None = None
+    path: str = "/"
     lifetime_type: str = "Session"
 
 
+class HeaderConfig(Part, frozen=True):
+    name: str | None = None
+
+
 class SessionPersistence(Part, frozen=True):
+    """Until Gateway API v1.6 with `session_name`, `idle_timeout` and `cookie_config`, since then with `cookie` and
+    `header` instead.
+    """
+
     session_name: str | None = None
     absolute_timeout: str | None = None
     idle_timeout: str | None = None
     type: str = "Cookie"
     cookie_config: CookieConfig | None = None
+    cookie: CookieConfig | None = None
+    header: HeaderConfig | None = None
 
 
 class RouteRule(Part, frozen=True):

@@ -134,9 +134,9 @@ def _requested(wanted: tuple[GatewayAddress, ...], setup: GatewaySetup, offer: _
 
 def _each_once(wanted: tuple[GatewayAddress, ...]) -> tuple[GatewayAddress, ...]:
     """The API takes an address twice if it is spelled otherwise."""
-    found: dict[tuple[str, str | int], GatewayAddress] = {}
+    found: dict[tuple[str, str, str | int], GatewayAddress] = {}
     for place, address in enumerate(wanted):
-        found.setdefault((address.type, plain_address(address.value) or place), address)
+        found.setdefault((address.type, address.routability, plain_address(address.value) or place), address)
     return tuple(found.values())
 
 
@@ -144,7 +144,7 @@ def _granted(wanted: tuple[GatewayAddress, ...], free: dict[str, list[str]]) -> 
     """What each wanted address becomes, by its place. Who asks for no special one gets what the others leave."""
     granted: dict[int, str] = {}
     for place, address in sorted(enumerate(wanted), key=lambda item: not item[1].value):
-        values = free[address.type]
+        values = [] if address.routability else free[address.type]
         found = next((value for value in values if not address.value or same_address(value, address.value)), None)
         if found is not None:
             values.remove(found)
@@ -153,6 +153,9 @@ def _granted(wanted: tuple[GatewayAddress, ...], free: dict[str, list[str]]) -> 
 
 
 def _refusals(refused: list[GatewayAddress], setup: GatewaySetup, offer: _Offer) -> tuple[Finding, ...]:
+    if scopes := dict.fromkeys(address.routability for address in refused if address.routability):
+        message = f"routability {', '.join(scopes)} cannot be promised, want none"
+        return (false(ConditionType.PROGRAMMED, Reason.ADDRESS_NOT_USABLE, message),)
     if unusable := [address.value for address in refused if address.value]:
         pool = setup.direct.addresses if setup.direct else ()
         known = tuple(dict.fromkeys(pool + offer.ips + _tunnel_names(setup) + offer.hostnames))

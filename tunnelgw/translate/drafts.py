@@ -146,6 +146,10 @@ def _refusal(listener: Listener) -> Finding | None:
     if problem := selectors.problem_of(route_namespaces(listener)):
         message = f"allowedRoutes.namespaces: {problem}; no route can attach"
         return false(ConditionType.ACCEPTED, Reason.UNSUPPORTED_VALUE, message)
+    if filters := listener.filters.requests:
+        types = ", ".join(dict.fromkeys(entry.type for entry in filters))
+        message = f"filters.requests: {types} cannot be served, and no request may pass without; use filters of routes"
+        return false(ConditionType.ACCEPTED, Reason.UNSUPPORTED_VALUE, message)
     return None
 
 

@@ -65,7 +65,7 @@ def claim(view: View, key: Key) -> Claim | None:
         return None
     pool = setup.direct.addresses
     wanted = gateway.spec.addresses or (GatewayAddress(),)
-    values = [address.value for address in wanted if address.type == "IPAddress"]
+    values = [address.value for address in wanted if address.type == "IPAddress" and not address.routability]
     return Claim(key, setup.class_name, pool, _of(pool, values), values.count(""), _of(pool, gateway.held))
 
 

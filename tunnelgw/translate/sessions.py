@@ -4,8 +4,8 @@ from hashlib import blake2s
 
 from proxy import document
 from tunnelgw.model.part import Part
-from tunnelgw.model.routes import SessionPersistence
-from tunnelgw.translate.parts import carry
+from tunnelgw.model.routes import CookieConfig, HeaderConfig, SessionPersistence
+from tunnelgw.translate.parts import carry, excerpt
 from tunnelgw.translate.remarks import Remarks
 
 
@@ -25,10 +25,13 @@ def persistence_of(
     """`rule` says which rule it is among all of the world."""
     if policy is None:
         return document.UNSET
-    name = policy.session_name
-    if not name and policy.type == "Cookie":
+    is_cookie = policy.type == "Cookie"
+    cookie = policy.cookie or policy.cookie_config or CookieConfig()
+    name = policy.session_name or (cookie if is_cookie else policy.header or HeaderConfig()).name
+    if not name and is_cookie:
         # Rules of one host must not share a cookie: each would end the sessions of the others.
         name = f"tunnelgw-{blake2s(rule.encode(), digest_size=4).hexdigest()}"
-    lifetime_type = policy.cookie_config.lifetime_type if policy.cookie_config else "Session"
-    flat = _Flat(name or None, policy.absolute_timeout, policy.idle_timeout, policy.type, lifetime_type)
+    if cookie.path != "/":
+        remarks.unsupported.append(f"sessionPersistence.cookie.path: {excerpt(cookie.path)} is not served, want /")
+    flat = _Flat(name or None, policy.absolute_timeout, policy.idle_timeout, policy.type, cookie.lifetime_type)
     return carry(flat, document.SessionPersistence, "sessionPersistence", remarks) or document.UNSET
