@@ -18,7 +18,7 @@ from tunnelgw.translate.settings import fit
 from tunnelgw.translate.verdicts import BEFORE, NOT_READ, ClassVerdict, false, true
 
 BUNDLE_VERSION = "gateway.networking.k8s.io/bundle-version"
-SUPPORTED_VERSIONS = ("v1.4.", "v1.5.", "v1.6.")
+SUPPORTED_VERSIONS = ("v1.4.", "v1.5.", "v1.6.", "v1.7.")
 """Releases of Gateway API whose objects are understood: those whose kinds we read are all served as v1."""
 
 _CRDS = ("gatewayclasses", "gateways", "httproutes", "grpcroutes")
