@@ -19,6 +19,7 @@ SUPPORTED = tuple(
             "GatewayHTTPListenerIsolation",
             "GatewayHTTPSListenerDetectMisdirectedRequests",
             "GatewayPort8080",
+            "GatewayRouteHostnameIntersectionPrecedence",
             "GatewayStaticAddresses",
             "HTTPRoute",
             "HTTPRoute303RedirectStatusCode",

@@ -1,6 +1,7 @@
 """All that a route comes to: what is told to each of its parents, and what it is in the documents of data planes."""
 
 from collections.abc import Iterable
+from functools import partial
 from typing import NamedTuple
 
 from proxy import document
@@ -10,9 +11,10 @@ from tunnelgw.model.meta import Key
 from tunnelgw.model.part import Part
 from tunnelgw.model.refs import GATEWAY_API, ParentRef
 from tunnelgw.model.routes import GrpcRoute, HttpRoute, Route
+from tunnelgw.translate import hostnames
 from tunnelgw.translate.attach import Attachment, Refusal, attach
 from tunnelgw.translate.backends import BackendId
-from tunnelgw.translate.listeners import Parent, parent
+from tunnelgw.translate.listeners import Entrance, Parent, parent
 from tunnelgw.translate.names import created_at, short
 from tunnelgw.translate.queries import View
 from tunnelgw.translate.rules import RouteContent, RouteId, route_content
@@ -29,7 +31,7 @@ class PlanePart(Part, frozen=True):
 
     data_plane: str
     routes: tuple[document.Route, ...]
-    """Several where listeners differ in the hosts or the rules that they have of it."""
+    """Several where listeners differ in the rules that they have of it."""
     backends: tuple[BackendId, ...]
 
 
@@ -108,35 +110,40 @@ class _Group(NamedTuple):
     """Listeners for which the route is the same."""
 
     content: RouteContent
-    hostnames: tuple[str, ...]
-    listeners: list[str]
+    entrances: list[Entrance]
 
 
 def _plane(plane: str, route: Route, id_: ObjectId, bonds: list[_Bond]) -> PlanePart:
     groups: list[_Group] = []
     for _, content, attachment in bonds:
         for group in groups:
-            if group.hostnames == attachment.hostnames and group.content.rules == content.rules:
-                group.listeners.extend(attachment.entrance.documents)
+            if group.content.rules == content.rules:
+                group.entrances.append(attachment.entrance)
                 break
         else:
-            groups.append(_Group(content, attachment.hostnames, [*attachment.entrance.documents]))
+            groups.append(_Group(content, [attachment.entrance]))
     routes = tuple(_document_route(route, id_, place, group) for place, group in enumerate(groups))
     backends = dict.fromkeys(name for group in groups for name in group.content.backends)
     return PlanePart(plane, routes, tuple(backends))
 
 
 def _document_route(route: Route, id_: ObjectId, place: int, group: _Group) -> document.Route:
+    listeners = tuple(name for entrance in group.entrances for name in entrance.documents)
     # Routes of one age are ranked by name, and `#` sorts before all that a name of an object can have.
-    name = str(id_.key) if place == 0 else f"{id_.key}#{group.listeners[0]}"
+    name = str(id_.key) if place == 0 else f"{id_.key}#{listeners[0]}"
     return document.Route(
         name=short(name),
         kind="grpc" if id_.kind is Kind.GRPC_ROUTE else "http",
         created_at=created_at(route.metadata.creation_timestamp),
-        hostnames=() if "" in group.hostnames else group.hostnames,
-        listeners=tuple(group.listeners),
+        hostnames=tuple(filter(partial(_has_listener, group.entrances), dict.fromkeys(route.spec.hostnames))),
+        listeners=listeners,
         rules=group.content.rules,
     )
+
+
+def _has_listener(entrances: Iterable[Entrance], hostname: str) -> bool:
+    """A hostname stays as it is written, since routes are ranked by that. What a listener lacks it does not get."""
+    return any(hostnames.intersection(entrance.hostname, hostname) is not None for entrance in entrances)
 
 
 def _hosts(bonds: Iterable[_Bond]) -> tuple[TunnelHost, ...]:
