@@ -40,4 +40,4 @@ def _tls(spec: BackendSpec, ca: str | document.Unset) -> document.BackendTLS | d
     """With https alone, the target must prove its own name to the system's authorities."""
     if spec.tls:
         return document.BackendTLS(spec.tls.hostname, ca)
-    return document.BackendTLS(spec.host.lower()) if spec.protocol == "https" else document.UNSET
+    return document.BackendTLS(spec.host.lower().removesuffix(".")) if spec.protocol == "https" else document.UNSET

@@ -354,6 +354,8 @@ SMALL: list[tuple[Kind, dict[str, Any]]] = [
     (Kind.GATEWAY_CONFIG, {"direct": {"addresses": ["192.0.2.1"]}, "tunnelTokenSecretRef": {"name": "a"}}),
     (Kind.BACKEND, {"host": "192.0.2.1", "port": 80}),
     (Kind.BACKEND, {"host": "2001:db8::1", "port": 80}),
+    (Kind.BACKEND, {"host": "nas.example.", "port": 80}),
+    (Kind.BACKEND, {"host": "nas.example..", "port": 80}),
     (Kind.BACKEND, {"host": "a", "port": 80, "tls": {"hostname": "a"}}),
 ]
 

@@ -110,7 +110,7 @@ GATEWAY_CONFIG = Fields(
 )
 BACKEND = Fields(
     {
-        "host": Text(1, 253, rf"[0-9A-Fa-f:.]+|{_LABEL}(\.{_LABEL})*", "a domain name or an IP address"),
+        "host": Text(1, 253, rf"[0-9A-Fa-f:.]+|{_LABEL}(\.{_LABEL})*\.?", "a domain name or an IP address"),
         "port": PORT,
         "protocol": Text(words=("http", "h2c", "https"), default="http"),
         "tls": Fields({"hostname": PRECISE_HOSTNAME, "caCertificate": Text(1, 65536)}, "hostname"),
