@@ -29,7 +29,7 @@ test: $(VENV)/development ## run all tests; builds the real external-dns, etcd, 
 	$(BIN)/python -m pytest $(PYTEST_ARGS)
 
 conformance: $(VENV)/development ## run the conformance suite of Gateway API against controller and proxy, all that we claim; needs Linux and Go
-	tests/programs/install.py conformance etcd kube-apiserver gateway-api-crds >/dev/null
+	tests/programs/install.py conformance etcd kube-apiserver conformance-crds >/dev/null
 	$(BIN)/python -m tests.conformance $(CONFORMANCE_ARGS)
 
 lint: $(VENV)/development ## style, types, layers, and that generated files are up to date

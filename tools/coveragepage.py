@@ -16,8 +16,8 @@ _INTRODUCTION = """\
 
 # What Gateway API asks, and the cases that answer
 
-What [Gateway API](https://gateway-api.sigs.k8s.io) v1.6 asks of a controller, row by row, with the golden cases that
-hold it: objects in, and the statuses, the proxy's document and the fate of requests that must come of them, one
+What [Gateway API](https://gateway-api.sigs.k8s.io) v1.6 and v1.7 ask of a controller, row by row, with the golden cases
+that hold it: objects in, and the statuses, the proxy's document and the fate of requests that must come of them, one
 question a file. Rows that take more than objects to try name another test; those that are never said or done say why.
 """
 

@@ -13,7 +13,7 @@ from tests.conformance.namespace import NotPossible, entering, set_up
 from tests.conformance.results import Summary, read_results
 from tests.conformance.rig import CLASS, ENVIRONMENT, UNUSABLE_ADDRESS, USABLE_ADDRESS, ready_rig
 from tests.kube.kubeenv import MissingProgram, find_program, find_programs
-from tests.programs.install import GATEWAY_API_VERSION
+from tests.programs.install import CONFORMANCE_GATEWAY_API_VERSION
 
 PROFILES = ("GATEWAY-HTTP", "GATEWAY-GRPC")
 CORE = ("GRPCRoute", "Gateway", "HTTPRoute", "ReferenceGrant")
@@ -34,7 +34,7 @@ def main() -> int:
     options = _parser().parse_args()
     if not options.inside:
         try:
-            for name in ("conformance", "gateway-api-crds"):
+            for name in ("conformance", "conformance-crds"):
                 find_program(name)
             find_programs()
             command = entering([sys.executable, "-m", "tests.conformance", "--inside", *sys.argv[1:]])
@@ -43,7 +43,9 @@ def main() -> int:
             return NOT_POSSIBLE
         os.execvp(command[0], command)
     set_up()
-    print(f"running the conformance suite of Gateway API {GATEWAY_API_VERSION}: see {options.out}", flush=True)
+    print(
+        f"running the conformance suite of Gateway API {CONFORMANCE_GATEWAY_API_VERSION}: see {options.out}", flush=True
+    )
     summary = _run(options)
     for name in (*summary.failed, *summary.failed_cases):
         print(f"FAIL {name}")
@@ -84,7 +86,7 @@ def _run(options: argparse.Namespace) -> Summary:
                 stderr=subprocess.STDOUT,
                 check=False,
             ).returncode
-        summary = read_results(log, GATEWAY_API_VERSION, exit_code, time.monotonic() - began_s)
+        summary = read_results(log, CONFORMANCE_GATEWAY_API_VERSION, exit_code, time.monotonic() - began_s)
         summary.is_quiet, summary.status_writes = rig.is_quiet(), rig.status_writes()
     (out / "summary.json").write_bytes(msgspec.json.format(msgspec.json.encode(summary), indent=1) + b"\n")
     if exit_code and not summary.failed:

@@ -91,7 +91,7 @@ def ready_rig(out: Path, programs: Programs, node: Path) -> Iterator[Rig]:
     with ExitStack() as stack:
         environment = stack.enter_context(running(out / "kube", programs))
         admin = stack.enter_context(KubeApi(environment))
-        cluster = Cluster(environment, admin, out)
+        cluster = Cluster(environment, admin, out, release="conformance-crds")
         _make_class(cluster)
         ready = out / "node.ready"
         ready.unlink(missing_ok=True)

@@ -19,6 +19,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
+import zipfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
@@ -30,8 +31,9 @@ KUBERNETES_VERSION = "1.36.3"
 H2SPEC_VERSION = "2.2.1"
 CONNECT_CONFORMANCE_VERSION = "1.0.7"
 HELM_VERSION = "4.3.1"
-GATEWAY_API_VERSION = "1.6.1"
+GATEWAY_API_VERSION = "1.7.0"
 OLD_GATEWAY_API_VERSION = "1.1.0"  # the oldest that serves GRPCRoute as v1
+CONFORMANCE_GATEWAY_API_VERSION = "1.6.1"  # the newest whose suite needs no module that cannot be fetched
 CONFORMANCE_SOURCES = Path(__file__).resolve().parent.parent / "conformance" / "suite"
 LONGEST_ERROR_LINES = 40
 
@@ -60,6 +62,16 @@ def download(module: str, cwd: Path) -> dict[str, str]:
     """Where the module cache keeps `module` (`path@version`): keys `Dir` and `GoMod`."""
     found: dict[str, str] = json.loads(go("mod", "download", "-json", module, cwd=cwd))
     return found
+
+
+def archive_of(module: str, cwd: Path) -> Path:
+    """`module` as it was published, whatever Go it wants."""
+    asked = ["go", "mod", "download", "-json", module]
+    done = subprocess.run(asked, cwd=cwd, capture_output=True, text=True, check=False)
+    found = json.loads(done.stdout or "{}")
+    if "Zip" not in found:
+        sys.exit(f"{done.stderr}[install] `{' '.join(asked)}` failed: {found.get('Error', 'see the lines above')}")
+    return Path(found["Zip"])
 
 
 def build_external_dns(work: Path, program: Path) -> None:
@@ -119,13 +131,16 @@ def build_helm(work: Path, program: Path) -> None:
 
 
 def copy_gateway_api_crds(version: str, work: Path, crds: Path) -> None:
-    """Folders `standard` and `experimental`."""
-    module = Path(download(f"sigs.k8s.io/gateway-api@v{version}", work)["Dir"])
+    """Folders `standard` and `experimental`. Read from the archive, since Go unpacks none that wants a newer Go."""
     crds.mkdir()
-    for channel in ("standard", "experimental"):
-        (crds / channel).mkdir()
-        for manifest in (module / "config" / "crd" / channel).glob("*.yaml"):
-            shutil.copyfile(manifest, crds / channel / manifest.name)
+    module = f"sigs.k8s.io/gateway-api@v{version}"
+    with zipfile.ZipFile(archive_of(module, work)) as archive:
+        for channel in ("standard", "experimental"):
+            (crds / channel).mkdir()
+            folder = f"{module}/config/crd/{channel}/"
+            for name in archive.namelist():
+                if name.startswith(folder) and name.endswith(".yaml"):
+                    (crds / channel / name.removeprefix(folder)).write_bytes(archive.read(name))
 
 
 def build_conformance(work: Path, built: Path) -> None:
@@ -153,11 +168,15 @@ TOOLS: dict[str, tuple[str, Callable[[Path, Path], None]]] = {
     "kube-apiserver": (KUBERNETES_VERSION, partial(build_of_kubernetes, "kube-apiserver")),
     "kubectl": (KUBERNETES_VERSION, partial(build_of_kubernetes, "kubectl")),
     "gateway-api-crds": (GATEWAY_API_VERSION, partial(copy_gateway_api_crds, GATEWAY_API_VERSION)),
+    "conformance-crds": (
+        CONFORMANCE_GATEWAY_API_VERSION,
+        partial(copy_gateway_api_crds, CONFORMANCE_GATEWAY_API_VERSION),
+    ),
     "old-gateway-api-crds": (OLD_GATEWAY_API_VERSION, partial(copy_gateway_api_crds, OLD_GATEWAY_API_VERSION)),
     "h2spec": (H2SPEC_VERSION, build_h2spec),
     "connect-conformance": (CONNECT_CONFORMANCE_VERSION, build_connect_conformance),
     "helm": (HELM_VERSION, build_helm),
-    "conformance": (f"{GATEWAY_API_VERSION}-{state_of(CONFORMANCE_SOURCES)}", build_conformance),
+    "conformance": (f"{CONFORMANCE_GATEWAY_API_VERSION}-{state_of(CONFORMANCE_SOURCES)}", build_conformance),
 }
 
 

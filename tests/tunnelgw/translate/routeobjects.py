@@ -155,6 +155,12 @@ SESSIONS = parts(
     idleTimeout=DURATIONS,
     type=words("Cookie", "Header"),
     cookieConfig=parts(lifetimeType=words("Session", odd=("Permanent", "Wish"))),
+    cookie=parts(
+        name=words("basket", odd=("two words", "")),
+        path=words("/", odd=("/x", "")),
+        lifetimeType=words("Session", odd=("Permanent", "Wish")),
+    ),
+    header=parts(name=words("X-Session", odd=("two words", ""))),
 )
 _RULE: dict[str, st.SearchStrategy[Any]] = {
     "name": words("", odd=("same", "\x00")),

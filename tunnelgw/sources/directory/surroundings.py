@@ -8,7 +8,7 @@ from tunnelgw.model.meta import Object, ObjectMeta
 from tunnelgw.model.refs import GATEWAY_API
 from tunnelgw.model.snapshot import Entry
 
-BUNDLE_VERSION = "v1.6.1"
+BUNDLE_VERSION = "v1.7.0"
 """The version of Gateway API whose rules `schema` has."""
 
 

@@ -8,7 +8,14 @@ from typing import Any
 
 from tunnelgw.model.kinds import Kind
 
-_CA = {"group": "", "kind": "ConfigMap", "name": "ca"}
+_CA: dict[str, Any] = {"group": "", "kind": "ConfigMap", "name": "ca"}
+_BUNDLE: dict[str, Any] = {"group": "certificates.k8s.io", "kind": "ClusterTrustBundle", "name": "ca"}
+_TRUSTS: list[dict[str, Any]] = [
+    {},
+    {"caCertificateRefs": []},
+    {"caCertificateRefs": [], "wellKnownCACertificates": "System"},
+    {"caCertificateRefs": [_CA], "wellKnownCACertificates": "System"},
+]
 _LISTENER = {
     "name": "https",
     "hostname": "*.example.org",
@@ -28,6 +35,7 @@ _LISTENER = {
 }
 _HEADERS = {"set": [{"name": "a", "value": "b"}], "add": [{"name": "c", "value": "d"}], "remove": ["e"]}
 _BACKEND = {"name": "web", "port": 80}
+_XBACKEND = {"group": "gateway.networking.x-k8s.io", "kind": "XBackend"}
 _ADDRESSES: list[list[dict[str, str]]] = [
     [{}],
     [{}, {}],
@@ -36,6 +44,16 @@ _ADDRESSES: list[list[dict[str, str]]] = [
     [{"type": "Hostname"}],
     [{"type": "Foo"}],
     [{"type": "example.org/own", "value": "x"}],
+    [{"routability": ""}],
+    [{"routability": "Cluster"}],
+    [{"routability": "Internet"}],
+    [{"routability": "example.org/a b"}],
+    [{"routability": "example.org/a/b"}],
+    [{"routability": "example.org/"}],
+    [{"routability": "k8s.io/a"}],
+    [{"routability": "x.k8s.io/a"}],
+    [{"routability": "xk8s.io/a"}],
+    [{"routability": "K8S.io/a"}],
 ]
 _HTTP_FILTERS: list[Any] = [
     {"type": "RequestHeaderModifier", "requestHeaderModifier": _HEADERS},
@@ -82,11 +100,24 @@ _REDIRECT = {
     },
 }
 _PERSISTENCE = {
-    "sessionName": "s",
     "absoluteTimeout": "1h",
     "type": "Cookie",
-    "cookieConfig": {"lifetimeType": "Permanent"},
+    "cookie": {"name": "s", "path": "/", "lifetimeType": "Permanent"},
 }
+_PERSISTENCES: list[dict[str, Any]] = [
+    {},
+    {"cookie": {}},
+    {"cookie": {"lifetimeType": "Permanent"}},
+    {"cookie": {"name": ""}},
+    {"cookie": {"name": "a b"}},
+    {"header": {"name": "a"}},
+    {"type": "Header"},
+    {"type": "Header", "cookie": {}},
+    {"type": "Header", "header": {}},
+    {"type": "Header", "header": {"name": "a"}},
+    {"sessionName": "s", "cookie": {}},
+    {"cookie": {}, "cookieConfig": {}},
+]
 _PARENTS = [{"name": "gw", "sectionName": "a", "namespace": "infra"}, {"name": "other", "port": 443}]
 _DOORS = {
     "tunnelID": "01234567-89ab-cdef-0123-456789abcdef",
@@ -131,8 +162,14 @@ FULL: list[tuple[Kind, dict[str, Any]]] = [
         Kind.GATEWAY,
         {
             "gatewayClassName": "tunnel",
-            "listeners": [_LISTENER, {"name": "http", "port": 80, "protocol": "HTTP"}],
-            "addresses": [{"value": "192.0.2.1"}, {"type": "Hostname", "value": "a.example.org"}],
+            "listeners": [
+                {**_LISTENER, "filters": {"requests": _HTTP_FILTERS[6:8]}},
+                {"name": "http", "port": 80, "protocol": "HTTP"},
+            ],
+            "addresses": [
+                {"value": "192.0.2.1"},
+                {"type": "Hostname", "value": "a.example.org", "routability": "Cluster"},
+            ],
             "infrastructure": {
                 "labels": {"example.org/a": "b"},
                 "annotations": {"c": "d"},
@@ -264,8 +301,13 @@ SMALL: list[tuple[Kind, dict[str, Any]]] = [
     (Kind.HTTP_ROUTE, {"rules": [{"timeouts": {"request": "1s", "backendRequest": "1m"}}]}),
     (Kind.HTTP_ROUTE, {"rules": [{"timeouts": {"request": "0s", "backendRequest": "1m"}}]}),
     (Kind.HTTP_ROUTE, {"rules": [{"timeouts": {"request": "1m1ms", "backendRequest": "60s1ms"}}]}),
-    (Kind.HTTP_ROUTE, {"rules": [{"sessionPersistence": {"cookieConfig": {"lifetimeType": "Permanent"}}}]}),
-    (Kind.HTTP_ROUTE, {"rules": [{"sessionPersistence": {"type": "Header", "cookieConfig": {}}}]}),
+    *((Kind.HTTP_ROUTE, {"rules": [{"sessionPersistence": persistence}]}) for persistence in _PERSISTENCES),
+    *((Kind.HTTP_ROUTE, {"rules": [{"retry": retry}]}) for retry in ({}, {"attempts": 0}, {"attempts": -1})),
+    (
+        Kind.HTTP_ROUTE,
+        {"rules": [{"backendRefs": [{**_XBACKEND, "name": "x"}, {**_XBACKEND, "name": "x", "port": 1}]}]},
+    ),
+    (Kind.HTTP_ROUTE, {"rules": [{"backendRefs": [{**_XBACKEND, "name": "x"}]}]}),
     (Kind.HTTP_ROUTE, {"rules": [{"backendRefs": [{"name": "web"}]}]}),
     *(
         (Kind.HTTP_ROUTE, {"rules": [{"matches": [{"path": {"type": kind, "value": value}}]}]})
@@ -308,6 +350,11 @@ SMALL: list[tuple[Kind, dict[str, Any]]] = [
             [{"name": "a", "port": 80, "protocol": "example.org/own", "hostname": "a.example.org"}],
             [{"name": "a", "port": 80, "protocol": "a_b"}],
             [{"name": "a", "port": 80, "protocol": "HTTP", "allowedRoutes": {"namespaces": {}}}],
+            [{"name": "a", "port": 80, "protocol": "HTTP", "filters": {"requests": _HTTP_FILTERS[:1]}}],
+            *(
+                [{"name": "a", "port": 80, "protocol": each, "filters": {}}]
+                for each in ("HTTP", "TCP", "example.org/own")
+            ),
         )
     ),
     *(
@@ -336,7 +383,24 @@ SMALL: list[tuple[Kind, dict[str, Any]]] = [
             ],
         )
     ),
-    (Kind.BACKEND_TLS_POLICY, {"targetRefs": [{**_CA, "kind": "Service"}], "validation": {"hostname": "a.b"}}),
+    *(
+        (
+            Kind.BACKEND_TLS_POLICY,
+            {"targetRefs": [{**_CA, "kind": "Service"}], "validation": dict(trust, hostname="a.b")},
+        )
+        for trust in _TRUSTS
+    ),
+    *(
+        (
+            Kind.GATEWAY,
+            {
+                "gatewayClassName": "c",
+                "listeners": [{"name": "a", "port": 80, "protocol": "HTTP"}],
+                "tls": {"frontend": {"default": {"validation": {"caCertificateRefs": [{**_BUNDLE, **space}]}}}},
+            },
+        )
+        for space in ({}, {"namespace": "a"})
+    ),
     (Kind.GATEWAY_CLASS_CONFIG, {}),
     (Kind.GATEWAY_CLASS_CONFIG, {"publish": "Tunnel", "direct": {"addresses": ["192.0.2.1"]}}),
     (Kind.GATEWAY_CLASS_CONFIG, {"publish": "Direct", "tunnelID": _DOORS["tunnelID"]}),

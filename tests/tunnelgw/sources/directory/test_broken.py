@@ -36,6 +36,10 @@ def laughs() -> str:
             route().replace("hostnames", "hostname"),
             "web.yaml:7: spec.hostname is not a field that there is, did you mean hostnames?",
         ),
+        (
+            route() + "  rules: [{sessionPersistence: {sessionName: sid}}]\n",
+            "spec.rules[0].sessionPersistence.sessionName is not a field that there is, did you mean cookie.name or",
+        ),
         (route().replace("  name: web", "  name: Web"), "web.yaml:4: metadata.name 'Web' is not a name"),
         (route().replace("  name: web", "  generateName: web"), "web.yaml:3: metadata.name is missing"),
         (route("w" * 254), "web.yaml:4: metadata.name has 254 characters, more than 253"),

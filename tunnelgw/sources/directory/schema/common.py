@@ -23,7 +23,9 @@ PRECISE_HOSTNAME: Final = Text(1, 253, SUBDOMAIN, "a domain name in lower case")
 HOSTNAME: Final = Text(1, 253, rf"(\*\.)?{SUBDOMAIN}", "a domain name in lower case, with '*.' before it or not")
 PORT: Final = Number(1, 65535)
 DURATION: Final = Text(0, None, r"([0-9]{1,5}(h|m|s|ms)){1,4}", "a duration such as 1m30s")
-HEADER_NAME: Final = Text(1, 256, r"[A-Za-z0-9!#$%&'*+\-.^_`|~]+", "a name of a header field")
+_FIELD_NAME: Final = r"[A-Za-z0-9!#$%&'*+\-.^_`|~]+"
+HEADER_NAME: Final = Text(1, 256, _FIELD_NAME, "a name of a header field")
+COOKIE_NAME: Final = Text(1, 256, _FIELD_NAME, "a name of a cookie")
 HEADER_VALUE: Final = Text(1, 4096, r"[!-~]+([\t ][!-~]+)*", "a value of a header field")
 """What the API's own expression takes; that one has `[\t ]?`, over which `re` would think for years."""
 
@@ -46,6 +48,7 @@ PARENT_GATEWAY: Final = Fields(
     {"group": group(GATEWAY_API), "kind": kind("Gateway"), "name": NAME, "namespace": NAMESPACE}, "name"
 )
 OPTIONS: Final = Table(Text(0, 4096), 16)
+_XBACKEND: Final = ("gateway.networking.x-k8s.io", "XBackend")
 
 
 def needs_by(told_by: str, field_of: dict[str, str]) -> Callable[[Any], str | None]:
@@ -61,9 +64,12 @@ def needs_by(told_by: str, field_of: dict[str, str]) -> Callable[[Any], str | No
     return rule
 
 
-def port_of_service(value: Any) -> str | None:
-    if (value["group"], value["kind"]) == ("", "Service") and "port" not in value:
+def port_of_reference(value: Any) -> str | None:
+    target = (value["group"], value["kind"])
+    if target == ("", "Service") and "port" not in value:
         return "port is missing, which a reference to a Service needs"
+    if target == _XBACKEND and "port" in value:
+        return "port is not for a reference to an XBackend"
     return None
 
 

@@ -15,7 +15,7 @@ from tunnelgw.sources.directory.schema.common import (
     group,
     kind,
     needs_by,
-    port_of_service,
+    port_of_reference,
 )
 from tunnelgw.sources.directory.schema.shapes import Fields, Flag, Items, Number, Shape, Text
 
@@ -27,7 +27,7 @@ BACKEND_FIELDS: Final[dict[str, Shape]] = {
     "namespace": NAMESPACE,
     "port": PORT,
 }
-_BACKEND: Final = Fields(BACKEND_FIELDS, "name", rules=[port_of_service])
+_BACKEND: Final = Fields(BACKEND_FIELDS, "name", rules=[port_of_reference])
 
 
 def _one_of_share(mirror: Any) -> str | None:
@@ -120,7 +120,7 @@ _SHAPES: dict[str, tuple[str, Shape]] = {
                         "allowedResponseHeaders": _ALLOWED,
                     }
                 ),
-                "forwardBody": Fields({"maxSize": Number()}),
+                "forwardBody": Fields({"maxSize": Number(0)}),
             },
             "backendRef",
             "protocol",
@@ -158,4 +158,5 @@ def _once(items: Any) -> str | None:
 
 
 HTTP: Final = filters(_SHAPES)
+LISTENER: Final = filters(("ExternalAuth", "ExtensionRef"))
 GRPC: Final = filters(("RequestHeaderModifier", "ResponseHeaderModifier", "RequestMirror", "ExtensionRef"))

@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from tunnelgw.model.refs import GATEWAY_API
+from tunnelgw.sources.directory.schema import filters
 from tunnelgw.sources.directory.schema.common import (
     ADDRESS_TYPE,
     CONTROLLER,
@@ -39,6 +40,8 @@ def _listener(value: Any) -> str | None:
         return "tls.mode is missing, which protocol TLS needs"
     if protocol in ("TCP", "UDP") and value.get("hostname"):
         return f"hostname is not for protocol {protocol}"
+    if protocol not in ("HTTP", "HTTPS") and "filters" in value:
+        return f"filters are not for protocol {protocol}"
     return None
 
 
@@ -69,6 +72,7 @@ def _distinct_addresses(addresses: Any) -> str | None:
 
 
 _HOSTNAME = re.compile(rf"(\*\.)?{SUBDOMAIN}")
+_ROUTABILITY = rf"|Cluster|(?!([^/]*\.)?k8s\.io/){SUBDOMAIN}/.+"
 
 
 def _address(address: Any) -> str | None:
@@ -97,6 +101,15 @@ def _keys(table: Any) -> str | None:
 
 
 _LONGEST_PREFIX = 253
+
+
+def _bundles(refs: Any) -> str | None:
+    if any(
+        (ref["group"], ref["kind"]) == ("certificates.k8s.io", "ClusterTrustBundle") and "namespace" in ref
+        for ref in refs
+    ):
+        return "namespace is not for references to a ClusterTrustBundle"
+    return None
 
 
 def _selector() -> Fields:
@@ -132,6 +145,7 @@ _LISTENER = Fields(
             rules=[_certificates],
         ),
         "allowedRoutes": _ALLOWED_ROUTES,
+        "filters": Fields({"requests": filters.LISTENER}),
     },
     "name",
     "port",
@@ -153,7 +167,7 @@ _VALIDATION = Fields(
     {
         "validation": Fields(
             {
-                "caCertificateRefs": Items(OBJECT_REF, 1, 16),
+                "caCertificateRefs": Items(OBJECT_REF, 1, 16, rules=[_bundles]),
                 "mode": Text(words=("AllowValidOnly", "AllowInsecureFallback"), default="AllowValidOnly"),
             },
             "caCertificateRefs",
@@ -169,6 +183,7 @@ GATEWAY = Fields(
                 {
                     "type": Text(1, 253, ADDRESS_TYPE, "a type of address", default="IPAddress"),
                     "value": Text(0, 253),
+                    "routability": Text(0, 253, _ROUTABILITY, "Cluster or a word such as example.org/name"),
                 },
                 rules=[_address],
             ),

@@ -32,7 +32,7 @@ REFERENCE_GRANT = Fields(
 
 
 def _authorities(validation: Any) -> str | None:
-    if bool(validation.get("caCertificateRefs")) == ("wellKnownCACertificates" in validation):
+    if ("caCertificateRefs" in validation) == ("wellKnownCACertificates" in validation):
         return "exactly one of caCertificateRefs and wellKnownCACertificates must be there"
     return None
 
@@ -50,7 +50,7 @@ BACKEND_TLS_POLICY = Fields(
         "validation": Fields(
             {
                 "hostname": PRECISE_HOSTNAME,
-                "caCertificateRefs": Items(LOCAL_REF, 0, 8),
+                "caCertificateRefs": Items(LOCAL_REF, 1, 8),
                 "wellKnownCACertificates": Text(1, 253, _WELL_KNOWN, "System or a name such as example.org/name"),
                 "subjectAltNames": Items(
                     Fields(

@@ -6,6 +6,7 @@ from typing import Any, Final
 from tunnelgw.model.refs import GATEWAY_API
 from tunnelgw.sources.directory.schema import filters
 from tunnelgw.sources.directory.schema.common import (
+    COOKIE_NAME,
     DURATION,
     HEADER_NAME,
     HEADER_VALUE,
@@ -17,7 +18,8 @@ from tunnelgw.sources.directory.schema.common import (
     SECTION,
     group,
     kind,
-    port_of_service,
+    needs_by,
+    port_of_reference,
     told_apart,
 )
 from tunnelgw.sources.directory.schema.shapes import Fields, Items, Number, Shape, Text
@@ -88,12 +90,8 @@ def _milliseconds(duration: str) -> int:
 
 
 def _persistence(persistence: Any) -> str | None:
-    cookie = persistence.get("cookieConfig")
-    if cookie is None:
-        return None
-    if persistence["type"] != "Cookie":
-        return "cookieConfig needs type Cookie"
-    if cookie["lifetimeType"] == "Permanent" and "absoluteTimeout" not in persistence:
+    lasting = persistence.get("cookie", {}).get("lifetimeType") == "Permanent"
+    if lasting and "absoluteTimeout" not in persistence:
         return "absoluteTimeout is missing, which lifetimeType Permanent needs"
     return None
 
@@ -156,7 +154,7 @@ def _rule(
             "name": SECTION,
             "matches": matches,
             "filters": kinds,
-            "backendRefs": Items(Fields(backend, "name", rules=[port_of_service]), 0, 16),
+            "backendRefs": Items(Fields(backend, "name", rules=[port_of_reference]), 0, 16),
             "sessionPersistence": _PERSISTENCE,
             **(extra or {}),
         },
@@ -166,12 +164,19 @@ def _rule(
 
 _PERSISTENCE = Fields(
     {
-        "sessionName": Text(0, 128),
         "absoluteTimeout": DURATION,
         "type": Text(words=("Cookie", "Header"), default="Cookie"),
-        "cookieConfig": Fields({"lifetimeType": Text(words=("Permanent", "Session"), default="Session")}),
+        "cookie": Fields(
+            {
+                "name": COOKIE_NAME,
+                "path": Text(0, 1024, default="/"),
+                "lifetimeType": Text(words=("Permanent", "Session"), default="Session"),
+            }
+        ),
+        "header": Fields({"name": HEADER_NAME}, "name"),
     },
-    rules=[_persistence],
+    rules=[needs_by("type", {"Cookie": "cookie", "Header": "header"}), _persistence],
+    instead={"sessionName": "cookie.name or header.name", "cookieConfig": "cookie"},
 )
 _HTTP_MATCH = Fields(
     {
@@ -196,7 +201,9 @@ _HTTP_RULE = _rule(
     default=[{"path": _ROOT}],
     extra={
         "timeouts": Fields({"request": DURATION, "backendRequest": DURATION}, rules=[_timeouts]),
-        "retry": Fields({"codes": Items(Number(400, 599), is_set=True), "attempts": Number(1), "backoff": DURATION}),
+        "retry": Fields(
+            {"codes": Items(Number(400, 599), is_set=True), "attempts": Number(0, default=1), "backoff": DURATION}
+        ),
     },
 )
 HTTP_ROUTE = _route(_HTTP_RULE, [{"matches": [{"path": _ROOT}]}])

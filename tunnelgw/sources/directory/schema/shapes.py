@@ -8,6 +8,7 @@ Values are those of JSON. A check returns the value with its defaults, in new co
 import difflib
 import re
 from collections.abc import Callable, Mapping, Sequence
+from types import MappingProxyType
 from typing import Any, Final, Protocol
 
 Place = tuple[str | int, ...]
@@ -172,9 +173,16 @@ class Fields:
     """A map with known fields; any other is a problem, as `kubectl` says it too."""
 
     def __init__(
-        self, fields: Mapping[str, Shape], *required: str, rules: Sequence[Rule] = (), default: Any = NO_DEFAULT
+        self,
+        fields: Mapping[str, Shape],
+        *required: str,
+        rules: Sequence[Rule] = (),
+        default: Any = NO_DEFAULT,
+        instead: Mapping[str, str] = MappingProxyType({}),
     ) -> None:
+        """`instead`: what is there now in place of fields that earlier releases had."""
         self.default = default
+        self._instead = instead
         self._fields = fields
         self._required = required
         self._rules = rules
@@ -191,8 +199,9 @@ class Fields:
         for name, item in given.items():
             shape = self._fields.get(name)
             if shape is None:
-                near = difflib.get_close_matches(name, self._fields, n=1)
-                hint = f", did you mean {near[0]}?" if near else ""
+                near = (self._instead.get(name), *difflib.get_close_matches(name, self._fields, n=1))
+                meant = next(filter(None, near), None)
+                hint = f", did you mean {meant}?" if meant else ""
                 counting((*place, name), f"is not a field that there is{hint}")
             else:
                 checked[name] = shape.check(item, (*place, name), counting)
