@@ -6,31 +6,35 @@ What was found sound is remembered as long as the document has it, since loading
 import time
 from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime
+from typing import TYPE_CHECKING
 
 from daemonkit.logs import get_logger
 from proxy.document import DocumentError, Listener, ListenerTLS, Problem, TLSPart
 from proxy.document.problems import MAX_PROBLEMS
 
+if TYPE_CHECKING:
+    from proxy.tls.validity import Validity
+
 log = get_logger(__name__)
 
 
 class ApiCertificate:
-    """That of the config API: when it expires, in seconds since 1970; None without TLS."""
+    """That of the config API: how long it is valid; None without TLS."""
 
     def __init__(self) -> None:
-        self.end_s: float | None = None
+        self.validity: Validity | None = None
 
     def use(self, certificate_der: bytes) -> None:
         """It is presented from now on."""
-        from proxy.tls.validity import end_s
+        from proxy.tls.validity import validity
 
         try:
-            self.end_s = end_s(certificate_der)
+            self.validity = validity(certificate_der)
         except ValueError:  # which is for clients to judge, OpenSSL takes it
-            self.end_s = None
+            self.validity = None
             return
-        if self.end_s < time.time():
-            expired_at = _date(self.end_s)
+        if self.validity.end_s < time.time():
+            expired_at = _date(self.validity.end_s)
             log.warning("certificate of the config API has expired, clients will refuse it", expired_at=expired_at)
 
 
@@ -39,7 +43,7 @@ class CertificateCheck:
 
     def __init__(self) -> None:
         self._sound: set[TLSPart] = set()
-        self._ends_s: dict[ListenerTLS, float] = {}
+        self._validities: dict[ListenerTLS, Validity] = {}
 
     def check(self, parts: Iterable[tuple[str, TLSPart]]) -> None:
         """All parts of a document, each with the path of its field.
@@ -60,38 +64,39 @@ class CertificateCheck:
             raise DocumentError(tuple(problems[:MAX_PROBLEMS]))
         self._sound = sound
 
-    def ends_s(self, listeners: Iterable[Listener]) -> dict[str, float]:
-        """When certificates of these listeners, which were found sound, expire: the first of each, by its name, in
-        seconds since 1970. What follows a certificate in its chain does not count: clients may know another way."""
-        known, self._ends_s = self._ends_s, {}
-        ends_s = {}
+    def validities(self, listeners: Iterable[Listener]) -> "dict[str, Validity]":
+        """How long certificates of these listeners, which were found sound, are valid: of each the one that expires
+        first, by its name. What follows a certificate in its chain does not count: clients may know another way."""
+        known, self._validities = self._validities, {}
+        found = {}
         for listener in listeners:
             if listener.tls:
                 tls = listener.tls
-                ends_s[listener.name] = self._ends_s[tls] = known[tls] if tls in known else _end_s(tls)
-        return ends_s
+                found[listener.name] = self._validities[tls] = known[tls] if tls in known else _validity(tls)
+        return found
 
 
-def tell_of_expired(ends_s: Mapping[str, float], told: Mapping[str, float]) -> None:
+def tell_of_expired(validities: "Mapping[str, Validity]", told: "Mapping[str, Validity]") -> None:
     """By the listener's name; `told` are those of the document before.
 
     They are served all the same: which of a listener's names have no other certificate, and whether clients look, only
     its owner knows.
     """
     now_s = time.time()
-    for listener, end_s in ends_s.items():
-        if end_s < now_s and told.get(listener) != end_s:
-            log.warning("certificate has expired, clients will refuse it", listener=listener, expired_at=_date(end_s))
+    for listener, validity in validities.items():
+        if validity.end_s < now_s and told.get(listener) != validity:
+            expired_at = _date(validity.end_s)
+            log.warning("certificate has expired, clients will refuse it", listener=listener, expired_at=expired_at)
 
 
 def _date(at_s: float) -> str:
     return datetime.fromtimestamp(at_s, UTC).isoformat()
 
 
-def _end_s(tls: ListenerTLS) -> float:
-    from proxy.tls.validity import end_of_first_s
+def _validity(tls: ListenerTLS) -> "Validity":
+    from proxy.tls.validity import validity_of_first
 
-    return min(end_of_first_s(pair.certificate) for pair in tls.certificates)
+    return min((validity_of_first(pair.certificate) for pair in tls.certificates), key=lambda each: each.end_s)
 
 
 def _problem(path: str, tls: TLSPart) -> Problem | None:

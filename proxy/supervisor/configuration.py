@@ -12,6 +12,7 @@ import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from daemonkit.logs import get_logger
 from proxy import document
@@ -22,6 +23,9 @@ from proxy.supervisor.deployment import Deployment
 from proxy.supervisor.fleet import Fleet
 from proxy.supervisor.sockets import ListeningSockets
 from proxy.supervisor.state import StateFile
+
+if TYPE_CHECKING:
+    from proxy.tls.validity import Validity
 
 log = get_logger(__name__)
 
@@ -66,8 +70,8 @@ class Loaded:
     version: int
     loaded_at_s: float
     """Since 1970."""
-    certificate_ends_s: Mapping[str, float]
-    """When the first certificate of a listener expires, by the listener's name; since 1970 too."""
+    certificates: "Mapping[str, Validity]"
+    """That of a listener which expires first, by the listener's name."""
 
 
 class Configuration:
@@ -230,15 +234,15 @@ class Configuration:
         return version
 
     def _adopt(self, content: Content, version: int, *, is_news: bool, keeps: bool = True) -> None:
-        ends_s = self._certificates.ends_s(content.settings.listeners)
-        before, loaded = self.loaded, Loaded(content, version, time.time(), ends_s)
+        certificates = self._certificates.validities(content.settings.listeners)
+        before, loaded = self.loaded, Loaded(content, version, time.time(), certificates)
         if is_news:
             self._sockets.use(content.settings.listeners)
             self._deploy(loaded)
         # Only now: where that has raised, who sends the document again brings news again.
         self.loaded = loaded
         if is_news:
-            tell_of_expired(ends_s, {} if before is None else before.certificate_ends_s)
+            tell_of_expired(certificates, {} if before is None else before.certificates)
             log.info("configuration loaded", version=version, routes=len(content.routes))
         if keeps and (before is None or is_news or before.version != version):
             self._changes += 1

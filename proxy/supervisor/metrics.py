@@ -5,7 +5,8 @@ Each worker has at most as many series of a kind as `proxy.stats.MAX_SERIES` say
 gone leave after `departed.LINGER_S`.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
+from typing import TYPE_CHECKING
 
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
 from prometheus_client.registry import Collector
@@ -15,6 +16,9 @@ from proxy.supervisor.certificates import ApiCertificate
 from proxy.supervisor.configuration import Configuration
 from proxy.supervisor.fleet import Fleet
 from proxy.supervisor.slot import Slot
+
+if TYPE_CHECKING:
+    from proxy.tls.validity import Validity
 
 _P = "tunnelgw_proxy_"
 _USUAL_CLASSES = range(2, 6)
@@ -51,20 +55,7 @@ class ProxyCollector(Collector):
         is_kept = self._configuration.is_kept
         if is_kept is not None:
             yield _gauge("config_kept", "1: the state directory takes the document; 0: it cannot be written", is_kept)
-        ends = GaugeMetricFamily(
-            _P + "certificate_not_after_timestamp_seconds",
-            "When the first certificate of a listener expires",
-            labels=["listener"],
-        )
-        for listener, end_s in (loaded.certificate_ends_s if loaded else {}).items():
-            ends.add_metric([listener], end_s)
-        yield ends
-        own_end = GaugeMetricFamily(
-            _P + "config_certificate_not_after_timestamp_seconds", "When the certificate of the config API expires"
-        )
-        if self._api_certificate.end_s is not None:
-            own_end.add_metric([], self._api_certificate.end_s)
-        yield own_end
+        yield from _certificates(loaded.certificates if loaded else {}, self._api_certificate.validity)
         refused = CounterMetricFamily(_P + "config_refused", "Documents refused, and files that could not be read")
         refused.add_metric([], self._configuration.refused)
         yield refused
@@ -75,6 +66,31 @@ class ProxyCollector(Collector):
         dropped = CounterMetricFamily(_P + "access_log_dropped", f"Lines of the access log that were lost: {reason}")
         dropped.add_metric([], total.access_log_dropped)
         yield dropped
+
+
+def _certificates(listeners: "Mapping[str, Validity]", own: "Validity | None") -> Iterator[Metric]:
+    ends = GaugeMetricFamily(
+        _P + "certificate_not_after_timestamp_seconds",
+        "When the first certificate of a listener expires",
+        labels=["listener"],
+    )
+    begins = GaugeMetricFamily(
+        _P + "certificate_not_before_timestamp_seconds",
+        "Since when that certificate is valid",
+        labels=["listener"],
+    )
+    for listener, validity in listeners.items():
+        ends.add_metric([listener], validity.end_s)
+        begins.add_metric([listener], validity.begin_s)
+    yield from (ends, begins)
+    own_end = GaugeMetricFamily(
+        _P + "config_certificate_not_after_timestamp_seconds", "When the certificate of the config API expires"
+    )
+    own_begin = GaugeMetricFamily(_P + "config_certificate_not_before_timestamp_seconds", "Since when it is valid")
+    if own is not None:
+        own_end.add_metric([], own.end_s)
+        own_begin.add_metric([], own.begin_s)
+    yield from (own_end, own_begin)
 
 
 def _gauge(name: str, text: str, value: float) -> Metric:

@@ -1,6 +1,8 @@
 """How long a certificate is valid (RFC 5280, 4.1.2.5). Pure."""
 
-from typing import Final
+from collections.abc import Callable
+from operator import attrgetter
+from typing import Any, Final, NamedTuple
 
 from cryptography import x509
 
@@ -8,21 +10,33 @@ _FIRST_S: Final = -62_135_596_800.0
 """The first moment that Python knows, which is that of the year 1."""
 
 
-def end_of_first_s(chain_pem: str) -> float:
-    """When the first certificate of a chain expires, in seconds since 1970.
+class Validity(NamedTuple):
+    """In seconds since 1970."""
+
+    begin_s: float
+    end_s: float
+
+
+def validity_of_first(chain_pem: str) -> Validity:
+    """That of the first certificate of a chain.
 
     Raises ValueError when it cannot be read.
     """
-    return _end_s(x509.load_pem_x509_certificate(chain_pem.encode()))
+    return _validity(x509.load_pem_x509_certificate(chain_pem.encode()))
 
 
-def end_s(certificate_der: bytes) -> float:
+def validity(certificate_der: bytes) -> Validity:
     """The same of one certificate."""
-    return _end_s(x509.load_der_x509_certificate(certificate_der))
+    return _validity(x509.load_der_x509_certificate(certificate_der))
 
 
-def _end_s(certificate: x509.Certificate) -> float:
+def _validity(certificate: x509.Certificate) -> Validity:
+    begin, end = attrgetter("not_valid_before_utc"), attrgetter("not_valid_after_utc")
+    return Validity(_seconds(begin, certificate), _seconds(end, certificate))
+
+
+def _seconds(moment: Callable[[x509.Certificate], Any], certificate: x509.Certificate) -> float:
     try:
-        return certificate.not_valid_after_utc.timestamp()
+        return float(moment(certificate).timestamp())
     except ValueError:  # in the year 0
         return _FIRST_S

@@ -21,6 +21,8 @@ FILES = (
 MANUALS = ("proxy-metrics.md", "controller-reference.md", "dnswebhook-reference.md")
 SEVERITIES = {"warning", "critical"}
 ADDED_BY_SCRAPES = {"job", "instance"}
+ADDED_BY_PLATFORMS = {"cluster", "namespace"}
+"""Of several clusters, or of Pods; elsewhere nothing has them."""
 P, Q = 'job="j",instance="p"', 'job="j",instance="q"'
 """Labels of two proxies, of which scrapes come twice a minute."""
 
@@ -39,7 +41,11 @@ WELL: Series = {
     f'tunnelgw_proxy_requests_total{{{P},route="r",status_class="5xx"}}': "0+4x240",
     f'tunnelgw_proxy_backend_addresses_ejected{{{P},backend="b"}}': "0 1 1 0+0x237",
     f'tunnelgw_proxy_certificate_not_after_timestamp_seconds{{{P},listener="l"}}': "700000+0x240",
-    f"tunnelgw_proxy_config_certificate_not_after_timestamp_seconds{{{P}}}": "700000+0x240",
+    f'tunnelgw_proxy_certificate_not_before_timestamp_seconds{{{P},listener="l"}}': "-7000000+0x240",
+    f'tunnelgw_proxy_certificate_not_after_timestamp_seconds{{{P},listener="of six days"}}': "260000+0x240",
+    f'tunnelgw_proxy_certificate_not_before_timestamp_seconds{{{P},listener="of six days"}}': "-260000+0x240",
+    f"tunnelgw_proxy_config_certificate_not_after_timestamp_seconds{{{P}}}": "30000+0x240",
+    f"tunnelgw_proxy_config_certificate_not_before_timestamp_seconds{{{P}}}": "-56000+0x240",
     f"tunnelgw_proxy_tunnel_connections_registered{{{P}}}": "4 4 0 4+0x237",
     f"tunnelgw_proxy_tunnel_connections_wanted{{{P}}}": "4+0x240",
     f"tunnelgw_is_leader{{{P}}}": "1+0x240",
@@ -82,7 +88,7 @@ CASES: Mapping[str, tuple[Series, str, str]] = {
         "35m",
     ),
     "TunnelgwProxyConfigCertificateExpires": (
-        {f"tunnelgw_proxy_config_certificate_not_after_timestamp_seconds{{{P}}}": "606600+0x240"},
+        {f"tunnelgw_proxy_config_certificate_not_after_timestamp_seconds{{{P}}}": "16250+0x240"},
         "25m",
         "35m",
     ),
@@ -134,6 +140,27 @@ def test_no_leader_is_missed_as_well_where_no_controller_runs(tmp_path: Path) ->
     alone = {series: values for series, values in WELL.items() if not series.startswith("tunnelgw_is_leader")}
 
     evaluate(tmp_path, alone, {"1m": set(), "3m": {"TunnelgwWithoutLeader"}})
+
+
+def test_what_is_new_is_given_its_time(tmp_path: Path) -> None:
+    """A proxy whose image is still pulled, and a controller that begins by writing statuses."""
+    new = {
+        f'tunnelgw_delivered{{{P},target="new"}}': "_x40 0x7 1+0x190",
+        'tunnelgw_status_queue_depth{job="j",instance="new"}': "_x40 9x7 0+0x190",
+    }
+
+    evaluate(tmp_path, {**WELL, **new}, {f"{minute}m": set() for minute in range(18, 40)})
+
+
+@pytest.mark.parametrize("label", ["cluster", "namespace"])
+def test_what_is_far_from_another_is_judged_by_itself(label: str, tmp_path: Path) -> None:
+    """A proxy has a document of its own there, and one that leads here does nothing for controllers without leader."""
+    there = {
+        f'tunnelgw_proxy_config_version{{{P},{label}="there"}}': "2+0x240",
+        f'tunnelgw_is_leader{{{P},{label}="there"}}': "1+0x60 0+0x180",
+    }
+
+    evaluate(tmp_path, {**WELL, **there}, {"25m": set(), "40m": {"TunnelgwWithoutLeader"}})
 
 
 def evaluate(folder: Path, series: Series, firing: Mapping[str, set[str]]) -> None:
@@ -192,7 +219,7 @@ def test_an_alert_asks_for_series_that_exist_and_says_what_to_do(rule: dict[str,
     asked = {*re.findall(r"\b(?:tunnelgw|dnswebhook)_\w+", expression)}
     assert asked
     assert asked <= known.keys()
-    labels_known = ADDED_BY_SCRAPES.union(*(known[name] for name in asked))
+    labels_known = (ADDED_BY_SCRAPES | ADDED_BY_PLATFORMS).union(*(known[name] for name in asked))
     matched = {*re.findall(r"(\w+)=~?\"", expression), *re.findall(r"\$labels\.(\w+)", str(annotations))}
     grouped = {name for group in re.findall(r"\b(?:by|on) \(([\w, ]+)\)", expression) for name in group.split(", ")}
     assert matched | grouped <= labels_known

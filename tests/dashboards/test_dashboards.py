@@ -10,13 +10,14 @@ from pathlib import Path
 import pytest
 import yaml
 
+from tests.alerts.test_alerts import ADDED_BY_PLATFORMS, ADDED_BY_SCRAPES
 from tests.alerts.test_alerts import FILES as ALERTS
 from tests.dashboards.boards import FILLED_IN, Asked, Json, asked, boards, panels
 from tests.support.process import REPOSITORY
 from tests.support.programs import program, run
 
 MANUALS = ("proxy-metrics.md", "controller-reference.md", "dnswebhook-reference.md")
-OF_SCRAPES = {"job", "instance"}
+OF_SCRAPES = ADDED_BY_SCRAPES | ADDED_BY_PLATFORMS
 OF_HISTOGRAMS = {"_bucket": {"le"}, "_count": set[str](), "_sum": set[str]()}
 OF_PROCESSES = {"process_cpu_seconds_total", "process_resident_memory_bytes", "process_max_fds"}
 CHOSEN = '{job=~"$job",instance=~"$instance"'

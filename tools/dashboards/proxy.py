@@ -89,7 +89,8 @@ def well(alerts: Path) -> Row:
             ),
             number(
                 "Next certificate expires in",
-                "The first certificate of all listeners. Whoever renews it should do so before it turns red.",
+                "The first certificate of all listeners. Whoever renews it should do so before it turns red, a week "
+                "before the end. Those that live for days alone are always red.",
                 f"min({CERTIFICATES}) - time()",
                 unit="s",
                 steps=below(7 * 86400),

@@ -124,9 +124,12 @@ def test_the_config_api_speaks_tls_where_a_certificate_is_given(tmp_path: Path) 
 
 
 @pytest.mark.filterwarnings("ignore::urllib3.exceptions.InsecureRequestWarning")
-def test_when_the_certificate_of_the_config_api_expires_is_a_metric_and_told_once_it_has(tmp_path: Path) -> None:
+def test_how_long_the_certificate_of_the_config_api_is_valid_is_a_metric_and_its_end_told_once_it_has_come(
+    tmp_path: Path,
+) -> None:
     cert, key = tmp_path / "cert.pem", tmp_path / "key.pem"
-    name = "tunnelgw_proxy_config_certificate_not_after_timestamp_seconds"
+    name = "tunnelgw_proxy_config_certificate_not_"
+    since = datetime(2000, 1, 1, tzinfo=UTC).timestamp()
     expired, later = datetime(2024, 2, 29, 12, tzinfo=UTC), datetime(2091, 2, 3, 4, 5, 6, tzinfo=UTC)
 
     def use(not_after: datetime) -> None:
@@ -134,9 +137,10 @@ def test_when_the_certificate_of_the_config_api_expires_is_a_metric_and_told_onc
         key.write_text(pair["privateKey"])
         cert.write_text(pair["certificate"])
 
-    def told(url: str) -> list[float]:
+    def told(url: str) -> dict[str, float]:
         text = requests.get(f"{url}/metrics", verify=False, timeout=DEADLINE_S).text
-        return [float(line.split()[1]) for line in text.splitlines() if line.startswith(f"{name} ")]
+        lines = [line.removeprefix(name).split() for line in text.splitlines() if line.startswith(name)]
+        return {which.partition("_")[0]: float(value) for which, value in lines}
 
     use(expired)
     with Proxy("--config-tls-cert", str(cert), "--config-tls-key", str(key)) as proxy:
@@ -144,11 +148,11 @@ def test_when_the_certificate_of_the_config_api_expires_is_a_metric_and_told_onc
         proxy.wait_for_message(
             "certificate of the config API has expired, clients will refuse it", expired_at="2024-02-29T12:00:00+00:00"
         )
-        assert told(url) == [expired.timestamp()]
+        assert told(url) == {"before": since, "after": expired.timestamp()}
 
         use(later)
 
-        eventually(lambda: told(url) == [later.timestamp()], "the end of the new one")
+        eventually(lambda: told(url) == {"before": since, "after": later.timestamp()}, "the end of the new one")
 
 
 def test_an_address_in_use_ends_the_start_with_a_line_that_says_so() -> None:

@@ -82,22 +82,25 @@ def test_what_may_be_counted_of_a_door_and_a_route_is_zero_before_it_happens() -
             assert proxy.metric("tunnelgw_proxy_connections_refused_total", cause=cause) == 0
 
 
-def test_when_certificates_expire_is_told_by_listener_as_long_as_it_has_them() -> None:
+def test_how_long_certificates_are_valid_is_told_by_listener_as_long_as_it_has_them() -> None:
     from tests.proxy.supervisor.certificates import certificate
 
     name = "tunnelgw_proxy_certificate_not_after_timestamp_seconds"
+    since = "tunnelgw_proxy_certificate_not_before_timestamp_seconds"
     sooner, later = datetime(2090, 1, 1, tzinfo=UTC), datetime(2091, 2, 3, 4, 5, 6, tzinfo=UTC)
     pairs = [certificate("a.example", not_after=later), certificate("b.example", not_after=sooner)]
     with reserved_port() as port, Proxy() as proxy:
         tls = {"name": "safe", "address": "127.0.0.1", "port": port, "protocol": "HTTPS"}
         proxy.use({"listeners": [{**tls, "tls": {"certificates": pairs}}]})
         assert proxy.metric(name, listener="safe") == sooner.timestamp()
+        assert proxy.metric(since, listener="safe") == datetime(2000, 1, 1, tzinfo=UTC).timestamp()
 
         proxy.use({"listeners": [{**tls, "tls": {"certificates": pairs[:1]}}]})
         assert proxy.metric(name, listener="safe") == later.timestamp()
 
         proxy.use(fixed(port))
         assert proxy.metric(name) is None
+        assert proxy.metric(since) is None
 
 
 def test_a_refused_client_is_counted_under_a_cause_that_is_known() -> None:

@@ -14,7 +14,7 @@ from proxy.document import Certificate, ListenerTLS
 from proxy.doors.tls import check
 from proxy.tls.contexts import UnusableTLS
 from proxy.tls.names import CertificateNames, NameIndex, names_of, names_of_first
-from proxy.tls.validity import end_of_first_s
+from proxy.tls.validity import validity_of_first
 
 LABELS = st.lists(st.sampled_from(["a", "b", "A", "*"]), min_size=1, max_size=4).map(".".join)
 
@@ -120,4 +120,4 @@ def test_a_certificate_that_expired_in_the_year_0_has_expired() -> None:
     chain = ssl.DER_cert_to_PEM_cert(der)
 
     assert names_of_first(chain).dns == ("a.example",)
-    assert end_of_first_s(chain) == datetime.min.replace(tzinfo=UTC).timestamp()
+    assert validity_of_first(chain).end_s == datetime.min.replace(tzinfo=UTC).timestamp()
