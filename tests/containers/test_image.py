@@ -98,13 +98,11 @@ def test_the_python_of_the_image_is_one_that_the_package_takes() -> None:
     assert versions.pop() >= least
 
 
-def test_the_image_runs_as_the_user_of_the_chart() -> None:
+def test_the_image_runs_as_a_user_of_whom_a_kubelet_sees_that_it_is_not_root() -> None:
+    """The chart wants no root, and names no user."""
     (user,) = instructions("USER")
-    values = yaml.safe_load((REPOSITORY / "helm" / "tunnelgw" / "values.yaml").read_text(encoding="utf-8"))
 
-    for component in ("controller", "proxy"):
-        security = values[component]["podSecurityContext"]
-        assert f"{security['runAsUser']}:{security['runAsGroup']}" == user
+    assert re.fullmatch("[1-9][0-9]*:[1-9][0-9]*", user)
 
 
 def test_the_image_starts_a_program_that_there_is() -> None:

@@ -89,6 +89,32 @@ def test_annotations_and_labels_of_the_values_are_where_they_belong(helm: Helm) 
     assert one(objects, "PodMonitor", "-controller")["metadata"]["labels"]["a"] == "b"
 
 
+def test_labels_for_all_are_those_of_every_object_and_pod_and_select_nothing(helm: Helm) -> None:
+    """Policies of clusters want to see a team or a cost centre."""
+    values = changed(EVERYTHING, "commonLabels", {"team": "edge", "cost": "42"})
+    values = changed(values, "controller.podMonitor.labels", {"release": "prometheus"})
+    objects = helm.render(values)
+    templates = [each["spec"]["template"] for each in objects if each["kind"] == "Deployment"]
+
+    for each in (*objects, *templates):
+        assert each["metadata"]["labels"].items() >= {"team": "edge", "cost": "42"}.items()
+    assert all("team" not in (selector(each) or {}) for each in objects)
+    assert one(objects, "Deployment", "-controller")["spec"]["template"]["metadata"]["labels"]["a"] == "b"
+    assert one(objects, "PodMonitor", "-controller")["metadata"]["labels"]["release"] == "prometheus"
+
+
+def test_a_label_that_the_values_have_twice_is_there_once_as_it_is_said_nearer(helm: Helm) -> None:
+    values = changed(
+        {**EVERYTHING, "commonLabels": {"team": "edge"}}, "controller.podMonitor.labels", {"team": "metrics"}
+    )
+    values = changed(values, "controller.podLabels", {"team": "routes"})
+    text = helm.run("template", "web", str(CHART), values=values)
+
+    assert (text.count("team: metrics"), text.count("team: routes")) == (1, 1)
+    monitor = one([each for each in yaml.safe_load_all(text) if each], "PodMonitor", "-controller")
+    assert monitor["metadata"]["labels"]["team"] == "metrics"
+
+
 @pytest.mark.parametrize("component", ["controller", "proxy"])
 def test_a_budget_for_disruptions_keeps_no_node_that_is_drained(helm: Helm, component: str) -> None:
     values = changed(EVERYTHING, f"{component}.podDisruptionBudget.maxUnavailable", "50%")

@@ -109,6 +109,7 @@ def test_a_section_with_nothing_in_it_is_refused_by_its_name(helm: Helm, path: s
         (changed(DIRECT, "controller.serviceAccount.create", False), "serviceAccount.name is not set"),
         (changed(DEDICATED, "proxy.authSecret.name", ""), "proxy.authSecret.name is not set"),
         (changed(DEDICATED, "proxy.enabled", False), "nothing to install"),
+        ({**DIRECT, "commonLabels": {"helm.sh/chart": "x"}}, "commonLabels: helm.sh/chart is set by the chart"),
         (
             changed(changed(DIRECT, "proxy.networkPolicy.enabled", True), "proxy.hostNetwork", True),
             "do not apply to Pods on the node's network",

@@ -74,6 +74,17 @@ def test_a_proxy_gets_the_time_that_it_takes_to_end(helm: Helm) -> None:
     assert spec["terminationGracePeriodSeconds"] > options.shutdown_delay_s + options.grace_period_s == 107
 
 
+@pytest.mark.parametrize("delay_s", [0, 5, 8, 30, 121])
+def test_a_proxy_that_ends_counts_as_ready_until_some_seconds_before_its_doors_close(helm: Helm, delay_s: int) -> None:
+    """What a load balancer sends to the node of a service's last Pod is dropped from then on."""
+    values = {**DIRECT, "proxy": {"shutdownDelaySeconds": delay_s}}
+    probe = program(helm.render(values), "proxy")["readinessProbe"]
+    sooner_s, later_s = (probe["periodSeconds"] * (probe["failureThreshold"] - more) for more in (1, 0))
+
+    assert sooner_s >= delay_s - 5
+    assert later_s <= max(delay_s - 1, 4)
+
+
 @pytest.mark.parametrize("component", ["controller", "proxy"])
 def test_the_number_of_pods_can_be_left_to_somebody_else(helm: Helm, component: str) -> None:
     """helm applies on the server's side: a field that an autoscaler has changed would be a conflict at each upgrade."""
@@ -113,7 +124,7 @@ def test_the_image_is_named_by_tag_or_digest(helm: Helm, image: Values, referenc
 @pytest.mark.parametrize("component", ["controller", "proxy"])
 def test_pods_are_placed_and_marked_as_the_values_say(helm: Helm, component: str) -> None:
     wanted = EVERYTHING["controller"]
-    where = ("nodeSelector", "tolerations", "affinity", "topologySpreadConstraints", "priorityClassName")
+    where = ("nodeSelector", "tolerations", "affinity", "priorityClassName")
     placing = (*where, "dnsPolicy", "dnsConfig", "hostAliases")
     given = {name: wanted[name] for name in (*placing, "podLabels", "podAnnotations", "extraEnv")}
     objects = helm.render({**DIRECT, "imagePullSecrets": [{"name": "pull"}], component: given})
@@ -121,9 +132,18 @@ def test_pods_are_placed_and_marked_as_the_values_say(helm: Helm, component: str
 
     assert {name: template["spec"][name] for name in placing} == {name: wanted[name] for name in placing}
     assert wanted["podLabels"].items() <= template["metadata"]["labels"].items()
-    assert template["metadata"]["annotations"] == wanted["podAnnotations"]
+    assert wanted["podAnnotations"].items() <= template["metadata"]["annotations"].items()
     assert template["spec"]["imagePullSecrets"] == [{"name": "pull"}]
     assert wanted["extraEnv"][0] in program(objects, component)["env"]
+
+
+@pytest.mark.parametrize("component", ["controller", "proxy"])
+def test_an_autoscaler_of_nodes_may_move_a_pod_with_all_volumes_that_end_with_it(helm: Helm, component: str) -> None:
+    """By default it keeps each node with a Pod that has an emptyDir of which nothing is said."""
+    template = one(helm.render(EVERYTHING), "Deployment", f"-{component}")["spec"]["template"]
+    told = template["metadata"]["annotations"]["cluster-autoscaler.kubernetes.io/safe-to-evict-local-volumes"]
+
+    assert {*told.split(",")} == {each["name"] for each in template["spec"]["volumes"] if "emptyDir" in each}
 
 
 @pytest.mark.parametrize("component", ["controller", "proxy"])
@@ -253,6 +273,21 @@ def test_pods_are_spread_over_nodes_where_that_is_possible(helm: Helm, component
     assert (spread["maxSkew"], spread["topologyKey"]) == (1, "kubernetes.io/hostname")
     assert spread["whenUnsatisfiable"] == "ScheduleAnyway"
     assert spread["labelSelector"]["matchLabels"].items() <= template["metadata"]["labels"].items()
+
+
+@pytest.mark.parametrize("component", ["controller", "proxy"])
+def test_constraints_of_the_values_are_about_these_pods_or_those_that_they_select(helm: Helm, component: str) -> None:
+    """One that selects none is about no Pods at all, and has no effect."""
+    plain = {"maxSkew": 1, "topologyKey": "zone", "whenUnsatisfiable": "DoNotSchedule"}
+    others = {**plain, "labelSelector": {"matchLabels": {"app": "other"}}}
+    values = {**DIRECT, component: {"topologySpreadConstraints": [plain, others]}}
+    template = one(helm.render(values), "Deployment", f"-{component}")["spec"]["template"]
+    first, second = template["spec"]["topologySpreadConstraints"]
+
+    assert first["labelSelector"]["matchLabels"].items() <= template["metadata"]["labels"].items()
+    assert first["labelSelector"]["matchLabels"]["app.kubernetes.io/component"] == component
+    assert {name: first[name] for name in plain} == plain
+    assert second == others
 
 
 def test_a_controller_gets_the_time_that_it_takes_to_end(helm: Helm) -> None:

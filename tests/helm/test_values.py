@@ -24,10 +24,11 @@ def test_off_may_be_written_without_quotes(helm: Helm, written: str, meant: str)
 @pytest.mark.parametrize("component", ["controller", "proxy"])
 def test_the_cluster_may_choose_the_user(helm: Helm, component: str) -> None:
     """As OpenShift does."""
-    given = {"podSecurityContext": {"runAsUser": None, "runAsGroup": None}}
-    spec = one(helm.render({**DIRECT, component: given}), "Deployment", f"-{component}")["spec"]["template"]["spec"]
+    objects = helm.render(DIRECT)
+    spec, run = one(objects, "Deployment", f"-{component}")["spec"]["template"]["spec"], program(objects, component)
 
     assert spec["securityContext"] == {"runAsNonRoot": True, "seccompProfile": {"type": "RuntimeDefault"}}
+    assert run["securityContext"].keys() & {"runAsUser", "runAsGroup"} == set()
 
 
 NUMBER = 12345

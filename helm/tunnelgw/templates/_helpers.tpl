@@ -43,8 +43,19 @@ app.kubernetes.io/instance: {{ .root.Release.Name | quote }}
 app.kubernetes.io/component: {{ .component }}
 {{- end -}}
 
-{{/* Labels of every object; given the root and a component. */}}
+{{/* Labels of every object; given the root, a component, and `more` of the values for this object. */}}
 {{- define "tunnelgw.labels" -}}
+{{- $own := include "tunnelgw.ownLabels" . | fromYaml -}}
+{{- $common := .root.Values.commonLabels -}}
+{{- range $name, $_ := $common -}}
+{{- if hasKey $own $name -}}
+{{- fail (printf "commonLabels: %s is set by the chart" $name) -}}
+{{- end -}}
+{{- end -}}
+{{- merge (dict) (.more | default dict) $common $own | toYaml -}}
+{{- end -}}
+
+{{- define "tunnelgw.ownLabels" -}}
 {{ include "tunnelgw.selector" . }}
 app.kubernetes.io/version: {{ .root.Chart.AppVersion | quote }}
 app.kubernetes.io/managed-by: {{ .root.Release.Service }}
@@ -81,9 +92,11 @@ helm.sh/chart: {{ printf "%s-%s" .root.Chart.Name .root.Chart.Version | replace 
 {{- end -}}
 {{- end -}}
 
-{{/* Where Pods go: over the nodes, if the values do not say otherwise; given the root and a component. */}}
+{{/* Where Pods go: over the nodes, if the values do not say otherwise; given the root and a component. A constraint that
+selects no Pods is about ours: to the API server it would be about none. */}}
 {{- define "tunnelgw.placement" -}}
 {{- $component := . -}}
+{{- $ours := dict "labelSelector" (dict "matchLabels" (include "tunnelgw.selector" . | fromYaml)) -}}
 {{- with index .root.Values .component -}}
 {{- with .nodeSelector }}
 nodeSelector:
@@ -98,8 +111,8 @@ affinity:
   {{- toYaml . | nindent 2 }}
 {{- end }}
 topologySpreadConstraints:
-{{- with .topologySpreadConstraints }}
-  {{- toYaml . | nindent 2 }}
+{{- range .topologySpreadConstraints }}
+  {{- list (merge (dict) . (hasKey . "labelSelector" | ternary dict $ours)) | toYaml | nindent 2 }}
 {{- else }}
   - maxSkew: 1
     topologyKey: kubernetes.io/hostname
@@ -155,14 +168,21 @@ the API server takes no list with two of a name. */}}
 {{/* Labels of Pods that the values add: none that the Deployment selects them by; given the root and a component. */}}
 {{- define "tunnelgw.podLabels" -}}
 {{- $own := include "tunnelgw.selector" . | fromYaml -}}
-{{- with index .root.Values .component "podLabels" -}}
-{{- range $name, $_ := . -}}
+{{- $labels := index .root.Values .component "podLabels" -}}
+{{- range $name, $_ := $labels -}}
 {{- if hasKey $own $name -}}
 {{- fail (printf "%s.podLabels: %s is set by the chart, which selects the Pods by it" $.component $name) -}}
 {{- end -}}
 {{- end -}}
+{{- with merge (dict) $labels .root.Values.commonLabels -}}
 {{- toYaml . -}}
 {{- end -}}
+{{- end -}}
+
+{{/* Annotations of Pods: those of the values, and that nothing is lost with these volumes. Otherwise the cluster autoscaler
+would keep each node that has such a Pod. */}}
+{{- define "tunnelgw.podAnnotations" -}}
+{{- merge (dict) .annotations (dict "cluster-autoscaler.kubernetes.io/safe-to-evict-local-volumes" .volumes) | toYaml -}}
 {{- end -}}
 
 {{/* Combinations of values that cannot work, refused with what to do. */}}
