@@ -7,11 +7,18 @@ import shutil
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 import yaml
 
+from daemonkit.options import parse
+from daemonkit.optionspec import specs_of
+from daemonkit.values import parse_duration
+from proxy.options import PREFIX as PROXY_PREFIX
+from proxy.options import Options as ProxyOptions
 from tests.support.process import REPOSITORY
+from tunnelgw.options import PREFIX, Options
 
 RECIPE = (REPOSITORY / "containers" / "Containerfile").read_text(encoding="utf-8")
 IGNORED = (REPOSITORY / ".dockerignore").read_text(encoding="utf-8")
@@ -90,8 +97,13 @@ def test_the_recipe_names_files_that_it_is_sent(context: Path) -> None:
     assert all((context / name).is_file() for name in named)
 
 
+def test_the_recipe_names_the_registry_of_what_it_begins_with() -> None:
+    """Without a terminal Podman takes no short name that several registries may have."""
+    assert {line.split()[0].rpartition("/")[0] for line in instructions("FROM")} == {"docker.io/library"}
+
+
 def test_the_python_of_the_image_is_one_that_the_package_takes() -> None:
-    versions = {tuple(map(int, re.findall(r"\d+", line)[:2])) for line in instructions("FROM")}
+    versions = {tuple(map(int, re.findall(r"\d+", line.partition(":")[2])[:2])) for line in instructions("FROM")}
     least = tuple(map(int, re.findall(r"\d+", setup()["options"]["python_requires"])))
 
     assert len(versions) == 1
@@ -109,3 +121,48 @@ def test_the_image_starts_a_program_that_there_is() -> None:
     (entry,) = instructions("ENTRYPOINT")
 
     assert yaml.safe_load(entry)[0] in programs()
+
+
+# -- a compose file of the manual ------------------------------------------------------------------------------------
+
+
+def services() -> dict[str, dict[str, Any]]:
+    manual = (REPOSITORY / "docs" / "bare-host.md").read_text(encoding="utf-8")
+    (text,) = re.findall(r"^```yaml\n(# compose.yaml\n.*?)^```", manual, re.M | re.S)
+    return dict(yaml.safe_load(text)["services"])
+
+
+OPTIONS: dict[str, tuple[type[Any], str]] = {
+    "tunnelgw": (Options, PREFIX),
+    "tunnelgw-proxy": (ProxyOptions, PROXY_PREFIX),
+}
+
+
+@pytest.mark.parametrize("name", services())
+def test_a_service_of_the_manual_is_told_what_its_program_understands(name: str, tmp_path: Path) -> None:
+    service = services()[name]
+    program, command = service["entrypoint"]
+    options, prefix = OPTIONS[program]
+    environ = {key: value for key, value in service["environment"].items() if not key.endswith("_FILE")}
+    files = {key: value for key, value in service["environment"].items() if key.endswith("_FILE")}
+    (tmp_path / "secret").write_text("x", encoding="ascii")
+    known = {name for spec in specs_of(options, prefix) for name in (spec.env, spec.file_env)}
+
+    assert command == "run"
+    assert {*environ, *files} <= known
+    assert {*files.values()} == {f"/run/secrets/{secret}" for secret in service["secrets"]}
+    environ |= {"PROXY_AUTH_TOKEN_FILE": str(tmp_path / "secret")}
+    read = parse(options, prefix=prefix, argv=[], environ=environ)[1]
+    assert parse_duration(service["stop_grace_period"]) > read.grace_period_s
+
+
+@pytest.mark.parametrize("name", services())
+def test_a_volume_of_the_manual_is_mounted_where_the_image_has_a_folder_of_its_user(name: str) -> None:
+    (made,) = re.findall(r"^RUN install -d -o (\d+) -g (\d+) -m 0700 (.*)$", RECIPE, re.M)
+    service = services()[name]
+    mounted = [words.split(":")[1] for words in service["volumes"] if not words.startswith(".")]
+    state = [value for key, value in service["environment"].items() if key.endswith(("STATE_DIR", "STATUS_DIR"))]
+
+    assert [":".join(made[:2])] == instructions("USER")
+    assert mounted == state
+    assert set(mounted) <= set(made[2].split())
