@@ -196,6 +196,13 @@ def test_the_service_of_the_direct_door_has_the_fields_of_its_type(helm: Helm) -
     }
 
 
+def test_the_service_of_the_direct_door_has_more_fields_of_the_values(helm: Helm) -> None:
+    more = {"ipFamilies": ["IPv6"], "loadBalancerIP": "192.0.2.10", "externalIPs": ["192.0.2.11"]}
+    spec = one(helm.render(changed(DIRECT, "direct.spec", more)), "Service", "-direct")["spec"]
+
+    assert spec == {**one(helm.render(DIRECT), "Service", "-direct")["spec"], **more}
+
+
 def test_without_a_controller_there_is_a_proxy_alone(helm: Helm) -> None:
     objects = helm.render(DEDICATED)
 

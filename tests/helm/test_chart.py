@@ -109,6 +109,10 @@ def test_a_section_with_nothing_in_it_is_refused_by_its_name(helm: Helm, path: s
         (changed(DIRECT, "controller.serviceAccount.create", False), "serviceAccount.name is not set"),
         (changed(DEDICATED, "proxy.authSecret.name", ""), "proxy.authSecret.name is not set"),
         (changed(DEDICATED, "proxy.enabled", False), "nothing to install"),
+        (
+            changed(DIRECT, "direct.spec", {"type": "NodePort"}),
+            "direct.spec: type is set by the chart, from",
+        ),
         ({**DIRECT, "commonLabels": {"helm.sh/chart": "x"}}, "commonLabels: helm.sh/chart is set by the chart"),
         (
             changed(changed(DIRECT, "proxy.networkPolicy.enabled", True), "proxy.hostNetwork", True),

@@ -46,7 +46,7 @@ app.kubernetes.io/component: {{ .component }}
 {{/* Labels of every object; given the root, a component, and `more` of the values for this object. */}}
 {{- define "tunnelgw.labels" -}}
 {{- $own := include "tunnelgw.ownLabels" . | fromYaml -}}
-{{- $common := .root.Values.commonLabels -}}
+{{- $common := .root.Values.commonLabels | default dict -}}
 {{- range $name, $_ := $common -}}
 {{- if hasKey $own $name -}}
 {{- fail (printf "commonLabels: %s is set by the chart" $name) -}}
@@ -174,7 +174,7 @@ the API server takes no list with two of a name. */}}
 {{- fail (printf "%s.podLabels: %s is set by the chart, which selects the Pods by it" $.component $name) -}}
 {{- end -}}
 {{- end -}}
-{{- with merge (dict) $labels .root.Values.commonLabels -}}
+{{- with merge (dict) ($labels | default dict) (.root.Values.commonLabels | default dict) -}}
 {{- toYaml . -}}
 {{- end -}}
 {{- end -}}
@@ -182,7 +182,7 @@ the API server takes no list with two of a name. */}}
 {{/* Annotations of Pods: those of the values, and that nothing is lost with these volumes. Otherwise the cluster autoscaler
 would keep each node that has such a Pod. */}}
 {{- define "tunnelgw.podAnnotations" -}}
-{{- merge (dict) .annotations (dict "cluster-autoscaler.kubernetes.io/safe-to-evict-local-volumes" .volumes) | toYaml -}}
+{{- merge (dict) (.annotations | default dict) (dict "cluster-autoscaler.kubernetes.io/safe-to-evict-local-volumes" .volumes) | toYaml -}}
 {{- end -}}
 
 {{/* Combinations of values that cannot work, refused with what to do. */}}
@@ -230,6 +230,11 @@ would keep each node that has such a Pod. */}}
 {{- end -}}
 {{- if and .Values.direct.enabled (not .Values.direct.ports) -}}
 {{- fail "direct.ports is empty: one port for each port of a listener" -}}
+{{- end -}}
+{{- range $name := list "type" "selector" "ports" "externalTrafficPolicy" "ipFamilyPolicy" "loadBalancerClass" "loadBalancerSourceRanges" -}}
+{{- if hasKey ($.Values.direct.spec | default dict) $name -}}
+{{- fail (printf "direct.spec: %s is set by the chart%s" $name (eq $name "selector" | ternary "" (printf ", from direct.%s" $name))) -}}
+{{- end -}}
 {{- end -}}
 {{- range .Values.direct.ports -}}
 {{- if and $.Values.direct.enabled (eq (int .targetPort) 8082) -}}
