@@ -9,7 +9,17 @@ import yaml
 
 import daemonkit
 from tests.helm.chart import CHART, NAMESPACE, Helm, Values, one
-from tests.helm.releases import DIRECT, EVERYTHING, IMAGE, TLS, TUNNELLED, controller_options, program, proxy_options
+from tests.helm.releases import (
+    DIRECT,
+    EVERYTHING,
+    IMAGE,
+    TLS,
+    TUNNEL,
+    TUNNELLED,
+    controller_options,
+    program,
+    proxy_options,
+)
 from tunnelgw.model.meta import Key
 
 
@@ -233,6 +243,20 @@ def test_files_that_the_proxy_is_told_of_are_in_its_volumes(helm: Helm) -> None:
         "PROXY_CONFIG_TLS_CERT": ("config-tls", "tls.crt"),
         "PROXY_CONFIG_TLS_KEY": ("config-tls", "tls.key"),
     }
+
+
+def test_the_tunnels_token_may_be_in_a_file_that_no_secret_of_the_cluster_brings(helm: Helm) -> None:
+    """As of Vault, or of a CSI driver."""
+    mounted = {"name": "vault", "mountPath": "/vault", "readOnly": True}
+    volume = {"name": "vault", "csi": {"driver": "secrets-store.csi.k8s.io", "readOnly": True}}
+    told = {"name": "TUNNEL_TOKEN_FILE", "value": "/vault/token"}
+    proxy = {"extraEnv": [told], "extraVolumes": [volume], "extraVolumeMounts": [mounted]}
+    objects = helm.render({"image": IMAGE, "tunnel": {"id": TUNNEL}, "proxy": proxy})
+    run = program(objects, "proxy")
+
+    assert [each for each in run["env"] if each["name"].startswith("TUNNEL_TOKEN")] == [told]
+    assert mounted in run["volumeMounts"]
+    assert one(objects, "GatewayClassConfig")["spec"]["tunnelID"] == TUNNEL
 
 
 def test_a_proxy_without_a_tunnel_is_told_of_no_files_of_one(helm: Helm) -> None:

@@ -193,8 +193,14 @@ would keep each node that has such a Pod. */}}
 {{- if and .Values.controller.enabled .Values.gatewayClass.create (not .Values.tunnel.id) (not .Values.direct.enabled) -}}
 {{- fail "no door: set tunnel.id with tunnel.tokenSecret.name, or direct.enabled, or both (or gatewayClass.create=false, and make the class yourself)" -}}
 {{- end -}}
-{{- if and .Values.proxy.enabled .Values.tunnel.id (not .Values.tunnel.tokenSecret.name) -}}
-{{- fail "tunnel.tokenSecret.name is not set: the proxies open the tunnel with the token in that Secret" -}}
+{{- $tokens := list -}}
+{{- range .Values.proxy.extraEnv -}}
+{{- if has .name (list "TUNNEL_TOKEN" "TUNNEL_TOKEN_FILE") -}}
+{{- $tokens = append $tokens .name -}}
+{{- end -}}
+{{- end -}}
+{{- if and .Values.proxy.enabled .Values.tunnel.id (not .Values.tunnel.tokenSecret.name) (not $tokens) -}}
+{{- fail "tunnel.tokenSecret.name is not set: the proxies open the tunnel with the token in that Secret (for one in a file of something else, set TUNNEL_TOKEN_FILE in proxy.extraEnv)" -}}
 {{- end -}}
 {{- with .Values.controller -}}
 {{- if and .enabled (not .serviceAccount.create) (not .serviceAccount.name) -}}
