@@ -16,6 +16,7 @@ from tests.helm.releases import (
     TLS,
     TUNNEL,
     TUNNELLED,
+    changed,
     controller_options,
     program,
     proxy_options,
@@ -107,6 +108,16 @@ def test_the_number_of_pods_can_be_left_to_somebody_else(helm: Helm, component: 
     assert "replicas" not in replicas[None]
 
 
+def test_a_proxy_goes_when_its_successor_has_been_ready_for_the_time_of_the_values(helm: Helm) -> None:
+    specs = {
+        seconds: one(helm.render(changed(DIRECT, "proxy.minReadySeconds", seconds)), "Deployment", "-proxy")["spec"]
+        for seconds in (0, 90)
+    }
+
+    assert specs[90]["minReadySeconds"] == 90
+    assert "minReadySeconds" not in specs[0]
+
+
 def test_proxies_on_the_nodes_network_make_room_for_their_successors(helm: Helm) -> None:
     for is_host, strategy in ((False, (1, 0)), (True, (0, 1))):
         spec = one(helm.render({**DIRECT, "proxy": {"hostNetwork": is_host}}), "Deployment", "-proxy")["spec"]
@@ -134,13 +145,14 @@ def test_the_image_is_named_by_tag_or_digest(helm: Helm, image: Values, referenc
 @pytest.mark.parametrize("component", ["controller", "proxy"])
 def test_pods_are_placed_and_marked_as_the_values_say(helm: Helm, component: str) -> None:
     wanted = EVERYTHING["controller"]
-    where = ("nodeSelector", "tolerations", "affinity", "priorityClassName")
+    where = ("tolerations", "affinity", "priorityClassName")
     placing = (*where, "dnsPolicy", "dnsConfig", "hostAliases")
-    given = {name: wanted[name] for name in (*placing, "podLabels", "podAnnotations", "extraEnv")}
+    given = {name: wanted[name] for name in (*placing, "nodeSelector", "podLabels", "podAnnotations", "extraEnv")}
     objects = helm.render({**DIRECT, "imagePullSecrets": [{"name": "pull"}], component: given})
     template = one(objects, "Deployment", f"-{component}")["spec"]["template"]
 
     assert {name: template["spec"][name] for name in placing} == {name: wanted[name] for name in placing}
+    assert template["spec"]["nodeSelector"] == {**wanted["nodeSelector"], "kubernetes.io/os": "linux"}
     assert wanted["podLabels"].items() <= template["metadata"]["labels"].items()
     assert wanted["podAnnotations"].items() <= template["metadata"]["annotations"].items()
     assert template["spec"]["imagePullSecrets"] == [{"name": "pull"}]
