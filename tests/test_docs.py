@@ -291,6 +291,9 @@ def test_the_values_of_the_chart_say_the_same_as_the_manifests() -> None:
     assert sidecar["securityContext"] == daemon["securityContext"]
     assert sidecar["readinessProbe"]["httpGet"]["path"] == daemon["readinessProbe"]["httpGet"]["path"]
     assert chart["terminationGracePeriodSeconds"] == pod["terminationGracePeriodSeconds"]
+    [volumes] = chart["podAnnotations"].values()
+    assert chart["podAnnotations"].items() <= deployment["spec"]["template"]["metadata"]["annotations"].items()
+    assert {*volumes.split(",")} == {each["name"] for each in pod["volumes"] if "emptyDir" in each}
     assert f"{sidecar['image']['repository']}:{sidecar['image']['tag']}" == daemon["image"]
     assert f"--txt-owner-id={chart['txtOwnerId']}" in client["args"]
     assert set(chart["extraArgs"]) <= set(client["args"])
