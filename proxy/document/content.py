@@ -4,9 +4,10 @@ So the difference between two documents is found by comparing numbers, and whoev
 more than the difference to serve the other.
 """
 
+import hashlib
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
 
 import msgspec
 
@@ -17,6 +18,8 @@ from proxy.document.targets import Backend, BackendTLS
 from proxy.document.tlsparts import TLSPart, placed_tls_parts, targets_of, tls_parts_of
 
 _encode = msgspec.json.Encoder().encode
+_HASH_BYTES: Final = 4
+"""Enough to tell documents apart, and too little to tell anything of the secrets in one."""
 
 
 class KnownRoute(msgspec.Struct, frozen=True, gc=False):
@@ -84,6 +87,10 @@ class Content:
         backends = tuple(msgspec.Raw(_encode(backend)) for backend in self.backends.values())
         routes = tuple(known.text for known in self.routes.values())
         return _encode(Outline(**self._settings(version), backends=backends, routes=routes))
+
+    def hash(self) -> int:
+        """The same for the same content, also in another process."""
+        return int.from_bytes(hashlib.sha256(self.encode(msgspec.UNSET)).digest()[:_HASH_BYTES])
 
     def _settings(self, version: Version | Unset) -> dict[str, Any]:
         return {**{name: getattr(self.settings, name) for name in Settings.__struct_fields__}, "version": version}

@@ -13,7 +13,7 @@ from prometheus_client.registry import Collector
 
 from proxy.stats import DURATION_BOUNDS_S, REFUSAL_CAUSES, Stats
 from proxy.supervisor.certificates import ApiCertificate
-from proxy.supervisor.configuration import Configuration
+from proxy.supervisor.configuration import Configuration, Loaded
 from proxy.supervisor.fleet import Fleet
 from proxy.supervisor.slot import Slot
 
@@ -32,6 +32,8 @@ class ProxyCollector(Collector):
         self._fleet = fleet
         self._configuration = configuration
         self._api_certificate = api_certificate
+        self._hashed: tuple[Loaded, int] | None = None
+        """The document that was hashed last."""
 
     def describe(self) -> Iterable[Metric]:
         """Nothing, so that registering asks no worker."""
@@ -49,6 +51,7 @@ class ProxyCollector(Collector):
     def _configuration_metrics(self, total: Stats) -> Iterator[Metric]:
         loaded = self._configuration.loaded
         yield _gauge("config_version", "Version of the loaded document; 0: none", loaded.version if loaded else 0)
+        yield _gauge("config_hash", "The same number for the same content; 0: none", self._hash(loaded))
         yield _gauge("config_loaded_timestamp_seconds", "When it was loaded", loaded.loaded_at_s if loaded else 0)
         yield _gauge("config_routes", "Routes of the document", len(loaded.content.routes) if loaded else 0)
         yield _gauge("config_problems", "Ports of the document that cannot be bound", len(self._configuration.problems))
@@ -66,6 +69,13 @@ class ProxyCollector(Collector):
         dropped = CounterMetricFamily(_P + "access_log_dropped", f"Lines of the access log that were lost: {reason}")
         dropped.add_metric([], total.access_log_dropped)
         yield dropped
+
+    def _hash(self, loaded: Loaded | None) -> int:
+        if loaded is None:
+            return 0
+        if self._hashed is None or self._hashed[0] is not loaded:
+            self._hashed = loaded, loaded.content.hash()
+        return self._hashed[1]
 
 
 def _certificates(listeners: "Mapping[str, Validity]", own: "Validity | None") -> Iterator[Metric]:

@@ -31,7 +31,9 @@ Series = Mapping[str, str]
 
 WELL: Series = {
     f"tunnelgw_proxy_config_version{{{P}}}": "7+0x240",
-    f"tunnelgw_proxy_config_version{{{Q}}}": "7+0x240",
+    f"tunnelgw_proxy_config_version{{{Q}}}": "2+0x240",
+    f"tunnelgw_proxy_config_hash{{{P}}}": "12345+0x240",
+    f"tunnelgw_proxy_config_hash{{{Q}}}": "12345+0x240",
     f'tunnelgw_proxy_worker_up{{{P},worker="0"}}': "1+0x240",
     f'tunnelgw_proxy_worker_restarts_total{{{P},worker="0"}}': "0+0x100 1+0x140",
     f"tunnelgw_proxy_config_problems{{{P}}}": "0+0x240",
@@ -92,7 +94,7 @@ CASES: Mapping[str, tuple[Series, str, str]] = {
         "25m",
         "35m",
     ),
-    "TunnelgwProxyReplicasDiffer": ({f"tunnelgw_proxy_config_version{{{Q}}}": "6+0x240"}, "9m", "11m"),
+    "TunnelgwProxyReplicasDiffer": ({f"tunnelgw_proxy_config_hash{{{Q}}}": "54321+0x240"}, "9m", "11m"),
     "TunnelgwTunnelDown": ({f"tunnelgw_proxy_tunnel_connections_registered{{{P}}}": "0+0x240"}, "1m", "3m"),
     "TunnelgwTunnelConnectionsMissing": (
         {f"tunnelgw_proxy_tunnel_connections_registered{{{P}}}": "3+0x240"},
@@ -156,7 +158,7 @@ def test_what_is_new_is_given_its_time(tmp_path: Path) -> None:
 def test_what_is_far_from_another_is_judged_by_itself(label: str, tmp_path: Path) -> None:
     """A proxy has a document of its own there, and one that leads here does nothing for controllers without leader."""
     there = {
-        f'tunnelgw_proxy_config_version{{{P},{label}="there"}}': "2+0x240",
+        f'tunnelgw_proxy_config_hash{{{P},{label}="there"}}': "2+0x240",
         f'tunnelgw_is_leader{{{P},{label}="there"}}': "1+0x60 0+0x180",
     }
 

@@ -289,8 +289,9 @@ def workers() -> Row:
             ),
             graph(
                 "Version of the configuration",
-                "Of the document that each proxy has. Did trouble begin with a step? Proxies should be one line; "
-                "one that stays behind cannot be reached by the controller, or refuses what it gets.",
+                "Of the document that each proxy has. Did trouble begin with a step? Each counts its own, so lines may "
+                "lie apart, but they step together. One that does not cannot be reached by the controller, or refuses "
+                "what it gets.",
                 Query(VERSION, "{{instance}}"),
                 unit="none",
             ),

@@ -82,6 +82,29 @@ def test_what_may_be_counted_of_a_door_and_a_route_is_zero_before_it_happens() -
             assert proxy.metric("tunnelgw_proxy_connections_refused_total", cause=cause) == 0
 
 
+def test_proxies_say_by_a_number_whether_they_serve_the_same_whatever_its_version(tmp_path: Path) -> None:
+    """Each counts versions by itself: a replica that was replaced begins anew."""
+
+    def hash_of(proxy: Proxy) -> float | None:
+        return proxy.metric("tunnelgw_proxy_config_hash")
+
+    with reserved_port() as port:
+        document, other = fixed(port), {**fixed(port), "routes": []}
+        with Proxy("--state-dir", str(tmp_path)) as old:
+            assert hash_of(old) == 0
+            old.use(other)
+            of_other = hash_of(old)
+            old.use(document)
+            of_document = hash_of(old)
+
+        assert len({0, of_other, of_document}) == 3
+        with Proxy() as new:
+            new.use(document)
+            assert (new.metric("tunnelgw_proxy_config_version"), hash_of(new)) == (1, of_document)
+        with Proxy("--state-dir", str(tmp_path)) as again:
+            assert (again.metric("tunnelgw_proxy_config_version"), hash_of(again)) == (2, of_document)
+
+
 def test_how_long_certificates_are_valid_is_told_by_listener_as_long_as_it_has_them() -> None:
     from tests.proxy.supervisor.certificates import certificate
 
