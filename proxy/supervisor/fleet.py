@@ -77,6 +77,11 @@ class Fleet:
                 return "no worker serves the configuration yet"
         return None
 
+    @property
+    def is_stopping(self) -> bool:
+        """What is missing from now on is meant to be."""
+        return self._is_stopping
+
     # -- numbers -----------------------------------------------------------------------------------------------------
 
     def refresh(self) -> None:

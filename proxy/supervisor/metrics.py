@@ -46,12 +46,13 @@ class ProxyCollector(Collector):
         yield from _backends(total)
         yield from _doors(total)
         yield from self._configuration_metrics(total)
-        yield from _workers(self._fleet.slots)
+        yield from _workers(self._fleet.slots, is_stopping=self._fleet.is_stopping)
 
     def _configuration_metrics(self, total: Stats) -> Iterator[Metric]:
         loaded = self._configuration.loaded
         yield _gauge("config_version", "Version of the loaded document; 0: none", loaded.version if loaded else 0)
-        yield _gauge("config_hash", "The same number for the same content; 0: none", self._hash(loaded))
+        if not self._fleet.is_stopping:  # it gets no other any more
+            yield _gauge("config_hash", "The same number for the same content; 0: none", self._hash(loaded))
         yield _gauge("config_loaded_timestamp_seconds", "When it was loaded", loaded.loaded_at_s if loaded else 0)
         yield _gauge("config_routes", "Routes of the document", len(loaded.content.routes) if loaded else 0)
         yield _gauge("config_problems", "Ports of the document that cannot be bound", len(self._configuration.problems))
@@ -175,7 +176,7 @@ def _doors(total: Stats) -> Iterator[Metric]:
     yield from (connections, accepted, refused)
 
 
-def _workers(slots: list[Slot]) -> Iterator[Metric]:
+def _workers(slots: list[Slot], *, is_stopping: bool) -> Iterator[Metric]:
     label = ["worker"]
     up = GaugeMetricFamily(_P + "worker_up", "1: the worker serves a table", labels=label)
     version = GaugeMetricFamily(_P + "worker_config_version", "Version of the table in use", labels=label)
@@ -189,7 +190,8 @@ def _workers(slots: list[Slot]) -> Iterator[Metric]:
     descriptors = GaugeMetricFamily(_P + "worker_open_fds", "Open file descriptors", labels=label)
     for slot in slots:
         name, usage = [str(slot.index)], slot.usage
-        up.add_metric(name, 1 if slot.taken else 0)
+        if slot.taken or not is_stopping:
+            up.add_metric(name, 1 if slot.taken else 0)
         version.add_metric(name, slot.totals.table_version)
         swap.add_metric(name, slot.totals.last_swap_s)
         jit.add_metric(name, 1 if slot.jit else 0)

@@ -26,8 +26,9 @@ class TunnelCollector(Collector):
 
     def collect(self) -> Iterator[Metric]:
         places = self._tunnel.places
-        yield _gauge("connections_wanted", "Connections to the edge that are wanted", len(places))
-        yield _gauge("connections_registered", "Connections registered at the edge", self._tunnel.registered)
+        if not self._fleet.is_stopping:
+            yield _gauge("connections_wanted", "Connections to the edge that are wanted", len(places))
+            yield _gauge("connections_registered", "Connections registered at the edge", self._tunnel.registered)
         yield _gauge(
             "remote_config_version",
             "Version of the configuration that the provider has pushed, not used for routing; -1: none",

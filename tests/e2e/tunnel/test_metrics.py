@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import signal
 
 import requests
 from prometheus_client.parser import text_string_to_metric_families
@@ -43,6 +44,25 @@ def test_registrations_failures_and_requests_are_counted_by_connection() -> None
             round_trip = "tunnelgw_proxy_tunnel_round_trip_seconds"
             eventually(lambda: proxy.metric(round_trip) > 0, "the answer to a PING")
             assert proxy.metric(round_trip) < 5
+
+
+def test_connections_that_a_proxy_gives_up_when_it_stops_are_not_told_as_missing() -> None:
+    with Edge() as edge, Connector(edge, arguments=["--shutdown-delay", "3s"]) as proxy:
+        proxy.put(proxy.document(FIXED, listeners=[]))
+        proxy.wait_for_message(REGISTERED_LINE)
+        eventually(lambda: connections_told(proxy) == {("registered", 1), ("wanted", 1)}, "all are registered")
+
+        proxy.send_signal(signal.SIGTERM)
+
+        eventually(lambda: connections_told(proxy) == set(), "it stops")
+
+
+def connections_told(proxy: Connector) -> set[tuple[str, float]]:
+    page = requests.get(f"{proxy.api}/metrics", timeout=10).text
+    return {
+        (what, float(value))
+        for what, value in re.findall(r"^tunnelgw_proxy_tunnel_connections_(\w+) (.+)$", page, re.M)
+    }
 
 
 def causes_counted(proxy: Connector, failures: str) -> set[str]:

@@ -107,6 +107,25 @@ def test_nobody_is_let_in_after_the_listeners_have_closed() -> None:
         running.join()
 
 
+def test_what_a_proxy_that_stops_has_no_more_is_not_told_as_missing() -> None:
+    """Requests may take an hour to end where the grace period is as long, and alerts have minutes."""
+    up = "tunnelgw_proxy_worker_up"
+    with Backend() as backend, reserved_port() as port, Proxy("--workers", "2") as proxy:
+        proxy.use(forwarding(port, backend.address))
+        running = Asking(port, "/wait")
+        assert backend.asked.wait(DEADLINE_S)
+        assert [proxy.metric(up, worker=each) for each in "01"] == [1, 1]
+
+        proxy.send_signal(signal.SIGTERM)
+
+        told = "the worker without requests has ended"
+        eventually(lambda: {proxy.metric(up, worker=each) for each in "01"} == {1, None}, told)
+        assert proxy.metric("tunnelgw_proxy_config_hash") is None
+        assert proxy.metric("tunnelgw_proxy_config_version") == 1
+        backend.release.set()
+        running.join()
+
+
 def test_what_still_runs_after_the_grace_period_is_cut_off() -> None:
     with Backend() as backend, reserved_port() as port, Proxy("--grace-period", "1s") as proxy:
         proxy.use(forwarding(port, backend.address))
