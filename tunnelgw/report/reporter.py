@@ -109,10 +109,14 @@ class Reporter:
         return min(latest_s, self._rush_over_s) if self._owed else latest_s
 
     def forget(self) -> None:
-        """Nothing is owed any more: another controller leads."""
+        """Nothing is owed any more: another controller leads, whose numbers tell now what holds."""
         self._owed = HoldBack()
         self._served = set()
         self._status_queue.forget()
+        self._metrics.pending_statuses.set(0)
+        for target in self._receipts:
+            self._metrics.forget_target(target)
+        self._receipts = {}
 
     def report(self, situation: Situation, turn: int, *, has_changed: bool) -> None:
         """`has_changed`: not only receipts are new."""

@@ -456,6 +456,22 @@ def test_what_is_owed_is_not_said_by_who_leads_no_more() -> None:
     assert scene.queue.has_forgotten
 
 
+def test_who_leads_no_more_tells_nothing_by_numbers_that_only_the_leader_can_put_right() -> None:
+    """What failed last, as when it lost its network, would be told for ever."""
+    scene = Scene()
+    scene.queue.depth = 2
+    scene.outcomes.receipts = {"shop/gw": (Receipt(PROXY, "d2", "d", "connection refused", attempts=1),)}
+    scene.report()
+    assert (scene.sample("tunnelgw_delivered", target=PROXY), scene.sample("tunnelgw_status_queue_depth")) == (0, 2)
+
+    scene.reporter.forget()
+
+    assert (scene.sample("tunnelgw_delivered", target=PROXY), scene.sample("tunnelgw_status_queue_depth")) == (None, 0)
+    scene.outcomes.receipts = {"shop/gw": (HOLDS,)}
+    scene.report()
+    assert scene.sample("tunnelgw_delivered", target=PROXY) == 1
+
+
 def test_an_object_that_is_gone_is_told_nothing_and_those_who_write_hear_of_it() -> None:
     gone = ObjectId(Kind.HTTP_ROUTE, Key("shop", "gone"))
     scene = Scene()
