@@ -6,7 +6,8 @@ small pieces; small chunks are joined. Chunk framing is read here and not by llh
 where in its input a message ended, and so could not keep a body and the pipelined request behind it apart.
 
 Stricter than RFC 9112, 7.1 where readers differ: sizes have at most 16 digits, no space surrounds them, lines end with
-CRLF, extensions hold no control characters and are bounded and dropped.
+CRLF, extensions hold no control characters and are bounded and dropped. In responses spaces may follow a size: devices
+fill it up with them to four characters.
 """
 
 import re
@@ -27,10 +28,13 @@ UNLIMITED: Final = sys.maxsize
 _SIZE_LINE = re.compile(rb"([0-9A-Fa-f]{1,16})(;[^\x00-\x08\x0a-\x1f\x7f]*)?\r\n")
 # What the next byte of a line that is not whole yet may still lead to: judged early, so that rubbish does not wait.
 _SIZE_LINE_START = re.compile(rb"[0-9A-Fa-f]{1,16}(?:\r|;[^\x00-\x08\x0a-\x1f\x7f]*\r?)?")
+_PADDED_SIZE_LINE = re.compile(rb"([0-9A-Fa-f]{1,16})[ \t]*(;[^\x00-\x08\x0a-\x1f\x7f]*)?\r\n")
+_PADDED_SIZE_LINE_START = re.compile(rb"[0-9A-Fa-f]{1,16}[ \t]*(?:\r|;[^\x00-\x08\x0a-\x1f\x7f]*\r?)?")
 COPIED_BYTES = 2048
 """Below this a copy is cheaper than a view, and does not keep a large read alive."""
 _SMALL_CHUNKS_BYTES = 64 * 1024
 _SMALL_CHUNK_BYTES = 4 * 1024
+_BAD_REQUEST = 400
 
 
 class BodyReader(Protocol):
@@ -87,6 +91,8 @@ class ChunkedReader:
         "_limits",
         "_needs_crlf",
         "_reads_trailers",
+        "_size_line",
+        "_size_line_start",
         "_status_code",
         "is_done",
     )
@@ -94,6 +100,9 @@ class ChunkedReader:
     def __init__(self, limits: Limits, status_code: int) -> None:
         self._limits = limits
         self._status_code = status_code
+        is_request = status_code == _BAD_REQUEST
+        self._size_line = _SIZE_LINE if is_request else _PADDED_SIZE_LINE
+        self._size_line_start = _SIZE_LINE_START if is_request else _PADDED_SIZE_LINE_START
         # A line, or the CRLF after a chunk, or the trailers, as far as they have come.
         self._held = b""
         self._left_bytes = 0
@@ -154,9 +163,9 @@ class ChunkedReader:
         # The line with its CRLF, which lies wholly in `data` but for the few bytes held from before.
         end = data.find(b"\n", start, start + max_bytes + 2)
         line = self._held + data[start : end + 1 if end >= 0 else start + max_bytes + 2]
-        match = _SIZE_LINE.fullmatch(line)
+        match = self._size_line.fullmatch(line)
         if match is None:
-            if not _SIZE_LINE_START.fullmatch(line):
+            if not self._size_line_start.fullmatch(line):
                 raise self._error("malformed chunk size line, want 1 to 16 hexadecimal digits and CRLF")
             if len(line) > max_bytes:
                 raise self._error(f"chunk size line longer than {max_bytes} bytes")

@@ -10,6 +10,7 @@ it was closed while idle. Called by one thread; knows no clock.
 import re
 from typing import Final
 
+from proxy.h1 import laxheads
 from proxy.h1.bodies import COPIED_BYTES, UNLIMITED, BodyReader, EndlessReader, reader_for
 from proxy.h1.caches import Caches
 from proxy.h1.errors import FIELDS_TOO_LARGE, LocalProtocolError, RemoteProtocolError
@@ -44,7 +45,7 @@ class ClientConnection(Sending):
     def __init__(self, caches: Caches, limits: Limits = DEFAULT_LIMITS) -> None:
         super().__init__(caches)
         self._limits = limits
-        self._heads = HeadBuffer(limits, limits.max_head_bytes, _RESPONSE_START, is_blank_line_allowed=False)
+        self._heads = HeadBuffer(limits, limits.max_head_bytes, _RESPONSE_START, is_lax=True)
         self._decoder = ResponseHeadDecoder(caches, limits)
         self._reading: str = Reading.IDLE
         self._body: BodyReader = EndlessReader()
@@ -131,7 +132,16 @@ class ClientConnection(Sending):
                 head, start = self._heads.take(data, start)
                 if head is None:
                     return
-                length_bytes = self._begin_response(head, events)
+                try:
+                    response = self._decoder.decode(head, answers_head=self._method == b"HEAD")
+                except RemoteProtocolError:
+                    mended = laxheads.mended(head, data[start:])
+                    if mended is None:
+                        raise
+                    (head, data), start = mended, 0
+                    size = len(data)
+                    response = self._decoder.decode(head, answers_head=self._method == b"HEAD")
+                length_bytes = self._begin_response(response, events)
                 if 0 < length_bytes == size - start < COPIED_BYTES:
                     # The usual response: small, and all of it in one piece.
                     events.append(DataReceived(data[start:], True))
@@ -152,9 +162,8 @@ class ClientConnection(Sending):
             else:
                 return
 
-    def _begin_response(self, head: bytes, events: list[Event]) -> int:
+    def _begin_response(self, response: Response, events: list[Event]) -> int:
         """Returns the length of the body that is to come."""
-        response = self._decoder.decode(head, answers_head=self._method == b"HEAD")
         if response.head.status_code < 200:
             self._informational_or_switch(response, events)
             return 0

@@ -3,26 +3,34 @@
 Lines end with CRLF and nothing else: RFC 9112, 2.2 lets a recipient take a bare LF for a line end, and front and back
 that differ in this read different messages. Flaws are judged by their place in the byte stream and never by how the
 bytes happened to arrive, so that cutting differently never changes the answer.
+
+Heads of responses may also end with LFs (`laxheads`). What two CRLFs end is found as fast as in requests; that such a
+head had ended before is noticed by who decodes it, since no line may hold an LF.
 """
 
 import re
 
+from proxy.h1 import laxheads
 from proxy.h1.errors import FIELDS_TOO_LARGE, RemoteProtocolError
 from proxy.h1.limits import Limits
 
 _END = b"\r\n\r\n"
 BARE_LINE_END = re.compile(rb"\r(?!\n)|(?<!\r)\n")
+_BARE_CR = re.compile(rb"\r(?!\n)")
 
 
 class HeadBuffer:
     """`max_line_bytes` bounds the first line. `start` holds the bytes a head may begin with.
 
-    A short head that comes in one piece is passed on unseen: its decoder has to refuse all that is refused here.
+    `is_lax` lets lines end with LF alone. A short head that comes in one piece is passed on unseen: its decoder has to
+    refuse all that is refused here.
     """
 
     __slots__ = (
+        "_bare_line_end",
         "_held",
         "_is_blank_line_allowed",
+        "_is_lax",
         "_limits",
         "_max_line_bytes",
         "_short_bytes",
@@ -30,8 +38,18 @@ class HeadBuffer:
         "_start",
     )
 
-    def __init__(self, limits: Limits, max_line_bytes: int, start: frozenset[int], is_blank_line_allowed: bool) -> None:
+    def __init__(
+        self,
+        limits: Limits,
+        max_line_bytes: int,
+        start: frozenset[int],
+        *,
+        is_blank_line_allowed: bool = False,
+        is_lax: bool = False,
+    ) -> None:
         self._held = bytearray()
+        self._is_lax = is_lax
+        self._bare_line_end = _BARE_CR if is_lax else BARE_LINE_END
         self._limits = limits
         self._max_line_bytes = max_line_bytes
         self._short_bytes = min(max_line_bytes, limits.max_head_bytes)
@@ -54,26 +72,39 @@ class HeadBuffer:
         if held:
             known = len(held)
             held += data[start:]
-            end = held.find(_END, max(known - 3, 0))
-            if end < 0:
+            stop = self._stop(held, max(known - 3, 0))
+            if stop < 0:
                 self._check(held, max(known - 1, 0), is_whole=False)
                 return None, len(data)
-            head = bytes(held[: end + 4])
-            self._check(head, max(known - 1, 0), is_whole=True)
+            head = self._whole(bytes(held[:stop]), max(known - 1, 0))
             held.clear()
             self._skips_blank_line = self._is_blank_line_allowed
-            return head, start + end + 4 - known
-        end = data.find(_END, start)
-        if end < 0:
-            held += data[start:]
-            if held:
-                self._check(held, 0, is_whole=False)
-            return None, len(data)
-        head = data[start : end + 4]
-        if len(head) > self._short_bytes:
-            self._check(head, 0, is_whole=True)
+            return head, start + stop - known
+        # 3: not found.
+        stop = data.find(_END, start) + 4
+        head = data[start:stop]
+        if not 3 < stop <= start + self._short_bytes:
+            stop = self._stop(data, start)
+            if stop < 0:
+                held += data[start:]
+                if held:
+                    self._check(held, 0, is_whole=False)
+                return None, len(data)
+            head = self._whole(data[start:stop], 0)
         self._skips_blank_line = self._is_blank_line_allowed
-        return head, end + 4
+        return head, stop
+
+    def _stop(self, zone: bytes | bytearray, start: int) -> int:
+        """Where the head ends, its empty line included; -1: not yet."""
+        if self._is_lax:
+            end = laxheads.END.search(zone, start)
+            return -1 if end is None else end.end()
+        end_at = zone.find(_END, start)
+        return -1 if end_at < 0 else end_at + 4
+
+    def _whole(self, head: bytes, known: int) -> bytes:
+        self._check(head, known, is_whole=True)
+        return head if head.endswith(_END) else laxheads.plain(head)
 
     def _skip_blank_line(self, data: bytes, start: int) -> int:
         if self._held == b"\r":
@@ -101,7 +132,7 @@ class HeadBuffer:
             return
         # Each with the place of the byte at which it shows; of two at one place the smaller status code is told.
         flaws = []
-        bare = BARE_LINE_END.search(zone, known, len(zone) - (not is_whole and zone.endswith(b"\r")))
+        bare = self._bare_line_end.search(zone, known, len(zone) - (not is_whole and zone.endswith(b"\r")))
         if bare is not None:
             noticed = bare.start() + (bare[0] == b"\r")
             flaws.append((noticed, 400, "line ends with a bare CR or LF, want CRLF"))

@@ -14,7 +14,7 @@ from proxy.h1.errors import FIELDS_TOO_LARGE, RemoteProtocolError
 from proxy.h1.grammar import LENGTH, decode_field_line, options_of
 from proxy.h1.limits import Limits
 from proxy.h1.response import Response
-from proxy.heads import BODILESS_STATUS_CODES, Fields, ResponseHead
+from proxy.heads import BODILESS_STATUS_CODES, Field, Fields, ResponseHead
 
 BAD_GATEWAY: Final = 502
 
@@ -126,11 +126,16 @@ def _final(head: ResponseHead, special: list[ReceivedLine], is_http_10: bool, is
     length_bytes = UNTIL_CLOSE
     says_keep_alive = says_close = False
     timeout_s: int | None = None
+    length: Field | None = None
     for kind, field in special:
         if kind in (_LENGTH, _CHUNKED):
+            if field == length:
+                # Some servers say what their application has said already (RFC 9110, 8.6).
+                head.fields.remove(field)
+                continue
             if length_bytes != UNTIL_CLOSE:
                 raise RemoteProtocolError(BAD_GATEWAY, "Content-Length or Transfer-Encoding twice, or both")
-            length_bytes = int(field[1]) if kind == _LENGTH else CHUNKED
+            length, length_bytes = (field, int(field[1])) if kind == _LENGTH else (None, CHUNKED)
         elif kind == _KEEP_ALIVE:
             says_keep_alive = True
         elif kind == _CLOSE:

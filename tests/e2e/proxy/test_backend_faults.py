@@ -103,6 +103,35 @@ def test_a_body_without_a_length_ends_with_its_connection(lone_gateway: Gateway)
         assert b"x" * 5000 == ask(lone_gateway.clear[1]).body
 
 
+CLOSING = b"Connection: close"
+OLD_DEVICES = {
+    "a camera": b"HTTP/1.1 200 OK\r\n%b\r\nContent-Type: text/html\n\nhello",
+    "a router": b"HTTP/1.0 200 OK\nServer: GoAhead-Webs\r\n%b\nContent-Type: text/html\n\nhello",
+    "a microcontroller": b"HTTP/1.1 200 OK\r\nContent-Type: text/html\r\n%b\r\nTransfer-Encoding: chunked\r\n\r\n"
+    b"5   \r\nhello\r\n0   \r\n\r\n",
+    "a field on two lines": b"HTTP/1.1 200 OK\r\nContent-Type: text/html;\n  charset=utf-8\r\n%b\r\n\r\nhello",
+}
+
+
+@through_both_doors_alone
+@pytest.mark.parametrize("device", OLD_DEVICES)
+def test_what_browsers_read_of_old_devices_passes(lone_gateway: Gateway, device: str) -> None:
+    def script(dialogue: Dialogue) -> None:
+        dialogue.read_request()
+        dialogue.send(OLD_DEVICES[device] % CLOSING)
+
+    with SocketBackend(script) as backend:
+        lone_gateway.serve(route_to(backend.address))
+
+        answer = ask(lone_gateway.clear[1])
+        assert (200, b"hello") == (answer.status_code, answer.body)
+        assert answer.value("content-type") in ("text/html", "text/html; charset=utf-8")
+        with H2Client(lone_gateway.clear[1]) as client:
+            stream_id = client.request()
+            assert "200" == client.head(stream_id)[":status"]
+            client.wait_for(lambda: client.has_ended(stream_id), "the end")
+
+
 def stall(dialogue: Dialogue) -> None:
     dialogue.read_request()
     dialogue.backend.over.wait(20)

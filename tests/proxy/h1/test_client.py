@@ -103,6 +103,63 @@ SAMPLES: dict[str, tuple[bytes, bytes, list[Line], bool]] = {
     ),
 }
 
+HTML = (b"content-type", b"text/html")
+# What is no HTTP by the letter, but is read alike by browsers and by other proxies.
+OLD_DEVICES: dict[str, tuple[bytes, bytes, list[Line], bool]] = {
+    "lines that end with LF": (
+        b"GET",
+        b"HTTP/1.1 200 OK\nContent-Type: text/html\nContent-Length: 5\n\nhello",
+        [response(200, HTML, LENGTH_5), ("data", b"hello"), END],
+        True,
+    ),
+    "some lines that end with LF, and two CRLFs in the body": (
+        b"GET",
+        OK + b"Content-Length: 9\r\nContent-Type: text/html\n\nhel\r\n\r\nlo",
+        [response(200, (b"content-length", b"9"), HTML), ("data", b"hel\r\n\r\nlo"), END],
+        True,
+    ),
+    "an empty line behind an LF": (
+        b"GET",
+        OK + b"Content-Type: text/html\nContent-Length: 5\n\r\nhello",
+        [response(200, HTML, LENGTH_5), ("data", b"hello"), END],
+        True,
+    ),
+    "100 with LFs": (
+        b"GET",
+        b"HTTP/1.1 100 Continue\n\n" + OK + b"Content-Length: 5\r\n\r\nhello",
+        [("informational", 100, []), response(200, LENGTH_5), ("data", b"hello"), END],
+        True,
+    ),
+    "a field on several lines": (
+        b"GET",
+        OK + b"Content-Security-Policy: default-src x;\n  img-src *;\r\n\tfont-src y\r\nContent-Length: 5\r\n\r\nhello",
+        [
+            response(200, (b"content-security-policy", b"default-src x; img-src *; font-src y"), LENGTH_5),
+            ("data", b"hello"),
+            END,
+        ],
+        True,
+    ),
+    "spaces before a colon": (
+        b"GET",
+        OK + b"Content-Length \t: 5\r\n\r\nhello",
+        [response(200, LENGTH_5), ("data", b"hello"), END],
+        True,
+    ),
+    "sizes of chunks filled up to four characters": (
+        b"GET",
+        OK + b"Transfer-Encoding: chunked\r\n\r\n5   \r\nhello\r\n1\t;x=y\r\n!\r\n0   \r\n\r\n",
+        [response(200, CHUNKED), ("data", b"hello!"), END],
+        True,
+    ),
+    "the same length twice": (
+        b"GET",
+        OK + b"Content-Length: 5\r\nContent-Type: text/html\r\nContent-Length: 5\r\n\r\nhello",
+        [response(200, HTML, LENGTH_5), ("data", b"hello"), END],
+        True,
+    ),
+}
+
 GARBAGE = {
     "rubbish": b"x",
     "HTTP/2": b"HTTP/2 200 OK\r\n\r\n",
@@ -123,12 +180,17 @@ GARBAGE = {
     "a chunk longer than its size": OK + b"Transfer-Encoding: chunked\r\n\r\n2\r\nabc\r\n0\r\n\r\n",
     "a bare LF behind a chunk size": OK + b"Transfer-Encoding: chunked\r\n\r\n2\nab\r\n0\r\n\r\n",
     "a status code below 100": b"HTTP/1.1 099 x\r\n\r\n",
-    "a bare LF": b"HTTP/1.1 200 OK\nContent-Length: 0\n\n",
     "a bare CR in a value": OK + b"X: a\rb\r\n\r\n",
-    "a folded field": OK + b"X: a\r\n b\r\nContent-Length: 0\r\n\r\n",
-    "a space before the colon": OK + b"Content-Length : 0\r\n\r\n",
     "a NUL": OK + b"X: \0\r\n\r\n",
-    "two lengths": OK + b"Content-Length: 0\r\nContent-Length: 0\r\n\r\n",
+    "two lengths": OK + b"Content-Length: 5\r\nContent-Length: 0\r\n\r\n",
+    "two lengths of one number": OK + b"Content-Length: 0\r\nContent-Length: 00\r\n\r\n",
+    "a length and chunks and the length": OK
+    + b"Content-Length: 5\r\nTransfer-Encoding: chunked\r\nContent-Length: 5\r\n\r\n",
+    "a continued status line": OK + b" Content-Length: 5\r\nContent-Length: 0\r\n\r\n",
+    "a bare CR beside bare LFs": b"HTTP/1.1 200 OK\nX: a\rb\nContent-Length: 0\n\n",
+    "a space before a chunk size": OK + b"Transfer-Encoding: chunked\r\n\r\n 2\r\nab\r\n0\r\n\r\n",
+    "a space inside a chunk size": OK + b"Transfer-Encoding: chunked\r\n\r\n0 2\r\nab\r\n0\r\n\r\n",
+    "too large a head with bare LFs": b"HTTP/1.1 200 OK\nX: " + b"a" * 70_000 + b"\n\n",
     "a list of lengths": OK + b"Content-Length: 0, 0\r\n\r\n",
     "a length and chunks": OK + b"Content-Length: 5\r\nTransfer-Encoding: chunked\r\n\r\n",
     "chunks and a length": OK + b"Transfer-Encoding: chunked\r\nContent-Length: 5\r\n\r\n",
@@ -142,6 +204,17 @@ GARBAGE = {
     "a bad chunk": OK + b"Transfer-Encoding: chunked\r\n\r\nzz\r\n",
     "too large trailers": OK + b"Transfer-Encoding: chunked\r\n\r\n0\r\nX: " + b"a" * 20_000 + b"\r\n\r\n",
 }
+
+
+@pytest.mark.parametrize("name", OLD_DEVICES)
+def test_what_old_devices_write_is_read_however_it_is_cut(name: str) -> None:
+    method, raw, wanted, is_reusable = OLD_DEVICES[name]
+
+    for cuts in three_ways(raw):
+        client = asking(method)
+
+        assert wanted == receive_in_pieces(client, raw, cuts)
+        assert is_reusable == client.is_reusable
 
 
 @pytest.mark.parametrize("name", SAMPLES)
