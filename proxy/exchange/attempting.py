@@ -209,4 +209,4 @@ class Attempting(Ending, ABC):
 
 
 def _waits_for_100(head: RequestHead) -> bool:
-    return any(name == b"expect" for name, _ in head.fields)
+    return any(name == b"expect" and value for name, value in head.fields)

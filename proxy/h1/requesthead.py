@@ -224,7 +224,11 @@ def _protocol(method: bytes, options: set[bytes], upgrades: list[bytes]) -> byte
 
 
 def _expects_continue(expectations: list[bytes], is_http_10: bool) -> bool:
-    """RFC 9110, 10.1.1: HTTP/1.0 clients cannot mean it; expectations other than 100-continue do not exist."""
+    """RFC 9110, 10.1.1: HTTP/1.0 clients cannot mean it; expectations other than 100-continue do not exist.
+
+    A list of none is what some clients say that do not want to wait.
+    """
+    expectations = [value for value in expectations if value]
     if not expectations or is_http_10:
         return False
     if len(expectations) > 1 or expectations[0].lower() != b"100-continue":

@@ -112,8 +112,11 @@ def _kind_of(name: bytes, value: bytes) -> int:
 
 
 def _informational(head: ResponseHead, special: list[ReceivedLine]) -> Response:
-    """No framing fields (RFC 9110, 8.6; RFC 9112, 6.1); a length of 0 is none, and some WebSocket servers send it."""
-    if any(kind in (_CHUNKED, _FLAWED) or (kind == _LENGTH and int(value)) for kind, (_, value) in special):
+    """No framing fields (RFC 9110, 8.6; RFC 9112, 6.1). Some WebSocket servers send a length of 0, which is none, or
+    the coding that their library adds wherever there is no length: the head of a 101 is its end all the same.
+    """
+    flaws = (_FLAWED,) if head.status_code == 101 else (_FLAWED, _CHUNKED)
+    if any(kind in flaws or (kind == _LENGTH and int(value)) for kind, (_, value) in special):
         raise RemoteProtocolError(BAD_GATEWAY, f"status {head.status_code} with a body")
     if head.status_code == 101:
         upgrades = [field[1].lower() for kind, field in special if kind == _UPGRADE]

@@ -172,12 +172,13 @@ def test_bytes_right_behind_the_handshake_are_not_lost(gateway: Gateway) -> None
 
 
 @through_both_doors
-def test_a_server_that_gives_its_handshake_a_length_of_nothing_is_understood(gateway: Gateway) -> None:
+@pytest.mark.parametrize("framing", [b"Content-Length: 0", b"Transfer-Encoding: chunked"])
+def test_a_server_whose_handshake_speaks_of_a_body_is_understood(gateway: Gateway, framing: bytes) -> None:
     """RFC 9112, 6.3: such a response ends at its empty line, whatever its fields say."""
 
     def talk(dialogue: Dialogue) -> None:
         head = accepting(dialogue.read_until(b"\r\n\r\n"))
-        dialogue.send(head.replace(b"\r\n\r\n", b"\r\nContent-Length: 0\r\n\r\n"))
+        dialogue.send(head.replace(b"\r\n\r\n", b"\r\n" + framing + b"\r\n\r\n"))
         dialogue.send(Frame(Opcode.TEXT, b"hello").serialize(mask=False))
         dialogue.read_to_end()
 
@@ -186,7 +187,7 @@ def test_a_server_that_gives_its_handshake_a_length_of_nothing_is_understood(gat
         with dial(gateway, close_timeout=0.1) as client:
             assert "hello" == client.recv(WAIT_S)
             assert client.response is not None
-            assert "content-length" not in client.response.headers
+            assert framing.partition(b":")[0].decode() not in client.response.headers
 
 
 @through_both_doors

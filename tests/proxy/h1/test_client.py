@@ -347,11 +347,12 @@ def test_an_interim_response_may_say_that_it_has_no_body(status_code: int) -> No
     assert [("informational", status_code), ("response", 200)] == [line[:2] for line in seen[:2]]
 
 
-def test_a_switch_may_say_that_it_has_no_body() -> None:
+@pytest.mark.parametrize("framing", [b"Content-Length: 0", b"Transfer-Encoding: chunked"])
+def test_the_head_of_a_switch_is_its_end_whatever_it_says_of_a_body(framing: bytes) -> None:
     client = ClientConnection(Caches())
     client.send_request(head(protocol=b"websocket"), True)
 
-    seen = transcript(client.receive(b"HTTP/1.1 101 x\r\nContent-Length: 0\r\nUpgrade: websocket\r\n\r\n\x81\x00"))
+    seen = transcript(client.receive(b"HTTP/1.1 101 x\r\n" + framing + b"\r\nUpgrade: websocket\r\n\r\n\x81\x00"))
 
     assert [("response", 101), ("data", b"\x81\x00")] == [line[:2] for line in seen]
 

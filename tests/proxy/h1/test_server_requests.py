@@ -231,6 +231,15 @@ def test_a_client_that_waits_for_100_is_told_so_and_gets_it() -> None:
     assert [("data", b"hi"), END] == transcript(server.receive(b"hi"))
 
 
+def test_a_client_that_expects_nothing_is_not_told_to_go_on() -> None:
+    server = ServerConnection(Caches())
+
+    (event,) = server.receive(b"POST / HTTP/1.1\r\nHost: a.example\r\nExpect:\r\nContent-Length: 2\r\n\r\n")
+
+    assert isinstance(event, RequestReceived)
+    assert not event.expects_continue
+
+
 def test_an_http_10_client_cannot_wait_for_100() -> None:
     server = ServerConnection(Caches())
 
