@@ -664,6 +664,37 @@ def test_a_session_whose_resumption_broke_the_handshake_is_not_taken_up_again(
         assert peer.resumed == [False, False]
 
 
+@pytest.mark.parametrize("cipher", ["ECDHE-RSA-AES128-SHA", "AES128-GCM-SHA256", "AES256-SHA"])
+def test_an_appliance_that_knows_old_ciphers_alone_is_spoken_to(authority: trustme.CA, cipher: str) -> None:
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    authority.issue_cert("a.example", key_type=trustme.KeyType.RSA).configure_cert(context)
+    context.maximum_version = ssl.TLSVersion.TLSv1_2
+    context.set_ciphers(cipher)
+    with backend(tls=context) as peer, world() as w:
+        w.use(https(peer, authority))
+        assert 200 == w.fetch().status_code
+
+
+@pytest.mark.parametrize("cipher", ["ECDHE-ECDSA-AES128-GCM-SHA256", "ECDHE-ECDSA-CHACHA20-POLY1305"])
+def test_old_ciphers_are_not_taken_where_there_is_a_better_one(authority: trustme.CA, cipher: str) -> None:
+    spoken: list[str] = []
+
+    def behave(conn: Conn) -> None:
+        assert isinstance(conn.sock, ssl.SSLSocket)
+        spoken.append((conn.sock.cipher() or ("",))[0])
+        conn.serve(OK)
+
+    context = server_context(authority, "a.example")
+    context.maximum_version = ssl.TLSVersion.TLSv1_2
+    # The client's order counts, and the server's would have the old one first.
+    context.options &= ~ssl.OP_CIPHER_SERVER_PREFERENCE
+    context.set_ciphers(f"ECDHE-ECDSA-AES256-SHA:{cipher}")
+    with backend(behave, tls=context) as peer, world() as w:
+        w.use(https(peer, authority))
+        assert 200 == w.fetch().status_code
+        assert [cipher] == spoken
+
+
 UNTIL_CLOSE = b"HTTP/1.1 200 OK\r\n\r\nall of it"
 WITH_LENGTH = b"HTTP/1.1 200 OK\r\ncontent-length: 9\r\n\r\nall of it"
 CHUNKED = b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n9\r\nall of it\r\n0\r\n\r\n"
